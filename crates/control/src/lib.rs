@@ -1,0 +1,1 @@
+//! HTTP status page, metrics and API.

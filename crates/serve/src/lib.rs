@@ -1,0 +1,1 @@
+//! Listeners, the pipeline from packet to packet, limits.

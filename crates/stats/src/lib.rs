@@ -1,0 +1,1 @@
+//! Counters, rings and rates.

@@ -1,0 +1,1 @@
+//! Where zone data comes from: zone files and, later, databases.

@@ -1,0 +1,1 @@
+//! For tests only: a loopback server, a wire client, real peers.

@@ -1,0 +1,1 @@
+//! Names, messages, record data, presentation text and the zone-file parser.

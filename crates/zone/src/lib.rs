@@ -1,0 +1,1 @@
+//! Immutable zone contents, the zone table, lookup and the difference of two versions.
