@@ -1,1 +1,5 @@
 //! For tests only: a loopback server, a wire client, real peers.
+
+pub mod server;
+
+pub use server::{Setup, StartFailure, TestServer};

@@ -1,0 +1,384 @@
+//! Owns one `nameward` process for a test: its files, its ports, its output, its end.
+//!
+//! Every server lives in a temporary directory of its own, listens on ports the kernel chose,
+//! and is ended by its process id when the value is dropped, so tests can run in parallel.
+
+use std::{
+    ffi::OsString,
+    fs,
+    io::{BufRead, BufReader, Read},
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Stdio},
+    sync::{Arc, Condvar, Mutex},
+    thread,
+    time::{Duration, Instant},
+};
+
+use tempfile::TempDir;
+
+/// How long a server may take to become ready or to end. Generous: only a hang reaches it.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// More output than this of one server is not kept.
+const OUTPUT_MAX: usize = 4 << 20;
+
+/// Where the `nameward` binary of this build stands.
+///
+/// `NAMEWARD_BIN` wins; otherwise it is looked for beside the directory of the running test.
+pub fn binary() -> PathBuf {
+    if let Some(path) = std::env::var_os("NAMEWARD_BIN") {
+        return path.into();
+    }
+    let test = std::env::current_exe().expect("a running test has a path");
+    let deps = test.parent().expect("a test binary stands in a directory");
+    [deps.join("nameward"), deps.join("../nameward")]
+        .into_iter()
+        .find(|path| path.is_file())
+        .expect("the nameward binary is built before its tests run")
+}
+
+/// What one stream of the server has said so far.
+#[derive(Default)]
+struct Output {
+    text: Mutex<(String, bool)>,
+    grown: Condvar,
+}
+
+impl Output {
+    /// Copies `stream` until its end, from a thread of its own.
+    fn follow(stream: impl Read + Send + 'static) -> Arc<Self> {
+        let output = Arc::new(Self::default());
+        let writer = Arc::clone(&output);
+        thread::spawn(move || {
+            let mut reader = BufReader::new(stream);
+            let mut line = Vec::new();
+            loop {
+                line.clear();
+                let open = matches!(reader.read_until(b'\n', &mut line), Ok(n) if n > 0);
+                let mut text = writer.text.lock().expect("no holder panics");
+                if text.0.len() < OUTPUT_MAX {
+                    text.0.push_str(&String::from_utf8_lossy(&line));
+                }
+                text.1 |= !open;
+                writer.grown.notify_all();
+                if !open {
+                    return;
+                }
+            }
+        });
+        output
+    }
+
+    fn text(&self) -> String {
+        self.text.lock().expect("no holder panics").0.clone()
+    }
+
+    /// Waits until `wanted` holds for the text, or the stream ends, or patience does.
+    fn wait_for(&self, wanted: impl Fn(&str) -> bool) -> bool {
+        let text = self.text.lock().expect("no holder panics");
+        let (text, _) = self
+            .grown
+            .wait_timeout_while(text, PATIENCE, |text| !text.1 && !wanted(&text.0))
+            .expect("no holder panics");
+        wanted(&text.0)
+    }
+}
+
+/// A server to be started; see [`TestServer::start`] for the short way.
+pub struct Setup {
+    dir: TempDir,
+    config: String,
+    arguments: Vec<OsString>,
+    listen: Vec<String>,
+    web: bool,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Setup {
+    /// An empty directory, no zones, 127.0.0.1 and ::1 on free ports, the web page too.
+    pub fn new() -> Self {
+        let dir = tempfile::Builder::new()
+            .prefix("nameward-test-")
+            .tempdir()
+            .expect("a temporary directory can be made");
+        fs::create_dir(dir.path().join("zones")).expect("an empty directory takes a new one");
+        Self {
+            dir,
+            config: String::new(),
+            arguments: Vec::new(),
+            listen: vec!["127.0.0.1:0".into(), "[::1]:0".into()],
+            web: true,
+        }
+    }
+
+    /// The directory that holds `nameward.toml` and `zones/`.
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// Writes `zones/NAME.zone`.
+    pub fn zone(self, name: &str, text: &str) -> Self {
+        write_zone(self.dir.path(), name, text);
+        self
+    }
+
+    /// Adds text to the configuration file. The file backend for `zones/` is added by itself.
+    pub fn config(mut self, toml: &str) -> Self {
+        self.config.push_str(toml);
+        self.config.push('\n');
+        self
+    }
+
+    /// Adds an argument to `nameward serve`.
+    pub fn argument(mut self, argument: impl Into<OsString>) -> Self {
+        self.arguments.push(argument.into());
+        self
+    }
+
+    /// Replaces the addresses to listen on; port 0 means a free one.
+    pub fn listen(mut self, addresses: &[&str]) -> Self {
+        self.listen = addresses.iter().map(ToString::to_string).collect();
+        self
+    }
+
+    /// Starts without the web page.
+    pub fn without_web(mut self) -> Self {
+        self.web = false;
+        self
+    }
+
+    /// Starts the server and waits until it has loaded its zones.
+    ///
+    /// # Panics
+    /// When it ends instead, with what it said.
+    pub fn start(self) -> TestServer {
+        match self.try_start() {
+            Ok(server) => server,
+            Err(failure) => panic!("nameward did not start: {failure}"),
+        }
+    }
+
+    /// As [`Setup::start`], but a server that ends is an answer, not a panic.
+    pub fn try_start(self) -> Result<TestServer, StartFailure> {
+        let config_path = self.dir.path().join("nameward.toml");
+        let backend = "\n[[backend]]\ntype = \"file\"\ndirectory = \"zones\"\n";
+        fs::write(&config_path, format!("{}{backend}", self.config))
+            .expect("the configuration can be written");
+        let mut command = Command::new(binary());
+        command.arg("serve").arg("--config").arg(&config_path);
+        for address in &self.listen {
+            command.arg("--listen").arg(address);
+        }
+        if self.web {
+            command.args(["--web", "127.0.0.1:0"]);
+        }
+        command
+            .args(&self.arguments)
+            // Where the control socket goes by default: no two servers share a directory.
+            .env("RUNTIME_DIRECTORY", self.dir.path())
+            .env_remove("NOTIFY_SOCKET")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut child = command.spawn().expect("nameward can be run");
+        let stdout = Output::follow(child.stdout.take().expect("stdout is a pipe"));
+        let stderr = Output::follow(child.stderr.take().expect("stderr is a pipe"));
+        let mut server = TestServer {
+            child,
+            dir: self.dir,
+            stdout,
+            stderr,
+            addresses: Vec::new(),
+            web: None,
+        };
+        if !server.stdout.wait_for(|text| text.contains("\nready")) {
+            let status = server.end_within(PATIENCE);
+            server.stderr.wait_for(|_| false);
+            return Err(StartFailure {
+                status,
+                stdout: server.stdout.text(),
+                stderr: server.stderr.text(),
+            });
+        }
+        server.read_addresses();
+        Ok(server)
+    }
+}
+
+/// A server that ended before it was ready.
+#[derive(Debug)]
+pub struct StartFailure {
+    /// How it ended; `None` when it hung and had to be killed.
+    pub status: Option<ExitStatus>,
+    /// What it printed.
+    pub stdout: String,
+    /// What it logged.
+    pub stderr: String,
+}
+
+impl std::fmt::Display for StartFailure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "status {:?}\nstdout: {}\nstderr: {}",
+            self.status, self.stdout, self.stderr
+        )
+    }
+}
+
+/// A running `nameward serve`.
+pub struct TestServer {
+    child: Child,
+    dir: TempDir,
+    stdout: Arc<Output>,
+    stderr: Arc<Output>,
+    addresses: Vec<SocketAddr>,
+    web: Option<SocketAddr>,
+}
+
+impl TestServer {
+    /// Starts a server with this configuration text and these zones (name, zone file text).
+    pub fn start(config: &str, zones: &[(&str, &str)]) -> Self {
+        zones
+            .iter()
+            .fold(Setup::new().config(config), |setup, (name, text)| {
+                setup.zone(name, text)
+            })
+            .start()
+    }
+
+    /// Reads the ports from the lines `listening on ADDR:PORT` and `web page at http://ADDR:PORT/`.
+    fn read_addresses(&mut self) {
+        for line in self.stdout.text().lines() {
+            if let Some(rest) = line.strip_prefix("listening on ") {
+                let address = rest.split_whitespace().next().unwrap_or_default();
+                self.addresses
+                    .push(address.parse().expect("an address to listen on"));
+            } else if let Some(rest) = line.strip_prefix("web page at http://") {
+                self.web = Some(rest.trim_end_matches('/').parse().expect("a web address"));
+            }
+        }
+    }
+
+    /// The first IPv4 address it answers on, UDP and TCP.
+    pub fn address(&self) -> SocketAddr {
+        *self
+            .addresses
+            .iter()
+            .find(|address| address.is_ipv4())
+            .expect("the server listens on IPv4")
+    }
+
+    /// The first IPv6 address it answers on, UDP and TCP.
+    pub fn address_v6(&self) -> SocketAddr {
+        *self
+            .addresses
+            .iter()
+            .find(|address| address.is_ipv6())
+            .expect("the server listens on IPv6")
+    }
+
+    /// The address of the web page.
+    pub fn web(&self) -> SocketAddr {
+        self.web.expect("the server has a web page")
+    }
+
+    /// The process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The directory that holds `nameward.toml`, `zones/` and the control socket.
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// What it has logged so far.
+    pub fn log(&self) -> String {
+        self.stderr.text()
+    }
+
+    /// Waits until the log contains `text`; false when it does not come.
+    pub fn wait_for_log(&self, text: &str) -> bool {
+        self.stderr.wait_for(|log| log.contains(text))
+    }
+
+    /// Writes `zones/NAME.zone` anew; the server does not know until it reloads.
+    pub fn write_zone(&self, name: &str, text: &str) {
+        write_zone(self.dir.path(), name, text);
+    }
+
+    /// Takes `zones/NAME.zone` away.
+    pub fn remove_zone(&self, name: &str) {
+        fs::remove_file(zone_path(self.dir.path(), name)).expect("the zone file was there");
+    }
+
+    /// Runs `nameward ARGUMENTS` against this server and returns its exit status and output.
+    pub fn command(&self, arguments: &[&str]) -> std::process::Output {
+        Command::new(binary())
+            .args(arguments)
+            .env("RUNTIME_DIRECTORY", self.dir.path())
+            .stdin(Stdio::null())
+            .output()
+            .expect("nameward can be run")
+    }
+
+    /// Sends a signal by name, such as `HUP` or `TERM`.
+    pub fn signal(&self, name: &str) {
+        let status = Command::new("kill")
+            .arg(format!("-{name}"))
+            .arg(self.pid().to_string())
+            .status()
+            .expect("kill can be run");
+        assert!(status.success(), "the server is there to be signalled");
+    }
+
+    /// Asks it to end (SIGTERM) and waits; returns how it ended.
+    pub fn stop(mut self) -> ExitStatus {
+        self.signal("TERM");
+        self.end_within(PATIENCE)
+            .expect("the server ends when it is told to")
+    }
+
+    /// Waits for the end by itself; kills after `patience` and then returns `None`.
+    fn end_within(&mut self, patience: Duration) -> Option<ExitStatus> {
+        let start = Instant::now();
+        while start.elapsed() < patience {
+            if let Ok(Some(status)) = self.child.try_wait() {
+                return Some(status);
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        None
+    }
+}
+
+impl Drop for TestServer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn zone_path(dir: &Path, name: &str) -> PathBuf {
+    let stem = match name.trim_end_matches('.') {
+        "" => "@", // the root has no file name of its own
+        stem => stem,
+    };
+    dir.join("zones").join(format!("{stem}.zone"))
+}
+
+/// Replaces the file by renaming, as an editor or a generator should: no reader sees half of it.
+fn write_zone(dir: &Path, name: &str, text: &str) {
+    let path = zone_path(dir, name);
+    let new = path.with_extension("zone.new");
+    fs::write(&new, text).expect("a zone file can be written");
+    fs::rename(&new, &path).expect("a zone file can be put in place");
+}
