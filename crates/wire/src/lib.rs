@@ -1,1 +1,12 @@
 //! Names, messages, record data, presentation text and the zone-file parser.
+//!
+//! Everything here is a pure function over byte slices: no sockets, no clock, no threads. Input is
+//! hostile until a type of this crate says otherwise: a [`Name`] is a valid uncompressed name, a
+//! record accepted by [`rdata`] is well formed.
+
+pub mod name;
+pub mod rtype;
+pub mod text;
+
+pub use name::{Name, NameBuf, NameError};
+pub use rtype::{Class, Opcode, Rcode, Type};

@@ -1,0 +1,601 @@
+//! Domain names in uncompressed wire form.
+//!
+//! Owns the limits of RFC 1035 section 2.3.4 (63 octets a label, 255 octets a name), the canonical
+//! order of RFC 4034 section 6.1 and the `\DDD` escapes of RFC 1035 section 5.1. Letter case is kept
+//! as given and ignored when comparing (RFC 4343). Nothing here allocates.
+
+use core::cmp::Ordering;
+use core::fmt;
+
+/// Octets of the longest name, the root label included.
+pub const MAX_NAME: usize = 255;
+/// Octets of the longest label.
+pub const MAX_LABEL: usize = 63;
+/// Labels of the deepest name, the root label not counted: 127 one-octet labels fill 255 octets.
+pub const MAX_LABELS: usize = 127;
+
+/// Why bytes or text are not a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum NameError {
+    /// The input ends inside the name.
+    #[error("the name ends too early")]
+    Short,
+    /// A label is longer than 63 octets.
+    #[error("a label is longer than 63 octets")]
+    LongLabel,
+    /// The name is longer than 255 octets.
+    #[error("the name is longer than 255 octets")]
+    LongName,
+    /// Two dots in a row, or a leading dot.
+    #[error("an empty label inside the name")]
+    EmptyLabel,
+    /// A label type other than a plain label or a compression pointer (RFC 6891 section 5).
+    #[error("an unknown label type")]
+    LabelType,
+    /// A compression pointer where none is allowed, or one that does not point backwards.
+    #[error("a compression pointer that is not allowed here")]
+    Pointer,
+    /// A backslash that is not followed by a character or three digits up to 255.
+    #[error("a bad escape: expected \\DDD with DDD up to 255, or \\ and one character")]
+    Escape,
+    /// More bytes follow the name.
+    #[error("bytes after the end of the name")]
+    Trailing,
+}
+
+/// A borrowed, valid, uncompressed name in wire form, the root label included.
+#[derive(Clone, Copy)]
+pub struct Name<'a>(&'a [u8]);
+
+impl<'a> Name<'a> {
+    /// The root.
+    pub const ROOT: Name<'static> = Name(&[0]);
+
+    /// Takes a slice that is exactly one uncompressed name.
+    pub fn from_wire(wire: &'a [u8]) -> Result<Self, NameError> {
+        let (name, rest) = Self::split_from(wire)?;
+        if rest.is_empty() {
+            Ok(name)
+        } else {
+            Err(NameError::Trailing)
+        }
+    }
+
+    /// Takes the uncompressed name at the start of `wire` and returns it with what follows.
+    pub fn split_from(wire: &'a [u8]) -> Result<(Self, &'a [u8]), NameError> {
+        let mut at = 0;
+        loop {
+            let len = *wire.get(at).ok_or(NameError::Short)? as usize;
+            match len {
+                0 => {
+                    at += 1;
+                    break;
+                }
+                1..=MAX_LABEL => at += 1 + len,
+                0xc0..=0xff => return Err(NameError::Pointer),
+                _ => return Err(NameError::LabelType),
+            }
+            // The root label has to fit as well.
+            if at >= MAX_NAME {
+                return Err(NameError::LongName);
+            }
+        }
+        match wire.split_at_checked(at) {
+            Some((name, rest)) => Ok((Name(name), rest)),
+            None => Err(NameError::Short),
+        }
+    }
+
+    /// Takes bytes that the caller has validated before (a packed zone, a parsed message).
+    ///
+    /// A wrong slice gives wrong answers but never undefined behaviour.
+    #[inline]
+    pub fn from_valid_wire(wire: &'a [u8]) -> Self {
+        debug_assert!(Name::from_wire(wire).is_ok(), "not a valid name: {wire:?}");
+        Name(wire)
+    }
+
+    /// The bytes of the name, root label included.
+    #[inline]
+    pub fn as_wire(self) -> &'a [u8] {
+        self.0
+    }
+
+    /// Whether this is the root.
+    #[inline]
+    pub fn is_root(self) -> bool {
+        self.0.len() == 1
+    }
+
+    /// Labels from the left, without the root label.
+    pub fn labels(self) -> Labels<'a> {
+        Labels { rest: self.0 }
+    }
+
+    /// How many labels there are, the root label not counted.
+    pub fn label_count(self) -> usize {
+        self.labels().count()
+    }
+
+    /// The name without its leftmost label; `None` for the root.
+    #[inline]
+    pub fn parent(self) -> Option<Name<'a>> {
+        match self.0[0] as usize {
+            0 => None,
+            len => Some(Name(&self.0[1 + len..])),
+        }
+    }
+
+    /// Whether the leftmost label is exactly `*` (RFC 4592 section 2.1.1).
+    #[inline]
+    pub fn is_wildcard(self) -> bool {
+        self.0.starts_with(b"\x01*")
+    }
+
+    /// Whether `self` is `ancestor` or stands below it.
+    pub fn is_at_or_below(self, ancestor: Name<'_>) -> bool {
+        let mut name = self;
+        loop {
+            if name.0.len() <= ancestor.0.len() {
+                return name == ancestor;
+            }
+            match name.parent() {
+                Some(parent) => name = parent,
+                None => return false,
+            }
+        }
+    }
+
+    /// Canonical order of RFC 4034 section 6.1: by labels from the right, lower-cased.
+    pub fn canonical_cmp(self, other: Name<'_>) -> Ordering {
+        let (mut ours, mut theirs) = ([0u8; MAX_LABELS], [0u8; MAX_LABELS]);
+        let (n, m) = (
+            self.label_offsets(&mut ours),
+            other.label_offsets(&mut theirs),
+        );
+        for i in 1..=n.min(m) {
+            let (a, b) = (self.label_at(ours[n - i]), other.label_at(theirs[m - i]));
+            let order = a
+                .iter()
+                .map(u8::to_ascii_lowercase)
+                .cmp(b.iter().map(u8::to_ascii_lowercase));
+            if order != Ordering::Equal {
+                return order;
+            }
+        }
+        n.cmp(&m)
+    }
+
+    /// Writes where each label starts, from the left; returns their count.
+    pub fn label_offsets(self, offsets: &mut [u8; MAX_LABELS]) -> usize {
+        let (mut at, mut count) = (0usize, 0);
+        while self.0[at] != 0 && count < MAX_LABELS {
+            offsets[count] = at as u8;
+            count += 1;
+            at += 1 + self.0[at] as usize;
+        }
+        count
+    }
+
+    fn label_at(self, offset: u8) -> &'a [u8] {
+        let at = offset as usize;
+        &self.0[at + 1..at + 1 + self.0[at] as usize]
+    }
+}
+
+/// Case is ignored (RFC 4343). Length octets are below `A`, so the whole slice may be compared.
+impl PartialEq<Name<'_>> for Name<'_> {
+    #[inline]
+    fn eq(&self, other: &Name<'_>) -> bool {
+        self.0.eq_ignore_ascii_case(other.0)
+    }
+}
+
+impl Eq for Name<'_> {}
+
+/// Absolute presentation form with the final dot.
+impl fmt::Display for Name<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_root() {
+            return f.write_str(".");
+        }
+        for label in self.labels() {
+            for &byte in label {
+                write_name_byte(f, byte)?;
+            }
+            f.write_str(".")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Name<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// RFC 1035 section 5.1: characters with a meaning in zone files get a backslash, others that
+/// are not printable ASCII become `\DDD`.
+fn write_name_byte(f: &mut impl fmt::Write, byte: u8) -> fmt::Result {
+    match byte {
+        b'.' | b'\\' | b'"' | b'(' | b')' | b';' | b'@' | b'$' => {
+            f.write_char('\\')?;
+            f.write_char(byte as char)
+        }
+        0x21..=0x7e => f.write_char(byte as char),
+        _ => write!(f, "\\{byte:03}"),
+    }
+}
+
+/// Iterates over labels from the left.
+#[derive(Clone)]
+pub struct Labels<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Iterator for Labels<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let len = self.rest[0] as usize;
+        if len == 0 {
+            return None;
+        }
+        let (label, rest) = self.rest[1..].split_at(len);
+        self.rest = rest;
+        Some(label)
+    }
+}
+
+/// An owned name in a buffer of fixed size, so that making one never allocates.
+#[derive(Clone, Copy)]
+pub struct NameBuf {
+    wire: [u8; MAX_NAME],
+    len: u8,
+}
+
+impl NameBuf {
+    /// The root.
+    pub const fn root() -> Self {
+        NameBuf {
+            wire: [0; MAX_NAME],
+            len: 1,
+        }
+    }
+
+    /// The name as a borrowed [`Name`].
+    #[inline]
+    pub fn as_name(&self) -> Name<'_> {
+        Name(&self.wire[..self.len as usize])
+    }
+
+    /// Reads presentation text. A name without a final dot is relative to `origin`; `@` alone is
+    /// the origin.
+    pub fn from_text(text: &[u8], origin: Name<'_>) -> Result<Self, NameError> {
+        let mut name = NameBuf::root();
+        name.set_from_text(text, origin)?;
+        Ok(name)
+    }
+
+    /// Like [`NameBuf::from_text`], into an existing buffer.
+    pub fn set_from_text(&mut self, text: &[u8], origin: Name<'_>) -> Result<(), NameError> {
+        match text {
+            b"@" => return self.set(origin),
+            b"." => return self.set(Name::ROOT),
+            b"" => return Err(NameError::EmptyLabel),
+            _ => {}
+        }
+        // `label` is where the length octet of the label in work stands.
+        let (mut label, mut at, mut read) = (0usize, 1usize, 0usize);
+        while read < text.len() {
+            let mut byte = text[read];
+            read += 1;
+            if byte == b'.' {
+                close_label(&mut self.wire, label, at)?;
+                label = at;
+                at += 1;
+                continue;
+            }
+            if byte == b'\\' {
+                let (value, used) = unescape(&text[read..]).ok_or(NameError::Escape)?;
+                byte = value;
+                read += used;
+            }
+            // One octet stays free for the root label.
+            if at >= MAX_NAME - 1 {
+                return Err(NameError::LongName);
+            }
+            self.wire[at] = byte;
+            at += 1;
+        }
+        if at == label + 1 {
+            // The text ended with a dot: absolute.
+            self.wire[label] = 0;
+            self.len = (label + 1) as u8;
+            return Ok(());
+        }
+        close_label(&mut self.wire, label, at)?;
+        let origin = origin.as_wire();
+        if at + origin.len() > MAX_NAME {
+            return Err(NameError::LongName);
+        }
+        self.wire[at..at + origin.len()].copy_from_slice(origin);
+        self.len = (at + origin.len()) as u8;
+        Ok(())
+    }
+
+    fn set(&mut self, name: Name<'_>) -> Result<(), NameError> {
+        self.wire[..name.0.len()].copy_from_slice(name.0);
+        self.len = name.0.len() as u8;
+        Ok(())
+    }
+
+    /// Joins the labels of `prefix` (a name's first `prefix_len` octets) and `suffix`.
+    pub fn join(prefix: &[u8], suffix: Name<'_>) -> Result<Self, NameError> {
+        let total = prefix.len() + suffix.0.len();
+        if total > MAX_NAME {
+            return Err(NameError::LongName);
+        }
+        let mut name = NameBuf::root();
+        name.wire[..prefix.len()].copy_from_slice(prefix);
+        name.wire[prefix.len()..total].copy_from_slice(suffix.0);
+        name.len = total as u8;
+        Ok(name)
+    }
+
+    /// Reads a possibly compressed name at `at` of `message`; returns it and the offset behind it.
+    ///
+    /// Each pointer must go to an earlier place than the one before (RFC 1035 section 4.1.4 says
+    /// "prior occurrence"), so there are no loops, and the result is at most 255 octets, so the cost
+    /// is bounded by the name's length whatever the message says.
+    pub fn from_message(message: &[u8], at: usize) -> Result<(Self, usize), NameError> {
+        let mut name = NameBuf::root();
+        let (mut read, mut end, mut limit, mut len) = (at, None, at, 0usize);
+        loop {
+            let octet = *message.get(read).ok_or(NameError::Short)? as usize;
+            match octet {
+                0 => {
+                    name.wire[len] = 0;
+                    name.len = (len + 1) as u8;
+                    return Ok((name, end.unwrap_or(read + 1)));
+                }
+                1..=MAX_LABEL => {
+                    if len + octet + 2 > MAX_NAME {
+                        return Err(NameError::LongName);
+                    }
+                    let label = message
+                        .get(read..read + 1 + octet)
+                        .ok_or(NameError::Short)?;
+                    name.wire[len..len + 1 + octet].copy_from_slice(label);
+                    len += 1 + octet;
+                    read += 1 + octet;
+                }
+                0xc0..=0xff => {
+                    let low = *message.get(read + 1).ok_or(NameError::Short)? as usize;
+                    let target = (octet & 0x3f) << 8 | low;
+                    if target >= limit {
+                        return Err(NameError::Pointer);
+                    }
+                    end.get_or_insert(read + 2);
+                    limit = target;
+                    read = target;
+                }
+                _ => return Err(NameError::LabelType),
+            }
+        }
+    }
+
+    /// Lower-cases the letters: the canonical form of RFC 4034 section 6.2.
+    pub fn make_lowercase(&mut self) {
+        self.wire[..self.len as usize].make_ascii_lowercase();
+    }
+}
+
+fn close_label(wire: &mut [u8; MAX_NAME], label: usize, end: usize) -> Result<(), NameError> {
+    match end - label - 1 {
+        0 => Err(NameError::EmptyLabel),
+        len @ 1..=MAX_LABEL => {
+            if end >= MAX_NAME {
+                return Err(NameError::LongName);
+            }
+            wire[label] = len as u8;
+            Ok(())
+        }
+        _ => Err(NameError::LongLabel),
+    }
+}
+
+/// Reads what follows a backslash: three digits up to 255, or one character. Returns the octet and
+/// how many bytes were used.
+pub fn unescape(text: &[u8]) -> Option<(u8, usize)> {
+    match text {
+        [a @ b'0'..=b'9', b @ b'0'..=b'9', c @ b'0'..=b'9', ..] => {
+            let value = (*a - b'0') as u16 * 100 + (*b - b'0') as u16 * 10 + (*c - b'0') as u16;
+            Some((u8::try_from(value).ok()?, 3))
+        }
+        [b'0'..=b'9', ..] => None,
+        [other, ..] => Some((*other, 1)),
+        [] => None,
+    }
+}
+
+impl<'a> From<Name<'a>> for NameBuf {
+    fn from(name: Name<'a>) -> Self {
+        let mut buf = NameBuf::root();
+        buf.wire[..name.0.len()].copy_from_slice(name.0);
+        buf.len = name.0.len() as u8;
+        buf
+    }
+}
+
+impl core::str::FromStr for NameBuf {
+    type Err = NameError;
+
+    /// Reads a name; one without a final dot is taken as absolute.
+    fn from_str(text: &str) -> Result<Self, NameError> {
+        NameBuf::from_text(text.as_bytes(), Name::ROOT)
+    }
+}
+
+impl PartialEq for NameBuf {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_name() == other.as_name()
+    }
+}
+
+impl Eq for NameBuf {}
+
+impl fmt::Display for NameBuf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.as_name().fmt(f)
+    }
+}
+
+impl fmt::Debug for NameBuf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn name(text: &str) -> NameBuf {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn text_and_wire_agree() {
+        assert_eq!(
+            name("www.Example.org").as_name().as_wire(),
+            b"\x03www\x07Example\x03org\0"
+        );
+        assert_eq!(name(r"a\.b\032c\\.x.").to_string(), r"a\.b\032c\\.x.");
+        assert_eq!(name(".").to_string(), ".");
+    }
+
+    #[test]
+    fn limits_of_labels_and_names_hold() {
+        let label = "a".repeat(63);
+        assert!(format!("{label}.").parse::<NameBuf>().is_ok());
+        assert_eq!(
+            format!("{label}a.").parse::<NameBuf>(),
+            Err(NameError::LongLabel)
+        );
+        let longest = format!("{label}.{label}.{label}.{}.", "a".repeat(61));
+        assert_eq!(
+            longest
+                .parse::<NameBuf>()
+                .unwrap()
+                .as_name()
+                .as_wire()
+                .len(),
+            255
+        );
+        let longer = format!("{label}.{label}.{label}.{}.", "a".repeat(62));
+        assert_eq!(longer.parse::<NameBuf>(), Err(NameError::LongName));
+        assert_eq!("a..b".parse::<NameBuf>(), Err(NameError::EmptyLabel));
+        assert_eq!(".a".parse::<NameBuf>(), Err(NameError::EmptyLabel));
+        assert_eq!(r"a\256".parse::<NameBuf>(), Err(NameError::Escape));
+        assert_eq!(r"a\".parse::<NameBuf>(), Err(NameError::Escape));
+        let deepest = "a.".repeat(127);
+        assert_eq!(
+            deepest.parse::<NameBuf>().unwrap().as_name().label_count(),
+            127
+        );
+        assert_eq!(
+            "a.".repeat(128).parse::<NameBuf>(),
+            Err(NameError::LongName)
+        );
+    }
+
+    #[test]
+    fn canonical_order_is_that_of_rfc_4034_section_6_1() {
+        let sorted = [
+            "example.",
+            "a.example.",
+            "yljkjljk.a.example.",
+            "Z.a.example.",
+            "zABC.a.EXAMPLE.",
+            "z.example.",
+            r"\001.z.example.",
+            "*.z.example.",
+            r"\200.z.example.",
+        ];
+        for pair in sorted.windows(2) {
+            let (a, b) = (name(pair[0]), name(pair[1]));
+            assert_eq!(
+                a.as_name().canonical_cmp(b.as_name()),
+                Ordering::Less,
+                "{pair:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn compression_attacks_are_answered_by_a_bound() {
+        // Loop to itself, forward pointer, two pointers at each other.
+        assert_eq!(
+            NameBuf::from_message(b"\xc0\x00", 0).unwrap_err(),
+            NameError::Pointer
+        );
+        assert_eq!(
+            NameBuf::from_message(b"\xc0\x02\x00", 0).unwrap_err(),
+            NameError::Pointer
+        );
+        assert_eq!(
+            NameBuf::from_message(b"\xc0\x02\xc0\x00", 2).unwrap_err(),
+            NameError::Pointer
+        );
+        assert_eq!(
+            NameBuf::from_message(b"\x01a\xc0\x00", 0).unwrap_err(),
+            NameError::Pointer
+        );
+        // Over-long through pointers: each 64-octet label points to the one before.
+        let mut message = vec![0];
+        for i in 0..5u16 {
+            let target = if i == 0 { 0 } else { 1 + (i - 1) * 66 };
+            message.push(63);
+            message.extend([b'a'; 63]);
+            message.extend((0xc000 | target).to_be_bytes());
+        }
+        assert_eq!(
+            NameBuf::from_message(&message, 1 + 4 * 66).unwrap_err(),
+            NameError::LongName
+        );
+        assert!(NameBuf::from_message(&message, 1 + 2 * 66).is_ok());
+        // Unknown label types (RFC 6891 section 5 retired 0x40).
+        assert_eq!(
+            NameBuf::from_message(b"\x41a\0", 0).unwrap_err(),
+            NameError::LabelType
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn any_name_survives_text_and_back(labels in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 1..20), 0..8)) {
+            let mut wire = Vec::new();
+            for label in &labels {
+                wire.push(label.len() as u8);
+                wire.extend(label);
+            }
+            wire.push(0);
+            let name = Name::from_wire(&wire).unwrap();
+            let back: NameBuf = name.to_string().parse().unwrap();
+            prop_assert_eq!(back.as_name().as_wire(), &wire[..]);
+        }
+
+        #[test]
+        fn arbitrary_bytes_never_panic(message in proptest::collection::vec(any::<u8>(), 0..300), at in 0usize..300) {
+            if let Ok((name, end)) = NameBuf::from_message(&message, at) {
+                prop_assert!(Name::from_wire(name.as_name().as_wire()).is_ok());
+                prop_assert!(end <= message.len());
+            }
+            let _ = Name::split_from(&message);
+            let _ = NameBuf::from_text(&message, Name::ROOT);
+        }
+    }
+}
