@@ -4,6 +4,7 @@
 //! hostile until a type of this crate says otherwise: a [`Name`] is a valid uncompressed name, a
 //! record accepted by [`rdata`] is well formed.
 
+pub mod message;
 pub mod name;
 pub mod rtype;
 pub mod text;

@@ -1,0 +1,308 @@
+//! One received message, parsed once and borrowed from its buffer.
+//!
+//! [`Query::parse`] reads the header, the question and the OPT record (RFC 6891), and skips all other
+//! records with their bounds checked. It never allocates and its cost is linear in the packet: names
+//! of other records are skipped, not expanded, so compression cannot multiply work.
+
+use crate::name::Name;
+use crate::rtype::{Class, Opcode, Type};
+
+/// Octets of the message header.
+pub const HEADER: usize = 12;
+/// Octets of an OPT record without options.
+pub const OPT_FIXED: usize = 11;
+
+const QR: u8 = 0x80;
+const AA: u8 = 0x04;
+const TC: u8 = 0x02;
+const RD: u8 = 0x01;
+const CD: u8 = 0x10;
+
+/// A request as far as a responder needs it.
+#[derive(Debug, Clone, Copy)]
+pub struct Query<'a> {
+    packet: &'a [u8],
+    /// What the message asks for.
+    pub opcode: Opcode,
+    /// The question's name, case as sent.
+    pub qname: Name<'a>,
+    /// The question's type.
+    pub qtype: Type,
+    /// The question's class.
+    pub qclass: Class,
+    /// Where the question section ends.
+    pub question_end: usize,
+    /// The OPT record, if there is one.
+    pub edns: Option<Edns<'a>>,
+}
+
+/// The OPT record of a request.
+#[derive(Debug, Clone, Copy)]
+pub struct Edns<'a> {
+    /// The client's UDP payload size, as sent.
+    pub payload: u16,
+    /// EDNS version.
+    pub version: u8,
+    /// The DO bit (RFC 3225).
+    pub dnssec_ok: bool,
+    /// Whether the NSID option was asked for (RFC 5001).
+    pub nsid: bool,
+    /// The COOKIE option (RFC 7873), unverified.
+    pub cookie: Option<&'a [u8]>,
+}
+
+/// Why a packet is not a request that can be answered normally.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Malformed {
+    /// Shorter than a header: there is nothing to reply to.
+    TooShort,
+    /// A response (QR=1): answering it could make a loop (RFC 8906 section 3.1 asks only for replies to requests).
+    Response,
+    /// The header is there, the rest is not as it should be: reply FORMERR with the header alone.
+    FormErr,
+    /// As before, but the question could be read up to this offset.
+    FormErrAfterQuestion(usize),
+    /// An opcode other than QUERY, NOTIFY and UPDATE: reply NOTIMP with the header alone.
+    NotImplemented,
+}
+
+impl<'a> Query<'a> {
+    /// Parses a packet.
+    pub fn parse(packet: &'a [u8]) -> Result<Self, Malformed> {
+        let header: &[u8; HEADER] = packet.first_chunk().ok_or(Malformed::TooShort)?;
+        if header[2] & QR != 0 {
+            return Err(Malformed::Response);
+        }
+        let opcode = Opcode(header[2] >> 3 & 0x0f);
+        if !matches!(opcode, Opcode::QUERY | Opcode::NOTIFY | Opcode::UPDATE) {
+            return Err(Malformed::NotImplemented);
+        }
+        // RFC 9619: a QUERY has exactly one question. NOTIFY and UPDATE have one as well.
+        if u16::from_be_bytes([header[4], header[5]]) != 1 {
+            return Err(Malformed::FormErr);
+        }
+        let (qname, rest) = Name::split_from(&packet[HEADER..]).map_err(|_| Malformed::FormErr)?;
+        let Some(&[t0, t1, c0, c1]) = rest.first_chunk() else {
+            return Err(Malformed::FormErr);
+        };
+        let question_end = HEADER + qname.as_wire().len() + 4;
+        let mut query = Query {
+            packet,
+            opcode,
+            qname,
+            qtype: Type(u16::from_be_bytes([t0, t1])),
+            qclass: Class(u16::from_be_bytes([c0, c1])),
+            question_end,
+            edns: None,
+        };
+        query
+            .read_records(header)
+            .ok_or(Malformed::FormErrAfterQuestion(question_end))?;
+        Ok(query)
+    }
+
+    /// Walks over the records behind the question and takes the OPT record.
+    fn read_records(&mut self, header: &[u8; HEADER]) -> Option<()> {
+        let count = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]) as u32;
+        let (before, additional) = (count(6) + count(8), count(10));
+        let mut at = self.question_end;
+        for i in 0..before + additional {
+            let owner_len = skip_name(self.packet, at)?;
+            let fixed: &[u8; 10] = self.packet.get(at + owner_len..)?.first_chunk()?;
+            let rtype = Type(u16::from_be_bytes([fixed[0], fixed[1]]));
+            let start = at + owner_len + 10;
+            let end = start + u16::from_be_bytes([fixed[8], fixed[9]]) as usize;
+            let rdata = self.packet.get(start..end)?;
+            if rtype == Type::OPT {
+                // RFC 6891 section 6.1.1: at most one OPT, in the additional section, owner root.
+                if i < before || owner_len != 1 || self.packet[at] != 0 || self.edns.is_some() {
+                    return None;
+                }
+                self.edns = Some(Edns::parse(fixed, rdata)?);
+            }
+            at = end;
+        }
+        Some(())
+    }
+
+    /// The message as received.
+    pub fn packet(&self) -> &'a [u8] {
+        self.packet
+    }
+
+    /// Recursion desired.
+    pub fn rd(&self) -> bool {
+        self.packet[2] & RD != 0
+    }
+}
+
+impl<'a> Edns<'a> {
+    fn parse(fixed: &[u8; 10], options: &'a [u8]) -> Option<Self> {
+        let mut edns = Edns {
+            payload: u16::from_be_bytes([fixed[2], fixed[3]]),
+            version: fixed[5],
+            dnssec_ok: fixed[6] & 0x80 != 0,
+            nsid: false,
+            cookie: None,
+        };
+        let mut rest = options;
+        while !rest.is_empty() {
+            let (head, tail) = rest.split_first_chunk::<4>()?;
+            let (value, tail) =
+                tail.split_at_checked(u16::from_be_bytes([head[2], head[3]]) as usize)?;
+            match u16::from_be_bytes([head[0], head[1]]) {
+                3 => edns.nsid = true,
+                10 if edns.cookie.is_none() => edns.cookie = Some(value),
+                // RFC 6891 section 6.1.2: unknown options are ignored.
+                _ => {}
+            }
+            rest = tail;
+        }
+        Some(edns)
+    }
+}
+
+/// Octets of the name at `at` as it stands there, a compression pointer ending it.
+fn skip_name(packet: &[u8], at: usize) -> Option<usize> {
+    let mut read = at;
+    loop {
+        match *packet.get(read)? {
+            0 => return Some(read + 1 - at),
+            len @ 1..=63 => read += 1 + len as usize,
+            0xc0..=0xff => {
+                let low = *packet.get(read + 1)?;
+                let target = ((packet[read] & 0x3f) as usize) << 8 | low as usize;
+                return (target < at).then_some(read + 2 - at);
+            }
+            _ => return None,
+        }
+        if read - at >= crate::name::MAX_NAME {
+            return None;
+        }
+    }
+}
+
+/// The flags of a reply that are not copied from the request.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ReplyFlags {
+    /// Authoritative answer.
+    pub aa: bool,
+    /// Truncated.
+    pub tc: bool,
+    /// The low four bits of the response code.
+    pub rcode: u8,
+}
+
+/// Writes the header of a reply: id, opcode, RD and CD as in the request (RFC 1035 section 4.1.1,
+/// RFC 4035 section 3.1.6), counts as given.
+#[inline]
+pub fn write_reply_header(request: &[u8], reply: &mut [u8], flags: ReplyFlags, counts: [u16; 4]) {
+    let Some(reply) = reply.first_chunk_mut::<HEADER>() else {
+        return;
+    };
+    let Some(request) = request.first_chunk::<HEADER>() else {
+        return;
+    };
+    reply[0] = request[0];
+    reply[1] = request[1];
+    reply[2] = QR
+        | request[2] & (0x78 | RD)
+        | if flags.aa { AA } else { 0 }
+        | if flags.tc { TC } else { 0 };
+    reply[3] = request[3] & CD | flags.rcode & 0x0f;
+    for (i, count) in counts.iter().enumerate() {
+        reply[4 + 2 * i..6 + 2 * i].copy_from_slice(&count.to_be_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLAIN: &[u8] =
+        b"\x12\x34\x01\x00\x00\x01\0\0\0\0\0\0\x03wWw\x07example\0\x00\x01\x00\x01";
+
+    fn with_additional(records: &[&[u8]]) -> Vec<u8> {
+        let mut packet = PLAIN.to_vec();
+        packet[11] = records.len() as u8;
+        records
+            .iter()
+            .for_each(|record| packet.extend_from_slice(record));
+        packet
+    }
+
+    const OPT: &[u8] = b"\0\x00\x29\x04\xd0\x00\x00\x80\x00\x00\x00";
+
+    #[test]
+    fn a_plain_query_is_read_as_sent() {
+        let query = Query::parse(PLAIN).unwrap();
+        assert_eq!(query.qname.as_wire(), b"\x03wWw\x07example\0");
+        assert_eq!((query.qtype, query.qclass), (Type::A, Class::IN));
+        assert!(query.rd() && query.edns.is_none());
+        assert_eq!(query.question_end, PLAIN.len());
+    }
+
+    #[test]
+    fn edns_is_read() {
+        let packet = with_additional(&[OPT]);
+        let edns = Query::parse(&packet).unwrap().edns.unwrap();
+        assert_eq!(
+            (edns.payload, edns.version, edns.dnssec_ok),
+            (1232, 0, true)
+        );
+        let with_options =
+            b"\0\x00\x29\x02\x00\x00\x01\x00\x00\x00\x0c\x00\x03\0\0\x00\x0a\0\x04abcd";
+        let packet = with_additional(&[with_options]);
+        let edns = Query::parse(&packet).unwrap().edns.unwrap();
+        assert!(edns.nsid && edns.version == 1);
+        assert_eq!(edns.cookie, Some(&b"abcd"[..]));
+    }
+
+    #[test]
+    fn wrong_packets_are_told_apart() {
+        let parse = |packet: &[u8]| Query::parse(packet).map(|_| ()).unwrap_err();
+        assert_eq!(parse(&PLAIN[..11]), Malformed::TooShort);
+        let mut response = PLAIN.to_vec();
+        response[2] |= 0x80;
+        assert_eq!(parse(&response), Malformed::Response);
+        let mut status = PLAIN.to_vec();
+        status[2] = 2 << 3;
+        assert_eq!(parse(&status), Malformed::NotImplemented);
+        for len in 12..PLAIN.len() {
+            assert_eq!(parse(&PLAIN[..len]), Malformed::FormErr, "{len}");
+        }
+        let mut two = PLAIN.to_vec();
+        two[5] = 2;
+        assert_eq!(parse(&two), Malformed::FormErr);
+        let end = PLAIN.len();
+        assert_eq!(
+            parse(&with_additional(&[OPT, OPT])),
+            Malformed::FormErrAfterQuestion(end)
+        );
+        let owned = b"\x01a\0\x00\x29\x04\xd0\x00\x00\x80\x00\x00\x00";
+        assert_eq!(
+            parse(&with_additional(&[owned])),
+            Malformed::FormErrAfterQuestion(end)
+        );
+        let bad_option = b"\0\x00\x29\x02\x00\x00\x00\x00\x00\x00\x05\x00\x03\0\x09a";
+        assert_eq!(
+            parse(&with_additional(&[bad_option])),
+            Malformed::FormErrAfterQuestion(end)
+        );
+        for len in 0..OPT.len() {
+            let packet = with_additional(&[&OPT[..len]]);
+            assert_eq!(
+                parse(&packet),
+                Malformed::FormErrAfterQuestion(end),
+                "{len}"
+            );
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn arbitrary_packets_never_panic(packet in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..200)) {
+            let _ = Query::parse(&packet);
+        }
+    }
+}
