@@ -1,0 +1,266 @@
+//! Owns the command line: what can be said, and which part of the program each command runs.
+
+use std::{io::Write, net::SocketAddr, path::PathBuf, process::ExitCode};
+
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+
+use crate::{
+    check,
+    config::{self, Overrides, settings::ZoneFile},
+    remote, serve,
+};
+
+/// An authoritative DNS name server.
+///
+/// Without a command it serves a built-in example on 127.0.0.1 and ::1, port 5300, with a status
+/// page on http://127.0.0.1:8081/.
+#[derive(Parser)]
+#[command(name = "nameward", version, max_term_width = 100)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Answer queries (the built-in example when neither a file nor a zone is given)
+    Serve(ServeArguments),
+    /// Read the configuration and all zones and say what is wrong with them
+    Check(SourceArguments),
+    /// Tell the running server to read its configuration and the changed zones again
+    Reload(RemoteArguments),
+    /// Print the counters of the running server
+    Stats {
+        /// Only these; a name may end in * to mean all that start so
+        #[arg(value_name = "NAME")]
+        names: Vec<String>,
+        #[command(flatten)]
+        remote: RemoteArguments,
+    },
+    /// Tell the running server to end
+    Stop(RemoteArguments),
+    /// Print the version
+    Version,
+    /// Print every setting with its default and meaning
+    Config {
+        /// The form to print
+        #[arg(long, value_enum, default_value = "toml")]
+        format: ConfigFormat,
+    },
+    /// Print completions for a shell
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
+    /// Print the manual page, for `man -l -`
+    Manual,
+}
+
+#[derive(Args, Default)]
+struct SourceArguments {
+    /// Configuration file (TOML)
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Serve this zone from this file; may be repeated
+    #[arg(long = "zone", value_name = "NAME=FILE", value_parser = parse_zone)]
+    zones: Vec<ZoneFile>,
+}
+
+#[derive(Args, Default)]
+struct ServeArguments {
+    #[command(flatten)]
+    source: SourceArguments,
+    /// Answer on this address; may be repeated
+    #[arg(long, value_name = "ADDR:PORT", value_parser = parse_address)]
+    listen: Vec<SocketAddr>,
+    /// Show the status page on this address
+    #[arg(long, value_name = "ADDR:PORT", value_parser = parse_address)]
+    web: Option<SocketAddr>,
+    /// Threads that answer UDP; 0 means one for each core
+    #[arg(long, value_name = "N")]
+    workers: Option<u64>,
+    /// Path of the control socket
+    #[arg(long, value_name = "PATH")]
+    control: Option<PathBuf>,
+}
+
+#[derive(Args)]
+struct RemoteArguments {
+    /// Configuration file of the server, to find its control socket
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Path of the server's control socket
+    #[arg(long, value_name = "PATH")]
+    control: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum ConfigFormat {
+    /// A commented configuration file
+    Toml,
+    /// The page docs/configuration.md
+    Markdown,
+}
+
+impl SourceArguments {
+    fn overrides(self) -> Overrides {
+        Overrides {
+            file: self.config,
+            zones: self.zones,
+            ..Overrides::default()
+        }
+    }
+}
+
+impl ServeArguments {
+    fn overrides(self) -> Overrides {
+        Overrides {
+            listen: self.listen,
+            web: self.web,
+            workers: self.workers,
+            control_socket: self.control,
+            ..self.source.overrides()
+        }
+    }
+}
+
+impl RemoteArguments {
+    fn overrides(self) -> Overrides {
+        Overrides {
+            file: self.config,
+            control_socket: self.control,
+            ..Overrides::default()
+        }
+    }
+}
+
+fn parse_address(text: &str) -> Result<SocketAddr, String> {
+    text.parse()
+        .map_err(|_| "expected an address with a port such as 127.0.0.1:53 or [::1]:53".into())
+}
+
+fn parse_zone(text: &str) -> Result<ZoneFile, String> {
+    match text.split_once('=') {
+        Some((name, file)) if !name.is_empty() && !file.is_empty() => Ok(ZoneFile {
+            name: name.into(),
+            file: file.into(),
+        }),
+        _ => Err("expected NAME=FILE such as example.org=example.org.zone".into()),
+    }
+}
+
+/// Runs the command line of this process.
+pub fn run() -> ExitCode {
+    let command = Cli::parse().command;
+    let command = command.unwrap_or_else(|| Command::Serve(ServeArguments::default()));
+    match dispatch(command) {
+        Ok(code) => code,
+        Err(message) => {
+            for line in message.lines() {
+                eprintln!("nameward: {line}");
+            }
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn dispatch(command: Command) -> Result<ExitCode, String> {
+    match command {
+        Command::Serve(arguments) => serve::run(&arguments.overrides()).map(|()| ExitCode::SUCCESS),
+        Command::Check(arguments) => check::run(&arguments.overrides()),
+        Command::Reload(remote) => ask("reload", remote),
+        Command::Stats { names, remote } => {
+            let request = ["stats".to_string()].into_iter().chain(names);
+            ask(&request.collect::<Vec<_>>().join(" "), remote)
+        }
+        Command::Stop(remote) => ask("stop", remote),
+        Command::Version => print(concat!("nameward ", env!("CARGO_PKG_VERSION"), "\n").as_bytes()),
+        Command::Config { format } => print(
+            match format {
+                ConfigFormat::Toml => config::as_toml(),
+                ConfigFormat::Markdown => config::as_markdown(),
+            }
+            .as_bytes(),
+        ),
+        Command::Completions { shell } => {
+            let mut out = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "nameward", &mut out);
+            print(&out)
+        }
+        Command::Manual => print(&manual()?),
+    }
+}
+
+/// The manual page: the program and then each command, from the definition above.
+fn manual() -> Result<Vec<u8>, String> {
+    let mut out = Vec::new();
+    let mut command = Cli::command();
+    command.build();
+    clap_mangen::Man::new(command.clone())
+        .render(&mut out)
+        .map_err(|error| error.to_string())?;
+    for subcommand in command
+        .get_subcommands()
+        .filter(|sub| sub.get_name() != "help")
+    {
+        let man = clap_mangen::Man::new(subcommand.clone());
+        let _ = writeln!(
+            out,
+            ".SH \"NAMEWARD {}\"",
+            subcommand.get_name().to_uppercase()
+        );
+        for section in [
+            clap_mangen::Man::render_synopsis_section,
+            clap_mangen::Man::render_description_section,
+            clap_mangen::Man::render_options_section,
+        ] {
+            let mut text = Vec::new();
+            section(&man, &mut text).map_err(|error| error.to_string())?;
+            // A section of a command is a subsection of the page.
+            let text = String::from_utf8_lossy(&text).replace("\n.SH ", "\n.SS ");
+            let text = text
+                .strip_prefix(".SH ")
+                .map(|rest| format!(".SS {rest}"))
+                .unwrap_or(text);
+            out.extend_from_slice(text.as_bytes());
+        }
+    }
+    Ok(out)
+}
+
+/// Writes to stdout; a reader that went away (`| head`) is no error.
+fn print(text: &[u8]) -> Result<ExitCode, String> {
+    match std::io::stdout().lock().write_all(text) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.to_string()),
+        _ => Ok(ExitCode::SUCCESS),
+    }
+}
+
+/// Sends a request to the running server and prints its reply.
+fn ask(request: &str, remote: RemoteArguments) -> Result<ExitCode, String> {
+    let reply = remote::ask(request, &remote.overrides())?;
+    print(reply.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_definition_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_zone_argument_needs_a_name_and_a_file() {
+        let zone = parse_zone("example.org=dir/a=b").unwrap();
+        assert_eq!(
+            (zone.name.as_str(), zone.file),
+            ("example.org", PathBuf::from("dir/a=b"))
+        );
+        for wrong in ["example.org", "=file", "name=", ""] {
+            assert!(parse_zone(wrong).is_err(), "{wrong:?}");
+        }
+    }
+}

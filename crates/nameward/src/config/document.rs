@@ -1,0 +1,92 @@
+//! Owns the two printed forms of the settings tables: a commented TOML file and Markdown.
+
+use std::fmt::Write;
+
+use super::{
+    all_settings,
+    setting::{Listed, Section},
+    settings::{Backend, Recursor, Rings, SecurityPoll, Server, Web},
+};
+
+/// Each table with what it is about.
+fn tables() -> [(&'static str, String); 6] {
+    fn of<S: Section>() -> (&'static str, String) {
+        (S::NAME, sentence(S::ABOUT))
+    }
+    [
+        of::<Server>(),
+        of::<Web>(),
+        of::<Backend>(),
+        of::<Recursor>(),
+        of::<SecurityPoll>(),
+        of::<Rings>(),
+    ]
+}
+
+/// Documentation lines as one paragraph.
+fn sentence(lines: &[&str]) -> String {
+    lines
+        .iter()
+        .map(|line| line.trim())
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+fn heading(table: &str) -> String {
+    if table == Backend::NAME {
+        format!("[[{table}]]")
+    } else {
+        format!("[{table}]")
+    }
+}
+
+fn settings_of(table: &str) -> impl Iterator<Item = Listed> {
+    all_settings()
+        .into_iter()
+        .filter(move |setting| setting.section == table)
+}
+
+/// A configuration file with every key commented out at its default.
+pub fn as_toml() -> String {
+    let mut out = String::from("# Nameward configuration. Every key stands at its default.\n");
+    for (table, about) in tables() {
+        let comment = if table == Backend::NAME { "# " } else { "" };
+        let _ = write!(out, "\n# {about}\n{comment}{}\n", heading(table));
+        for setting in settings_of(table) {
+            for line in setting.doc {
+                let _ = writeln!(out, "# {}", line.trim());
+            }
+            let _ = writeln!(out, "# {} = {}", setting.key, setting.default);
+        }
+    }
+    out
+}
+
+/// docs/configuration.md.
+pub fn as_markdown() -> String {
+    let mut out = String::from(
+        "# Configuration\n\n\
+         `nameward serve --config FILE` reads one TOML file. Flags of the command line win over it. \
+         Relative paths start at the directory of the file. A key that is not listed here is an \
+         error that names the line and the nearest known key; `nameward check --config FILE` says \
+         so without starting a server.\n\n\
+         This page is printed by `nameward config --format markdown`; `nameward config` prints the \
+         same as a commented file to start from.\n",
+    );
+    for (table, about) in tables() {
+        let _ = write!(out, "\n## `{}`\n\n{about}\n\n", heading(table));
+        out.push_str("| key | default | value | meaning |\n|---|---|---|---|\n");
+        for setting in settings_of(table) {
+            let Listed {
+                key,
+                default,
+                expected,
+                doc,
+                ..
+            } = setting;
+            let doc = sentence(doc);
+            let _ = writeln!(out, "| `{key}` | `{default}` | {expected} | {doc} |");
+        }
+    }
+    out
+}

@@ -1,0 +1,167 @@
+//! Owns the messages about a configuration that cannot be used: each is one line with its place.
+
+use std::{
+    fmt, io,
+    ops::Range,
+    path::{Path, PathBuf},
+};
+
+/// More problems of one file than this are not listed.
+pub const PROBLEMS_MAX: usize = 20;
+
+/// One thing that is wrong, with its place in the file.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Problem {
+    line: usize,
+    column: usize,
+    message: String,
+}
+
+impl Problem {
+    /// A problem at a span of the file's text.
+    pub fn new(text: &str, span: Range<usize>, message: String) -> Self {
+        let before = &text[..text.floor_char_boundary(span.start.min(text.len()))];
+        let line_start = before.rfind('\n').map_or(0, |at| at + 1);
+        Self {
+            line: before.bytes().filter(|byte| *byte == b'\n').count() + 1,
+            column: before[line_start..].chars().count() + 1,
+            message,
+        }
+    }
+
+    /// Line and column, to put problems in the order of the file.
+    pub fn place(&self) -> (usize, usize) {
+        (self.line, self.column)
+    }
+}
+
+/// Why a configuration cannot be used.
+#[derive(Debug)]
+pub enum ConfigError {
+    /// The file cannot be read.
+    Unreadable(PathBuf, io::Error),
+    /// The file says something that cannot be used.
+    Wrong(PathBuf, Vec<Problem>),
+    /// The settings do not go together, or an argument is wrong.
+    Contradiction(String),
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unreadable(path, error) => {
+                write!(f, "cannot read {}: {}", path.display(), plain(error))
+            }
+            Self::Wrong(path, problems) => {
+                for (index, problem) in problems.iter().take(PROBLEMS_MAX).enumerate() {
+                    let separator = if index == 0 { "" } else { "\n" };
+                    let Problem {
+                        line,
+                        column,
+                        message,
+                    } = problem;
+                    write!(
+                        f,
+                        "{separator}{}:{line}:{column}: {message}",
+                        path.display()
+                    )?;
+                }
+                Ok(())
+            }
+            Self::Contradiction(message) => f.write_str(message),
+        }
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+/// The text of an I/O error without the number that means nothing to an operator.
+pub fn plain(error: &io::Error) -> String {
+    let text = error.to_string();
+    match text.find(" (os error") {
+        Some(end) => text[..end].to_string(),
+        None => text,
+    }
+}
+
+/// The known word nearest to `word`, if one is near enough to have been meant.
+pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let near_enough = word.len().min(12) / 3 + 1;
+    known
+        .into_iter()
+        .map(|candidate| (distance(word, candidate), candidate))
+        .filter(|(distance, _)| *distance <= near_enough)
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, candidate)| candidate)
+}
+
+/// Insertions, deletions, substitutions and swaps of neighbours from one word to the other.
+fn distance(from: &str, to: &str) -> usize {
+    // A word longer than any key is no misspelling; the bound keeps the cost small.
+    let from: Vec<u8> = from.bytes().map(fold).take(64).collect();
+    let to: Vec<u8> = to.bytes().map(fold).take(64).collect();
+    let width = to.len() + 1;
+    let mut costs = vec![0; (from.len() + 1) * width];
+    for row in 0..=from.len() {
+        for column in 0..width {
+            costs[row * width + column] = if row == 0 || column == 0 {
+                row + column
+            } else {
+                let differs = usize::from(from[row - 1] != to[column - 1]);
+                let mut cost = (costs[(row - 1) * width + column] + 1)
+                    .min(costs[row * width + column - 1] + 1)
+                    .min(costs[(row - 1) * width + column - 1] + differs);
+                let swapped = row > 1
+                    && column > 1
+                    && from[row - 1] == to[column - 2]
+                    && from[row - 2] == to[column - 1];
+                if swapped {
+                    cost = cost.min(costs[(row - 2) * width + column - 2] + 1);
+                }
+                cost
+            };
+        }
+    }
+    costs[costs.len() - 1]
+}
+
+/// Letters of either case, and `-` and `_`, are the same to somebody who types from memory.
+fn fold(byte: u8) -> u8 {
+    match byte {
+        b'-' => b'_',
+        other => other.to_ascii_lowercase(),
+    }
+}
+
+/// The directory that relative paths of a file start from.
+pub fn base_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) => parent,
+        None => Path::new(""),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_problem_counts_lines_and_columns_from_one() {
+        let text = "a = 1\nü = 2\n  key = 3\n";
+        let at = text.find("key").unwrap();
+        let problem = Problem::new(text, at..at + 3, String::new());
+        assert_eq!((problem.line, problem.column), (3, 3));
+    }
+
+    #[test]
+    fn a_near_word_is_found_and_a_far_one_is_not() {
+        let known = ["listen", "workers", "tcp_idle_timeout_ms"];
+        assert_eq!(nearest("lsiten", known), Some("listen"));
+        assert_eq!(nearest("Workers", known), Some("workers"));
+        assert_eq!(
+            nearest("tcp-idle-timeout", known),
+            Some("tcp_idle_timeout_ms")
+        );
+        assert_eq!(nearest("zebra", known), None);
+    }
+}

@@ -1,0 +1,296 @@
+//! Owns the configuration: one TOML file, read into typed sections, with errors that name the
+//! file, the line and the column.
+
+mod document;
+pub mod error;
+pub mod read;
+pub mod setting;
+pub mod settings;
+
+use std::{
+    fs,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+};
+
+use toml::{
+    Spanned,
+    de::{DeTable, DeValue},
+};
+
+pub use document::{as_markdown, as_toml};
+use error::{ConfigError, Problem, base_of, nearest};
+use setting::{Listed, Section, list};
+use settings::{Backend, Recursor, Rings, SecurityPoll, Server, Web, ZoneFile};
+
+/// A larger file is no configuration.
+const FILE_MAX: u64 = 16 << 20;
+
+/// Everything the server can be told.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// `[server]`
+    pub server: Server,
+    /// `[web]`
+    pub web: Web,
+    /// `[[backend]]`, in the order of the file.
+    pub backends: Vec<Backend>,
+    /// `[recursor]`
+    pub recursor: Recursor,
+    /// `[security_poll]`
+    pub security_poll: SecurityPoll,
+    /// `[rings]`
+    pub rings: Rings,
+    /// The server runs its built-in example.
+    pub example: bool,
+}
+
+/// What the command line says; it wins over the file.
+#[derive(Clone, Debug, Default)]
+pub struct Overrides {
+    /// The configuration file.
+    pub file: Option<PathBuf>,
+    /// Replaces `server.listen` unless empty.
+    pub listen: Vec<SocketAddr>,
+    /// Adds zones to the backends; one of the same name is replaced.
+    pub zones: Vec<ZoneFile>,
+    /// Replaces `web.listen`.
+    pub web: Option<SocketAddr>,
+    /// Replaces `server.workers`.
+    pub workers: Option<u64>,
+    /// Replaces `server.control_socket`.
+    pub control_socket: Option<PathBuf>,
+}
+
+impl Config {
+    /// Every setting at its default, no backend.
+    pub fn defaults() -> Self {
+        Self {
+            server: Server::defaults(),
+            web: Web::defaults(),
+            backends: Vec::new(),
+            recursor: Recursor::defaults(),
+            security_poll: SecurityPoll::defaults(),
+            rings: Rings::defaults(),
+            example: false,
+        }
+    }
+
+    /// The configuration a new user gets: ports that need no privilege, on this machine only.
+    pub fn for_this_machine() -> Self {
+        let mut config = Self::defaults();
+        config.server.listen = vec![
+            SocketAddr::from(([127, 0, 0, 1], 5300)),
+            SocketAddr::from(([0, 0, 0, 0, 0, 0, 0, 1], 5300)),
+        ];
+        config.web.listen = Some(SocketAddr::from(([127, 0, 0, 1], 8081)));
+        config
+    }
+
+    /// Reads the file, if one is given, and applies the command line.
+    pub fn load(overrides: &Overrides) -> Result<Self, ConfigError> {
+        let mut config = match &overrides.file {
+            Some(path) => Self::read(path)?,
+            None => Self::for_this_machine(),
+        };
+        config.example = overrides.file.is_none() && overrides.zones.is_empty();
+        config.apply(overrides)?;
+        Ok(config)
+    }
+
+    /// Reads a file.
+    pub fn read(path: &Path) -> Result<Self, ConfigError> {
+        let unreadable = |error| ConfigError::Unreadable(path.to_path_buf(), error);
+        let size = fs::metadata(path).map_err(unreadable)?.len();
+        if size > FILE_MAX {
+            return Err(unreadable(std::io::Error::other("the file is too large")));
+        }
+        let text = fs::read_to_string(path).map_err(unreadable)?;
+        Self::parse(&text, base_of(path))
+            .map_err(|problems| ConfigError::Wrong(path.to_path_buf(), problems))
+    }
+
+    /// Reads the text of a file that stands in the directory `base`.
+    pub fn parse(text: &str, base: &Path) -> Result<Self, Vec<Problem>> {
+        let (table, errors) = DeTable::parse_recoverable(text);
+        let mut reader = Reader {
+            text,
+            base,
+            problems: Vec::new(),
+        };
+        for error in errors {
+            reader.problem(error.span().unwrap_or(0..0), one_line(error.message()));
+        }
+        // After a syntax error the rest of the table is a guess.
+        if !reader.problems.is_empty() {
+            return Err(reader.problems);
+        }
+        let mut config = Self::defaults();
+        for (key, value) in table.get_ref() {
+            match key.get_ref().as_ref() {
+                Server::NAME => reader.section(&mut config.server, value),
+                Web::NAME => reader.section(&mut config.web, value),
+                Backend::NAME => reader.backends(&mut config.backends, value),
+                Recursor::NAME => reader.section(&mut config.recursor, value),
+                SecurityPoll::NAME => reader.section(&mut config.security_poll, value),
+                Rings::NAME => reader.section(&mut config.rings, value),
+                unknown => reader.unknown_table(unknown, key),
+            }
+        }
+        if reader.problems.is_empty() {
+            Ok(config)
+        } else {
+            reader.problems.sort_by_key(Problem::place);
+            Err(reader.problems)
+        }
+    }
+
+    fn apply(&mut self, overrides: &Overrides) -> Result<(), ConfigError> {
+        if !overrides.listen.is_empty() {
+            self.server.listen.clone_from(&overrides.listen);
+        }
+        if let Some(address) = overrides.web {
+            self.web.listen = Some(address);
+        }
+        if let Some(number) = overrides.workers {
+            self.server.workers = read::Count::new(number).ok_or_else(|| {
+                ConfigError::Contradiction(format!("--workers {number}: at most 1024"))
+            })?;
+        }
+        if let Some(path) = &overrides.control_socket {
+            self.server.control_socket = Some(path.clone());
+        }
+        if !overrides.zones.is_empty() {
+            for backend in &mut self.backends {
+                backend.zones.retain(|zone| {
+                    !overrides
+                        .zones
+                        .iter()
+                        .any(|new| same(&zone.name, &new.name))
+                });
+            }
+            let mut backend = Backend::defaults();
+            backend.zones.clone_from(&overrides.zones);
+            self.backends.push(backend);
+        }
+        Ok(())
+    }
+}
+
+/// The same zone name, but for case and the final dot.
+fn same(one: &str, other: &str) -> bool {
+    let dotless = |name: &str| name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
+    dotless(one) == dotless(other)
+}
+
+/// Every setting there is, in the order of the documentation.
+pub fn all_settings() -> Vec<Listed> {
+    list::<Server>()
+        .chain(list::<Web>())
+        .chain(list::<Backend>())
+        .chain(list::<Recursor>())
+        .chain(list::<SecurityPoll>())
+        .chain(list::<Rings>())
+        .collect()
+}
+
+const TABLES: [&str; 6] = [
+    Server::NAME,
+    Web::NAME,
+    Backend::NAME,
+    Recursor::NAME,
+    SecurityPoll::NAME,
+    Rings::NAME,
+];
+
+/// A message of the TOML parser, which may have several lines, as one.
+fn one_line(message: &str) -> String {
+    message.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Goes through one file and collects what is wrong with it.
+struct Reader<'a> {
+    text: &'a str,
+    base: &'a Path,
+    problems: Vec<Problem>,
+}
+
+impl Reader<'_> {
+    fn problem(&mut self, span: std::ops::Range<usize>, message: String) {
+        if self.problems.len() < error::PROBLEMS_MAX {
+            self.problems.push(Problem::new(self.text, span, message));
+        }
+    }
+
+    fn section<S: Section>(&mut self, section: &mut S, value: &Spanned<DeValue<'_>>) {
+        let Some(table) = value.get_ref().as_table() else {
+            let message = format!("expected a table [{}], found a value", S::NAME);
+            return self.problem(value.span(), message);
+        };
+        for (key, value) in table {
+            let word = key.get_ref().as_ref();
+            match S::SETTINGS.iter().find(|setting| setting.key == word) {
+                Some(setting) => {
+                    if let Err(wrong) = (setting.set)(section, value, self.base) {
+                        self.problem(wrong.span, format!("{word}: {}", wrong.message));
+                    }
+                }
+                None => {
+                    let known = S::SETTINGS.iter().map(|setting| setting.key);
+                    let hint = match nearest(word, known) {
+                        Some(near) => format!("; did you mean \"{near}\"?"),
+                        None => elsewhere(word, S::NAME),
+                    };
+                    let message = format!("unknown key {word:?} in [{}]{hint}", S::NAME);
+                    self.problem(key.span(), message);
+                }
+            }
+        }
+    }
+
+    fn backends(&mut self, backends: &mut Vec<Backend>, value: &Spanned<DeValue<'_>>) {
+        let Some(list) = value.get_ref().as_array() else {
+            return self.problem(
+                value.span(),
+                "backend may be given several times: write [[backend]]".into(),
+            );
+        };
+        for entry in list.iter() {
+            let mut backend = Backend::defaults();
+            let before = self.problems.len();
+            self.section(&mut backend, entry);
+            let empty = backend.directory.is_none() && backend.zones.is_empty();
+            if empty && self.problems.len() == before {
+                let message = "a file backend needs a directory or a list of zones";
+                self.problem(entry.span(), message.into());
+            }
+            backends.push(backend);
+        }
+    }
+
+    fn unknown_table(&mut self, word: &str, key: &Spanned<std::borrow::Cow<'_, str>>) {
+        let hint = match nearest(word, TABLES) {
+            Some(near) => format!("; did you mean [{near}]?"),
+            None => elsewhere(word, ""),
+        };
+        self.problem(key.span(), format!("unknown key {word:?}{hint}"));
+    }
+}
+
+/// Where a key that is wrong here would be right.
+fn elsewhere(word: &str, here: &str) -> String {
+    let mut places = all_settings()
+        .into_iter()
+        .filter(|setting| setting.key == word && setting.section != here)
+        .map(|setting| format!("[{}]", setting.section));
+    match places.next() {
+        Some(first) => {
+            let rest: String = places.map(|place| format!(" or {place}")).collect();
+            format!("; it belongs in {first}{rest}")
+        }
+        None => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,262 @@
+//! Owns the way from a TOML value to a typed setting, with errors that say what was expected
+//! and what was found.
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    ops::Range,
+    path::{Path, PathBuf},
+    str::FromStr,
+    time::Duration,
+};
+
+use ipnet::IpNet;
+use toml::{Spanned, de::DeValue};
+
+/// A value that cannot be used, and where it stands in the text.
+#[derive(Debug)]
+pub struct Wrong {
+    /// Bytes of the file.
+    pub span: Range<usize>,
+    /// What is wrong, one line.
+    pub message: String,
+}
+
+impl Wrong {
+    /// "expected X, found Y".
+    pub fn expected(expected: &str, value: &Spanned<DeValue<'_>>) -> Self {
+        let found = describe(value.get_ref());
+        Self {
+            span: value.span(),
+            message: format!("expected {expected}, found {found}"),
+        }
+    }
+}
+
+/// Names what stands in the file, with its text when that helps.
+fn describe(value: &DeValue<'_>) -> String {
+    match value {
+        DeValue::String(text) if text.chars().count() <= 60 => format!("{text:?}"),
+        DeValue::String(_) => "a long string".into(),
+        DeValue::Integer(number) => format!("the integer {number}"),
+        DeValue::Float(number) => format!("the number {number}"),
+        DeValue::Boolean(value) => format!("{value}"),
+        DeValue::Datetime(_) => "a date".into(),
+        DeValue::Array(_) => "a list".into(),
+        DeValue::Table(_) => "a table".into(),
+    }
+}
+
+/// A type that settings can have.
+pub trait Read: Sized {
+    /// What a value looks like, to follow the word "expected".
+    fn expected() -> String;
+
+    /// Reads a value; paths are relative to `base`.
+    fn read(value: &Spanned<DeValue<'_>>, base: &Path) -> Result<Self, Wrong>;
+}
+
+impl Read for String {
+    fn expected() -> String {
+        "a string".into()
+    }
+
+    fn read(value: &Spanned<DeValue<'_>>, _: &Path) -> Result<Self, Wrong> {
+        let text = value.get_ref().as_str();
+        text.map(Into::into)
+            .ok_or_else(|| Wrong::expected("a string", value))
+    }
+}
+
+impl Read for bool {
+    fn expected() -> String {
+        "true or false".into()
+    }
+
+    fn read(value: &Spanned<DeValue<'_>>, _: &Path) -> Result<Self, Wrong> {
+        let found = value.get_ref().as_bool();
+        found.ok_or_else(|| Wrong::expected("true or false", value))
+    }
+}
+
+/// A whole number within bounds that are part of the setting's type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Count<const MIN: u64, const MAX: u64>(u64);
+
+impl<const MIN: u64, const MAX: u64> Count<MIN, MAX> {
+    /// The number, when it is within the bounds.
+    pub fn new(number: u64) -> Option<Self> {
+        (MIN..=MAX).contains(&number).then_some(Self(number))
+    }
+
+    /// The number, for sizes.
+    pub fn get(self) -> usize {
+        usize::try_from(self.0).unwrap_or(usize::MAX)
+    }
+
+    /// The number of milliseconds, for settings whose names end in `_ms`.
+    pub fn millis(self) -> Duration {
+        Duration::from_millis(self.0)
+    }
+}
+
+impl<const MIN: u64, const MAX: u64> Read for Count<MIN, MAX> {
+    fn expected() -> String {
+        format!("an integer from {MIN} to {MAX}")
+    }
+
+    fn read(value: &Spanned<DeValue<'_>>, _: &Path) -> Result<Self, Wrong> {
+        let wrong = || Wrong::expected(&Self::expected(), value);
+        let integer = value.get_ref().as_integer().ok_or_else(wrong)?;
+        let digits = integer.as_str().replace('_', "");
+        let number = u64::from_str_radix(digits.trim_start_matches('+'), integer.radix());
+        number.ok().and_then(Self::new).ok_or_else(wrong)
+    }
+}
+
+/// Reads a string by its type's own parser.
+fn parse<T: FromStr>(value: &Spanned<DeValue<'_>>, expected: &str) -> Result<T, Wrong> {
+    let text = value.get_ref().as_str();
+    text.and_then(|text| text.parse().ok())
+        .ok_or_else(|| Wrong::expected(expected, value))
+}
+
+const ADDRESS: &str = "an address with a port such as \"127.0.0.1:53\" or \"[::1]:53\"";
+const NETWORK: &str = "an address or network such as \"192.0.2.1\" or \"2001:db8::/32\"";
+
+impl Read for SocketAddr {
+    fn expected() -> String {
+        ADDRESS.into()
+    }
+
+    fn read(value: &Spanned<DeValue<'_>>, _: &Path) -> Result<Self, Wrong> {
+        parse(value, ADDRESS)
+    }
+}
+
+impl Read for Option<SocketAddr> {
+    fn expected() -> String {
+        format!("{ADDRESS}, or \"\" for none")
+    }
+
+    fn read(value: &Spanned<DeValue<'_>>, _: &Path) -> Result<Self, Wrong> {
+        match value.get_ref().as_str() {
+            Some("") => Ok(None),
+            _ => parse(value, &Self::expected()).map(Some),
+        }
+    }
+}
+
+impl Read for IpNet {
+    fn expected() -> String {
+        NETWORK.into()
+    }
+
+    fn read(value: &Spanned<DeValue<'_>>, _: &Path) -> Result<Self, Wrong> {
+        parse::<IpAddr>(value, NETWORK)
+            .map(Into::into)
+            .or_else(|_| parse(value, NETWORK))
+    }
+}
+
+/// Types that may stand in lists, with the words for many of them.
+pub trait Plural: Read {
+    /// What a list of them is, to follow the word "expected".
+    const LIST: &'static str;
+}
+
+impl Plural for SocketAddr {
+    const LIST: &'static str = "a list of addresses";
+}
+
+impl Plural for IpNet {
+    const LIST: &'static str = "a list of addresses or networks";
+}
+
+impl<T: Plural> Read for Vec<T> {
+    fn expected() -> String {
+        T::LIST.into()
+    }
+
+    fn read(value: &Spanned<DeValue<'_>>, base: &Path) -> Result<Self, Wrong> {
+        let list = value.get_ref().as_array();
+        let list = list.ok_or_else(|| Wrong::expected(T::LIST, value))?;
+        list.iter().map(|entry| T::read(entry, base)).collect()
+    }
+}
+
+/// A path; relative ones start at the directory of the configuration file.
+impl Read for Option<PathBuf> {
+    fn expected() -> String {
+        "a path, or \"\" for none".into()
+    }
+
+    fn read(value: &Spanned<DeValue<'_>>, base: &Path) -> Result<Self, Wrong> {
+        let text = String::read(value, base)?;
+        if text.contains('\0') {
+            return Err(Wrong::expected("a path without NUL", value));
+        }
+        Ok((!text.is_empty()).then(|| base.join(text)))
+    }
+}
+
+/// A string that is not to be seen in logs and listings.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// The secret itself; `None` when it is not set.
+    pub fn reveal(&self) -> Option<&str> {
+        (!self.0.is_empty()).then_some(self.0.as_str())
+    }
+}
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(if self.0.is_empty() { "unset" } else { "***" })
+    }
+}
+
+impl Read for Secret {
+    fn expected() -> String {
+        String::expected()
+    }
+
+    fn read(value: &Spanned<DeValue<'_>>, base: &Path) -> Result<Self, Wrong> {
+        // A secret of the wrong type must not be printed either.
+        match value.get_ref() {
+            DeValue::String(_) => String::read(value, base).map(Self),
+            _ => Err(Wrong {
+                span: value.span(),
+                message: "expected a string".into(),
+            }),
+        }
+    }
+}
+
+/// Declares an enum whose values are words in the file.
+macro_rules! words {
+    ($(#[doc = $about:literal])+ $name:ident { $( $(#[doc = $doc:literal])+ $variant:ident = $word:literal, )+ }) => {
+        $(#[doc = $about])+
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum $name { $( $(#[doc = $doc])+ $variant, )+ }
+
+        impl $crate::config::read::Read for $name {
+            fn expected() -> String {
+                let words: &[&str] = &[$($word),+];
+                let (last, first) = words.split_last().expect("an enum has variants");
+                format!("\"{}\" or \"{last}\"", first.join("\", \""))
+            }
+
+            fn read(
+                value: &toml::Spanned<toml::de::DeValue<'_>>,
+                _: &std::path::Path,
+            ) -> Result<Self, $crate::config::read::Wrong> {
+                match value.get_ref().as_str() {
+                    $( Some($word) => Ok(Self::$variant), )+
+                    _ => Err($crate::config::read::Wrong::expected(&Self::expected(), value)),
+                }
+            }
+        }
+    };
+}
+pub(crate) use words;

@@ -1,0 +1,109 @@
+//! Owns the form of the settings table: one entry gives a setting's field, key, type, default
+//! and documentation, so that none of these can disagree with another.
+
+use std::path::Path;
+
+use toml::{Spanned, de::DeValue};
+
+use super::read::{Read, Wrong};
+
+/// One key of a section.
+pub struct Setting<S: 'static> {
+    /// The key as written in the file.
+    pub key: &'static str,
+    /// The default, as it would be written in the file.
+    pub default: &'static str,
+    /// The documentation, a line each.
+    pub doc: &'static [&'static str],
+    /// What a value of this setting is, for error messages and the documentation.
+    pub expected: fn() -> String,
+    /// Reads a value into the section.
+    pub set: fn(&mut S, &Spanned<DeValue<'_>>, &Path) -> Result<(), Wrong>,
+}
+
+/// A table of the configuration file.
+pub trait Section: Sized + 'static {
+    /// The table's name.
+    const NAME: &'static str;
+    /// What the table is about, a line each.
+    const ABOUT: &'static [&'static str];
+    /// Its keys, in the order of the documentation.
+    const SETTINGS: &'static [Setting<Self>];
+
+    /// The section with every key at its default.
+    fn defaults() -> Self;
+}
+
+/// A [`Setting`] without its section type: what documentation and suggestions need.
+pub struct Listed {
+    /// The table it stands in.
+    pub section: &'static str,
+    /// The key as written in the file.
+    pub key: &'static str,
+    /// The default, as it would be written in the file.
+    pub default: &'static str,
+    /// What a value is.
+    pub expected: String,
+    /// The documentation, a line each.
+    pub doc: &'static [&'static str],
+}
+
+/// The keys of one section.
+pub fn list<S: Section>() -> impl Iterator<Item = Listed> {
+    S::SETTINGS.iter().map(|setting| Listed {
+        section: S::NAME,
+        key: setting.key,
+        default: setting.default,
+        expected: (setting.expected)(),
+        doc: setting.doc,
+    })
+}
+
+/// Reads the text of a default, which is part of this program.
+///
+/// # Panics
+/// When the text is not a value of its type; a test builds every section.
+pub fn read_default<T: Read>(text: &'static str) -> T {
+    let value = DeValue::parse(text).expect("a default is a TOML value");
+    T::read(&value, Path::new("")).expect("a default has its setting's type")
+}
+
+/// Declares a section: its struct and its table of settings.
+macro_rules! section {
+    (
+        $(#[doc = $about:literal])+
+        $name:ident = $table:literal {
+            $( $(#[doc = $doc:literal])+ $field:ident $(as $key:literal)? : $type:ty = $default:literal; )+
+        }
+    ) => {
+        $(#[doc = $about])+
+        #[derive(Clone, Debug, PartialEq)]
+        pub struct $name {
+            $( $(#[doc = $doc])+ pub $field: $type, )+
+        }
+
+        impl $crate::config::setting::Section for $name {
+            const NAME: &'static str = $table;
+            const ABOUT: &'static [&'static str] = &[$($about),+];
+            const SETTINGS: &'static [$crate::config::setting::Setting<Self>] = &[
+                $( $crate::config::setting::Setting {
+                    key: $crate::config::setting::section!(@key $field $($key)?),
+                    default: $default,
+                    doc: &[$($doc),+],
+                    expected: <$type as $crate::config::read::Read>::expected,
+                    set: |section, value, base| {
+                        section.$field = $crate::config::read::Read::read(value, base)?;
+                        Ok(())
+                    },
+                }, )+
+            ];
+
+            fn defaults() -> Self {
+                Self { $( $field: $crate::config::setting::read_default($default), )+ }
+            }
+        }
+    };
+    (@key $field:ident) => { stringify!($field) };
+    (@key $field:ident $key:literal) => { $key };
+}
+pub(crate) use section;

@@ -1,0 +1,218 @@
+//! Owns every setting there is: its key, type, default and documentation, each once.
+//!
+//! `nameward config` and docs/configuration.md are printed from these tables.
+
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+};
+
+use ipnet::IpNet;
+use toml::{Spanned, de::DeValue};
+
+use super::{
+    read::{Count, Plural, Read, Secret, Wrong, words},
+    setting::section,
+};
+
+words! {
+    /// What a question for type ANY gets (RFC 8482).
+    AnyPolicy {
+        /// One RRset of the name.
+        One = "one",
+        /// One RRset over TCP, TC over UDP.
+        Truncate = "truncate",
+        /// Every RRset of the name.
+        All = "all",
+    }
+}
+
+words! {
+    /// How far a CNAME is followed.
+    CnamePolicy {
+        /// Into every zone this server has.
+        Served = "served",
+        /// To the edge of the zone.
+        Zone = "zone",
+    }
+}
+
+words! {
+    /// The least important message that is logged.
+    LogLevel {
+        /// What stops something from working.
+        Error = "error",
+        /// What somebody should look at.
+        Warn = "warn",
+        /// Start, reload, end.
+        Info = "info",
+        /// What a developer wants to know.
+        Debug = "debug",
+        /// Everything.
+        Trace = "trace",
+    }
+}
+
+words! {
+    /// The kind of a backend.
+    BackendType {
+        /// Zone files, held in memory.
+        File = "file",
+    }
+}
+
+section! {
+    /// Where the server listens and how it answers.
+    Server = "server" {
+        /// Addresses to answer on, UDP and TCP. Port 0 takes a free port.
+        listen: Vec<SocketAddr> = r#"["0.0.0.0:53", "[::]:53"]"#;
+        /// Threads that answer UDP; 0 means one for each core.
+        workers: Count<0, 1024> = "0";
+        /// What `version.bind` and `version.server` in class CH say; "" refuses the question.
+        version: String = r#""Nameward 0.1.0""#;
+        /// The name of this server: `id.server` and `hostname.bind` in class CH and the NSID
+        /// option (RFC 5001). "" gives neither.
+        nsid: String = r#""""#;
+        /// The user to become after the ports are bound; "" stays as started.
+        user: String = r#""""#;
+        /// The group to become; "" means the user's own.
+        group: String = r#""""#;
+        /// The largest UDP answer in octets, whatever the client offers (RFC 9715).
+        udp_payload_max: Count<512, 65535> = "1232";
+        /// What a question for type ANY gets (RFC 8482): one RRset, one RRset over TCP and a
+        /// truncated answer over UDP, or all of them.
+        any: AnyPolicy = r#""one""#;
+        /// How far a CNAME is followed: into every zone served here, or only within its zone.
+        cname_follow: CnamePolicy = r#""served""#;
+        /// TCP connections open at one time.
+        tcp_connections_max: Count<1, 1_000_000> = "20000";
+        /// TCP connections of one client address (IPv6: one /64) open at one time.
+        tcp_connections_per_client: Count<1, 1_000_000> = "10000";
+        /// Milliseconds without a complete query after which a TCP connection is closed.
+        tcp_idle_timeout_ms: Count<10, 3_600_000> = "10000";
+        /// Milliseconds after which a TCP connection is closed in any case.
+        tcp_total_timeout_ms: Count<10, 86_400_000> = "600000";
+        /// The least important message that is logged.
+        log_level: LogLevel = r#""info""#;
+        /// The socket for `nameward reload` and the like. "" means `control.sock` in the
+        /// service's runtime directory, `/run/nameward` for root, the user's runtime directory
+        /// or the directory for temporary files.
+        control_socket: Option<PathBuf> = r#""""#;
+        /// A file for the process id; "" writes none.
+        pid_file: Option<PathBuf> = r#""""#;
+    }
+}
+
+section! {
+    /// The status page.
+    Web = "web" {
+        /// The address of the status page; "" means none.
+        listen: Option<SocketAddr> = r#""""#;
+        /// Clients that may look; others are closed without an answer.
+        allow_from: Vec<IpNet> = r#"["127.0.0.1", "::1"]"#;
+        /// Password of the page (HTTP Basic, any user name); "" asks for none.
+        password: Secret = r#""""#;
+        /// Key of the API (`X-API-Key`); "" turns the API off.
+        api_key: Secret = r#""""#;
+    }
+}
+
+section! {
+    /// A source of zones. This table may be given several times.
+    Backend = "backend" {
+        /// The kind of source.
+        r#type as "type": BackendType = r#""file""#;
+        /// Every `*.zone` file below this directory is a zone; the file's name without `.zone`
+        /// is the zone's name (`\047` stands for `/`, `@.zone` is the root).
+        directory: Option<PathBuf> = r#""""#;
+        /// Zones whose files stand elsewhere, as `{ name = "example.org", file = "path" }`.
+        zones: Vec<ZoneFile> = "[]";
+    }
+}
+
+section! {
+    /// A resolver for questions about zones that are not served here. Not in use yet.
+    Recursor = "recursor" {
+        /// The resolver's address; "" means none.
+        address: Option<SocketAddr> = r#""""#;
+        /// Clients whose questions are handed on.
+        allow_from: Vec<IpNet> = r#"["127.0.0.0/8"]"#;
+    }
+}
+
+section! {
+    /// Asks by DNS whether this version has known security problems. Not in use yet.
+    SecurityPoll = "security_poll" {
+        /// The domain to ask below; "" turns the poll off.
+        suffix: String = r#""""#;
+        /// Seconds between two polls.
+        interval: Count<10, 31_536_000> = "1800";
+    }
+}
+
+section! {
+    /// Capacities of the rings behind the tables of the status page.
+    Rings = "rings" {
+        /// Log messages.
+        logmessages: Count<1, 500_000> = "1000";
+        /// Questions for names that exist, but not with that type.
+        noerror_queries as "noerror-queries": Count<1, 500_000> = "1000";
+        /// Questions for names that do not exist in a zone that does.
+        nxdomain_queries as "nxdomain-queries": Count<1, 500_000> = "10";
+        /// Questions received over UDP.
+        queries: Count<1, 500_000> = "100";
+        /// Addresses of clients.
+        remotes: Count<1, 500_000> = "10000";
+        /// Addresses that sent corrupt packets.
+        remotes_corrupt as "remotes-corrupt": Count<1, 500_000> = "1000";
+        /// Addresses that asked for zones not served here.
+        remotes_unauth as "remotes-unauth": Count<1, 500_000> = "500000";
+        /// Questions that failed because of a backend.
+        servfail_queries as "servfail-queries": Count<1, 500_000> = "100";
+        /// Questions for zones not served here.
+        unauth_queries as "unauth-queries": Count<1, 500_000> = "10";
+    }
+}
+
+/// One zone of a file backend that is named in the configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ZoneFile {
+    /// The zone's name in presentation form.
+    pub name: String,
+    /// Its file.
+    pub file: PathBuf,
+}
+
+impl Plural for ZoneFile {
+    const LIST: &'static str = "a list of zones";
+}
+
+impl Read for ZoneFile {
+    fn expected() -> String {
+        r#"a zone such as { name = "example.org", file = "example.org.zone" }"#.into()
+    }
+
+    fn read(value: &Spanned<DeValue<'_>>, base: &Path) -> Result<Self, Wrong> {
+        let wrong = || Wrong::expected(&Self::expected(), value);
+        let table = value.get_ref().as_table().ok_or_else(wrong)?;
+        let (mut name, mut file) = (None, None);
+        for (key, entry) in table {
+            match key.get_ref().as_ref() {
+                "name" => name = Some(String::read(entry, base)?),
+                "file" => file = Option::<PathBuf>::read(entry, base)?,
+                other => {
+                    return Err(Wrong {
+                        span: key.span(),
+                        message: format!(
+                            "unknown key {other:?} in a zone; there are name and file"
+                        ),
+                    });
+                }
+            }
+        }
+        match (name, file) {
+            (Some(name), Some(file)) => Ok(Self { name, file }),
+            _ => Err(wrong()),
+        }
+    }
+}
