@@ -1,0 +1,220 @@
+//! Load generator and comparison of name servers: see bench/README.md.
+
+mod compare;
+mod latency;
+mod load;
+mod process;
+mod queries;
+mod random;
+mod scenario;
+mod server;
+mod sys;
+mod zones;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::compare::Plan;
+use crate::load::{Generator, Limit, MAX_WINDOW, Shape};
+use crate::scenario::{Edns, Scenario};
+use crate::server::Server;
+
+/// Measures name servers on this machine, over loopback.
+#[derive(Parser)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Start each server for each scenario, measure it, print a table.
+    Compare(CompareArguments),
+    /// Write the zone files of a scenario.
+    Zones {
+        /// Which zones.
+        scenario: Scenario,
+        /// Where zone files are kept between runs.
+        #[arg(long, default_value = "target/bench-data")]
+        data: PathBuf,
+    },
+    /// Ask a server that is already running with the zones of a scenario.
+    Load {
+        /// Which questions.
+        scenario: Scenario,
+        /// Its address and port.
+        server: SocketAddr,
+        #[command(flatten)]
+        load: LoadArguments,
+    },
+}
+
+#[derive(Args)]
+struct CompareArguments {
+    /// Scenario to run; may be repeated. All without it.
+    #[arg(long)]
+    scenario: Vec<Scenario>,
+    /// Servers, separated by commas.
+    #[arg(long, value_delimiter = ',', default_values_t = Server::ALL.map(|s| s.to_string()))]
+    server: Vec<String>,
+    /// Runs of every server; the one with the median user time is shown.
+    #[arg(long, default_value_t = 1)]
+    repeat: usize,
+    /// Seconds of load before each measurement.
+    #[arg(long, default_value_t = 2.0)]
+    warm_up: f64,
+    /// Seconds until a server must have loaded its zones.
+    #[arg(long, default_value_t = 300.0)]
+    ready_timeout: f64,
+    /// Core of the servers.
+    #[arg(long, default_value_t = 0)]
+    server_core: usize,
+    /// Core of the load.
+    #[arg(long, default_value_t = 1)]
+    client_core: usize,
+    /// Where zone files are kept between runs.
+    #[arg(long, default_value = "target/bench-data")]
+    data: PathBuf,
+    /// The nameward binary; without it, the one beside this program.
+    #[arg(long)]
+    nameward: Option<PathBuf>,
+    #[command(flatten)]
+    load: LoadArguments,
+}
+
+#[derive(Args)]
+struct LoadArguments {
+    /// Seconds of each measurement.
+    #[arg(long, default_value_t = 10.0)]
+    seconds: f64,
+    /// Stop after this many questions instead.
+    #[arg(long)]
+    questions: Option<u64>,
+    /// Sockets that ask.
+    #[arg(long, default_value_t = 4)]
+    sockets: usize,
+    /// Questions under way on each socket.
+    #[arg(long, default_value_t = 32)]
+    window: usize,
+    /// EDNS of the questions.
+    #[arg(long, value_enum, default_value_t = Edns::Plain)]
+    edns: Edns,
+}
+
+impl LoadArguments {
+    fn limit(&self) -> Limit {
+        match self.questions {
+            Some(count) => Limit::Questions(count),
+            None => Limit::Time(Duration::from_secs_f64(self.seconds)),
+        }
+    }
+
+    fn shape(&self) -> Shape {
+        Shape {
+            sockets: self.sockets.max(1),
+            window: self.window.clamp(1, MAX_WINDOW),
+            timeout: Duration::from_secs(1),
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    let result = match Arguments::parse().command {
+        Task::Compare(arguments) => compare(&arguments),
+        Task::Zones { scenario, data } => zones::prepare(scenario, &data)
+            .map(|files| println!("{}", files.directory.display()))
+            .map_err(|error| error.to_string()),
+        Task::Load {
+            scenario,
+            server,
+            load,
+        } => ask(scenario, server, &load),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("nameward-bench: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn compare(arguments: &CompareArguments) -> Result<(), String> {
+    let servers: Vec<Server> = arguments
+        .server
+        .iter()
+        .map(|name| <Server as clap::ValueEnum>::from_str(name.trim(), true))
+        .collect::<Result<_, _>>()?;
+    let scenarios = match arguments.scenario.is_empty() {
+        true => Scenario::ALL.to_vec(),
+        false => arguments.scenario.clone(),
+    };
+    let nameward = match &arguments.nameward {
+        Some(path) => path.clone(),
+        None => std::env::current_exe()
+            .map_err(|error| error.to_string())?
+            .with_file_name("nameward"),
+    };
+    let plan = Plan {
+        nameward: &std::path::absolute(nameward).map_err(|error| error.to_string())?,
+        server_core: arguments.server_core,
+        client_core: arguments.client_core,
+        warm_up: Duration::from_secs_f64(arguments.warm_up),
+        limit: arguments.load.limit(),
+        shape: arguments.load.shape(),
+        ready_timeout: Duration::from_secs_f64(arguments.ready_timeout),
+    };
+    for scenario in scenarios {
+        let files = zones::prepare(scenario, &arguments.data)
+            .map_err(|error| format!("zone files of {scenario}: {error}"))?;
+        let queries = scenario.queries(arguments.load.edns);
+        let mut runs: Vec<Vec<_>> = servers.iter().map(|_| Vec::new()).collect();
+        // Rounds over all servers, so that a slow minute of the machine meets all of them.
+        for _ in 0..arguments.repeat.max(1) {
+            for (server, runs) in servers.iter().zip(&mut runs) {
+                eprintln!("{scenario}: {server} ...");
+                let run = compare::measure(*server, &files, &queries, &plan);
+                if let Err(error) = &run {
+                    eprintln!("{scenario}: {server}: {error}");
+                }
+                runs.push(run);
+            }
+        }
+        let rows: Vec<_> = servers
+            .iter()
+            .copied()
+            .zip(runs.into_iter().map(compare::median))
+            .collect();
+        println!("### {scenario}: {}\n", scenario.description());
+        println!("{}", compare::table(&rows));
+    }
+    Ok(())
+}
+
+fn ask(scenario: Scenario, server: SocketAddr, load: &LoadArguments) -> Result<(), String> {
+    let queries = scenario.queries(load.edns);
+    let outcome = Generator::connect(server, &queries, load.shape())
+        .and_then(|mut generator| generator.run(load.limit()))
+        .map_err(|error| format!("{server}: {error}"))?;
+    let rate = outcome.answered as f64 / outcome.elapsed.as_secs_f64();
+    println!("answered    {} ({rate:.0}/s)", outcome.answered);
+    println!("lost        {}", outcome.lost);
+    println!("wrong kind  {}", outcome.wrong);
+    for (rcode, count) in outcome.rcodes.iter().enumerate().filter(|(_, n)| **n > 0) {
+        println!("rcode {rcode:<5} {count}");
+    }
+    let mean = outcome.octets as f64 / outcome.answered.max(1) as f64;
+    println!("mean size   {mean:.0} octets");
+    for share in [0.5, 0.99, 0.999] {
+        println!(
+            "p{:<10} {:?}",
+            share * 100.0,
+            outcome.latency.percentile(share)
+        );
+    }
+    Ok(())
+}

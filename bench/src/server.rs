@@ -1,0 +1,106 @@
+//! The servers that are compared, and how each is started for a scenario.
+
+use std::fmt;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use nameward_testkit::peers::{Peer, PeerError, PeerKind, PeerOptions};
+
+use crate::zones::ZoneFiles;
+
+/// A server of the comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Server {
+    /// Ours.
+    Nameward,
+    /// NLnet Labs NSD: the ratio column refers to it.
+    Nsd,
+    /// CZ.NIC Knot DNS.
+    Knot,
+    /// ISC BIND.
+    Bind,
+    /// PowerDNS with its bind backend.
+    Pdns,
+}
+
+impl Server {
+    /// Every server, in the order of the tables.
+    pub const ALL: [Self; 5] = [
+        Self::Nameward,
+        Self::Nsd,
+        Self::Knot,
+        Self::Bind,
+        Self::Pdns,
+    ];
+
+    fn peer(self) -> Option<PeerKind> {
+        match self {
+            Self::Nameward => None,
+            Self::Nsd => Some(PeerKind::Nsd),
+            Self::Knot => Some(PeerKind::Knot),
+            Self::Bind => Some(PeerKind::Bind),
+            Self::Pdns => Some(PeerKind::PowerDns),
+        }
+    }
+
+    /// Starts it with the zones and waits until it answers for them.
+    pub fn start(
+        self,
+        nameward: &Path,
+        files: &ZoneFiles,
+        options: &PeerOptions,
+    ) -> Result<Peer, PeerError> {
+        if let Some(kind) = self.peer() {
+            let zones: Vec<(&str, &Path)> = files
+                .zones
+                .iter()
+                .map(|(name, file)| (name.as_str(), file.as_path()))
+                .collect();
+            return Peer::start(kind, &zones, options);
+        }
+        if !nameward.is_file() {
+            return Err(PeerError::NotInstalled("nameward"));
+        }
+        let names: Vec<&str> = files.zones.iter().map(|(name, _)| name.as_str()).collect();
+        Peer::launch(&names, options, |directory, addr| {
+            let config = directory.join("nameward.toml");
+            let zones = nameward_zones(files);
+            let workers = options.threads;
+            fs::write(
+                &config,
+                format!(
+                    "[server]\nlisten = [\"{addr}\"]\nworkers = {workers}\n\n\
+                     [web]\nlisten = \"127.0.0.1:0\"\n\n\
+                     [[backend]]\ntype = \"file\"\n{zones}"
+                ),
+            )?;
+            let mut command = Command::new(nameward);
+            command.arg("serve").arg("--config").arg(config);
+            Ok(command)
+        })
+    }
+}
+
+impl fmt::Display for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Nameward => "nameward",
+            Self::Nsd => "nsd",
+            Self::Knot => "knot",
+            Self::Bind => "bind",
+            Self::Pdns => "pdns",
+        })
+    }
+}
+
+/// One zone is listed; many are found in their directory, as a hoster would have it.
+fn nameward_zones(files: &ZoneFiles) -> String {
+    match &files.zones[..] {
+        [(name, file)] => format!(
+            "zones = [{{ name = \"{name}\", file = \"{}\" }}]\n",
+            file.display()
+        ),
+        _ => format!("directory = \"{}\"\n", files.directory.display()),
+    }
+}
