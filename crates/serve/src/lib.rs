@@ -1,1 +1,13 @@
 //! Listeners, the pipeline from packet to packet, limits.
+//!
+//! `listen` binds (before privileges are dropped), `udp` and `tcp` run what was bound. They know
+//! nothing about answers: they call a [`udp::BatchHandler`] or a [`tcp::StreamHandler`].
+
+#![deny(unsafe_code)]
+
+pub mod listen;
+mod sys;
+pub mod tcp;
+pub mod udp;
+
+pub use sys::raise_descriptor_limit;

@@ -1,0 +1,364 @@
+//! Binding of the UDP and TCP sockets, apart from running them, so that privileges can be dropped
+//! in between.
+//!
+//! Invariants of what is bound: every worker has one UDP socket for each address, all in one
+//! SO_REUSEPORT group; TCP listens on the same address and port; IPv6 sockets are V6ONLY; nobody
+//! else had the port. RFC 9715 section 3.1: UDP answers are not subject to path MTU discovery,
+//! whose messages can be forged.
+
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpListener};
+
+use socket2::{Domain, Protocol, Socket, Type};
+
+use crate::sys::{self, batch::Origin};
+use crate::udp::UdpSettings;
+
+/// Connections the kernel completes before we accept them; it takes the lesser of this and
+/// net.core.somaxconn.
+const TCP_BACKLOG: i32 = 4096;
+/// How often a free port is looked for that is free for both UDP and TCP, when port 0 is asked.
+const FREE_PORT_TRIES: usize = 32;
+
+/// One UDP socket of one worker.
+#[derive(Debug)]
+pub struct UdpListener {
+    pub(crate) socket: Socket,
+    pub(crate) local: SocketAddr,
+    pub(crate) origin: Origin,
+}
+
+impl UdpListener {
+    /// The address it is bound to.
+    pub fn local(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// A second handle to the same socket as std knows it.
+    pub fn try_clone_std(&self) -> io::Result<std::net::UdpSocket> {
+        Ok(self.socket.try_clone()?.into())
+    }
+}
+
+/// All sockets of the server, bound and not yet served.
+#[derive(Debug)]
+pub struct Bound {
+    /// The sockets of each worker, one for each address.
+    pub udp: Vec<Vec<UdpListener>>,
+    /// One listener for each address, non-blocking.
+    pub tcp: Vec<TcpListener>,
+    /// The addresses in the order asked, with the real port where 0 was asked.
+    pub addresses: Vec<SocketAddr>,
+}
+
+/// Which of the two transports of an address could not be bound.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Transport {
+    /// Datagrams.
+    Udp,
+    /// Streams.
+    Tcp,
+}
+
+impl fmt::Display for Transport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Transport::Udp => "udp",
+            Transport::Tcp => "tcp",
+        })
+    }
+}
+
+/// Why the server cannot listen; one line that says what and where.
+#[derive(Debug, thiserror::Error)]
+pub enum ListenError {
+    /// The system refused the address.
+    #[error("cannot listen on {address}/{transport}: {}", reason(.source))]
+    Refused {
+        /// What was asked.
+        address: SocketAddr,
+        /// For which transport.
+        transport: Transport,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Two addresses of the list cannot be bound beside each other.
+    #[error("cannot listen on {address}: {other} in the same list already covers it")]
+    Overlap {
+        /// The later of the two.
+        address: SocketAddr,
+        /// The earlier of the two.
+        other: SocketAddr,
+    },
+    /// There is nothing to listen on.
+    #[error("no address to listen on")]
+    NoAddress,
+}
+
+fn reason(error: &io::Error) -> String {
+    match error.raw_os_error() {
+        Some(libc::EADDRINUSE) => {
+            "address already in use (another server is running there?)".to_owned()
+        }
+        Some(libc::EACCES | libc::EPERM) => {
+            "permission denied (ports below 1024 need root or CAP_NET_BIND_SERVICE)".to_owned()
+        }
+        Some(libc::EADDRNOTAVAIL) => "no interface of this machine has this address".to_owned(),
+        Some(libc::EAFNOSUPPORT) => "this machine has no such address family".to_owned(),
+        Some(libc::EMFILE | libc::ENFILE) => "too many open files (see ulimit -n)".to_owned(),
+        _ => {
+            let text = error.to_string();
+            let plain = text.split(" (os error").next().unwrap_or_default();
+            plain.to_lowercase()
+        }
+    }
+}
+
+/// Binds every address for `workers` UDP workers and for TCP, with the default settings.
+pub fn bind_all(addresses: &[SocketAddr], workers: usize) -> Result<Bound, ListenError> {
+    bind_all_with(addresses, workers, &UdpSettings::default())
+}
+
+/// Binds every address for `workers` UDP workers (at least one) and for TCP. An address with port
+/// 0 gets a free port, the same for both transports.
+pub fn bind_all_with(
+    addresses: &[SocketAddr],
+    workers: usize,
+    settings: &UdpSettings,
+) -> Result<Bound, ListenError> {
+    if addresses.is_empty() {
+        return Err(ListenError::NoAddress);
+    }
+    reject_overlap(addresses)?;
+    let workers = workers.max(1);
+    let mut bound = Bound {
+        udp: (0..workers).map(|_| Vec::new()).collect(),
+        tcp: Vec::new(),
+        addresses: Vec::new(),
+    };
+    for &address in addresses {
+        let (first, tcp) = bind_first(address, settings)?;
+        let local = first.local;
+        bound.udp[0].push(first);
+        for worker in &mut bound.udp[1..] {
+            let socket = bind_udp(local, Sharing::Join, settings);
+            worker.push(socket.map_err(refused(local, Transport::Udp))?);
+        }
+        bound.tcp.push(tcp);
+        bound.addresses.push(local);
+    }
+    Ok(bound)
+}
+
+fn refused(address: SocketAddr, transport: Transport) -> impl Fn(io::Error) -> ListenError {
+    move |source| ListenError::Refused {
+        address,
+        transport,
+        source,
+    }
+}
+
+/// The kernel would call this "in use" and the operator would look for another server.
+fn reject_overlap(addresses: &[SocketAddr]) -> Result<(), ListenError> {
+    for (index, &address) in addresses.iter().enumerate() {
+        let covers = |other: &&SocketAddr| {
+            other.port() == address.port()
+                && other.is_ipv4() == address.is_ipv4()
+                && (**other == address
+                    || other.ip().is_unspecified()
+                    || address.ip().is_unspecified())
+        };
+        if address.port() != 0
+            && let Some(&other) = addresses[..index].iter().find(covers)
+        {
+            return Err(ListenError::Overlap { address, other });
+        }
+    }
+    Ok(())
+}
+
+/// Binds the first worker's UDP socket and the TCP listener of one address.
+fn bind_first(
+    address: SocketAddr,
+    settings: &UdpSettings,
+) -> Result<(UdpListener, TcpListener), ListenError> {
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        let udp = bind_udp(address, Sharing::Found, settings)
+            .map_err(refused(address, Transport::Udp))?;
+        match bind_tcp(udp.local) {
+            Ok(tcp) => return Ok((udp, tcp)),
+            // A free UDP port may be taken for TCP: look for another one.
+            Err(_) if address.port() == 0 && tries < FREE_PORT_TRIES => {}
+            Err(error) => return Err(refused(udp.local, Transport::Tcp)(error)),
+        }
+    }
+}
+
+/// How a UDP socket takes part in the group of its port.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sharing {
+    /// It must be the first: bound alone, so that a second server of the same user fails here
+    /// instead of silently getting half of the queries; opened for sharing only then.
+    Found,
+    /// It joins the group.
+    Join,
+}
+
+fn bind_udp(
+    address: SocketAddr,
+    sharing: Sharing,
+    settings: &UdpSettings,
+) -> io::Result<UdpListener> {
+    let socket = Socket::new(
+        Domain::for_address(address),
+        Type::DGRAM,
+        Some(Protocol::UDP),
+    )?;
+    if address.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    if sharing == Sharing::Join {
+        socket.set_reuse_port(true)?;
+    }
+    socket.bind(&address.into())?;
+    if sharing == Sharing::Found {
+        socket.set_reuse_port(true)?;
+    }
+    let (level, discover, omit) = match address {
+        SocketAddr::V4(_) => (
+            libc::IPPROTO_IP,
+            libc::IP_MTU_DISCOVER,
+            libc::IP_PMTUDISC_OMIT,
+        ),
+        SocketAddr::V6(_) => (
+            libc::IPPROTO_IPV6,
+            libc::IPV6_MTU_DISCOVER,
+            libc::IPV6_PMTUDISC_OMIT,
+        ),
+    };
+    sys::set_option(&socket, level, discover, omit)?;
+    let origin = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => {
+            sys::set_option(&socket, libc::IPPROTO_IP, libc::IP_PKTINFO, 1)?;
+            Origin::Control
+        }
+        IpAddr::V6(ip) if ip.is_unspecified() => {
+            sys::set_option(&socket, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1)?;
+            Origin::Control
+        }
+        _ => Origin::Bound,
+    };
+    enlarge_buffers(&socket, settings);
+    let local = local_address(&socket)?;
+    Ok(UdpListener {
+        socket,
+        local,
+        origin,
+    })
+}
+
+/// Asks for large buffers and takes what is granted: root gets all, others up to rmem_max.
+fn enlarge_buffers(socket: &Socket, settings: &UdpSettings) {
+    let (receive, send) = (settings.receive_buffer_bytes, settings.send_buffer_bytes);
+    let forced = |name, bytes: usize| {
+        let bytes = i32::try_from(bytes).unwrap_or(i32::MAX);
+        sys::set_option(socket, libc::SOL_SOCKET, name, bytes).is_ok()
+    };
+    if !forced(libc::SO_RCVBUFFORCE, receive) {
+        let _ = socket.set_recv_buffer_size(receive);
+    }
+    if !forced(libc::SO_SNDBUFFORCE, send) {
+        let _ = socket.set_send_buffer_size(send);
+    }
+}
+
+fn bind_tcp(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = Socket::new(
+        Domain::for_address(address),
+        Type::STREAM,
+        Some(Protocol::TCP),
+    )?;
+    if address.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    // Only so that connections of an earlier run in TIME_WAIT do not hinder a restart.
+    socket.set_reuse_address(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(TCP_BACKLOG)?;
+    socket.set_nonblocking(true)?;
+    Ok(socket.into())
+}
+
+fn local_address(socket: &Socket) -> io::Result<SocketAddr> {
+    socket
+        .local_addr()?
+        .as_socket()
+        .ok_or_else(|| io::Error::other("not an internet socket"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn loopback() -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, 1], 0))
+    }
+
+    #[test]
+    fn second_server_on_the_port_is_refused_in_one_line() {
+        let first = bind_all(&[loopback()], 2).unwrap();
+        let error = bind_all(&first.addresses, 2).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            format!(
+                "cannot listen on {}/udp: address already in use (another server is running there?)",
+                first.addresses[0]
+            )
+        );
+    }
+
+    #[test]
+    fn port_taken_for_tcp_only_is_named_as_tcp() {
+        let taken = TcpListener::bind(loopback()).unwrap();
+        let address = taken.local_addr().unwrap();
+        let error = bind_all(&[address], 1).unwrap_err().to_string();
+        assert!(
+            error.starts_with(&format!("cannot listen on {address}/tcp: address already")),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn port_zero_gives_workers_and_tcp_the_same_port() {
+        let bound = bind_all(&[loopback(), "[::1]:0".parse().unwrap()], 3).unwrap();
+        assert_eq!(bound.udp.len(), 3);
+        for (index, address) in bound.addresses.iter().enumerate() {
+            assert_ne!(address.port(), 0);
+            assert_eq!(bound.tcp[index].local_addr().unwrap(), *address);
+            for worker in &bound.udp {
+                assert_eq!(worker[index].local(), *address);
+            }
+        }
+    }
+
+    #[test]
+    fn overlapping_addresses_are_named() {
+        let list = ["0.0.0.0:5399", "[::]:5399", "127.0.0.1:5399"].map(|a| a.parse().unwrap());
+        assert_eq!(
+            bind_all(&list, 1).unwrap_err().to_string(),
+            "cannot listen on 127.0.0.1:5399: 0.0.0.0:5399 in the same list already covers it"
+        );
+    }
+
+    #[test]
+    fn foreign_address_is_explained() {
+        let error = bind_all(&["192.0.2.1:0".parse().unwrap()], 1).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "cannot listen on 192.0.2.1:0/udp: no interface of this machine has this address"
+        );
+    }
+}

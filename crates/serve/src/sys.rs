@@ -1,0 +1,130 @@
+//! System calls that std and socket2 do not offer; all unsafe code of this crate is here and in
+//! [`batch`].
+//!
+//! Every function is safe to call: the pointers handed to the kernel come from references or from
+//! the batch's own allocation, and lengths are those of the pointed-to objects.
+
+#![allow(unsafe_code)]
+
+pub(crate) mod batch;
+
+use std::ffi::c_int;
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+use std::time::Duration;
+
+/// Sets a socket option whose value is an `int`.
+pub(crate) fn set_option(
+    socket: &impl AsRawFd,
+    level: c_int,
+    name: c_int,
+    value: c_int,
+) -> io::Result<()> {
+    // SAFETY: the value pointer and length describe `value`, which outlives the call.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            level,
+            name,
+            (&raw const value).cast(),
+            size_of::<c_int>() as libc::socklen_t,
+        )
+    };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+/// The descriptors a worker waits on, laid out once.
+pub(crate) struct PollSet(Vec<libc::pollfd>);
+
+impl PollSet {
+    pub(crate) fn new(descriptors: impl Iterator<Item = RawFd>) -> PollSet {
+        PollSet(
+            descriptors
+                .map(|fd| libc::pollfd {
+                    fd,
+                    events: libc::POLLIN,
+                    revents: 0,
+                })
+                .collect(),
+        )
+    }
+
+    /// Waits until one descriptor is readable or the time is over. Says how many are ready.
+    pub(crate) fn wait(&mut self, timeout: Duration) -> usize {
+        for entry in &mut self.0 {
+            entry.revents = 0;
+        }
+        poll(&mut self.0, timeout)
+    }
+
+    /// Whether descriptor `index` was ready (or in error, which reading then reports).
+    pub(crate) fn ready(&self, index: usize) -> bool {
+        self.0[index].revents != 0
+    }
+}
+
+fn poll(entries: &mut [libc::pollfd], timeout: Duration) -> usize {
+    let timeout_ms = timeout.as_millis().min(60_000) as c_int;
+    // SAFETY: pointer and count describe the slice, which is borrowed mutably for the call.
+    let ready = unsafe {
+        libc::poll(
+            entries.as_mut_ptr(),
+            entries.len() as libc::nfds_t,
+            timeout_ms,
+        )
+    };
+    // An interrupted wait is a wait that ended early: the caller looks again anyway.
+    usize::try_from(ready).unwrap_or(0)
+}
+
+/// Raises the soft limit of open files to the hard one, and the hard one to `wanted` where the
+/// process may. Returns the soft limit now in force.
+pub fn raise_descriptor_limit(wanted: u64) -> io::Result<u64> {
+    let now = descriptor_limits()?;
+    if now.rlim_max < wanted {
+        let raised = libc::rlimit {
+            rlim_cur: wanted,
+            rlim_max: wanted,
+        };
+        if set_descriptor_limits(&raised).is_ok() {
+            return Ok(wanted);
+        }
+    }
+    if now.rlim_cur < now.rlim_max {
+        let raised = libc::rlimit {
+            rlim_cur: now.rlim_max,
+            rlim_max: now.rlim_max,
+        };
+        set_descriptor_limits(&raised)?;
+    }
+    Ok(now.rlim_max)
+}
+
+/// The soft limit of open files.
+pub(crate) fn descriptor_limit() -> io::Result<u64> {
+    Ok(descriptor_limits()?.rlim_cur)
+}
+
+fn descriptor_limits() -> io::Result<libc::rlimit> {
+    let mut limits = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: `limits` is a valid rlimit that the call fills in.
+    match unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limits) } {
+        0 => Ok(limits),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+fn set_descriptor_limits(limits: &libc::rlimit) -> io::Result<()> {
+    // SAFETY: `limits` is a valid rlimit that the call only reads.
+    match unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, limits) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}

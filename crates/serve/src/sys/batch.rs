@@ -1,0 +1,474 @@
+//! The batch of datagrams a UDP worker receives, answers in place and sends: its buffers and the
+//! message headers recvmmsg and sendmmsg work on.
+//!
+//! All of it is one allocation, made once a worker. Headers point into it and are set up once; a
+//! receive resets only the lengths of the slots used last time. A reply goes to the very socket
+//! address the kernel wrote, and on wildcard sockets carries back the very control message
+//! (IP_PKTINFO, IPV6_PKTINFO of RFC 3542) that came in, so that it leaves from the address that
+//! was asked.
+//!
+//! Invariants: `frame` is valid and owned by the batch; the pointers in headers point into the
+//! same frame; `len <= BATCH`; slots below `len` hold what the last receive wrote.
+
+use std::ffi::c_int;
+use std::io;
+use std::mem::offset_of;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+use std::os::fd::{AsRawFd, RawFd};
+use std::ptr::{self, NonNull};
+use std::time::Duration;
+
+/// Datagrams of one receive call at most.
+pub const BATCH: usize = 32;
+/// Room for one received datagram; a larger one is cut and marked.
+pub const QUERY_MAX: usize = 4096;
+/// Room for one reply.
+pub const REPLY_MAX: usize = 4096;
+
+/// Big enough for sockaddr_in and sockaddr_in6.
+const ADDRESS_LEN: usize = size_of::<libc::sockaddr_in6>();
+/// cmsghdr with its data aligned, then in6_pktinfo (the larger of the two), rounded up.
+const CONTROL_DATA: usize = size_of::<libc::cmsghdr>().next_multiple_of(size_of::<usize>());
+const CONTROL_LEN: usize =
+    CONTROL_DATA + size_of::<libc::in6_pktinfo>().next_multiple_of(size_of::<usize>());
+
+/// How often one batch waits for room in the send buffer, and how long each time.
+const SEND_WAITS: usize = 4;
+const SEND_WAIT: Duration = Duration::from_millis(2);
+
+#[repr(C, align(8))]
+struct Address([u8; ADDRESS_LEN]);
+
+#[repr(C, align(8))]
+struct Control([u8; CONTROL_LEN]);
+
+/// A buffer whose stride is not a multiple of the page: heads of buffers a page apart would all
+/// fall into the same cache sets and evict each other.
+#[repr(C, align(64))]
+struct Buffer<const N: usize, const PAD: usize> {
+    bytes: [u8; N],
+    pad: [u8; PAD],
+}
+
+/// What the kernel reads and writes. All zero bytes are a valid value of it.
+struct Frame {
+    received: [libc::mmsghdr; BATCH],
+    received_data: [libc::iovec; BATCH],
+    sending: [libc::mmsghdr; BATCH],
+    /// `iov_len` is the length of the reply of the slot, 0 for silence.
+    reply_data: [libc::iovec; BATCH],
+    addresses: [Address; BATCH],
+    controls: [Control; BATCH],
+    queries: [Buffer<QUERY_MAX, 128>; BATCH],
+    replies: [Buffer<REPLY_MAX, 256>; BATCH],
+}
+
+/// Whether a receive call may sleep until the first datagram is there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Wait {
+    /// Until a datagram comes or the socket's receive timeout is over.
+    ForOne,
+    /// Not at all.
+    Never,
+}
+
+/// Whether control messages name the address a datagram came to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Origin {
+    /// The socket is bound to one address; replies leave from it anyway.
+    Bound,
+    /// A wildcard socket: replies need the control message that came with the query.
+    Control,
+}
+
+/// Datagrams received together, with room for the reply to each.
+pub struct Batch {
+    frame: NonNull<Frame>,
+    len: usize,
+    /// What the control lengths of unused slots are set for.
+    armed: Origin,
+}
+
+// SAFETY: the frame is owned by the batch alone and its pointers lead only into itself.
+unsafe impl Send for Batch {}
+
+impl Batch {
+    /// Allocates the buffers.
+    pub(crate) fn new() -> Batch {
+        let layout = std::alloc::Layout::new::<Frame>();
+        // SAFETY: the layout is not of size zero, and zero bytes are a valid Frame (integers,
+        // byte arrays and raw pointers).
+        let raw = unsafe { std::alloc::alloc_zeroed(layout) }.cast::<Frame>();
+        let Some(frame) = NonNull::new(raw) else {
+            std::alloc::handle_alloc_error(layout)
+        };
+        for slot in 0..BATCH {
+            // SAFETY: `raw` is valid for the whole Frame and nothing else refers to it. Pointers
+            // are derived from `raw` by place, so later borrows of the frame do not end them.
+            unsafe {
+                (*raw).received_data[slot] = libc::iovec {
+                    iov_base: (&raw mut (*raw).queries[slot].bytes).cast(),
+                    iov_len: QUERY_MAX,
+                };
+                (*raw).reply_data[slot] = libc::iovec {
+                    iov_base: (&raw mut (*raw).replies[slot].bytes).cast(),
+                    iov_len: 0,
+                };
+                let header = &raw mut (*raw).received[slot].msg_hdr;
+                (*header).msg_name = (&raw mut (*raw).addresses[slot]).cast();
+                (*header).msg_namelen = ADDRESS_LEN as libc::socklen_t;
+                (*header).msg_iov = &raw mut (*raw).received_data[slot];
+                (*header).msg_iovlen = 1;
+                (*header).msg_control = (&raw mut (*raw).controls[slot]).cast();
+                (*raw).sending[slot].msg_hdr.msg_iovlen = 1;
+            }
+        }
+        Batch {
+            frame,
+            len: 0,
+            armed: Origin::Bound,
+        }
+    }
+
+    fn frame(&self) -> &Frame {
+        // SAFETY: the frame is valid and, borrowed through `self`, not written meanwhile.
+        unsafe { self.frame.as_ref() }
+    }
+
+    fn frame_mut(&mut self) -> &mut Frame {
+        // SAFETY: the frame is valid and owned by `self`, which is borrowed mutably.
+        unsafe { self.frame.as_mut() }
+    }
+
+    /// How many datagrams were received.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether nothing was received.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Received datagram `i`.
+    pub fn query(&self, i: usize) -> &[u8] {
+        debug_assert!(i < self.len);
+        let frame = self.frame();
+        let len = (frame.received[i].msg_len as usize).min(QUERY_MAX);
+        &frame.queries[i].bytes[..len]
+    }
+
+    /// Whether datagram `i` was larger than the receive buffer, so that its end is lost.
+    pub fn truncated(&self, i: usize) -> bool {
+        debug_assert!(i < self.len);
+        self.frame().received[i].msg_hdr.msg_flags & libc::MSG_TRUNC != 0
+    }
+
+    /// Where datagram `i` came from. Never a V4-mapped address: IPv6 sockets are V6ONLY.
+    pub fn client(&self, i: usize) -> SocketAddr {
+        debug_assert!(i < self.len);
+        decode_address(&self.frame().addresses[i].0)
+    }
+
+    /// Query `i`, room for its reply, and the reply's length to be set (0: no reply).
+    pub fn reply(&mut self, i: usize) -> (&[u8], &mut [u8; REPLY_MAX], &mut usize) {
+        debug_assert!(i < self.len);
+        let frame = self.frame_mut();
+        let len = (frame.received[i].msg_len as usize).min(QUERY_MAX);
+        (
+            &frame.queries[i].bytes[..len],
+            &mut frame.replies[i].bytes,
+            &mut frame.reply_data[i].iov_len,
+        )
+    }
+
+    /// Forgets all replies of the batch.
+    pub(crate) fn silence(&mut self) {
+        let len = self.len;
+        for data in &mut self.frame_mut().reply_data[..len] {
+            data.iov_len = 0;
+        }
+    }
+
+    /// Receives what is there, up to a full batch. Nothing there (or, waiting, nothing in time)
+    /// is an empty batch and no error.
+    pub(crate) fn receive(
+        &mut self,
+        socket: &impl AsRawFd,
+        wait: Wait,
+        origin: Origin,
+    ) -> io::Result<usize> {
+        self.arm(origin);
+        let flags = match wait {
+            Wait::ForOne => libc::MSG_WAITFORONE,
+            Wait::Never => libc::MSG_DONTWAIT,
+        };
+        // SAFETY: the frame holds BATCH headers whose pointers and lengths describe buffers in
+        // the frame; no reference into it is alive during the call.
+        let received = unsafe {
+            libc::recvmmsg(
+                socket.as_raw_fd(),
+                (&raw mut (*self.frame.as_ptr()).received).cast(),
+                BATCH as libc::c_uint,
+                flags,
+                ptr::null_mut(),
+            )
+        };
+        let Ok(received) = usize::try_from(received) else {
+            let error = io::Error::last_os_error();
+            return match error.kind() {
+                io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(0),
+                _ => Err(error),
+            };
+        };
+        self.len = received.min(BATCH);
+        let len = self.len;
+        self.silence();
+        if origin == Origin::Control {
+            let frame = self.frame_mut();
+            for (header, control) in frame.received[..len].iter_mut().zip(&mut frame.controls) {
+                prepare_return(&mut header.msg_hdr, &mut control.0);
+            }
+        }
+        Ok(len)
+    }
+
+    /// Gives the lengths the last receive used up their full size again.
+    fn arm(&mut self, origin: Origin) {
+        let used = if self.armed == origin {
+            self.len
+        } else {
+            BATCH
+        };
+        let control_len = match origin {
+            Origin::Bound => 0,
+            Origin::Control => CONTROL_LEN,
+        };
+        for message in &mut self.frame_mut().received[..used] {
+            message.msg_hdr.msg_namelen = ADDRESS_LEN as libc::socklen_t;
+            message.msg_hdr.msg_controllen = control_len as _;
+        }
+        self.armed = origin;
+        self.len = 0;
+    }
+
+    /// Sends the replies of the batch; returns how many the kernel took.
+    ///
+    /// A full send buffer is waited for a bounded time. A destination the kernel refuses costs its
+    /// own reply only.
+    pub(crate) fn send(&mut self, socket: &impl AsRawFd) -> usize {
+        let total = self.collect_replies();
+        let fd = socket.as_raw_fd();
+        let (mut next, mut sent, mut waits) = (0, 0, 0);
+        while next < total {
+            match self.send_from(fd, next, total) {
+                Ok(taken) => {
+                    next += taken;
+                    sent += taken;
+                }
+                Err(error) if is_full(&error) && waits < SEND_WAITS => {
+                    waits += 1;
+                    wait_writable(fd);
+                }
+                Err(error) if is_full(&error) => break,
+                // EPERM of a packet filter, ENETUNREACH, EINVAL for port 0: skip this one.
+                Err(_) => next += 1,
+            }
+        }
+        sent
+    }
+
+    /// Fills the send headers, one after another, with the slots that have a reply.
+    fn collect_replies(&mut self) -> usize {
+        let raw = self.frame.as_ptr();
+        let mut total = 0;
+        for slot in 0..self.len {
+            // SAFETY: `raw` is the valid frame, `slot` and `total` are below BATCH, and no
+            // reference into the frame is alive. Stored pointers are derived from `raw` by place.
+            unsafe {
+                let reply = &raw mut (*raw).reply_data[slot];
+                if (*reply).iov_len == 0 {
+                    continue;
+                }
+                // The handler sets this length; the kernel must not read past the buffer.
+                (*reply).iov_len = (*reply).iov_len.min(REPLY_MAX);
+                let received = &raw const (*raw).received[slot].msg_hdr;
+                let header = &raw mut (*raw).sending[total].msg_hdr;
+                (*header).msg_name = (*received).msg_name;
+                (*header).msg_namelen = (*received).msg_namelen;
+                (*header).msg_iov = reply;
+                (*header).msg_control = (*received).msg_control;
+                (*header).msg_controllen = (*received).msg_controllen;
+            }
+            total += 1;
+        }
+        total
+    }
+
+    fn send_from(&mut self, fd: RawFd, next: usize, total: usize) -> io::Result<usize> {
+        debug_assert!(next < total && total <= BATCH);
+        // SAFETY: headers `next..total` were filled by collect_replies with pointers and lengths
+        // of buffers in the frame; no reference into it is alive during the call.
+        let sent = unsafe {
+            libc::sendmmsg(
+                fd,
+                (&raw mut (*self.frame.as_ptr()).sending[next]).cast(),
+                (total - next) as libc::c_uint,
+                libc::MSG_DONTWAIT,
+            )
+        };
+        usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+    }
+}
+
+impl Drop for Batch {
+    fn drop(&mut self) {
+        // SAFETY: allocated in `new` with this layout, freed once; Frame has nothing to drop.
+        unsafe {
+            std::alloc::dealloc(
+                self.frame.as_ptr().cast(),
+                std::alloc::Layout::new::<Frame>(),
+            );
+        }
+    }
+}
+
+fn is_full(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM | libc::EINTR)
+    )
+}
+
+fn wait_writable(fd: RawFd) {
+    super::poll(
+        &mut [libc::pollfd {
+            fd,
+            events: libc::POLLOUT,
+            revents: 0,
+        }],
+        SEND_WAIT,
+    );
+}
+
+/// Turns the control message of a received datagram into that of its reply: same address, but the
+/// interface is left to routing, except for link-local addresses, which mean nothing without it.
+fn prepare_return(header: &mut libc::msghdr, control: &mut [u8; CONTROL_LEN]) {
+    const V4_INDEX: usize = CONTROL_DATA + offset_of!(libc::in_pktinfo, ipi_ifindex);
+    const V6_ADDRESS: usize = CONTROL_DATA + offset_of!(libc::in6_pktinfo, ipi6_addr);
+    const V6_INDEX: usize = CONTROL_DATA + offset_of!(libc::in6_pktinfo, ipi6_ifindex);
+    // usize with glibc, u32 with musl.
+    #[allow(clippy::unnecessary_cast)]
+    let control_len = header.msg_controllen as usize;
+    if control_len < size_of::<libc::cmsghdr>() {
+        header.msg_controllen = 0;
+        return;
+    }
+    let level = read_int(control, offset_of!(libc::cmsghdr, cmsg_level));
+    let kind = read_int(control, offset_of!(libc::cmsghdr, cmsg_type));
+    match (level, kind) {
+        (libc::IPPROTO_IP, libc::IP_PKTINFO) => control[V4_INDEX..V4_INDEX + 4].fill(0),
+        (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
+            let link_local = control[V6_ADDRESS] == 0xfe && control[V6_ADDRESS + 1] & 0xc0 == 0x80;
+            if !link_local {
+                control[V6_INDEX..V6_INDEX + 4].fill(0);
+            }
+        }
+        _ => header.msg_controllen = 0,
+    }
+}
+
+fn read_int(bytes: &[u8; CONTROL_LEN], at: usize) -> c_int {
+    c_int::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
+/// Reads a sockaddr_in or sockaddr_in6 as the kernel wrote it.
+fn decode_address(raw: &[u8; ADDRESS_LEN]) -> SocketAddr {
+    const V4_ADDRESS: usize = offset_of!(libc::sockaddr_in, sin_addr);
+    const V6_FLOW: usize = offset_of!(libc::sockaddr_in6, sin6_flowinfo);
+    const V6_ADDRESS: usize = offset_of!(libc::sockaddr_in6, sin6_addr);
+    const V6_SCOPE: usize = offset_of!(libc::sockaddr_in6, sin6_scope_id);
+    let port = u16::from_be_bytes([raw[2], raw[3]]);
+    let four = |at: usize| [raw[at], raw[at + 1], raw[at + 2], raw[at + 3]];
+    match c_int::from(u16::from_ne_bytes([raw[0], raw[1]])) {
+        libc::AF_INET6 => {
+            let mut address = [0; 16];
+            address.copy_from_slice(&raw[V6_ADDRESS..V6_ADDRESS + 16]);
+            SocketAddr::V6(SocketAddrV6::new(
+                Ipv6Addr::from(address),
+                port,
+                u32::from_ne_bytes(four(V6_FLOW)),
+                u32::from_ne_bytes(four(V6_SCOPE)),
+            ))
+        }
+        libc::AF_INET => SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::from(four(V4_ADDRESS)), port)),
+        // Sockets here are of the two families only; an unknown one is nobody.
+        _ => SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn header(controllen: usize) -> libc::msghdr {
+        // SAFETY: zero bytes are a valid msghdr.
+        let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
+        header.msg_controllen = controllen as _;
+        header
+    }
+
+    fn control(level: c_int, kind: c_int) -> [u8; CONTROL_LEN] {
+        let mut bytes = [0; CONTROL_LEN];
+        let (at, to) = (
+            offset_of!(libc::cmsghdr, cmsg_level),
+            offset_of!(libc::cmsghdr, cmsg_type),
+        );
+        bytes[at..at + 4].copy_from_slice(&level.to_ne_bytes());
+        bytes[to..to + 4].copy_from_slice(&kind.to_ne_bytes());
+        bytes[CONTROL_DATA..].fill(7);
+        bytes
+    }
+
+    #[test]
+    fn reply_keeps_interface_for_link_local_only() {
+        let at = CONTROL_DATA + offset_of!(libc::in6_pktinfo, ipi6_ifindex);
+        let mut global = control(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO);
+        prepare_return(&mut header(CONTROL_LEN), &mut global);
+        assert_eq!(global[at..at + 4], [0; 4]);
+        assert_eq!(global[CONTROL_DATA], 7, "the address stays");
+
+        let mut local = control(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO);
+        local[CONTROL_DATA..CONTROL_DATA + 2].copy_from_slice(&[0xfe, 0x80]);
+        prepare_return(&mut header(CONTROL_LEN), &mut local);
+        assert_eq!(local[at..at + 4], [7; 4]);
+    }
+
+    #[test]
+    fn foreign_or_missing_control_message_is_not_sent_back() {
+        let mut none = header(0);
+        prepare_return(&mut none, &mut control(libc::IPPROTO_IP, libc::IP_PKTINFO));
+        assert_eq!(none.msg_controllen, 0);
+        let mut foreign = header(CONTROL_LEN);
+        prepare_return(&mut foreign, &mut control(libc::SOL_SOCKET, 1));
+        assert_eq!(foreign.msg_controllen, 0);
+    }
+
+    #[test]
+    fn addresses_decode_as_the_kernel_writes_them() {
+        let mut raw = [0; ADDRESS_LEN];
+        raw[..2].copy_from_slice(&(libc::AF_INET as u16).to_ne_bytes());
+        raw[2..8].copy_from_slice(&[0x14, 0xe9, 192, 0, 2, 1]);
+        assert_eq!(
+            decode_address(&raw),
+            "192.0.2.1:5353".parse::<SocketAddr>().unwrap()
+        );
+        raw[..2].copy_from_slice(&(libc::AF_INET6 as u16).to_ne_bytes());
+        raw[4..8].fill(0);
+        raw[8..10].copy_from_slice(&[0x20, 1]);
+        raw[23] = 9;
+        raw[24..28].copy_from_slice(&3u32.to_ne_bytes());
+        let want = SocketAddrV6::new("2001::9".parse().unwrap(), 5353, 0, 3);
+        assert_eq!(decode_address(&raw), SocketAddr::V6(want));
+    }
+}

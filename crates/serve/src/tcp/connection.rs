@@ -1,0 +1,328 @@
+//! One TCP connection: turns of reading, answering and writing, and the deadlines between them.
+//!
+//! A turn is synchronous and works in a borrowed buffer. What remains after it (an incomplete
+//! message, answers the client has not taken) is kept in the connection's own buffers, which are
+//! empty and without allocation while the connection is idle.
+//!
+//! RFC 7766: messages may be pipelined (6.2.1.1), prefix and message are written together (8), a
+//! half-closed connection still gets its answers.
+
+use std::io;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout, timeout_at};
+
+use super::{Scratch, Seat, StreamAction, StreamHandler};
+
+/// Messages of one turn at most; then other connections get theirs.
+const TURN_MESSAGES: usize = 128;
+/// Answers of one turn: no further message is begun when they have reached this size.
+const TURN_BYTES: usize = 64 * 1024;
+/// A client has to take this much within the write timeout.
+const WRITE_WINDOW: usize = 64 * 1024;
+/// Held bytes of a connection that are not counted, so that an ordinary query in two segments
+/// passes even when others have used up what may be held.
+const UNCOUNTED_BYTES: usize = 512;
+/// Closing first: how long and how much is still read, so that a reset does not destroy the last
+/// answers on their way (RFC 1122 section 4.2.2.13).
+const LINGER: Duration = Duration::from_secs(1);
+const LINGER_BYTES: usize = 1 << 20;
+
+pub(super) struct Connection<H: StreamHandler> {
+    stream: TcpStream,
+    seat: Seat<H>,
+    /// Received and not answered yet.
+    input: Vec<u8>,
+    /// Answers the client has not taken yet.
+    output: Vec<u8>,
+    /// What of the two is counted in the bytes held by all.
+    counted: usize,
+    queries: u64,
+    /// No more messages are taken.
+    closing: bool,
+    opened: Instant,
+    /// When the last message was completed (or the connection opened).
+    last_message: Instant,
+    /// When the first byte of an incomplete message came.
+    message_started: Option<Instant>,
+}
+
+/// Why waiting for the client ended.
+enum Woken {
+    Readable,
+    Stopping,
+    TimedOut,
+}
+
+impl<H: StreamHandler> Connection<H> {
+    pub(super) fn new(stream: TcpStream, seat: Seat<H>) -> Connection<H> {
+        let now = Instant::now();
+        Connection {
+            stream,
+            seat,
+            input: Vec::new(),
+            output: Vec::new(),
+            counted: 0,
+            queries: 0,
+            closing: false,
+            opened: now,
+            last_message: now,
+            message_started: None,
+        }
+    }
+
+    /// Serves the connection to its end.
+    pub(super) async fn run(mut self, mut shutdown: watch::Receiver<bool>) {
+        loop {
+            if !self.output.is_empty() && !self.flush().await {
+                return;
+            }
+            if self.closing {
+                return self.linger().await;
+            }
+            if first_message(&self.input).is_some() {
+                // The last turn left messages over: it is the turn of others first.
+                tokio::task::yield_now().await;
+                if !self.answer_input() {
+                    return;
+                }
+                continue;
+            }
+            match self.wait(&mut shutdown).await {
+                Woken::Readable => {}
+                Woken::Stopping | Woken::TimedOut => return,
+            }
+            match self.turn() {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(_) => return,
+            }
+            self.closing |= self.age() >= self.seat.shared.settings.lifetime;
+        }
+    }
+
+    fn age(&self) -> Duration {
+        self.opened.elapsed()
+    }
+
+    async fn wait(&self, shutdown: &mut watch::Receiver<bool>) -> Woken {
+        let settings = &self.seat.shared.settings;
+        let deadline = match self.message_started {
+            Some(at) => at + settings.message_timeout,
+            None => self.last_message + settings.idle_timeout,
+        };
+        let deadline = deadline.min(self.opened + settings.lifetime);
+        let woken = async {
+            tokio::select! {
+                biased;
+                _ = self.stream.readable() => Woken::Readable,
+                _ = shutdown.wait_for(|stop| *stop) => Woken::Stopping,
+            }
+        };
+        // A slow writer is readable again and again: what counts is the time, not the wake-up.
+        if self.message_started.is_some() && Instant::now() >= deadline {
+            return Woken::TimedOut;
+        }
+        timeout_at(deadline, woken).await.unwrap_or(Woken::TimedOut)
+    }
+
+    /// Reads once and answers the complete messages. An error ends the connection, except
+    /// WouldBlock.
+    fn turn(&mut self) -> io::Result<()> {
+        if !self.input.is_empty() {
+            self.read_rest()?;
+            if first_message(&self.input).is_none() {
+                return self.keep_within_bounds();
+            }
+            return match self.answer_input() {
+                true => Ok(()),
+                false => Err(io::ErrorKind::ConnectionAborted.into()),
+            };
+        }
+        let mut scratch = self.seat.shared.borrow_scratch();
+        let result = self.read_fresh(&mut scratch);
+        self.seat.shared.return_scratch(scratch);
+        result?;
+        self.keep_within_bounds()
+    }
+
+    /// Reads into the turn's buffer, answers from it, keeps what is left.
+    fn read_fresh(&mut self, scratch: &mut Scratch) -> io::Result<()> {
+        let len = match self.stream.try_read(&mut scratch.input)? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            len => len,
+        };
+        let used = self.answer(&scratch.input[..len], &mut scratch.out);
+        if used < len && !self.closing {
+            self.input.extend_from_slice(&scratch.input[used..len]);
+        }
+        self.write(&scratch.out)
+    }
+
+    /// Reads on to the end of the message that is incomplete in `input`, and no further. The
+    /// buffer grows with what has come, not with what the length prefix promises.
+    fn read_rest(&mut self) -> io::Result<()> {
+        let have = self.input.len();
+        let want = match self.input[..] {
+            [high, low, ..] => 2 + usize::from(u16::from_be_bytes([high, low])),
+            _ => 2,
+        };
+        let room = want
+            .saturating_sub(have)
+            .clamp(1, have.max(UNCOUNTED_BYTES));
+        self.input.resize(have + room, 0);
+        let read = self.stream.try_read(&mut self.input[have..]);
+        self.input.truncate(have + *read.as_ref().unwrap_or(&0));
+        match read? {
+            0 => Err(io::ErrorKind::UnexpectedEof.into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Answers messages that are complete in `input`. Says whether the connection goes on.
+    fn answer_input(&mut self) -> bool {
+        let mut scratch = self.seat.shared.borrow_scratch();
+        let input = std::mem::take(&mut self.input);
+        let used = self.answer(&input, &mut scratch.out);
+        if used < input.len() && !self.closing {
+            self.input = input[used..].to_vec();
+        }
+        let written = self.write(&scratch.out);
+        self.seat.shared.return_scratch(scratch);
+        written.and_then(|()| self.keep_within_bounds()).is_ok()
+    }
+
+    /// Answers the complete messages at the start of `data`, within the bounds of a turn; returns
+    /// how many bytes they had.
+    fn answer(&mut self, data: &[u8], out: &mut Vec<u8>) -> usize {
+        let shared = &self.seat.shared;
+        let (mut used, mut messages) = (0, 0);
+        while let Some(message) = first_message(&data[used..]) {
+            if messages == TURN_MESSAGES || out.len() >= TURN_BYTES {
+                break;
+            }
+            used += 2 + message.len();
+            messages += 1;
+            let action = shared.handler.handle(message, self.seat.client, out);
+            let last = self.queries + messages as u64 >= shared.settings.max_queries_per_connection;
+            if last || action == StreamAction::Close {
+                self.closing = true;
+                break;
+            }
+        }
+        self.queries += messages as u64;
+        let now = Instant::now();
+        if messages > 0 {
+            self.last_message = now;
+            self.message_started = None;
+            shared.registry.touch(self.seat.id);
+        }
+        if used < data.len() && self.message_started.is_none() {
+            self.message_started = Some(now);
+        }
+        used
+    }
+
+    /// Writes what the socket takes now and keeps the rest.
+    fn write(&mut self, answers: &[u8]) -> io::Result<()> {
+        let mut written = 0;
+        while written < answers.len() {
+            match self.stream.try_write(&answers[written..]) {
+                Ok(len) => written += len,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) => return Err(error),
+            }
+        }
+        self.output.extend_from_slice(&answers[written..]);
+        Ok(())
+    }
+
+    /// Delivers the waiting answers. Says whether the client took them in time.
+    async fn flush(&mut self) -> bool {
+        let write_timeout = self.seat.shared.settings.write_timeout;
+        let mut written = 0;
+        while written < self.output.len() {
+            let window = self.output.len().min(written + WRITE_WINDOW);
+            let deadline = Instant::now() + write_timeout;
+            while written < window {
+                match timeout_at(deadline, self.stream.writable()).await {
+                    Ok(Ok(())) => {}
+                    Ok(Err(_)) | Err(_) => return false,
+                }
+                match self.stream.try_write(&self.output[written..]) {
+                    Ok(len) => written += len,
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    Err(_) => return false,
+                }
+            }
+        }
+        self.output = Vec::new();
+        // Time spent on slow reading is not taken from the next message's.
+        if self.message_started.is_some() {
+            self.message_started = Some(Instant::now());
+        }
+        self.last_message = Instant::now();
+        self.keep_within_bounds().is_ok()
+    }
+
+    /// Counts what this connection holds; fails when all together hold too much.
+    fn keep_within_bounds(&mut self) -> io::Result<()> {
+        let held = self.input.capacity() + self.output.capacity();
+        let counted = held.saturating_sub(UNCOUNTED_BYTES);
+        let shared = &self.seat.shared;
+        let before = std::mem::replace(&mut self.counted, counted);
+        if counted <= before {
+            shared
+                .held_bytes
+                .fetch_sub(before - counted, Ordering::Relaxed);
+            return Ok(());
+        }
+        let grown = counted - before;
+        let all = shared.held_bytes.fetch_add(grown, Ordering::Relaxed) + grown;
+        if all > shared.settings.max_held_bytes {
+            return Err(io::ErrorKind::OutOfMemory.into());
+        }
+        Ok(())
+    }
+
+    /// Closes our side and reads on for a moment, until the client has closed its own.
+    async fn linger(mut self) {
+        self.input = Vec::new();
+        let _ = self.keep_within_bounds();
+        if self.stream.shutdown().await.is_err() {
+            return;
+        }
+        let _ = timeout(LINGER, async {
+            let mut left = LINGER_BYTES;
+            while left > 0 && self.stream.readable().await.is_ok() {
+                let mut scratch = self.seat.shared.borrow_scratch();
+                let read = self.stream.try_read(&mut scratch.input);
+                self.seat.shared.return_scratch(scratch);
+                match read {
+                    Ok(0) => return,
+                    Ok(len) => left = left.saturating_sub(len),
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    Err(_) => return,
+                }
+            }
+        })
+        .await;
+    }
+}
+
+impl<H: StreamHandler> Drop for Connection<H> {
+    fn drop(&mut self) {
+        let held = &self.seat.shared.held_bytes;
+        held.fetch_sub(self.counted, Ordering::Relaxed);
+    }
+}
+
+/// The message at the start of `data`, if it is complete.
+fn first_message(data: &[u8]) -> Option<&[u8]> {
+    let (&[high, low], rest) = data.split_first_chunk::<2>()?;
+    rest.get(..usize::from(u16::from_be_bytes([high, low])))
+}

@@ -1,0 +1,196 @@
+//! Who is connected, since when without a complete message, and who has to make room.
+//!
+//! One lock, taken when a connection comes, goes, or has completed messages in a turn. Invariants:
+//! every open connection is in `by_age` under its stamp; `clients` counts those in `open`.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tokio::task::AbortHandle;
+
+/// Why a connection gets no place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Refusal {
+    ClientHasTooMany,
+}
+
+pub(super) struct Registry {
+    max_connections: usize,
+    max_per_client: usize,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    /// Source of identities and stamps, always growing.
+    last: u64,
+    open: HashMap<u64, Entry>,
+    /// Stamp of the last completed message (or of opening) to identity: the first is idle longest.
+    by_age: BTreeMap<u64, u64>,
+    clients: HashMap<IpAddr, usize>,
+}
+
+struct Entry {
+    stamp: u64,
+    client: IpAddr,
+    /// None for the moment between entering and the start of the task.
+    task: Option<AbortHandle>,
+}
+
+impl Registry {
+    pub(super) fn new(max_connections: usize, max_per_client: usize) -> Registry {
+        Registry {
+            max_connections: max_connections.max(1),
+            max_per_client: max_per_client.max(1),
+            inner: Mutex::default(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes a place for a connection of `client`, evicting the longest idle one when all are
+    /// taken. Returns its identity.
+    pub(super) fn enter(&self, client: IpAddr) -> Result<u64, Refusal> {
+        let client = counted_as(client);
+        let mut inner = self.lock();
+        if inner.clients.get(&client).copied().unwrap_or(0) >= self.max_per_client {
+            return Err(Refusal::ClientHasTooMany);
+        }
+        if inner.open.len() >= self.max_connections {
+            inner.evict_longest_idle();
+        }
+        let id = inner.tick();
+        inner.by_age.insert(id, id);
+        *inner.clients.entry(client).or_insert(0) += 1;
+        let entry = Entry {
+            stamp: id,
+            client,
+            task: None,
+        };
+        inner.open.insert(id, entry);
+        Ok(id)
+    }
+
+    /// The task of connection `id` runs and can be ended by eviction from now on.
+    pub(super) fn seated(&self, id: u64, task: AbortHandle) {
+        match self.lock().open.get_mut(&id) {
+            Some(entry) => entry.task = Some(task),
+            // Ended or evicted already; aborting an ended task does nothing.
+            None => task.abort(),
+        }
+    }
+
+    /// Connection `id` has completed a message: it is the least idle one now.
+    pub(super) fn touch(&self, id: u64) {
+        let mut inner = self.lock();
+        let now = inner.tick();
+        let Some(entry) = inner.open.get_mut(&id) else {
+            return;
+        };
+        let before = std::mem::replace(&mut entry.stamp, now);
+        inner.by_age.remove(&before);
+        inner.by_age.insert(now, id);
+    }
+
+    /// Connection `id` has ended.
+    pub(super) fn leave(&self, id: u64) {
+        self.lock().remove(id);
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.lock().open.is_empty()
+    }
+
+    pub(super) fn evict_longest_idle(&self) {
+        self.lock().evict_longest_idle();
+    }
+
+    pub(super) fn evict_all(&self) {
+        let mut inner = self.lock();
+        while inner.evict_longest_idle() {}
+    }
+}
+
+impl Inner {
+    fn tick(&mut self) -> u64 {
+        self.last += 1;
+        self.last
+    }
+
+    /// Ends the connection that completed a message longest ago; says whether there was one.
+    fn evict_longest_idle(&mut self) -> bool {
+        let Some((_, &id)) = self.by_age.first_key_value() else {
+            return false;
+        };
+        // Its descriptor closes when the runtime drops the task, a moment later.
+        if let Some(task) = self.remove(id).and_then(|entry| entry.task) {
+            task.abort();
+        }
+        true
+    }
+
+    fn remove(&mut self, id: u64) -> Option<Entry> {
+        let entry = self.open.remove(&id)?;
+        self.by_age.remove(&entry.stamp);
+        if let Some(count) = self.clients.get_mut(&entry.client) {
+            *count -= 1;
+            if *count == 0 {
+                self.clients.remove(&entry.client);
+            }
+        }
+        Some(entry)
+    }
+}
+
+/// One IPv6 client commonly has a whole /64 to choose addresses from.
+fn counted_as(client: IpAddr) -> IpAddr {
+    match client {
+        IpAddr::V4(_) => client,
+        IpAddr::V6(ip) => IpAddr::V6(Ipv6Addr::from_bits(ip.to_bits() & !u128::from(u64::MAX))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn longest_without_a_message_makes_room() {
+        let registry = Registry::new(2, 10);
+        let first = registry.enter(ip("192.0.2.1")).unwrap();
+        let second = registry.enter(ip("192.0.2.2")).unwrap();
+        registry.touch(first);
+        let third = registry.enter(ip("192.0.2.3")).unwrap();
+        let open = |id| registry.lock().open.contains_key(&id);
+        assert!(open(first) && !open(second) && open(third));
+    }
+
+    #[test]
+    fn client_gets_its_places_back() {
+        let registry = Registry::new(10, 1);
+        let first = registry.enter(ip("192.0.2.1")).unwrap();
+        assert_eq!(
+            registry.enter(ip("192.0.2.1")),
+            Err(Refusal::ClientHasTooMany)
+        );
+        registry.leave(first);
+        registry.leave(first);
+        assert!(registry.is_empty());
+        assert!(registry.enter(ip("192.0.2.1")).is_ok());
+    }
+
+    #[test]
+    fn ipv6_clients_count_by_their_network() {
+        let registry = Registry::new(10, 1);
+        registry.enter(ip("2001:db8::1")).unwrap();
+        assert!(registry.enter(ip("2001:db8::2")).is_err());
+        assert!(registry.enter(ip("2001:db8:0:1::1")).is_ok());
+    }
+}

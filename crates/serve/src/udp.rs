@@ -1,0 +1,232 @@
+//! UDP workers: threads that receive a batch, have it answered in place, and send the replies.
+//!
+//! A worker owns one socket for each listen address and one [`Batch`]; it shares nothing with
+//! other workers and allocates nothing while it runs. With one socket it sleeps in the receive
+//! call itself; with several it polls them once a round, so that no address can starve another.
+
+use std::io;
+use std::os::fd::AsRawFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::listen::UdpListener;
+use crate::sys::PollSet;
+use crate::sys::batch::Wait;
+pub use crate::sys::batch::{BATCH, Batch, QUERY_MAX, REPLY_MAX};
+
+/// How long a worker rests after an error that reading again would only repeat.
+const ERROR_REST: Duration = Duration::from_millis(10);
+
+/// Settings of the UDP sockets and workers.
+#[derive(Clone, Debug)]
+pub struct UdpSettings {
+    /// Receive buffer asked of the kernel for each socket, in bytes.
+    pub receive_buffer_bytes: usize,
+    /// Send buffer asked of the kernel for each socket, in bytes.
+    pub send_buffer_bytes: usize,
+    /// How long a worker waits for datagrams before it calls [`BatchHandler::idle`]. Also how late
+    /// an idle worker notices that it shall stop.
+    pub idle_interval: Duration,
+    /// How many more batches a worker takes, told to stop, from what is already in its sockets.
+    pub drain_batches: usize,
+}
+
+impl Default for UdpSettings {
+    fn default() -> UdpSettings {
+        UdpSettings {
+            receive_buffer_bytes: 4 << 20,
+            send_buffer_bytes: 4 << 20,
+            idle_interval: Duration::from_millis(100),
+            drain_batches: 512,
+        }
+    }
+}
+
+/// Where the time of one batch went.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BatchTiming {
+    /// The receive call, in nanoseconds. None where the worker slept for the batch: the time would
+    /// be that of waiting for clients.
+    pub receive_ns: Option<u64>,
+    /// [`BatchHandler::handle`], in nanoseconds.
+    pub answer_ns: u64,
+    /// The send call, in nanoseconds.
+    pub send_ns: u64,
+}
+
+/// Answers datagrams. One handler a worker, so it needs no locks.
+pub trait BatchHandler: Send + 'static {
+    /// Answers every datagram of the batch in place.
+    fn handle(&mut self, batch: &mut Batch);
+
+    /// The batch just handled went out: where the time went and how many replies were sent. The
+    /// clock is read a few times a batch, not for each datagram.
+    fn sent(&mut self, timing: BatchTiming, sent: usize);
+
+    /// Nothing came for the idle interval: what was held back can be flushed.
+    fn idle(&mut self) {}
+}
+
+/// A running worker thread.
+#[derive(Debug)]
+pub struct UdpWorker {
+    thread: thread::JoinHandle<()>,
+}
+
+impl UdpWorker {
+    /// Starts worker `index` on its sockets. It runs until `stop` is set, then empties its sockets
+    /// (within bounds) and ends.
+    pub fn spawn<H: BatchHandler>(
+        index: usize,
+        sockets: Vec<UdpListener>,
+        handler: H,
+        settings: &UdpSettings,
+        stop: Arc<AtomicBool>,
+    ) -> io::Result<UdpWorker> {
+        if let [only] = &sockets[..] {
+            only.socket.set_read_timeout(Some(settings.idle_interval))?;
+        }
+        let mut worker = Worker {
+            poll: PollSet::new(sockets.iter().map(|s| s.socket.as_raw_fd())),
+            sockets,
+            handler,
+            batch: Batch::new(),
+            settings: settings.clone(),
+        };
+        let thread = thread::Builder::new()
+            .name(format!("udp-{index}"))
+            .spawn(move || worker.run(&stop))?;
+        Ok(UdpWorker { thread })
+    }
+
+    /// Waits until the worker has ended, which it does only after `stop` was set.
+    pub fn join(self) {
+        if self.thread.join().is_err() {
+            tracing::error!("a UDP worker ended by a panic");
+        }
+    }
+}
+
+/// Starts a worker for each element of [`crate::listen::Bound::udp`], with the handler that
+/// `handler` makes for its index.
+pub fn spawn_workers<H: BatchHandler>(
+    sockets: Vec<Vec<UdpListener>>,
+    settings: &UdpSettings,
+    stop: &Arc<AtomicBool>,
+    mut handler: impl FnMut(usize) -> H,
+) -> io::Result<Vec<UdpWorker>> {
+    let numbered = sockets.into_iter().enumerate();
+    numbered
+        .map(|(i, own)| UdpWorker::spawn(i, own, handler(i), settings, Arc::clone(stop)))
+        .collect()
+}
+
+struct Worker<H> {
+    sockets: Vec<UdpListener>,
+    poll: PollSet,
+    handler: H,
+    batch: Batch,
+    settings: UdpSettings,
+}
+
+impl<H: BatchHandler> Worker<H> {
+    fn run(&mut self, stop: &AtomicBool) {
+        let mut full = false;
+        while !stop.load(Ordering::Relaxed) {
+            full = match self.sockets.len() {
+                1 => self.round_of_one(full),
+                _ => self.round_of_many(full),
+            };
+        }
+        self.drain();
+        self.handler.idle();
+    }
+
+    /// One receive on the only socket. `full` says that the last batch was full, so that more is
+    /// likely there; returns the same for this one.
+    fn round_of_one(&mut self, full: bool) -> bool {
+        let wait = if full { Wait::Never } else { Wait::ForOne };
+        let received = self.serve(0, wait);
+        if received == 0 && wait == Wait::ForOne {
+            self.handler.idle();
+        }
+        received == BATCH
+    }
+
+    /// Polls all sockets and serves one batch of each that has something.
+    fn round_of_many(&mut self, full: bool) -> bool {
+        let timeout = if full {
+            Duration::ZERO
+        } else {
+            self.settings.idle_interval
+        };
+        if self.poll.wait(timeout) == 0 {
+            if !full {
+                self.handler.idle();
+            }
+            return false;
+        }
+        let mut any_full = false;
+        for index in 0..self.sockets.len() {
+            if self.poll.ready(index) {
+                any_full |= self.serve(index, Wait::Never) == BATCH;
+            }
+        }
+        any_full
+    }
+
+    /// Told to stop: answers what has already come.
+    fn drain(&mut self) {
+        for _ in 0..self.settings.drain_batches {
+            let mut received = 0;
+            for index in 0..self.sockets.len() {
+                received += self.serve(index, Wait::Never);
+            }
+            if received == 0 {
+                break;
+            }
+        }
+    }
+
+    /// Receives, answers and sends one batch on one socket; returns how many datagrams came.
+    fn serve(&mut self, index: usize, wait: Wait) -> usize {
+        let socket = &self.sockets[index];
+        let started = (wait == Wait::Never).then(Instant::now);
+        match self.batch.receive(&socket.socket, wait, socket.origin) {
+            Ok(0) => return 0,
+            Ok(_) => {}
+            Err(error) => {
+                tracing::warn!("cannot receive on {}/udp: {error}", socket.local);
+                thread::sleep(ERROR_REST);
+                return 0;
+            }
+        }
+        let received = Instant::now();
+        answer(&mut self.handler, &mut self.batch);
+        let answered = Instant::now();
+        let sent = self.batch.send(&socket.socket);
+        let done = Instant::now();
+        let timing = BatchTiming {
+            receive_ns: started.map(|at| nanoseconds(at, received)),
+            answer_ns: nanoseconds(received, answered),
+            send_ns: nanoseconds(answered, done),
+        };
+        self.handler.sent(timing, sent);
+        self.batch.len()
+    }
+}
+
+/// A bug that one datagram uncovers costs its batch, not the worker.
+fn answer(handler: &mut impl BatchHandler, batch: &mut Batch) {
+    if catch_unwind(AssertUnwindSafe(|| handler.handle(batch))).is_err() {
+        tracing::error!("a bug while answering: a batch of {} is lost", batch.len());
+        batch.silence();
+    }
+}
+
+fn nanoseconds(from: Instant, to: Instant) -> u64 {
+    to.saturating_duration_since(from).as_nanos() as u64
+}
