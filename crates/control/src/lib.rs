@@ -1,1 +1,3 @@
 //! HTTP status page, metrics and API.
+
+pub mod socket;
