@@ -67,12 +67,16 @@ impl Server {
             let config = directory.join("nameward.toml");
             let zones = nameward_zones(files);
             let workers = options.threads;
+            // Its own control socket, so that a server of this machine is not disturbed.
+            let control = directory.join("control.sock");
             fs::write(
                 &config,
                 format!(
-                    "[server]\nlisten = [\"{addr}\"]\nworkers = {workers}\n\n\
+                    "[server]\nlisten = [\"{addr}\"]\nworkers = {workers}\n\
+                     control_socket = \"{}\"\n\n\
                      [web]\nlisten = \"127.0.0.1:0\"\n\n\
-                     [[backend]]\ntype = \"file\"\n{zones}"
+                     [[backend]]\ntype = \"file\"\n{zones}",
+                    control.display()
                 ),
             )?;
             let mut command = Command::new(nameward);
