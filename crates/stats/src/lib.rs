@@ -1,1 +1,318 @@
 //! Counters, rings and rates.
+//!
+//! ```text
+//!  worker 1: Recorder --flush, once a batch--> Block 1 (Mutex) --+
+//!  worker 2: Recorder ------------------------> Block 2 (Mutex) --+--> snapshot(): sums, merged rings
+//!  log(), reset, resize ----------------------> house block -----+
+//! ```
+//!
+//! - Only a worker writes its block, once a batch. Readers copy a block under its lock, which takes microseconds.
+//! - Sums are derived when read. A snapshot therefore satisfies every relation of the status page.
+//! - Rings are merged by the stamp of their batches when read: the newest `capacity` entries over all workers.
+//! - Reset, resize and snapshots exclude each other by the `house` lock, which no worker takes.
+//!
+//! No tokio, no clock on the hot path, no unsafe.
+
+#![forbid(unsafe_code)]
+
+mod counter;
+mod part;
+mod proc;
+mod rates;
+mod recorder;
+mod ring;
+mod snapshot;
+mod table;
+mod tally;
+mod text;
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Instant;
+
+pub use counter::{Counter, Gauge, Latency, Outcome, Transport};
+pub use proc::HostReadings;
+pub use rates::{HISTORY, Rate, Rates, Second, WINDOWS};
+pub use recorder::{Answered, Received, Recorder, Timing};
+pub use ring::{EntryKind, RankedEntry, Ranking, Ring, RingCapacities, RingView};
+pub use snapshot::{Histogram, Snapshot};
+pub use table::{Kind, Unit, VARIABLES, Variable, variable};
+pub use text::{Mnemonic, common_mnemonic, write_name, write_type};
+
+use part::{Batch, Chunk, Part, merge_newest};
+use recorder::Block;
+use tally::Tally;
+
+/// The longest message the ring of log messages keeps; what is longer is cut.
+pub const MAX_MESSAGE_BYTES: usize = 2048;
+
+/// A moment in nanoseconds on a clock that does not go back. Batches are ordered by it over all workers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Stamp(pub u64);
+
+impl Stamp {
+    /// The current moment, counted from the first call in this process.
+    pub fn now() -> Stamp {
+        static START: OnceLock<Instant> = OnceLock::new();
+        // One nanosecond on, so that zero stays "never".
+        Stamp(START.get_or_init(Instant::now).elapsed().as_nanos() as u64 + 1)
+    }
+}
+
+/// All statistics of the process.
+pub struct Stats {
+    blocks: Mutex<Blocks>,
+    house: Mutex<House>,
+    messages: Mutex<Part>,
+    gauges: [AtomicU64; Gauge::COUNT],
+    sources: Mutex<[Option<GaugeSource>; Gauge::COUNT]>,
+    started: Instant,
+}
+
+type GaugeSource = Arc<dyn Fn() -> u64 + Send + Sync>;
+
+/// Every block ever made; those whose recorder is gone wait for the next one, so their number is bounded by the
+/// number of recorders that lived at the same time.
+struct Blocks {
+    all: Vec<Arc<Mutex<Block>>>,
+    free: Vec<Arc<Mutex<Block>>>,
+}
+
+/// What only readers, resets, resizes and the tick touch.
+struct House {
+    capacities: RingCapacities,
+    /// What was compacted out of the parts of the workers.
+    base: [Vec<Arc<Chunk>>; Ring::COUNT],
+    rates: Rates,
+    latencies: [Average; Latency::COUNT],
+    host: HostReadings,
+}
+
+/// A moving average with weight 1/1000 a sample, and the plain average of the first thousand.
+#[derive(Clone, Copy, Default)]
+struct Average {
+    samples: u64,
+    total_ns: u64,
+    average_us: f64,
+}
+
+impl Average {
+    fn follow(&mut self, samples: u64, total_ns: u64) {
+        let new = samples.saturating_sub(self.samples);
+        if new == 0 {
+            return;
+        }
+        let mean_us = total_ns.saturating_sub(self.total_ns) as f64 / new as f64 / 1000.0;
+        let moving = 1.0 - 0.999f64.powf(new as f64);
+        let weight = moving.max(new as f64 / samples.max(1) as f64);
+        let weight = if samples > 1000 { moving } else { weight };
+        self.average_us += (mean_us - self.average_us) * weight;
+        self.samples = samples;
+        self.total_ns = total_ns;
+    }
+}
+
+/// Locks even after a panic elsewhere: counts stay meaningful, and a status page must not take the server down.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Stats {
+    /// Empty statistics with these capacities of rings.
+    pub fn new(capacities: RingCapacities) -> Arc<Self> {
+        Arc::new(Stats {
+            blocks: Mutex::new(Blocks {
+                all: Vec::new(),
+                free: Vec::new(),
+            }),
+            messages: Mutex::new(Part::new(capacities.of(Ring::Logmessages))),
+            house: Mutex::new(House {
+                capacities,
+                base: Default::default(),
+                rates: Rates::default(),
+                latencies: Default::default(),
+                host: HostReadings::default(),
+            }),
+            gauges: Default::default(),
+            sources: Mutex::new(Default::default()),
+            started: Instant::now(),
+        })
+    }
+
+    /// A recorder for one thread. What it counts stays counted after it is dropped.
+    pub fn recorder(self: &Arc<Self>) -> Recorder {
+        // The house lock keeps a resize from passing between the reading of capacities and the listing of the block.
+        let house = lock(&self.house);
+        let mut blocks = lock(&self.blocks);
+        let block = blocks.free.pop().unwrap_or_else(|| {
+            let block = Arc::new(Mutex::new(Block::new(&house.capacities)));
+            blocks.all.push(Arc::clone(&block));
+            block
+        });
+        drop(blocks);
+        Recorder::new(Arc::clone(self), block)
+    }
+
+    pub(crate) fn retire(&self, block: Arc<Mutex<Block>>) {
+        lock(&self.blocks).free.push(block);
+    }
+
+    /// Enters a message into the ring of log messages.
+    pub fn log(&self, message: &str) {
+        let text = &message[..message.floor_char_boundary(MAX_MESSAGE_BYTES)];
+        let mut entries = Vec::with_capacity(text.len() + 2);
+        part::encode_entry(&mut entries, [text.as_bytes(), &[]]);
+        let mut messages = lock(&self.messages);
+        messages.push(&Batch {
+            stamp: Stamp::now().0, // under the lock, so that stamps do not go back
+            count: 1,
+            entries: &entries,
+        });
+    }
+
+    /// Sets a gauge.
+    pub fn set_gauge(&self, gauge: Gauge, value: u64) {
+        self.gauges[gauge as usize].store(value, Ordering::Relaxed);
+    }
+
+    /// Adds to a gauge.
+    pub fn raise_gauge(&self, gauge: Gauge, by: u64) {
+        self.gauges[gauge as usize].fetch_add(by, Ordering::Relaxed);
+    }
+
+    /// Takes from a gauge.
+    pub fn lower_gauge(&self, gauge: Gauge, by: u64) {
+        self.gauges[gauge as usize].fetch_sub(by, Ordering::Relaxed);
+    }
+
+    /// From now on the gauge is what this closure says when a snapshot is taken.
+    pub fn gauge_from(&self, gauge: Gauge, source: impl Fn() -> u64 + Send + Sync + 'static) {
+        lock(&self.sources)[gauge as usize] = Some(Arc::new(source));
+    }
+
+    /// Empties a ring.
+    pub fn reset_ring(&self, ring: Ring) {
+        let mut house = lock(&self.house);
+        let capacity = house.capacities.of(ring);
+        drop(self.take_parts(ring, capacity));
+        house.base[ring as usize].clear();
+    }
+
+    /// Changes the capacity of a ring, within 1 and [`Ring::MAX_CAPACITY`]; the newest entries stay.
+    pub fn resize_ring(&self, ring: Ring, capacity: usize) {
+        let mut house = lock(&self.house);
+        let kept = house.capacities.of(ring);
+        house.capacities.set(ring, capacity);
+        let capacity = house.capacities.of(ring);
+        self.compact(&mut house, ring, kept.min(capacity));
+    }
+
+    /// Once a second: takes the rates, and compacts rings that several workers have filled beyond twice the capacity.
+    pub fn tick(&self, now: Stamp) {
+        let mut house = lock(&self.house);
+        let totals = self.totals();
+        house.rates.tick(now, &totals);
+        house.follow_latencies(&totals);
+        for ring in Ring::ALL {
+            let capacity = house.capacities.of(ring);
+            let blocks = self.blocks();
+            let in_parts: usize = blocks
+                .iter()
+                .map(|block| lock(block).parts[ring as usize].entries())
+                .sum();
+            // A chunk holds up to some thousand entries; below that there is nothing to gain.
+            if in_parts > 2 * capacity + 4096 * blocks.len() {
+                self.compact(&mut house, ring, capacity);
+            }
+        }
+    }
+
+    /// One consistent picture of everything.
+    pub fn snapshot(&self) -> Snapshot {
+        // Outside of all locks: closures belong to others, and /proc takes its time.
+        let gauges = self.read_gauges();
+        let host = HostReadings::read();
+        let mut house = lock(&self.house);
+        let mut tally = Tally::new();
+        let mut chunks = house.base.clone();
+        for block in self.blocks() {
+            let block = lock(&block);
+            tally.add(&block.tally);
+            for (part, chunks) in block.parts.iter().zip(&mut chunks) {
+                part.share(chunks);
+            }
+        }
+        lock(&self.messages).share(&mut chunks[Ring::Logmessages as usize]);
+        house.follow_latencies(&tally);
+        house.host = host.not_below(&house.host);
+        let mut chunks = chunks.into_iter();
+        Snapshot {
+            tally,
+            gauges,
+            latencies_us: house.latencies.map(|average| average.average_us),
+            rings: Ring::ALL.map(|ring| {
+                let chunks = chunks.next().unwrap_or_default();
+                RingView::new(ring, house.capacities.of(ring), chunks)
+            }),
+            rates: house.rates.clone(),
+            host: house.host,
+            uptime_seconds: self.started.elapsed().as_secs(),
+        }
+    }
+
+    fn blocks(&self) -> Vec<Arc<Mutex<Block>>> {
+        lock(&self.blocks).all.clone()
+    }
+
+    fn totals(&self) -> Tally {
+        let mut tally = Tally::new();
+        for block in self.blocks() {
+            tally.add(&lock(&block).tally);
+        }
+        tally
+    }
+
+    fn read_gauges(&self) -> [u64; Gauge::COUNT] {
+        let sources = lock(&self.sources).clone();
+        std::array::from_fn(|gauge| match &sources[gauge] {
+            Some(source) => source(),
+            None => self.gauges[gauge].load(Ordering::Relaxed),
+        })
+    }
+
+    /// Takes all entries of a ring out of the workers' parts.
+    fn take_parts(&self, ring: Ring, capacity: usize) -> Vec<VecDeque<Arc<Chunk>>> {
+        let mut taken: Vec<_> = self
+            .blocks()
+            .iter()
+            .map(|block| lock(block).parts[ring as usize].take(capacity))
+            .collect();
+        if ring == Ring::Logmessages {
+            taken.push(lock(&self.messages).take(capacity));
+        }
+        taken
+    }
+
+    /// Moves the newest `keep` entries of a ring into the base and leaves the parts of the workers empty. The workers
+    /// wait for none of it: their chunks are taken away whole and merged here.
+    fn compact(&self, house: &mut House, ring: Ring, keep: usize) {
+        let capacity = house.capacities.of(ring);
+        let taken = self.take_parts(ring, capacity);
+        let base = std::mem::take(&mut house.base[ring as usize]);
+        let chunks = base.iter().chain(taken.iter().flatten()).map(Arc::as_ref);
+        let mut merged = Part::new(keep);
+        for batch in merge_newest(chunks, keep) {
+            merged.push(&batch);
+        }
+        house.base[ring as usize] = merged.take(0).into();
+    }
+}
+
+impl House {
+    fn follow_latencies(&mut self, totals: &Tally) {
+        for (n, average) in self.latencies.iter_mut().enumerate() {
+            average.follow(totals.samples[n], totals.sample_ns[n]);
+        }
+    }
+}

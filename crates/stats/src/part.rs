@@ -1,0 +1,211 @@
+//! One worker's part of a ring: a list of byte chunks that hold batches of entries.
+//!
+//! A batch is `stamp u64, count u16, bytes u32` and then its entries, each `length u16` and that many bytes. Only the
+//! last chunk is written to. The others are frozen and shared with readers by reference count, so a reader holds the
+//! block's lock for as long as it takes to copy one chunk of 8 KiB and some pointers, whatever the capacity.
+//!
+//! Invariant: a part drops its oldest chunk only while what remains still holds `capacity` entries. So the newest
+//! `capacity` entries of all parts together are always there, and size = min(capacity, entered since the reset).
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// Bytes of a chunk.
+pub(crate) const CHUNK_BYTES: usize = 8192;
+/// Bytes of entries that one batch may carry, so that a batch always fits a fresh chunk.
+pub(crate) const BATCH_BYTES: usize = 4096;
+const HEADER: usize = 8 + 2 + 4;
+
+#[derive(Clone, Default)]
+pub(crate) struct Chunk {
+    bytes: Vec<u8>,
+    entries: usize,
+}
+
+impl Chunk {
+    fn new() -> Self {
+        Chunk {
+            bytes: Vec::with_capacity(CHUNK_BYTES),
+            entries: 0,
+        }
+    }
+
+    pub(crate) fn entries(&self) -> usize {
+        self.entries
+    }
+
+    fn has_room(&self, bytes: usize) -> bool {
+        self.bytes.len() + HEADER + bytes <= CHUNK_BYTES
+    }
+
+    fn append(&mut self, batch: &Batch<'_>) {
+        self.bytes.extend_from_slice(&batch.stamp.to_le_bytes());
+        self.bytes.extend_from_slice(&batch.count.to_le_bytes());
+        let length = batch.entries.len() as u32;
+        self.bytes.extend_from_slice(&length.to_le_bytes());
+        self.bytes.extend_from_slice(batch.entries);
+        self.entries += batch.count as usize;
+    }
+
+    /// The batches of this chunk, oldest first.
+    pub(crate) fn batches(&self) -> impl Iterator<Item = Batch<'_>> {
+        let mut rest = self.bytes.as_slice();
+        std::iter::from_fn(move || {
+            let (stamp, tail) = rest.split_first_chunk::<8>()?;
+            let (count, tail) = tail.split_first_chunk::<2>()?;
+            let (length, tail) = tail.split_first_chunk::<4>()?;
+            let (entries, tail) = tail.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+            rest = tail;
+            Some(Batch {
+                stamp: u64::from_le_bytes(*stamp),
+                count: u16::from_le_bytes(*count),
+                entries,
+            })
+        })
+    }
+}
+
+/// Entries that came in together, under one stamp.
+#[derive(Clone, Copy)]
+pub(crate) struct Batch<'a> {
+    pub(crate) stamp: u64,
+    pub(crate) count: u16,
+    /// Encoded entries; at most [`BATCH_BYTES`].
+    pub(crate) entries: &'a [u8],
+}
+
+impl<'a> Batch<'a> {
+    /// The entries, oldest first.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = &'a [u8]> {
+        let mut rest = self.entries;
+        std::iter::from_fn(move || {
+            let (length, tail) = rest.split_first_chunk::<2>()?;
+            let (entry, tail) = tail.split_at_checked(u16::from_le_bytes(*length) as usize)?;
+            rest = tail;
+            Some(entry)
+        })
+    }
+
+    /// This batch without its `older` first entries.
+    pub(crate) fn newest(self, count: usize) -> Batch<'a> {
+        let older = (self.count as usize).saturating_sub(count);
+        let skipped: usize = self.entries().take(older).map(|e| 2 + e.len()).sum();
+        Batch {
+            stamp: self.stamp,
+            count: self.count - older as u16,
+            entries: &self.entries[skipped..],
+        }
+    }
+}
+
+/// Adds one entry to the bytes of a batch that is being built.
+#[inline]
+pub(crate) fn encode_entry(into: &mut Vec<u8>, parts: [&[u8]; 2]) {
+    let length = (parts[0].len() + parts[1].len()) as u16;
+    into.extend_from_slice(&length.to_le_bytes());
+    into.extend_from_slice(parts[0]);
+    into.extend_from_slice(parts[1]);
+}
+
+/// One worker's part of one ring.
+pub(crate) struct Part {
+    capacity: usize,
+    entries: usize,
+    chunks: VecDeque<Arc<Chunk>>,
+    /// A dropped chunk that waits to be used again: no allocation while a full ring turns.
+    spare: Option<Arc<Chunk>>,
+}
+
+impl Part {
+    pub(crate) fn new(capacity: usize) -> Self {
+        Part {
+            capacity,
+            entries: 0,
+            chunks: VecDeque::new(),
+            spare: None,
+        }
+    }
+
+    pub(crate) fn entries(&self) -> usize {
+        self.entries
+    }
+
+    /// Adds a batch, dropping what is surely too old.
+    pub(crate) fn push(&mut self, batch: &Batch<'_>) {
+        if batch.count == 0 {
+            return;
+        }
+        let room = match self.chunks.back() {
+            Some(last) => last.has_room(batch.entries.len()),
+            None => false,
+        };
+        if !room {
+            self.drop_oldest();
+            let fresh = self.fresh_chunk();
+            self.chunks.push_back(fresh);
+        }
+        if let Some(last) = self.chunks.back_mut() {
+            // A reader never holds the last chunk (it copies it), so this does not copy.
+            Arc::make_mut(last).append(batch);
+            self.entries += batch.count as usize;
+        }
+    }
+
+    fn drop_oldest(&mut self) {
+        while let Some(oldest) = self.chunks.front() {
+            if self.entries - oldest.entries < self.capacity {
+                break;
+            }
+            self.entries -= oldest.entries;
+            self.spare = self.chunks.pop_front();
+        }
+    }
+
+    fn fresh_chunk(&mut self) -> Arc<Chunk> {
+        if let Some(mut spare) = self.spare.take()
+            && let Some(chunk) = Arc::get_mut(&mut spare)
+        {
+            chunk.bytes.clear();
+            chunk.entries = 0;
+            return spare;
+        }
+        Arc::new(Chunk::new())
+    }
+
+    /// Adds the chunks to `into`, oldest first: the frozen ones shared, the last one copied.
+    pub(crate) fn share(&self, into: &mut Vec<Arc<Chunk>>) {
+        let Some(last) = self.chunks.back() else {
+            return;
+        };
+        into.extend(self.chunks.iter().take(self.chunks.len() - 1).cloned());
+        into.push(Arc::new(last.as_ref().clone()));
+    }
+
+    /// Empties the part, giving its chunks away, and sets its capacity.
+    pub(crate) fn take(&mut self, capacity: usize) -> VecDeque<Arc<Chunk>> {
+        self.capacity = capacity;
+        self.entries = 0;
+        self.spare = None;
+        std::mem::take(&mut self.chunks)
+    }
+}
+
+/// The newest `limit` entries of several parts, as batches from the oldest to the newest.
+pub(crate) fn merge_newest<'a>(
+    chunks: impl Iterator<Item = &'a Chunk>,
+    limit: usize,
+) -> Vec<Batch<'a>> {
+    let mut batches: Vec<Batch<'a>> = chunks.flat_map(Chunk::batches).collect();
+    // Stable: batches of one part keep their order when stamps are equal.
+    batches.sort_by_key(|batch| batch.stamp);
+    let mut left = limit;
+    let mut first = batches.len();
+    while first > 0 && left > 0 {
+        first -= 1;
+        let batch = &mut batches[first];
+        *batch = batch.newest(left);
+        left -= batch.count as usize;
+    }
+    batches.drain(..first);
+    batches
+}

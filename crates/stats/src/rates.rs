@@ -1,0 +1,194 @@
+//! Rates: moving averages over 1, 5 and 10 minutes, the highest second, and the last ten minutes for charts.
+//!
+//! Each second, `rate = difference / elapsed` and `average += (rate - average) * elapsed / window`, from 0.
+
+use std::collections::VecDeque;
+
+use crate::Stamp;
+use crate::counter::Counter;
+use crate::tally::Tally;
+
+/// The windows of the averages, in seconds.
+pub const WINDOWS: [f64; 3] = [60.0, 300.0, 600.0];
+/// Seconds of history kept for charts.
+pub const HISTORY: usize = 600;
+
+/// A rate a second: averages over 1, 5 and 10 minutes and the highest second.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Rate {
+    /// Over 1, 5 and 10 minutes.
+    pub averages: [f64; 3],
+    /// The highest one-second rate since the start.
+    pub max: f64,
+    last: u64,
+}
+
+impl Rate {
+    fn tick(&mut self, total: u64, elapsed: f64) -> f64 {
+        let rate = total.saturating_sub(self.last) as f64 / elapsed;
+        self.last = total;
+        self.max = self.max.max(rate);
+        for (average, window) in self.averages.iter_mut().zip(WINDOWS) {
+            *average += (rate - *average) * (elapsed / window).min(1.0);
+        }
+        rate
+    }
+}
+
+/// One second of the history.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Second {
+    /// UDP questions a second.
+    pub udp_queries: f32,
+    /// TCP questions a second.
+    pub tcp_queries: f32,
+    /// Packet cache hits a second.
+    pub hits: f32,
+    /// Packet cache misses a second.
+    pub misses: f32,
+}
+
+/// All rates, and the history.
+#[derive(Clone, Debug, Default)]
+pub struct Rates {
+    /// `udp-queries`.
+    pub udp_queries: Rate,
+    /// `tcp-queries`.
+    pub tcp_queries: Rate,
+    /// `backend-queries`.
+    pub backend_queries: Rate,
+    /// `packetcache-hit` and `packetcache-miss`.
+    pub packetcache: [Rate; 2],
+    /// `query-cache-hit` and `query-cache-miss`.
+    pub query_cache: [Rate; 2],
+    /// The last ten minutes, oldest first.
+    pub history: VecDeque<Second>,
+    last: Option<Stamp>,
+}
+
+impl Rates {
+    /// Takes the rates of the time since the last tick. A tick sooner than a quarter of a second is passed over: the
+    /// rate of a moment is no rate.
+    pub(crate) fn tick(&mut self, now: Stamp, totals: &Tally) {
+        let Some(last) = self.last else {
+            self.last = Some(now);
+            self.start(totals);
+            return;
+        };
+        let elapsed = now.0.saturating_sub(last.0) as f64 / 1e9;
+        if elapsed < 0.25 {
+            return;
+        }
+        self.last = Some(now);
+        let of = |counter| totals.counter(counter);
+        let second = Second {
+            udp_queries: self.udp_queries.tick(udp_queries(totals), elapsed) as f32,
+            tcp_queries: self.tcp_queries.tick(tcp_queries(totals), elapsed) as f32,
+            hits: self.packetcache[0].tick(of(Counter::PacketcacheHit), elapsed) as f32,
+            misses: self.packetcache[1].tick(of(Counter::PacketcacheMiss), elapsed) as f32,
+        };
+        self.backend_queries
+            .tick(of(Counter::BackendQueries), elapsed);
+        self.query_cache[0].tick(of(Counter::QueryCacheHit), elapsed);
+        self.query_cache[1].tick(of(Counter::QueryCacheMiss), elapsed);
+        if self.history.len() == HISTORY {
+            self.history.pop_front();
+        }
+        self.history.push_back(second);
+    }
+
+    /// What was counted before the first tick has no known duration and so no rate.
+    fn start(&mut self, totals: &Tally) {
+        self.udp_queries.last = udp_queries(totals);
+        self.tcp_queries.last = tcp_queries(totals);
+        self.backend_queries.last = totals.counter(Counter::BackendQueries);
+        self.packetcache[0].last = totals.counter(Counter::PacketcacheHit);
+        self.packetcache[1].last = totals.counter(Counter::PacketcacheMiss);
+        self.query_cache[0].last = totals.counter(Counter::QueryCacheHit);
+        self.query_cache[1].last = totals.counter(Counter::QueryCacheMiss);
+    }
+
+    /// Packet cache hit rates in per cent; 0 while nothing was looked up.
+    pub fn packetcache_hitrates(&self) -> [f64; 3] {
+        hitrates(&self.packetcache)
+    }
+
+    /// Query cache hit rates in per cent; 0 while nothing was looked up.
+    pub fn query_cache_hitrates(&self) -> [f64; 3] {
+        hitrates(&self.query_cache)
+    }
+}
+
+fn udp_queries(totals: &Tally) -> u64 {
+    totals.counter(Counter::Udp4Queries) + totals.counter(Counter::Udp6Queries)
+}
+
+fn tcp_queries(totals: &Tally) -> u64 {
+    totals.counter(Counter::Tcp4Queries) + totals.counter(Counter::Tcp6Queries)
+}
+
+fn hitrates([hits, misses]: &[Rate; 2]) -> [f64; 3] {
+    std::array::from_fn(|window| {
+        let lookups = hits.averages[window] + misses.averages[window];
+        if lookups > 0.0 {
+            100.0 * hits.averages[window] / lookups
+        } else {
+            0.0
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn second(n: u64) -> Stamp {
+        Stamp(n * 1_000_000_000)
+    }
+
+    #[test]
+    fn averages_follow_the_formula_and_max_is_the_highest_second() {
+        let mut rates = Rates::default();
+        let mut totals = Tally::new();
+        rates.tick(second(0), &totals);
+        let mut expected = [0.0f64; 3];
+        for n in 1..=700u64 {
+            let rate = if n < 100 { 600 } else { 50 };
+            totals.counters[Counter::Udp4Queries as usize] += rate;
+            rates.tick(second(n), &totals);
+            for (average, window) in expected.iter_mut().zip(WINDOWS) {
+                *average += (rate as f64 - *average) / window;
+            }
+        }
+        assert_eq!(rates.udp_queries.averages, expected);
+        assert_eq!(rates.udp_queries.max, 600.0);
+        assert_eq!(rates.history.len(), HISTORY);
+    }
+
+    #[test]
+    fn a_tick_that_comes_too_soon_or_backwards_changes_nothing() {
+        let mut rates = Rates::default();
+        let mut totals = Tally::new();
+        rates.tick(second(10), &totals);
+        totals.counters[Counter::Udp6Queries as usize] = 1000;
+        rates.tick(Stamp(10_100_000_000), &totals);
+        rates.tick(second(3), &totals);
+        assert_eq!(rates.udp_queries.max, 0.0);
+        rates.tick(second(11), &totals);
+        assert_eq!(rates.udp_queries.max, 1000.0);
+    }
+
+    #[test]
+    fn hitrate_is_zero_without_a_lookup_and_a_share_with_some() {
+        let mut rates = Rates::default();
+        let mut totals = Tally::new();
+        rates.tick(second(0), &totals);
+        assert_eq!(rates.packetcache_hitrates(), [0.0; 3]);
+        totals.counters[Counter::PacketcacheHit as usize] = 75;
+        totals.counters[Counter::PacketcacheMiss as usize] = 25;
+        rates.tick(second(1), &totals);
+        for rate in rates.packetcache_hitrates() {
+            assert!((rate - 75.0).abs() < 1e-9, "{rate}");
+        }
+    }
+}

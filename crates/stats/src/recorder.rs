@@ -1,0 +1,272 @@
+//! A worker's own pen: plain counts and small buffers, brought to the shared block once a batch.
+//!
+//! The hot path takes no lock, reads no clock and allocates nothing. `flush` takes the block's lock, which only this
+//! worker and a reader of the page ever take, and a reader holds it only while it copies some kilobytes.
+
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex};
+
+use crate::counter::{Counter, Latency, Outcome, Transport};
+use crate::lock;
+use crate::part::{BATCH_BYTES, Batch, Part, encode_entry};
+use crate::ring::{Ring, RingCapacities, with_address_bytes};
+use crate::tally::{RCODE_SLOTS, Tally, latency_slot, size_slot, type_slot};
+use crate::{Stamp, Stats};
+
+/// What a worker shares: written by its owner once a batch, copied by readers.
+pub(crate) struct Block {
+    pub(crate) tally: Tally,
+    pub(crate) parts: [Part; Ring::COUNT],
+}
+
+impl Block {
+    pub(crate) fn new(capacities: &RingCapacities) -> Self {
+        Block {
+            tally: Tally::new(),
+            parts: Ring::ALL.map(|ring| Part::new(capacities.of(ring))),
+        }
+    }
+}
+
+/// A question that was parsed (QR=0), of any opcode.
+#[derive(Clone, Copy, Debug)]
+pub struct Received<'a> {
+    /// How it came.
+    pub transport: Transport,
+    /// Who sent it.
+    pub client: IpAddr,
+    /// The wire name, letter case as sent.
+    pub qname: &'a [u8],
+    /// The type asked for.
+    pub qtype: u16,
+    /// Recursion desired.
+    pub rd: bool,
+    /// DNSSEC OK (RFC 3225).
+    pub dnssec_ok: bool,
+    /// A COOKIE option is present (RFC 7873).
+    pub cookie: bool,
+}
+
+/// A message that was sent.
+#[derive(Clone, Copy, Debug)]
+pub struct Answered<'a> {
+    /// How it went.
+    pub transport: Transport,
+    /// To whom.
+    pub client: IpAddr,
+    /// The wire name, letter case as sent.
+    pub qname: &'a [u8],
+    /// The type asked for.
+    pub qtype: u16,
+    /// Its length, over TCP without the length prefix.
+    pub bytes: usize,
+    /// The RCODE of its header.
+    pub rcode: u8,
+    /// What became of the question.
+    pub outcome: Outcome,
+}
+
+/// Where the time of one batch went. All times are for the whole batch.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Timing {
+    /// Questions in the batch.
+    pub queries: u32,
+    /// Reading it from the socket, without waiting for it.
+    pub receive_ns: u64,
+    /// Making the answers.
+    pub answer_ns: u64,
+    /// Handing them to the socket.
+    pub send_ns: u64,
+}
+
+struct Pending {
+    bytes: Vec<u8>,
+    count: u16,
+}
+
+/// Owned by one thread; made by [`Stats::recorder`].
+pub struct Recorder {
+    stats: Arc<Stats>,
+    block: Arc<Mutex<Block>>,
+    tally: Tally,
+    pending: [Pending; Ring::COUNT],
+    /// Bit n is set when ring n has something pending.
+    dirty: u16,
+    stamp: Stamp,
+}
+
+impl Recorder {
+    pub(crate) fn new(stats: Arc<Stats>, block: Arc<Mutex<Block>>) -> Self {
+        let tally = lock(&block).tally.clone();
+        Recorder {
+            stats,
+            block,
+            tally,
+            pending: Ring::ALL.map(|_| Pending {
+                bytes: Vec::with_capacity(BATCH_BYTES),
+                count: 0,
+            }),
+            dirty: 0,
+            stamp: Stamp(0),
+        }
+    }
+
+    /// A question was received and parsed.
+    #[inline]
+    pub fn received(&mut self, query: &Received<'_>) {
+        let counters = &mut self.tally.counters;
+        let udp = query.transport.is_udp();
+        counters[Counter::Udp4Queries as usize + query.transport as usize] += 1;
+        counters[Counter::RdQueries as usize] += u64::from(query.rd);
+        counters[Counter::UdpDoQueries as usize] += u64::from(query.dnssec_ok & udp);
+        counters[Counter::UdpCookieQueries as usize] += u64::from(query.cookie & udp);
+        counters[Counter::TcpCookieQueries as usize] += u64::from(query.cookie & !udp);
+        if udp {
+            self.enter_question(Ring::Queries, query.qname, query.qtype);
+        }
+        self.enter_address(Ring::Remotes, query.client);
+    }
+
+    /// A packet did not parse.
+    pub fn corrupt(&mut self, client: IpAddr) {
+        self.add(Counter::CorruptPackets, 1);
+        self.enter_address(Ring::RemotesCorrupt, client);
+    }
+
+    /// A response (QR=1) came to us and was dropped.
+    pub fn response_dropped(&mut self) {
+        self.add(Counter::CorruptPackets, 1);
+    }
+
+    /// A message was sent.
+    #[inline]
+    pub fn answered(&mut self, answer: &Answered<'_>) {
+        let tally = &mut self.tally;
+        let transport = answer.transport as usize;
+        tally.counters[Counter::Udp4Answers as usize + transport] += 1;
+        tally.counters[Counter::Udp4AnswersBytes as usize + transport] += answer.bytes as u64;
+        tally.rcodes[usize::from(answer.rcode).min(RCODE_SLOTS - 1)] += 1;
+        tally.types[type_slot(answer.qtype)] += 1;
+        tally.sizes[size_slot(answer.bytes as u32)] += 1;
+        match answer.rcode {
+            0 => tally.counters[Counter::NoerrorPackets as usize] += 1,
+            2 => tally.counters[Counter::ServfailPackets as usize] += 1,
+            3 => tally.counters[Counter::NxdomainPackets as usize] += 1,
+            _ => {}
+        }
+        match answer.outcome {
+            Outcome::Answer | Outcome::Referral | Outcome::Other => {}
+            Outcome::NoData => {
+                self.enter_question(Ring::NoerrorQueries, answer.qname, answer.qtype);
+            }
+            Outcome::NxDomain => {
+                self.enter_question(Ring::NxdomainQueries, answer.qname, answer.qtype);
+            }
+            Outcome::BackendFailure => {
+                self.enter_question(Ring::ServfailQueries, answer.qname, answer.qtype);
+            }
+            Outcome::Unauth => {
+                self.add(Counter::UnauthPackets, 1);
+                self.enter_question(Ring::UnauthQueries, answer.qname, answer.qtype);
+                self.enter_address(Ring::RemotesUnauth, answer.client);
+            }
+        }
+    }
+
+    /// A zone was looked for in the table of zones.
+    #[inline]
+    pub fn zone_cache(&mut self, hit: bool) {
+        self.tally.counters[Counter::ZoneCacheHit as usize] += u64::from(hit);
+        self.tally.counters[Counter::ZoneCacheMiss as usize] += u64::from(!hit);
+    }
+
+    /// Adds to any counter.
+    #[inline]
+    pub fn add(&mut self, counter: Counter, by: u64) {
+        self.tally.counters[counter as usize] += by;
+    }
+
+    /// Adds samples of one of the latencies that do not come with a batch (cache, backend).
+    #[inline]
+    pub fn add_latency(&mut self, latency: Latency, samples: u64, total_ns: u64) {
+        self.tally.samples[latency as usize] += samples;
+        self.tally.sample_ns[latency as usize] += total_ns;
+    }
+
+    /// The end of a batch: everything since the last flush becomes visible at once.
+    pub fn flush(&mut self, now: Stamp, timing: Option<Timing>) {
+        if let Some(timing) = timing.filter(|timing| timing.queries > 0) {
+            self.add_timing(&timing);
+        }
+        // A worker's stamps never go back, whatever clock the caller has.
+        self.stamp = self.stamp.max(now);
+        self.publish();
+    }
+
+    fn add_timing(&mut self, timing: &Timing) {
+        let queries = u64::from(timing.queries);
+        // A question that is received with its batch and sent with it waits for all of the batch.
+        let waited = timing.answer_ns + timing.send_ns;
+        self.tally.latencies[latency_slot(waited)] += queries;
+        self.add_latency(Latency::Answer, queries, waited.saturating_mul(queries));
+        self.add_latency(Latency::Receive, queries, timing.receive_ns);
+        self.add_latency(Latency::Send, queries, timing.send_ns);
+    }
+
+    #[inline]
+    fn enter_question(&mut self, ring: Ring, qname: &[u8], qtype: u16) {
+        self.enter(ring, [&qtype.to_be_bytes(), qname]);
+    }
+
+    #[inline]
+    fn enter_address(&mut self, ring: Ring, client: IpAddr) {
+        with_address_bytes(client, |bytes| self.enter(ring, [bytes, &[]]));
+    }
+
+    #[inline]
+    fn enter(&mut self, ring: Ring, entry: [&[u8]; 2]) {
+        let needed = 2 + entry[0].len() + entry[1].len();
+        if self.pending[ring as usize].bytes.len() + needed > BATCH_BYTES {
+            self.make_room(needed);
+            if needed > BATCH_BYTES {
+                return; // no name is this long
+            }
+        }
+        let pending = &mut self.pending[ring as usize];
+        encode_entry(&mut pending.bytes, entry);
+        pending.count += 1;
+        self.dirty |= 1 << ring as u16;
+    }
+
+    /// A batch larger than the buffers is published in pieces, under the stamp of the batch before.
+    #[cold]
+    fn make_room(&mut self, needed: usize) {
+        debug_assert!(needed <= BATCH_BYTES, "an entry is at most 257 bytes");
+        self.publish();
+    }
+
+    fn publish(&mut self) {
+        let mut block = lock(&self.block);
+        block.tally.clone_from(&self.tally);
+        let mut dirty = std::mem::take(&mut self.dirty);
+        while dirty != 0 {
+            let ring = dirty.trailing_zeros() as usize;
+            dirty &= dirty - 1;
+            let pending = &mut self.pending[ring];
+            block.parts[ring].push(&Batch {
+                stamp: self.stamp.0,
+                count: pending.count,
+                entries: &pending.bytes,
+            });
+            pending.bytes.clear();
+            pending.count = 0;
+        }
+    }
+}
+
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        self.publish();
+        self.stats.retire(Arc::clone(&self.block));
+    }
+}

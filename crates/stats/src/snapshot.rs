@@ -1,0 +1,109 @@
+//! One consistent picture of everything, taken for one reader.
+
+use crate::counter::{Counter, Gauge, Latency, Transport};
+use crate::proc::HostReadings;
+use crate::rates::Rates;
+use crate::ring::{Ring, RingView};
+use crate::tally::{LATENCY_BOUNDS_NS, RCODE_SLOTS, SIZE_BOUNDS, Tally, slot_type};
+
+/// Everything the page, /metrics and the API show. Each worker's part is consistent in itself, and sums are derived
+/// from it, so every relation between numbers holds within one snapshot.
+pub struct Snapshot {
+    pub(crate) tally: Tally,
+    pub(crate) gauges: [u64; Gauge::COUNT],
+    pub(crate) latencies_us: [f64; Latency::COUNT],
+    pub(crate) rings: [RingView; Ring::COUNT],
+    /// Rates and their history.
+    pub rates: Rates,
+    /// Numbers from /proc.
+    pub host: HostReadings,
+    /// Seconds since the start.
+    pub uptime_seconds: u64,
+}
+
+/// A histogram in the shape Prometheus wants: counts are cumulative.
+pub struct Histogram {
+    /// Upper bound (inclusive) and the number of samples up to it.
+    pub buckets: Vec<(u64, u64)>,
+    /// All samples.
+    pub count: u64,
+    /// The sum of all samples, in the unit of the bounds.
+    pub sum: u64,
+}
+
+impl Snapshot {
+    /// The value of a counter over all workers.
+    pub fn counter(&self, counter: Counter) -> u64 {
+        self.tally.counter(counter)
+    }
+
+    /// The value of a gauge.
+    pub fn gauge(&self, gauge: Gauge) -> u64 {
+        self.gauges[gauge as usize]
+    }
+
+    /// A moving average in whole microseconds.
+    pub fn latency_us(&self, latency: Latency) -> u64 {
+        self.latencies_us[latency as usize].round() as u64
+    }
+
+    /// A ring.
+    pub fn ring(&self, ring: Ring) -> &RingView {
+        &self.rings[ring as usize]
+    }
+
+    /// Questions received over a transport.
+    pub fn queries(&self, transport: Transport) -> u64 {
+        self.tally.counters[Counter::Udp4Queries as usize + transport as usize]
+    }
+
+    /// Answers sent by RCODE, only those that occurred. RCODEs above 22 share the last.
+    pub fn answers_by_rcode(&self) -> impl Iterator<Item = (u8, u64)> {
+        let rcodes = self.tally.rcodes.iter().enumerate();
+        rcodes
+            .filter(|(_, count)| **count > 0)
+            .map(|(rcode, count)| (rcode.min(RCODE_SLOTS) as u8, *count))
+    }
+
+    /// Answers sent by query type, only those that occurred; `None` stands for all other types.
+    pub fn answers_by_type(&self) -> impl Iterator<Item = (Option<u16>, u64)> {
+        let types = self.tally.types.iter().enumerate();
+        types
+            .filter(|(_, count)| **count > 0)
+            .map(|(slot, count)| (slot_type(slot), *count))
+    }
+
+    /// Sizes of answers in bytes.
+    pub fn answer_sizes(&self) -> Histogram {
+        let bounds = SIZE_BOUNDS.iter().map(|bound| u64::from(*bound));
+        let first = Counter::Udp4AnswersBytes as usize;
+        let sum = self.tally.counters[first..first + 4].iter().sum();
+        histogram(bounds, &self.tally.sizes, sum)
+    }
+
+    /// Times to answer, in nanoseconds.
+    pub fn answer_latencies(&self) -> Histogram {
+        let sum = self.tally.sample_ns[Latency::Answer as usize];
+        histogram(
+            LATENCY_BOUNDS_NS.iter().copied(),
+            &self.tally.latencies,
+            sum,
+        )
+    }
+}
+
+fn histogram(bounds: impl Iterator<Item = u64>, slots: &[u64], sum: u64) -> Histogram {
+    let mut upto = 0;
+    let buckets = bounds
+        .zip(slots)
+        .map(|(bound, count)| {
+            upto += count;
+            (bound, upto)
+        })
+        .collect();
+    Histogram {
+        buckets,
+        count: slots.iter().sum(),
+        sum,
+    }
+}

@@ -1,0 +1,251 @@
+//! The one table of variables: the status page, /metrics and the API all follow from it.
+//!
+//! The order is the one of the page: the specification's table, with the `ring-` rows in their alphabetical place in
+//! its first part.
+
+use crate::counter::{Counter, Gauge, Latency};
+use crate::proc::HostReadings;
+use crate::ring::Ring;
+use crate::snapshot::Snapshot;
+
+/// Whether a variable only grows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Only grows within the life of the process.
+    Counter,
+    /// Goes up and down.
+    Gauge,
+}
+
+/// The unit of a variable that has one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// A number of things, named by the variable.
+    None,
+    /// Bytes.
+    Bytes,
+    /// Microseconds.
+    Microseconds,
+    /// Milliseconds.
+    Milliseconds,
+    /// Seconds.
+    Seconds,
+}
+
+/// Where the value comes from.
+#[derive(Clone, Copy)]
+enum Source {
+    Counter(Counter),
+    /// Derived when read, so that the sum holds in every snapshot.
+    Sum(Counter, Counter),
+    Gauge(Gauge),
+    Latency(Latency),
+    RingCapacity(Ring),
+    RingSize(Ring),
+    Host(fn(&HostReadings) -> u64),
+    Uptime,
+}
+
+/// A row of the Variables table.
+pub struct Variable {
+    /// The name on the page.
+    pub name: &'static str,
+    /// What it means.
+    pub description: &'static str,
+    /// Whether it only grows.
+    pub kind: Kind,
+    /// Its unit.
+    pub unit: Unit,
+    source: Source,
+}
+
+impl Variable {
+    /// The value in a snapshot.
+    pub fn value(&self, snapshot: &Snapshot) -> u64 {
+        match self.source {
+            Source::Counter(counter) => snapshot.counter(counter),
+            Source::Sum(a, b) => snapshot.counter(a) + snapshot.counter(b),
+            Source::Gauge(gauge) => snapshot.gauge(gauge),
+            Source::Latency(latency) => snapshot.latency_us(latency),
+            Source::RingCapacity(ring) => snapshot.ring(ring).capacity() as u64,
+            Source::RingSize(ring) => snapshot.ring(ring).size() as u64,
+            Source::Host(read) => read(&snapshot.host),
+            Source::Uptime => snapshot.uptime_seconds,
+        }
+    }
+}
+
+const fn counter(name: &'static str, description: &'static str, source: Source) -> Variable {
+    Variable {
+        name,
+        description,
+        kind: Kind::Counter,
+        unit: Unit::None,
+        source,
+    }
+}
+
+const fn gauge(name: &'static str, description: &'static str, source: Source) -> Variable {
+    Variable {
+        kind: Kind::Gauge,
+        ..counter(name, description, source)
+    }
+}
+
+impl Variable {
+    const fn unit(self, unit: Unit) -> Self {
+        Variable { unit, ..self }
+    }
+}
+
+/// Every variable in the order of the page.
+#[rustfmt::skip] // a table: one row, one line
+pub static VARIABLES: &[Variable] = &[
+    counter("backend-queries", "Queries sent to the backends", Source::Counter(Counter::BackendQueries)),
+    counter("corrupt-packets", "Corrupt packets received", Source::Counter(Counter::CorruptPackets)),
+    counter("deferred-cache-inserts", "Cache inserts deferred because of maintenance", Source::Counter(Counter::DeferredCacheInserts)),
+    counter("deferred-cache-lookup", "Cache lookups deferred because of maintenance", Source::Counter(Counter::DeferredCacheLookup)),
+    counter("deferred-packetcache-inserts", "Packet cache inserts deferred because of maintenance", Source::Counter(Counter::DeferredPacketcacheInserts)),
+    counter("deferred-packetcache-lookup", "Packet cache lookups deferred because of maintenance", Source::Counter(Counter::DeferredPacketcacheLookup)),
+    counter("dnsupdate-answers", "DNS update packets successfully answered", Source::Counter(Counter::DnsupdateAnswers)),
+    counter("dnsupdate-changes", "Total DNS update changes to records", Source::Counter(Counter::DnsupdateChanges)),
+    counter("dnsupdate-queries", "DNS update packets received", Source::Counter(Counter::DnsupdateQueries)),
+    counter("dnsupdate-refused", "DNS update packets refused", Source::Counter(Counter::DnsupdateRefused)),
+    counter("incoming-notifications", "NOTIFY packets received", Source::Counter(Counter::IncomingNotifications)),
+    counter("noerror-packets", "NOERROR packets sent", Source::Counter(Counter::NoerrorPackets)),
+    counter("nxdomain-packets", "NXDOMAIN packets sent", Source::Counter(Counter::NxdomainPackets)),
+    counter("overload-drops", "Queries dropped because backends are overloaded", Source::Counter(Counter::OverloadDrops)),
+    counter("packetcache-hit", "Packet cache hits", Source::Counter(Counter::PacketcacheHit)),
+    counter("packetcache-miss", "Packet cache misses", Source::Counter(Counter::PacketcacheMiss)),
+    gauge("packetcache-size", "Entries in the packet cache", Source::Gauge(Gauge::PacketcacheSize)),
+    counter("query-cache-hit", "Query cache hits", Source::Counter(Counter::QueryCacheHit)),
+    counter("query-cache-miss", "Query cache misses", Source::Counter(Counter::QueryCacheMiss)),
+    gauge("query-cache-size", "Entries in the query cache", Source::Gauge(Gauge::QueryCacheSize)),
+    counter("rd-queries", "Recursion-desired questions", Source::Counter(Counter::RdQueries)),
+    counter("recursing-answers", "Recursive answers sent", Source::Counter(Counter::RecursingAnswers)),
+    counter("recursing-questions", "Questions sent to the recursor", Source::Counter(Counter::RecursingQuestions)),
+    counter("recursion-unanswered", "Packets unanswered by the configured recursor", Source::Counter(Counter::RecursionUnanswered)),
+    gauge("ring-logmessages-capacity", "Maximum number of entries of the logmessages ring", Source::RingCapacity(Ring::Logmessages)),
+    gauge("ring-logmessages-size", "Current number of entries of the logmessages ring", Source::RingSize(Ring::Logmessages)),
+    gauge("ring-noerror-queries-capacity", "Maximum number of entries of the noerror-queries ring", Source::RingCapacity(Ring::NoerrorQueries)),
+    gauge("ring-noerror-queries-size", "Current number of entries of the noerror-queries ring", Source::RingSize(Ring::NoerrorQueries)),
+    gauge("ring-nxdomain-queries-capacity", "Maximum number of entries of the nxdomain-queries ring", Source::RingCapacity(Ring::NxdomainQueries)),
+    gauge("ring-nxdomain-queries-size", "Current number of entries of the nxdomain-queries ring", Source::RingSize(Ring::NxdomainQueries)),
+    gauge("ring-queries-capacity", "Maximum number of entries of the queries ring", Source::RingCapacity(Ring::Queries)),
+    gauge("ring-queries-size", "Current number of entries of the queries ring", Source::RingSize(Ring::Queries)),
+    gauge("ring-remotes-capacity", "Maximum number of entries of the remotes ring", Source::RingCapacity(Ring::Remotes)),
+    gauge("ring-remotes-corrupt-capacity", "Maximum number of entries of the remotes-corrupt ring", Source::RingCapacity(Ring::RemotesCorrupt)),
+    gauge("ring-remotes-corrupt-size", "Current number of entries of the remotes-corrupt ring", Source::RingSize(Ring::RemotesCorrupt)),
+    gauge("ring-remotes-size", "Current number of entries of the remotes ring", Source::RingSize(Ring::Remotes)),
+    gauge("ring-remotes-unauth-capacity", "Maximum number of entries of the remotes-unauth ring", Source::RingCapacity(Ring::RemotesUnauth)),
+    gauge("ring-remotes-unauth-size", "Current number of entries of the remotes-unauth ring", Source::RingSize(Ring::RemotesUnauth)),
+    gauge("ring-servfail-queries-capacity", "Maximum number of entries of the servfail-queries ring", Source::RingCapacity(Ring::ServfailQueries)),
+    gauge("ring-servfail-queries-size", "Current number of entries of the servfail-queries ring", Source::RingSize(Ring::ServfailQueries)),
+    gauge("ring-unauth-queries-capacity", "Maximum number of entries of the unauth-queries ring", Source::RingCapacity(Ring::UnauthQueries)),
+    gauge("ring-unauth-queries-size", "Current number of entries of the unauth-queries ring", Source::RingSize(Ring::UnauthQueries)),
+    gauge("security-status", "Security status from the regular polling", Source::Gauge(Gauge::SecurityStatus)),
+    counter("servfail-packets", "Server-failure packets sent", Source::Counter(Counter::ServfailPackets)),
+    counter("signatures", "DNSSEC signatures made", Source::Counter(Counter::Signatures)),
+    counter("tcp-answers", "Answers sent over TCP", Source::Sum(Counter::Tcp4Answers, Counter::Tcp6Answers)),
+    counter("tcp-answers-bytes", "Total bytes of answers sent over TCP", Source::Sum(Counter::Tcp4AnswersBytes, Counter::Tcp6AnswersBytes)).unit(Unit::Bytes),
+    counter("tcp-cookie-queries", "TCP queries received with the COOKIE option", Source::Counter(Counter::TcpCookieQueries)),
+    counter("tcp-queries", "TCP queries received", Source::Sum(Counter::Tcp4Queries, Counter::Tcp6Queries)),
+    counter("tcp4-answers", "Answers sent over TCP on IPv4", Source::Counter(Counter::Tcp4Answers)),
+    counter("tcp4-answers-bytes", "Bytes of answers sent over TCP on IPv4", Source::Counter(Counter::Tcp4AnswersBytes)).unit(Unit::Bytes),
+    counter("tcp4-queries", "TCP queries received on IPv4", Source::Counter(Counter::Tcp4Queries)),
+    counter("tcp6-answers", "Answers sent over TCP on IPv6", Source::Counter(Counter::Tcp6Answers)),
+    counter("tcp6-answers-bytes", "Bytes of answers sent over TCP on IPv6", Source::Counter(Counter::Tcp6AnswersBytes)).unit(Unit::Bytes),
+    counter("tcp6-queries", "TCP queries received on IPv6", Source::Counter(Counter::Tcp6Queries)),
+    counter("timedout-packets", "Packets not answered within the configured timeout", Source::Counter(Counter::TimedoutPackets)),
+    counter("udp-answers", "Answers sent over UDP", Source::Sum(Counter::Udp4Answers, Counter::Udp6Answers)),
+    counter("udp-answers-bytes", "Total bytes of answers sent over UDP", Source::Sum(Counter::Udp4AnswersBytes, Counter::Udp6AnswersBytes)).unit(Unit::Bytes),
+    counter("udp-cookie-queries", "UDP queries received with the COOKIE EDNS option", Source::Counter(Counter::UdpCookieQueries)),
+    counter("udp-do-queries", "UDP queries received with the DO bit", Source::Counter(Counter::UdpDoQueries)),
+    counter("udp-queries", "UDP queries received", Source::Sum(Counter::Udp4Queries, Counter::Udp6Queries)),
+    counter("udp4-answers", "Answers sent over UDP on IPv4", Source::Counter(Counter::Udp4Answers)),
+    counter("udp4-answers-bytes", "Bytes of answers sent over UDP on IPv4", Source::Counter(Counter::Udp4AnswersBytes)).unit(Unit::Bytes),
+    counter("udp4-queries", "UDP queries received on IPv4", Source::Counter(Counter::Udp4Queries)),
+    counter("udp6-answers", "Answers sent over UDP on IPv6", Source::Counter(Counter::Udp6Answers)),
+    counter("udp6-answers-bytes", "Bytes of answers sent over UDP on IPv6", Source::Counter(Counter::Udp6AnswersBytes)).unit(Unit::Bytes),
+    counter("udp6-queries", "UDP queries received on IPv6", Source::Counter(Counter::Udp6Queries)),
+    counter("unauth-packets", "Times a zone the server is not authoritative for was queried", Source::Counter(Counter::UnauthPackets)),
+    counter("zone-cache-hit", "Zone cache hits", Source::Counter(Counter::ZoneCacheHit)),
+    counter("zone-cache-miss", "Zone cache misses", Source::Counter(Counter::ZoneCacheMiss)),
+    gauge("zone-cache-size", "Entries in the zone cache", Source::Gauge(Gauge::ZoneCacheSize)),
+    gauge("backend-latency", "Average microseconds per backend lookup", Source::Latency(Latency::Backend)).unit(Unit::Microseconds),
+    gauge("cache-latency", "Average microseconds per packet cache lookup", Source::Latency(Latency::Cache)).unit(Unit::Microseconds),
+    counter("cpu-iowait", "Time the whole system waited for I/O, in USER_HZ units", Source::Host(|host| host.cpu_iowait)),
+    counter("cpu-steal", "Time stolen by other operating systems in a virtualized environment, in USER_HZ units", Source::Host(|host| host.cpu_steal)),
+    gauge("fd-usage", "Open file descriptors", Source::Host(|host| host.fd_usage)),
+    gauge("key-cache-size", "Entries in the key cache", Source::Gauge(Gauge::KeyCacheSize)),
+    gauge("latency", "Average microseconds to answer a question", Source::Latency(Latency::Answer)).unit(Unit::Microseconds),
+    gauge("meta-cache-size", "Entries in the metadata cache", Source::Gauge(Gauge::MetaCacheSize)),
+    gauge("open-tcp-connections", "Currently open TCP connections", Source::Gauge(Gauge::OpenTcpConnections)),
+    gauge("qsize-q", "Questions waiting for database attention", Source::Gauge(Gauge::QsizeQ)),
+    gauge("real-memory-usage", "Actual unique memory use in bytes (approximate)", Source::Host(|host| host.real_memory_usage)).unit(Unit::Bytes),
+    gauge("receive-latency", "Average microseconds to receive a query", Source::Latency(Latency::Receive)).unit(Unit::Microseconds),
+    gauge("send-latency", "Average microseconds to send an answer", Source::Latency(Latency::Send)).unit(Unit::Microseconds),
+    gauge("signature-cache-size", "Entries in the signature cache", Source::Gauge(Gauge::SignatureCacheSize)),
+    counter("sys-msec", "Milliseconds spent in system time", Source::Host(|host| host.sys_msec)).unit(Unit::Milliseconds),
+    counter("user-msec", "Milliseconds spent in user time", Source::Host(|host| host.user_msec)).unit(Unit::Milliseconds),
+    counter("uptime", "Process uptime in seconds", Source::Uptime).unit(Unit::Seconds),
+    gauge("xfr-queue", "Size of the queue of zones waiting for transfer", Source::Gauge(Gauge::XfrQueue)),
+    counter("udp-in-csum-errors", "UDP in-checksum errors", Source::Host(|host| host.udp_in_csum_errors)),
+    counter("udp-in-errors", "UDP in errors", Source::Host(|host| host.udp_in_errors)),
+    counter("udp-noport-errors", "UDP no-port errors", Source::Host(|host| host.udp_noport_errors)),
+    counter("udp-recvbuf-errors", "UDP receive-buffer errors", Source::Host(|host| host.udp_recvbuf_errors)),
+    counter("udp-sndbuf-errors", "UDP send-buffer errors", Source::Host(|host| host.udp_sndbuf_errors)),
+    counter("udp6-in-csum-errors", "UDP in-checksum errors over IPv6", Source::Host(|host| host.udp6_in_csum_errors)),
+    counter("udp6-in-errors", "UDP in errors over IPv6", Source::Host(|host| host.udp6_in_errors)),
+    counter("udp6-noport-errors", "UDP no-port errors over IPv6", Source::Host(|host| host.udp6_noport_errors)),
+    counter("udp6-recvbuf-errors", "UDP receive-buffer errors over IPv6", Source::Host(|host| host.udp6_recvbuf_errors)),
+    counter("udp6-sndbuf-errors", "UDP send-buffer errors over IPv6", Source::Host(|host| host.udp6_sndbuf_errors)),
+];
+
+/// The variable of this name.
+pub fn variable(name: &str) -> Option<&'static Variable> {
+    VARIABLES.iter().find(|variable| variable.name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_part_is_alphabetical_with_the_ring_rows_in_it() {
+        let end = VARIABLES.iter().position(|v| v.name == "zone-cache-size");
+        let names: Vec<_> = VARIABLES[..=end.unwrap()].iter().map(|v| v.name).collect();
+        assert!(names.is_sorted(), "{names:?}");
+        assert_eq!(names.iter().filter(|n| n.starts_with("ring-")).count(), 18);
+    }
+
+    #[test]
+    fn every_counter_gauge_and_latency_has_its_row() {
+        for counter in Counter::ALL {
+            let shown = VARIABLES
+                .iter()
+                .any(|v| matches!(v.source, Source::Counter(c) if c == *counter));
+            assert!(shown, "{counter:?} is not shown");
+        }
+        for gauge in Gauge::ALL {
+            let shown = VARIABLES
+                .iter()
+                .any(|v| matches!(v.source, Source::Gauge(g) if g == *gauge));
+            assert!(shown, "{gauge:?} is not shown");
+        }
+        for latency in Latency::ALL {
+            let shown = VARIABLES
+                .iter()
+                .any(|v| matches!(v.source, Source::Latency(l) if l == *latency));
+            assert!(shown, "{latency:?} is not shown");
+        }
+    }
+
+    #[test]
+    fn names_are_unique() {
+        let mut names: Vec<_> = VARIABLES.iter().map(|v| v.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), VARIABLES.len());
+    }
+}

@@ -1,0 +1,152 @@
+//! Ring entries as text. Done only when a page is drawn, never when an entry is added.
+
+use std::fmt::Write as _;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use crate::ring::EntryKind;
+
+/// Names a record type, or `None` for a type without a mnemonic (which is shown as `TYPE<n>`, RFC 3597 section 5).
+/// `wire` knows the mnemonics and stands above this crate, so it is passed in.
+pub type Mnemonic<'a> = &'a dyn Fn(u16) -> Option<&'static str>;
+
+/// The mnemonics of the commonest types, for callers that have no better table.
+pub fn common_mnemonic(qtype: u16) -> Option<&'static str> {
+    Some(match qtype {
+        1 => "A",
+        2 => "NS",
+        5 => "CNAME",
+        6 => "SOA",
+        12 => "PTR",
+        13 => "HINFO",
+        15 => "MX",
+        16 => "TXT",
+        28 => "AAAA",
+        33 => "SRV",
+        35 => "NAPTR",
+        39 => "DNAME",
+        43 => "DS",
+        44 => "SSHFP",
+        46 => "RRSIG",
+        47 => "NSEC",
+        48 => "DNSKEY",
+        50 => "NSEC3",
+        51 => "NSEC3PARAM",
+        52 => "TLSA",
+        59 => "CDS",
+        60 => "CDNSKEY",
+        64 => "SVCB",
+        65 => "HTTPS",
+        251 => "IXFR",
+        252 => "AXFR",
+        255 => "ANY",
+        257 => "CAA",
+        _ => return None,
+    })
+}
+
+/// A wire name (uncompressed, letter case kept) as text: no final dot, `.` for the root. What is not printable ASCII,
+/// and a dot or backslash inside a label, is escaped (RFC 1035 section 5.1; RFC 4343 section 2.1).
+pub fn write_name(wire: &[u8], out: &mut String) {
+    let mut rest = wire;
+    let mut first = true;
+    while let Some((length, tail)) = rest.split_first() {
+        let Some((label, tail)) = tail.split_at_checked(*length as usize) else {
+            break;
+        };
+        if label.is_empty() {
+            break;
+        }
+        if !first {
+            out.push('.');
+        }
+        first = false;
+        for byte in label {
+            match byte {
+                b'.' | b'\\' => {
+                    out.push('\\');
+                    out.push(*byte as char);
+                }
+                0x21..=0x7e => out.push(*byte as char),
+                _ => {
+                    let _ = write!(out, "\\{byte:03}");
+                }
+            }
+        }
+        rest = tail;
+    }
+    if first {
+        out.push('.');
+    }
+}
+
+/// A record type as text.
+pub fn write_type(qtype: u16, mnemonic: Mnemonic<'_>, out: &mut String) {
+    match mnemonic(qtype) {
+        Some(name) => out.push_str(name),
+        None => {
+            let _ = write!(out, "TYPE{qtype}");
+        }
+    }
+}
+
+pub(crate) fn entry_text(kind: EntryKind, entry: &[u8], mnemonic: Mnemonic<'_>) -> String {
+    match kind {
+        EntryKind::Message => String::from_utf8_lossy(entry).into_owned(),
+        EntryKind::Address => address_text(entry),
+        EntryKind::Question => {
+            let Some((qtype, name)) = entry.split_first_chunk::<2>() else {
+                return String::new();
+            };
+            let mut out = String::with_capacity(name.len() + 8);
+            write_name(name, &mut out);
+            out.push('/');
+            write_type(u16::from_be_bytes(*qtype), mnemonic, &mut out);
+            out
+        }
+    }
+}
+
+fn address_text(entry: &[u8]) -> String {
+    if let Ok(v4) = <[u8; 4]>::try_from(entry) {
+        Ipv4Addr::from(v4).to_string()
+    } else if let Ok(v6) = <[u8; 16]>::try_from(entry) {
+        Ipv6Addr::from(v6).to_string()
+    } else {
+        String::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(wire: &[u8]) -> String {
+        let mut out = String::new();
+        write_name(wire, &mut out);
+        out
+    }
+
+    #[test]
+    fn names_keep_their_case_and_escape_what_is_not_plain() {
+        assert_eq!(name(b"\x03wWw\x07ExAmple\0"), "wWw.ExAmple");
+        assert_eq!(name(b"\0"), ".");
+        assert_eq!(
+            name(b"\x03a.b\x02\\\x07\x02\xff \x08<script>\0"),
+            "a\\.b.\\\\\\007.\\255\\032.<script>"
+        );
+    }
+
+    #[test]
+    fn a_cut_name_does_not_panic() {
+        assert_eq!(name(b"\x03ww"), ".");
+        assert_eq!(name(b"\x03www\x05ab"), "www");
+        assert_eq!(name(b""), ".");
+    }
+
+    #[test]
+    fn unknown_types_are_shown_by_number() {
+        let entry = [&0xfde8u16.to_be_bytes()[..], b"\x01a\0"].concat();
+        let text = entry_text(EntryKind::Question, &entry, &common_mnemonic);
+        assert_eq!(text, "a/TYPE65000");
+    }
+}
