@@ -1,0 +1,173 @@
+//! Ten thousand idle connections, and no descriptors left: what others notice of it.
+//!
+//! In a process of its own, because both tests use up its descriptors; one test, so that they do
+//! not meet.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use nameward_serve::listen::bind_all;
+use nameward_serve::raise_descriptor_limit;
+use nameward_serve::tcp::{StreamAction, StreamHandler, TcpSettings, serve};
+use nameward_serve::udp::{
+    Batch, BatchHandler, BatchTiming, UdpSettings, UdpWorker, spawn_workers,
+};
+use tokio::sync::watch;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+const CROWD: usize = 10_000;
+
+struct Datagrams;
+
+impl BatchHandler for Datagrams {
+    fn handle(&mut self, batch: &mut Batch) {
+        for i in 0..batch.len() {
+            let (query, reply, len) = batch.reply(i);
+            reply[..query.len()].copy_from_slice(query);
+            *len = query.len();
+        }
+    }
+
+    fn sent(&mut self, _timing: BatchTiming, _sent: usize) {}
+}
+
+#[derive(Default)]
+struct Streams {
+    open: AtomicUsize,
+}
+
+impl StreamHandler for Streams {
+    fn handle(&self, query: &[u8], _client: SocketAddr, out: &mut Vec<u8>) -> StreamAction {
+        out.extend((query.len() as u16).to_be_bytes());
+        out.extend(query);
+        StreamAction::Continue
+    }
+
+    fn opened(&self, _client: SocketAddr) {
+        self.open.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn closed(&self, _client: SocketAddr) {
+        self.open.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+fn connect(server: SocketAddr, source: [u8; 4]) -> TcpStream {
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    socket.bind(&SocketAddr::from((source, 0)).into()).unwrap();
+    socket.connect(&server.into()).unwrap();
+    let stream = TcpStream::from(socket);
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream
+}
+
+fn ask_tcp(stream: &mut TcpStream) {
+    stream.write_all(b"\x00\x05hello").unwrap();
+    let mut answer = [0; 7];
+    stream.read_exact(&mut answer).expect("an answer over TCP");
+    assert_eq!(&answer, b"\x00\x05hello");
+}
+
+fn ask_udp(socket: &UdpSocket, server: SocketAddr) {
+    socket.send_to(b"hello", server).unwrap();
+    let mut answer = [0; 10];
+    let len = socket.recv(&mut answer).expect("an answer over UDP");
+    assert_eq!(&answer[..len], b"hello");
+}
+
+fn until(what: &str, condition: impl Fn() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !condition() {
+        assert!(Instant::now() < deadline, "never happened: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn resident_kib() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|l| l.starts_with("VmRSS:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+#[test]
+fn idle_crowd_and_exhausted_descriptors_lock_nobody_out() {
+    // Both ends of each connection are in this process.
+    let limit = raise_descriptor_limit(2 * CROWD as u64 + 1_000).unwrap() as usize;
+    let crowd = CROWD.min((limit - 500) / 2);
+    if crowd < CROWD {
+        eprintln!("only {crowd} connections: the limit of open files is {limit}");
+    }
+    let bound = bind_all(&["127.0.0.1:0".parse().unwrap()], 1).unwrap();
+    let address = bound.addresses[0];
+    let stop = Arc::new(AtomicBool::new(false));
+    let workers = spawn_workers(bound.udp, &UdpSettings::default(), &stop, |_| Datagrams).unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .unwrap();
+    let (stop_tcp, stopping) = watch::channel(false);
+    let handler = Arc::new(Streams::default());
+    let settings = TcpSettings {
+        idle_timeout: Duration::from_secs(60),
+        message_timeout: Duration::from_secs(60),
+        max_connections: crowd,
+        ..TcpSettings::default()
+    };
+    let serving = runtime.spawn(serve(bound.tcp, Arc::clone(&handler), settings, stopping));
+    let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
+    udp.set_read_timeout(Some(PATIENCE)).unwrap();
+    let open = || handler.open.load(Ordering::SeqCst);
+
+    let before = resident_kib();
+    let mut idle: Vec<TcpStream> = (0..crowd)
+        .map(|i| connect(address, [127, 0, 1, (i / 150) as u8]))
+        .collect();
+    until("all are in", || open() == crowd);
+    for stream in idle.iter_mut().step_by(10) {
+        ask_tcp(stream);
+    }
+    // Some are idle in the middle of a message.
+    for stream in idle.iter_mut().skip(1).step_by(10) {
+        stream.write_all(&[0]).unwrap();
+    }
+    let each = (resident_kib() - before) * 1024 / crowd;
+    eprintln!("{crowd} idle connections cost {each} bytes each");
+    assert!(each < 4096, "an idle connection costs {each} bytes");
+
+    // All places are taken: UDP and new clients do not notice.
+    for i in 0..100 {
+        ask_udp(&udp, address);
+        ask_tcp(&mut connect(address, [127, 0, 2, i]));
+    }
+    until("never more than allowed", || open() <= crowd);
+
+    exhaust_descriptors(address, &udp);
+
+    drop(idle);
+    until("all have left", || open() == 0);
+    stop.store(true, Ordering::SeqCst);
+    stop_tcp.send_replace(true);
+    workers.into_iter().for_each(UdpWorker::join);
+    runtime.block_on(serving).unwrap().unwrap();
+}
+
+/// With no descriptor left in the process, accepting rests, evicts one idle connection for each
+/// waiting client, and goes on by itself.
+fn exhaust_descriptors(address: SocketAddr, udp: &UdpSocket) {
+    let mut fillers = Vec::new();
+    while let Ok(file) = File::open("/dev/null") {
+        fillers.push(file);
+    }
+    fillers.pop();
+    // Takes the last descriptor; the server has none for its end.
+    let mut waiting = connect(address, [127, 0, 3, 1]);
+    ask_udp(udp, address);
+    ask_tcp(&mut waiting);
+    drop(fillers);
+    ask_tcp(&mut connect(address, [127, 0, 3, 2]));
+}

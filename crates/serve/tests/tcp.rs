@@ -1,0 +1,396 @@
+//! TCP connections over loopback: pipelining, limits, deadlines, and what a bad client can do.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use nameward_serve::listen::bind_all;
+use nameward_serve::tcp::{StreamAction, StreamHandler, TcpSettings, serve};
+use tokio::runtime::Runtime;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Sends messages back. "close" ends the connection, "silence" gets nothing, "two" gets two
+/// answers, "large" gets 60,000 bytes.
+#[derive(Default)]
+struct Echo {
+    open: AtomicUsize,
+    refused: AtomicUsize,
+    handled: AtomicUsize,
+}
+
+impl StreamHandler for Echo {
+    fn handle(&self, query: &[u8], _client: SocketAddr, out: &mut Vec<u8>) -> StreamAction {
+        self.handled.fetch_add(1, Ordering::SeqCst);
+        match query {
+            b"silence" => {}
+            b"large" => out.extend(framed(&[b'x'; 60_000])),
+            b"two" => {
+                out.extend(framed(b"one"));
+                out.extend(framed(b"two"));
+            }
+            _ => out.extend(framed(query)),
+        }
+        match query {
+            b"close" => StreamAction::Close,
+            _ => StreamAction::Continue,
+        }
+    }
+
+    fn opened(&self, _client: SocketAddr) {
+        self.open.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn closed(&self, _client: SocketAddr) {
+        self.open.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    fn refused(&self, _client: SocketAddr) {
+        self.refused.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+struct Server {
+    address: SocketAddr,
+    echo: Arc<Echo>,
+    stop: watch::Sender<bool>,
+    served: JoinHandle<std::io::Result<()>>,
+    runtime: Runtime,
+}
+
+impl Server {
+    fn start(settings: TcpSettings) -> Server {
+        Server::start_on("127.0.0.1:0", settings)
+    }
+
+    fn start_on(address: &str, settings: TcpSettings) -> Server {
+        let bound = bind_all(&[address.parse().unwrap()], 1).unwrap();
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .unwrap();
+        let (stop, stopping) = watch::channel(false);
+        let echo = Arc::new(Echo::default());
+        let served = runtime.spawn(serve(bound.tcp, Arc::clone(&echo), settings, stopping));
+        Server {
+            address: bound.addresses[0],
+            echo,
+            stop,
+            served,
+            runtime,
+        }
+    }
+
+    fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        stream
+    }
+
+    fn connect_from(&self, source: [u8; 4]) -> TcpStream {
+        let socket =
+            socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+        socket.bind(&SocketAddr::from((source, 0)).into()).unwrap();
+        socket.connect(&self.address.into()).unwrap();
+        let stream = TcpStream::from(socket);
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream
+    }
+
+    fn open(&self) -> usize {
+        self.echo.open.load(Ordering::SeqCst)
+    }
+
+    fn stop(self) {
+        self.stop.send_replace(true);
+        self.runtime.block_on(self.served).unwrap().unwrap();
+        self.runtime.shutdown_timeout(PATIENCE);
+    }
+}
+
+fn framed(message: &[u8]) -> Vec<u8> {
+    [&(message.len() as u16).to_be_bytes()[..], message].concat()
+}
+
+fn read_message(stream: &mut TcpStream) -> std::io::Result<Vec<u8>> {
+    let mut len = [0; 2];
+    stream.read_exact(&mut len)?;
+    let mut message = vec![0; usize::from(u16::from_be_bytes(len))];
+    stream.read_exact(&mut message)?;
+    Ok(message)
+}
+
+fn ask(stream: &mut TcpStream, query: &[u8]) {
+    stream.write_all(&framed(query)).unwrap();
+    assert_eq!(read_message(stream).unwrap(), query);
+}
+
+/// Whether the server has closed the connection (in either way) within the patience of a test.
+fn ends(stream: &mut TcpStream) -> bool {
+    let mut sink = [0; 4096];
+    loop {
+        match stream.read(&mut sink) {
+            Ok(0) => return true,
+            Ok(_) => {}
+            Err(error) => return error.kind() == std::io::ErrorKind::ConnectionReset,
+        }
+    }
+}
+
+fn until(what: &str, condition: impl Fn() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !condition() {
+        assert!(Instant::now() < deadline, "never happened: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn thousand_pipelined_queries_are_answered_in_order() {
+    let server = Server::start(TcpSettings::default());
+    let mut stream = server.connect();
+    let queries: Vec<Vec<u8>> = (0..1000).map(|i| format!("query {i}").into()).collect();
+    let all: Vec<u8> = queries.iter().flat_map(|query| framed(query)).collect();
+    stream.write_all(&all).unwrap();
+    for query in &queries {
+        assert_eq!(&read_message(&mut stream).unwrap(), query);
+    }
+    ask(&mut stream, b"and one more");
+    server.stop();
+}
+
+#[test]
+fn message_split_at_every_byte_is_answered() {
+    let server = Server::start(TcpSettings::default());
+    let mut stream = server.connect();
+    stream.set_nodelay(true).unwrap();
+    for byte in [framed(b"split"), framed(b""), framed(b"again")].concat() {
+        stream.write_all(&[byte]).unwrap();
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    for want in [&b"split"[..], b"", b"again"] {
+        assert_eq!(read_message(&mut stream).unwrap(), want);
+    }
+    server.stop();
+}
+
+#[test]
+fn largest_message_passes_whole_and_in_pieces() {
+    let server = Server::start(TcpSettings::default());
+    let mut stream = server.connect();
+    let largest: Vec<u8> = (0..65_535u32).map(|i| (i % 251) as u8).collect();
+    ask(&mut stream, &largest);
+    for piece in framed(&largest).chunks(7_000) {
+        stream.write_all(piece).unwrap();
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(read_message(&mut stream).unwrap(), largest);
+    ask(&mut stream, b"small");
+    server.stop();
+}
+
+#[test]
+fn handler_may_answer_nothing_or_twice_or_close() {
+    let server = Server::start(TcpSettings::default());
+    let mut stream = server.connect();
+    let queries = [&b"silence"[..], b"two", b"close", b"never answered"];
+    let all: Vec<u8> = queries.iter().flat_map(|query| framed(query)).collect();
+    stream.write_all(&all).unwrap();
+    for want in [&b"one"[..], b"two", b"close"] {
+        assert_eq!(read_message(&mut stream).unwrap(), want);
+    }
+    assert_eq!(stream.read(&mut [0; 10]).unwrap(), 0);
+    assert_eq!(server.echo.handled.load(Ordering::SeqCst), 3);
+    server.stop();
+}
+
+#[test]
+fn half_closed_client_gets_all_its_answers() {
+    let server = Server::start_on("[::1]:0", TcpSettings::default());
+    let mut stream = server.connect();
+    for _ in 0..100 {
+        stream.write_all(&framed(b"large")).unwrap();
+    }
+    stream.shutdown(std::net::Shutdown::Write).unwrap();
+    for _ in 0..100 {
+        assert_eq!(read_message(&mut stream).unwrap().len(), 60_000);
+    }
+    assert_eq!(stream.read(&mut [0; 10]).unwrap(), 0);
+    until("closed", || server.open() == 0);
+    server.stop();
+}
+
+#[test]
+fn connection_ends_after_its_queries_are_used_up() {
+    let settings = TcpSettings {
+        max_queries_per_connection: 3,
+        ..TcpSettings::default()
+    };
+    let server = Server::start(settings);
+    let mut stream = server.connect();
+    for _ in 0..500 {
+        stream.write_all(&framed(b"more")).unwrap();
+    }
+    for _ in 0..3 {
+        assert_eq!(read_message(&mut stream).unwrap(), b"more");
+    }
+    assert_eq!(stream.read(&mut [0; 10]).unwrap(), 0);
+    server.stop();
+}
+
+#[test]
+fn idle_and_old_connections_are_closed() {
+    let idle = Server::start(TcpSettings {
+        idle_timeout: Duration::from_millis(100),
+        ..TcpSettings::default()
+    });
+    let mut stream = idle.connect();
+    ask(&mut stream, b"once");
+    assert!(ends(&mut stream));
+    idle.stop();
+
+    let old = Server::start(TcpSettings {
+        lifetime: Duration::from_millis(200),
+        ..TcpSettings::default()
+    });
+    let mut stream = old.connect();
+    let deadline = Instant::now() + PATIENCE;
+    while stream.write_all(&framed(b"busy")).is_ok() && read_message(&mut stream).is_ok() {
+        assert!(Instant::now() < deadline, "a busy connection lives forever");
+    }
+    old.stop();
+}
+
+#[test]
+fn slow_writer_is_cut_although_it_keeps_writing() {
+    let server = Server::start(TcpSettings {
+        message_timeout: Duration::from_millis(200),
+        ..TcpSettings::default()
+    });
+    let mut slow = server.connect();
+    slow.set_nodelay(true).unwrap();
+    let deadline = Instant::now() + PATIENCE;
+    let mut other = server.connect();
+    slow.write_all(&60_000u16.to_be_bytes()).unwrap();
+    while server.open() == 2 && Instant::now() < deadline {
+        let _ = slow.write_all(b"x");
+        ask(&mut other, b"not harmed");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert!(ends(&mut slow));
+    ask(&mut other, b"still here");
+    server.stop();
+}
+
+#[test]
+fn client_that_never_reads_is_cut_and_harms_nobody() {
+    let server = Server::start(TcpSettings {
+        write_timeout: Duration::from_millis(300),
+        max_queries_per_connection: u64::MAX,
+        ..TcpSettings::default()
+    });
+    let mut greedy = server.connect();
+    greedy
+        .set_write_timeout(Some(Duration::from_millis(50)))
+        .unwrap();
+    let mut other = server.connect();
+    let deadline = Instant::now() + PATIENCE;
+    while server.open() < 2 {
+        assert!(Instant::now() < deadline);
+    }
+    while server.open() == 2 {
+        assert!(Instant::now() < deadline, "never cut");
+        let _ = greedy.write_all(&framed(b"large"));
+        ask(&mut other, b"not harmed");
+    }
+    ask(&mut other, b"still here");
+    server.stop();
+}
+
+#[test]
+fn held_bytes_are_bounded_over_all_connections() {
+    let server = Server::start(TcpSettings {
+        max_held_bytes: 100_000,
+        ..TcpSettings::default()
+    });
+    // Each leaves a message incomplete that fills most of a buffer.
+    let mut hoarders: Vec<TcpStream> = (0..5).map(|_| server.connect()).collect();
+    for hoarder in &mut hoarders {
+        hoarder.write_all(&65_000u16.to_be_bytes()).unwrap();
+        let _ = hoarder.write_all(&[0; 60_000]);
+    }
+    until("most are closed", || server.open() <= 1);
+    // The room of those closed is given back.
+    drop(hoarders);
+    until("all are closed", || server.open() == 0);
+    let mut stream = server.connect();
+    stream.write_all(&65_000u16.to_be_bytes()).unwrap();
+    stream.write_all(&[b'y'; 30_000]).unwrap();
+    std::thread::sleep(Duration::from_millis(20));
+    stream.write_all(&[b'y'; 35_000]).unwrap();
+    assert_eq!(read_message(&mut stream).unwrap().len(), 65_000);
+    server.stop();
+}
+
+#[test]
+fn client_over_its_limit_is_refused_and_others_are_not() {
+    let server = Server::start(TcpSettings {
+        max_connections_per_client: 3,
+        ..TcpSettings::default()
+    });
+    let mut own: Vec<TcpStream> = (0..3).map(|_| server.connect()).collect();
+    own.iter_mut().for_each(|stream| ask(stream, b"in"));
+    assert!(ends(&mut server.connect()));
+    assert_eq!(server.echo.refused.load(Ordering::SeqCst), 1);
+    ask(&mut server.connect_from([127, 0, 0, 2]), b"another client");
+    own.pop();
+    until("place given back", || server.open() == 2);
+    ask(&mut server.connect(), b"in again");
+    server.stop();
+}
+
+#[test]
+fn longest_idle_connection_makes_room() {
+    let server = Server::start(TcpSettings {
+        max_connections: 3,
+        ..TcpSettings::default()
+    });
+    let mut streams: Vec<TcpStream> = (0..3).map(|_| server.connect()).collect();
+    streams.iter_mut().for_each(|stream| ask(stream, b"in"));
+    ask(&mut streams[0], b"not idle");
+    let mut fourth = server.connect();
+    ask(&mut fourth, b"in");
+    assert!(ends(&mut streams[1]), "the second was idle for longest");
+    ask(&mut streams[0], b"stays");
+    ask(&mut streams[2], b"stays");
+    until("three are open", || server.open() == 3);
+    server.stop();
+}
+
+#[test]
+fn stopping_closes_idle_connections_and_delivers_answers() {
+    let server = Server::start(TcpSettings::default());
+    let mut idle = server.connect();
+    ask(&mut idle, b"once");
+    let mut slow_reader = server.connect();
+    for _ in 0..100 {
+        slow_reader.write_all(&framed(b"large")).unwrap();
+    }
+    until("begun", || server.echo.handled.load(Ordering::SeqCst) > 1);
+    server.stop.send_replace(true);
+    assert!(ends(&mut idle));
+    let mut answers = 0;
+    while let Ok(answer) = read_message(&mut slow_reader) {
+        assert_eq!(answer.len(), 60_000);
+        answers += 1;
+    }
+    let handled = server.echo.handled.load(Ordering::SeqCst);
+    assert_eq!(answers, handled - 1, "what was handled is delivered");
+    server.stop();
+}
