@@ -6,6 +6,7 @@
 
 #![allow(unsafe_code)]
 
+mod address;
 pub(crate) mod batch;
 
 use std::ffi::c_int;

@@ -250,9 +250,7 @@ fn idle_and_old_connections_are_closed() {
         idle_timeout: Duration::from_millis(100),
         ..TcpSettings::default()
     });
-    let mut stream = idle.connect();
-    ask(&mut stream, b"once");
-    assert!(ends(&mut stream));
+    assert!(ends(&mut idle.connect()));
     idle.stop();
 
     let old = Server::start(TcpSettings {
@@ -277,6 +275,7 @@ fn slow_writer_is_cut_although_it_keeps_writing() {
     slow.set_nodelay(true).unwrap();
     let deadline = Instant::now() + PATIENCE;
     let mut other = server.connect();
+    until("both are in", || server.open() == 2);
     slow.write_all(&60_000u16.to_be_bytes()).unwrap();
     while server.open() == 2 && Instant::now() < deadline {
         let _ = slow.write_all(b"x");
@@ -317,10 +316,12 @@ fn client_that_never_reads_is_cut_and_harms_nobody() {
 fn held_bytes_are_bounded_over_all_connections() {
     let server = Server::start(TcpSettings {
         max_held_bytes: 100_000,
+        message_timeout: Duration::from_secs(60),
         ..TcpSettings::default()
     });
     // Each leaves a message incomplete that fills most of a buffer.
     let mut hoarders: Vec<TcpStream> = (0..5).map(|_| server.connect()).collect();
+    until("all are in", || server.open() == 5);
     for hoarder in &mut hoarders {
         hoarder.write_all(&65_000u16.to_be_bytes()).unwrap();
         let _ = hoarder.write_all(&[0; 60_000]);
@@ -375,7 +376,10 @@ fn longest_idle_connection_makes_room() {
 
 #[test]
 fn stopping_closes_idle_connections_and_delivers_answers() {
-    let server = Server::start(TcpSettings::default());
+    let server = Server::start(TcpSettings {
+        stop_grace: PATIENCE,
+        ..TcpSettings::default()
+    });
     let mut idle = server.connect();
     ask(&mut idle, b"once");
     let mut slow_reader = server.connect();

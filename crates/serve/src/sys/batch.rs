@@ -13,10 +13,12 @@
 use std::ffi::c_int;
 use std::io;
 use std::mem::offset_of;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, RawFd};
 use std::ptr::{self, NonNull};
 use std::time::Duration;
+
+use super::address::{ADDRESS_LEN, decode_address, encode_address};
 
 /// Datagrams of one receive call at most.
 pub const BATCH: usize = 32;
@@ -25,8 +27,6 @@ pub const QUERY_MAX: usize = 4096;
 /// Room for one reply.
 pub const REPLY_MAX: usize = 4096;
 
-/// Big enough for sockaddr_in and sockaddr_in6.
-const ADDRESS_LEN: usize = size_of::<libc::sockaddr_in6>();
 /// cmsghdr with its data aligned, then in6_pktinfo (the larger of the two), rounded up.
 const CONTROL_DATA: usize = size_of::<libc::cmsghdr>().next_multiple_of(size_of::<usize>());
 const CONTROL_LEN: usize =
@@ -130,6 +130,27 @@ impl Batch {
         }
     }
 
+    /// A batch as if just received from these clients (at most [`BATCH`] of them), to test and
+    /// measure a handler without sockets. Datagrams are cut at [`QUERY_MAX`].
+    pub fn of(datagrams: &[(&[u8], SocketAddr)]) -> Batch {
+        let mut batch = Batch::new();
+        batch.len = datagrams.len().min(BATCH);
+        let frame = batch.frame_mut();
+        for (slot, (bytes, client)) in datagrams.iter().take(BATCH).enumerate() {
+            let len = bytes.len().min(QUERY_MAX);
+            frame.queries[slot].bytes[..len].copy_from_slice(&bytes[..len]);
+            let message = &mut frame.received[slot];
+            message.msg_len = len as libc::c_uint;
+            if len < bytes.len() {
+                message.msg_hdr.msg_flags = libc::MSG_TRUNC;
+            }
+            let (raw, raw_len) = encode_address(*client);
+            frame.addresses[slot].0 = raw;
+            message.msg_hdr.msg_namelen = raw_len as libc::socklen_t;
+        }
+        batch
+    }
+
     fn frame(&self) -> &Frame {
         // SAFETY: the frame is valid and, borrowed through `self`, not written meanwhile.
         unsafe { self.frame.as_ref() }
@@ -182,8 +203,15 @@ impl Batch {
         )
     }
 
+    /// Reply `i` as it stands, empty for none.
+    pub fn replied(&self, i: usize) -> &[u8] {
+        debug_assert!(i < self.len);
+        let frame = self.frame();
+        &frame.replies[i].bytes[..frame.reply_data[i].iov_len.min(REPLY_MAX)]
+    }
+
     /// Forgets all replies of the batch.
-    pub(crate) fn silence(&mut self) {
+    pub fn silence(&mut self) {
         let len = self.len;
         for data in &mut self.frame_mut().reply_data[..len] {
             data.iov_len = 0;
@@ -382,31 +410,6 @@ fn read_int(bytes: &[u8; CONTROL_LEN], at: usize) -> c_int {
     c_int::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 
-/// Reads a sockaddr_in or sockaddr_in6 as the kernel wrote it.
-fn decode_address(raw: &[u8; ADDRESS_LEN]) -> SocketAddr {
-    const V4_ADDRESS: usize = offset_of!(libc::sockaddr_in, sin_addr);
-    const V6_FLOW: usize = offset_of!(libc::sockaddr_in6, sin6_flowinfo);
-    const V6_ADDRESS: usize = offset_of!(libc::sockaddr_in6, sin6_addr);
-    const V6_SCOPE: usize = offset_of!(libc::sockaddr_in6, sin6_scope_id);
-    let port = u16::from_be_bytes([raw[2], raw[3]]);
-    let four = |at: usize| [raw[at], raw[at + 1], raw[at + 2], raw[at + 3]];
-    match c_int::from(u16::from_ne_bytes([raw[0], raw[1]])) {
-        libc::AF_INET6 => {
-            let mut address = [0; 16];
-            address.copy_from_slice(&raw[V6_ADDRESS..V6_ADDRESS + 16]);
-            SocketAddr::V6(SocketAddrV6::new(
-                Ipv6Addr::from(address),
-                port,
-                u32::from_ne_bytes(four(V6_FLOW)),
-                u32::from_ne_bytes(four(V6_SCOPE)),
-            ))
-        }
-        libc::AF_INET => SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::from(four(V4_ADDRESS)), port)),
-        // Sockets here are of the two families only; an unknown one is nobody.
-        _ => SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -445,6 +448,23 @@ mod tests {
     }
 
     #[test]
+    fn made_batch_looks_like_a_received_one() {
+        let client: SocketAddr = "[2001:db8::1]:53".parse().unwrap();
+        let mut batch = Batch::of(&[(b"query", client), (&[1; QUERY_MAX + 1], client)]);
+        assert_eq!((batch.len(), batch.client(0)), (2, client));
+        assert_eq!((batch.truncated(0), batch.truncated(1)), (false, true));
+        let (query, reply, len) = batch.reply(0);
+        reply[..5].copy_from_slice(query);
+        *len = 5;
+        assert_eq!(
+            (batch.replied(0), batch.replied(1)),
+            (&b"query"[..], &b""[..])
+        );
+        batch.silence();
+        assert_eq!(batch.replied(0), b"");
+    }
+
+    #[test]
     fn foreign_or_missing_control_message_is_not_sent_back() {
         let mut none = header(0);
         prepare_return(&mut none, &mut control(libc::IPPROTO_IP, libc::IP_PKTINFO));
@@ -452,23 +472,5 @@ mod tests {
         let mut foreign = header(CONTROL_LEN);
         prepare_return(&mut foreign, &mut control(libc::SOL_SOCKET, 1));
         assert_eq!(foreign.msg_controllen, 0);
-    }
-
-    #[test]
-    fn addresses_decode_as_the_kernel_writes_them() {
-        let mut raw = [0; ADDRESS_LEN];
-        raw[..2].copy_from_slice(&(libc::AF_INET as u16).to_ne_bytes());
-        raw[2..8].copy_from_slice(&[0x14, 0xe9, 192, 0, 2, 1]);
-        assert_eq!(
-            decode_address(&raw),
-            "192.0.2.1:5353".parse::<SocketAddr>().unwrap()
-        );
-        raw[..2].copy_from_slice(&(libc::AF_INET6 as u16).to_ne_bytes());
-        raw[4..8].fill(0);
-        raw[8..10].copy_from_slice(&[0x20, 1]);
-        raw[23] = 9;
-        raw[24..28].copy_from_slice(&3u32.to_ne_bytes());
-        let want = SocketAddrV6::new("2001::9".parse().unwrap(), 5353, 0, 3);
-        assert_eq!(decode_address(&raw), SocketAddr::V6(want));
     }
 }
