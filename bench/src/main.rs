@@ -168,6 +168,7 @@ fn compare(arguments: &CompareArguments) -> Result<(), String> {
         shape: arguments.load.shape(),
         ready_timeout: Duration::from_secs_f64(arguments.ready_timeout),
     };
+    let mut failed = 0;
     for scenario in scenarios {
         let files = zones::prepare(scenario, &arguments.data)
             .map_err(|error| format!("zone files of {scenario}: {error}"))?;
@@ -179,6 +180,7 @@ fn compare(arguments: &CompareArguments) -> Result<(), String> {
                 eprintln!("{scenario}: {server} ...");
                 let run = compare::measure(*server, &files, &queries, &plan);
                 if let Err(error) = &run {
+                    failed += 1;
                     eprintln!("{scenario}: {server}: {error}");
                 }
                 runs.push(run);
@@ -192,7 +194,10 @@ fn compare(arguments: &CompareArguments) -> Result<(), String> {
         println!("### {scenario}: {}\n", scenario.description());
         println!("{}", compare::table(&rows));
     }
-    Ok(())
+    match failed {
+        0 => Ok(()),
+        _ => Err(format!("{failed} measurements failed")),
+    }
 }
 
 fn ask(scenario: Scenario, server: SocketAddr, load: &LoadArguments) -> Result<(), String> {

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::fs;
+use std::io;
 use std::path::Path;
 use std::process::Command;
 
@@ -60,7 +61,8 @@ impl Server {
             return Peer::start(kind, &zones, options);
         }
         if !nameward.is_file() {
-            return Err(PeerError::NotInstalled("nameward"));
+            let reason = format!("{}: not built; bench/run builds it", nameward.display());
+            return Err(io::Error::new(io::ErrorKind::NotFound, reason).into());
         }
         let names: Vec<&str> = files.zones.iter().map(|(name, _)| name.as_str()).collect();
         Peer::launch(&names, options, |directory, addr| {

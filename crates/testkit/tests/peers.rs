@@ -1,8 +1,10 @@
 //! Every installed brand starts, answers from its zone, and is gone when dropped.
 
+use std::io::{BufRead, BufReader};
 use std::net::UdpSocket;
 use std::path::Path;
-use std::time::Duration;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use nameward_testkit::peers::{Peer, PeerError, PeerKind, PeerOptions};
 
@@ -70,12 +72,61 @@ fn powerdns_answers_from_its_zone_and_ends_when_dropped() {
 #[test]
 fn a_server_that_ends_at_once_is_an_error_with_its_log() {
     let failed = Peer::launch(&["example.org"], &PeerOptions::default(), |_, _| {
-        let mut command = std::process::Command::new("sh");
+        let mut command = Command::new("sh");
         command.args(["-c", "echo no such zone file >&2; exit 1"]);
         Ok(command)
     });
     match failed {
         Err(PeerError::Ended(log)) => assert_eq!(log, "no such zone file"),
         other => panic!("{other:?}"),
+    }
+}
+
+/// Set for the process that holds a server until it is killed.
+const HOLD: &str = "NAMEWARD_TESTKIT_HOLD";
+
+/// Run by the test below in a process of its own, which is then killed.
+#[test]
+#[ignore = "only a part of another test"]
+fn hold_a_server_until_killed() {
+    if std::env::var_os(HOLD).is_none() {
+        return;
+    }
+    let peer = Peer::launch(&[], &PeerOptions::default(), |_, _| {
+        let mut command = Command::new("sleep");
+        command.arg("600");
+        Ok(command)
+    })
+    .unwrap();
+    println!("home={}", peer.directory().display());
+    std::thread::sleep(Duration::from_secs(600));
+}
+
+#[test]
+fn a_server_ends_when_its_process_is_killed() {
+    let mut holder = Command::new(std::env::current_exe().unwrap())
+        .args(["--ignored", "--exact", "hold_a_server_until_killed"])
+        .arg("--nocapture")
+        .env(HOLD, "yes")
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let home = BufReader::new(holder.stdout.take().unwrap())
+        .lines()
+        .find_map(|line| Some(line.unwrap().split_once("home=")?.1.to_string()))
+        .unwrap();
+    // The server's working directory is its home: it is found by that.
+    let server_runs = || {
+        std::fs::read_dir("/proc").unwrap().flatten().any(|entry| {
+            std::fs::read_link(entry.path().join("cwd")).is_ok_and(|cwd| cwd.starts_with(&home))
+        })
+    };
+    assert!(server_runs());
+    holder.kill().unwrap();
+    holder.wait().unwrap();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while server_runs() || Path::new(&home).exists() {
+        assert!(Instant::now() < deadline, "{home} still lives");
+        std::thread::sleep(Duration::from_millis(20));
     }
 }

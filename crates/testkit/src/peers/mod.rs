@@ -2,7 +2,7 @@
 //!
 //! A peer lives in its own temporary directory, listens on its own port of 127.0.0.1 for UDP and
 //! TCP, is never a system service, sends nothing by itself (no NOTIFY, no priming, no security
-//! poll), and ends when its [`Peer`] is dropped. `start` returns only when the peer answers
+//! poll), and ends when its [`Peer`] is dropped or this process ends. `start` returns only when the peer answers
 //! authoritatively for its zones, or fails within a bounded time with the end of the peer's log.
 
 mod config;
@@ -144,6 +144,7 @@ impl From<io::Error> for PeerError {
 #[derive(Debug)]
 pub struct Peer {
     child: Child,
+    watchdog: Child,
     addr: SocketAddr,
     directory: TempDir,
 }
@@ -180,8 +181,10 @@ impl Peer {
             let addr = free_address()?;
             let command = prepare(directory.path(), addr)?;
             let child = spawn(command, directory.path(), options.cpu)?;
+            let watchdog = watch(child.id(), directory.path())?;
             let mut peer = Self {
                 child,
+                watchdog,
                 addr,
                 directory,
             };
@@ -249,6 +252,9 @@ impl Peer {
 
 impl Drop for Peer {
     fn drop(&mut self) {
+        // First, so that it can never signal a group whose number somebody else has by then.
+        let _ = self.watchdog.kill();
+        let _ = self.watchdog.wait();
         if matches!(self.child.try_wait(), Ok(None)) {
             self.signal_group("TERM");
             let deadline = Instant::now() + STOP_TIMEOUT;
@@ -285,6 +291,23 @@ fn spawn(command: Command, directory: &Path, cpu: Option<usize>) -> io::Result<C
         .stdin(Stdio::null())
         .stdout(log.try_clone()?)
         .stderr(log)
+        .process_group(0)
+        .spawn()
+}
+
+/// Ends the server when this process ends in whatever way, without running destructors: by a signal,
+/// or with the peer in a static. The watchdog reads a pipe of which only we hold the other end.
+fn watch(group: u32, directory: &Path) -> io::Result<Child> {
+    const SCRIPT: &str = "read -r _; kill -s TERM -- \"-$0\"; \
+        for _ in 1 2 3 4 5 6 7 8 9 10; do kill -s 0 -- \"-$0\" || break; sleep 0.2; done; \
+        kill -s KILL -- \"-$0\"; rm -rf -- \"$1\"";
+    Command::new("sh")
+        .args(["-c", SCRIPT])
+        .arg(group.to_string())
+        .arg(directory)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
         .process_group(0)
         .spawn()
 }
