@@ -8,6 +8,7 @@ pub mod message;
 pub mod name;
 pub mod rtype;
 pub mod text;
+pub mod zonefile;
 
 pub use name::{Name, NameBuf, NameError};
 pub use rtype::{Class, Opcode, Rcode, Type};

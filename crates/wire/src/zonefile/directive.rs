@@ -1,0 +1,148 @@
+//! `$ORIGIN`, `$TTL` (RFC 2308 section 4) and `$INCLUDE` (RFC 1035 section 5.1).
+
+use std::path::{Path, PathBuf};
+
+use super::Sink;
+use super::parser::{Parser, Step, name_error, step};
+use super::source::{BlockEnd, Source};
+use super::stub::parse_ttl;
+use crate::name::{NameBuf, unescape};
+use crate::text::{Fields, TextError, Token};
+
+/// How deep files may include each other.
+const MAX_INCLUDE_DEPTH: usize = 16;
+
+/// How often files may be included in all: a bound for files that include others twice, which
+/// include others twice. File numbers stay below 2^16 as well.
+const MAX_INCLUDES: u32 = 10_000;
+
+impl<S: Sink + ?Sized> Parser<'_, S> {
+    /// Reads an entry that starts with `$`.
+    #[cold]
+    pub(super) fn directive(
+        &mut self,
+        fields: &mut Fields<'_>,
+        end: BlockEnd,
+    ) -> Result<Step, TextError> {
+        let word = fields.expect("a directive")?;
+        if word.text.eq_ignore_ascii_case(b"$ORIGIN") {
+            let origin = self.name(fields, "the origin")?;
+            fields.expect_end()?;
+            if step(fields, end) == Step::Done {
+                self.origin = origin;
+                self.owner_text = None;
+            }
+        } else if word.text.eq_ignore_ascii_case(b"$TTL") {
+            let ttl = parse_ttl(&fields.expect("a TTL")?)?;
+            fields.expect_end()?;
+            if step(fields, end) == Step::Done {
+                self.default_ttl = Some(ttl);
+            }
+        } else if word.text.eq_ignore_ascii_case(b"$INCLUDE") {
+            let path = fields.expect("the path of a file")?;
+            let origin = match fields.next()? {
+                Some(token) => Some(self.name_of(&token, "the origin of the file")?),
+                None => None,
+            };
+            fields.expect_end()?;
+            if step(fields, end) == Step::Done {
+                self.include(&path, origin)?;
+            }
+        } else if word.text.eq_ignore_ascii_case(b"$GENERATE") {
+            return self.generate(fields, &word, end);
+        } else {
+            return Err(word.error("$ORIGIN, $TTL, $INCLUDE or $GENERATE"));
+        }
+        Ok(step(fields, end))
+    }
+
+    fn name(&self, fields: &mut Fields<'_>, what: &str) -> Result<NameBuf, TextError> {
+        let token = fields.expect(what)?;
+        self.name_of(&token, what)
+    }
+
+    fn name_of(&self, token: &Token<'_>, what: &str) -> Result<NameBuf, TextError> {
+        NameBuf::from_text(token.text, self.origin.as_name())
+            .map_err(|error| name_error(token, what, error))
+    }
+
+    /// Reads another file as if it stood here, then goes on with the origin and owner of this one.
+    fn include(&mut self, token: &Token<'_>, origin: Option<NameBuf>) -> Result<(), TextError> {
+        let path = self.include_path(token)?;
+        self.includes += 1;
+        if self.includes > MAX_INCLUDES {
+            return Err(token.error(&format!("at most {MAX_INCLUDES} files to include")));
+        }
+        if self.open.len() > MAX_INCLUDE_DEPTH {
+            let limit = format!("files to include each other at most {MAX_INCLUDE_DEPTH} deep");
+            return Err(token.error(&limit));
+        }
+        if self.is_open(&path) {
+            return Err(token.error("a file that does not include itself"));
+        }
+        let source = Source::open(&path).map_err(|error| {
+            let mut result = token.error("a file that can be read");
+            result.message += &format!(": {}: {error}", path.display());
+            result
+        })?;
+
+        let before = (self.origin, self.owner, self.last_owner, self.file);
+        self.origin = origin.unwrap_or(self.origin);
+        self.file = self.register(path);
+        self.open.push(self.file);
+        self.parse_source(source);
+        self.open.pop();
+        (self.origin, self.owner, self.last_owner, self.file) = before;
+        self.owner_text = None;
+        self.owner_delivered = false;
+        Ok(())
+    }
+
+    /// The path a word means: escapes undone, relative to the file it stands in.
+    fn include_path(&self, token: &Token<'_>) -> Result<PathBuf, TextError> {
+        let mut bytes = Vec::with_capacity(token.text.len());
+        let mut rest = token.text;
+        while let Some((&byte, behind)) = rest.split_first() {
+            rest = behind;
+            if byte == b'\\' {
+                let (value, used) = unescape(rest).ok_or_else(|| token.error("a path"))?;
+                bytes.push(value);
+                rest = &rest[used..];
+            } else {
+                bytes.push(byte);
+            }
+        }
+        let path = path_of(bytes).ok_or_else(|| token.error("a path"))?;
+        let from = self.path(self.file);
+        let base = match &self.options.include_base {
+            Some(base) if self.open.len() == 1 => base.as_path(),
+            None if self.is_text => {
+                return Err(token.error("no $INCLUDE in text that is not in a file"));
+            }
+            _ => from.parent().unwrap_or(Path::new("")),
+        };
+        Ok(base.join(path))
+    }
+
+    fn is_open(&self, path: &Path) -> bool {
+        let real = path.canonicalize();
+        self.open.iter().any(|&file| {
+            let known = self.path(file);
+            known == path
+                || real
+                    .as_ref()
+                    .is_ok_and(|real| known.canonicalize().is_ok_and(|known| known == *real))
+        })
+    }
+}
+
+#[cfg(unix)]
+fn path_of(bytes: Vec<u8>) -> Option<PathBuf> {
+    use std::os::unix::ffi::OsStringExt;
+    (!bytes.contains(&0)).then(|| std::ffi::OsString::from_vec(bytes).into())
+}
+
+#[cfg(not(unix))]
+fn path_of(bytes: Vec<u8>) -> Option<PathBuf> {
+    String::from_utf8(bytes).ok().map(PathBuf::from)
+}

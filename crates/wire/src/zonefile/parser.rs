@@ -1,0 +1,448 @@
+//! Entries: owner, TTL, class, type and data of each record, and how to go on after a wrong one.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::diagnostic::{Diagnostic, Diagnostics, Severity};
+use super::source::{BlockEnd, MAX_ENTRY, Source};
+use super::stub as rdata;
+use super::stub::{class_from_text, parse_ttl, type_from_text};
+use super::{Options, Record, Report, Sink};
+use crate::name::NameBuf;
+use crate::rtype::{Class, Type};
+use crate::text::{Fields, TextError, Token};
+
+/// What was expected where neither a TTL nor a class nor a type stood.
+const EXPECTED_TYPE: &str = "a TTL, a class or a type";
+
+/// The owner for entries that start with a blank.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum LastOwner {
+    /// No entry had an owner yet.
+    None,
+    /// It is in [`Parser::owner`].
+    Known,
+    /// It could not be read and was reported: records of it are passed over.
+    Wrong,
+}
+
+/// Whether an entry was read to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Step {
+    /// The entry is done.
+    Done,
+    /// The block ends inside the entry: it has to be read again with more text.
+    NeedsMore,
+}
+
+/// A zone file being read, the files it includes among it.
+pub(super) struct Parser<'p, S: Sink + ?Sized> {
+    pub(super) options: &'p Options,
+    sink: &'p mut S,
+    diagnostics: Diagnostics,
+    files: Vec<PathBuf>,
+    labels: Vec<Arc<str>>,
+    /// Index of the file that is being read.
+    pub(super) file: u16,
+    /// Files from the outermost to the current one.
+    pub(super) open: Vec<u16>,
+    /// How often a file was included.
+    pub(super) includes: u32,
+    /// The outermost text is in no file.
+    pub(super) is_text: bool,
+    records: u64,
+
+    pub(super) origin: NameBuf,
+    pub(super) owner: NameBuf,
+    pub(super) last_owner: LastOwner,
+    /// Where in the block the text of the last owner stands, when the origin is still the same.
+    pub(super) owner_text: Option<(usize, usize)>,
+    /// The sink has the last owner already.
+    pub(super) owner_delivered: bool,
+    /// From `$TTL`, or the minimum of a SOA record without a TTL.
+    pub(super) default_ttl: Option<u32>,
+    last_ttl: Option<u32>,
+    rdata: Vec<u8>,
+}
+
+impl<'p, S: Sink + ?Sized> Parser<'p, S> {
+    pub(super) fn new(options: &'p Options, sink: &'p mut S) -> Self {
+        Parser {
+            options,
+            sink,
+            diagnostics: Diagnostics::default(),
+            files: Vec::new(),
+            labels: Vec::new(),
+            file: 0,
+            open: Vec::new(),
+            includes: 0,
+            is_text: false,
+            records: 0,
+            origin: options.origin,
+            owner: options.origin,
+            last_owner: LastOwner::None,
+            owner_text: None,
+            owner_delivered: false,
+            default_ttl: None,
+            last_ttl: None,
+            rdata: Vec::with_capacity(512),
+        }
+    }
+
+    pub(super) fn into_report(self) -> Report {
+        Report {
+            diagnostics: self.diagnostics.into_list(),
+            files: self.files,
+            records: self.records,
+        }
+    }
+
+    /// Reads the outermost file.
+    pub(super) fn parse_path(&mut self, path: &Path) {
+        self.file = self.register(path.to_path_buf());
+        self.open.push(self.file);
+        match Source::open(path) {
+            Ok(source) => self.parse_source(source),
+            Err(error) => self.error_at(0, 0, format!("cannot be read: {error}")),
+        }
+    }
+
+    /// Reads text that is in no file.
+    pub(super) fn parse_text(&mut self, label: &str, text: &[u8]) {
+        self.file = self.register(PathBuf::from(label));
+        self.open.push(self.file);
+        self.is_text = true;
+        self.parse_block(text, 1, BlockEnd::EndOfFile);
+    }
+
+    /// The index of a file in the report.
+    pub(super) fn register(&mut self, path: PathBuf) -> u16 {
+        if let Some(index) = self.files.iter().position(|known| *known == path) {
+            return index as u16;
+        }
+        self.labels.push(path.to_string_lossy().into());
+        self.files.push(path);
+        (self.files.len() - 1) as u16
+    }
+
+    pub(super) fn path(&self, file: u16) -> &Path {
+        &self.files[file as usize]
+    }
+
+    /// Reads a file block by block.
+    pub(super) fn parse_source(&mut self, mut source: Source) {
+        let (mut consumed, mut line) = (0, 1);
+        let (mut stuck, mut in_long_line) = (false, false);
+        loop {
+            if let Err(error) = source.advance(consumed) {
+                return self.error_at(line, 0, format!("cannot be read: {error}"));
+            }
+            let end = source.block_end(stuck);
+            let block = source.block();
+            let mut start = 0;
+            if in_long_line {
+                match memchr::memchr(b'\n', block) {
+                    Some(found) => (start, line, in_long_line) = (found + 1, line + 1, false),
+                    None => start = block.len(),
+                }
+            }
+            (consumed, line) = self.parse_block(&block[start..], line, end);
+            consumed += start;
+            if end == BlockEnd::EndOfFile || self.diagnostics.is_full() {
+                return;
+            }
+            stuck = consumed == 0;
+            // Only a wrong entry without an end is consumed without its newline.
+            in_long_line |= consumed > 0 && block[consumed - 1] != b'\n';
+        }
+    }
+
+    /// Reads the entries of a block. Returns where the first one starts that is not complete.
+    fn parse_block(&mut self, block: &[u8], line: u32, end: BlockEnd) -> (usize, u32) {
+        let mut fields = Fields::from_line(block, line);
+        self.owner_text = None;
+        while !fields.is_at_end() && !self.diagnostics.is_full() {
+            let start = (fields.offset(), fields.line());
+            match self.entry(&mut fields, end) {
+                Ok(Step::Done) => fields.pass_entry_end(),
+                Ok(Step::NeedsMore) if end == BlockEnd::EntryTooLong && start.0 == 0 => {
+                    self.report_long_entry(&mut fields, start);
+                }
+                Ok(Step::NeedsMore) => return start,
+                Err(error) => {
+                    fields.rewind(start.0, start.1);
+                    let unclosed = fields.pass_wrong_entry();
+                    let passed = unclosed.is_ok() && !fields.is_at_end();
+                    if !passed && end != BlockEnd::EndOfFile {
+                        if end == BlockEnd::More || start.0 > 0 {
+                            return start;
+                        }
+                        self.report_long_entry(&mut fields, start);
+                        continue;
+                    }
+                    self.report(unclosed.err().unwrap_or(error));
+                }
+            }
+        }
+        (fields.offset(), fields.line())
+    }
+
+    /// The first entry of a full block has no end: most likely a parenthesis that is not closed.
+    fn report_long_entry(&mut self, fields: &mut Fields<'_>, start: (usize, u32)) {
+        fields.rewind(start.0, start.1);
+        match fields.pass_wrong_entry() {
+            Err(unclosed) => self.report(unclosed),
+            Ok(()) => self.error_at(
+                start.1,
+                0,
+                format!("expected a line of at most {MAX_ENTRY} bytes"),
+            ),
+        }
+    }
+
+    /// Reads one entry up to the newline that ends it.
+    #[inline]
+    fn entry(&mut self, fields: &mut Fields<'_>, end: BlockEnd) -> Result<Step, TextError> {
+        let line = fields.line();
+        match fields.peek() {
+            Some(b'\n') => Ok(Step::Done),
+            Some(b'$') => self.directive(fields, end),
+            Some(b' ' | b'\t' | b'\r') => match fields.next()? {
+                None => Ok(step(fields, end)),
+                Some(first) if self.last_owner == LastOwner::None => {
+                    Err(first.error("an owner at the start of the first record"))
+                }
+                Some(first) => self.record(fields, first, line, end),
+            },
+            _ => match fields.next()? {
+                None => Ok(step(fields, end)),
+                Some(owner) => {
+                    self.set_owner(fields, owner)?;
+                    let first = fields.expect(EXPECTED_TYPE)?;
+                    self.record(fields, first, line, end)
+                }
+            },
+        }
+    }
+
+    /// An entry without directives, as `$GENERATE` makes them.
+    pub(super) fn generated(&mut self, text: &[u8], line: u32) -> Result<(), TextError> {
+        let mut fields = Fields::new(text);
+        let owner = fields.expect("an owner")?;
+        self.owner_text = None;
+        self.set_owner(&fields, owner)?;
+        let first = fields.expect(EXPECTED_TYPE)?;
+        self.record(&mut fields, first, line, BlockEnd::EndOfFile)?;
+        self.owner_text = None;
+        Ok(())
+    }
+
+    #[inline]
+    fn set_owner(&mut self, fields: &Fields<'_>, owner: Token<'_>) -> Result<(), TextError> {
+        if let Some((start, len)) = self.owner_text
+            && fields.text_at(start, len) == owner.text
+        {
+            return Ok(());
+        }
+        self.owner_text = None;
+        self.owner_delivered = false;
+        self.last_owner = LastOwner::Wrong;
+        if owner.quoted {
+            return Err(owner.error("an owner without quotes"));
+        }
+        self.owner
+            .set_from_text(owner.text, self.origin.as_name())
+            .map_err(|error| name_error(&owner, "an owner", error))?;
+        self.last_owner = LastOwner::Known;
+        // An owner stands right before the current place.
+        self.owner_text = Some((fields.offset() - owner.text.len(), owner.text.len()));
+        Ok(())
+    }
+
+    /// Reads TTL, class, type and data, of which `first` is the first word, and hands the record over.
+    #[inline]
+    fn record(
+        &mut self,
+        fields: &mut Fields<'_>,
+        first: Token<'_>,
+        line: u32,
+        end: BlockEnd,
+    ) -> Result<Step, TextError> {
+        let (mut ttl, mut class) = (None, None);
+        let mut word = first;
+        let rtype = loop {
+            if let Some(rtype) = common_type(word.text) {
+                break rtype;
+            }
+            if ttl.is_none() && word.text.first().is_some_and(u8::is_ascii_digit) {
+                ttl = Some(parse_ttl(&word)?);
+            } else if class.is_none()
+                && let Some(found) = class_from_text(word.text)
+            {
+                self.check_class(&word, found)?;
+                class = Some(found);
+            } else {
+                break self.zone_type(&word)?;
+            }
+            word = fields.expect(EXPECTED_TYPE)?;
+        };
+        self.rdata.clear();
+        rdata::parse_text(rtype, fields, self.origin.as_name(), &mut self.rdata)
+            .map_err(|error| inside_parenthesis(fields, error))?;
+        fields
+            .expect_end()
+            .map_err(|error| inside_parenthesis(fields, error))?;
+        if step(fields, end) == Step::NeedsMore {
+            return Ok(Step::NeedsMore);
+        }
+        if self.rdata.len() > u16::MAX as usize {
+            return Err(word.error("record data of at most 65535 octets"));
+        }
+        let ttl = self.settle_ttl(ttl, rtype, &word)?;
+        self.deliver(rtype, ttl, line);
+        Ok(Step::Done)
+    }
+
+    #[cold]
+    fn zone_type(&self, word: &Token<'_>) -> Result<Type, TextError> {
+        match type_from_text(word.text) {
+            Some(rtype) if rtype.is_meta() => Err(word.error("a type that can stand in a zone")),
+            Some(rtype) => Ok(rtype),
+            None => Err(word.error(EXPECTED_TYPE)),
+        }
+    }
+
+    fn check_class(&self, word: &Token<'_>, class: Class) -> Result<(), TextError> {
+        if class == self.options.class {
+            return Ok(());
+        }
+        Err(word.error("the class of the zone"))
+    }
+
+    /// The TTL of a record by the rules in the module's documentation.
+    #[inline]
+    fn settle_ttl(
+        &mut self,
+        ttl: Option<u32>,
+        rtype: Type,
+        word: &Token<'_>,
+    ) -> Result<u32, TextError> {
+        if let Some(ttl) = ttl {
+            self.last_ttl = Some(ttl);
+            return Ok(ttl);
+        }
+        if let Some(ttl) = self.default_ttl.or(self.last_ttl) {
+            return Ok(ttl);
+        }
+        if rtype == Type::SOA
+            && let Some(minimum) = self.rdata.last_chunk::<4>()
+        {
+            let ttl = u32::from_be_bytes(*minimum).min(i32::MAX as u32);
+            self.default_ttl = Some(ttl);
+            return Ok(ttl);
+        }
+        self.options
+            .default_ttl
+            .ok_or_else(|| word.error("a TTL before the type, or $TTL before the record"))
+    }
+
+    #[inline]
+    fn deliver(&mut self, rtype: Type, ttl: u32, line: u32) {
+        if self.last_owner != LastOwner::Known {
+            return;
+        }
+        let record = Record {
+            owner: self.owner.as_name(),
+            same_owner: self.owner_delivered,
+            rtype,
+            class: self.options.class,
+            ttl,
+            rdata: &self.rdata,
+            line,
+            file: self.file,
+        };
+        match self.sink.record(&record) {
+            Ok(()) => {
+                self.owner_delivered = true;
+                self.records += 1;
+            }
+            Err(message) => {
+                self.owner_delivered = false;
+                self.error_at(line, 0, message);
+            }
+        }
+    }
+
+    #[cold]
+    pub(super) fn report(&mut self, error: TextError) {
+        self.error_at(error.line, error.column, error.message);
+    }
+
+    #[cold]
+    fn error_at(&mut self, line: u32, column: u32, message: String) {
+        self.push(Severity::Error, line, column, message);
+    }
+
+    fn push(&mut self, severity: Severity, line: u32, column: u32, message: String) {
+        self.diagnostics.push(Diagnostic {
+            severity,
+            file: self.labels[self.file as usize].clone(),
+            line,
+            column,
+            message,
+        });
+    }
+
+    /// Whether there were so many errors that reading stopped.
+    pub(super) fn has_stopped(&self) -> bool {
+        self.diagnostics.is_full()
+    }
+}
+
+/// Whether the entry that `fields` has read is complete.
+#[inline]
+pub(super) fn step(fields: &Fields<'_>, end: BlockEnd) -> Step {
+    if end != BlockEnd::EndOfFile && fields.is_at_end() {
+        Step::NeedsMore
+    } else {
+        Step::Done
+    }
+}
+
+/// Adds where the parenthesis was opened that the error stands in, if that is another line: it may
+/// be the one that should have been closed long before.
+#[cold]
+fn inside_parenthesis(fields: &Fields<'_>, mut error: TextError) -> TextError {
+    if let Some((line, column)) = fields.open_parenthesis()
+        && line != error.line
+    {
+        error.message += &format!(" (inside the parenthesis opened at {line}:{column})");
+    }
+    error
+}
+
+#[cold]
+pub(super) fn name_error(word: &Token<'_>, what: &str, error: crate::NameError) -> TextError {
+    let mut result = word.error(what);
+    result.message += &format!(": {error}");
+    result
+}
+
+/// The types that most records have, without a search.
+#[inline]
+fn common_type(text: &[u8]) -> Option<Type> {
+    match text {
+        b"A" => Some(Type::A),
+        b"NS" => Some(Type::NS),
+        b"AAAA" => Some(Type::AAAA),
+        b"MX" => Some(Type::MX),
+        b"TXT" => Some(Type::TXT),
+        b"CNAME" => Some(Type::CNAME),
+        b"PTR" => Some(Type::PTR),
+        b"DS" => Some(Type::DS),
+        b"NSEC" => Some(Type::NSEC),
+        b"NSEC3" => Some(Type::NSEC3),
+        b"RRSIG" => Some(Type::RRSIG),
+        _ => None,
+    }
+}

@@ -1,0 +1,93 @@
+//! Reading a zone file in blocks.
+//!
+//! The block always starts with an entry. It grows only when one entry does not fit, up to
+//! [`MAX_ENTRY`], so memory stays bounded whatever the file holds, and the block stays in the cache of
+//! the processor while it is parsed.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::Path;
+
+/// Bytes of a block. Below this size a file is read whole.
+const BLOCK: usize = 256 * 1024;
+
+/// Bytes of the longest entry: 65,535 octets of record data as `\DDD` take a quarter of it.
+pub(super) const MAX_ENTRY: usize = 1024 * 1024;
+
+/// Whether text follows behind the block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum BlockEnd {
+    /// The file goes on: an entry that reaches the end of the block is not complete.
+    More,
+    /// The file ends here.
+    EndOfFile,
+    /// The file goes on, but the first entry of the block is longer than an entry may be.
+    EntryTooLong,
+}
+
+/// A file that is being read.
+pub(super) struct Source {
+    file: File,
+    buffer: Vec<u8>,
+    filled: usize,
+    complete: bool,
+}
+
+impl Source {
+    /// Opens a regular file. Anything else is refused before it is opened: to open a FIFO waits for
+    /// its writer.
+    pub(super) fn open(path: &Path) -> io::Result<Source> {
+        let metadata = fs::metadata(path)?;
+        if !metadata.is_file() {
+            let what = if metadata.is_dir() {
+                "it is a directory"
+            } else {
+                "it is not a regular file"
+            };
+            return Err(io::Error::other(what));
+        }
+        // One byte more than the file has shows its end without a second buffer.
+        let size = (metadata.len().min(BLOCK as u64) as usize + 1).min(BLOCK);
+        Ok(Source {
+            file: File::open(path)?,
+            buffer: vec![0; size],
+            filled: 0,
+            complete: false,
+        })
+    }
+
+    /// Drops the first `consumed` bytes of the block and reads what has room behind the others.
+    pub(super) fn advance(&mut self, consumed: usize) -> io::Result<()> {
+        self.buffer.copy_within(consumed..self.filled, 0);
+        self.filled -= consumed;
+        if self.filled == self.buffer.len() {
+            let size = (self.buffer.len() * 2).clamp(BLOCK, MAX_ENTRY);
+            self.buffer.resize(size, 0);
+        }
+        while self.filled < self.buffer.len() && !self.complete {
+            match self.file.read(&mut self.buffer[self.filled..]) {
+                Ok(0) => self.complete = true,
+                Ok(count) => self.filled += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// The text that is not parsed yet, as far as it is read.
+    pub(super) fn block(&self) -> &[u8] {
+        &self.buffer[..self.filled]
+    }
+
+    /// What follows behind the block; `stuck` says that no entry of it was complete.
+    pub(super) fn block_end(&self, stuck: bool) -> BlockEnd {
+        if self.complete {
+            BlockEnd::EndOfFile
+        } else if stuck && self.filled >= MAX_ENTRY {
+            BlockEnd::EntryTooLong
+        } else {
+            BlockEnd::More
+        }
+    }
+}
