@@ -1,6 +1,11 @@
 //! For tests only: a loopback server, a wire client, real peers.
+//!
+//! [`wire`] is a DNS client that shares no code with the server. [`conformance`] reads and runs the
+//! text files of `tests/conformance`.
 
+pub mod conformance;
 pub mod peers;
 pub mod server;
+pub mod wire;
 
 pub use server::{Setup, StartFailure, TestServer};

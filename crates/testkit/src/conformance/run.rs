@@ -1,0 +1,87 @@
+//! Running the cases of a file against one server.
+
+use super::check::check;
+use super::{Case, Expect, Outgoing, Suite};
+use crate::wire::{Exchange, Message, Transport};
+use std::fmt;
+
+pub use super::check::Judge;
+
+/// A case that went wrong.
+#[derive(Debug)]
+pub struct Failure {
+    /// `file:line`.
+    pub place: String,
+    /// The sentence of the test.
+    pub title: String,
+    /// How it was sent.
+    pub transport: Transport,
+    /// Everything that was wrong.
+    pub wrong: Vec<String>,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({}): {}", self.place, self.transport, self.title)?;
+        for line in &self.wrong {
+            write!(f, "\n    {line}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Sends every case over each of its transports. `peer` leaves out the cases in which that peer
+/// is known to differ; our own server has no such excuse.
+pub fn run(suite: &Suite, server: &dyn Exchange, judge: Judge, peer: Option<&str>) -> Vec<Failure> {
+    let mut failures = Vec::new();
+    let mut id = 0x1000;
+    for case in &suite.cases {
+        if peer.is_some_and(|peer| case.differs.iter().any(|(known, _)| known == peer)) {
+            continue;
+        }
+        for &transport in &case.transports {
+            id += 1;
+            let wrong = run_case(case, server, transport, judge, id);
+            if !wrong.is_empty() {
+                let place = format!("{}:{}", suite.path.display(), case.line);
+                failures.push(Failure {
+                    place,
+                    title: case.title.clone(),
+                    transport,
+                    wrong,
+                });
+            }
+        }
+    }
+    failures
+}
+
+fn run_case(
+    case: &Case,
+    server: &dyn Exchange,
+    transport: Transport,
+    judge: Judge,
+    id: u16,
+) -> Vec<String> {
+    let (octets, query) = match &case.send {
+        Outgoing::Query(query) => (query.encode(id), Some(&**query)),
+        Outgoing::Octets(octets) => (octets.clone(), None),
+    };
+    let received = match server.exchange(transport, &octets) {
+        Ok(received) => received,
+        Err(error) => return vec![error],
+    };
+    match (received, &case.expect) {
+        (None, Expect::Silence) => vec![],
+        (None, Expect::Reply(_)) => vec!["no reply".into()],
+        (Some(reply), Expect::Silence) => vec![format!(
+            "a reply of {} octets instead of silence",
+            reply.len()
+        )],
+        (Some(reply), Expect::Reply(due)) => match Message::read(&reply) {
+            Err(error) => vec![format!("unreadable reply: {error}")],
+            Ok(reply) if !octets.starts_with(&reply.id.to_be_bytes()) => vec!["another id".into()],
+            Ok(reply) => check(query, &reply, due, transport, judge),
+        },
+    }
+}

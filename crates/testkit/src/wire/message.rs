@@ -1,0 +1,349 @@
+//! Messages: a strict reader of what a server sent, and the pieces of a query.
+
+use super::{Name, class_text, print_rdata, rdata, type_text};
+use std::fmt;
+
+/// One entry of the question section.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Question {
+    /// As sent, case kept.
+    pub name: Name,
+    /// QTYPE.
+    pub rtype: u16,
+    /// QCLASS.
+    pub class: u16,
+}
+
+/// A record with plain (uncompressed) data.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Record {
+    /// Owner, case as received.
+    pub owner: Name,
+    /// TYPE.
+    pub rtype: u16,
+    /// CLASS.
+    pub class: u16,
+    /// TTL.
+    pub ttl: u32,
+    /// Data without compression.
+    pub data: Vec<u8>,
+}
+
+impl fmt::Display for Record {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let class = match self.class {
+            1 => String::new(),
+            other => format!("{} ", class_text(other)),
+        };
+        let data = print_rdata(self.rtype, &self.data);
+        write!(
+            f,
+            "{} {} {class}{} {data}",
+            self.owner,
+            self.ttl,
+            type_text(self.rtype)
+        )
+    }
+}
+
+/// The OPT record, taken apart (RFC 6891 section 6.1).
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Opt {
+    /// Payload size its sender can take.
+    pub size: u16,
+    /// Upper eight bits of the response code.
+    pub extended_rcode: u8,
+    /// EDNS version.
+    pub version: u8,
+    /// All sixteen flags; DO is the highest.
+    pub flags: u16,
+    /// Options in order.
+    pub options: Vec<(u16, Vec<u8>)>,
+}
+
+impl Opt {
+    /// DNSSEC OK.
+    pub fn dnssec_ok(&self) -> bool {
+        self.flags & 0x8000 != 0
+    }
+
+    /// The data of the first option with this code.
+    pub fn option(&self, code: u16) -> Option<&[u8]> {
+        self.options
+            .iter()
+            .find(|(own, _)| *own == code)
+            .map(|(_, data)| &data[..])
+    }
+}
+
+/// A whole message.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Message {
+    /// Transaction id.
+    pub id: u16,
+    /// The second 16 bits of the header.
+    pub flags: u16,
+    /// Question section.
+    pub question: Vec<Question>,
+    /// Answer section.
+    pub answer: Vec<Record>,
+    /// Authority section.
+    pub authority: Vec<Record>,
+    /// Additional section without OPT.
+    pub additional: Vec<Record>,
+    /// OPT of the additional section.
+    pub opt: Option<Opt>,
+    /// Octets on the wire.
+    pub length: usize,
+}
+
+impl Message {
+    /// Reads a message; anything a well-behaved sender would not send is an error.
+    pub fn read(octets: &[u8]) -> Result<Message, String> {
+        let mut reader = Reader::new(octets);
+        let (id, flags) = (reader.u16()?, reader.u16()?);
+        let counts = [reader.u16()?, reader.u16()?, reader.u16()?, reader.u16()?];
+        let mut question = Vec::new();
+        for _ in 0..counts[0] {
+            let name = reader.name()?;
+            question.push(Question {
+                name,
+                rtype: reader.u16()?,
+                class: reader.u16()?,
+            });
+        }
+        let mut sections = [Vec::new(), Vec::new(), Vec::new()];
+        for (section, count) in sections.iter_mut().zip(&counts[1..]) {
+            for _ in 0..*count {
+                section.push(reader.record()?);
+            }
+        }
+        if reader.position() != octets.len() {
+            return Err(format!(
+                "{} octets after the last record",
+                octets.len() - reader.position()
+            ));
+        }
+        let [answer, authority, mut additional] = sections;
+        let opts: Vec<Record> = additional
+            .extract_if(.., |record| record.rtype == 41)
+            .collect();
+        if opts.len() > 1 {
+            return Err("more than one OPT".into());
+        }
+        let opt = opts.first().map(read_opt).transpose()?;
+        Ok(Message {
+            id,
+            flags,
+            question,
+            answer,
+            authority,
+            additional,
+            opt,
+            length: octets.len(),
+        })
+    }
+
+    /// Response code, extended by the OPT record.
+    pub fn rcode(&self) -> u16 {
+        let upper = self
+            .opt
+            .as_ref()
+            .map_or(0, |opt| u16::from(opt.extended_rcode) << 4);
+        upper | (self.flags & 15)
+    }
+
+    /// Operation code.
+    pub fn opcode(&self) -> u16 {
+        (self.flags >> 11) & 15
+    }
+
+    /// AA.
+    pub fn authoritative(&self) -> bool {
+        self.flags & 0x0400 != 0
+    }
+
+    /// TC.
+    pub fn truncated(&self) -> bool {
+        self.flags & 0x0200 != 0
+    }
+}
+
+fn read_opt(record: &Record) -> Result<Opt, String> {
+    if record.owner != Name::root() {
+        return Err("OPT is not at the root".into());
+    }
+    let mut options = Vec::new();
+    let mut reader = Reader::new(&record.data);
+    while reader.position() < record.data.len() {
+        let (code, length) = (reader.u16()?, reader.u16()?);
+        options.push((code, reader.octets(length as usize)?.to_vec()));
+    }
+    let [extended_rcode, version, ..] = record.ttl.to_be_bytes();
+    Ok(Opt {
+        size: record.class,
+        extended_rcode,
+        version,
+        flags: record.ttl as u16,
+        options,
+    })
+}
+
+/// Appends a question.
+pub fn encode_question(message: &mut Vec<u8>, question: &Question) {
+    message.extend_from_slice(&question.name.0);
+    message.extend_from_slice(&question.rtype.to_be_bytes());
+    message.extend_from_slice(&question.class.to_be_bytes());
+}
+
+/// Appends an OPT record.
+pub fn encode_opt(message: &mut Vec<u8>, opt: &Opt) {
+    let mut data = Vec::new();
+    for (code, value) in &opt.options {
+        data.extend_from_slice(&code.to_be_bytes());
+        data.extend_from_slice(&(value.len() as u16).to_be_bytes());
+        data.extend_from_slice(value);
+    }
+    message.extend_from_slice(&[0, 0, 41]);
+    message.extend_from_slice(&opt.size.to_be_bytes());
+    message.extend_from_slice(&[opt.extended_rcode, opt.version]);
+    message.extend_from_slice(&opt.flags.to_be_bytes());
+    message.extend_from_slice(&(data.len() as u16).to_be_bytes());
+    message.extend_from_slice(&data);
+}
+
+/// A place in a message.
+pub struct Reader<'a> {
+    octets: &'a [u8],
+    position: usize,
+}
+
+impl<'a> Reader<'a> {
+    /// Starts at the first octet.
+    pub fn new(octets: &'a [u8]) -> Reader<'a> {
+        Reader {
+            octets,
+            position: 0,
+        }
+    }
+
+    /// Octets read.
+    pub fn position(&self) -> usize {
+        self.position
+    }
+
+    /// The next octet, without moving.
+    pub fn peek(&self) -> Result<u8, String> {
+        self.octets
+            .get(self.position)
+            .copied()
+            .ok_or_else(|| "message ends early".into())
+    }
+
+    /// The next `length` octets.
+    pub fn octets(&mut self, length: usize) -> Result<&'a [u8], String> {
+        let end = self.position + length;
+        let part = self
+            .octets
+            .get(self.position..end)
+            .ok_or("message ends early")?;
+        self.position = end;
+        Ok(part)
+    }
+
+    /// A 16-bit number.
+    pub fn u16(&mut self) -> Result<u16, String> {
+        let part = self.octets(2)?;
+        Ok(u16::from_be_bytes([part[0], part[1]]))
+    }
+
+    /// A 32-bit number.
+    pub fn u32(&mut self) -> Result<u32, String> {
+        let part = self.octets(4)?;
+        Ok(u32::from_be_bytes([part[0], part[1], part[2], part[3]]))
+    }
+
+    /// A name; pointers must lead strictly backwards, which also ends every loop.
+    pub fn name(&mut self) -> Result<Name, String> {
+        let mut wire = Vec::new();
+        let mut at = self.position;
+        let mut bound = at;
+        let mut end = None;
+        loop {
+            let length = *self.octets.get(at).ok_or("name runs past the message")? as usize;
+            if length >= 0xc0 {
+                let low = *self
+                    .octets
+                    .get(at + 1)
+                    .ok_or("pointer runs past the message")? as usize;
+                let target = (length & 0x3f) << 8 | low;
+                end.get_or_insert(at + 2);
+                if target >= bound {
+                    return Err(format!("pointer to {target}, not before {bound}"));
+                }
+                (at, bound) = (target, target);
+                continue;
+            }
+            if length > 63 {
+                return Err(format!("label type {length:#x}"));
+            }
+            let label = self
+                .octets
+                .get(at..at + 1 + length)
+                .ok_or("label runs past the message")?;
+            wire.extend_from_slice(label);
+            if wire.len() > 255 {
+                return Err("name over 255 octets".into());
+            }
+            at += 1 + length;
+            if length == 0 {
+                break;
+            }
+        }
+        self.position = end.unwrap_or(at);
+        Ok(Name(wire))
+    }
+
+    fn record(&mut self) -> Result<Record, String> {
+        let owner = self.name()?;
+        let (rtype, class, ttl) = (self.u16()?, self.u16()?, self.u32()?);
+        let end = self.u16()? as usize + self.position;
+        if end > self.octets.len() {
+            return Err("record data runs past the message".into());
+        }
+        let data = rdata::read(self, rtype, end)?;
+        Ok(Record {
+            owner,
+            rtype,
+            class,
+            ttl,
+            data,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pointer_loops_and_forward_pointers_are_errors() {
+        assert!(Reader::new(&[0xc0, 0x00]).name().is_err());
+        assert!(Reader::new(&[0xc0, 0x02, 0x00]).name().is_err());
+    }
+
+    #[test]
+    fn names_compressed_in_srv_data_are_an_error() {
+        let mut octets = vec![0, 1, 0x84, 0, 0, 0, 0, 1, 0, 0, 0, 0];
+        octets.extend([
+            1, b'a', 0, 0, 33, 0, 1, 0, 0, 0, 9, 0, 8, 0, 1, 0, 1, 0, 1, 0xc0, 12,
+        ]);
+        assert!(Message::read(&octets).unwrap_err().contains("RFC 3597"));
+    }
+
+    #[test]
+    fn octets_after_the_message_are_an_error() {
+        assert!(Message::read(&[0; 12]).is_ok());
+        assert!(Message::read(&[0; 13]).is_err());
+    }
+}

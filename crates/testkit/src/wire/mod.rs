@@ -1,0 +1,18 @@
+//! A tiny DNS wire client of its own, so that a fault of our `wire` crate cannot hide behind itself.
+//!
+//! It shares no code with the server. It reads strictly: what a server must not send (forward
+//! pointers, names compressed where RFC 3597 forbids it, octets after the last record) is an error.
+
+mod exchange;
+mod message;
+mod name;
+mod rdata;
+mod rtype;
+
+pub use exchange::{Exchange, Sockets, Transport, answers};
+pub use message::{Message, Opt, Question, Reader, Record, encode_opt, encode_question};
+pub use name::Name;
+pub use rdata::print as print_rdata;
+pub use rtype::{
+    class_from_text, class_text, rcode_from_text, rcode_text, type_from_text, type_text,
+};
