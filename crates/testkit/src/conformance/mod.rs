@@ -9,7 +9,7 @@ mod parse;
 mod run;
 mod send;
 
-pub use run::{Failure, Judge, run};
+pub use run::{Failure, Judge, Outcome, run};
 use std::path::{Path, PathBuf};
 
 /// One file.
@@ -21,6 +21,8 @@ pub struct Suite {
     pub zones: Vec<ZoneText>,
     /// Lines to add to Nameward's configuration file; empty when the defaults will do.
     pub config: String,
+    /// Peers that refuse one of the zones, with the reason.
+    pub unloadable: Vec<(String, String)>,
     /// Queries in order.
     pub cases: Vec<Case>,
 }
@@ -32,6 +34,13 @@ pub struct ZoneText {
     pub name: String,
     /// Zone file text; relative names end in the zone's name.
     pub text: String,
+}
+
+impl ZoneText {
+    /// The zone as a file that needs no other origin.
+    pub fn file_text(&self) -> String {
+        format!("$ORIGIN {}.\n{}", self.name, self.text)
+    }
 }
 
 /// One query with the answer that is due.

@@ -30,6 +30,7 @@ pub fn parse(path: &Path, text: &str) -> Result<Suite, String> {
         path: path.to_path_buf(),
         zones: vec![],
         config: String::new(),
+        unloadable: vec![],
         cases: vec![],
     };
     let mut context = Context::default();
@@ -89,6 +90,7 @@ fn read_block<'a>(
             context.title = block.rest;
             context.differs.clear();
         }
+        "unloadable" => suite.unloadable.extend(differing(block.rest)?),
         "differs" => context.differs.extend(differing(block.rest)?),
         "let" => {
             let (name, record) = block
@@ -185,10 +187,8 @@ fn undented(body: &[(usize, &str)]) -> String {
 }
 
 fn differing(rest: &str) -> Result<Vec<(String, String)>, String> {
-    let (peers, reason) = rest
-        .split_once(':')
-        .ok_or("`differs PEER...: reason` is due")?;
-    let known = ["nsd", "knot", "bind", "pdns"];
+    let (peers, reason) = rest.split_once(':').ok_or("`PEER...: reason` is due")?;
+    let known = ["nsd", "knot", "bind"];
     let mut list = Vec::new();
     for peer in peers.split_whitespace() {
         if !known.contains(&peer) {
@@ -383,26 +383,27 @@ fn section(block: &Block<'_>, known: &HashMap<&str, &str>) -> Result<Section, St
         }
     }
     for (line, text) in &block.body {
-        let text = match text.trim().strip_prefix('$') {
+        let at_line = |error| format!("{error} (line {line})");
+        let (optional, text) = match text.trim().strip_prefix('?') {
+            Some(rest) => (true, rest.trim_start()),
+            None => (false, text.trim()),
+        };
+        let text = match text.strip_prefix('$') {
             Some(name) => *known
                 .get(name)
                 .ok_or(format!("no `let {name}` above (line {line})"))?,
             None => text,
         };
-        section
-            .records
-            .push(record(*line, text).map_err(|error| format!("{error} (line {line})"))?);
+        section.records.push(Line {
+            optional,
+            ..record(*line, text).map_err(at_line)?
+        });
     }
     Ok(section)
 }
 
-/// `[?] owner ttl [class] type data...`, white space as one likes.
+/// `owner ttl [class] type data...`, white space as one likes.
 fn record(line: usize, text: &str) -> Result<Line, String> {
-    let text = text.trim();
-    let (optional, text) = match text.strip_prefix('?') {
-        Some(rest) => (true, rest.trim_start()),
-        None => (false, text),
-    };
     let mut words = text.split_whitespace();
     let (owner, ttl) = (
         words.next().ok_or("empty record")?,
@@ -425,7 +426,7 @@ fn record(line: usize, text: &str) -> Result<Line, String> {
     let data = words.collect::<Vec<_>>().join(" ");
     Ok(Line {
         line,
-        optional,
+        optional: false,
         record: format!("{owner} {ttl} {class}{rtype} {data}"),
         rrset: format!("{owner} {rtype}").to_ascii_lowercase(),
     })
