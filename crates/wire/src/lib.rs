@@ -6,6 +6,7 @@
 
 pub mod message;
 pub mod name;
+pub mod rdata;
 pub mod rtype;
 pub mod text;
 pub mod zonefile;

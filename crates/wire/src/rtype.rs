@@ -18,9 +18,13 @@ impl Type {
     pub const NS: Type = Type(2);
     pub const CNAME: Type = Type(5);
     pub const SOA: Type = Type(6);
+    pub const NULL: Type = Type(10);
     pub const PTR: Type = Type(12);
+    pub const HINFO: Type = Type(13);
     pub const MX: Type = Type(15);
     pub const TXT: Type = Type(16);
+    pub const SIG: Type = Type(24);
+    pub const KEY: Type = Type(25);
     pub const AAAA: Type = Type(28);
     pub const SRV: Type = Type(33);
     pub const NAPTR: Type = Type(35);
@@ -32,6 +36,10 @@ impl Type {
     pub const DNSKEY: Type = Type(48);
     pub const NSEC3: Type = Type(50);
     pub const NSEC3PARAM: Type = Type(51);
+    pub const CDS: Type = Type(59);
+    pub const CDNSKEY: Type = Type(60);
+    pub const CSYNC: Type = Type(62);
+    pub const ZONEMD: Type = Type(63);
     pub const SVCB: Type = Type(64);
     pub const HTTPS: Type = Type(65);
     pub const TKEY: Type = Type(249);
@@ -41,6 +49,8 @@ impl Type {
     pub const MAILB: Type = Type(253);
     pub const MAILA: Type = Type(254);
     pub const ANY: Type = Type(255);
+    pub const ALIAS: Type = Type(65401);
+    pub const LUA: Type = Type(65402);
 
     /// RFC 6895 section 3.1: types that stand only in questions or carry no zone data.
     pub fn is_meta(self) -> bool {
@@ -52,6 +62,7 @@ impl Type {
 impl Class {
     pub const IN: Class = Class(1);
     pub const CH: Class = Class(3);
+    pub const HS: Class = Class(4);
     pub const NONE: Class = Class(254);
     pub const ANY: Class = Class(255);
 }
@@ -86,14 +97,101 @@ impl Opcode {
     pub const UPDATE: Opcode = Opcode(5);
 }
 
+impl Type {
+    /// Reads a mnemonic in any case or `TYPEnnn` (RFC 3597 section 5).
+    #[inline]
+    pub fn from_text(text: &[u8]) -> Option<Type> {
+        if let Some(rtype) = crate::rdata::type_of_mnemonic(text) {
+            return Some(rtype);
+        }
+        numbered(text, b"TYPE").map(Type)
+    }
+}
+
+impl Class {
+    /// Reads a mnemonic in any case or `CLASSnnn` (RFC 3597 section 5).
+    #[inline]
+    pub fn from_text(text: &[u8]) -> Option<Class> {
+        match text {
+            [b'I' | b'i', b'N' | b'n'] => Some(Class::IN),
+            [b'C' | b'c', b'H' | b'h'] => Some(Class::CH),
+            [b'H' | b'h', b'S' | b's'] => Some(Class::HS),
+            _ => numbered(text, b"CLASS").map(Class),
+        }
+    }
+}
+
+/// Reads a prefix in any case and a number up to 65535.
+fn numbered(text: &[u8], prefix: &[u8]) -> Option<u16> {
+    let (start, digits) = text.split_at_checked(prefix.len())?;
+    if !start.eq_ignore_ascii_case(prefix) || !(1..=5).contains(&digits.len()) {
+        return None;
+    }
+    digits.iter().try_fold(0u16, |value, byte| match byte {
+        b'0'..=b'9' => value.checked_mul(10)?.checked_add(u16::from(byte - b'0')),
+        _ => None,
+    })
+}
+
+/// The mnemonic, or `TYPEnnn`.
+impl fmt::Display for Type {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match crate::rdata::mnemonic_of(*self) {
+            Some(mnemonic) => f.pad(mnemonic),
+            None => write!(f, "TYPE{}", self.0),
+        }
+    }
+}
+
+/// The mnemonic, or `CLASSnnn`.
+impl fmt::Display for Class {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Class::IN => f.pad("IN"),
+            Class::CH => f.pad("CH"),
+            Class::HS => f.pad("HS"),
+            Class(number) => write!(f, "CLASS{number}"),
+        }
+    }
+}
+
 impl fmt::Debug for Type {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "TYPE{}", self.0)
+        fmt::Display::fmt(self, f)
     }
 }
 
 impl fmt::Debug for Class {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "CLASS{}", self.0)
+        fmt::Display::fmt(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types_and_classes_are_read_in_any_case_and_as_numbers() {
+        assert_eq!(Type::from_text(b"aaaa"), Some(Type::AAAA));
+        assert_eq!(Type::from_text(b"type28"), Some(Type::AAAA));
+        assert_eq!(Type::from_text(b"TYPE65535"), Some(Type(65535)));
+        for bad in [
+            "TYPE65536",
+            "TYPE",
+            "TYPE-1",
+            "TYPE000001",
+            "",
+            "NOSUCH",
+            "TYP",
+        ] {
+            assert_eq!(Type::from_text(bad.as_bytes()), None, "{bad}");
+        }
+        assert_eq!(Class::from_text(b"in"), Some(Class::IN));
+        assert_eq!(Class::from_text(b"CLASS4"), Some(Class::HS));
+        assert_eq!(Class::from_text(b"I"), None);
+        assert_eq!(Type::NSEC3PARAM.to_string(), "NSEC3PARAM");
+        assert_eq!(Type(65_280).to_string(), "TYPE65280");
+        assert_eq!(Class(32).to_string(), "CLASS32");
     }
 }

@@ -1,0 +1,145 @@
+//! Record data: wire and presentation form of every type, both ways.
+//!
+//! [`table`] describes a type once, as a list of [`Field`]s. Three interpreters of that list do the
+//! rest: [`check`] finds where each field of wire data ends and whether it is well formed, [`parse`]
+//! reads fields from zone-file words, [`print`] writes them. Compression (RFC 3597 section 4),
+//! canonical form (RFC 4034 section 6.2, RFC 6840 section 5.1) and additional-section processing
+//! follow from the attributes of name fields.
+//!
+//! Data of a type without a description, or with none in text, is opaque: `\#` (RFC 3597 section 5).
+
+mod apl;
+mod bitmap;
+mod check;
+mod digits;
+mod encoding;
+mod field;
+mod loc;
+mod names;
+mod parse;
+mod print;
+mod svcb;
+mod table;
+mod time;
+mod ttl;
+mod wks;
+
+pub use field::{Codes, Field, NameUse, TypeInfo};
+pub use names::{Names, append_name, canonicalise, names};
+pub use parse::{Notes, parse_text};
+pub use print::write_text;
+pub use table::describe;
+pub use ttl::parse_ttl;
+
+pub(crate) use table::{mnemonic_of, type_of_mnemonic};
+
+use crate::name::{Name, NameBuf, NameError};
+use crate::rtype::Type;
+
+/// The longest record data: RDLENGTH has 16 bits.
+pub const MAX_RDATA: usize = 65_535;
+
+/// Why octets are not well-formed data of their type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum RdataError {
+    /// The data ends inside a field.
+    #[error("the record data ends too early")]
+    Short,
+    /// Octets follow the last field.
+    #[error("octets after the end of the record data")]
+    Trailing,
+    /// More than 65535 octets.
+    #[error("record data longer than 65535 octets")]
+    Long,
+    /// A name inside is not valid.
+    #[error(transparent)]
+    Name(#[from] NameError),
+    /// A field has a value that its type forbids.
+    #[error("{0}")]
+    Value(&'static str),
+}
+
+/// Checks that uncompressed wire data is well formed for its type. Any data is, of an unknown type.
+pub fn validate(rtype: Type, rdata: &[u8]) -> Result<(), RdataError> {
+    if rdata.len() > MAX_RDATA {
+        return Err(RdataError::Long);
+    }
+    let Some(info) = describe(rtype) else {
+        return Ok(());
+    };
+    let mut at = 0;
+    for field in info.fields {
+        at = check::field_end(field, rdata, at)?;
+    }
+    if at == rdata.len() {
+        Ok(())
+    } else {
+        Err(RdataError::Trailing)
+    }
+}
+
+/// Appends the data at `at..at + rdlength` of a message to `out`, names decompressed.
+///
+/// Only the types of RFC 3597 section 4 may be compressed on receipt; elsewhere a pointer is an
+/// error. Pointers go backwards only and the bytes behind the record are out of sight, so nothing
+/// past its end is read; a field list has at most two compressed names, which bounds the growth to
+/// 510 octets. After an error `out` is as it was.
+pub fn from_message(
+    rtype: Type,
+    message: &[u8],
+    at: usize,
+    rdlength: usize,
+    out: &mut Vec<u8>,
+) -> Result<(), RdataError> {
+    let start = out.len();
+    let result = expand(rtype, message, at, rdlength, out);
+    if result.is_err() {
+        out.truncate(start);
+    }
+    result
+}
+
+fn expand(
+    rtype: Type,
+    message: &[u8],
+    at: usize,
+    rdlength: usize,
+    out: &mut Vec<u8>,
+) -> Result<(), RdataError> {
+    let end = at.checked_add(rdlength).ok_or(RdataError::Short)?;
+    let message = message.get(..end).ok_or(RdataError::Short)?;
+    let rdata = message.get(at..).ok_or(RdataError::Short)?;
+    let Some(info) = describe(rtype) else {
+        out.extend_from_slice(rdata);
+        return Ok(());
+    };
+    let start = out.len();
+    let mut read = 0;
+    for field in info.fields {
+        if let Field::Name(NameUse {
+            decompress: true, ..
+        }) = field
+        {
+            let (name, behind) = NameBuf::from_message(message, at + read)?;
+            out.extend_from_slice(name.as_name().as_wire());
+            read = behind - at;
+        } else {
+            let field_end = check::field_end(field, rdata, read)?;
+            out.extend_from_slice(&rdata[read..field_end]);
+            read = field_end;
+        }
+    }
+    if read != rdata.len() {
+        return Err(RdataError::Trailing);
+    }
+    if out.len() - start > MAX_RDATA {
+        return Err(RdataError::Long);
+    }
+    Ok(())
+}
+
+/// Takes the name at `at` of uncompressed data.
+fn name_at(rdata: &[u8], at: usize) -> Result<Name<'_>, RdataError> {
+    let rest = rdata.get(at..).ok_or(RdataError::Short)?;
+    Ok(Name::split_from(rest)?.0)
+}

@@ -1,0 +1,611 @@
+//! Record data from zone-file words.
+
+use super::digits::{decimal, hex_digit, ipv4, ipv6};
+use super::encoding::{Base64Reader, HexReader, base32hex, unescaped};
+use super::field::{Codes, Field};
+use super::names::append_name;
+use super::{MAX_RDATA, apl, bitmap, check, describe, loc, parse_ttl, svcb, time, validate, wks};
+use crate::name::Name;
+use crate::rtype::Type;
+use crate::text::{Fields, TextError, Token};
+use memchr::memchr;
+
+/// What a caller may want to say about a record that was accepted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Notes {
+    /// A character string of more than 255 octets was split.
+    pub txt_split: bool,
+}
+
+/// Reads the data of one record from the remaining words of its entry and appends it in
+/// uncompressed wire form. `\#` is accepted for every type and checked for the known ones
+/// (RFC 3597 section 5). After an error `out` is as it was.
+pub fn parse_text(
+    rtype: Type,
+    fields: &mut Fields<'_>,
+    origin: Name<'_>,
+    out: &mut Vec<u8>,
+) -> Result<Notes, TextError> {
+    let start = out.len();
+    let mut target = Target {
+        origin,
+        out,
+        start,
+        notes: Notes::default(),
+    };
+    let result = parse_entry(rtype, fields, &mut target);
+    if result.is_err() {
+        out.truncate(start);
+    }
+    result
+}
+
+/// Where data goes, and what bears on it.
+struct Target<'t> {
+    origin: Name<'t>,
+    out: &'t mut Vec<u8>,
+    /// Where this record's data starts in `out`.
+    start: usize,
+    notes: Notes,
+}
+
+/// The words with one word of look-ahead.
+pub(super) struct Words<'f, 'a> {
+    fields: &'f mut Fields<'a>,
+    held: Option<Token<'a>>,
+}
+
+impl<'a> Words<'_, 'a> {
+    #[inline]
+    pub(super) fn next(&mut self) -> Result<Option<Token<'a>>, TextError> {
+        match self.held.take() {
+            Some(word) => Ok(Some(word)),
+            None => self.fields.next(),
+        }
+    }
+
+    #[inline]
+    pub(super) fn expect(&mut self, what: &str) -> Result<Token<'a>, TextError> {
+        match self.held.take() {
+            Some(word) => Ok(word),
+            None => self.fields.expect(what),
+        }
+    }
+
+    /// Gives a word back.
+    pub(super) fn hold(&mut self, word: Token<'a>) {
+        self.held = Some(word);
+    }
+}
+
+fn parse_entry(
+    rtype: Type,
+    fields: &mut Fields<'_>,
+    target: &mut Target<'_>,
+) -> Result<Notes, TextError> {
+    let first = fields.next()?;
+    let mut words = Words {
+        fields,
+        held: first,
+    };
+    if let Some(word) = first
+        && word.text == b"\\#"
+        && !word.quoted
+    {
+        words.held = None;
+        generic(rtype, word, &mut words, target)?;
+        return Ok(target.notes);
+    }
+    let Some(info) = describe(rtype) else {
+        return Err(words.expect("\\#")?.error("\\# for a type without a name"));
+    };
+    for field in info.fields {
+        parse_field(field, &mut words, target)?;
+    }
+    if let Some(extra) = words.next()? {
+        return Err(extra.error("the end of the record"));
+    }
+    if target.out.len() - target.start > MAX_RDATA {
+        return Err(too_long(first));
+    }
+    Ok(target.notes)
+}
+
+#[cold]
+fn too_long(first: Option<Token<'_>>) -> TextError {
+    let (line, column) = first.map_or((0, 0), |word| (word.line, word.column));
+    TextError {
+        line,
+        column,
+        message: "expected at most 65535 octets of record data".into(),
+    }
+}
+
+/// `\#`, the length and hexadecimal words.
+fn generic<'a>(
+    rtype: Type,
+    first: Token<'a>,
+    words: &mut Words<'_, 'a>,
+    target: &mut Target<'_>,
+) -> Result<(), TextError> {
+    let what = "the length of the data, up to 65535";
+    let word = words.expect(what)?;
+    let len = decimal(word.text, MAX_RDATA as u64).ok_or_else(|| word.error(what))?;
+    hex_words(words, target.out)?;
+    if target.out.len() - target.start != len as usize {
+        let found = target.out.len() - target.start;
+        return Err(word.error(&format!("the length {found} of the data that follows")));
+    }
+    validate(rtype, &target.out[target.start..])
+        .map_err(|why| first.error(&format!("well-formed data of type {rtype} ({why})")))
+}
+
+fn hex_words(words: &mut Words<'_, '_>, out: &mut Vec<u8>) -> Result<(), TextError> {
+    let mut reader = HexReader::default();
+    let mut last = None;
+    while let Some(word) = words.next()? {
+        reader
+            .feed(word.text, out)
+            .ok_or_else(|| word.error("hexadecimal digits"))?;
+        last = Some(word);
+    }
+    match last {
+        Some(word) if !reader.is_complete() => {
+            Err(word.error("an even number of hexadecimal digits"))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[inline]
+fn parse_field(
+    field: &Field,
+    words: &mut Words<'_, '_>,
+    target: &mut Target<'_>,
+) -> Result<(), TextError> {
+    match field {
+        Field::Ipv4 => {
+            let word = words.expect("an IPv4 address")?;
+            let address = ipv4(word.text).ok_or_else(|| word.error("an IPv4 address"))?;
+            target.out.extend_from_slice(&address);
+        }
+        Field::Ipv6 => {
+            let word = words.expect("an IPv6 address")?;
+            let address = ipv6(word.text).ok_or_else(|| word.error("an IPv6 address"))?;
+            target.out.extend_from_slice(&address);
+        }
+        Field::Name(_) => {
+            let word = words.expect("a domain name")?;
+            name(&word, target)?;
+        }
+        Field::U8 => {
+            let value = number(words, 255, "a number up to 255")?;
+            target.out.push(value as u8);
+        }
+        Field::U16 => {
+            let value = number(words, 65_535, "a number up to 65535")?;
+            target.out.extend_from_slice(&(value as u16).to_be_bytes());
+        }
+        Field::U32 => {
+            let value = number(words, u64::from(u32::MAX), "a number up to 4294967295")?;
+            target.out.extend_from_slice(&(value as u32).to_be_bytes());
+        }
+        Field::Period => {
+            let what = "a number of seconds or a period like 1h30m";
+            let word = words.expect(what)?;
+            let value = parse_ttl(word.text).ok_or_else(|| word.error(what))?;
+            target.out.extend_from_slice(&value.to_be_bytes());
+        }
+        Field::Strings => {
+            let mut word = words.expect("a character string")?;
+            loop {
+                strings(&word, target)?;
+                match words.next()? {
+                    Some(next) => word = next,
+                    None => break,
+                }
+            }
+        }
+        _ => return parse_other(field, words, target),
+    }
+    Ok(())
+}
+
+#[inline]
+fn name(word: &Token<'_>, target: &mut Target<'_>) -> Result<(), TextError> {
+    append_name(word.text, target.origin, target.out)
+        .map_err(|why| word.error(&format!("a domain name ({why})")))
+}
+
+#[inline]
+fn number(words: &mut Words<'_, '_>, max: u64, what: &str) -> Result<u64, TextError> {
+    let word = words.expect(what)?;
+    decimal(word.text, max).ok_or_else(|| word.error(what))
+}
+
+/// One or more character strings for one word: what is longer than 255 octets is split.
+fn strings(word: &Token<'_>, target: &mut Target<'_>) -> Result<(), TextError> {
+    let out = &mut *target.out;
+    if word.text.len() <= 255 && memchr(b'\\', word.text).is_none() {
+        out.push(word.text.len() as u8);
+        out.extend_from_slice(word.text);
+        return Ok(());
+    }
+    let at = out.len();
+    out.push(0);
+    unescaped(word.text, out).ok_or_else(|| word.error(STRING))?;
+    let len = out.len() - at - 1;
+    if len <= 255 {
+        out[at] = len as u8;
+        return Ok(());
+    }
+    if len > MAX_RDATA {
+        return Err(too_long(Some(*word)));
+    }
+    target.notes.txt_split = true;
+    let whole = out.split_off(at + 1);
+    out.truncate(at);
+    for part in whole.chunks(255) {
+        out.push(part.len() as u8);
+        out.extend_from_slice(part);
+    }
+    Ok(())
+}
+
+const STRING: &str = "a character string with escapes as \\DDD up to 255 or \\ and one character";
+
+/// One character string of at most 255 octets.
+fn string(word: &Token<'_>, out: &mut Vec<u8>) -> Result<(), TextError> {
+    let at = out.len();
+    out.push(0);
+    unescaped(word.text, out).ok_or_else(|| word.error(STRING))?;
+    out[at] = u8::try_from(out.len() - at - 1)
+        .map_err(|_| word.error("a character string of at most 255 octets"))?;
+    Ok(())
+}
+
+fn parse_other(
+    field: &Field,
+    words: &mut Words<'_, '_>,
+    target: &mut Target<'_>,
+) -> Result<(), TextError> {
+    match field {
+        Field::U64 => {
+            let value = number(words, u64::MAX, "a number up to 18446744073709551615")?;
+            target.out.extend_from_slice(&value.to_be_bytes());
+        }
+        Field::Names(_) => {
+            while let Some(word) = words.next()? {
+                name(&word, target)?;
+            }
+        }
+        Field::Time => {
+            let what = "a time as YYYYMMDDHHmmSS or seconds since 1970";
+            let word = words.expect(what)?;
+            let value = time::from_text(word.text).ok_or_else(|| word.error(what))?;
+            target.out.extend_from_slice(&value.to_be_bytes());
+        }
+        Field::RrType => {
+            let word = words.expect("a record type")?;
+            let rtype = Type::from_text(word.text).ok_or_else(|| word.error("a record type"))?;
+            target.out.extend_from_slice(&rtype.0.to_be_bytes());
+        }
+        Field::Code8(codes) => {
+            let value = code(words, codes, 255)?;
+            target.out.push(value as u8);
+        }
+        Field::Code16(codes) => {
+            let value = code(words, codes, u16::MAX)?;
+            target.out.extend_from_slice(&value.to_be_bytes());
+        }
+        Field::String => string(&words.expect("a character string")?, target.out)?,
+        Field::OptionalString => {
+            if let Some(word) = words.next()? {
+                string(&word, target.out)?;
+            }
+        }
+        Field::RelayType => {
+            let discovery = number(words, 1, "0 or 1 for discovery")?;
+            let kind = number(words, 3, "a relay type from 0 to 3")?;
+            target.out.push((discovery << 7 | kind) as u8);
+        }
+        Field::Gateway { mask } => gateway(words, *mask, target)?,
+        Field::HipKey => hip_key(words, target.out)?,
+        Field::Bitmap { .. } => {
+            let mut builder = bitmap::Builder::default();
+            while let Some(word) = words.next()? {
+                let rtype = Type::from_text(word.text);
+                builder.add(rtype.ok_or_else(|| word.error("a record type"))?);
+            }
+            return checked(field, words, target, |_, out| {
+                builder.write(out);
+                Ok(())
+            });
+        }
+        Field::NxtBitmap => return checked(field, words, target, nxt_bitmap),
+        Field::Loc => loc::parse(words, target.out)?,
+        Field::Apl => apl::parse(words, target.out)?,
+        Field::Wks => wks::parse(words, target.out)?,
+        Field::SvcParams => return checked(field, words, target, svcb::parse),
+        _ => return parse_octets(field, words, target),
+    }
+    Ok(())
+}
+
+const MALFORMED: &str = "expected well-formed record data";
+
+/// Reads a field whose last rules are easier to check on the wire form.
+fn checked(
+    field: &Field,
+    words: &mut Words<'_, '_>,
+    target: &mut Target<'_>,
+    read: impl FnOnce(&mut Words<'_, '_>, &mut Vec<u8>) -> Result<(), TextError>,
+) -> Result<(), TextError> {
+    let at = target.out.len() - target.start;
+    read(words, target.out)?;
+    match check::field_end(field, &target.out[target.start..], at) {
+        Ok(_) => Ok(()),
+        // The words are used up, so the place is the end of the entry.
+        Err(why) => match words.expect("") {
+            Err(end) => Err(TextError {
+                message: format!("{MALFORMED}, found {why}"),
+                ..end
+            }),
+            Ok(word) => Err(word.error(&format!("well-formed record data ({why})"))),
+        },
+    }
+}
+
+fn code(words: &mut Words<'_, '_>, codes: &Codes, max: u16) -> Result<u16, TextError> {
+    let word = words.expect(codes.what)?;
+    if let Some(value) = decimal(word.text, u64::from(max)) {
+        return Ok(value as u16);
+    }
+    codes
+        .names
+        .iter()
+        .find(|(_, name)| word.text.eq_ignore_ascii_case(name.as_bytes()))
+        .map(|(value, _)| *value)
+        .ok_or_else(|| word.error(codes.what))
+}
+
+/// Octets in one of the encodings.
+fn parse_octets(
+    field: &Field,
+    words: &mut Words<'_, '_>,
+    target: &mut Target<'_>,
+) -> Result<(), TextError> {
+    match field {
+        Field::Tag => {
+            let word = words.expect("a tag of letters and digits")?;
+            let plain = word.text.iter().all(u8::is_ascii_alphanumeric);
+            if !plain || !(1..=255).contains(&word.text.len()) {
+                return Err(word.error("a tag of letters and digits"));
+            }
+            string(&word, target.out)?;
+        }
+        Field::Text { min } => {
+            let word = words.expect("a quoted string")?;
+            let at = target.out.len();
+            unescaped(word.text, target.out).ok_or_else(|| word.error(STRING))?;
+            if target.out.len() - at < *min {
+                return Err(word.error("a string that is not empty"));
+            }
+        }
+        Field::Hex { .. } | Field::Digest(_) => return encoded(field, words, target, hex_words),
+        Field::Base64 { .. } => return encoded(field, words, target, base64_words),
+        Field::Base64OrDash => {
+            let word = words.expect("base64, or - for nothing")?;
+            if word.text != b"-" {
+                words.hold(word);
+                base64_words(words, target.out)?;
+            }
+        }
+        Field::Salt => {
+            let what = "up to 255 octets in hexadecimal, or - for none";
+            let word = words.expect(what)?;
+            let text = if word.text == b"-" { b"" } else { word.text };
+            let mut reader = HexReader::default();
+            let read = counted(target.out, |out| reader.feed(text, out));
+            // Only `-` is nothing.
+            let nothing = word.text.is_empty();
+            if read.is_none() || !reader.is_complete() || nothing {
+                return Err(word.error(what));
+            }
+        }
+        Field::HashedName => {
+            let what = "a hash of 1 to 255 octets in base32hex";
+            let word = words.expect(what)?;
+            counted(target.out, |out| base32hex(word.text, out))
+                .filter(|len| *len > 0)
+                .ok_or_else(|| word.error(what))?;
+        }
+        Field::Eui(octets) => {
+            let what = "hexadecimal pairs with dashes, like 00-00-5e-00-53-2a";
+            let word = words.expect(what)?;
+            grouped(word.text, *octets, 2, b'-', target.out).ok_or_else(|| word.error(what))?;
+        }
+        Field::Locator64 => {
+            let what = "four groups of hexadecimal digits with colons";
+            let word = words.expect(what)?;
+            locator(word.text, target.out).ok_or_else(|| word.error(what))?;
+        }
+        Field::Nsap => nsap(words, target.out)?,
+        _ => {
+            let what = "\\#, as this type has no other text form";
+            return Err(words.expect(what)?.error(what));
+        }
+    }
+    Ok(())
+}
+
+/// Reads encoded words up to the end, and checks their length.
+fn encoded(
+    field: &Field,
+    words: &mut Words<'_, '_>,
+    target: &mut Target<'_>,
+    read: impl FnOnce(&mut Words<'_, '_>, &mut Vec<u8>) -> Result<(), TextError>,
+) -> Result<(), TextError> {
+    let first = match field {
+        Field::Base64 { min: 0 } => words.next()?,
+        Field::Base64 { .. } => Some(words.expect("base64")?),
+        _ => Some(words.expect("hexadecimal digits")?),
+    };
+    words.held = first;
+    checked(field, words, target, read).map_err(|error| match first {
+        // The first word says more than the end of the entry.
+        Some(word) if error.message.starts_with(MALFORMED) => TextError {
+            line: word.line,
+            column: word.column,
+            ..error
+        },
+        _ => error,
+    })
+}
+
+fn base64_words(words: &mut Words<'_, '_>, out: &mut Vec<u8>) -> Result<(), TextError> {
+    let mut reader = Base64Reader::default();
+    let mut last = None;
+    while let Some(word) = words.next()? {
+        reader
+            .feed(word.text, out)
+            .ok_or_else(|| word.error("base64"))?;
+        last = Some(word);
+    }
+    match (reader.finish(out), last) {
+        (None, Some(word)) => Err(word.error("base64 with its padding")),
+        _ => Ok(()),
+    }
+}
+
+/// Appends a length octet and what `read` appends, which returns the length.
+fn counted(out: &mut Vec<u8>, read: impl FnOnce(&mut Vec<u8>) -> Option<()>) -> Option<usize> {
+    let at = out.len();
+    out.push(0);
+    read(out)?;
+    let len = out.len() - at - 1;
+    out[at] = u8::try_from(len).ok()?;
+    Some(len)
+}
+
+/// Appends `octets` octets written as groups of exactly `digits` digits with a separator.
+fn grouped(
+    text: &[u8],
+    octets: usize,
+    digits: usize,
+    separator: u8,
+    out: &mut Vec<u8>,
+) -> Option<()> {
+    let groups = octets * 2 / digits;
+    if text.len() != groups * (digits + 1) - 1 {
+        return None;
+    }
+    let mut reader = HexReader::default();
+    for group in text.chunks(digits + 1) {
+        reader.feed(&group[..digits], out)?;
+        if group.get(digits).is_some_and(|byte| *byte != separator) {
+            return None;
+        }
+    }
+    Some(())
+}
+
+/// RFC 6742 section 2.1.2: groups may leave out leading zeros as in IPv6.
+fn locator(text: &[u8], out: &mut Vec<u8>) -> Option<()> {
+    let mut groups = 0;
+    for group in text.split(|&byte| byte == b':') {
+        if !(1..=4).contains(&group.len()) || groups == 4 {
+            return None;
+        }
+        let mut value = 0u16;
+        for &byte in group {
+            value = value << 4 | u16::from(hex_digit(byte)?);
+        }
+        out.extend_from_slice(&value.to_be_bytes());
+        groups += 1;
+    }
+    (groups == 4).then_some(())
+}
+
+/// RFC 1706 section 7: `0x` and digits, with dots anywhere for the reader's ease.
+fn nsap(words: &mut Words<'_, '_>, out: &mut Vec<u8>) -> Result<(), TextError> {
+    let what = "0x and hexadecimal digits";
+    let word = words.expect(what)?;
+    let mut reader = HexReader::default();
+    let [b'0', b'x' | b'X', digits @ ..] = word.text else {
+        return Err(word.error(what));
+    };
+    let at = out.len();
+    for part in digits.split(|&byte| byte == b'.') {
+        reader.feed(part, out).ok_or_else(|| word.error(what))?;
+    }
+    if !reader.is_complete() || out.len() == at {
+        return Err(word.error("an even number of hexadecimal digits"));
+    }
+    Ok(())
+}
+
+fn nxt_bitmap(words: &mut Words<'_, '_>, out: &mut Vec<u8>) -> Result<(), TextError> {
+    let at = out.len();
+    while let Some(word) = words.next()? {
+        let rtype = Type::from_text(word.text)
+            .filter(|rtype| (1..128).contains(&rtype.0))
+            .ok_or_else(|| word.error("a record type from 1 to 127"))?;
+        let octet = at + rtype.0 as usize / 8;
+        if out.len() <= octet {
+            out.resize(octet + 1, 0);
+        }
+        out[octet] |= 0x80 >> (rtype.0 % 8);
+    }
+    Ok(())
+}
+
+fn gateway(words: &mut Words<'_, '_>, mask: u8, target: &mut Target<'_>) -> Result<(), TextError> {
+    let kind = check::gateway_type(&target.out[target.start..], mask);
+    let what = match kind {
+        Some(0) => "'.' for no gateway",
+        Some(1) => "an IPv4 address",
+        Some(2) => "an IPv6 address",
+        _ => "a domain name",
+    };
+    let word = words.expect(what)?;
+    let done = match kind {
+        Some(0) => (word.text == b".").then_some(()),
+        Some(1) => ipv4(word.text).map(|address| target.out.extend_from_slice(&address)),
+        Some(2) => ipv6(word.text).map(|address| target.out.extend_from_slice(&address)),
+        Some(3) => return name(&word, target),
+        _ => return Err(word.error("a gateway type from 0 to 3 before")),
+    };
+    done.ok_or_else(|| word.error(what))
+}
+
+/// RFC 8005 section 6: algorithm, tag in hexadecimal, key in base64, each one word.
+fn hip_key(words: &mut Words<'_, '_>, out: &mut Vec<u8>) -> Result<(), TextError> {
+    let algorithm = number(words, 255, "an algorithm up to 255")? as u8;
+    let head = out.len();
+    out.extend_from_slice(&[0, algorithm, 0, 0]);
+    let what = "a host identity tag of 1 to 255 octets in hexadecimal";
+    let word = words.expect(what)?;
+    let mut reader = HexReader::default();
+    reader
+        .feed(word.text, out)
+        .ok_or_else(|| word.error(what))?;
+    let tag = out.len() - head - 4;
+    if !reader.is_complete() || !(1..=255).contains(&tag) {
+        return Err(word.error(what));
+    }
+    let what = "a public key in base64";
+    let word = words.expect(what)?;
+    let mut reader = Base64Reader::default();
+    reader
+        .feed(word.text, out)
+        .and_then(|()| reader.finish(out))
+        .ok_or_else(|| word.error(what))?;
+    let key = out.len() - head - 4 - tag;
+    let Some(key) = u16::try_from(key).ok().filter(|key| *key > 0) else {
+        return Err(word.error(what));
+    };
+    out[head] = tag as u8;
+    out[head + 2..head + 4].copy_from_slice(&key.to_be_bytes());
+    Ok(())
+}

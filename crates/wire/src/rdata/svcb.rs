@@ -1,0 +1,382 @@
+//! Service parameters of SVCB and HTTPS (RFC 9460).
+
+use super::RdataError;
+use super::digits::{decimal, ipv4, ipv6};
+use super::encoding::{Base64Reader, unescaped};
+use super::parse::Words;
+use super::print::quoted_byte;
+use crate::text::{TextError, Token};
+use core::fmt;
+use core::net::{Ipv4Addr, Ipv6Addr};
+use data_encoding::BASE64;
+
+const MANDATORY: u16 = 0;
+const ALPN: u16 = 1;
+const NO_DEFAULT_ALPN: u16 = 2;
+const INVALID: u16 = 65_535;
+
+/// What the value of a known key consists of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Value {
+    Keys,
+    Ids,
+    Nothing,
+    Port,
+    Ipv4s,
+    Base64,
+    Ipv6s,
+    Text,
+    Numbers,
+    /// A key without a name: octets as they are.
+    Any,
+}
+
+/// IANA, Service Parameter Keys; a key's number is its place.
+const KEYS: [(&str, Value); 10] = [
+    ("mandatory", Value::Keys),
+    ("alpn", Value::Ids),
+    ("no-default-alpn", Value::Nothing),
+    ("port", Value::Port),
+    ("ipv4hint", Value::Ipv4s),
+    ("ech", Value::Base64),
+    ("ipv6hint", Value::Ipv6s),
+    ("dohpath", Value::Text),
+    ("ohttp", Value::Nothing),
+    ("tls-supported-groups", Value::Numbers),
+];
+
+fn value_of(key: u16) -> Value {
+    KEYS.get(key as usize)
+        .map_or(Value::Any, |(_, value)| *value)
+}
+
+/// Splits key and value off the front.
+fn split_param(data: &[u8]) -> Result<(u16, &[u8], &[u8]), RdataError> {
+    let [k0, k1, l0, l1, rest @ ..] = data else {
+        return Err(RdataError::Short);
+    };
+    let len = u16::from_be_bytes([*l0, *l1]) as usize;
+    let (value, rest) = rest.split_at_checked(len).ok_or(RdataError::Short)?;
+    Ok((u16::from_be_bytes([*k0, *k1]), value, rest))
+}
+
+/// Checks parameters up to the end: ascending keys, each value by its key's rules, and what one key
+/// demands of others.
+pub(super) fn check(data: &[u8]) -> Result<(), RdataError> {
+    let (mut rest, mut previous) = (data, None);
+    let (mut alpn, mut no_default, mut mandatory) = (false, false, &[][..]);
+    while !rest.is_empty() {
+        let (key, value, behind) = split_param(rest)?;
+        if previous.is_some_and(|previous| key <= previous) {
+            return Err(RdataError::Value(
+                "service parameter keys not in ascending order",
+            ));
+        }
+        previous = Some(key);
+        check_value(key, value)?;
+        match key {
+            MANDATORY => mandatory = value,
+            ALPN => alpn = true,
+            NO_DEFAULT_ALPN => no_default = true,
+            _ => {}
+        }
+        rest = behind;
+    }
+    if no_default && !alpn {
+        return Err(RdataError::Value("no-default-alpn without alpn"));
+    }
+    // Both lists ascend, so one pass finds each mandatory key.
+    let mut wanted = mandatory.chunks_exact(2).peekable();
+    rest = data;
+    while !rest.is_empty() {
+        let (key, _, behind) = split_param(rest)?;
+        wanted.next_if(|wanted| **wanted == key.to_be_bytes());
+        rest = behind;
+    }
+    match wanted.next() {
+        None => Ok(()),
+        Some(_) => Err(RdataError::Value("a mandatory key that is not there")),
+    }
+}
+
+fn check_value(key: u16, value: &[u8]) -> Result<(), RdataError> {
+    let multiple = |of: usize| !value.is_empty() && value.len().is_multiple_of(of);
+    let good = match value_of(key) {
+        Value::Keys => {
+            let keys = value.chunks_exact(2);
+            let ascending = keys.clone().zip(keys.skip(1)).all(|(a, b)| a < b);
+            multiple(2) && ascending && !value.starts_with(&[0, 0])
+        }
+        Value::Ids => !value.is_empty() && ids(value).all(|id| id.is_some_and(|id| !id.is_empty())),
+        Value::Nothing => value.is_empty(),
+        Value::Port => value.len() == 2,
+        Value::Ipv4s => multiple(4),
+        Value::Ipv6s => multiple(16),
+        Value::Numbers => multiple(2),
+        Value::Base64 | Value::Text => !value.is_empty(),
+        Value::Any => key != INVALID,
+    };
+    if good {
+        return Ok(());
+    }
+    Err(RdataError::Value(match key {
+        MANDATORY => "a mandatory list that is empty, out of order or names itself",
+        ALPN => "an alpn list that is empty or has an empty id",
+        INVALID => "the service parameter key 65535, which is reserved",
+        _ => "a service parameter value not of its key's form",
+    }))
+}
+
+/// The protocol ids in an alpn value; `None` for one that is cut short.
+fn ids(mut value: &[u8]) -> impl Iterator<Item = Option<&[u8]>> {
+    core::iter::from_fn(move || {
+        let (len, rest) = value.split_first()?;
+        match rest.split_at_checked(*len as usize) {
+            Some((id, rest)) => {
+                value = rest;
+                Some(Some(id))
+            }
+            None => {
+                value = &[];
+                Some(None)
+            }
+        }
+    })
+}
+
+/// Reads `key`, `key=value` and `key="value"` words up to the end, in any order.
+pub(super) fn parse(words: &mut Words<'_, '_>, out: &mut Vec<u8>) -> Result<(), TextError> {
+    let mut encoded = Vec::new();
+    let mut params: Vec<(u16, core::ops::Range<usize>)> = Vec::new();
+    while let Some(word) = words.next()? {
+        let (name, value, value_word) = split_word(word, words)?;
+        let key = key_of(name)
+            .filter(|_| !word.quoted)
+            .ok_or_else(|| word.error("a service parameter key"))?;
+        let start = encoded.len();
+        encode(name, key, value, &mut encoded).map_err(|what| value_word.error(what))?;
+        params.push((key, start..encoded.len()));
+    }
+    params.sort_by_key(|(key, _)| *key);
+    for (key, range) in params {
+        let value = &encoded[range];
+        // A value too long makes the record too long, which is found later.
+        let len = u16::try_from(value.len()).unwrap_or(u16::MAX);
+        out.extend_from_slice(&key.to_be_bytes());
+        out.extend_from_slice(&len.to_be_bytes());
+        out.extend_from_slice(value);
+    }
+    Ok(())
+}
+
+type SplitWord<'a> = (&'a [u8], Option<&'a [u8]>, Token<'a>);
+
+/// Splits a word at `=`. A value in quotes is the word that follows without a gap.
+fn split_word<'a>(word: Token<'a>, words: &mut Words<'_, 'a>) -> Result<SplitWord<'a>, TextError> {
+    let Some(equals) = word.text.iter().position(|&byte| byte == b'=') else {
+        return Ok((word.text, None, word));
+    };
+    let (name, value) = (&word.text[..equals], &word.text[equals + 1..]);
+    if value.is_empty()
+        && let Some(next) = words.next()?
+    {
+        let behind = word.column as usize + word.text.len();
+        if next.quoted && next.line == word.line && next.column as usize == behind {
+            return Ok((name, Some(next.text), next));
+        }
+        words.hold(next);
+    }
+    Ok((name, Some(value), word))
+}
+
+/// The number of a key's name or of `keyNNNNN` without leading zeros.
+fn key_of(name: &[u8]) -> Option<u16> {
+    if let Some(place) = KEYS.iter().position(|(known, _)| known.as_bytes() == name) {
+        return Some(place as u16);
+    }
+    let digits = name.strip_prefix(b"key")?;
+    if digits.len() > 1 && digits[0] == b'0' {
+        return None;
+    }
+    decimal(digits, 65_534).map(|key| key as u16)
+}
+
+/// Appends the wire form of a value; the error says what is expected.
+fn encode(
+    name: &[u8],
+    key: u16,
+    value: Option<&[u8]>,
+    out: &mut Vec<u8>,
+) -> Result<(), &'static str> {
+    let text = value.unwrap_or_default();
+    // `keyNNNNN` carries the wire form, for known keys too (RFC 9460 section 2.1).
+    let kind = if name.starts_with(b"key") {
+        Value::Any
+    } else {
+        value_of(key)
+    };
+    let mut raw = Vec::new();
+    if kind != Value::Any && kind != Value::Text {
+        unescaped(text, &mut raw).ok_or(ESCAPES)?;
+    }
+    match kind {
+        Value::Any | Value::Text => unescaped(text, out).ok_or(ESCAPES),
+        Value::Nothing if text.is_empty() => Ok(()),
+        Value::Nothing => Err("a key without a value"),
+        Value::Port => {
+            let port = decimal(&raw, 65_535).ok_or("a port up to 65535")?;
+            out.extend_from_slice(&(port as u16).to_be_bytes());
+            Ok(())
+        }
+        Value::Base64 => {
+            let mut reader = Base64Reader::default();
+            let read = reader.feed(&raw, out).and_then(|()| reader.finish(out));
+            read.ok_or("base64")
+        }
+        Value::Ids => encode_ids(&raw, out),
+        Value::Keys => {
+            let mut keys = Vec::new();
+            for item in items(&raw) {
+                keys.push(key_of(item).ok_or("a list of service parameter keys")?);
+            }
+            keys.sort_unstable();
+            out.extend(keys.into_iter().flat_map(u16::to_be_bytes));
+            Ok(())
+        }
+        Value::Ipv4s => each(&raw, out, |item| ipv4(item), "a list of IPv4 addresses"),
+        Value::Ipv6s => each(&raw, out, |item| ipv6(item), "a list of IPv6 addresses"),
+        Value::Numbers => each(
+            &raw,
+            out,
+            |item| decimal(item, 65_535).map(|number| (number as u16).to_be_bytes()),
+            "a list of numbers up to 65535",
+        ),
+    }
+}
+
+const ESCAPES: &str = "escapes as \\DDD up to 255 or \\ and one character";
+
+/// Comma-separated items, none for an empty list.
+fn items(list: &[u8]) -> impl Iterator<Item = &[u8]> {
+    list.split(|&byte| byte == b',')
+        .take(if list.is_empty() { 0 } else { usize::MAX })
+}
+
+fn each<const N: usize>(
+    list: &[u8],
+    out: &mut Vec<u8>,
+    read: impl Fn(&[u8]) -> Option<[u8; N]>,
+    what: &'static str,
+) -> Result<(), &'static str> {
+    for item in items(list) {
+        out.extend_from_slice(&read(item).ok_or(what)?);
+    }
+    Ok(())
+}
+
+/// RFC 9460 appendix A.1: a comma inside an id is `\,`, a backslash `\\`, below the escapes of the
+/// character string.
+fn encode_ids(list: &[u8], out: &mut Vec<u8>) -> Result<(), &'static str> {
+    let what = "a list of protocol ids of 1 to 255 octets";
+    if list.is_empty() {
+        return Ok(());
+    }
+    let close = |out: &mut Vec<u8>, start: usize| {
+        out[start] = u8::try_from(out.len() - start - 1).map_err(|_| what)?;
+        if out[start] == 0 { Err(what) } else { Ok(()) }
+    };
+    let mut start = out.len();
+    out.push(0);
+    let mut bytes = list.iter();
+    while let Some(&byte) = bytes.next() {
+        match byte {
+            b',' => {
+                close(out, start)?;
+                start = out.len();
+                out.push(0);
+            }
+            b'\\' => match bytes.next() {
+                Some(escaped @ (b',' | b'\\')) => out.push(*escaped),
+                _ => return Err(what),
+            },
+            _ => out.push(byte),
+        }
+    }
+    close(out, start)
+}
+
+/// Writes checked parameters.
+pub(super) fn print(mut data: &[u8], out: &mut dyn fmt::Write) -> fmt::Result {
+    let mut separator = "";
+    while !data.is_empty() {
+        let (key, value, rest) = split_param(data).map_err(|_| fmt::Error)?;
+        out.write_str(separator)?;
+        print_key(key, out)?;
+        if !value.is_empty() {
+            out.write_char('=')?;
+            print_value(value_of(key), value, out)?;
+        }
+        separator = " ";
+        data = rest;
+    }
+    Ok(())
+}
+
+fn print_key(key: u16, out: &mut dyn fmt::Write) -> fmt::Result {
+    match KEYS.get(key as usize) {
+        Some((name, _)) => out.write_str(name),
+        None => write!(out, "key{key}"),
+    }
+}
+
+fn print_value(kind: Value, value: &[u8], out: &mut dyn fmt::Write) -> fmt::Result {
+    let number = |item: &[u8]| u16::from_be_bytes([item[0], item[1]]);
+    match kind {
+        Value::Keys => list(value, 2, out, |item, out| print_key(number(item), out)),
+        Value::Port | Value::Numbers => {
+            list(value, 2, out, |item, out| write!(out, "{}", number(item)))
+        }
+        Value::Ipv4s => list(value, 4, out, |item, out| {
+            let octets: [u8; 4] = item.try_into().map_err(|_| fmt::Error)?;
+            write!(out, "{}", Ipv4Addr::from(octets))
+        }),
+        Value::Ipv6s => list(value, 16, out, |item, out| {
+            let octets: [u8; 16] = item.try_into().map_err(|_| fmt::Error)?;
+            write!(out, "{}", Ipv6Addr::from(octets))
+        }),
+        Value::Base64 => write!(out, "\"{}\"", BASE64.encode_display(value)),
+        Value::Ids => print_ids(value, out),
+        Value::Nothing | Value::Text | Value::Any => super::print::quoted(value, out),
+    }
+}
+
+fn list(
+    value: &[u8],
+    octets: usize,
+    out: &mut dyn fmt::Write,
+    print: impl Fn(&[u8], &mut dyn fmt::Write) -> fmt::Result,
+) -> fmt::Result {
+    let mut separator = "";
+    for item in value.chunks_exact(octets) {
+        out.write_str(separator)?;
+        print(item, out)?;
+        separator = ",";
+    }
+    Ok(())
+}
+
+fn print_ids(value: &[u8], out: &mut dyn fmt::Write) -> fmt::Result {
+    out.write_char('"')?;
+    let mut separator = "";
+    for id in ids(value) {
+        out.write_str(separator)?;
+        for &byte in id.ok_or(fmt::Error)? {
+            if matches!(byte, b',' | b'\\') {
+                quoted_byte(b'\\', out)?;
+            }
+            quoted_byte(byte, out)?;
+        }
+        separator = ",";
+    }
+    out.write_char('"')
+}

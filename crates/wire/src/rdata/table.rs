@@ -1,0 +1,416 @@
+//! The one table of record types.
+
+use super::field::Field::*;
+use super::field::{Codes, Field, NameUse, TypeInfo};
+use crate::rtype::Type;
+
+impl NameUse {
+    /// Types after RFC 3597: the name is left as it is.
+    pub(super) const PLAIN: NameUse = NameUse {
+        compress: false,
+        decompress: false,
+        lowercase: false,
+        additional: false,
+    };
+    /// In the list of RFC 4034 section 6.2, but never compressed.
+    const LOWER: NameUse = NameUse {
+        lowercase: true,
+        ..NameUse::PLAIN
+    };
+    /// The types before RFC 3597 that senders have been seen to compress.
+    const MIDDLE: NameUse = NameUse {
+        decompress: true,
+        ..NameUse::LOWER
+    };
+    /// The types of RFC 1035.
+    const OLD: NameUse = NameUse {
+        compress: true,
+        ..NameUse::MIDDLE
+    };
+
+    const fn with_addresses(self) -> NameUse {
+        NameUse {
+            additional: true,
+            ..self
+        }
+    }
+}
+
+const OLD: Field = Name(NameUse::OLD);
+const OLD_HOST: Field = Name(NameUse::OLD.with_addresses());
+const MIDDLE: Field = Name(NameUse::MIDDLE);
+const MIDDLE_HOST: Field = Name(NameUse::MIDDLE.with_addresses());
+const LOWER: Field = Name(NameUse::LOWER);
+const LOWER_HOST: Field = Name(NameUse::LOWER.with_addresses());
+const PLAIN: Field = Name(NameUse::PLAIN);
+const PLAIN_HOST: Field = Name(NameUse::PLAIN.with_addresses());
+
+/// IANA, DNS Security Algorithm Numbers.
+static ALGORITHMS: Codes = Codes {
+    what: "a DNSSEC algorithm, as a number up to 255 or a mnemonic",
+    names: &[
+        (0, "DELETE"),
+        (1, "RSAMD5"),
+        (2, "DH"),
+        (3, "DSA"),
+        (4, "ECC"),
+        (5, "RSASHA1"),
+        (6, "DSA-NSEC3-SHA1"),
+        (6, "NSEC3DSA"),
+        (7, "RSASHA1-NSEC3-SHA1"),
+        (7, "NSEC3RSASHA1"),
+        (8, "RSASHA256"),
+        (10, "RSASHA512"),
+        (12, "ECC-GOST"),
+        (12, "ECCGOST"),
+        (13, "ECDSAP256SHA256"),
+        (14, "ECDSAP384SHA384"),
+        (15, "ED25519"),
+        (16, "ED448"),
+        (17, "SM2SM3"),
+        (23, "ECC-GOST12"),
+        (252, "INDIRECT"),
+        (253, "PRIVATEDNS"),
+        (254, "PRIVATEOID"),
+    ],
+    printed: false,
+};
+
+/// IANA, Delegation Signer digest algorithms; the spellings that other servers accept.
+static DIGESTS: Codes = Codes {
+    what: "a digest type, as a number up to 255 or a mnemonic",
+    names: &[
+        (1, "SHA-1"),
+        (1, "SHA1"),
+        (2, "SHA-256"),
+        (2, "SHA256"),
+        (3, "GOST"),
+        (4, "SHA-384"),
+        (4, "SHA384"),
+    ],
+    printed: false,
+};
+
+/// RFC 4398 section 2.1.
+static CERTIFICATES: Codes = Codes {
+    what: "a certificate type, as a number up to 65535 or a mnemonic",
+    names: &[
+        (1, "PKIX"),
+        (2, "SPKI"),
+        (3, "PGP"),
+        (4, "IPKIX"),
+        (5, "ISPKI"),
+        (6, "IPGP"),
+        (7, "ACPKIX"),
+        (8, "IACPKIX"),
+        (253, "URI"),
+        (254, "OID"),
+    ],
+    printed: false,
+};
+
+/// RFC 9859 section 2.1.
+static SCHEMES: Codes = Codes {
+    what: "a scheme, as NOTIFY or a number up to 255",
+    names: &[(1, "NOTIFY")],
+    printed: true,
+};
+
+const ALGORITHM: Field = Code8(&ALGORITHMS);
+
+/// SHA-1, SHA-256, GOST R 34.11-94, SHA-384.
+const DS_DIGEST: Field = Digest(&[(1, 20), (2, 32), (3, 32), (4, 48)]);
+/// RFC 8078 section 4: type 0 asks for removal of the DS records, with one zero octet.
+const CDS_DIGEST: Field = Digest(&[(0, 1), (1, 20), (2, 32), (3, 32), (4, 48)]);
+const DS: &[Field] = &[U16, ALGORITHM, Code8(&DIGESTS), DS_DIGEST];
+const DNSKEY: &[Field] = &[U16, U8, ALGORITHM, Base64 { min: 0 }];
+const SIG: &[Field] = &signature(MIDDLE);
+const RRSIG: &[Field] = &signature(LOWER);
+const STRINGS: &[Field] = &[Strings];
+const SVCB: &[Field] = &[U16, PLAIN_HOST, SvcParams];
+/// Types that are in no zone, or without a text form of their own.
+const OPAQUE: &[Field] = &[Opaque];
+
+const fn signature(signer: Field) -> [Field; 9] {
+    [
+        RrType,
+        ALGORITHM,
+        U8,
+        Period,
+        Time,
+        Time,
+        U16,
+        signer,
+        Base64 { min: 1 },
+    ]
+}
+
+const fn of(number: u16, mnemonic: &'static str, fields: &'static [Field]) -> TypeInfo {
+    TypeInfo {
+        rtype: Type(number),
+        mnemonic,
+        fields,
+    }
+}
+
+/// In ascending order of numbers.
+#[rustfmt::skip]
+static TYPES: &[TypeInfo] = &[
+    of(1, "A", &[Ipv4]),
+    of(2, "NS", &[OLD_HOST]),
+    of(3, "MD", &[OLD_HOST]),
+    of(4, "MF", &[OLD_HOST]),
+    of(5, "CNAME", &[OLD]),
+    of(6, "SOA", &[OLD, OLD, U32, Period, Period, Period, Period]),
+    of(7, "MB", &[OLD_HOST]),
+    of(8, "MG", &[OLD]),
+    of(9, "MR", &[OLD]),
+    of(10, "NULL", OPAQUE),
+    of(11, "WKS", &[Ipv4, Wks]),
+    of(12, "PTR", &[OLD]),
+    of(13, "HINFO", &[String, String]),
+    of(14, "MINFO", &[OLD, OLD]),
+    of(15, "MX", &[U16, OLD_HOST]),
+    of(16, "TXT", STRINGS),
+    of(17, "RP", &[MIDDLE, MIDDLE]),
+    of(18, "AFSDB", &[U16, MIDDLE_HOST]),
+    of(19, "X25", &[String]),
+    of(20, "ISDN", &[String, OptionalString]),
+    of(21, "RT", &[U16, MIDDLE_HOST]),
+    of(22, "NSAP", &[Nsap]),
+    of(23, "NSAP-PTR", &[PLAIN]),
+    of(24, "SIG", SIG),
+    of(25, "KEY", DNSKEY),
+    of(26, "PX", &[U16, MIDDLE, MIDDLE]),
+    of(27, "GPOS", &[String, String, String]),
+    of(28, "AAAA", &[Ipv6]),
+    of(29, "LOC", &[Loc]),
+    of(30, "NXT", &[MIDDLE, NxtBitmap]),
+    of(31, "EID", &[Hex { min: 1 }]),
+    of(32, "NIMLOC", &[Hex { min: 1 }]),
+    of(33, "SRV", &[U16, U16, U16, MIDDLE_HOST]),
+    of(34, "ATMA", OPAQUE),
+    of(35, "NAPTR", &[U16, U16, String, String, String, MIDDLE]),
+    of(36, "KX", &[U16, LOWER_HOST]),
+    of(37, "CERT", &[Code16(&CERTIFICATES), U16, ALGORITHM, Base64 { min: 1 }]),
+    of(38, "A6", OPAQUE),
+    of(39, "DNAME", &[LOWER]),
+    of(40, "SINK", &[U8, U8, U8, Base64 { min: 0 }]),
+    of(41, "OPT", OPAQUE),
+    of(42, "APL", &[Apl]),
+    of(43, "DS", DS),
+    of(44, "SSHFP", &[U8, U8, Digest(&[(1, 20), (2, 32)])]),
+    of(45, "IPSECKEY", &[U8, U8, U8, Gateway { mask: 0xff }, Base64 { min: 0 }]),
+    of(46, "RRSIG", RRSIG),
+    of(47, "NSEC", &[PLAIN, Bitmap { empty: false }]),
+    of(48, "DNSKEY", DNSKEY),
+    of(49, "DHCID", &[Base64 { min: 1 }]),
+    of(50, "NSEC3", &[U8, U8, U16, Salt, HashedName, Bitmap { empty: true }]),
+    of(51, "NSEC3PARAM", &[U8, U8, U16, Salt]),
+    of(52, "TLSA", &[U8, U8, U8, Hex { min: 1 }]),
+    of(53, "SMIMEA", &[U8, U8, U8, Hex { min: 1 }]),
+    of(55, "HIP", &[HipKey, Names(NameUse::PLAIN)]),
+    of(56, "NINFO", STRINGS),
+    of(57, "RKEY", &[U16, U8, ALGORITHM, Base64 { min: 0 }]),
+    of(58, "TALINK", &[PLAIN, PLAIN]),
+    of(59, "CDS", &[U16, ALGORITHM, Code8(&DIGESTS), CDS_DIGEST]),
+    of(60, "CDNSKEY", DNSKEY),
+    of(61, "OPENPGPKEY", &[Base64 { min: 1 }]),
+    of(62, "CSYNC", &[U32, U16, Bitmap { empty: true }]),
+    of(63, "ZONEMD", &[U32, U8, U8, Digest(&[(1, 48), (2, 64)])]),
+    of(64, "SVCB", SVCB),
+    of(65, "HTTPS", SVCB),
+    of(66, "DSYNC", &[RrType, Code8(&SCHEMES), U16, PLAIN]),
+    of(67, "HHIT", &[Base64 { min: 1 }]),
+    of(68, "BRID", &[Base64 { min: 1 }]),
+    of(99, "SPF", STRINGS),
+    of(100, "UINFO", OPAQUE),
+    of(101, "UID", OPAQUE),
+    of(102, "GID", OPAQUE),
+    of(103, "UNSPEC", OPAQUE),
+    of(104, "NID", &[U16, Locator64]),
+    of(105, "L32", &[U16, Ipv4]),
+    of(106, "L64", &[U16, Locator64]),
+    of(107, "LP", &[U16, PLAIN]),
+    of(108, "EUI48", &[Eui(6)]),
+    of(109, "EUI64", &[Eui(8)]),
+    of(128, "NXNAME", OPAQUE),
+    of(249, "TKEY", OPAQUE),
+    of(250, "TSIG", OPAQUE),
+    of(251, "IXFR", OPAQUE),
+    of(252, "AXFR", OPAQUE),
+    of(253, "MAILB", OPAQUE),
+    of(254, "MAILA", OPAQUE),
+    of(255, "ANY", OPAQUE),
+    of(256, "URI", &[U16, U16, Text { min: 1 }]),
+    of(257, "CAA", &[U8, Tag, Text { min: 0 }]),
+    of(258, "AVC", STRINGS),
+    of(259, "DOA", &[U32, U32, U8, String, Base64OrDash]),
+    of(260, "AMTRELAY", &[U8, RelayType, Gateway { mask: 0x7f }]),
+    of(261, "RESINFO", STRINGS),
+    of(262, "WALLET", STRINGS),
+    of(263, "CLA", STRINGS),
+    of(264, "IPN", &[U64]),
+    of(32768, "TA", DS),
+    of(32769, "DLV", DS),
+    of(65401, "ALIAS", &[PLAIN]),
+    of(65402, "LUA", &[RrType, Strings]),
+];
+
+/// Types below this number are found by index.
+const INDEXED: usize = 272;
+const NONE: u8 = u8::MAX;
+
+static INDEX: [u8; INDEXED] = {
+    let mut index = [NONE; INDEXED];
+    let mut i = 0;
+    while i < TYPES.len() {
+        let number = TYPES[i].rtype.0 as usize;
+        if number < INDEXED {
+            index[number] = i as u8;
+        }
+        i += 1;
+    }
+    index
+};
+
+/// The description of a type; `None` for types that are opaque and nameless.
+#[inline]
+pub fn describe(rtype: Type) -> Option<&'static TypeInfo> {
+    match INDEX.get(rtype.0 as usize) {
+        Some(&NONE) => None,
+        Some(&i) => Some(&TYPES[i as usize]),
+        // The few types of high numbers stand at the end.
+        None => TYPES
+            .iter()
+            .rev()
+            .take_while(|info| info.rtype.0 as usize >= INDEXED)
+            .find(|info| info.rtype == rtype),
+    }
+}
+
+/// The mnemonic of a type.
+pub(crate) fn mnemonic_of(rtype: Type) -> Option<&'static str> {
+    describe(rtype).map(|info| info.mnemonic)
+}
+
+/// Twice the number of types or more, a power of two.
+const SLOTS: usize = 256;
+
+/// An open-addressed hash table from mnemonics to places in `TYPES`.
+static SLOT: [u8; SLOTS] = {
+    let mut slots = [NONE; SLOTS];
+    let mut i = 0;
+    while i < TYPES.len() {
+        let mut at = slot_of(pack(TYPES[i].mnemonic.as_bytes()));
+        while slots[at] != NONE {
+            at = (at + 1) % SLOTS;
+        }
+        slots[at] = i as u8;
+        i += 1;
+    }
+    slots
+};
+
+/// The packed mnemonics, beside `TYPES` so that a look-up compares one number.
+static PACKED: [u128; TYPES.len()] = {
+    let mut packed = [0; TYPES.len()];
+    let mut i = 0;
+    while i < TYPES.len() {
+        packed[i] = pack(TYPES[i].mnemonic.as_bytes());
+        i += 1;
+    }
+    packed
+};
+
+/// Up to 15 bytes in capitals as one number; the leading 1 keeps leading zero bytes apart.
+const fn pack(text: &[u8]) -> u128 {
+    let mut packed = 1u128;
+    let mut i = 0;
+    while i < text.len() {
+        packed = packed << 8 | text[i].to_ascii_uppercase() as u128;
+        i += 1;
+    }
+    packed
+}
+
+const fn slot_of(packed: u128) -> usize {
+    let mixed = (packed as u64 ^ (packed >> 64) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (mixed >> 56) as usize % SLOTS
+}
+
+/// The type a mnemonic in any case stands for.
+#[inline]
+pub(crate) fn type_of_mnemonic(text: &[u8]) -> Option<Type> {
+    if text.is_empty() || text.len() > 15 {
+        return None;
+    }
+    let packed = pack(text);
+    let mut at = slot_of(packed);
+    // Less than half of the slots are taken, so an empty one ends the search.
+    while SLOT[at] != NONE {
+        let i = SLOT[at] as usize;
+        if PACKED[i] == packed {
+            return Some(TYPES[i].rtype);
+        }
+        at = (at + 1) % SLOTS;
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_type_is_found_by_number_and_by_mnemonic() {
+        assert!(TYPES.windows(2).all(|pair| pair[0].rtype < pair[1].rtype));
+        assert!(TYPES.len() < SLOTS / 2);
+        for info in TYPES {
+            assert_eq!(describe(info.rtype).unwrap().mnemonic, info.mnemonic);
+            assert_eq!(type_of_mnemonic(info.mnemonic.as_bytes()), Some(info.rtype));
+            let lower = info.mnemonic.to_lowercase();
+            assert_eq!(type_of_mnemonic(lower.as_bytes()), Some(info.rtype));
+        }
+        assert!(describe(Type(0)).is_none());
+        assert!(describe(Type(65_400)).is_none());
+        assert_eq!(type_of_mnemonic(b""), None);
+        assert_eq!(type_of_mnemonic(b"AA"), None);
+        assert_eq!(type_of_mnemonic(b"\0A"), None);
+    }
+
+    #[test]
+    fn only_rfc_1035_types_are_compressed() {
+        let compressed: Vec<_> = TYPES
+            .iter()
+            .filter(|info| {
+                info.fields
+                    .iter()
+                    .any(|field| matches!(field, Name(name) if name.compress))
+            })
+            .map(|info| info.mnemonic)
+            .collect();
+        let expected = [
+            "NS", "MD", "MF", "CNAME", "SOA", "MB", "MG", "MR", "PTR", "MINFO", "MX",
+        ];
+        assert_eq!(compressed, expected);
+    }
+
+    #[test]
+    fn the_lower_cased_types_are_those_of_rfc_4034_section_6_2() {
+        let lowered: Vec<_> = TYPES
+            .iter()
+            .filter(|info| {
+                info.fields
+                    .iter()
+                    .any(|field| matches!(field, Name(name) if name.lowercase))
+            })
+            .map(|info| info.mnemonic)
+            .collect();
+        let expected = [
+            "NS", "MD", "MF", "CNAME", "SOA", "MB", "MG", "MR", "PTR", "MINFO", "MX", "RP",
+            "AFSDB", "RT", "SIG", "PX", "NXT", "SRV", "NAPTR", "KX", "DNAME", "RRSIG",
+        ];
+        assert_eq!(lowered, expected);
+    }
+}
