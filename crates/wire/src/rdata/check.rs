@@ -56,10 +56,8 @@ fn other_end(field: &Field, rdata: &[u8], rest: &[u8], at: usize) -> Result<usiz
         }
         Field::Gateway { mask } => return gateway(rdata, rest, at, *mask),
         Field::HipKey => return hip_key(rest),
-        Field::Text { min } | Field::Hex { min } | Field::Base64 { min } => {
-            if rest.len() < *min {
-                return Err(RdataError::Short);
-            }
+        Field::Text { min } | Field::Hex { min } | Field::Base64 { min } if rest.len() < *min => {
+            return Err(RdataError::Short);
         }
         Field::Nsap if rest.is_empty() => return Err(RdataError::Short),
         Field::Digest(lengths) => digest(rdata, rest, at, lengths)?,

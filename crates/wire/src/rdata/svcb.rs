@@ -243,8 +243,8 @@ fn encode(
             out.extend(keys.into_iter().flat_map(u16::to_be_bytes));
             Ok(())
         }
-        Value::Ipv4s => each(&raw, out, |item| ipv4(item), "a list of IPv4 addresses"),
-        Value::Ipv6s => each(&raw, out, |item| ipv6(item), "a list of IPv6 addresses"),
+        Value::Ipv4s => each(&raw, out, ipv4, "a list of IPv4 addresses"),
+        Value::Ipv6s => each(&raw, out, ipv6, "a list of IPv6 addresses"),
         Value::Numbers => each(
             &raw,
             out,
