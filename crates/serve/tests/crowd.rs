@@ -142,9 +142,10 @@ fn idle_crowd_and_exhausted_descriptors_lock_nobody_out() {
     // All places are taken: UDP and new clients do not notice.
     for i in 0..100 {
         ask_udp(&udp, address);
-        ask_tcp(&mut connect(address, [127, 0, 2, i]));
+        idle.push(connect(address, [127, 0, 2, i]));
+        ask_tcp(idle.last_mut().unwrap());
     }
-    until("never more than allowed", || open() <= crowd);
+    until("each has taken the place of one", || open() == crowd);
 
     exhaust_descriptors(address, &udp);
 

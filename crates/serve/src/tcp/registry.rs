@@ -122,7 +122,7 @@ impl Inner {
 
     /// Ends the connection that completed a message longest ago; says whether there was one.
     fn evict_longest_idle(&mut self) -> bool {
-        let Some((_, &id)) = self.by_age.first_key_value() else {
+        let Some((_, id)) = self.by_age.pop_first() else {
             return false;
         };
         // Its descriptor closes when the runtime drops the task, a moment later.
