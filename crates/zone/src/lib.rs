@@ -1,1 +1,26 @@
 //! Immutable zone contents, the zone table, lookup and the difference of two versions.
+//!
+//! A [`Zone`] is one version: packed bytes read in place ([`node`]) behind a table of hashes, or such a
+//! packed base with a few changes over it ([`change`]). A [`ZoneTable`] holds all served zones. Both are
+//! immutable, so any number of threads reads them without a lock.
+
+mod build;
+pub mod change;
+mod connect;
+mod draft;
+mod finding;
+pub mod key;
+mod layout;
+pub mod node;
+mod order;
+mod packed;
+mod prefetch;
+mod table;
+mod zone;
+
+pub use build::{RecordIn, ZoneBuilder};
+pub use finding::{Finding, Severity};
+pub use key::NameKey;
+pub use node::{Form, Node, Record, Rrset};
+pub use table::ZoneTable;
+pub use zone::{Find, Zone, negative_ttl};

@@ -1,0 +1,194 @@
+//! One name's records while they are collected, and their encoding as a node.
+
+use crate::layout;
+use crate::node::{NODE_HEADER, NO_TARGET, Node, flags};
+use nameward_wire::{Name, Type};
+
+/// Types at one name. More would make the search for a type at that name slow (CVE-2024-1737).
+pub const MAX_TYPES: usize = 256;
+/// Records in one RRset: the count is 16 bits wide on the wire as well.
+pub const MAX_RECORDS: usize = u16::MAX as usize;
+
+/// Something wrong with the records of one name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Flaw {
+    /// The same record twice; merged.
+    Duplicate,
+    /// TTLs differ in an RRset; the least is used (RFC 2181 section 5.2).
+    TtlsDiffer(Type),
+    /// CNAME beside other data (RFC 2181 section 10.1).
+    CnameAndOther,
+    /// Several CNAMEs, DNAMEs or SOAs.
+    Several(Type),
+    TooManyTypes,
+    TooManyRecords(Type),
+}
+
+impl Flaw {
+    pub(crate) fn is_error(self) -> bool {
+        !matches!(self, Flaw::Duplicate | Flaw::TtlsDiffer(_))
+    }
+}
+
+#[derive(Clone, Copy)]
+pub(crate) struct Entry {
+    pub(crate) rtype: Type,
+    pub(crate) ttl: u32,
+    start: u32,
+    len: u16,
+    pub(crate) line: u32,
+    pub(crate) file: u16,
+}
+
+/// Records of one name, in any order.
+#[derive(Default)]
+pub(crate) struct Draft {
+    pub(crate) entries: Vec<Entry>,
+    data: Vec<u8>,
+}
+
+impl Draft {
+    pub(crate) fn clear(&mut self) {
+        self.entries.clear();
+        self.data.clear();
+    }
+
+    #[inline]
+    pub(crate) fn push(&mut self, rtype: Type, ttl: u32, rdata: &[u8], line: u32, file: u16) {
+        let entry = Entry {
+            rtype,
+            ttl,
+            start: self.data.len() as u32,
+            len: rdata.len() as u16,
+            line,
+            file,
+        };
+        self.data.extend_from_slice(rdata);
+        self.entries.push(entry);
+    }
+
+    /// Adds all records of an existing node.
+    pub(crate) fn push_node(&mut self, node: Node<'_>, line: u32, file: u16) {
+        for rrset in node.rrsets() {
+            for record in rrset.records() {
+                self.push(rrset.rtype(), rrset.ttl(), record.rdata, line, file);
+            }
+        }
+    }
+
+    /// Removes a record, whatever its TTL; false if it is not there.
+    pub(crate) fn remove(&mut self, rtype: Type, rdata: &[u8]) -> bool {
+        let found = self.entries.iter().position(|e| e.rtype == rtype && self.rdata(e) == rdata);
+        found.map(|at| self.entries.swap_remove(at)).is_some()
+    }
+
+    /// Gives a whole RRset a TTL: the last one that a change names counts.
+    pub(crate) fn set_ttl(&mut self, rtype: Type, ttl: u32) {
+        self.entries.iter_mut().filter(|e| e.rtype == rtype).for_each(|e| e.ttl = ttl);
+    }
+
+    pub(crate) fn rdata(&self, entry: &Entry) -> &[u8] {
+        &self.data[entry.start as usize..entry.start as usize + entry.len as usize]
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Sorts the records, merges duplicates and tells what is wrong.
+    pub(crate) fn normalise(&mut self, mut flaw: impl FnMut(Flaw, &Entry)) {
+        if self.entries.len() < 2 {
+            return;
+        }
+        let data = &self.data;
+        let rdata = |e: &Entry| &data[e.start as usize..e.start as usize + e.len as usize];
+        self.entries.sort_by(|a, b| a.rtype.cmp(&b.rtype).then_with(|| rdata(a).cmp(rdata(b))));
+        self.entries.dedup_by(|later, kept| {
+            let same = later.rtype == kept.rtype && rdata(later) == rdata(kept);
+            if same {
+                flaw(Flaw::Duplicate, later);
+                kept.ttl = kept.ttl.min(later.ttl);
+            }
+            same
+        });
+        let mut types = 0;
+        let mut has_cname = false;
+        for group in self.entries.chunk_by_mut(|a, b| a.rtype == b.rtype) {
+            types += 1;
+            let rtype = group[0].rtype;
+            let least = group.iter().map(|e| e.ttl).min().unwrap_or(0);
+            for entry in group.iter_mut().filter(|e| e.ttl != least) {
+                flaw(Flaw::TtlsDiffer(rtype), entry);
+                entry.ttl = least;
+            }
+            let single = matches!(rtype, Type::CNAME | Type::DNAME | Type::SOA);
+            if single && group.len() > 1 {
+                flaw(Flaw::Several(rtype), &group[1]);
+            }
+            if group.len() > MAX_RECORDS {
+                flaw(Flaw::TooManyRecords(rtype), &group[MAX_RECORDS]);
+            }
+            has_cname |= rtype == Type::CNAME;
+        }
+        if has_cname {
+            // RFC 4034 sections 3 and 4: only DNSSEC's own types may stand beside a CNAME.
+            let beside = |e: &&Entry| {
+                !matches!(e.rtype, Type::CNAME | Type::RRSIG | Type::NSEC | Type(24) | Type(25))
+            };
+            if let Some(other) = self.entries.iter().find(beside) {
+                flaw(Flaw::CnameAndOther, other);
+            }
+        }
+        if types > MAX_TYPES {
+            flaw(Flaw::TooManyTypes, &self.entries[0]);
+        }
+    }
+
+    /// Appends the node to `out`. The records are normalised; `keep` are flags and children to carry over.
+    pub(crate) fn encode(&self, name: Name<'_>, is_apex: bool, keep: Keep, out: &mut Vec<u8>) {
+        let wire = name.as_wire();
+        let start = out.len();
+        out.extend_from_slice(&keep.children.to_le_bytes());
+        out.extend_from_slice(&[0, wire.len() as u8, 0, 0]);
+        out.extend_from_slice(wire);
+        let (mut count, mut bits) = (0u16, keep.flags & flags::WILDCARD_CHILD);
+        for group in self.entries.chunk_by(|a, b| a.rtype == b.rtype) {
+            count += 1;
+            match group[0].rtype {
+                Type::NS if !is_apex => bits |= flags::CUT,
+                Type::DNAME => bits |= flags::DNAME,
+                Type::CNAME => bits |= flags::CNAME,
+                _ => {}
+            }
+            self.encode_rrset(group, out);
+        }
+        out[start + 4] = bits;
+        out[start + 6..start + NODE_HEADER].copy_from_slice(&count.to_le_bytes());
+    }
+
+    fn encode_rrset(&self, group: &[Entry], out: &mut Vec<u8>) {
+        let first = &group[0];
+        let layout = layout::of(first.rtype);
+        let per_record = if layout.target == NO_TARGET { 2 } else { 6 };
+        let len: usize = group.iter().map(|e| per_record + e.len as usize).sum();
+        out.extend_from_slice(&first.rtype.0.to_le_bytes());
+        out.extend_from_slice(&(group.len() as u16).to_le_bytes());
+        out.extend_from_slice(&first.ttl.to_le_bytes());
+        out.extend_from_slice(&(len as u32).to_le_bytes());
+        out.extend_from_slice(&[layout.form.to_byte(), layout.target]);
+        for entry in group {
+            out.extend_from_slice(&entry.len.to_le_bytes());
+            if layout.target != NO_TARGET {
+                out.extend_from_slice(&[0; 4]);
+            }
+            out.extend_from_slice(self.rdata(entry));
+        }
+    }
+}
+
+/// What a node keeps when its records change.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Keep {
+    pub(crate) children: u32,
+    pub(crate) flags: u8,
+}

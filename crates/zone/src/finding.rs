@@ -1,0 +1,91 @@
+//! What the checks of a zone found, with the line it is about.
+
+use crate::draft::{Entry, Flaw};
+use core::fmt;
+use nameward_wire::Name;
+
+/// Messages of one severity that are kept; the rest is counted.
+const KEPT: usize = 20;
+
+/// How bad a finding is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Severity {
+    /// The zone is not served.
+    Error,
+    /// The zone is served.
+    Warning,
+}
+
+/// Something the operator should know about a zone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// How bad it is.
+    pub severity: Severity,
+    /// The line it is about; 0 if it is about the whole zone.
+    pub line: u32,
+    /// The file it is about, as the reader numbered it.
+    pub file: u16,
+    /// What was found and what was expected.
+    pub message: String,
+}
+
+/// The findings of one zone, bounded.
+#[derive(Default)]
+pub(crate) struct Findings {
+    errors: Vec<Finding>,
+    more_errors: usize,
+    warnings: Vec<Finding>,
+    more_warnings: usize,
+}
+
+impl Findings {
+    pub(crate) fn error(&mut self, line: u32, file: u16, message: fmt::Arguments<'_>) {
+        if self.errors.len() >= KEPT {
+            self.more_errors += 1;
+            return;
+        }
+        let message = message.to_string();
+        self.errors.push(Finding { severity: Severity::Error, line, file, message });
+    }
+
+    pub(crate) fn warning(&mut self, line: u32, file: u16, message: fmt::Arguments<'_>) {
+        if self.warnings.len() >= KEPT {
+            self.more_warnings += 1;
+            return;
+        }
+        let message = message.to_string();
+        self.warnings.push(Finding { severity: Severity::Warning, line, file, message });
+    }
+
+    pub(crate) fn flaw(&mut self, flaw: Flaw, owner: Name<'_>, entry: &Entry) {
+        let (line, file) = (entry.line, entry.file);
+        let mut say = |message: fmt::Arguments<'_>| {
+            if flaw.is_error() { self.error(line, file, message) } else { self.warning(line, file, message) }
+        };
+        match flaw {
+            Flaw::Duplicate => say(format_args!("{owner} {} stands there twice: merged", entry.rtype)),
+            Flaw::TtlsDiffer(t) => say(format_args!("the TTLs of {owner} {t} differ: the least is used")),
+            Flaw::CnameAndOther => say(format_args!("{owner} has a CNAME and also {}: a CNAME stands alone", entry.rtype)),
+            Flaw::Several(t) => say(format_args!("expected one {t} at {owner}, found several")),
+            Flaw::TooManyTypes => say(format_args!("{owner} has more than {} types", crate::draft::MAX_TYPES)),
+            Flaw::TooManyRecords(t) => say(format_args!("{owner} {t} has more than {} records", crate::draft::MAX_RECORDS)),
+        }
+    }
+
+    pub(crate) fn has_errors(&self) -> bool {
+        !self.errors.is_empty()
+    }
+
+    pub(crate) fn into_list(self) -> Vec<Finding> {
+        let mut list = self.errors;
+        list.extend(self.warnings);
+        let mut more = |severity, count: usize, what: &str| {
+            if count > 0 {
+                list.push(Finding { severity, line: 0, file: 0, message: format!("{count} more {what}") });
+            }
+        };
+        more(Severity::Error, self.more_errors, "errors");
+        more(Severity::Warning, self.more_warnings, "warnings");
+        list
+    }
+}

@@ -1,0 +1,189 @@
+//! The hash of a name and of all its ancestors, made in one pass.
+//!
+//! The hash of a name is mixed from the hash of its parent and its leftmost label, so one walk from
+//! the right gives the hash of every suffix. One key serves the zone table, the contents of a zone and
+//! the search for the closest encloser. Letter case is folded exactly (not by `| 0x20`, which would let a
+//! customer of a shared server make many names that collide). The seed is random for each process.
+
+use nameward_wire::Name;
+use nameward_wire::name::{MAX_LABELS, MAX_NAME};
+use std::hash::{BuildHasher, RandomState};
+use std::sync::LazyLock;
+
+static SEED: LazyLock<u64> = LazyLock::new(|| RandomState::new().hash_one(0u64) | 1);
+
+/// A name prepared for lookups.
+#[derive(Clone)]
+pub struct NameKey {
+    /// The name in lower case, padded so that eight octets can be read at any of its labels.
+    lower: [u8; MAX_NAME + 17],
+    len: u8,
+    labels: u8,
+    /// Where the suffix of `n` labels starts.
+    starts: [u8; MAX_LABELS + 1],
+    /// The hash of the suffix of `n` labels.
+    hashes: [u64; MAX_LABELS + 1],
+}
+
+impl Default for NameKey {
+    fn default() -> Self {
+        let mut key = NameKey {
+            lower: [0; MAX_NAME + 17],
+            len: 1,
+            labels: 0,
+            starts: [0; MAX_LABELS + 1],
+            hashes: [0; MAX_LABELS + 1],
+        };
+        key.set(Name::ROOT);
+        key
+    }
+}
+
+impl NameKey {
+    /// Makes the key of `name`. On the hot path use [`NameKey::set`] on a key that is kept.
+    pub fn new(name: Name<'_>) -> Self {
+        let mut key = NameKey::default();
+        key.set(name);
+        key
+    }
+
+    /// Prepares `name`.
+    #[inline]
+    pub fn set(&mut self, name: Name<'_>) {
+        let wire = name.as_wire();
+        lower_into(wire, &mut self.lower);
+        self.len = wire.len() as u8;
+        // Offsets from the left first, then reversed into "start of the suffix of n labels".
+        let mut forward = [0u8; MAX_LABELS + 1];
+        let (mut at, mut count) = (0usize, 0usize);
+        while at < wire.len() && wire[at] != 0 && count < MAX_LABELS {
+            forward[count] = at as u8;
+            count += 1;
+            at += 1 + wire[at] as usize;
+        }
+        self.labels = count as u8;
+        self.starts[0] = at as u8;
+        let mut hash = *SEED;
+        self.hashes[0] = hash;
+        for n in 1..=count {
+            let start = forward[count - n];
+            self.starts[n] = start;
+            hash = self.mix_label(hash, start as usize);
+            self.hashes[n] = hash;
+        }
+    }
+
+    #[inline]
+    fn mix_label(&self, parent: u64, start: usize) -> u64 {
+        // The length octet is hashed with the label, so labels cannot run into each other.
+        let octets = 1 + self.lower[start] as usize;
+        let mut hash = parent;
+        let (mut at, mut left) = (start, octets);
+        loop {
+            let mut chunk = [0u8; 8];
+            chunk.copy_from_slice(&self.lower[at..at + 8]);
+            let word = u64::from_le_bytes(chunk);
+            if left <= 8 {
+                let word = word & (u64::MAX >> (64 - 8 * left));
+                return fold(hash ^ word, 0x9e37_79b9_7f4a_7c15);
+            }
+            hash = fold(hash ^ word, 0xa076_1d64_78bd_642f);
+            at += 8;
+            left -= 8;
+        }
+    }
+
+    /// How many labels the name has, the root not counted.
+    #[inline]
+    pub fn labels(&self) -> usize {
+        self.labels as usize
+    }
+
+    /// The suffix of `n` labels, in lower case.
+    #[inline]
+    pub fn suffix(&self, n: usize) -> Name<'_> {
+        Name::from_valid_wire(&self.lower[self.starts[n] as usize..self.len as usize])
+    }
+
+    /// Octets of the labels in front of the suffix of `n` labels.
+    #[inline]
+    pub fn prefix_len(&self, n: usize) -> usize {
+        self.starts[n] as usize
+    }
+
+    /// The hash of the suffix of `n` labels.
+    #[inline]
+    pub fn hash(&self, n: usize) -> u64 {
+        self.hashes[n]
+    }
+
+    /// The hash of `*.` before the suffix of `n` labels.
+    #[inline]
+    pub fn wildcard_hash(&self, n: usize) -> u64 {
+        fold(self.hashes[n] ^ u64::from_le_bytes(*b"\x01*\0\0\0\0\0\0"), 0x9e37_79b9_7f4a_7c15)
+    }
+}
+
+#[inline]
+fn fold(a: u64, b: u64) -> u64 {
+    let product = a as u128 * (b ^ 0x1234_5678_9abc_def1) as u128;
+    (product as u64 ^ (product >> 64) as u64).rotate_left(23) ^ a
+}
+
+/// Copies `wire` in lower case, eight octets at a time.
+#[inline]
+fn lower_into(wire: &[u8], out: &mut [u8; MAX_NAME + 17]) {
+    let mut chunks = wire.chunks_exact(8);
+    let mut at = 0;
+    for chunk in &mut chunks {
+        let mut word = [0u8; 8];
+        word.copy_from_slice(chunk);
+        out[at..at + 8].copy_from_slice(&lower8(u64::from_le_bytes(word)).to_le_bytes());
+        at += 8;
+    }
+    for &byte in chunks.remainder() {
+        out[at] = byte.to_ascii_lowercase();
+        at += 1;
+    }
+}
+
+/// Lower-cases the ASCII letters among eight octets at once.
+#[inline]
+fn lower8(word: u64) -> u64 {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    let low7 = word & (0x7f * ONES);
+    let at_least_a = low7 + (0x80 - b'A' as u64) * ONES;
+    let above_z = low7 + (0x7f - b'Z' as u64) * ONES;
+    let upper = !word & (at_least_a ^ above_z) & (0x80 * ONES);
+    word | upper >> 2
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nameward_wire::NameBuf;
+    use proptest::prelude::*;
+
+    #[test]
+    fn suffix_hashes_are_those_of_the_ancestors() {
+        let name: NameBuf = "Www.A-Rather-Long-Label.Example.ORG".parse().unwrap();
+        let key = NameKey::new(name.as_name());
+        let mut ancestor = name.as_name();
+        for n in (0..=key.labels()).rev() {
+            let alone = NameKey::new(ancestor);
+            assert_eq!(alone.hash(n), key.hash(n));
+            assert_eq!(key.suffix(n), ancestor);
+            ancestor = ancestor.parent().unwrap_or(Name::ROOT);
+        }
+        let star: NameBuf = "*.example.org".parse().unwrap();
+        assert_eq!(NameKey::new(star.as_name()).hash(3), key.wildcard_hash(2));
+    }
+
+    proptest! {
+        #[test]
+        fn lower_case_is_exact(bytes in any::<[u8; 8]>()) {
+            let expected = bytes.to_ascii_lowercase();
+            prop_assert_eq!(&lower8(u64::from_le_bytes(bytes)).to_le_bytes()[..], &expected[..]);
+        }
+    }
+}

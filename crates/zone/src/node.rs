@@ -1,0 +1,270 @@
+//! How a name with its records stands in memory: one run of bytes, read in place.
+//!
+//! ```text
+//! node:   children u32 | flags u8 | name length u8 | rrset count u16 | name (wire, case kept) | rrsets
+//! rrset:  type u16 | count u16 | ttl u32 | length u32 | form u8 | target u8 | records, sorted
+//! record: rdata length u16 | [place of the target's node u32, if the rrset has targets] | rdata (wire)
+//! ```
+//! Integers are little-endian. Record data is uncompressed wire form, so answering is copying; `form`
+//! tells where compressible names stand and `target` where the name stands whose addresses belong into the
+//! additional section. RRsets are sorted by type and records in canonical order (RFC 4034 section 6.3), so
+//! that two equal nodes are equal bytes (the places of targets aside).
+
+use nameward_wire::{Name, Type};
+
+/// Octets before the name.
+pub(crate) const NODE_HEADER: usize = 8;
+/// Octets before the records of an RRset.
+pub(crate) const RRSET_HEADER: usize = 14;
+/// `target` of an RRset without targets.
+pub(crate) const NO_TARGET: u8 = 0xff;
+
+/// Facts about a node that lookups need without reading its RRsets.
+pub mod flags {
+    /// The node is a delegation: it has NS and is not the apex.
+    pub const CUT: u8 = 1;
+    /// The node has a DNAME.
+    pub const DNAME: u8 = 2;
+    /// The node has a CNAME.
+    pub const CNAME: u8 = 4;
+    /// The node has a child `*`.
+    pub const WILDCARD_CHILD: u8 = 8;
+}
+
+/// Where names that may be compressed stand in the data of a type (RFC 3597 section 4).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// Nowhere: the data is copied.
+    Opaque,
+    /// One name from this offset to the end.
+    NameAt(u8),
+    /// Two names, then fixed data: SOA, MINFO, RP.
+    TwoNames,
+}
+
+impl Form {
+    pub(crate) fn to_byte(self) -> u8 {
+        match self {
+            Form::Opaque => 0xff,
+            Form::TwoNames => 0xfe,
+            Form::NameAt(offset) => offset,
+        }
+    }
+
+    #[inline]
+    fn from_byte(byte: u8) -> Form {
+        match byte {
+            0xff => Form::Opaque,
+            0xfe => Form::TwoNames,
+            offset => Form::NameAt(offset),
+        }
+    }
+}
+
+/// A name of a zone and its RRsets.
+#[derive(Clone, Copy)]
+pub struct Node<'a> {
+    bytes: &'a [u8],
+}
+
+impl<'a> Node<'a> {
+    /// Reads the node that starts where `bytes` starts; more may follow.
+    #[inline]
+    pub(crate) fn at(bytes: &'a [u8]) -> Self {
+        Node { bytes }
+    }
+
+    /// How many direct children the name has.
+    pub fn children(self) -> u32 {
+        read_u32(self.bytes, 0)
+    }
+
+    /// The bits of [`flags`].
+    #[inline]
+    pub fn flags(self) -> u8 {
+        self.bytes[4]
+    }
+
+    /// Whether all bits of `mask` are set.
+    #[inline]
+    pub fn has(self, mask: u8) -> bool {
+        self.flags() & mask == mask
+    }
+
+    /// The owner name, case as in the zone.
+    #[inline]
+    pub fn name(self) -> Name<'a> {
+        Name::from_valid_wire(&self.bytes[NODE_HEADER..NODE_HEADER + self.bytes[5] as usize])
+    }
+
+    /// Whether the node has no RRsets: an empty non-terminal.
+    #[inline]
+    pub fn is_empty(self) -> bool {
+        self.rrset_count() == 0
+    }
+
+    fn rrset_count(self) -> u16 {
+        read_u16(self.bytes, 6)
+    }
+
+    /// The RRsets, sorted by type.
+    #[inline]
+    pub fn rrsets(self) -> Rrsets<'a> {
+        let start = NODE_HEADER + self.bytes[5] as usize;
+        Rrsets { bytes: &self.bytes[start..], left: self.rrset_count() }
+    }
+
+    /// The RRset of a type.
+    #[inline]
+    pub fn rrset(self, rtype: Type) -> Option<Rrset<'a>> {
+        self.rrsets().find(|rrset| rrset.rtype() == rtype)
+    }
+
+    /// The node's bytes, exactly.
+    pub(crate) fn bytes(self) -> &'a [u8] {
+        let mut rrsets = self.rrsets();
+        while rrsets.next().is_some() {}
+        &self.bytes[..self.bytes.len() - rrsets.bytes.len()]
+    }
+
+    /// Octets of all RRsets.
+    pub(crate) fn rrsets_len(self) -> usize {
+        self.bytes().len() - NODE_HEADER - self.bytes[5] as usize
+    }
+
+    /// Whether both are the same node of the same snapshot.
+    #[inline]
+    pub fn is_same(self, other: Node<'_>) -> bool {
+        core::ptr::eq(self.bytes.as_ptr(), other.bytes.as_ptr())
+    }
+}
+
+/// Iterates over the RRsets of a node.
+#[derive(Clone)]
+pub struct Rrsets<'a> {
+    bytes: &'a [u8],
+    left: u16,
+}
+
+impl<'a> Iterator for Rrsets<'a> {
+    type Item = Rrset<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Rrset<'a>> {
+        if self.left == 0 {
+            return None;
+        }
+        self.left -= 1;
+        let len = RRSET_HEADER + read_u32(self.bytes, 8) as usize;
+        let (rrset, rest) = self.bytes.split_at(len);
+        self.bytes = rest;
+        Some(Rrset { bytes: rrset })
+    }
+}
+
+/// Records of one name and type.
+#[derive(Clone, Copy)]
+pub struct Rrset<'a> {
+    bytes: &'a [u8],
+}
+
+impl<'a> Rrset<'a> {
+    /// The record type.
+    #[inline]
+    pub fn rtype(self) -> Type {
+        Type(read_u16(self.bytes, 0))
+    }
+
+    /// How many records there are; at least one.
+    #[inline]
+    pub fn count(self) -> u16 {
+        read_u16(self.bytes, 2)
+    }
+
+    /// The TTL that all its records share (RFC 2181 section 5.2).
+    #[inline]
+    pub fn ttl(self) -> u32 {
+        read_u32(self.bytes, 4)
+    }
+
+    /// Where compressible names stand.
+    #[inline]
+    pub fn form(self) -> Form {
+        Form::from_byte(self.bytes[12])
+    }
+
+    /// Whether the records name hosts whose addresses belong into the additional section.
+    #[inline]
+    pub fn has_targets(self) -> bool {
+        self.bytes[13] != NO_TARGET
+    }
+
+    /// The records in canonical order.
+    #[inline]
+    pub fn records(self) -> Records<'a> {
+        Records { bytes: &self.bytes[RRSET_HEADER..], target: self.bytes[13] }
+    }
+}
+
+/// Iterates over the records of an RRset.
+#[derive(Clone)]
+pub struct Records<'a> {
+    bytes: &'a [u8],
+    target: u8,
+}
+
+impl<'a> Iterator for Records<'a> {
+    type Item = Record<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Record<'a>> {
+        if self.bytes.is_empty() {
+            return None;
+        }
+        let len = read_u16(self.bytes, 0) as usize;
+        let has_target = self.target != NO_TARGET;
+        let start = if has_target { 6 } else { 2 };
+        let place = if has_target { read_u32(self.bytes, 2) } else { 0 };
+        let (record, rest) = self.bytes.split_at(start + len);
+        self.bytes = rest;
+        Some(Record { rdata: &record[start..], target_offset: self.target, place })
+    }
+}
+
+/// One record's data.
+#[derive(Clone, Copy)]
+pub struct Record<'a> {
+    /// Uncompressed wire form.
+    pub rdata: &'a [u8],
+    target_offset: u8,
+    /// Where the target's node stands in the packed contents; 0 if it is not in the zone.
+    pub(crate) place: u32,
+}
+
+impl<'a> Record<'a> {
+    /// Octets the record takes in its RRset.
+    pub(crate) fn stored_len(self) -> usize {
+        self.rdata.len() + if self.target_offset == NO_TARGET { 2 } else { 6 }
+    }
+
+    /// The name whose addresses belong into the additional section.
+    #[inline]
+    pub fn target(self) -> Option<Name<'a>> {
+        if self.target_offset == NO_TARGET {
+            return None;
+        }
+        Name::split_from(self.rdata.get(self.target_offset as usize..)?).ok().map(|(name, _)| name)
+    }
+}
+
+#[inline]
+pub(crate) fn read_u16(bytes: &[u8], at: usize) -> u16 {
+    u16::from_le_bytes([bytes[at], bytes[at + 1]])
+}
+
+#[inline]
+pub(crate) fn read_u32(bytes: &[u8], at: usize) -> u32 {
+    let mut word = [0; 4];
+    word.copy_from_slice(&bytes[at..at + 4]);
+    u32::from_le_bytes(word)
+}

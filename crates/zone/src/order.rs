@@ -1,0 +1,104 @@
+//! The names of a zone in canonical order (RFC 4034 section 6.1), for transfers, NSEC and differences.
+//!
+//! The order is an index beside the table, made when it is first needed: answering does not need it.
+
+use crate::node::Node;
+use crate::zone::Zone;
+use nameward_wire::Name;
+use nameward_wire::name::MAX_LABELS;
+use std::cmp::Ordering;
+use std::iter::Peekable;
+
+/// Bytes whose plain order is the canonical order of names: labels from the right in lower case, each ended by
+/// 0, with the octets 0 and 1 inside labels written as two.
+pub(crate) fn sort_key(name: Name<'_>, out: &mut Vec<u8>) {
+    out.clear();
+    let mut offsets = [0u8; MAX_LABELS];
+    let count = name.label_offsets(&mut offsets);
+    let wire = name.as_wire();
+    for &offset in offsets[..count].iter().rev() {
+        let start = offset as usize + 1;
+        for &byte in &wire[start..start + wire[start - 1] as usize] {
+            match byte {
+                0 | 1 => out.extend_from_slice(&[1, byte + 1]),
+                _ => out.push(byte.to_ascii_lowercase()),
+            }
+        }
+        out.push(0);
+    }
+}
+
+impl Zone {
+    /// Places of the packed names in canonical order.
+    fn packed_order(&self) -> &[u32] {
+        if let Some(changes) = self.changes() {
+            return changes.base.packed_order();
+        }
+        self.order_cell().get_or_init(|| {
+            let mut key = Vec::new();
+            let packed = self.packed();
+            // Most comparisons are decided by the first octets that differ from the apex.
+            sort_key(self.apex_name(), &mut key);
+            let skip = key.len();
+            let mut keyed: Vec<(u64, u32)> = packed
+                .places()
+                .map(|place| {
+                    sort_key(packed.node(place).name(), &mut key);
+                    let mut head = [0; 8];
+                    let tail = &key[skip..];
+                    let len = tail.len().min(8);
+                    head[..len].copy_from_slice(&tail[..len]);
+                    (u64::from_be_bytes(head), place)
+                })
+                .collect();
+            keyed.sort_unstable_by(|a, b| {
+                a.0.cmp(&b.0).then_with(|| packed.node(a.1).name().canonical_cmp(packed.node(b.1).name()))
+            });
+            keyed.into_iter().map(|(_, place)| place).collect()
+        })
+    }
+
+    /// All nodes in canonical order, the apex first; empty non-terminals are among them.
+    pub fn nodes_in_order(&self) -> impl Iterator<Item = Node<'_>> {
+        let base = self.packed_order().iter().map(|&place| self.packed().node(place));
+        let changed = self.changes().into_iter().flat_map(|changes| changes.entries());
+        Merged { base: base.peekable(), changed: changed.peekable(), key: Vec::new() }
+    }
+}
+
+/// Nodes of the base and changed nodes, the changed one winning where both have a name.
+struct Merged<'a, B: Iterator<Item = Node<'a>>, C: Iterator<Item = (&'a [u8], Option<Node<'a>>)>> {
+    base: Peekable<B>,
+    changed: Peekable<C>,
+    key: Vec<u8>,
+}
+
+impl<'a, B, C> Iterator for Merged<'a, B, C>
+where
+    B: Iterator<Item = Node<'a>>,
+    C: Iterator<Item = (&'a [u8], Option<Node<'a>>)>,
+{
+    type Item = Node<'a>;
+
+    fn next(&mut self) -> Option<Node<'a>> {
+        loop {
+            let Some((changed_key, _)) = self.changed.peek() else { return self.base.next() };
+            let order = match self.base.peek() {
+                None => Ordering::Greater,
+                Some(base) => {
+                    sort_key(base.name(), &mut self.key);
+                    self.key.as_slice().cmp(changed_key)
+                }
+            };
+            if order == Ordering::Less {
+                return self.base.next();
+            }
+            if order == Ordering::Equal {
+                self.base.next();
+            }
+            if let Some((_, Some(node))) = self.changed.next() {
+                return Some(node);
+            }
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! Names and records of a zone, packed: a table of hashes into one run of bytes.
+//!
+//! A slot holds 32 bits of a name's hash and the place of its node, so a lookup of a name that does not
+//! exist seldom touches a node, and one that exists touches one slot and one node: two cache misses in a
+//! zone of any size. Slots are chosen by the high bits of the hash, which leaves the table's size free.
+
+use crate::node::Node;
+use nameward_wire::Name;
+
+/// Nodes start at multiples of this, so that a 32-bit place reaches 16 GiB.
+pub(crate) const ALIGN: usize = 4;
+
+/// Immutable packed contents.
+#[derive(Default)]
+pub(crate) struct Packed {
+    /// `hash << 32 | place`; 0 is empty. Place 0 is never used.
+    pub(crate) slots: Box<[u64]>,
+    pub(crate) arena: Box<[u8]>,
+}
+
+impl Packed {
+    /// The node with this name, if there is one.
+    #[inline]
+    pub(crate) fn find(&self, hash: u64, name: Name<'_>) -> Option<Node<'_>> {
+        let tag = tag(hash);
+        let mut at = first_slot(tag, self.slots.len());
+        loop {
+            let slot = *self.slots.get(at)?;
+            if slot == 0 {
+                return None;
+            }
+            if (slot >> 32) as u32 == tag {
+                let node = self.node(slot as u32);
+                if node.name() == name {
+                    return Some(node);
+                }
+            }
+            at = if at + 1 == self.slots.len() { 0 } else { at + 1 };
+        }
+    }
+
+    /// As [`Packed::find`] for the name `*.` before `parent`.
+    pub(crate) fn find_wildcard(&self, hash: u64, parent: Name<'_>) -> Option<Node<'_>> {
+        let mut wire = [0u8; nameward_wire::name::MAX_NAME];
+        let len = 2 + parent.as_wire().len();
+        wire[..2].copy_from_slice(b"\x01*");
+        wire.get_mut(2..len)?.copy_from_slice(parent.as_wire());
+        self.find(hash, Name::from_valid_wire(&wire[..len]))
+    }
+
+    /// The node at a place.
+    #[inline]
+    pub(crate) fn node(&self, place: u32) -> Node<'_> {
+        Node::at(&self.arena[place as usize * ALIGN..])
+    }
+
+    /// Where the search for a hash starts, for prefetching.
+    #[inline]
+    pub(crate) fn slot(&self, hash: u64) -> Option<&u64> {
+        self.slots.get(first_slot(tag(hash), self.slots.len()))
+    }
+
+    /// All nodes, in no order.
+    pub(crate) fn nodes(&self) -> impl Iterator<Item = Node<'_>> {
+        self.places().map(|place| self.node(place))
+    }
+
+    /// The places of all nodes, in no order.
+    pub(crate) fn places(&self) -> impl Iterator<Item = u32> {
+        self.slots.iter().filter(|&&slot| slot != 0).map(|&slot| slot as u32)
+    }
+
+    /// Bytes on the heap.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        self.slots.len() * 8 + self.arena.len()
+    }
+}
+
+#[inline]
+pub(crate) fn tag(hash: u64) -> u32 {
+    (hash >> 32) as u32
+}
+
+#[inline]
+pub(crate) fn first_slot(tag: u32, slots: usize) -> usize {
+    (tag as u64 * slots as u64 >> 32) as usize
+}

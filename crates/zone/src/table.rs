@@ -1,0 +1,225 @@
+//! Which zones are served, found by the longest match.
+//!
+//! The table is immutable and published as a whole; it is split into shards so that a new version after
+//! a change of one zone copies one shard and shares the others.
+
+use crate::key::NameKey;
+use crate::prefetch::prefetch;
+use crate::zone::Zone;
+use nameward_wire::{Name, Type};
+use std::sync::Arc;
+
+const SHARDS: usize = 256;
+
+#[derive(Clone, Default)]
+struct Shard {
+    /// Open addressing; a power of two, or empty.
+    slots: Box<[Slot]>,
+    used: usize,
+}
+
+#[derive(Clone, Default)]
+struct Slot {
+    hash: u64,
+    zone: Option<Arc<Zone>>,
+}
+
+/// All served zones at one moment.
+#[derive(Clone)]
+pub struct ZoneTable {
+    shards: Box<[Arc<Shard>]>,
+    /// How many zones have names of `n` labels.
+    depths: Box<[u32; 128]>,
+    /// Bit `n`: `depths[n]` is not 0.
+    depth_mask: u128,
+    len: usize,
+}
+
+impl Default for ZoneTable {
+    fn default() -> Self {
+        let empty = Arc::new(Shard::default());
+        ZoneTable {
+            shards: vec![empty; SHARDS].into_boxed_slice(),
+            depths: Box::new([0; 128]),
+            depth_mask: 0,
+            len: 0,
+        }
+    }
+}
+
+impl ZoneTable {
+    /// How many zones are served.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether no zone is served.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// All zones, in no order.
+    pub fn zones(&self) -> impl Iterator<Item = &Arc<Zone>> {
+        self.shards.iter().flat_map(|shard| shard.slots.iter()).filter_map(|slot| slot.zone.as_ref())
+    }
+
+    /// The zone with exactly this name.
+    pub fn exact(&self, name: Name<'_>) -> Option<&Arc<Zone>> {
+        let key = NameKey::new(name);
+        self.probe(&key, key.labels())
+    }
+
+    /// The zone that answers a question: the longest match, but for DS at the apex of a served zone its
+    /// parent, if that is served too (RFC 4035 section 3.1.4.1).
+    #[inline]
+    pub fn zone_for(&self, key: &NameKey, qtype: Type) -> Option<&Arc<Zone>> {
+        let labels = key.labels();
+        let found = self.longest_match(key, labels)?;
+        if qtype == Type::DS
+            && labels > 0
+            && found.apex_labels() == labels
+            && let Some(parent) = self.longest_match(key, labels - 1)
+        {
+            return Some(parent);
+        }
+        Some(found)
+    }
+
+    #[inline]
+    fn longest_match(&self, key: &NameKey, labels: usize) -> Option<&Arc<Zone>> {
+        // Only lengths that some zone has are looked at, the longest first.
+        let mut depths = self.depth_mask & (u128::MAX >> (127 - labels));
+        while depths != 0 {
+            let n = 127 - depths.leading_zeros() as usize;
+            if let Some(zone) = self.probe(key, n) {
+                return Some(zone);
+            }
+            depths &= !(1 << n);
+        }
+        None
+    }
+
+    #[inline]
+    fn probe(&self, key: &NameKey, labels: usize) -> Option<&Arc<Zone>> {
+        let hash = key.hash(labels);
+        let shard = &self.shards[shard_of(hash)];
+        let mask = shard.slots.len().wrapping_sub(1);
+        let mut at = hash as usize & mask;
+        loop {
+            let slot = shard.slots.get(at)?;
+            let zone = slot.zone.as_ref()?;
+            if slot.hash == hash && zone.apex_name() == key.suffix(labels) {
+                return Some(zone);
+            }
+            at = (at + 1) & mask;
+        }
+    }
+
+    /// Prefetches the slot that the search will most likely read first.
+    #[inline]
+    pub fn prefetch(&self, key: &NameKey) {
+        if let Some(slot) = self.first_slot(key) {
+            prefetch(slot);
+        }
+    }
+
+    /// Prefetches the zone in that slot, once the slot is there.
+    #[inline]
+    pub fn prefetch_zone(&self, key: &NameKey) {
+        if let Some(zone) = self.first_slot(key).and_then(|slot| slot.zone.as_ref()) {
+            prefetch(&**zone);
+        }
+    }
+
+    #[inline]
+    fn first_slot(&self, key: &NameKey) -> Option<&Slot> {
+        let depths = self.depth_mask & (u128::MAX >> (127 - key.labels()));
+        if depths == 0 {
+            return None;
+        }
+        let hash = key.hash(127 - depths.leading_zeros() as usize);
+        let shard = &self.shards[shard_of(hash)];
+        shard.slots.get(hash as usize & shard.slots.len().wrapping_sub(1))
+    }
+
+    /// Adds a zone, or replaces the one with its name.
+    pub fn insert(&mut self, zone: Arc<Zone>) {
+        let key = NameKey::new(zone.apex_name());
+        let labels = key.labels();
+        let hash = key.hash(labels);
+        let shard = Arc::make_mut(&mut self.shards[shard_of(hash)]);
+        if shard.put(hash, zone) {
+            self.len += 1;
+            self.depths[labels] += 1;
+            self.depth_mask |= 1 << labels;
+        }
+    }
+
+    /// Removes a zone; false if it is not there.
+    pub fn remove(&mut self, name: Name<'_>) -> bool {
+        let key = NameKey::new(name);
+        let labels = key.labels();
+        let hash = key.hash(labels);
+        let shard = Arc::make_mut(&mut self.shards[shard_of(hash)]);
+        if !shard.take(hash, name) {
+            return false;
+        }
+        self.len -= 1;
+        self.depths[labels] -= 1;
+        if self.depths[labels] == 0 {
+            self.depth_mask &= !(1 << labels);
+        }
+        true
+    }
+}
+
+impl Shard {
+    /// Puts a zone in; true if its name was not there before.
+    fn put(&mut self, hash: u64, zone: Arc<Zone>) -> bool {
+        if (self.used + 1) * 4 > self.slots.len() * 3 {
+            self.rebuild((self.slots.len() * 2).max(4));
+        }
+        let mask = self.slots.len() - 1;
+        let mut at = hash as usize & mask;
+        while let Some(there) = &self.slots[at].zone {
+            if self.slots[at].hash == hash && there.apex_name() == zone.apex_name() {
+                self.slots[at].zone = Some(zone);
+                return false;
+            }
+            at = (at + 1) & mask;
+        }
+        self.slots[at] = Slot { hash, zone: Some(zone) };
+        self.used += 1;
+        true
+    }
+
+    fn take(&mut self, hash: u64, name: Name<'_>) -> bool {
+        let found = self.slots.iter_mut().find(|slot| {
+            slot.hash == hash && slot.zone.as_ref().is_some_and(|zone| zone.apex_name() == name)
+        });
+        let Some(slot) = found else { return false };
+        slot.zone = None;
+        self.used -= 1;
+        // Others may have been put behind it: place all anew.
+        self.rebuild(self.slots.len());
+        true
+    }
+
+    fn rebuild(&mut self, len: usize) {
+        let old = std::mem::take(&mut self.slots);
+        self.slots = vec![Slot::default(); len].into_boxed_slice();
+        for slot in old.into_iter().filter(|slot| slot.zone.is_some()) {
+            let mut at = slot.hash as usize & (len - 1);
+            while self.slots[at].zone.is_some() {
+                at = (at + 1) & (len - 1);
+            }
+            self.slots[at] = slot;
+        }
+    }
+}
+
+/// The low bits choose the slot, so the high ones choose the shard.
+#[inline]
+fn shard_of(hash: u64) -> usize {
+    (hash >> 56) as usize
+}

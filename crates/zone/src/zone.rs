@@ -1,0 +1,287 @@
+//! One version of a zone, and the search in it.
+
+use crate::change::Changes;
+use crate::key::NameKey;
+use crate::node::{Node, Record, Rrset, flags};
+use crate::packed::Packed;
+use crate::prefetch::prefetch;
+use nameward_wire::{Name, Type};
+use std::sync::OnceLock;
+
+/// Facts about a zone that a search starts from.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Summary {
+    /// Place of the apex in the packed contents.
+    pub(crate) apex: u32,
+    pub(crate) apex_labels: u8,
+    /// Labels of the deepest name.
+    pub(crate) max_labels: u8,
+    /// Bit `n`: there is (or was) a delegation or a DNAME of `n` labels.
+    pub(crate) cut_depths: u128,
+    pub(crate) names: u32,
+}
+
+/// One immutable version of a zone.
+///
+/// A version is either packed as a whole or a packed base with changes over it, so that a change of a few
+/// records costs its own size (see [`crate::change`]).
+pub struct Zone {
+    packed: Packed,
+    summary: Summary,
+    changes: Option<Box<Changes>>,
+    order: OnceLock<Box<[u32]>>,
+}
+
+/// What a zone has for a name (RFC 1034 section 4.3.2 step 3, RFC 4592 section 3.3).
+#[derive(Clone, Copy)]
+pub enum Find<'a> {
+    /// The name exists and is not below a delegation or a DNAME. It may be empty (RFC 8020).
+    Exact(Node<'a>),
+    /// The name is at (`exact`) or below a delegation.
+    Cut {
+        /// The delegation.
+        node: Node<'a>,
+        /// Whether the name is the delegation itself.
+        exact: bool,
+    },
+    /// The name is below a DNAME, whose owner has this many labels.
+    Dname {
+        /// The owner of the DNAME.
+        node: Node<'a>,
+        /// Its labels.
+        labels: usize,
+    },
+    /// The name does not exist, but a wildcard stands for it (its source of synthesis).
+    Wildcard {
+        /// The wildcard.
+        node: Node<'a>,
+        /// Labels of the closest encloser.
+        encloser: usize,
+    },
+    /// The name does not exist.
+    Missing {
+        /// Labels of the closest encloser.
+        encloser: usize,
+    },
+}
+
+impl Zone {
+    pub(crate) fn new(packed: Packed, summary: Summary) -> Self {
+        Zone { packed, summary, changes: None, order: OnceLock::new() }
+    }
+
+    pub(crate) fn with_changes(changes: Changes, summary: Summary) -> Self {
+        let changes = Some(Box::new(changes));
+        Zone { packed: Packed::default(), summary, changes, order: OnceLock::new() }
+    }
+
+    /// The packed part: the whole zone, or what the changes stand over.
+    #[inline]
+    pub(crate) fn packed(&self) -> &Packed {
+        match &self.changes {
+            None => &self.packed,
+            Some(changes) => changes.base.packed(),
+        }
+    }
+
+    pub(crate) fn summary(&self) -> &Summary {
+        &self.summary
+    }
+
+    pub(crate) fn changes(&self) -> Option<&Changes> {
+        self.changes.as_deref()
+    }
+
+    pub(crate) fn order_cell(&self) -> &OnceLock<Box<[u32]>> {
+        &self.order
+    }
+
+    /// The name of the zone.
+    #[inline]
+    pub fn apex_name(&self) -> Name<'_> {
+        // The apex cannot go away, so the packed one gives the name even when it has changed.
+        self.packed().node(self.summary.apex).name()
+    }
+
+    /// The apex with its RRsets.
+    #[inline]
+    pub fn apex(&self) -> Node<'_> {
+        match &self.changes {
+            None => self.packed.node(self.summary.apex),
+            Some(changes) => changes
+                .find(self.apex_name())
+                .flatten()
+                .unwrap_or_else(|| self.packed().node(self.summary.apex)),
+        }
+    }
+
+    /// Labels of the zone's name.
+    #[inline]
+    pub fn apex_labels(&self) -> usize {
+        self.summary.apex_labels as usize
+    }
+
+    /// How many names there are, empty non-terminals included.
+    pub fn name_count(&self) -> usize {
+        self.summary.names as usize
+    }
+
+    /// Bytes on the heap.
+    pub fn heap_bytes(&self) -> usize {
+        self.packed().heap_bytes() + self.changes.as_ref().map_or(0, |changes| changes.heap_bytes())
+    }
+
+    /// The SOA; every zone has one.
+    pub fn soa(&self) -> Option<Rrset<'_>> {
+        self.apex().rrset(Type::SOA)
+    }
+
+    /// The serial of the SOA.
+    pub fn serial(&self) -> u32 {
+        self.soa().and_then(|soa| soa_field(soa, 20)).unwrap_or(0)
+    }
+
+    /// The node of the suffix of `labels` labels.
+    #[inline]
+    pub(crate) fn node(&self, key: &NameKey, labels: usize) -> Option<Node<'_>> {
+        if let Some(changes) = &self.changes
+            && let Some(changed) = changes.find(key.suffix(labels))
+        {
+            return changed;
+        }
+        self.packed().find(key.hash(labels), key.suffix(labels))
+    }
+
+    /// The node of a name, whatever stands above it.
+    pub fn node_of(&self, name: Name<'_>) -> Option<Node<'_>> {
+        let key = NameKey::new(name);
+        self.node(&key, key.labels())
+    }
+
+    /// Searches a name that is at or below the apex.
+    #[inline]
+    pub fn find(&self, key: &NameKey) -> Find<'_> {
+        let labels = key.labels();
+        // `exists` is the deepest ancestor known to exist, `limit` the deepest that may.
+        let mut exists = self.apex_labels();
+        let mut limit = labels.min(self.summary.max_labels as usize);
+        // Only depths at which delegations or DNAMEs stand are looked at, from the top: what stands
+        // below one is not visible.
+        let mut depths = self.summary.cut_depths & (u128::MAX >> (127 - limit));
+        while depths != 0 {
+            let n = depths.trailing_zeros() as usize;
+            depths &= depths - 1;
+            match self.node(key, n) {
+                None => {
+                    limit = n - 1;
+                    break;
+                }
+                Some(node) if node.has(flags::CUT) => return Find::Cut { node, exact: n == labels },
+                Some(node) if node.has(flags::DNAME) && n < labels => return Find::Dname { node, labels: n },
+                Some(node) if n == labels => return Find::Exact(node),
+                Some(_) => exists = exists.max(n),
+            }
+        }
+        if limit == labels {
+            if let Some(node) = self.node(key, labels) {
+                return Find::Exact(node);
+            }
+            limit -= 1;
+        }
+        self.find_encloser(key, exists, limit)
+    }
+
+    /// All ancestors of a name exist, so the deepest existing one is found by bisection: at most seven
+    /// probes, however many labels a hostile question has.
+    fn find_encloser(&self, key: &NameKey, mut exists: usize, mut limit: usize) -> Find<'_> {
+        let mut encloser = None;
+        while exists < limit {
+            let middle = (exists + limit).div_ceil(2);
+            match self.node(key, middle) {
+                Some(node) => {
+                    encloser = Some(node);
+                    exists = middle;
+                }
+                None => limit = middle - 1,
+            }
+        }
+        let encloser = match encloser {
+            Some(node) => Some(node),
+            None if exists == self.apex_labels() => Some(self.apex()),
+            None => self.node(key, exists),
+        };
+        if encloser.is_some_and(|node| node.has(flags::WILDCARD_CHILD))
+            && let Some(node) = self.wildcard(key, exists)
+        {
+            return Find::Wildcard { node, encloser: exists };
+        }
+        Find::Missing { encloser: exists }
+    }
+
+    fn wildcard(&self, key: &NameKey, encloser: usize) -> Option<Node<'_>> {
+        let parent = key.suffix(encloser);
+        if let Some(changes) = &self.changes {
+            let name = nameward_wire::NameBuf::join(b"\x01*", parent).ok()?;
+            if let Some(changed) = changes.find(name.as_name()) {
+                return changed;
+            }
+        }
+        self.packed().find_wildcard(key.wildcard_hash(encloser), parent)
+    }
+
+    /// The node of the host that a record names, if it is in the zone.
+    #[inline]
+    pub fn target(&self, record: Record<'_>) -> Option<Node<'_>> {
+        if self.changes.is_none() {
+            return (record.place != 0).then(|| self.packed.node(record.place));
+        }
+        // The places in records of the base may be out of date.
+        let target = record.target()?;
+        if !target.is_at_or_below(self.apex_name()) {
+            return None;
+        }
+        self.node_of(target)
+    }
+
+    /// Prefetches what [`Zone::find`] will read first for this key.
+    #[inline]
+    pub fn prefetch_slots(&self, key: &NameKey) {
+        if let Some(slot) = self.packed().slot(key.hash(self.first_probe(key))) {
+            prefetch(slot);
+        }
+    }
+
+    /// Prefetches the node that [`Zone::find`] will read first, once its slot is there.
+    #[inline]
+    pub fn prefetch_node(&self, key: &NameKey) {
+        let packed = self.packed();
+        if let Some(&slot) = packed.slot(key.hash(self.first_probe(key)))
+            && slot != 0
+        {
+            let bytes = &packed.arena[slot as u32 as usize * crate::packed::ALIGN..];
+            prefetch(&bytes[0]);
+            if let Some(next_line) = bytes.get(64) {
+                prefetch(next_line);
+            }
+        }
+    }
+
+    #[inline]
+    fn first_probe(&self, key: &NameKey) -> usize {
+        let limit = key.labels().min(self.summary.max_labels as usize);
+        let depths = self.summary.cut_depths & (u128::MAX >> (127 - limit));
+        if depths != 0 { depths.trailing_zeros() as usize } else { limit }
+    }
+}
+
+/// A 32-bit field of a SOA, counted in octets from the end of its data.
+fn soa_field(soa: Rrset<'_>, from_end: usize) -> Option<u32> {
+    let rdata = soa.records().next()?.rdata;
+    let at = rdata.len().checked_sub(from_end)?;
+    rdata.get(at..)?.first_chunk().map(|bytes| u32::from_be_bytes(*bytes))
+}
+
+/// TTL of the SOA in a negative answer: the lesser of its TTL and its minimum (RFC 2308 section 3).
+pub fn negative_ttl(soa: Rrset<'_>) -> u32 {
+    soa.ttl().min(soa_field(soa, 4).unwrap_or(0))
+}
