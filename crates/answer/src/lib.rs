@@ -1,1 +1,290 @@
-//! Plans and encodes one response.
+//! Plans and encodes one response: a pure function of a question and immutable zones.
+//!
+//! [`Engine::respond`] takes a parsed request and writes the complete reply. It knows no sockets, clocks, caches or
+//! backends and allocates nothing. [`plan`] decides which RRsets make the answer, [`encode`] writes them.
+
+mod chaos;
+mod encode;
+mod plan;
+mod view;
+
+use encode::{Encoder, OptOut};
+use nameward_wire::message::{HEADER, Malformed, Query, ReplyFlags, write_reply_header};
+use nameward_wire::{Class, Opcode, Rcode, Type};
+use nameward_zone::NameKey;
+use plan::Question;
+pub use plan::{MAX_CHAIN, Scratch};
+pub use view::{ZoneView, Zones};
+
+/// Octets every UDP client takes (RFC 1035 section 4.2.1).
+pub const UDP_MIN: usize = 512;
+/// Octets of the largest message over TCP.
+pub const TCP_MAX: usize = 65_535;
+
+/// What is done with questions for ANY (RFC 8482).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum AnyPolicy {
+    /// One RRset of the name.
+    #[default]
+    OneRrset,
+    /// TC over UDP, so that only clients with a true address get everything.
+    TruncateOnUdp,
+    /// Everything.
+    All,
+}
+
+/// How far aliases are followed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Follow {
+    /// Into every zone we serve.
+    #[default]
+    AllZones,
+    /// Only inside the zone of the question.
+    SameZone,
+}
+
+/// Choices that RFCs leave to the operator.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Policy {
+    /// Questions for ANY.
+    pub any: AnyPolicy,
+    /// Aliases.
+    pub follow: Follow,
+}
+
+/// How a request reached us, as far as the answer depends on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Medium {
+    /// Datagrams: truncation.
+    Datagram,
+    /// A stream.
+    Stream,
+}
+
+/// What kind of answer it was, for the counters and rings of the status page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// Records of the type asked for, or an alias.
+    Answer,
+    /// The name exists, the type does not.
+    NoData,
+    /// The name does not exist.
+    NxDomain,
+    /// A delegation.
+    Referral,
+    /// No zone of ours.
+    NotOurs,
+    /// Anything else: errors, other classes, other opcodes.
+    Other,
+}
+
+/// A written reply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reply {
+    /// Octets written; 0 means silence.
+    pub len: usize,
+    /// Response code.
+    pub rcode: Rcode,
+    /// What kind of answer it was.
+    pub outcome: Outcome,
+    /// Whether it was cut (TC).
+    pub truncated: bool,
+}
+
+/// What the server says of itself.
+#[derive(Debug, Clone, Default)]
+pub struct Identity {
+    /// `version.bind`; empty refuses.
+    pub version: String,
+    /// `id.server` and `hostname.bind`; empty refuses.
+    pub id: String,
+    /// NSID (RFC 5001); empty leaves it out.
+    pub nsid: Vec<u8>,
+}
+
+/// RFC 8914 section 4: extended error codes.
+mod extended_error {
+    pub const NOT_AUTHORITATIVE: u16 = 20;
+    pub const NOT_SUPPORTED: u16 = 21;
+    pub const PROHIBITED: u16 = 18;
+}
+
+/// Answers requests.
+#[derive(Debug, Clone)]
+pub struct Engine {
+    /// Choices of the operator.
+    pub policy: Policy,
+    /// What the server says of itself.
+    pub identity: Identity,
+    /// The largest UDP message, in both directions.
+    pub udp_payload: u16,
+}
+
+impl Default for Engine {
+    fn default() -> Self {
+        Engine {
+            policy: Policy::default(),
+            identity: Identity::default(),
+            udp_payload: 1232,
+        }
+    }
+}
+
+impl Engine {
+    /// Writes the reply to a parsed request. `key` is the key of the question's name; `out` has room for
+    /// 512 octets at least.
+    #[inline]
+    pub fn respond<Z: Zones>(
+        &self,
+        zones: &Z,
+        query: &Query<'_>,
+        key: &NameKey,
+        medium: Medium,
+        scratch: &mut Scratch,
+        out: &mut [u8],
+    ) -> Reply {
+        if let Some(reply) = self.refuse_early(query, medium, out) {
+            return reply;
+        }
+        if query.qclass != Class::IN {
+            return self.other_class(query, medium, out);
+        }
+        let Some(zone) = zones.zone_for(key, query.qtype) else {
+            let error = Some(extended_error::NOT_AUTHORITATIVE);
+            return Reply {
+                outcome: Outcome::NotOurs,
+                ..self.error(query, Rcode::Refused, error, medium, out)
+            };
+        };
+        let question = Question {
+            name: query.qname,
+            key,
+            qtype: query.qtype,
+        };
+        let mut plan = plan::plan(zones, zone, question, &self.policy, scratch);
+        plan.truncate &= medium == Medium::Datagram;
+        let encoder = Encoder::new(query, out, self.limit(query, medium));
+        let (len, truncated) = encoder.write(query, &plan, &scratch.made, self.opt(query, None));
+        Reply {
+            len,
+            rcode: plan.rcode,
+            outcome: plan.outcome,
+            truncated,
+        }
+    }
+
+    /// Requests that no zone is asked for.
+    #[inline]
+    fn refuse_early(&self, query: &Query<'_>, medium: Medium, out: &mut [u8]) -> Option<Reply> {
+        let mut fail = |rcode, error| Some(self.error(query, rcode, error, medium, out));
+        if query.edns.is_some_and(|edns| edns.version > 0) {
+            return fail(Rcode::BadVers, None);
+        }
+        if query.opcode != Opcode::QUERY {
+            return fail(Rcode::NotImp, None);
+        }
+        if !query.qtype.is_meta() || query.qtype == Type::ANY {
+            return None;
+        }
+        match query.qtype {
+            Type::AXFR | Type::IXFR => fail(Rcode::Refused, Some(extended_error::PROHIBITED)),
+            // RFC 6891 section 6.1.1, RFC 8945 section 5.2: these stand in the additional section only.
+            Type::OPT | Type::TSIG | Type::TKEY => fail(Rcode::FormErr, None),
+            Type::MAILA | Type::MAILB => fail(Rcode::NotImp, Some(extended_error::NOT_SUPPORTED)),
+            _ => None,
+        }
+    }
+
+    fn other_class(&self, query: &Query<'_>, medium: Medium, out: &mut [u8]) -> Reply {
+        if query.qclass == Class::CH
+            && let Some(len) = self.chaos(query, out)
+        {
+            return Reply {
+                len,
+                rcode: Rcode::NoError,
+                outcome: Outcome::Other,
+                truncated: false,
+            };
+        }
+        self.error(
+            query,
+            Rcode::Refused,
+            Some(extended_error::NOT_SUPPORTED),
+            medium,
+            out,
+        )
+    }
+
+    /// A reply with nothing but a response code.
+    fn error(
+        &self,
+        query: &Query<'_>,
+        rcode: Rcode,
+        error: Option<u16>,
+        medium: Medium,
+        out: &mut [u8],
+    ) -> Reply {
+        let plan = plan::Plan::<nameward_zone::Zone>::empty(rcode);
+        let encoder = Encoder::new(query, out, self.limit(query, medium));
+        let (len, _) = encoder.write(query, &plan, &[], self.opt(query, error));
+        Reply {
+            len,
+            rcode,
+            outcome: Outcome::Other,
+            truncated: false,
+        }
+    }
+
+    /// RFC 6891 section 6.1.1: an OPT in the reply if there was one in the request.
+    #[inline]
+    fn opt(&self, query: &Query<'_>, error: Option<u16>) -> Option<OptOut<'_>> {
+        let edns = query.edns?;
+        let nsid = (edns.nsid && !self.identity.nsid.is_empty()).then_some(&self.identity.nsid[..]);
+        Some(OptOut {
+            payload: self.udp_payload,
+            dnssec_ok: edns.dnssec_ok,
+            nsid,
+            error,
+        })
+    }
+
+    #[inline]
+    fn limit(&self, query: &Query<'_>, medium: Medium) -> usize {
+        match (medium, query.edns) {
+            (Medium::Stream, _) => TCP_MAX,
+            (Medium::Datagram, None) => UDP_MIN,
+            // RFC 6891 section 6.2.3: values below 512 are taken as 512.
+            (Medium::Datagram, Some(edns)) => {
+                (edns.payload.min(self.udp_payload) as usize).max(UDP_MIN)
+            }
+        }
+    }
+
+    /// The reply to a packet that is not a proper request; `None` is silence.
+    pub fn respond_to_malformed(
+        &self,
+        packet: &[u8],
+        malformed: Malformed,
+        out: &mut [u8],
+    ) -> Option<Reply> {
+        let (rcode, end) = match malformed {
+            Malformed::TooShort | Malformed::Response => return None,
+            Malformed::FormErr => (Rcode::FormErr, HEADER),
+            Malformed::FormErrAfterQuestion(end) => (Rcode::FormErr, end),
+            Malformed::NotImplemented => (Rcode::NotImp, HEADER),
+        };
+        out.get_mut(HEADER..end)?
+            .copy_from_slice(packet.get(HEADER..end)?);
+        let flags = ReplyFlags {
+            rcode: rcode as u8,
+            ..ReplyFlags::default()
+        };
+        write_reply_header(packet, out, flags, [(end > HEADER) as u16, 0, 0, 0]);
+        Some(Reply {
+            len: end,
+            rcode,
+            outcome: Outcome::Other,
+            truncated: false,
+        })
+    }
+}

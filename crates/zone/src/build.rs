@@ -5,7 +5,7 @@
 //! back later are put aside and merged once at the end, so a file in any order costs no more than sorting
 //! what was put aside.
 
-use crate::draft::{Draft, Flaw, Keep};
+use crate::draft::{Draft, Keep};
 use crate::finding::{Finding, Findings};
 use crate::key::NameKey;
 use crate::node::{self, Node, flags};
@@ -99,8 +99,8 @@ impl ZoneBuilder {
     /// Takes one record.
     #[inline]
     pub fn add(&mut self, record: &RecordIn<'_>) {
-        let continues = record.same_owner
-            || record.owner.as_wire() == self.current_name.as_name().as_wire();
+        let continues =
+            record.same_owner || record.owner.as_wire() == self.current_name.as_name().as_wire();
         if !continues || self.names == 0 && self.current.is_empty() {
             self.begin_owner(record);
         }
@@ -109,10 +109,20 @@ impl ZoneBuilder {
             return;
         }
         if record.class != Class::IN {
-            self.findings.error(record.line, record.file, format_args!("expected class IN, found {:?}", record.class));
+            self.findings.error(
+                record.line,
+                record.file,
+                format_args!("expected class IN, found {:?}", record.class),
+            );
             return;
         }
-        self.current.push(record.rtype, record.ttl, record.rdata, record.line, record.file);
+        self.current.push(
+            record.rtype,
+            record.ttl,
+            record.rdata,
+            record.line,
+            record.file,
+        );
     }
 
     fn begin_owner(&mut self, record: &RecordIn<'_>) {
@@ -124,7 +134,10 @@ impl ZoneBuilder {
             && key.hash(apex.labels()) == apex.hash(apex.labels())
             && key.suffix(apex.labels()) == apex.suffix(apex.labels());
         if !self.current_in_zone {
-            let message = format_args!("{} is outside the zone {}: ignored", record.owner, self.apex_name);
+            let message = format_args!(
+                "{} is outside the zone {}: ignored",
+                record.owner, self.apex_name
+            );
             self.findings.warning(record.line, record.file, message);
         }
     }
@@ -135,13 +148,21 @@ impl ZoneBuilder {
 
     /// Packs the owner in work, or puts its records aside if that name is packed already.
     fn pack_current(&mut self) {
-        let Some(&first) = self.current.entries.first() else { return };
+        let Some(&first) = self.current.entries.first() else {
+            return;
+        };
         let labels = self.current_key.labels();
         let hash = self.current_key.hash(labels);
         if let Some(slot) = self.find_slot(hash, self.current_name.as_name()) {
             let place = self.slots[slot] as u32;
             for entry in &self.current.entries {
-                self.late.push(entry.rtype, entry.ttl, self.current.rdata(entry), entry.line, entry.file);
+                self.late.push(
+                    entry.rtype,
+                    entry.ttl,
+                    self.current.rdata(entry),
+                    entry.line,
+                    entry.file,
+                );
                 self.late_of.push(place);
             }
             self.current.clear();
@@ -149,7 +170,11 @@ impl ZoneBuilder {
         }
         let mut draft = std::mem::take(&mut self.current);
         let place = self.pack(&mut draft, hash, None);
-        let origin = Origin { place, line: first.line, file: first.file };
+        let origin = Origin {
+            place,
+            line: first.line,
+            file: first.file,
+        };
         if labels > self.apex.labels() + 1 || self.current_name.as_name().is_wildcard() {
             self.deep.push(origin);
         }
@@ -165,7 +190,8 @@ impl ZoneBuilder {
         draft.normalise(|flaw, entry| findings.flaw(flaw, name.as_name(), entry));
         let place = self.arena.len() / ALIGN;
         draft.encode(name.as_name(), is_apex, Keep::default(), &mut self.arena);
-        self.arena.resize(self.arena.len().next_multiple_of(ALIGN), 0);
+        self.arena
+            .resize(self.arena.len().next_multiple_of(ALIGN), 0);
         let place = self.place(place);
         let node = Node::at(&self.arena[place as usize * ALIGN..]);
         let node_flags = node.flags();
@@ -174,10 +200,17 @@ impl ZoneBuilder {
         }
         let first = draft.entries[0];
         if node.rrsets().any(|rrset| rrset.has_targets()) {
-            self.with_targets.push(Origin { place, line: first.line, file: first.file });
+            self.with_targets.push(Origin {
+                place,
+                line: first.line,
+                file: first.file,
+            });
         }
         if !is_apex && let Some(soa) = draft.entries.iter().find(|e| e.rtype == Type::SOA) {
-            let message = format_args!("expected the SOA at {}, found one at {name}", self.apex_name);
+            let message = format_args!(
+                "expected the SOA at {}, found one at {name}",
+                self.apex_name
+            );
             self.findings.error(soa.line, soa.file, message);
         }
         if node_flags & flags::CUT != 0 {
@@ -192,16 +225,25 @@ impl ZoneBuilder {
 
     fn warn_of_data_at_cut(&mut self, draft: &Draft) {
         // RFC 4035 section 2.6 and RFC 1034 section 4.2.1: what may stand at the parent's side of a cut.
-        let allowed = |t| matches!(t, Type::NS | Type::DS | Type::NSEC | Type::RRSIG | Type::A | Type::AAAA);
+        let allowed = |t| {
+            matches!(
+                t,
+                Type::NS | Type::DS | Type::NSEC | Type::RRSIG | Type::A | Type::AAAA
+            )
+        };
         if let Some(other) = draft.entries.iter().find(|e| !allowed(e.rtype)) {
-            let message = format_args!("{} {} stands at a delegation: not served", self.current_name, other.rtype);
+            let message = format_args!(
+                "{} {} stands at a delegation: not served",
+                self.current_name, other.rtype
+            );
             self.findings.warning(other.line, other.file, message);
         }
     }
 
     fn place(&mut self, place: usize) -> u32 {
         u32::try_from(place).unwrap_or_else(|_| {
-            self.findings.error(0, 0, format_args!("the zone is larger than 16 GiB"));
+            self.findings
+                .error(0, 0, format_args!("the zone is larger than 16 GiB"));
             0
         })
     }
@@ -218,12 +260,17 @@ impl ZoneBuilder {
             if (slot >> 32) as u32 == tag && self.node(slot as u32).name() == name {
                 return Some(at);
             }
-            at = if at + 1 == self.slots.len() { 0 } else { at + 1 };
+            at = if at + 1 == self.slots.len() {
+                0
+            } else {
+                at + 1
+            };
         }
     }
 
     pub(crate) fn find(&self, key: &NameKey, labels: usize) -> Option<u32> {
-        self.find_slot(key.hash(labels), key.suffix(labels)).map(|slot| self.slots[slot] as u32)
+        self.find_slot(key.hash(labels), key.suffix(labels))
+            .map(|slot| self.slots[slot] as u32)
     }
 
     pub(crate) fn node(&self, place: u32) -> Node<'_> {
@@ -236,7 +283,9 @@ impl ZoneBuilder {
             let larger = self.slots.len() * 2;
             let old = std::mem::replace(&mut self.slots, vec![0; larger]);
             // Slots are ordered by hash, so this writes the new table front to back.
-            old.into_iter().filter(|&slot| slot != 0).for_each(|slot| put(&mut self.slots, slot));
+            old.into_iter()
+                .filter(|&slot| slot != 0)
+                .for_each(|slot| put(&mut self.slots, slot));
         }
         self.names += 1;
         put(&mut self.slots, (tag(hash) as u64) << 32 | place as u64);
@@ -245,8 +294,14 @@ impl ZoneBuilder {
     /// Adds an empty non-terminal (RFC 4592 section 2.2.2).
     pub(crate) fn insert_empty(&mut self, key: &NameKey, labels: usize, children: u32) -> u32 {
         let place = self.arena.len() / ALIGN;
-        Draft::default().encode(key.suffix(labels), false, Keep { children, flags: 0 }, &mut self.arena);
-        self.arena.resize(self.arena.len().next_multiple_of(ALIGN), 0);
+        Draft::default().encode(
+            key.suffix(labels),
+            false,
+            Keep { children, flags: 0 },
+            &mut self.arena,
+        );
+        self.arena
+            .resize(self.arena.len().next_multiple_of(ALIGN), 0);
         let place = self.place(place);
         self.insert(key.hash(labels), place);
         place
@@ -260,7 +315,10 @@ impl ZoneBuilder {
         let mut moved = HashMap::new();
         let mut order: Vec<u32> = (0..self.late_of.len() as u32).collect();
         order.sort_by_key(|&i| self.late_of[i as usize]);
-        let (late, late_of) = (std::mem::take(&mut self.late), std::mem::take(&mut self.late_of));
+        let (late, late_of) = (
+            std::mem::take(&mut self.late),
+            std::mem::take(&mut self.late_of),
+        );
         for group in order.chunk_by(|&a, &b| late_of[a as usize] == late_of[b as usize]) {
             let old = late_of[group[0] as usize];
             let first = late.entries[group[0] as usize];
@@ -270,14 +328,21 @@ impl ZoneBuilder {
             draft.push_node(self.node(old), first.line, first.file);
             for &i in group {
                 let entry = &late.entries[i as usize];
-                draft.push(entry.rtype, entry.ttl, late.rdata(entry), entry.line, entry.file);
+                draft.push(
+                    entry.rtype,
+                    entry.ttl,
+                    late.rdata(entry),
+                    entry.line,
+                    entry.file,
+                );
             }
             let hash = self.current_key.hash(self.current_key.labels());
             let slot = self.find_slot(hash, self.current_name.as_name());
             let place = self.pack(&mut draft, hash, slot);
             moved.insert(old, place);
         }
-        self.with_targets.retain(|origin| !moved.contains_key(&origin.place));
+        self.with_targets
+            .retain(|origin| !moved.contains_key(&origin.place));
         for origin in &mut self.deep {
             origin.place = *moved.get(&origin.place).unwrap_or(&origin.place);
         }
@@ -295,9 +360,17 @@ impl ZoneBuilder {
         let apex = self.find(&self.apex, apex_labels);
         let soa = apex.and_then(|place| self.node(place).rrset(Type::SOA));
         if soa.is_none() {
-            self.findings.error(0, 0, format_args!("expected a SOA at {}, found none", self.apex_name));
+            self.findings.error(
+                0,
+                0,
+                format_args!("expected a SOA at {}, found none", self.apex_name),
+            );
         } else if apex.is_some_and(|place| self.node(place).rrset(Type::NS).is_none()) {
-            self.findings.warning(0, 0, format_args!("expected NS records at {}, found none", self.apex_name));
+            self.findings.warning(
+                0,
+                0,
+                format_args!("expected NS records at {}, found none", self.apex_name),
+            );
         }
         if self.findings.has_errors() {
             return (None, self.findings.into_list());
@@ -309,7 +382,10 @@ impl ZoneBuilder {
             cut_depths: self.cut_depths,
             names: self.names as u32,
         };
-        let packed = Packed { slots: fitting_slots(self.slots, self.names), arena: self.arena.into_boxed_slice() };
+        let packed = Packed {
+            slots: fitting_slots(self.slots, self.names),
+            arena: self.arena.into_boxed_slice(),
+        };
         (Some(Zone::new(packed, summary)), self.findings.into_list())
     }
 
@@ -349,6 +425,9 @@ fn fitting_slots(slots: Vec<u64>, names: usize) -> Box<[u64]> {
         return slots.into_boxed_slice();
     }
     let mut fitting = vec![0; wanted].into_boxed_slice();
-    slots.into_iter().filter(|&slot| slot != 0).for_each(|slot| put(&mut fitting, slot));
+    slots
+        .into_iter()
+        .filter(|&slot| slot != 0)
+        .for_each(|slot| put(&mut fitting, slot));
     fitting
 }

@@ -83,16 +83,23 @@ impl Changes {
     pub(crate) fn find(&self, name: Name<'_>) -> Option<Option<Node<'_>>> {
         let mut key = Vec::new();
         sort_key(name, &mut key);
-        self.nodes.get(key.as_slice()).map(|node| node.as_deref().map(Node::at))
+        self.nodes
+            .get(key.as_slice())
+            .map(|node| node.as_deref().map(Node::at))
     }
 
     /// Changed names with their sort keys, in canonical order.
     pub(crate) fn entries(&self) -> impl Iterator<Item = (&[u8], Option<Node<'_>>)> {
-        self.nodes.iter().map(|(key, node)| (&**key, node.as_deref().map(Node::at)))
+        self.nodes
+            .iter()
+            .map(|(key, node)| (&**key, node.as_deref().map(Node::at)))
     }
 
     pub(crate) fn heap_bytes(&self) -> usize {
-        self.nodes.iter().map(|(key, node)| 96 + key.len() + node.as_ref().map_or(0, |n| n.len())).sum()
+        self.nodes
+            .iter()
+            .map(|(key, node)| 96 + key.len() + node.as_ref().map_or(0, |n| n.len()))
+            .sum()
     }
 }
 
@@ -119,7 +126,10 @@ impl Zone {
                 draft.set_ttl(record.rtype, record.ttl);
                 draft.push(record.rtype, record.ttl, &record.rdata, 0, 0);
             } else if !draft.remove(record.rtype, &record.rdata) {
-                return Err(ChangeError::NotThere { owner: record.owner, rtype: record.rtype });
+                return Err(ChangeError::NotThere {
+                    owner: record.owner,
+                    rtype: record.rtype,
+                });
             }
         }
         for (_, (owner, mut draft)) in by_owner {
@@ -141,7 +151,10 @@ impl Zone {
             }
             return difference;
         }
-        let (mut old, mut new) = (older.nodes_in_order().peekable(), self.nodes_in_order().peekable());
+        let (mut old, mut new) = (
+            older.nodes_in_order().peekable(),
+            self.nodes_in_order().peekable(),
+        );
         loop {
             let order = match (old.peek(), new.peek()) {
                 (None, None) => return difference,
@@ -159,12 +172,17 @@ impl Zone {
     fn names_changed_since(&self, older: &Zone) -> Option<Vec<NameBuf>> {
         let changes = self.changes()?;
         let is_base = core::ptr::eq(older, &*changes.base);
-        let older_changes = older.changes().filter(|c| Arc::ptr_eq(&c.base, &changes.base));
+        let older_changes = older
+            .changes()
+            .filter(|c| Arc::ptr_eq(&c.base, &changes.base));
         if !is_base && older_changes.is_none() {
             return None;
         }
         let mut names = BTreeMap::new();
-        for (key, node) in changes.entries().chain(older_changes.into_iter().flat_map(Changes::entries)) {
+        for (key, node) in changes
+            .entries()
+            .chain(older_changes.into_iter().flat_map(Changes::entries))
+        {
             let there = node.or_else(|| changes.base.node_by_sort_key(key));
             if let Some(node) = there {
                 names.insert(key.to_vec(), NameBuf::from(node.name()));
@@ -208,12 +226,20 @@ fn name_of_sort_key(key: &[u8]) -> Option<NameBuf> {
 fn push_missing(from: Option<Node<'_>>, other: Option<Node<'_>>, out: &mut Vec<OwnedRecord>) {
     let Some(node) = from else { return };
     for rrset in node.rrsets() {
-        let theirs = other.and_then(|node| node.rrset(rrset.rtype())).filter(|r| r.ttl() == rrset.ttl());
+        let theirs = other
+            .and_then(|node| node.rrset(rrset.rtype()))
+            .filter(|r| r.ttl() == rrset.ttl());
         // Both are sorted, so one walk over both is enough.
-        let mut theirs = theirs.into_iter().flat_map(|rrset| rrset.records()).peekable();
+        let mut theirs = theirs
+            .into_iter()
+            .flat_map(|rrset| rrset.records())
+            .peekable();
         for record in rrset.records() {
             while theirs.next_if(|their| their.rdata < record.rdata).is_some() {}
-            if theirs.peek().is_some_and(|their| their.rdata == record.rdata) {
+            if theirs
+                .peek()
+                .is_some_and(|their| their.rdata == record.rdata)
+            {
                 continue;
             }
             out.push(OwnedRecord {
@@ -239,7 +265,11 @@ impl Editor {
             Some(changes) => (changes.base.clone(), changes.nodes.clone()),
             None => (zone.clone(), RedBlackTreeMapSync::new_sync()),
         };
-        Editor { base, nodes, summary: *zone.summary() }
+        Editor {
+            base,
+            nodes,
+            summary: *zone.summary(),
+        }
     }
 
     fn node(&self, name: Name<'_>) -> Option<Node<'_>> {
@@ -254,7 +284,8 @@ impl Editor {
     fn put(&mut self, name: Name<'_>, node: Option<Vec<u8>>) {
         let mut key = Vec::new();
         sort_key(name, &mut key);
-        self.nodes.insert_mut(key.into_boxed_slice(), node.map(Arc::from));
+        self.nodes
+            .insert_mut(key.into_boxed_slice(), node.map(Arc::from));
     }
 
     fn is_apex(&self, name: Name<'_>) -> bool {
@@ -279,9 +310,16 @@ impl Editor {
         let is_apex = self.is_apex(owner.as_name());
         let has_soa = draft.entries.iter().any(|entry| entry.rtype == Type::SOA);
         if is_apex != has_soa {
-            return invalid(if is_apex { "a zone needs a SOA" } else { "a SOA stands at the apex only" });
+            return invalid(if is_apex {
+                "a zone needs a SOA"
+            } else {
+                "a SOA stands at the apex only"
+            });
         }
-        let before = self.node(owner.as_name()).map(|n| Keep { children: n.children(), flags: n.flags() });
+        let before = self.node(owner.as_name()).map(|n| Keep {
+            children: n.children(),
+            flags: n.flags(),
+        });
         let keep = before.unwrap_or_default();
         if draft.is_empty() && keep.children == 0 {
             if before.is_some() {
@@ -299,7 +337,10 @@ impl Editor {
         self.put(owner.as_name(), Some(bytes));
         if before.is_none() {
             self.summary.names += 1;
-            self.summary.max_labels = self.summary.max_labels.max(owner.as_name().label_count() as u8);
+            self.summary.max_labels = self
+                .summary
+                .max_labels
+                .max(owner.as_name().label_count() as u8);
             self.child_came(owner.as_name());
         }
         Ok(())
@@ -307,9 +348,15 @@ impl Editor {
 
     /// A new name: its parent must exist (RFC 4592 section 2.2.2).
     fn child_came(&mut self, child: Name<'_>) {
-        let Some(parent) = child.parent().filter(|_| !self.is_apex(child)) else { return };
+        let Some(parent) = child.parent().filter(|_| !self.is_apex(child)) else {
+            return;
+        };
         let existed = self.node(parent).is_some();
-        let bits = if child.is_wildcard() { flags::WILDCARD_CHILD } else { 0 };
+        let bits = if child.is_wildcard() {
+            flags::WILDCARD_CHILD
+        } else {
+            0
+        };
         self.edit(parent, |children, old| (children + 1, old | bits));
         if !existed {
             self.summary.names += 1;
@@ -319,10 +366,20 @@ impl Editor {
 
     /// A name is gone: an empty parent without other children goes too.
     fn child_left(&mut self, child: Name<'_>) {
-        let Some(parent) = child.parent().filter(|_| !self.is_apex(child)) else { return };
-        let bits = if child.is_wildcard() { flags::WILDCARD_CHILD } else { 0 };
-        self.edit(parent, |children, old| (children.saturating_sub(1), old & !bits));
-        let is_bare = self.node(parent).is_some_and(|node| node.is_empty() && node.children() == 0);
+        let Some(parent) = child.parent().filter(|_| !self.is_apex(child)) else {
+            return;
+        };
+        let bits = if child.is_wildcard() {
+            flags::WILDCARD_CHILD
+        } else {
+            0
+        };
+        self.edit(parent, |children, old| {
+            (children.saturating_sub(1), old & !bits)
+        });
+        let is_bare = self
+            .node(parent)
+            .is_some_and(|node| node.is_empty() && node.children() == 0);
         if is_bare && !self.is_apex(parent) {
             self.put(parent, None);
             self.summary.names -= 1;
@@ -335,7 +392,10 @@ impl Editor {
         let mut keep = Keep::default();
         if let Some(node) = self.node(name) {
             draft.push_node(node, 0, 0);
-            keep = Keep { children: node.children(), flags: node.flags() };
+            keep = Keep {
+                children: node.children(),
+                flags: node.flags(),
+            };
         }
         (keep.children, keep.flags) = change(keep.children, keep.flags);
         let mut bytes = Vec::new();
@@ -346,8 +406,18 @@ impl Editor {
     fn finish(self) -> Result<Zone, ChangeError> {
         let too_many = ALWAYS_KEPT.max(self.base.name_count() / 8);
         let changed = self.nodes.size();
-        let zone = Zone::with_changes(Changes { base: self.base, nodes: self.nodes }, self.summary);
-        Ok(if changed > too_many { zone.repacked().unwrap_or(zone) } else { zone })
+        let zone = Zone::with_changes(
+            Changes {
+                base: self.base,
+                nodes: self.nodes,
+            },
+            self.summary,
+        );
+        Ok(if changed > too_many {
+            zone.repacked().unwrap_or(zone)
+        } else {
+            zone
+        })
     }
 }
 

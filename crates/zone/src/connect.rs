@@ -15,8 +15,6 @@ impl ZoneBuilder {
         let mut key = NameKey::default();
         for origin in std::mem::take(&mut self.deep) {
             key.set(self.node(origin.place).name());
-            let is_wildcard = self.node(origin.place).name().is_wildcard();
-            let mut is_parent = true;
             for labels in (apex_labels..key.labels()).rev() {
                 let found = self.find(&key, labels);
                 let created = found.is_none() && labels > apex_labels;
@@ -29,10 +27,10 @@ impl ZoneBuilder {
                     // No apex: the missing SOA is reported elsewhere.
                     None => break,
                 };
-                if is_parent && is_wildcard {
+                // An empty non-terminal `*` is a wildcard too (RFC 4592 section 2.2.3).
+                if key.suffix(labels + 1).is_wildcard() {
                     self.set_flags(place, flags::WILDCARD_CHILD);
                 }
-                is_parent = false;
                 if !created {
                     break;
                 }
@@ -49,18 +47,28 @@ impl ZoneBuilder {
         }
         let above = (apex_labels..key.labels()).filter(|&n| self.cut_depths >> n & 1 != 0);
         for labels in above {
-            let Some(cut) = self.find(key, labels) else { return };
+            let Some(cut) = self.find(key, labels) else {
+                return;
+            };
             let bits = self.node(cut).flags();
             let node = self.node(origin.place);
-            let is_glue = || node.rrsets().all(|r| matches!(r.rtype(), Type::A | Type::AAAA | Type::RRSIG));
+            let is_glue = || {
+                node.rrsets()
+                    .all(|r| matches!(r.rtype(), Type::A | Type::AAAA | Type::RRSIG))
+            };
             let what = match bits {
                 _ if bits & flags::CUT != 0 && is_glue() => return,
                 _ if bits & flags::CUT != 0 => "delegation",
                 _ if bits & flags::DNAME != 0 => "DNAME",
                 _ => continue,
             };
-            let message = format!("{} stands below the {what} {}: not served", node.name(), key.suffix(labels));
-            self.findings.warning(origin.line, origin.file, format_args!("{message}"));
+            let message = format!(
+                "{} stands below the {what} {}: not served",
+                node.name(),
+                key.suffix(labels)
+            );
+            self.findings
+                .warning(origin.line, origin.file, format_args!("{message}"));
             return;
         }
     }
@@ -100,9 +108,11 @@ impl ZoneBuilder {
         let is_cut = self.node(origin.place).has(flags::CUT);
         // Glue is needed for a server at or below the delegation that names it.
         if rtype == Type::NS && is_cut && target.is_at_or_below(owner.as_name()) {
-            let is_address = |node: Node<'_>| node.rrset(Type::A).or(node.rrset(Type::AAAA)).is_some();
+            let is_address =
+                |node: Node<'_>| node.rrset(Type::A).or(node.rrset(Type::AAAA)).is_some();
             if !node.is_some_and(is_address) {
-                let message = format_args!("{owner} NS {target} has no glue: expected A or AAAA records");
+                let message =
+                    format_args!("{owner} NS {target} has no glue: expected A or AAAA records");
                 self.findings.warning(origin.line, origin.file, message);
             }
         }

@@ -1,7 +1,7 @@
 //! One name's records while they are collected, and their encoding as a node.
 
 use crate::layout;
-use crate::node::{NODE_HEADER, NO_TARGET, Node, flags};
+use crate::node::{NO_TARGET, NODE_HEADER, Node, flags};
 use nameward_wire::{Name, Type};
 
 /// Types at one name. More would make the search for a type at that name slow (CVE-2024-1737).
@@ -78,13 +78,19 @@ impl Draft {
 
     /// Removes a record, whatever its TTL; false if it is not there.
     pub(crate) fn remove(&mut self, rtype: Type, rdata: &[u8]) -> bool {
-        let found = self.entries.iter().position(|e| e.rtype == rtype && self.rdata(e) == rdata);
+        let found = self
+            .entries
+            .iter()
+            .position(|e| e.rtype == rtype && self.rdata(e) == rdata);
         found.map(|at| self.entries.swap_remove(at)).is_some()
     }
 
     /// Gives a whole RRset a TTL: the last one that a change names counts.
     pub(crate) fn set_ttl(&mut self, rtype: Type, ttl: u32) {
-        self.entries.iter_mut().filter(|e| e.rtype == rtype).for_each(|e| e.ttl = ttl);
+        self.entries
+            .iter_mut()
+            .filter(|e| e.rtype == rtype)
+            .for_each(|e| e.ttl = ttl);
     }
 
     pub(crate) fn rdata(&self, entry: &Entry) -> &[u8] {
@@ -102,7 +108,8 @@ impl Draft {
         }
         let data = &self.data;
         let rdata = |e: &Entry| &data[e.start as usize..e.start as usize + e.len as usize];
-        self.entries.sort_by(|a, b| a.rtype.cmp(&b.rtype).then_with(|| rdata(a).cmp(rdata(b))));
+        self.entries
+            .sort_by(|a, b| a.rtype.cmp(&b.rtype).then_with(|| rdata(a).cmp(rdata(b))));
         self.entries.dedup_by(|later, kept| {
             let same = later.rtype == kept.rtype && rdata(later) == rdata(kept);
             if same {
@@ -133,7 +140,10 @@ impl Draft {
         if has_cname {
             // RFC 4034 sections 3 and 4: only DNSSEC's own types may stand beside a CNAME.
             let beside = |e: &&Entry| {
-                !matches!(e.rtype, Type::CNAME | Type::RRSIG | Type::NSEC | Type(24) | Type(25))
+                !matches!(
+                    e.rtype,
+                    Type::CNAME | Type::RRSIG | Type::NSEC | Type(24) | Type(25)
+                )
             };
             if let Some(other) = self.entries.iter().find(beside) {
                 flaw(Flaw::CnameAndOther, other);

@@ -45,7 +45,12 @@ impl Findings {
             return;
         }
         let message = message.to_string();
-        self.errors.push(Finding { severity: Severity::Error, line, file, message });
+        self.errors.push(Finding {
+            severity: Severity::Error,
+            line,
+            file,
+            message,
+        });
     }
 
     pub(crate) fn warning(&mut self, line: u32, file: u16, message: fmt::Arguments<'_>) {
@@ -54,21 +59,44 @@ impl Findings {
             return;
         }
         let message = message.to_string();
-        self.warnings.push(Finding { severity: Severity::Warning, line, file, message });
+        self.warnings.push(Finding {
+            severity: Severity::Warning,
+            line,
+            file,
+            message,
+        });
     }
 
     pub(crate) fn flaw(&mut self, flaw: Flaw, owner: Name<'_>, entry: &Entry) {
         let (line, file) = (entry.line, entry.file);
         let mut say = |message: fmt::Arguments<'_>| {
-            if flaw.is_error() { self.error(line, file, message) } else { self.warning(line, file, message) }
+            if flaw.is_error() {
+                self.error(line, file, message)
+            } else {
+                self.warning(line, file, message)
+            }
         };
         match flaw {
-            Flaw::Duplicate => say(format_args!("{owner} {} stands there twice: merged", entry.rtype)),
-            Flaw::TtlsDiffer(t) => say(format_args!("the TTLs of {owner} {t} differ: the least is used")),
-            Flaw::CnameAndOther => say(format_args!("{owner} has a CNAME and also {}: a CNAME stands alone", entry.rtype)),
+            Flaw::Duplicate => say(format_args!(
+                "{owner} {} stands there twice: merged",
+                entry.rtype
+            )),
+            Flaw::TtlsDiffer(t) => say(format_args!(
+                "the TTLs of {owner} {t} differ: the least is used"
+            )),
+            Flaw::CnameAndOther => say(format_args!(
+                "{owner} has a CNAME and also {}: a CNAME stands alone",
+                entry.rtype
+            )),
             Flaw::Several(t) => say(format_args!("expected one {t} at {owner}, found several")),
-            Flaw::TooManyTypes => say(format_args!("{owner} has more than {} types", crate::draft::MAX_TYPES)),
-            Flaw::TooManyRecords(t) => say(format_args!("{owner} {t} has more than {} records", crate::draft::MAX_RECORDS)),
+            Flaw::TooManyTypes => say(format_args!(
+                "{owner} has more than {} types",
+                crate::draft::MAX_TYPES
+            )),
+            Flaw::TooManyRecords(t) => say(format_args!(
+                "{owner} {t} has more than {} records",
+                crate::draft::MAX_RECORDS
+            )),
         }
     }
 
@@ -81,7 +109,12 @@ impl Findings {
         list.extend(self.warnings);
         let mut more = |severity, count: usize, what: &str| {
             if count > 0 {
-                list.push(Finding { severity, line: 0, file: 0, message: format!("{count} more {what}") });
+                list.push(Finding {
+                    severity,
+                    line: 0,
+                    file: 0,
+                    message: format!("{count} more {what}"),
+                });
             }
         };
         more(Severity::Error, self.more_errors, "errors");

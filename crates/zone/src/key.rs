@@ -120,7 +120,10 @@ impl NameKey {
     /// The hash of `*.` before the suffix of `n` labels.
     #[inline]
     pub fn wildcard_hash(&self, n: usize) -> u64 {
-        fold(self.hashes[n] ^ u64::from_le_bytes(*b"\x01*\0\0\0\0\0\0"), 0x9e37_79b9_7f4a_7c15)
+        fold(
+            self.hashes[n] ^ u64::from_le_bytes(*b"\x01*\0\0\0\0\0\0"),
+            0x9e37_79b9_7f4a_7c15,
+        )
     }
 }
 

@@ -111,7 +111,10 @@ impl<'a> Node<'a> {
     #[inline]
     pub fn rrsets(self) -> Rrsets<'a> {
         let start = NODE_HEADER + self.bytes[5] as usize;
-        Rrsets { bytes: &self.bytes[start..], left: self.rrset_count() }
+        Rrsets {
+            bytes: &self.bytes[start..],
+            left: self.rrset_count(),
+        }
     }
 
     /// The RRset of a type.
@@ -202,7 +205,10 @@ impl<'a> Rrset<'a> {
     /// The records in canonical order.
     #[inline]
     pub fn records(self) -> Records<'a> {
-        Records { bytes: &self.bytes[RRSET_HEADER..], target: self.bytes[13] }
+        Records {
+            bytes: &self.bytes[RRSET_HEADER..],
+            target: self.bytes[13],
+        }
     }
 }
 
@@ -224,10 +230,18 @@ impl<'a> Iterator for Records<'a> {
         let len = read_u16(self.bytes, 0) as usize;
         let has_target = self.target != NO_TARGET;
         let start = if has_target { 6 } else { 2 };
-        let place = if has_target { read_u32(self.bytes, 2) } else { 0 };
+        let place = if has_target {
+            read_u32(self.bytes, 2)
+        } else {
+            0
+        };
         let (record, rest) = self.bytes.split_at(start + len);
         self.bytes = rest;
-        Some(Record { rdata: &record[start..], target_offset: self.target, place })
+        Some(Record {
+            rdata: &record[start..],
+            target_offset: self.target,
+            place,
+        })
     }
 }
 
@@ -244,7 +258,12 @@ pub struct Record<'a> {
 impl<'a> Record<'a> {
     /// Octets the record takes in its RRset.
     pub(crate) fn stored_len(self) -> usize {
-        self.rdata.len() + if self.target_offset == NO_TARGET { 2 } else { 6 }
+        self.rdata.len()
+            + if self.target_offset == NO_TARGET {
+                2
+            } else {
+                6
+            }
     }
 
     /// The name whose addresses belong into the additional section.
@@ -253,7 +272,9 @@ impl<'a> Record<'a> {
         if self.target_offset == NO_TARGET {
             return None;
         }
-        Name::split_from(self.rdata.get(self.target_offset as usize..)?).ok().map(|(name, _)| name)
+        Name::split_from(self.rdata.get(self.target_offset as usize..)?)
+            .ok()
+            .map(|(name, _)| name)
     }
 }
 

@@ -52,7 +52,12 @@ impl Zone {
                 })
                 .collect();
             keyed.sort_unstable_by(|a, b| {
-                a.0.cmp(&b.0).then_with(|| packed.node(a.1).name().canonical_cmp(packed.node(b.1).name()))
+                a.0.cmp(&b.0).then_with(|| {
+                    packed
+                        .node(a.1)
+                        .name()
+                        .canonical_cmp(packed.node(b.1).name())
+                })
             });
             keyed.into_iter().map(|(_, place)| place).collect()
         })
@@ -60,9 +65,19 @@ impl Zone {
 
     /// All nodes in canonical order, the apex first; empty non-terminals are among them.
     pub fn nodes_in_order(&self) -> impl Iterator<Item = Node<'_>> {
-        let base = self.packed_order().iter().map(|&place| self.packed().node(place));
-        let changed = self.changes().into_iter().flat_map(|changes| changes.entries());
-        Merged { base: base.peekable(), changed: changed.peekable(), key: Vec::new() }
+        let base = self
+            .packed_order()
+            .iter()
+            .map(|&place| self.packed().node(place));
+        let changed = self
+            .changes()
+            .into_iter()
+            .flat_map(|changes| changes.entries());
+        Merged {
+            base: base.peekable(),
+            changed: changed.peekable(),
+            key: Vec::new(),
+        }
     }
 }
 
@@ -82,7 +97,9 @@ where
 
     fn next(&mut self) -> Option<Node<'a>> {
         loop {
-            let Some((changed_key, _)) = self.changed.peek() else { return self.base.next() };
+            let Some((changed_key, _)) = self.changed.peek() else {
+                return self.base.next();
+            };
             let order = match self.base.peek() {
                 None => Ordering::Greater,
                 Some(base) => {

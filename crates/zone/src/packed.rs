@@ -35,7 +35,11 @@ impl Packed {
                     return Some(node);
                 }
             }
-            at = if at + 1 == self.slots.len() { 0 } else { at + 1 };
+            at = if at + 1 == self.slots.len() {
+                0
+            } else {
+                at + 1
+            };
         }
     }
 
@@ -60,14 +64,12 @@ impl Packed {
         self.slots.get(first_slot(tag(hash), self.slots.len()))
     }
 
-    /// All nodes, in no order.
-    pub(crate) fn nodes(&self) -> impl Iterator<Item = Node<'_>> {
-        self.places().map(|place| self.node(place))
-    }
-
     /// The places of all nodes, in no order.
     pub(crate) fn places(&self) -> impl Iterator<Item = u32> {
-        self.slots.iter().filter(|&&slot| slot != 0).map(|&slot| slot as u32)
+        self.slots
+            .iter()
+            .filter(|&&slot| slot != 0)
+            .map(|&slot| slot as u32)
     }
 
     /// Bytes on the heap.

@@ -60,7 +60,10 @@ impl ZoneTable {
 
     /// All zones, in no order.
     pub fn zones(&self) -> impl Iterator<Item = &Arc<Zone>> {
-        self.shards.iter().flat_map(|shard| shard.slots.iter()).filter_map(|slot| slot.zone.as_ref())
+        self.shards
+            .iter()
+            .flat_map(|shard| shard.slots.iter())
+            .filter_map(|slot| slot.zone.as_ref())
     }
 
     /// The zone with exactly this name.
@@ -139,7 +142,9 @@ impl ZoneTable {
         }
         let hash = key.hash(127 - depths.leading_zeros() as usize);
         let shard = &self.shards[shard_of(hash)];
-        shard.slots.get(hash as usize & shard.slots.len().wrapping_sub(1))
+        shard
+            .slots
+            .get(hash as usize & shard.slots.len().wrapping_sub(1))
     }
 
     /// Adds a zone, or replaces the one with its name.
@@ -188,14 +193,21 @@ impl Shard {
             }
             at = (at + 1) & mask;
         }
-        self.slots[at] = Slot { hash, zone: Some(zone) };
+        self.slots[at] = Slot {
+            hash,
+            zone: Some(zone),
+        };
         self.used += 1;
         true
     }
 
     fn take(&mut self, hash: u64, name: Name<'_>) -> bool {
         let found = self.slots.iter_mut().find(|slot| {
-            slot.hash == hash && slot.zone.as_ref().is_some_and(|zone| zone.apex_name() == name)
+            slot.hash == hash
+                && slot
+                    .zone
+                    .as_ref()
+                    .is_some_and(|zone| zone.apex_name() == name)
         });
         let Some(slot) = found else { return false };
         slot.zone = None;

@@ -67,12 +67,22 @@ pub enum Find<'a> {
 
 impl Zone {
     pub(crate) fn new(packed: Packed, summary: Summary) -> Self {
-        Zone { packed, summary, changes: None, order: OnceLock::new() }
+        Zone {
+            packed,
+            summary,
+            changes: None,
+            order: OnceLock::new(),
+        }
     }
 
     pub(crate) fn with_changes(changes: Changes, summary: Summary) -> Self {
         let changes = Some(Box::new(changes));
-        Zone { packed: Packed::default(), summary, changes, order: OnceLock::new() }
+        Zone {
+            packed: Packed::default(),
+            summary,
+            changes,
+            order: OnceLock::new(),
+        }
     }
 
     /// The packed part: the whole zone, or what the changes stand over.
@@ -128,7 +138,11 @@ impl Zone {
 
     /// Bytes on the heap.
     pub fn heap_bytes(&self) -> usize {
-        self.packed().heap_bytes() + self.changes.as_ref().map_or(0, |changes| changes.heap_bytes())
+        self.packed().heap_bytes()
+            + self
+                .changes
+                .as_ref()
+                .map_or(0, |changes| changes.heap_bytes())
     }
 
     /// The SOA; every zone has one.
@@ -176,8 +190,15 @@ impl Zone {
                     limit = n - 1;
                     break;
                 }
-                Some(node) if node.has(flags::CUT) => return Find::Cut { node, exact: n == labels },
-                Some(node) if node.has(flags::DNAME) && n < labels => return Find::Dname { node, labels: n },
+                Some(node) if node.has(flags::CUT) => {
+                    return Find::Cut {
+                        node,
+                        exact: n == labels,
+                    };
+                }
+                Some(node) if node.has(flags::DNAME) && n < labels => {
+                    return Find::Dname { node, labels: n };
+                }
                 Some(node) if n == labels => return Find::Exact(node),
                 Some(_) => exists = exists.max(n),
             }
@@ -213,7 +234,10 @@ impl Zone {
         if encloser.is_some_and(|node| node.has(flags::WILDCARD_CHILD))
             && let Some(node) = self.wildcard(key, exists)
         {
-            return Find::Wildcard { node, encloser: exists };
+            return Find::Wildcard {
+                node,
+                encloser: exists,
+            };
         }
         Find::Missing { encloser: exists }
     }
@@ -226,7 +250,8 @@ impl Zone {
                 return changed;
             }
         }
-        self.packed().find_wildcard(key.wildcard_hash(encloser), parent)
+        self.packed()
+            .find_wildcard(key.wildcard_hash(encloser), parent)
     }
 
     /// The node of the host that a record names, if it is in the zone.
@@ -270,7 +295,11 @@ impl Zone {
     fn first_probe(&self, key: &NameKey) -> usize {
         let limit = key.labels().min(self.summary.max_labels as usize);
         let depths = self.summary.cut_depths & (u128::MAX >> (127 - limit));
-        if depths != 0 { depths.trailing_zeros() as usize } else { limit }
+        if depths != 0 {
+            depths.trailing_zeros() as usize
+        } else {
+            limit
+        }
     }
 }
 
@@ -278,7 +307,10 @@ impl Zone {
 fn soa_field(soa: Rrset<'_>, from_end: usize) -> Option<u32> {
     let rdata = soa.records().next()?.rdata;
     let at = rdata.len().checked_sub(from_end)?;
-    rdata.get(at..)?.first_chunk().map(|bytes| u32::from_be_bytes(*bytes))
+    rdata
+        .get(at..)?
+        .first_chunk()
+        .map(|bytes| u32::from_be_bytes(*bytes))
 }
 
 /// TTL of the SOA in a negative answer: the lesser of its TTL and its minimum (RFC 2308 section 3).

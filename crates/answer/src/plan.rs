@@ -1,0 +1,478 @@
+//! Decides what an answer consists of: RFC 1034 section 4.3.2, one function a step.
+//!
+//! ```text
+//!            find(name)
+//!   Exact, Wildcard ── type there ──> answer
+//!        │  └───────── CNAME ───────> follow: find(target) again, in whichever zone we serve
+//!        └──────────── neither ─────> NODATA: SOA
+//!   Cut ───────────────────────────> referral (DS at the cut itself: answer, the parent has it)
+//!   Dname ── too long: YXDOMAIN ───> follow the synthesised CNAME
+//!   Missing ───────────────────────> NXDOMAIN: SOA
+//! ```
+//! A plan is a short list of references to RRsets; nothing is copied and nothing is written here.
+
+use crate::view::{ZoneView, Zones};
+use crate::{AnyPolicy, Follow, Outcome, Policy};
+use arrayvec::ArrayVec;
+use nameward_wire::{Name, NameBuf, Rcode, Type};
+use nameward_zone::node::flags;
+use nameward_zone::{Find, NameKey, Node, Rrset, negative_ttl};
+
+/// Names a chain of CNAMEs and DNAMEs may have; a longer one is answered up to here.
+pub const MAX_CHAIN: usize = 16;
+/// Each name of a chain adds two entries at the most; the end adds one more answer and one authority.
+const MAX_ENTRIES: usize = 2 * MAX_CHAIN + 4;
+
+/// Where an RRset goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Section {
+    Answer,
+    /// SOA of a negative answer.
+    Authority,
+    /// NS of a delegation: its glue is needed to use it (RFC 9471).
+    Referral,
+}
+
+/// The owner of a planned RRset.
+#[derive(Clone, Copy)]
+pub(crate) enum Owner<'z> {
+    /// The question's name without its first octets: written as a pointer.
+    Question(usize),
+    /// A name of a zone.
+    Name(Name<'z>),
+    /// A name made by a DNAME.
+    Made(usize),
+}
+
+/// The data of a planned RRset.
+#[derive(Clone, Copy)]
+pub(crate) enum Data<'z> {
+    Rrset(Rrset<'z>),
+    /// Every RRset of a node (ANY, if so configured).
+    All(Node<'z>),
+    /// The CNAME that a DNAME stands for: which made name it points to, and its TTL.
+    MadeCname(usize, u32),
+}
+
+pub(crate) struct Entry<'z, V> {
+    pub(crate) section: Section,
+    pub(crate) owner: Owner<'z>,
+    pub(crate) data: Data<'z>,
+    pub(crate) ttl: u32,
+    /// Where the RRset comes from, for its additional data.
+    pub(crate) zone: &'z V,
+    pub(crate) node: Node<'z>,
+}
+
+/// What an answer consists of.
+pub(crate) struct Plan<'z, V> {
+    pub(crate) entries: ArrayVec<Entry<'z, V>, MAX_ENTRIES>,
+    pub(crate) rcode: Rcode,
+    pub(crate) authoritative: bool,
+    /// TC asked for by policy, whatever the size.
+    pub(crate) truncate: bool,
+    pub(crate) outcome: Outcome,
+}
+
+impl<V> Plan<'_, V> {
+    /// A reply without records.
+    pub(crate) fn empty(rcode: Rcode) -> Self {
+        Plan {
+            entries: ArrayVec::new(),
+            rcode,
+            authoritative: false,
+            truncate: false,
+            outcome: Outcome::Other,
+        }
+    }
+}
+
+/// Room for names that a chain makes; kept between questions so that planning does not allocate.
+pub struct Scratch {
+    key: NameKey,
+    pub(crate) made: ArrayVec<NameBuf, MAX_CHAIN>,
+}
+
+impl Default for Scratch {
+    fn default() -> Self {
+        Scratch {
+            key: NameKey::default(),
+            made: ArrayVec::new(),
+        }
+    }
+}
+
+/// Where a chain has got to.
+enum Step<'z> {
+    Done,
+    /// Go on with this name.
+    Follow(Name<'z>),
+    /// Go on with the name made last.
+    FollowMade,
+}
+
+struct Planner<'z, 'p, Z: Zones> {
+    zones: &'z Z,
+    policy: &'p Policy,
+    qname: Name<'p>,
+    qtype: Type,
+    plan: Plan<'z, Z::View>,
+}
+
+/// A question in class IN.
+#[derive(Clone, Copy)]
+pub(crate) struct Question<'q> {
+    pub(crate) name: Name<'q>,
+    pub(crate) key: &'q NameKey,
+    pub(crate) qtype: Type,
+}
+
+/// Plans the answer to a question.
+#[inline]
+pub(crate) fn plan<'z, 'p, Z: Zones>(
+    zones: &'z Z,
+    zone: &'z Z::View,
+    question: Question<'p>,
+    policy: &'p Policy,
+    scratch: &mut Scratch,
+) -> Plan<'z, Z::View> {
+    let key = question.key;
+    let plan = Plan {
+        entries: ArrayVec::new(),
+        rcode: Rcode::NoError,
+        authoritative: true,
+        truncate: false,
+        outcome: Outcome::Answer,
+    };
+    let mut planner = Planner {
+        zones,
+        policy,
+        qname: question.name,
+        qtype: question.qtype,
+        plan,
+    };
+    scratch.made.clear();
+    let step = planner.step(zone, key, Current::Question, &mut scratch.made);
+    if !matches!(step, Step::Done) {
+        planner.follow_chain(zone, key, step, scratch);
+    }
+    planner.plan
+}
+
+/// The name in work.
+#[derive(Clone, Copy)]
+enum Current<'z> {
+    Question,
+    Name(Name<'z>),
+    Made(usize),
+}
+
+impl<'z, Z: Zones> Planner<'z, '_, Z> {
+    /// Goes from alias to alias, also into other zones that we serve, until the end, a loop or the bound.
+    fn follow_chain(
+        &mut self,
+        first_zone: &'z Z::View,
+        first: &NameKey,
+        mut step: Step<'z>,
+        scratch: &mut Scratch,
+    ) {
+        let mut visited = ArrayVec::<u64, MAX_CHAIN>::new();
+        visited.push(first.hash(first.labels()));
+        let mut zone = first_zone;
+        loop {
+            let current = match step {
+                Step::Done => return,
+                Step::Follow(name) => {
+                    scratch.key.set(name);
+                    Current::Name(name)
+                }
+                Step::FollowMade => {
+                    let made = scratch.made.len() - 1;
+                    scratch.key.set(scratch.made[made].as_name());
+                    Current::Made(made)
+                }
+            };
+            let key = &scratch.key;
+            let hash = key.hash(key.labels());
+            if visited.contains(&hash) || visited.try_push(hash).is_err() {
+                return;
+            }
+            let next = self.zones.zone_for(key, self.qtype);
+            let Some(next) = next.filter(|next| self.may_enter(zone, next)) else {
+                return;
+            };
+            zone = next;
+            step = self.step(zone, key, current, &mut scratch.made);
+        }
+    }
+
+    fn may_enter(&self, from: &Z::View, to: &Z::View) -> bool {
+        match self.policy.follow {
+            Follow::AllZones => true,
+            Follow::SameZone => core::ptr::eq(from, to),
+        }
+    }
+
+    #[inline]
+    fn step(
+        &mut self,
+        zone: &'z Z::View,
+        key: &NameKey,
+        current: Current<'z>,
+        made: &mut ArrayVec<NameBuf, MAX_CHAIN>,
+    ) -> Step<'z> {
+        match zone.find(key) {
+            Find::Exact(node) | Find::Wildcard { node, .. } => {
+                self.at_name(zone, node, key, current)
+            }
+            Find::Cut { node, exact: true } if self.qtype == Type::DS => {
+                // RFC 4035 section 3.1.4.1: the parent is authoritative for DS.
+                self.at_name_without_alias(zone, node, key, current)
+            }
+            Find::Cut { node, .. } => self.referral(zone, node, key, current),
+            Find::Dname { node, labels } => self.dname(zone, (node, labels), key, current, made),
+            Find::Missing { .. } => {
+                self.plan.rcode = Rcode::NxDomain;
+                self.negative(zone, key, current, Outcome::NxDomain)
+            }
+        }
+    }
+
+    /// The name exists, or a wildcard stands for it.
+    #[inline]
+    fn at_name(
+        &mut self,
+        zone: &'z Z::View,
+        node: Node<'z>,
+        key: &NameKey,
+        current: Current<'z>,
+    ) -> Step<'z> {
+        if self.qtype == Type::ANY {
+            return self.any(zone, node, key, current);
+        }
+        if node.has(flags::CNAME)
+            && self.qtype != Type::CNAME
+            && let Some(cname) = node.rrset(Type::CNAME)
+            && node.rrset(self.qtype).is_none()
+        {
+            self.push(
+                Section::Answer,
+                owner(current),
+                Data::Rrset(cname),
+                cname.ttl(),
+                (zone, node),
+            );
+            let target = cname
+                .records()
+                .next()
+                .and_then(|record| Name::from_wire(record.rdata).ok());
+            return target.map_or(Step::Done, Step::Follow);
+        }
+        self.at_name_without_alias(zone, node, key, current)
+    }
+
+    #[inline]
+    fn at_name_without_alias(
+        &mut self,
+        zone: &'z Z::View,
+        node: Node<'z>,
+        key: &NameKey,
+        current: Current<'z>,
+    ) -> Step<'z> {
+        match node.rrset(self.qtype) {
+            Some(rrset) => {
+                self.push(
+                    Section::Answer,
+                    owner(current),
+                    Data::Rrset(rrset),
+                    rrset.ttl(),
+                    (zone, node),
+                );
+                Step::Done
+            }
+            None => self.negative(zone, key, current, Outcome::NoData),
+        }
+    }
+
+    /// RFC 8482: one RRset is enough for ANY; or TC on UDP; or everything.
+    fn any(
+        &mut self,
+        zone: &'z Z::View,
+        node: Node<'z>,
+        key: &NameKey,
+        current: Current<'z>,
+    ) -> Step<'z> {
+        let Some(first) = node.rrsets().next() else {
+            return self.negative(zone, key, current, Outcome::NoData);
+        };
+        match self.policy.any {
+            AnyPolicy::OneRrset => {
+                // The shortest-lived guess of what a client may want: an alias, an address, else the first.
+                let wanted = [Type::CNAME, Type::A, Type::AAAA];
+                let rrset = wanted
+                    .into_iter()
+                    .find_map(|rtype| node.rrset(rtype))
+                    .unwrap_or(first);
+                self.push(
+                    Section::Answer,
+                    owner(current),
+                    Data::Rrset(rrset),
+                    rrset.ttl(),
+                    (zone, node),
+                );
+            }
+            AnyPolicy::TruncateOnUdp | AnyPolicy::All => {
+                self.plan.truncate = self.policy.any == AnyPolicy::TruncateOnUdp;
+                self.push(
+                    Section::Answer,
+                    owner(current),
+                    Data::All(node),
+                    0,
+                    (zone, node),
+                );
+            }
+        }
+        Step::Done
+    }
+
+    fn negative(
+        &mut self,
+        zone: &'z Z::View,
+        key: &NameKey,
+        current: Current<'z>,
+        outcome: Outcome,
+    ) -> Step<'z> {
+        self.plan.outcome = outcome;
+        let apex = zone.apex();
+        if let Some(soa) = apex.rrset(Type::SOA) {
+            let owner = ancestor(current, key, zone.apex_labels(), apex);
+            self.push(
+                Section::Authority,
+                owner,
+                Data::Rrset(soa),
+                negative_ttl(soa),
+                (zone, apex),
+            );
+        }
+        Step::Done
+    }
+
+    fn referral(
+        &mut self,
+        zone: &'z Z::View,
+        node: Node<'z>,
+        key: &NameKey,
+        current: Current<'z>,
+    ) -> Step<'z> {
+        // AA tells of the first name of the answer (RFC 1035 section 4.1.1), which may be an alias of ours.
+        if self.plan.entries.is_empty() {
+            self.plan.authoritative = false;
+            self.plan.outcome = Outcome::Referral;
+        }
+        if let Some(ns) = node.rrset(Type::NS) {
+            let owner = ancestor(current, key, node.name().label_count(), node);
+            self.push(
+                Section::Referral,
+                owner,
+                Data::Rrset(ns),
+                ns.ttl(),
+                (zone, node),
+            );
+        }
+        Step::Done
+    }
+
+    /// RFC 6672 section 3.2: the DNAME, a CNAME made from it, and on with the new name.
+    fn dname(
+        &mut self,
+        zone: &'z Z::View,
+        (node, labels): (Node<'z>, usize),
+        key: &NameKey,
+        current: Current<'z>,
+        made: &mut ArrayVec<NameBuf, MAX_CHAIN>,
+    ) -> Step<'z> {
+        let Some(dname) = node.rrset(Type::DNAME) else {
+            return Step::Done;
+        };
+        let dname_owner = ancestor(current, key, labels, node);
+        self.push(
+            Section::Answer,
+            dname_owner,
+            Data::Rrset(dname),
+            dname.ttl(),
+            (zone, node),
+        );
+        let Some(target) = dname
+            .records()
+            .next()
+            .and_then(|r| Name::from_wire(r.rdata).ok())
+        else {
+            return Step::Done;
+        };
+        // The labels in front are taken as the client or the alias wrote them.
+        let written = match current {
+            Current::Question => self.qname.as_wire(),
+            Current::Name(name) => name.as_wire(),
+            Current::Made(index) => made[index].as_name().as_wire(),
+        };
+        let Ok(name) = NameBuf::join(&written[..key.prefix_len(labels)], target) else {
+            self.plan.rcode = Rcode::YxDomain;
+            self.plan.outcome = Outcome::Other;
+            return Step::Done;
+        };
+        let index = made.len();
+        if made.try_push(name).is_err() {
+            return Step::Done;
+        }
+        self.push(
+            Section::Answer,
+            owner(current),
+            Data::MadeCname(index, dname.ttl()),
+            dname.ttl(),
+            (zone, node),
+        );
+        if matches!(self.qtype, Type::CNAME | Type::ANY) {
+            Step::Done
+        } else {
+            Step::FollowMade
+        }
+    }
+
+    #[inline]
+    fn push(
+        &mut self,
+        section: Section,
+        owner: Owner<'z>,
+        data: Data<'z>,
+        ttl: u32,
+        (zone, node): (&'z Z::View, Node<'z>),
+    ) {
+        // MAX_ENTRIES covers the longest chain, so nothing is lost here.
+        let _ = self.plan.entries.try_push(Entry {
+            section,
+            owner,
+            data,
+            ttl,
+            zone,
+            node,
+        });
+    }
+}
+
+#[inline]
+fn owner(current: Current<'_>) -> Owner<'_> {
+    match current {
+        Current::Question => Owner::Question(0),
+        Current::Name(name) => Owner::Name(name),
+        Current::Made(index) => Owner::Made(index),
+    }
+}
+
+/// The owner of an ancestor of the current name.
+#[inline]
+fn ancestor<'z>(current: Current<'z>, key: &NameKey, labels: usize, node: Node<'z>) -> Owner<'z> {
+    match current {
+        Current::Question => Owner::Question(key.prefix_len(labels)),
+        _ => Owner::Name(node.name()),
+    }
+}

@@ -1,0 +1,55 @@
+//! What the engine needs to know of zones: two small traits.
+
+use nameward_wire::Type;
+use nameward_zone::{Find, NameKey, Node, Record, Zone, ZoneTable};
+
+/// One version of a zone, wherever its data comes from.
+pub trait ZoneView {
+    /// The apex with its RRsets.
+    fn apex(&self) -> Node<'_>;
+    /// Labels of the zone's name.
+    fn apex_labels(&self) -> usize;
+    /// Searches a name at or below the apex.
+    fn find(&self, key: &NameKey) -> Find<'_>;
+    /// The node of the host that a record names, if it is in the zone.
+    fn target(&self, record: Record<'_>) -> Option<Node<'_>>;
+}
+
+/// The zones a server has.
+pub trait Zones {
+    /// What a zone looks like.
+    type View: ZoneView;
+    /// The zone that answers for a name and type: the longest match, for DS the parent.
+    fn zone_for(&self, key: &NameKey, qtype: Type) -> Option<&Self::View>;
+}
+
+impl ZoneView for Zone {
+    #[inline]
+    fn apex(&self) -> Node<'_> {
+        Zone::apex(self)
+    }
+
+    #[inline]
+    fn apex_labels(&self) -> usize {
+        Zone::apex_labels(self)
+    }
+
+    #[inline]
+    fn find(&self, key: &NameKey) -> Find<'_> {
+        Zone::find(self, key)
+    }
+
+    #[inline]
+    fn target(&self, record: Record<'_>) -> Option<Node<'_>> {
+        Zone::target(self, record)
+    }
+}
+
+impl Zones for ZoneTable {
+    type View = Zone;
+
+    #[inline]
+    fn zone_for(&self, key: &NameKey, qtype: Type) -> Option<&Zone> {
+        ZoneTable::zone_for(self, key, qtype).map(|zone| &**zone)
+    }
+}
