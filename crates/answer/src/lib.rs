@@ -89,6 +89,8 @@ pub struct Reply {
     pub outcome: Outcome,
     /// Whether it was cut (TC).
     pub truncated: bool,
+    /// Whether a zone was looked for, and found.
+    pub zone_found: Option<bool>,
 }
 
 /// What the server says of itself.
@@ -153,6 +155,7 @@ impl Engine {
             let error = Some(extended_error::NOT_AUTHORITATIVE);
             return Reply {
                 outcome: Outcome::NotOurs,
+                zone_found: Some(false),
                 ..self.error(query, Rcode::Refused, error, medium, out)
             };
         };
@@ -170,6 +173,7 @@ impl Engine {
             rcode: plan.rcode,
             outcome: plan.outcome,
             truncated,
+            zone_found: Some(true),
         }
     }
 
@@ -204,6 +208,7 @@ impl Engine {
                 rcode: Rcode::NoError,
                 outcome: Outcome::Other,
                 truncated: false,
+                zone_found: None,
             };
         }
         self.error(
@@ -232,6 +237,7 @@ impl Engine {
             rcode,
             outcome: Outcome::Other,
             truncated: false,
+            zone_found: None,
         }
     }
 
@@ -285,6 +291,7 @@ impl Engine {
             rcode,
             outcome: Outcome::Other,
             truncated: false,
+            zone_found: None,
         })
     }
 }

@@ -43,7 +43,10 @@ impl BatchHandler for Echo {
         self.0.batches.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn sent(&mut self, timing: BatchTiming, sent: usize) {
+    fn sent(&mut self, batch: &Batch, timing: BatchTiming) {
+        let sent = (0..batch.len())
+            .filter(|&i| !batch.replied(i).is_empty())
+            .count();
         let count = &self.0;
         count.sent.fetch_add(sent as u64, Ordering::Relaxed);
         count

@@ -6,6 +6,7 @@
 #![deny(unsafe_code)]
 
 pub mod listen;
+pub mod pipeline;
 mod sys;
 pub mod tcp;
 pub mod udp;

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use crate::listen::UdpListener;
 use crate::sys::PollSet;
 use crate::sys::batch::Wait;
-pub use crate::sys::batch::{BATCH, Batch, QUERY_MAX, REPLY_MAX};
+pub use crate::sys::batch::{BATCH, Batch, QUERY_MAX, Queries, REPLY_MAX, Replies};
 
 /// How long a worker rests after an error that reading again would only repeat.
 const ERROR_REST: Duration = Duration::from_millis(10);
@@ -62,9 +62,9 @@ pub trait BatchHandler: Send + 'static {
     /// Answers every datagram of the batch in place.
     fn handle(&mut self, batch: &mut Batch);
 
-    /// The batch just handled went out: where the time went and how many replies were sent. The
-    /// clock is read a few times a batch, not for each datagram.
-    fn sent(&mut self, timing: BatchTiming, sent: usize);
+    /// The batch just handled went out: where the time went; replies that the kernel refused are empty
+    /// now. The clock is read a few times a batch, not for each datagram.
+    fn sent(&mut self, batch: &Batch, timing: BatchTiming);
 
     /// Nothing came for the idle interval: what was held back can be flushed.
     fn idle(&mut self) {}
@@ -207,14 +207,14 @@ impl<H: BatchHandler> Worker<H> {
         let received = Instant::now();
         answer(&mut self.handler, &mut self.batch);
         let answered = Instant::now();
-        let sent = self.batch.send(&socket.socket);
+        self.batch.send(&socket.socket);
         let done = Instant::now();
         let timing = BatchTiming {
             receive_ns: started.map(|at| nanoseconds(at, received)),
             answer_ns: nanoseconds(received, answered),
             send_ns: nanoseconds(answered, done),
         };
-        self.handler.sent(timing, sent);
+        self.handler.sent(&self.batch, timing);
         self.batch.len()
     }
 }

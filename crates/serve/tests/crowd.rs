@@ -32,7 +32,7 @@ impl BatchHandler for Datagrams {
         }
     }
 
-    fn sent(&mut self, _timing: BatchTiming, _sent: usize) {}
+    fn sent(&mut self, _batch: &Batch, _timing: BatchTiming) {}
 }
 
 #[derive(Default)]

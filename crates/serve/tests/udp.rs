@@ -49,7 +49,10 @@ impl BatchHandler for Echo {
         }
     }
 
-    fn sent(&mut self, timing: BatchTiming, sent: usize) {
+    fn sent(&mut self, batch: &Batch, timing: BatchTiming) {
+        let sent = (0..batch.len())
+            .filter(|&i| !batch.replied(i).is_empty())
+            .count();
         self.0.sent.fetch_add(sent, Ordering::SeqCst);
         let spent = timing.answer_ns + timing.send_ns;
         self.0.timed.fetch_add(spent as usize, Ordering::SeqCst);

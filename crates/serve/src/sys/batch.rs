@@ -203,7 +203,24 @@ impl Batch {
         )
     }
 
-    /// Reply `i` as it stands, empty for none.
+    /// All received datagrams, and the room for replies beside them, so that parsed queries can be
+    /// kept while replies are written.
+    pub fn split(&mut self) -> (Queries<'_>, Replies<'_>) {
+        let len = self.len;
+        let frame = self.frame_mut();
+        let queries = Queries {
+            received: &frame.received[..len],
+            addresses: &frame.addresses,
+            queries: &frame.queries,
+        };
+        let replies = Replies {
+            replies: &mut frame.replies,
+            reply_data: &mut frame.reply_data,
+        };
+        (queries, replies)
+    }
+
+    /// Reply `i` as it stands, empty for none. After sending: empty also if the kernel refused it.
     pub fn replied(&self, i: usize) -> &[u8] {
         debug_assert!(i < self.len);
         let frame = self.frame();
@@ -298,12 +315,25 @@ impl Batch {
                     waits += 1;
                     wait_writable(fd);
                 }
-                Err(error) if is_full(&error) => break,
+                Err(error) if is_full(&error) => {
+                    (next..total).for_each(|unsent| self.forget_reply(unsent));
+                    break;
+                }
                 // EPERM of a packet filter, ENETUNREACH, EINVAL for port 0: skip this one.
-                Err(_) => next += 1,
+                Err(_) => {
+                    self.forget_reply(next);
+                    next += 1;
+                }
             }
         }
         sent
+    }
+
+    /// Marks the reply behind a send header as not sent.
+    fn forget_reply(&mut self, index: usize) {
+        // SAFETY: the header was filled by collect_replies, so its iovec is one of `reply_data`, and no
+        // reference into the frame is alive.
+        unsafe { (*(*self.frame.as_ptr()).sending[index].msg_hdr.msg_iov).iov_len = 0 };
     }
 
     /// Fills the send headers, one after another, with the slots that have a reply.
@@ -346,6 +376,66 @@ impl Batch {
             )
         };
         usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+    }
+}
+
+/// The received side of a batch.
+#[derive(Clone, Copy)]
+pub struct Queries<'a> {
+    received: &'a [libc::mmsghdr],
+    addresses: &'a [Address; BATCH],
+    queries: &'a [Buffer<QUERY_MAX, 128>; BATCH],
+}
+
+impl<'a> Queries<'a> {
+    /// How many datagrams were received.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.received.len()
+    }
+
+    /// Whether nothing was received.
+    pub fn is_empty(&self) -> bool {
+        self.received.is_empty()
+    }
+
+    /// Received datagram `i`.
+    #[inline]
+    pub fn query(&self, i: usize) -> &'a [u8] {
+        let len = (self.received[i].msg_len as usize).min(QUERY_MAX);
+        &self.queries[i].bytes[..len]
+    }
+
+    /// Whether datagram `i` was larger than the receive buffer, so that its end is lost.
+    #[inline]
+    pub fn truncated(&self, i: usize) -> bool {
+        self.received[i].msg_hdr.msg_flags & libc::MSG_TRUNC != 0
+    }
+
+    /// Where datagram `i` came from.
+    #[inline]
+    pub fn client(&self, i: usize) -> SocketAddr {
+        decode_address(&self.addresses[i].0)
+    }
+}
+
+/// The side of a batch that is sent.
+pub struct Replies<'a> {
+    replies: &'a mut [Buffer<REPLY_MAX, 256>; BATCH],
+    reply_data: &'a mut [libc::iovec; BATCH],
+}
+
+impl Replies<'_> {
+    /// Room for reply `i`.
+    #[inline]
+    pub fn buffer(&mut self, i: usize) -> &mut [u8; REPLY_MAX] {
+        &mut self.replies[i].bytes
+    }
+
+    /// Sets the length of reply `i`; 0 is silence.
+    #[inline]
+    pub fn set_len(&mut self, i: usize, len: usize) {
+        self.reply_data[i].iov_len = len;
     }
 }
 

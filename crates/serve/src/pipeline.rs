@@ -1,0 +1,416 @@
+//! The way of a query, from the received packet to the written reply and the counters.
+//!
+//! ```text
+//! batch -> parse, hash the name, prefetch the zone's slot      read()
+//!       -> prefetch zone, then its slots, then the node         look_ahead()
+//!       -> answer each from the same snapshot                   answer()
+//! sent  -> this worker's counters and rings                     record()
+//! ```
+//! A worker takes no lock and allocates nothing: it reads the zone table and the engine through a cached pointer
+//! that is renewed once a batch, so every answer of a batch comes from one snapshot.
+
+use crate::tcp::{StreamAction, StreamHandler};
+use crate::udp::{BATCH, Batch, BatchHandler, BatchTiming, Queries};
+use arc_swap::{ArcSwap, Cache};
+use nameward_answer::{Engine, Medium, Outcome, Reply, Scratch, TCP_MAX};
+use nameward_stats::{
+    self as stats, Answered, Gauge, Received, Recorder, Stamp, Stats, Timing, Transport,
+};
+use nameward_wire::message::{HEADER, Malformed, Query};
+use nameward_zone::{NameKey, ZoneTable};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What all workers answer from. Maintenance swaps the pointers; workers follow with their next batch.
+pub struct Shared {
+    /// The zones.
+    pub zones: ArcSwap<ZoneTable>,
+    /// Policy and identity.
+    pub engine: ArcSwap<Engine>,
+    /// Counters and rings.
+    pub stats: Arc<Stats>,
+}
+
+impl Shared {
+    /// Starts without zones.
+    pub fn new(engine: Engine, stats: Arc<Stats>) -> Arc<Self> {
+        Arc::new(Shared {
+            zones: ArcSwap::from_pointee(ZoneTable::default()),
+            engine: ArcSwap::from_pointee(engine),
+            stats,
+        })
+    }
+}
+
+/// Cached pointers into [`Shared`].
+struct View {
+    zones: Cache<SharedZones, Arc<ZoneTable>>,
+    engine: Cache<SharedEngine, Arc<Engine>>,
+}
+
+/// The zone table as something a cache can watch.
+struct SharedZones(Arc<Shared>);
+
+impl std::ops::Deref for SharedZones {
+    type Target = ArcSwap<ZoneTable>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0.zones
+    }
+}
+
+/// The engine as something a cache can watch.
+struct SharedEngine(Arc<Shared>);
+
+impl std::ops::Deref for SharedEngine {
+    type Target = ArcSwap<Engine>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0.engine
+    }
+}
+
+impl View {
+    fn new(shared: Arc<Shared>) -> Self {
+        View {
+            zones: Cache::new(SharedZones(shared.clone())),
+            engine: Cache::new(SharedEngine(shared)),
+        }
+    }
+}
+
+/// What is remembered of a datagram until its reply is sent.
+#[derive(Clone, Copy)]
+struct Done {
+    reply: Reply,
+    qtype: u16,
+    qname_len: u8,
+}
+
+/// Answers the datagrams of one worker.
+pub struct UdpPipeline {
+    view: View,
+    recorder: Recorder,
+    scratch: Scratch,
+    keys: Box<[NameKey; BATCH]>,
+    done: [Option<Done>; BATCH],
+}
+
+impl UdpPipeline {
+    /// Makes the pipeline of one worker.
+    pub fn new(shared: Arc<Shared>) -> Self {
+        let recorder = shared.stats.recorder();
+        let keys: Vec<NameKey> = vec![NameKey::default(); BATCH];
+        let Ok(keys) = keys.into_boxed_slice().try_into() else {
+            unreachable!("as long as the array")
+        };
+        UdpPipeline {
+            view: View::new(shared),
+            recorder,
+            scratch: Scratch::default(),
+            keys,
+            done: [None; BATCH],
+        }
+    }
+}
+
+impl BatchHandler for UdpPipeline {
+    fn handle(&mut self, batch: &mut Batch) {
+        let zones = &**self.view.zones.load();
+        let engine = &**self.view.engine.load();
+        let (queries, mut replies) = batch.split();
+        let mut parsed = [const { Err(Malformed::TooShort) }; BATCH];
+        for (i, slot) in parsed[..queries.len()].iter_mut().enumerate() {
+            *slot = read(&queries, i, zones, &mut self.keys[i]);
+        }
+        look_ahead(&parsed[..queries.len()], zones, &self.keys);
+        for (i, query) in parsed[..queries.len()].iter().enumerate() {
+            let out = replies.buffer(i);
+            let client = queries.client(i).ip();
+            self.done[i] = match query {
+                Ok(query) => {
+                    self.recorder
+                        .received(&received(query, udp(client), client));
+                    let reply = engine.respond(
+                        zones,
+                        query,
+                        &self.keys[i],
+                        Medium::Datagram,
+                        &mut self.scratch,
+                        out,
+                    );
+                    let qname_len = query.qname.as_wire().len() as u8;
+                    Some(Done {
+                        reply,
+                        qtype: query.qtype.0,
+                        qname_len,
+                    })
+                }
+                Err(malformed) => {
+                    record_malformed(&mut self.recorder, *malformed, client);
+                    let reply = engine.respond_to_malformed(queries.query(i), *malformed, out);
+                    reply.map(|reply| Done {
+                        reply,
+                        qtype: 0,
+                        qname_len: 0,
+                    })
+                }
+            };
+            replies.set_len(i, self.done[i].map_or(0, |done| done.reply.len));
+        }
+    }
+
+    fn sent(&mut self, batch: &Batch, timing: BatchTiming) {
+        for (i, done) in self.done.iter().enumerate().take(batch.len()) {
+            if let Some(done) = done
+                && !batch.replied(i).is_empty()
+            {
+                let qname = &batch.query(i)[HEADER..HEADER + done.qname_len as usize];
+                let client = batch.client(i).ip();
+                record_answer(&mut self.recorder, done, udp(client), client, qname);
+            }
+        }
+        let timing = Timing {
+            queries: batch.len() as u32,
+            receive_ns: timing.receive_ns.unwrap_or(0),
+            answer_ns: timing.answer_ns,
+            send_ns: timing.send_ns,
+        };
+        self.recorder.flush(Stamp::now(), Some(timing));
+    }
+
+    fn idle(&mut self) {
+        // Lets an old zone table go although no query comes.
+        self.view.zones.load();
+        self.recorder.flush(Stamp::now(), None);
+    }
+}
+
+#[inline]
+fn read<'q>(
+    queries: &Queries<'q>,
+    i: usize,
+    zones: &ZoneTable,
+    key: &mut NameKey,
+) -> Result<Query<'q>, Malformed> {
+    let query = Query::parse(queries.query(i))?;
+    if queries.truncated(i) {
+        return Err(Malformed::FormErrAfterQuestion(query.question_end));
+    }
+    key.set(query.qname);
+    zones.prefetch(key);
+    Ok(query)
+}
+
+/// Four short passes over the batch, each loading what the next one needs, so that the cache misses of all
+/// questions overlap instead of following each other.
+#[inline]
+fn look_ahead(parsed: &[Result<Query<'_>, Malformed>], zones: &ZoneTable, keys: &[NameKey; BATCH]) {
+    // A single question has nothing to overlap with.
+    if parsed.len() < 2 {
+        return;
+    }
+    let each = |pass: &dyn Fn(&NameKey, &Query<'_>)| {
+        for (query, key) in parsed.iter().zip(keys.iter()) {
+            if let Ok(query) = query {
+                pass(key, query);
+            }
+        }
+    };
+    each(&|key, _| zones.prefetch_zone(key));
+    each(&|key, query| {
+        if let Some(zone) = zones.zone_for(key, query.qtype) {
+            zone.prefetch_slots(key);
+        }
+    });
+    each(&|key, query| {
+        if let Some(zone) = zones.zone_for(key, query.qtype) {
+            zone.prefetch_node(key);
+        }
+    });
+}
+
+fn udp(client: IpAddr) -> Transport {
+    if client.is_ipv4() {
+        Transport::Udp4
+    } else {
+        Transport::Udp6
+    }
+}
+
+fn tcp(client: IpAddr) -> Transport {
+    if client.is_ipv4() {
+        Transport::Tcp4
+    } else {
+        Transport::Tcp6
+    }
+}
+
+#[inline]
+fn received<'q>(query: &Query<'q>, transport: Transport, client: IpAddr) -> Received<'q> {
+    Received {
+        transport,
+        client,
+        qname: query.qname.as_wire(),
+        qtype: query.qtype.0,
+        rd: query.rd(),
+        dnssec_ok: query.edns.is_some_and(|edns| edns.dnssec_ok),
+        cookie: query.edns.is_some_and(|edns| edns.cookie.is_some()),
+    }
+}
+
+fn record_malformed(recorder: &mut Recorder, malformed: Malformed, client: IpAddr) {
+    match malformed {
+        Malformed::Response => recorder.response_dropped(),
+        _ => recorder.corrupt(client),
+    }
+}
+
+#[inline]
+fn record_answer(
+    recorder: &mut Recorder,
+    done: &Done,
+    transport: Transport,
+    client: IpAddr,
+    qname: &[u8],
+) {
+    let reply = &done.reply;
+    if let Some(found) = reply.zone_found {
+        recorder.zone_cache(found);
+    }
+    recorder.answered(&Answered {
+        transport,
+        client,
+        qname,
+        qtype: done.qtype,
+        bytes: reply.len,
+        rcode: reply.rcode as u8,
+        outcome: match reply.outcome {
+            Outcome::Answer => stats::Outcome::Answer,
+            Outcome::NoData => stats::Outcome::NoData,
+            Outcome::NxDomain => stats::Outcome::NxDomain,
+            Outcome::Referral => stats::Outcome::Referral,
+            Outcome::NotOurs => stats::Outcome::Unauth,
+            Outcome::Other => stats::Outcome::Other,
+        },
+    });
+}
+
+/// Answers the messages of TCP connections.
+pub struct TcpPipeline {
+    stats: Arc<Stats>,
+    /// One for each thread of the runtime, so that the locks are free.
+    states: Box<[Mutex<TcpState>]>,
+}
+
+struct TcpState {
+    view: View,
+    recorder: Recorder,
+    scratch: Scratch,
+    key: NameKey,
+    out: Box<[u8; TCP_MAX]>,
+}
+
+impl TcpPipeline {
+    /// Makes a pipeline for a runtime of `threads` threads.
+    pub fn new(shared: &Arc<Shared>, threads: usize) -> Self {
+        let state = || {
+            Mutex::new(TcpState {
+                view: View::new(shared.clone()),
+                recorder: shared.stats.recorder(),
+                scratch: Scratch::default(),
+                key: NameKey::default(),
+                out: vec![0; TCP_MAX]
+                    .into_boxed_slice()
+                    .try_into()
+                    .unwrap_or_else(|_| unreachable!("of this length")),
+            })
+        };
+        TcpPipeline {
+            stats: shared.stats.clone(),
+            states: (0..threads.max(1)).map(|_| state()).collect(),
+        }
+    }
+}
+
+impl StreamHandler for TcpPipeline {
+    fn handle(&self, query: &[u8], client: SocketAddr, out: &mut Vec<u8>) -> StreamAction {
+        let free = self.states.iter().find_map(|state| state.try_lock().ok());
+        let mut state = free.unwrap_or_else(|| {
+            self.states[0]
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+        });
+        let started = Stamp::now();
+        let action = state.answer(query, client.ip(), out);
+        let now = Stamp::now();
+        let answer_ns = now.0.saturating_sub(started.0);
+        state.recorder.flush(
+            now,
+            Some(Timing {
+                queries: 1,
+                answer_ns,
+                ..Timing::default()
+            }),
+        );
+        action
+    }
+
+    fn opened(&self, _client: SocketAddr) {
+        self.stats.raise_gauge(Gauge::OpenTcpConnections, 1);
+    }
+
+    fn closed(&self, _client: SocketAddr) {
+        self.stats.lower_gauge(Gauge::OpenTcpConnections, 1);
+    }
+}
+
+impl TcpState {
+    fn answer(&mut self, packet: &[u8], client: IpAddr, out: &mut Vec<u8>) -> StreamAction {
+        let zones = &**self.view.zones.load();
+        let engine = &**self.view.engine.load();
+        let (done, qname) = match Query::parse(packet) {
+            Ok(query) => {
+                self.recorder
+                    .received(&received(&query, tcp(client), client));
+                self.key.set(query.qname);
+                let reply = engine.respond(
+                    zones,
+                    &query,
+                    &self.key,
+                    Medium::Stream,
+                    &mut self.scratch,
+                    &mut self.out[..],
+                );
+                (
+                    Done {
+                        reply,
+                        qtype: query.qtype.0,
+                        qname_len: 0,
+                    },
+                    query.qname.as_wire(),
+                )
+            }
+            Err(malformed) => {
+                record_malformed(&mut self.recorder, malformed, client);
+                let Some(reply) = engine.respond_to_malformed(packet, malformed, &mut self.out[..])
+                else {
+                    // Nothing that could be answered: not a DNS client.
+                    return StreamAction::Close;
+                };
+                (
+                    Done {
+                        reply,
+                        qtype: 0,
+                        qname_len: 0,
+                    },
+                    &[][..],
+                )
+            }
+        };
+        record_answer(&mut self.recorder, &done, tcp(client), client, qname);
+        out.extend_from_slice(&(done.reply.len as u16).to_be_bytes());
+        out.extend_from_slice(&self.out[..done.reply.len]);
+        StreamAction::Continue
+    }
+}
