@@ -11,29 +11,12 @@ use crate::key::NameKey;
 use crate::node::{self, Node, flags};
 use crate::packed::{ALIGN, Packed, first_slot, tag};
 use crate::zone::Zone;
+use nameward_wire::zonefile::{Record, Sink};
 use nameward_wire::{Class, Name, NameBuf, Type};
 use std::collections::HashMap;
 
-/// One record as it comes in.
-#[derive(Clone, Copy)]
-pub struct RecordIn<'a> {
-    /// Owner, absolute.
-    pub owner: Name<'a>,
-    /// Whether the owner is that of the record before: saves a comparison.
-    pub same_owner: bool,
-    /// Type.
-    pub rtype: Type,
-    /// Class; anything but IN is an error.
-    pub class: Class,
-    /// TTL.
-    pub ttl: u32,
-    /// Well-formed uncompressed wire data.
-    pub rdata: &'a [u8],
-    /// Line it came from, for messages.
-    pub line: u32,
-    /// File it came from, for messages.
-    pub file: u16,
-}
+/// NSEC3 iterations a zone may ask for.
+const MAX_ITERATIONS: u16 = 100;
 
 /// Collects the records of one zone.
 pub struct ZoneBuilder {
@@ -63,6 +46,15 @@ pub(crate) struct Origin {
     pub(crate) place: u32,
     pub(crate) line: u32,
     pub(crate) file: u16,
+}
+
+/// A zone file goes straight into the builder.
+impl Sink for ZoneBuilder {
+    #[inline]
+    fn record(&mut self, record: &Record<'_>) -> Result<(), String> {
+        self.add(record);
+        Ok(())
+    }
 }
 
 impl ZoneBuilder {
@@ -98,7 +90,7 @@ impl ZoneBuilder {
 
     /// Takes one record.
     #[inline]
-    pub fn add(&mut self, record: &RecordIn<'_>) {
+    pub fn add(&mut self, record: &Record<'_>) {
         let continues =
             record.same_owner || record.owner.as_wire() == self.current_name.as_name().as_wire();
         if !continues || self.names == 0 && self.current.is_empty() {
@@ -125,7 +117,7 @@ impl ZoneBuilder {
         );
     }
 
-    fn begin_owner(&mut self, record: &RecordIn<'_>) {
+    fn begin_owner(&mut self, record: &Record<'_>) {
         self.pack_current();
         self.current_name = record.owner.into();
         self.current_key.set(record.owner);
@@ -213,6 +205,7 @@ impl ZoneBuilder {
             );
             self.findings.error(soa.line, soa.file, message);
         }
+        self.check_iterations(draft);
         if node_flags & flags::CUT != 0 {
             self.warn_of_data_at_cut(draft);
         }
@@ -221,6 +214,22 @@ impl ZoneBuilder {
             None => self.insert(hash, place),
         }
         place
+    }
+
+    /// RFC 9276: many NSEC3 iterations cost a server and its clients dearly (CVE-2023-50868).
+    fn check_iterations(&mut self, draft: &Draft) {
+        for entry in &draft.entries {
+            if matches!(entry.rtype, Type::NSEC3 | Type::NSEC3PARAM)
+                && let Some(&[_, _, high, low]) = draft.rdata(entry).first_chunk()
+                && u16::from_be_bytes([high, low]) > MAX_ITERATIONS
+            {
+                let found = u16::from_be_bytes([high, low]);
+                let message = format_args!(
+                    "expected at most {MAX_ITERATIONS} NSEC3 iterations, found {found}"
+                );
+                self.findings.error(entry.line, entry.file, message);
+            }
+        }
     }
 
     fn warn_of_data_at_cut(&mut self, draft: &Draft) {

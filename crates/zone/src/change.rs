@@ -5,11 +5,12 @@
 //! tree has grown to an eighth of the base, the zone is packed anew, which spread over those changes costs a few
 //! copied names for each.
 
-use crate::build::{RecordIn, ZoneBuilder};
+use crate::build::ZoneBuilder;
 use crate::draft::{Draft, Flaw, Keep};
 use crate::node::{Node, flags};
 use crate::order::sort_key;
 use crate::zone::{Summary, Zone};
+use nameward_wire::zonefile::Record;
 use nameward_wire::{Class, Name, NameBuf, Type};
 use rpds::RedBlackTreeMapSync;
 use std::cmp::Ordering;
@@ -55,18 +56,18 @@ pub enum ChangeError {
     #[error("{owner} {rtype} to be removed is not in the zone")]
     NotThere {
         /// Its owner.
-        owner: NameBuf,
+        owner: String,
         /// Its type.
         rtype: Type,
     },
     /// An owner is not at or below the apex.
     #[error("{0} is outside the zone")]
-    OutOfZone(NameBuf),
+    OutOfZone(String),
     /// The result would break a rule of zones.
     #[error("{owner}: {what}")]
     Invalid {
         /// The name.
-        owner: NameBuf,
+        owner: String,
         /// What would be wrong.
         what: &'static str,
     },
@@ -111,7 +112,7 @@ impl Zone {
         let steps = difference.removed.iter().map(|r| (false, r));
         for (is_addition, record) in steps.chain(difference.added.iter().map(|r| (true, r))) {
             if !record.owner.as_name().is_at_or_below(self.apex_name()) {
-                return Err(ChangeError::OutOfZone(record.owner));
+                return Err(ChangeError::OutOfZone(record.owner.to_string()));
             }
             let mut key = Vec::new();
             sort_key(record.owner.as_name(), &mut key);
@@ -127,7 +128,7 @@ impl Zone {
                 draft.push(record.rtype, record.ttl, &record.rdata, 0, 0);
             } else if !draft.remove(record.rtype, &record.rdata) {
                 return Err(ChangeError::NotThere {
-                    owner: record.owner,
+                    owner: record.owner.to_string(),
                     rtype: record.rtype,
                 });
             }
@@ -294,7 +295,12 @@ impl Editor {
 
     /// Gives a name other records, keeping the tree of names whole.
     fn replace(&mut self, owner: NameBuf, draft: &mut Draft) -> Result<(), ChangeError> {
-        let invalid = |what| Err(ChangeError::Invalid { owner, what });
+        let invalid = |what| {
+            Err(ChangeError::Invalid {
+                owner: owner.to_string(),
+                what,
+            })
+        };
         let mut worst = None;
         draft.normalise(|flaw, _| {
             if flaw.is_error() {
@@ -428,7 +434,7 @@ impl Zone {
         for node in self.nodes_in_order() {
             for rrset in node.rrsets() {
                 for record in rrset.records() {
-                    builder.add(&RecordIn {
+                    builder.add(&Record {
                         owner: node.name(),
                         same_owner: false,
                         rtype: rrset.rtype(),

@@ -3,18 +3,10 @@
 use crate::draft::{Entry, Flaw};
 use core::fmt;
 use nameward_wire::Name;
+use nameward_wire::zonefile::Severity;
 
 /// Messages of one severity that are kept; the rest is counted.
 const KEPT: usize = 20;
-
-/// How bad a finding is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Severity {
-    /// The zone is not served.
-    Error,
-    /// The zone is served.
-    Warning,
-}
 
 /// Something the operator should know about a zone.
 #[derive(Debug, Clone, PartialEq, Eq)]

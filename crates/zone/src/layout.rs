@@ -1,26 +1,82 @@
 //! Where the names stand in the data of a type, for compression and for the additional section.
+//!
+//! Both follow from the one table of types in `wire`.
 
 use crate::node::{Form, NO_TARGET};
 use nameward_wire::Type;
+use nameward_wire::rdata::{Field, describe};
+use std::sync::LazyLock;
 
+#[derive(Clone, Copy)]
 pub(crate) struct Layout {
     pub(crate) form: Form,
     /// Offset of the name whose addresses belong into the additional section, or `NO_TARGET`.
     pub(crate) target: u8,
 }
 
+const OPAQUE: Layout = Layout {
+    form: Form::Opaque,
+    target: NO_TARGET,
+};
+
+/// No type above 255 has names that matter here.
+static LAYOUTS: LazyLock<[Layout; 256]> =
+    LazyLock::new(|| std::array::from_fn(|n| derive(Type(n as u16))));
+
 /// The layout of a type.
 #[inline]
 pub(crate) fn of(rtype: Type) -> Layout {
-    let (form, target) = match rtype {
-        Type::A | Type::AAAA => (Form::Opaque, NO_TARGET),
-        Type::NS => (Form::NameAt(0), 0),
-        Type::CNAME | Type::PTR => (Form::NameAt(0), NO_TARGET),
-        Type::SOA => (Form::TwoNames, NO_TARGET),
-        Type::MX => (Form::NameAt(2), 2),
-        Type::SRV => (Form::Opaque, 6),
-        Type::SVCB | Type::HTTPS => (Form::Opaque, 2),
-        _ => (Form::Opaque, NO_TARGET),
-    };
-    Layout { form, target }
+    LAYOUTS.get(rtype.0 as usize).copied().unwrap_or(OPAQUE)
+}
+
+/// Reads the layout off the fields of a type, as far as they have a fixed place.
+fn derive(rtype: Type) -> Layout {
+    let fields = describe(rtype).map_or(&[][..], |info| info.fields);
+    let mut layout = OPAQUE;
+    if let [Field::Name(first), Field::Name(second), ..] = fields
+        && first.compress
+        && second.compress
+    {
+        layout.form = Form::TwoNames;
+    }
+    let mut offset = 0;
+    for (i, field) in fields.iter().enumerate() {
+        match field {
+            Field::U8 | Field::Code8(_) => offset += 1,
+            Field::U16 | Field::Code16(_) | Field::RrType => offset += 2,
+            Field::U32 | Field::Period | Field::Time | Field::Ipv4 => offset += 4,
+            Field::Name(name) => {
+                if name.compress && i + 1 == fields.len() && layout.form == Form::Opaque {
+                    layout.form = Form::NameAt(offset);
+                }
+                if name.additional {
+                    layout.target = offset;
+                }
+                break;
+            }
+            _ => break,
+        }
+    }
+    layout
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn layouts_are_those_of_the_rfcs() {
+        let of = |rtype| (of(rtype).form, of(rtype).target);
+        assert_eq!(of(Type::A), (Form::Opaque, NO_TARGET));
+        assert_eq!(of(Type::NS), (Form::NameAt(0), 0));
+        assert_eq!(of(Type::CNAME), (Form::NameAt(0), NO_TARGET));
+        assert_eq!(of(Type::MX), (Form::NameAt(2), 2));
+        assert_eq!(of(Type::SOA), (Form::TwoNames, NO_TARGET));
+        // RFC 2782 and RFC 9460: not compressed, but with additional data.
+        assert_eq!(of(Type::SRV), (Form::Opaque, 6));
+        assert_eq!(of(Type::HTTPS), (Form::Opaque, 2));
+        // RFC 6672 section 2.5: DNAME is not compressed.
+        assert_eq!(of(Type::DNAME), (Form::Opaque, NO_TARGET));
+        assert_eq!(of(Type(65401)), (Form::Opaque, NO_TARGET));
+    }
 }

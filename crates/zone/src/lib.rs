@@ -18,8 +18,8 @@ mod prefetch;
 mod table;
 mod zone;
 
-pub use build::{RecordIn, ZoneBuilder};
-pub use finding::{Finding, Severity};
+pub use build::ZoneBuilder;
+pub use finding::Finding;
 pub use key::NameKey;
 pub use node::{Form, Node, Record, Rrset};
 pub use table::ZoneTable;

@@ -85,5 +85,5 @@ pub(crate) fn tag(hash: u64) -> u32 {
 
 #[inline]
 pub(crate) fn first_slot(tag: u32, slots: usize) -> usize {
-    (tag as u64 * slots as u64 >> 32) as usize
+    ((tag as u64 * slots as u64) >> 32) as usize
 }

@@ -1,8 +1,9 @@
 //! Zones against a naive model: a sorted map of names that is searched label by label.
 
+use nameward_wire::zonefile::Record;
 use nameward_wire::{Class, Name, NameBuf, Type};
 use nameward_zone::change::{Difference, OwnedRecord};
-use nameward_zone::{Find, NameKey, RecordIn, Zone, ZoneBuilder, ZoneTable};
+use nameward_zone::{Find, NameKey, Zone, ZoneBuilder, ZoneTable};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -37,7 +38,7 @@ fn build(records: impl IntoIterator<Item = Rec>) -> Zone {
 
 fn add(builder: &mut ZoneBuilder, owner: &str, rtype: u16, rdata: &[u8]) {
     let owner = name(owner);
-    builder.add(&RecordIn {
+    builder.add(&Record {
         owner: owner.as_name(),
         same_owner: false,
         rtype: Type(rtype),
