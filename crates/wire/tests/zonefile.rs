@@ -243,7 +243,7 @@ fn errors_say_where_and_what_and_reading_goes_on() {
     );
     assert_eq!(
         one_message("$TTL 1\nc A 1.1.1.1 extra\n"),
-        "zone:2:13: error: expected the end of the entry, found 'extra'"
+        "zone:2:13: error: expected the end of the record, found 'extra'"
     );
 }
 
@@ -289,7 +289,7 @@ fn a_parenthesis_that_is_not_closed_is_named_and_hides_little() {
     let text = "$TTL 1\n@ SOA n. h. ( 1 2 3 4 5\nwww A 1.1.1.1\n a NS b )\nmail A 1.1.1.1\n";
     assert_eq!(
         one_message(text),
-        "zone:3:1: error: expected the end of the entry, found 'www' (inside the parenthesis opened at 2:13)"
+        "zone:3:1: error: expected the end of the record, found 'www' (inside the parenthesis opened at 2:13)"
     );
 }
 

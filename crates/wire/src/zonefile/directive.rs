@@ -3,9 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use super::Sink;
-use super::parser::{Parser, Step, name_error, step};
+use super::parser::{Parser, Step, name_error, step, ttl_of};
 use super::source::{BlockEnd, Source};
-use super::stub::parse_ttl;
 use crate::name::{NameBuf, unescape};
 use crate::text::{Fields, TextError, Token};
 
@@ -33,7 +32,7 @@ impl<S: Sink + ?Sized> Parser<'_, S> {
                 self.owner_text = None;
             }
         } else if word.text.eq_ignore_ascii_case(b"$TTL") {
-            let ttl = parse_ttl(&fields.expect("a TTL")?)?;
+            let ttl = ttl_of(&fields.expect("a TTL")?)?;
             fields.expect_end()?;
             if step(fields, end) == Step::Done {
                 self.default_ttl = Some(ttl);
@@ -86,13 +85,15 @@ impl<S: Sink + ?Sized> Parser<'_, S> {
             result
         })?;
 
-        let before = (self.origin, self.owner, self.last_owner, self.file);
+        let before = (self.origin, self.last_owner, self.file);
+        let owner_before = self.owner.clone();
         self.origin = origin.unwrap_or(self.origin);
         self.file = self.register(path);
         self.open.push(self.file);
         self.parse_source(source);
         self.open.pop();
-        (self.origin, self.owner, self.last_owner, self.file) = before;
+        (self.origin, self.last_owner, self.file) = before;
+        self.owner = owner_before;
         self.owner_text = None;
         self.owner_delivered = false;
         Ok(())

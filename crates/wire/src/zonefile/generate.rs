@@ -8,7 +8,7 @@
 use super::Sink;
 use super::parser::{Parser, Step, step};
 use super::source::BlockEnd;
-use super::stub::class_from_text;
+use crate::rtype::Class;
 use crate::text::{Fields, TextError, Token};
 
 /// Characters a number may be padded to: more fit into no name.
@@ -252,7 +252,7 @@ fn split_quoted_data(text: &[u8]) -> Result<(&[u8], &[u8]), TextError> {
     loop {
         let word = fields.expect("a type")?;
         let is_ttl = word.text.first().is_some_and(u8::is_ascii_digit);
-        if !is_ttl && class_from_text(word.text).is_none() {
+        if !is_ttl && Class::from_text(word.text).is_none() {
             break;
         }
     }

@@ -19,7 +19,6 @@ mod directive;
 mod generate;
 mod parser;
 mod source;
-mod stub;
 
 use std::path::{Path, PathBuf};
 

@@ -5,10 +5,9 @@ use std::sync::Arc;
 
 use super::diagnostic::{Diagnostic, Diagnostics, Severity};
 use super::source::{BlockEnd, MAX_ENTRY, Source};
-use super::stub as rdata;
-use super::stub::{class_from_text, parse_ttl, type_from_text};
 use super::{Options, Record, Report, Sink};
-use crate::name::NameBuf;
+use crate::name::{MAX_NAME, Name, NameBuf};
+use crate::rdata;
 use crate::rtype::{Class, Type};
 use crate::text::{Fields, TextError, Token};
 
@@ -53,7 +52,8 @@ pub(super) struct Parser<'p, S: Sink + ?Sized> {
     records: u64,
 
     pub(super) origin: NameBuf,
-    pub(super) owner: NameBuf,
+    /// The last owner in wire form.
+    pub(super) owner: Vec<u8>,
     pub(super) last_owner: LastOwner,
     /// Where in the block the text of the last owner stands, when the origin is still the same.
     pub(super) owner_text: Option<(usize, usize)>,
@@ -79,7 +79,7 @@ impl<'p, S: Sink + ?Sized> Parser<'p, S> {
             is_text: false,
             records: 0,
             origin: options.origin,
-            owner: options.origin,
+            owner: Vec::with_capacity(MAX_NAME),
             last_owner: LastOwner::None,
             owner_text: None,
             owner_delivered: false,
@@ -250,8 +250,8 @@ impl<'p, S: Sink + ?Sized> Parser<'p, S> {
         if owner.quoted {
             return Err(owner.error("an owner without quotes"));
         }
-        self.owner
-            .set_from_text(owner.text, self.origin.as_name())
+        self.owner.clear();
+        rdata::append_name(owner.text, self.origin.as_name(), &mut self.owner)
             .map_err(|error| name_error(&owner, "an owner", error))?;
         self.last_owner = LastOwner::Known;
         // An owner stands right before the current place.
@@ -275,9 +275,9 @@ impl<'p, S: Sink + ?Sized> Parser<'p, S> {
                 break rtype;
             }
             if ttl.is_none() && word.text.first().is_some_and(u8::is_ascii_digit) {
-                ttl = Some(parse_ttl(&word)?);
+                ttl = Some(ttl_of(&word)?);
             } else if class.is_none()
-                && let Some(found) = class_from_text(word.text)
+                && let Some(found) = Class::from_text(word.text)
             {
                 self.check_class(&word, found)?;
                 class = Some(found);
@@ -287,16 +287,13 @@ impl<'p, S: Sink + ?Sized> Parser<'p, S> {
             word = fields.expect(EXPECTED_TYPE)?;
         };
         self.rdata.clear();
-        rdata::parse_text(rtype, fields, self.origin.as_name(), &mut self.rdata)
-            .map_err(|error| inside_parenthesis(fields, error))?;
-        fields
-            .expect_end()
+        let notes = rdata::parse_text(rtype, fields, self.origin.as_name(), &mut self.rdata)
             .map_err(|error| inside_parenthesis(fields, error))?;
         if step(fields, end) == Step::NeedsMore {
             return Ok(Step::NeedsMore);
         }
-        if self.rdata.len() > u16::MAX as usize {
-            return Err(word.error("record data of at most 65535 octets"));
+        if notes != rdata::Notes::default() {
+            self.warn(&word, notes);
         }
         let ttl = self.settle_ttl(ttl, rtype, &word)?;
         self.deliver(rtype, ttl, line);
@@ -305,7 +302,7 @@ impl<'p, S: Sink + ?Sized> Parser<'p, S> {
 
     #[cold]
     fn zone_type(&self, word: &Token<'_>) -> Result<Type, TextError> {
-        match type_from_text(word.text) {
+        match Type::from_text(word.text) {
             Some(rtype) if rtype.is_meta() => Err(word.error("a type that can stand in a zone")),
             Some(rtype) => Ok(rtype),
             None => Err(word.error(EXPECTED_TYPE)),
@@ -352,7 +349,7 @@ impl<'p, S: Sink + ?Sized> Parser<'p, S> {
             return;
         }
         let record = Record {
-            owner: self.owner.as_name(),
+            owner: Name::from_valid_wire(&self.owner),
             same_owner: self.owner_delivered,
             rtype,
             class: self.options.class,
@@ -370,6 +367,14 @@ impl<'p, S: Sink + ?Sized> Parser<'p, S> {
                 self.owner_delivered = false;
                 self.error_at(line, 0, message);
             }
+        }
+    }
+
+    #[cold]
+    fn warn(&mut self, word: &Token<'_>, notes: rdata::Notes) {
+        if notes.txt_split {
+            let message = "a character string longer than 255 octets was split".to_string();
+            self.push(Severity::Warning, word.line, word.column, message);
         }
     }
 
@@ -426,6 +431,13 @@ pub(super) fn name_error(word: &Token<'_>, what: &str, error: crate::NameError) 
     let mut result = word.error(what);
     result.message += &format!(": {error}");
     result
+}
+
+/// Reads a TTL: at most 2^31-1 (RFC 2181 section 8).
+pub(super) fn ttl_of(word: &Token<'_>) -> Result<u32, TextError> {
+    rdata::parse_ttl(word.text)
+        .filter(|&ttl| ttl <= i32::MAX as u32)
+        .ok_or_else(|| word.error("a TTL of at most 2147483647 seconds, such as 3600 or 1h30m"))
 }
 
 /// The types that most records have, without a search.
