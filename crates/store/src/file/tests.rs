@@ -1,0 +1,352 @@
+//! Loads and reloads of directories and lists, good and bad.
+
+use std::{fs, os::unix::fs::symlink, time::SystemTime};
+
+use nameward_wire::Type;
+use nameward_zone::NameKey;
+use tempfile::TempDir;
+
+use super::*;
+
+const GOOD: &str = "$TTL 300\n@ SOA ns h 1 2 3 4 5\n@ NS ns\nns A 192.0.2.1\n";
+const BROKEN: &str = "$TTL 300\n@ SOA ns h 1 2 3 4 5\n@ NS ns\nns A 192.0.2.1000\n";
+
+/// A directory, a backend on it and the table it fills.
+struct Fixture {
+    dir: TempDir,
+    backend: FileBackend,
+    table: ArcSwap<ZoneTable>,
+    sources: Vec<Source>,
+}
+
+/// What a load said, in text.
+#[derive(Default)]
+struct Said {
+    summary: Summary,
+    refused: Vec<String>,
+    removed: Vec<String>,
+    troubles: Vec<String>,
+    warnings: Vec<String>,
+}
+
+impl Fixture {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let sources = vec![Source {
+            directory: Some(dir.path().to_path_buf()),
+            zones: Vec::new(),
+        }];
+        Self {
+            dir,
+            backend: FileBackend::new(),
+            table: ArcSwap::from_pointee(ZoneTable::default()),
+            sources,
+        }
+    }
+
+    fn path(&self, file: &str) -> PathBuf {
+        self.dir.path().join(file)
+    }
+
+    /// Writes a file as it was some time ago, so that it counts as settled.
+    fn write(&self, file: &str, text: &str) {
+        let path = self.path(file);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, text).unwrap();
+        let past = SystemTime::now() - Duration::from_secs(60);
+        let file = fs::File::options().write(true).open(&path).unwrap();
+        file.set_modified(past).unwrap();
+    }
+
+    fn load(&mut self) -> Said {
+        let mut said = Said::default();
+        let text = |diagnostics: &[Diagnostic]| -> Vec<String> {
+            diagnostics.iter().map(ToString::to_string).collect()
+        };
+        let summary = self
+            .backend
+            .load(&self.table, &self.sources, &mut |event| match event {
+                Event::Served(_, _, diagnostics) => said.warnings.extend(text(diagnostics)),
+                Event::Refused(name, diagnostics, standing) => {
+                    said.refused.push(format!("{name} {standing:?}"));
+                    said.refused.extend(text(diagnostics));
+                }
+                Event::Removed(name) => said.removed.push(name.to_string()),
+                Event::Trouble(text) => said.troubles.push(text.into()),
+                Event::Progress(..) => {}
+            });
+        Said { summary, ..said }
+    }
+
+    /// Names of the zones that are served, sorted.
+    fn served(&self) -> Vec<String> {
+        let table = self.table.load();
+        let mut names: Vec<_> = table
+            .zones()
+            .map(|zone| zone.apex_name().to_string())
+            .collect();
+        names.sort();
+        names
+    }
+
+    fn has(&self, name: &str) -> bool {
+        let name = NameBuf::from_text(name.as_bytes(), Name::ROOT).unwrap();
+        let key = NameKey::new(name.as_name());
+        let table = self.table.load();
+        let zone = table.zone_for(&key, Type::A);
+        zone.is_some_and(|zone| matches!(zone.find(&key), nameward_zone::Find::Exact(_)))
+    }
+}
+
+#[test]
+fn files_below_a_directory_are_zones_of_their_names() {
+    let mut fixture = Fixture::new();
+    fixture.write("example.org.zone", GOOD);
+    fixture.write("sub/deeper/Example.NET.zone", GOOD);
+    fixture.write("@.zone", GOOD);
+    fixture.write("0\\04763.2.0.192.in-addr.arpa.zone", GOOD);
+    fixture.write("README", "not a zone");
+    fixture.write(".hidden.zone", BROKEN);
+    let said = fixture.load();
+    assert_eq!(
+        said.summary.loaded, 4,
+        "{:?} {:?}",
+        said.refused, said.troubles
+    );
+    let expected = [
+        ".",
+        "0/63.2.0.192.in-addr.arpa.",
+        "example.net.",
+        "example.org.",
+    ];
+    assert_eq!(fixture.served(), expected);
+}
+
+#[test]
+fn a_file_name_that_is_no_zone_name_is_told_and_passed_over() {
+    let mut fixture = Fixture::new();
+    fixture.write("a..b.zone", GOOD);
+    fixture.write("good.example.zone", GOOD);
+    let said = fixture.load();
+    assert!(
+        said.troubles[0].contains("a..b.zone: no zone has this name"),
+        "{:?}",
+        said.troubles
+    );
+    assert_eq!(fixture.served(), ["good.example."]);
+}
+
+#[test]
+fn listed_zones_come_first_and_a_second_file_for_a_zone_is_told() {
+    let mut fixture = Fixture::new();
+    fixture.write(
+        "example.org.zone",
+        "$TTL 1\n@ SOA a b 1 2 3 4 5\n@ NS a\nfrom-directory A 192.0.2.1\n",
+    );
+    fixture.write(
+        "elsewhere",
+        "$TTL 1\n@ SOA a b 1 2 3 4 5\n@ NS a\nfrom-list A 192.0.2.1\n",
+    );
+    let name = NameBuf::from_text(b"EXAMPLE.org", Name::ROOT).unwrap();
+    fixture.sources[0].zones = vec![(name, fixture.path("elsewhere"))];
+    let said = fixture.load();
+    assert!(said.troubles[0].contains("the zone example.org. has a file already"));
+    assert!(fixture.has("from-list.example.org"));
+    assert!(!fixture.has("from-directory.example.org"));
+}
+
+#[test]
+fn an_unchanged_file_is_not_read_again_and_a_changed_one_is() {
+    let mut fixture = Fixture::new();
+    fixture.write("one.example.zone", GOOD);
+    fixture.write("two.example.zone", GOOD);
+    assert_eq!(fixture.load().summary.loaded, 2);
+    assert_eq!(fixture.load().summary.unchanged, 2);
+    fixture.write("two.example.zone", &format!("{GOOD}new A 192.0.2.2\n"));
+    let summary = fixture.load().summary;
+    assert_eq!((summary.loaded, summary.unchanged), (1, 1));
+    assert!(fixture.has("new.two.example"));
+}
+
+#[test]
+fn a_file_of_the_same_size_and_time_is_read_again_when_it_was_replaced() {
+    let mut fixture = Fixture::new();
+    fixture.write("one.example.zone", GOOD);
+    fixture.load();
+    let metadata = fs::metadata(fixture.path("one.example.zone")).unwrap();
+    let text = GOOD.replace("ns A", "xx A").replace("ns h", "xx h");
+    fs::write(fixture.path("new"), text).unwrap();
+    let new = fs::File::options()
+        .write(true)
+        .open(fixture.path("new"))
+        .unwrap();
+    new.set_modified(metadata.modified().unwrap()).unwrap();
+    fs::rename(fixture.path("new"), fixture.path("one.example.zone")).unwrap();
+    assert_eq!(fixture.load().summary.loaded, 1);
+    assert!(fixture.has("xx.one.example"));
+}
+
+#[test]
+fn a_file_that_was_just_written_is_not_trusted_to_be_unchanged() {
+    let mut fixture = Fixture::new();
+    let path = fixture.path("one.example.zone");
+    fs::write(&path, GOOD).unwrap();
+    // As if the clock stood still: the file is newer than now.
+    let file = fs::File::options().write(true).open(&path).unwrap();
+    file.set_modified(SystemTime::now() + Duration::from_secs(60))
+        .unwrap();
+    assert_eq!(fixture.load().summary.loaded, 1);
+    assert_eq!(fixture.load().summary.loaded, 1);
+}
+
+#[test]
+fn a_changed_included_file_makes_the_zone_change() {
+    let mut fixture = Fixture::new();
+    fixture.write("part/hosts.inc", "first A 192.0.2.1\n");
+    fixture.write(
+        "one.example.zone",
+        &format!("{GOOD}$INCLUDE part/hosts.inc\n"),
+    );
+    fixture.load();
+    assert!(fixture.has("first.one.example"));
+    assert_eq!(fixture.load().summary.unchanged, 1);
+    fixture.write("part/hosts.inc", "second A 192.0.2.1\n");
+    assert_eq!(fixture.load().summary.loaded, 1);
+    assert!(fixture.has("second.one.example") && !fixture.has("first.one.example"));
+}
+
+#[test]
+fn a_broken_new_version_keeps_the_old_one_and_says_where() {
+    let mut fixture = Fixture::new();
+    fixture.write("one.example.zone", GOOD);
+    fixture.load();
+    fixture.write("one.example.zone", BROKEN);
+    for _ in 0..2 {
+        // Told again by every load until it is mended.
+        let said = fixture.load();
+        assert_eq!(said.refused[0], "one.example. OldVersion");
+        assert!(
+            said.refused[1].contains("one.example.zone:4:"),
+            "{:?}",
+            said.refused
+        );
+        assert!(fixture.has("ns.one.example"));
+    }
+    fixture.write("one.example.zone", GOOD);
+    assert_eq!(fixture.load().summary.loaded, 1);
+}
+
+#[test]
+fn a_broken_first_version_is_not_served_and_others_are() {
+    let mut fixture = Fixture::new();
+    fixture.write("bad.example.zone", BROKEN);
+    fixture.write("good.example.zone", GOOD);
+    let said = fixture.load();
+    assert_eq!(said.refused[0], "bad.example. NotServed");
+    assert_eq!(fixture.served(), ["good.example."]);
+}
+
+#[test]
+fn a_zone_without_soa_is_refused_by_the_checks() {
+    let mut fixture = Fixture::new();
+    fixture.write("one.example.zone", "$TTL 1\n@ NS ns\n");
+    let said = fixture.load();
+    assert_eq!(said.summary.refused, 1);
+    assert!(said.refused[1].contains("SOA"), "{:?}", said.refused);
+}
+
+#[test]
+fn a_removed_file_removes_its_zone_and_a_new_one_adds_it() {
+    let mut fixture = Fixture::new();
+    fixture.write("one.example.zone", GOOD);
+    fixture.load();
+    fs::remove_file(fixture.path("one.example.zone")).unwrap();
+    fixture.write("two.example.zone", GOOD);
+    let said = fixture.load();
+    assert_eq!(said.removed, ["one.example."]);
+    assert_eq!(fixture.served(), ["two.example."]);
+}
+
+#[test]
+fn a_directory_that_cannot_be_read_removes_nothing() {
+    let mut fixture = Fixture::new();
+    fixture.write("zones/one.example.zone", GOOD);
+    fixture.sources[0].directory = Some(fixture.path("zones"));
+    fixture.load();
+    fs::rename(fixture.path("zones"), fixture.path("away")).unwrap();
+    let said = fixture.load();
+    assert_eq!(said.troubles.len(), 1, "{:?}", said.troubles);
+    assert_eq!(fixture.served(), ["one.example."]);
+}
+
+#[test]
+fn a_listed_zone_whose_file_is_missing_is_counted_as_unreadable() {
+    let mut fixture = Fixture::new();
+    let name = NameBuf::from_text(b"one.example", Name::ROOT).unwrap();
+    fixture.sources[0].zones = vec![(name, fixture.path("missing"))];
+    let said = fixture.load();
+    assert_eq!((said.summary.unreadable, said.summary.refused), (1, 1));
+    assert!(said.refused[1].ends_with("missing: error: cannot be read: No such file or directory"));
+}
+
+#[test]
+fn what_is_no_regular_file_is_refused_without_waiting() {
+    let mut fixture = Fixture::new();
+    let status = std::process::Command::new("mkfifo")
+        .arg(fixture.path("fifo.example.zone"))
+        .status();
+    assert!(status.unwrap().success());
+    symlink("/dev/zero", fixture.path("zero.example.zone")).unwrap();
+    fixture.write("target", GOOD);
+    symlink("target", fixture.path("linked.example.zone")).unwrap();
+    let said = fixture.load();
+    assert_eq!(said.summary.refused, 2, "{:?}", said.refused);
+    assert_eq!(fixture.served(), ["linked.example."]);
+}
+
+#[test]
+fn a_loop_of_links_ends() {
+    let mut fixture = Fixture::new();
+    fixture.write("sub/one.example.zone", GOOD);
+    symlink(fixture.dir.path(), fixture.path("sub/loop")).unwrap();
+    assert_eq!(fixture.load().summary.loaded, 1);
+}
+
+#[test]
+fn thousands_of_zones_load_in_parallel_and_none_is_lost() {
+    let mut fixture = Fixture::new();
+    for n in 0..3000 {
+        fixture.write(&format!("z{n}.example.zone"), GOOD);
+    }
+    assert_eq!(fixture.load().summary.loaded, 3000);
+    assert_eq!(fixture.served().len(), 3000);
+    assert_eq!(fixture.load().summary.unchanged, 3000);
+}
+
+#[test]
+fn a_file_larger_than_the_buffer_is_read_in_blocks() {
+    let mut fixture = Fixture::new();
+    let mut text = GOOD.to_string();
+    for n in 0..20_000 {
+        text.push_str(&format!("h{n} A 192.0.2.1\n"));
+    }
+    assert!(text.len() > 256 * 1024);
+    fixture.write("big.example.zone", &text);
+    assert_eq!(fixture.load().summary.loaded, 1);
+    assert!(fixture.has("h19999.big.example"));
+}
+
+#[test]
+fn zones_from_elsewhere_are_left_alone() {
+    let mut fixture = Fixture::new();
+    let name = NameBuf::from_text(b"other.example", Name::ROOT).unwrap();
+    let zone = zone_from_text(name.as_name(), "text", GOOD.as_bytes()).unwrap();
+    let mut table = ZoneTable::default();
+    table.insert(Arc::new(zone));
+    fixture.table.store(Arc::new(table));
+    fixture.write("one.example.zone", GOOD);
+    fixture.load();
+    fs::remove_file(fixture.path("one.example.zone")).unwrap();
+    fixture.load();
+    assert_eq!(fixture.served(), ["other.example."]);
+}
