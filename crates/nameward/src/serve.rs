@@ -1,8 +1,93 @@
-//! Owns `nameward serve`.
-use crate::config::{Config, Overrides};
+//! Owns `nameward serve`: the order in which parts start and end.
+//!
+//! Configuration, ports, user, log, zones, ready. Whatever fails before the zones are loaded is one
+//! line and an exit code that is not 0. Workers answer while zones load, each zone as it is ready.
+
+mod announce;
+mod live;
+mod maintenance;
+mod operator;
+mod ports;
+mod running;
+mod web;
+
+use std::sync::Arc;
+
+pub use announce::counted;
+use nameward_serve::pipeline::Shared;
+use nameward_stats::{Gauge, Stats};
+use nameward_zone::ZoneTable;
+
+use crate::{
+    check,
+    config::{Config, Overrides},
+    logging,
+    pid_file::PidFile,
+    privileges, zones,
+};
+use maintenance::Keeper;
+use ports::Ports;
+use running::{RUNTIME_THREADS, Server};
+
+/// Descriptors asked for: TCP connections need one each.
+const DESCRIPTORS: u64 = 65_536;
 
 /// Serves until it is told to end.
 pub fn run(overrides: &Overrides) -> Result<(), String> {
-    let _config = Config::load(overrides).map_err(|error| error.to_string())?;
-    Err("serving is not wired yet".into())
+    let config = Config::load(overrides).map_err(|error| error.to_string())?;
+    zones::sources(&config)?;
+    let identity = privileges::resolve(&config.server.user, &config.server.group)?;
+    let stats = Stats::new(zones::ring_capacities(&config.rings));
+    let log = logging::start(config.server.log_level, Arc::clone(&stats));
+    // A lower limit means fewer TCP connections, and that is said where it matters.
+    let _ = nameward_serve::raise_descriptor_limit(DESCRIPTORS);
+    let ports = Ports::bind(&config)?;
+    let pid_file = config.server.pid_file.as_deref().map(PidFile::write);
+    let pid_file = pid_file.transpose()?;
+    if let Some(identity) = identity {
+        identity.assume()?;
+    }
+    warn_of_what_is_not_in_use(&config);
+
+    let shared = Shared::new(live::engine(&config.server), stats);
+    let watched = Arc::clone(&shared);
+    let count = move || watched.zones.load().len() as u64;
+    shared.stats.gauge_from(Gauge::ZoneCacheSize, count);
+    if config.example {
+        let zone = check::example_zone().map_err(|found| format!("{found:?}"))?;
+        let mut table = ZoneTable::default();
+        table.insert(Arc::new(zone));
+        shared.zones.store(Arc::new(table));
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(RUNTIME_THREADS)
+        .thread_name("edge")
+        .enable_all()
+        .build()
+        .map_err(|error| format!("cannot start threads: {error}"))?;
+    let keeper = Keeper {
+        overrides: overrides.clone(),
+        config,
+        shared,
+        log,
+    };
+    let ended = runtime.block_on(async {
+        let mut server = Server::start(keeper, ports)?;
+        let ended = server.watch().await;
+        server.end().await;
+        ended
+    });
+    // A reload in progress is not waited for.
+    runtime.shutdown_background();
+    drop(pid_file);
+    ended
+}
+
+fn warn_of_what_is_not_in_use(config: &Config) {
+    if config.recursor.address.is_some() {
+        tracing::warn!("[recursor] is not in use yet: questions for other zones are refused");
+    }
+    if !config.security_poll.suffix.is_empty() {
+        tracing::warn!("[security_poll] is not in use yet");
+    }
 }

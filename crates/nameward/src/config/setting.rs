@@ -17,6 +17,8 @@ pub struct Setting<S: 'static> {
     pub doc: &'static [&'static str],
     /// What a value of this setting is, for error messages and the documentation.
     pub expected: fn() -> String,
+    /// Whether two sections agree on it.
+    pub same: fn(&S, &S) -> bool,
     /// Reads a value into the section.
     pub set: fn(&mut S, &Spanned<DeValue<'_>>, &Path) -> Result<(), Wrong>,
 }
@@ -59,6 +61,14 @@ pub fn list<S: Section>() -> impl Iterator<Item = Listed> {
     })
 }
 
+/// The keys on which two sections differ, as `section.key`.
+pub fn differences<S: Section>(one: &S, other: &S) -> impl Iterator<Item = String> {
+    S::SETTINGS
+        .iter()
+        .filter(|setting| !(setting.same)(one, other))
+        .map(|setting| format!("{}.{}", S::NAME, setting.key))
+}
+
 /// Reads the text of a default, which is part of this program.
 ///
 /// # Panics
@@ -91,6 +101,7 @@ macro_rules! section {
                     default: $default,
                     doc: &[$($doc),+],
                     expected: <$type as $crate::config::read::Read>::expected,
+                    same: |one, other| one.$field == other.$field,
                     set: |section, value, base| {
                         section.$field = $crate::config::read::Read::read(value, base)?;
                         Ok(())

@@ -20,7 +20,7 @@ words! {
     AnyPolicy {
         /// One RRset of the name.
         One = "one",
-        /// One RRset over TCP, TC over UDP.
+        /// TC over UDP, so that only clients with a true address get every RRset.
         Truncate = "truncate",
         /// Every RRset of the name.
         All = "all",
@@ -79,18 +79,18 @@ section! {
         group: String = r#""""#;
         /// The largest UDP answer in octets, whatever the client offers (RFC 9715).
         udp_payload_max: Count<512, 65535> = "1232";
-        /// What a question for type ANY gets (RFC 8482): one RRset, one RRset over TCP and a
-        /// truncated answer over UDP, or all of them.
+        /// What a question for type ANY gets (RFC 8482): one RRset of the name; all of them, but
+        /// over UDP a truncated answer; or all of them.
         any: AnyPolicy = r#""one""#;
         /// How far a CNAME is followed: into every zone served here, or only within its zone.
         cname_follow: CnamePolicy = r#""served""#;
-        /// TCP connections open at one time.
+        /// TCP connections open at one time; one more closes the one that was idle for longest.
         tcp_connections_max: Count<1, 1_000_000> = "20000";
         /// TCP connections of one client address (IPv6: one /64) open at one time.
-        tcp_connections_per_client: Count<1, 1_000_000> = "10000";
+        tcp_connections_per_client: Count<1, 1_000_000> = "15000";
         /// Milliseconds without a complete query after which a TCP connection is closed.
         tcp_idle_timeout_ms: Count<10, 3_600_000> = "10000";
-        /// Milliseconds after which a TCP connection is closed in any case.
+        /// Milliseconds after which a TCP connection is closed even if it is in use.
         tcp_total_timeout_ms: Count<10, 86_400_000> = "600000";
         /// The least important message that is logged.
         log_level: LogLevel = r#""info""#;

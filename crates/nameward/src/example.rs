@@ -1,0 +1,10 @@
+//! Owns the built-in example: a zone that shows what the server can do, for the first minute with it.
+
+/// The zone's name.
+pub const NAME: &str = "demo.example";
+/// A question worth asking first.
+pub const QUESTION: &str = "www.demo.example A";
+/// The zone's text.
+pub const TEXT: &str = include_str!("example.zone");
+/// What stands for the file name in messages.
+pub const LABEL: &str = "built-in/demo.example.zone";

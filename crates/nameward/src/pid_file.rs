@@ -1,0 +1,86 @@
+//! Owns the file with the process id: made anew and renamed into place, so that a link in its place
+//! is replaced and never followed (CVE-2020-28935).
+
+use std::{
+    fs::{self, OpenOptions},
+    io::Write,
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
+};
+
+use crate::config::error::plain;
+
+/// A written process id file, taken away when it is dropped.
+#[derive(Debug)]
+pub struct PidFile(PathBuf);
+
+impl PidFile {
+    /// Writes the id of this process to `path`.
+    pub fn write(path: &Path) -> Result<Self, String> {
+        let id = std::process::id();
+        let mut new = path.as_os_str().to_owned();
+        new.push(format!(".{id}"));
+        let new = PathBuf::from(new);
+        let write = || {
+            let _ = fs::remove_file(&new);
+            OpenOptions::new()
+                .write(true)
+                .create_new(true)
+                .mode(0o644)
+                .open(&new)?
+                .write_all(format!("{id}\n").as_bytes())?;
+            fs::rename(&new, path)
+        };
+        match write() {
+            Ok(()) => Ok(Self(path.to_path_buf())),
+            Err(error) => {
+                let _ = fs::remove_file(&new);
+                Err(format!(
+                    "cannot write {}: {}",
+                    path.display(),
+                    plain(&error)
+                ))
+            }
+        }
+    }
+}
+
+impl Drop for PidFile {
+    fn drop(&mut self) {
+        // After a change of user this may not be permitted; a stale file does no harm.
+        let ours = fs::read_to_string(&self.0)
+            .is_ok_and(|text| text.trim() == std::process::id().to_string());
+        if ours {
+            let _ = fs::remove_file(&self.0);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_in_its_place_is_replaced_and_not_followed() {
+        let dir = tempfile::tempdir().unwrap();
+        let victim = dir.path().join("victim");
+        fs::write(&victim, "precious").unwrap();
+        let path = dir.path().join("nameward.pid");
+        std::os::unix::fs::symlink(&victim, &path).unwrap();
+        let file = PidFile::write(&path).unwrap();
+        assert_eq!(fs::read_to_string(&victim).unwrap(), "precious");
+        let id = std::process::id().to_string();
+        assert_eq!(fs::read_to_string(&path).unwrap().trim(), id);
+        drop(file);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_missing_directory_is_one_line() {
+        let told = PidFile::write(Path::new("/nonexistent/pid")).unwrap_err();
+        assert_eq!(
+            told,
+            "cannot write /nonexistent/pid: No such file or directory"
+        );
+    }
+}

@@ -1,0 +1,192 @@
+//! Owns the change of user after the ports are bound.
+//!
+//! The order is fixed: supplementary groups, group, user; afterwards it is checked that there is no
+//! way back. Unsafe code is needed because the standard library has none of these calls.
+
+use std::{ffi::CString, io, ptr};
+
+/// A user and group to become.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Identity {
+    uid: libc::uid_t,
+    gid: libc::gid_t,
+}
+
+/// The user this process runs as.
+pub fn own_user() -> u32 {
+    Identity::current().uid
+}
+
+/// Looks up what `server.user` and `server.group` mean, and whether this process may become it;
+/// `None` when neither is set.
+pub fn resolve(user: &str, group: &str) -> Result<Option<Identity>, String> {
+    let identity = find(user, group)?;
+    let current = Identity::current();
+    if identity.is_some_and(|identity| identity != current) && current.uid != 0 {
+        return Err(format!(
+            "cannot become user {user:?} group {group:?}: not started as root"
+        ));
+    }
+    Ok(identity)
+}
+
+/// Looks up what `server.user` and `server.group` mean; `None` when neither is set.
+pub fn find(user: &str, group: &str) -> Result<Option<Identity>, String> {
+    if user.is_empty() && group.is_empty() {
+        return Ok(None);
+    }
+    let of_user = match user {
+        "" => Identity::current(),
+        name => {
+            find_user(name)?.ok_or_else(|| format!("server.user: there is no user {name:?}"))?
+        }
+    };
+    let gid = match group {
+        "" => of_user.gid,
+        name => {
+            find_group(name)?.ok_or_else(|| format!("server.group: there is no group {name:?}"))?
+        }
+    };
+    Ok(Some(Identity { gid, ..of_user }))
+}
+
+impl Identity {
+    /// Who this process is.
+    fn current() -> Self {
+        // SAFETY: these calls take nothing and cannot fail.
+        unsafe {
+            Self {
+                uid: libc::geteuid(),
+                gid: libc::getegid(),
+            }
+        }
+    }
+
+    /// Becomes this user for good. Call before other threads exist.
+    pub fn assume(self) -> Result<(), String> {
+        if self == Self::current() {
+            return Ok(());
+        }
+        let refused = |what: &str| {
+            let error = io::Error::last_os_error();
+            Err(format!("cannot give up root ({what}): {error}"))
+        };
+        // SAFETY: the list has one element and lives through the call.
+        if unsafe { libc::setgroups(1, &self.gid) } != 0 {
+            return refused("setgroups");
+        }
+        // SAFETY: plain numbers; sets the real, effective and saved group.
+        if unsafe { libc::setgid(self.gid) } != 0 {
+            return refused("setgid");
+        }
+        // SAFETY: plain numbers; as root it sets the real, effective and saved user.
+        if unsafe { libc::setuid(self.uid) } != 0 {
+            return refused("setuid");
+        }
+        // SAFETY: plain numbers; it must fail, and the process ends if it does not.
+        if self.uid != 0 && unsafe { libc::setuid(0) } == 0 {
+            return Err("cannot give up root: it could be taken back".into());
+        }
+        Ok(())
+    }
+}
+
+/// The largest entry of the user database that is read.
+const ENTRY_MAX: usize = 1 << 20;
+
+/// Calls a lookup of the user database with a buffer that grows until the entry fits.
+fn look_up(mut call: impl FnMut(&mut Vec<u8>) -> (i32, bool)) -> Result<bool, String> {
+    let mut buffer = vec![0_u8; 4096];
+    loop {
+        match call(&mut buffer) {
+            (0, found) => return Ok(found),
+            (libc::EINTR, _) => {}
+            (libc::ERANGE, _) if buffer.len() < ENTRY_MAX => buffer.resize(buffer.len() * 2, 0),
+            // getpwnam(3) lists these as other ways to say that there is no such entry.
+            (libc::ENOENT | libc::ESRCH | libc::EBADF | libc::EPERM, _) => return Ok(false),
+            (error, _) => {
+                let error = io::Error::from_raw_os_error(error);
+                return Err(format!("cannot read the user database: {error}"));
+            }
+        }
+    }
+}
+
+fn find_user(name: &str) -> Result<Option<Identity>, String> {
+    let Ok(c_name) = CString::new(name) else {
+        return Ok(None);
+    };
+    let mut identity = None;
+    look_up(|buffer| {
+        // SAFETY: an all-zero passwd is a valid value of that plain C struct.
+        let mut entry: libc::passwd = unsafe { std::mem::zeroed() };
+        let mut found = ptr::null_mut();
+        // SAFETY: every pointer is to memory that lives through the call, and the length is that
+        // of the buffer; only plain numbers are taken out of the entry.
+        let error = unsafe {
+            libc::getpwnam_r(
+                c_name.as_ptr(),
+                &mut entry,
+                buffer.as_mut_ptr().cast(),
+                buffer.len(),
+                &mut found,
+            )
+        };
+        let found = error == 0 && !found.is_null();
+        identity = found.then_some(Identity {
+            uid: entry.pw_uid,
+            gid: entry.pw_gid,
+        });
+        (error, found)
+    })?;
+    Ok(identity)
+}
+
+fn find_group(name: &str) -> Result<Option<libc::gid_t>, String> {
+    let Ok(c_name) = CString::new(name) else {
+        return Ok(None);
+    };
+    let mut gid = None;
+    look_up(|buffer| {
+        // SAFETY: an all-zero group is a valid value of that plain C struct.
+        let mut entry: libc::group = unsafe { std::mem::zeroed() };
+        let mut found = ptr::null_mut();
+        // SAFETY: as for users.
+        let error = unsafe {
+            libc::getgrnam_r(
+                c_name.as_ptr(),
+                &mut entry,
+                buffer.as_mut_ptr().cast(),
+                buffer.len(),
+                &mut found,
+            )
+        };
+        let found = error == 0 && !found.is_null();
+        gid = found.then_some(entry.gr_gid);
+        (error, found)
+    })?;
+    Ok(gid)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_is_asked_for_when_nothing_is_set() {
+        assert_eq!(resolve("", "").unwrap(), None);
+    }
+
+    #[test]
+    fn root_is_found_by_name_and_strangers_are_not() {
+        assert_eq!(
+            find_user("root").unwrap(),
+            Some(Identity { uid: 0, gid: 0 })
+        );
+        assert_eq!(find_group("root").unwrap(), Some(0));
+        assert_eq!(find_user("no-such-user").unwrap(), None);
+        assert_eq!(find_user("nul\0inside").unwrap(), None);
+        let told = resolve("no-such-user", "").unwrap_err();
+        assert_eq!(told, "server.user: there is no user \"no-such-user\"");
+    }
+}

@@ -1,0 +1,67 @@
+//! Owns the lines on stdout that tell a person (and a test) where the server is.
+
+use std::{
+    fmt::Write as _,
+    io::Write as _,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+};
+
+/// Where it listens.
+pub fn started(addresses: &[SocketAddr], web: Option<SocketAddr>) {
+    let mut text = concat!("Nameward ", env!("CARGO_PKG_VERSION"), "\n").to_string();
+    for address in addresses {
+        let _ = writeln!(text, "listening on {address} (UDP and TCP)");
+    }
+    if let Some(address) = web {
+        let _ = writeln!(text, "web page at http://{address}/");
+    }
+    print(&text);
+}
+
+/// The zones are loaded; `question` is worth asking.
+pub fn ready(zones: usize, addresses: &[SocketAddr], question: Option<&str>) {
+    let mut text = format!("ready: {}\n", counted(zones, "zone"));
+    if let (Some(address), Some(question)) = (addresses.first(), question) {
+        let _ = writeln!(text, "try: {}", dig(*address, question));
+    }
+    print(&text);
+}
+
+/// A command line that asks this server.
+fn dig(address: SocketAddr, question: &str) -> String {
+    let host = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    match address.port() {
+        53 => format!("dig @{host} {question}"),
+        port => format!("dig @{host} -p {port} {question}"),
+    }
+}
+
+/// "1 zone", "2 zones".
+pub fn counted(number: usize, noun: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} {noun}{plural}")
+}
+
+/// Nobody has to read it: a closed stdout is no reason to end.
+fn print(text: &str) {
+    let mut stdout = std::io::stdout().lock();
+    let _ = stdout.write_all(text.as_bytes());
+    let _ = stdout.flush();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_to_try_names_a_host_that_answers() {
+        let line = |address: &str| dig(address.parse().unwrap(), "a.example A");
+        assert_eq!(line("127.0.0.1:5300"), "dig @127.0.0.1 -p 5300 a.example A");
+        assert_eq!(line("0.0.0.0:53"), "dig @127.0.0.1 a.example A");
+        assert_eq!(line("[::]:53"), "dig @::1 a.example A");
+    }
+}

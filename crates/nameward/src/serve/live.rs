@@ -1,0 +1,99 @@
+//! Owns the part of the configuration that a reload changes under running workers, and says of the
+//! rest that it needs a restart.
+
+use std::sync::Arc;
+
+use nameward_answer::{AnyPolicy, Engine, Follow, Identity, Policy};
+use nameward_serve::pipeline::Shared;
+
+use crate::config::{
+    Config,
+    setting::differences,
+    settings::{AnyPolicy as AnySetting, CnamePolicy, Server},
+};
+
+/// Settings that take effect by a reload, besides zones and rings.
+const LIVE: [&str; 6] = [
+    "server.any",
+    "server.cname_follow",
+    "server.log_level",
+    "server.nsid",
+    "server.udp_payload_max",
+    "server.version",
+];
+
+/// Takes a new configuration; returns a line for each setting that waits for a restart.
+pub fn take(shared: &Shared, old: &Config, new: &Config) -> Vec<String> {
+    if old.server != new.server {
+        shared.engine.store(Arc::new(engine(&new.server)));
+    }
+    differences(&old.server, &new.server)
+        .chain(differences(&old.web, &new.web))
+        .filter(|key| !LIVE.contains(&key.as_str()))
+        .map(|key| format!("{key} changed: it takes effect after a restart"))
+        .collect()
+}
+
+/// The engine for a configuration.
+pub fn engine(server: &Server) -> Engine {
+    let policy = Policy {
+        any: match server.any {
+            AnySetting::One => AnyPolicy::OneRrset,
+            AnySetting::Truncate => AnyPolicy::TruncateOnUdp,
+            AnySetting::All => AnyPolicy::All,
+        },
+        follow: match server.cname_follow {
+            CnamePolicy::Served => Follow::AllZones,
+            CnamePolicy::Zone => Follow::SameZone,
+        },
+    };
+    Engine {
+        policy,
+        identity: Identity {
+            version: server.version.clone(),
+            id: server.nsid.clone(),
+            nsid: server.nsid.clone().into_bytes(),
+        },
+        udp_payload: u16::try_from(server.udp_payload_max.get()).unwrap_or(u16::MAX),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use nameward_stats::{RingCapacities, Stats};
+
+    use super::*;
+
+    fn config(text: &str) -> Config {
+        Config::parse(text, Path::new("")).unwrap()
+    }
+
+    #[test]
+    fn what_a_reload_can_change_is_taken_and_the_rest_is_named() {
+        let old = config("[server]\nversion = \"one\"\n");
+        let stats = Stats::new(RingCapacities::default());
+        let shared = Shared::new(engine(&old.server), stats);
+        let new = config("[server]\nversion = \"two\"\nworkers = 3\n[web]\npassword = \"x\"\n");
+        assert_eq!(
+            take(&shared, &old, &new),
+            [
+                "server.workers changed: it takes effect after a restart",
+                "web.password changed: it takes effect after a restart",
+            ]
+        );
+        assert_eq!(shared.engine.load().identity.version, "two");
+    }
+
+    #[test]
+    fn every_live_setting_exists() {
+        let all = crate::config::all_settings();
+        for key in LIVE {
+            let exists = all
+                .iter()
+                .any(|s| format!("{}.{}", s.section, s.key) == key);
+            assert!(exists, "{key}");
+        }
+    }
+}

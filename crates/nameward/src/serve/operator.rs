@@ -1,0 +1,64 @@
+//! Owns what can be asked over the control socket.
+
+use std::{fmt::Write, sync::Arc};
+
+use nameward_control::socket::Commands;
+use nameward_stats::{Stats, VARIABLES};
+use tokio::sync::watch;
+
+use super::maintenance::Maintenance;
+
+/// Answers the requests of `nameward reload` and the like.
+pub struct Operator {
+    /// For reloads.
+    pub maintenance: Maintenance,
+    /// For counters.
+    pub stats: Arc<Stats>,
+    /// Ends the server.
+    pub stop: watch::Sender<bool>,
+}
+
+impl Commands for Operator {
+    fn run(&self, request: &str) -> Result<String, String> {
+        let mut words = request.split_ascii_whitespace();
+        match words.next().unwrap_or_default() {
+            "reload" => {
+                tracing::info!("reload asked for over the control socket");
+                self.maintenance.reload()
+            }
+            "stats" => self.counters(&words.collect::<Vec<_>>()),
+            "version" => Ok(concat!("nameward ", env!("CARGO_PKG_VERSION"), "\n").into()),
+            "stop" => {
+                tracing::info!("stop asked for over the control socket");
+                self.stop.send_replace(true);
+                Ok("stopping\n".into())
+            }
+            other => Err(format!(
+                "unknown request {other:?}; there are reload, stats, stop and version"
+            )),
+        }
+    }
+}
+
+impl Operator {
+    /// `name value` lines; a name may end in `*`.
+    fn counters(&self, names: &[&str]) -> Result<String, String> {
+        let wanted = |known: &str, name: &str| match name.strip_suffix('*') {
+            Some(start) => known.starts_with(start),
+            None => known == name,
+        };
+        for name in names {
+            if !VARIABLES.iter().any(|variable| wanted(variable.name, name)) {
+                return Err(format!("there is no counter {name:?}"));
+            }
+        }
+        let snapshot = self.stats.snapshot();
+        let mut text = String::new();
+        for variable in VARIABLES {
+            if names.is_empty() || names.iter().any(|name| wanted(variable.name, name)) {
+                let _ = writeln!(text, "{} {}", variable.name, variable.value(&snapshot));
+            }
+        }
+        Ok(text)
+    }
+}

@@ -1,0 +1,108 @@
+//! Owns everything that is bound before privileges are given up: DNS ports, the web page's port,
+//! the control socket.
+
+use std::{
+    net::{SocketAddr, TcpListener},
+    thread,
+};
+
+use nameward_control::socket::{ControlSocket, SocketError};
+use nameward_serve::{
+    listen::{self, Bound, ListenError},
+    udp::UdpSettings,
+};
+
+use crate::{
+    config::{Config, error::plain},
+    remote::DefaultPlace,
+};
+
+/// What is bound and not yet served.
+pub struct Ports {
+    /// UDP and TCP.
+    pub dns: Bound,
+    /// The status page.
+    pub web: Option<TcpListener>,
+    /// The control socket.
+    pub control: Option<ControlSocket>,
+}
+
+impl Ports {
+    /// Binds what the configuration names; an error is one line that says what and where.
+    pub fn bind(config: &Config) -> Result<Self, String> {
+        Ok(Self {
+            dns: bind_dns(config).map_err(|error| error.to_string())?,
+            web: config.web.listen.map(bind_web).transpose()?,
+            control: bind_control(config).map_err(|error| error.to_string())?,
+        })
+    }
+
+    /// The address of the status page.
+    pub fn web_address(&self) -> Option<SocketAddr> {
+        self.web.as_ref().and_then(|web| web.local_addr().ok())
+    }
+}
+
+fn bind_dns(config: &Config) -> Result<Bound, ListenError> {
+    let workers = match config.server.workers.get() {
+        0 => thread::available_parallelism().map_or(1, usize::from),
+        number => number,
+    };
+    let settings = UdpSettings::default();
+    let addresses = &config.server.listen;
+    match listen::bind_all_with(addresses, workers, &settings) {
+        Err(ListenError::Refused {
+            address, source, ..
+        }) if config.example && address.is_ipv6() && !has_ipv6(&source) => {
+            // A new user on a machine without IPv6 should see the example work.
+            tracing::warn!("not listening on {address}: this machine has no IPv6");
+            let addresses: Vec<_> = addresses
+                .iter()
+                .copied()
+                .filter(SocketAddr::is_ipv4)
+                .collect();
+            listen::bind_all_with(&addresses, workers, &settings)
+        }
+        other => other,
+    }
+}
+
+fn has_ipv6(error: &std::io::Error) -> bool {
+    let lacking = [libc::EADDRNOTAVAIL, libc::EAFNOSUPPORT];
+    !error
+        .raw_os_error()
+        .is_some_and(|code| lacking.contains(&code))
+}
+
+fn bind_web(address: SocketAddr) -> Result<TcpListener, String> {
+    let bind = || {
+        let listener = TcpListener::bind(address)?;
+        listener.set_nonblocking(true)?;
+        Ok(listener)
+    };
+    bind().map_err(|error: std::io::Error| {
+        format!(
+            "cannot listen on {address} for the web page: {}",
+            plain(&error)
+        )
+    })
+}
+
+/// A control socket that was asked for must be there; the default one is a convenience that several
+/// servers on one machine, or a user without a directory for it, can do without.
+fn bind_control(config: &Config) -> Result<Option<ControlSocket>, SocketError> {
+    if let Some(path) = &config.server.control_socket {
+        return ControlSocket::bind(path).map(Some);
+    }
+    let place = DefaultPlace::of_this_process();
+    match place
+        .prepare()
+        .and_then(|()| ControlSocket::bind(&place.path()))
+    {
+        Ok(socket) => Ok(Some(socket)),
+        Err(error) => {
+            tracing::warn!("{error}; going on without one");
+            Ok(None)
+        }
+    }
+}

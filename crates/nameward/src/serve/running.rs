@@ -1,0 +1,223 @@
+//! Owns a running server: its threads and tasks, the signals it hears, and its end.
+
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use nameward_serve::{
+    pipeline::{Shared, TcpPipeline, UdpPipeline},
+    tcp::{self, TcpSettings},
+    udp::{self, UdpSettings, UdpWorker},
+};
+use nameward_stats::Stamp;
+use tokio::{
+    signal::unix::{Signal, SignalKind, signal},
+    sync::{oneshot, watch},
+    task::JoinSet,
+};
+
+use super::{
+    announce,
+    maintenance::{self, Keeper, Maintenance},
+    operator::Operator,
+    ports::Ports,
+};
+use crate::{config::settings, example, notify};
+
+/// Threads for TCP, the web page and the control socket. UDP has its own.
+pub const RUNTIME_THREADS: usize = 2;
+/// How long the parts on the runtime may take to end.
+const END_PATIENCE: Duration = Duration::from_secs(5);
+
+/// A running server.
+pub struct Server {
+    workers: Vec<UdpWorker>,
+    stop_workers: Arc<AtomicBool>,
+    stop: watch::Sender<bool>,
+    tasks: JoinSet<()>,
+    maintenance: Maintenance,
+    loaded: oneshot::Receiver<Result<(), String>>,
+    signals: Signals,
+    shared: Arc<Shared>,
+    example: bool,
+    addresses: Vec<SocketAddr>,
+}
+
+/// The signals that mean something here.
+struct Signals {
+    hangup: Signal,
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn new() -> std::io::Result<Self> {
+        Ok(Self {
+            hangup: signal(SignalKind::hangup())?,
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
+    }
+}
+
+impl Server {
+    /// Starts every part. Call within the runtime.
+    pub fn start(keeper: Keeper, ports: Ports) -> Result<Self, String> {
+        let failed = |error: std::io::Error| format!("cannot start: {error}");
+        let signals = Signals::new().map_err(failed)?;
+        let (shared, config) = (Arc::clone(&keeper.shared), keeper.config.clone());
+        let web_address = ports.web_address();
+        let Ports { dns, web, control } = ports;
+        let addresses = dns.addresses.clone();
+        announce::started(&addresses, web_address);
+
+        let stop_workers = Arc::new(AtomicBool::new(false));
+        let workers = udp::spawn_workers(dns.udp, &UdpSettings::default(), &stop_workers, |_| {
+            UdpPipeline::new(Arc::clone(&shared))
+        })
+        .map_err(failed)?;
+
+        let (stop, stopping) = watch::channel(false);
+        let mut tasks = JoinSet::new();
+        let pipeline = Arc::new(TcpPipeline::new(&shared, RUNTIME_THREADS));
+        let serving = tcp::serve(
+            dns.tcp,
+            pipeline,
+            tcp_settings(&config.server),
+            stopping.clone(),
+        );
+        tasks.spawn(async move {
+            if let Err(error) = serving.await {
+                tracing::error!("TCP is not served: {error}");
+            }
+        });
+        tasks.spawn(tick(Arc::clone(&shared), stopping.clone()));
+        if let Some(listener) = web {
+            tasks.spawn(super::web::serve(
+                listener,
+                config.web.clone(),
+                Arc::clone(&shared),
+                stopping.clone(),
+            ));
+        }
+
+        let (loaded_sender, loaded) = oneshot::channel();
+        let maintenance = maintenance::start(keeper, |result| {
+            let _ = loaded_sender.send(result);
+        })
+        .map_err(failed)?;
+        if let Some(control) = control {
+            let operator = Operator {
+                maintenance: maintenance.clone(),
+                stats: Arc::clone(&shared.stats),
+                stop: stop.clone(),
+            };
+            tasks.spawn(async move {
+                if let Err(error) = control.serve(Arc::new(operator), stopping).await {
+                    tracing::error!("the control socket is not served: {error}");
+                }
+            });
+        }
+        Ok(Self {
+            workers,
+            stop_workers,
+            stop,
+            tasks,
+            maintenance,
+            loaded,
+            signals,
+            shared,
+            example: config.example,
+            addresses,
+        })
+    }
+
+    /// Waits until somebody or something ends the server.
+    pub async fn watch(&mut self) -> Result<(), String> {
+        let mut stopping = self.stop.subscribe();
+        let mut loading = true;
+        loop {
+            tokio::select! {
+                result = &mut self.loaded, if loading => {
+                    loading = false;
+                    result.unwrap_or_else(|_| Err("the maintenance thread is gone".into()))?;
+                    self.announce_ready();
+                }
+                _ = self.signals.hangup.recv() => {
+                    tracing::info!("SIGHUP: reload");
+                    self.maintenance.request_reload();
+                }
+                _ = self.signals.terminate.recv() => {
+                    tracing::info!("SIGTERM: end");
+                    return Ok(());
+                }
+                _ = self.signals.interrupt.recv() => {
+                    tracing::info!("SIGINT: end");
+                    return Ok(());
+                }
+                _ = stopping.wait_for(|stop| *stop) => return Ok(()),
+            }
+        }
+    }
+
+    fn announce_ready(&self) {
+        let zones = self.shared.zones.load();
+        let question = match self.example {
+            true => Some(example::QUESTION.to_string()),
+            false => zones
+                .zones()
+                .next()
+                .map(|zone| format!("{} SOA", zone.apex_name())),
+        };
+        if zones.is_empty() {
+            tracing::warn!("there are no zones: every question is refused");
+        }
+        announce::ready(zones.len(), &self.addresses, question.as_deref());
+        notify::ready();
+    }
+
+    /// Ends every part: workers answer what they have, connections get what is theirs.
+    pub async fn end(mut self) {
+        notify::stopping();
+        self.stop_workers.store(true, Ordering::Relaxed);
+        self.stop.send_replace(true);
+        let workers = std::mem::take(&mut self.workers);
+        let joined = tokio::task::spawn_blocking(move || {
+            workers.into_iter().for_each(UdpWorker::join);
+        });
+        let all = async {
+            let _ = joined.await;
+            while self.tasks.join_next().await.is_some() {}
+        };
+        if tokio::time::timeout(END_PATIENCE, all).await.is_err() {
+            tracing::warn!("some parts did not end in time");
+        }
+    }
+}
+
+/// Once a second the rates are taken.
+async fn tick(shared: Arc<Shared>, mut stopping: watch::Receiver<bool>) {
+    let mut second = tokio::time::interval(Duration::from_secs(1));
+    second.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            _ = second.tick() => shared.stats.tick(Stamp::now()),
+            _ = stopping.wait_for(|stop| *stop) => return,
+        }
+    }
+}
+
+fn tcp_settings(server: &settings::Server) -> TcpSettings {
+    TcpSettings {
+        idle_timeout: server.tcp_idle_timeout_ms.millis(),
+        lifetime: server.tcp_total_timeout_ms.millis(),
+        max_connections: server.tcp_connections_max.get(),
+        max_connections_per_client: server.tcp_connections_per_client.get(),
+        ..TcpSettings::default()
+    }
+}

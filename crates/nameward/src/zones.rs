@@ -1,0 +1,77 @@
+//! Owns the way from settings to the terms of the layers below: sources of zones, ring capacities.
+
+use nameward_stats::{Ring, RingCapacities, Stats};
+use nameward_store::file::Source;
+use nameward_wire::{Name, NameBuf};
+
+use crate::config::{Config, settings::Rings};
+
+/// The sources of zones that the backends name.
+pub fn sources(config: &Config) -> Result<Vec<Source>, String> {
+    config
+        .backends
+        .iter()
+        .map(|backend| {
+            let zones = backend.zones.iter().map(|zone| {
+                let name = NameBuf::from_text(zone.name.as_bytes(), Name::ROOT)
+                    .map_err(|error| format!("{:?} is no zone name: {error}", zone.name))?;
+                Ok((name, zone.file.clone()))
+            });
+            Ok(Source {
+                directory: backend.directory.clone(),
+                zones: zones.collect::<Result<_, String>>()?,
+            })
+        })
+        .collect()
+}
+
+/// Each ring with the capacity it is to have.
+fn capacities(rings: &Rings) -> [(Ring, usize); Ring::COUNT] {
+    [
+        (Ring::Logmessages, rings.logmessages.get()),
+        (Ring::NoerrorQueries, rings.noerror_queries.get()),
+        (Ring::NxdomainQueries, rings.nxdomain_queries.get()),
+        (Ring::Queries, rings.queries.get()),
+        (Ring::Remotes, rings.remotes.get()),
+        (Ring::RemotesCorrupt, rings.remotes_corrupt.get()),
+        (Ring::RemotesUnauth, rings.remotes_unauth.get()),
+        (Ring::ServfailQueries, rings.servfail_queries.get()),
+        (Ring::UnauthQueries, rings.unauth_queries.get()),
+    ]
+}
+
+/// Capacities for new statistics.
+pub fn ring_capacities(rings: &Rings) -> RingCapacities {
+    let mut all = RingCapacities::default();
+    for (ring, capacity) in capacities(rings) {
+        all.set(ring, capacity);
+    }
+    all
+}
+
+/// Gives the rings of a running server their new capacities.
+pub fn resize_rings(stats: &Stats, rings: &Rings) {
+    for (ring, capacity) in capacities(rings) {
+        stats.resize_ring(ring, capacity);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::setting::{Section, list};
+
+    #[test]
+    fn every_ring_has_a_setting_of_its_name_with_its_default() {
+        let defaults = ring_capacities(&Rings::defaults());
+        for ring in Ring::ALL {
+            assert!(list::<Rings>().any(|setting| setting.key == ring.name()));
+            assert_eq!(
+                defaults.of(ring),
+                ring.default_capacity(),
+                "{}",
+                ring.name()
+            );
+        }
+    }
+}
