@@ -60,7 +60,7 @@ fn other_end(field: &Field, rdata: &[u8], rest: &[u8], at: usize) -> Result<usiz
             return Err(RdataError::Short);
         }
         Field::Nsap if rest.is_empty() => return Err(RdataError::Short),
-        Field::Digest(lengths) => digest(rdata, rest, at, lengths)?,
+        Field::Digest { lengths, min } => digest(rdata[..at].last(), rest, lengths, *min)?,
         Field::Bitmap { empty } => bitmap::check(rest, *empty)?,
         Field::NxtBitmap => bitmap::check_nxt(rest)?,
         Field::Loc => loc::check(rest)?,
@@ -94,14 +94,18 @@ fn strings(rest: &[u8]) -> Result<usize, RdataError> {
     Ok(at)
 }
 
-fn digest(rdata: &[u8], rest: &[u8], at: usize, lengths: &[(u8, usize)]) -> Result<(), RdataError> {
-    let kind = at.checked_sub(1).and_then(|before| rdata.get(before));
+fn digest(
+    kind: Option<&u8>,
+    rest: &[u8],
+    lengths: &[(u8, usize)],
+    min: usize,
+) -> Result<(), RdataError> {
     let wanted = lengths.iter().find(|(known, _)| Some(known) == kind);
     match wanted {
         Some(&(_, len)) if rest.len() != len => {
             Err(RdataError::Value("a digest not of its algorithm's length"))
         }
-        None if rest.is_empty() => Err(RdataError::Short),
+        None if rest.len() < min => Err(RdataError::Short),
         _ => Ok(()),
     }
 }

@@ -86,9 +86,13 @@ pub enum Field {
         /// Octets it has at least.
         min: usize,
     },
-    /// The rest, in text hexadecimal words, of a length that the octet before it determines:
-    /// pairs of that octet's value and the length. Other values need one octet.
-    Digest(&'static [(u8, usize)]),
+    /// The rest, in text hexadecimal words, of a length that the octet before it determines.
+    Digest {
+        /// That octet's known values with their lengths.
+        lengths: &'static [(u8, usize)],
+        /// Octets it has at least with other values.
+        min: usize,
+    },
     /// The rest, in text base64 words.
     Base64 {
         /// Octets it has at least.

@@ -392,7 +392,9 @@ fn parse_octets(
                 return Err(word.error("a string that is not empty"));
             }
         }
-        Field::Hex { .. } | Field::Digest(_) => return encoded(field, words, target, hex_words),
+        Field::Hex { .. } | Field::Digest { .. } => {
+            return encoded(field, words, target, hex_words);
+        }
         Field::Base64 { .. } => return encoded(field, words, target, base64_words),
         Field::Base64OrDash => {
             let word = words.expect("base64, or - for nothing")?;

@@ -6,7 +6,7 @@ use crate::name::Name;
 use crate::rtype::Type;
 use core::fmt;
 use core::net::{Ipv4Addr, Ipv6Addr};
-use data_encoding::{BASE32HEX_NOPAD, BASE64, Encoding, HEXUPPER};
+use data_encoding::{BASE32HEX_NOPAD, BASE64, Encoding, HEXLOWER, HEXUPPER};
 
 /// Writes uncompressed wire data as text that [`super::parse_text`] reads back. Data that is opaque
 /// or malformed is written as `\#` (RFC 3597 section 5).
@@ -78,7 +78,7 @@ fn print_field(field: &Field, data: &[u8], out: &mut dyn fmt::Write) -> fmt::Res
             .iter()
             .try_for_each(|&byte| out.write_char(byte.into())),
         Field::Text { .. } => quoted(data, out),
-        Field::Hex { .. } | Field::Digest(_) => encoded(&HEXUPPER, data, out),
+        Field::Hex { .. } | Field::Digest { .. } => encoded(&HEXUPPER, data, out),
         Field::Base64OrDash if data.is_empty() => out.write_char('-'),
         Field::Base64 { .. } | Field::Base64OrDash => encoded(&BASE64, data, out),
         Field::Salt if data.len() == 1 => out.write_char('-'),
@@ -90,7 +90,7 @@ fn print_field(field: &Field, data: &[u8], out: &mut dyn fmt::Write) -> fmt::Res
         Field::Locator64 => grouped(data, 2, ":", out),
         Field::Nsap => {
             out.write_str("0x")?;
-            encoded(&HEXUPPER, data, out)
+            encoded(&HEXLOWER, data, out)
         }
         Field::Loc => loc::print(data, out),
         Field::Apl => apl::print(data, out),

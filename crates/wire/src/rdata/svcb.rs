@@ -344,7 +344,7 @@ fn print_value(kind: Value, value: &[u8], out: &mut dyn fmt::Write) -> fmt::Resu
             let octets: [u8; 16] = item.try_into().map_err(|_| fmt::Error)?;
             write!(out, "{}", Ipv6Addr::from(octets))
         }),
-        Value::Base64 => write!(out, "\"{}\"", BASE64.encode_display(value)),
+        Value::Base64 => write!(out, "{}", BASE64.encode_display(value)),
         Value::Ids => print_ids(value, out),
         Value::Nothing | Value::Text | Value::Any => super::print::quoted(value, out),
     }

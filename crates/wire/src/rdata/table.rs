@@ -119,9 +119,11 @@ static SCHEMES: Codes = Codes {
 const ALGORITHM: Field = Code8(&ALGORITHMS);
 
 /// SHA-1, SHA-256, GOST R 34.11-94, SHA-384.
-const DS_DIGEST: Field = Digest(&[(1, 20), (2, 32), (3, 32), (4, 48)]);
+const DS_DIGEST: Field = digest(&[(1, 20), (2, 32), (3, 32), (4, 48)], 1);
 /// RFC 8078 section 4: type 0 asks for removal of the DS records, with one zero octet.
-const CDS_DIGEST: Field = Digest(&[(0, 1), (1, 20), (2, 32), (3, 32), (4, 48)]);
+const CDS_DIGEST: Field = digest(&[(0, 1), (1, 20), (2, 32), (3, 32), (4, 48)], 1);
+/// SHA-384 and SHA-512; RFC 8976 section 2.2.4 wants 12 octets of any other.
+const ZONE_DIGEST: Field = digest(&[(1, 48), (2, 64)], 12);
 const DS: &[Field] = &[U16, ALGORITHM, Code8(&DIGESTS), DS_DIGEST];
 const DNSKEY: &[Field] = &[U16, U8, ALGORITHM, Base64 { min: 0 }];
 const SIG: &[Field] = &signature(MIDDLE);
@@ -130,6 +132,10 @@ const STRINGS: &[Field] = &[Strings];
 const SVCB: &[Field] = &[U16, PLAIN_HOST, SvcParams];
 /// Types that are in no zone, or without a text form of their own.
 const OPAQUE: &[Field] = &[Opaque];
+
+const fn digest(lengths: &'static [(u8, usize)], min: usize) -> Field {
+    Digest { lengths, min }
+}
 
 const fn signature(signer: Field) -> [Field; 9] {
     [
@@ -199,7 +205,7 @@ static TYPES: &[TypeInfo] = &[
     of(41, "OPT", OPAQUE),
     of(42, "APL", &[Apl]),
     of(43, "DS", DS),
-    of(44, "SSHFP", &[U8, U8, Digest(&[(1, 20), (2, 32)])]),
+    of(44, "SSHFP", &[U8, U8, digest(&[(1, 20), (2, 32)], 1)]),
     of(45, "IPSECKEY", &[U8, U8, U8, Gateway { mask: 0xff }, Base64 { min: 0 }]),
     of(46, "RRSIG", RRSIG),
     of(47, "NSEC", &[PLAIN, Bitmap { empty: false }]),
@@ -217,7 +223,7 @@ static TYPES: &[TypeInfo] = &[
     of(60, "CDNSKEY", DNSKEY),
     of(61, "OPENPGPKEY", &[Base64 { min: 1 }]),
     of(62, "CSYNC", &[U32, U16, Bitmap { empty: true }]),
-    of(63, "ZONEMD", &[U32, U8, U8, Digest(&[(1, 48), (2, 64)])]),
+    of(63, "ZONEMD", &[U32, U8, U8, ZONE_DIGEST]),
     of(64, "SVCB", SVCB),
     of(65, "HTTPS", SVCB),
     of(66, "DSYNC", &[RrType, Code8(&SCHEMES), U16, PLAIN]),
