@@ -28,7 +28,7 @@ pub use field::{Codes, Field, NameUse, TypeInfo};
 pub use names::{Names, append_name, canonicalise, names};
 pub use parse::{Notes, parse_text};
 pub use print::write_text;
-pub use table::describe;
+pub use table::{describe, types};
 pub use ttl::parse_ttl;
 
 pub(crate) use table::{mnemonic_of, type_of_mnemonic};

@@ -295,6 +295,11 @@ pub fn describe(rtype: Type) -> Option<&'static TypeInfo> {
     }
 }
 
+/// All descriptions, in ascending order of numbers.
+pub fn types() -> &'static [TypeInfo] {
+    TYPES
+}
+
 /// The mnemonic of a type.
 pub(crate) fn mnemonic_of(rtype: Type) -> Option<&'static str> {
     describe(rtype).map(|info| info.mnemonic)
