@@ -339,8 +339,13 @@ impl TestServer {
     }
 
     /// Asks it to end (SIGTERM) and waits; returns how it ended.
-    pub fn stop(mut self) -> ExitStatus {
+    pub fn stop(self) -> ExitStatus {
         self.signal("TERM");
+        self.wait()
+    }
+
+    /// Waits for a server that was told to end; returns how it ended.
+    pub fn wait(mut self) -> ExitStatus {
         self.end_within(PATIENCE)
             .expect("the server ends when it is told to")
     }

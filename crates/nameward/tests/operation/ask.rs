@@ -1,0 +1,116 @@
+//! Questions to a running server, and a client that never stops asking.
+
+use std::{
+    net::{SocketAddr, UdpSocket},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use nameward_testkit::wire::{Message, Name, Question, encode_question, type_from_text};
+
+/// A zone with an address record of its own, so that versions can be told apart.
+pub fn zone(host: &str) -> String {
+    format!("$TTL 60\n@ SOA ns h 1 2 3 4 5\n@ NS ns\nns A 192.0.2.1\n{host} A 192.0.2.2\n")
+}
+
+fn query(id: u16, name: &str, rtype: &str) -> Vec<u8> {
+    let mut message = id.to_be_bytes().to_vec();
+    message.extend_from_slice(&[0, 0, 0, 1, 0, 0, 0, 0, 0, 0]);
+    let question = Question {
+        name: Name::parse(name).unwrap(),
+        rtype: type_from_text(rtype).unwrap(),
+        class: 1,
+    };
+    encode_question(&mut message, &question);
+    message
+}
+
+fn client(server: SocketAddr) -> UdpSocket {
+    let local = if server.is_ipv4() {
+        "127.0.0.1:0"
+    } else {
+        "[::1]:0"
+    };
+    let socket = UdpSocket::bind(local).unwrap();
+    socket.connect(server).unwrap();
+    // Only a lost query takes so long.
+    socket
+        .set_read_timeout(Some(Duration::from_secs(10)))
+        .unwrap();
+    socket
+}
+
+fn exchange(socket: &UdpSocket, id: u16, name: &str) -> std::io::Result<Message> {
+    socket.send(&query(id, name, "A"))?;
+    let mut buffer = [0; 2048];
+    loop {
+        let length = socket.recv(&mut buffer)?;
+        let message = Message::read(&buffer[..length]).map_err(std::io::Error::other)?;
+        if message.id == id {
+            return Ok(message);
+        }
+    }
+}
+
+/// The answer to a question for an address.
+pub fn ask(server: SocketAddr, name: &str) -> Message {
+    exchange(&client(server), 7, name).expect("the server answers")
+}
+
+/// The response code for a name: 0 NOERROR, 3 NXDOMAIN, 5 REFUSED.
+pub fn rcode(server: SocketAddr, name: &str) -> u16 {
+    ask(server, name).rcode()
+}
+
+/// Asks one question after the other until it is told to stop.
+pub struct ConstantClient {
+    stop: Arc<AtomicBool>,
+    asked: Arc<AtomicU64>,
+    thread: JoinHandle<Result<(), String>>,
+}
+
+impl ConstantClient {
+    /// Every answer must be NOERROR with one record.
+    pub fn start(server: SocketAddr, name: &'static str) -> Self {
+        let (stop, asked) = (
+            Arc::new(AtomicBool::new(false)),
+            Arc::new(AtomicU64::new(0)),
+        );
+        let (told, counted) = (Arc::clone(&stop), Arc::clone(&asked));
+        let thread = thread::spawn(move || {
+            let socket = client(server);
+            while !told.load(Ordering::Relaxed) {
+                let number = counted.fetch_add(1, Ordering::Relaxed);
+                match exchange(&socket, number as u16, name) {
+                    Ok(message) if message.rcode() == 0 && message.answer.len() == 1 => {}
+                    Ok(message) => return Err(format!("query {number}: {message:?}")),
+                    Err(error) => return Err(format!("query {number} was lost: {error}")),
+                }
+            }
+            Ok(())
+        });
+        Self {
+            stop,
+            asked,
+            thread,
+        }
+    }
+
+    /// Waits until it has asked so many more questions.
+    pub fn wait_for(&self, more: u64) {
+        let goal = self.asked.load(Ordering::Relaxed) + more;
+        while self.asked.load(Ordering::Relaxed) < goal && !self.thread.is_finished() {
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Stops and says what went wrong, if anything did.
+    pub fn stop(self) -> Result<(), String> {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.join().unwrap()
+    }
+}

@@ -1,0 +1,8 @@
+//! The server as an operator meets it: command line, start, reload, change of user, end.
+
+mod ask;
+mod cli;
+mod ending;
+mod privileges;
+mod reload;
+mod start;

@@ -1,0 +1,114 @@
+//! The change of user. These tests need root and say so when they have to pass over themselves.
+
+use std::{fs, os::unix::fs::PermissionsExt};
+
+use nameward_testkit::Setup;
+
+use super::ask::{rcode, zone};
+
+/// A line of /proc/PID/status, without its name.
+fn status(pid: u32, name: &str) -> Vec<String> {
+    let text = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix(name))
+        .unwrap();
+    line.split_whitespace().skip(1).map(Into::into).collect()
+}
+
+fn is_root() -> bool {
+    status(std::process::id(), "Uid")[0] == "0"
+}
+
+fn id_of(kind: &str, name: &str) -> String {
+    let output = std::process::Command::new("id")
+        .args([kind, name])
+        .output()
+        .unwrap();
+    String::from_utf8(output.stdout).unwrap().trim().to_string()
+}
+
+/// A server that becomes nobody, in a directory that nobody can read.
+fn server_of_nobody() -> Setup {
+    let setup = Setup::new()
+        .zone("one.example", &zone("www"))
+        .config("[server]\nuser = \"nobody\"\n");
+    fs::set_permissions(setup.dir(), fs::Permissions::from_mode(0o755)).unwrap();
+    setup
+}
+
+#[test]
+fn root_is_given_up_for_good_after_binding() {
+    if !is_root() {
+        eprintln!("passed over: only root can become somebody else");
+        return;
+    }
+    let server = server_of_nobody().start();
+    let (uid, gid) = (id_of("-u", "nobody"), id_of("-g", "nobody"));
+    let skip = |values: Vec<String>| values.into_iter().take(4).collect::<Vec<_>>();
+    assert_eq!(
+        skip(status(server.pid(), "Uid:"))
+            .iter()
+            .filter(|id| **id != uid)
+            .count(),
+        0
+    );
+    assert_eq!(
+        skip(status(server.pid(), "Gid:"))
+            .iter()
+            .filter(|id| **id != gid)
+            .count(),
+        0
+    );
+    let groups = status(server.pid(), "Groups");
+    assert!(groups.iter().all(|group| *group == gid), "{groups:?}");
+    for task in fs::read_dir(format!("/proc/{}/task", server.pid())).unwrap() {
+        let thread: u32 = task.unwrap().file_name().to_str().unwrap().parse().unwrap();
+        assert_eq!(status(thread, "Uid")[0], uid, "every thread changed");
+    }
+    let capabilities = status(server.pid(), "CapEff");
+    assert_eq!(u64::from_str_radix(&capabilities[0], 16), Ok(0));
+    assert_eq!(rcode(server.address(), "www.one.example"), 0);
+}
+
+#[test]
+fn a_reload_works_after_the_change_of_user() {
+    if !is_root() {
+        eprintln!("passed over: only root can become somebody else");
+        return;
+    }
+    let server = server_of_nobody().start();
+    server.write_zone("one.example", &zone("new"));
+    let output = server.command(&["reload"]);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(rcode(server.address(), "new.one.example"), 0);
+    assert_eq!(server.stop().code(), Some(0));
+}
+
+#[test]
+fn who_is_not_root_cannot_become_somebody_else_and_is_told() {
+    if !is_root() {
+        eprintln!("passed over: it takes root to become nobody first");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let config = dir.path().join("nameward.toml");
+    fs::write(
+        &config,
+        "[server]\nlisten = [\"127.0.0.1:0\"]\nuser = \"root\"\n",
+    )
+    .unwrap();
+    let binary = dir.path().join("nameward");
+    fs::copy(nameward_testkit::server::binary(), &binary).unwrap();
+    let output = std::process::Command::new("setpriv")
+        .args(["--reuid=nobody", "--regid=nogroup", "--clear-groups"])
+        .arg(&binary)
+        .args(["serve", "--config"])
+        .arg(&config)
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert!(told.contains("cannot become user \"root\""), "{told}");
+}

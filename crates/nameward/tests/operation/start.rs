@@ -1,0 +1,163 @@
+//! Starting: what is printed, what stops it, and what does not.
+
+use std::{fs, net::UdpSocket, process::Command};
+
+use nameward_testkit::{Setup, TestServer};
+
+use super::ask::{rcode, zone};
+
+#[test]
+fn the_built_in_example_answers_and_says_where() {
+    // Not through a configuration file, which would not be the example.
+    let mut child = Command::new(nameward_testkit::server::binary())
+        .args(["serve", "--listen", "127.0.0.1:0", "--web", "127.0.0.1:0"])
+        .env("RUNTIME_DIRECTORY", "/nonexistent")
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(child.stdout.take().unwrap()));
+    let said: Vec<String> = lines.by_ref().take(5).map(Result::unwrap).collect();
+    let address = said[1].split(' ').nth(2).unwrap().parse().unwrap();
+    let answered = rcode(address, "www.demo.example");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(answered, 0);
+    assert!(said[0].starts_with("Nameward "), "{said:?}");
+    assert!(
+        said[2].starts_with("web page at http://127.0.0.1:"),
+        "{said:?}"
+    );
+    assert_eq!(said[3], "ready: 1 zone");
+    assert!(said[4].starts_with("try: dig @127.0.0.1 -p "), "{said:?}");
+    assert!(said[4].ends_with(" www.demo.example A"), "{said:?}");
+}
+
+#[test]
+fn zones_of_a_directory_and_of_the_command_line_are_served() {
+    let elsewhere = tempfile::NamedTempFile::new().unwrap();
+    fs::write(elsewhere.path(), zone("www")).unwrap();
+    let server = Setup::new()
+        .zone("one.example", &zone("www"))
+        .argument("--zone")
+        .argument(format!("two.example={}", elsewhere.path().display()))
+        .start();
+    for address in [server.address(), server.address_v6()] {
+        assert_eq!(rcode(address, "www.one.example"), 0);
+        assert_eq!(rcode(address, "WWW.two.example"), 0);
+        assert_eq!(rcode(address, "nope.two.example"), 3);
+        assert_eq!(rcode(address, "three.example"), 5);
+    }
+}
+
+#[test]
+fn a_port_in_use_is_one_line_and_an_exit_code() {
+    let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let Err(failure) = Setup::new().listen(&[&address]).try_start() else {
+        panic!("it started on a port that is in use");
+    };
+    assert_eq!(failure.status.unwrap().code(), Some(1));
+    let last = failure.stderr.lines().last().unwrap();
+    let expected = format!("nameward: cannot listen on {address}/udp: address already in use");
+    assert!(last.starts_with(&expected), "{last}");
+}
+
+#[test]
+fn a_second_server_on_the_same_port_does_not_start() {
+    let first = TestServer::start("", &[("one.example", &zone("www"))]);
+    let address = first.address().to_string();
+    assert!(Setup::new().listen(&[&address]).try_start().is_err());
+    assert_eq!(rcode(first.address(), "www.one.example"), 0);
+}
+
+#[test]
+fn a_web_port_in_use_is_one_line_and_an_exit_code() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let setup = Setup::new()
+        .without_web()
+        .argument("--web")
+        .argument(&address);
+    let Err(failure) = setup.try_start() else {
+        panic!("it started on a port that is in use");
+    };
+    assert_eq!(failure.status.unwrap().code(), Some(1));
+    let last = failure.stderr.lines().last().unwrap();
+    assert!(
+        last.contains(&format!("cannot listen on {address} for the web page")),
+        "{last}"
+    );
+}
+
+#[test]
+fn a_zone_file_that_cannot_be_read_stops_the_start() {
+    let setup = Setup::new()
+        .argument("--zone")
+        .argument("one.example=/nonexistent/zone");
+    let Err(failure) = setup.try_start() else {
+        panic!("it started without its zone");
+    };
+    assert_eq!(failure.status.unwrap().code(), Some(1));
+    let last = failure.stderr.lines().last().unwrap();
+    assert!(
+        last.contains("/nonexistent/zone: error: cannot be read: No such file"),
+        "{last}"
+    );
+}
+
+#[test]
+fn one_broken_zone_among_good_ones_does_not_stop_the_start() {
+    let broken = zone("www").replace("192.0.2.2", "here");
+    let server = TestServer::start(
+        "",
+        &[("bad.example", &broken), ("good.example", &zone("www"))],
+    );
+    assert_eq!(rcode(server.address(), "www.good.example"), 0);
+    assert_eq!(rcode(server.address(), "www.bad.example"), 5);
+    assert!(
+        server.log().contains("bad.example.zone:5:"),
+        "{}",
+        server.log()
+    );
+}
+
+#[test]
+fn settings_reach_the_answers() {
+    let config = "[server]\nudp_payload_max = 1400\nworkers = 3\n";
+    let server = TestServer::start(config, &[("one.example", &zone("www"))]);
+    let threads = fs::read_dir(format!("/proc/{}/task", server.pid())).unwrap();
+    let workers = threads
+        .filter_map(|task| fs::read_to_string(task.ok()?.path().join("comm")).ok())
+        .filter(|name| name.starts_with("udp-"));
+    assert_eq!(workers.count(), 3);
+}
+
+#[test]
+fn counters_can_be_read_over_the_control_socket() {
+    let server = TestServer::start("", &[("one.example", &zone("www"))]);
+    rcode(server.address(), "www.one.example");
+    let output = server.command(&["stats", "udp4-queries", "zone-cache-*"]);
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("udp4-queries 1\n"), "{text}");
+    assert!(text.contains("zone-cache-size 1\n"), "{text}");
+    let output = server.command(&["stats", "no-such-counter"]);
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn the_process_id_is_written_and_taken_away() {
+    let server = Setup::new()
+        .config("[server]\npid_file = \"nameward.pid\"\n")
+        .start();
+    let path = server.dir().join("nameward.pid");
+    let text = fs::read_to_string(&path).unwrap();
+    assert_eq!(text, format!("{}\n", server.pid()));
+    server.command(&["stop"]);
+    let gone = (0..1000).any(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+        !path.exists()
+    });
+    assert!(gone, "the file goes with the server");
+}
