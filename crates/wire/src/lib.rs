@@ -4,6 +4,8 @@
 //! hostile until a type of this crate says otherwise: a [`Name`] is a valid uncompressed name, a
 //! record accepted by [`rdata`] is well formed.
 
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod message;
 pub mod name;
 pub mod rdata;

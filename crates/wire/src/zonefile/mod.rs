@@ -130,3 +130,15 @@ pub fn parse_bytes<S: Sink + ?Sized>(
     parser.parse_text(label, bytes);
     parser.into_report()
 }
+
+/// Reads text as [`parse_bytes`] does, but in blocks of `size` bytes at first, as files are read.
+pub(crate) fn parse_in_blocks<S: Sink + ?Sized>(
+    bytes: &[u8],
+    size: usize,
+    options: &Options,
+    sink: &mut S,
+) -> Report {
+    let mut parser = Parser::new(options, sink);
+    parser.parse_text_in_blocks("zone", bytes, size);
+    parser.into_report()
+}

@@ -1,5 +1,6 @@
 //! Entries: owner, TTL, class, type and data of each record, and how to go on after a wrong one.
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -115,6 +116,14 @@ impl<'p, S: Sink + ?Sized> Parser<'p, S> {
         self.parse_block(text, 1, BlockEnd::EndOfFile);
     }
 
+    /// As [`Parser::parse_text`], in blocks as files are read.
+    pub(super) fn parse_text_in_blocks(&mut self, label: &str, text: &[u8], size: usize) {
+        self.file = self.register(PathBuf::from(label));
+        self.open.push(self.file);
+        self.is_text = true;
+        self.parse_source(Source::with_block(text, size));
+    }
+
     /// The index of a file in the report.
     pub(super) fn register(&mut self, path: PathBuf) -> u16 {
         if let Some(index) = self.files.iter().position(|known| *known == path) {
@@ -130,7 +139,7 @@ impl<'p, S: Sink + ?Sized> Parser<'p, S> {
     }
 
     /// Reads a file block by block.
-    pub(super) fn parse_source(&mut self, mut source: Source) {
+    pub(super) fn parse_source<R: Read>(&mut self, mut source: Source<R>) {
         let (mut consumed, mut line) = (0, 1);
         let (mut stuck, mut in_long_line) = (false, false);
         loop {

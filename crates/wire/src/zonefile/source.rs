@@ -26,17 +26,17 @@ pub(super) enum BlockEnd {
 }
 
 /// A file that is being read.
-pub(super) struct Source {
-    file: File,
+pub(super) struct Source<R> {
+    reader: R,
     buffer: Vec<u8>,
     filled: usize,
     complete: bool,
 }
 
-impl Source {
+impl Source<File> {
     /// Opens a regular file. Anything else is refused before it is opened: to open a FIFO waits for
     /// its writer.
-    pub(super) fn open(path: &Path) -> io::Result<Source> {
+    pub(super) fn open(path: &Path) -> io::Result<Self> {
         let metadata = fs::metadata(path)?;
         if !metadata.is_file() {
             let what = if metadata.is_dir() {
@@ -49,11 +49,23 @@ impl Source {
         // One byte more than the file has shows its end without a second buffer.
         let size = (metadata.len().min(BLOCK as u64) as usize + 1).min(BLOCK);
         Ok(Source {
-            file: File::open(path)?,
+            reader: File::open(path)?,
             buffer: vec![0; size],
             filled: 0,
             complete: false,
         })
+    }
+}
+
+impl<R: Read> Source<R> {
+    /// Reads what `reader` gives, with a first block of `size` bytes.
+    pub(super) fn with_block(reader: R, size: usize) -> Self {
+        Source {
+            reader,
+            buffer: vec![0; size.max(1)],
+            filled: 0,
+            complete: false,
+        }
     }
 
     /// Drops the first `consumed` bytes of the block and reads what has room behind the others.
@@ -61,11 +73,11 @@ impl Source {
         self.buffer.copy_within(consumed..self.filled, 0);
         self.filled -= consumed;
         if self.filled == self.buffer.len() {
-            let size = (self.buffer.len() * 2).clamp(BLOCK, MAX_ENTRY);
+            let size = (self.buffer.len() * 2).min(MAX_ENTRY);
             self.buffer.resize(size, 0);
         }
         while self.filled < self.buffer.len() && !self.complete {
-            match self.file.read(&mut self.buffer[self.filled..]) {
+            match self.reader.read(&mut self.buffer[self.filled..]) {
                 Ok(0) => self.complete = true,
                 Ok(count) => self.filled += count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
