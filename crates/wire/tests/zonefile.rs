@@ -133,12 +133,17 @@ fn a_missing_ttl_comes_from_the_directive_then_the_record_before_then_the_soa() 
 }
 
 #[test]
-fn a_ttl_above_the_maximum_of_rfc_2181_is_an_error() {
+fn a_ttl_above_the_maximum_of_rfc_2181_is_zero_with_a_warning() {
     assert_eq!(
         records("a 2147483647 A 1.1.1.1\n"),
         ["a.example. 2147483647 1 1.1.1.1"]
     );
-    assert!(one_message("a 2147483648 A 1.1.1.1\n").starts_with("zone:1:3: error: expected a TTL"));
+    let (lines, report) = read("a 2147483648 A 1.1.1.1\n$TTL 4294967295\nb A 1.1.1.1\n");
+    assert_eq!(lines, ["a.example. 0 1 1.1.1.1", "b.example. 0 1 1.1.1.1"]);
+    assert!(!report.has_errors());
+    let messages: Vec<String> = report.diagnostics.iter().map(ToString::to_string).collect();
+    assert!(messages[0].starts_with("zone:1:3: warning: a TTL of at most 2147483647"));
+    assert!(messages[1].starts_with("zone:2:6: warning: a TTL of at most 2147483647"));
     assert!(one_message("$TTL 4294967296\n").starts_with("zone:1:6: error: expected a TTL"));
     assert!(one_message("$TTL 1x\n").starts_with("zone:1:6: error: expected a TTL"));
 }

@@ -32,10 +32,11 @@ impl<S: Sink + ?Sized> Parser<'_, S> {
                 self.owner_text = None;
             }
         } else if word.text.eq_ignore_ascii_case(b"$TTL") {
-            let ttl = ttl_of(&fields.expect("a TTL")?)?;
+            let word = fields.expect("a TTL")?;
+            let ttl = ttl_of(&word)?;
             fields.expect_end()?;
             if step(fields, end) == Step::Done {
-                self.default_ttl = Some(ttl);
+                self.default_ttl = Some(self.limit_ttl(ttl, &word));
             }
         } else if word.text.eq_ignore_ascii_case(b"$INCLUDE") {
             let path = fields.expect("the path of a file")?;

@@ -8,8 +8,7 @@
 //! - A record without a TTL gets that of `$TTL` (RFC 2308 section 4); without `$TTL` that of the record
 //!   before (RFC 1035 section 5.1); a SOA record without either gets its own minimum, which then is the
 //!   default for the rest of the file; then [`Options::default_ttl`]; then it is an error.
-//! - A TTL above 2^31-1 is an error: RFC 2181 section 8 gives that maximum, and its rule to take larger
-//!   ones for zero is for values received, not for values somebody is about to publish.
+//! - A TTL above 2^31-1 is taken as zero with a warning (RFC 2181 section 8), as BIND does.
 //! - After `$INCLUDE` the origin is as before (RFC 1035 section 5.1), and so is the last owner.
 //! - Files are read in blocks, not through a memory map: a file cut short under a map ends the process
 //!   with SIGBUS, and mapped pages count as memory of the process while it loads.

@@ -284,7 +284,7 @@ impl<'p, S: Sink + ?Sized> Parser<'p, S> {
                 break rtype;
             }
             if ttl.is_none() && word.text.first().is_some_and(u8::is_ascii_digit) {
-                ttl = Some(ttl_of(&word)?);
+                ttl = Some((ttl_of(&word)?, word));
             } else if class.is_none()
                 && let Some(found) = Class::from_text(word.text)
             {
@@ -329,11 +329,12 @@ impl<'p, S: Sink + ?Sized> Parser<'p, S> {
     #[inline]
     fn settle_ttl(
         &mut self,
-        ttl: Option<u32>,
+        ttl: Option<(u32, Token<'_>)>,
         rtype: Type,
         word: &Token<'_>,
     ) -> Result<u32, TextError> {
-        if let Some(ttl) = ttl {
+        if let Some((ttl, ttl_word)) = ttl {
+            let ttl = self.limit_ttl(ttl, &ttl_word);
             self.last_ttl = Some(ttl);
             return Ok(ttl);
         }
@@ -343,13 +344,24 @@ impl<'p, S: Sink + ?Sized> Parser<'p, S> {
         if rtype == Type::SOA
             && let Some(minimum) = self.rdata.last_chunk::<4>()
         {
-            let ttl = u32::from_be_bytes(*minimum).min(i32::MAX as u32);
+            let ttl = self.limit_ttl(u32::from_be_bytes(*minimum), word);
             self.default_ttl = Some(ttl);
             return Ok(ttl);
         }
         self.options
             .default_ttl
             .ok_or_else(|| word.error("a TTL before the type, or $TTL before the record"))
+    }
+
+    /// RFC 2181 section 8: a TTL above 2^31-1 is treated as zero.
+    #[inline]
+    pub(super) fn limit_ttl(&mut self, ttl: u32, word: &Token<'_>) -> u32 {
+        if ttl <= i32::MAX as u32 {
+            return ttl;
+        }
+        let message = format!("a TTL of at most 2147483647 was expected, {ttl} is taken as 0");
+        self.push(Severity::Warning, word.line, word.column, message);
+        0
     }
 
     #[inline]
@@ -442,11 +454,8 @@ pub(super) fn name_error(word: &Token<'_>, what: &str, error: crate::NameError) 
     result
 }
 
-/// Reads a TTL: at most 2^31-1 (RFC 2181 section 8).
 pub(super) fn ttl_of(word: &Token<'_>) -> Result<u32, TextError> {
-    rdata::parse_ttl(word.text)
-        .filter(|&ttl| ttl <= i32::MAX as u32)
-        .ok_or_else(|| word.error("a TTL of at most 2147483647 seconds, such as 3600 or 1h30m"))
+    rdata::parse_ttl(word.text).ok_or_else(|| word.error("a TTL such as 3600 or 1h30m"))
 }
 
 /// The types that most records have, without a search.
