@@ -35,7 +35,7 @@ const DESCRIPTORS: u64 = 65_536;
 /// Serves until it is told to end.
 pub fn run(overrides: &Overrides) -> Result<(), String> {
     let config = Config::load(overrides).map_err(|error| error.to_string())?;
-    zones::sources(&config)?;
+    let sources = zones::sources(&config)?;
     let identity = privileges::resolve(&config.server.user, &config.server.group)?;
     let stats = Stats::new(zones::ring_capacities(&config.rings));
     let log = logging::start(config.server.log_level, Arc::clone(&stats));
@@ -47,6 +47,8 @@ pub fn run(overrides: &Overrides) -> Result<(), String> {
     if let Some(identity) = identity {
         identity.assume()?;
     }
+    // As the user who will have to read them again and again.
+    nameward_store::file::preflight(&sources)?;
     warn_of_what_is_not_in_use(&config);
 
     let shared = Shared::new(live::engine(&config.server), stats);

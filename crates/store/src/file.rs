@@ -73,8 +73,6 @@ pub struct Summary {
     pub removed: usize,
     /// Sources that could not be used.
     pub troubles: usize,
-    /// Zones listed by name whose files cannot be opened.
-    pub unreadable: usize,
 }
 
 /// What is remembered of a zone between two loads.
@@ -230,7 +228,6 @@ fn settle(
         }
         None => {
             summary.refused += 1;
-            summary.unreadable += usize::from(outcome.listed && !read.opened);
             let standing = match known.served {
                 true => Standing::OldVersion,
                 false => Standing::NotServed,
@@ -281,6 +278,26 @@ impl<'t> Publisher<'t> {
             self.last = Instant::now();
         }
     }
+}
+
+/// Whether every listed file and every directory can be opened; if not, one line that says which
+/// and why. Cheap: for a start that should fail at once and not after the first load.
+pub fn preflight(sources: &[Source]) -> Result<(), String> {
+    for source in sources {
+        let files = source
+            .zones
+            .iter()
+            .map(|(_, path)| (path, one::open(path).err()));
+        let directory = source.directory.iter();
+        let directories = directory.map(|path| (path, std::fs::read_dir(path).err()));
+        for (path, error) in files.chain(directories) {
+            if let Some(error) = error {
+                let reason = scan::plain(&error);
+                return Err(format!("cannot read {}: {reason}", path.display()));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Reads one zone from text that is part of the program; `label` stands for its file.

@@ -108,19 +108,19 @@ fn run(
     }
 }
 
-/// At start, a source that cannot be read is a mistake somebody wants to know of at once.
+/// At start, a server that has zones and can serve none of them is of no use.
 fn load_first(
     shared: &Shared,
     backend: &mut FileBackend,
     sources: &[Source],
 ) -> Result<(), String> {
     let (summary, said) = load(shared, backend, sources);
-    let unusable = summary.unreadable > 0 || summary.troubles > 0 && summary.loaded == 0;
-    let useless = summary.refused > 0 && summary.loaded == 0;
-    if unusable || useless {
-        return Err(said.join("\n"));
+    match said.first() {
+        Some(first) if summary.refused > 0 && summary.loaded == 0 => {
+            Err(format!("no zone can be served: {first}"))
+        }
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 fn reload(keeper: &mut Keeper, backend: &mut FileBackend) -> Reply {

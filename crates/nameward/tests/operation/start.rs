@@ -99,11 +99,25 @@ fn a_zone_file_that_cannot_be_read_stops_the_start() {
         panic!("it started without its zone");
     };
     assert_eq!(failure.status.unwrap().code(), Some(1));
+    assert_eq!(
+        failure.stderr,
+        "nameward: cannot read /nonexistent/zone: No such file or directory\n"
+    );
+}
+
+#[test]
+fn a_server_that_can_serve_none_of_its_zones_does_not_start() {
+    let broken = zone("www").replace("192.0.2.2", "here");
+    let Err(failure) = Setup::new().zone("bad.example", &broken).try_start() else {
+        panic!("it started without a zone");
+    };
+    assert_eq!(failure.status.unwrap().code(), Some(1));
     let last = failure.stderr.lines().last().unwrap();
     assert!(
-        last.contains("/nonexistent/zone: error: cannot be read: No such file"),
+        last.starts_with("nameward: no zone can be served: "),
         "{last}"
     );
+    assert!(last.contains("bad.example.zone:5:"), "{last}");
 }
 
 #[test]

@@ -38,8 +38,6 @@ pub(super) struct ZoneRead {
     /// Of the file and all it includes.
     pub fingerprint: Option<Fingerprint>,
     pub includes: Option<Box<[PathBuf]>>,
-    /// The file itself could be opened.
-    pub opened: bool,
 }
 
 /// Reads zones one after the other with the same buffers.
@@ -163,7 +161,7 @@ impl Stamp {
 }
 
 /// Opens a regular file. Without O_NONBLOCK, opening a FIFO would wait for its writer.
-fn open(path: &Path) -> io::Result<(File, Metadata)> {
+pub(super) fn open(path: &Path) -> io::Result<(File, Metadata)> {
     let file = OpenOptions::new()
         .read(true)
         .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
@@ -185,7 +183,6 @@ fn unreadable(path: &Path, error: &io::Error) -> ZoneRead {
         diagnostics: vec![diagnostic(path, Severity::Error, 0, message)],
         fingerprint: None,
         includes: None,
-        opened: false,
     }
 }
 
@@ -227,7 +224,6 @@ fn finish(builder: ZoneBuilder, report: Report, mut stamp: Stamp) -> ZoneRead {
         diagnostics,
         fingerprint: stamp.finish().filter(|_| all_there),
         includes: (!includes.is_empty()).then(|| includes.into()),
-        opened: true,
     }
 }
 

@@ -23,8 +23,6 @@ pub(super) struct Candidate {
     pub name: Box<[u8]>,
     /// Its file.
     pub path: Box<Path>,
-    /// It is named in the configuration, not found in a directory.
-    pub listed: bool,
 }
 
 /// What a search found.
@@ -45,7 +43,6 @@ pub(super) fn scan(sources: &[Source], trouble: &mut dyn FnMut(&str)) -> Scanned
             scanned.candidates.push(Candidate {
                 name: lower_cased(name.as_name()),
                 path: path.as_path().into(),
-                listed: true,
             });
         }
         if let Some(directory) = &source.directory {
@@ -98,7 +95,6 @@ fn list(
             Some(Ok(name)) => scanned.candidates.push(Candidate {
                 name: lower_cased(name.as_name()),
                 path: entry.path().into(),
-                listed: false,
             }),
             Some(Err(error)) => {
                 let path = entry.path();

@@ -280,12 +280,17 @@ fn a_directory_that_cannot_be_read_removes_nothing() {
 }
 
 #[test]
-fn a_listed_zone_whose_file_is_missing_is_counted_as_unreadable() {
+fn a_listed_zone_whose_file_is_missing_is_told_before_and_by_a_load() {
     let mut fixture = Fixture::new();
     let name = NameBuf::from_text(b"one.example", Name::ROOT).unwrap();
     fixture.sources[0].zones = vec![(name, fixture.path("missing"))];
+    let path = fixture.path("missing");
+    assert_eq!(
+        preflight(&fixture.sources).unwrap_err(),
+        format!("cannot read {}: No such file or directory", path.display())
+    );
     let said = fixture.load();
-    assert_eq!((said.summary.unreadable, said.summary.refused), (1, 1));
+    assert_eq!(said.summary.refused, 1);
     assert!(said.refused[1].ends_with("missing: error: cannot be read: No such file or directory"));
 }
 

@@ -34,7 +34,6 @@ pub(super) struct Job {
 /// What became of a file.
 pub(super) struct Outcome {
     pub name: Box<[u8]>,
-    pub listed: bool,
     /// `None`: it did not change.
     pub read: Option<ZoneRead>,
 }
@@ -80,13 +79,12 @@ pub(super) fn read_all(jobs: Vec<Job>, mut take: impl FnMut(Outcome)) {
 }
 
 fn look_at(reader: &mut Reader, job: &Job) -> Outcome {
-    let Candidate { name, path, listed } = &job.candidate;
+    let Candidate { name, path } = &job.candidate;
     let unchanged = job
         .fingerprint
         .is_some_and(|old| fingerprint_now(path, job.includes.as_deref()) == Some(old));
     Outcome {
         name: name.clone(),
-        listed: *listed,
         read: (!unchanged).then(|| reader.read(Name::from_valid_wire(name), path)),
     }
 }
