@@ -127,7 +127,7 @@ impl<'a> Fields<'a> {
     }
 
     /// The next word; `None` at the end of the entry.
-    #[inline]
+    #[inline(always)]
     #[allow(
         clippy::should_implement_trait,
         reason = "an iterator would go on after the end of the entry"
@@ -369,6 +369,35 @@ impl<'a> Fields<'a> {
             line,
             column,
         })
+    }
+
+    /// The words of the line at the current place if they are plain and at most five, and the offset
+    /// of the newline behind them. A line that starts with a blank has an empty first word. Stays
+    /// where it is.
+    #[inline]
+    pub(crate) fn plain_line(&self, words: &mut [&'a [u8]; 5]) -> Option<(usize, usize)> {
+        let (mut at, mut count) = (self.at, 0);
+        loop {
+            let end = plain_end(self.input, at);
+            *words.get_mut(count)? = &self.input[at..end];
+            count += 1;
+            at = end;
+            while let Some(b' ' | b'\t') = self.input.get(at) {
+                at += 1;
+            }
+            match self.input.get(at)? {
+                b'\n' => return Some((count, at)),
+                b'\r' if self.input.get(at + 1) == Some(&b'\n') => return Some((count, at + 1)),
+                &byte if class(byte) == ByteClass::Plain => {}
+                _ => return None,
+            }
+        }
+    }
+
+    /// Goes on to `offset` of the same line.
+    #[inline]
+    pub(crate) fn go_to(&mut self, offset: usize) {
+        self.at = offset;
     }
 
     /// Goes back to `offset`, the start of an entry on `line`.

@@ -144,7 +144,11 @@ proptest! {
     #[test]
     fn generated_files_have_the_records_that_the_oracle_reads(entries in prop::collection::vec(entry(), 1..12)) {
         let text = format!("$TTL 3600\n@ 300 IN NS n\n{}", entries.concat());
-        prop_assert_eq!(ours(&text), oracle(&text), "{}", text);
+        let records = ours(&text);
+        prop_assert_eq!(&records, &oracle(&text), "{}", text);
+        // A comment takes the general way through the reader instead of that for plain lines.
+        let commented = text.replace("\r", "").replace('\n', ";\n");
+        prop_assert_eq!(records, ours(&commented), "{}", text);
     }
 
     #[test]

@@ -20,7 +20,7 @@ pub(super) fn decimal(text: &[u8], max: u64) -> Option<u64> {
 
 /// Reads a dotted quad. A leading zero is an error: some readers take it for octal.
 #[inline]
-pub(super) fn ipv4(text: &[u8]) -> Option<[u8; 4]> {
+pub(crate) fn ipv4(text: &[u8]) -> Option<[u8; 4]> {
     let mut address = [0u8; 4];
     let (mut part, mut value, mut digits) = (0, 0u32, 0);
     for &byte in text {
@@ -50,7 +50,7 @@ pub(super) fn ipv4(text: &[u8]) -> Option<[u8; 4]> {
 }
 
 /// Reads an IPv6 address (RFC 4291 section 2.2), without a zone.
-pub(super) fn ipv6(text: &[u8]) -> Option<[u8; 16]> {
+pub(crate) fn ipv6(text: &[u8]) -> Option<[u8; 16]> {
     let mut address = [0u8; 16];
     // `filled` octets are set; the `::` stands at octet `gap`.
     let (mut filled, mut gap, mut at) = (0usize, None, 0usize);

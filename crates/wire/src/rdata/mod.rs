@@ -31,6 +31,7 @@ pub use print::write_text;
 pub use table::{describe, types};
 pub use ttl::parse_ttl;
 
+pub(crate) use digits::{ipv4, ipv6};
 pub(crate) use table::{mnemonic_of, type_of_mnemonic};
 
 use crate::name::{Name, NameBuf, NameError};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::diagnostic::{Diagnostic, Diagnostics, Severity};
 use super::source::{BlockEnd, MAX_ENTRY, Source};
 use super::{Options, Record, Report, Sink};
-use crate::name::{MAX_NAME, Name, NameBuf};
+use crate::name::{MAX_NAME, Name, NameBuf, NameError};
 use crate::rdata;
 use crate::rtype::{Class, Type};
 use crate::text::{Fields, TextError, Token};
@@ -216,6 +216,7 @@ impl<'p, S: Sink + ?Sized> Parser<'p, S> {
         match fields.peek() {
             Some(b'\n') => Ok(Step::Done),
             Some(b'$') => self.directive(fields, end),
+            Some(_) if self.plain_entry(fields).is_some() => Ok(Step::Done),
             Some(b' ' | b'\t' | b'\r') => match fields.next()? {
                 None => Ok(step(fields, end)),
                 Some(first) if self.last_owner == LastOwner::None => {
@@ -234,6 +235,54 @@ impl<'p, S: Sink + ?Sized> Parser<'p, S> {
         }
     }
 
+    /// Reads an entry of the most common form, one line of plain words with one word of data: half
+    /// the time of the general way, which reads what this leaves and reports what is wrong.
+    #[inline]
+    fn plain_entry(&mut self, fields: &mut Fields<'_>) -> Option<()> {
+        let mut words: [&[u8]; 5] = [b""; 5];
+        let (count, newline) = fields.plain_line(&mut words)?;
+        let [owner, middle @ .., mnemonic, data] = &words[..count] else {
+            return None;
+        };
+        let rtype = one_word_type(mnemonic)?;
+        let (mut explicit, mut class) = (None, None);
+        for &word in middle {
+            if matches!(word, b"IN" | b"in") && class.is_none() {
+                class = Some(Class::IN);
+            } else {
+                let ttl = rdata::parse_ttl(word).filter(|&ttl| ttl <= i32::MAX as u32)?;
+                if explicit.replace(ttl).is_some() {
+                    return None;
+                }
+            }
+        }
+        if class.is_some_and(|class| class != self.options.class) {
+            return None;
+        }
+        let ttl = explicit.or(self.default_ttl).or(self.last_ttl)?;
+
+        let origin = self.origin.as_name();
+        self.rdata.clear();
+        match rtype {
+            Type::A => self.rdata.extend_from_slice(&rdata::ipv4(data)?),
+            Type::AAAA => self.rdata.extend_from_slice(&rdata::ipv6(data)?),
+            _ => rdata::append_name(data, origin, &mut self.rdata).ok()?,
+        }
+        if owner.is_empty() {
+            if self.last_owner == LastOwner::None {
+                return None;
+            }
+        } else if !self.is_last_owner(fields, owner) {
+            self.write_owner(owner, fields.offset()).ok()?;
+        }
+        if explicit.is_some() {
+            self.last_ttl = explicit;
+        }
+        self.deliver(rtype, ttl, fields.line());
+        fields.go_to(newline);
+        Some(())
+    }
+
     /// An entry without directives, as `$GENERATE` makes them.
     pub(super) fn generated(&mut self, text: &[u8], line: u32) -> Result<(), TextError> {
         let mut fields = Fields::new(text);
@@ -246,25 +295,36 @@ impl<'p, S: Sink + ?Sized> Parser<'p, S> {
         Ok(())
     }
 
-    #[inline]
     fn set_owner(&mut self, fields: &Fields<'_>, owner: Token<'_>) -> Result<(), TextError> {
-        if let Some((start, len)) = self.owner_text
-            && fields.text_at(start, len) == owner.text
-        {
+        if owner.quoted {
+            (self.last_owner, self.owner_text) = (LastOwner::Wrong, None);
+            return Err(owner.error("an owner without quotes"));
+        }
+        if self.is_last_owner(fields, owner.text) {
             return Ok(());
         }
+        // An owner stands right before the current place.
+        self.write_owner(owner.text, fields.offset() - owner.text.len())
+            .map_err(|error| name_error(&owner, "an owner", error))
+    }
+
+    /// Whether `owner` is the text of the last owner.
+    #[inline]
+    fn is_last_owner(&self, fields: &Fields<'_>, owner: &[u8]) -> bool {
+        self.owner_text
+            .is_some_and(|(start, len)| fields.text_at(start, len) == owner)
+    }
+
+    /// Makes `text`, which stands at `offset` of the block, the last owner.
+    #[inline]
+    fn write_owner(&mut self, text: &[u8], offset: usize) -> Result<(), NameError> {
         self.owner_text = None;
         self.owner_delivered = false;
         self.last_owner = LastOwner::Wrong;
-        if owner.quoted {
-            return Err(owner.error("an owner without quotes"));
-        }
         self.owner.clear();
-        rdata::append_name(owner.text, self.origin.as_name(), &mut self.owner)
-            .map_err(|error| name_error(&owner, "an owner", error))?;
+        rdata::append_name(text, self.origin.as_name(), &mut self.owner)?;
         self.last_owner = LastOwner::Known;
-        // An owner stands right before the current place.
-        self.owner_text = Some((fields.offset() - owner.text.len(), owner.text.len()));
+        self.owner_text = Some((offset, text.len()));
         Ok(())
     }
 
@@ -448,7 +508,7 @@ fn inside_parenthesis(fields: &Fields<'_>, mut error: TextError) -> TextError {
 }
 
 #[cold]
-pub(super) fn name_error(word: &Token<'_>, what: &str, error: crate::NameError) -> TextError {
+pub(super) fn name_error(word: &Token<'_>, what: &str, error: NameError) -> TextError {
     let mut result = word.error(what);
     result.message += &format!(": {error}");
     result
@@ -473,6 +533,19 @@ fn common_type(text: &[u8]) -> Option<Type> {
         b"NSEC" => Some(Type::NSEC),
         b"NSEC3" => Some(Type::NSEC3),
         b"RRSIG" => Some(Type::RRSIG),
+        _ => None,
+    }
+}
+
+/// The same for types whose data is one word.
+#[inline]
+fn one_word_type(text: &[u8]) -> Option<Type> {
+    match text {
+        b"A" => Some(Type::A),
+        b"NS" => Some(Type::NS),
+        b"AAAA" => Some(Type::AAAA),
+        b"CNAME" => Some(Type::CNAME),
+        b"PTR" => Some(Type::PTR),
         _ => None,
     }
 }
