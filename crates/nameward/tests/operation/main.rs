@@ -1,6 +1,7 @@
 //! The server as an operator meets it: command line, start, reload, change of user, end.
 
 mod ask;
+mod attacks;
 mod cli;
 mod ending;
 mod privileges;
