@@ -110,7 +110,7 @@ pub(crate) fn ipv6(text: &[u8]) -> Option<[u8; 16]> {
 
 /// The value of a hexadecimal digit.
 #[inline]
-pub(super) fn hex_digit(byte: u8) -> Option<u8> {
+pub(super) const fn hex_digit(byte: u8) -> Option<u8> {
     match byte {
         b'0'..=b'9' => Some(byte - b'0'),
         b'a'..=b'f' => Some(byte - b'a' + 10),

@@ -13,14 +13,25 @@ pub(super) struct HexReader {
 impl HexReader {
     /// Appends the octets of one word; `None` at another character.
     pub(super) fn feed(&mut self, text: &[u8], out: &mut Vec<u8>) -> Option<()> {
-        for &byte in text {
-            let digit = hex_digit(byte)?;
-            match self.high.take() {
-                None => self.high = Some(digit),
-                Some(high) => out.push(high << 4 | digit),
-            }
+        let mut text = text;
+        if let (Some(high), [first, rest @ ..]) = (self.high, text) {
+            out.push(high << 4 | hex_digit(*first)?);
+            self.high = None;
+            text = rest;
         }
-        Some(())
+        let start = out.len();
+        let pairs = text.chunks_exact(2);
+        if let [digit] = pairs.remainder() {
+            self.high = Some(hex_digit(*digit)?);
+        }
+        out.resize(start + text.len() / 2, 0);
+        let mut bad = 0;
+        for (pair, octet) in pairs.zip(&mut out[start..]) {
+            let (high, low) = (HEX[pair[0] as usize], HEX[pair[1] as usize]);
+            bad |= high | low;
+            *octet = high << 4 | low;
+        }
+        (bad < 16).then_some(())
     }
 
     /// Whether the digits so far are whole octets.
@@ -28,6 +39,18 @@ impl HexReader {
         self.high.is_none()
     }
 }
+
+static HEX: [u8; 256] = {
+    let mut table = [0xff; 256];
+    let mut i = 0;
+    while i < 256 {
+        if let Some(digit) = hex_digit(i as u8) {
+            table[i] = digit;
+        }
+        i += 1;
+    }
+    table
+};
 
 /// Reads base64 (RFC 4648 section 4) that may be spread over several words. Padding is required and
 /// unused bits are zero, so each value has one spelling.
@@ -54,7 +77,12 @@ static BASE64: [u8; 256] = {
 impl Base64Reader {
     /// Appends the octets of one word; `None` when it cannot go on like this.
     pub(super) fn feed(&mut self, text: &[u8], out: &mut Vec<u8>) -> Option<()> {
-        for &byte in text {
+        let whole = if self.count == 0 && self.padding == 0 {
+            whole_groups(text, out)
+        } else {
+            0
+        };
+        for &byte in &text[whole..] {
             if byte == b'=' {
                 self.padding += 1;
                 // Two or three characters, then padding up to four.
@@ -89,6 +117,24 @@ impl Base64Reader {
         }
         Some(())
     }
+}
+
+/// Decodes groups of four characters up to the first that is not plain; returns how many characters.
+fn whole_groups(text: &[u8], out: &mut Vec<u8>) -> usize {
+    let start = out.len();
+    out.resize(start + text.len() / 4 * 3, 0);
+    let mut done = 0;
+    for (group, octets) in text.chunks_exact(4).zip(out[start..].chunks_exact_mut(3)) {
+        let [a, b, c, d] = [0, 1, 2, 3].map(|i| u32::from(BASE64[group[i] as usize]));
+        if a | b | c | d > 63 {
+            break;
+        }
+        let bits = a << 18 | b << 12 | c << 6 | d;
+        octets.copy_from_slice(&bits.to_be_bytes()[1..]);
+        done += 4;
+    }
+    out.truncate(start + done / 4 * 3);
+    done
 }
 
 /// Appends the octets of base32hex without padding (RFC 4648 section 7), in any letter case.
