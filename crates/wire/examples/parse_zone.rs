@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use nameward_wire::NameBuf;
+use nameward_wire::rdata::write_text;
 use nameward_wire::zonefile::{Options, Record, parse_file};
 
 fn main() {
@@ -19,29 +20,41 @@ fn main() {
     };
     let origin: NameBuf = origin.parse().expect("the origin is a name");
     let options = Options::new(origin);
+    let (mut records, mut bytes) = (0, 0);
+    let start = Instant::now();
     for file in files.iter().map(PathBuf::from) {
-        let size = std::fs::metadata(&file).map_or(0, |metadata| metadata.len());
-        let start = Instant::now();
         let report = parse_file(&file, &options, &mut |record: &Record<'_>| {
+            bytes += record.rdata.len() as u64;
             if print {
-                println!(
-                    "{} {} {:?} {:?} {:02x?}",
-                    record.owner, record.ttl, record.class, record.rtype, record.rdata
-                );
+                show(record);
             }
             Ok(())
         });
-        let seconds = start.elapsed().as_secs_f64();
         for diagnostic in &report.diagnostics {
             eprintln!("{diagnostic}");
         }
-        eprintln!(
-            "{}: {} records, {:.3} s, {:.0} MB/s, {:.0} ns a record",
-            file.display(),
-            report.records,
-            seconds,
-            size as f64 / 1e6 / seconds,
-            seconds * 1e9 / report.records.max(1) as f64,
-        );
+        records += report.records;
     }
+    let seconds = start.elapsed().as_secs_f64();
+    let size: u64 = files
+        .iter()
+        .filter_map(|file| std::fs::metadata(file).ok())
+        .map(|metadata| metadata.len())
+        .sum();
+    eprintln!(
+        "{} files, {records} records, {bytes} octets of data: {seconds:.3} s, {:.0} MB/s, {:.0} ns a record",
+        files.len(),
+        size as f64 / 1e6 / seconds,
+        seconds * 1e9 / records.max(1) as f64,
+    );
+}
+
+fn show(record: &Record<'_>) {
+    let mut data = String::new();
+    // Writing to a string does not fail.
+    let _ = write_text(record.rtype, record.rdata, &mut data);
+    println!(
+        "{} {} {} {} {data}",
+        record.owner, record.ttl, record.class, record.rtype
+    );
 }

@@ -31,6 +31,8 @@ pub(super) struct Source<R> {
     buffer: Vec<u8>,
     filled: usize,
     complete: bool,
+    /// The size of a file that fits into one block: no second read has to show its end.
+    small: Option<usize>,
 }
 
 impl Source<File> {
@@ -46,14 +48,12 @@ impl Source<File> {
             };
             return Err(io::Error::other(what));
         }
-        // One byte more than the file has shows its end without a second buffer.
-        let size = (metadata.len().min(BLOCK as u64) as usize + 1).min(BLOCK);
-        Ok(Source {
-            reader: File::open(path)?,
-            buffer: vec![0; size],
-            filled: 0,
-            complete: false,
-        })
+        let small = usize::try_from(metadata.len())
+            .ok()
+            .filter(|size| (1..BLOCK).contains(size));
+        let mut source = Source::with_block(File::open(path)?, small.unwrap_or(BLOCK));
+        source.small = small;
+        Ok(source)
     }
 }
 
@@ -65,6 +65,7 @@ impl<R: Read> Source<R> {
             buffer: vec![0; size.max(1)],
             filled: 0,
             complete: false,
+            small: None,
         }
     }
 
@@ -79,7 +80,10 @@ impl<R: Read> Source<R> {
         while self.filled < self.buffer.len() && !self.complete {
             match self.reader.read(&mut self.buffer[self.filled..]) {
                 Ok(0) => self.complete = true,
-                Ok(count) => self.filled += count,
+                Ok(count) => {
+                    self.filled += count;
+                    self.complete = Some(self.filled) == self.small;
+                }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
