@@ -1,3 +1,4 @@
 //! HTTP status page, metrics and API.
 
 pub mod socket;
+pub mod web;

@@ -105,8 +105,7 @@ impl Average {
         }
         let mean_us = total_ns.saturating_sub(self.total_ns) as f64 / new as f64 / 1000.0;
         let moving = 1.0 - 0.999f64.powf(new as f64);
-        let weight = moving.max(new as f64 / samples.max(1) as f64);
-        let weight = if samples > 1000 { moving } else { weight };
+        let weight = moving.max(new as f64 / samples as f64);
         self.average_us += (mean_us - self.average_us) * weight;
         self.samples = samples;
         self.total_ns = total_ns;

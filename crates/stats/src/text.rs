@@ -91,7 +91,7 @@ pub fn write_type(qtype: u16, mnemonic: Mnemonic<'_>, out: &mut String) {
 
 pub(crate) fn entry_text(kind: EntryKind, entry: &[u8], mnemonic: Mnemonic<'_>) -> String {
     match kind {
-        EntryKind::Message => String::from_utf8_lossy(entry).into_owned(),
+        EntryKind::Message => message_text(entry),
         EntryKind::Address => address_text(entry),
         EntryKind::Question => {
             let Some((qtype, name)) = entry.split_first_chunk::<2>() else {
@@ -104,6 +104,23 @@ pub(crate) fn entry_text(kind: EntryKind, entry: &[u8], mnemonic: Mnemonic<'_>) 
             out
         }
     }
+}
+
+/// A message on one line: control characters are shown as the octets they are.
+fn message_text(entry: &[u8]) -> String {
+    let text = String::from_utf8_lossy(entry);
+    if !text.contains(char::is_control) {
+        return text.into_owned();
+    }
+    let mut out = String::with_capacity(text.len() + 8);
+    for c in text.chars() {
+        if c.is_control() {
+            let _ = write!(out, "\\{:03}", u32::from(c));
+        } else {
+            out.push(c);
+        }
+    }
+    out
 }
 
 fn address_text(entry: &[u8]) -> String {
@@ -141,6 +158,16 @@ mod tests {
         assert_eq!(name(b"\x03ww"), ".");
         assert_eq!(name(b"\x03www\x05ab"), "www");
         assert_eq!(name(b""), ".");
+    }
+
+    #[test]
+    fn a_message_stays_on_one_line() {
+        let text = entry_text(
+            EntryKind::Message,
+            "a\nb\tä\u{1b}".as_bytes(),
+            &common_mnemonic,
+        );
+        assert_eq!(text, "a\\010b\\009ä\\027");
     }
 
     #[test]

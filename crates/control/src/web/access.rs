@@ -1,0 +1,193 @@
+//! Who may see what: the access list, the password, the API key and the token of the forms.
+
+use std::net::IpAddr;
+use std::sync::{Mutex, PoisonError};
+
+use data_encoding::{BASE64, BASE64_NOPAD};
+use ipnet::IpNet;
+use subtle::ConstantTimeEq;
+
+/// True when the client is in the list. An IPv4 client of an IPv6 socket is an IPv4 client.
+pub fn is_allowed(allow_from: &[IpNet], client: IpAddr) -> bool {
+    let client = client.to_canonical();
+    allow_from.iter().any(|net| net.contains(&client))
+}
+
+/// Compares secrets in a time that depends on their lengths only.
+pub fn same_secret(given: &str, secret: &str) -> bool {
+    given.as_bytes().ct_eq(secret.as_bytes()).into()
+}
+
+/// A password as configured: plain, or `$scrypt$ln=..,p=..,r=..$salt$hash`.
+pub struct Password {
+    form: Form,
+    /// The last password that was right: a page that refreshes does not pay for the hash each time.
+    proven: Mutex<Option<String>>,
+}
+
+enum Form {
+    Plain(String),
+    Scrypt {
+        params: scrypt::Params,
+        salt: Vec<u8>,
+        hash: Vec<u8>,
+    },
+}
+
+/// A password hash that cannot be used.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[error(
+    "web password: a hash has the form $scrypt$ln=10,p=1,r=8$salt$hash with base64 salt and hash"
+)]
+pub struct BadHash;
+
+impl Password {
+    /// Reads the configured text; `None` when it is empty, which means that no password is asked for.
+    pub fn new(configured: &str) -> Result<Option<Self>, BadHash> {
+        let form = match configured.strip_prefix("$scrypt$") {
+            _ if configured.is_empty() => return Ok(None),
+            Some(hash) => parse_scrypt(hash).ok_or(BadHash)?,
+            None => Form::Plain(configured.to_owned()),
+        };
+        Ok(Some(Password {
+            form,
+            proven: Mutex::new(None),
+        }))
+    }
+
+    /// Checks an `Authorization` header. Any user name is right.
+    pub fn accepts(&self, authorization: Option<&str>) -> bool {
+        let given = authorization.and_then(basic_password);
+        given.is_some_and(|given| self.is(&given))
+    }
+
+    /// Checks the secret itself.
+    pub fn is(&self, given: &str) -> bool {
+        match &self.form {
+            Form::Plain(password) => same_secret(given, password),
+            Form::Scrypt { params, salt, hash } => {
+                // One at a time: guessing costs the guesser time and the server one core at most.
+                let mut proven = self.proven.lock().unwrap_or_else(PoisonError::into_inner);
+                if proven.as_deref().is_some_and(|p| same_secret(given, p)) {
+                    return true;
+                }
+                let mut out = vec![0; hash.len()];
+                let computed = scrypt::scrypt(given.as_bytes(), salt, params, &mut out).is_ok();
+                let right = computed && bool::from(out.ct_eq(hash));
+                if right {
+                    *proven = Some(given.to_owned());
+                }
+                right
+            }
+        }
+    }
+}
+
+fn parse_scrypt(text: &str) -> Option<Form> {
+    let mut fields = text.split('$');
+    let (costs, salt, hash) = (fields.next()?, fields.next()?, fields.next()?);
+    if fields.next().is_some() {
+        return None;
+    }
+    let cost = |name: &str| {
+        let named = costs.split(',').find_map(|c| c.strip_prefix(name));
+        named.and_then(|c| c.strip_prefix('=')?.parse::<u32>().ok())
+    };
+    let (ln, r, p) = (cost("ln")?, cost("r")?, cost("p")?);
+    // More than this is a mistake that would cost gigabytes for each guess.
+    if ln > 20 || r > 32 || p > 16 {
+        return None;
+    }
+    let params = scrypt::Params::new(ln as u8, r, p).ok()?;
+    let (salt, hash) = (base64(salt)?, base64(hash)?);
+    let usable = (16..=64).contains(&hash.len());
+    usable.then_some(Form::Scrypt { params, salt, hash })
+}
+
+fn base64(text: &str) -> Option<Vec<u8>> {
+    let bytes = text.trim_end_matches('=').as_bytes();
+    BASE64_NOPAD.decode(bytes).ok()
+}
+
+/// The password of `Basic <base64 of user:password>` (RFC 7617).
+fn basic_password(authorization: &str) -> Option<String> {
+    let (scheme, encoded) = authorization.split_once(' ')?;
+    if !scheme.eq_ignore_ascii_case("basic") {
+        return None;
+    }
+    let decoded = BASE64.decode(encoded.trim().as_bytes()).ok()?;
+    let text = String::from_utf8(decoded).ok()?;
+    text.split_once(':')
+        .map(|(_, password)| password.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn basic(credentials: &str) -> String {
+        format!("Basic {}", BASE64.encode(credentials.as_bytes()))
+    }
+
+    fn password(configured: &str) -> Password {
+        Password::new(configured)
+            .expect("usable")
+            .expect("a password")
+    }
+
+    #[test]
+    fn an_ipv4_network_covers_mapped_addresses() {
+        let list = ["127.0.0.0/8".parse().unwrap(), "::1/128".parse().unwrap()];
+        assert!(is_allowed(&list, "127.9.9.9".parse().unwrap()));
+        assert!(is_allowed(&list, "::ffff:127.0.0.1".parse().unwrap()));
+        assert!(is_allowed(&list, "::1".parse().unwrap()));
+        assert!(!is_allowed(&list, "192.0.2.1".parse().unwrap()));
+        assert!(!is_allowed(&list, "::2".parse().unwrap()));
+        assert!(!is_allowed(&[], "127.0.0.1".parse().unwrap()));
+    }
+
+    #[test]
+    fn a_plain_password_is_asked_for_with_any_user_name() {
+        let password = password("se:cret");
+        assert!(password.accepts(Some(&basic("anyone:se:cret"))));
+        assert!(password.accepts(Some(&basic(":se:cret"))));
+        for wrong in [
+            basic("anyone:secret"),
+            basic("se:cret"),
+            "Basic !!".into(),
+            "Bearer x".into(),
+            String::new(),
+        ] {
+            assert!(!password.accepts(Some(&wrong)), "{wrong}");
+        }
+        assert!(!password.accepts(None));
+    }
+
+    #[test]
+    fn a_scrypt_hash_accepts_its_password_again_and_again_and_no_other() {
+        // The second test vector of RFC 7914 section 12, cut to 32 octets: "password", "NaCl", N=1024, r=8, p=16.
+        let configured = format!(
+            "$scrypt$ln=10,p=16,r=8${}${}",
+            BASE64.encode(b"NaCl"),
+            BASE64.encode(&data_encoding::HEXLOWER.decode(b"fdbabe1c9d3472007856e7190d01e9fe7c6ad7cbc8237830e77376634b3731622eaf30d92e22a3886ff109279d9830dac727afb94a83ee6d8360cbdfa2cc0640").unwrap())
+        );
+        let password = password(&configured);
+        assert!(!password.accepts(Some(&basic("x:Password"))));
+        assert!(password.accepts(Some(&basic("x:password"))));
+        assert!(password.accepts(Some(&basic("y:password"))));
+        assert!(!password.accepts(Some(&basic("x:passwor"))));
+    }
+
+    #[test]
+    fn unusable_hashes_are_refused_when_configured() {
+        for text in [
+            "$scrypt$",
+            "$scrypt$ln=10,p=1,r=8$abc",
+            "$scrypt$ln=99,p=1,r=8$AAAA$AAAAAAAAAAAAAAAAAAAAAAAA",
+            "$scrypt$ln=10$AAAA$AAAAAAAAAAAAAAAAAAAAAAAA",
+        ] {
+            assert!(matches!(Password::new(text), Err(BadHash)), "{text}");
+        }
+        assert!(matches!(Password::new(""), Ok(None)));
+    }
+}

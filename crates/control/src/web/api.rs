@@ -1,0 +1,84 @@
+//! `/api/v1/servers/localhost/statistics` in the JSON shape that clients of PowerDNS read: every value is a string.
+
+use nameward_stats::{Ring, Snapshot, VARIABLES, variable, write_type};
+use serde_json::{Value, json};
+
+use super::Mnemonic;
+use super::metrics::rcode_name;
+use super::request::Request;
+use super::response::{Response, media};
+
+/// Entries of a ring that are listed at most, so that no reply grows without bound.
+const ROWS_OF_A_RING: usize = 10_000;
+
+/// The reply to a request that had the right key.
+pub fn statistics(request: &Request, snapshot: &Snapshot, mnemonic: Mnemonic) -> Response {
+    let items = match request.parameter("statistic") {
+        Some(name) => match variable(&name) {
+            Some(variable) => vec![item(variable.name, variable.value(snapshot))],
+            None => {
+                let body = json!({ "error": format!("Unknown statistic name: {name}") });
+                return Response::new(422, media::JSON, body.to_string());
+            }
+        },
+        None => {
+            let rings = request.parameter("includerings").as_deref() != Some("false");
+            everything(snapshot, rings, mnemonic)
+        }
+    };
+    Response::new(200, media::JSON, Value::Array(items).to_string())
+}
+
+fn item(name: &str, value: u64) -> Value {
+    json!({ "name": name, "type": "StatisticItem", "value": value.to_string() })
+}
+
+fn named(name: String, value: u64) -> Value {
+    json!({ "name": name, "value": value.to_string() })
+}
+
+fn everything(snapshot: &Snapshot, rings: bool, mnemonic: Mnemonic) -> Vec<Value> {
+    let mut items: Vec<Value> = VARIABLES
+        .iter()
+        .map(|variable| item(variable.name, variable.value(snapshot)))
+        .collect();
+    let map = |name: &str, value: Vec<Value>| json!({ "name": name, "type": "MapStatisticItem", "value": value });
+    let by_type = snapshot.answers_by_type().map(|(qtype, count)| {
+        let mut text = String::new();
+        match qtype {
+            Some(qtype) => write_type(qtype, &mnemonic, &mut text),
+            None => text.push_str("other"),
+        }
+        named(text, count)
+    });
+    items.push(map("response-by-qtype", by_type.collect()));
+    let mut below = 0;
+    let sizes = snapshot.answer_sizes();
+    let by_size = sizes.buckets.iter().map(|(bound, upto)| {
+        let count = upto - below;
+        below = *upto;
+        named(bound.to_string(), count)
+    });
+    items.push(map("response-sizes", by_size.collect()));
+    let by_rcode = snapshot
+        .answers_by_rcode()
+        .map(|(rcode, count)| named(rcode_name(rcode).to_owned(), count));
+    items.push(map("response-by-rcode", by_rcode.collect()));
+    if rings {
+        items.extend(Ring::ALL.into_iter().map(|ring| {
+            let view = snapshot.ring(ring);
+            let ranking = view.rank(ROWS_OF_A_RING, &mnemonic);
+            let rows = ranking
+                .rows
+                .into_iter()
+                .map(|row| named(row.entry, row.count));
+            json!({
+                "name": ring.name(),
+                "type": "RingStatisticItem",
+                "size": view.capacity().to_string(),
+                "value": rows.collect::<Vec<_>>(),
+            })
+        }));
+    }
+    items
+}

@@ -1,0 +1,155 @@
+//! `/metrics` in the Prometheus text format 0.0.4.
+//!
+//! Every variable appears as `pdns_auth_<name>`, so that dashboards made for that server keep working, and beside them
+//! stand labelled families of our own under `nameward_`.
+
+use std::fmt::Write as _;
+
+use nameward_stats::{Histogram, Kind, Snapshot, Transport, VARIABLES, write_type};
+
+use super::Mnemonic;
+
+/// All metrics of a snapshot.
+pub fn draw(snapshot: &Snapshot, version: &str, mnemonic: Mnemonic) -> String {
+    let mut out = String::with_capacity(32 * 1024);
+    for variable in VARIABLES {
+        let name = format!("pdns_auth_{}", variable.name.replace('-', "_"));
+        let kind = match variable.kind {
+            Kind::Counter => "counter",
+            Kind::Gauge => "gauge",
+        };
+        head(&mut out, &name, variable.description, kind);
+        let _ = writeln!(out, "{name} {}", variable.value(snapshot));
+    }
+    families(&mut out, snapshot, mnemonic);
+    head(
+        &mut out,
+        "nameward_build_info",
+        "The version that runs",
+        "gauge",
+    );
+    let _ = writeln!(
+        out,
+        "nameward_build_info{{version=\"{}\"}} 1",
+        label(version)
+    );
+    out
+}
+
+fn families(out: &mut String, snapshot: &Snapshot, mnemonic: Mnemonic) {
+    head(
+        out,
+        "nameward_queries_total",
+        "Questions received by transport and IP version",
+        "counter",
+    );
+    for transport in Transport::ALL {
+        let (name, ip) = match transport {
+            Transport::Udp4 => ("udp", 4),
+            Transport::Udp6 => ("udp", 6),
+            Transport::Tcp4 => ("tcp", 4),
+            Transport::Tcp6 => ("tcp", 6),
+        };
+        let value = snapshot.queries(transport);
+        let _ = writeln!(
+            out,
+            "nameward_queries_total{{transport=\"{name}\",ip=\"{ip}\"}} {value}"
+        );
+    }
+    head(
+        out,
+        "nameward_answers_total",
+        "Answers sent by response code",
+        "counter",
+    );
+    for (rcode, count) in snapshot.answers_by_rcode() {
+        let _ = writeln!(
+            out,
+            "nameward_answers_total{{rcode=\"{}\"}} {count}",
+            rcode_name(rcode)
+        );
+    }
+    head(
+        out,
+        "nameward_answers_by_type_total",
+        "Answers sent by query type",
+        "counter",
+    );
+    for (qtype, count) in snapshot.answers_by_type() {
+        let mut text = String::new();
+        match qtype {
+            Some(qtype) => write_type(qtype, &mnemonic, &mut text),
+            None => text.push_str("other"),
+        }
+        let _ = writeln!(
+            out,
+            "nameward_answers_by_type_total{{type=\"{text}\"}} {count}"
+        );
+    }
+    histogram(
+        out,
+        "nameward_answer_size_bytes",
+        "Sizes of answers",
+        &snapshot.answer_sizes(),
+        1.0,
+    );
+    histogram(
+        out,
+        "nameward_answer_duration_seconds",
+        "Time from the receipt of a question to the sending of its answer",
+        &snapshot.answer_latencies(),
+        1e-9,
+    );
+}
+
+fn head(out: &mut String, name: &str, help: &str, kind: &str) {
+    let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}");
+}
+
+fn histogram(out: &mut String, name: &str, help: &str, histogram: &Histogram, unit: f64) {
+    head(out, name, help, "histogram");
+    for (bound, count) in &histogram.buckets {
+        let le = *bound as f64 * unit;
+        let _ = writeln!(out, "{name}_bucket{{le=\"{le}\"}} {count}");
+    }
+    let _ = writeln!(out, "{name}_bucket{{le=\"+Inf\"}} {}", histogram.count);
+    let _ = writeln!(out, "{name}_sum {}", histogram.sum as f64 * unit);
+    let _ = writeln!(out, "{name}_count {}", histogram.count);
+}
+
+fn label(text: &str) -> String {
+    text.replace('\\', "\\\\")
+        .replace('"', "\\\"")
+        .replace('\n', "\\n")
+}
+
+/// The name of a response code (IANA "DNS RCODEs").
+pub fn rcode_name(rcode: u8) -> &'static str {
+    const NAMES: [&str; 24] = [
+        "NOERROR",
+        "FORMERR",
+        "SERVFAIL",
+        "NXDOMAIN",
+        "NOTIMP",
+        "REFUSED",
+        "YXDOMAIN",
+        "YXRRSET",
+        "NXRRSET",
+        "NOTAUTH",
+        "NOTZONE",
+        "DSOTYPENI",
+        "12",
+        "13",
+        "14",
+        "15",
+        "BADVERS",
+        "BADKEY",
+        "BADTIME",
+        "BADMODE",
+        "BADNAME",
+        "BADALG",
+        "BADTRUNC",
+        "other",
+    ];
+    NAMES[usize::from(rcode).min(NAMES.len() - 1)]
+}

@@ -1,0 +1,233 @@
+//! The status web interface: a small HTTP/1.0 server of its own.
+//!
+//! Why not axum or hyper: every reply must say HTTP/1.0, also to HTTP/1.1 clients and also when the request did not
+//! parse, and each request, malformed ones too, is one log message that states all bytes of its reply. hyper writes
+//! its own 400s as HTTP/1.1, past any hook, and does not tell their size. One request a connection, GET and HEAD only,
+//! needs no framework, and less code stands between a stranger and the name server.
+//!
+//! - One request a connection, then it is closed. Head, body, time and connections are bounded (`Limits`).
+//! - When all connections are taken, the one that has waited longest without a whole request makes room, so idle
+//!   connections cannot lock the page.
+//! - Pages are drawn on threads that may block, two at a time, never on those that answer DNS.
+//! - A request is logged before its reply is sent: a client that has its reply finds it in the ring.
+
+mod access;
+mod api;
+mod chart;
+mod connection;
+mod metrics;
+mod page;
+pub mod request;
+mod response;
+mod routes;
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use ipnet::IpNet;
+use nameward_stats::{Stamp, Stats};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::task::AbortHandle;
+
+pub use access::BadHash;
+use access::Password;
+
+/// Names a record type; `None` for a type without a mnemonic.
+pub type Mnemonic = fn(u16) -> Option<&'static str>;
+
+/// The capacities that the page offers for a ring.
+pub const RESIZE_CHOICES: [usize; 6] = [10, 100, 500, 1000, 10_000, 500_000];
+/// Pages that are drawn at the same time.
+const DRAWINGS: usize = 2;
+
+/// What the operator decides.
+pub struct Settings {
+    /// Product and version, the title of the page.
+    pub title: String,
+    /// Clients that get an answer at all.
+    pub allow_from: Vec<IpNet>,
+    /// Asked for by Basic authentication with any user name; plain or a scrypt hash; empty: none.
+    pub password: String,
+    /// The key of the API, plain or a scrypt hash; empty: there is no API.
+    pub api_key: String,
+    /// Bounds on clients.
+    pub limits: Limits,
+    /// Names record types.
+    pub mnemonic: Mnemonic,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            title: concat!("Nameward ", env!("CARGO_PKG_VERSION")).into(),
+            allow_from: vec![
+                IpNet::from(std::net::IpAddr::from([127, 0, 0, 1])),
+                IpNet::from(std::net::IpAddr::from(std::net::Ipv6Addr::LOCALHOST)),
+            ],
+            password: String::new(),
+            api_key: String::new(),
+            limits: Limits::default(),
+            mnemonic: nameward_stats::common_mnemonic,
+        }
+    }
+}
+
+/// Bounds on what clients may take.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Connections at the same time.
+    pub max_connections: usize,
+    /// Octets of request line and header fields.
+    pub max_head_bytes: usize,
+    /// Octets a request may declare as its body, which is not read.
+    pub max_body_bytes: u64,
+    /// Time to send the head.
+    pub head_timeout: Duration,
+    /// Time to take the reply.
+    pub reply_timeout: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            max_connections: 256,
+            max_head_bytes: 16 * 1024,
+            max_body_bytes: 16 * 1024,
+            head_timeout: Duration::from_secs(5),
+            reply_timeout: Duration::from_secs(30),
+        }
+    }
+}
+
+/// The web server before it serves.
+pub struct Web {
+    shared: Arc<Shared>,
+}
+
+/// What every connection needs.
+struct Shared {
+    stats: Arc<Stats>,
+    settings: Settings,
+    password: Option<Password>,
+    api_key: Option<Password>,
+    /// Made at start; the forms of the page carry it, so that another site cannot reset a ring.
+    token: String,
+    is_ready: Box<dyn Fn() -> bool + Send + Sync>,
+    drawings: Semaphore,
+    connections: AtomicUsize,
+    /// Connections without a whole request yet, the oldest first.
+    waiting: Mutex<BTreeMap<u64, AbortHandle>>,
+}
+
+impl Web {
+    /// Reads the settings. Fails only for a password hash that cannot be used.
+    pub fn new(stats: Arc<Stats>, settings: Settings) -> Result<Self, BadHash> {
+        Web::with_readiness(stats, settings, || true)
+    }
+
+    /// As `new`, with what `/readyz` asks.
+    pub fn with_readiness(
+        stats: Arc<Stats>,
+        settings: Settings,
+        is_ready: impl Fn() -> bool + Send + Sync + 'static,
+    ) -> Result<Self, BadHash> {
+        let shared = Shared {
+            stats,
+            password: Password::new(&settings.password)?,
+            api_key: Password::new(&settings.api_key)?,
+            token: uuid::Uuid::new_v4().simple().to_string(),
+            is_ready: Box::new(is_ready),
+            drawings: Semaphore::new(DRAWINGS),
+            connections: AtomicUsize::new(0),
+            waiting: Mutex::new(BTreeMap::new()),
+            settings,
+        };
+        Ok(Web {
+            shared: Arc::new(shared),
+        })
+    }
+
+    /// Accepts connections until `shutdown` completes.
+    pub async fn serve(self, listener: TcpListener, shutdown: impl Future<Output = ()>) {
+        let mut shutdown = std::pin::pin!(shutdown);
+        let mut next = 0u64;
+        loop {
+            let accepted = tokio::select! {
+                () = &mut shutdown => return,
+                accepted = listener.accept() => accepted,
+            };
+            match accepted {
+                Ok((stream, peer)) => {
+                    next += 1;
+                    self.admit(next, stream, peer);
+                }
+                // Out of descriptors, mostly: not a reason to spin or to end.
+                Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
+            }
+        }
+    }
+
+    fn admit(&self, id: u64, stream: TcpStream, peer: SocketAddr) {
+        let shared = &self.shared;
+        let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
+        if !access::is_allowed(&shared.settings.allow_from, peer.ip()) {
+            return; // closed without an answer
+        }
+        let mut waiting = shared.waiting();
+        if shared.connections.load(Ordering::Relaxed) >= shared.settings.limits.max_connections {
+            match waiting.pop_first() {
+                Some((_, oldest)) => oldest.abort(),
+                None => return, // all are being answered
+            }
+        }
+        shared.connections.fetch_add(1, Ordering::Relaxed);
+        let place = Place {
+            id,
+            shared: Arc::clone(shared),
+        };
+        // The lock is held until the task is listed, so it cannot leave the list before it is in.
+        let task = tokio::spawn(connection::converse(place, stream, peer));
+        waiting.insert(id, task.abort_handle());
+    }
+}
+
+/// A place among the connections; given back when dropped, however the connection ends.
+struct Place {
+    id: u64,
+    shared: Arc<Shared>,
+}
+
+impl Place {
+    /// From here on the connection is answered and will not be made to leave.
+    fn stop_waiting(&self) {
+        self.shared.waiting().remove(&self.id);
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.stop_waiting();
+        self.shared.connections.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Shared {
+    fn waiting(&self) -> MutexGuard<'_, BTreeMap<u64, AbortHandle>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Takes the rates once a second, for as long as the future is polled.
+pub async fn tick_every_second(stats: Arc<Stats>) {
+    let mut seconds = tokio::time::interval(Duration::from_secs(1));
+    seconds.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        seconds.tick().await;
+        stats.tick(Stamp::now());
+    }
+}

@@ -1,0 +1,175 @@
+//! The status page, drawn from one snapshot.
+//!
+//! Templates escape every value, so a name that a client asked for cannot become markup.
+
+use askama::Template;
+use nameward_stats::{Latency, Rate, Ring, RingView, Snapshot, VARIABLES, variable};
+
+use super::chart::{self, Chart};
+use super::{Mnemonic, RESIZE_CHOICES};
+
+/// Rows of a table on the status page.
+const ROWS: usize = 10;
+/// Rows of a table that has a page of its own.
+const ROWS_OF_ONE_RING: usize = 100;
+
+#[derive(Template)]
+#[template(path = "status.html")]
+struct Page<'a> {
+    title: &'a str,
+    token: &'a str,
+    uptime_days: String,
+    queries: Averages,
+    backend: Averages,
+    packetcache_hitrates: [String; 3],
+    query_cache_hitrates: [String; 3],
+    total_queries: u64,
+    latency_ms: String,
+    charts: [Chart; 2],
+    one_ring: bool,
+    tables: Vec<Table>,
+    variables: Vec<VariableRow>,
+}
+
+struct Averages {
+    averages: [String; 3],
+    max: String,
+}
+
+impl From<&Rate> for Averages {
+    fn from(rate: &Rate) -> Self {
+        Averages {
+            averages: rate.averages.map(|average| format!("{average:.0}")),
+            max: format!("{:.0}", rate.max),
+        }
+    }
+}
+
+struct Table {
+    ring: &'static str,
+    title: &'static str,
+    column: &'static str,
+    rows: Vec<Row>,
+    rest: Option<Row>,
+    total: u64,
+    capacity: usize,
+    choices: Vec<usize>,
+}
+
+struct Row {
+    entry: String,
+    count: u64,
+    percentage: String,
+    /// The share again, as a length of at most 100.
+    width: String,
+}
+
+struct VariableRow {
+    name: &'static str,
+    value: u64,
+    description: &'static str,
+}
+
+/// What a page is drawn with.
+pub struct Drawing<'a> {
+    /// Product and version.
+    pub title: &'a str,
+    /// The token of the forms.
+    pub token: &'a str,
+    /// Names record types.
+    pub mnemonic: Mnemonic,
+}
+
+/// The whole page, or the page of one ring.
+pub fn draw(
+    snapshot: &Snapshot,
+    ring: Option<Ring>,
+    drawing: &Drawing<'_>,
+) -> Result<String, askama::Error> {
+    let of = |name| variable(name).map_or(0, |v| v.value(snapshot));
+    let rates = &snapshot.rates;
+    let hitrates = |rates: [f64; 3]| rates.map(|rate| format!("{rate:.1}%"));
+    let tables = match ring {
+        Some(ring) => vec![table(snapshot.ring(ring), ROWS_OF_ONE_RING, drawing)],
+        None => Ring::PAGE_ORDER
+            .into_iter()
+            .map(|ring| table(snapshot.ring(ring), ROWS, drawing))
+            .collect(),
+    };
+    let page = Page {
+        title: drawing.title,
+        token: drawing.token,
+        uptime_days: format!("{:.1}", snapshot.uptime_seconds as f64 / 86400.0),
+        queries: Averages::from(&rates.udp_queries),
+        backend: Averages::from(&rates.backend_queries),
+        packetcache_hitrates: hitrates(rates.packetcache_hitrates()),
+        query_cache_hitrates: hitrates(rates.query_cache_hitrates()),
+        total_queries: of("udp-queries"),
+        latency_ms: format!(
+            "{:.3}",
+            snapshot.latency_us(Latency::Answer) as f64 / 1000.0
+        ),
+        charts: [chart::query_rate(rates), chart::cache_hitrate(rates)],
+        one_ring: ring.is_some(),
+        tables,
+        variables: VARIABLES
+            .iter()
+            .map(|variable| VariableRow {
+                name: variable.name,
+                value: variable.value(snapshot),
+                description: variable.description,
+            })
+            .collect(),
+    };
+    page.render()
+}
+
+fn table(view: &RingView, limit: usize, drawing: &Drawing<'_>) -> Table {
+    let ranking = view.rank(limit, &drawing.mnemonic);
+    let total = ranking.total;
+    let row = |entry: String, count: u64| Row {
+        entry,
+        count,
+        percentage: percentage(count, total),
+        width: format!("{:.1}", 100.0 * count as f64 / total.max(1) as f64),
+    };
+    let mut choices = RESIZE_CHOICES.to_vec();
+    if let Err(at) = choices.binary_search(&view.capacity()) {
+        choices.insert(at, view.capacity());
+    }
+    Table {
+        ring: view.ring().name(),
+        title: view.ring().title(),
+        column: match view.ring().kind() {
+            nameward_stats::EntryKind::Message => "Message",
+            nameward_stats::EntryKind::Address => "Address",
+            nameward_stats::EntryKind::Question => "Name and type",
+        },
+        rest: ranking.rest.map(|count| row(String::new(), count)),
+        rows: ranking
+            .rows
+            .into_iter()
+            .map(|ranked| row(ranked.entry, ranked.count))
+            .collect(),
+        total,
+        capacity: view.capacity(),
+        choices,
+    }
+}
+
+fn percentage(count: u64, total: u64) -> String {
+    format!("{:.1}%", 100.0 * count as f64 / total.max(1) as f64)
+}
+
+/// Every entry of a ring, one line each: count, percentage, entry; the total last.
+pub fn draw_text(view: &RingView, mnemonic: Mnemonic) -> String {
+    use std::fmt::Write as _;
+    let ranking = view.rank(usize::MAX, &mnemonic);
+    let mut out = String::with_capacity(ranking.rows.len() * 32);
+    for row in &ranking.rows {
+        let share = percentage(row.count, ranking.total);
+        let _ = writeln!(out, "{}\t{share}\t{}", row.count, row.entry);
+    }
+    let _ = writeln!(out, "{}\t100%\tTotal:", ranking.total);
+    out
+}

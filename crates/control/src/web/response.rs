@@ -1,0 +1,182 @@
+//! A reply and its bytes. Every reply says HTTP/1.0, its exact length and `Connection: close`.
+
+use std::fmt::Write as _;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::request::Method;
+
+/// Nothing but our own files, no scripts or styles in the page, no frames, forms only to ourselves.
+const CONTENT_SECURITY_POLICY: &str = "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
+
+/// How long a reply may be kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Caching {
+    /// Not at all: numbers are old at once, and the page holds a token.
+    Never,
+    /// Some minutes: stylesheet and script.
+    Briefly,
+}
+
+/// A reply before it is turned into bytes.
+#[derive(Debug)]
+pub struct Response {
+    /// The status code.
+    pub status: u16,
+    content_type: &'static str,
+    body: Vec<u8>,
+    caching: Caching,
+    /// Further header lines.
+    extra: Vec<(&'static str, String)>,
+}
+
+/// Media types of replies.
+pub mod media {
+    #![allow(missing_docs)]
+    pub const HTML: &str = "text/html; charset=utf-8";
+    pub const TEXT: &str = "text/plain; charset=utf-8";
+    pub const CSS: &str = "text/css; charset=utf-8";
+    pub const SCRIPT: &str = "text/javascript; charset=utf-8";
+    pub const SVG: &str = "image/svg+xml";
+    pub const JSON: &str = "application/json";
+    pub const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
+}
+
+impl Response {
+    /// A reply with a body.
+    pub fn new(status: u16, content_type: &'static str, body: impl Into<Vec<u8>>) -> Self {
+        Response {
+            status,
+            content_type,
+            body: body.into(),
+            caching: Caching::Never,
+            extra: Vec::new(),
+        }
+    }
+
+    /// An error whose body is its name.
+    pub fn error(status: u16) -> Self {
+        Response::new(status, media::TEXT, reason(status))
+    }
+
+    /// An error for a program.
+    pub fn json_error(status: u16) -> Self {
+        let body = format!("{{\"error\": \"{}\"}}", reason(status));
+        Response::new(status, media::JSON, body)
+    }
+
+    /// Adds a header line.
+    pub fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        self.extra.push((name, value.into()));
+        self
+    }
+
+    /// Lets the reply be kept.
+    pub fn cached(mut self, caching: Caching) -> Self {
+        self.caching = caching;
+        self
+    }
+
+    /// All bytes of the reply. A HEAD request gets the same head and no body (RFC 9110 section 9.3.2).
+    pub fn into_bytes(self, method: Method, now: SystemTime) -> Vec<u8> {
+        let mut head = String::with_capacity(640);
+        let _ = write!(
+            head,
+            "HTTP/1.0 {} {}\r\nDate: {}\r\nContent-Type: {}\r\nContent-Length: {}\r\nConnection: close\r\n",
+            self.status,
+            reason(self.status),
+            http_date(now),
+            self.content_type,
+            self.body.len()
+        );
+        let caching = match self.caching {
+            Caching::Never => "no-store",
+            Caching::Briefly => "max-age=300",
+        };
+        let _ = write!(
+            head,
+            "Cache-Control: {caching}\r\nContent-Security-Policy: {CONTENT_SECURITY_POLICY}\r\n\
+             X-Content-Type-Options: nosniff\r\nX-Frame-Options: DENY\r\nReferrer-Policy: no-referrer\r\n"
+        );
+        for (name, value) in &self.extra {
+            let _ = write!(head, "{name}: {value}\r\n");
+        }
+        head.push_str("\r\n");
+        let mut bytes = head.into_bytes();
+        if method != Method::Head {
+            bytes.extend_from_slice(&self.body);
+        }
+        bytes
+    }
+}
+
+fn reason(status: u16) -> &'static str {
+    match status {
+        200 => "OK",
+        302 => "Found",
+        400 => "Bad Request",
+        401 => "Unauthorized",
+        403 => "Forbidden",
+        404 => "Not Found",
+        405 => "Method Not Allowed",
+        422 => "Unprocessable Content",
+        413 => "Content Too Large",
+        431 => "Request Header Fields Too Large",
+        503 => "Service Unavailable",
+        _ => "Internal Server Error",
+    }
+}
+
+/// An IMF-fixdate (RFC 9110 section 5.6.7).
+fn http_date(now: SystemTime) -> String {
+    const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
+    const MONTHS: [&str; 12] = [
+        "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
+    ];
+    let seconds = now.duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
+    let (days, time) = (seconds / 86400, seconds % 86400);
+    // Days to a civil date, in eras of 400 years that begin on 1 March.
+    let shifted = days + 719_468;
+    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
+    let year_of_era =
+        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = (month_from_march + 2) % 12;
+    let year = era * 400 + year_of_era + u64::from(month < 2);
+    format!(
+        "{}, {day:02} {} {year:04} {:02}:{:02}:{:02} GMT",
+        DAYS[(days % 7) as usize],
+        MONTHS[month as usize],
+        time / 3600,
+        time / 60 % 60,
+        time % 60
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn date(seconds: u64) -> String {
+        http_date(UNIX_EPOCH + Duration::from_secs(seconds))
+    }
+
+    #[test]
+    fn dates_are_those_of_the_calendar() {
+        assert_eq!(date(784_111_777), "Sun, 06 Nov 1994 08:49:37 GMT"); // the example of RFC 9110
+        assert_eq!(date(0), "Thu, 01 Jan 1970 00:00:00 GMT");
+        assert_eq!(date(951_782_400), "Tue, 29 Feb 2000 00:00:00 GMT");
+        assert_eq!(date(4_107_542_399), "Sun, 28 Feb 2100 23:59:59 GMT");
+        assert_eq!(date(4_107_542_400), "Mon, 01 Mar 2100 00:00:00 GMT");
+    }
+
+    #[test]
+    fn a_head_reply_has_the_head_of_the_get_reply() {
+        let get = Response::error(404).into_bytes(Method::Get, UNIX_EPOCH);
+        let head = Response::error(404).into_bytes(Method::Head, UNIX_EPOCH);
+        assert!(get.starts_with(b"HTTP/1.0 404 Not Found\r\n"));
+        assert_eq!(get, [head.as_slice(), b"Not Found"].concat());
+    }
+}

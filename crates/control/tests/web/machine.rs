@@ -1,0 +1,157 @@
+//! The forms for programs: metrics and statistics.
+
+use nameward_control::web::Settings;
+use nameward_stats::{Outcome, VARIABLES};
+
+use crate::client::{CLIENT, Server, ask_now};
+
+const PATH: &str = "/api/v1/servers/localhost/statistics";
+
+#[test]
+fn metrics_have_every_variable_under_its_known_name() {
+    let server = Server::start();
+    ask_now(&server.stats, b"\x01a\0", Outcome::NxDomain, CLIENT);
+    let reply = server.get("/metrics");
+    assert_eq!(
+        reply.header("content-type"),
+        Some("text/plain; version=0.0.4; charset=utf-8")
+    );
+    let text = reply.text();
+    for variable in VARIABLES {
+        let name = format!("pdns_auth_{}", variable.name.replace('-', "_"));
+        assert_eq!(
+            text.lines()
+                .filter(|line| line.starts_with(&format!("{name} ")))
+                .count(),
+            1,
+            "{name}"
+        );
+        assert!(text.contains(&format!("# HELP {name} {}", variable.description)));
+    }
+    for line in [
+        "pdns_auth_udp_queries 1",
+        "nameward_queries_total{transport=\"udp\",ip=\"4\"} 1",
+        "nameward_queries_total{transport=\"tcp\",ip=\"6\"} 0",
+        "nameward_answers_total{rcode=\"NXDOMAIN\"} 1",
+        "nameward_answers_by_type_total{type=\"A\"} 1",
+        "nameward_answer_size_bytes_bucket{le=\"64\"} 1",
+        "nameward_answer_size_bytes_bucket{le=\"+Inf\"} 1",
+        "nameward_answer_size_bytes_sum 50",
+        "nameward_answer_duration_seconds_count 0",
+    ] {
+        assert!(text.lines().any(|l| l == line), "{line} is not in\n{text}");
+    }
+}
+
+fn with_key() -> Server {
+    Server::with(Settings {
+        api_key: "key".into(),
+        ..Settings::default()
+    })
+}
+
+fn api(server: &Server, query: &str) -> serde_json::Value {
+    let reply = server.request("GET", &format!("{PATH}{query}"), "X-API-Key: key\r\n");
+    assert_eq!(
+        (reply.status(), reply.header("content-type")),
+        (200, Some("application/json"))
+    );
+    serde_json::from_slice(reply.body()).expect("JSON")
+}
+
+#[test]
+fn statistics_ask_for_the_key() {
+    assert_eq!(Server::start().get(PATH).status(), 404); // no key configured: no API
+    let server = with_key();
+    assert_eq!(server.get(PATH).status(), 401);
+    assert_eq!(
+        server.request("GET", PATH, "X-API-Key: kez\r\n").status(),
+        401
+    );
+    let reply = server.request("GET", PATH, "Accept: application/json\r\n");
+    assert_eq!(
+        (reply.status(), reply.text().as_str()),
+        (401, "{\"error\": \"Unauthorized\"}")
+    );
+    assert_eq!(
+        server.request("GET", PATH, "X-API-Key: key\r\n").status(),
+        200
+    );
+    assert_eq!(
+        server.request("POST", PATH, "X-API-Key: key\r\n").status(),
+        405
+    );
+}
+
+#[test]
+fn statistics_have_the_three_kinds_of_item_with_values_as_strings() {
+    let server = with_key();
+    ask_now(
+        &server.stats,
+        b"\x01a\x07example\0",
+        Outcome::Unauth,
+        CLIENT,
+    );
+    let all = api(&server, "");
+    let items = all.as_array().expect("an array");
+    let find = |name: &str| {
+        items
+            .iter()
+            .find(|item| item["name"] == name)
+            .unwrap_or_else(|| panic!("no {name}"))
+    };
+    for variable in VARIABLES {
+        assert_eq!(find(variable.name)["type"], "StatisticItem");
+        assert!(
+            find(variable.name)["value"]
+                .as_str()
+                .expect("a string")
+                .parse::<u64>()
+                .is_ok()
+        );
+    }
+    assert_eq!(find("udp-queries")["value"], "1");
+    assert_eq!(find("response-by-qtype")["type"], "MapStatisticItem");
+    assert_eq!(
+        find("response-by-qtype")["value"][0],
+        serde_json::json!({"name": "A", "value": "1"})
+    );
+    assert_eq!(find("response-by-rcode")["value"][0]["name"], "REFUSED");
+    assert_eq!(
+        find("response-sizes")["value"][0],
+        serde_json::json!({"name": "64", "value": "1"})
+    );
+    let ring = find("unauth-queries");
+    assert_eq!(
+        (&ring["type"], &ring["size"]),
+        (&"RingStatisticItem".into(), &"10".into())
+    );
+    assert_eq!(
+        ring["value"][0],
+        serde_json::json!({"name": "a.example/A", "value": "1"})
+    );
+}
+
+#[test]
+fn statistics_can_be_one_or_without_rings() {
+    let server = with_key();
+    assert_eq!(
+        api(&server, "?statistic=uptime").as_array().map(Vec::len),
+        Some(1)
+    );
+    let without = api(&server, "?includerings=false");
+    assert!(
+        without
+            .as_array()
+            .expect("an array")
+            .iter()
+            .all(|item| item["type"] != "RingStatisticItem")
+    );
+    let reply = server.request(
+        "GET",
+        &format!("{PATH}?statistic=queries"),
+        "X-API-Key: key\r\n",
+    );
+    assert_eq!(reply.status(), 422);
+    assert!(reply.text().contains("Unknown statistic name"));
+}

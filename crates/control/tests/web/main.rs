@@ -1,0 +1,9 @@
+//! The status web interface through raw sockets: what goes over the wire, byte by byte.
+
+mod client;
+mod hostile;
+mod http;
+mod load;
+mod machine;
+mod rings;
+mod status;

@@ -1,0 +1,227 @@
+//! What stands on the page, and in which order.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use nameward_stats::{Outcome, Ring, Stamp, VARIABLES};
+
+use crate::client::{CLIENT, Server, ask, ask_now, plain, rows, value};
+
+#[test]
+fn the_header_has_every_item_in_order_and_in_its_format() {
+    let server = Server::start();
+    ask_now(&server.stats, b"\x01a\0", Outcome::Answer, CLIENT);
+    let text = plain(&server.get("/").text());
+    let items = [
+        concat!("Nameward ", env!("CARGO_PKG_VERSION")),
+        "Uptime: 0.0 days",
+        "Queries/second, 1, 5, 10 minute averages: 0, 0, 0. Max queries/second: 0",
+        "Cache hitrate, 1, 5, 10 minute averages: 0.0%, 0.0%, 0.0%",
+        "Backend query cache hitrate, 1, 5, 10 minute averages: 0.0%, 0.0%, 0.0%",
+        "Backend query load, 1, 5, 10 minute averages: 0, 0, 0. Max queries/second: 0",
+        "Total queries: 1",
+        "Question/answer latency: 0.000 ms",
+    ];
+    let mut from = 0;
+    for item in items {
+        let at = text[from..]
+            .find(item)
+            .unwrap_or_else(|| panic!("{item} is not in its place:\n{text}"));
+        from += at + item.len();
+    }
+    assert!(from < text.find("Log Messages").expect("tables"));
+}
+
+#[test]
+fn rates_and_latency_of_the_header_are_those_of_the_statistics() {
+    let server = Server::start();
+    server.stats.tick(Stamp(1_000_000_000));
+    let mut recorder = server.stats.recorder();
+    for _ in 0..1200 {
+        ask(&mut recorder, b"\x01a\0", Outcome::Answer, CLIENT);
+    }
+    let timing = nameward_stats::Timing {
+        queries: 1200,
+        receive_ns: 0,
+        answer_ns: 1_234_000,
+        send_ns: 0,
+    };
+    recorder.flush(Stamp(1), Some(timing));
+    server.stats.tick(Stamp(2_000_000_000));
+    let html = server.get("/").text();
+    let text = plain(&html);
+    assert!(
+        text.contains("averages: 20, 4, 2. Max queries/second: 1200"),
+        "{text}"
+    );
+    assert!(text.contains("Question/answer latency: 1.234 ms"), "{text}");
+    assert_eq!(value(&html, "latency"), 1234);
+    assert!(text.contains("Total queries: 1200"));
+    assert_eq!(value(&html, "udp-queries"), 1200);
+}
+
+#[test]
+fn tables_stand_in_order_with_their_titles_and_a_reset_behind_each() {
+    let server = Server::start();
+    let html = server.get("/").text();
+    let text = plain(&html);
+    let mut from = 0;
+    for title in [
+        "Log Messages",
+        "Remote server IP addresses",
+        "Remote hosts sending corrupt packets",
+        "Remote hosts querying zones for which we are not auth",
+        "Queries for existing records, but for type we don't have",
+        "Queries for nonexistent records within existent zones",
+        "UDP Queries Received",
+        "Queries that could not be answered due to backend errors",
+        "Queries for zones that we are not authoritative for",
+    ] {
+        assert_eq!(text.matches(&format!("\n{title}\n")).count(), 1, "{title}");
+        from += text[from..]
+            .find(title)
+            .unwrap_or_else(|| panic!("{title} is not in its place"));
+        from += text[from..].find("Total:").expect("a total");
+        from += text[from..].find("Reset").expect("a reset control");
+    }
+    assert!(from < text.rfind("\nVariables\n").expect("variables"));
+}
+
+#[test]
+fn an_empty_table_has_only_its_total_of_zero() {
+    let server = Server::start();
+    let html = server.get("/").text();
+    for ring in Ring::ALL.iter().filter(|ring| **ring != Ring::Logmessages) {
+        assert_eq!(
+            rows(&html, &format!("ring-{}", ring.name())),
+            [["Total:", "0", "100%"]]
+        );
+    }
+}
+
+#[test]
+fn rows_are_sorted_cut_at_ten_and_summed_with_one_decimal() {
+    let server = Server::start();
+    let mut recorder = server.stats.recorder();
+    for n in 1..=12u8 {
+        for _ in 0..n {
+            ask(
+                &mut recorder,
+                b"\x01a\0",
+                Outcome::Answer,
+                IpAddr::V4(Ipv4Addr::new(192, 0, 2, n)),
+            );
+        }
+    }
+    recorder.flush(Stamp::now(), None);
+    let html = server.get("/").text();
+    let rows = rows(&html, "ring-remotes");
+    assert_eq!(rows.len(), 12);
+    assert_eq!(rows[0], ["192.0.2.12", "12", "15.4%"]);
+    assert_eq!(rows[9], ["192.0.2.3", "3", "3.8%"]);
+    assert_eq!(rows[10], ["Rest:", "3", "3.8%"]);
+    assert_eq!(rows[11], ["Total:", "78", "100%"]);
+    assert_eq!(value(&html, "ring-remotes-size"), 78);
+}
+
+#[test]
+fn ten_entries_leave_no_rest() {
+    let server = Server::start();
+    for n in 1..=10u8 {
+        ask_now(
+            &server.stats,
+            b"\x01a\0",
+            Outcome::Unauth,
+            IpAddr::V4(Ipv4Addr::new(192, 0, 2, n)),
+        );
+    }
+    let rows = rows(&server.get("/").text(), "ring-remotes-unauth");
+    assert_eq!(rows.len(), 11);
+    assert_eq!(rows[10], ["Total:", "10", "100%"]);
+}
+
+#[test]
+fn names_keep_their_case_and_hostile_ones_are_only_text() {
+    let server = Server::start();
+    for name in [
+        &b"\x03www\x07example\0"[..],
+        b"\x03WwW\x07example\0",
+        b"\x19<script>alert(1)</script>\x07example\0",
+        b"\x06\"'&`\x01\xff\0",
+        b"\0",
+    ] {
+        ask_now(&server.stats, name, Outcome::NxDomain, CLIENT);
+    }
+    let html = server.get("/").text();
+    assert!(!html.contains("<script>alert"), "markup from a name");
+    let mut entries: Vec<String> = rows(&html, "ring-nxdomain-queries")
+        .into_iter()
+        .map(|mut row| row.remove(0))
+        .collect();
+    entries.sort();
+    assert_eq!(
+        entries,
+        [
+            "\"'&`\\001\\255/A",
+            "./A",
+            "<script>alert(1)</script>.example/A",
+            "Total:",
+            "WwW.example/A",
+            "www.example/A"
+        ]
+    );
+    let text = server.get("/?ring=nxdomain-queries&format=text");
+    assert_eq!(
+        text.header("content-type"),
+        Some("text/plain; charset=utf-8")
+    );
+}
+
+#[test]
+fn every_variable_stands_in_order_with_its_description() {
+    let server = Server::start();
+    let html = server.get("/").text();
+    let rows = rows(&html, "variables");
+    assert_eq!(rows.len(), VARIABLES.len());
+    for (row, variable) in rows.iter().zip(VARIABLES) {
+        assert_eq!(row[0], variable.name);
+        assert!(row[1].parse::<u64>().is_ok(), "{row:?}");
+        assert_eq!(row[2], variable.description);
+    }
+    for (name, capacity) in [
+        ("logmessages", 1000),
+        ("noerror-queries", 1000),
+        ("nxdomain-queries", 10),
+        ("queries", 100),
+        ("remotes", 10_000),
+        ("remotes-corrupt", 1000),
+        ("remotes-unauth", 500_000),
+        ("servfail-queries", 100),
+        ("unauth-queries", 10),
+    ] {
+        assert_eq!(value(&html, &format!("ring-{name}-capacity")), capacity);
+    }
+}
+
+#[test]
+fn the_page_needs_nothing_from_elsewhere_and_has_no_inline_code() {
+    let server = Server::start();
+    let html = server.get("/").text();
+    assert!(!html.contains("style=") && !html.contains("<style") && !html.contains("onclick"));
+    assert!(!html.contains("http://") && !html.contains("https://") && !html.contains("src=\"//"));
+    assert_eq!(html.matches("<script").count(), 1);
+    for asset in ["/style.css", "/script.js", "/icon.svg"] {
+        assert!(html.contains(asset));
+        assert_eq!(server.get(asset).status(), 200);
+    }
+}
+
+#[test]
+fn repeated_messages_add_to_their_count() {
+    let server = Server::start();
+    for _ in 0..3 {
+        server.stats.log("Failed to retrieve security status update for '0.1.0' on 'auth-0.1.0.x': RCODE was Query Refused");
+    }
+    let rows = rows(&server.get("/").text(), "ring-logmessages");
+    assert_eq!(rows[0][1], "3");
+    assert!(rows[0][0].ends_with("'auth-0.1.0.x': RCODE was Query Refused"));
+}
