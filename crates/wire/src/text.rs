@@ -5,7 +5,11 @@
 //! copied, and escapes are left for the reader of the word. Scanning costs about a nanosecond for each
 //! eight bytes of a word.
 
+mod scan;
+
 use core::fmt;
+
+use scan::{ByteClass, class, line_end, plain_end};
 
 /// What was found and what was expected, and where.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,38 +66,6 @@ pub(crate) fn printable(text: &[u8]) -> String {
         shown.push_str("...");
     }
     shown
-}
-
-/// What a byte means to the scanner outside quotes.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum ByteClass {
-    Plain,
-    Blank,
-    Newline,
-    Open,
-    Close,
-    Comment,
-    Quote,
-    Backslash,
-}
-
-const CLASSES: [ByteClass; 256] = {
-    let mut classes = [ByteClass::Plain; 256];
-    classes[b' ' as usize] = ByteClass::Blank;
-    classes[b'\t' as usize] = ByteClass::Blank;
-    // The carriage return of a CRLF line end.
-    classes[b'\r' as usize] = ByteClass::Blank;
-    classes[b'\n' as usize] = ByteClass::Newline;
-    classes[b'(' as usize] = ByteClass::Open;
-    classes[b')' as usize] = ByteClass::Close;
-    classes[b';' as usize] = ByteClass::Comment;
-    classes[b'"' as usize] = ByteClass::Quote;
-    classes[b'\\' as usize] = ByteClass::Backslash;
-    classes
-};
-
-fn class(byte: u8) -> ByteClass {
-    CLASSES[byte as usize]
 }
 
 /// The words of one entry that are not read yet; ends where the entry ends (a newline outside
@@ -308,6 +280,13 @@ impl<'a> Fields<'a> {
     }
 }
 
+/// What ended a wrong entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Passed {
+    Newline,
+    EndOfInput,
+}
+
 /// What the zone-file parser needs beyond the words: where entries start and end.
 impl<'a> Fields<'a> {
     /// The byte at the current place.
@@ -412,14 +391,14 @@ impl<'a> Fields<'a> {
     /// Passes a wrong entry from its start, whatever is in it. Where a parenthesis is not closed,
     /// that is the error to report, and the entry is taken to end before the next line that does not
     /// start with a blank: otherwise one forgotten parenthesis would hide the rest of the file.
-    pub(crate) fn pass_wrong_entry(&mut self) -> Result<(), TextError> {
+    pub(crate) fn pass_wrong_entry(&mut self) -> Result<Passed, TextError> {
         let mut after_opening = None;
         while let Some(byte) = self.peek() {
             match class(byte) {
                 ByteClass::Newline => {
                     self.pass_newline();
                     if self.depth == 0 {
-                        return Ok(());
+                        return Ok(Passed::Newline);
                     }
                     after_opening.get_or_insert((self.at, self.line));
                 }
@@ -436,7 +415,7 @@ impl<'a> Fields<'a> {
             }
         }
         if self.depth == 0 {
-            return Ok(());
+            return Ok(Passed::EndOfInput);
         }
         let error = self.unclosed();
         if let Some((at, line)) = after_opening {
@@ -450,63 +429,9 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// Where the newline stands that ends the line of `at`, or the end of the input.
-fn line_end(input: &[u8], at: usize) -> usize {
-    memchr::memchr(b'\n', &input[at..]).map_or(input.len(), |found| at + found)
-}
-
-/// Where the plain bytes that start at `at` end. Eight bytes at a time: words are short, and a loop
-/// for each byte pays a mispredicted branch at the end of each word.
-#[inline]
-fn plain_end(input: &[u8], mut at: usize) -> usize {
-    while let Some(chunk) = input.get(at..).and_then(|rest| rest.first_chunk::<8>()) {
-        let stops = possible_stops(u64::from_le_bytes(*chunk));
-        if stops == 0 {
-            at += 8;
-            continue;
-        }
-        at += stops.trailing_zeros() as usize / 8;
-        if class(input[at]) != ByteClass::Plain {
-            return at;
-        }
-        at += 1;
-    }
-    while at < input.len() && class(input[at]) == ByteClass::Plain {
-        at += 1;
-    }
-    at
-}
-
-/// Sets the high bit of each byte of `word` that may not be plain: all up to `"`, parentheses, `;`
-/// and the backslash. Control characters and `!` are marked as well and left to the table.
-#[inline]
-fn possible_stops(word: u64) -> u64 {
-    const ONES: u64 = 0x0101_0101_0101_0101;
-    const LOW: u64 = 0x7f * ONES;
-    // No sum carries into the next byte, since its summands are below 0x80.
-    let is_zero = |x: u64| !(((x & LOW) + LOW) | x);
-    let is_low = !(((word & LOW) + (0x80 - 0x23) * ONES) | word);
-    let parenthesis = is_zero((word & (0xfe * ONES)) ^ (0x28 * ONES));
-    let semicolon = is_zero(word ^ (0x3b * ONES));
-    let backslash = is_zero(word ^ (0x5c * ONES));
-    (is_low | parenthesis | semicolon | backslash) & (0x80 * ONES)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn eight_bytes_at_once_stop_where_the_table_says() {
-        for byte in 0..=255u8 {
-            for place in 0..20 {
-                let mut text = *b"abcdefgh\xc3\xa4jklm\x80\xffqrst";
-                text[place] = byte;
-                let end = text.iter().position(|&b| class(b) != ByteClass::Plain);
-                assert_eq!(plain_end(&text, 0), end.unwrap_or(20), "{byte} at {place}");
-            }
-        }
-    }
 
     #[test]
     fn words_know_their_place() {

@@ -206,6 +206,13 @@ fn raw_bytes_above_ascii_are_kept() {
 }
 
 #[test]
+fn a_byte_order_mark_is_left_out_with_a_warning() {
+    let (lines, report) = read("\u{feff}a 1 A 1.1.1.1\n");
+    assert_eq!(lines, ["a.example. 1 1 1.1.1.1"]);
+    assert!(!report.has_errors() && report.diagnostics.len() == 1);
+}
+
+#[test]
 fn origin_may_be_relative_and_changes_what_follows() {
     assert_eq!(
         records("$TTL 1\na NS b\n$ORIGIN sub\na NS b\n$origin x.\n@ NS @\n"),

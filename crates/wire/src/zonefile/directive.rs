@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use super::Sink;
-use super::parser::{Parser, Step, name_error, step, ttl_of};
+use super::entry::{name_error, ttl_of};
+use super::parser::{Parser, Step, step};
 use super::source::{BlockEnd, Source};
 use crate::name::{NameBuf, unescape};
 use crate::text::{Fields, TextError, Token};

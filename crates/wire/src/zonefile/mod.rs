@@ -15,6 +15,7 @@
 
 mod diagnostic;
 mod directive;
+mod entry;
 mod generate;
 mod parser;
 mod source;

@@ -62,7 +62,8 @@ impl<R: Read> Source<R> {
     pub(super) fn with_block(reader: R, size: usize) -> Self {
         Source {
             reader,
-            buffer: vec![0; size.max(1)],
+            // A byte order mark fits into the first block.
+            buffer: vec![0; size.max(3)],
             filled: 0,
             complete: false,
             small: None,

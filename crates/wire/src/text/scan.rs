@@ -1,0 +1,93 @@
+//! Finding where words end: what each byte means, and eight bytes at a time.
+
+/// What a byte means to the scanner outside quotes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum ByteClass {
+    Plain,
+    Blank,
+    Newline,
+    Open,
+    Close,
+    Comment,
+    Quote,
+    Backslash,
+}
+
+const CLASSES: [ByteClass; 256] = {
+    let mut classes = [ByteClass::Plain; 256];
+    classes[b' ' as usize] = ByteClass::Blank;
+    classes[b'\t' as usize] = ByteClass::Blank;
+    // The carriage return of a CRLF line end.
+    classes[b'\r' as usize] = ByteClass::Blank;
+    classes[b'\n' as usize] = ByteClass::Newline;
+    classes[b'(' as usize] = ByteClass::Open;
+    classes[b')' as usize] = ByteClass::Close;
+    classes[b';' as usize] = ByteClass::Comment;
+    classes[b'"' as usize] = ByteClass::Quote;
+    classes[b'\\' as usize] = ByteClass::Backslash;
+    classes
+};
+
+#[inline]
+pub(super) fn class(byte: u8) -> ByteClass {
+    CLASSES[byte as usize]
+}
+
+/// Where the newline stands that ends the line of `at`, or the end of the input.
+pub(super) fn line_end(input: &[u8], at: usize) -> usize {
+    memchr::memchr(b'\n', &input[at..]).map_or(input.len(), |found| at + found)
+}
+
+/// Where the plain bytes that start at `at` end. Eight bytes at a time: words are short, and a loop
+/// for each byte pays a mispredicted branch at the end of each word.
+#[inline]
+pub(super) fn plain_end(input: &[u8], mut at: usize) -> usize {
+    while let Some(chunk) = input.get(at..).and_then(|rest| rest.first_chunk::<8>()) {
+        let stops = possible_stops(u64::from_le_bytes(*chunk));
+        if stops == 0 {
+            at += 8;
+            continue;
+        }
+        at += stops.trailing_zeros() as usize / 8;
+        if class(input[at]) != ByteClass::Plain {
+            return at;
+        }
+        at += 1;
+    }
+    while at < input.len() && class(input[at]) == ByteClass::Plain {
+        at += 1;
+    }
+    at
+}
+
+/// Sets the high bit of each byte of `word` that may not be plain: all up to `"`, parentheses, `;`
+/// and the backslash. Control characters and `!` are marked as well and left to the table.
+#[inline]
+fn possible_stops(word: u64) -> u64 {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    const LOW: u64 = 0x7f * ONES;
+    // No sum carries into the next byte, since its summands are below 0x80.
+    let is_zero = |x: u64| !(((x & LOW) + LOW) | x);
+    let is_low = !(((word & LOW) + (0x80 - 0x23) * ONES) | word);
+    let parenthesis = is_zero((word & (0xfe * ONES)) ^ (0x28 * ONES));
+    let semicolon = is_zero(word ^ (0x3b * ONES));
+    let backslash = is_zero(word ^ (0x5c * ONES));
+    (is_low | parenthesis | semicolon | backslash) & (0x80 * ONES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn eight_bytes_at_once_stop_where_the_table_says() {
+        for byte in 0..=255u8 {
+            for place in 0..20 {
+                let mut text = *b"abcdefgh\xc3\xa4jklm\x80\xffqrst";
+                text[place] = byte;
+                let end = text.iter().position(|&b| class(b) != ByteClass::Plain);
+                assert_eq!(plain_end(&text, 0), end.unwrap_or(20), "{byte} at {place}");
+            }
+        }
+    }
+}
