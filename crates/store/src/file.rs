@@ -5,12 +5,12 @@
 //! version with errors is not taken: the old one stays in service. A zone whose file is gone is
 //! removed, unless a directory could not be read, because then nobody knows.
 
+mod known;
 mod one;
 mod scan;
 mod work;
 
 use std::{
-    collections::HashMap,
     path::{Path, PathBuf},
     sync::Arc,
     time::{Duration, Instant},
@@ -20,11 +20,15 @@ use arc_swap::ArcSwap;
 use nameward_wire::{Name, NameBuf, zonefile::Diagnostic};
 use nameward_zone::{Zone, ZoneTable};
 
-use one::Fingerprint;
-use scan::Candidate;
+use known::{Known, Slot};
+use one::ZoneRead;
+use scan::Candidates;
+use work::Job;
 
-/// How often new zones are made visible while a load goes on.
-const PUBLISH_INTERVAL: Duration = Duration::from_millis(200);
+/// How soon new zones are made visible while a load goes on. Each time costs the size of the table,
+/// so the wait doubles from the first of these to the second.
+const PUBLISH_FIRST: Duration = Duration::from_millis(100);
+const PUBLISH_AT_LEAST: Duration = Duration::from_secs(5);
 /// How often a long load says how far it is.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
 
@@ -75,23 +79,10 @@ pub struct Summary {
     pub troubles: usize,
 }
 
-/// What is remembered of a zone between two loads.
-struct Known {
-    /// Of the files as they were read; `None` reads them again in any case.
-    fingerprint: Option<Fingerprint>,
-    /// The load that saw its file last.
-    seen: u32,
-    served: bool,
-    /// Files it includes.
-    includes: Option<Box<[PathBuf]>>,
-}
-
 /// The zones that stand in files.
 #[derive(Default)]
 pub struct FileBackend {
-    /// By lower-cased wire name.
-    known: HashMap<Box<[u8]>, Known>,
-    load: u32,
+    known: Known,
 }
 
 impl FileBackend {
@@ -108,133 +99,108 @@ impl FileBackend {
         sources: &[Source],
         events: &mut dyn FnMut(Event<'_>),
     ) -> Summary {
-        self.load = self.load.wrapping_add(1);
         let mut summary = Summary::default();
         let mut trouble = |text: &str| {
             summary.troubles += 1;
             events(Event::Trouble(text));
         };
         let scanned = scan::scan(sources, &mut trouble);
-        let candidates = self.admit(scanned.candidates, &mut trouble);
-        let total = candidates.len();
-        let mut publisher = Publisher::new(table);
-        let mut progress = Instant::now();
-        let mut done = 0;
-        let known = &mut self.known;
-        work::read_all(candidates, |outcome| {
-            done += 1;
-            let entry = known.entry(outcome.name.clone()).or_insert_with(Known::new);
-            settle(outcome, entry, &mut publisher, &mut summary, events);
-            if progress.elapsed() >= PROGRESS_INTERVAL {
-                progress = Instant::now();
-                events(Event::Progress(done, total));
-            }
-            publisher.publish_now_and_then();
-        });
-        if scanned.complete {
-            self.remove_unseen(&mut publisher, &mut summary, events);
+        let jobs = self.admit(&scanned.candidates, &mut trouble);
+        let mut load = Load {
+            candidates: &scanned.candidates,
+            summary,
+            publisher: Publisher::new(table),
+            events,
+        };
+        load.run(&jobs, &mut self.known.slots);
+        if !scanned.incomplete && self.known.has_gone() {
+            load.remove(&self.known);
+            self.known.forget_gone();
         }
-        publisher.publish();
-        summary
+        load.publisher.publish();
+        load.summary
     }
 
     /// Marks what was seen and passes over a zone that an earlier source has already.
-    fn admit(
-        &mut self,
-        candidates: Vec<Candidate>,
-        trouble: &mut dyn FnMut(&str),
-    ) -> Vec<work::Job> {
-        self.known
-            .reserve(candidates.len().saturating_sub(self.known.len()));
+    fn admit(&mut self, candidates: &Candidates, trouble: &mut dyn FnMut(&str)) -> Vec<Job> {
+        self.known.begin(candidates.len());
         let mut jobs = Vec::with_capacity(candidates.len());
-        for candidate in candidates {
-            let load = self.load;
-            let known = self
-                .known
-                .entry(candidate.name.clone())
-                .or_insert_with(Known::new);
-            if known.seen == load {
-                let name = Name::from_valid_wire(&candidate.name);
-                let path = candidate.path.display();
-                trouble(&format!(
-                    "{path}: the zone {name} has a file already: ignored"
-                ));
-                continue;
+        for candidate in 0..candidates.len() {
+            let name = candidates.name(candidate);
+            match self.known.see(name) {
+                Some(slot) => jobs.push(self.known.slots[slot].job(candidate, slot)),
+                None => {
+                    let path = candidates.path(candidate);
+                    let path = path.display();
+                    trouble(&format!(
+                        "{path}: the zone {name} has a file already: ignored"
+                    ));
+                }
             }
-            known.seen = load;
-            jobs.push(work::Job {
-                candidate,
-                fingerprint: known.fingerprint,
-                includes: known.includes.clone(),
-            });
         }
         jobs
     }
+}
 
-    fn remove_unseen(
-        &mut self,
-        publisher: &mut Publisher<'_>,
-        summary: &mut Summary,
-        events: &mut dyn FnMut(Event<'_>),
-    ) {
-        let load = self.load;
-        self.known.retain(|name, known| {
-            if known.seen == load {
-                return true;
+/// A load in progress.
+struct Load<'l> {
+    candidates: &'l Candidates,
+    summary: Summary,
+    publisher: Publisher<'l>,
+    events: &'l mut dyn FnMut(Event<'_>),
+}
+
+impl Load<'_> {
+    fn run(&mut self, jobs: &[Job], slots: &mut [Slot]) {
+        let mut progress = Instant::now();
+        let mut done = 0;
+        work::look_at_all(jobs, self.candidates, |outcomes| {
+            done += outcomes.len();
+            for (job, read) in outcomes {
+                match read {
+                    None => self.summary.unchanged += 1,
+                    Some(read) => self.settle(job, read, &mut slots[job.slot]),
+                }
             }
-            let name = Name::from_valid_wire(name);
-            if known.served {
-                publisher.remove(name);
-                summary.removed += 1;
-                events(Event::Removed(name));
+            let now = Instant::now();
+            if now - progress >= PROGRESS_INTERVAL {
+                progress = now;
+                (self.events)(Event::Progress(done, jobs.len()));
             }
-            false
+            self.publisher.publish_now_and_then(now);
         });
     }
-}
 
-impl Known {
-    fn new() -> Self {
-        Self {
-            fingerprint: None,
-            seen: 0,
-            served: false,
-            includes: None,
-        }
-    }
-}
-
-/// Takes over what a reader brought for one zone.
-fn settle(
-    outcome: work::Outcome,
-    known: &mut Known,
-    publisher: &mut Publisher<'_>,
-    summary: &mut Summary,
-    events: &mut dyn FnMut(Event<'_>),
-) {
-    let name = Name::from_valid_wire(&outcome.name);
-    let Some(read) = outcome.read else {
-        summary.unchanged += 1;
-        return;
-    };
-    match read.zone {
-        Some(zone) => {
-            summary.loaded += 1;
-            events(Event::Served(name, &zone, &read.diagnostics));
-            publisher.insert(Arc::new(zone));
-            known.served = true;
-            known.fingerprint = read.fingerprint;
-            known.includes = read.includes;
-        }
-        None => {
-            summary.refused += 1;
-            let standing = match known.served {
+    /// Takes over what was read for one zone.
+    fn settle(&mut self, job: &Job, read: ZoneRead, slot: &mut Slot) {
+        let name = self.candidates.name(job.candidate);
+        let Some(zone) = read.zone else {
+            self.summary.refused += 1;
+            let standing = match slot.served {
                 true => Standing::OldVersion,
                 false => Standing::NotServed,
             };
-            events(Event::Refused(name, &read.diagnostics, standing));
+            (self.events)(Event::Refused(name, &read.diagnostics, standing));
             // Read and reported again by the next load, changed or not.
-            known.fingerprint = None;
+            slot.fingerprint = None;
+            return;
+        };
+        self.summary.loaded += 1;
+        (self.events)(Event::Served(name, &zone, &read.diagnostics));
+        self.publisher.insert(Arc::new(zone));
+        slot.settle(read.fingerprint, read.includes);
+    }
+
+    /// Takes zones whose files are gone out of the table.
+    fn remove(&mut self, known: &Known) {
+        let table = self.publisher.table.clone();
+        for zone in table.zones() {
+            let name = zone.apex_name();
+            if known.is_gone(name) {
+                self.publisher.remove(name);
+                self.summary.removed += 1;
+                (self.events)(Event::Removed(name));
+            }
         }
     }
 }
@@ -245,6 +211,7 @@ struct Publisher<'t> {
     table: ZoneTable,
     dirty: bool,
     last: Instant,
+    interval: Duration,
 }
 
 impl<'t> Publisher<'t> {
@@ -254,6 +221,7 @@ impl<'t> Publisher<'t> {
             shared,
             dirty: false,
             last: Instant::now(),
+            interval: PUBLISH_FIRST,
         }
     }
 
@@ -266,16 +234,17 @@ impl<'t> Publisher<'t> {
         self.dirty |= self.table.remove(name);
     }
 
-    fn publish_now_and_then(&mut self) {
-        if self.dirty && self.last.elapsed() >= PUBLISH_INTERVAL {
+    fn publish_now_and_then(&mut self, now: Instant) {
+        if self.dirty && now - self.last >= self.interval {
             self.publish();
+            self.last = now;
+            self.interval = (self.interval * 2).min(PUBLISH_AT_LEAST);
         }
     }
 
     fn publish(&mut self) {
         if std::mem::take(&mut self.dirty) {
             self.shared.store(Arc::new(self.table.clone()));
-            self.last = Instant::now();
         }
     }
 }

@@ -7,6 +7,7 @@ use std::{
     fs::{File, Metadata, OpenOptions},
     hash::{DefaultHasher, Hash, Hasher},
     io::{self, Read},
+    num::NonZeroU64,
     os::unix::fs::{MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
     time::{Duration, SystemTime},
@@ -28,7 +29,14 @@ const SETTLED: Duration = Duration::from_millis(50);
 
 /// Which contents a file had: equal fingerprints mean that it was not touched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Fingerprint(u64);
+pub(super) struct Fingerprint(NonZeroU64);
+
+impl Fingerprint {
+    fn of(hasher: &DefaultHasher) -> Self {
+        // Not zero, so that there is room for "none" without another word.
+        Self(NonZeroU64::MIN | hasher.finish())
+    }
+}
 
 /// What reading a zone brought.
 pub(super) struct ZoneRead {
@@ -37,7 +45,7 @@ pub(super) struct ZoneRead {
     pub diagnostics: Vec<Diagnostic>,
     /// Of the file and all it includes.
     pub fingerprint: Option<Fingerprint>,
-    pub includes: Option<Box<[PathBuf]>>,
+    pub includes: Vec<PathBuf>,
 }
 
 /// Reads zones one after the other with the same buffers.
@@ -120,13 +128,13 @@ pub(super) fn from_text(
 }
 
 /// The fingerprint the files have now; `None` when one of them is gone.
-pub(super) fn fingerprint_now(path: &Path, includes: Option<&[PathBuf]>) -> Option<Fingerprint> {
+pub(super) fn fingerprint_now(path: &Path, includes: &[PathBuf]) -> Option<Fingerprint> {
     let mut stamp = Stamp::new();
     stamp.add(&std::fs::metadata(path).ok()?);
-    for include in includes.unwrap_or_default() {
+    for include in includes {
         stamp.add(&std::fs::metadata(include).ok()?);
     }
-    Some(Fingerprint(stamp.hasher.finish()))
+    Some(Fingerprint::of(&stamp.hasher))
 }
 
 /// Collects the fingerprint of several files.
@@ -156,7 +164,7 @@ impl Stamp {
     fn finish(self) -> Option<Fingerprint> {
         let age = SystemTime::now().duration_since(self.newest);
         let settled = age.is_ok_and(|age| age >= SETTLED);
-        settled.then(|| Fingerprint(self.hasher.finish()))
+        settled.then(|| Fingerprint::of(&self.hasher))
     }
 }
 
@@ -182,7 +190,7 @@ fn unreadable(path: &Path, error: &io::Error) -> ZoneRead {
         zone: None,
         diagnostics: vec![diagnostic(path, Severity::Error, 0, message)],
         fingerprint: None,
-        includes: None,
+        includes: Vec::new(),
     }
 }
 
@@ -223,7 +231,7 @@ fn finish(builder: ZoneBuilder, report: Report, mut stamp: Stamp) -> ZoneRead {
         zone: zone.filter(|_| !broken),
         diagnostics,
         fingerprint: stamp.finish().filter(|_| all_there),
-        includes: (!includes.is_empty()).then(|| includes.into()),
+        includes,
     }
 }
 

@@ -10,81 +10,93 @@ use std::{
     thread,
 };
 
-use nameward_wire::Name;
-
 use super::{
+    known::Includes,
     one::{Fingerprint, Reader, ZoneRead, fingerprint_now},
-    scan::Candidate,
+    scan::Candidates,
 };
 
 /// Files a thread takes at a time: enough that threads rarely meet, few enough that no thread is
 /// left with a long list at the end.
 const GROUP: usize = 32;
 /// Groups that may wait to be taken over; then readers wait, so memory stays bounded.
-const WAITING: usize = 64;
+const WAITING: usize = 16;
 
 /// A file to look at.
 pub(super) struct Job {
-    pub candidate: Candidate,
-    /// As it was when it was read last.
+    /// Which of the candidates.
+    pub candidate: usize,
+    /// Where its zone is remembered.
+    pub slot: usize,
+    /// Of the files when they were read last.
     pub fingerprint: Option<Fingerprint>,
-    pub includes: Option<Box<[PathBuf]>>,
+    pub includes: Includes,
 }
 
-/// What became of a file.
-pub(super) struct Outcome {
-    pub name: Box<[u8]>,
-    /// `None`: it did not change.
-    pub read: Option<ZoneRead>,
-}
+/// What became of a file: its job, and what was read unless it did not change.
+pub(super) type Outcome<'j> = (&'j Job, Option<ZoneRead>);
 
-/// Reads all jobs and calls `take` on this thread for each outcome, in no order.
-pub(super) fn read_all(jobs: Vec<Job>, mut take: impl FnMut(Outcome)) {
+/// Looks at all jobs and calls `take` on this thread for each group of outcomes, in no order.
+pub(super) fn look_at_all<'j>(
+    jobs: &'j [Job],
+    candidates: &Candidates,
+    mut take: impl FnMut(Vec<Outcome<'j>>),
+) {
     let cores = thread::available_parallelism().map_or(1, usize::from);
-    let threads = cores.min(jobs.len().div_ceil(GROUP));
-    if threads <= 1 && jobs.len() <= 1 {
-        let mut reader = Reader::new();
-        jobs.iter().for_each(|job| take(look_at(&mut reader, job)));
-        return;
-    }
     // A handful of zones may be large ones: then each is worth a thread.
     let group = if jobs.len() <= GROUP * cores {
         1
     } else {
         GROUP
     };
-    let threads = cores.min(jobs.len());
     let next = AtomicUsize::new(0);
-    let (sender, receiver) = mpsc::sync_channel::<Vec<Outcome>>(WAITING);
+    let (sender, receiver) = mpsc::sync_channel(WAITING);
     thread::scope(|scope| {
-        for _ in 0..threads {
-            let (jobs, next, sender) = (&jobs, &next, sender.clone());
+        for _ in 0..cores.min(jobs.len()) {
+            let (next, sender) = (&next, sender.clone());
             scope.spawn(move || {
-                let mut reader = Reader::new();
+                let mut looker = Looker::new(candidates);
                 loop {
                     let start = next.fetch_add(group, Ordering::Relaxed);
-                    let Some(mine) = jobs.get(start..jobs.len().min(start + group)) else {
+                    let end = jobs.len().min(start.saturating_add(group));
+                    let Some(mine @ [_, ..]) = jobs.get(start..end) else {
                         return;
                     };
-                    let outcomes = mine.iter().map(|job| look_at(&mut reader, job)).collect();
-                    if mine.is_empty() || sender.send(outcomes).is_err() {
+                    let outcomes = mine.iter().map(|job| (job, looker.look_at(job)));
+                    if sender.send(outcomes.collect()).is_err() {
                         return;
                     }
                 }
             });
         }
         drop(sender);
-        receiver.into_iter().flatten().for_each(take);
+        receiver.into_iter().for_each(&mut take);
     });
 }
 
-fn look_at(reader: &mut Reader, job: &Job) -> Outcome {
-    let Candidate { name, path } = &job.candidate;
-    let unchanged = job
-        .fingerprint
-        .is_some_and(|old| fingerprint_now(path, job.includes.as_deref()) == Some(old));
-    Outcome {
-        name: name.clone(),
-        read: (!unchanged).then(|| reader.read(Name::from_valid_wire(name), path)),
+/// One thread's buffers.
+struct Looker<'l> {
+    candidates: &'l Candidates,
+    reader: Reader,
+    path: PathBuf,
+}
+
+impl<'l> Looker<'l> {
+    fn new(candidates: &'l Candidates) -> Self {
+        Self {
+            candidates,
+            reader: Reader::new(),
+            path: PathBuf::new(),
+        }
+    }
+
+    fn look_at(&mut self, job: &Job) -> Option<ZoneRead> {
+        self.candidates.path_into(job.candidate, &mut self.path);
+        let includes = job.includes.as_deref().map_or(&[][..], Vec::as_slice);
+        let unchanged = job
+            .fingerprint
+            .is_some_and(|old| fingerprint_now(&self.path, includes) == Some(old));
+        let name = self.candidates.name(job.candidate);
+        (!unchanged).then(|| self.reader.read(name, &self.path))
     }
 }

@@ -1,0 +1,141 @@
+//! Owns what is remembered of every zone between two loads, in few bytes each: a hundred thousand
+//! zones are as many entries here.
+//!
+//! A zone is known by a hash of 128 bits with a secret key, not by its name: two names that share
+//! one will not be met. The names stand in the zones themselves.
+
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    hash::{BuildHasher, RandomState},
+    path::PathBuf,
+};
+
+use nameward_wire::Name;
+
+use super::{one::Fingerprint, work::Job};
+
+type Key = (u64, u64);
+
+/// Files that a zone includes; one word, because nearly all zones include none.
+pub(super) type Includes = Option<Box<Vec<PathBuf>>>;
+
+/// One zone.
+pub(super) struct Slot {
+    /// Of the files as they were read; `None` reads them again in any case.
+    pub fingerprint: Option<Fingerprint>,
+    /// Files it includes.
+    includes: Includes,
+    /// The load that saw its file last.
+    seen: u32,
+    /// A version of it is in the table.
+    pub served: bool,
+}
+
+impl Slot {
+    fn new(load: u32) -> Self {
+        Self {
+            fingerprint: None,
+            includes: None,
+            seen: load,
+            served: false,
+        }
+    }
+
+    /// What a thread has to know to look at the file again.
+    pub(super) fn job(&self, candidate: usize, slot: usize) -> Job {
+        Job {
+            candidate,
+            slot,
+            fingerprint: self.fingerprint,
+            includes: self.includes.clone(),
+        }
+    }
+
+    /// Takes what the new version was read from.
+    pub(super) fn settle(&mut self, fingerprint: Option<Fingerprint>, includes: Vec<PathBuf>) {
+        self.fingerprint = fingerprint;
+        self.includes = (!includes.is_empty()).then(|| Box::new(includes));
+        self.served = true;
+    }
+}
+
+/// All zones that files were seen for.
+#[derive(Default)]
+pub(super) struct Known {
+    index: HashMap<Key, u32>,
+    pub slots: Vec<Slot>,
+    free: Vec<u32>,
+    keys: [RandomState; 2],
+    load: u32,
+}
+
+impl Known {
+    /// A load begins, of about so many files.
+    pub(super) fn begin(&mut self, files: usize) {
+        self.load = self.load.wrapping_add(1);
+        let more = files.saturating_sub(self.index.len());
+        self.index.reserve(more);
+        self.slots.reserve(more.saturating_sub(self.free.len()));
+    }
+
+    /// Remembers that there is a file for this zone; `None` when this load saw one already.
+    pub(super) fn see(&mut self, name: Name<'_>) -> Option<usize> {
+        let load = self.load;
+        match self.index.entry(key(&self.keys, name)) {
+            Entry::Occupied(entry) => {
+                let slot = *entry.get();
+                let seen = std::mem::replace(&mut self.slots[slot as usize].seen, load);
+                (seen != load).then_some(slot as usize)
+            }
+            Entry::Vacant(entry) => {
+                let slot = self.free.pop().unwrap_or(self.slots.len() as u32);
+                match self.slots.get_mut(slot as usize) {
+                    Some(free) => *free = Slot::new(load),
+                    None => self.slots.push(Slot::new(load)),
+                }
+                Some(*entry.insert(slot) as usize)
+            }
+        }
+    }
+
+    /// Whether a zone of the table came from a file that this load did not see.
+    pub(super) fn is_gone(&self, name: Name<'_>) -> bool {
+        let slot = self.index.get(&key(&self.keys, name));
+        slot.is_some_and(|slot| self.slots[*slot as usize].seen != self.load)
+    }
+
+    /// Whether there is a zone whose file this load did not see.
+    pub(super) fn has_gone(&self) -> bool {
+        self.index
+            .values()
+            .any(|slot| self.slots[*slot as usize].seen != self.load)
+    }
+
+    /// Forgets those.
+    pub(super) fn forget_gone(&mut self) {
+        let Self {
+            index,
+            slots,
+            free,
+            load,
+            ..
+        } = self;
+        index.retain(|_, slot| {
+            let stays = slots[*slot as usize].seen == *load;
+            if !stays {
+                slots[*slot as usize] = Slot::new(0);
+                free.push(*slot);
+            }
+            stays
+        });
+    }
+}
+
+/// Names differ in case only to a reader (RFC 4343).
+fn key(keys: &[RandomState; 2], name: Name<'_>) -> Key {
+    let mut lower = [0; nameward_wire::name::MAX_NAME];
+    let lower = &mut lower[..name.as_wire().len()];
+    lower.copy_from_slice(name.as_wire());
+    lower.make_ascii_lowercase();
+    (keys[0].hash_one(&*lower), keys[1].hash_one(&*lower))
+}
