@@ -107,7 +107,7 @@ impl<'a> Fields<'a> {
     pub fn next(&mut self) -> Result<Option<Token<'a>>, TextError> {
         // Most words stand behind one blank and are plain; with this in line the result stays in
         // registers.
-        if self.peek() == Some(b' ') {
+        if matches!(self.peek(), Some(b' ' | b'\t')) {
             self.at += 1;
         }
         match self.peek() {

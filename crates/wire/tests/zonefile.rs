@@ -206,6 +206,39 @@ fn raw_bytes_above_ascii_are_kept() {
 }
 
 #[test]
+fn odd_entries_are_read_as_bind_reads_them() {
+    // Each line was compared with `named-checkzone -D`.
+    for (entry, expected) in [
+        ("( a A 1.1.1.1 )", &["a.example. 1 1 1.1.1.1"][..]),
+        ("c ((A (1.1.1.3)))", &["c.example. 1 1 1.1.1.3"]),
+        ("b ( A ) 1.1.1.2", &["b.example. 1 1 1.1.1.2"]),
+        ("a TXT \"b\"c", &["a.example. 1 16 \\x01b\\x01c"]),
+        ("a TXT b\"c\"", &["a.example. 1 16 \\x01b\\x01c"]),
+        ("a TXT \"b\"\"c\"", &["a.example. 1 16 \\x01b\\x01c"]),
+        ("a TXT b\\;c ;d", &["a.example. 1 16 \\x03b;c"]),
+        ("a TXT \"\"", &["a.example. 1 16 \\x00"]),
+        ("\\000x A 1.1.1.3", &["\\000x.example. 1 1 1.1.1.3"]),
+        ("x\\ y A 1.1.1.4", &["x\\032y.example. 1 1 1.1.1.4"]),
+        ("@x A 1.1.1.1", &["\\@x.example. 1 1 1.1.1.1"]),
+        ("\\@ NS @", &["\\@.example. 1 2 example."]),
+        ("c NS \\@", &["c.example. 1 2 \\@.example."]),
+        ("A A 1.1.1.1", &["A.example. 1 1 1.1.1.1"]),
+        ("IN IN A 1.1.1.1", &["IN.example. 1 1 1.1.1.1"]),
+        ("5 5 A 1.1.1.1", &["5.example. 5 1 1.1.1.1"]),
+        ("a IN IN A 1.1.1.1", &[]),
+        ("a 5 5 A 1.1.1.1", &[]),
+        ("a 1h30 A 1.1.1.1", &[]),
+        ("a TXT", &[]),
+        ("(\n A 1.1.1.1 )", &[]),
+        ("$b A 1.1.1.2", &[]),
+    ] {
+        let (lines, report) = read(&format!("$TTL 1\n{entry}\n"));
+        assert_eq!(lines, expected, "{entry}");
+        assert_eq!(report.has_errors(), expected.is_empty(), "{entry}");
+    }
+}
+
+#[test]
 fn a_byte_order_mark_is_left_out_with_a_warning() {
     let (lines, report) = read("\u{feff}a 1 A 1.1.1.1\n");
     assert_eq!(lines, ["a.example. 1 1 1.1.1.1"]);
