@@ -98,6 +98,11 @@ impl Opcode {
 }
 
 impl Type {
+    /// The mnemonic, if there is one.
+    pub fn mnemonic(self) -> Option<&'static str> {
+        crate::rdata::mnemonic_of(self)
+    }
+
     /// Reads a mnemonic in any case or `TYPEnnn` (RFC 3597 section 5).
     #[inline]
     pub fn from_text(text: &[u8]) -> Option<Type> {

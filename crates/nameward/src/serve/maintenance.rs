@@ -166,8 +166,10 @@ fn load(shared: &Shared, backend: &mut FileBackend, sources: &[Source]) -> (Summ
         let more = chronicle.passed_over;
         tracing::warn!("{more} more lines about zones; `nameward check` prints them all");
     }
-    let took = start.elapsed().as_secs_f64();
-    tracing::info!("{} in {took:.2} s", describe(&summary));
+    if !sources.is_empty() {
+        let took = start.elapsed().as_secs_f64();
+        tracing::info!("{} in {took:.2} s", describe(&summary));
+    }
     (summary, chronicle.errors)
 }
 

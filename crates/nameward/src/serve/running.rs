@@ -9,12 +9,12 @@ use std::{
     time::Duration,
 };
 
+use nameward_control::web;
 use nameward_serve::{
     pipeline::{Shared, TcpPipeline, UdpPipeline},
     tcp::{self, TcpSettings},
     udp::{self, UdpSettings, UdpWorker},
 };
-use nameward_stats::Stamp;
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     sync::{oneshot, watch},
@@ -46,6 +46,7 @@ pub struct Server {
     shared: Arc<Shared>,
     example: bool,
     addresses: Vec<SocketAddr>,
+    ready: Arc<AtomicBool>,
 }
 
 /// The signals that mean something here.
@@ -68,11 +69,18 @@ impl Signals {
 impl Server {
     /// Starts every part. Call within the runtime.
     pub fn start(keeper: Keeper, ports: Ports) -> Result<Self, String> {
+        let ready = Arc::new(AtomicBool::new(false));
+        let web =
+            super::web::prepare(&keeper.config.web, &keeper.shared.stats, Arc::clone(&ready))?;
         let failed = |error: std::io::Error| format!("cannot start: {error}");
         let signals = Signals::new().map_err(failed)?;
         let (shared, config) = (Arc::clone(&keeper.shared), keeper.config.clone());
         let web_address = ports.web_address();
-        let Ports { dns, web, control } = ports;
+        let Ports {
+            dns,
+            web: web_port,
+            control,
+        } = ports;
         let addresses = dns.addresses.clone();
         announce::started(&addresses, web_address);
 
@@ -97,13 +105,8 @@ impl Server {
             }
         });
         tasks.spawn(tick(Arc::clone(&shared), stopping.clone()));
-        if let Some(listener) = web {
-            tasks.spawn(super::web::serve(
-                listener,
-                config.web.clone(),
-                Arc::clone(&shared),
-                stopping.clone(),
-            ));
+        if let Some(listener) = web_port {
+            tasks.spawn(super::web::serve(web, listener, stopping.clone()));
         }
 
         let (loaded_sender, loaded) = oneshot::channel();
@@ -134,6 +137,7 @@ impl Server {
             shared,
             example: config.example,
             addresses,
+            ready,
         })
     }
 
@@ -177,6 +181,7 @@ impl Server {
         if zones.is_empty() {
             tracing::warn!("there are no zones: every question is refused");
         }
+        self.ready.store(true, Ordering::Relaxed);
         announce::ready(zones.len(), &self.addresses, question.as_deref());
         notify::ready();
     }
@@ -202,13 +207,9 @@ impl Server {
 
 /// Once a second the rates are taken.
 async fn tick(shared: Arc<Shared>, mut stopping: watch::Receiver<bool>) {
-    let mut second = tokio::time::interval(Duration::from_secs(1));
-    second.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    loop {
-        tokio::select! {
-            _ = second.tick() => shared.stats.tick(Stamp::now()),
-            _ = stopping.wait_for(|stop| *stop) => return,
-        }
+    tokio::select! {
+        () = web::tick_every_second(Arc::clone(&shared.stats)) => {}
+        _ = stopping.wait_for(|stop| *stop) => {}
     }
 }
 

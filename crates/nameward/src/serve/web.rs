@@ -1,19 +1,44 @@
-//! Owns the start of the status page.
+//! Owns the start of the status page: settings to the terms of the web server.
 
-use std::{net::TcpListener, sync::Arc};
+use std::{
+    net::TcpListener,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
-use nameward_serve::pipeline::Shared;
+use nameward_control::web::{Settings, Web};
+use nameward_stats::Stats;
 use tokio::sync::watch;
 
-use crate::config::settings::Web;
+use crate::config::settings;
+
+/// The web server for these settings; `ready` is what load balancers ask for. Fails for a password
+/// hash that cannot be used.
+pub fn prepare(
+    settings: &settings::Web,
+    stats: &Arc<Stats>,
+    ready: Arc<AtomicBool>,
+) -> Result<Web, String> {
+    let settings = Settings {
+        allow_from: settings.allow_from.clone(),
+        password: settings.password.reveal().into(),
+        api_key: settings.api_key.reveal().into(),
+        mnemonic: |rtype| nameward_wire::Type(rtype).mnemonic(),
+        ..Settings::default()
+    };
+    let is_ready = move || ready.load(Ordering::Relaxed);
+    Web::with_readiness(Arc::clone(stats), settings, is_ready).map_err(|error| error.to_string())
+}
 
 /// Serves the status page until `stopping` says true.
-pub async fn serve(
-    listener: TcpListener,
-    _settings: Web,
-    _shared: Arc<Shared>,
-    mut stopping: watch::Receiver<bool>,
-) {
-    let _ = stopping.wait_for(|stop| *stop).await;
-    drop(listener);
+pub async fn serve(web: Web, listener: TcpListener, mut stopping: watch::Receiver<bool>) {
+    let stopped = async move {
+        let _ = stopping.wait_for(|stop| *stop).await;
+    };
+    match tokio::net::TcpListener::from_std(listener) {
+        Ok(listener) => web.serve(listener, stopped).await,
+        Err(error) => tracing::error!("the web page is not served: {error}"),
+    }
 }

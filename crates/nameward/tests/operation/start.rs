@@ -175,3 +175,62 @@ fn the_process_id_is_written_and_taken_away() {
     });
     assert!(gone, "the file goes with the server");
 }
+
+/// The reply to a GET request.
+fn get(address: std::net::SocketAddr, path: &str) -> String {
+    use std::io::{Read, Write};
+    let mut stream = std::net::TcpStream::connect(address).unwrap();
+    stream
+        .write_all(format!("GET {path} HTTP/1.0\r\n\r\n").as_bytes())
+        .unwrap();
+    let mut reply = String::new();
+    stream.read_to_string(&mut reply).unwrap();
+    reply
+}
+
+#[test]
+fn the_status_page_shows_questions_and_log_lines_of_this_server() {
+    let server = TestServer::start(
+        "[rings]\nnxdomain-queries = 7\n",
+        &[("one.example", &zone("www"))],
+    );
+    rcode(server.address(), "nOpe.one.example");
+    let page = get(server.web(), "/");
+    assert!(page.starts_with("HTTP/1.0 200 "), "{page}");
+    assert!(page.contains("nOpe.one.example/A"), "{page}");
+    assert!(page.contains("1 zone loaded, 0 unchanged"), "{page}");
+    assert!(get(server.web(), "/readyz").ends_with("ready\n"));
+    let output = server.command(&["stats", "ring-nxdomain-queries-*"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(
+        text,
+        "ring-nxdomain-queries-capacity 7\nring-nxdomain-queries-size 1\n"
+    );
+}
+
+#[test]
+fn the_web_password_and_access_list_come_from_the_configuration() {
+    let config = "[web]\npassword = \"secret\"\n";
+    let server = TestServer::start(config, &[("one.example", &zone("www"))]);
+    assert!(get(server.web(), "/").starts_with("HTTP/1.0 401 "));
+    let config = "[web]\nallow_from = [\"192.0.2.0/24\"]\n";
+    let server = TestServer::start(config, &[("one.example", &zone("www"))]);
+    let mut stream = std::net::TcpStream::connect(server.web()).unwrap();
+    let mut reply = Vec::new();
+    let _ = std::io::Read::read_to_end(&mut stream, &mut reply);
+    assert!(reply.is_empty(), "others are closed without an answer");
+}
+
+#[test]
+fn a_password_hash_that_cannot_be_used_stops_the_start() {
+    let setup = Setup::new().config("[web]\npassword = \"$scrypt$nonsense\"\n");
+    let Err(failure) = setup.try_start() else {
+        panic!("it started with a password nobody can give");
+    };
+    assert_eq!(failure.status.unwrap().code(), Some(1));
+    assert!(
+        failure.stderr.contains("web password"),
+        "{}",
+        failure.stderr
+    );
+}
