@@ -125,7 +125,8 @@ fn whole_groups(text: &[u8], out: &mut Vec<u8>) -> usize {
     out.resize(start + text.len() / 4 * 3, 0);
     let mut done = 0;
     for (group, octets) in text.chunks_exact(4).zip(out[start..].chunks_exact_mut(3)) {
-        let [a, b, c, d] = [0, 1, 2, 3].map(|i| u32::from(BASE64[group[i] as usize]));
+        let value = |i: usize| u32::from(BASE64[group[i] as usize]);
+        let (a, b, c, d) = (value(0), value(1), value(2), value(3));
         if a | b | c | d > 63 {
             break;
         }
