@@ -101,9 +101,7 @@ fn write_window(window: u8, bits: &[u8; 32], out: &mut Vec<u8>) {
 /// Checks the bitmap of NXT: up to 16 octets for types 1 to 127, not ending in zero.
 pub(super) fn check_nxt(bits: &[u8]) -> Result<(), RdataError> {
     match bits {
-        [] | [.., 0] => Err(RdataError::Value(
-            "an NXT bitmap that is empty or ends in zero",
-        )),
+        [.., 0] => Err(RdataError::Value("an NXT bitmap that ends in zero")),
         [0x80..=0xff, ..] => Err(RdataError::Value("an NXT bitmap of unknown form")),
         _ if bits.len() > 16 => Err(RdataError::Value("an NXT bitmap of more than 16 octets")),
         _ => Ok(()),

@@ -125,7 +125,7 @@ const CDS_DIGEST: Field = digest(&[(0, 1), (1, 20), (2, 32), (3, 32), (4, 48)], 
 /// SHA-384 and SHA-512; RFC 8976 section 2.2.4 wants 12 octets of any other.
 const ZONE_DIGEST: Field = digest(&[(1, 48), (2, 64)], 12);
 const DS: &[Field] = &[U16, ALGORITHM, Code8(&DIGESTS), DS_DIGEST];
-const DNSKEY: &[Field] = &[U16, U8, ALGORITHM, Base64 { min: 0 }];
+const DNSKEY: &[Field] = &[U16, U8, ALGORITHM, Base64 { min: 1 }];
 const SIG: &[Field] = &signature(MIDDLE);
 const RRSIG: &[Field] = &signature(LOWER);
 const STRINGS: &[Field] = &[Strings];
@@ -186,7 +186,8 @@ static TYPES: &[TypeInfo] = &[
     of(22, "NSAP", &[Nsap]),
     of(23, "NSAP-PTR", &[PLAIN]),
     of(24, "SIG", SIG),
-    of(25, "KEY", DNSKEY),
+    // RFC 2535 section 3.1.2: flags may say that there is no key.
+    of(25, "KEY", &[U16, U8, ALGORITHM, Base64 { min: 0 }]),
     of(26, "PX", &[U16, MIDDLE, MIDDLE]),
     of(27, "GPOS", &[String, String, String]),
     of(28, "AAAA", &[Ipv6]),
@@ -217,7 +218,7 @@ static TYPES: &[TypeInfo] = &[
     of(53, "SMIMEA", &[U8, U8, U8, Hex { min: 1 }]),
     of(55, "HIP", &[HipKey, Names(NameUse::PLAIN)]),
     of(56, "NINFO", STRINGS),
-    of(57, "RKEY", &[U16, U8, ALGORITHM, Base64 { min: 0 }]),
+    of(57, "RKEY", DNSKEY),
     of(58, "TALINK", &[PLAIN, PLAIN]),
     of(59, "CDS", &[U16, ALGORITHM, Code8(&DIGESTS), CDS_DIGEST]),
     of(60, "CDNSKEY", DNSKEY),
