@@ -16,6 +16,7 @@ mod encoding;
 mod field;
 mod loc;
 mod names;
+mod octets;
 mod parse;
 mod print;
 mod svcb;
