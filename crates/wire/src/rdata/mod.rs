@@ -1,8 +1,8 @@
 //! Record data: wire and presentation form of every type, both ways.
 //!
-//! [`table`] describes a type once, as a list of [`Field`]s. Three interpreters of that list do the
-//! rest: [`check`] finds where each field of wire data ends and whether it is well formed, [`parse`]
-//! reads fields from zone-file words, [`print`] writes them. Compression (RFC 3597 section 4),
+//! `table` describes a type once, as a list of [`Field`]s. Three interpreters of that list do the
+//! rest: `check` finds where each field of wire data ends and whether it is well formed, `parse`
+//! reads fields from zone-file words, `print` writes them. Compression (RFC 3597 section 4),
 //! canonical form (RFC 4034 section 6.2, RFC 6840 section 5.1) and additional-section processing
 //! follow from the attributes of name fields.
 //!
