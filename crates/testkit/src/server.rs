@@ -89,6 +89,7 @@ pub struct Setup {
     dir: TempDir,
     config: String,
     arguments: Vec<OsString>,
+    environment: Vec<(OsString, OsString)>,
     listen: Vec<String>,
     web: bool,
 }
@@ -111,6 +112,7 @@ impl Setup {
             dir,
             config: String::new(),
             arguments: Vec::new(),
+            environment: Vec::new(),
             listen: vec!["127.0.0.1:0".into(), "[::1]:0".into()],
             web: true,
         }
@@ -137,6 +139,12 @@ impl Setup {
     /// Adds an argument to `nameward serve`.
     pub fn argument(mut self, argument: impl Into<OsString>) -> Self {
         self.arguments.push(argument.into());
+        self
+    }
+
+    /// Sets a variable of the environment.
+    pub fn environment(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
+        self.environment.push((name.into(), value.into()));
         self
     }
 
@@ -182,6 +190,7 @@ impl Setup {
             // Where the control socket goes by default: no two servers share a directory.
             .env("RUNTIME_DIRECTORY", self.dir.path())
             .env_remove("NOTIFY_SOCKET")
+            .envs(self.environment.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
