@@ -19,7 +19,7 @@ use super::{announce::counted, live};
 use crate::{
     config::{Config, Overrides},
     logging::LogControl,
-    zones,
+    memory, zones,
 };
 
 /// Reloads that may wait.
@@ -162,6 +162,7 @@ fn load(shared: &Shared, backend: &mut FileBackend, sources: &[Source]) -> (Summ
     let start = Instant::now();
     let mut chronicle = Chronicle::default();
     let summary = backend.load(&shared.zones, sources, &mut |event| chronicle.write(&event));
+    memory::give_back();
     if chronicle.passed_over > 0 {
         let more = chronicle.passed_over;
         tracing::warn!("{more} more lines about zones; `nameward check` prints them all");
