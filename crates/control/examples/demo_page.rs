@@ -80,9 +80,9 @@ fn batch(stats: &Arc<Stats>, dice: &mut Dice, load: u64) {
             client,
             qname: &qname,
             qtype,
-            rd: n % 3 == 0,
-            dnssec_ok: n % 2 == 0,
-            cookie: n % 5 == 0,
+            rd: n.is_multiple_of(3),
+            dnssec_ok: n.is_multiple_of(2),
+            cookie: n.is_multiple_of(5),
         });
         recorder.answered(&Answered {
             transport,

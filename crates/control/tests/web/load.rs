@@ -53,7 +53,7 @@ fn write_until(stats: &Arc<Stats>, stop: &AtomicBool, worker: u8) {
                 rcode: 0,
                 outcome: outcomes[n as usize % 5],
             });
-            if n % 100 == 0 {
+            if n.is_multiple_of(100) {
                 recorder.corrupt(client);
             }
         }
