@@ -81,10 +81,11 @@ fn main() {
     for _ in 0..count {
         let query = Query::parse(black_box(&packet)).expect("a question");
         key.set(query.qname);
+        let zone = table.zone_for(&key, query.qtype).map(|zone| &**zone);
         let reply = engine.respond(
             &table,
             &query,
-            &key,
+            (&key, zone),
             Medium::Datagram,
             &mut scratch,
             &mut out,

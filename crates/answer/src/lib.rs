@@ -133,14 +133,14 @@ impl Default for Engine {
 }
 
 impl Engine {
-    /// Writes the reply to a parsed request. `key` is the key of the question's name; `out` has room for
-    /// 512 octets at least.
+    /// Writes the reply to a parsed request. `asked` is the question's name as a key and the zone that
+    /// `zones` has for it; `out` has room for 512 octets at least.
     #[inline]
     pub fn respond<Z: Zones>(
         &self,
         zones: &Z,
         query: &Query<'_>,
-        key: &NameKey,
+        (key, zone): (&NameKey, Option<&'_ Z::View>),
         medium: Medium,
         scratch: &mut Scratch,
         out: &mut [u8],
@@ -151,7 +151,7 @@ impl Engine {
         if query.qclass != Class::IN {
             return self.other_class(query, medium, out);
         }
-        let Some(zone) = zones.zone_for(key, query.qtype) else {
+        let Some(zone) = zone else {
             let error = Some(extended_error::NOT_AUTHORITATIVE);
             return Reply {
                 outcome: Outcome::NotOurs,

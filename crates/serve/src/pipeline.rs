@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! batch -> parse, hash the name, prefetch the zone's slot      read()
-//!       -> prefetch zone, then its slots, then the node         look_ahead()
+//!       -> find the zones, prefetching slots and nodes         find_zones()
 //!       -> answer each from the same snapshot                   answer()
 //! sent  -> this worker's counters and rings                     record()
 //! ```
@@ -17,7 +17,7 @@ use nameward_stats::{
     self as stats, Answered, Gauge, Received, Recorder, Stamp, Stats, Timing, Transport,
 };
 use nameward_wire::message::{HEADER, Malformed, Query};
-use nameward_zone::{NameKey, ZoneTable};
+use nameward_zone::{NameKey, Zone, ZoneTable};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -123,7 +123,7 @@ impl BatchHandler for UdpPipeline {
         for (i, slot) in parsed[..queries.len()].iter_mut().enumerate() {
             *slot = read(&queries, i, zones, &mut self.keys[i]);
         }
-        look_ahead(&parsed[..queries.len()], zones, &self.keys);
+        let found = find_zones(&parsed[..queries.len()], zones, &self.keys);
         for (i, query) in parsed[..queries.len()].iter().enumerate() {
             let out = replies.buffer(i);
             let client = queries.client(i).ip();
@@ -134,7 +134,7 @@ impl BatchHandler for UdpPipeline {
                     let reply = engine.respond(
                         zones,
                         query,
-                        &self.keys[i],
+                        (&self.keys[i], found[i]),
                         Medium::Datagram,
                         &mut self.scratch,
                         out,
@@ -202,32 +202,39 @@ fn read<'q>(
     Ok(query)
 }
 
-/// Four short passes over the batch, each loading what the next one needs, so that the cache misses of all
-/// questions overlap instead of following each other.
+/// Finds the zone of each question, in short passes over the batch: each loads what the next one needs, so
+/// that the cache misses of all questions overlap instead of following each other.
 #[inline]
-fn look_ahead(parsed: &[Result<Query<'_>, Malformed>], zones: &ZoneTable, keys: &[NameKey; BATCH]) {
-    // A single question has nothing to overlap with.
-    if parsed.len() < 2 {
-        return;
-    }
-    let each = |pass: &dyn Fn(&NameKey, &Query<'_>)| {
-        for (query, key) in parsed.iter().zip(keys.iter()) {
-            if let Ok(query) = query {
-                pass(key, query);
-            }
-        }
+fn find_zones<'z>(
+    parsed: &[Result<Query<'_>, Malformed>],
+    zones: &'z ZoneTable,
+    keys: &[NameKey; BATCH],
+) -> [Option<&'z Zone>; BATCH] {
+    let asked = || {
+        let numbered = parsed.iter().zip(keys.iter()).enumerate();
+        numbered.filter_map(|(i, (query, key))| query.as_ref().ok().map(|query| (i, query, key)))
     };
-    each(&|key, _| zones.prefetch_zone(key));
-    each(&|key, query| {
-        if let Some(zone) = zones.zone_for(key, query.qtype) {
+    let mut found = [None; BATCH];
+    // A single question has nothing to overlap with, and a single zone is in the cache.
+    let look_ahead = parsed.len() > 1;
+    if look_ahead && zones.len() > 1 {
+        asked().for_each(|(_, _, key)| zones.prefetch_zone(key));
+        asked().for_each(|(_, _, key)| zones.prefetch_apex(key));
+    }
+    for (i, query, key) in asked() {
+        found[i] = zones.zone_for(key, query.qtype).map(|zone| &**zone);
+        if let Some(zone) = found[i].filter(|_| look_ahead) {
             zone.prefetch_slots(key);
         }
-    });
-    each(&|key, query| {
-        if let Some(zone) = zones.zone_for(key, query.qtype) {
-            zone.prefetch_node(key);
+    }
+    if look_ahead {
+        for (i, _, key) in asked() {
+            if let Some(zone) = found[i] {
+                zone.prefetch_node(key);
+            }
         }
-    });
+    }
+    found
 }
 
 fn udp(client: IpAddr) -> Transport {
@@ -374,10 +381,12 @@ impl TcpState {
                 self.recorder
                     .received(&received(&query, tcp(client), client));
                 self.key.set(query.qname);
+                let zone = zones.zone_for(&self.key, query.qtype).map(|zone| &**zone);
+                let asked = (&self.key, zone);
                 let reply = engine.respond(
                     zones,
                     &query,
-                    &self.key,
+                    asked,
                     Medium::Stream,
                     &mut self.scratch,
                     &mut self.out[..],

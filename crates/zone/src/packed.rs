@@ -31,7 +31,8 @@ impl Packed {
             }
             if (slot >> 32) as u32 == tag {
                 let node = self.node(slot as u32);
-                if node.name() == name {
+                // Zones are mostly in lower case, as `name` is: then the plain comparison is enough.
+                if node.name().as_wire() == name.as_wire() || node.name() == name {
                     return Some(node);
                 }
             }

@@ -134,6 +134,14 @@ impl ZoneTable {
         }
     }
 
+    /// Prefetches the apex of that zone, once the zone is there.
+    #[inline]
+    pub fn prefetch_apex(&self, key: &NameKey) {
+        if let Some(zone) = self.first_slot(key).and_then(|slot| slot.zone.as_ref()) {
+            zone.prefetch_apex();
+        }
+    }
+
     #[inline]
     fn first_slot(&self, key: &NameKey) -> Option<&Slot> {
         let depths = self.depth_mask & (u128::MAX >> (127 - key.labels()));

@@ -268,6 +268,18 @@ impl Zone {
         self.node_of(target)
     }
 
+    /// Prefetches the apex.
+    #[inline]
+    pub(crate) fn prefetch_apex(&self) {
+        let packed = self.packed();
+        if let Some(byte) = packed
+            .arena
+            .get(self.summary.apex as usize * crate::packed::ALIGN)
+        {
+            prefetch(byte);
+        }
+    }
+
     /// Prefetches what [`Zone::find`] will read first for this key.
     #[inline]
     pub fn prefetch_slots(&self, key: &NameKey) {

@@ -23,6 +23,8 @@ use super::scan::plain;
 
 /// Files up to this size are read whole.
 const SMALL: u64 = 256 * 1024;
+/// Bytes of address space set aside for a zone before it is read, at most.
+const MOST_RESERVED: u64 = 1 << 30;
 /// A file changed this short a time before it was read may change again within the same tick of
 /// the clock that stamps files; it is not trusted to be unchanged.
 const SETTLED: Duration = Duration::from_millis(50);
@@ -71,7 +73,9 @@ impl Reader {
         let mut stamp = Stamp::new();
         stamp.add(&metadata);
         self.options.origin = name.into();
-        let mut builder = ZoneBuilder::with_capacity(name, metadata.len().min(SMALL) as usize);
+        // Packed records take up to twice the room of their text; what is not used is never touched.
+        let room = metadata.len().saturating_mul(2).min(MOST_RESERVED);
+        let mut builder = ZoneBuilder::with_capacity(name, room as usize);
         let report = if metadata.len() <= SMALL {
             match self.fill(&mut file, metadata.len() as usize) {
                 Ok(length) => self.parse(path, length, &mut builder),
