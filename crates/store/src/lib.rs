@@ -1,3 +1,4 @@
-//! Where zone data comes from: zone files and, later, databases.
+//! Where zone data comes from: zone files and databases.
 
 pub mod file;
+pub mod sql;

@@ -33,6 +33,8 @@ pub struct ZoneBuilder {
     /// Records of owners that were packed before.
     late: Draft,
     late_of: Vec<u32>,
+    /// Names that exist whether they have records here or not.
+    empties: Vec<NameBuf>,
     pub(crate) deep: Vec<Origin>,
     pub(crate) with_targets: Vec<Origin>,
     pub(crate) cut_depths: u128,
@@ -81,6 +83,7 @@ impl ZoneBuilder {
             current_in_zone: true,
             late: Draft::default(),
             late_of: Vec::new(),
+            empties: Vec::new(),
             deep: Vec::new(),
             with_targets: Vec::new(),
             cut_depths: 0,
@@ -115,6 +118,36 @@ impl ZoneBuilder {
             record.line,
             record.file,
         );
+    }
+
+    /// Tells that a name of the zone exists although none of the records added makes it exist: a part of a
+    /// zone is built, and what stands below the name is not in that part.
+    pub fn add_empty(&mut self, name: Name<'_>) {
+        self.empties.push(name.into());
+    }
+
+    fn insert_empties(&mut self) {
+        let apex_labels = self.apex.labels();
+        let mut key = NameKey::default();
+        for name in std::mem::take(&mut self.empties) {
+            key.set(name.as_name());
+            let labels = key.labels();
+            if labels <= apex_labels
+                || key.suffix(apex_labels) != self.apex.suffix(apex_labels)
+                || self.find(&key, labels).is_some()
+            {
+                continue;
+            }
+            let place = self.insert_empty(&key, labels, 0);
+            if labels > apex_labels + 1 || name.as_name().is_wildcard() {
+                self.deep.push(Origin {
+                    place,
+                    line: 0,
+                    file: 0,
+                });
+            }
+            self.max_labels = self.max_labels.max(labels);
+        }
     }
 
     fn begin_owner(&mut self, record: &Record<'_>) {
@@ -363,6 +396,7 @@ impl ZoneBuilder {
     pub fn finish(mut self) -> (Option<Zone>, Vec<Finding>) {
         self.pack_current();
         self.merge_late();
+        self.insert_empties();
         self.connect_ancestors();
         self.check_targets();
         let apex_labels = self.apex.labels();

@@ -337,3 +337,35 @@ fn the_longest_zone_answers_and_ds_goes_to_the_parent() {
     table.insert(zone("."));
     assert_eq!(find(&table, "com.", Type::A).as_deref(), Some("."));
 }
+
+#[test]
+fn a_name_told_to_exist_does_so_with_its_ancestors_and_as_a_wildcard() {
+    let mut builder = ZoneBuilder::new(name(APEX).as_name());
+    let (owner, rtype, rdata) = soa(1);
+    add(&mut builder, &owner, rtype, &rdata);
+    add(&mut builder, "full.example.", 1, &[192, 0, 2, 1]);
+    for empty in [
+        "a.b.example.",
+        "*.c.example.",
+        "full.example.",
+        "example.",
+        "elsewhere.test.",
+    ] {
+        builder.add_empty(name(empty).as_name());
+    }
+    let (zone, findings) = builder.finish();
+    let zone = zone.unwrap_or_else(|| panic!("{findings:?}"));
+    let find = |text: &str| match zone.find(&NameKey::new(name(text).as_name())) {
+        Find::Exact(node) if node.is_empty() => "empty",
+        Find::Exact(_) => "records",
+        Find::Wildcard { node, .. } if node.is_empty() => "empty wildcard",
+        Find::Missing { .. } => "missing",
+        _ => "other",
+    };
+    assert_eq!(find("a.b.example."), "empty");
+    assert_eq!(find("b.example."), "empty");
+    assert_eq!(find("c.b.example."), "missing");
+    assert_eq!(find("x.c.example."), "empty wildcard");
+    assert_eq!(find("full.example."), "records");
+    assert_eq!(zone.name_count(), 6);
+}

@@ -1,0 +1,144 @@
+//! The statements, written once, and the little in which the engines differ.
+//!
+//! Integers are cast so that a schema with other widths works. `domain_id` is compared inside an expression where
+//! the index on names must be used: planners without statistics otherwise take the index on zones and read a whole
+//! zone for one name.
+
+/// A database engine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Engine {
+    /// SQLite.
+    Sqlite,
+    /// PostgreSQL and what speaks its protocol.
+    Postgres,
+    /// MySQL and MariaDB.
+    Mysql,
+}
+
+/// How many names one look-up statement takes; lists are filled up to the next size, so that few statements are
+/// prepared. PostgreSQL takes an array of any length.
+pub(crate) const NAME_COUNTS: [usize; 6] = [3, 5, 8, 16, 64, 256];
+/// Names in one statement at the most.
+pub(crate) const MAX_NAMES: usize = 256;
+
+/// What is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Statement {
+    /// Rows of some names of a zone: id, name, type, ttl, prio, content. Parameters: zone, names.
+    Lookup,
+    /// All rows of a zone, same columns. Parameter: zone.
+    ZoneRows,
+    /// The names of a zone that exist, more than once each. Parameter: zone.
+    Names,
+    /// All zones: id, name, type, master, last_check, notified_serial, account, options, catalog.
+    Zones,
+    /// One zone, same columns. Parameter: zone.
+    Zone,
+    /// Which zones changed of late: domain_id, version. No parameters.
+    Changes,
+    /// A number that changes with every commit of another connection (SQLite only).
+    DataVersion,
+}
+
+pub(crate) const STATEMENTS: usize = 7;
+
+/// All records that are served, for a check: the columns of [`Statement::Lookup`] and domain_id.
+pub(crate) fn all_records(engine: Engine) -> String {
+    let rows = Statement::ZoneRows.sql(engine, 0);
+    let columns = rows.split(" FROM ").next().unwrap_or_default();
+    let zone = match engine {
+        Engine::Sqlite => "domain_id",
+        Engine::Postgres => "CAST(domain_id AS BIGINT)",
+        Engine::Mysql => "CAST(domain_id AS SIGNED)",
+    };
+    format!("{columns}, {zone} FROM records WHERE NOT disabled")
+}
+
+impl Statement {
+    /// All of them, for preparing.
+    pub(crate) const ALL: [Statement; STATEMENTS] = [
+        Statement::Lookup,
+        Statement::ZoneRows,
+        Statement::Names,
+        Statement::Zones,
+        Statement::Zone,
+        Statement::Changes,
+        Statement::DataVersion,
+    ];
+
+    /// Its text for an engine and a number of names.
+    pub(crate) fn sql(self, engine: Engine, names: usize) -> String {
+        let int = |column: &str| match engine {
+            Engine::Sqlite => column.to_owned(),
+            Engine::Postgres => format!("CAST({column} AS BIGINT)"),
+            Engine::Mysql => format!("CAST({column} AS SIGNED)"),
+        };
+        let text = |column: &str| match engine {
+            Engine::Sqlite | Engine::Mysql => column.to_owned(),
+            Engine::Postgres => format!("CAST({column} AS TEXT)"),
+        };
+        let zone = match engine {
+            Engine::Sqlite | Engine::Mysql => "?",
+            Engine::Postgres => "CAST($1 AS BIGINT)",
+        };
+        let record_columns = format!(
+            "{}, {}, {}, {}, {}, {}",
+            int("id"),
+            text("name"),
+            text("type"),
+            int("ttl"),
+            int("prio"),
+            text("content")
+        );
+        let zone_columns = format!(
+            "{}, {}, {}, {}, {}, {}, {}, {}, {}",
+            int("id"),
+            text("name"),
+            text("type"),
+            text("master"),
+            int("last_check"),
+            int("notified_serial"),
+            text("account"),
+            text("options"),
+            text("catalog")
+        );
+        match self {
+            Statement::Lookup => {
+                let listed = match engine {
+                    Engine::Postgres => "name = ANY($2)".to_owned(),
+                    _ => format!("name IN (?{})", ",?".repeat(names.max(1) - 1)),
+                };
+                // The expression around domain_id keeps its index out of the plan.
+                format!(
+                    "SELECT {record_columns} FROM records \
+                     WHERE domain_id + 0 = {zone} AND {listed} AND NOT disabled"
+                )
+            }
+            Statement::ZoneRows => format!(
+                "SELECT {record_columns} FROM records WHERE domain_id = {zone} AND NOT disabled"
+            ),
+            Statement::Names => format!(
+                "SELECT {}, {} FROM records \
+                 WHERE domain_id = {zone} AND type IS NOT NULL AND NOT disabled",
+                int("id"),
+                text("name")
+            ),
+            Statement::Zones => format!("SELECT {zone_columns} FROM domains"),
+            Statement::Zone => format!("SELECT {zone_columns} FROM domains WHERE id = {zone}"),
+            Statement::Changes => {
+                // A transaction shows its row when it commits, which may be long after it wrote the time.
+                let since = match engine {
+                    Engine::Sqlite => "unixepoch() - 60".to_owned(),
+                    Engine::Postgres => "CAST(EXTRACT(EPOCH FROM now()) AS BIGINT) - 60".to_owned(),
+                    Engine::Mysql => "UNIX_TIMESTAMP() - 60".to_owned(),
+                };
+                format!(
+                    "SELECT {}, {} FROM nameward_changes WHERE changed_at >= {since}",
+                    int("domain_id"),
+                    int("version")
+                )
+            }
+            Statement::DataVersion => "PRAGMA data_version".to_owned(),
+        }
+    }
+}

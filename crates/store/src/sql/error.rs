@@ -1,0 +1,52 @@
+//! What can go wrong with a database, so that an answer, a log line and a check can tell it apart.
+
+use core::fmt;
+
+/// A row that cannot be used: which one, and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RowError {
+    /// The table.
+    pub table: &'static str,
+    /// The row's `id`; 0 if it is about more than one row.
+    pub id: i64,
+    /// What was expected and what was found.
+    pub reason: String,
+}
+
+impl fmt::Display for RowError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "table {}, id {}: {}", self.table, self.id, self.reason)
+    }
+}
+
+/// Why a database gave no answer. Messages never contain a password.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SqlError {
+    /// A row that the answer needs does not parse: only this answer fails.
+    #[error("{0}")]
+    Row(RowError),
+    /// The database cannot be reached; it is tried again with back-off.
+    #[error("the database is not reachable: {0}")]
+    Unavailable(String),
+    /// The database did not answer in time.
+    #[error("the database did not answer within {0} ms")]
+    Timeout(u128),
+    /// The database refused a statement: the schema is not what we expect.
+    #[error(
+        "the database refused a statement: {0}; `nameward db check` tells what is wrong with the schema"
+    )]
+    Refused(String),
+    /// The address of the database is wrong.
+    #[error("{0}")]
+    Address(String),
+}
+
+impl SqlError {
+    pub(crate) fn row(table: &'static str, id: i64, reason: impl Into<String>) -> Self {
+        SqlError::Row(RowError {
+            table,
+            id,
+            reason: reason.into(),
+        })
+    }
+}

@@ -1,0 +1,495 @@
+//! The part of a zone that answers every question for one name, gathered in as few statements as can be.
+//!
+//! The first statement fetches the rows of the name, of all its ancestors in the zone and of the wildcards below
+//! them. [`Gathering::walk`] then goes the way of RFC 1034 section 4.3.2 through these rows and notes what the answer
+//! may need: the name's own records, a delegation, a DNAME, a wildcard. If that brings up hosts whose addresses belong
+//! into the additional section, or an alias inside the zone, one more statement fetches these; a chain of
+//! aliases takes one statement a link. Rows that the answer does not need are never parsed, so a broken row
+//! fails only the names that need it.
+
+use super::above::Above;
+use super::dialect::MAX_NAMES;
+use super::error::SqlError;
+use super::row::{Cells, read_content, read_name, read_ttl, read_type, shown, write_name};
+use nameward_wire::rdata::names as names_in;
+use nameward_wire::zonefile::{Record, Severity};
+use nameward_wire::{Class, Name, NameBuf, Type};
+use nameward_zone::{Finding, NameKey, Zone, ZoneBuilder};
+
+/// Links of a chain of aliases that are followed; as many as the answer engine follows.
+const MAX_CHAIN: usize = 16;
+/// Hosts whose addresses are fetched for one question.
+const MAX_TARGETS: usize = 256;
+
+/// The part of a zone that answers questions for one name.
+pub struct Fragment {
+    /// An ordinary zone with the few names that matter.
+    pub zone: Zone,
+    /// Aliases that lead out of the zone: another zone may have them.
+    pub exits: Vec<NameBuf>,
+    /// How many statements it took.
+    pub statements: u32,
+}
+
+/// What an answer needs of a name, as bits.
+mod need {
+    /// That it exists.
+    pub(super) const EXISTENCE: u8 = 1;
+    /// Its addresses.
+    pub(super) const ADDRESSES: u8 = 2;
+    /// What stands at a delegation.
+    pub(super) const CUT: u8 = 4;
+    /// Its DNAME.
+    pub(super) const DNAME: u8 = 8;
+    /// What every answer needs of the apex.
+    pub(super) const APEX: u8 = 16;
+    /// Everything.
+    pub(super) const ALL: u8 = 32;
+}
+
+/// Whether records of a type are among what is needed.
+fn is_needed(needs: u8, rtype: Type) -> bool {
+    let by_type = match rtype {
+        Type::A | Type::AAAA => need::ADDRESSES,
+        Type::NS => need::CUT | need::APEX,
+        Type::DS => need::CUT,
+        Type::DNAME => need::DNAME,
+        Type::SOA => need::APEX,
+        _ => 0,
+    };
+    needs & (need::ALL | by_type) != 0
+}
+
+struct Wanted {
+    name: NameBuf,
+    text: String,
+    /// Rows were asked for.
+    asked: bool,
+    has_rows: bool,
+    /// PowerDNS says that it is an empty non-terminal.
+    has_empty_row: bool,
+    /// Bits of [`need`].
+    needs: u8,
+}
+
+/// A row as it came; its data is read when it turns out to be needed.
+struct Held {
+    of: usize,
+    id: i64,
+    rtype: Result<Type, String>,
+    ttl: u32,
+    prio: Option<i64>,
+    content: (usize, usize),
+}
+
+/// Where a walk ended.
+enum Walked {
+    /// All that it needs is known.
+    Done,
+    /// The name has no rows: whether it or its ancestors are empty non-terminals must be known.
+    NeedsAbove,
+}
+
+pub(crate) struct Gathering {
+    zone_id: i64,
+    apex: NameBuf,
+    apex_labels: usize,
+    wanted: Vec<Wanted>,
+    rows: Vec<Held>,
+    content: Vec<u8>,
+    /// Names still to be walked to: the question, then aliases.
+    pending: Vec<NameBuf>,
+    visited: Vec<NameBuf>,
+    exits: Vec<NameBuf>,
+    pub(crate) statements: u32,
+}
+
+impl Gathering {
+    pub(crate) fn new(
+        zone_id: i64,
+        apex: &NameBuf,
+        qname: Name<'_>,
+        above: Option<&Above>,
+    ) -> Self {
+        let mut gathering = Gathering {
+            zone_id,
+            apex: *apex,
+            apex_labels: apex.as_name().label_count(),
+            wanted: Vec::with_capacity(8),
+            rows: Vec::with_capacity(16),
+            content: Vec::with_capacity(512),
+            pending: Vec::new(),
+            visited: Vec::new(),
+            exits: Vec::new(),
+            statements: 0,
+        };
+        let at = gathering.want(apex.as_name());
+        gathering.wanted[at].needs = need::APEX;
+        gathering.follow(qname, above);
+        gathering
+    }
+
+    /// Notes a name whose rows are to be fetched; returns where it stands.
+    fn want(&mut self, name: Name<'_>) -> usize {
+        if let Some(at) = self.position(name) {
+            return at;
+        }
+        let mut text = String::with_capacity(name.as_wire().len());
+        write_name(name, &mut text);
+        self.wanted.push(Wanted {
+            name: name.into(),
+            text,
+            asked: false,
+            has_rows: false,
+            has_empty_row: false,
+            needs: 0,
+        });
+        self.wanted.len() - 1
+    }
+
+    fn position(&self, name: Name<'_>) -> Option<usize> {
+        self.wanted
+            .iter()
+            .position(|wanted| wanted.name.as_name() == name)
+    }
+
+    /// Goes on with a name: its ancestors and their wildcards are wanted too.
+    fn follow(&mut self, name: Name<'_>, above: Option<&Above>) {
+        if self.visited.iter().any(|visited| visited.as_name() == name) {
+            return;
+        }
+        if !name.is_at_or_below(self.apex.as_name()) {
+            self.exits.push(name.into());
+            return;
+        }
+        if self.visited.len() > MAX_CHAIN {
+            return;
+        }
+        self.visited.push(name.into());
+        let mut lower: NameBuf = name.into();
+        lower.make_lowercase();
+        self.pending.push(lower);
+        let key = NameKey::new(lower.as_name());
+        let limit = self.deepest(&key, above);
+        for n in (self.apex_labels..=limit).rev() {
+            self.want(key.suffix(n));
+            if n < limit
+                && let Ok(wildcard) = NameBuf::join(b"\x01*", key.suffix(n))
+            {
+                self.want(wildcard.as_name());
+            }
+        }
+    }
+
+    /// Labels of the deepest ancestor that may have rows: nothing stands below a name that has nothing below
+    /// it. A question with a hundred labels then costs no more than others.
+    fn deepest(&self, key: &NameKey, above: Option<&Above>) -> usize {
+        let Some(above) = above.filter(|above| !above.is_partial) else {
+            return key.labels();
+        };
+        let mut limit = self.apex_labels;
+        while limit < key.labels() && above.contains(key, limit) {
+            limit += 1;
+        }
+        // The wildcard below the closest encloser is one deeper.
+        (limit + 1).min(key.labels())
+    }
+
+    /// The names that the next statement has to fetch; empty if nothing is missing.
+    pub(crate) fn next_names(&mut self) -> Vec<String> {
+        let unasked = self.wanted.iter_mut().filter(|wanted| !wanted.asked);
+        unasked
+            .take(MAX_NAMES)
+            .map(|wanted| {
+                wanted.asked = true;
+                wanted.text.clone()
+            })
+            .collect()
+    }
+
+    /// Whether names are wanted that no statement asked for yet.
+    pub(crate) fn is_short(&self) -> bool {
+        !self.pending.is_empty() || self.wanted.iter().any(|wanted| !wanted.asked)
+    }
+
+    /// Takes one row: id, name, type, ttl, prio, content.
+    pub(crate) fn take(&mut self, row: &dyn Cells) -> Result<(), SqlError> {
+        let id = row.int(0).unwrap_or(0);
+        let text = row.text(1).unwrap_or_default();
+        let of = match self.wanted.iter().position(|w| w.text.as_bytes() == text) {
+            Some(of) => of,
+            None => {
+                // A collation that ignores case, or more, brought it.
+                let mut name = NameBuf::root();
+                read_name(text, &mut name)
+                    .map_err(|reason| SqlError::row("records", id, reason))?;
+                let Some(of) = self.position(name.as_name()) else {
+                    return Ok(());
+                };
+                self.wanted[of].name = name;
+                of
+            }
+        };
+        let Some(rtype) = row.text(2).filter(|rtype| !rtype.is_empty()) else {
+            self.wanted[of].has_empty_row = true;
+            return Ok(());
+        };
+        let start = self.content.len();
+        self.content
+            .extend_from_slice(row.text(5).unwrap_or_default());
+        self.wanted[of].has_rows = true;
+        self.rows.push(Held {
+            of,
+            id,
+            rtype: read_type(rtype),
+            ttl: read_ttl(row.int(3)),
+            prio: row.int(4),
+            content: (start, self.content.len()),
+        });
+        Ok(())
+    }
+
+    fn has_type(&self, of: usize, rtype: Type) -> bool {
+        self.rows
+            .iter()
+            .any(|row| row.of == of && row.rtype == Ok(rtype))
+    }
+
+    /// Walks to all names that are pending. False: `above` is needed first.
+    pub(crate) fn walk(&mut self, above: Option<&Above>) -> Result<bool, SqlError> {
+        // Aliases found on the way are for the next round: their rows are not here yet.
+        let mut names = std::mem::take(&mut self.pending);
+        while let Some(name) = names.pop() {
+            if matches!(self.walk_to(&name, above)?, Walked::NeedsAbove) {
+                self.pending.push(name);
+                self.pending.append(&mut names);
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// RFC 1034 section 4.3.2 step 3, over the rows.
+    fn walk_to(&mut self, name: &NameBuf, above: Option<&Above>) -> Result<Walked, SqlError> {
+        let key = NameKey::new(name.as_name());
+        let labels = key.labels();
+        let mut encloser = self.apex_labels;
+        for n in self.apex_labels..=labels {
+            let Some(at) = self.position(key.suffix(n)) else {
+                break;
+            };
+            let below_apex = n > self.apex_labels;
+            if below_apex && self.has_type(at, Type::NS) && n < labels {
+                self.wanted[at].needs |= need::CUT;
+                self.fetch_targets(at, &[Type::NS])?;
+                return Ok(Walked::Done);
+            }
+            if n < labels && self.has_type(at, Type::DNAME) {
+                self.wanted[at].needs |= need::DNAME;
+                self.follow_dname(at, (name, key.prefix_len(n)), above)?;
+                return Ok(Walked::Done);
+            }
+            if n == labels && (self.wanted[at].has_rows || !below_apex) {
+                self.take_all(at, above)?;
+                return Ok(Walked::Done);
+            }
+            if n < labels && self.wanted[at].has_rows {
+                encloser = n;
+            }
+        }
+        let Some(above) = above else {
+            return Ok(Walked::NeedsAbove);
+        };
+        self.walk_without_rows(&key, encloser, above)?;
+        Ok(Walked::Done)
+    }
+
+    /// The name has no rows. `encloser`: labels of the deepest ancestor that has some.
+    fn walk_without_rows(
+        &mut self,
+        key: &NameKey,
+        mut encloser: usize,
+        above: &Above,
+    ) -> Result<(), SqlError> {
+        let labels = key.labels();
+        for n in encloser + 1..=labels {
+            let hinted = above.is_partial
+                && self
+                    .position(key.suffix(n))
+                    .is_some_and(|at| self.wanted[at].has_empty_row);
+            if !above.contains(key, n) && !hinted {
+                break;
+            }
+            encloser = n;
+        }
+        if encloser > self.apex_labels
+            && let Some(at) = self.position(key.suffix(encloser))
+        {
+            self.wanted[at].needs |= need::EXISTENCE;
+        }
+        if encloser == labels {
+            return Ok(());
+        }
+        // RFC 4592 section 3.3: only the wildcard below the closest encloser counts.
+        let Ok(wildcard) = NameBuf::join(b"\x01*", key.suffix(encloser)) else {
+            return Ok(());
+        };
+        if let Some(at) = self.position(wildcard.as_name()) {
+            if self.wanted[at].has_rows {
+                self.take_all(at, Some(above))?;
+            } else if above.contains(&NameKey::new(wildcard.as_name()), encloser + 1) {
+                self.wanted[at].needs |= need::EXISTENCE;
+            }
+        }
+        Ok(())
+    }
+
+    /// Everything of a name: hosts its records name, and where it leads if it is an alias.
+    fn take_all(&mut self, at: usize, above: Option<&Above>) -> Result<(), SqlError> {
+        self.wanted[at].needs |= need::ALL;
+        self.fetch_targets(at, &[])?;
+        if let Some(row) = self.row_of(at, Type::CNAME) {
+            let mut rdata = Vec::new();
+            self.parse(row, &mut rdata)?;
+            if let Ok(target) = Name::from_wire(&rdata) {
+                self.follow(target, above);
+            }
+        }
+        Ok(())
+    }
+
+    fn row_of(&self, at: usize, rtype: Type) -> Option<usize> {
+        self.rows
+            .iter()
+            .position(|row| row.of == at && row.rtype == Ok(rtype))
+    }
+
+    fn follow_dname(
+        &mut self,
+        at: usize,
+        (name, prefix): (&NameBuf, usize),
+        above: Option<&Above>,
+    ) -> Result<(), SqlError> {
+        let Some(row) = self.row_of(at, Type::DNAME) else {
+            return Ok(());
+        };
+        let mut rdata = Vec::new();
+        self.parse(row, &mut rdata)?;
+        if let Ok(target) = Name::from_wire(&rdata)
+            && let Ok(made) = NameBuf::join(&name.as_name().as_wire()[..prefix], target)
+        {
+            self.follow(made.as_name(), above);
+        }
+        Ok(())
+    }
+
+    /// Wants the addresses of the hosts in the zone that records of a name name; no types means all.
+    fn fetch_targets(&mut self, at: usize, types: &[Type]) -> Result<(), SqlError> {
+        let mut rdata = Vec::new();
+        let mut targets: Vec<NameBuf> = Vec::new();
+        for (i, row) in self.rows.iter().enumerate() {
+            let Ok(rtype) = row.rtype else { continue };
+            if row.of != at || !(types.is_empty() || types.contains(&rtype)) {
+                continue;
+            }
+            if !may_have_targets(rtype) {
+                continue;
+            }
+            rdata.clear();
+            self.parse(i, &mut rdata)?;
+            let hosts = names_in(rtype, &rdata).filter(|(_, _, name_use)| name_use.additional);
+            targets.extend(
+                hosts
+                    .map(|(_, host, _)| host)
+                    .filter(|host| host.is_at_or_below(self.apex.as_name()))
+                    .map(NameBuf::from),
+            );
+        }
+        for target in targets.iter_mut().take(MAX_TARGETS) {
+            target.make_lowercase();
+            let at = self.want(target.as_name());
+            self.wanted[at].needs |= need::ADDRESSES;
+        }
+        Ok(())
+    }
+
+    fn parse(&self, row: usize, out: &mut Vec<u8>) -> Result<Type, SqlError> {
+        let row = &self.rows[row];
+        let bad = |reason: String| {
+            let owner = &self.wanted[row.of].name;
+            SqlError::row("records", row.id, format!("{owner}: {reason}"))
+        };
+        let rtype = row.rtype.clone().map_err(bad)?;
+        let content = &self.content[row.content.0..row.content.1];
+        read_content(rtype, row.prio, content, out).map_err(bad)?;
+        Ok(rtype)
+    }
+
+    /// Builds the zone from what was found to be needed.
+    pub(crate) fn finish(self) -> Result<Fragment, SqlError> {
+        let mut builder = ZoneBuilder::with_capacity(self.apex.as_name(), self.content.len() * 2);
+        let mut rdata = Vec::with_capacity(256);
+        for (at, wanted) in self.wanted.iter().enumerate() {
+            if wanted.needs & need::EXISTENCE != 0 || wanted.needs != 0 && wanted.has_rows {
+                builder.add_empty(wanted.name.as_name());
+            }
+            if wanted.needs & !need::EXISTENCE == 0 {
+                continue;
+            }
+            for (i, row) in self.rows.iter().enumerate().filter(|(_, row)| row.of == at) {
+                let needed = match row.rtype {
+                    Ok(rtype) => is_needed(wanted.needs, rtype),
+                    Err(_) => wanted.needs & need::ALL != 0,
+                };
+                if !needed {
+                    continue;
+                }
+                rdata.clear();
+                let rtype = self.parse(i, &mut rdata)?;
+                builder.add(&Record {
+                    owner: wanted.name.as_name(),
+                    same_owner: false,
+                    rtype,
+                    class: Class::IN,
+                    ttl: row.ttl,
+                    rdata: &rdata,
+                    line: row.id as u32,
+                    file: (row.id >> 32) as u16,
+                });
+            }
+        }
+        let (zone, findings) = builder.finish();
+        match zone {
+            Some(zone) => Ok(Fragment {
+                zone,
+                exits: self.exits,
+                statements: self.statements,
+            }),
+            None => Err(first_error(self.zone_id, &findings)),
+        }
+    }
+}
+
+/// The id of the row that a finding is about: rows are numbered by `line` and `file`.
+pub fn row_id(finding: &Finding) -> i64 {
+    i64::from(finding.file) << 32 | i64::from(finding.line)
+}
+
+fn first_error(zone_id: i64, findings: &[Finding]) -> SqlError {
+    let error = findings
+        .iter()
+        .find(|finding| finding.severity == Severity::Error);
+    let reason = error.map_or_else(String::new, |error| shown(error.message.as_bytes()));
+    match error.map_or(0, row_id) {
+        0 => SqlError::row("domains", zone_id, reason),
+        id => SqlError::row("records", id, reason),
+    }
+}
+
+/// Whether records of a type may name hosts whose addresses belong into the additional section.
+fn may_have_targets(rtype: Type) -> bool {
+    !matches!(
+        rtype,
+        Type::A | Type::AAAA | Type::TXT | Type::SOA | Type::CNAME | Type::PTR
+    )
+}

@@ -1,0 +1,472 @@
+//! Zones in databases: SQLite, PostgreSQL, MySQL and MariaDB, in the schema of PowerDNS 4.7 and later.
+//!
+//! Owns the statements ([`dialect`]), the connections ([`sqlite`], [`postgres`], [`mysql`]), what rows mean
+//! ([`row`]), and the part of a zone that one question needs ([`fragment`]). A database works unchanged after
+//! PowerDNS, and may be shared with it: `ordername`, `auth` and rows of empty non-terminals are not trusted but derived.
+//!
+//! Two ways to use a zone:
+//! - resident: [`SqlBackend::load_zone`] streams all rows into a `ZoneBuilder`;
+//! - live: [`SqlBackend::lookup`] fetches a [`Fragment`] that answers every question for one name exactly as
+//!   the whole zone would.
+//!
+//! Nothing here caches answers; callers do, and drop them when [`SqlBackend::watch`] tells of a [`Change`].
+
+mod above;
+pub mod db;
+mod dialect;
+mod error;
+mod fragment;
+mod row;
+mod schema;
+mod sqlite;
+mod url;
+mod watch;
+
+use above::{AboveSets, Collector};
+pub use dialect::Engine;
+use dialect::Statement;
+pub use error::{RowError, SqlError};
+use fragment::Gathering;
+pub use fragment::{Fragment, row_id};
+use nameward_wire::zonefile::Record;
+use nameward_wire::{Class, Name, NameBuf};
+use nameward_zone::ZoneBuilder;
+use row::{Cells, read_content, read_name, read_ttl, read_type, shown};
+use sqlite::Sqlite;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+pub use url::Address;
+pub use watch::Change;
+
+/// Rows that are reported one by one; the rest is counted.
+const MAX_REPORTED: usize = 20;
+/// Questions this many labels below the apex first look whether anything can be that deep.
+const DEEP: usize = 6;
+
+/// How to use a database.
+#[derive(Debug, Clone)]
+pub struct SqlOptions {
+    /// Where it is; reads go to `replica` if there is one.
+    pub address: Address,
+    /// Where reads go.
+    pub replica: Option<Address>,
+    /// Connections for look-ups.
+    pub connections: usize,
+    /// How long a statement or a connection attempt may take.
+    pub timeout: Duration,
+    /// After this time facts that are kept about a zone are read again even without a change notice.
+    pub max_age: Duration,
+}
+
+impl SqlOptions {
+    /// The usual values: a connection for each core, two seconds, one minute.
+    pub fn new(address: Address) -> Self {
+        SqlOptions {
+            address,
+            replica: None,
+            connections: std::thread::available_parallelism().map_or(2, |n| n.get()),
+            timeout: Duration::from_secs(2),
+            max_age: Duration::from_secs(60),
+        }
+    }
+}
+
+/// What a zone is to this server, as PowerDNS names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Replicated by the database.
+    Native,
+    /// Sends NOTIFY.
+    Primary,
+    /// Transferred in.
+    Secondary,
+    /// A catalog that we make.
+    Producer,
+    /// A catalog that we follow.
+    Consumer,
+}
+
+impl Kind {
+    fn read(text: &[u8]) -> Option<Kind> {
+        Some(match &text.trim_ascii().to_ascii_uppercase()[..] {
+            b"NATIVE" => Kind::Native,
+            b"MASTER" | b"PRIMARY" => Kind::Primary,
+            b"SLAVE" | b"SECONDARY" => Kind::Secondary,
+            b"PRODUCER" => Kind::Producer,
+            b"CONSUMER" => Kind::Consumer,
+            _ => return None,
+        })
+    }
+}
+
+/// A row of `domains`.
+#[derive(Debug, Clone)]
+pub struct ZoneRow {
+    /// Its id.
+    pub id: i64,
+    /// The name of the zone.
+    pub name: NameBuf,
+    /// What it is to this server.
+    pub kind: Kind,
+    /// `master`: addresses of primaries, as written.
+    pub primaries: Option<Box<str>>,
+    /// When a secondary was last checked, in seconds since 1970.
+    pub last_check: Option<i64>,
+    /// The serial of the last NOTIFY.
+    pub notified_serial: Option<i64>,
+    /// The account.
+    pub account: Option<Box<str>>,
+    /// Options as JSON.
+    pub options: Option<Box<str>>,
+    /// The catalog it is a member of.
+    pub catalog: Option<Box<str>>,
+}
+
+/// A zone that is looked up at query time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LiveZone {
+    /// `domains.id`.
+    pub id: i64,
+    /// The name of the zone.
+    pub apex: NameBuf,
+}
+
+/// What loading a zone brought.
+#[derive(Debug, Default)]
+pub struct LoadReport {
+    /// Records handed to the builder.
+    pub records: u64,
+    /// Rows that do not parse, the first ones.
+    pub bad: Vec<RowError>,
+    /// The names of these rows as far as they are names: no complete answer can be given for them.
+    pub bad_names: Vec<NameBuf>,
+    /// How many rows do not parse.
+    pub bad_count: u64,
+}
+
+impl LoadReport {
+    fn note(&mut self, id: i64, owner: Option<&NameBuf>, reason: String) {
+        self.bad_count += 1;
+        if self.bad.len() >= MAX_REPORTED {
+            return;
+        }
+        let reason = match owner {
+            Some(owner) => format!("{owner}: {reason}"),
+            None => reason,
+        };
+        self.bad.push(RowError {
+            table: "records",
+            id,
+            reason,
+        });
+        self.bad_names.extend(owner);
+    }
+}
+
+/// All zones of a database.
+#[derive(Debug, Default)]
+pub struct ZoneList {
+    /// The zones.
+    pub zones: Vec<ZoneRow>,
+    /// Rows of `domains` that cannot be used, the first ones.
+    pub bad: Vec<RowError>,
+}
+
+/// Whether a database answers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Health {
+    /// The last statement was answered, or none was tried yet.
+    pub is_up: bool,
+    /// What the last failure was; empty if it is up.
+    pub reason: String,
+}
+
+enum Driver {
+    Sqlite(Sqlite),
+}
+
+impl Driver {
+    /// Runs a statement and hands each row over.
+    async fn query(
+        &self,
+        statement: Statement,
+        zone: Option<i64>,
+        names: &[String],
+        each: &mut (dyn FnMut(&dyn Cells) -> Result<(), SqlError> + Send),
+    ) -> Result<(), SqlError> {
+        match self {
+            Driver::Sqlite(sqlite) => sqlite.query(statement, zone, names, each),
+        }
+    }
+}
+
+/// A database with zones. Cheap to clone; all clones share connections.
+#[derive(Clone)]
+pub struct SqlBackend {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    options: SqlOptions,
+    reads: Driver,
+    above: AboveSets,
+    is_up: AtomicBool,
+    /// Why it is down.
+    down: Mutex<String>,
+}
+
+impl Inner {
+    /// Logs when the database goes down and when it is back, not at every question.
+    fn note_health(&self, result: &Result<(), SqlError>) {
+        let reason = match result {
+            Err(
+                error @ (SqlError::Unavailable(_) | SqlError::Timeout(_) | SqlError::Refused(_)),
+            ) => error.to_string(),
+            _ if self.is_up.load(Ordering::Relaxed) => return,
+            _ => String::new(),
+        };
+        let is_up = reason.is_empty();
+        *self.down.lock().unwrap_or_else(PoisonError::into_inner) = reason.clone();
+        if self.is_up.swap(is_up, Ordering::Relaxed) != is_up {
+            let database = &self.options.address;
+            if is_up {
+                tracing::info!(%database, "the database answers again");
+            } else {
+                tracing::error!(%database, reason, "the database does not answer");
+            }
+        }
+    }
+}
+
+impl SqlBackend {
+    /// Prepares the use of a database. Nothing is connected yet, so a database that is down does no harm.
+    pub fn new(options: SqlOptions) -> Result<Self, SqlError> {
+        let address = options.replica.as_ref().unwrap_or(&options.address);
+        let reads = match address {
+            Address::Sqlite(path) => {
+                Driver::Sqlite(Sqlite::new(path, options.connections, options.timeout))
+            }
+            _ => return Err(SqlError::Address(format!("{address}: not supported yet"))),
+        };
+        let above = AboveSets::new(options.max_age);
+        Ok(SqlBackend {
+            inner: Arc::new(Inner {
+                options,
+                reads,
+                above,
+                is_up: AtomicBool::new(true),
+                down: Mutex::default(),
+            }),
+        })
+    }
+
+    /// What it was made from.
+    pub fn options(&self) -> &SqlOptions {
+        &self.inner.options
+    }
+
+    /// Whether look-ups run on the calling thread without ever waiting for another: their futures are
+    /// ready when first polled, but may block on the disk.
+    pub fn is_blocking(&self) -> bool {
+        match self.inner.reads {
+            Driver::Sqlite(_) => true,
+        }
+    }
+
+    async fn query(
+        &self,
+        statement: Statement,
+        zone: Option<i64>,
+        names: &[String],
+        each: &mut (dyn FnMut(&dyn Cells) -> Result<(), SqlError> + Send),
+    ) -> Result<(), SqlError> {
+        let result = self.inner.reads.query(statement, zone, names, each).await;
+        self.inner.note_health(&result);
+        result
+    }
+
+    /// Whether the database answers.
+    pub fn health(&self) -> Health {
+        let reason = self
+            .inner
+            .down
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        Health {
+            is_up: self.inner.is_up.load(Ordering::Relaxed),
+            reason: reason.clone(),
+        }
+    }
+
+    /// All zones, in no order.
+    pub async fn zones(&self) -> Result<ZoneList, SqlError> {
+        let mut list = ZoneList::default();
+        self.query(Statement::Zones, None, &[], &mut |row| {
+            match read_zone(row) {
+                Ok(zone) => list.zones.push(zone),
+                Err(error) if list.bad.len() < MAX_REPORTED => list.bad.push(error),
+                Err(_) => {}
+            }
+            Ok(())
+        })
+        .await?;
+        Ok(list)
+    }
+
+    /// One zone; `None` if it is not there (any more).
+    pub async fn zone(&self, id: i64) -> Result<Option<ZoneRow>, SqlError> {
+        let mut found = None;
+        self.query(Statement::Zone, Some(id), &[], &mut |row| {
+            found = Some(read_zone(row).map_err(SqlError::Row)?);
+            Ok(())
+        })
+        .await?;
+        Ok(found)
+    }
+
+    /// Streams all records of a zone into `builder`. Rows that do not parse are left out and reported. In the
+    /// findings of the builder, [`row_id`] tells the row.
+    pub async fn load_zone(
+        &self,
+        zone: &LiveZone,
+        builder: &mut ZoneBuilder,
+    ) -> Result<LoadReport, SqlError> {
+        let mut loader = Loader {
+            builder,
+            report: LoadReport::default(),
+            name: NameBuf::root(),
+            name_text: Vec::new(),
+            rdata: Vec::new(),
+        };
+        self.query(Statement::ZoneRows, Some(zone.id), &[], &mut |row| {
+            loader.take(row);
+            Ok(())
+        })
+        .await?;
+        Ok(loader.report)
+    }
+
+    /// The part of a zone that answers every question for `qname`, which is at or below its apex.
+    pub async fn lookup(&self, zone: &LiveZone, qname: Name<'_>) -> Result<Fragment, SqlError> {
+        let mut above = None;
+        if qname.label_count() > zone.apex.as_name().label_count() + DEEP {
+            above = Some(self.above(zone).await?);
+        }
+        let mut gathering = Gathering::new(zone.id, &zone.apex, qname, above.as_deref());
+        loop {
+            let names = gathering.next_names();
+            if !names.is_empty() {
+                gathering.statements += 1;
+                self.query(Statement::Lookup, Some(zone.id), &names, &mut |row| {
+                    gathering.take(row)
+                })
+                .await?;
+                continue;
+            }
+            if !gathering.walk(above.as_deref())? {
+                above = Some(self.above(zone).await?);
+            } else if !gathering.is_short() {
+                return gathering.finish();
+            }
+        }
+    }
+
+    async fn above(&self, zone: &LiveZone) -> Result<Arc<above::Above>, SqlError> {
+        let read = async || {
+            let mut collector = Collector::new(&zone.apex);
+            self.query(Statement::Names, Some(zone.id), &[], &mut |row| {
+                collector.take(row.text(1).unwrap_or_default());
+                Ok(())
+            })
+            .await?;
+            Ok(collector.finish())
+        };
+        self.inner.above.of(zone.id, read).await
+    }
+
+    /// Drops what is kept about a zone (`None`: about all), because it changed.
+    pub fn forget(&self, zone: Option<i64>) {
+        self.inner.above.forget(zone);
+    }
+}
+
+fn read_zone(row: &dyn Cells) -> Result<ZoneRow, RowError> {
+    let id = row.int(0).unwrap_or(0);
+    let bad = |reason| RowError {
+        table: "domains",
+        id,
+        reason,
+    };
+    let mut name = NameBuf::root();
+    read_name(row.text(1).unwrap_or_default(), &mut name).map_err(bad)?;
+    let kind = row.text(2).unwrap_or_default();
+    let Some(kind) = Kind::read(kind) else {
+        let reason = "expected the type NATIVE, MASTER, SLAVE, PRODUCER or CONSUMER, found";
+        return Err(bad(format!("{reason} '{}'", shown(kind))));
+    };
+    let text = |column| {
+        row.text(column)
+            .filter(|text| !text.is_empty())
+            .map(|text| String::from_utf8_lossy(text).into())
+    };
+    Ok(ZoneRow {
+        id,
+        name,
+        kind,
+        primaries: text(3),
+        last_check: row.int(4),
+        notified_serial: row.int(5),
+        account: text(6),
+        options: text(7),
+        catalog: text(8),
+    })
+}
+
+/// Hands the rows of a zone to its builder.
+struct Loader<'b> {
+    builder: &'b mut ZoneBuilder,
+    report: LoadReport,
+    name: NameBuf,
+    name_text: Vec<u8>,
+    rdata: Vec<u8>,
+}
+
+impl Loader<'_> {
+    fn take(&mut self, row: &dyn Cells) {
+        let id = row.int(0).unwrap_or(0);
+        // Empty non-terminals follow from the names below them.
+        let Some(rtype) = row.text(2).filter(|rtype| !rtype.is_empty()) else {
+            return;
+        };
+        let text = row.text(1).unwrap_or_default();
+        let same_owner = text == self.name_text && self.report.records > 0;
+        if !same_owner {
+            self.name_text.clear();
+            if let Err(reason) = read_name(text, &mut self.name) {
+                return self.report.note(id, None, reason);
+            }
+            self.name_text.extend_from_slice(text);
+        }
+        self.rdata.clear();
+        let content = row.text(5).unwrap_or_default();
+        let read = read_type(rtype).and_then(|rtype| {
+            read_content(rtype, row.int(4), content, &mut self.rdata).map(|()| rtype)
+        });
+        let rtype = match read {
+            Ok(rtype) => rtype,
+            Err(reason) => return self.report.note(id, Some(&self.name), reason),
+        };
+        self.builder.add(&Record {
+            owner: self.name.as_name(),
+            same_owner: false,
+            rtype,
+            class: Class::IN,
+            ttl: read_ttl(row.int(3)),
+            rdata: &self.rdata,
+            line: id as u32,
+            file: (id >> 32) as u16,
+        });
+        self.report.records += 1;
+    }
+}

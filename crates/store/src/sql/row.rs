@@ -1,0 +1,223 @@
+//! One row of `records` to one record, with the ways of the PowerDNS schema.
+//!
+//! Names and targets have no final dot and are absolute. The priority of MX and SRV stands in `prio`. A SOA may lack
+//! its last fields. TTLs may be missing or out of range. Types are in any case.
+
+use nameward_wire::rdata::parse_text;
+use nameward_wire::text::Fields;
+use nameward_wire::{Name, NameBuf, Type};
+
+/// What is used for a TTL that is NULL: the default of PowerDNS.
+const DEFAULT_TTL: u32 = 3600;
+/// RFC 2181 section 8.
+const MAX_TTL: i64 = i32::MAX as i64;
+/// The fields that a SOA may lack at its end: serial, refresh, retry, expire, minimum.
+const SOA_DEFAULTS: [&str; 5] = ["0", "10800", "3600", "604800", "3600"];
+
+/// Gives access to the columns of a row, whichever driver it comes from.
+pub(crate) trait Cells {
+    fn int(&self, column: usize) -> Option<i64>;
+    fn text(&self, column: usize) -> Option<&[u8]>;
+}
+
+/// Reads a name as it stands in the database.
+pub(crate) fn read_name(text: &[u8], name: &mut NameBuf) -> Result<(), String> {
+    // "@" would be taken for the origin; in a database it is a label.
+    if text == b"@" {
+        return name
+            .set_from_text(b"\\@", Name::ROOT)
+            .map_err(|error| error.to_string());
+    }
+    name.set_from_text(text, Name::ROOT)
+        .map_err(|error| format!("the name '{}' is not valid: {error}", shown(text)))
+}
+
+/// Writes a name as PowerDNS stores it: lower case, no final dot, octets that are not printable as `\DDD`.
+pub(crate) fn write_name(name: Name<'_>, out: &mut String) {
+    use core::fmt::Write;
+    out.clear();
+    if name.is_root() {
+        out.push('.');
+        return;
+    }
+    for (i, label) in name.labels().enumerate() {
+        if i > 0 {
+            out.push('.');
+        }
+        for &byte in label {
+            match byte {
+                b'.' | b'\\' => {
+                    out.push('\\');
+                    out.push(byte as char);
+                }
+                0x21..=0x7e => out.push(byte.to_ascii_lowercase() as char),
+                // Writing to a String cannot fail.
+                _ => drop(write!(out, "\\{byte:03}")),
+            }
+        }
+    }
+}
+
+/// A TTL as it stands in the database.
+pub(crate) fn read_ttl(ttl: Option<i64>) -> u32 {
+    ttl.map_or(DEFAULT_TTL, |ttl| ttl.clamp(0, MAX_TTL) as u32)
+}
+
+/// Reads the type.
+pub(crate) fn read_type(text: &[u8]) -> Result<Type, String> {
+    match Type::from_text(text.trim_ascii()) {
+        Some(rtype) if !rtype.is_meta() => Ok(rtype),
+        Some(_) => Err(format!("the type {} cannot stand in a zone", shown(text))),
+        None => Err(format!("the type '{}' is not known", shown(text))),
+    }
+}
+
+/// Appends the data of a record in wire form.
+pub(crate) fn read_content(
+    rtype: Type,
+    prio: Option<i64>,
+    content: &[u8],
+    out: &mut Vec<u8>,
+) -> Result<(), String> {
+    match rtype {
+        Type::MX if words(content) < 2 => parse_with_prio(rtype, prio, content, out),
+        Type::SRV if words(content) < 4 => parse_with_prio(rtype, prio, content, out),
+        Type::SOA if (2..7).contains(&words(content)) => {
+            let mut whole = content.to_vec();
+            for default in &SOA_DEFAULTS[words(content) - 2..] {
+                whole.push(b' ');
+                whole.extend_from_slice(default.as_bytes());
+            }
+            parse(rtype, &whole, out)
+        }
+        _ => parse(rtype, content, out),
+    }
+}
+
+fn parse_with_prio(
+    rtype: Type,
+    prio: Option<i64>,
+    content: &[u8],
+    out: &mut Vec<u8>,
+) -> Result<(), String> {
+    let prio = prio.unwrap_or(0);
+    let mut whole = Vec::with_capacity(content.len() + 6);
+    whole.extend_from_slice(prio.to_string().as_bytes());
+    whole.push(b' ');
+    whole.extend_from_slice(content);
+    parse(rtype, &whole, out)
+}
+
+fn parse(rtype: Type, content: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
+    let content = content.trim_ascii_end();
+    // A line end would end the entry and hide what follows it.
+    if content.contains(&b'\n') {
+        return Err(format!("the content of {rtype} has more than one line"));
+    }
+    parse_text(rtype, &mut Fields::new(content), Name::ROOT, out)
+        .map(|_| ())
+        .map_err(|error| format!("the content of {rtype} is not valid: {}", error.message))
+}
+
+fn words(content: &[u8]) -> usize {
+    content
+        .split(|byte| byte.is_ascii_whitespace())
+        .filter(|word| !word.is_empty())
+        .count()
+}
+
+/// Text of the database for a message: bounded, without control characters.
+pub(crate) fn shown(text: &[u8]) -> String {
+    let mut shown: String = String::from_utf8_lossy(&text[..text.len().min(80)])
+        .chars()
+        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
+        .collect();
+    if text.len() > 80 {
+        shown.push_str("...");
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn content(rtype: Type, prio: Option<i64>, text: &str) -> Result<Vec<u8>, String> {
+        let mut out = Vec::new();
+        read_content(rtype, prio, text.as_bytes(), &mut out).map(|()| out)
+    }
+
+    #[test]
+    fn priority_comes_from_its_column_unless_the_content_has_it() {
+        let expected = b"\x00\x0a\x04mail\x07example\x03org\x00".to_vec();
+        assert_eq!(
+            content(Type::MX, Some(10), "mail.example.org"),
+            Ok(expected.clone())
+        );
+        assert_eq!(
+            content(Type::MX, Some(0), "10 mail.example.org"),
+            Ok(expected.clone())
+        );
+        assert_eq!(
+            content(Type::MX, None, "mail.example.org").unwrap()[..2],
+            [0, 0]
+        );
+        assert_eq!(
+            content(Type::SRV, Some(1), "2 3 a.b"),
+            Ok(b"\0\x01\0\x02\0\x03\x01a\x01b\0".to_vec())
+        );
+        assert!(content(Type::MX, Some(-1), "a.b").is_err());
+        assert!(content(Type::MX, Some(65_536), "a.b").is_err());
+    }
+
+    #[test]
+    fn long_strings_are_split_and_short_soas_filled() {
+        let long = format!("\"{}\"", "x".repeat(300));
+        let txt = content(Type::TXT, None, &long).unwrap();
+        assert_eq!((txt[0], txt[256], txt.len()), (255, 45, 302));
+        let soa = content(Type::SOA, None, "ns1.example hostmaster.example 7").unwrap();
+        assert_eq!(soa[soa.len() - 4..], 3600u32.to_be_bytes());
+        assert_eq!(soa[soa.len() - 20..soa.len() - 16], 7u32.to_be_bytes());
+    }
+
+    #[test]
+    fn content_that_does_not_parse_is_an_error_with_a_reason() {
+        for (rtype, text) in [
+            (Type::A, "192.0.2.256"),
+            (Type::A, "192.0.2.1 192.0.2.2"),
+            (Type::A, ""),
+            (Type::TXT, "\"open"),
+            (Type::A, "192.0.2.1\n192.0.2.2"),
+            (Type::CNAME, "a..b"),
+        ] {
+            let error = content(rtype, None, text).unwrap_err();
+            assert!(error.contains("content of"), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn names_are_written_as_powerdns_stores_them() {
+        let mut text = String::new();
+        for (name, expected) in [
+            ("WWW.Example.ORG.", "www.example.org"),
+            (".", "."),
+            (r"w\.x.\(sp\032ace.a\\b.", r"w\.x.(sp\032ace.a\\b"),
+        ] {
+            let name: NameBuf = name.parse().unwrap();
+            write_name(name.as_name(), &mut text);
+            assert_eq!(text, expected);
+            let mut back = NameBuf::root();
+            read_name(text.as_bytes(), &mut back).unwrap();
+            assert_eq!(back, name);
+        }
+        assert!(read_name(b"a..b", &mut NameBuf::root()).is_err());
+        assert!(read_name(b"", &mut NameBuf::root()).is_err());
+    }
+
+    #[test]
+    fn odd_ttls_are_brought_into_range() {
+        assert_eq!(read_ttl(None), 3600);
+        assert_eq!(read_ttl(Some(-5)), 0);
+        assert_eq!(read_ttl(Some(1 << 40)), i32::MAX as u32);
+    }
+}

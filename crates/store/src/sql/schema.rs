@@ -1,0 +1,375 @@
+//! The schema, described once: made from here, and checked against it.
+//!
+//! Tables, columns and what they hold are those of PowerDNS 4.7, so that both servers use one database. Two things are ours
+//! and optional: a table of changes (SQLite, MySQL) or a notice (PostgreSQL), kept by triggers, that tell every
+//! server which zone changed, whoever changed it.
+
+use super::dialect::Engine;
+
+/// What a column holds.
+#[derive(Clone, Copy)]
+pub(crate) enum Holds {
+    /// The primary key, given by the database.
+    Id,
+    /// The id of a zone; its rows go with the zone.
+    Zone,
+    /// Text of at most so many octets, NULL allowed or not.
+    Text(u32, Null),
+    /// An integer.
+    Int(Null),
+    /// A truth value with its default.
+    Bool(bool),
+}
+
+/// Whether NULL is allowed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Null {
+    Yes,
+    No,
+}
+
+pub(crate) struct Index {
+    pub(crate) name: &'static str,
+    pub(crate) columns: &'static [&'static str],
+    pub(crate) unique: bool,
+    /// Serving without it reads whole tables.
+    pub(crate) needed: bool,
+}
+
+pub(crate) struct Table {
+    pub(crate) name: &'static str,
+    pub(crate) columns: &'static [(&'static str, Holds)],
+    pub(crate) indexes: &'static [Index],
+}
+
+use Holds::{Bool, Id, Int, Text, Zone};
+use Null::{No, Yes};
+
+const fn index(
+    name: &'static str,
+    columns: &'static [&'static str],
+    unique: bool,
+    needed: bool,
+) -> Index {
+    Index {
+        name,
+        columns,
+        unique,
+        needed,
+    }
+}
+
+/// Long text: the most that one row of MySQL takes beside the other columns.
+const LONG: u32 = 64_000;
+
+/// All tables.
+pub(crate) const TABLES: &[Table] = &[
+    Table {
+        name: "domains",
+        columns: &[
+            ("id", Id),
+            ("name", Text(255, No)),
+            ("master", Text(128, Yes)),
+            ("last_check", Int(Yes)),
+            ("type", Text(8, No)),
+            ("notified_serial", Int(Yes)),
+            ("account", Text(40, Yes)),
+            ("options", Text(LONG, Yes)),
+            ("catalog", Text(255, Yes)),
+        ],
+        indexes: &[
+            index("name_index", &["name"], true, true),
+            index("catalog_idx", &["catalog"], false, false),
+        ],
+    },
+    Table {
+        name: "records",
+        columns: &[
+            ("id", Id),
+            ("domain_id", Zone),
+            ("name", Text(255, Yes)),
+            ("type", Text(10, Yes)),
+            ("content", Text(LONG, Yes)),
+            ("ttl", Int(Yes)),
+            ("prio", Int(Yes)),
+            ("disabled", Bool(false)),
+            ("ordername", Text(255, Yes)),
+            ("auth", Bool(true)),
+        ],
+        indexes: &[
+            index("records_lookup_idx", &["name", "type"], false, true),
+            index(
+                "records_lookup_id_idx",
+                &["domain_id", "name", "type"],
+                false,
+                true,
+            ),
+            index(
+                "records_order_idx",
+                &["domain_id", "ordername"],
+                false,
+                false,
+            ),
+        ],
+    },
+    Table {
+        name: "supermasters",
+        columns: &[
+            ("ip", Text(64, No)),
+            ("nameserver", Text(255, No)),
+            ("account", Text(40, No)),
+        ],
+        indexes: &[index(
+            "ip_nameserver_pk",
+            &["ip", "nameserver"],
+            true,
+            false,
+        )],
+    },
+    Table {
+        name: "comments",
+        columns: &[
+            ("id", Id),
+            ("domain_id", Zone),
+            ("name", Text(255, No)),
+            ("type", Text(10, No)),
+            ("modified_at", Int(No)),
+            ("account", Text(40, Yes)),
+            ("comment", Text(LONG, No)),
+        ],
+        indexes: &[
+            index("comments_idx", &["domain_id", "name", "type"], false, false),
+            index(
+                "comments_order_idx",
+                &["domain_id", "modified_at"],
+                false,
+                false,
+            ),
+        ],
+    },
+    Table {
+        name: "domainmetadata",
+        columns: &[
+            ("id", Id),
+            ("domain_id", Zone),
+            ("kind", Text(32, Yes)),
+            ("content", Text(LONG, Yes)),
+        ],
+        indexes: &[index(
+            "domainmetaidindex",
+            &["domain_id", "kind"],
+            false,
+            false,
+        )],
+    },
+    Table {
+        name: "cryptokeys",
+        columns: &[
+            ("id", Id),
+            ("domain_id", Zone),
+            ("flags", Int(No)),
+            ("active", Bool(true)),
+            ("published", Bool(true)),
+            ("content", Text(LONG, Yes)),
+        ],
+        indexes: &[index("domainidindex", &["domain_id"], false, false)],
+    },
+    Table {
+        name: "tsigkeys",
+        columns: &[
+            ("id", Id),
+            ("name", Text(255, Yes)),
+            ("algorithm", Text(50, Yes)),
+            ("secret", Text(255, Yes)),
+        ],
+        indexes: &[index("namealgoindex", &["name", "algorithm"], true, false)],
+    },
+];
+
+impl Holds {
+    fn sql(self, engine: Engine) -> String {
+        let null = |null| if null == No { " NOT NULL" } else { "" };
+        match (self, engine) {
+            (Id, Engine::Sqlite) => "INTEGER PRIMARY KEY".into(),
+            (Id, Engine::Postgres) => "BIGSERIAL PRIMARY KEY".into(),
+            (Id, Engine::Mysql) => "BIGINT AUTO_INCREMENT PRIMARY KEY".into(),
+            // MySQL runs no triggers for rows that a foreign key deletes, so there it has none.
+            (Zone, Engine::Mysql) => "BIGINT".into(),
+            (Zone, Engine::Sqlite) => {
+                "INTEGER REFERENCES domains(id) ON DELETE CASCADE ON UPDATE CASCADE".into()
+            }
+            (Zone, Engine::Postgres) => "BIGINT REFERENCES domains(id) ON DELETE CASCADE".into(),
+            (Text(most, n), Engine::Postgres) if most > 255 => format!("TEXT{}", null(n)),
+            (Text(most, n), _) => format!("VARCHAR({most}){}", null(n)),
+            (Int(n), Engine::Mysql | Engine::Postgres) => format!("BIGINT{}", null(n)),
+            (Int(n), Engine::Sqlite) => format!("INTEGER{}", null(n)),
+            (Bool(default), Engine::Postgres) => format!("BOOLEAN DEFAULT {default}"),
+            (Bool(default), _) => format!("BOOLEAN DEFAULT {}", u8::from(default)),
+        }
+    }
+}
+
+/// The statements that make the tables where they are missing.
+pub(crate) fn create(engine: Engine) -> Vec<String> {
+    let mut statements = Vec::new();
+    for table in TABLES {
+        let mut parts: Vec<String> = table
+            .columns
+            .iter()
+            .map(|(name, holds)| format!("{name} {}", holds.sql(engine)))
+            .collect();
+        if engine == Engine::Mysql {
+            // No CREATE INDEX IF NOT EXISTS in MySQL, so they come with the table.
+            parts.extend(table.indexes.iter().map(|index| {
+                let unique = if index.unique { "UNIQUE " } else { "" };
+                format!(
+                    "{unique}INDEX {} ({})",
+                    index.name,
+                    index.columns.join(", ")
+                )
+            }));
+        }
+        if engine == Engine::Postgres && table.name != "supermasters" && has_name(table) {
+            parts.push("CHECK (name = LOWER(name))".into());
+        }
+        let end = match engine {
+            // One octet a character, as names are written: the longest rows fit.
+            Engine::Mysql => ") ENGINE = InnoDB CHARACTER SET latin1",
+            _ => ")",
+        };
+        let columns = parts.join(", ");
+        statements.push(format!(
+            "CREATE TABLE IF NOT EXISTS {} ({columns}{end}",
+            table.name
+        ));
+        if engine == Engine::Mysql {
+            continue;
+        }
+        for index in table.indexes {
+            let unique = if index.unique { "UNIQUE " } else { "" };
+            let mut columns = index.columns.join(", ");
+            if engine == Engine::Postgres && columns.ends_with("ordername") {
+                columns.push_str(" text_pattern_ops");
+            }
+            statements.push(format!(
+                "CREATE {unique}INDEX IF NOT EXISTS {} ON {} ({columns})",
+                index.name, table.name
+            ));
+        }
+    }
+    statements
+}
+
+fn has_name(table: &Table) -> bool {
+    table.columns.iter().any(|(name, _)| *name == "name")
+}
+
+/// The channel of PostgreSQL on which changes are told.
+pub(crate) const CHANNEL: &str = "nameward";
+
+/// The statements that make changes known: one row a zone, or one notice.
+pub(crate) fn create_triggers(engine: Engine) -> Vec<String> {
+    let mut statements = match engine {
+        Engine::Postgres => vec![format!(
+            "CREATE OR REPLACE FUNCTION nameward_changed() RETURNS trigger LANGUAGE plpgsql AS $$ \
+             DECLARE zone text; BEGIN \
+             IF TG_OP <> 'DELETE' THEN zone := to_jsonb(NEW) ->> TG_ARGV[0]; \
+             PERFORM pg_notify('{CHANNEL}', coalesce(zone, '')); END IF; \
+             IF TG_OP <> 'INSERT' THEN zone := to_jsonb(OLD) ->> TG_ARGV[0]; \
+             PERFORM pg_notify('{CHANNEL}', coalesce(zone, '')); END IF; \
+             RETURN NULL; END $$"
+        )],
+        Engine::Sqlite | Engine::Mysql => {
+            let mut list = vec![
+                "CREATE TABLE IF NOT EXISTS nameward_changes (domain_id BIGINT NOT NULL PRIMARY KEY, \
+                 version BIGINT NOT NULL, changed_at BIGINT NOT NULL)"
+                    .to_owned(),
+            ];
+            if engine == Engine::Sqlite {
+                list.push(
+                    "CREATE INDEX IF NOT EXISTS nameward_changes_at ON nameward_changes (changed_at)"
+                        .to_owned(),
+                );
+            }
+            list
+        }
+    };
+    for (table, key) in [
+        ("records", "domain_id"),
+        ("domains", "id"),
+        ("domainmetadata", "domain_id"),
+        ("cryptokeys", "domain_id"),
+    ] {
+        for event in ["INSERT", "UPDATE", "DELETE"] {
+            statements.extend(trigger(engine, table, key, event));
+        }
+    }
+    statements
+}
+
+fn trigger(engine: Engine, table: &str, key: &str, event: &str) -> Vec<String> {
+    let name = format!("nameward_{table}_{}", event.to_lowercase());
+    // PowerDNS notes every check and NOTIFY in `domains`: these change no answer.
+    let of = match (engine, table, event) {
+        (Engine::Sqlite | Engine::Postgres, "domains", "UPDATE") => {
+            "UPDATE OF id, name, master, type, account, options, catalog"
+        }
+        _ => event,
+    };
+    let sides: &[&str] = match event {
+        "INSERT" => &["NEW"],
+        "DELETE" => &["OLD"],
+        _ => &["NEW", "OLD"],
+    };
+    match engine {
+        Engine::Postgres => vec![
+            format!("DROP TRIGGER IF EXISTS {name} ON {table}"),
+            format!(
+                "CREATE TRIGGER {name} AFTER {of} ON {table} FOR EACH ROW \
+                 EXECUTE FUNCTION nameward_changed('{key}')"
+            ),
+        ],
+        Engine::Sqlite => {
+            let body: String = sides
+                .iter()
+                .map(|side| {
+                    format!(
+                        "INSERT INTO nameward_changes SELECT {side}.{key}, 1, \
+                         CAST(strftime('%s', 'now') AS INTEGER) WHERE {side}.{key} IS NOT NULL \
+                         ON CONFLICT (domain_id) DO UPDATE \
+                         SET version = version + 1, changed_at = excluded.changed_at; "
+                    )
+                })
+                .collect();
+            vec![format!(
+                "CREATE TRIGGER IF NOT EXISTS {name} AFTER {of} ON {table} BEGIN {body}END"
+            )]
+        }
+        Engine::Mysql => {
+            let body: String = sides
+                .iter()
+                .map(|side| {
+                    let also = match (table, event) {
+                        ("domains", "UPDATE") => {
+                            " AND NOT (OLD.name <=> NEW.name AND OLD.type <=> NEW.type \
+                             AND OLD.master <=> NEW.master AND OLD.catalog <=> NEW.catalog)"
+                        }
+                        _ => "",
+                    };
+                    format!(
+                        "IF {side}.{key} IS NOT NULL{also} THEN \
+                         INSERT INTO nameward_changes VALUES ({side}.{key}, 1, UNIX_TIMESTAMP()) \
+                         ON DUPLICATE KEY UPDATE version = version + 1, \
+                         changed_at = VALUES(changed_at); END IF; "
+                    )
+                })
+                .collect();
+            vec![
+                format!("DROP TRIGGER IF EXISTS {name}"),
+                format!(
+                    "CREATE TRIGGER {name} AFTER {event} ON {table} FOR EACH ROW BEGIN {body}END"
+                ),
+            ]
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! SQLite: a few connections to one file, statements kept prepared.
+//!
+//! A look-up in a file that is in memory takes some microseconds, less than handing it to another thread would, so
+//! it runs where it is called and its future never waits. Callers that must not block at all call it from a thread
+//! of their own.
+
+use super::dialect::{Engine, NAME_COUNTS, STATEMENTS, Statement};
+use super::error::SqlError;
+use super::row::Cells;
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, ErrorCode, OpenFlags};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::Duration;
+
+/// Pages each connection keeps, in KiB.
+const CACHE_KIB: i64 = 16 * 1024;
+
+pub(crate) struct Sqlite {
+    path: PathBuf,
+    timeout: Duration,
+    connections: Box<[Mutex<Option<Connection>>]>,
+    next: AtomicUsize,
+    statements: [String; STATEMENTS],
+    /// [`Statement::Lookup`] for each of [`NAME_COUNTS`].
+    lookups: [String; NAME_COUNTS.len()],
+}
+
+impl Sqlite {
+    pub(crate) fn new(path: &Path, connections: usize, timeout: Duration) -> Self {
+        Sqlite {
+            path: path.into(),
+            timeout,
+            connections: (0..connections.max(1)).map(|_| Mutex::default()).collect(),
+            next: AtomicUsize::new(0),
+            statements: Statement::ALL.map(|statement| statement.sql(Engine::Sqlite, 1)),
+            lookups: NAME_COUNTS.map(|count| Statement::Lookup.sql(Engine::Sqlite, count)),
+        }
+    }
+
+    /// Runs a statement and hands each row over.
+    pub(crate) fn query(
+        &self,
+        statement: Statement,
+        zone: Option<i64>,
+        names: &[String],
+        each: &mut dyn FnMut(&dyn Cells) -> Result<(), SqlError>,
+    ) -> Result<(), SqlError> {
+        let mut slot = self.slot();
+        if slot.is_none() {
+            *slot = Some(self.open()?);
+        }
+        let Some(connection) = slot.as_ref() else {
+            return Err(SqlError::Unavailable("no connection".into()));
+        };
+        let result = self.run(connection, statement, zone, names, each);
+        if matches!(result, Err(SqlError::Unavailable(_))) {
+            // The file may have been replaced: open it anew next time.
+            *slot = None;
+        }
+        result
+    }
+
+    fn open(&self) -> Result<Connection, SqlError> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection =
+            Connection::open_with_flags(&self.path, flags).map_err(|error| self.error(&error))?;
+        connection.set_prepared_statement_cache_capacity(32);
+        connection
+            .busy_timeout(self.timeout)
+            .and_then(|()| connection.pragma_update(None, "cache_size", -CACHE_KIB))
+            .map_err(|error| self.error(&error))?;
+        Ok(connection)
+    }
+
+    fn run(
+        &self,
+        connection: &Connection,
+        statement: Statement,
+        zone: Option<i64>,
+        names: &[String],
+        each: &mut dyn FnMut(&dyn Cells) -> Result<(), SqlError>,
+    ) -> Result<(), SqlError> {
+        let (sql, filled) = if statement == Statement::Lookup {
+            let size = NAME_COUNTS.partition_point(|&count| count < names.len());
+            (&self.lookups[size], NAME_COUNTS[size])
+        } else {
+            (&self.statements[statement as usize], 0)
+        };
+        let fail = |error: rusqlite::Error| self.error(&error);
+        let mut prepared = connection.prepare_cached(sql).map_err(fail)?;
+        let mut parameter = 0;
+        if let Some(zone) = zone {
+            parameter += 1;
+            prepared.raw_bind_parameter(parameter, zone).map_err(fail)?;
+        }
+        for i in 0..filled {
+            parameter += 1;
+            // Places that are left over repeat the last name.
+            let name = names.get(i).or(names.last()).map_or("", String::as_str);
+            prepared.raw_bind_parameter(parameter, name).map_err(fail)?;
+        }
+        let mut rows = prepared.raw_query();
+        while let Some(row) = rows.next().map_err(fail)? {
+            each(row)?;
+        }
+        Ok(())
+    }
+
+    /// A connection that nobody uses, or the next one to become free.
+    fn slot(&self) -> MutexGuard<'_, Option<Connection>> {
+        let start = self.next.fetch_add(1, Ordering::Relaxed);
+        let count = self.connections.len();
+        for i in 0..count {
+            match self.connections[(start + i) % count].try_lock() {
+                Ok(slot) => return slot,
+                Err(TryLockError::Poisoned(poisoned)) => return poisoned.into_inner(),
+                Err(TryLockError::WouldBlock) => {}
+            }
+        }
+        self.connections[start % count]
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn error(&self, error: &rusqlite::Error) -> SqlError {
+        match error.sqlite_error_code() {
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
+                SqlError::Timeout(self.timeout.as_millis())
+            }
+            Some(ErrorCode::Unknown) => SqlError::Refused(error.to_string()),
+            _ => SqlError::Unavailable(format!("{}: {error}", self.path.display())),
+        }
+    }
+}
+
+impl Cells for rusqlite::Row<'_> {
+    fn int(&self, column: usize) -> Option<i64> {
+        match self.get_ref(column).ok()? {
+            ValueRef::Integer(value) => Some(value),
+            ValueRef::Real(value) => Some(value as i64),
+            ValueRef::Text(text) => std::str::from_utf8(text).ok()?.trim().parse().ok(),
+            ValueRef::Null | ValueRef::Blob(_) => None,
+        }
+    }
+
+    fn text(&self, column: usize) -> Option<&[u8]> {
+        match self.get_ref(column).ok()? {
+            ValueRef::Text(text) | ValueRef::Blob(text) => Some(text),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! A fragment answers as the whole zone does, for every name and type.
+
+mod common;
+
+use common::{Row, SqliteFixture, answer, block_on, name, resident, row};
+use nameward_store::sql::{LiveZone, SqlError};
+use nameward_wire::{NameBuf, Type};
+use proptest::prelude::*;
+use std::collections::{BTreeMap, BTreeSet};
+
+const APEX: &str = "example.org";
+const TYPES: [Type; 12] = [
+    Type::A,
+    Type::AAAA,
+    Type::NS,
+    Type::MX,
+    Type::SRV,
+    Type::HTTPS,
+    Type::CNAME,
+    Type::DNAME,
+    Type::DS,
+    Type::SOA,
+    Type::TXT,
+    Type::ANY,
+];
+
+fn label() -> impl Strategy<Value = &'static str> {
+    prop_oneof![4 => Just("a"), 3 => Just("b"), 2 => Just("*"), 1 => Just("c")]
+}
+
+fn owner() -> impl Strategy<Value = String> {
+    proptest::collection::vec(label(), 0..4).prop_map(|labels| {
+        labels
+            .iter()
+            .fold(APEX.to_string(), |name, label| format!("{label}.{name}"))
+    })
+}
+
+/// A host in the zone mostly, sometimes outside.
+fn target() -> impl Strategy<Value = String> {
+    prop_oneof![5 => owner(), 1 => Just("host.elsewhere.test".to_string())]
+}
+
+/// What stands at one name: an alias alone, or some records.
+fn contents() -> impl Strategy<Value = Vec<(&'static str, String)>> {
+    let record = prop_oneof![
+        4 => (0u8..4).prop_map(|n| ("A", format!("192.0.2.{n}"))),
+        1 => (0u8..4).prop_map(|n| ("AAAA", format!("2001:db8::{n}"))),
+        1 => Just(("TXT", "\"text\"".to_string())),
+        1 => target().prop_map(|host| ("MX", host)),
+        1 => target().prop_map(|host| ("SRV", format!("0 80 {host}"))),
+        1 => target().prop_map(|host| ("HTTPS", format!("1 {host} alpn=h2"))),
+        1 => Just(("HTTPS", "1 . alpn=h3".to_string())),
+        1 => target().prop_map(|host| ("NS", host)),
+        1 => Just(("DS", format!("1 13 1 {}", "ab".repeat(20)))),
+    ];
+    let records = proptest::collection::vec(record, 1..4);
+    let dname = target().prop_map(|host| vec![("DNAME", host), ("A", "192.0.2.9".to_string())]);
+    let cname = target().prop_map(|host| vec![("CNAME", host)]);
+    prop_oneof![6 => records, 1 => dname, 2 => cname]
+}
+
+fn zone() -> impl Strategy<Value = Vec<Row>> {
+    proptest::collection::btree_map(owner(), contents(), 1..12).prop_map(rows_of)
+}
+
+fn rows_of(names: BTreeMap<String, Vec<(&'static str, String)>>) -> Vec<Row> {
+    let mut rows = vec![
+        row(APEX, "SOA", "ns1.example.org host.example.org 1 2 3 4 5"),
+        row(APEX, "NS", "ns1.example.org"),
+    ];
+    for (owner, contents) in names {
+        for (rtype, content) in contents {
+            // The apex has a SOA, so it cannot be an alias.
+            if owner != APEX || rtype != "CNAME" {
+                rows.push(row(&owner, rtype, &content));
+            }
+        }
+    }
+    // A row of PowerDNS for an empty non-terminal that is none any more, and one that is not served.
+    rows.push(Row {
+        rtype: None,
+        ..row("stale.c.example.org", "", "")
+    });
+    rows.push(Row {
+        disabled: true,
+        ..row("x.off.example.org", "A", "192.0.2.7")
+    });
+    rows
+}
+
+/// Names to ask for: all that the zone has, their ancestors, and names beside and below them.
+fn questions(rows: &[Row]) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    for row in rows {
+        let mut at = row.name.as_str();
+        while at.len() >= APEX.len() {
+            names.extend([
+                at.to_string(),
+                format!("a.{at}"),
+                format!("zz.{at}"),
+                format!("z.z.{at}"),
+            ]);
+            let Some((_, parent)) = at.split_once('.') else {
+                break;
+            };
+            at = parent;
+        }
+    }
+    names.insert(format!("{}{APEX}", "d.".repeat(20)));
+    names.insert(format!("{}a.a.{APEX}", "b.".repeat(9)));
+    names
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_answer_is_that_of_the_whole_zone(rows in zone()) {
+        let fixture = SqliteFixture::new(APEX, &rows);
+        let backend = fixture.backend();
+        let live = LiveZone { id: 1, apex: name(APEX) };
+        block_on(async {
+            let whole = resident(&backend, &live).await;
+            for qname in questions(&rows) {
+                let qname: NameBuf = qname.parse().unwrap();
+                let fragment = backend.lookup(&live, qname.as_name()).await.unwrap();
+                for qtype in TYPES {
+                    assert_eq!(
+                        answer(&fragment.zone, &qname, qtype),
+                        answer(&whole, &qname, qtype),
+                        "{qname} {qtype} of {:?}", rows.iter().map(|r| format!("{} {:?} {}", r.name, r.rtype, r.content)).collect::<Vec<_>>()
+                    );
+                }
+            }
+        });
+    }
+}
+
+fn small() -> Vec<Row> {
+    vec![
+        row(APEX, "SOA", "ns1.example.org host.example.org 1 2 3 4 5"),
+        row(APEX, "NS", "ns1.example.org"),
+        row("ns1.example.org", "A", "192.0.2.1"),
+        row("www.example.org", "A", "192.0.2.2"),
+        row("mail.example.org", "MX", "mx.example.org"),
+        row("mx.example.org", "A", "192.0.2.3"),
+        row("broken.example.org", "A", "192.0.2.300"),
+        row("broken.example.org", "TXT", "\"fine\""),
+        row("below.broken.example.org", "A", "192.0.2.4"),
+        row("odd.example.org", "NOSUCHTYPE", "x"),
+    ]
+}
+
+#[test]
+fn a_name_takes_one_statement_and_hosts_it_names_one_more() {
+    let fixture = SqliteFixture::new(APEX, &small());
+    let backend = fixture.backend();
+    let live = LiveZone {
+        id: 1,
+        apex: name(APEX),
+    };
+    let statements = |qname: &str| {
+        let qname = name(qname);
+        block_on(backend.lookup(&live, qname.as_name()))
+            .unwrap()
+            .statements
+    };
+    assert_eq!(statements("www.example.org"), 1);
+    assert_eq!(statements("no.such.name.example.org"), 1);
+    assert_eq!(statements("mail.example.org"), 2);
+}
+
+#[test]
+fn a_broken_row_fails_only_the_names_that_need_it() {
+    let fixture = SqliteFixture::new(APEX, &small());
+    let backend = fixture.backend();
+    let live = LiveZone {
+        id: 1,
+        apex: name(APEX),
+    };
+    let lookup = |qname: &str| {
+        let qname = name(qname);
+        block_on(backend.lookup(&live, qname.as_name())).map(|_| ())
+    };
+    let Err(SqlError::Row(error)) = lookup("broken.example.org") else {
+        panic!("expected an error about a row");
+    };
+    assert_eq!((error.table, error.id), ("records", 7));
+    assert!(error.reason.contains("broken.example.org"), "{error}");
+    let Err(SqlError::Row(error)) = lookup("odd.example.org") else {
+        panic!("expected an error about a row");
+    };
+    assert!(error.to_string().contains("NOSUCHTYPE"), "{error}");
+    assert_eq!(lookup("below.broken.example.org"), Ok(()));
+    assert_eq!(lookup("www.example.org"), Ok(()));
+}
+
+#[test]
+fn a_change_is_seen_once_it_is_told() {
+    let fixture = SqliteFixture::new(APEX, &small());
+    let backend = fixture.backend();
+    let live = LiveZone {
+        id: 1,
+        apex: name(APEX),
+    };
+    let qname = name("new.example.org");
+    let rcode = || {
+        let fragment = block_on(backend.lookup(&live, qname.as_name())).unwrap();
+        answer(&fragment.zone, &qname, Type::A)[3] & 15
+    };
+    assert_eq!(rcode(), 3);
+    let insert = "INSERT INTO records (domain_id, name, type, content, ttl) \
+                  VALUES (1, 'a.b.new.example.org', 'A', '192.0.2.9', 60)";
+    fixture.connection().execute_batch(insert).unwrap();
+    // Names are read again at most one twentieth of the time.
+    for _ in 0..100 {
+        backend.forget(Some(1));
+        if rcode() == 0 {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    panic!("new.example.org is an empty non-terminal now, but was never seen");
+}
