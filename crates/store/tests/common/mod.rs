@@ -133,7 +133,7 @@ pub fn answer(zone: &Zone, qname: &NameBuf, qtype: Type) -> Vec<u8> {
     let reply = Engine::default().respond(
         &One(zone),
         &query,
-        &key,
+        (&key, Some(zone)),
         Medium::Datagram,
         &mut Scratch::default(),
         &mut out,
