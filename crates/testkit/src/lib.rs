@@ -4,6 +4,7 @@
 //! text files of `tests/conformance`.
 
 pub mod conformance;
+pub mod databases;
 pub mod peers;
 pub mod server;
 pub mod wire;

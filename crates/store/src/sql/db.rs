@@ -5,8 +5,12 @@ use super::error::{RowError, SqlError};
 use super::row::{Cells, read_content, read_name, read_type, shown};
 use super::schema::{TABLES, create, create_triggers};
 use super::url::Address;
+use super::{mysql, postgres};
+use mysql_async::prelude::Queryable;
 use nameward_wire::{NameBuf, Type};
 use std::collections::HashMap;
+use std::future::poll_fn;
+use std::pin::pin;
 use std::time::Duration;
 
 /// Problems that are told one by one; the rest is counted.
@@ -17,6 +21,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// A connection for administration.
 pub(crate) enum Admin {
     Sqlite(rusqlite::Connection),
+    Postgres(tokio_postgres::Client),
+    Mysql(Box<mysql_async::Conn>),
 }
 
 impl Admin {
@@ -29,13 +35,28 @@ impl Admin {
                 connection.busy_timeout(PATIENCE).map_err(unreachable)?;
                 Ok(Admin::Sqlite(connection))
             }
-            _ => Err(SqlError::Address(format!("{address}: not supported yet"))),
+            Address::Postgres(url) => {
+                let config = postgres::config(url, PATIENCE)?;
+                postgres::connect(&config, PATIENCE)
+                    .await
+                    .map(Admin::Postgres)
+            }
+            Address::Mysql(url) => {
+                let connect = mysql_async::Conn::new(mysql::options(url)?);
+                let connection = tokio::time::timeout(PATIENCE, connect)
+                    .await
+                    .map_err(|_| SqlError::Timeout(PATIENCE.as_millis()))?
+                    .map_err(|error| mysql::failure(&error))?;
+                Ok(Admin::Mysql(Box::new(connection)))
+            }
         }
     }
 
     fn engine(&self) -> Engine {
         match self {
             Admin::Sqlite(_) => Engine::Sqlite,
+            Admin::Postgres(_) => Engine::Postgres,
+            Admin::Mysql(_) => Engine::Mysql,
         }
     }
 
@@ -44,6 +65,14 @@ impl Admin {
             Admin::Sqlite(connection) => connection
                 .execute_batch(sql)
                 .map_err(|error| SqlError::Refused(error.to_string())),
+            Admin::Postgres(client) => client
+                .batch_execute(sql)
+                .await
+                .map_err(|error| postgres::failure(&error)),
+            Admin::Mysql(connection) => connection
+                .query_drop(sql)
+                .await
+                .map_err(|error| mysql::failure(&error)),
         }
     }
 
@@ -59,6 +88,27 @@ impl Admin {
                 let mut rows = statement.raw_query();
                 while let Some(row) = rows.next().map_err(refused)? {
                     each(row);
+                }
+                Ok(())
+            }
+            Admin::Postgres(client) => {
+                let refused = |error| postgres::failure(&error);
+                let parameters: [&str; 0] = [];
+                let rows = client.query_raw(sql, parameters).await.map_err(refused)?;
+                let mut rows = pin!(rows);
+                while let Some(row) = poll_fn(|context| postgres::next_row(rows.as_mut(), context))
+                    .await
+                    .map_err(refused)?
+                {
+                    each(&row);
+                }
+                Ok(())
+            }
+            Admin::Mysql(connection) => {
+                let refused = |error| mysql::failure(&error);
+                let mut rows = connection.exec_iter(sql, ()).await.map_err(refused)?;
+                while let Some(row) = rows.next().await.map_err(refused)? {
+                    each(&row);
                 }
                 Ok(())
             }

@@ -88,7 +88,11 @@ impl Statement {
             text("type"),
             int("ttl"),
             int("prio"),
-            text("content")
+            match engine {
+                // As stored: the character set of the connection must not change it.
+                Engine::Mysql => "CAST(content AS BINARY)".to_owned(),
+                _ => text("content"),
+            }
         );
         let zone_columns = format!(
             "{}, {}, {}, {}, {}, {}, {}, {}, {}",

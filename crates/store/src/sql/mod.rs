@@ -12,10 +12,13 @@
 //! Nothing here caches answers; callers do, and drop them when [`SqlBackend::watch`] tells of a [`Change`].
 
 mod above;
+mod back_off;
 pub mod db;
 mod dialect;
 mod error;
 mod fragment;
+mod mysql;
+mod postgres;
 mod row;
 mod schema;
 mod sqlite;
@@ -28,9 +31,11 @@ use dialect::Statement;
 pub use error::{RowError, SqlError};
 use fragment::Gathering;
 pub use fragment::{Fragment, row_id};
+use mysql::Mysql;
 use nameward_wire::zonefile::Record;
 use nameward_wire::{Class, Name, NameBuf};
 use nameward_zone::ZoneBuilder;
+use postgres::Postgres;
 use row::{Cells, read_content, read_name, read_ttl, read_type, shown};
 use sqlite::Sqlite;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -184,6 +189,8 @@ pub struct Health {
 
 enum Driver {
     Sqlite(Sqlite),
+    Postgres(Postgres),
+    Mysql(Mysql),
 }
 
 impl Driver {
@@ -197,6 +204,8 @@ impl Driver {
     ) -> Result<(), SqlError> {
         match self {
             Driver::Sqlite(sqlite) => sqlite.query(statement, zone, names, each),
+            Driver::Postgres(postgres) => postgres.query(statement, zone, names, each).await,
+            Driver::Mysql(mysql) => mysql.query(statement, zone, names, each).await,
         }
     }
 }
@@ -240,14 +249,21 @@ impl Inner {
 }
 
 impl SqlBackend {
-    /// Prepares the use of a database. Nothing is connected yet, so a database that is down does no harm.
+    /// Prepares the use of a database. Nothing is connected yet, so a database that is down does no harm. All
+    /// calls to one backend that is not [`SqlBackend::is_blocking`] belong on one tokio runtime, which drives
+    /// its connections.
     pub fn new(options: SqlOptions) -> Result<Self, SqlError> {
         let address = options.replica.as_ref().unwrap_or(&options.address);
         let reads = match address {
             Address::Sqlite(path) => {
                 Driver::Sqlite(Sqlite::new(path, options.connections, options.timeout))
             }
-            _ => return Err(SqlError::Address(format!("{address}: not supported yet"))),
+            Address::Postgres(url) => {
+                Driver::Postgres(Postgres::new(url, options.connections, options.timeout)?)
+            }
+            Address::Mysql(url) => {
+                Driver::Mysql(Mysql::new(url, options.connections, options.timeout)?)
+            }
         };
         let above = AboveSets::new(options.max_age);
         Ok(SqlBackend {
@@ -269,9 +285,7 @@ impl SqlBackend {
     /// Whether look-ups run on the calling thread without ever waiting for another: their futures are
     /// ready when first polled, but may block on the disk.
     pub fn is_blocking(&self) -> bool {
-        match self.inner.reads {
-            Driver::Sqlite(_) => true,
-        }
+        matches!(self.inner.reads, Driver::Sqlite(_))
     }
 
     async fn query(

@@ -6,10 +6,15 @@
 
 use super::dialect::Statement;
 use super::error::SqlError;
-use super::{Address, Driver, SqlBackend, Sqlite};
+use super::schema::CHANNEL;
+use super::{Address, Driver, SqlBackend, Sqlite, postgres};
 use std::collections::HashMap;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
 use std::time::Duration;
 use tokio::sync::mpsc;
+use tokio_postgres::AsyncMessage;
 
 /// What changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,14 +82,99 @@ async fn watch(mut teller: Teller) {
             let own = Driver::Sqlite(Sqlite::new(path, 1, backend.inner.options.timeout));
             poll(&mut teller, &own, SQLITE_INTERVAL, Counter::Commits).await;
         }
-        _ => {
-            poll(
-                &mut teller,
-                &backend.inner.reads,
-                TABLE_INTERVAL,
-                Counter::None,
-            )
+        Address::Postgres(url) => listen(&mut teller, url).await,
+        Address::Mysql(_) => {
+            let reads = &backend.inner.reads;
+            poll(&mut teller, reads, TABLE_INTERVAL, Counter::None).await;
+        }
+    }
+}
+
+/// PostgreSQL: notices of the primary, on a connection of their own.
+async fn listen(teller: &mut Teller, url: &str) {
+    let mut wait = TABLE_INTERVAL;
+    let mut was_connected = false;
+    while !teller.sender.is_closed() {
+        teller.retry_owed();
+        match Listener::connect(url, teller.backend.inner.options.timeout).await {
+            Ok(mut listener) => {
+                wait = TABLE_INTERVAL;
+                // What happened since the last connection is not known.
+                if was_connected || listener.early {
+                    teller.tell(Change::All);
+                }
+                was_connected = true;
+                listener.run(teller).await;
+            }
+            Err(error) => {
+                tracing::debug!(%error, "cannot listen for changes");
+                wait = (wait * 2).min(MAX_BACK_OFF);
+            }
+        }
+        tokio::time::sleep(wait).await;
+    }
+}
+
+type Connection =
+    tokio_postgres::Connection<tokio_postgres::Socket, tokio_postgres::tls::NoTlsStream>;
+
+struct Listener {
+    /// Dropping it would end the connection.
+    _client: tokio_postgres::Client,
+    connection: Connection,
+    /// Something came before we were ready to read it.
+    early: bool,
+}
+
+impl Listener {
+    async fn connect(url: &str, timeout: Duration) -> Result<Self, SqlError> {
+        let config = postgres::config(url, timeout)?;
+        let opening = async {
+            let (client, mut connection) = config.connect(tokio_postgres::NoTls).await?;
+            let command = format!("LISTEN {CHANNEL}");
+            let mut early = false;
+            let mut is_over = false;
+            {
+                let mut listening = pin!(client.batch_execute(&command));
+                // The connection only moves while it is polled.
+                poll_fn(|context| {
+                    if !is_over && let Poll::Ready(message) = connection.poll_message(context) {
+                        is_over = !matches!(message, Some(Ok(_)));
+                        early = true;
+                        context.waker().wake_by_ref();
+                    }
+                    listening.as_mut().poll(context)
+                })
+                .await?;
+            }
+            Ok((client, connection, early))
+        };
+        let (client, connection, early) = tokio::time::timeout(timeout, opening)
             .await
+            .map_err(|_| SqlError::Timeout(timeout.as_millis()))?
+            .map_err(|error: tokio_postgres::Error| postgres::failure(&error))?;
+        Ok(Listener {
+            _client: client,
+            connection,
+            early,
+        })
+    }
+
+    /// Tells of changes until the connection breaks.
+    async fn run(&mut self, teller: &mut Teller) {
+        loop {
+            let next = poll_fn(|context| self.connection.poll_message(context));
+            // Looks up now and then whether anybody is left to be told.
+            match tokio::time::timeout(TABLE_INTERVAL, next).await {
+                Err(_) if teller.sender.is_closed() => return,
+                Err(_) => teller.retry_owed(),
+                Ok(Some(Ok(AsyncMessage::Notification(notice)))) => {
+                    let zone = notice.payload().parse();
+                    teller.tell(zone.map_or(Change::All, Change::Zone));
+                }
+                Ok(Some(Ok(_))) => {}
+                Ok(Some(Err(_)) | None) => return,
+            }
         }
     }
 }

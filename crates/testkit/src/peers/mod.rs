@@ -297,7 +297,7 @@ fn spawn(command: Command, directory: &Path, cpu: Option<usize>) -> io::Result<C
 
 /// Ends the server when this process ends in whatever way, without running destructors: by a signal,
 /// or with the peer in a static. The watchdog reads a pipe of which only we hold the other end.
-fn watch(group: u32, directory: &Path) -> io::Result<Child> {
+pub(crate) fn watch(group: u32, directory: &Path) -> io::Result<Child> {
     const SCRIPT: &str = "read -r _; kill -s TERM -- \"-$0\"; \
         for _ in 1 2 3 4 5 6 7 8 9 10; do kill -s 0 -- \"-$0\" || break; sleep 0.2; done; \
         kill -s KILL -- \"-$0\"; rm -rf -- \"$1\"";
@@ -316,7 +316,7 @@ fn watch(group: u32, directory: &Path) -> io::Result<Child> {
 ///
 /// It is below the range from which the kernel takes ports for clients and for "port 0", so that
 /// nobody is given it between this look and the server's own bind.
-fn free_address() -> io::Result<SocketAddr> {
+pub(crate) fn free_address() -> io::Result<SocketAddr> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     const FIRST: u64 = 10_000;
     const COUNT: u64 = 22_000;

@@ -1,0 +1,175 @@
+//! MySQL and MariaDB: a pool of connections, each taking one statement at a time.
+
+use super::back_off::BackOff;
+use super::dialect::{Engine, NAME_COUNTS, STATEMENTS, Statement};
+use super::error::SqlError;
+use super::row::Cells;
+use mysql_async::prelude::Queryable;
+use mysql_async::{
+    Conn, Error, Opts, OptsBuilder, Params, Pool, PoolConstraints, PoolOpts, Row, Value,
+};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+pub(crate) struct Mysql {
+    pool: Pool,
+    timeout: Duration,
+    back_off: Mutex<BackOff>,
+    statements: [String; STATEMENTS],
+    /// [`Statement::Lookup`] for each of [`NAME_COUNTS`].
+    lookups: [String; NAME_COUNTS.len()],
+}
+
+/// Reads an address; TLS is not there yet.
+pub(crate) fn options(url: &str) -> Result<Opts, SqlError> {
+    // The message of the parser may quote the address, with the password.
+    Opts::from_url(url)
+        .map_err(|_| SqlError::Address("expected mysql://user@host:port/database".into()))
+}
+
+impl Mysql {
+    pub(crate) fn new(url: &str, connections: usize, timeout: Duration) -> Result<Self, SqlError> {
+        // One more, so that reading a whole zone takes nothing away from look-ups.
+        let most = connections.max(1) + 1;
+        let pool = PoolOpts::default()
+            .with_constraints(PoolConstraints::new(1, most).unwrap_or_default())
+            // A reset would throw the prepared statements away, and cost a round trip.
+            .with_reset_connection(false);
+        let options = OptsBuilder::from_opts(options(url)?)
+            .pool_opts(pool)
+            .prefer_socket(false)
+            .stmt_cache_size(32usize);
+        Ok(Mysql {
+            pool: Pool::new(options),
+            timeout,
+            back_off: Mutex::default(),
+            statements: Statement::ALL.map(|statement| statement.sql(Engine::Mysql, 1)),
+            lookups: NAME_COUNTS.map(|count| Statement::Lookup.sql(Engine::Mysql, count)),
+        })
+    }
+
+    /// Runs a statement and hands each row over.
+    pub(crate) async fn query(
+        &self,
+        statement: Statement,
+        zone: Option<i64>,
+        names: &[String],
+        each: &mut (dyn FnMut(&dyn Cells) -> Result<(), SqlError> + Send),
+    ) -> Result<(), SqlError> {
+        let has_rows = AtomicBool::new(false);
+        let mut each = |row: &dyn Cells| {
+            has_rows.store(true, Ordering::Relaxed);
+            each(row)
+        };
+        let mut connection = self.connection().await?;
+        let mut result = self
+            .run(&mut connection, statement, zone, names, &mut each)
+            .await;
+        if matches!(result, Err(SqlError::Unavailable(_))) && !has_rows.load(Ordering::Relaxed) {
+            // It may have been idle while the server restarted: one more try.
+            drop(connection);
+            connection = self.connection().await?;
+            result = self
+                .run(&mut connection, statement, zone, names, &mut each)
+                .await;
+        }
+        if result.is_err() {
+            // Rows that nobody reads any more may still be on their way.
+            tokio::spawn(connection.disconnect());
+        }
+        result
+    }
+
+    async fn connection(&self) -> Result<Conn, SqlError> {
+        self.back_off().check()?;
+        match self.within(self.pool.get_conn()).await {
+            Ok(connection) => {
+                self.back_off().succeed();
+                Ok(connection)
+            }
+            // A full pool is no reason to stay away from the database.
+            Err(SqlError::Timeout(ms)) => Err(SqlError::Timeout(ms)),
+            Err(error) => Err(self.back_off().fail(error)),
+        }
+    }
+
+    fn back_off(&self) -> std::sync::MutexGuard<'_, BackOff> {
+        self.back_off.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn run(
+        &self,
+        connection: &mut Conn,
+        statement: Statement,
+        zone: Option<i64>,
+        names: &[String],
+        each: &mut (dyn FnMut(&dyn Cells) -> Result<(), SqlError> + Send),
+    ) -> Result<(), SqlError> {
+        let (sql, filled) = if statement == Statement::Lookup {
+            let size = NAME_COUNTS.partition_point(|&count| count < names.len());
+            (&self.lookups[size], NAME_COUNTS[size])
+        } else {
+            (&self.statements[statement as usize], 0)
+        };
+        let mut values: Vec<Value> = zone.map(Value::Int).into_iter().collect();
+        // Places that are left over repeat the last name.
+        values.extend((0..filled).map(|i| {
+            let name = names.get(i).or(names.last()).map_or("", String::as_str);
+            Value::Bytes(name.into())
+        }));
+        let parameters = match values.len() {
+            0 => Params::Empty,
+            _ => Params::Positional(values),
+        };
+        let mut rows = self
+            .within(connection.exec_iter(sql.as_str(), parameters))
+            .await?;
+        while let Some(row) = self.within(rows.next()).await? {
+            each(&row)?;
+        }
+        Ok(())
+    }
+
+    async fn within<T>(&self, step: impl Future<Output = Result<T, Error>>) -> Result<T, SqlError> {
+        match tokio::time::timeout(self.timeout, step).await {
+            Ok(result) => result.map_err(|error| failure(&error)),
+            Err(_) => Err(SqlError::Timeout(self.timeout.as_millis())),
+        }
+    }
+}
+
+/// What a failure means to us.
+pub(crate) fn failure(error: &Error) -> SqlError {
+    match error {
+        Error::Server(refusal) => match refusal.code {
+            // Lock wait, or a time limit of the server.
+            1205 | 1969 | 3024 => SqlError::Timeout(0),
+            // Too many connections, login, no such database, shutting down, killed.
+            1040 | 1044 | 1045 | 1049 | 1053 | 1129 | 1130 | 1203 | 1226 | 1317 | 1927 | 3169 => {
+                SqlError::Unavailable(refusal.message.clone())
+            }
+            _ => SqlError::Refused(refusal.message.clone()),
+        },
+        Error::Io(error) => SqlError::Unavailable(error.to_string()),
+        other => SqlError::Unavailable(other.to_string()),
+    }
+}
+
+impl Cells for Row {
+    fn int(&self, column: usize) -> Option<i64> {
+        match self.as_ref(column)? {
+            Value::Int(value) => Some(*value),
+            Value::UInt(value) => i64::try_from(*value).ok(),
+            Value::Bytes(text) => std::str::from_utf8(text).ok()?.parse().ok(),
+            _ => None,
+        }
+    }
+
+    fn text(&self, column: usize) -> Option<&[u8]> {
+        match self.as_ref(column)? {
+            Value::Bytes(text) => Some(text),
+            _ => None,
+        }
+    }
+}

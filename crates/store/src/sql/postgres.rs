@@ -1,0 +1,272 @@
+//! PostgreSQL: a few connections, each taking many statements at once.
+//!
+//! Statements are sent without waiting for the answers to those before (pipelining), so a few connections carry
+//! many look-ups. Statements that read a lot have a connection of their own, so that no look-up waits behind them.
+
+use super::back_off::BackOff;
+use super::dialect::{Engine, STATEMENTS, Statement};
+use super::error::SqlError;
+use super::row::Cells;
+use std::error::Error as _;
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::OnceCell;
+use tokio_postgres::types::{FromSql, ToSql, Type};
+use tokio_postgres::{Client, Config, NoTls, Row, RowStream, Statement as Prepared};
+
+pub(crate) struct Postgres {
+    config: Config,
+    timeout: Duration,
+    /// The last one is for statements that read a lot.
+    slots: Box<[Slot]>,
+    next: AtomicUsize,
+}
+
+#[derive(Default)]
+struct Slot {
+    session: Mutex<Option<Arc<Session>>>,
+    connecting: tokio::sync::Mutex<BackOff>,
+}
+
+struct Session {
+    client: Client,
+    prepared: [OnceCell<Prepared>; STATEMENTS],
+}
+
+/// Reads an address; TLS is not there yet.
+pub(crate) fn config(url: &str, timeout: Duration) -> Result<Config, SqlError> {
+    // The message of the parser may quote the address, with the password.
+    let mut config: Config = url
+        .parse()
+        .map_err(|_| SqlError::Address("expected postgres://user@host:port/database".into()))?;
+    config
+        .connect_timeout(timeout)
+        .keepalives_idle(Duration::from_secs(10))
+        .application_name("nameward");
+    Ok(config)
+}
+
+/// Connects and lets the connection work on its own.
+pub(crate) async fn connect(config: &Config, timeout: Duration) -> Result<Client, SqlError> {
+    let (client, connection) = tokio::time::timeout(timeout, config.connect(NoTls))
+        .await
+        .map_err(|_| SqlError::Timeout(timeout.as_millis()))?
+        .map_err(|error| failure(&error))?;
+    // It ends when the client is dropped or the connection breaks; the client tells both.
+    tokio::spawn(connection);
+    Ok(client)
+}
+
+impl Postgres {
+    pub(crate) fn new(url: &str, connections: usize, timeout: Duration) -> Result<Self, SqlError> {
+        Ok(Postgres {
+            config: config(url, timeout)?,
+            timeout,
+            slots: (0..=connections.max(1)).map(|_| Slot::default()).collect(),
+            next: AtomicUsize::new(0),
+        })
+    }
+
+    /// Runs a statement and hands each row over. A connection that turns out to be broken is replaced once.
+    pub(crate) async fn query(
+        &self,
+        statement: Statement,
+        zone: Option<i64>,
+        names: &[String],
+        each: &mut (dyn FnMut(&dyn Cells) -> Result<(), SqlError> + Send),
+    ) -> Result<(), SqlError> {
+        let has_rows = AtomicBool::new(false);
+        let mut each = |row: &dyn Cells| {
+            has_rows.store(true, Ordering::Relaxed);
+            each(row)
+        };
+        let slot = self.slot(statement);
+        let (session, is_fresh) = self.session(slot).await?;
+        match self.run(&session, statement, zone, names, &mut each).await {
+            Err(SqlError::Unavailable(_)) if !is_fresh && !has_rows.load(Ordering::Relaxed) => {
+                discard(slot, &session);
+                let (session, _) = self.session(slot).await?;
+                self.run(&session, statement, zone, names, &mut each).await
+            }
+            Err(error @ (SqlError::Unavailable(_) | SqlError::Timeout(_))) => {
+                discard(slot, &session);
+                Err(error)
+            }
+            result => result,
+        }
+    }
+
+    fn slot(&self, statement: Statement) -> &Slot {
+        let lookups = self.slots.len() - 1;
+        match statement {
+            Statement::Lookup | Statement::Zone => {
+                &self.slots[self.next.fetch_add(1, Ordering::Relaxed) % lookups]
+            }
+            _ => &self.slots[lookups],
+        }
+    }
+
+    /// The session of a slot, and whether it is new.
+    async fn session(&self, slot: &Slot) -> Result<(Arc<Session>, bool), SqlError> {
+        if let Some(session) = current(slot) {
+            return Ok((session, false));
+        }
+        let mut back_off = slot.connecting.lock().await;
+        if let Some(session) = current(slot) {
+            return Ok((session, false));
+        }
+        back_off.check()?;
+        match connect(&self.config, self.timeout).await {
+            Ok(client) => {
+                back_off.succeed();
+                let session = Arc::new(Session {
+                    client,
+                    prepared: std::array::from_fn(|_| OnceCell::new()),
+                });
+                *lock(&slot.session) = Some(session.clone());
+                Ok((session, true))
+            }
+            Err(error) => Err(back_off.fail(error)),
+        }
+    }
+
+    async fn run(
+        &self,
+        session: &Session,
+        statement: Statement,
+        zone: Option<i64>,
+        names: &[String],
+        each: &mut (dyn FnMut(&dyn Cells) -> Result<(), SqlError> + Send),
+    ) -> Result<(), SqlError> {
+        let mut parameters: Vec<&(dyn ToSql + Sync)> = Vec::with_capacity(2);
+        parameters.extend(zone.as_ref().map(|zone| zone as &(dyn ToSql + Sync)));
+        if statement == Statement::Lookup {
+            parameters.push(&names);
+        }
+        let rows = self.within(session.start(statement, &parameters)).await?;
+        let mut rows = pin!(rows);
+        loop {
+            let row = self.within(std::future::poll_fn(|context| {
+                next_row(rows.as_mut(), context)
+            }));
+            match row.await? {
+                Some(row) => each(&row)?,
+                None => return Ok(()),
+            }
+        }
+    }
+
+    async fn within<T>(
+        &self,
+        step: impl Future<Output = Result<T, tokio_postgres::Error>>,
+    ) -> Result<T, SqlError> {
+        match tokio::time::timeout(self.timeout, step).await {
+            Ok(result) => result.map_err(|error| failure(&error)),
+            Err(_) => Err(SqlError::Timeout(self.timeout.as_millis())),
+        }
+    }
+}
+
+pub(crate) fn next_row(
+    rows: std::pin::Pin<&mut RowStream>,
+    context: &mut std::task::Context<'_>,
+) -> std::task::Poll<Result<Option<Row>, tokio_postgres::Error>> {
+    use futures_core::Stream;
+    rows.poll_next(context).map(Option::transpose)
+}
+
+impl Session {
+    async fn start(
+        &self,
+        statement: Statement,
+        parameters: &[&(dyn ToSql + Sync)],
+    ) -> Result<RowStream, tokio_postgres::Error> {
+        let prepared = self.prepared[statement as usize]
+            .get_or_try_init(|| {
+                // Without this the cast of a name list to the type of the column would hide the index.
+                let types: &[Type] = match statement {
+                    Statement::Lookup => &[Type::INT8, Type::VARCHAR_ARRAY],
+                    _ => &[],
+                };
+                let sql = statement.sql(Engine::Postgres, 0);
+                async move { self.client.prepare_typed(&sql, types).await }
+            })
+            .await?;
+        self.client
+            .query_raw(prepared, parameters.iter().copied())
+            .await
+    }
+}
+
+fn current(slot: &Slot) -> Option<Arc<Session>> {
+    let session = lock(&slot.session);
+    session
+        .as_ref()
+        .filter(|session| !session.client.is_closed())
+        .cloned()
+}
+
+/// Takes a session out of use, unless another has taken its place.
+fn discard(slot: &Slot, broken: &Arc<Session>) {
+    let mut session = lock(&slot.session);
+    if session
+        .as_ref()
+        .is_some_and(|session| Arc::ptr_eq(session, broken))
+    {
+        *session = None;
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What a failure means to us, by SQLSTATE.
+pub(crate) fn failure(error: &tokio_postgres::Error) -> SqlError {
+    let Some(refusal) = error.as_db_error() else {
+        let cause = error
+            .source()
+            .map(|cause| format!(": {cause}"))
+            .unwrap_or_default();
+        return SqlError::Unavailable(format!("{error}{cause}"));
+    };
+    let message = refusal.message().to_owned();
+    match refusal.code().code() {
+        // Cancelled by a time limit of the server.
+        "57014" => SqlError::Timeout(0),
+        // Connection, resources, shutting down or starting up, login, no such database.
+        code if ["08", "53", "57", "28", "3D"]
+            .iter()
+            .any(|class| code.starts_with(class)) =>
+        {
+            SqlError::Unavailable(message)
+        }
+        _ => SqlError::Refused(message),
+    }
+}
+
+/// Any value as its bytes.
+struct Raw<'a>(&'a [u8]);
+
+impl<'a> FromSql<'a> for Raw<'a> {
+    fn from_sql(_: &Type, raw: &'a [u8]) -> Result<Self, Box<dyn std::error::Error + Sync + Send>> {
+        Ok(Raw(raw))
+    }
+
+    fn accepts(_: &Type) -> bool {
+        true
+    }
+}
+
+impl Cells for Row {
+    fn int(&self, column: usize) -> Option<i64> {
+        self.try_get(column).ok()?
+    }
+
+    fn text(&self, column: usize) -> Option<&[u8]> {
+        let raw: Option<Raw<'_>> = self.try_get(column).ok()?;
+        raw.map(|raw| raw.0)
+    }
+}

@@ -1,0 +1,308 @@
+//! The same zone through every engine, live and resident; change notices; databases that go away.
+
+mod common;
+
+use common::{Row, SqliteFixture, answer, block_on, name, resident, row};
+use nameward_store::sql::{Address, Change, LiveZone, SqlBackend, SqlError, SqlOptions, db};
+use nameward_testkit::databases::{Database, DatabaseKind};
+use nameward_wire::zonefile::{Options, parse_bytes};
+use nameward_wire::{NameBuf, Type};
+use nameward_zone::{Zone, ZoneBuilder};
+use std::time::Duration;
+
+const ZONE: &str = r#"
+$TTL 300
+@ SOA ns1 host 1 2 3 4 5
+@ NS ns1
+@ MX 10 mail
+ns1 A 192.0.2.1
+mail A 192.0.2.2
+mail AAAA 2001:db8::2
+www CNAME mail
+a.b.c A 192.0.2.3
+*.wild TXT "any \"quoted\" ; text" "two"
+sub NS ns.sub
+sub NS ns.elsewhere.test.
+ns.sub A 192.0.2.4
+old DNAME new
+x.new A 192.0.2.5
+_sip._tcp SRV 1 2 3 mail
+svc HTTPS 1 . alpn=h2
+svc A 192.0.2.6
+w\.x A 192.0.2.7
+\(sp\032ace A 192.0.2.8
+loop1 CNAME loop2
+loop2 CNAME loop1
+long TXT "0123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789"
+"#;
+
+fn rows() -> Vec<Row> {
+    let e = "example.org";
+    let mut rows = vec![
+        row(e, "SOA", "ns1.example.org host.example.org 1 2 3 4 5"),
+        row(e, "NS", "ns1.example.org"),
+        row(e, "mx", "mail.example.org"),
+        row("ns1.example.org", "A", "192.0.2.1"),
+        row("mail.example.org", "A", "192.0.2.2"),
+        row("mail.example.org", "AAAA", "2001:db8::2"),
+        row("www.example.org", "CNAME", "mail.example.org"),
+        row("a.b.c.example.org", "A", "192.0.2.3"),
+        row(
+            "*.wild.example.org",
+            "TXT",
+            r#""any \"quoted\" ; text" "two""#,
+        ),
+        row("sub.example.org", "NS", "ns.sub.example.org"),
+        row("sub.example.org", "NS", "ns.elsewhere.test"),
+        row("ns.sub.example.org", "A", "192.0.2.4"),
+        row("old.example.org", "DNAME", "new.example.org"),
+        row("x.new.example.org", "A", "192.0.2.5"),
+        Row {
+            prio: Some(1),
+            ..row("_sip._tcp.example.org", "SRV", "2 3 mail.example.org")
+        },
+        row("svc.example.org", "HTTPS", "1 . alpn=h2"),
+        row("svc.example.org", "A", "192.0.2.6"),
+        row(r"w\.x.example.org", "A", "192.0.2.7"),
+        row(r"(sp\032ace.example.org", "A", "192.0.2.8"),
+        row("loop1.example.org", "CNAME", "loop2.example.org"),
+        row("loop2.example.org", "CNAME", "loop1.example.org"),
+        row(
+            "long.example.org",
+            "TXT",
+            &format!("\"{}\"", "0123456789".repeat(28)),
+        ),
+    ];
+    rows.push(Row {
+        rtype: None,
+        ..row("b.c.example.org", "", "")
+    });
+    rows.push(Row {
+        disabled: true,
+        ..row("off.example.org", "A", "192.0.2.99")
+    });
+    rows
+}
+
+fn from_file() -> Zone {
+    let apex = name("example.org");
+    let mut builder = ZoneBuilder::new(apex.as_name());
+    let report = parse_bytes("zone", ZONE.as_bytes(), &Options::new(apex), &mut builder);
+    assert!(!report.has_errors(), "{:?}", report.diagnostics);
+    builder.finish().0.expect("a zone")
+}
+
+fn questions() -> Vec<NameBuf> {
+    let mut list = vec!["example.org".to_string()];
+    for row in rows() {
+        let mut at = row.name.as_str();
+        while at != "example.org" {
+            list.extend([at.to_string(), format!("zz.{at}"), format!("a.b.zz.{at}")]);
+            // The escaped dot is no end of a label.
+            let from = if at.starts_with(r"w\.x") { 4 } else { 0 };
+            at = at[from..].split_once('.').expect("a parent").1;
+        }
+    }
+    list.push("nothing.example.org".to_string());
+    list.iter().map(|text| text.parse().unwrap()).collect()
+}
+
+/// Every answer of a backend, live and resident, is that of the zone file.
+async fn check_contract(backend: &SqlBackend, what: &str) {
+    let live = LiveZone {
+        id: 1,
+        apex: name("example.org"),
+    };
+    let file = from_file();
+    let whole = resident(backend, &live).await;
+    assert_eq!(whole.name_count(), file.name_count(), "{what}");
+    for qname in questions() {
+        let fragment = backend
+            .lookup(&live, qname.as_name())
+            .await
+            .unwrap_or_else(|error| panic!("{what}: {qname}: {error}"));
+        for qtype in [1, 2, 5, 6, 15, 16, 28, 33, 39, 43, 65, 255].map(Type) {
+            let expected = answer(&file, &qname, qtype);
+            assert_eq!(
+                answer(&whole, &qname, qtype),
+                expected,
+                "{what}, resident: {qname} {qtype}"
+            );
+            let live = answer(&fragment.zone, &qname, qtype);
+            assert_eq!(live, expected, "{what}, live: {qname} {qtype}");
+        }
+    }
+    let zones = backend.zones().await.unwrap();
+    assert_eq!(zones.zones.len(), 1);
+    assert_eq!(zones.zones[0].name, name("example.org"));
+}
+
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
+}
+
+fn fill(database: &Database, is_mysql: bool) {
+    let address = Address::parse(&database.url()).unwrap();
+    assert_eq!(block_on(db::init(&address)).unwrap(), Vec::<String>::new());
+    // Twice, as an operator would.
+    assert_eq!(block_on(db::init(&address)).unwrap(), Vec::<String>::new());
+    let mut sql = String::new();
+    if is_mysql {
+        sql.push_str("SET sql_mode = 'NO_BACKSLASH_ESCAPES';\n");
+    }
+    sql.push_str("INSERT INTO domains (id, name, type) VALUES (1, 'example.org', 'NATIVE');\n");
+    for row in rows() {
+        let number = |n: Option<i64>| n.map_or("NULL".to_string(), |n| n.to_string());
+        sql.push_str(&format!(
+            "INSERT INTO records (domain_id, name, type, content, ttl, prio, disabled) \
+             VALUES (1, {}, {}, {}, {}, {}, {});\n",
+            quoted(&row.name),
+            row.rtype.map_or("NULL".into(), quoted),
+            quoted(&row.content),
+            number(row.ttl),
+            number(row.prio),
+            row.disabled
+        ));
+    }
+    database.run(&sql).unwrap();
+    let report = block_on(db::check(&address)).unwrap();
+    assert!(report.is_clean(), "{report:?}");
+}
+
+fn backend(url: &str) -> SqlBackend {
+    let mut options = SqlOptions::new(Address::parse(url).unwrap());
+    options.timeout = Duration::from_secs(5);
+    SqlBackend::new(options).unwrap()
+}
+
+#[test]
+fn sqlite_keeps_the_contract() {
+    let fixture = SqliteFixture::new("example.org", &rows());
+    block_on(check_contract(&fixture.backend(), "sqlite"));
+}
+
+async fn next_change(receiver: &mut tokio::sync::mpsc::Receiver<Change>) -> Change {
+    tokio::time::timeout(Duration::from_secs(30), receiver.recv())
+        .await
+        .expect("a change within 30 s")
+        .expect("the watch goes on")
+}
+
+/// Everything that needs a running database, in one test each: starting one takes seconds.
+fn check_database(kind: DatabaseKind) {
+    let Some(database) = Database::start(kind) else {
+        eprintln!("{kind:?} is not installed: skipped");
+        return;
+    };
+    let mut database = database.unwrap();
+    fill(&database, kind == DatabaseKind::Mariadb);
+    block_on(check_contract(&backend(&database.url()), "over TCP"));
+    block_on(check_contract(
+        &backend(&database.socket_url()),
+        "over a socket",
+    ));
+    block_on(check_changes(&database));
+    block_on(check_failures(&mut database));
+    check_bad_schema(&database);
+}
+
+async fn check_changes(database: &Database) {
+    let backend = backend(&database.url());
+    let mut changes = backend.watch();
+    // The watch must have begun before the change is made.
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    while changes.try_recv().is_ok() {}
+    database.run("UPDATE records SET content = '192.0.2.77' WHERE name = 'svc.example.org' AND type = 'A'").unwrap();
+    assert_eq!(next_change(&mut changes).await, Change::Zone(1));
+    database
+        .run("INSERT INTO domains (id, name, type) VALUES (9, 'new.test', 'NATIVE')")
+        .unwrap();
+    assert_eq!(next_change(&mut changes).await, Change::Zone(9));
+    assert_eq!(
+        backend.zone(9).await.unwrap().unwrap().name,
+        name("new.test")
+    );
+    database.run("DELETE FROM domains WHERE id = 9").unwrap();
+    assert_eq!(next_change(&mut changes).await, Change::Zone(9));
+    assert!(backend.zone(9).await.unwrap().is_none());
+}
+
+async fn check_failures(database: &mut Database) {
+    let mut options = SqlOptions::new(Address::parse(&database.url()).unwrap());
+    options.timeout = Duration::from_millis(500);
+    let backend = SqlBackend::new(options).unwrap();
+    let live = LiveZone {
+        id: 1,
+        apex: name("example.org"),
+    };
+    let www = name("www.example.org");
+    let lookup = async || backend.lookup(&live, www.as_name()).await.map(|_| ());
+    // The first connection may take longer than the time given to a look-up.
+    settle(&lookup).await;
+    database.pause();
+    let paused = lookup().await;
+    database.resume();
+    assert!(matches!(paused, Err(SqlError::Timeout(_))), "{paused:?}");
+    assert!(!backend.health().is_up);
+    settle(&lookup).await;
+    assert!(backend.health().is_up);
+    database.kill();
+    let mut last = Ok(());
+    for _ in 0..20 {
+        last = lookup().await;
+        if matches!(last, Err(SqlError::Unavailable(_))) {
+            break;
+        }
+    }
+    assert!(matches!(last, Err(SqlError::Unavailable(_))), "{last:?}");
+    assert!(!backend.health().is_up);
+    database.restart().unwrap();
+    settle(&lookup).await;
+    assert!(backend.health().is_up);
+}
+
+/// Asks until an answer comes: back-off and a busy machine may take a while.
+async fn settle(lookup: &impl AsyncFn() -> Result<(), SqlError>) {
+    let mut last = Ok(());
+    for _ in 0..300 {
+        last = lookup().await;
+        if last.is_ok() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    panic!("the database is not used again: {last:?}");
+}
+
+fn check_bad_schema(database: &Database) {
+    let address = Address::parse(&database.url()).unwrap();
+    database
+        .run("INSERT INTO records (id, domain_id, name, type, content) VALUES (777, 1, 'bad.example.org', 'A', 'nonsense')")
+        .unwrap();
+    let report = block_on(db::check(&address)).unwrap();
+    let rows: Vec<_> = report.rows.iter().map(|row| (row.table, row.id)).collect();
+    assert_eq!(rows, [("records", 777)]);
+    database
+        .run("DROP TABLE tsigkeys; ALTER TABLE domains DROP COLUMN last_check")
+        .unwrap();
+    let report = block_on(db::check(&address)).unwrap();
+    assert_eq!(
+        report.schema,
+        [
+            "the column last_check of domains is missing",
+            "the table tsigkeys is missing"
+        ]
+    );
+    let zones = block_on(backend(&database.url()).zones());
+    assert!(matches!(zones, Err(SqlError::Refused(_))), "{zones:?}");
+}
+
+#[test]
+fn postgresql_keeps_the_contract_tells_changes_and_comes_back() {
+    check_database(DatabaseKind::Postgres);
+}
+
+#[test]
+fn mariadb_keeps_the_contract_tells_changes_and_comes_back() {
+    check_database(DatabaseKind::Mariadb);
+}
