@@ -155,9 +155,9 @@ impl<'n, 'b> Encoder<'n, 'b> {
                 Ok(count)
             }
             Data::MadeCname(index, ttl) => self.undo_if_full(|this| {
-                let owner = this.owner(owner)?;
-                let length_at = this.fixed(owner, Type::CNAME, ttl)?;
-                this.name(made[index].as_name().as_wire(), true)?;
+                this.owner(owner)?;
+                let length_at = this.fixed(Type::CNAME, ttl)?;
+                this.name(made[index].as_name().as_wire())?;
                 this.set_length(length_at);
                 Ok(1)
             }),
@@ -185,19 +185,19 @@ impl<'n, 'b> Encoder<'n, 'b> {
             let mut owner = owner;
             for record in rrset.records() {
                 owner = this.owner(owner)?;
-                let length_at = this.fixed(owner, rrset.rtype(), ttl)?;
+                let length_at = this.fixed(rrset.rtype(), ttl)?;
                 match rrset.form() {
                     Form::Opaque => this.bytes(record.rdata)?,
                     Form::NameAt(offset) => {
                         let (head, name) = record.rdata.split_at(offset as usize);
                         this.bytes(head)?;
-                        this.name(name, true)?;
+                        this.name(name)?;
                     }
                     Form::TwoNames => {
                         let (first, rest) = split_name(record.rdata);
                         let (second, rest) = split_name(rest);
-                        this.name(first, true)?;
-                        this.name(second, true)?;
+                        this.name(first)?;
+                        this.name(second)?;
                         this.bytes(rest)?;
                     }
                 }
@@ -221,7 +221,7 @@ impl<'n, 'b> Encoder<'n, 'b> {
                 Ok(owner)
             }
             OwnerForm::Name(name) => {
-                let at = self.name(name, true)?;
+                let at = self.name(name)?;
                 Ok(if name.len() > 1 && at <= MAX_POINTER {
                     OwnerForm::pointer(at, false)
                 } else {
@@ -233,7 +233,7 @@ impl<'n, 'b> Encoder<'n, 'b> {
 
     /// Type, class and TTL; returns where the length of the data goes.
     #[inline]
-    fn fixed(&mut self, _owner: OwnerForm<'n>, rtype: Type, ttl: u32) -> Result<usize, Full> {
+    fn fixed(&mut self, rtype: Type, ttl: u32) -> Result<usize, Full> {
         let at = self.at;
         if at + 10 > self.limit {
             return Err(Full);
@@ -265,7 +265,7 @@ impl<'n, 'b> Encoder<'n, 'b> {
 
     /// Writes a name, compressed if that helps; returns where the written name can be pointed at.
     #[inline]
-    fn name(&mut self, name: &'n [u8], remember: bool) -> Result<usize, Full> {
+    fn name(&mut self, name: &'n [u8]) -> Result<usize, Full> {
         let (mut best, mut pointer) = (name.len() - 1, None);
         for anchor in &self.anchors {
             let common = common_tail(name, anchor.name);
@@ -292,7 +292,7 @@ impl<'n, 'b> Encoder<'n, 'b> {
             Some(target) => self.bytes(&(0xc000 | target as u16).to_be_bytes())?,
             None => self.bytes(&[0])?,
         }
-        if best > 0 && remember && at + best <= MAX_POINTER {
+        if best > 0 && at + best <= MAX_POINTER {
             let _ = self.anchors.try_push(Anchor {
                 name,
                 at: at as u16,

@@ -394,14 +394,22 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
         let Some(dname) = node.rrset(Type::DNAME) else {
             return Step::Done;
         };
-        let dname_owner = ancestor(current, key, labels, node);
-        self.push(
-            Section::Answer,
-            dname_owner,
-            Data::Rrset(dname),
-            dname.ttl(),
-            (zone, node),
-        );
+        // A DNAME above its own target is met again and again; it is said once.
+        if !self
+            .plan
+            .entries
+            .iter()
+            .any(|entry| entry.node.is_same(node))
+        {
+            let dname_owner = ancestor(current, key, labels, node);
+            self.push(
+                Section::Answer,
+                dname_owner,
+                Data::Rrset(dname),
+                dname.ttl(),
+                (zone, node),
+            );
+        }
         let Some(target) = dname
             .records()
             .next()

@@ -14,8 +14,9 @@ use crate::udp::{BATCH, Batch, BatchHandler, BatchTiming, Queries};
 use arc_swap::{ArcSwap, Cache};
 use nameward_answer::{Engine, Medium, Outcome, Reply, Scratch, TCP_MAX};
 use nameward_stats::{
-    self as stats, Answered, Gauge, Received, Recorder, Stamp, Stats, Timing, Transport,
+    self as stats, Answered, Counter, Gauge, Received, Recorder, Stamp, Stats, Timing, Transport,
 };
+use nameward_wire::Opcode;
 use nameward_wire::message::{HEADER, Malformed, Query};
 use nameward_zone::{NameKey, Zone, ZoneTable};
 use std::net::{IpAddr, SocketAddr};
@@ -129,8 +130,7 @@ impl BatchHandler for UdpPipeline {
             let client = queries.client(i).ip();
             self.done[i] = match query {
                 Ok(query) => {
-                    self.recorder
-                        .received(&received(query, udp(client), client));
+                    record_received(&mut self.recorder, query, udp(client), client);
                     let reply = engine.respond(
                         zones,
                         query,
@@ -254,8 +254,13 @@ fn tcp(client: IpAddr) -> Transport {
 }
 
 #[inline]
-fn received<'q>(query: &Query<'q>, transport: Transport, client: IpAddr) -> Received<'q> {
-    Received {
+fn record_received(
+    recorder: &mut Recorder,
+    query: &Query<'_>,
+    transport: Transport,
+    client: IpAddr,
+) {
+    recorder.received(&Received {
         transport,
         client,
         qname: query.qname.as_wire(),
@@ -263,6 +268,15 @@ fn received<'q>(query: &Query<'q>, transport: Transport, client: IpAddr) -> Rece
         rd: query.rd(),
         dnssec_ok: query.edns.is_some_and(|edns| edns.dnssec_ok),
         cookie: query.edns.is_some_and(|edns| edns.cookie.is_some()),
+    });
+    match query.opcode {
+        Opcode::NOTIFY => recorder.add(Counter::IncomingNotifications, 1),
+        Opcode::UPDATE => {
+            recorder.add(Counter::DnsupdateQueries, 1);
+            // No update is accepted: each is answered NOTIMP.
+            recorder.add(Counter::DnsupdateRefused, 1);
+        }
+        _ => {}
     }
 }
 
@@ -378,8 +392,7 @@ impl TcpState {
         let engine = &**self.view.engine.load();
         let (done, qname) = match Query::parse(packet) {
             Ok(query) => {
-                self.recorder
-                    .received(&received(&query, tcp(client), client));
+                record_received(&mut self.recorder, &query, tcp(client), client);
                 self.key.set(query.qname);
                 let zone = zones.zone_for(&self.key, query.qtype).map(|zone| &**zone);
                 let asked = (&self.key, zone);
