@@ -135,6 +135,7 @@ def use_the_page(url, output):
         assert time.monotonic() - began > 3, "refreshed too soon"
         assert browser.run(shown) == 1, "the filter was lost"
         browser.click("#refresh")
+        time.sleep(2)  # a refresh that was under way may end
         before = browser.run(updates)
         time.sleep(7)
         assert browser.run(updates) == before, "refreshed though switched off"

@@ -160,8 +160,8 @@ impl Stats {
     /// Enters a message into the ring of log messages.
     pub fn log(&self, message: &str) {
         let text = &message[..message.floor_char_boundary(MAX_MESSAGE_BYTES)];
-        let mut entries = Vec::with_capacity(text.len() + 2);
-        part::encode_entry(&mut entries, [text.as_bytes(), &[]]);
+        let length = (text.len() as u16).to_le_bytes();
+        let entries = [&length[..], text.as_bytes()].concat();
         let mut messages = lock(&self.messages);
         messages.push(&Batch {
             stamp: Stamp::now().0, // under the lock, so that stamps do not go back

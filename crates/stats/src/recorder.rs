@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex};
 
 use crate::counter::{Counter, Latency, Outcome, Transport};
 use crate::lock;
-use crate::part::{BATCH_BYTES, Batch, Part, encode_entry};
-use crate::ring::{Ring, RingCapacities, with_address_bytes};
+use crate::part::{Part, Pending};
+use crate::ring::{Ring, RingCapacities};
 use crate::tally::{RCODE_SLOTS, Tally, latency_slot, size_slot, type_slot};
 use crate::{Stamp, Stats};
 
@@ -54,7 +54,7 @@ pub struct Answered<'a> {
     pub transport: Transport,
     /// To whom.
     pub client: IpAddr,
-    /// The wire name, letter case as sent.
+    /// The wire name, letter case as sent; empty when the question was not understood.
     pub qname: &'a [u8],
     /// The type asked for.
     pub qtype: u16,
@@ -79,11 +79,6 @@ pub struct Timing {
     pub send_ns: u64,
 }
 
-struct Pending {
-    bytes: Vec<u8>,
-    count: u16,
-}
-
 /// Owned by one thread; made by [`Stats::recorder`].
 pub struct Recorder {
     stats: Arc<Stats>,
@@ -97,15 +92,12 @@ pub struct Recorder {
 
 impl Recorder {
     pub(crate) fn new(stats: Arc<Stats>, block: Arc<Mutex<Block>>) -> Self {
-        let tally = lock(&block).tally.clone();
+        let tally = lock(&block).tally;
         Recorder {
             stats,
             block,
             tally,
-            pending: Ring::ALL.map(|_| Pending {
-                bytes: Vec::with_capacity(BATCH_BYTES),
-                count: 0,
-            }),
+            pending: Ring::ALL.map(|_| Pending::new()),
             dirty: 0,
             stamp: Stamp(0),
         }
@@ -146,7 +138,8 @@ impl Recorder {
         tally.counters[Counter::Udp4Answers as usize + transport] += 1;
         tally.counters[Counter::Udp4AnswersBytes as usize + transport] += answer.bytes as u64;
         tally.rcodes[usize::from(answer.rcode).min(RCODE_SLOTS - 1)] += 1;
-        tally.types[type_slot(answer.qtype)] += 1;
+        // A malformed question has no name, and so no type that could be counted.
+        tally.types[type_slot(answer.qtype)] += u64::from(!answer.qname.is_empty());
         tally.sizes[size_slot(answer.bytes as u32)] += 1;
         match answer.rcode {
             0 => tally.counters[Counter::NoerrorPackets as usize] += 1,
@@ -215,51 +208,47 @@ impl Recorder {
 
     #[inline]
     fn enter_question(&mut self, ring: Ring, qname: &[u8], qtype: u16) {
-        self.enter(ring, [&qtype.to_be_bytes(), qname]);
+        self.enter(ring, qtype.to_be_bytes(), qname);
     }
 
+    /// An IPv4 address mapped into IPv6 is that IPv4 address.
     #[inline]
     fn enter_address(&mut self, ring: Ring, client: IpAddr) {
-        with_address_bytes(client, |bytes| self.enter(ring, [bytes, &[]]));
+        match client.to_canonical() {
+            IpAddr::V4(v4) => self.enter(ring, v4.octets(), &[]),
+            IpAddr::V6(v6) => self.enter(ring, v6.octets(), &[]),
+        }
     }
 
     #[inline]
-    fn enter(&mut self, ring: Ring, entry: [&[u8]; 2]) {
-        let needed = 2 + entry[0].len() + entry[1].len();
-        if self.pending[ring as usize].bytes.len() + needed > BATCH_BYTES {
-            self.make_room(needed);
-            if needed > BATCH_BYTES {
-                return; // no name is this long
-            }
-        }
-        let pending = &mut self.pending[ring as usize];
-        encode_entry(&mut pending.bytes, entry);
-        pending.count += 1;
+    fn enter<const N: usize>(&mut self, ring: Ring, first: [u8; N], rest: &[u8]) {
         self.dirty |= 1 << ring as u16;
+        if !self.pending[ring as usize].push(first, rest) {
+            self.make_room();
+            // Always fits an empty buffer: a name has at most 255 octets.
+            let fits = self.pending[ring as usize].push(first, rest);
+            debug_assert!(fits, "an entry of {} octets", N + rest.len());
+            self.dirty |= 1 << ring as u16;
+        }
     }
 
     /// A batch larger than the buffers is published in pieces, under the stamp of the batch before.
     #[cold]
-    fn make_room(&mut self, needed: usize) {
-        debug_assert!(needed <= BATCH_BYTES, "an entry is at most 257 bytes");
+    #[inline(never)]
+    fn make_room(&mut self) {
         self.publish();
     }
 
     fn publish(&mut self) {
         let mut block = lock(&self.block);
-        block.tally.clone_from(&self.tally);
+        block.tally = self.tally;
         let mut dirty = std::mem::take(&mut self.dirty);
         while dirty != 0 {
             let ring = dirty.trailing_zeros() as usize;
             dirty &= dirty - 1;
             let pending = &mut self.pending[ring];
-            block.parts[ring].push(&Batch {
-                stamp: self.stamp.0,
-                count: pending.count,
-                entries: &pending.bytes,
-            });
-            pending.bytes.clear();
-            pending.count = 0;
+            block.parts[ring].push(&pending.batch(self.stamp.0));
+            pending.clear();
         }
     }
 }

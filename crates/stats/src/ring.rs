@@ -5,7 +5,6 @@
 //! `Stats::tick`), so the default capacities need about 20 MB when every ring is full of single-packet batches.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use crate::part::{Chunk, merge_newest};
@@ -337,13 +336,4 @@ pub struct RankedEntry {
     pub entry: String,
     /// How often.
     pub count: u64,
-}
-
-/// The bytes of an address as a ring keeps them: 4 or 16. An IPv4 address mapped into IPv6 is that IPv4 address.
-#[inline]
-pub(crate) fn with_address_bytes<R>(address: IpAddr, then: impl FnOnce(&[u8]) -> R) -> R {
-    match address.to_canonical() {
-        IpAddr::V4(v4) => then(&v4.octets()),
-        IpAddr::V6(v6) => then(&v6.octets()),
-    }
 }

@@ -30,7 +30,7 @@ pub const LATENCY_BOUNDS_NS: [u64; 11] = [
 ];
 
 /// Plain counts of one worker, or of all of them summed.
-#[derive(Clone)]
+#[derive(Clone, Copy)]
 pub(crate) struct Tally {
     pub(crate) counters: [u64; Counter::COUNT],
     pub(crate) rcodes: [u64; RCODE_SLOTS],
