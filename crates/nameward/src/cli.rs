@@ -8,7 +8,7 @@ use clap_complete::Shell;
 use crate::{
     check,
     config::{self, Overrides, settings::ZoneFile},
-    remote, serve,
+    db, remote, serve,
 };
 
 /// An authoritative DNS name server.
@@ -40,6 +40,9 @@ enum Command {
     },
     /// Tell the running server to end
     Stop(RemoteArguments),
+    /// Make or check the schema of a database
+    #[command(subcommand)]
+    Db(DbCommand),
     /// Print the version
     Version,
     /// Print every setting with its default and meaning
@@ -55,6 +58,21 @@ enum Command {
     },
     /// Print the manual page, for `man -l -`
     Manual,
+}
+
+#[derive(Subcommand)]
+enum DbCommand {
+    /// Make the tables that are missing, and the triggers that tell running servers of changes
+    Init(DbArguments),
+    /// Say what is wrong with the tables and which rows cannot be served
+    Check(DbArguments),
+}
+
+#[derive(Args)]
+struct DbArguments {
+    /// A SQLite file, postgres://user:password@host/database or mysql://user:password@host/database
+    #[arg(value_name = "DATABASE")]
+    database: String,
 }
 
 #[derive(Args, Default)]
@@ -175,6 +193,8 @@ fn dispatch(command: Command) -> Result<ExitCode, String> {
             ask(&request.collect::<Vec<_>>().join(" "), remote)
         }
         Command::Stop(remote) => ask("stop", remote),
+        Command::Db(DbCommand::Init(arguments)) => db::init(&arguments.database),
+        Command::Db(DbCommand::Check(arguments)) => db::check(&arguments.database),
         Command::Version => print(concat!("nameward ", env!("CARGO_PKG_VERSION"), "\n").as_bytes()),
         Command::Config { format } => print(
             match format {

@@ -3,6 +3,7 @@
 mod check;
 mod cli;
 mod config;
+mod db;
 mod example;
 mod logging;
 mod memory;
