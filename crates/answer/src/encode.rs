@@ -127,7 +127,10 @@ impl<'n, 'b> Encoder<'n, 'b> {
                 {
                     match entry.section {
                         Section::Referral => self.glue(entry, rrset)?,
-                        _ => self.additional(entry, rrset),
+                        _ => {
+                            let owner = self.owner_form(entry.owner, made);
+                            self.additional(entry, owner, rrset);
+                        }
                     }
                 }
             }
@@ -138,13 +141,7 @@ impl<'n, 'b> Encoder<'n, 'b> {
     /// Writes one planned RRset; returns how many records it had.
     #[inline]
     fn entry<V>(&mut self, entry: &Entry<'n, V>, made: &'n [NameBuf]) -> Result<u16, Full> {
-        let owner = match entry.owner {
-            Owner::Question(skip) => {
-                OwnerForm::pointer(HEADER + skip, skip + 1 == self.anchors[0].name.len())
-            }
-            Owner::Name(name) => OwnerForm::Name(name.as_wire()),
-            Owner::Made(index) => OwnerForm::Name(made[index].as_name().as_wire()),
-        };
+        let owner = self.owner_form(entry.owner, made);
         match entry.data {
             Data::Rrset(rrset) => self.rrset(owner, rrset, entry.ttl),
             Data::All(node) => {
@@ -161,6 +158,17 @@ impl<'n, 'b> Encoder<'n, 'b> {
                 this.set_length(length_at);
                 Ok(1)
             }),
+        }
+    }
+
+    #[inline]
+    fn owner_form(&self, owner: Owner<'n>, made: &'n [NameBuf]) -> OwnerForm<'n> {
+        match owner {
+            Owner::Question(skip) => {
+                OwnerForm::pointer(HEADER + skip, skip + 1 == self.anchors[0].name.len())
+            }
+            Owner::Name(name) => OwnerForm::Name(name.as_wire()),
+            Owner::Made(index) => OwnerForm::Name(made[index].as_name().as_wire()),
         }
     }
 
@@ -312,7 +320,8 @@ impl<'n, 'b> Encoder<'n, 'b> {
                 let Some(node) = entry.zone.target(record) else {
                     continue;
                 };
-                if in_domain(node) == required && self.addresses(node).is_err() {
+                let name = OwnerForm::Name(node.name().as_wire());
+                if in_domain(node) == required && self.addresses(node, name).is_err() {
                     if required {
                         return Err(Full);
                     }
@@ -324,29 +333,43 @@ impl<'n, 'b> Encoder<'n, 'b> {
     }
 
     /// Addresses of the hosts an answer names, as far as there is room (RFC 1034 section 3.7, RFC 9460 section 4.1).
-    fn additional<V: ZoneView>(&mut self, entry: &Entry<'n, V>, rrset: Rrset<'n>) {
+    fn additional<V: ZoneView>(
+        &mut self,
+        entry: &Entry<'n, V>,
+        owner: OwnerForm<'n>,
+        rrset: Rrset<'n>,
+    ) {
         let mut seen = ArrayVec::<Node<'n>, MAX_TARGETS>::new();
         for record in rrset.records() {
-            let node = match entry.zone.target(record) {
-                Some(node) => node,
-                // RFC 9460 section 2.5.2: "." in ServiceMode is the owner itself.
-                None if is_own_service(rrset.rtype(), record.rdata) => entry.node,
+            let (node, name) = match entry.zone.target(record) {
+                Some(node) => (node, OwnerForm::Name(node.name().as_wire())),
+                // RFC 9460 section 2.5.2: "." in ServiceMode is the owner itself, also where a wildcard made it.
+                None if is_own_service(rrset.rtype(), record.rdata) => (entry.node, owner),
                 None => continue,
             };
             if seen.iter().any(|other| other.is_same(node)) {
                 continue;
             }
-            if seen.try_push(node).is_err() || self.addresses(node).is_err() {
+            if seen.try_push(node).is_err() || self.addresses(node, name).is_err() {
                 return;
+            }
+            // RFC 9460 section 4.1: the SVCB records of a target go with its addresses.
+            if matches!(rrset.rtype(), Type::SVCB | Type::HTTPS)
+                && !node.is_same(entry.node)
+                && let Some(service) = node.rrset(rrset.rtype())
+            {
+                match self.rrset(name, service, service.ttl()) {
+                    Ok(count) => self.counts[3] += count,
+                    Err(Full) => return,
+                }
             }
         }
     }
 
-    fn addresses(&mut self, node: Node<'n>) -> Fit {
+    fn addresses(&mut self, node: Node<'n>, owner: OwnerForm<'n>) -> Fit {
         for rtype in [Type::A, Type::AAAA] {
             if let Some(rrset) = node.rrset(rtype) {
-                self.counts[3] +=
-                    self.rrset(OwnerForm::Name(node.name().as_wire()), rrset, rrset.ttl())?;
+                self.counts[3] += self.rrset(owner, rrset, rrset.ttl())?;
             }
         }
         Ok(())

@@ -185,7 +185,7 @@ impl Engine {
             return fail(Rcode::BadVers, None);
         }
         if query.opcode != Opcode::QUERY {
-            return fail(Rcode::NotImp, None);
+            return fail(Rcode::NotImp, Some(extended_error::NOT_SUPPORTED));
         }
         if !query.qtype.is_meta() || query.qtype == Type::ANY {
             return None;

@@ -439,7 +439,7 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
             dname.ttl(),
             (zone, node),
         );
-        if matches!(self.qtype, Type::CNAME | Type::ANY) {
+        if self.qtype == Type::CNAME {
             Step::Done
         } else {
             Step::FollowMade

@@ -16,7 +16,6 @@ const QR: u8 = 0x80;
 const AA: u8 = 0x04;
 const TC: u8 = 0x02;
 const RD: u8 = 0x01;
-const CD: u8 = 0x10;
 
 /// A request as far as a responder needs it.
 #[derive(Debug, Clone, Copy)]
@@ -205,8 +204,8 @@ pub struct ReplyFlags {
     pub rcode: u8,
 }
 
-/// Writes the header of a reply: id, opcode, RD and CD as in the request (RFC 1035 section 4.1.1,
-/// RFC 4035 section 3.1.6), counts as given.
+/// Writes the header of a reply: id, opcode and RD as in the request (RFC 1035 section 4.1.1), CD clear as
+/// an authoritative server should (RFC 4035 section 3.1.6), counts as given.
 #[inline]
 pub fn write_reply_header(request: &[u8], reply: &mut [u8], flags: ReplyFlags, counts: [u16; 4]) {
     let Some(reply) = reply.first_chunk_mut::<HEADER>() else {
@@ -221,7 +220,7 @@ pub fn write_reply_header(request: &[u8], reply: &mut [u8], flags: ReplyFlags, c
         | request[2] & (0x78 | RD)
         | if flags.aa { AA } else { 0 }
         | if flags.tc { TC } else { 0 };
-    reply[3] = request[3] & CD | flags.rcode & 0x0f;
+    reply[3] = flags.rcode & 0x0f;
     for (i, count) in counts.iter().enumerate() {
         reply[4 + 2 * i..6 + 2 * i].copy_from_slice(&count.to_be_bytes());
     }

@@ -7,6 +7,7 @@
 
 use crate::build::ZoneBuilder;
 use crate::draft::{Draft, Flaw, Keep};
+use crate::layout;
 use crate::node::{Node, flags};
 use crate::order::sort_key;
 use crate::zone::{Summary, Zone};
@@ -236,7 +237,9 @@ fn push_missing(from: Option<Node<'_>>, other: Option<Node<'_>>, out: &mut Vec<O
             .flat_map(|rrset| rrset.records())
             .peekable();
         for record in rrset.records() {
-            while theirs.next_if(|their| their.rdata < record.rdata).is_some() {}
+            let before =
+                |theirs: &[u8]| layout::compare(rrset.rtype(), theirs, record.rdata).is_lt();
+            while theirs.next_if(|their| before(their.rdata)).is_some() {}
             if theirs
                 .peek()
                 .is_some_and(|their| their.rdata == record.rdata)

@@ -108,10 +108,14 @@ impl Draft {
         }
         let data = &self.data;
         let rdata = |e: &Entry| &data[e.start as usize..e.start as usize + e.len as usize];
-        self.entries
-            .sort_by(|a, b| a.rtype.cmp(&b.rtype).then_with(|| rdata(a).cmp(rdata(b))));
+        self.entries.sort_by(|a, b| {
+            a.rtype
+                .cmp(&b.rtype)
+                .then_with(|| layout::compare(a.rtype, rdata(a), rdata(b)))
+        });
         self.entries.dedup_by(|later, kept| {
-            let same = later.rtype == kept.rtype && rdata(later) == rdata(kept);
+            let same = later.rtype == kept.rtype
+                && layout::compare(kept.rtype, rdata(later), rdata(kept)).is_eq();
             if same {
                 flaw(Flaw::Duplicate, later);
                 kept.ttl = kept.ttl.min(later.ttl);

@@ -5,6 +5,7 @@
 use crate::node::{Form, NO_TARGET};
 use nameward_wire::Type;
 use nameward_wire::rdata::{Field, describe};
+use std::cmp::Ordering;
 use std::sync::LazyLock;
 
 #[derive(Clone, Copy)]
@@ -27,6 +28,25 @@ static LAYOUTS: LazyLock<[Layout; 256]> =
 #[inline]
 pub(crate) fn of(rtype: Type) -> Layout {
     LAYOUTS.get(rtype.0 as usize).copied().unwrap_or(OPAQUE)
+}
+
+/// The canonical order of data of one type (RFC 4034 section 6.3): where a type ends in a name, the name counts
+/// without case (section 6.2), so that records which differ only in that are one.
+pub(crate) fn compare(rtype: Type, a: &[u8], b: &[u8]) -> Ordering {
+    let layout = of(rtype);
+    let name_at = match layout.form {
+        Form::NameAt(offset) => offset,
+        // SVCB and HTTPS have more data behind the name.
+        Form::Opaque if rtype == Type::SRV => layout.target,
+        _ => return a.cmp(b),
+    } as usize;
+    let (head, tail) = (name_at.min(a.len()), name_at.min(b.len()));
+    a[..head].cmp(&b[..tail]).then_with(|| {
+        // A length octet is at most 63, below `A`, so folding leaves it alone.
+        let (a, b) = (a[head..].iter(), b[tail..].iter());
+        a.map(u8::to_ascii_lowercase)
+            .cmp(b.map(u8::to_ascii_lowercase))
+    })
 }
 
 /// Reads the layout off the fields of a type, as far as they have a fixed place.
@@ -63,6 +83,15 @@ fn derive(rtype: Type) -> Layout {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_in_data_compare_without_case_and_the_rest_with_it() {
+        let mx = |text: &[u8]| [&[0, 10, text.len() as u8], text, &[0]].concat();
+        assert!(compare(Type::MX, &mx(b"NS1"), &mx(b"ns1")).is_eq());
+        assert!(compare(Type::MX, &mx(b"a"), &mx(b"B")).is_lt());
+        assert!(compare(Type::TXT, b"\x01A", b"\x01a").is_lt());
+        assert!(compare(Type::SRV, b"\0\0\0\0\0A\x01x\0", b"\0\0\0\0\0a\x01x\0").is_lt());
+    }
 
     #[test]
     fn layouts_are_those_of_the_rfcs() {

@@ -50,7 +50,8 @@ mod need {
 /// Whether records of a type are among what is needed.
 fn is_needed(needs: u8, rtype: Type) -> bool {
     let by_type = match rtype {
-        Type::A | Type::AAAA => need::ADDRESSES,
+        // RFC 9460 section 4.1: services of a target go with its addresses.
+        Type::A | Type::AAAA | Type::SVCB | Type::HTTPS => need::ADDRESSES,
         Type::NS => need::CUT | need::APEX,
         Type::DS => need::CUT,
         Type::DNAME => need::DNAME,
