@@ -5,6 +5,7 @@
 
 pub mod conformance;
 pub mod databases;
+pub mod differential;
 pub mod peers;
 pub mod server;
 pub mod wire;

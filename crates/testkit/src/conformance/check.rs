@@ -2,7 +2,7 @@
 
 use super::send::Query;
 use super::{Edns, Line, Reply, Section};
-use crate::wire::{Message, Record, Transport, rcode_text};
+use crate::wire::{Message, Record, Transport, fold, rcode_text};
 
 const SECTION_NAMES: [&str; 3] = ["answer", "authority", "additional"];
 
@@ -190,20 +190,6 @@ fn check_unique(name: &str, records: &[Record], wrong: &mut Vec<String>) {
     }
 }
 
-/// Lower case outside quotes: names compare without case, texts with it.
-fn folded(text: &str) -> String {
-    let mut quoted = false;
-    let fold = |letter: char| {
-        quoted ^= letter == '"';
-        if quoted {
-            letter
-        } else {
-            letter.to_ascii_lowercase()
-        }
-    };
-    text.chars().map(fold).collect()
-}
-
 fn rrset_of(record: &Record) -> String {
     format!("{} {}", record.owner, crate::wire::type_text(record.rtype)).to_ascii_lowercase()
 }
@@ -212,9 +198,9 @@ fn matches(line: &Line, record: &Record) -> bool {
     let mut shown = record.clone();
     if line.record.split(' ').nth(1) == Some("*") {
         shown.ttl = 0;
-        return folded(&line.record.replacen(" * ", " 0 ", 1)) == folded(&shown.to_string());
+        return fold(&line.record.replacen(" * ", " 0 ", 1)) == shown.comparable();
     }
-    folded(&line.record) == folded(&shown.to_string())
+    fold(&line.record) == shown.comparable()
 }
 
 fn check_section(

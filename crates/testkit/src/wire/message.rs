@@ -29,6 +29,27 @@ pub struct Record {
     pub data: Vec<u8>,
 }
 
+impl Record {
+    /// As text for comparing: lower case outside quotes, because names have no case and texts do.
+    pub fn comparable(&self) -> String {
+        fold(&self.to_string())
+    }
+}
+
+/// Lower case outside quotes.
+pub fn fold(text: &str) -> String {
+    let mut quoted = false;
+    let fold = |letter: char| {
+        quoted ^= letter == '"';
+        if quoted {
+            letter
+        } else {
+            letter.to_ascii_lowercase()
+        }
+    };
+    text.chars().map(fold).collect()
+}
+
 impl fmt::Display for Record {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let class = match self.class {

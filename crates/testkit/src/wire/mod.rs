@@ -10,7 +10,7 @@ mod rdata;
 mod rtype;
 
 pub use exchange::{Exchange, Sockets, Transport, answers};
-pub use message::{Message, Opt, Question, Reader, Record, encode_opt, encode_question};
+pub use message::{Message, Opt, Question, Reader, Record, encode_opt, encode_question, fold};
 pub use name::Name;
 pub use rdata::print as print_rdata;
 pub use rtype::{

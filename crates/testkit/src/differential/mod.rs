@@ -1,0 +1,99 @@
+//! The same nasty zones in several servers, the same questions to all, and their answers compared.
+//!
+//! [`zones`] makes the zones from a seed, [`questions`] what to ask, [`answers`] asks and brings answers into a
+//! form that can be compared, [`review`] knows every way in which the servers may differ by reason.
+
+pub mod answers;
+pub mod questions;
+mod random;
+pub mod review;
+pub mod zones;
+
+use answers::{Answer, Server};
+use questions::Ask;
+use random::Random;
+use std::collections::BTreeMap;
+
+/// What one seed found.
+#[derive(Debug, Default)]
+pub struct Findings {
+    /// Questions asked.
+    pub asked: usize,
+    /// How often each class of `tests/differential/reviewed.md` applied.
+    pub reviewed: BTreeMap<&'static str, usize>,
+    /// What no class explains.
+    pub unexplained: Vec<String>,
+}
+
+/// Asks all `peers`, and `ours` when it is there, everything the seed makes of the zones.
+pub fn compare(
+    zones: &[zones::Zone],
+    seed: u64,
+    peers: &mut [Server],
+    mut ours: Option<&mut Server>,
+) -> Result<Findings, String> {
+    let mut findings = Findings::default();
+    let apexes: Vec<String> = zones.iter().map(|zone| format!("{}.", zone.name)).collect();
+    for ask in questions::questions(zones, &mut Random::new(seed ^ 0x5eed)) {
+        findings.asked += 1;
+        let mut answers = Vec::new();
+        for server in peers.iter_mut() {
+            answers.push((server.name.clone(), server.ask(&ask)?));
+        }
+        let own = ours.as_mut().map(|server| server.ask(&ask)).transpose()?;
+        let round = Round {
+            ask: &ask,
+            peers: &answers,
+            ours: own.as_ref(),
+        };
+        round.judge(&apexes, &mut findings);
+    }
+    Ok(findings)
+}
+
+/// One question with all its answers.
+struct Round<'a> {
+    ask: &'a Ask,
+    peers: &'a [(String, Answer)],
+    ours: Option<&'a Answer>,
+}
+
+impl Round<'_> {
+    fn judge(&self, apexes: &[String], findings: &mut Findings) {
+        let agree = self.peers.windows(2).all(|pair| pair[0].1.same(&pair[1].1));
+        let like_one = self
+            .ours
+            .is_none_or(|own| self.peers.iter().any(|(_, answer)| own.same(answer)));
+        let glue_lost = self
+            .ours
+            .is_some_and(|own| review::lacks_common_additional(own, self.peers));
+        if agree && like_one && !glue_lost {
+            return;
+        }
+        match review::class(self.ask, self.peers, self.ours, apexes) {
+            Some(class) if !glue_lost => *findings.reviewed.entry(class).or_default() += 1,
+            _ => findings.unexplained.push(self.describe(glue_lost)),
+        }
+    }
+
+    fn describe(&self, glue_lost: bool) -> String {
+        let mut text = self.ask.to_string();
+        if glue_lost {
+            text.push_str("  (additional data that all others give is missing)");
+        }
+        let mut shown: Vec<(String, &Answer)> = Vec::new();
+        if let Some(own) = self.ours {
+            shown.push(("ours".into(), own));
+        }
+        for (name, answer) in self.peers {
+            match shown.iter_mut().find(|(_, other)| other.same(answer)) {
+                Some((names, _)) => names.push_str(&format!(" {name}")),
+                None => shown.push((name.clone(), answer)),
+            }
+        }
+        for (names, answer) in shown {
+            text.push_str(&format!("\n  {names}: {answer}"));
+        }
+        text
+    }
+}

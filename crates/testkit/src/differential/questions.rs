@@ -1,0 +1,133 @@
+//! What to ask about a set of zones.
+
+use super::random::Random;
+use super::zones::{Zone, any_name, mixed_case};
+use crate::wire::{Name, Opt, Question, encode_opt, encode_question, type_from_text, type_text};
+use std::fmt;
+
+/// Speaking EDNS or not.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Edns {
+    /// No OPT.
+    None,
+    /// OPT without DO.
+    Plain,
+    /// OPT with DO.
+    Do,
+}
+
+/// One question.
+#[derive(Clone, Debug)]
+pub struct Ask {
+    /// Name and type.
+    pub question: Question,
+    /// EDNS.
+    pub edns: Edns,
+    /// The served zone of the name, without final dot.
+    pub zone: Option<String>,
+}
+
+impl fmt::Display for Ask {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let edns = match self.edns {
+            Edns::None => "",
+            Edns::Plain => " +edns",
+            Edns::Do => " +do",
+        };
+        write!(
+            f,
+            "{} {}{edns}",
+            self.question.name,
+            type_text(self.question.rtype)
+        )
+    }
+}
+
+impl Ask {
+    /// The message on the wire.
+    pub fn encode(&self, id: u16) -> Vec<u8> {
+        let mut message = id.to_be_bytes().to_vec();
+        let additional = u8::from(self.edns != Edns::None);
+        message.extend_from_slice(&[0, 0, 0, 1, 0, 0, 0, 0, 0, additional]);
+        encode_question(&mut message, &self.question);
+        match self.edns {
+            Edns::None => {}
+            Edns::Plain => encode_opt(
+                &mut message,
+                &Opt {
+                    size: 1232,
+                    ..Opt::default()
+                },
+            ),
+            Edns::Do => encode_opt(
+                &mut message,
+                &Opt {
+                    size: 1232,
+                    flags: 0x8000,
+                    ..Opt::default()
+                },
+            ),
+        }
+        message
+    }
+}
+
+#[rustfmt::skip]
+const TYPES: &[&str] = &[
+    "A", "A", "A", "AAAA", "TXT", "MX", "SRV", "NS", "SOA", "CNAME", "DNAME", "DS", "HTTPS", "ANY",
+    "TYPE65280", "TYPE65281", "HINFO", "DNSKEY", "RRSIG", "NSEC", "PTR",
+];
+
+/// All questions of a seed.
+pub(super) fn questions(zones: &[Zone], random: &mut Random) -> Vec<Ask> {
+    let mut names: Vec<String> = zones.iter().flat_map(|zone| zone.names()).collect();
+    names.sort();
+    names.dedup();
+    let mut asks = Vec::new();
+    for name in &names {
+        for below in ["", "q.", "*.", "a.", "b.a.", "www.q."] {
+            let name = format!("{below}{name}");
+            let count = if below.is_empty() { 5 } else { 2 };
+            for _ in 0..count {
+                asks.extend(ask(&name, zones, random));
+            }
+        }
+    }
+    for _ in 0..200 {
+        let name = any_name(zones, random);
+        asks.extend(ask(&name, zones, random));
+    }
+    asks
+}
+
+fn ask(name: &str, zones: &[Zone], random: &mut Random) -> Option<Ask> {
+    let name = if random.one_in(5) {
+        mixed_case(name, random)
+    } else {
+        name.to_string()
+    };
+    let name = Name::parse(&name).ok()?;
+    let mnemonic: &&str = random.pick(TYPES);
+    let rtype = type_from_text(mnemonic)?;
+    let edns = *random.pick(&[Edns::None, Edns::Plain, Edns::Do]);
+    let zone = zone_of(&name, zones);
+    Some(Ask {
+        question: Question {
+            name,
+            rtype,
+            class: 1,
+        },
+        edns,
+        zone,
+    })
+}
+
+/// The longest served zone a name is in.
+pub(super) fn zone_of(name: &Name, zones: &[Zone]) -> Option<String> {
+    let within = zones.iter().filter(|zone| {
+        Name::parse(&format!("{}.", zone.name)).is_ok_and(|apex| name.is_within(&apex))
+    });
+    within
+        .max_by_key(|zone| zone.name.len())
+        .map(|zone| zone.name.clone())
+}
