@@ -74,6 +74,11 @@ pub enum Outcome {
     Referral,
     /// No zone of ours.
     NotOurs,
+    /// Contents that the answer needs are not here; nothing was written. They belong to the question's own name if
+    /// its zone is elsewhere, otherwise to [`Scratch::pending`].
+    Pending,
+    /// A backend gave no contents.
+    BackendFailure,
     /// Anything else: errors, other classes, other opcodes.
     Other,
 }
@@ -93,6 +98,25 @@ pub struct Reply {
     pub zone_found: Option<bool>,
 }
 
+impl Reply {
+    const PENDING: Reply = Reply {
+        len: 0,
+        rcode: Rcode::NoError,
+        outcome: Outcome::Pending,
+        truncated: false,
+        zone_found: Some(true),
+    };
+}
+
+/// Why a backend gave no contents, for the extended error (RFC 8914).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BackendFailure {
+    /// It does not answer.
+    Unreachable,
+    /// What it has cannot be used.
+    BadData,
+}
+
 /// What the server says of itself.
 #[derive(Debug, Clone, Default)]
 pub struct Identity {
@@ -106,6 +130,8 @@ pub struct Identity {
 
 /// RFC 8914 section 4: extended error codes.
 mod extended_error {
+    pub const OTHER: u16 = 0;
+    pub const NETWORK_ERROR: u16 = 23;
     pub const NOT_AUTHORITATIVE: u16 = 20;
     pub const NOT_SUPPORTED: u16 = 21;
     pub const PROHIBITED: u16 = 18;
@@ -159,12 +185,18 @@ impl Engine {
                 ..self.error(query, Rcode::Refused, error, medium, out)
             };
         };
+        if zone.is_elsewhere() {
+            return Reply::PENDING;
+        }
         let question = Question {
             name: query.qname,
             key,
             qtype: query.qtype,
         };
         let mut plan = plan::plan(zones, zone, question, &self.policy, scratch);
+        if plan.outcome == Outcome::Pending {
+            return Reply::PENDING;
+        }
         plan.truncate &= medium == Medium::Datagram;
         let encoder = Encoder::new(query, out, self.limit(query, medium));
         let (len, truncated) = encoder.write(query, &plan, &scratch.made, self.opt(query, None));
@@ -174,6 +206,25 @@ impl Engine {
             outcome: plan.outcome,
             truncated,
             zone_found: Some(true),
+        }
+    }
+
+    /// The reply to a question for contents that a backend did not give: SERVFAIL.
+    pub fn respond_with_failure(
+        &self,
+        query: &Query<'_>,
+        failure: BackendFailure,
+        medium: Medium,
+        out: &mut [u8],
+    ) -> Reply {
+        let error = match failure {
+            BackendFailure::Unreachable => extended_error::NETWORK_ERROR,
+            BackendFailure::BadData => extended_error::OTHER,
+        };
+        Reply {
+            outcome: Outcome::BackendFailure,
+            zone_found: Some(true),
+            ..self.error(query, Rcode::ServFail, Some(error), medium, out)
         }
     }
 
@@ -254,8 +305,9 @@ impl Engine {
         })
     }
 
+    /// Octets the reply may have.
     #[inline]
-    fn limit(&self, query: &Query<'_>, medium: Medium) -> usize {
+    pub fn limit(&self, query: &Query<'_>, medium: Medium) -> usize {
         match (medium, query.edns) {
             (Medium::Stream, _) => TCP_MAX,
             (Medium::Datagram, None) => UDP_MIN,

@@ -93,6 +93,19 @@ pub struct Scratch {
     pub(crate) made: ArrayVec<NameBuf, MAX_CHAIN>,
 }
 
+impl Scratch {
+    /// After [`Outcome::Pending`]: the name at which a chain needs contents that are not here, unless it is the
+    /// question's own.
+    pub fn pending(&self) -> &NameKey {
+        &self.key
+    }
+
+    /// Whether the answer has names that were made from the question's by a DNAME, letter case included.
+    pub fn has_made_names(&self) -> bool {
+        !self.made.is_empty()
+    }
+}
+
 impl Default for Scratch {
     fn default() -> Self {
         Scratch {
@@ -201,6 +214,10 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
             let Some(next) = next.filter(|next| self.may_enter(zone, next)) else {
                 return;
             };
+            if next.is_elsewhere() {
+                self.plan.outcome = Outcome::Pending;
+                return;
+            }
             zone = next;
             step = self.step(zone, key, current, &mut scratch.made);
         }
@@ -209,7 +226,8 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
     fn may_enter(&self, from: &Z::View, to: &Z::View) -> bool {
         match self.policy.follow {
             Follow::AllZones => true,
-            Follow::SameZone => core::ptr::eq(from, to),
+            // Two parts of one zone are the same zone.
+            Follow::SameZone => core::ptr::eq(from, to) || from.apex().name() == to.apex().name(),
         }
     }
 

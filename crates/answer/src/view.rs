@@ -13,6 +13,10 @@ pub trait ZoneView {
     fn find(&self, key: &NameKey) -> Find<'_>;
     /// The node of the host that a record names, if it is in the zone.
     fn target(&self, record: Record<'_>) -> Option<Node<'_>>;
+    /// Whether this only stands for contents that have to be fetched first.
+    fn is_elsewhere(&self) -> bool {
+        false
+    }
 }
 
 /// The zones a server has.
@@ -42,6 +46,11 @@ impl ZoneView for Zone {
     #[inline]
     fn target(&self, record: Record<'_>) -> Option<Node<'_>> {
         Zone::target(self, record)
+    }
+
+    #[inline]
+    fn is_elsewhere(&self) -> bool {
+        self.live().is_some()
     }
 }
 

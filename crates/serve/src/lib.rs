@@ -1,11 +1,13 @@
 //! Listeners, the pipeline from packet to packet, limits.
 //!
 //! `listen` binds (before privileges are dropped), `udp` and `tcp` run what was bound. They know
-//! nothing about answers: they call a [`udp::BatchHandler`] or a [`tcp::StreamHandler`].
+//! nothing about answers: they call a [`udp::BatchHandler`] or a [`tcp::StreamHandler`]. `pipeline` answers,
+//! `live` takes over the questions for zones that are looked up in a backend.
 
 #![deny(unsafe_code)]
 
 pub mod listen;
+pub mod live;
 pub mod pipeline;
 mod sys;
 pub mod tcp;

@@ -9,6 +9,7 @@
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::sync::Arc;
 
 use socket2::{Domain, Protocol, Socket, Type};
 
@@ -24,7 +25,7 @@ const FREE_PORT_TRIES: usize = 32;
 /// One UDP socket of one worker.
 #[derive(Debug)]
 pub struct UdpListener {
-    pub(crate) socket: Socket,
+    pub(crate) socket: Arc<Socket>,
     pub(crate) local: SocketAddr,
     pub(crate) origin: Origin,
 }
@@ -254,7 +255,7 @@ fn bind_udp(
     enlarge_buffers(&socket, settings);
     let local = local_address(&socket)?;
     Ok(UdpListener {
-        socket,
+        socket: Arc::new(socket),
         local,
         origin,
     })

@@ -9,10 +9,11 @@
 //! A worker takes no lock and allocates nothing: it reads the zone table and the engine through a cached pointer
 //! that is renewed once a batch, so every answer of a batch comes from one snapshot.
 
-use crate::tcp::{StreamAction, StreamHandler};
+use crate::live::{Attempt, Job, LiveSettings, LiveZones, Parts, ReplyTo, Tried, board};
+use crate::tcp::{Later, StreamAction, StreamHandler};
 use crate::udp::{BATCH, Batch, BatchHandler, BatchTiming, Queries};
 use arc_swap::{ArcSwap, Cache};
-use nameward_answer::{Engine, Medium, Outcome, Reply, Scratch, TCP_MAX};
+use nameward_answer::{BackendFailure, Engine, Medium, Outcome, Reply, Scratch, TCP_MAX};
 use nameward_stats::{
     self as stats, Answered, Counter, Gauge, Received, Recorder, Stamp, Stats, Timing, Transport,
 };
@@ -21,6 +22,7 @@ use nameward_wire::message::{HEADER, Malformed, Query};
 use nameward_zone::{NameKey, Zone, ZoneTable};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 /// What all workers answer from. Maintenance swaps the pointers; workers follow with their next batch.
 pub struct Shared {
@@ -30,27 +32,37 @@ pub struct Shared {
     pub engine: ArcSwap<Engine>,
     /// Counters and rings.
     pub stats: Arc<Stats>,
+    /// Caches and look-ups for zones that are not in memory.
+    pub live: LiveZones,
 }
 
 impl Shared {
     /// Starts without zones.
     pub fn new(engine: Engine, stats: Arc<Stats>) -> Arc<Self> {
-        Arc::new(Shared {
+        Self::with_live(engine, stats, LiveSettings::default())
+    }
+
+    /// Starts without zones, with these caches and bounds for live ones.
+    pub fn with_live(engine: Engine, stats: Arc<Stats>, live: LiveSettings) -> Arc<Self> {
+        let shared = Arc::new(Shared {
             zones: ArcSwap::from_pointee(ZoneTable::default()),
             engine: ArcSwap::from_pointee(engine),
             stats,
-        })
+            live: LiveZones::new(live),
+        });
+        LiveZones::show_sizes(&shared, &shared.stats);
+        shared
     }
 }
 
 /// Cached pointers into [`Shared`].
-struct View {
-    zones: Cache<SharedZones, Arc<ZoneTable>>,
-    engine: Cache<SharedEngine, Arc<Engine>>,
+pub(crate) struct View {
+    pub(crate) zones: Cache<SharedZones, Arc<ZoneTable>>,
+    pub(crate) engine: Cache<SharedEngine, Arc<Engine>>,
 }
 
 /// The zone table as something a cache can watch.
-struct SharedZones(Arc<Shared>);
+pub(crate) struct SharedZones(Arc<Shared>);
 
 impl std::ops::Deref for SharedZones {
     type Target = ArcSwap<ZoneTable>;
@@ -61,7 +73,7 @@ impl std::ops::Deref for SharedZones {
 }
 
 /// The engine as something a cache can watch.
-struct SharedEngine(Arc<Shared>);
+pub(crate) struct SharedEngine(Arc<Shared>);
 
 impl std::ops::Deref for SharedEngine {
     type Target = ArcSwap<Engine>;
@@ -72,7 +84,7 @@ impl std::ops::Deref for SharedEngine {
 }
 
 impl View {
-    fn new(shared: Arc<Shared>) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
         View {
             zones: Cache::new(SharedZones(shared.clone())),
             engine: Cache::new(SharedEngine(shared)),
@@ -82,14 +94,26 @@ impl View {
 
 /// What is remembered of a datagram until its reply is sent.
 #[derive(Clone, Copy)]
-struct Done {
+pub(crate) struct Done {
     reply: Reply,
     qtype: u16,
     qname_len: u8,
 }
 
+impl Done {
+    #[inline]
+    pub(crate) fn new(reply: Reply, query: &Query<'_>) -> Self {
+        Done {
+            reply,
+            qtype: query.qtype.0,
+            qname_len: query.qname.as_wire().len() as u8,
+        }
+    }
+}
+
 /// Answers the datagrams of one worker.
 pub struct UdpPipeline {
+    shared: Arc<Shared>,
     view: View,
     recorder: Recorder,
     scratch: Scratch,
@@ -106,7 +130,8 @@ impl UdpPipeline {
             unreachable!("as long as the array")
         };
         UdpPipeline {
-            view: View::new(shared),
+            view: View::new(Arc::clone(&shared)),
+            shared,
             recorder,
             scratch: Scratch::default(),
             keys,
@@ -139,12 +164,27 @@ impl BatchHandler for UdpPipeline {
                         &mut self.scratch,
                         out,
                     );
-                    let qname_len = query.qname.as_wire().len() as u8;
-                    Some(Done {
-                        reply,
-                        qtype: query.qtype.0,
-                        qname_len,
-                    })
+                    let mut reply = Some(reply);
+                    if reply.is_some_and(|reply| reply.outcome == Outcome::Pending) {
+                        let desk = Desk {
+                            shared: &self.shared,
+                            recorder: &mut self.recorder,
+                            scratch: &mut self.scratch,
+                        };
+                        let attempt = Attempt {
+                            live: &self.shared.live,
+                            engine,
+                            zones,
+                            query,
+                            key: &self.keys[i],
+                            medium: Medium::Datagram,
+                            now: Instant::now(),
+                        };
+                        let way_back =
+                            || queries.return_path(i).map(Box::new).map(ReplyTo::Datagram);
+                        reply = desk.answer_live(&attempt, queries.client(i), way_back, out);
+                    }
+                    reply.map(|reply| Done::new(reply, query))
                 }
                 Err(malformed) => {
                     record_malformed(&mut self.recorder, *malformed, client);
@@ -183,6 +223,57 @@ impl BatchHandler for UdpPipeline {
         // Lets an old zone table go although no query comes.
         self.view.zones.load();
         self.recorder.flush(Stamp::now(), None);
+    }
+}
+
+/// What a worker needs for a question whose answer needs a live zone.
+struct Desk<'d> {
+    shared: &'d Arc<Shared>,
+    recorder: &'d mut Recorder,
+    scratch: &'d mut Scratch,
+}
+
+impl Desk<'_> {
+    /// Answers from the caches, or hands the question over to be answered later.
+    #[cold]
+    fn answer_live(
+        self,
+        attempt: &Attempt<'_>,
+        client: SocketAddr,
+        way_back: impl FnOnce() -> Option<ReplyTo>,
+        out: &mut [u8],
+    ) -> Option<Reply> {
+        if let Some(reply) = attempt.ask_packet_cache(self.recorder, out) {
+            return Some(reply);
+        }
+        let mut parts = Parts::new();
+        let flight = match attempt.run(&mut parts, self.scratch, self.recorder, out) {
+            Tried::Answered(reply) => return Some(reply),
+            Tried::Missing(flight) => flight,
+        };
+        let job = Job {
+            packet: attempt.query.packet().into(),
+            client,
+            reply_to: way_back()?,
+            received: attempt.now,
+            parts: parts.into_iter().collect(),
+        };
+        if board(self.shared, *flight, job).is_ok() {
+            return None;
+        }
+        match attempt.medium {
+            Medium::Datagram => {
+                self.recorder.add(Counter::OverloadDrops, 1);
+                None
+            }
+            // A stream is told at once, so that it does not wait in vain.
+            Medium::Stream => Some(attempt.engine.respond_with_failure(
+                attempt.query,
+                BackendFailure::Unreachable,
+                attempt.medium,
+                out,
+            )),
+        }
     }
 }
 
@@ -288,7 +379,7 @@ fn record_malformed(recorder: &mut Recorder, malformed: Malformed, client: IpAdd
 }
 
 #[inline]
-fn record_answer(
+pub(crate) fn record_answer(
     recorder: &mut Recorder,
     done: &Done,
     transport: Transport,
@@ -312,7 +403,8 @@ fn record_answer(
             Outcome::NxDomain => stats::Outcome::NxDomain,
             Outcome::Referral => stats::Outcome::Referral,
             Outcome::NotOurs => stats::Outcome::Unauth,
-            Outcome::Other => stats::Outcome::Other,
+            Outcome::BackendFailure => stats::Outcome::BackendFailure,
+            Outcome::Pending | Outcome::Other => stats::Outcome::Other,
         },
     });
 }
@@ -325,6 +417,7 @@ pub struct TcpPipeline {
 }
 
 struct TcpState {
+    shared: Arc<Shared>,
     view: View,
     recorder: Recorder,
     scratch: Scratch,
@@ -337,6 +430,7 @@ impl TcpPipeline {
     pub fn new(shared: &Arc<Shared>, threads: usize) -> Self {
         let state = || {
             Mutex::new(TcpState {
+                shared: shared.clone(),
                 view: View::new(shared.clone()),
                 recorder: shared.stats.recorder(),
                 scratch: Scratch::default(),
@@ -355,7 +449,13 @@ impl TcpPipeline {
 }
 
 impl StreamHandler for TcpPipeline {
-    fn handle(&self, query: &[u8], client: SocketAddr, out: &mut Vec<u8>) -> StreamAction {
+    fn handle(
+        &self,
+        query: &[u8],
+        client: SocketAddr,
+        out: &mut Vec<u8>,
+        later: &mut Later<'_>,
+    ) -> StreamAction {
         let free = self.states.iter().find_map(|state| state.try_lock().ok());
         let mut state = free.unwrap_or_else(|| {
             self.states[0]
@@ -363,7 +463,7 @@ impl StreamHandler for TcpPipeline {
                 .unwrap_or_else(PoisonError::into_inner)
         });
         let started = Stamp::now();
-        let action = state.answer(query, client.ip(), out);
+        let action = state.answer(query, client, out, later);
         let now = Stamp::now();
         let answer_ns = now.0.saturating_sub(started.0);
         state.recorder.flush(
@@ -387,31 +487,52 @@ impl StreamHandler for TcpPipeline {
 }
 
 impl TcpState {
-    fn answer(&mut self, packet: &[u8], client: IpAddr, out: &mut Vec<u8>) -> StreamAction {
+    fn answer(
+        &mut self,
+        packet: &[u8],
+        client: SocketAddr,
+        out: &mut Vec<u8>,
+        later: &mut Later<'_>,
+    ) -> StreamAction {
+        let (peer, transport) = (client, tcp(client.ip()));
+        let client = client.ip();
         let zones = &**self.view.zones.load();
         let engine = &**self.view.engine.load();
         let (done, qname) = match Query::parse(packet) {
             Ok(query) => {
-                record_received(&mut self.recorder, &query, tcp(client), client);
+                record_received(&mut self.recorder, &query, transport, client);
                 self.key.set(query.qname);
                 let zone = zones.zone_for(&self.key, query.qtype).map(|zone| &**zone);
-                let asked = (&self.key, zone);
-                let reply = engine.respond(
+                let mut reply = engine.respond(
                     zones,
                     &query,
-                    asked,
+                    (&self.key, zone),
                     Medium::Stream,
                     &mut self.scratch,
                     &mut self.out[..],
                 );
-                (
-                    Done {
-                        reply,
-                        qtype: query.qtype.0,
-                        qname_len: 0,
-                    },
-                    query.qname.as_wire(),
-                )
+                if reply.outcome == Outcome::Pending {
+                    let desk = Desk {
+                        shared: &self.shared,
+                        recorder: &mut self.recorder,
+                        scratch: &mut self.scratch,
+                    };
+                    let attempt = Attempt {
+                        live: &self.shared.live,
+                        engine,
+                        zones,
+                        query: &query,
+                        key: &self.key,
+                        medium: Medium::Stream,
+                        now: Instant::now(),
+                    };
+                    let way_back = || Some(ReplyTo::Stream(later.ticket()));
+                    match desk.answer_live(&attempt, peer, way_back, &mut self.out[..]) {
+                        Some(known) => reply = known,
+                        None => return StreamAction::Continue,
+                    }
+                }
+                (Done::new(reply, &query), query.qname.as_wire())
             }
             Err(malformed) => {
                 record_malformed(&mut self.recorder, malformed, client);
@@ -420,17 +541,15 @@ impl TcpState {
                     // Nothing that could be answered: not a DNS client.
                     return StreamAction::Close;
                 };
-                (
-                    Done {
-                        reply,
-                        qtype: 0,
-                        qname_len: 0,
-                    },
-                    &[][..],
-                )
+                let done = Done {
+                    reply,
+                    qtype: 0,
+                    qname_len: 0,
+                };
+                (done, &[][..])
             }
         };
-        record_answer(&mut self.recorder, &done, tcp(client), client, qname);
+        record_answer(&mut self.recorder, &done, transport, client, qname);
         out.extend_from_slice(&(done.reply.len as u16).to_be_bytes());
         out.extend_from_slice(&self.out[..done.reply.len]);
         StreamAction::Continue

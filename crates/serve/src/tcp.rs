@@ -6,9 +6,11 @@
 //! never lock new clients out.
 //!
 //! Bounds: connections in all and of one client, messages of one connection, time for a message to
-//! come in and for answers to go out, bytes held back in all, messages and bytes of one turn.
+//! come in and for answers to go out, bytes held back in all, messages and bytes of one turn, messages of one
+//! connection that are answered later.
 
 mod connection;
+mod later;
 mod registry;
 
 use std::io;
@@ -21,6 +23,7 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 
 use connection::Connection;
+pub use later::{Later, Ticket};
 use registry::{Refusal, Registry};
 
 /// Descriptors left for everything else, when the limit of open files bounds the connections.
@@ -89,8 +92,15 @@ pub enum StreamAction {
 /// Answers messages of streams. Shared by all connections.
 pub trait StreamHandler: Send + Sync + 'static {
     /// Answers one message (without its length prefix): appends nothing, or complete messages with
-    /// their length prefixes, to `out`. Synchronous and quick.
-    fn handle(&self, query: &[u8], client: SocketAddr, out: &mut Vec<u8>) -> StreamAction;
+    /// their length prefixes, to `out`. Synchronous and quick: what takes longer is answered through a ticket of
+    /// `later`, in any order (RFC 7766 section 6.2.1.1).
+    fn handle(
+        &self,
+        query: &[u8],
+        client: SocketAddr,
+        out: &mut Vec<u8>,
+        later: &mut Later<'_>,
+    ) -> StreamAction;
 
     /// A connection was accepted.
     fn opened(&self, client: SocketAddr);

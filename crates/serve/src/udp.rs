@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use crate::listen::UdpListener;
 use crate::sys::PollSet;
+pub(crate) use crate::sys::batch::ReturnPath;
 use crate::sys::batch::Wait;
 pub use crate::sys::batch::{BATCH, Batch, QUERY_MAX, Queries, REPLY_MAX, Replies};
 
@@ -194,6 +195,7 @@ impl<H: BatchHandler> Worker<H> {
     /// Receives, answers and sends one batch on one socket; returns how many datagrams came.
     fn serve(&mut self, index: usize, wait: Wait) -> usize {
         let socket = &self.sockets[index];
+        self.batch.set_socket(&socket.socket);
         let started = (wait == Wait::Never).then(Instant::now);
         match self.batch.receive(&socket.socket, wait, socket.origin) {
             Ok(0) => return 0,

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use nameward_serve::listen::bind_all;
 use nameward_serve::raise_descriptor_limit;
-use nameward_serve::tcp::{StreamAction, StreamHandler, TcpSettings, serve};
+use nameward_serve::tcp::{Later, StreamAction, StreamHandler, TcpSettings, serve};
 use nameward_serve::udp::{
     Batch, BatchHandler, BatchTiming, UdpSettings, UdpWorker, spawn_workers,
 };
@@ -41,7 +41,13 @@ struct Streams {
 }
 
 impl StreamHandler for Streams {
-    fn handle(&self, query: &[u8], _client: SocketAddr, out: &mut Vec<u8>) -> StreamAction {
+    fn handle(
+        &self,
+        query: &[u8],
+        _client: SocketAddr,
+        out: &mut Vec<u8>,
+        _later: &mut Later<'_>,
+    ) -> StreamAction {
         out.extend((query.len() as u16).to_be_bytes());
         out.extend(query);
         StreamAction::Continue

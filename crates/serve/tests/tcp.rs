@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use nameward_serve::listen::bind_all;
-use nameward_serve::tcp::{StreamAction, StreamHandler, TcpSettings, serve};
+use nameward_serve::tcp::{Later, StreamAction, StreamHandler, TcpSettings, serve};
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -24,7 +24,13 @@ struct Echo {
 }
 
 impl StreamHandler for Echo {
-    fn handle(&self, query: &[u8], _client: SocketAddr, out: &mut Vec<u8>) -> StreamAction {
+    fn handle(
+        &self,
+        query: &[u8],
+        _client: SocketAddr,
+        out: &mut Vec<u8>,
+        _later: &mut Later<'_>,
+    ) -> StreamAction {
         self.handled.fetch_add(1, Ordering::SeqCst);
         match query {
             b"silence" => {}

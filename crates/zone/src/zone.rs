@@ -2,11 +2,12 @@
 
 use crate::change::Changes;
 use crate::key::NameKey;
+use crate::live::Live;
 use crate::node::{Node, Record, Rrset, flags};
 use crate::packed::Packed;
 use crate::prefetch::prefetch;
 use nameward_wire::{Name, Type};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 /// Facts about a zone that a search starts from.
 #[derive(Clone, Copy, Default)]
@@ -29,6 +30,8 @@ pub struct Zone {
     packed: Packed,
     summary: Summary,
     changes: Option<Box<Changes>>,
+    /// This is the stand-in for contents that are looked up.
+    live: Option<Arc<Live>>,
     order: OnceLock<Box<[u32]>>,
 }
 
@@ -71,6 +74,7 @@ impl Zone {
             packed,
             summary,
             changes: None,
+            live: None,
             order: OnceLock::new(),
         }
     }
@@ -81,8 +85,19 @@ impl Zone {
             packed: Packed::default(),
             summary,
             changes,
+            live: None,
             order: OnceLock::new(),
         }
+    }
+
+    pub(crate) fn set_live(&mut self, live: Arc<Live>) {
+        self.live = Some(live);
+    }
+
+    /// Where the contents are, if this is only the stand-in for them.
+    #[inline]
+    pub fn live(&self) -> Option<&Arc<Live>> {
+        self.live.as_ref()
     }
 
     /// The packed part: the whole zone, or what the changes stand over.

@@ -16,7 +16,10 @@ use std::mem::offset_of;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, RawFd};
 use std::ptr::{self, NonNull};
+use std::sync::Arc;
 use std::time::Duration;
+
+use socket2::Socket;
 
 use super::address::{ADDRESS_LEN, decode_address, encode_address};
 
@@ -87,6 +90,8 @@ pub struct Batch {
     len: usize,
     /// What the control lengths of unused slots are set for.
     armed: Origin,
+    /// Where the datagrams came in, for replies that are sent later.
+    socket: Option<Arc<Socket>>,
 }
 
 // SAFETY: the frame is owned by the batch alone and its pointers lead only into itself.
@@ -127,6 +132,7 @@ impl Batch {
             frame,
             len: 0,
             armed: Origin::Bound,
+            socket: None,
         }
     }
 
@@ -207,11 +213,15 @@ impl Batch {
     /// kept while replies are written.
     pub fn split(&mut self) -> (Queries<'_>, Replies<'_>) {
         let len = self.len;
-        let frame = self.frame_mut();
+        // SAFETY: the frame is valid and owned by `self`, which stays borrowed mutably; the socket beside it is
+        // only read.
+        let frame = unsafe { self.frame.as_mut() };
         let queries = Queries {
             received: &frame.received[..len],
             addresses: &frame.addresses,
+            controls: &frame.controls,
             queries: &frame.queries,
+            socket: self.socket.as_ref(),
         };
         let replies = Replies {
             replies: &mut frame.replies,
@@ -232,6 +242,17 @@ impl Batch {
         let len = self.len;
         for data in &mut self.frame_mut().reply_data[..len] {
             data.iov_len = 0;
+        }
+    }
+
+    /// Tells which socket the next datagrams come from.
+    pub(crate) fn set_socket(&mut self, socket: &Arc<Socket>) {
+        let same = self
+            .socket
+            .as_ref()
+            .is_some_and(|old| Arc::ptr_eq(old, socket));
+        if !same {
+            self.socket = Some(Arc::clone(socket));
         }
     }
 
@@ -384,7 +405,9 @@ impl Batch {
 pub struct Queries<'a> {
     received: &'a [libc::mmsghdr],
     addresses: &'a [Address; BATCH],
+    controls: &'a [Control; BATCH],
     queries: &'a [Buffer<QUERY_MAX, 128>; BATCH],
+    socket: Option<&'a Arc<Socket>>,
 }
 
 impl<'a> Queries<'a> {
@@ -416,6 +439,62 @@ impl<'a> Queries<'a> {
     #[inline]
     pub fn client(&self, i: usize) -> SocketAddr {
         decode_address(&self.addresses[i].0)
+    }
+
+    /// The way back to the sender of datagram `i`, for a reply that comes later. A made batch has none.
+    pub(crate) fn return_path(&self, i: usize) -> Option<ReturnPath> {
+        let header = &self.received[i].msg_hdr;
+        Some(ReturnPath {
+            socket: Arc::clone(self.socket?),
+            address: Address(self.addresses[i].0),
+            address_len: header.msg_namelen.min(ADDRESS_LEN as libc::socklen_t),
+            control: Control(self.controls[i].0),
+            // usize with glibc, u32 with musl.
+            #[allow(clippy::unnecessary_cast)]
+            control_len: (header.msg_controllen as usize).min(CONTROL_LEN),
+        })
+    }
+}
+
+/// The way back to the sender of a datagram: the socket it came to, its address, and on wildcard sockets the control
+/// message that lets the reply leave from the address that was asked.
+pub(crate) struct ReturnPath {
+    socket: Arc<Socket>,
+    address: Address,
+    address_len: libc::socklen_t,
+    control: Control,
+    control_len: usize,
+}
+
+impl ReturnPath {
+    /// Sends a reply; says whether the kernel took it.
+    pub(crate) fn send(&mut self, reply: &[u8]) -> bool {
+        let mut data = libc::iovec {
+            iov_base: reply.as_ptr().cast_mut().cast(),
+            iov_len: reply.len(),
+        };
+        // SAFETY: zero bytes are a valid msghdr.
+        let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
+        header.msg_name = (&raw mut self.address).cast();
+        header.msg_namelen = self.address_len;
+        header.msg_iov = &raw mut data;
+        header.msg_iovlen = 1;
+        header.msg_control = (&raw mut self.control).cast();
+        header.msg_controllen = self.control_len as _;
+        let fd = self.socket.as_raw_fd();
+        for _ in 0..SEND_WAITS {
+            // SAFETY: every pointer of the header leads to an object of this frame or of `self` with the length
+            // given beside it; sendmsg only reads them.
+            let sent = unsafe { libc::sendmsg(fd, &raw const header, libc::MSG_DONTWAIT) };
+            if sent >= 0 {
+                return true;
+            }
+            if !is_full(&io::Error::last_os_error()) {
+                return false;
+            }
+            wait_writable(fd);
+        }
+        false
     }
 }
 

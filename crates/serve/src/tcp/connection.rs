@@ -8,6 +8,7 @@
 //! half-closed connection still gets its answers.
 
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -16,6 +17,7 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
 
+use super::later::{Later, MAX_TICKETS, Mailbox};
 use super::{Scratch, Seat, StreamAction, StreamHandler};
 
 /// Messages of one turn at most; then other connections get theirs.
@@ -39,6 +41,8 @@ pub(super) struct Connection<H: StreamHandler> {
     input: Vec<u8>,
     /// Answers the client has not taken yet.
     output: Vec<u8>,
+    /// Where answers come that take longer than a turn; none before the first of them.
+    mailbox: Option<Arc<Mailbox>>,
     /// What of the two is counted in the bytes held by all.
     counted: usize,
     queries: u64,
@@ -54,6 +58,8 @@ pub(super) struct Connection<H: StreamHandler> {
 /// Why waiting for the client ended.
 enum Woken {
     Readable,
+    /// An answer has come, or will not come.
+    Delivered,
     Stopping,
     TimedOut,
 }
@@ -66,6 +72,7 @@ impl<H: StreamHandler> Connection<H> {
             seat,
             input: Vec::new(),
             output: Vec::new(),
+            mailbox: None,
             counted: 0,
             queries: 0,
             closing: false,
@@ -78,13 +85,17 @@ impl<H: StreamHandler> Connection<H> {
     /// Serves the connection to its end.
     pub(super) async fn run(mut self, mut shutdown: watch::Receiver<bool>) {
         loop {
-            if !self.output.is_empty() && !self.flush().await {
+            let tickets = self.collect();
+            if !self.output.is_empty()
+                && (self.keep_within_bounds().is_err() || !self.flush().await)
+            {
                 return;
             }
-            if self.closing {
+            if self.closing && tickets == 0 {
                 return self.linger().await;
             }
-            if first_message(&self.input).is_some() {
+            let may_read = !self.closing && tickets < MAX_TICKETS;
+            if may_read && first_message(&self.input).is_some() {
                 // The last turn left messages over: it is the turn of others first.
                 tokio::task::yield_now().await;
                 if !self.answer_input() {
@@ -92,35 +103,63 @@ impl<H: StreamHandler> Connection<H> {
                 }
                 continue;
             }
-            match self.wait(&mut shutdown).await {
+            match self.wait(&mut shutdown, may_read).await {
                 Woken::Readable => {}
+                Woken::Delivered => continue,
+                // What is already asked is still answered.
+                Woken::Stopping if tickets > 0 => {
+                    self.closing = true;
+                    continue;
+                }
                 Woken::Stopping | Woken::TimedOut => return,
             }
             match self.turn() {
                 Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                // A client that has closed its side may still wait for answers.
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof && tickets > 0 => {
+                    self.closing = true;
+                }
                 Err(_) => return,
             }
             self.closing |= self.age() >= self.seat.shared.settings.lifetime;
         }
     }
 
+    /// Takes over the answers that have come later; returns how many are still to come.
+    fn collect(&mut self) -> usize {
+        let Some(mailbox) = &self.mailbox else {
+            return 0;
+        };
+        // Tickets first: one given back in between is then merely waited for once more, and not in vain.
+        let tickets = mailbox.tickets();
+        mailbox.collect(&mut self.output);
+        tickets
+    }
+
     fn age(&self) -> Duration {
         self.opened.elapsed()
     }
 
-    async fn wait(&self, shutdown: &mut watch::Receiver<bool>) -> Woken {
+    async fn wait(&self, shutdown: &mut watch::Receiver<bool>, may_read: bool) -> Woken {
         let settings = &self.seat.shared.settings;
         let deadline = match self.message_started {
             Some(at) => at + settings.message_timeout,
             None => self.last_message + settings.idle_timeout,
         };
         let deadline = deadline.min(self.opened + settings.lifetime);
+        let delivered = async {
+            match &self.mailbox {
+                Some(mailbox) => mailbox.delivered().await,
+                None => std::future::pending().await,
+            }
+        };
         let woken = async {
             tokio::select! {
                 biased;
-                _ = self.stream.readable() => Woken::Readable,
-                _ = shutdown.wait_for(|stop| *stop) => Woken::Stopping,
+                () = delivered => Woken::Delivered,
+                _ = self.stream.readable(), if may_read => Woken::Readable,
+                _ = shutdown.wait_for(|stop| *stop), if !self.closing => Woken::Stopping,
             }
         };
         // A slow writer is readable again and again: what counts is the time, not the wake-up.
@@ -202,12 +241,16 @@ impl<H: StreamHandler> Connection<H> {
         let shared = &self.seat.shared;
         let (mut used, mut messages) = (0, 0);
         while let Some(message) = first_message(&data[used..]) {
-            if messages == TURN_MESSAGES || out.len() >= TURN_BYTES {
+            let tickets = self.mailbox.as_ref().map_or(0, |mailbox| mailbox.tickets());
+            if messages == TURN_MESSAGES || out.len() >= TURN_BYTES || tickets >= MAX_TICKETS {
                 break;
             }
             used += 2 + message.len();
             messages += 1;
-            let action = shared.handler.handle(message, self.seat.client, out);
+            let mut later = Later::new(&mut self.mailbox);
+            let action = shared
+                .handler
+                .handle(message, self.seat.client, out, &mut later);
             let last = self.queries + messages as u64 >= shared.settings.max_queries_per_connection;
             if last || action == StreamAction::Close {
                 self.closing = true;

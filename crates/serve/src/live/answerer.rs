@@ -1,0 +1,130 @@
+//! Answers questions that had to wait, away from the buffers of the workers.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use nameward_answer::{BackendFailure, Medium, Reply, Scratch, TCP_MAX};
+use nameward_stats::{Counter, Recorder, Stamp, Timing};
+use nameward_wire::message::Query;
+use nameward_zone::NameKey;
+
+use super::{Attempt, Job, Parts, Tried, board};
+use crate::pipeline::{Done, Shared, View, record_answer};
+
+/// What one thread needs to answer.
+pub(crate) struct Answerer {
+    view: View,
+    pub(crate) recorder: Recorder,
+    scratch: Scratch,
+    key: NameKey,
+    out: Box<[u8]>,
+    /// Questions answered since the last flush, and how long they waited.
+    answered: (u32, u64),
+}
+
+impl Answerer {
+    pub(crate) fn new(shared: &Arc<Shared>) -> Self {
+        Answerer {
+            view: View::new(Arc::clone(shared)),
+            recorder: shared.stats.recorder(),
+            scratch: Scratch::default(),
+            key: NameKey::default(),
+            out: vec![0; TCP_MAX].into_boxed_slice(),
+            answered: (0, 0),
+        }
+    }
+
+    /// Answers a question with the parts it has, or lets it wait for one more.
+    pub(crate) fn answer(&mut self, shared: &Arc<Shared>, mut job: Job) {
+        let mut parts = Parts::new();
+        let is_too_long = job
+            .parts
+            .drain(..)
+            .any(|held| parts.try_push(held).is_err());
+        let Ok(query) = Query::parse(&job.packet) else {
+            return;
+        };
+        if is_too_long {
+            return self.fail(job, BackendFailure::BadData);
+        }
+        self.key.set(query.qname);
+        let attempt = Attempt {
+            live: &shared.live,
+            engine: self.view.engine.load(),
+            zones: self.view.zones.load(),
+            query: &query,
+            key: &self.key,
+            medium: job.medium(),
+            now: Instant::now(),
+        };
+        let room = room(job.medium());
+        let out = &mut self.out[..room];
+        match attempt.run(&mut parts, &mut self.scratch, &mut self.recorder, out) {
+            Tried::Answered(reply) => self.send(job, reply),
+            Tried::Missing(flight) => {
+                job.parts.extend(parts);
+                if let Err(job) = board(shared, *flight, job) {
+                    self.turn_away(job);
+                }
+            }
+        }
+    }
+
+    /// Answers SERVFAIL.
+    pub(crate) fn fail(&mut self, job: Job, failure: BackendFailure) {
+        let Ok(query) = Query::parse(&job.packet) else {
+            return;
+        };
+        let (medium, room) = (job.medium(), room(job.medium()));
+        let engine = &**self.view.engine.load();
+        let reply = engine.respond_with_failure(&query, failure, medium, &mut self.out[..room]);
+        self.send(job, reply);
+    }
+
+    /// A question for which there is no room: a datagram is dropped, a stream is told.
+    fn turn_away(&mut self, job: Job) {
+        match job.medium() {
+            Medium::Datagram => self.recorder.add(Counter::OverloadDrops, 1),
+            Medium::Stream => self.fail(job, BackendFailure::Unreachable),
+        }
+    }
+
+    /// A question that has waited for too long: a datagram is dropped, a stream is told.
+    pub(crate) fn give_up(&mut self, job: Job) {
+        match job.medium() {
+            Medium::Datagram => self.recorder.add(Counter::TimedoutPackets, 1),
+            Medium::Stream => self.fail(job, BackendFailure::Unreachable),
+        }
+    }
+
+    fn send(&mut self, job: Job, reply: Reply) {
+        let (transport, client) = (job.transport(), job.client.ip());
+        let sent = job.reply_to.send(&self.out[..reply.len]);
+        let Some(query) = Query::parse(&job.packet).ok().filter(|_| sent) else {
+            return;
+        };
+        let (done, qname) = (Done::new(reply, &query), query.qname.as_wire());
+        record_answer(&mut self.recorder, &done, transport, client, qname);
+        self.answered.0 += 1;
+        self.answered.1 += job.received.elapsed().as_nanos() as u64;
+    }
+
+    /// Makes the counts visible.
+    pub(crate) fn flush(&mut self) {
+        let (queries, waited_ns) = std::mem::take(&mut self.answered);
+        let timing = Timing {
+            queries,
+            answer_ns: waited_ns / u64::from(queries.max(1)),
+            ..Timing::default()
+        };
+        self.recorder.flush(Stamp::now(), Some(timing));
+    }
+}
+
+/// As much as the buffers of the workers have, so that the same answer is given whoever writes it.
+fn room(medium: Medium) -> usize {
+    match medium {
+        Medium::Datagram => crate::udp::REPLY_MAX,
+        Medium::Stream => TCP_MAX,
+    }
+}

@@ -1,0 +1,146 @@
+//! One try to answer a question from what is in memory: the packet cache, then the engine over the parts of live
+//! zones that the query cache has. Never waits.
+
+use std::time::Instant;
+
+use nameward_answer::{Engine, Medium, Outcome, Reply, Scratch, Zones};
+use nameward_stats::{Counter, Latency, Recorder};
+use nameward_wire::message::Query;
+use nameward_zone::{Live, NameKey, ZoneTable};
+
+use super::{Cached, Fit, Flight, Held, Hit, LiveView, LiveZones, Parts, Used};
+
+/// A question and what it is answered with.
+pub(crate) struct Attempt<'a> {
+    pub(crate) live: &'a LiveZones,
+    pub(crate) engine: &'a Engine,
+    pub(crate) zones: &'a ZoneTable,
+    pub(crate) query: &'a Query<'a>,
+    pub(crate) key: &'a NameKey,
+    pub(crate) medium: Medium,
+    pub(crate) now: Instant,
+}
+
+/// What came of it.
+pub(crate) enum Tried {
+    /// The reply is written.
+    Answered(Reply),
+    /// This has to be looked up first.
+    Missing(Box<Flight>),
+}
+
+impl Attempt<'_> {
+    fn fit(&self) -> Option<Fit> {
+        let limit = self.engine.limit(self.query, self.medium);
+        Fit::of(self.query, limit, self.medium).filter(|_| self.live.packets.is_on())
+    }
+
+    /// The zone of the question, if that is a live one.
+    fn own_live(&self) -> Option<&Live> {
+        let zone = self.zones.zone_for(self.key, self.query.qtype)?;
+        zone.live().map(|live| &**live)
+    }
+
+    /// Answers from the packet cache.
+    pub(crate) fn ask_packet_cache(
+        &self,
+        recorder: &mut Recorder,
+        out: &mut [u8],
+    ) -> Option<Reply> {
+        let (live, fit) = (self.own_live()?, self.fit()?);
+        let packets = &self.live.packets;
+        let hit = packets.answer(self.query, (self.key, fit), live, self.now, out);
+        let ns = self.now.elapsed().as_nanos() as u64;
+        recorder.add_latency(Latency::Cache, 1, ns);
+        let (counter, reply) = match hit {
+            Hit::Answered(reply) => (Counter::PacketcacheHit, Some(reply)),
+            Hit::Nothing => (Counter::PacketcacheMiss, None),
+            Hit::Busy => (Counter::DeferredPacketcacheLookup, None),
+        };
+        recorder.add(counter, 1);
+        reply
+    }
+
+    /// Runs the engine, with parts from the query cache where it needs them.
+    pub(crate) fn run(
+        &self,
+        parts: &mut Parts,
+        scratch: &mut Scratch,
+        recorder: &mut Recorder,
+        out: &mut [u8],
+    ) -> Tried {
+        loop {
+            let view = LiveView::new(self.zones, parts);
+            let zone = view.zone_for(self.key, self.query.qtype);
+            let asked = (self.key, zone);
+            let reply = self
+                .engine
+                .respond(&view, self.query, asked, self.medium, scratch, out);
+            let used = view.used();
+            if reply.outcome != Outcome::Pending {
+                if let Used::One(index) = used
+                    && !scratch.has_made_names()
+                {
+                    self.keep_packet(&parts[index], (reply, &out[..reply.len]), recorder);
+                }
+                return Tried::Answered(reply);
+            }
+            let is_own = zone.is_none_or(|zone| zone.live().is_some());
+            let wanted = if is_own { self.key } else { scratch.pending() };
+            let zone = self.zones.zone_for(wanted, self.query.qtype);
+            let Some((zone, live)) = zone.and_then(|zone| Some((zone, zone.live()?))) else {
+                // The engine says that there is a live zone, so this cannot be; a bug costs one answer.
+                return Tried::Answered(reply);
+            };
+            // Before the look-up: what changes after this is newer than what it brings.
+            let generation = live.generation();
+            let held = self.ask_query_cache(live, wanted, recorder);
+            if held.is_none_or(|held| parts.try_push(held).is_err()) {
+                return Tried::Missing(Box::new(Flight {
+                    live: live.clone(),
+                    generation,
+                    apex: zone.apex_name().into(),
+                    name: wanted.suffix(wanted.labels()).into(),
+                }));
+            }
+        }
+    }
+
+    fn ask_query_cache(
+        &self,
+        live: &Live,
+        wanted: &NameKey,
+        recorder: &mut Recorder,
+    ) -> Option<Held> {
+        let cached = self.live.queries.find(live, wanted, self.now)?;
+        let (counter, part) = match cached {
+            Cached::Fresh(part) => (Counter::QueryCacheHit, Some(part)),
+            Cached::Old(part) if self.live.has_given_up(live.backend) => {
+                (Counter::QueryCacheHit, Some(part))
+            }
+            Cached::Old(_) | Cached::Nothing => (Counter::QueryCacheMiss, None),
+            Cached::Busy => (Counter::DeferredCacheLookup, None),
+        };
+        recorder.add(counter, 1);
+        part.map(|part| Held::new(live, wanted, part.generation, part.zone))
+    }
+
+    fn keep_packet(&self, held: &Held, answer: (Reply, &[u8]), recorder: &mut Recorder) {
+        if let (Some(live), Some(fit)) = (self.own_live(), self.fit())
+            && !self
+                .live
+                .packets
+                .keep((self.key, fit), (live, held.generation), self.now, answer)
+        {
+            recorder.add(Counter::DeferredPacketcacheInserts, 1);
+        }
+    }
+}
+
+impl LiveZones {
+    /// Whether what is out of date has to do for this backend.
+    fn has_given_up(&self, backend: u32) -> bool {
+        self.backend(backend)
+            .is_some_and(|backend| backend.is_given_up())
+    }
+}

@@ -1,0 +1,211 @@
+//! The packet cache: complete answers, for questions that are the same in everything the answer depends on.
+//!
+//! | of the question | in the cache |
+//! |---|---|
+//! | name (without case), type, DO, EDNS or not, octets the answer may have, transport | the key |
+//! | id, RD, CD, letter case of the name | taken from the question at each hit |
+//! | anything else: other opcodes and classes, cookies, NSID, records other than OPT | such questions pass by |
+//!
+//! An answer enters only if all of it came from one live zone and none of it was made from the letters of the
+//! question (DNAME), so what is patched is all that differs. It is good while the zone has the same generation.
+
+use std::cell::Cell;
+use std::hash::Hash;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use nameward_answer::{Medium, Reply};
+use nameward_wire::message::{HEADER, Query};
+use nameward_wire::{Class, Name, Opcode, Type};
+use nameward_zone::{Live, NameKey};
+use quick_cache::{Equivalent, Weighter, sync::Cache};
+
+/// Bytes that count as one entry: a larger one counts as several.
+const ENTRY_BYTES: usize = 512;
+/// Larger answers are not kept.
+const ANSWER_MAX: usize = 4096;
+/// RD in the third octet of a header, CD in the fourth (RFC 4035 section 3.1.6).
+const RD: u8 = 0x01;
+const CD: u8 = 0x10;
+
+/// What an answer depends on besides the name.
+#[derive(Hash, PartialEq, Eq, Clone, Copy, Debug)]
+pub(crate) struct Fit {
+    qtype: u16,
+    limit: u16,
+    edns: bool,
+    dnssec_ok: bool,
+    stream: bool,
+}
+
+impl Fit {
+    /// What the answer to this question depends on; `None` if it may not come from the cache.
+    pub(crate) fn of(query: &Query<'_>, limit: usize, medium: Medium) -> Option<Fit> {
+        let packet = query.packet();
+        let count = |at: usize| u32::from(u16::from_be_bytes([packet[at], packet[at + 1]]));
+        let (answers, additional) = (count(6) + count(8), count(10));
+        let is_plain = query.opcode == Opcode::QUERY
+            && query.qclass == Class::IN
+            && (!query.qtype.is_meta() || query.qtype == Type::ANY)
+            && answers == 0
+            && additional == u32::from(query.edns.is_some());
+        let edns_is_plain = query
+            .edns
+            .is_none_or(|edns| edns.version == 0 && !edns.nsid && edns.cookie.is_none());
+        (is_plain && edns_is_plain).then_some(Fit {
+            qtype: query.qtype.0,
+            limit: limit.min(u16::MAX.into()) as u16,
+            edns: query.edns.is_some(),
+            dnssec_ok: query.edns.is_some_and(|edns| edns.dnssec_ok),
+            stream: medium == Medium::Stream,
+        })
+    }
+}
+
+#[derive(Hash, PartialEq, Eq)]
+struct Key {
+    fit: Fit,
+    name: Box<[u8]>,
+}
+
+#[derive(Hash)]
+struct Borrowed<'a> {
+    fit: Fit,
+    name: &'a [u8],
+}
+
+impl Equivalent<Key> for Borrowed<'_> {
+    fn equivalent(&self, key: &Key) -> bool {
+        self.fit == key.fit && *self.name == *key.name
+    }
+}
+
+#[derive(Clone)]
+struct Entry(Arc<Answer>);
+
+struct Answer {
+    zone: u64,
+    generation: u64,
+    expires: Instant,
+    reply: Reply,
+    packet: Box<[u8]>,
+}
+
+#[derive(Clone)]
+struct Weigh;
+
+impl Weighter<Key, Entry> for Weigh {
+    fn weight(&self, key: &Key, entry: &Entry) -> u64 {
+        let bytes = size_of::<Key>() + size_of::<Answer>() + key.name.len() + entry.0.packet.len();
+        bytes.div_ceil(ENTRY_BYTES) as u64
+    }
+}
+
+/// What the cache has for a question.
+pub(crate) enum Hit {
+    /// Written out.
+    Answered(Reply),
+    Nothing,
+    /// Somebody is changing this part of the cache right now.
+    Busy,
+}
+
+pub(crate) struct PacketCache {
+    ttl: Duration,
+    answers: Option<Cache<Key, Entry, Weigh>>,
+}
+
+impl PacketCache {
+    pub(crate) fn new(entries: usize, ttl: Duration) -> Self {
+        let is_on = entries > 0 && !ttl.is_zero();
+        PacketCache {
+            ttl,
+            answers: is_on.then(|| Cache::with_weighter(entries, entries as u64, Weigh)),
+        }
+    }
+
+    pub(crate) fn is_on(&self) -> bool {
+        self.answers.is_some()
+    }
+
+    /// Writes the answer to a question, if there is one that fits.
+    pub(crate) fn answer(
+        &self,
+        query: &Query<'_>,
+        (key, fit): (&NameKey, Fit),
+        live: &Live,
+        now: Instant,
+        out: &mut [u8],
+    ) -> Hit {
+        let Some(answers) = &self.answers else {
+            return Hit::Nothing;
+        };
+        let name = key.suffix(key.labels()).as_wire();
+        let answer = match answers.try_get(&Borrowed { fit, name }) {
+            Ok(Some(Entry(answer))) => answer,
+            Ok(None) => return Hit::Nothing,
+            Err(_) => return Hit::Busy,
+        };
+        let is_good = answer.zone == live.number()
+            && answer.generation == live.generation()
+            && now < answer.expires;
+        let Some(out) = out.get_mut(..answer.packet.len()).filter(|_| is_good) else {
+            return Hit::Nothing;
+        };
+        out.copy_from_slice(&answer.packet);
+        let asked = query.packet();
+        out[..2].copy_from_slice(&asked[..2]);
+        out[2] = out[2] & !RD | asked[2] & RD;
+        out[3] = out[3] & !CD | asked[3] & CD;
+        let end = HEADER + name.len();
+        out[HEADER..end].copy_from_slice(&asked[HEADER..end]);
+        Hit::Answered(answer.reply)
+    }
+
+    /// Keeps an answer that was made from the zone at this generation; false if it was passed over because this part
+    /// of the cache is being changed.
+    pub(crate) fn keep(
+        &self,
+        (key, fit): (&NameKey, Fit),
+        (live, generation): (&Live, u64),
+        now: Instant,
+        (reply, packet): (Reply, &[u8]),
+    ) -> bool {
+        let Some(answers) = &self.answers else {
+            return true;
+        };
+        if packet.len() > ANSWER_MAX {
+            return true;
+        }
+        let answer = Answer {
+            zone: live.number(),
+            generation,
+            expires: now + self.ttl,
+            reply,
+            packet: packet.into(),
+        };
+        let key = Key {
+            fit,
+            name: key.suffix(key.labels()).as_wire().into(),
+        };
+        answers.try_insert(key, Entry(Arc::new(answer))).is_ok()
+    }
+
+    /// Drops the entries whose names `matches`; returns how many.
+    pub(crate) fn flush(&self, matches: &dyn Fn(Name<'_>) -> bool) -> usize {
+        let Some(answers) = &self.answers else {
+            return 0;
+        };
+        let count = Cell::new(0);
+        answers.retain(|key, _| {
+            let is_match = Name::from_wire(&key.name).is_ok_and(matches);
+            count.set(count.get() + usize::from(is_match));
+            !is_match
+        });
+        count.get()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.answers.as_ref().map_or(0, Cache::len)
+    }
+}

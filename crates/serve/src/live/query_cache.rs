@@ -1,0 +1,149 @@
+//! The query cache: what backends said, that a name does not exist included.
+//!
+//! An entry is good while its zone's generation is the same and its time is not over. After that it stays until
+//! it is evicted, one by one, because it may be served for a while when its backend is down.
+
+use std::cell::Cell;
+use std::hash::Hash;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use nameward_wire::Name;
+use nameward_zone::{Find, Live, NameKey, Zone};
+use quick_cache::{Equivalent, Weighter, sync::Cache};
+
+/// Bytes that count as one entry: a larger one counts as several.
+const ENTRY_BYTES: usize = 1024;
+
+#[derive(Hash, PartialEq, Eq)]
+struct Key {
+    zone: u64,
+    name: Box<[u8]>,
+}
+
+#[derive(Hash)]
+struct Borrowed<'a> {
+    zone: u64,
+    name: &'a [u8],
+}
+
+impl Equivalent<Key> for Borrowed<'_> {
+    fn equivalent(&self, key: &Key) -> bool {
+        self.zone == key.zone && *self.name == *key.name
+    }
+}
+
+/// A part of a zone, as it was at one generation.
+#[derive(Clone)]
+pub(crate) struct Part {
+    pub(crate) zone: Arc<Zone>,
+    pub(crate) generation: u64,
+    expires: Instant,
+}
+
+/// What the cache has for a name.
+pub(crate) enum Cached {
+    /// Good.
+    Fresh(Part),
+    /// Its time is over, but nobody said that it changed.
+    Old(Part),
+    /// Nothing.
+    Nothing,
+    /// Somebody is changing this part of the cache right now.
+    Busy,
+}
+
+#[derive(Clone)]
+struct Weigh;
+
+impl Weighter<Key, Part> for Weigh {
+    fn weight(&self, key: &Key, part: &Part) -> u64 {
+        let bytes = size_of::<Part>() + size_of::<Zone>() + key.name.len() + part.zone.heap_bytes();
+        bytes.div_ceil(ENTRY_BYTES) as u64
+    }
+}
+
+/// How long and how much is kept.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct QueryCacheSettings {
+    pub(crate) entries: usize,
+    pub(crate) positive_ttl: Duration,
+    pub(crate) negative_ttl: Duration,
+    pub(crate) stale: Duration,
+}
+
+pub(crate) struct QueryCache {
+    settings: QueryCacheSettings,
+    parts: Option<Cache<Key, Part, Weigh>>,
+}
+
+impl QueryCache {
+    pub(crate) fn new(settings: QueryCacheSettings) -> Self {
+        let entries = settings.entries;
+        let parts = (entries > 0).then(|| Cache::with_weighter(entries, entries as u64, Weigh));
+        QueryCache { settings, parts }
+    }
+
+    /// Looks for the part of `live` that answers for the name of `key`; `None` if there is no cache.
+    pub(crate) fn find(&self, live: &Live, key: &NameKey, now: Instant) -> Option<Cached> {
+        let borrowed = Borrowed {
+            zone: live.number(),
+            name: key.suffix(key.labels()).as_wire(),
+        };
+        Some(match self.parts.as_ref()?.try_get(&borrowed) {
+            Err(_) => Cached::Busy,
+            Ok(Some(part)) if part.generation == live.generation() => {
+                if now < part.expires {
+                    Cached::Fresh(part)
+                } else if now < part.expires + self.settings.stale {
+                    Cached::Old(part)
+                } else {
+                    Cached::Nothing
+                }
+            }
+            Ok(_) => Cached::Nothing,
+        })
+    }
+
+    /// Keeps a part that was looked up when the zone had this generation; false if it was passed over because this
+    /// part of the cache is being changed.
+    pub(crate) fn keep(&self, live: &Live, name: Name<'_>, part: Part) -> bool {
+        let Some(parts) = &self.parts else {
+            return true;
+        };
+        let key = Key {
+            zone: live.number(),
+            name: name.as_wire().into(),
+        };
+        parts.try_insert(key, part).is_ok()
+    }
+
+    /// A part with the time it is good for.
+    pub(crate) fn part(&self, zone: Zone, name: &NameKey, generation: u64, now: Instant) -> Part {
+        let ttl = match zone.find(name) {
+            Find::Missing { .. } => self.settings.negative_ttl,
+            _ => self.settings.positive_ttl,
+        };
+        Part {
+            zone: Arc::new(zone),
+            generation,
+            expires: now + ttl,
+        }
+    }
+
+    /// Drops the entries whose names `matches`; returns how many.
+    pub(crate) fn flush(&self, matches: &dyn Fn(Name<'_>) -> bool) -> usize {
+        let Some(parts) = &self.parts else { return 0 };
+        let count = Cell::new(0);
+        parts.retain(|key, _| {
+            let is_match = Name::from_wire(&key.name).is_ok_and(matches);
+            count.set(count.get() + usize::from(is_match));
+            !is_match
+        });
+        count.get()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.parts.as_ref().map_or(0, Cache::len)
+    }
+}

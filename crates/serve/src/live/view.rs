@@ -1,0 +1,103 @@
+//! The zones as the answer engine sees them while an answer needs live ones: the table, with the parts fetched so
+//! far in the places of their stand-ins.
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use arrayvec::ArrayVec;
+use nameward_answer::{MAX_CHAIN, Zones};
+use nameward_wire::Type;
+use nameward_zone::{Live, NameKey, Zone, ZoneTable};
+
+/// Parts that one answer may need: one for each time a chain enters a live zone.
+const MAX_PARTS: usize = MAX_CHAIN + 1;
+
+/// A part that was fetched for one question.
+#[derive(Clone)]
+pub(crate) struct Held {
+    zone: u64,
+    name: u64,
+    pub(crate) generation: u64,
+    pub(crate) part: Arc<Zone>,
+}
+
+impl Held {
+    pub(crate) fn new(live: &Live, name: &NameKey, generation: u64, part: Arc<Zone>) -> Self {
+        Held {
+            zone: live.number(),
+            name: name.hash(name.labels()),
+            generation,
+            part,
+        }
+    }
+}
+
+/// The parts fetched for one question.
+pub(crate) type Parts = ArrayVec<Held, MAX_PARTS>;
+
+/// How an answer used the zones.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Used {
+    /// No zone yet.
+    Nothing,
+    /// One live zone, by the part with this index.
+    One(usize),
+    /// More than that.
+    Several,
+}
+
+pub(crate) struct LiveView<'a> {
+    table: &'a ZoneTable,
+    parts: &'a Parts,
+    /// The live zone that a chain is in: a part has every name that it leads to inside the zone.
+    current: Cell<Option<(u64, usize)>>,
+    used: Cell<Used>,
+}
+
+impl<'a> LiveView<'a> {
+    pub(crate) fn new(table: &'a ZoneTable, parts: &'a Parts) -> Self {
+        LiveView {
+            table,
+            parts,
+            current: Cell::new(None),
+            used: Cell::new(Used::Nothing),
+        }
+    }
+
+    pub(crate) fn used(&self) -> Used {
+        self.used.get()
+    }
+
+    fn index_of(&self, live: &Live, key: &NameKey) -> Option<usize> {
+        if let Some((zone, index)) = self.current.get()
+            && zone == live.number()
+        {
+            return Some(index);
+        }
+        let name = key.hash(key.labels());
+        self.parts
+            .iter()
+            .position(|held| held.zone == live.number() && held.name == name)
+    }
+}
+
+impl Zones for LiveView<'_> {
+    type View = Zone;
+
+    fn zone_for(&self, key: &NameKey, qtype: Type) -> Option<&Zone> {
+        let zone = self.table.zone_for(key, qtype);
+        let live = zone.and_then(|zone| zone.live());
+        let index = live.and_then(|live| self.index_of(live, key));
+        self.used.set(match (self.used.get(), index) {
+            (Used::Nothing, Some(index)) => Used::One(index),
+            (Used::One(before), Some(index)) if before == index => Used::One(index),
+            _ => Used::Several,
+        });
+        self.current
+            .set(live.zip(index).map(|(live, index)| (live.number(), index)));
+        match index {
+            Some(index) => Some(&self.parts[index].part),
+            None => zone.map(|zone| &**zone),
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! Answers that come after the turn of their message: tickets, and the mailbox of a connection.
+//!
+//! A connection has a mailbox only once something is answered later. Every ticket is given back, with an answer or
+//! without, so a connection knows when nothing more will come.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::Notify;
+
+/// Messages of one connection that may wait for their answers; no further message is read until some have it.
+pub(super) const MAX_TICKETS: usize = 128;
+
+/// Where answers wait for their connection.
+#[derive(Default)]
+pub(super) struct Mailbox {
+    answers: Mutex<Vec<u8>>,
+    tickets: AtomicUsize,
+    delivered: Notify,
+}
+
+impl Mailbox {
+    /// Tickets that are out.
+    pub(super) fn tickets(&self) -> usize {
+        self.tickets.load(Ordering::Acquire)
+    }
+
+    /// Takes the answers that have come.
+    pub(super) fn collect(&self, out: &mut Vec<u8>) {
+        let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        if out.is_empty() {
+            std::mem::swap(out, &mut answers);
+        } else {
+            out.append(&mut answers);
+        }
+    }
+
+    /// Waits until a ticket was given back since the last wait.
+    pub(super) async fn delivered(&self) {
+        self.delivered.notified().await;
+    }
+}
+
+/// Gives out tickets for the messages of one connection.
+pub struct Later<'c> {
+    mailbox: &'c mut Option<Arc<Mailbox>>,
+}
+
+impl<'c> Later<'c> {
+    pub(super) fn new(mailbox: &'c mut Option<Arc<Mailbox>>) -> Self {
+        Later { mailbox }
+    }
+
+    /// A ticket for an answer that comes later.
+    pub fn ticket(&mut self) -> Ticket {
+        let mailbox = self.mailbox.get_or_insert_default();
+        mailbox.tickets.fetch_add(1, Ordering::AcqRel);
+        Ticket {
+            mailbox: Arc::clone(mailbox),
+        }
+    }
+}
+
+/// The right to answer one message later. Dropped without an answer, the message stays unanswered.
+pub struct Ticket {
+    mailbox: Arc<Mailbox>,
+}
+
+impl Ticket {
+    /// Delivers the answer, without its length prefix.
+    pub fn deliver(self, answer: &[u8]) {
+        let Ok(len) = u16::try_from(answer.len()) else {
+            return;
+        };
+        let answers = self.mailbox.answers.lock();
+        let mut answers = answers.unwrap_or_else(PoisonError::into_inner);
+        answers.extend_from_slice(&len.to_be_bytes());
+        answers.extend_from_slice(answer);
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        self.mailbox.tickets.fetch_sub(1, Ordering::AcqRel);
+        self.mailbox.delivered.notify_one();
+    }
+}

@@ -1,0 +1,679 @@
+//! Live zones through sockets, with a source whose look-ups the test holds, counts and fails.
+
+use nameward_answer::{BackendFailure, Engine};
+use nameward_serve::live::{
+    Fetched, LiveSettings, LiveSource, Lookup, LookupError, Running, Wanted, start,
+};
+use nameward_serve::pipeline::{Shared, TcpPipeline, UdpPipeline};
+use nameward_serve::udp::{UdpSettings, UdpWorker, spawn_workers};
+use nameward_serve::{listen, tcp};
+use nameward_stats::{RingCapacities, Stats, VARIABLES};
+use nameward_wire::NameBuf;
+use nameward_wire::zonefile::{Options, parse_bytes};
+use nameward_zone::{Live, Zone, ZoneBuilder, ZoneTable};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use tokio::sync::{Semaphore, watch};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+const EXAMPLE: &str = "
+@ 3600 SOA ns1 host 1 7200 3600 1209600 300
+@ 3600 NS ns1
+ns1 3600 A 192.0.2.1
+www 60 A 192.0.2.80
+out 60 CNAME www.other.
+back 60 CNAME to.other.
+moved 60 DNAME elsewhere
+www.elsewhere 60 A 192.0.2.9
+many 60 TXT \"0123456789012345678901234567890123456789012345678901234567890123456789\"
+";
+const OTHER: &str = "
+@ 3600 SOA ns1 host 1 7200 3600 1209600 300
+@ 3600 NS ns1
+ns1 3600 A 192.0.2.2
+www 60 A 192.0.2.81
+to 60 CNAME www.example.
+";
+
+fn name(text: &str) -> NameBuf {
+    text.parse().unwrap()
+}
+
+fn zone(apex: &str, text: &str) -> Zone {
+    let origin = name(apex);
+    let mut builder = ZoneBuilder::new(origin.as_name());
+    let report = parse_bytes("zone", text.as_bytes(), &Options::new(origin), &mut builder);
+    assert!(!report.has_errors(), "{:?}", report.diagnostics);
+    builder.finish().0.unwrap()
+}
+
+/// A source that gives the whole zone as the part for any name.
+struct Memory {
+    texts: Mutex<Vec<(String, String)>>,
+    /// Look-ups begun.
+    begun: AtomicUsize,
+    /// Each look-up takes one of these and keeps it.
+    allowed: Semaphore,
+    down: AtomicBool,
+    blocking: bool,
+}
+
+impl Memory {
+    fn new(blocking: bool) -> Arc<Self> {
+        Arc::new(Memory {
+            texts: Mutex::new(vec![
+                ("example.".into(), EXAMPLE.into()),
+                ("other.".into(), OTHER.into()),
+            ]),
+            begun: AtomicUsize::new(0),
+            allowed: Semaphore::new(1_000_000),
+            down: AtomicBool::new(false),
+            blocking,
+        })
+    }
+
+    fn hold(&self) {
+        self.allowed.forget_permits(usize::MAX >> 4);
+    }
+
+    fn release(&self) {
+        self.allowed.add_permits(1_000_000);
+    }
+
+    fn begun(&self) -> usize {
+        self.begun.load(Ordering::SeqCst)
+    }
+
+    fn set_down(&self, down: bool) {
+        self.down.store(down, Ordering::SeqCst);
+    }
+
+    fn set(&self, index: usize, text: &str) {
+        self.texts.lock().unwrap()[index].1 = text.into();
+    }
+}
+
+impl LiveSource for Memory {
+    fn lookup<'a>(&'a self, wanted: &'a Wanted) -> Lookup<'a> {
+        Box::pin(async move {
+            self.begun.fetch_add(1, Ordering::SeqCst);
+            let (apex, text) = self.texts.lock().unwrap()[wanted.zone as usize].clone();
+            self.allowed.acquire().await.unwrap().forget();
+            let fail = |kind, reason: &str| {
+                let reason = reason.into();
+                Err(LookupError { kind, reason })
+            };
+            if self.down.load(Ordering::SeqCst) {
+                return fail(BackendFailure::Unreachable, "down");
+            }
+            if wanted.name == name("broken.example.") {
+                return fail(BackendFailure::BadData, "table records, id 7");
+            }
+            assert_ne!(wanted.name, name("bug.example."), "a bug on purpose");
+            Ok(Fetched {
+                zone: zone(&apex, &text),
+                statements: 1,
+            })
+        })
+    }
+
+    fn is_blocking(&self) -> bool {
+        self.blocking
+    }
+
+    fn is_up(&self) -> bool {
+        !self.down.load(Ordering::SeqCst)
+    }
+}
+
+struct Server {
+    shared: Arc<Shared>,
+    source: Arc<Memory>,
+    lives: [Arc<Live>; 2],
+    address: SocketAddr,
+    _runtime: tokio::runtime::Runtime,
+    _running: Running,
+    workers: Vec<UdpWorker>,
+    stop: Arc<AtomicBool>,
+    _stop_tcp: watch::Sender<bool>,
+}
+
+impl Server {
+    fn start(settings: LiveSettings) -> Server {
+        Server::with(settings, Memory::new(false), "127.0.0.1:0")
+    }
+
+    fn with(settings: LiveSettings, source: Arc<Memory>, address: &str) -> Server {
+        let stats = Stats::new(RingCapacities::default());
+        let shared = Shared::with_live(Engine::default(), stats, settings);
+        let backend = shared.live.add_source("memory", source.clone());
+        let lives = [Live::new(backend, 0), Live::new(backend, 1)];
+        let mut table = ZoneTable::default();
+        for (live, apex) in lives.iter().zip(["example.", "other."]) {
+            table.insert(Arc::new(Zone::stand_in(name(apex).as_name(), live.clone())));
+        }
+        table.insert(Arc::new(zone(
+            "resident.",
+            "@ 60 SOA a b 1 2 3 4 5\n@ 60 NS a\nin 60 CNAME www.example.\na 60 A 192.0.2.3\n",
+        )));
+        shared.zones.store(Arc::new(table));
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .unwrap();
+        let bound = listen::bind_all(&[address.parse().unwrap()], 1).unwrap();
+        let mut address = bound.addresses[0];
+        if address.ip().is_unspecified() {
+            address.set_ip("127.0.0.1".parse().unwrap());
+        }
+        let stop = Arc::new(AtomicBool::new(false));
+        let running = {
+            let _inside = runtime.enter();
+            start(&shared, 2).unwrap()
+        };
+        let workers = spawn_workers(bound.udp, &UdpSettings::default(), &stop, |_| {
+            UdpPipeline::new(shared.clone())
+        })
+        .unwrap();
+        let (stop_tcp, stopping) = watch::channel(false);
+        let pipeline = Arc::new(TcpPipeline::new(&shared, 2));
+        runtime.spawn(tcp::serve(
+            bound.tcp,
+            pipeline,
+            tcp::TcpSettings::default(),
+            stopping,
+        ));
+        Server {
+            shared,
+            source,
+            lives,
+            address,
+            _runtime: runtime,
+            _running: running,
+            workers,
+            stop,
+            _stop_tcp: stop_tcp,
+        }
+    }
+
+    fn socket(&self) -> UdpSocket {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket.connect(self.address).unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket
+    }
+
+    fn ask(&self, qname: &str, qtype: u16) -> Vec<u8> {
+        self.ask_packet(&question(qname, qtype))
+    }
+
+    fn ask_packet(&self, packet: &[u8]) -> Vec<u8> {
+        let socket = self.socket();
+        socket.send(packet).unwrap();
+        receive(&socket)
+    }
+
+    fn counter(&self, name: &str) -> u64 {
+        let variable = VARIABLES.iter().find(|v| v.name == name).unwrap();
+        variable.value(&self.shared.stats.snapshot())
+    }
+
+    /// Waits until a counter has a value; workers make theirs visible a moment after the answer.
+    fn wait_counter(&self, name: &str, value: u64) {
+        wait_for(name, || self.counter(name) == value);
+    }
+
+    fn wait_begun(&self, count: usize) {
+        wait_for("look-ups", || self.source.begun() == count);
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.source.release();
+        self.stop.store(true, Ordering::Relaxed);
+        self.workers.drain(..).for_each(UdpWorker::join);
+    }
+}
+
+fn wait_for(what: &str, is_so: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < PATIENCE, "{what} did not come");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+fn receive(socket: &UdpSocket) -> Vec<u8> {
+    let mut reply = [0; 4096];
+    let len = socket.recv(&mut reply).unwrap();
+    reply[..len].to_vec()
+}
+
+fn question(qname: &str, qtype: u16) -> Vec<u8> {
+    let mut packet = b"\x12\x34\x01\x00\x00\x01\0\0\0\0\0\0".to_vec();
+    packet.extend_from_slice(name(qname).as_name().as_wire());
+    packet.extend_from_slice(&qtype.to_be_bytes());
+    packet.extend_from_slice(&[0, 1]);
+    packet
+}
+
+fn with_edns(mut packet: Vec<u8>, payload: u16, dnssec_ok: bool, options: &[u8]) -> Vec<u8> {
+    packet[11] = 1;
+    packet.extend_from_slice(&[0, 0, 41]);
+    packet.extend_from_slice(&payload.to_be_bytes());
+    packet.extend_from_slice(&[0, 0, if dnssec_ok { 0x80 } else { 0 }, 0]);
+    packet.extend_from_slice(&(options.len() as u16).to_be_bytes());
+    packet.extend_from_slice(options);
+    packet
+}
+
+fn rcode(reply: &[u8]) -> u8 {
+    reply[3] & 15
+}
+
+fn answers(reply: &[u8]) -> u16 {
+    u16::from_be_bytes([reply[6], reply[7]])
+}
+
+fn uncached() -> LiveSettings {
+    LiveSettings {
+        packet_entries: 0,
+        query_entries: 0,
+        ..LiveSettings::default()
+    }
+}
+
+fn without_packet_cache() -> LiveSettings {
+    LiveSettings {
+        packet_entries: 0,
+        ..LiveSettings::default()
+    }
+}
+
+#[test]
+fn a_live_zone_answers_like_any_other() {
+    for source in [Memory::new(false), Memory::new(true)] {
+        let server = Server::with(LiveSettings::default(), source, "127.0.0.1:0");
+        for _ in 0..2 {
+            let reply = server.ask("www.example.", 1);
+            assert_eq!((rcode(&reply), answers(&reply)), (0, 1));
+            assert_eq!(reply[reply.len() - 4..], [192, 0, 2, 80]);
+            assert_eq!(rcode(&server.ask("missing.example.", 1)), 3);
+        }
+        assert_eq!(server.source.begun(), 2);
+        server.wait_counter("udp-answers", 4);
+        assert_eq!(server.counter("backend-queries"), 2);
+        assert_eq!(server.counter("packetcache-hit"), 2);
+        assert_eq!(server.counter("packetcache-miss"), 2);
+        assert_eq!(server.counter("nxdomain-packets"), 2);
+        assert_eq!(server.counter("zone-cache-hit"), 4);
+        assert_eq!(server.counter("ring-nxdomain-queries-size"), 2);
+    }
+}
+
+#[test]
+fn a_reply_leaves_a_wildcard_socket_from_the_address_that_was_asked() {
+    let server = Server::with(LiveSettings::default(), Memory::new(false), "0.0.0.0:0");
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    let asked: SocketAddr = format!("127.0.0.77:{}", server.address.port())
+        .parse()
+        .unwrap();
+    socket.send_to(&question("www.example.", 1), asked).unwrap();
+    let mut reply = [0; 512];
+    let (_, from) = socket.recv_from(&mut reply).unwrap();
+    assert_eq!(from, asked);
+}
+
+#[test]
+fn chains_go_in_and_out_of_live_zones() {
+    let server = Server::start(LiveSettings::default());
+    for _ in 0..2 {
+        assert_eq!(answers(&server.ask("out.example.", 1)), 2);
+        assert_eq!(answers(&server.ask("back.example.", 1)), 3);
+        assert_eq!(answers(&server.ask("in.resident.", 1)), 2);
+        assert_eq!(answers(&server.ask("www.moved.example.", 1)), 3);
+    }
+    // What depends on more than one zone is not kept whole.
+    server.wait_counter("udp-answers", 8);
+    assert_eq!(server.counter("packetcache-size"), 0);
+}
+
+#[test]
+fn the_same_question_in_flight_is_looked_up_once() {
+    let server = Server::start(uncached());
+    server.source.hold();
+    let socket = server.socket();
+    for case in ["www.example.", "WWW.example.", "wWw.Example."] {
+        for _ in 0..5 {
+            socket.send(&question(case, 1)).unwrap();
+        }
+    }
+    server.wait_counter("qsize-q", 15);
+    assert_eq!(server.source.begun(), 1);
+    server.source.release();
+    for _ in 0..15 {
+        assert_eq!(answers(&receive(&socket)), 1);
+    }
+    server.wait_counter("qsize-q", 0);
+    assert_eq!(server.source.begun(), 1);
+}
+
+#[test]
+fn too_many_waiting_questions_are_dropped_and_others_answered() {
+    let settings = LiveSettings {
+        overload_queue: 4,
+        ..uncached()
+    };
+    let server = Server::start(settings);
+    server.source.hold();
+    let socket = server.socket();
+    for i in 0..10 {
+        socket
+            .send(&question(&format!("n{i}.example."), 1))
+            .unwrap();
+    }
+    server.wait_counter("overload-drops", 6);
+    assert_eq!(server.counter("qsize-q"), 4);
+    // Zones in memory do not notice.
+    assert_eq!(answers(&server.ask("a.resident.", 1)), 1);
+    server.source.release();
+    for _ in 0..4 {
+        assert_eq!(rcode(&receive(&socket)), 3);
+    }
+}
+
+#[test]
+fn one_zone_cannot_use_up_all_lookups() {
+    let settings = LiveSettings {
+        lookups_per_zone: 2,
+        ..uncached()
+    };
+    let server = Server::start(settings);
+    server.source.hold();
+    let socket = server.socket();
+    for i in 0..5 {
+        socket
+            .send(&question(&format!("n{i}.example."), 1))
+            .unwrap();
+    }
+    server.wait_counter("overload-drops", 3);
+    socket.send(&question("www.other.", 1)).unwrap();
+    server.wait_counter("qsize-q", 3);
+    assert_eq!(server.source.begun(), 3);
+}
+
+#[test]
+fn a_question_that_waits_too_long_is_dropped_over_udp_and_fails_over_tcp() {
+    let settings = LiveSettings {
+        query_timeout: Duration::from_millis(100),
+        ..uncached()
+    };
+    let server = Server::start(settings);
+    server.source.hold();
+    server.socket().send(&question("www.example.", 1)).unwrap();
+    server.wait_counter("timedout-packets", 1);
+    let reply = ask_tcp(&server, &[question("ns1.example.", 1)]).remove(0);
+    assert_eq!(rcode(&reply), 2);
+    assert_eq!(server.counter("qsize-q"), 0);
+}
+
+fn ask_tcp(server: &Server, packets: &[Vec<u8>]) -> Vec<Vec<u8>> {
+    let mut stream = TcpStream::connect(server.address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    for packet in packets {
+        stream
+            .write_all(&(packet.len() as u16).to_be_bytes())
+            .unwrap();
+        stream.write_all(packet).unwrap();
+    }
+    // Half-closed: the answers must come all the same.
+    stream.shutdown(std::net::Shutdown::Write).unwrap();
+    let mut all = Vec::new();
+    stream.read_to_end(&mut all).unwrap();
+    let mut replies = Vec::new();
+    let mut rest = &all[..];
+    while let Some((len, tail)) = rest.split_first_chunk::<2>() {
+        let (reply, tail) = tail.split_at(u16::from_be_bytes(*len).into());
+        replies.push(reply.to_vec());
+        rest = tail;
+    }
+    replies
+}
+
+#[test]
+fn tcp_questions_are_answered_as_their_lookups_end() {
+    let server = Server::start(LiveSettings::default());
+    let mut packets = Vec::new();
+    for i in 0..300u16 {
+        let mut packet = question(&format!("n{i}.example."), 1);
+        packet[..2].copy_from_slice(&i.to_be_bytes());
+        packets.push(packet);
+    }
+    packets.push(question("a.resident.", 1));
+    let replies = ask_tcp(&server, &packets);
+    assert_eq!(replies.len(), 301);
+    let nxdomain = replies.iter().filter(|reply| rcode(reply) == 3).count();
+    assert_eq!(nxdomain, 300);
+    server.wait_counter("tcp-answers", 301);
+}
+
+#[test]
+fn a_change_is_seen_in_the_next_answer_even_with_a_lookup_under_way() {
+    let server = Server::start(LiveSettings::default());
+    let tail = |reply: Vec<u8>| reply[reply.len() - 1];
+    assert_eq!(tail(server.ask("www.example.", 1)), 80);
+    assert_eq!(tail(server.ask("www.example.", 1)), 80);
+    server
+        .source
+        .set(0, &EXAMPLE.replace("192.0.2.80", "192.0.2.99"));
+    server.lives[0].advance();
+    assert_eq!(tail(server.ask("www.example.", 1)), 99);
+
+    // A look-up that began before the change does not serve a question that came after it.
+    server.source.hold();
+    let early = server.socket();
+    early.send(&question("ns1.example.", 1)).unwrap();
+    server.wait_begun(3);
+    server
+        .source
+        .set(0, &EXAMPLE.replace("192.0.2.1\n", "192.0.2.55\n"));
+    server.lives[0].advance();
+    let late = server.socket();
+    late.send(&question("ns1.example.", 1)).unwrap();
+    server.wait_begun(4);
+    server.source.release();
+    assert_eq!(tail(receive(&early)), 1);
+    assert_eq!(tail(receive(&late)), 55);
+    assert_eq!(tail(server.ask("ns1.example.", 1)), 55);
+}
+
+#[test]
+fn a_backend_that_is_down_fails_its_questions_and_only_those() {
+    let server = Server::start(LiveSettings::default());
+    server.source.set_down(true);
+    let reply = server.ask_packet(&with_edns(question("www.example.", 1), 1232, false, &[]));
+    assert_eq!(rcode(&reply), 2);
+    assert_eq!(reply[reply.len() - 2..], [0, 23], "Network Error");
+    assert_eq!(answers(&server.ask("a.resident.", 1)), 1);
+    server.wait_counter("servfail-packets", 1);
+    assert_eq!(server.counter("ring-servfail-queries-size"), 1);
+    server.source.set_down(false);
+    assert_eq!(answers(&server.ask("www.example.", 1)), 1);
+}
+
+#[test]
+fn data_that_cannot_be_used_fails_its_name_and_only_that() {
+    let server = Server::start(LiveSettings::default());
+    let reply = server.ask_packet(&with_edns(question("broken.example.", 1), 1232, false, &[]));
+    assert_eq!((rcode(&reply), &reply[reply.len() - 2..]), (2, &[0, 0][..]));
+    assert_eq!(answers(&server.ask("www.example.", 1)), 1);
+}
+
+#[test]
+fn a_bug_in_a_source_costs_one_answer() {
+    for source in [Memory::new(false), Memory::new(true)] {
+        let server = Server::with(uncached(), source, "127.0.0.1:0");
+        for _ in 0..5 {
+            server.socket().send(&question("bug.example.", 1)).unwrap();
+        }
+        wait_for("look-up", || server.source.begun() > 0);
+        server.wait_counter("qsize-q", 0);
+        assert_eq!(answers(&server.ask("www.example.", 1)), 1);
+    }
+}
+
+#[test]
+fn what_is_out_of_date_is_served_only_while_the_backend_is_down() {
+    let settings = LiveSettings {
+        query_ttl: Duration::ZERO,
+        ..without_packet_cache()
+    };
+    let server = Server::start(settings);
+    assert_eq!(answers(&server.ask("www.example.", 1)), 1);
+    assert_eq!(answers(&server.ask("www.example.", 1)), 1);
+    assert_eq!(server.source.begun(), 2, "its time is over at once");
+    server.source.set_down(true);
+    assert_eq!(answers(&server.ask("www.example.", 1)), 1);
+    assert_eq!(rcode(&server.ask("ns1.example.", 1)), 2, "never seen");
+    // While one question tries the source, others do not wait for it.
+    server.source.hold();
+    let waiting = server.socket();
+    waiting.send(&question("ns1.example.", 1)).unwrap();
+    server.wait_counter("qsize-q", 1);
+    assert_eq!(answers(&server.ask("www.example.", 1)), 1);
+    // What is known to have changed is not served.
+    server.lives[0].advance();
+    server.source.release();
+    assert_eq!(rcode(&server.ask("www.example.", 1)), 2);
+}
+
+#[test]
+fn stale_answers_end_after_their_time() {
+    let settings = LiveSettings {
+        query_ttl: Duration::ZERO,
+        stale_while_down: Duration::ZERO,
+        ..without_packet_cache()
+    };
+    let server = Server::start(settings);
+    assert_eq!(answers(&server.ask("www.example.", 1)), 1);
+    server.source.set_down(true);
+    assert_eq!(rcode(&server.ask("www.example.", 1)), 2);
+}
+
+#[test]
+fn a_name_that_does_not_exist_has_its_own_time() {
+    let settings = LiveSettings {
+        negative_ttl: Duration::ZERO,
+        ..without_packet_cache()
+    };
+    let server = Server::start(settings);
+    for _ in 0..3 {
+        server.ask("missing.example.", 1);
+        server.ask("www.example.", 1);
+    }
+    assert_eq!(server.source.begun(), 4);
+    server.wait_counter("query-cache-hit", 2);
+}
+
+#[test]
+fn a_flush_forgets_the_names_it_is_for() {
+    let server = Server::start(LiveSettings::default());
+    server.ask("www.example.", 1);
+    server.ask("ns1.example.", 1);
+    server.wait_counter("query-cache-size", 2);
+    server.wait_counter("packetcache-size", 2);
+    let wanted = name("www.example.");
+    assert_eq!(
+        server.shared.live.flush(&|name| name == wanted.as_name()),
+        2
+    );
+    server.ask("www.example.", 1);
+    server.ask("ns1.example.", 1);
+    assert_eq!(server.source.begun(), 3);
+    assert_eq!(server.shared.live.flush(&|_| true), 4);
+}
+
+#[test]
+fn a_cached_answer_is_what_the_engine_would_write() {
+    let cached = Server::start(LiveSettings::default());
+    let plain = Server::start(uncached());
+    let names = [
+        "www.example.",
+        "WwW.eXample.",
+        "many.example.",
+        "nope.example.",
+        "x.MOVED.example.",
+        "example.",
+    ];
+    let mut packets: Vec<Vec<u8>> = Vec::new();
+    for qname in names {
+        for qtype in [1, 16, 2, 255] {
+            let packet = question(qname, qtype);
+            let mut checking = packet.clone();
+            (checking[0], checking[2], checking[3]) = (0x77, 0, 0x10);
+            let mut notify = packet.clone();
+            notify[2] = 4 << 3;
+            let mut chaos = packet.clone();
+            let last = chaos.len() - 1;
+            chaos[last] = 3;
+            packets.push(with_edns(packet.clone(), 512, false, &[]));
+            packets.push(with_edns(packet.clone(), 1232, true, &[]));
+            packets.push(with_edns(packet.clone(), 4096, false, &[0, 3, 0, 0]));
+            packets.push(with_edns(
+                packet.clone(),
+                1232,
+                false,
+                b"\0\x0a\0\x0812345678",
+            ));
+            let mut version = with_edns(packet.clone(), 1232, false, &[]);
+            let at = packet.len() + 6;
+            version[at] = 1;
+            packets.extend([version, packet, checking, notify, chaos]);
+        }
+    }
+    for round in 0..3 {
+        for packet in &packets {
+            assert_eq!(
+                cached.ask_packet(packet),
+                plain.ask_packet(packet),
+                "{round} {packet:x?}"
+            );
+        }
+        let streams = [packets.clone()].concat();
+        assert_eq!(
+            sorted(ask_tcp(&cached, &streams)),
+            sorted(ask_tcp(&plain, &streams))
+        );
+    }
+    assert!(cached.counter("packetcache-hit") > 100);
+    assert_eq!(plain.counter("packetcache-hit"), 0);
+}
+
+fn sorted(mut replies: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
+    replies.sort();
+    replies
+}
+
+#[test]
+fn caches_stay_within_their_bounds() {
+    let settings = LiveSettings {
+        packet_entries: 64,
+        query_entries: 64,
+        ..LiveSettings::default()
+    };
+    let server = Server::start(settings);
+    let packets: Vec<_> = (0..600)
+        .map(|i| question(&format!("n{i}.example."), 1))
+        .collect();
+    assert_eq!(ask_tcp(&server, &packets).len(), 600);
+    assert!(server.counter("packetcache-size") <= 64);
+    assert!(server.counter("query-cache-size") <= 64);
+    assert!(server.counter("query-cache-size") > 0);
+}

@@ -1,0 +1,130 @@
+//! Zones that are served but not held in memory: where their contents are looked up.
+//!
+//! In the table of zones such a zone is a stand-in with nothing but its name and a [`Live`]. Its generation
+//! goes up with every change, so whatever was kept of an older one is known to be out of date at once.
+
+use crate::draft::{Draft, Keep};
+use crate::packed::{ALIGN, Packed};
+use crate::zone::{Summary, Zone};
+use nameward_wire::Name;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+static NUMBERS: AtomicU64 = AtomicU64::new(1);
+
+/// A zone whose contents are in a backend.
+#[derive(Debug)]
+pub struct Live {
+    /// Which backend has it.
+    pub backend: u32,
+    /// What the backend knows it by.
+    pub id: i64,
+    number: u64,
+    generation: AtomicU64,
+    lookups: AtomicU32,
+}
+
+impl Live {
+    /// A zone of a backend.
+    pub fn new(backend: u32, id: i64) -> Arc<Self> {
+        Arc::new(Live {
+            backend,
+            id,
+            number: NUMBERS.fetch_add(1, Ordering::Relaxed),
+            generation: AtomicU64::new(0),
+            lookups: AtomicU32::new(0),
+        })
+    }
+
+    /// A number that no other has in this process.
+    #[inline]
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// The generation of its contents.
+    #[inline]
+    pub fn generation(&self) -> u64 {
+        // What a reader gets after it has seen the new generation is at least as new.
+        self.generation.load(Ordering::Acquire)
+    }
+
+    /// The contents have changed.
+    pub fn advance(&self) {
+        self.generation.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Begins a look-up unless so many are in flight already.
+    pub fn begin_lookup(&self, limit: u32) -> bool {
+        let more = |lookups: u32| (lookups < limit).then_some(lookups + 1);
+        self.lookups
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
+            .is_ok()
+    }
+
+    /// A look-up that was begun has ended.
+    pub fn end_lookup(&self) {
+        self.lookups.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Zone {
+    /// The stand-in for a zone whose contents are looked up.
+    pub fn stand_in(apex: Name<'_>, live: Arc<Live>) -> Zone {
+        let labels = apex.label_count() as u8;
+        let mut arena = vec![0; ALIGN];
+        let keep = Keep {
+            children: 0,
+            flags: 0,
+        };
+        Draft::default().encode(apex, true, keep, &mut arena);
+        let packed = Packed {
+            slots: Box::default(),
+            arena: arena.into_boxed_slice(),
+        };
+        let summary = Summary {
+            apex: 1,
+            apex_labels: labels,
+            max_labels: labels,
+            cut_depths: 0,
+            names: 1,
+        };
+        let mut zone = Zone::new(packed, summary);
+        zone.set_live(live);
+        zone
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{NameKey, ZoneTable};
+    use nameward_wire::{NameBuf, Type};
+
+    #[test]
+    fn a_stand_in_is_found_like_any_zone_and_tells_where_its_contents_are() {
+        let mut table = ZoneTable::default();
+        for name in [".", "Example.ORG."] {
+            let name: NameBuf = name.parse().unwrap();
+            table.insert(Arc::new(Zone::stand_in(name.as_name(), Live::new(3, 7))));
+        }
+        let name: NameBuf = "a.b.example.org.".parse().unwrap();
+        let key = NameKey::new(name.as_name());
+        let zone = table.zone_for(&key, Type::A).unwrap();
+        assert_eq!(zone.apex_name().to_string(), "Example.ORG.");
+        let live = zone.live().unwrap();
+        assert_eq!((live.backend, live.id, live.generation()), (3, 7, 0));
+        live.advance();
+        assert_eq!(live.generation(), 1);
+        let root = table.exact(Name::ROOT).unwrap();
+        assert_ne!(root.live().unwrap().number(), live.number());
+    }
+
+    #[test]
+    fn lookups_in_flight_are_bounded() {
+        let live = Live::new(0, 1);
+        assert!(live.begin_lookup(2) && live.begin_lookup(2) && !live.begin_lookup(2));
+        live.end_lookup();
+        assert!(live.begin_lookup(2));
+    }
+}
