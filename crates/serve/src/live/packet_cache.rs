@@ -3,7 +3,7 @@
 //! | of the question | in the cache |
 //! |---|---|
 //! | name (without case), type, DO, EDNS or not, octets the answer may have, transport | the key |
-//! | id, RD, CD, letter case of the name | taken from the question at each hit |
+//! | id, RD, letter case of the name | taken from the question at each hit |
 //! | anything else: other opcodes and classes, cookies, NSID, records other than OPT | such questions pass by |
 //!
 //! An answer enters only if all of it came from one live zone and none of it was made from the letters of the
@@ -24,9 +24,8 @@ use quick_cache::{Equivalent, Weighter, sync::Cache};
 const ENTRY_BYTES: usize = 512;
 /// Larger answers are not kept.
 const ANSWER_MAX: usize = 4096;
-/// RD in the third octet of a header, CD in the fourth (RFC 4035 section 3.1.6).
+/// RD in the third octet of a header: the only flag that a reply has from its question.
 const RD: u8 = 0x01;
-const CD: u8 = 0x10;
 
 /// What an answer depends on besides the name.
 #[derive(Hash, PartialEq, Eq, Clone, Copy, Debug)]
@@ -156,7 +155,6 @@ impl PacketCache {
         let asked = query.packet();
         out[..2].copy_from_slice(&asked[..2]);
         out[2] = out[2] & !RD | asked[2] & RD;
-        out[3] = out[3] & !CD | asked[3] & CD;
         let end = HEADER + name.len();
         out[HEADER..end].copy_from_slice(&asked[HEADER..end]);
         Hit::Answered(answer.reply)
