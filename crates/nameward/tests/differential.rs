@@ -60,6 +60,7 @@ fn run(seed: u64) -> Findings {
 #[test]
 fn answers_differ_from_other_servers_only_where_reviewed() {
     let mut unexplained = Vec::new();
+    let mut met = BTreeSet::new();
     for seed in seeds() {
         let findings = run(seed);
         println!(
@@ -70,6 +71,7 @@ fn answers_differ_from_other_servers_only_where_reviewed() {
             findings.asked > 1000,
             "a seed asks enough to mean something"
         );
+        met.extend(findings.reviewed.into_keys());
         unexplained.extend(
             findings
                 .unexplained
@@ -83,6 +85,8 @@ fn answers_differ_from_other_servers_only_where_reviewed() {
         unexplained.len(),
         unexplained.join("\n")
     );
+    let stale: Vec<&str> = review::names().filter(|name| !met.contains(name)).collect();
+    assert!(stale.is_empty(), "reviewed, but met nowhere: {stale:?}");
 }
 
 #[test]

@@ -93,6 +93,12 @@ pub(super) fn questions(zones: &[Zone], random: &mut Random) -> Vec<Ask> {
             }
         }
     }
+    for zone in zones {
+        for length in [1, 20, 40, 50, 60, 63] {
+            let name = format!("{}.long.{}.", "q".repeat(length), zone.name);
+            asks.extend(ask(&name, zones, random));
+        }
+    }
     for _ in 0..200 {
         let name = any_name(zones, random);
         asks.extend(ask(&name, zones, random));

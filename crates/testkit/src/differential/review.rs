@@ -4,6 +4,7 @@
 
 use super::answers::Answer;
 use super::questions::Ask;
+use super::zones;
 use std::collections::BTreeSet;
 
 const TYPE_SOA: u16 = 6;
@@ -11,7 +12,6 @@ const TYPE_RRSIG: u16 = 46;
 const TYPE_NSEC: u16 = 47;
 const TYPE_DS: u16 = 43;
 const TYPE_ANY: u16 = 255;
-const NOERROR: u16 = 0;
 const SERVFAIL: u16 = 2;
 const NXDOMAIN: u16 = 3;
 const YXDOMAIN: u16 = 6;
@@ -42,11 +42,16 @@ const CLASSES: &[Class] = &[
     Class {
         name: "types-beside-cname",
         explains: types_beside_cname,
-        ours: |case, own| own.same(case.peer("nsd")) || own.same(case.peer("knot")),
+        ours: |case, own| as_nsd(case, own) || own.same(case.peer("bind")),
     },
     Class {
         name: "ds-behind-alias",
         explains: ds_behind_alias,
+        ours: |case, own| own.same(case.peer("nsd")),
+    },
+    Class {
+        name: "soa-left-out",
+        explains: soa_left_out,
         ours: |case, own| own.same(case.peer("nsd")),
     },
     Class {
@@ -72,7 +77,7 @@ const CLASSES: &[Class] = &[
     Class {
         name: "chain-leaves-zone",
         explains: chain_leaves_zone,
-        ours: chain_leaves_zone_ours,
+        ours: as_nsd,
     },
 ];
 
@@ -178,7 +183,8 @@ fn soa_ttl_zero(case: &Case<'_>) -> bool {
 fn types_beside_cname(case: &Case<'_>) -> bool {
     let (bind, knot, nsd) = (case.peer("bind"), case.peer("knot"), case.peer("nsd"));
     let asked = [TYPE_RRSIG, TYPE_NSEC].contains(&case.ask.question.rtype);
-    asked && bind.same(knot) && !nsd.answer.is_empty() && knot.answer.is_subset(&nsd.answer)
+    let part = |answer: &Answer| answer.answer.is_subset(&nsd.answer);
+    asked && !nsd.answer.is_empty() && part(bind) && part(knot)
 }
 
 /// An alias leads to the apex of a served child: its DS is the parent's, another zone.
@@ -205,14 +211,28 @@ fn short_bound(case: &Case<'_>) -> bool {
 
 fn too_long(case: &Case<'_>) -> bool {
     let (bind, knot, nsd) = (case.peer("bind"), case.peer("knot"), case.peer("nsd"));
-    bind.rcode == YXDOMAIN && bind.same(nsd) && knot.rcode == NXDOMAIN
+    bind.rcode == YXDOMAIN && bind.same(nsd) && [NXDOMAIN, YXDOMAIN].contains(&knot.rcode)
 }
 
+/// A name that only the parent still has, below the cut to a served child, is asked for or led to.
 fn shared_tree(case: &Case<'_>) -> bool {
+    let (bind, knot) = (case.peer("bind"), case.peer("knot"));
+    let asked = case.ask.question.name.lowercase().to_string();
+    let records = knot.answer.iter().chain(&case.peer("nsd").answer);
+    let mut led_to = records.filter_map(|record| record.rsplit(' ').next());
+    let stale = |name: &str| name.ends_with(zones::STALE);
+    bind.rcode == knot.rcode && (stale(&asked) || led_to.any(stale))
+}
+
+/// Knot leaves the SOA of a negative answer out, without TC, where it does not fit into 512 octets.
+fn soa_left_out(case: &Case<'_>) -> bool {
     let (bind, knot, nsd) = (case.peer("bind"), case.peer("knot"), case.peer("nsd"));
-    let alike = nsd.answer == knot.answer && authority_data(nsd) == authority_data(bind);
-    let peers_alike = knot.answer == bind.answer && authority_data(knot) == authority_data(bind);
-    alike && peers_alike && nsd.rcode == NOERROR && knot.rcode == NXDOMAIN && bind.rcode == NXDOMAIN
+    let without = Answer {
+        authority: BTreeSet::new(),
+        ..nsd.clone()
+    };
+    let alike = bind.answer == nsd.answer && authority_data(bind) == authority_data(nsd);
+    alike && bind.rcode == nsd.rcode && knot.same(&without)
 }
 
 fn chain_leaves_zone(case: &Case<'_>) -> bool {
@@ -220,12 +240,8 @@ fn chain_leaves_zone(case: &Case<'_>) -> bool {
     bind.same(knot) && bind.answer.is_subset(&nsd.answer) && case.leaves_zone(bind)
 }
 
-/// As NSD, but for the empty non-terminals that its shared tree makes.
-fn chain_leaves_zone_ours(case: &Case<'_>, own: &Answer) -> bool {
+/// As NSD, but for what its shared tree makes of the last name.
+fn as_nsd(case: &Case<'_>, own: &Answer) -> bool {
     let nsd = case.peer("nsd");
-    let shared_tree = Answer {
-        rcode: NOERROR,
-        ..own.clone()
-    };
-    own.same(nsd) || (own.rcode == NXDOMAIN && shared_tree.same(nsd))
+    own.same(nsd) || (shared_tree(case) && own.answer == nsd.answer)
 }

@@ -44,6 +44,9 @@ const ELSEWHERE: &[&str] = &[
     "p.tesT-not.example.",
 ];
 
+/// A name of the child that only the parent has.
+pub(super) const STALE: &str = "stale.c.p.test.";
+
 /// Makes the zones of a seed: a parent, its child, and one more.
 pub fn zones(seed: u64) -> Vec<Zone> {
     let mut random = Random::new(seed);
@@ -55,6 +58,9 @@ pub fn zones(seed: u64) -> Vec<Zone> {
         let digest = "AB".repeat(32);
         zones[0].add(&["c"], "DS", &format!("1 13 2 {digest}"));
     }
+    for zone in &mut zones {
+        add_chains(zone);
+    }
     for _ in 0..150 {
         let index = random.below(zones.len());
         let target = any_name(&zones, &mut random);
@@ -64,6 +70,32 @@ pub fn zones(seed: u64) -> Vec<Zone> {
         zone.text = zone.print(&mut random);
     }
     zones
+}
+
+/// What chance makes too seldom: loops, a long chain, a substitution that may not fit, data the parent still
+/// has of the child.
+fn add_chains(zone: &mut Zone) {
+    let name = zone.name.clone();
+    zone.add(&["l1"], "CNAME", &format!("l2.{name}."));
+    zone.add(&["l2"], "CNAME", &format!("l1.{name}."));
+    zone.add(&["d1"], "DNAME", &format!("d2.{name}."));
+    zone.add(&["d2"], "DNAME", &format!("d1.{name}."));
+    for step in 0..9 {
+        let owner = format!("k{step}");
+        zone.add(&[&owner], "CNAME", &format!("k{}.{name}.", step + 1));
+    }
+    zone.add(&["k9"], "A", "192.0.2.9");
+    // 192 octets and the zone's name: room for two or three labels of a question, not for more.
+    let long = [
+        "x".repeat(63),
+        "y".repeat(63),
+        "z".repeat(63 - name.len() / 2),
+    ]
+    .join(".");
+    zone.add(&["long"], "DNAME", &format!("{long}.{name}."));
+    if name == "p.test" {
+        zone.add(&["stale", "c"], "A", "192.0.2.67");
+    }
 }
 
 /// An absolute name: existing, below an existing one, made up, or elsewhere.
@@ -234,9 +266,15 @@ impl Zone {
         };
         // NSD keeps all zones in one tree: the parent's data below the cut could make it refuse the child.
         let is_parent = self.name == "p.test" && new.owner.last().is_some_and(|label| label == "c");
-        let of_child =
-            is_parent && new.owner.len() > 1 && (new.owner != ["ns1", "c"] || new.rtype == "DNAME");
-        allowed && !of_child && !hidden && !self.entries.contains(new)
+        // A wildcard over the name that NSD wrongly finds there would make two differences of one.
+        let over_stale =
+            self.name == "c.p.test" && new.owner.last().is_some_and(|label| label == "*");
+        let stale = new.owner == ["stale", "c"];
+        let of_child = is_parent
+            && new.owner.len() > 1
+            && !stale
+            && (new.owner != ["ns1", "c"] || new.rtype == "DNAME");
+        allowed && !over_stale && !of_child && !hidden && !self.entries.contains(new)
     }
 
     fn print(&mut self, random: &mut Random) -> String {
