@@ -1,6 +1,6 @@
 //! Real databases for tests: PostgreSQL and MariaDB, each in a temporary directory on a port of loopback.
 //!
-//! A database never waits for the disk, is never a system service, and ends when its [`Database`] is dropped or
+//! A database never waits for the disk (but loses nothing when it is killed), is never a system service, and ends when its [`Database`] is dropped or
 //! this process ends. It can be killed, paused and started again, to see what others make of that.
 
 use crate::peers::{free_address, watch};
@@ -184,7 +184,7 @@ impl Database {
             DatabaseKind::Postgres => {
                 command.args(["-D", &data, "-p", &port.to_string(), "-h", "127.0.0.1"]);
                 command.args(["-k", &directory.to_string(), "-F"]);
-                command.args(["-c", "full_page_writes=off", "-c", "synchronous_commit=off"]);
+                command.args(["-c", "full_page_writes=off"]);
                 command.args(["-c", "max_wal_size=4GB", "-c", "shared_buffers=256MB"]);
             }
             DatabaseKind::Mariadb => {
@@ -199,7 +199,7 @@ impl Database {
                     format!("--pid-file={directory}/pid"),
                 ]);
                 command.args([
-                    "--innodb-flush-log-at-trx-commit=0",
+                    "--innodb-flush-log-at-trx-commit=2",
                     "--innodb-flush-method=nosync",
                 ]);
                 command.args(["--innodb-doublewrite=0", "--innodb-buffer-pool-size=256M"]);

@@ -105,13 +105,21 @@ struct Entry {
     above: Arc<Above>,
     read_at: Instant,
     took: Duration,
-    is_stale: Arc<AtomicBool>,
+    is_stale: bool,
+}
+
+/// Whose turn it is to read the names of a zone.
+#[derive(Default)]
+struct Turn {
+    reader: tokio::sync::Mutex<()>,
+    /// The zone changed while its names were read: what was read may be out of date.
+    has_changed: AtomicBool,
 }
 
 /// The sets of all zones that were asked for. Names are read by one question at a time for each zone.
 pub(crate) struct AboveSets {
     zones: Mutex<HashMap<i64, Entry>>,
-    reading: Mutex<HashMap<i64, Arc<tokio::sync::Mutex<()>>>>,
+    turns: Mutex<HashMap<i64, Arc<Turn>>>,
     /// After this a set is read again even if nobody told of a change.
     max_age: Duration,
 }
@@ -120,19 +128,20 @@ impl AboveSets {
     pub(crate) fn new(max_age: Duration) -> Self {
         AboveSets {
             zones: Mutex::default(),
-            reading: Mutex::default(),
+            turns: Mutex::default(),
             max_age,
         }
     }
 
     /// Something in the zone changed; `None`: in any zone.
     pub(crate) fn forget(&self, zone: Option<i64>) {
-        let zones = lock(&self.zones);
-        for (_, entry) in zones
-            .iter()
-            .filter(|(id, _)| zone.is_none_or(|zone| **id == zone))
-        {
-            entry.is_stale.store(true, Ordering::Relaxed);
+        let is_meant = |id: &i64| zone.is_none_or(|zone| *id == zone);
+        // Turns first, and a reader keeps them locked while it puts its set in place: a change is noted in one of both.
+        for (_, turn) in lock(&self.turns).iter().filter(|(id, _)| is_meant(id)) {
+            turn.has_changed.store(true, Ordering::Relaxed);
+        }
+        for (_, entry) in lock(&self.zones).iter_mut().filter(|(id, _)| is_meant(id)) {
+            entry.is_stale = true;
         }
     }
 
@@ -143,7 +152,7 @@ impl AboveSets {
             return (None, None);
         };
         let age = entry.read_at.elapsed();
-        let wants_new = entry.is_stale.load(Ordering::Relaxed) || age > self.max_age;
+        let wants_new = entry.is_stale || age > self.max_age;
         if wants_new && age > entry.took * REST {
             (None, Some(entry.above.clone()))
         } else {
@@ -160,11 +169,11 @@ impl AboveSets {
         if let Some(above) = current {
             return Ok(above);
         }
-        let turn = lock(&self.reading).entry(zone).or_default().clone();
-        let guard = match old {
-            None => turn.lock().await,
-            Some(old) => match turn.try_lock() {
-                Ok(guard) => guard,
+        let turn = lock(&self.turns).entry(zone).or_default().clone();
+        let reader = match old {
+            None => turn.reader.lock().await,
+            Some(old) => match turn.reader.try_lock() {
+                Ok(reader) => reader,
                 // Somebody reads it right now: the old one is good for a moment more.
                 Err(_) => return Ok(old),
             },
@@ -172,17 +181,27 @@ impl AboveSets {
         if let (Some(above), _) = self.cached(zone) {
             return Ok(above);
         }
+        turn.has_changed.store(false, Ordering::Relaxed);
         let started = Instant::now();
-        let is_stale = Arc::new(AtomicBool::new(false));
-        // A change that comes while the names are read makes the new set out of date at once.
-        if let Some(entry) = lock(&self.zones).get_mut(&zone) {
-            entry.is_stale = is_stale.clone();
-        }
         let result = read().await;
-        if result.is_err() {
-            is_stale.store(true, Ordering::Relaxed);
-        }
+        let took = started.elapsed();
+        // Others that wait for this turn hold it and go on with it.
+        let mut turns = lock(&self.turns);
+        turns.remove(&zone);
         let above = Arc::new(result?);
+        let entry = Entry {
+            above: above.clone(),
+            read_at: Instant::now(),
+            took,
+            is_stale: turn.has_changed.load(Ordering::Relaxed),
+        };
+        self.keep(zone, entry);
+        drop(turns);
+        drop(reader);
+        Ok(above)
+    }
+
+    fn keep(&self, zone: i64, entry: Entry) {
         let mut zones = lock(&self.zones);
         if zones.len() >= MAX_ZONES && !zones.contains_key(&zone) {
             let oldest = zones.iter().min_by_key(|(_, entry)| entry.read_at);
@@ -190,20 +209,99 @@ impl AboveSets {
                 zones.remove(&id);
             }
         }
-        let entry = Entry {
-            above: above.clone(),
-            read_at: Instant::now(),
-            took: started.elapsed(),
-            is_stale,
-        };
         zones.insert(zone, entry);
-        drop(zones);
-        drop(guard);
-        lock(&self.reading).remove(&zone);
-        Ok(above)
     }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(names: &[&str]) -> Above {
+        let mut collector = Collector::new(&"example.org".parse().unwrap());
+        names
+            .iter()
+            .for_each(|name| collector.take(name.as_bytes()));
+        collector.finish()
+    }
+
+    fn has(above: &Above, name: &str) -> bool {
+        let name: NameBuf = name.parse().unwrap();
+        above.contains(&NameKey::new(name.as_name()), name.as_name().label_count())
+    }
+
+    #[test]
+    fn names_with_something_below_are_known_and_no_others() {
+        let above = of(&[
+            "example.org",
+            "a.b.example.org",
+            "c.example.org",
+            "*.d.example.org",
+            "x..y",
+        ]);
+        for name in ["example.org", "b.example.org", "D.example.org"] {
+            assert!(has(&above, name), "{name}");
+        }
+        for name in [
+            "org",
+            "a.b.example.org",
+            "c.example.org",
+            "*.d.example.org",
+            "e.example.org",
+        ] {
+            assert!(!has(&above, name), "{name}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_reader_that_gives_up_leaves_the_set_out_of_date() {
+        let sets = AboveSets::new(Duration::from_secs(3600));
+        sets.of(1, async || Ok(of(&["a.b.example.org"])))
+            .await
+            .unwrap();
+        sets.forget(Some(1));
+        // Reading takes at most one twentieth of the time.
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let never = sets.of(1, async || std::future::pending().await);
+        assert!(
+            tokio::time::timeout(Duration::from_millis(20), never)
+                .await
+                .is_err()
+        );
+        let new = sets
+            .of(1, async || Ok(of(&["a.c.example.org"])))
+            .await
+            .unwrap();
+        assert!(has(&new, "c.example.org") && !has(&new, "b.example.org"));
+    }
+
+    #[tokio::test]
+    async fn a_change_while_names_are_read_has_them_read_again() {
+        let sets = AboveSets::new(Duration::from_secs(3600));
+        let first = sets.of(1, async || {
+            sets.forget(Some(1));
+            Ok(of(&["a.b.example.org"]))
+        });
+        first.await.unwrap();
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let new = sets
+            .of(1, async || Ok(of(&["a.c.example.org"])))
+            .await
+            .unwrap();
+        assert!(has(&new, "c.example.org"));
+    }
+
+    #[tokio::test]
+    async fn a_failure_is_not_kept() {
+        let sets = AboveSets::new(Duration::from_secs(3600));
+        let failed = sets
+            .of(1, async || Err(SqlError::Unavailable("down".into())))
+            .await;
+        assert!(failed.is_err());
+        assert!(sets.of(1, async || Ok(of(&[]))).await.is_ok());
+    }
 }

@@ -65,12 +65,20 @@ pub struct SqlOptions {
 }
 
 impl SqlOptions {
-    /// The usual values: a connection for each core, two seconds, one minute.
+    /// The usual values: one or more connections for each core, two seconds, one minute.
     pub fn new(address: Address) -> Self {
+        let cores = std::thread::available_parallelism().map_or(2, |n| n.get());
+        let connections = match address {
+            Address::Sqlite(_) => cores,
+            // Each carries many statements at once; a second one in case the first is slow.
+            Address::Postgres(_) => cores.max(2),
+            // Each waits for its answer.
+            Address::Mysql(_) => (4 * cores).min(32),
+        };
         SqlOptions {
             address,
             replica: None,
-            connections: std::thread::available_parallelism().map_or(2, |n| n.get()),
+            connections,
             timeout: Duration::from_secs(2),
             max_age: Duration::from_secs(60),
         }
