@@ -66,6 +66,19 @@ pub fn rcode(server: SocketAddr, name: &str) -> u16 {
     ask(server, name).rcode()
 }
 
+/// Waits until `read` gives what is `wanted`, and returns the last that it gave. A worker counts a
+/// question after its answer has left, so a client may look before the count is there.
+pub fn eventually<T>(mut read: impl FnMut() -> T, wanted: impl Fn(&T) -> bool) -> T {
+    for _ in 0..3000 {
+        let value = read();
+        if wanted(&value) {
+            return value;
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    read()
+}
+
 /// Asks one question after the other until it is told to stop.
 pub struct ConstantClient {
     stop: Arc<AtomicBool>,

@@ -4,7 +4,7 @@ use std::{fs, net::UdpSocket, process::Command};
 
 use nameward_testkit::{Setup, TestServer};
 
-use super::ask::{rcode, zone};
+use super::ask::{eventually, rcode, zone};
 
 #[test]
 fn the_built_in_example_answers_and_says_where() {
@@ -151,9 +151,12 @@ fn settings_reach_the_answers() {
 fn counters_can_be_read_over_the_control_socket() {
     let server = TestServer::start("", &[("one.example", &zone("www"))]);
     rcode(server.address(), "www.one.example");
-    let output = server.command(&["stats", "udp4-queries", "zone-cache-*"]);
-    assert!(output.status.success(), "{output:?}");
-    let text = String::from_utf8(output.stdout).unwrap();
+    let read = || {
+        let output = server.command(&["stats", "udp4-queries", "zone-cache-*"]);
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let text = eventually(read, |text| text.contains("udp4-queries 1\n"));
     assert!(text.contains("udp4-queries 1\n"), "{text}");
     assert!(text.contains("zone-cache-size 1\n"), "{text}");
     let output = server.command(&["stats", "no-such-counter"]);
@@ -195,7 +198,10 @@ fn the_status_page_shows_questions_and_log_lines_of_this_server() {
         &[("one.example", &zone("www"))],
     );
     rcode(server.address(), "nOpe.one.example");
-    let page = get(server.web(), "/");
+    let page = eventually(
+        || get(server.web(), "/"),
+        |page| page.contains("nOpe.one.example/A"),
+    );
     assert!(page.starts_with("HTTP/1.0 200 "), "{page}");
     assert!(page.contains("nOpe.one.example/A"), "{page}");
     assert!(page.contains("1 zone loaded, 0 unchanged"), "{page}");
