@@ -8,6 +8,7 @@
 //! fails only the names that need it.
 
 use super::above::Above;
+use super::apex::ApexRecord;
 use super::dialect::MAX_NAMES;
 use super::error::SqlError;
 use super::row::{Cells, read_content, read_name, read_ttl, read_type, shown, write_name};
@@ -15,6 +16,7 @@ use nameward_wire::rdata::names as names_in;
 use nameward_wire::zonefile::{Record, Severity};
 use nameward_wire::{Class, Name, NameBuf, Type};
 use nameward_zone::{Finding, NameKey, Zone, ZoneBuilder};
+use std::sync::Arc;
 
 /// Links of a chain of aliases that are followed; as many as the answer engine follows.
 const MAX_CHAIN: usize = 16;
@@ -91,6 +93,13 @@ enum Walked {
     NeedsAbove,
 }
 
+/// What is known about a zone before a look-up.
+#[derive(Default)]
+pub(crate) struct Known<'a> {
+    pub(crate) above: Option<&'a Above>,
+    pub(crate) apex: Option<Arc<[ApexRecord]>>,
+}
+
 pub(crate) struct Gathering {
     zone_id: i64,
     apex: NameBuf,
@@ -102,16 +111,14 @@ pub(crate) struct Gathering {
     pending: Vec<NameBuf>,
     visited: Vec<NameBuf>,
     exits: Vec<NameBuf>,
+    /// Records of the apex from before, as long as nothing else of the apex is needed.
+    apex_records: Option<Arc<[ApexRecord]>>,
     pub(crate) statements: u32,
 }
 
 impl Gathering {
-    pub(crate) fn new(
-        zone_id: i64,
-        apex: &NameBuf,
-        qname: Name<'_>,
-        above: Option<&Above>,
-    ) -> Self {
+    pub(crate) fn new(zone_id: i64, apex: &NameBuf, qname: Name<'_>, known: Known<'_>) -> Self {
+        let above = known.above;
         let mut gathering = Gathering {
             zone_id,
             apex: *apex,
@@ -122,10 +129,12 @@ impl Gathering {
             pending: Vec::new(),
             visited: Vec::new(),
             exits: Vec::new(),
+            apex_records: known.apex,
             statements: 0,
         };
         let at = gathering.want(apex.as_name());
         gathering.wanted[at].needs = need::APEX;
+        gathering.wanted[at].asked = gathering.apex_records.is_some();
         gathering.follow(qname, above);
         gathering
     }
@@ -154,6 +163,13 @@ impl Gathering {
             .position(|wanted| wanted.name.as_name() == name)
     }
 
+    /// More of the apex is needed than its SOA and NS records: all of it is fetched.
+    fn fetch_apex(&mut self) {
+        if self.apex_records.take().is_some() {
+            self.wanted[0].asked = false;
+        }
+    }
+
     /// Goes on with a name: its ancestors and their wildcards are wanted too.
     fn follow(&mut self, name: Name<'_>, above: Option<&Above>) {
         if self.visited.iter().any(|visited| visited.as_name() == name) {
@@ -171,6 +187,9 @@ impl Gathering {
         lower.make_lowercase();
         self.pending.push(lower);
         let key = NameKey::new(lower.as_name());
+        if key.labels() == self.apex_labels {
+            self.fetch_apex();
+        }
         let limit = self.deepest(&key, above);
         for n in (self.apex_labels..=limit).rev() {
             self.want(key.suffix(n));
@@ -409,6 +428,9 @@ impl Gathering {
         for target in targets.iter_mut().take(MAX_TARGETS) {
             target.make_lowercase();
             let at = self.want(target.as_name());
+            if at == 0 {
+                self.fetch_apex();
+            }
             self.wanted[at].needs |= need::ADDRESSES;
         }
         Ok(())
@@ -424,6 +446,34 @@ impl Gathering {
         let content = &self.content[row.content.0..row.content.1];
         read_content(rtype, row.prio, content, out).map_err(bad)?;
         Ok(rtype)
+    }
+
+    /// The records of the apex for the look-ups to come, if they were fetched. An apex with a DNAME, or whose name
+    /// is written in another case than that of the zone, is fetched each time.
+    pub(crate) fn apex_records(&self) -> Option<Vec<ApexRecord>> {
+        let apex = &self.wanted[0];
+        let same_case = apex.name.as_name().as_wire() == self.apex.as_name().as_wire();
+        if self.apex_records.is_some() || !same_case || self.has_type(0, Type::DNAME) {
+            return None;
+        }
+        let mut records = Vec::new();
+        for (i, row) in self.rows.iter().enumerate().filter(|(_, row)| row.of == 0) {
+            if !matches!(row.rtype, Ok(Type::SOA | Type::NS)) {
+                continue;
+            }
+            let mut rdata = Vec::new();
+            records.push(ApexRecord {
+                id: row.id,
+                rtype: self.parse(i, &mut rdata).ok()?,
+                ttl: row.ttl,
+                rdata: rdata.into(),
+            });
+        }
+        // A zone without a SOA is not served; the next look-up shall see when it gets one.
+        records
+            .iter()
+            .any(|record| record.rtype == Type::SOA)
+            .then_some(records)
     }
 
     /// Builds the zone from what was found to be needed.
@@ -458,6 +508,18 @@ impl Gathering {
                     file: (row.id >> 32) as u16,
                 });
             }
+        }
+        for record in self.apex_records.iter().flat_map(|records| records.iter()) {
+            builder.add(&Record {
+                owner: self.apex.as_name(),
+                same_owner: false,
+                rtype: record.rtype,
+                class: Class::IN,
+                ttl: record.ttl,
+                rdata: &record.rdata,
+                line: record.id as u32,
+                file: (record.id >> 32) as u16,
+            });
         }
         let (zone, findings) = builder.finish();
         match zone {

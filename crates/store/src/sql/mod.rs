@@ -12,6 +12,7 @@
 //! Nothing here caches answers; callers do, and drop them when [`SqlBackend::watch`] tells of a [`Change`].
 
 mod above;
+mod apex;
 mod back_off;
 pub mod db;
 mod dialect;
@@ -26,11 +27,12 @@ mod url;
 mod watch;
 
 use above::{AboveSets, Collector};
+use apex::Apexes;
 pub use dialect::Engine;
 use dialect::Statement;
 pub use error::{RowError, SqlError};
-use fragment::Gathering;
 pub use fragment::{Fragment, row_id};
+use fragment::{Gathering, Known};
 use mysql::Mysql;
 use nameward_wire::zonefile::Record;
 use nameward_wire::{Class, Name, NameBuf};
@@ -228,6 +230,7 @@ struct Inner {
     options: SqlOptions,
     reads: Driver,
     above: AboveSets,
+    apexes: Apexes,
     is_up: AtomicBool,
     /// Why it is down.
     down: Mutex<String>,
@@ -279,6 +282,7 @@ impl SqlBackend {
                 options,
                 reads,
                 above,
+                apexes: Apexes::default(),
                 is_up: AtomicBool::new(true),
                 down: Mutex::default(),
             }),
@@ -375,7 +379,12 @@ impl SqlBackend {
         if qname.label_count() > zone.apex.as_name().label_count() + DEEP {
             above = Some(self.above(zone).await?);
         }
-        let mut gathering = Gathering::new(zone.id, &zone.apex, qname, above.as_deref());
+        let (apex, generation) = self.inner.apexes.of(zone.id);
+        let known = Known {
+            above: above.as_deref(),
+            apex,
+        };
+        let mut gathering = Gathering::new(zone.id, &zone.apex, qname, known);
         loop {
             let names = gathering.next_names();
             if !names.is_empty() {
@@ -389,6 +398,9 @@ impl SqlBackend {
             if !gathering.walk(above.as_deref())? {
                 above = Some(self.above(zone).await?);
             } else if !gathering.is_short() {
+                if let Some(records) = gathering.apex_records() {
+                    self.inner.apexes.keep(zone.id, records, generation);
+                }
                 return gathering.finish();
             }
         }
@@ -409,6 +421,7 @@ impl SqlBackend {
 
     /// Drops what is kept about a zone (`None`: about all), because it changed.
     pub fn forget(&self, zone: Option<i64>) {
+        self.inner.apexes.forget(zone);
         self.inner.above.forget(zone);
     }
 }
