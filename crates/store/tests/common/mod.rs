@@ -2,7 +2,7 @@
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use nameward_answer::{Engine, Medium, Scratch, Zones};
-use nameward_store::sql::{Address, LiveZone, SqlBackend, SqlOptions, db};
+use nameward_store::sql::{Address, Change, LiveZone, SqlBackend, SqlOptions, db};
 use nameward_wire::message::Query;
 use nameward_wire::{NameBuf, Type};
 use nameward_zone::{NameKey, Zone, ZoneBuilder};
@@ -140,4 +140,22 @@ pub fn answer(zone: &Zone, qname: &NameBuf, qtype: Type) -> Vec<u8> {
     );
     out.truncate(reply.len);
     out
+}
+
+/// Makes a change again and again until it is told: nobody knows when a watch has begun.
+pub async fn until_told(
+    changes: &mut tokio::sync::mpsc::Receiver<Change>,
+    wanted: Change,
+    mut make: impl FnMut(),
+) {
+    for _ in 0..60 {
+        make();
+        let wait = std::time::Duration::from_secs(1);
+        while let Ok(change) = tokio::time::timeout(wait, changes.recv()).await {
+            if change.expect("the watch goes on") == wanted {
+                return;
+            }
+        }
+    }
+    panic!("{wanted:?} was never told");
 }
