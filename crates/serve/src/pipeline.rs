@@ -142,6 +142,7 @@ impl UdpPipeline {
 
 impl BatchHandler for UdpPipeline {
     fn handle(&mut self, batch: &mut Batch) {
+        self.recorder.begin();
         let zones = &**self.view.zones.load();
         let engine = &**self.view.engine.load();
         let (queries, mut replies) = batch.split();

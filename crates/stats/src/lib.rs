@@ -41,7 +41,7 @@ pub use table::{Kind, Unit, VARIABLES, Variable, variable};
 pub use text::{Mnemonic, common_mnemonic, write_name, write_type};
 
 use part::{Batch, Chunk, Part, merge_newest};
-use recorder::Block;
+use recorder::{Block, Desk};
 use tally::Tally;
 
 /// The longest message the ring of log messages keeps; what is longer is cut.
@@ -75,8 +75,8 @@ type GaugeSource = Arc<dyn Fn() -> u64 + Send + Sync>;
 /// Every block ever made; those whose recorder is gone wait for the next one, so their number is bounded by the
 /// number of recorders that lived at the same time.
 struct Blocks {
-    all: Vec<Arc<Mutex<Block>>>,
-    free: Vec<Arc<Mutex<Block>>>,
+    all: Vec<Arc<Desk>>,
+    free: Vec<Arc<Desk>>,
 }
 
 /// What only readers, resets, resizes and the tick touch.
@@ -145,7 +145,7 @@ impl Stats {
         let house = lock(&self.house);
         let mut blocks = lock(&self.blocks);
         let block = blocks.free.pop().unwrap_or_else(|| {
-            let block = Arc::new(Mutex::new(Block::new(&house.capacities)));
+            let block = Arc::new(Desk::new(Block::new(&house.capacities)));
             blocks.all.push(Arc::clone(&block));
             block
         });
@@ -153,7 +153,7 @@ impl Stats {
         Recorder::new(Arc::clone(self), block)
     }
 
-    pub(crate) fn retire(&self, block: Arc<Mutex<Block>>) {
+    pub(crate) fn retire(&self, block: Arc<Desk>) {
         lock(&self.blocks).free.push(block);
     }
 
@@ -218,7 +218,7 @@ impl Stats {
             let blocks = self.blocks();
             let in_parts: usize = blocks
                 .iter()
-                .map(|block| lock(block).parts[ring as usize].entries())
+                .map(|desk| lock(&desk.block).parts[ring as usize].entries())
                 .sum();
             // A chunk holds up to some thousand entries; below that there is nothing to gain.
             if in_parts > 2 * capacity + 4096 * blocks.len() {
@@ -232,11 +232,12 @@ impl Stats {
         // Outside of all locks: closures belong to others, and /proc takes its time.
         let gauges = self.read_gauges();
         let host = HostReadings::read();
+        self.blocks().iter().for_each(|desk| desk.settle());
         let mut house = lock(&self.house);
         let mut tally = Tally::new();
         let mut chunks = house.base.clone();
-        for block in self.blocks() {
-            let block = lock(&block);
+        for desk in self.blocks() {
+            let block = lock(&desk.block);
             tally.add(&block.tally);
             for (part, chunks) in block.parts.iter().zip(&mut chunks) {
                 part.share(chunks);
@@ -260,14 +261,14 @@ impl Stats {
         }
     }
 
-    fn blocks(&self) -> Vec<Arc<Mutex<Block>>> {
+    fn blocks(&self) -> Vec<Arc<Desk>> {
         lock(&self.blocks).all.clone()
     }
 
     fn totals(&self) -> Tally {
         let mut tally = Tally::new();
-        for block in self.blocks() {
-            tally.add(&lock(&block).tally);
+        for desk in self.blocks() {
+            tally.add(&lock(&desk.block).tally);
         }
         tally
     }
@@ -285,7 +286,7 @@ impl Stats {
         let mut taken: Vec<_> = self
             .blocks()
             .iter()
-            .map(|block| lock(block).parts[ring as usize].take(capacity))
+            .map(|desk| lock(&desk.block).parts[ring as usize].take(capacity))
             .collect();
         if ring == Ring::Logmessages {
             taken.push(lock(&self.messages).take(capacity));

@@ -4,7 +4,9 @@
 //! worker and a reader of the page ever take, and a reader holds it only while it copies some kilobytes.
 
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use crate::counter::{Counter, Latency, Outcome, Transport};
 use crate::lock;
@@ -24,6 +26,38 @@ impl Block {
         Block {
             tally: Tally::new(),
             parts: Ring::ALL.map(|ring| Part::new(capacities.of(ring))),
+        }
+    }
+}
+
+/// The block of one recorder, and whether its owner is at work.
+pub(crate) struct Desk {
+    pub(crate) block: Mutex<Block>,
+    /// Odd from [`Recorder::begin`] to the flush that ends it: replies may have left that are not counted yet.
+    turn: AtomicU64,
+}
+
+/// How long a reader waits for a batch in work to be counted. A batch takes a fraction of a millisecond; a worker that
+/// lost its processor in the middle of one is not waited for longer than this.
+const SETTLE_MAX: Duration = Duration::from_millis(5);
+
+impl Desk {
+    pub(crate) fn new(block: Block) -> Self {
+        Desk {
+            block: Mutex::new(block),
+            turn: AtomicU64::new(0),
+        }
+    }
+
+    /// Waits until what its owner had in work is counted, so that a client that has its answer finds it counted.
+    pub(crate) fn settle(&self) {
+        let seen = self.turn.load(Ordering::Acquire);
+        if seen % 2 == 0 {
+            return;
+        }
+        let started = Instant::now();
+        while self.turn.load(Ordering::Acquire) == seen && started.elapsed() < SETTLE_MAX {
+            std::thread::yield_now();
         }
     }
 }
@@ -82,7 +116,7 @@ pub struct Timing {
 /// Owned by one thread; made by [`Stats::recorder`].
 pub struct Recorder {
     stats: Arc<Stats>,
-    block: Arc<Mutex<Block>>,
+    desk: Arc<Desk>,
     tally: Tally,
     pending: [Pending; Ring::COUNT],
     /// Bit n is set when ring n has something pending.
@@ -91,16 +125,23 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    pub(crate) fn new(stats: Arc<Stats>, block: Arc<Mutex<Block>>) -> Self {
-        let tally = lock(&block).tally;
+    pub(crate) fn new(stats: Arc<Stats>, desk: Arc<Desk>) -> Self {
+        let tally = lock(&desk.block).tally;
         Recorder {
             stats,
-            block,
+            desk,
             tally,
             pending: Ring::ALL.map(|_| Pending::new()),
             dirty: 0,
             stamp: Stamp(0),
         }
+    }
+
+    /// Replies may leave from now on; the next flush counts them. A reader waits for that flush.
+    #[inline]
+    pub fn begin(&mut self) {
+        let turn = self.desk.turn.load(Ordering::Relaxed);
+        self.desk.turn.store(turn | 1, Ordering::Release);
     }
 
     /// A question was received and parsed.
@@ -194,6 +235,10 @@ impl Recorder {
         // A worker's stamps never go back, whatever clock the caller has.
         self.stamp = self.stamp.max(now);
         self.publish();
+        let turn = self.desk.turn.load(Ordering::Relaxed);
+        self.desk
+            .turn
+            .store((turn | 1).wrapping_add(1), Ordering::Release);
     }
 
     fn add_timing(&mut self, timing: &Timing) {
@@ -240,7 +285,7 @@ impl Recorder {
     }
 
     fn publish(&mut self) {
-        let mut block = lock(&self.block);
+        let mut block = lock(&self.desk.block);
         block.tally = self.tally;
         let mut dirty = std::mem::take(&mut self.dirty);
         while dirty != 0 {
@@ -255,7 +300,7 @@ impl Recorder {
 
 impl Drop for Recorder {
     fn drop(&mut self) {
-        self.publish();
-        self.stats.retire(Arc::clone(&self.block));
+        self.flush(self.stamp, None);
+        self.stats.retire(Arc::clone(&self.desk));
     }
 }

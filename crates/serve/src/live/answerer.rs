@@ -99,6 +99,7 @@ impl Answerer {
 
     fn send(&mut self, job: Job, reply: Reply) {
         let (transport, client) = (job.transport(), job.client.ip());
+        self.recorder.begin();
         let sent = job.reply_to.send(&self.out[..reply.len]);
         let Some(query) = Query::parse(&job.packet).ok().filter(|_| sent) else {
             return;
