@@ -128,3 +128,32 @@ fn changes_are_told_with_their_zone_and_without_triggers_as_one() {
         .await;
     });
 }
+
+#[test]
+fn a_file_that_replaces_the_database_is_used() {
+    let fixture = SqliteFixture::new("example.org", &zone_rows());
+    let other = SqliteFixture::new("other.test", &[]);
+    let backend = fixture.backend();
+    let apex = || block_on(backend.zones()).unwrap().zones[0].name;
+    assert_eq!(apex(), name("example.org"));
+    // All of it must be in the one file that is moved.
+    other
+        .connection()
+        .execute_batch("PRAGMA journal_mode = DELETE")
+        .unwrap();
+    let (Address::Sqlite(old), Address::Sqlite(new)) = (&fixture.address, &other.address) else {
+        unreachable!()
+    };
+    block_on(async {
+        let mut changes = backend.watch();
+        let run = |sql: &str| fixture.connection().execute_batch(sql).unwrap();
+        // Shows that the watch has begun.
+        until_told(&mut changes, Change::Zone(1), || {
+            run("UPDATE records SET ttl = ttl + 1")
+        })
+        .await;
+        std::fs::rename(new, old).unwrap();
+        until_told(&mut changes, Change::All, || {}).await;
+    });
+    assert_eq!(apex(), name("other.test"));
+}

@@ -9,8 +9,9 @@ use super::error::SqlError;
 use super::row::Cells;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
@@ -22,6 +23,8 @@ pub(crate) struct Sqlite {
     timeout: Duration,
     connections: Box<[Mutex<Option<Connection>>]>,
     next: AtomicUsize,
+    /// The file's number in its file system when it was last looked at; 0 before.
+    file: AtomicU64,
     statements: [String; STATEMENTS],
     /// [`Statement::Lookup`] for each of [`NAME_COUNTS`].
     lookups: [String; NAME_COUNTS.len()],
@@ -34,9 +37,23 @@ impl Sqlite {
             timeout,
             connections: (0..connections.max(1)).map(|_| Mutex::default()).collect(),
             next: AtomicUsize::new(0),
+            file: AtomicU64::new(0),
             statements: Statement::ALL.map(|statement| statement.sql(Engine::Sqlite, 1)),
             lookups: NAME_COUNTS.map(|count| Statement::Lookup.sql(Engine::Sqlite, count)),
         }
+    }
+
+    /// Opens the file anew if another one has taken its place; true if so.
+    pub(crate) fn reopen_if_replaced(&self) -> bool {
+        let now = std::fs::metadata(&self.path).map_or(0, |file| file.ino());
+        let before = self.file.swap(now, Ordering::Relaxed);
+        if before == now || before == 0 {
+            return false;
+        }
+        for slot in &self.connections {
+            *slot.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        }
+        true
     }
 
     /// Runs a statement and hands each row over.

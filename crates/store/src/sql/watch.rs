@@ -187,10 +187,20 @@ enum Counter {
 }
 
 async fn poll(teller: &mut Teller, driver: &Driver, interval: Duration, counter: Counter) {
+    let backend = teller.backend.clone();
     let mut seen = Seen::default();
     let mut wait = interval;
     while !teller.sender.is_closed() {
         teller.retry_owed();
+        if let (Driver::Sqlite(own), Driver::Sqlite(reads)) = (driver, &backend.inner.reads) {
+            // A file renamed over the old one: everything may be different.
+            let is_new = own.reopen_if_replaced();
+            if reads.reopen_if_replaced() || is_new {
+                seen.missed = true;
+                seen.versions = None;
+                seen.commits = None;
+            }
+        }
         match seen.look(driver, counter).await {
             Ok(changes) => {
                 wait = interval;
@@ -251,7 +261,8 @@ impl Seen {
                 return Err(error);
             }
             self.versions = Some(HashMap::new());
-            return Ok(if is_first && !self.missed {
+            let missed = std::mem::take(&mut self.missed);
+            return Ok(if is_first && !missed {
                 Vec::new()
             } else {
                 vec![Change::All]
