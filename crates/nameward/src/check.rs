@@ -41,7 +41,7 @@ pub fn run(overrides: &Overrides) -> Result<ExitCode, String> {
             print(diagnostics);
         }
         Event::Trouble(text) => println!("{text}"),
-        Event::Removed(_) | Event::Progress(..) => {}
+        Event::Removed(_) | Event::Contested(..) | Event::Progress(..) => {}
     });
     good += summary.loaded;
     errors += summary.troubles;

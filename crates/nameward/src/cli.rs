@@ -38,6 +38,9 @@ enum Command {
         #[command(flatten)]
         remote: RemoteArguments,
     },
+    /// Drop what the caches of the running server have
+    #[command(subcommand)]
+    Cache(CacheCommand),
     /// Tell the running server to end
     Stop(RemoteArguments),
     /// Make or check the schema of a database
@@ -58,6 +61,18 @@ enum Command {
     },
     /// Print the manual page, for `man -l -`
     Manual,
+}
+
+#[derive(Subcommand)]
+enum CacheCommand {
+    /// Drop what is kept for all names, for one name, or with a final $ for all at and below a name
+    Flush {
+        /// The name; NAME$ means all names that end in it
+        #[arg(value_name = "NAME")]
+        name: Option<String>,
+        #[command(flatten)]
+        remote: RemoteArguments,
+    },
 }
 
 #[derive(Subcommand)]
@@ -191,6 +206,10 @@ fn dispatch(command: Command) -> Result<ExitCode, String> {
         Command::Stats { names, remote } => {
             let request = ["stats".to_string()].into_iter().chain(names);
             ask(&request.collect::<Vec<_>>().join(" "), remote)
+        }
+        Command::Cache(CacheCommand::Flush { name, remote }) => {
+            let words = ["cache", "flush"].into_iter().chain(name.as_deref());
+            ask(&words.collect::<Vec<_>>().join(" "), remote)
         }
         Command::Stop(remote) => ask("stop", remote),
         Command::Db(DbCommand::Init(arguments)) => db::init(&arguments.database),

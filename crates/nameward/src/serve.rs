@@ -4,6 +4,7 @@
 //! line and an exit code that is not 0. Workers answer while zones load, each zone as it is ready.
 
 mod announce;
+mod databases;
 mod live;
 mod maintenance;
 mod operator;
@@ -25,6 +26,7 @@ use crate::{
     pid_file::PidFile,
     privileges, zones,
 };
+use databases::Databases;
 use maintenance::Keeper;
 use ports::Ports;
 use running::{RUNTIME_THREADS, Server};
@@ -36,6 +38,7 @@ const DESCRIPTORS: u64 = 65_536;
 pub fn run(overrides: &Overrides) -> Result<(), String> {
     let config = Config::load(overrides).map_err(|error| error.to_string())?;
     let sources = zones::sources(&config)?;
+    let databases = databases::prepare(&config)?;
     let identity = privileges::resolve(&config.server.user, &config.server.group)?;
     let stats = Stats::new(zones::ring_capacities(&config.rings));
     let log = logging::start(config.server.log_level, Arc::clone(&stats));
@@ -51,7 +54,8 @@ pub fn run(overrides: &Overrides) -> Result<(), String> {
     nameward_store::file::preflight(&sources)?;
     warn_of_what_is_not_in_use(&config);
 
-    let shared = Shared::new(live::engine(&config.server), stats);
+    let settings = databases::live_settings(&config);
+    let shared = Shared::with_live(live::engine(&config.server), stats, settings);
     let watched = Arc::clone(&shared);
     let count = move || watched.zones.load().len() as u64;
     shared.stats.gauge_from(Gauge::ZoneCacheSize, count);
@@ -72,9 +76,10 @@ pub fn run(overrides: &Overrides) -> Result<(), String> {
         config,
         shared,
         log,
+        databases: Databases::default(),
     };
     let ended = runtime.block_on(async {
-        let mut server = Server::start(keeper, ports)?;
+        let mut server = Server::start(keeper, ports, databases)?;
         let ended = server.watch().await;
         server.end().await;
         ended

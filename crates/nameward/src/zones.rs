@@ -4,20 +4,31 @@ use nameward_stats::{Ring, RingCapacities, Stats};
 use nameward_store::file::Source;
 use nameward_wire::{Name, NameBuf};
 
-use crate::config::{Config, settings::Rings};
+use crate::config::{
+    Config,
+    settings::{BackendType, Rings},
+};
 
-/// The sources of zones that the backends name.
+/// The rank of a backend by its place in the configuration.
+pub fn rank(index: usize) -> u16 {
+    u16::try_from(index).unwrap_or(u16::MAX)
+}
+
+/// The sources of zones that file backends name.
 pub fn sources(config: &Config) -> Result<Vec<Source>, String> {
     config
         .backends
         .iter()
-        .map(|backend| {
+        .enumerate()
+        .filter(|(_, backend)| backend.r#type == BackendType::File)
+        .map(|(index, backend)| {
             let zones = backend.zones.iter().map(|zone| {
                 let name = NameBuf::from_text(zone.name.as_bytes(), Name::ROOT)
                     .map_err(|error| format!("{:?} is no zone name: {error}", zone.name))?;
                 Ok((name, zone.file.clone()))
             });
             Ok(Source {
+                rank: rank(index),
                 directory: backend.directory.clone(),
                 zones: zones.collect::<Result<_, String>>()?,
             })

@@ -18,7 +18,7 @@ use std::{
 
 use arc_swap::ArcSwap;
 use nameward_wire::{Name, NameBuf, zonefile::Diagnostic};
-use nameward_zone::{Zone, ZoneTable};
+use nameward_zone::{Offered, Zone, ZoneTable};
 
 use known::{Known, Slot};
 use one::ZoneRead;
@@ -35,6 +35,8 @@ const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
 /// Where to look for zones.
 #[derive(Debug, Clone, Default)]
 pub struct Source {
+    /// Its place among all sources: the lower one wins where two have a zone.
+    pub rank: u16,
     /// Every `NAME.zone` below it is a zone.
     pub directory: Option<PathBuf>,
     /// Zones with their files.
@@ -49,6 +51,8 @@ pub enum Event<'a> {
     Refused(Name<'a>, &'a [Diagnostic], Standing),
     /// A zone is no longer served because its file is gone.
     Removed(Name<'a>),
+    /// Another source has the zone too; the first of the two ranks is served, the second is not.
+    Contested(Name<'a>, u16, u16),
     /// A source could not be used, in part or at all; one line with the path.
     Trouble(&'a str),
     /// So many zones of so many are done.
@@ -117,7 +121,7 @@ impl FileBackend {
             load.remove(&self.known);
             self.known.forget_gone();
         }
-        load.publisher.publish();
+        load.publish();
         load.summary
     }
 
@@ -167,14 +171,16 @@ impl Load<'_> {
                 progress = now;
                 (self.events)(Event::Progress(done, jobs.len()));
             }
-            self.publisher.publish_now_and_then(now);
+            if self.publisher.is_due(now) {
+                self.publish();
+            }
         });
     }
 
     /// Takes over what was read for one zone.
     fn settle(&mut self, job: &Job, read: ZoneRead, slot: &mut Slot) {
         let name = self.candidates.name(job.candidate);
-        let Some(zone) = read.zone else {
+        let Some(mut zone) = read.zone else {
             self.summary.refused += 1;
             let standing = match slot.served {
                 true => Standing::OldVersion,
@@ -187,29 +193,46 @@ impl Load<'_> {
         };
         self.summary.loaded += 1;
         (self.events)(Event::Served(name, &zone, &read.diagnostics));
-        self.publisher.insert(Arc::new(zone));
-        slot.settle(read.fingerprint, read.includes);
+        let rank = self.candidates.rank(job.candidate);
+        zone.set_rank(rank);
+        self.publisher.changes.push(Change::Insert(Arc::new(zone)));
+        slot.settle(read.fingerprint, read.includes, rank);
     }
 
     /// Takes zones whose files are gone out of the table.
     fn remove(&mut self, known: &Known) {
-        let table = self.publisher.table.clone();
+        let table = self.publisher.shared.load_full();
         for zone in table.zones() {
             let name = zone.apex_name();
-            if known.is_gone(name) {
-                self.publisher.remove(name);
+            if known.is_gone(name, zone.rank()) {
+                self.publisher
+                    .changes
+                    .push(Change::Remove(Arc::clone(zone)));
                 self.summary.removed += 1;
                 (self.events)(Event::Removed(name));
             }
         }
     }
+
+    /// Makes the changes visible, and tells where another source has a zone too.
+    fn publish(&mut self) {
+        for (name, served, other) in self.publisher.publish() {
+            (self.events)(Event::Contested(name.as_name(), served, other));
+        }
+    }
 }
 
-/// Gathers changes of the table and makes them visible in groups.
+enum Change {
+    Insert(Arc<Zone>),
+    /// If it is still from the same source.
+    Remove(Arc<Zone>),
+}
+
+/// Gathers changes of the table and makes them visible in groups. Others change the table too, so each group is
+/// applied to what the table is then.
 struct Publisher<'t> {
     shared: &'t ArcSwap<ZoneTable>,
-    table: ZoneTable,
-    dirty: bool,
+    changes: Vec<Change>,
     last: Instant,
     interval: Duration,
 }
@@ -217,35 +240,51 @@ struct Publisher<'t> {
 impl<'t> Publisher<'t> {
     fn new(shared: &'t ArcSwap<ZoneTable>) -> Self {
         Self {
-            table: ZoneTable::clone(&shared.load()),
             shared,
-            dirty: false,
+            changes: Vec::new(),
             last: Instant::now(),
             interval: PUBLISH_FIRST,
         }
     }
 
-    fn insert(&mut self, zone: Arc<Zone>) {
-        self.table.insert(zone);
-        self.dirty = true;
-    }
-
-    fn remove(&mut self, name: Name<'_>) {
-        self.dirty |= self.table.remove(name);
-    }
-
-    fn publish_now_and_then(&mut self, now: Instant) {
-        if self.dirty && now - self.last >= self.interval {
-            self.publish();
+    fn is_due(&mut self, now: Instant) -> bool {
+        let is_due = !self.changes.is_empty() && now - self.last >= self.interval;
+        if is_due {
             self.last = now;
             self.interval = (self.interval * 2).min(PUBLISH_AT_LEAST);
         }
+        is_due
     }
 
-    fn publish(&mut self) {
-        if std::mem::take(&mut self.dirty) {
-            self.shared.store(Arc::new(self.table.clone()));
+    /// Returns the zones that another source has too: the rank that is served, and the one that is not.
+    fn publish(&mut self) -> Vec<(NameBuf, u16, u16)> {
+        let mut contested = Vec::new();
+        if self.changes.is_empty() {
+            return contested;
         }
+        self.shared.rcu(|table| {
+            contested.clear();
+            let mut table = ZoneTable::clone(table);
+            for change in &self.changes {
+                match change {
+                    Change::Insert(zone) => match table.offer(Arc::clone(zone)) {
+                        Offered::Taken => {}
+                        Offered::TakenFrom(other) => {
+                            contested.push((zone.apex_name().into(), zone.rank(), other));
+                        }
+                        Offered::KeptBy(other) => {
+                            contested.push((zone.apex_name().into(), other, zone.rank()));
+                        }
+                    },
+                    Change::Remove(zone) => {
+                        table.withdraw(zone.apex_name(), zone.rank());
+                    }
+                }
+            }
+            table
+        });
+        self.changes.clear();
+        contested
     }
 }
 

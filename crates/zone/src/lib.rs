@@ -24,5 +24,5 @@ pub use finding::Finding;
 pub use key::NameKey;
 pub use live::Live;
 pub use node::{Form, Node, Record, Rrset};
-pub use table::ZoneTable;
+pub use table::{Offered, ZoneTable};
 pub use zone::{Find, Zone, negative_ttl};

@@ -24,6 +24,17 @@ struct Slot {
     zone: Option<Arc<Zone>>,
 }
 
+/// What became of a zone that was offered to the table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Offered {
+    /// It is served; there was none, or an older version from the same source.
+    Taken,
+    /// It is served in place of one from a source of this higher rank.
+    TakenFrom(u16),
+    /// It is not served: a source of this lower rank has the zone.
+    KeptBy(u16),
+}
+
 /// All served zones at one moment.
 #[derive(Clone)]
 pub struct ZoneTable {
@@ -166,6 +177,26 @@ impl ZoneTable {
             self.depths[labels] += 1;
             self.depth_mask |= 1 << labels;
         }
+    }
+
+    /// Adds a zone or replaces the one with its name, unless that is from a source of lower rank.
+    pub fn offer(&mut self, zone: Arc<Zone>) -> Offered {
+        let (rank, there) = (zone.rank(), self.exact(zone.apex_name()));
+        let there = there.map_or(rank, |there| there.rank());
+        if there < rank {
+            return Offered::KeptBy(there);
+        }
+        self.insert(zone);
+        match there {
+            there if there > rank => Offered::TakenFrom(there),
+            _ => Offered::Taken,
+        }
+    }
+
+    /// Removes a zone if it is from the source of this rank; false if it is not there.
+    pub fn withdraw(&mut self, name: Name<'_>, rank: u16) -> bool {
+        let is_ours = self.exact(name).is_some_and(|zone| zone.rank() == rank);
+        is_ours && self.remove(name)
     }
 
     /// Removes a zone; false if it is not there.

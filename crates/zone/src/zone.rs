@@ -33,6 +33,8 @@ pub struct Zone {
     /// This is the stand-in for contents that are looked up.
     live: Option<Arc<Live>>,
     order: OnceLock<Box<[u32]>>,
+    /// Which source it is from: the lower one wins where two have the zone.
+    rank: u16,
 }
 
 /// What a zone has for a name (RFC 1034 section 4.3.2 step 3, RFC 4592 section 3.3).
@@ -76,10 +78,12 @@ impl Zone {
             changes: None,
             live: None,
             order: OnceLock::new(),
+            rank: 0,
         }
     }
 
     pub(crate) fn with_changes(changes: Changes, summary: Summary) -> Self {
+        let rank = changes.base.rank;
         let changes = Some(Box::new(changes));
         Zone {
             packed: Packed::default(),
@@ -87,6 +91,7 @@ impl Zone {
             changes,
             live: None,
             order: OnceLock::new(),
+            rank,
         }
     }
 
@@ -98,6 +103,16 @@ impl Zone {
     #[inline]
     pub fn live(&self) -> Option<&Arc<Live>> {
         self.live.as_ref()
+    }
+
+    /// The rank of the source it is from.
+    pub fn rank(&self) -> u16 {
+        self.rank
+    }
+
+    /// Sets the rank of the source it is from.
+    pub fn set_rank(&mut self, rank: u16) {
+        self.rank = rank;
     }
 
     /// The packed part: the whole zone, or what the changes stand over.

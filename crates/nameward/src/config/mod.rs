@@ -21,7 +21,9 @@ use toml::{
 pub use document::{as_markdown, as_toml};
 use error::{ConfigError, Problem, base_of, nearest};
 use setting::{Listed, Section, list};
-use settings::{Backend, Recursor, Rings, SecurityPoll, Server, Web, ZoneFile};
+use settings::{
+    Backend, BackendType, Cache, Overload, Recursor, Rings, SecurityPoll, Server, Web, ZoneFile,
+};
 
 /// A larger file is no configuration.
 const FILE_MAX: u64 = 16 << 20;
@@ -35,6 +37,10 @@ pub struct Config {
     pub web: Web,
     /// `[[backend]]`, in the order of the file.
     pub backends: Vec<Backend>,
+    /// `[cache]`
+    pub cache: Cache,
+    /// `[overload]`
+    pub overload: Overload,
     /// `[recursor]`
     pub recursor: Recursor,
     /// `[security_poll]`
@@ -69,6 +75,8 @@ impl Config {
             server: Server::defaults(),
             web: Web::defaults(),
             backends: Vec::new(),
+            cache: Cache::defaults(),
+            overload: Overload::defaults(),
             recursor: Recursor::defaults(),
             security_poll: SecurityPoll::defaults(),
             rings: Rings::defaults(),
@@ -131,6 +139,8 @@ impl Config {
                 Server::NAME => reader.section(&mut config.server, value),
                 Web::NAME => reader.section(&mut config.web, value),
                 Backend::NAME => reader.backends(&mut config.backends, value),
+                Cache::NAME => reader.section(&mut config.cache, value),
+                Overload::NAME => reader.section(&mut config.overload, value),
                 Recursor::NAME => reader.section(&mut config.recursor, value),
                 SecurityPoll::NAME => reader.section(&mut config.security_poll, value),
                 Rings::NAME => reader.section(&mut config.rings, value),
@@ -188,16 +198,20 @@ pub fn all_settings() -> Vec<Listed> {
     list::<Server>()
         .chain(list::<Web>())
         .chain(list::<Backend>())
+        .chain(list::<Cache>())
+        .chain(list::<Overload>())
         .chain(list::<Recursor>())
         .chain(list::<SecurityPoll>())
         .chain(list::<Rings>())
         .collect()
 }
 
-const TABLES: [&str; 6] = [
+const TABLES: [&str; 8] = [
     Server::NAME,
     Web::NAME,
     Backend::NAME,
+    Cache::NAME,
+    Overload::NAME,
     Recursor::NAME,
     SecurityPoll::NAME,
     Rings::NAME,
@@ -259,9 +273,9 @@ impl Reader<'_> {
             let mut backend = Backend::defaults();
             let before = self.problems.len();
             self.section(&mut backend, entry);
-            let empty = backend.directory.is_none() && backend.zones.is_empty();
-            if empty && self.problems.len() == before {
-                let message = "a file backend needs a directory or a list of zones";
+            if self.problems.len() == before
+                && let Some(message) = incomplete(&backend)
+            {
                 self.problem(entry.span(), message.into());
             }
             backends.push(backend);
@@ -274,6 +288,34 @@ impl Reader<'_> {
             None => elsewhere(word, ""),
         };
         self.problem(key.span(), format!("unknown key {word:?}{hint}"));
+    }
+}
+
+/// What a backend lacks, or has that does not belong to its type.
+fn incomplete(backend: &Backend) -> Option<&'static str> {
+    let has_files = backend.directory.is_some() || !backend.zones.is_empty();
+    let (has_path, url) = (backend.path.is_some(), backend.url.reveal());
+    match backend.r#type {
+        BackendType::File if has_path || !url.is_empty() => {
+            Some("path and url belong to a database")
+        }
+        BackendType::File if !has_files => {
+            Some("a file backend needs a directory or a list of zones")
+        }
+        BackendType::File => None,
+        _ if has_files => Some("directory and zones belong to a file backend"),
+        BackendType::Sqlite if !url.is_empty() || !has_path => {
+            Some("a sqlite backend needs a path")
+        }
+        BackendType::Sqlite => None,
+        BackendType::Postgres if !url.starts_with("postgres") => {
+            Some("a postgres backend needs a url such as postgres://user:password@host/database")
+        }
+        BackendType::Mysql if !(url.starts_with("mysql") || url.starts_with("mariadb")) => {
+            Some("a mysql backend needs a url such as mysql://user:password@host/database")
+        }
+        _ if has_path => Some("path belongs to a sqlite backend"),
+        BackendType::Postgres | BackendType::Mysql => None,
     }
 }
 

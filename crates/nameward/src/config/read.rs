@@ -93,6 +93,11 @@ impl<const MIN: u64, const MAX: u64> Count<MIN, MAX> {
         usize::try_from(self.0).unwrap_or(usize::MAX)
     }
 
+    /// The number of seconds.
+    pub fn seconds(self) -> Duration {
+        Duration::from_secs(self.0)
+    }
+
     /// The number of milliseconds, for settings whose names end in `_ms`.
     pub fn millis(self) -> Duration {
         Duration::from_millis(self.0)

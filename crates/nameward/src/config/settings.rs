@@ -58,6 +58,22 @@ words! {
     BackendType {
         /// Zone files, held in memory.
         File = "file",
+        /// A SQLite database.
+        Sqlite = "sqlite",
+        /// A PostgreSQL database.
+        Postgres = "postgres",
+        /// A MySQL or MariaDB database.
+        Mysql = "mysql",
+    }
+}
+
+words! {
+    /// How the zones of a database are served.
+    BackendMode {
+        /// Looked up when they are asked for.
+        Live = "live",
+        /// Loaded into memory, following changes.
+        Resident = "resident",
     }
 }
 
@@ -118,7 +134,8 @@ section! {
 }
 
 section! {
-    /// A source of zones. This table may be given several times.
+    /// A source of zones. This table may be given several times; where two have a zone, the first
+    /// one serves it.
     Backend = "backend" {
         /// The kind of source.
         r#type as "type": BackendType = r#""file""#;
@@ -127,6 +144,59 @@ section! {
         directory: Option<PathBuf> = r#""""#;
         /// Zones whose files stand elsewhere, as `{ name = "example.org", file = "path" }`.
         zones: Vec<ZoneFile> = "[]";
+        /// The file of a SQLite database. `nameward db init` makes one.
+        path: Option<PathBuf> = r#""""#;
+        /// A PostgreSQL or MySQL database, as `postgres://user:password@host/database` or
+        /// `mysql://user:password@host/database`.
+        url: Secret = r#""""#;
+        /// A replica of that database for all reading; "" reads from the database itself.
+        replica_url: Secret = r#""""#;
+        /// How the zones of a database are served: looked up when they are asked for, or loaded
+        /// into memory.
+        mode: BackendMode = r#""live""#;
+        /// Connections to a database for look-ups; 0 means one for each core.
+        connections: Count<0, 1024> = "0";
+        /// Milliseconds a database may take to answer.
+        timeout_ms: Count<10, 600_000> = "2000";
+    }
+}
+
+section! {
+    /// What is remembered of zones that are looked up in a database. Zones in memory need no
+    /// cache: their answers are made faster than a cached one is found.
+    Cache = "cache" {
+        /// Complete answers that are kept, counted in units of 512 octets; 0 keeps none.
+        packet_entries: Count<0, 1_000_000_000> = "200000";
+        /// Seconds for which a complete answer is kept. A change that the server is told of is
+        /// answered at once all the same.
+        packet_ttl: Count<0, 86_400> = "20";
+        /// Names whose data is kept, counted in units of 1024 octets; 0 keeps none.
+        query_entries: Count<0, 1_000_000_000> = "200000";
+        /// Seconds for which the data of a name is kept.
+        query_ttl: Count<0, 86_400> = "20";
+        /// Seconds for which it is remembered that a name does not exist.
+        negative_ttl: Count<0, 86_400> = "60";
+        /// Seconds for which data that is too old is served while its database is down.
+        stale_while_down: Count<0, 31_536_000> = "3600";
+        /// Seconds after which the list of zones of a database is read again, even when the
+        /// database did not tell of a change.
+        zone_refresh: Count<1, 86_400> = "300";
+    }
+}
+
+section! {
+    /// Questions that wait for a database.
+    Overload = "overload" {
+        /// Questions that may wait; more are dropped. Answers from caches and zones in memory
+        /// do not wait.
+        overload_queue: Count<1, 10_000_000> = "5000";
+        /// Milliseconds a question may wait; then it is dropped.
+        query_timeout_ms: Count<10, 600_000> = "1500";
+        /// Names of one zone that may be looked up at one time; questions for more are dropped,
+        /// so that a flood of random names does not reach the database.
+        lookups_per_zone: Count<1, 10_000_000> = "1000";
+        /// Threads that look up in SQLite; 0 means one for each core.
+        lookup_threads: Count<0, 1024> = "0";
     }
 }
 

@@ -9,7 +9,7 @@ use nameward_serve::pipeline::Shared;
 use crate::config::{
     Config,
     setting::differences,
-    settings::{AnyPolicy as AnySetting, CnamePolicy, Server},
+    settings::{AnyPolicy as AnySetting, Backend, BackendType, CnamePolicy, Server},
 };
 
 /// Settings that take effect by a reload, besides zones and rings.
@@ -26,11 +26,28 @@ const LIVE: [&str; 6] = [
 pub fn take(shared: &Shared, old: &Config, new: &Config) -> Vec<String> {
     if old.server != new.server {
         shared.engine.store(Arc::new(engine(&new.server)));
+        // Answers that were kept may be others now.
+        shared.live.flush(&|_| true);
+    }
+    let mut databases = Vec::new();
+    if of_databases(old) != of_databases(new) {
+        databases.push("backend (databases)".to_string());
     }
     differences(&old.server, &new.server)
         .chain(differences(&old.web, &new.web))
+        .chain(differences(&old.cache, &new.cache))
+        .chain(differences(&old.overload, &new.overload))
+        .chain(databases)
         .filter(|key| !LIVE.contains(&key.as_str()))
         .map(|key| format!("{key} changed: it takes effect after a restart"))
+        .collect()
+}
+
+/// The databases, each with its place.
+fn of_databases(config: &Config) -> Vec<(usize, &Backend)> {
+    let numbered = config.backends.iter().enumerate();
+    numbered
+        .filter(|(_, backend)| backend.r#type != BackendType::File)
         .collect()
 }
 

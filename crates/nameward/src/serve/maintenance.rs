@@ -15,7 +15,11 @@ use std::{
 use nameward_serve::pipeline::Shared;
 use nameward_store::file::{Event, FileBackend, Source, Standing, Summary};
 
-use super::{announce::counted, live};
+use super::{
+    announce::counted,
+    databases::{self, Databases},
+    live,
+};
 use crate::{
     config::{Config, Overrides},
     logging::LogControl,
@@ -67,6 +71,8 @@ pub struct Keeper {
     pub shared: Arc<Shared>,
     /// The level of the log can change.
     pub log: LogControl,
+    /// Asked for their zones again by a reload.
+    pub databases: Databases,
 }
 
 /// Starts the thread; it loads all zones, calls `loaded`, and then waits for requests.
@@ -145,6 +151,7 @@ fn reload(keeper: &mut Keeper, backend: &mut FileBackend) -> Reply {
         zones::resize_rings(&keeper.shared.stats, &config.rings);
     }
     keeper.config = config;
+    keeper.databases.request_refresh();
     let (summary, said) = load(&keeper.shared, backend, &sources);
     let mut text = said.join("\n");
     text.extend(warnings.iter().map(|warning| format!("\n{warning}")));
@@ -213,6 +220,9 @@ impl Chronicle {
                 self.bounded(|| tracing::error!("zone {name} has errors: {consequence}"));
             }
             Event::Removed(name) => self.bounded(|| tracing::info!("zone {name} removed")),
+            Event::Contested(name, served, other) => {
+                self.bounded(|| tracing::warn!("{}", databases::contested(*name, *served, *other)));
+            }
             Event::Trouble(text) => self.error((*text).to_string()),
             Event::Progress(done, total) => tracing::info!("{done} of {total} zones read"),
         }

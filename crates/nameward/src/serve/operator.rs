@@ -3,17 +3,18 @@
 use std::{fmt::Write, sync::Arc};
 
 use nameward_control::socket::Commands;
-use nameward_stats::{Stats, VARIABLES};
+use nameward_serve::pipeline::Shared;
+use nameward_stats::VARIABLES;
 use tokio::sync::watch;
 
-use super::maintenance::Maintenance;
+use super::{databases, maintenance::Maintenance};
 
 /// Answers the requests of `nameward reload` and the like.
 pub struct Operator {
     /// For reloads.
     pub maintenance: Maintenance,
-    /// For counters.
-    pub stats: Arc<Stats>,
+    /// For counters and caches.
+    pub shared: Arc<Shared>,
     /// Ends the server.
     pub stop: watch::Sender<bool>,
 }
@@ -27,6 +28,13 @@ impl Commands for Operator {
                 self.maintenance.reload()
             }
             "stats" => self.counters(&words.collect::<Vec<_>>()),
+            "cache" => match (words.next(), words.next(), words.next()) {
+                (Some("flush"), what, None) => {
+                    tracing::info!("caches flushed over the control socket");
+                    databases::flush(&self.shared, what)
+                }
+                _ => Err("expected: cache flush [NAME|NAME$]".into()),
+            },
             "version" => Ok(concat!("nameward ", env!("CARGO_PKG_VERSION"), "\n").into()),
             "stop" => {
                 tracing::info!("stop asked for over the control socket");
@@ -34,7 +42,7 @@ impl Commands for Operator {
                 Ok("stopping\n".into())
             }
             other => Err(format!(
-                "unknown request {other:?}; there are reload, stats, stop and version"
+                "unknown request {other:?}; there are cache, reload, stats, stop and version"
             )),
         }
     }
@@ -52,7 +60,7 @@ impl Operator {
                 return Err(format!("there is no counter {name:?}"));
             }
         }
-        let snapshot = self.stats.snapshot();
+        let snapshot = self.shared.stats.snapshot();
         let mut text = String::new();
         for variable in VARIABLES {
             if names.is_empty() || names.iter().any(|name| wanted(variable.name, name)) {

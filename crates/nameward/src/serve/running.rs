@@ -11,10 +11,12 @@ use std::{
 
 use nameward_control::web;
 use nameward_serve::{
+    live::Running,
     pipeline::{Shared, TcpPipeline, UdpPipeline},
     tcp::{self, TcpSettings},
     udp::{self, UdpSettings, UdpWorker},
 };
+use nameward_store::sql::SqlBackend;
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     sync::{oneshot, watch},
@@ -27,7 +29,10 @@ use super::{
     operator::Operator,
     ports::Ports,
 };
-use crate::{config::settings, example, notify};
+use crate::{
+    config::settings::{self, BackendMode},
+    example, notify,
+};
 
 /// Threads for TCP, the web page and the control socket. UDP has its own.
 pub const RUNTIME_THREADS: usize = 2;
@@ -47,6 +52,9 @@ pub struct Server {
     example: bool,
     addresses: Vec<SocketAddr>,
     ready: Arc<AtomicBool>,
+    /// Databases that were not asked for their zones yet.
+    asked: Vec<oneshot::Receiver<()>>,
+    _looking_up: Running,
 }
 
 /// The signals that mean something here.
@@ -68,7 +76,11 @@ impl Signals {
 
 impl Server {
     /// Starts every part. Call within the runtime.
-    pub fn start(keeper: Keeper, ports: Ports) -> Result<Self, String> {
+    pub fn start(
+        mut keeper: Keeper,
+        ports: Ports,
+        databases: Vec<(u16, BackendMode, SqlBackend)>,
+    ) -> Result<Self, String> {
         let ready = Arc::new(AtomicBool::new(false));
         let web =
             super::web::prepare(&keeper.config.web, &keeper.shared.stats, Arc::clone(&ready))?;
@@ -82,6 +94,11 @@ impl Server {
             control,
         } = ports;
         let addresses = dns.addresses.clone();
+        let looking_up = nameward_serve::live::start(&shared, RUNTIME_THREADS).map_err(failed)?;
+        let refresh = config.cache.zone_refresh.seconds();
+        let (databases, asked) =
+            super::databases::start(&shared, databases, refresh).map_err(failed)?;
+        keeper.databases = databases;
         announce::started(&addresses, web_address);
 
         let stop_workers = Arc::new(AtomicBool::new(false));
@@ -117,7 +134,7 @@ impl Server {
         if let Some(control) = control {
             let operator = Operator {
                 maintenance: maintenance.clone(),
-                stats: Arc::clone(&shared.stats),
+                shared: Arc::clone(&shared),
                 stop: stop.clone(),
             };
             tasks.spawn(async move {
@@ -138,18 +155,27 @@ impl Server {
             example: config.example,
             addresses,
             ready,
+            asked,
+            _looking_up: looking_up,
         })
     }
 
     /// Waits until somebody or something ends the server.
     pub async fn watch(&mut self) -> Result<(), String> {
         let mut stopping = self.stop.subscribe();
-        let mut loading = true;
+        let (mut loading, mut is_announced) = (true, false);
         loop {
             tokio::select! {
                 result = &mut self.loaded, if loading => {
                     loading = false;
                     result.unwrap_or_else(|_| Err("the maintenance thread is gone".into()))?;
+                    is_announced = self.asked.is_empty();
+                    if is_announced {
+                        self.announce_ready();
+                    }
+                }
+                _ = first_asked(&mut self.asked), if !loading && !is_announced => {
+                    is_announced = true;
                     self.announce_ready();
                 }
                 _ = self.signals.hangup.recv() => {
@@ -202,6 +228,14 @@ impl Server {
         if tokio::time::timeout(END_PATIENCE, all).await.is_err() {
             tracing::warn!("some parts did not end in time");
         }
+    }
+}
+
+/// Waits until each database was asked for its zones, whether it answered or not.
+async fn first_asked(asked: &mut Vec<oneshot::Receiver<()>>) {
+    while let Some(next) = asked.last_mut() {
+        let _ = next.await;
+        asked.pop();
     }
 }
 

@@ -29,6 +29,8 @@ pub(super) struct Slot {
     seen: u32,
     /// A version of it is in the table.
     pub served: bool,
+    /// The rank it was put there with.
+    rank: u16,
 }
 
 impl Slot {
@@ -38,6 +40,7 @@ impl Slot {
             includes: None,
             seen: load,
             served: false,
+            rank: 0,
         }
     }
 
@@ -52,7 +55,13 @@ impl Slot {
     }
 
     /// Takes what the new version was read from.
-    pub(super) fn settle(&mut self, fingerprint: Option<Fingerprint>, includes: Vec<PathBuf>) {
+    pub(super) fn settle(
+        &mut self,
+        fingerprint: Option<Fingerprint>,
+        includes: Vec<PathBuf>,
+        rank: u16,
+    ) {
+        self.rank = rank;
         self.fingerprint = fingerprint;
         self.includes = (!includes.is_empty()).then(|| Box::new(includes));
         self.served = true;
@@ -98,10 +107,11 @@ impl Known {
         }
     }
 
-    /// Whether a zone of the table came from a file that this load did not see.
-    pub(super) fn is_gone(&self, name: Name<'_>) -> bool {
+    /// Whether a zone of the table, with this rank, came from a file that this load did not see.
+    pub(super) fn is_gone(&self, name: Name<'_>, rank: u16) -> bool {
         let slot = self.index.get(&key(&self.keys, name));
-        slot.is_some_and(|slot| self.slots[*slot as usize].seen != self.load)
+        slot.map(|slot| &self.slots[*slot as usize])
+            .is_some_and(|slot| slot.seen != self.load && slot.rank == rank)
     }
 
     /// Whether there is a zone whose file this load did not see.

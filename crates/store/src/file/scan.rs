@@ -24,6 +24,8 @@ pub(super) struct Candidates {
     bytes: Vec<u8>,
     directories: Vec<PathBuf>,
     list: Vec<Entry>,
+    /// The rank of the source that is looked at.
+    rank: u16,
 }
 
 struct Entry {
@@ -35,6 +37,8 @@ struct Entry {
     file: u32,
     /// Index of its directory; listed files stand in none.
     directory: Option<u32>,
+    /// Rank of its source.
+    rank: u16,
 }
 
 impl Candidates {
@@ -77,7 +81,13 @@ impl Candidates {
             zone: zone.as_wire().len() as u8,
             file: file.len() as u32,
             directory,
+            rank: self.rank,
         });
+    }
+
+    /// The rank of the source it is from.
+    pub(super) fn rank(&self, index: usize) -> u16 {
+        self.list[index].rank
     }
 }
 
@@ -93,6 +103,7 @@ pub(super) struct Scanned {
 pub(super) fn scan(sources: &[Source], trouble: &mut dyn FnMut(&str)) -> Scanned {
     let mut scanned = Scanned::default();
     for source in sources {
+        scanned.candidates.rank = source.rank;
         for (name, path) in &source.zones {
             let candidates = &mut scanned.candidates;
             candidates.push(name.as_name(), path.as_os_str(), None);

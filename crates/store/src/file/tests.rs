@@ -33,6 +33,7 @@ impl Fixture {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let sources = vec![Source {
+            rank: 0,
             directory: Some(dir.path().to_path_buf()),
             zones: Vec::new(),
         }];

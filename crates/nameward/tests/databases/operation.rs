@@ -1,0 +1,167 @@
+//! What happens to a database while the server runs.
+
+use crate::ask::Asker;
+use crate::rows::Sqlite;
+use nameward_testkit::conformance::ZoneText;
+use nameward_testkit::wire::{Exchange, Transport};
+use nameward_testkit::{Setup, TestServer};
+use nameward_wire::NameBuf;
+use std::time::{Duration, Instant};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn zone(name: &str, address: &str) -> ZoneText {
+    ZoneText {
+        name: name.into(),
+        text: format!(
+            "@ 3600 SOA ns1 host 1 7200 3600 1209600 300\n@ 3600 NS ns1\n\
+             ns1 3600 A 192.0.2.1\nwww 60 A {address}\n"
+        ),
+    }
+}
+
+fn backend(database: &Sqlite, mode: &str) -> String {
+    format!(
+        "[[backend]]\ntype = \"sqlite\"\npath = \"{}\"\nmode = \"{mode}\"\n",
+        database.path.display()
+    )
+}
+
+/// The response code, and the last octet of the last address.
+fn ask(server: &TestServer, name: &str) -> (u8, u8) {
+    let name: NameBuf = name.parse().unwrap();
+    let mut packet = b"\x12\x34\0\0\0\x01\0\0\0\0\0\0".to_vec();
+    packet.extend_from_slice(name.as_name().as_wire());
+    packet.extend_from_slice(&[0, 1, 0, 1]);
+    let reply = Asker(server.address()).exchange(Transport::Udp, &packet);
+    let reply = reply.unwrap().expect("an answer");
+    (reply[3] & 15, reply[reply.len() - 1])
+}
+
+fn wait_for(server: &TestServer, name: &str, wanted: (u8, u8)) {
+    let start = Instant::now();
+    while ask(server, name) != wanted {
+        let last = ask(server, name);
+        assert!(
+            start.elapsed() < PATIENCE,
+            "{name}: {last:?}, not {wanted:?}\n{}",
+            server.log()
+        );
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+const REFUSED: u8 = 5;
+
+#[test]
+fn a_change_in_sql_is_answered_in_both_modes() {
+    for mode in ["live", "resident"] {
+        let setup = Setup::new().without_web();
+        let database = Sqlite::new(setup.dir());
+        database.add(&zone("one.test", "192.0.2.10"));
+        let server = setup.config(&backend(&database, mode)).start();
+        assert_eq!(ask(&server, "www.one.test."), (0, 10));
+        assert_eq!(ask(&server, "www.one.test."), (0, 10));
+        database.run("UPDATE records SET content = '192.0.2.11' WHERE name = 'www.one.test'");
+        wait_for(&server, "www.one.test.", (0, 11));
+        database.add(&zone("two.test", "192.0.2.12"));
+        wait_for(&server, "www.two.test.", (0, 12));
+        database.run("DELETE FROM records WHERE domain_id = 1; DELETE FROM domains WHERE id = 1");
+        let start = Instant::now();
+        while ask(&server, "www.one.test.").0 != REFUSED {
+            assert!(start.elapsed() < PATIENCE, "{}", server.log());
+        }
+        assert_eq!(ask(&server, "www.two.test."), (0, 12));
+    }
+}
+
+#[test]
+fn the_first_backend_serves_a_zone_that_two_have_and_the_log_says_so() {
+    let setup = Setup::new().without_web();
+    let database = Sqlite::new(setup.dir());
+    database.add(&zone("both.test", "192.0.2.20"));
+    database.add(&zone("own.test", "192.0.2.22"));
+    // The test kit puts its file backend behind.
+    let setup = setup
+        .config(&backend(&database, "live"))
+        .zone("both.test", &zone("both.test", "192.0.2.21").file_text())
+        .zone("file.test", &zone("file.test", "192.0.2.23").file_text());
+    let server = setup.start();
+    wait_for(&server, "www.both.test.", (0, 20));
+    assert_eq!(ask(&server, "www.own.test."), (0, 22));
+    assert_eq!(ask(&server, "www.file.test."), (0, 23));
+    assert!(
+        server.wait_for_log(
+            "zone both.test. is in backend 1 and in backend 2: the first one serves it"
+        ),
+        "{}",
+        server.log()
+    );
+}
+
+#[test]
+fn a_database_that_is_missing_at_start_is_served_when_it_comes() {
+    let setup = Setup::new().without_web();
+    let hidden = setup.dir().join("later");
+    std::fs::create_dir(&hidden).unwrap();
+    let database = Sqlite::new(&hidden);
+    database.add(&zone("late.test", "192.0.2.30"));
+    let place = setup.dir().join("zones.db");
+    let config = format!(
+        "[[backend]]\ntype = \"sqlite\"\npath = \"{}\"\n",
+        place.display()
+    );
+    let server = setup
+        .config(&config)
+        .zone("file.test", &zone("file.test", "192.0.2.23").file_text())
+        .start();
+    assert_eq!(ask(&server, "www.file.test."), (0, 23));
+    assert_eq!(ask(&server, "www.late.test.").0, REFUSED);
+    for end in ["", "-wal", "-shm"] {
+        let from = format!("{}{end}", database.path.display());
+        let _ = std::fs::rename(from, format!("{}{end}", place.display()));
+    }
+    wait_for(&server, "www.late.test.", (0, 30));
+}
+
+#[test]
+fn rows_that_do_not_parse_fail_their_name_and_the_log_names_them() {
+    let setup = Setup::new().without_web();
+    let database = Sqlite::new(setup.dir());
+    database.add(&zone("one.test", "192.0.2.10"));
+    database.run("INSERT INTO records (id, domain_id, name, type, content) VALUES (777, 1, 'bad.one.test', 'A', 'nonsense')");
+    let server = setup.config(&backend(&database, "live")).start();
+    assert_eq!(ask(&server, "bad.one.test.").0, 2);
+    assert_eq!(ask(&server, "www.one.test."), (0, 10));
+    assert!(
+        server.wait_for_log("table records, id 777"),
+        "{}",
+        server.log()
+    );
+    let stats = server.command(&["stats", "servfail-packets"]);
+    assert_eq!(
+        String::from_utf8_lossy(&stats.stdout),
+        "servfail-packets 1\n"
+    );
+}
+
+#[test]
+fn caches_are_flushed_over_the_control_socket() {
+    let setup = Setup::new().without_web();
+    let database = Sqlite::new(setup.dir());
+    database.add(&zone("one.test", "192.0.2.10"));
+    let server = setup.config(&backend(&database, "live")).start();
+    let flush = |what: &[&str]| {
+        let output = server.command(&[&["cache", "flush"], what].concat());
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let dropped = |count: &str| format!("{count} dropped from the caches\n");
+    ask(&server, "www.one.test.");
+    ask(&server, "ns1.one.test.");
+    assert_eq!(flush(&["other.test$"]), dropped("0 entries"));
+    assert_eq!(flush(&["www.one.test"]), dropped("2 entries"));
+    assert_eq!(flush(&["one.test"]), dropped("0 entries"));
+    assert_eq!(flush(&["one.test$"]), dropped("2 entries"));
+    ask(&server, "www.one.test.");
+    assert_eq!(flush(&[]), dropped("2 entries"));
+}
