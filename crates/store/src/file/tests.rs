@@ -74,7 +74,7 @@ impl Fixture {
                 }
                 Event::Removed(name) => said.removed.push(name.to_string()),
                 Event::Trouble(text) => said.troubles.push(text.into()),
-                Event::Progress(..) => {}
+                Event::Contested(..) | Event::Progress(..) => {}
             });
         Said { summary, ..said }
     }
@@ -355,4 +355,29 @@ fn zones_from_elsewhere_are_left_alone() {
     fs::remove_file(fixture.path("one.example.zone")).unwrap();
     fixture.load();
     assert_eq!(fixture.served(), ["other.example."]);
+}
+
+#[test]
+fn a_zone_of_an_earlier_source_stays_and_is_not_removed_with_the_file() {
+    let mut fixture = Fixture::new();
+    fixture.sources[0].rank = 1;
+    fixture.write("example.zone", GOOD);
+    let name: NameBuf = "example.".parse().unwrap();
+    let mut other = zone_from_text(name.as_name(), "other", GOOD.as_bytes()).unwrap();
+    other.set_rank(0);
+    let mut table = ZoneTable::default();
+    table.insert(Arc::new(other));
+    fixture.table.store(Arc::new(table));
+    let mut contested = Vec::new();
+    fixture
+        .backend
+        .load(&fixture.table, &fixture.sources, &mut |event| {
+            if let Event::Contested(name, served, other) = event {
+                contested.push((name.to_string(), served, other));
+            }
+        });
+    assert_eq!(contested, [("example.".to_string(), 0, 1)]);
+    fs::remove_file(fixture.path("example.zone")).unwrap();
+    fixture.load();
+    assert_eq!(fixture.table.load().len(), 1);
 }
