@@ -6,11 +6,13 @@ use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How long an answer may come after that to a later question: only silence waits for so long.
-const LATE: Duration = Duration::from_millis(1000);
 
 /// A server that looks up while it answers.
-pub struct Asker(pub SocketAddr);
+pub struct Asker {
+    pub address: SocketAddr,
+    /// How long an answer may come after that to a later question: only silence waits for so long.
+    pub late: Duration,
+}
 
 /// A question that any server answers at once.
 fn probe(id: u16) -> Vec<u8> {
@@ -26,7 +28,7 @@ fn id(message: &[u8]) -> Option<u16> {
 /// Reads replies until the one is there that is wanted, or it is too late for it.
 fn read_reply(
     wanted: Option<u16>,
-    probe: u16,
+    (probe, late): (u16, Duration),
     mut next: impl FnMut(Duration) -> Option<Vec<u8>>,
 ) -> Option<Vec<u8>> {
     let mut deadline = Instant::now() + PATIENCE;
@@ -37,7 +39,7 @@ fn read_reply(
             return Some(reply);
         }
         if id(&reply) == Some(probe) {
-            deadline = Instant::now() + LATE;
+            deadline = Instant::now() + late;
         }
     }
 }
@@ -50,10 +52,10 @@ impl Exchange for Asker {
         Ok(match transport {
             Transport::Udp => {
                 let socket = UdpSocket::bind("127.0.0.1:0").map_err(told)?;
-                socket.connect(self.0).map_err(told)?;
+                socket.connect(self.address).map_err(told)?;
                 socket.send(message).map_err(told)?;
                 socket.send(&probe(probe_id)).map_err(told)?;
-                read_reply(wanted, probe_id, |left| {
+                read_reply(wanted, (probe_id, self.late), |left| {
                     socket.set_read_timeout(Some(left)).ok()?;
                     let mut reply = vec![0; 65_535];
                     let len = socket.recv(&mut reply).ok()?;
@@ -62,13 +64,13 @@ impl Exchange for Asker {
                 })
             }
             Transport::Tcp => {
-                let mut stream = TcpStream::connect(self.0).map_err(told)?;
+                let mut stream = TcpStream::connect(self.address).map_err(told)?;
                 for packet in [message, &probe(probe_id)] {
                     let len = (packet.len() as u16).to_be_bytes();
                     // The server may have closed after the first one.
                     let _ = stream.write_all(&[&len, packet].concat());
                 }
-                read_reply(wanted, probe_id, |left| {
+                read_reply(wanted, (probe_id, self.late), |left| {
                     stream.set_read_timeout(Some(left)).ok()?;
                     let mut len = [0; 2];
                     stream.read_exact(&mut len).ok()?;

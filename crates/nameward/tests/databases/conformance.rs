@@ -2,15 +2,24 @@
 
 use crate::ask::Asker;
 use crate::rows::Sqlite;
-use nameward_testkit::Setup;
 use nameward_testkit::conformance::{self, Judge, Suite};
+use nameward_testkit::{Setup, TestServer};
 use std::path::Path;
+use std::time::Duration;
 
-const CACHES_OFF: &str = "[cache]\npacket_entries = 0\nquery_entries = 0\n";
+pub const CACHES_OFF: &str = "[cache]\npacket_entries = 0\nquery_entries = 0\n";
 
-fn suites() -> Vec<Suite> {
+pub fn suites() -> Vec<Suite> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/conformance");
     conformance::read_all(&directory).expect("every file of the suite reads")
+}
+
+/// Asks for answers and for silence.
+pub fn asker(server: &TestServer) -> Asker {
+    Asker {
+        address: server.address(),
+        late: Duration::from_secs(1),
+    }
 }
 
 /// Runs every file, as often as `rounds` says: the second time answers come from caches.
@@ -28,7 +37,7 @@ fn run(mode: &str, caches: &str, rounds: usize) {
         match setup.config(&config).try_start() {
             Err(failure) => complaints.push(format!("{}: {failure}", suite.path.display())),
             Ok(server) => {
-                let asker = Asker(server.address());
+                let asker = asker(&server);
                 for _ in 0..rounds {
                     let outcome = conformance::run(&suite, &asker, Judge::Strict, None);
                     complaints.extend(outcome.failures.iter().map(ToString::to_string));

@@ -5,3 +5,4 @@ mod ask;
 mod conformance;
 mod operation;
 mod rows;
+mod servers;

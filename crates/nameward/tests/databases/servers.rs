@@ -1,0 +1,212 @@
+//! Real PostgreSQL and MariaDB under a running server: the conformance suite, changes by hand seen by two servers,
+//! and a database that is killed, paused and started again.
+
+use crate::conformance::{CACHES_OFF, asker, suites};
+use crate::operation::{ask, counter, wait_for, zone};
+use crate::rows::rows;
+use nameward_store::sql::{Address, db};
+use nameward_testkit::Setup;
+use nameward_testkit::conformance::{self, Judge, ZoneText};
+use nameward_testkit::databases::{Database, DatabaseKind};
+use std::time::{Duration, Instant};
+
+const SERVFAIL: u8 = 2;
+
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
+}
+
+fn started(kind: DatabaseKind) -> Option<Database> {
+    let Some(database) = Database::start(kind) else {
+        eprintln!("{kind:?} is not installed: skipped");
+        return None;
+    };
+    let database = database.unwrap();
+    let address = Address::parse(&database.url()).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let warnings = runtime.block_on(db::init(&address)).unwrap();
+    assert_eq!(warnings, Vec::<String>::new());
+    Some(database)
+}
+
+/// Runs statements; backslashes are plain in all of them.
+fn run(database: &Database, kind: DatabaseKind, sql: &str) {
+    let mode = match kind {
+        DatabaseKind::Mariadb => "SET sql_mode = 'NO_BACKSLASH_ESCAPES';\n",
+        DatabaseKind::Postgres => "",
+    };
+    database.run(&format!("{mode}{sql}")).unwrap();
+}
+
+/// The statements that put zones in place of all that is there.
+fn fill(zones: &[ZoneText]) -> String {
+    let mut sql = String::from("DELETE FROM records;\nDELETE FROM domains;\n");
+    for (index, zone) in zones.iter().enumerate() {
+        let id = index + 1;
+        let name = match zone.name.as_str() {
+            "" => ".".into(),
+            name => name.to_ascii_lowercase(),
+        };
+        let name = quoted(&name);
+        sql.push_str(&format!(
+            "INSERT INTO domains (id, name, type) VALUES ({id}, {name}, 'NATIVE');\n"
+        ));
+        for row in rows(zone) {
+            sql.push_str(&format!(
+                "INSERT INTO records (domain_id, name, type, content, ttl) VALUES ({id}, {}, {}, {}, {});\n",
+                quoted(&row.name),
+                quoted(&row.rtype),
+                quoted(&row.content),
+                row.ttl
+            ));
+        }
+    }
+    sql
+}
+
+fn backend(kind: DatabaseKind, url: &str, mode: &str) -> String {
+    let name = match kind {
+        DatabaseKind::Postgres => "postgres",
+        DatabaseKind::Mariadb => "mysql",
+    };
+    format!(
+        "[[backend]]\ntype = \"{name}\"\nurl = \"{url}\"\nmode = \"{mode}\"\ntimeout_ms = 1000\n"
+    )
+}
+
+fn check_conformance(database: &Database, kind: DatabaseKind) {
+    let mut complaints = Vec::new();
+    for suite in suites() {
+        run(database, kind, &fill(&suite.zones));
+        for (mode, caches) in [("live", CACHES_OFF), ("live", ""), ("resident", "")] {
+            let backend = backend(kind, &database.url(), mode);
+            let config = format!("{}\n{caches}\n{backend}", suite.config);
+            let server = Setup::new().without_web().config(&config).start();
+            let asker = asker(&server);
+            let outcome = conformance::run(&suite, &asker, Judge::Strict, None);
+            complaints.extend(
+                outcome
+                    .failures
+                    .iter()
+                    .map(|failure| format!("{mode}: {failure}")),
+            );
+        }
+    }
+    assert!(complaints.is_empty(), "{}", complaints.join("\n"));
+}
+
+/// A change by hand is answered by every server on the database, in both modes.
+fn check_fleet(database: &Database, kind: DatabaseKind) {
+    run(database, kind, &fill(&[zone("one.test", "192.0.2.10")]));
+    let servers: Vec<_> = ["live", "resident"]
+        .map(|mode| {
+            Setup::new()
+                .without_web()
+                .config(&backend(kind, &database.url(), mode))
+                .start()
+        })
+        .into();
+    for server in &servers {
+        assert_eq!(ask(server, "www.one.test."), Some((0, 10)));
+    }
+    run(
+        database,
+        kind,
+        "UPDATE records SET content = '192.0.2.11' WHERE name = 'www.one.test'",
+    );
+    let start = Instant::now();
+    servers
+        .iter()
+        .for_each(|server| wait_for(server, "www.one.test.", (0, 11)));
+    eprintln!(
+        "{kind:?}: a change was answered by two servers after {:?}",
+        start.elapsed()
+    );
+    let mut more = fill(&[zone("two.test", "192.0.2.12")]);
+    more = more.replace("DELETE FROM records;\nDELETE FROM domains;\n", "");
+    more = more.replace("VALUES (1,", "VALUES (2,");
+    run(database, kind, &more);
+    servers
+        .iter()
+        .for_each(|server| wait_for(server, "www.two.test.", (0, 12)));
+}
+
+/// Killed, started again, paused: its zones fail meanwhile, others do not notice, and all is whole again.
+fn check_failures(database: &mut Database, kind: DatabaseKind) {
+    run(database, kind, &fill(&[zone("one.test", "192.0.2.10")]));
+    let config = "[cache]\nquery_ttl = 0\npacket_ttl = 0\nstale_while_down = 0\n[overload]\nquery_timeout_ms = 3000\n";
+    let server = Setup::new()
+        .without_web()
+        .zone("file.test", &zone("file.test", "192.0.2.23").file_text())
+        .config(&format!(
+            "{config}{}",
+            backend(kind, &database.url(), "live")
+        ))
+        .start();
+    let stale = Setup::new()
+        .without_web()
+        .config(&format!(
+            "[cache]\nquery_ttl = 0\npacket_ttl = 0\n{}",
+            backend(kind, &database.url(), "live")
+        ))
+        .start();
+    assert_eq!(ask(&server, "www.one.test."), Some((0, 10)));
+    assert_eq!(ask(&stale, "www.one.test."), Some((0, 10)));
+    database.kill();
+    let answer = ask(&server, "www.one.test.").expect("an answer although the database is gone");
+    assert_eq!(answer.0, SERVFAIL);
+    assert_eq!(ask(&stale, "www.one.test."), Some((0, 10)), "stale");
+    assert_eq!(ask(&server, "www.file.test."), Some((0, 23)));
+    assert!(counter(&server, "servfail-packets") > 0);
+    assert!(server.wait_for_log("no answer for"), "{}", server.log());
+
+    // A server that starts meanwhile serves what it can.
+    let late = Setup::new()
+        .without_web()
+        .zone("file.test", &zone("file.test", "192.0.2.23").file_text())
+        .config(&backend(kind, &database.url(), "live"))
+        .start();
+    assert_eq!(ask(&late, "www.file.test."), Some((0, 23)));
+
+    database.restart().unwrap();
+    for server in [&server, &stale, &late] {
+        wait_for(server, "www.one.test.", (0, 10));
+    }
+
+    database.pause();
+    let start = Instant::now();
+    assert_eq!(
+        ask(&server, "www.one.test.").map(|answer| answer.0),
+        Some(SERVFAIL)
+    );
+    assert!(
+        start.elapsed() > Duration::from_millis(500),
+        "it waited for the database"
+    );
+    assert_eq!(ask(&server, "www.file.test."), Some((0, 23)));
+    database.resume();
+    wait_for(&server, "www.one.test.", (0, 10));
+    wait_for(&stale, "www.one.test.", (0, 10));
+}
+
+/// Everything in one test each: starting a database takes seconds.
+fn check(kind: DatabaseKind) {
+    if let Some(mut database) = started(kind) {
+        check_conformance(&database, kind);
+        check_fleet(&database, kind);
+        check_failures(&mut database, kind);
+    }
+}
+
+#[test]
+fn postgres_is_served_live_and_resident_and_may_fail() {
+    check(DatabaseKind::Postgres);
+}
+
+#[test]
+fn mariadb_is_served_live_and_resident_and_may_fail() {
+    check(DatabaseKind::Mariadb);
+}
