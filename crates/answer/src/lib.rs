@@ -193,7 +193,8 @@ impl Engine {
             key,
             qtype: query.qtype,
         };
-        let mut plan = plan::plan(zones, zone, question, &self.policy, scratch);
+        let mut plan = plan::Plan::new();
+        plan::plan(zones, zone, question, (&self.policy, scratch), &mut plan);
         if plan.outcome == Outcome::Pending {
             return Reply::PENDING;
         }

@@ -75,6 +75,18 @@ pub(crate) struct Plan<'z, V> {
 }
 
 impl<V> Plan<'_, V> {
+    /// An authoritative answer without records yet.
+    #[inline]
+    pub(crate) fn new() -> Self {
+        Plan {
+            entries: ArrayVec::new(),
+            rcode: Rcode::NoError,
+            authoritative: true,
+            truncate: false,
+            outcome: Outcome::Answer,
+        }
+    }
+
     /// A reply without records.
     pub(crate) fn empty(rcode: Rcode) -> Self {
         Plan {
@@ -129,7 +141,7 @@ struct Planner<'z, 'p, Z: Zones> {
     policy: &'p Policy,
     qname: Name<'p>,
     qtype: Type,
-    plan: Plan<'z, Z::View>,
+    plan: &'p mut Plan<'z, Z::View>,
 }
 
 /// A question in class IN.
@@ -140,23 +152,16 @@ pub(crate) struct Question<'q> {
     pub(crate) qtype: Type,
 }
 
-/// Plans the answer to a question.
+/// Plans the answer to a question into `plan`, which is new: the list is large, so it is filled where it stands.
 #[inline]
 pub(crate) fn plan<'z, 'p, Z: Zones>(
     zones: &'z Z,
     zone: &'z Z::View,
     question: Question<'p>,
-    policy: &'p Policy,
-    scratch: &mut Scratch,
-) -> Plan<'z, Z::View> {
+    (policy, scratch): (&'p Policy, &mut Scratch),
+    plan: &'p mut Plan<'z, Z::View>,
+) {
     let key = question.key;
-    let plan = Plan {
-        entries: ArrayVec::new(),
-        rcode: Rcode::NoError,
-        authoritative: true,
-        truncate: false,
-        outcome: Outcome::Answer,
-    };
     let mut planner = Planner {
         zones,
         policy,
@@ -169,7 +174,6 @@ pub(crate) fn plan<'z, 'p, Z: Zones>(
     if !matches!(step, Step::Done) {
         planner.follow_chain(zone, key, step, scratch);
     }
-    planner.plan
 }
 
 /// The name in work.
