@@ -2,11 +2,18 @@
 
 mod dns;
 mod page;
+#[path = "../databases/rows.rs"]
+#[allow(
+    dead_code,
+    reason = "shared with the tests of databases, which use more of it"
+)]
+mod rows;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use nameward_testkit::TestServer;
+use nameward_testkit::conformance::ZoneText;
+use nameward_testkit::{Setup, TestServer};
 
 use dns::{Ask, Exchange, Via};
 use page::Page;
@@ -71,12 +78,55 @@ fn send_all(server: &TestServer) -> BTreeMap<&'static str, Exchange> {
 
 #[test]
 fn known_traffic_has_its_exact_effect_on_every_counter_and_ring() {
-    let server = start();
+    let page = assert_exact_effect(&start());
+    // Zones in memory are answered without the packet cache.
+    assert_eq!(
+        page.value("packetcache-hit") + page.value("packetcache-miss"),
+        0
+    );
+    assert_eq!(page.value("backend-queries"), 0);
+}
+
+#[test]
+fn the_same_traffic_has_the_same_effect_from_the_packet_cache() {
+    let setup = Setup::new();
+    let database = rows::Sqlite::new(setup.dir());
+    database.add(&ZoneText {
+        name: "example".into(),
+        text: ZONE.into(),
+    });
+    let path = database.path.display();
+    let cache = "[cache]\npacket_ttl = 3600\nquery_ttl = 3600\n";
+    let backend = format!("[[backend]]\ntype = \"sqlite\"\npath = \"{path}\"\nmode = \"live\"\n");
+    let server = setup.config(&format!("{cache}{backend}")).start();
+    let cold = assert_exact_effect(&server);
+    let (hits, misses) = (
+        cold.value("packetcache-hit"),
+        cold.value("packetcache-miss"),
+    );
+    let looked_up = cold.value("backend-queries");
+    assert!(hits > 0 && misses > 0 && looked_up > 0);
+    // Everything that may come from the cache is in it now: of nine questions, one is for another zone and one has a
+    // cookie, over four transports.
+    send_all(&server);
+    let warm = settled(server.web(), 3 * 4 * ALL.len() as u64, 0);
+    assert_eq!(warm.value("packetcache-miss"), misses);
+    assert_eq!(warm.value("packetcache-hit"), hits + 4 * 7);
+    assert_eq!(warm.value("backend-queries"), looked_up);
+    let nodata = [
+        ("www.example/MX".to_string(), 12),
+        ("www.example/TYPE65280".to_string(), 12),
+    ];
+    assert_eq!(warm.ring("noerror-queries"), BTreeMap::from(nodata));
+}
+
+/// Sends the known traffic twice and checks every number after each time.
+fn assert_exact_effect(server: &TestServer) -> Page {
     let before = Page::read(server.web(), "/");
-    let mut expected_queries = 0;
+    let (mut expected_queries, mut last) = (0, None);
     // Twice: whatever is remembered from the first time must count the same.
     for round in 1..=2u64 {
-        let seen = send_all(&server);
+        let seen = send_all(server);
         expected_queries += 4 * ALL.len() as u64;
         let page = settled(server.web(), expected_queries, 0);
         let grown = |name: &str| page.value(name) - before.value(name);
@@ -110,7 +160,9 @@ fn known_traffic_has_its_exact_effect_on_every_counter_and_ring() {
         }
         assert_rings(&page, round);
         assert_eq!(page.value("zone-cache-size"), 1);
+        last = Some(page);
     }
+    last.expect("two rounds")
 }
 
 fn assert_rings(page: &Page, round: u64) {
