@@ -122,7 +122,7 @@ impl ZoneTable {
         loop {
             let slot = shard.slots.get(at)?;
             let zone = slot.zone.as_ref()?;
-            if slot.hash == hash && zone.apex_name() == key.suffix(labels) {
+            if slot.hash == hash && same_name(zone.apex_name(), key.suffix(labels)) {
                 return Some(zone);
             }
             at = (at + 1) & mask;
@@ -267,6 +267,12 @@ impl Shard {
             self.slots[at] = slot;
         }
     }
+}
+
+/// Zones are mostly in lower case, as keys are: then the plain comparison is enough.
+#[inline]
+fn same_name(apex: Name<'_>, lower: Name<'_>) -> bool {
+    apex.as_wire() == lower.as_wire() || apex == lower
 }
 
 /// The low bits choose the slot, so the high ones choose the shard.
