@@ -52,7 +52,7 @@ impl Desk {
     /// Waits until what its owner had in work is counted, so that a client that has its answer finds it counted.
     pub(crate) fn settle(&self) {
         let seen = self.turn.load(Ordering::Acquire);
-        if seen % 2 == 0 {
+        if seen.is_multiple_of(2) {
             return;
         }
         let started = Instant::now();
