@@ -9,19 +9,23 @@
 //! A worker takes no lock and allocates nothing: it reads the zone table and the engine through a cached pointer
 //! that is renewed once a batch, so every answer of a batch comes from one snapshot.
 
+mod record;
+mod tcp;
+
+pub(crate) use record::record_answer;
+pub use tcp::TcpPipeline;
+
+use record::{record_malformed, record_received, udp};
+
 use crate::live::{Attempt, Job, LiveSettings, LiveZones, Parts, ReplyTo, Tried, board};
-use crate::tcp::{Later, StreamAction, StreamHandler};
 use crate::udp::{BATCH, Batch, BatchHandler, BatchTiming, Queries};
 use arc_swap::{ArcSwap, Cache};
-use nameward_answer::{BackendFailure, Engine, Medium, Outcome, Reply, Scratch, TCP_MAX};
-use nameward_stats::{
-    self as stats, Answered, Counter, Gauge, Received, Recorder, Stamp, Stats, Timing, Transport,
-};
-use nameward_wire::Opcode;
+use nameward_answer::{BackendFailure, Engine, Medium, Outcome, Reply, Scratch};
+use nameward_stats::{Counter, Recorder, Stamp, Stats, Timing};
 use nameward_wire::message::{HEADER, Malformed, Query};
 use nameward_zone::{NameKey, Zone, ZoneTable};
-use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Instant;
 
 /// What all workers answer from. Maintenance swaps the pointers; workers follow with their next batch.
@@ -327,232 +331,4 @@ fn find_zones<'z>(
         }
     }
     found
-}
-
-fn udp(client: IpAddr) -> Transport {
-    if client.is_ipv4() {
-        Transport::Udp4
-    } else {
-        Transport::Udp6
-    }
-}
-
-fn tcp(client: IpAddr) -> Transport {
-    if client.is_ipv4() {
-        Transport::Tcp4
-    } else {
-        Transport::Tcp6
-    }
-}
-
-#[inline]
-fn record_received(
-    recorder: &mut Recorder,
-    query: &Query<'_>,
-    transport: Transport,
-    client: IpAddr,
-) {
-    recorder.received(&Received {
-        transport,
-        client,
-        qname: query.qname.as_wire(),
-        qtype: query.qtype.0,
-        rd: query.rd(),
-        dnssec_ok: query.edns.is_some_and(|edns| edns.dnssec_ok),
-        cookie: query.edns.is_some_and(|edns| edns.cookie.is_some()),
-    });
-    match query.opcode {
-        Opcode::NOTIFY => recorder.add(Counter::IncomingNotifications, 1),
-        Opcode::UPDATE => {
-            recorder.add(Counter::DnsupdateQueries, 1);
-            // No update is accepted: each is answered NOTIMP.
-            recorder.add(Counter::DnsupdateRefused, 1);
-        }
-        _ => {}
-    }
-}
-
-fn record_malformed(recorder: &mut Recorder, malformed: Malformed, client: IpAddr) {
-    match malformed {
-        Malformed::Response => recorder.response_dropped(),
-        _ => recorder.corrupt(client),
-    }
-}
-
-#[inline]
-pub(crate) fn record_answer(
-    recorder: &mut Recorder,
-    done: &Done,
-    transport: Transport,
-    client: IpAddr,
-    qname: &[u8],
-) {
-    let reply = &done.reply;
-    if let Some(found) = reply.zone_found {
-        recorder.zone_cache(found);
-    }
-    recorder.answered(&Answered {
-        transport,
-        client,
-        qname,
-        qtype: done.qtype,
-        bytes: reply.len,
-        rcode: reply.rcode as u8,
-        outcome: match reply.outcome {
-            Outcome::Answer => stats::Outcome::Answer,
-            Outcome::NoData => stats::Outcome::NoData,
-            Outcome::NxDomain => stats::Outcome::NxDomain,
-            Outcome::Referral => stats::Outcome::Referral,
-            Outcome::NotOurs => stats::Outcome::Unauth,
-            Outcome::BackendFailure => stats::Outcome::BackendFailure,
-            Outcome::Pending | Outcome::Other => stats::Outcome::Other,
-        },
-    });
-}
-
-/// Answers the messages of TCP connections.
-pub struct TcpPipeline {
-    stats: Arc<Stats>,
-    /// One for each thread of the runtime, so that the locks are free.
-    states: Box<[Mutex<TcpState>]>,
-}
-
-struct TcpState {
-    shared: Arc<Shared>,
-    view: View,
-    recorder: Recorder,
-    scratch: Scratch,
-    key: NameKey,
-    out: Box<[u8; TCP_MAX]>,
-}
-
-impl TcpPipeline {
-    /// Makes a pipeline for a runtime of `threads` threads.
-    pub fn new(shared: &Arc<Shared>, threads: usize) -> Self {
-        let state = || {
-            Mutex::new(TcpState {
-                shared: shared.clone(),
-                view: View::new(shared.clone()),
-                recorder: shared.stats.recorder(),
-                scratch: Scratch::default(),
-                key: NameKey::default(),
-                out: vec![0; TCP_MAX]
-                    .into_boxed_slice()
-                    .try_into()
-                    .unwrap_or_else(|_| unreachable!("of this length")),
-            })
-        };
-        TcpPipeline {
-            stats: shared.stats.clone(),
-            states: (0..threads.max(1)).map(|_| state()).collect(),
-        }
-    }
-}
-
-impl StreamHandler for TcpPipeline {
-    fn handle(
-        &self,
-        query: &[u8],
-        client: SocketAddr,
-        out: &mut Vec<u8>,
-        later: &mut Later<'_>,
-    ) -> StreamAction {
-        let free = self.states.iter().find_map(|state| state.try_lock().ok());
-        let mut state = free.unwrap_or_else(|| {
-            self.states[0]
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-        });
-        let started = Stamp::now();
-        let action = state.answer(query, client, out, later);
-        let now = Stamp::now();
-        let answer_ns = now.0.saturating_sub(started.0);
-        state.recorder.flush(
-            now,
-            Some(Timing {
-                queries: 1,
-                answer_ns,
-                ..Timing::default()
-            }),
-        );
-        action
-    }
-
-    fn opened(&self, _client: SocketAddr) {
-        self.stats.raise_gauge(Gauge::OpenTcpConnections, 1);
-    }
-
-    fn closed(&self, _client: SocketAddr) {
-        self.stats.lower_gauge(Gauge::OpenTcpConnections, 1);
-    }
-}
-
-impl TcpState {
-    fn answer(
-        &mut self,
-        packet: &[u8],
-        client: SocketAddr,
-        out: &mut Vec<u8>,
-        later: &mut Later<'_>,
-    ) -> StreamAction {
-        let (peer, transport) = (client, tcp(client.ip()));
-        let client = client.ip();
-        let zones = &**self.view.zones.load();
-        let engine = &**self.view.engine.load();
-        let (done, qname) = match Query::parse(packet) {
-            Ok(query) => {
-                record_received(&mut self.recorder, &query, transport, client);
-                self.key.set(query.qname);
-                let zone = zones.zone_for(&self.key, query.qtype).map(|zone| &**zone);
-                let mut reply = engine.respond(
-                    zones,
-                    &query,
-                    (&self.key, zone),
-                    Medium::Stream,
-                    &mut self.scratch,
-                    &mut self.out[..],
-                );
-                if reply.outcome == Outcome::Pending {
-                    let desk = Desk {
-                        shared: &self.shared,
-                        recorder: &mut self.recorder,
-                        scratch: &mut self.scratch,
-                    };
-                    let attempt = Attempt {
-                        live: &self.shared.live,
-                        engine,
-                        zones,
-                        query: &query,
-                        key: &self.key,
-                        medium: Medium::Stream,
-                        now: Instant::now(),
-                    };
-                    let way_back = || Some(ReplyTo::Stream(later.ticket()));
-                    match desk.answer_live(&attempt, peer, way_back, &mut self.out[..]) {
-                        Some(known) => reply = known,
-                        None => return StreamAction::Continue,
-                    }
-                }
-                (Done::new(reply, &query), query.qname.as_wire())
-            }
-            Err(malformed) => {
-                record_malformed(&mut self.recorder, malformed, client);
-                let Some(reply) = engine.respond_to_malformed(packet, malformed, &mut self.out[..])
-                else {
-                    // Nothing that could be answered: not a DNS client.
-                    return StreamAction::Close;
-                };
-                let done = Done {
-                    reply,
-                    qtype: 0,
-                    qname_len: 0,
-                };
-                (done, &[][..])
-            }
-        };
-        record_answer(&mut self.recorder, &done, transport, client, qname);
-        out.extend_from_slice(&(done.reply.len as u16).to_be_bytes());
-        out.extend_from_slice(&self.out[..done.reply.len]);
-        StreamAction::Continue
-    }
 }
