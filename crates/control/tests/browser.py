@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 
 
@@ -100,8 +101,12 @@ class Browser:
 def wait_for(what, condition, seconds=60):
     end = time.monotonic() + seconds
     while time.monotonic() < end:
-        if condition():
-            return
+        try:
+            if condition():
+                return
+        except urllib.error.HTTPError:
+            # The page changed between finding an element and reading it.
+            pass
         time.sleep(0.2)
     raise AssertionError(f"waited in vain for {what}")
 
