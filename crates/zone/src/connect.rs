@@ -76,61 +76,103 @@ impl ZoneBuilder {
     /// Finds the nodes of hosts that records name, so that no answer has to search them, and warns of
     /// missing glue and of names that are aliases (RFC 2181 section 10.3).
     pub(crate) fn check_targets(&mut self) {
-        let mut key = NameKey::default();
+        let apex: NameBuf = self.apex_key().suffix(self.apex_key().labels()).into();
+        let apex = apex.as_name();
+        let (mut key, mut targets) = (NameKey::default(), Vec::new());
         for origin in std::mem::take(&mut self.with_targets) {
-            let base = origin.place as usize * ALIGN;
-            for (rtype, record_at, target) in targets_of(self.node(origin.place), base) {
-                let target = target.as_name();
-                if !target.is_at_or_below(self.apex_key().suffix(self.apex_key().labels())) {
+            list_targets(
+                self.node(origin.place),
+                origin.place as usize * ALIGN,
+                &mut targets,
+            );
+            for target in &targets {
+                let name = self.name_at(target);
+                if !ends_like(name, apex) {
                     continue;
                 }
-                key.set(target);
+                key.set(name);
+                let labels = self.apex_key().labels();
+                if key.labels() < labels || key.suffix(labels) != apex {
+                    continue;
+                }
                 let found = self.find(&key, key.labels());
                 if let Some(place) = found {
-                    self.set_target(record_at, place);
+                    self.set_target(target.record_at, place);
                 }
-                self.check_target(rtype, target, found, origin);
+                self.check_target(target, found, origin);
             }
         }
     }
 
-    fn check_target(&mut self, rtype: Type, target: Name<'_>, found: Option<u32>, origin: Origin) {
+    fn name_at(&self, target: &Target) -> Name<'_> {
+        Name::from_valid_wire(&self.arena[target.name_at..target.name_at + target.name_len])
+    }
+
+    fn check_target(&mut self, target: &Target, found: Option<u32>, origin: Origin) {
+        let rtype = target.rtype;
         if !matches!(rtype, Type::NS | Type::MX | Type::SRV) {
             return;
         }
-        let owner: NameBuf = self.node(origin.place).name().into();
+        let (owner, name) = (self.node(origin.place), self.name_at(target));
         let node = found.map(|place| self.node(place));
-        if node.is_some_and(|node| node.has(flags::CNAME)) {
-            let message = format_args!("{owner} {rtype} points to {target}, which is a CNAME");
-            self.findings.warning(origin.line, origin.file, message);
+        let is_address = |node: Node<'_>| node.rrset(Type::A).or(node.rrset(Type::AAAA)).is_some();
+        let message = if node.is_some_and(|node| node.has(flags::CNAME)) {
+            format!(
+                "{} {rtype} points to {name}, which is a CNAME",
+                owner.name()
+            )
+        } else if rtype == Type::NS
+            && owner.has(flags::CUT)
+            && !node.is_some_and(is_address)
+            // Glue is needed for a server at or below the delegation that names it.
+            && name.is_at_or_below(owner.name())
+        {
+            format!(
+                "{} NS {name} has no glue: expected A or AAAA records",
+                owner.name()
+            )
+        } else {
             return;
-        }
-        let is_cut = self.node(origin.place).has(flags::CUT);
-        // Glue is needed for a server at or below the delegation that names it.
-        if rtype == Type::NS && is_cut && target.is_at_or_below(owner.as_name()) {
-            let is_address =
-                |node: Node<'_>| node.rrset(Type::A).or(node.rrset(Type::AAAA)).is_some();
-            if !node.is_some_and(is_address) {
-                let message =
-                    format_args!("{owner} NS {target} has no glue: expected A or AAAA records");
-                self.findings.warning(origin.line, origin.file, message);
-            }
-        }
+        };
+        self.findings
+            .warning(origin.line, origin.file, format_args!("{message}"));
     }
 }
 
-/// The records with targets of a node: type, where the record stands in the arena, target.
-fn targets_of(node: Node<'_>, base: usize) -> Vec<(Type, usize, NameBuf)> {
-    let mut list = Vec::new();
+/// A record that names a host: where it and the name stand in the arena.
+struct Target {
+    rtype: Type,
+    record_at: usize,
+    name_at: usize,
+    name_len: usize,
+}
+
+/// Lists the records with targets of the node that stands at `base`.
+fn list_targets(node: Node<'_>, base: usize, targets: &mut Vec<Target>) {
+    targets.clear();
     let mut at = base + node.bytes().len() - node.rrsets_len();
     for rrset in node.rrsets() {
         at += RRSET_HEADER;
         for record in rrset.records() {
-            if let Some(target) = record.target() {
-                list.push((rrset.rtype(), at, target.into()));
+            if let Some((offset, name)) = record.target_place() {
+                targets.push(Target {
+                    rtype: rrset.rtype(),
+                    record_at: at,
+                    name_at: at + record.stored_len() - record.rdata.len() + offset,
+                    name_len: name.as_wire().len(),
+                });
             }
             at += record.stored_len();
         }
     }
-    list
+}
+
+/// Whether the last octets of `name` are those of `apex`: cheap, and needed to be at or below it.
+fn ends_like(name: Name<'_>, apex: Name<'_>) -> bool {
+    let (name, apex) = (name.as_wire(), apex.as_wire());
+    let tail = name
+        .len()
+        .checked_sub(apex.len())
+        .map(|start| &name[start..]);
+    tail.is_some_and(|tail| tail.eq_ignore_ascii_case(apex))
 }

@@ -256,6 +256,12 @@ pub struct Record<'a> {
 }
 
 impl<'a> Record<'a> {
+    /// The name whose addresses belong into the additional section, and where it stands in the data.
+    pub(crate) fn target_place(self) -> Option<(usize, Name<'a>)> {
+        self.target()
+            .map(|name| (self.target_offset as usize, name))
+    }
+
     /// Octets the record takes in its RRset.
     pub(crate) fn stored_len(self) -> usize {
         self.rdata.len()
