@@ -99,9 +99,15 @@ impl Database {
         self.end("KILL");
     }
 
-    /// Stops its processes without ending them.
+    /// Stops its processes without ending them, and waits until they stand: a signal takes effect when one of the
+    /// threads gets a processor, and until then the others go on answering.
     pub fn pause(&self) {
         self.signal("STOP");
+        let processes = self.processes();
+        let started = Instant::now();
+        while started.elapsed() < PATIENCE && !processes.iter().all(|pid| is_stopped(pid)) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 
     /// Lets them go on.
@@ -278,10 +284,21 @@ impl Database {
     }
 
     /// Signals all processes of the database. PostgreSQL has one for each connection, each in a group of its own.
-    fn signal(&self, signal: &str) {
-        let Some(child) = &self.child else { return };
+    /// The server and its children.
+    fn processes(&self) -> Vec<String> {
+        let Some(child) = &self.child else {
+            return Vec::new();
+        };
         let mut processes = children_of(child.id());
         processes.insert(0, child.id().to_string());
+        processes
+    }
+
+    fn signal(&self, signal: &str) {
+        let processes = self.processes();
+        if processes.is_empty() {
+            return;
+        }
         let _ = Command::new("kill")
             .args(["-s", signal])
             .args(processes)
@@ -384,4 +401,17 @@ fn check(command: &mut Command) -> io::Result<()> {
     }
     let text = String::from_utf8_lossy(&output.stderr);
     Err(io::Error::other(format!("{command:?}: {text}")))
+}
+
+/// Whether every thread of a process is stopped (or ended).
+fn is_stopped(pid: &str) -> bool {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task"));
+    tasks.into_iter().flatten().flatten().all(|task| {
+        let stat = fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+        // The state follows the name, which may hold anything but ends with the last parenthesis.
+        let state = stat
+            .rsplit_once(") ")
+            .and_then(|(_, rest)| rest.chars().next());
+        state.is_none_or(|state| matches!(state, 'T' | 't' | 'Z' | 'X'))
+    })
 }
