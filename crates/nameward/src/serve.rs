@@ -5,6 +5,7 @@
 
 mod announce;
 mod databases;
+mod flush;
 mod live;
 mod maintenance;
 mod operator;

@@ -7,7 +7,7 @@ use nameward_serve::pipeline::Shared;
 use nameward_stats::VARIABLES;
 use tokio::sync::watch;
 
-use super::{databases, maintenance::Maintenance};
+use super::{flush, maintenance::Maintenance};
 
 /// Answers the requests of `nameward reload` and the like.
 pub struct Operator {
@@ -31,7 +31,7 @@ impl Commands for Operator {
             "cache" => match (words.next(), words.next(), words.next()) {
                 (Some("flush"), what, None) => {
                     tracing::info!("caches flushed over the control socket");
-                    databases::flush(&self.shared, what)
+                    flush::flush(&self.shared, what)
                 }
                 _ => Err("expected: cache flush [NAME|NAME$]".into()),
             },

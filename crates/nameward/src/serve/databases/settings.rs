@@ -1,0 +1,68 @@
+//! Owns the way from settings to the terms of databases, caches and overload.
+
+use std::thread;
+
+use nameward_serve::live::LiveSettings;
+use nameward_store::sql::{Address, SqlBackend, SqlError, SqlOptions};
+
+use crate::{
+    config::{
+        Config,
+        settings::{Backend, BackendMode, BackendType},
+    },
+    zones,
+};
+
+/// The settings of caches and overload.
+pub fn live_settings(config: &Config) -> LiveSettings {
+    let (cache, overload) = (&config.cache, &config.overload);
+    LiveSettings {
+        packet_entries: cache.packet_entries.get(),
+        packet_ttl: cache.packet_ttl.seconds(),
+        query_entries: cache.query_entries.get(),
+        query_ttl: cache.query_ttl.seconds(),
+        negative_ttl: cache.negative_ttl.seconds(),
+        stale_while_down: cache.stale_while_down.seconds(),
+        overload_queue: overload.overload_queue.get(),
+        query_timeout: overload.query_timeout_ms.millis(),
+        lookups_per_zone: overload.lookups_per_zone.get(),
+        threads: or_cores(overload.lookup_threads.get()),
+    }
+}
+
+fn or_cores(number: usize) -> usize {
+    match number {
+        0 => thread::available_parallelism().map_or(1, usize::from),
+        number => number,
+    }
+}
+
+/// The databases of a configuration, each with its rank. Nothing is connected yet.
+pub fn prepare(config: &Config) -> Result<Vec<(u16, BackendMode, SqlBackend)>, String> {
+    let numbered = config.backends.iter().enumerate();
+    numbered
+        .filter(|(_, backend)| backend.r#type != BackendType::File)
+        .map(|(index, backend)| {
+            let options = options(backend).map_err(|error| error.to_string())?;
+            let sql = SqlBackend::new(options).map_err(|error| error.to_string())?;
+            Ok((zones::rank(index), backend.mode, sql))
+        })
+        .collect()
+}
+
+fn options(backend: &Backend) -> Result<SqlOptions, SqlError> {
+    let address = match &backend.path {
+        Some(path) => Address::Sqlite(path.clone()),
+        None => Address::parse(backend.url.reveal())?,
+    };
+    let replica = match backend.replica_url.reveal() {
+        "" => None,
+        url => Some(Address::parse(url)?),
+    };
+    Ok(SqlOptions {
+        replica,
+        connections: or_cores(backend.connections.get()),
+        timeout: backend.timeout_ms.millis(),
+        ..SqlOptions::new(address)
+    })
+}
