@@ -3,25 +3,11 @@
 use std::fmt::Write;
 
 use super::{
-    all_settings,
+    Table,
     setting::{Listed, Section},
-    settings::{Backend, Recursor, Rings, SecurityPoll, Server, Web},
+    settings::Backend,
+    tables,
 };
-
-/// Each table with what it is about.
-fn tables() -> [(&'static str, String); 6] {
-    fn of<S: Section>() -> (&'static str, String) {
-        (S::NAME, sentence(S::ABOUT))
-    }
-    [
-        of::<Server>(),
-        of::<Web>(),
-        of::<Backend>(),
-        of::<Recursor>(),
-        of::<SecurityPoll>(),
-        of::<Rings>(),
-    ]
-}
 
 /// Documentation lines as one paragraph.
 fn sentence(lines: &[&str]) -> String {
@@ -40,19 +26,21 @@ fn heading(table: &str) -> String {
     }
 }
 
-fn settings_of(table: &str) -> impl Iterator<Item = Listed> {
-    all_settings()
-        .into_iter()
-        .filter(move |setting| setting.section == table)
-}
-
 /// A configuration file with every key commented out at its default.
 pub fn as_toml() -> String {
     let mut out = String::from("# Nameward configuration. Every key stands at its default.\n");
-    for (table, about) in tables() {
-        let comment = if table == Backend::NAME { "# " } else { "" };
-        let _ = write!(out, "\n# {about}\n{comment}{}\n", heading(table));
-        for setting in settings_of(table) {
+    for Table {
+        name,
+        about,
+        settings,
+    } in tables()
+    {
+        let (about, comment) = (
+            sentence(about),
+            if name == Backend::NAME { "# " } else { "" },
+        );
+        let _ = write!(out, "\n# {about}\n{comment}{}\n", heading(name));
+        for setting in settings {
             for line in setting.doc {
                 let _ = writeln!(out, "# {}", line.trim());
             }
@@ -73,10 +61,11 @@ pub fn as_markdown() -> String {
          This page is printed by `nameward config --format markdown`; `nameward config` prints the \
          same as a commented file to start from.\n",
     );
-    for (table, about) in tables() {
-        let _ = write!(out, "\n## `{}`\n\n{about}\n\n", heading(table));
+    for table in tables() {
+        let about = sentence(table.about);
+        let _ = write!(out, "\n## `{}`\n\n{about}\n\n", heading(table.name));
         out.push_str("| key | default | value | meaning |\n|---|---|---|---|\n");
-        for setting in settings_of(table) {
+        for setting in table.settings {
             let Listed {
                 key,
                 default,

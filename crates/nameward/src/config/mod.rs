@@ -193,29 +193,44 @@ fn same(one: &str, other: &str) -> bool {
     dotless(one) == dotless(other)
 }
 
-/// Every setting there is, in the order of the documentation.
-pub fn all_settings() -> Vec<Listed> {
-    list::<Server>()
-        .chain(list::<Web>())
-        .chain(list::<Backend>())
-        .chain(list::<Cache>())
-        .chain(list::<Overload>())
-        .chain(list::<Recursor>())
-        .chain(list::<SecurityPoll>())
-        .chain(list::<Rings>())
-        .collect()
+/// A table of the configuration file, for whoever lists them.
+pub struct Table {
+    /// Its name.
+    pub name: &'static str,
+    /// What it is about, a line each.
+    pub about: &'static [&'static str],
+    /// Its keys.
+    pub settings: Vec<Listed>,
 }
 
-const TABLES: [&str; 8] = [
-    Server::NAME,
-    Web::NAME,
-    Backend::NAME,
-    Cache::NAME,
-    Overload::NAME,
-    Recursor::NAME,
-    SecurityPoll::NAME,
-    Rings::NAME,
-];
+/// Every table there is, in the order of the documentation.
+pub fn tables() -> Vec<Table> {
+    fn of<S: Section>() -> Table {
+        Table {
+            name: S::NAME,
+            about: S::ABOUT,
+            settings: list::<S>().collect(),
+        }
+    }
+    vec![
+        of::<Server>(),
+        of::<Web>(),
+        of::<Backend>(),
+        of::<Cache>(),
+        of::<Overload>(),
+        of::<Recursor>(),
+        of::<SecurityPoll>(),
+        of::<Rings>(),
+    ]
+}
+
+/// Every setting there is, in the same order.
+pub fn all_settings() -> Vec<Listed> {
+    tables()
+        .into_iter()
+        .flat_map(|table| table.settings)
+        .collect()
+}
 
 /// A message of the TOML parser, which may have several lines, as one.
 fn one_line(message: &str) -> String {
@@ -283,7 +298,7 @@ impl Reader<'_> {
     }
 
     fn unknown_table(&mut self, word: &str, key: &Spanned<std::borrow::Cow<'_, str>>) {
-        let hint = match nearest(word, TABLES) {
+        let hint = match nearest(word, tables().iter().map(|table| table.name)) {
             Some(near) => format!("; did you mean [{near}]?"),
             None => elsewhere(word, ""),
         };
