@@ -161,15 +161,15 @@ pub fn median(mut runs: Vec<Result<Measurement, String>>) -> Result<Measurement,
     if runs.iter().any(Result::is_ok) {
         runs.retain(Result::is_ok);
     }
-    runs.sort_by(|a, b| {
-        let time = |run: &Result<Measurement, String>| run.as_ref().map_or(0.0, |m| m.user_us);
-        time(a).total_cmp(&time(b))
-    });
+    let time = |run: &Result<Measurement, String>| run.as_ref().map_or(0.0, |m| m.user_us);
+    median_by(runs, time).unwrap_or_else(|| Err("not run".to_string()))
+}
+
+/// The one in the middle by what `measure` says of each.
+pub fn median_by<T>(mut runs: Vec<T>, measure: impl Fn(&T) -> f64) -> Option<T> {
+    runs.sort_by(|a, b| measure(a).total_cmp(&measure(b)));
     let middle = runs.len() / 2;
-    match runs.is_empty() {
-        true => Err("not run".to_string()),
-        false => runs.swap_remove(middle),
-    }
+    (!runs.is_empty()).then(|| runs.swap_remove(middle))
 }
 
 #[cfg(test)]

@@ -1,18 +1,20 @@
 //! Load generator and comparison of name servers: see bench/README.md.
 
 mod compare;
+mod databases;
 mod latency;
 mod load;
 mod process;
 mod queries;
 mod random;
+mod rows;
 mod scenario;
 mod server;
 mod sys;
 mod zones;
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -34,6 +36,8 @@ struct Arguments {
 enum Task {
     /// Start each server for each scenario, measure it, print a table.
     Compare(CompareArguments),
+    /// Fill databases, serve them with ours and with PowerDNS, measure both, print tables.
+    Databases(DatabaseArguments),
     /// Write the zone files of a scenario.
     Zones {
         /// Which zones.
@@ -61,6 +65,28 @@ struct CompareArguments {
     /// Servers, separated by commas.
     #[arg(long, value_delimiter = ',', default_values_t = Server::ALL.map(|s| s.to_string()))]
     server: Vec<String>,
+    /// Where zone files are kept between runs.
+    #[arg(long, default_value = "target/bench-data")]
+    data: PathBuf,
+    #[command(flatten)]
+    run: RunArguments,
+}
+
+#[derive(Args)]
+struct DatabaseArguments {
+    /// Databases, separated by commas. All without it.
+    #[arg(long, value_delimiter = ',')]
+    engine: Vec<databases::Engine>,
+    /// Cases, separated by commas. Without it those that say something about the engine.
+    #[arg(long, value_delimiter = ',')]
+    case: Vec<databases::Case>,
+    #[command(flatten)]
+    run: RunArguments,
+}
+
+/// How each server is run and loaded.
+#[derive(Args)]
+struct RunArguments {
     /// Runs of every server; the one with the median user time is shown.
     #[arg(long, default_value_t = 1)]
     repeat: usize,
@@ -76,9 +102,6 @@ struct CompareArguments {
     /// Core of the load.
     #[arg(long, default_value_t = 1)]
     client_core: usize,
-    /// Where zone files are kept between runs.
-    #[arg(long, default_value = "target/bench-data")]
-    data: PathBuf,
     /// The nameward binary; without it, the one beside this program.
     #[arg(long)]
     nameward: Option<PathBuf>,
@@ -122,9 +145,24 @@ impl LoadArguments {
     }
 }
 
+impl RunArguments {
+    fn plan<'a>(&self, nameward: &'a Path) -> Plan<'a> {
+        Plan {
+            nameward,
+            server_core: self.server_core,
+            client_core: self.client_core,
+            warm_up: Duration::from_secs_f64(self.warm_up),
+            limit: self.load.limit(),
+            shape: self.load.shape(),
+            ready_timeout: Duration::from_secs_f64(self.ready_timeout),
+        }
+    }
+}
+
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Task::Compare(arguments) => compare(&arguments),
+        Task::Databases(arguments) => compare_databases(&arguments),
         Task::Zones { scenario, data } => zones::prepare(scenario, &data)
             .map(|files| println!("{}", files.directory.display()))
             .map_err(|error| error.to_string()),
@@ -153,37 +191,25 @@ fn compare(arguments: &CompareArguments) -> Result<(), String> {
         true => Scenario::ALL.to_vec(),
         false => arguments.scenario.clone(),
     };
-    let nameward = match &arguments.nameward {
-        Some(path) => path.clone(),
-        None => std::env::current_exe()
-            .map_err(|error| error.to_string())?
-            .with_file_name("nameward"),
-    };
-    let plan = Plan {
-        nameward: &std::path::absolute(nameward).map_err(|error| error.to_string())?,
-        server_core: arguments.server_core,
-        client_core: arguments.client_core,
-        warm_up: Duration::from_secs_f64(arguments.warm_up),
-        limit: arguments.load.limit(),
-        shape: arguments.load.shape(),
-        ready_timeout: Duration::from_secs_f64(arguments.ready_timeout),
-    };
+    let run = &arguments.run;
+    let nameward = databases::binary(run.nameward.as_ref())?;
+    let plan = run.plan(&nameward);
     let mut failed = 0;
     for scenario in scenarios {
         let files = zones::prepare(scenario, &arguments.data)
             .map_err(|error| format!("zone files of {scenario}: {error}"))?;
-        let queries = scenario.queries(arguments.load.edns);
+        let queries = scenario.queries(run.load.edns);
         let mut runs: Vec<Vec<_>> = servers.iter().map(|_| Vec::new()).collect();
         // Rounds over all servers, so that a slow minute of the machine meets all of them.
-        for _ in 0..arguments.repeat.max(1) {
+        for _ in 0..run.repeat.max(1) {
             for (server, runs) in servers.iter().zip(&mut runs) {
                 eprintln!("{scenario}: {server} ...");
-                let run = compare::measure(*server, &files, &queries, &plan);
-                if let Err(error) = &run {
+                let measured = compare::measure(*server, &files, &queries, &plan);
+                if let Err(error) = &measured {
                     failed += 1;
                     eprintln!("{scenario}: {server}: {error}");
                 }
-                runs.push(run);
+                runs.push(measured);
             }
         }
         let rows: Vec<_> = servers
@@ -198,6 +224,17 @@ fn compare(arguments: &CompareArguments) -> Result<(), String> {
         0 => Ok(()),
         _ => Err(format!("{failed} measurements failed")),
     }
+}
+
+fn compare_databases(arguments: &DatabaseArguments) -> Result<(), String> {
+    let run = &arguments.run;
+    let nameward = databases::binary(run.nameward.as_ref())?;
+    let plan = run.plan(&nameward);
+    for (engine, case) in databases::plan_of(&arguments.engine, &arguments.case) {
+        let table = databases::compare(engine, case, (run.load.edns, run.repeat), &plan)?;
+        println!("{}\n\n{table}", databases::title(engine, case));
+    }
+    Ok(())
 }
 
 fn ask(scenario: Scenario, server: SocketAddr, load: &LoadArguments) -> Result<(), String> {

@@ -42,6 +42,15 @@ impl Scenario {
         }
     }
 
+    /// The names of its zones, without a final dot.
+    pub fn zone_names(self) -> Vec<String> {
+        match self {
+            Self::Small | Self::Flat => vec![format!("{self}.test")],
+            Self::Tld => vec!["tld".to_string()],
+            Self::Hosting => (0..self.size()).map(hosting_zone).collect(),
+        }
+    }
+
     /// One line for the heading of its table.
     pub fn description(self) -> &'static str {
         match self {
@@ -120,7 +129,7 @@ fn push_hosting(queries: &mut Queries, index: usize, percent: usize) {
 }
 
 /// The name of a zone of `Hosting`, without a final dot.
-pub fn hosting_zone(index: usize) -> String {
+fn hosting_zone(index: usize) -> String {
     format!("{}.example", label(index))
 }
 

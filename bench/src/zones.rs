@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use crate::random::mix;
-use crate::scenario::{Scenario, hosting_zone, label};
+use crate::scenario::{Scenario, label};
 
 /// Grows whenever what is written below changes, so that old files are not taken for new ones.
 const FORMAT: u32 = 1;
@@ -24,11 +24,7 @@ pub fn prepare(scenario: Scenario, data: &Path) -> io::Result<ZoneFiles> {
     let base = data.join(scenario.to_string());
     let directory = base.join("zones");
     let complete = base.join(format!("complete-{FORMAT}"));
-    let names = match scenario {
-        Scenario::Small | Scenario::Flat => vec![format!("{scenario}.test")],
-        Scenario::Tld => vec!["tld".to_string()],
-        Scenario::Hosting => (0..scenario.size()).map(hosting_zone).collect(),
-    };
+    let names = scenario.zone_names();
     let zones: Vec<(String, PathBuf)> = names
         .into_iter()
         .map(|name| {
@@ -118,7 +114,7 @@ mail A {address}
 }
 
 /// An address of 10.0.0.0/8 for an index.
-struct Address(usize);
+pub struct Address(pub usize);
 
 impl std::fmt::Display for Address {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -62,6 +62,11 @@ impl Database {
         self.address
     }
 
+    /// Its process, while it runs; it may have children.
+    pub fn pid(&self) -> Option<u32> {
+        self.child.as_ref().map(Child::id)
+    }
+
     /// The directory of its socket and its data.
     pub fn directory(&self) -> &Path {
         self.directory.path()
