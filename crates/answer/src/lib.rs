@@ -115,6 +115,8 @@ pub enum BackendFailure {
     Unreachable,
     /// What it has cannot be used.
     BadData,
+    /// It has not given them yet, or never could; the zone is known by its name only.
+    NotReady,
 }
 
 /// What the server says of itself.
@@ -131,6 +133,7 @@ pub struct Identity {
 /// RFC 8914 section 4: extended error codes.
 mod extended_error {
     pub const OTHER: u16 = 0;
+    pub const NOT_READY: u16 = 14;
     pub const NETWORK_ERROR: u16 = 23;
     pub const NOT_AUTHORITATIVE: u16 = 20;
     pub const NOT_SUPPORTED: u16 = 21;
@@ -186,7 +189,11 @@ impl Engine {
             };
         };
         if zone.is_elsewhere() {
-            return Reply::PENDING;
+            // One test for both kinds of stand-in, so that zones in memory pay for no other.
+            return match zone.is_ready() {
+                true => Reply::PENDING,
+                false => self.respond_with_failure(query, BackendFailure::NotReady, medium, out),
+            };
         }
         let question = Question {
             name: query.qname,
@@ -211,6 +218,7 @@ impl Engine {
     }
 
     /// The reply to a question for contents that a backend did not give: SERVFAIL.
+    #[cold]
     pub fn respond_with_failure(
         &self,
         query: &Query<'_>,
@@ -221,6 +229,7 @@ impl Engine {
         let error = match failure {
             BackendFailure::Unreachable => extended_error::NETWORK_ERROR,
             BackendFailure::BadData => extended_error::OTHER,
+            BackendFailure::NotReady => extended_error::NOT_READY,
         };
         Reply {
             outcome: Outcome::BackendFailure,

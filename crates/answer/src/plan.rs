@@ -219,7 +219,11 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
                 return;
             };
             if next.is_elsewhere() {
-                self.plan.outcome = Outcome::Pending;
+                // A zone that is not ready ends the chain as one of others does: the alias is true and complete in
+                // itself, and whoever asks goes on with its target, maybe at a server that has the zone.
+                if next.is_ready() {
+                    self.plan.outcome = Outcome::Pending;
+                }
                 return;
             }
             zone = next;

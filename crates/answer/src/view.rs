@@ -13,9 +13,13 @@ pub trait ZoneView {
     fn find(&self, key: &NameKey) -> Find<'_>;
     /// The node of the host that a record names, if it is in the zone.
     fn target(&self, record: Record<'_>) -> Option<Node<'_>>;
-    /// Whether this only stands for contents that have to be fetched first.
+    /// Whether this only stands for contents that are not here.
     fn is_elsewhere(&self) -> bool {
         false
+    }
+    /// Whether the contents that it stands for can be fetched. Asked only where they are elsewhere.
+    fn is_ready(&self) -> bool {
+        true
     }
 }
 
@@ -50,7 +54,11 @@ impl ZoneView for Zone {
 
     #[inline]
     fn is_elsewhere(&self) -> bool {
-        self.live().is_some()
+        self.is_stand_in()
+    }
+
+    fn is_ready(&self) -> bool {
+        Zone::is_ready(self)
     }
 }
 

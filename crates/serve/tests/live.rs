@@ -346,6 +346,24 @@ fn chains_go_in_and_out_of_live_zones() {
 }
 
 #[test]
+fn a_chain_that_ends_at_a_zone_that_is_not_ready_is_not_kept() {
+    let server = Server::start(LiveSettings::default());
+    let offer = |zone: Zone| {
+        let mut table = ZoneTable::clone(&server.shared.zones.load());
+        table.insert(Arc::new(zone));
+        server.shared.zones.store(Arc::new(table));
+    };
+    offer(Zone::not_ready(name("other.").as_name()));
+    let reply = server.ask("out.example.", 1);
+    assert_eq!((rcode(&reply), answers(&reply)), (0, 1));
+    assert_eq!(rcode(&server.ask("www.other.", 1)), 2);
+    server.wait_counter("servfail-packets", 1);
+    assert_eq!(server.counter("ring-servfail-queries-size"), 1);
+    offer(zone("other.", OTHER));
+    assert_eq!(answers(&server.ask("out.example.", 1)), 2);
+}
+
+#[test]
 fn the_same_question_in_flight_is_looked_up_once() {
     let server = Server::start(uncached());
     server.source.hold();

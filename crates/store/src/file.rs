@@ -2,8 +2,9 @@
 //!
 //! A load goes over all sources: files that did not change since the last one cost a `stat`, others
 //! are read in parallel, and each zone is published as soon as it is ready, many at a time. A new
-//! version with errors is not taken: the old one stays in service. A zone whose file is gone is
-//! removed, unless a directory could not be read, because then nobody knows.
+//! version with errors is not taken: the old one stays in service. A zone that has no older version
+//! is answered SERVFAIL until it is read, or mended: it is ours, so REFUSED would be wrong. A zone whose
+//! file is gone is removed, unless a directory could not be read, because then nobody knows.
 
 mod known;
 mod one;
@@ -64,8 +65,8 @@ pub enum Event<'a> {
 pub enum Standing {
     /// By the version from before.
     OldVersion,
-    /// By nobody.
-    NotServed,
+    /// Not from here: SERVFAIL, unless another source has the zone.
+    NotReady,
 }
 
 /// The sum of a load.
@@ -116,6 +117,7 @@ impl FileBackend {
             publisher: Publisher::new(table),
             events,
         };
+        load.announce(&jobs, &mut self.known.slots);
         load.run(&jobs, &mut self.known.slots);
         if !scanned.incomplete && self.known.has_gone() {
             load.remove(&self.known);
@@ -132,7 +134,10 @@ impl FileBackend {
         for candidate in 0..candidates.len() {
             let name = candidates.name(candidate);
             match self.known.see(name) {
-                Some(slot) => jobs.push(self.known.slots[slot].job(candidate, slot)),
+                Some(slot) => {
+                    let rank = candidates.rank(candidate);
+                    jobs.push(self.known.slots[slot].job(candidate, slot, rank));
+                }
                 None => {
                     let path = candidates.path(candidate);
                     let path = path.display();
@@ -155,6 +160,22 @@ struct Load<'l> {
 }
 
 impl Load<'_> {
+    /// Says of every zone that has no version yet that it is ours, before the first is read.
+    fn announce(&mut self, jobs: &[Job], slots: &mut [Slot]) {
+        for job in jobs {
+            let slot = &mut slots[job.slot];
+            let rank = self.candidates.rank(job.candidate);
+            if slot.served || slot.rank == Some(rank) {
+                continue;
+            }
+            let name = self.candidates.name(job.candidate);
+            self.publisher.offer(Zone::not_ready(name), rank, slot.rank);
+            slot.rank = Some(rank);
+        }
+        // Where another source has a zone too is told when it is loaded.
+        self.publisher.publish();
+    }
+
     fn run(&mut self, jobs: &[Job], slots: &mut [Slot]) {
         let mut progress = Instant::now();
         let mut done = 0;
@@ -180,11 +201,11 @@ impl Load<'_> {
     /// Takes over what was read for one zone.
     fn settle(&mut self, job: &Job, read: ZoneRead, slot: &mut Slot) {
         let name = self.candidates.name(job.candidate);
-        let Some(mut zone) = read.zone else {
+        let Some(zone) = read.zone else {
             self.summary.refused += 1;
             let standing = match slot.served {
                 true => Standing::OldVersion,
-                false => Standing::NotServed,
+                false => Standing::NotReady,
             };
             (self.events)(Event::Refused(name, &read.diagnostics, standing));
             // Read and reported again by the next load, changed or not.
@@ -194,15 +215,14 @@ impl Load<'_> {
         self.summary.loaded += 1;
         (self.events)(Event::Served(name, &zone, &read.diagnostics));
         let rank = self.candidates.rank(job.candidate);
-        zone.set_rank(rank);
-        self.publisher.changes.push(Change::Insert(Arc::new(zone)));
+        self.publisher.offer(zone, rank, slot.rank);
         slot.settle(read.fingerprint, read.includes, rank);
     }
 
     /// Takes zones whose files are gone out of the table.
     fn remove(&mut self, known: &Known) {
         let table = self.publisher.shared.load_full();
-        for zone in table.zones() {
+        for zone in table.offered() {
             let name = zone.apex_name();
             if known.is_gone(name, zone.rank()) {
                 self.publisher
@@ -224,7 +244,8 @@ impl Load<'_> {
 
 enum Change {
     Insert(Arc<Zone>),
-    /// If it is still from the same source.
+    /// As an insert; it had this rank before.
+    Move(Arc<Zone>, u16),
     Remove(Arc<Zone>),
 }
 
@@ -247,6 +268,15 @@ impl<'t> Publisher<'t> {
         }
     }
 
+    fn offer(&mut self, mut zone: Zone, rank: u16, rank_before: Option<u16>) {
+        zone.set_rank(rank);
+        let zone = Arc::new(zone);
+        self.changes.push(match rank_before {
+            Some(before) if before != rank => Change::Move(zone, before),
+            _ => Change::Insert(zone),
+        });
+    }
+
     fn is_due(&mut self, now: Instant) -> bool {
         let is_due = !self.changes.is_empty() && now - self.last >= self.interval;
         if is_due {
@@ -266,19 +296,27 @@ impl<'t> Publisher<'t> {
             contested.clear();
             let mut table = ZoneTable::clone(table);
             for change in &self.changes {
-                match change {
-                    Change::Insert(zone) => match table.offer(Arc::clone(zone)) {
-                        Offered::Taken => {}
-                        Offered::TakenFrom(other) => {
-                            contested.push((zone.apex_name().into(), zone.rank(), other));
-                        }
-                        Offered::KeptBy(other) => {
-                            contested.push((zone.apex_name().into(), other, zone.rank()));
-                        }
-                    },
+                let (zone, offered) = match change {
+                    Change::Insert(zone) => (zone, table.offer(Arc::clone(zone))),
+                    Change::Move(zone, before) => {
+                        let offered = table.offer(Arc::clone(zone));
+                        table.withdraw(zone.apex_name(), *before);
+                        (zone, offered)
+                    }
                     Change::Remove(zone) => {
                         table.withdraw(zone.apex_name(), zone.rank());
+                        continue;
                     }
+                };
+                let (name, rank) = (zone.apex_name(), zone.rank());
+                match offered {
+                    Offered::TakenFrom(other) if !is_own(change, other) => {
+                        contested.push((name.into(), rank, other));
+                    }
+                    Offered::KeptBy(other) if !is_own(change, other) => {
+                        contested.push((name.into(), other, rank));
+                    }
+                    _ => {}
                 }
             }
             table
@@ -286,6 +324,11 @@ impl<'t> Publisher<'t> {
         self.changes.clear();
         contested
     }
+}
+
+/// Whether the other source is the same one before it moved.
+fn is_own(change: &Change, other: u16) -> bool {
+    matches!(change, Change::Move(_, before) if *before == other)
 }
 
 /// Whether every listed file and every directory can be opened; if not, one line that says which

@@ -1,7 +1,9 @@
-//! Zones that are served but not held in memory: where their contents are looked up.
+//! Zones that are not held in memory: those whose contents are looked up, and those whose contents are not ready.
 //!
-//! In the table of zones such a zone is a stand-in with nothing but its name and a [`Live`]. Its generation
-//! goes up with every change, so whatever was kept of an older one is known to be out of date at once.
+//! In the table of zones such a zone is a stand-in with nothing but its name. One that is looked up has a [`Live`],
+//! whose generation goes up with every change, so whatever was kept of an older one is known to be out of date at
+//! once. One that is not ready is known to exist, but was not loaded yet, or could not be: its questions are
+//! answered SERVFAIL, because REFUSED would say that the zone is not ours.
 
 use crate::draft::{Draft, Keep};
 use crate::packed::{ALIGN, Packed};
@@ -68,9 +70,30 @@ impl Live {
     }
 }
 
+/// Where the contents of a zone are.
+#[derive(Debug)]
+pub(crate) enum Whereabouts {
+    /// In the zone itself.
+    Here,
+    /// In a backend.
+    Backend(Arc<Live>),
+    /// Nobody has them yet.
+    NotReady,
+}
+
 impl Zone {
     /// The stand-in for a zone whose contents are looked up.
     pub fn stand_in(apex: Name<'_>, live: Arc<Live>) -> Zone {
+        Zone::without_contents(apex, Whereabouts::Backend(live))
+    }
+
+    /// The stand-in for a zone that is known to exist but cannot be answered for: it is not loaded yet, its source
+    /// does not answer, or what the source has cannot be used.
+    pub fn not_ready(apex: Name<'_>) -> Zone {
+        Zone::without_contents(apex, Whereabouts::NotReady)
+    }
+
+    fn without_contents(apex: Name<'_>, contents: Whereabouts) -> Zone {
         let labels = apex.label_count() as u8;
         let mut arena = vec![0; ALIGN];
         let keep = Keep {
@@ -90,7 +113,7 @@ impl Zone {
             names: 1,
         };
         let mut zone = Zone::new(packed, summary);
-        zone.set_live(live);
+        zone.set_contents(contents);
         zone
     }
 }

@@ -4,6 +4,7 @@
 //! a change of one zone copies one shard and shares the others.
 
 use crate::key::NameKey;
+use crate::offer::StandingBy;
 use crate::prefetch::prefetch;
 use crate::zone::Zone;
 use nameward_wire::{Name, Type};
@@ -24,17 +25,6 @@ struct Slot {
     zone: Option<Arc<Zone>>,
 }
 
-/// What became of a zone that was offered to the table.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Offered {
-    /// It is served; there was none, or an older version from the same source.
-    Taken,
-    /// It is served in place of one from a source of this higher rank.
-    TakenFrom(u16),
-    /// It is not served: a source of this lower rank has the zone.
-    KeptBy(u16),
-}
-
 /// All served zones at one moment.
 #[derive(Clone)]
 pub struct ZoneTable {
@@ -44,6 +34,7 @@ pub struct ZoneTable {
     /// Bit `n`: `depths[n]` is not 0.
     depth_mask: u128,
     len: usize,
+    pub(crate) standing_by: StandingBy,
 }
 
 impl Default for ZoneTable {
@@ -54,6 +45,7 @@ impl Default for ZoneTable {
             depths: Box::new([0; 128]),
             depth_mask: 0,
             len: 0,
+            standing_by: StandingBy::default(),
         }
     }
 }
@@ -177,26 +169,6 @@ impl ZoneTable {
             self.depths[labels] += 1;
             self.depth_mask |= 1 << labels;
         }
-    }
-
-    /// Adds a zone or replaces the one with its name, unless that is from a source of lower rank.
-    pub fn offer(&mut self, zone: Arc<Zone>) -> Offered {
-        let (rank, there) = (zone.rank(), self.exact(zone.apex_name()));
-        let there = there.map_or(rank, |there| there.rank());
-        if there < rank {
-            return Offered::KeptBy(there);
-        }
-        self.insert(zone);
-        match there {
-            there if there > rank => Offered::TakenFrom(there),
-            _ => Offered::Taken,
-        }
-    }
-
-    /// Removes a zone if it is from the source of this rank; false if it is not there.
-    pub fn withdraw(&mut self, name: Name<'_>, rank: u16) -> bool {
-        let is_ours = self.exact(name).is_some_and(|zone| zone.rank() == rank);
-        is_ours && self.remove(name)
     }
 
     /// Removes a zone; false if it is not there.

@@ -2,7 +2,7 @@
 
 use crate::change::Changes;
 use crate::key::NameKey;
-use crate::live::Live;
+use crate::live::{Live, Whereabouts};
 use crate::node::{Node, Record, Rrset, flags};
 use crate::packed::Packed;
 use crate::prefetch::prefetch;
@@ -30,8 +30,8 @@ pub struct Zone {
     packed: Packed,
     summary: Summary,
     changes: Option<Box<Changes>>,
-    /// This is the stand-in for contents that are looked up.
-    live: Option<Arc<Live>>,
+    /// Anything but `Here`: this is the stand-in for contents that are not in memory.
+    contents: Whereabouts,
     order: OnceLock<Box<[u32]>>,
     /// Which source it is from: the lower one wins where two have the zone.
     rank: u16,
@@ -76,7 +76,7 @@ impl Zone {
             packed,
             summary,
             changes: None,
-            live: None,
+            contents: Whereabouts::Here,
             order: OnceLock::new(),
             rank: 0,
         }
@@ -89,20 +89,34 @@ impl Zone {
             packed: Packed::default(),
             summary,
             changes,
-            live: None,
+            contents: Whereabouts::Here,
             order: OnceLock::new(),
             rank,
         }
     }
 
-    pub(crate) fn set_live(&mut self, live: Arc<Live>) {
-        self.live = Some(live);
+    pub(crate) fn set_contents(&mut self, contents: Whereabouts) {
+        self.contents = contents;
     }
 
-    /// Where the contents are, if this is only the stand-in for them.
+    /// Whether this only stands for contents that are not in memory.
+    #[inline]
+    pub fn is_stand_in(&self) -> bool {
+        !matches!(self.contents, Whereabouts::Here)
+    }
+
+    /// Where the contents are looked up, if this is only the stand-in for them.
     #[inline]
     pub fn live(&self) -> Option<&Arc<Live>> {
-        self.live.as_ref()
+        match &self.contents {
+            Whereabouts::Backend(live) => Some(live),
+            Whereabouts::Here | Whereabouts::NotReady => None,
+        }
+    }
+
+    /// Whether questions can be answered from it, be it by a look-up. If not, this is all that is known of the zone.
+    pub fn is_ready(&self) -> bool {
+        !matches!(self.contents, Whereabouts::NotReady)
     }
 
     /// The rank of the source it is from.

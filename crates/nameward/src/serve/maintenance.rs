@@ -215,7 +215,7 @@ impl Chronicle {
                 }
                 let consequence = match standing {
                     Standing::OldVersion => "the old version stays in service",
-                    Standing::NotServed => "it is not served",
+                    Standing::NotReady => "there is no older version to serve",
                 };
                 self.bounded(|| tracing::error!("zone {name} has errors: {consequence}"));
             }

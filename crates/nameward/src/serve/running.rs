@@ -201,14 +201,15 @@ impl Server {
             true => Some(example::QUESTION.to_string()),
             false => zones
                 .zones()
-                .next()
+                .find(|zone| zone.is_ready())
                 .map(|zone| format!("{} SOA", zone.apex_name())),
         };
         if zones.is_empty() {
             tracing::warn!("there are no zones: every question is refused");
         }
         self.ready.store(true, Ordering::Relaxed);
-        announce::ready(zones.len(), &self.addresses, question.as_deref());
+        let number = zones.zones().filter(|zone| zone.is_ready()).count();
+        announce::ready(number, &self.addresses, question.as_deref());
         notify::ready();
     }
 

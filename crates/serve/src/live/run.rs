@@ -303,7 +303,7 @@ fn stale(
 ) -> Result<Part, BackendFailure> {
     let cached = match kind {
         BackendFailure::Unreachable => shared.live.queries.find(&flight.live, key, now),
-        BackendFailure::BadData => None,
+        BackendFailure::BadData | BackendFailure::NotReady => None,
     };
     match cached {
         Some(Cached::Fresh(part) | Cached::Old(part)) => Ok(part),

@@ -29,8 +29,8 @@ pub(super) struct Slot {
     seen: u32,
     /// A version of it is in the table.
     pub served: bool,
-    /// The rank it was put there with.
-    rank: u16,
+    /// The rank that it, or its stand-in, was offered with.
+    pub rank: Option<u16>,
 }
 
 impl Slot {
@@ -40,12 +40,16 @@ impl Slot {
             includes: None,
             seen: load,
             served: false,
-            rank: 0,
+            rank: None,
         }
     }
 
     /// What a thread has to know to look at the file again.
-    pub(super) fn job(&self, candidate: usize, slot: usize) -> Job {
+    pub(super) fn job(&mut self, candidate: usize, slot: usize, rank: u16) -> Job {
+        if self.rank != Some(rank) {
+            // Its source has another place now: to be offered again.
+            self.fingerprint = None;
+        }
         Job {
             candidate,
             slot,
@@ -61,7 +65,7 @@ impl Slot {
         includes: Vec<PathBuf>,
         rank: u16,
     ) {
-        self.rank = rank;
+        self.rank = Some(rank);
         self.fingerprint = fingerprint;
         self.includes = (!includes.is_empty()).then(|| Box::new(includes));
         self.served = true;
@@ -111,7 +115,7 @@ impl Known {
     pub(super) fn is_gone(&self, name: Name<'_>, rank: u16) -> bool {
         let slot = self.index.get(&key(&self.keys, name));
         slot.map(|slot| &self.slots[*slot as usize])
-            .is_some_and(|slot| slot.seen != self.load && slot.rank == rank)
+            .is_some_and(|slot| slot.seen != self.load && slot.rank == Some(rank))
     }
 
     /// Whether there is a zone whose file this load did not see.

@@ -82,12 +82,17 @@ impl Fixture {
     /// Names of the zones that are served, sorted.
     fn served(&self) -> Vec<String> {
         let table = self.table.load();
-        let mut names: Vec<_> = table
-            .zones()
-            .map(|zone| zone.apex_name().to_string())
-            .collect();
+        let ready = table.zones().filter(|zone| zone.is_ready());
+        let mut names: Vec<_> = ready.map(|zone| zone.apex_name().to_string()).collect();
         names.sort();
         names
+    }
+
+    /// Names of the zones that are answered SERVFAIL, in no order.
+    fn not_ready(&self) -> Vec<String> {
+        let table = self.table.load();
+        let waiting = table.zones().filter(|zone| !zone.is_ready());
+        waiting.map(|zone| zone.apex_name().to_string()).collect()
     }
 
     fn has(&self, name: &str) -> bool {
@@ -243,8 +248,51 @@ fn a_broken_first_version_is_not_served_and_others_are() {
     fixture.write("bad.example.zone", BROKEN);
     fixture.write("good.example.zone", GOOD);
     let said = fixture.load();
-    assert_eq!(said.refused[0], "bad.example. NotServed");
+    assert_eq!(said.refused[0], "bad.example. NotReady");
     assert_eq!(fixture.served(), ["good.example."]);
+    assert_eq!(fixture.not_ready(), ["bad.example."]);
+    fixture.write("bad.example.zone", GOOD);
+    fixture.load();
+    assert_eq!(fixture.served(), ["bad.example.", "good.example."]);
+}
+
+#[test]
+fn a_broken_first_version_that_is_removed_leaves_nothing() {
+    let mut fixture = Fixture::new();
+    fixture.write("bad.example.zone", BROKEN);
+    fixture.load();
+    fs::remove_file(fixture.path("bad.example.zone")).unwrap();
+    assert_eq!(fixture.load().removed, ["bad.example."]);
+    assert!(fixture.table.load().is_empty());
+}
+
+#[test]
+fn every_zone_is_known_before_the_first_is_loaded() {
+    let mut fixture = Fixture::new();
+    fixture.write("one.example.zone", GOOD);
+    fixture.write("two.example.zone", GOOD);
+    let mut known = Vec::new();
+    let table = &fixture.table;
+    fixture.backend.load(table, &fixture.sources, &mut |event| {
+        if let Event::Served(..) = event {
+            known.push(table.load().len());
+        }
+    });
+    assert_eq!(known, [2, 2]);
+    assert_eq!(fixture.served(), ["one.example.", "two.example."]);
+}
+
+#[test]
+fn a_source_that_gets_another_place_takes_its_zones_along() {
+    let mut fixture = Fixture::new();
+    fixture.write("good.example.zone", GOOD);
+    fixture.write("bad.example.zone", BROKEN);
+    fixture.load();
+    fixture.sources[0].rank = 3;
+    fixture.load();
+    let table = fixture.table.load();
+    let ranks: Vec<_> = table.offered().map(|zone| zone.rank()).collect();
+    assert_eq!(ranks, [3, 3]);
 }
 
 #[test]
