@@ -202,8 +202,12 @@ impl Engine {
         };
         let mut plan = plan::Plan::new();
         plan::plan(zones, zone, question, (&self.policy, scratch), &mut plan);
-        if plan.outcome == Outcome::Pending {
-            return Reply::PENDING;
+        match plan.outcome {
+            Outcome::Pending => return Reply::PENDING,
+            Outcome::BackendFailure => {
+                return self.respond_with_failure(query, BackendFailure::BadData, medium, out);
+            }
+            _ => {}
         }
         plan.truncate &= medium == Medium::Datagram;
         let encoder = Encoder::new(query, out, self.limit(query, medium));

@@ -247,7 +247,12 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
         current: Current<'z>,
         made: &mut ArrayVec<NameBuf, MAX_CHAIN>,
     ) -> Step<'z> {
-        match zone.find(key) {
+        let found = zone.find(key);
+        if found.is_broken() {
+            self.plan.outcome = Outcome::BackendFailure;
+            return Step::Done;
+        }
+        match found {
             Find::Exact(node) | Find::Wildcard { node, .. } => {
                 self.at_name(zone, node, key, current)
             }

@@ -5,6 +5,7 @@
 //! back later are put aside and merged once at the end, so a file in any order costs no more than sorting
 //! what was put aside.
 
+use crate::broken::Broken;
 use crate::draft::{Draft, Keep};
 use crate::finding::{Finding, Findings};
 use crate::key::NameKey;
@@ -35,6 +36,8 @@ pub struct ZoneBuilder {
     late_of: Vec<u32>,
     /// Names that exist whether they have records here or not.
     empties: Vec<NameBuf>,
+    pub(crate) broken: Broken,
+    pub(crate) is_tolerant: bool,
     pub(crate) deep: Vec<Origin>,
     pub(crate) with_targets: Vec<Origin>,
     pub(crate) cut_depths: u128,
@@ -84,6 +87,8 @@ impl ZoneBuilder {
             late: Draft::default(),
             late_of: Vec::new(),
             empties: Vec::new(),
+            broken: Broken::default(),
+            is_tolerant: false,
             deep: Vec::new(),
             with_targets: Vec::new(),
             cut_depths: 0,
@@ -127,27 +132,30 @@ impl ZoneBuilder {
     }
 
     fn insert_empties(&mut self) {
-        let apex_labels = self.apex.labels();
-        let mut key = NameKey::default();
         for name in std::mem::take(&mut self.empties) {
-            key.set(name.as_name());
-            let labels = key.labels();
-            if labels <= apex_labels
-                || key.suffix(apex_labels) != self.apex.suffix(apex_labels)
-                || self.find(&key, labels).is_some()
-            {
-                continue;
-            }
-            let place = self.insert_empty(&key, labels, 0);
-            if labels > apex_labels + 1 || name.as_name().is_wildcard() {
-                self.deep.push(Origin {
-                    place,
-                    line: 0,
-                    file: 0,
-                });
-            }
-            self.max_labels = self.max_labels.max(labels);
+            self.insert_existing(name.as_name());
         }
+    }
+
+    /// Makes a name of the zone exist.
+    pub(crate) fn insert_existing(&mut self, name: Name<'_>) {
+        let (key, apex_labels) = (NameKey::new(name), self.apex.labels());
+        let labels = key.labels();
+        if labels <= apex_labels
+            || key.suffix(apex_labels) != self.apex.suffix(apex_labels)
+            || self.find(&key, labels).is_some()
+        {
+            return;
+        }
+        let place = self.insert_empty(&key, labels, 0);
+        if labels > apex_labels + 1 || name.is_wildcard() {
+            self.deep.push(Origin {
+                place,
+                line: 0,
+                file: 0,
+            });
+        }
+        self.max_labels = self.max_labels.max(labels);
     }
 
     fn begin_owner(&mut self, record: &Record<'_>) {
@@ -211,8 +219,8 @@ impl ZoneBuilder {
     /// Writes `draft` as the node of the current name and points its slot to it.
     fn pack(&mut self, draft: &mut Draft, hash: u64, slot: Option<usize>) -> u32 {
         let is_apex = self.is_apex(&self.current_key);
-        let (findings, name) = (&mut self.findings, self.current_name);
-        draft.normalise(|flaw, entry| findings.flaw(flaw, name.as_name(), entry));
+        let name = self.current_name;
+        self.normalise(draft, name.as_name());
         let place = self.arena.len() / ALIGN;
         draft.encode(name.as_name(), is_apex, Keep::default(), &mut self.arena);
         self.arena
@@ -236,7 +244,11 @@ impl ZoneBuilder {
                 "expected the SOA at {}, found one at {name}",
                 self.apex_name
             );
-            self.findings.error(soa.line, soa.file, message);
+            match self.is_tolerant {
+                true => self.findings.error_of_name(soa.line, soa.file, message),
+                false => self.findings.error(soa.line, soa.file, message),
+            }
+            self.add_broken(name.as_name(), None);
         }
         self.check_iterations(draft);
         if node_flags & flags::CUT != 0 {
@@ -260,7 +272,12 @@ impl ZoneBuilder {
                 let message = format_args!(
                     "expected at most {MAX_ITERATIONS} NSEC3 iterations, found {found}"
                 );
-                self.findings.error(entry.line, entry.file, message);
+                match self.is_tolerant {
+                    true => self.findings.error_of_name(entry.line, entry.file, message),
+                    false => self.findings.error(entry.line, entry.file, message),
+                }
+                let name = self.current_name;
+                self.add_broken(name.as_name(), None);
             }
         }
     }
@@ -392,13 +409,20 @@ impl ZoneBuilder {
 
     /// Ends the zone: connects its names, runs the checks and packs it for serving.
     ///
-    /// The findings are warnings if there is a zone; otherwise at least one is an error.
+    /// If there is no zone, at least one finding is an error. If there is one, they are warnings, or errors that broke
+    /// one name (see [`ZoneBuilder::tolerate_broken_names`]).
     pub fn finish(mut self) -> (Option<Zone>, Vec<Finding>) {
         self.pack_current();
         self.merge_late();
         self.insert_empties();
+        self.insert_broken();
         self.connect_ancestors();
+        let with_targets = match self.broken.is_empty() {
+            true => Vec::new(),
+            false => self.with_targets.clone(),
+        };
         self.check_targets();
+        self.mark_broken(&with_targets);
         let apex_labels = self.apex.labels();
         let apex = self.find(&self.apex, apex_labels);
         let soa = apex.and_then(|place| self.node(place).rrset(Type::SOA));
@@ -415,7 +439,7 @@ impl ZoneBuilder {
                 format_args!("expected NS records at {}, found none", self.apex_name),
             );
         }
-        if self.findings.has_errors() {
+        if self.findings.are_fatal() {
             return (None, self.findings.into_list());
         }
         let summary = crate::zone::Summary {

@@ -28,6 +28,14 @@ impl Flaw {
     pub(crate) fn is_error(self) -> bool {
         !matches!(self, Flaw::Duplicate | Flaw::TtlsDiffer(_))
     }
+
+    /// The type it is about, if it is about one.
+    pub(crate) fn rtype(self) -> Option<Type> {
+        match self {
+            Flaw::Several(rtype) | Flaw::TooManyRecords(rtype) => Some(rtype),
+            _ => None,
+        }
+    }
 }
 
 #[derive(Clone, Copy)]

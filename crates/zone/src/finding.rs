@@ -26,12 +26,20 @@ pub struct Finding {
 pub(crate) struct Findings {
     errors: Vec<Finding>,
     more_errors: usize,
+    /// An error is about the whole zone, not only about a name.
+    is_fatal: bool,
     warnings: Vec<Finding>,
     more_warnings: usize,
 }
 
 impl Findings {
     pub(crate) fn error(&mut self, line: u32, file: u16, message: fmt::Arguments<'_>) {
+        self.is_fatal = true;
+        self.error_of_name(line, file, message);
+    }
+
+    /// An error that breaks one name, and not the zone.
+    pub(crate) fn error_of_name(&mut self, line: u32, file: u16, message: fmt::Arguments<'_>) {
         if self.errors.len() >= KEPT {
             self.more_errors += 1;
             return;
@@ -59,14 +67,13 @@ impl Findings {
         });
     }
 
-    pub(crate) fn flaw(&mut self, flaw: Flaw, owner: Name<'_>, entry: &Entry) {
+    /// Tells a flaw; one that is tolerated breaks its owner only.
+    pub(crate) fn flaw(&mut self, flaw: Flaw, owner: Name<'_>, entry: &Entry, tolerated: bool) {
         let (line, file) = (entry.line, entry.file);
-        let mut say = |message: fmt::Arguments<'_>| {
-            if flaw.is_error() {
-                self.error(line, file, message)
-            } else {
-                self.warning(line, file, message)
-            }
+        let mut say = |message: fmt::Arguments<'_>| match flaw.is_error() {
+            true if tolerated => self.error_of_name(line, file, message),
+            true => self.error(line, file, message),
+            false => self.warning(line, file, message),
         };
         match flaw {
             Flaw::Duplicate => say(format_args!(
@@ -92,8 +99,8 @@ impl Findings {
         }
     }
 
-    pub(crate) fn has_errors(&self) -> bool {
-        !self.errors.is_empty()
+    pub(crate) fn are_fatal(&self) -> bool {
+        self.is_fatal
     }
 
     pub(crate) fn into_list(self) -> Vec<Finding> {

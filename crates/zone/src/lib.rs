@@ -4,6 +4,7 @@
 //! packed base with a few changes over it ([`change`]). A [`ZoneTable`] holds all served zones. Both are
 //! immutable, so any number of threads reads them without a lock.
 
+mod broken;
 mod build;
 pub mod change;
 mod connect;

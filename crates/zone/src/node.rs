@@ -29,6 +29,12 @@ pub mod flags {
     pub const CNAME: u8 = 4;
     /// The node has a child `*`.
     pub const WILDCARD_CHILD: u8 = 8;
+    /// A record of the node cannot be read: answers from it fail.
+    pub const BROKEN: u8 = 16;
+    /// That record is about names below the node: answers for these fail.
+    pub const BROKEN_ABOVE: u8 = 32;
+    /// That record is about the addresses of the node: answers that need these fail.
+    pub const BROKEN_HOST: u8 = 64;
 }
 
 /// Where names that may be compressed stand in the data of a type (RFC 3597 section 4).

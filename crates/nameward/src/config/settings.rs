@@ -116,6 +116,10 @@ section! {
         control_socket: Option<PathBuf> = r#""""#;
         /// A file for the process id; "" writes none.
         pid_file: Option<PathBuf> = r#""""#;
+        /// A directory for what is to survive a restart: the names of the zones in databases, so that
+        /// they are answered SERVFAIL and not refused when a database is down at start. "" means the
+        /// service's state directory (`$STATE_DIRECTORY`); without one nothing is kept.
+        state_directory: Option<PathBuf> = r#""""#;
     }
 }
 

@@ -5,13 +5,16 @@
 //! are known stay in the table meanwhile, and what cannot be looked up is answered SERVFAIL.
 
 mod follower;
+mod owed;
 mod publish;
 mod read;
+mod remembered;
 mod settings;
 mod source;
 
 use std::{
     collections::{HashMap, HashSet},
+    path::Path,
     sync::Arc,
     thread,
     time::Duration,
@@ -27,7 +30,8 @@ use tokio::{
 use crate::config::settings::BackendMode;
 use follower::Follower;
 pub use publish::contested;
-pub use settings::{live_settings, prepare};
+use remembered::Remembered;
+pub use settings::{live_settings, prepare, state_directory};
 use source::SqlSource;
 
 /// The databases of a running server.
@@ -49,6 +53,7 @@ pub fn start(
     shared: &Arc<Shared>,
     databases: Vec<(u16, BackendMode, SqlBackend)>,
     refresh_interval: Duration,
+    state_directory: Option<&Path>,
 ) -> std::io::Result<(Databases, Vec<oneshot::Receiver<()>>)> {
     let mut all = Databases::default();
     let mut asked = Vec::new();
@@ -56,6 +61,7 @@ pub fn start(
         let name = backend.options().address.to_string();
         let source = Arc::new(SqlSource(backend.clone()));
         let refresh = Arc::new(Notify::new());
+        let remembered = Remembered::new(state_directory, &name);
         let follower = Follower {
             index: shared.live.add_source(&name, source),
             shared: Arc::clone(shared),
@@ -64,7 +70,9 @@ pub fn start(
             mode,
             backend,
             known: HashMap::new(),
+            is_listed: false,
             told: HashSet::new(),
+            remembered,
             refresh: Arc::clone(&refresh),
             refresh_interval,
         };

@@ -96,8 +96,10 @@ impl Server {
         let addresses = dns.addresses.clone();
         let looking_up = nameward_serve::live::start(&shared, RUNTIME_THREADS).map_err(failed)?;
         let refresh = config.cache.zone_refresh.seconds();
+        let state = super::databases::state_directory(&config);
         let (databases, asked) =
-            super::databases::start(&shared, databases, refresh).map_err(failed)?;
+            super::databases::start(&shared, databases, refresh, state.as_deref())
+                .map_err(failed)?;
         keeper.databases = databases;
         announce::started(&addresses, web_address);
 

@@ -4,5 +4,6 @@
 mod ask;
 mod conformance;
 mod operation;
+mod remembered;
 mod rows;
 mod servers;

@@ -72,7 +72,7 @@ pub fn counter(server: &TestServer, name: &str) -> u64 {
 }
 
 /// Asks until the answer has this code.
-fn wait_for_code(server: &TestServer, name: &str, code: u8) {
+pub fn wait_for_code(server: &TestServer, name: &str, code: u8) {
     let start = Instant::now();
     while ask(server, name).is_none_or(|answer| answer.0 != code) {
         assert!(start.elapsed() < PATIENCE, "{}", server.log());
@@ -80,7 +80,9 @@ fn wait_for_code(server: &TestServer, name: &str, code: u8) {
     }
 }
 
-const REFUSED: u8 = 5;
+pub const REFUSED: u8 = 5;
+pub const SERVFAIL: u8 = 2;
+const NXDOMAIN: u8 = 3;
 
 #[test]
 fn a_change_in_sql_is_answered_in_both_modes() {
@@ -152,19 +154,118 @@ fn a_database_that_is_missing_at_start_is_served_when_it_comes() {
 
 #[test]
 fn rows_that_do_not_parse_fail_their_name_and_the_log_names_them() {
+    for mode in ["live", "resident"] {
+        let setup = Setup::new().without_web();
+        let database = Sqlite::new(setup.dir());
+        database.add(&zone("one.test", "192.0.2.10"));
+        database.add(&zone("two.test", "192.0.2.12"));
+        let insert = "INSERT INTO records (id, domain_id, name, type, content)";
+        database.run(&format!(
+            "{insert} VALUES (777, 1, 'bad.one.test', 'A', 'nonsense');
+             {insert} VALUES (778, 1, 'sub.one.test', 'NS', 'a..b');
+             {insert} VALUES (779, 2, 'two.test', 'SOA', 'a..b')"
+        ));
+        let server = setup.config(&backend(&database, mode)).start();
+        wait_for(&server, "www.one.test.", (0, 10));
+        for name in ["bad.one.test.", "x.sub.one.test.", "www.two.test."] {
+            assert_eq!(ask(&server, name).unwrap().0, SERVFAIL, "{mode}: {name}");
+            assert!(server.command(&["stats"]).status.success());
+        }
+        assert_eq!(ask(&server, "nothing.one.test.").unwrap().0, NXDOMAIN);
+        // Look-ups of one database tell one failure in five seconds.
+        let told = match mode {
+            "live" => &["table records, id 777: "][..],
+            _ => &["table records, id 777: ", "id 778: ", "id 779: "][..],
+        };
+        for text in told {
+            assert!(server.wait_for_log(text), "{mode}: {}", server.log());
+        }
+        assert_eq!(counter(&server, "servfail-packets"), 3, "{mode}");
+        database.run("UPDATE records SET content = '192.0.2.77' WHERE id = 777; DELETE FROM records WHERE id > 777");
+        wait_for(&server, "bad.one.test.", (0, 77));
+        wait_for_code(&server, "x.sub.one.test.", NXDOMAIN);
+        wait_for(&server, "www.two.test.", (0, 12));
+    }
+}
+
+#[test]
+fn the_next_source_of_a_zone_takes_over_at_once() {
+    for mode in ["live", "resident"] {
+        let setup = Setup::new().without_web();
+        let directory = tempfile::tempdir().unwrap();
+        let (first, second) = (Sqlite::new(setup.dir()), Sqlite::new(directory.path()));
+        first.add(&zone("both.test", "192.0.2.1"));
+        second.add(&zone("both.test", "192.0.2.2"));
+        second.add(&zone("second.test", "192.0.2.9"));
+        let both = backend(&first, mode) + &backend(&second, mode);
+        let server = setup
+            .config(&both)
+            .zone("both.test", &zone("both.test", "192.0.2.3").file_text())
+            .start();
+        wait_for(&server, "www.second.test.", (0, 9));
+        wait_for(&server, "www.both.test.", (0, 1));
+        let remove = "DELETE FROM records WHERE name LIKE '%both.test'; DELETE FROM domains WHERE name = 'both.test'";
+        first.run(remove);
+        wait_for(&server, "www.both.test.", (0, 2));
+        second.run(remove);
+        wait_for(&server, "www.both.test.", (0, 3));
+        first.add(&zone("both.test", "192.0.2.4"));
+        wait_for(&server, "www.both.test.", (0, 4));
+        // What stands by is not lost when it changes or goes.
+        server.remove_zone("both.test");
+        assert!(server.command(&["reload"]).status.success());
+        first.run(remove);
+        wait_for_code(&server, "www.both.test.", REFUSED);
+    }
+}
+
+#[test]
+fn a_zone_that_takes_the_name_of_another_is_served() {
+    for mode in ["live", "resident"] {
+        let setup = Setup::new().without_web();
+        let database = Sqlite::new(setup.dir());
+        database.add(&zone("one.test", "192.0.2.1"));
+        database.add(&zone("two.test", "192.0.2.2"));
+        let server = setup.config(&backend(&database, mode)).start();
+        wait_for(&server, "www.one.test.", (0, 1));
+        // Both change their names in one transaction.
+        let rename = |id: u8, from: &str, to: &str| {
+            format!(
+                "UPDATE domains SET name = '{to}' WHERE id = {id};
+                 UPDATE records SET name = replace(name, '{from}', '{to}'),
+                   content = replace(content, '{from}', '{to}') WHERE domain_id = {id};"
+            )
+        };
+        let (one, two) = (
+            rename(1, "one.test", "new.test"),
+            rename(2, "two.test", "one.test"),
+        );
+        database.run(&format!("BEGIN; {one} {two} COMMIT"));
+        wait_for(&server, "www.one.test.", (0, 2));
+        wait_for(&server, "www.new.test.", (0, 1));
+        wait_for_code(&server, "www.two.test.", REFUSED);
+    }
+}
+
+#[test]
+fn without_triggers_zones_that_did_not_change_are_not_made_anew() {
     let setup = Setup::new().without_web();
     let database = Sqlite::new(setup.dir());
-    database.add(&zone("one.test", "192.0.2.10"));
-    database.run("INSERT INTO records (id, domain_id, name, type, content) VALUES (777, 1, 'bad.one.test', 'A', 'nonsense')");
-    let server = setup.config(&backend(&database, "live")).start();
-    wait_for_code(&server, "bad.one.test.", 2);
-    assert_eq!(ask(&server, "www.one.test."), Some((0, 10)));
-    assert!(
-        server.wait_for_log("table records, id 777"),
-        "{}",
-        server.log()
-    );
-    assert_eq!(counter(&server, "servfail-packets"), 1);
+    database.add(&zone("one.test", "192.0.2.1"));
+    database.add(&zone("two.test", "192.0.2.2"));
+    database.run("INSERT INTO records (id, domain_id, name, type, content) VALUES (777, 2, 'bad.two.test', 'A', 'x')");
+    database.drop_triggers();
+    let server = setup.config(&backend(&database, "resident")).start();
+    wait_for(&server, "www.two.test.", (0, 2));
+    for address in 10..13 {
+        database.run(&format!(
+            "UPDATE records SET content = '192.0.2.{address}' WHERE name = 'www.one.test'"
+        ));
+        wait_for(&server, "www.one.test.", (0, address));
+    }
+    // It would be told again by each load that takes over what it read.
+    let log = server.log();
+    assert_eq!(log.matches("id 777").count(), 1, "{log}");
 }
 
 #[test]

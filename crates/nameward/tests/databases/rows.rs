@@ -87,6 +87,24 @@ impl Sqlite {
         connection
     }
 
+    /// Takes away what tells which zone changed.
+    pub fn drop_triggers(&self) {
+        let connection = self.connection();
+        let sql = "SELECT name FROM sqlite_master WHERE type = 'trigger'";
+        let mut statement = connection.prepare(sql).unwrap();
+        let names = statement
+            .query_map([], |row| row.get::<_, String>(0))
+            .unwrap();
+        for name in names.map(Result::unwrap).collect::<Vec<_>>() {
+            connection
+                .execute_batch(&format!("DROP TRIGGER {name}"))
+                .unwrap();
+        }
+        connection
+            .execute_batch("DROP TABLE nameward_changes")
+            .unwrap();
+    }
+
     /// Adds a zone.
     pub fn add(&self, zone: &ZoneText) {
         let mut connection = self.connection();

@@ -10,7 +10,7 @@
 use super::above::Above;
 use super::apex::ApexRecord;
 use super::dialect::MAX_NAMES;
-use super::error::SqlError;
+use super::error::{RowError, SqlError};
 use super::row::{Cells, read_content, read_name, read_ttl, read_type, shown, write_name};
 use nameward_wire::rdata::names as names_in;
 use nameward_wire::zonefile::{Record, Severity};
@@ -538,14 +538,26 @@ pub fn row_id(finding: &Finding) -> i64 {
     i64::from(finding.file) << 32 | i64::from(finding.line)
 }
 
+/// What a finding about a zone says, with the row it is about.
+pub fn row_error(zone_id: i64, finding: &Finding) -> RowError {
+    let (table, id) = match row_id(finding) {
+        0 => ("domains", zone_id),
+        id => ("records", id),
+    };
+    RowError {
+        table,
+        id,
+        reason: shown(finding.message.as_bytes()),
+    }
+}
+
 fn first_error(zone_id: i64, findings: &[Finding]) -> SqlError {
     let error = findings
         .iter()
         .find(|finding| finding.severity == Severity::Error);
-    let reason = error.map_or_else(String::new, |error| shown(error.message.as_bytes()));
-    match error.map_or(0, row_id) {
-        0 => SqlError::row("domains", zone_id, reason),
-        id => SqlError::row("records", id, reason),
+    match error {
+        Some(error) => SqlError::Row(row_error(zone_id, error)),
+        None => SqlError::row("domains", zone_id, ""),
     }
 }
 

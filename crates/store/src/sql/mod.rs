@@ -18,6 +18,7 @@ pub mod db;
 mod dialect;
 mod error;
 mod fragment;
+mod load;
 mod mysql;
 mod postgres;
 mod row;
@@ -31,15 +32,17 @@ use apex::Apexes;
 pub use dialect::Engine;
 use dialect::Statement;
 pub use error::{RowError, SqlError};
-pub use fragment::{Fragment, row_id};
+pub use fragment::{Fragment, row_error, row_id};
 use fragment::{Gathering, Known};
+pub use load::LoadReport;
+use load::Loader;
 use mysql::Mysql;
-use nameward_wire::zonefile::Record;
-use nameward_wire::{Class, Name, NameBuf};
+use nameward_wire::{Name, NameBuf};
 use nameward_zone::ZoneBuilder;
 use postgres::Postgres;
-use row::{Cells, read_content, read_name, read_ttl, read_type, shown};
+use row::{Cells, read_name, shown};
 use sqlite::Sqlite;
+use std::hash::RandomState;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -147,38 +150,6 @@ pub struct LiveZone {
     pub apex: NameBuf,
 }
 
-/// What loading a zone brought.
-#[derive(Debug, Default)]
-pub struct LoadReport {
-    /// Records handed to the builder.
-    pub records: u64,
-    /// Rows that do not parse, the first ones.
-    pub bad: Vec<RowError>,
-    /// The names of these rows as far as they are names: no complete answer can be given for them.
-    pub bad_names: Vec<NameBuf>,
-    /// How many rows do not parse.
-    pub bad_count: u64,
-}
-
-impl LoadReport {
-    fn note(&mut self, id: i64, owner: Option<&NameBuf>, reason: String) {
-        self.bad_count += 1;
-        if self.bad.len() >= MAX_REPORTED {
-            return;
-        }
-        let reason = match owner {
-            Some(owner) => format!("{owner}: {reason}"),
-            None => reason,
-        };
-        self.bad.push(RowError {
-            table: "records",
-            id,
-            reason,
-        });
-        self.bad_names.extend(owner);
-    }
-}
-
 /// All zones of a database.
 #[derive(Debug, Default)]
 pub struct ZoneList {
@@ -231,6 +202,8 @@ struct Inner {
     reads: Driver,
     above: AboveSets,
     apexes: Apexes,
+    /// Of the fingerprints of zones.
+    seed: RandomState,
     is_up: AtomicBool,
     /// Why it is down.
     down: Mutex<String>,
@@ -283,6 +256,7 @@ impl SqlBackend {
                 reads,
                 above,
                 apexes: Apexes::default(),
+                seed: RandomState::new(),
                 is_up: AtomicBool::new(true),
                 down: Mutex::default(),
             }),
@@ -358,19 +332,13 @@ impl SqlBackend {
         zone: &LiveZone,
         builder: &mut ZoneBuilder,
     ) -> Result<LoadReport, SqlError> {
-        let mut loader = Loader {
-            builder,
-            report: LoadReport::default(),
-            name: NameBuf::root(),
-            name_text: Vec::new(),
-            rdata: Vec::new(),
-        };
+        let mut loader = Loader::new(builder, &self.inner.seed);
         self.query(Statement::ZoneRows, Some(zone.id), &[], &mut |row| {
             loader.take(row);
             Ok(())
         })
         .await?;
-        Ok(loader.report)
+        Ok(loader.finish())
     }
 
     /// The part of a zone that answers every question for `qname`, which is at or below its apex.
@@ -456,52 +424,4 @@ fn read_zone(row: &dyn Cells) -> Result<ZoneRow, RowError> {
         options: text(7),
         catalog: text(8),
     })
-}
-
-/// Hands the rows of a zone to its builder.
-struct Loader<'b> {
-    builder: &'b mut ZoneBuilder,
-    report: LoadReport,
-    name: NameBuf,
-    name_text: Vec<u8>,
-    rdata: Vec<u8>,
-}
-
-impl Loader<'_> {
-    fn take(&mut self, row: &dyn Cells) {
-        let id = row.int(0).unwrap_or(0);
-        // Empty non-terminals follow from the names below them.
-        let Some(rtype) = row.text(2).filter(|rtype| !rtype.is_empty()) else {
-            return;
-        };
-        let text = row.text(1).unwrap_or_default();
-        let same_owner = text == self.name_text && self.report.records > 0;
-        if !same_owner {
-            self.name_text.clear();
-            if let Err(reason) = read_name(text, &mut self.name) {
-                return self.report.note(id, None, reason);
-            }
-            self.name_text.extend_from_slice(text);
-        }
-        self.rdata.clear();
-        let content = row.text(5).unwrap_or_default();
-        let read = read_type(rtype).and_then(|rtype| {
-            read_content(rtype, row.int(4), content, &mut self.rdata).map(|()| rtype)
-        });
-        let rtype = match read {
-            Ok(rtype) => rtype,
-            Err(reason) => return self.report.note(id, Some(&self.name), reason),
-        };
-        self.builder.add(&Record {
-            owner: self.name.as_name(),
-            same_owner: false,
-            rtype,
-            class: Class::IN,
-            ttl: read_ttl(row.int(3)),
-            rdata: &self.rdata,
-            line: id as u32,
-            file: (id >> 32) as u16,
-        });
-        self.report.records += 1;
-    }
 }

@@ -2,12 +2,13 @@
 
 use std::{
     collections::{HashMap, HashSet},
+    pin::pin,
     sync::Arc,
     time::Duration,
 };
 
 use nameward_serve::pipeline::Shared;
-use nameward_store::sql::{Change, SqlBackend};
+use nameward_store::sql::{Change, SqlBackend, SqlError};
 use nameward_wire::Name;
 use nameward_zone::Live;
 use tokio::{
@@ -15,13 +16,14 @@ use tokio::{
     time::timeout,
 };
 
+use super::{owed::Owed, remembered::Remembered};
 use crate::config::settings::BackendMode;
 
 /// How soon a database that is down is asked for its zones again, at first and at the most.
 const BACK_OFF: Duration = Duration::from_millis(250);
 const MAX_BACK_OFF: Duration = Duration::from_secs(10);
-/// Changes that are followed together.
-const CHANGES_AT_ONCE: usize = 1000;
+/// How long the first list is waited for until the zones known from before are used.
+const PATIENCE: Duration = Duration::from_millis(250);
 /// Lines about zones that one round writes to the log.
 pub(super) const LINES_MAX: usize = 100;
 
@@ -31,7 +33,8 @@ pub(super) struct Known {
     pub(super) name: Box<[u8]>,
     /// Set in live mode.
     pub(super) live: Option<Arc<Live>>,
-    pub(super) served: bool,
+    /// Of the rows that its contents in memory were made of.
+    pub(super) fingerprint: Option<u64>,
 }
 
 impl Known {
@@ -50,37 +53,13 @@ pub(super) struct Follower {
     pub(super) mode: BackendMode,
     pub(super) backend: SqlBackend,
     pub(super) known: HashMap<i64, Known>,
+    /// The list was read once.
+    pub(super) is_listed: bool,
     /// Zones of which was told that another source has them.
     pub(super) told: HashSet<i64>,
+    pub(super) remembered: Remembered,
     pub(super) refresh: Arc<Notify>,
     pub(super) refresh_interval: Duration,
-}
-
-/// What is to be read again.
-#[derive(Default)]
-pub(super) struct Owed {
-    pub(super) all: bool,
-    /// Contents may have changed, not only the list.
-    pub(super) contents: bool,
-    pub(super) zones: HashSet<i64>,
-}
-
-impl Owed {
-    fn is_nothing(&self) -> bool {
-        !self.all && self.zones.is_empty()
-    }
-
-    fn note(&mut self, change: Change) {
-        match change {
-            Change::Zone(id) if self.zones.len() < CHANGES_AT_ONCE => {
-                self.zones.insert(id);
-            }
-            Change::Zone(_) | Change::All => {
-                self.all = true;
-                self.contents = true;
-            }
-        }
-    }
 }
 
 impl Follower {
@@ -88,19 +67,20 @@ impl Follower {
         // First, so that no change is missed between the list and the watching.
         let mut changes = self.backend.watch();
         let mut first = Some(first);
-        let mut owed = Owed {
-            all: true,
-            ..Owed::default()
-        };
+        let mut owed = Owed::default();
+        let mut result = self.begin(&mut owed, &mut first).await;
         let mut back_off = BACK_OFF;
         loop {
-            let result = self.settle(&mut owed).await;
-            if let Some(first) = first.take() {
-                let _ = first.send(());
+            if result.is_ok() {
+                result = self.settle(&mut owed, &mut changes).await;
             }
+            tell_asked(&mut first);
             let wait = match &result {
                 Ok(()) => {
                     back_off = BACK_OFF;
+                    let known = self.known.iter();
+                    let zones = known.map(|(id, known)| (*id, &known.name[..]));
+                    self.remembered.write_if_due(zones);
                     self.refresh_interval
                 }
                 Err(error) => {
@@ -113,9 +93,43 @@ impl Follower {
                     wait
                 }
             };
-            match self.next(&mut changes, &mut owed, wait).await {
-                Some(()) => {}
-                None => return,
+            if self.next(&mut changes, &mut owed, wait).await.is_none() {
+                return;
+            }
+            result = Ok(());
+        }
+    }
+
+    /// Reads the list for the first time. Where the database does not answer at once, the zones that are known from
+    /// before stand in the table meanwhile.
+    async fn begin(
+        &mut self,
+        owed: &mut Owed,
+        first: &mut Option<oneshot::Sender<()>>,
+    ) -> Result<(), SqlError> {
+        let backend = self.backend.clone();
+        let mut listing = pin!(backend.zones());
+        let listed = match timeout(PATIENCE, &mut listing).await {
+            Ok(Ok(list)) => Ok(list),
+            Ok(Err(error)) => {
+                self.recall();
+                Err(error)
+            }
+            Err(_) => {
+                if self.recall() {
+                    tell_asked(first);
+                }
+                listing.await
+            }
+        };
+        match listed {
+            Ok(list) => {
+                self.take_list(&list, owed);
+                Ok(())
+            }
+            Err(error) => {
+                owed.list = true;
+                Err(error)
             }
         }
     }
@@ -134,21 +148,28 @@ impl Follower {
                 () = refresh.notified() => Some(None),
             }
         };
-        match timeout(wait, event).await {
+        let due = self.remembered.due_in();
+        match timeout(due.map_or(wait, |due| due.min(wait)), event).await {
             Ok(Some(Some(change))) => {
                 self.take_note(change, owed);
-                while let Ok(change) = changes.try_recv() {
-                    self.take_note(change, owed);
-                }
+                self.take_notes(changes, owed);
             }
             Ok(Some(None)) => {
                 owed.note(Change::All);
                 self.outdate(Change::All);
             }
             Ok(None) => return None,
-            Err(_) => owed.all |= owed.is_nothing(),
+            Err(_) if due.is_some_and(|due| due < wait) => {}
+            Err(_) => owed.list |= owed.is_nothing(),
         }
         Some(())
+    }
+
+    /// Takes note of all changes that were told.
+    pub(super) fn take_notes(&self, changes: &mut mpsc::Receiver<Change>, owed: &mut Owed) {
+        while let Ok(change) = changes.try_recv() {
+            self.take_note(change, owed);
+        }
     }
 
     fn take_note(&self, change: Change, owed: &mut Owed) {
@@ -171,5 +192,12 @@ impl Follower {
             }
             Change::All => self.known.values().for_each(advance),
         }
+    }
+}
+
+/// The server waits for the first question to a database, whatever came of it.
+fn tell_asked(first: &mut Option<oneshot::Sender<()>>) {
+    if let Some(first) = first.take() {
+        let _ = first.send(());
     }
 }

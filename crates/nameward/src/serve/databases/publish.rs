@@ -29,15 +29,16 @@ impl Follower {
         self.shared.zones.rcu(|table| {
             let mut table = ZoneTable::clone(table);
             let mut outcomes = Vec::with_capacity(steps.len());
+            // A name that one zone has given up may be that of another now.
             for step in steps {
-                match step {
-                    Step::Offer(id, zone) => {
-                        outcomes.push((*id, table.offer(Arc::clone(zone))));
-                    }
-                    Step::Withdraw(name) => {
-                        let name = Name::from_wire(name).unwrap_or(Name::ROOT);
-                        table.withdraw(name, self.rank);
-                    }
+                if let Step::Withdraw(name) = step {
+                    let name = Name::from_wire(name).unwrap_or(Name::ROOT);
+                    table.withdraw(name, self.rank);
+                }
+            }
+            for step in steps {
+                if let Step::Offer(id, zone) = step {
+                    outcomes.push((*id, table.offer(Arc::clone(zone))));
                 }
             }
             if let Ok(mut offered) = offered.lock() {
@@ -51,7 +52,7 @@ impl Follower {
     }
 
     fn take_outcome(&mut self, id: i64, outcome: Offered) {
-        let Some(known) = self.known.get_mut(&id) else {
+        let Some(known) = self.known.get(&id) else {
             return;
         };
         let text = match outcome {
@@ -59,7 +60,6 @@ impl Follower {
             Offered::TakenFrom(other) => Some(contested(known.name(), self.rank, other)),
             Offered::KeptBy(other) => Some(contested(known.name(), other, self.rank)),
         };
-        known.served = !matches!(outcome, Offered::KeptBy(_));
         if let Some(text) = text
             && self.told.len() < LINES_MAX
             && self.told.insert(id)

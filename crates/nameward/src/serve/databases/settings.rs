@@ -1,6 +1,6 @@
 //! Owns the way from settings to the terms of databases, caches and overload.
 
-use std::thread;
+use std::{path::PathBuf, thread};
 
 use nameward_serve::live::LiveSettings;
 use nameward_store::sql::{Address, SqlBackend, SqlError, SqlOptions};
@@ -35,6 +35,18 @@ fn or_cores(number: usize) -> usize {
         0 => thread::available_parallelism().map_or(1, usize::from),
         number => number,
     }
+}
+
+/// Where to keep what is to survive a restart, if anywhere. No place is made up: one that the operator or the service
+/// manager did not name may not be ours, not last, or not be writable after the change of user.
+pub fn state_directory(config: &Config) -> Option<PathBuf> {
+    let of_service = || {
+        let directories = std::env::var_os("STATE_DIRECTORY")?;
+        // systemd separates several by colons.
+        let first = std::env::split_paths(&directories).next()?;
+        (!first.as_os_str().is_empty()).then_some(first)
+    };
+    config.server.state_directory.clone().or_else(of_service)
 }
 
 /// The databases of a configuration, each with its rank. Nothing is connected yet.

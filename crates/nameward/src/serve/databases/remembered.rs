@@ -1,0 +1,269 @@
+//! Owns the list of a database's zones on disk: what is known to be there when the database does not answer at start.
+//!
+//! ```text
+//! "nameward zones 1" | length u16, address of the database | count u32 | zones: id i64, length u8, name (wire) | checksum u64
+//! ```
+//! Integers are little-endian. The file is written whole under another name, synchronised and renamed, so that there
+//! is always a complete one. One that does not fit is ignored with a line in the log; nothing but SERVFAIL
+//! is ever answered from it.
+
+use std::{
+    fs::{self, File},
+    io::{self, Write},
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use nameward_wire::Name;
+use tokio::task::JoinHandle;
+
+const MAGIC: &[u8; 16] = b"nameward zones 1";
+/// Octets of a file that is written or read at the most: more than a million zones.
+const MAX_FILE: usize = 64 << 20;
+/// How often the file is written at the most.
+const INTERVAL: Duration = Duration::from_secs(5);
+
+/// A zone: its id in the database and its name in wire form.
+pub(super) type Entry<'a> = (i64, &'a [u8]);
+/// The same, read from a file.
+type Zones = Vec<(i64, Box<[u8]>)>;
+
+/// The file of one database.
+pub(super) struct Remembered {
+    path: Option<PathBuf>,
+    /// The address of the database, without a password.
+    address: String,
+    is_changed: bool,
+    written: Option<Instant>,
+    writing: Option<JoinHandle<()>>,
+}
+
+impl Remembered {
+    /// Nothing is read or written yet; without a directory nothing ever is.
+    pub(super) fn new(directory: Option<&Path>, address: &str) -> Self {
+        let file = format!("zones-{:016x}", checksum(address.as_bytes()));
+        Remembered {
+            path: directory.map(|directory| directory.join(file)),
+            address: address.into(),
+            is_changed: false,
+            written: None,
+            writing: None,
+        }
+    }
+
+    /// The list is not any more what the file has.
+    pub(super) fn note_change(&mut self) {
+        self.is_changed = true;
+    }
+
+    /// How soon the file has to be written, if at all.
+    pub(super) fn due_in(&self) -> Option<Duration> {
+        let is_needed = self.is_changed && self.path.is_some();
+        let since = self.written.map_or(INTERVAL, |written| written.elapsed());
+        is_needed.then(|| INTERVAL.saturating_sub(since))
+    }
+
+    /// Writes the list if that is due. The disk is waited for elsewhere.
+    pub(super) fn write_if_due<'a>(&mut self, zones: impl Iterator<Item = Entry<'a>>) {
+        let is_writing = self
+            .writing
+            .as_ref()
+            .is_some_and(|task| !task.is_finished());
+        if is_writing || self.due_in() != Some(Duration::ZERO) {
+            return;
+        }
+        let Some(path) = self.path.clone() else {
+            return;
+        };
+        self.is_changed = false;
+        self.written = Some(Instant::now());
+        let address = self.address.clone();
+        let Some(bytes) = encode(&address, zones) else {
+            tracing::warn!("{address}: there are too many zones to remember them on disk");
+            return;
+        };
+        self.writing = Some(tokio::task::spawn_blocking(move || {
+            if let Err(error) = replace(&path, &bytes) {
+                let path = path.display();
+                tracing::warn!("{address}: the list of zones cannot be kept in {path}: {error}");
+            }
+        }));
+    }
+
+    /// The list as it was written last; empty if there is none that can be used.
+    pub(super) fn read(&self) -> Zones {
+        let Some(path) = &self.path else {
+            return Vec::new();
+        };
+        let read = || -> Result<Zones, String> {
+            let length = fs::metadata(path).map_err(|error| error.to_string())?.len();
+            if length > MAX_FILE as u64 {
+                return Err(format!(
+                    "expected at most {MAX_FILE} octets, found {length}"
+                ));
+            }
+            let bytes = fs::read(path).map_err(|error| error.to_string())?;
+            decode(&bytes, &self.address)
+        };
+        match read() {
+            Ok(zones) => zones,
+            Err(_) if !path.exists() => Vec::new(),
+            Err(reason) => {
+                let (address, path) = (&self.address, path.display());
+                tracing::warn!("{address}: {path} is not used: {reason}");
+                Vec::new()
+            }
+        }
+    }
+}
+
+/// Puts a new file in the place of an old one; whoever reads sees one or the other.
+fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let new = path.with_extension("new");
+    let mut file = File::create(&new)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    fs::rename(&new, path)?;
+    match path.parent() {
+        Some(directory) => File::open(directory)?.sync_all(),
+        None => Ok(()),
+    }
+}
+
+fn encode<'a>(address: &str, zones: impl Iterator<Item = Entry<'a>>) -> Option<Vec<u8>> {
+    let mut bytes = MAGIC.to_vec();
+    bytes.extend_from_slice(&u16::try_from(address.len()).ok()?.to_le_bytes());
+    bytes.extend_from_slice(address.as_bytes());
+    let count_at = bytes.len();
+    bytes.extend_from_slice(&[0; 4]);
+    let mut count = 0_u32;
+    for (id, name) in zones {
+        bytes.extend_from_slice(&id.to_le_bytes());
+        bytes.push(u8::try_from(name.len()).ok()?);
+        bytes.extend_from_slice(name);
+        count += 1;
+        if bytes.len() > MAX_FILE - 8 {
+            return None;
+        }
+    }
+    bytes[count_at..count_at + 4].copy_from_slice(&count.to_le_bytes());
+    let sum = checksum(&bytes);
+    bytes.extend_from_slice(&sum.to_le_bytes());
+    Some(bytes)
+}
+
+fn decode(bytes: &[u8], address: &str) -> Result<Zones, String> {
+    let short = || "it ends too soon".to_string();
+    let (bytes, sum) = bytes.split_last_chunk::<8>().ok_or_else(short)?;
+    if checksum(bytes) != u64::from_le_bytes(*sum) {
+        return Err("its checksum is wrong".into());
+    }
+    let mut reader = Reader(bytes);
+    if reader.take::<16>() != Some(MAGIC) {
+        return Err("it is not a list of zones that this version knows".into());
+    }
+    let length = reader.take().map(|length| u16::from_le_bytes(*length));
+    let found = reader.slice(length.unwrap_or(0).into()).ok_or_else(short)?;
+    if found != address.as_bytes() {
+        return Err("it is of another database".into());
+    }
+    let count = u32::from_le_bytes(*reader.take().ok_or_else(short)?);
+    // A zone takes ten octets at least, so a wrong count asks for no more than the file has.
+    let mut zones = Vec::with_capacity((count as usize).min(reader.0.len() / 10));
+    for _ in 0..count {
+        let id = i64::from_le_bytes(*reader.take().ok_or_else(short)?);
+        let [length] = *reader.take().ok_or_else(short)?;
+        let name = reader.slice(length.into()).ok_or_else(short)?;
+        if Name::from_wire(name).is_err() {
+            return Err(format!("zone {id} has no proper name"));
+        }
+        zones.push((id, name.into()));
+    }
+    Ok(zones)
+}
+
+/// What is left of a file.
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn slice(&mut self, length: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(length)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    fn take<const N: usize>(&mut self) -> Option<&'a [u8; N]> {
+        let (taken, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(taken)
+    }
+}
+
+/// FNV-1a, 64 bits: against broken files, not against forged ones.
+fn checksum(bytes: &[u8]) -> u64 {
+    let step = |sum: u64, byte: &u8| (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, step)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ADDRESS: &str = "postgres://user@host/pdns";
+
+    fn file() -> Vec<u8> {
+        let zones: [Entry<'_>; 3] = [(1, b"\x03one\x00"), (-7, b"\x00"), (i64::MAX, b"\x01*\x00")];
+        encode(ADDRESS, zones.into_iter()).unwrap()
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let zones = decode(&file(), ADDRESS).unwrap();
+        let zones: Vec<Entry<'_>> = zones.iter().map(|(id, name)| (*id, &name[..])).collect();
+        let expected: [Entry<'_>; 3] =
+            [(1, b"\x03one\x00"), (-7, b"\x00"), (i64::MAX, b"\x01*\x00")];
+        assert_eq!(zones, expected);
+    }
+
+    #[test]
+    fn a_file_that_is_cut_short_or_broken_anywhere_is_not_used() {
+        let good = file();
+        for length in 0..good.len() {
+            assert!(decode(&good[..length], ADDRESS).is_err(), "{length}");
+        }
+        for at in 0..good.len() {
+            let mut broken = good.clone();
+            broken[at] ^= 0x20;
+            assert!(decode(&broken, ADDRESS).is_err(), "{at}");
+        }
+        assert!(decode(&good, "postgres://user@other/pdns").is_err());
+    }
+
+    #[test]
+    fn lists_with_a_right_checksum_and_wrong_contents_are_not_used() {
+        let with_sum = |mut bytes: Vec<u8>| {
+            let sum = checksum(&bytes);
+            bytes.extend_from_slice(&sum.to_le_bytes());
+            bytes
+        };
+        let good = file();
+        let body = &good[..good.len() - 8];
+        let count_at = MAGIC.len() + 2 + ADDRESS.len();
+        let mut many = body.to_vec();
+        many[count_at..count_at + 4].fill(0xff);
+        assert_eq!(
+            decode(&with_sum(many), ADDRESS).unwrap_err(),
+            "it ends too soon"
+        );
+        let mut name = body.to_vec();
+        *name.last_mut().unwrap() = 1;
+        assert_eq!(
+            decode(&with_sum(name), ADDRESS).unwrap_err(),
+            format!("zone {} has no proper name", i64::MAX)
+        );
+        let mut version = body.to_vec();
+        version[15] = b'2';
+        let error = decode(&with_sum(version), ADDRESS).unwrap_err();
+        assert!(error.contains("this version"), "{error}");
+    }
+}

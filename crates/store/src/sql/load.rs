@@ -1,0 +1,121 @@
+//! A whole zone: its rows into a builder, with what is wrong with them, and a fingerprint of them.
+
+use super::MAX_REPORTED;
+use super::error::RowError;
+use super::row::{Cells, read_content, read_name, read_ttl, read_type};
+use nameward_wire::zonefile::Record;
+use nameward_wire::{Class, NameBuf, Type};
+use nameward_zone::ZoneBuilder;
+use std::hash::{BuildHasher, Hash, Hasher, RandomState};
+
+/// What loading a zone brought.
+#[derive(Debug, Default)]
+pub struct LoadReport {
+    /// Records handed to the builder.
+    pub records: u64,
+    /// Rows that do not parse, the first ones.
+    pub bad: Vec<RowError>,
+    /// How many rows do not parse.
+    pub bad_count: u64,
+    /// Of all rows, whatever their order: the same backend gives the same rows the same one, and others another.
+    pub fingerprint: u64,
+}
+
+/// Hands the rows of a zone to its builder. A row that does not parse breaks its name, as far as that is one:
+/// no complete answer can be given for it.
+pub(super) struct Loader<'b> {
+    builder: &'b mut ZoneBuilder,
+    seed: &'b RandomState,
+    report: LoadReport,
+    name: NameBuf,
+    name_text: Vec<u8>,
+    rdata: Vec<u8>,
+}
+
+impl<'b> Loader<'b> {
+    pub(super) fn new(builder: &'b mut ZoneBuilder, seed: &'b RandomState) -> Self {
+        builder.tolerate_broken_names();
+        Loader {
+            builder,
+            seed,
+            report: LoadReport::default(),
+            name: NameBuf::root(),
+            name_text: Vec::new(),
+            rdata: Vec::new(),
+        }
+    }
+
+    pub(super) fn finish(self) -> LoadReport {
+        self.report
+    }
+
+    /// Takes one row: id, name, type, ttl, prio, content.
+    pub(super) fn take(&mut self, row: &dyn Cells) {
+        self.add_to_fingerprint(row);
+        let id = row.int(0).unwrap_or(0);
+        // Empty non-terminals follow from the names below them.
+        let Some(rtype_text) = row.text(2).filter(|rtype| !rtype.is_empty()) else {
+            return;
+        };
+        let text = row.text(1).unwrap_or_default();
+        if text != self.name_text || text.is_empty() {
+            self.name_text.clear();
+            if let Err(reason) = read_name(text, &mut self.name) {
+                return self.note(id, reason);
+            }
+            self.name_text.extend_from_slice(text);
+        }
+        self.rdata.clear();
+        let content = row.text(5).unwrap_or_default();
+        let rtype = match read_type(rtype_text) {
+            Ok(rtype) => rtype,
+            Err(reason) => return self.note_broken(id, None, &reason),
+        };
+        if let Err(reason) = read_content(rtype, row.int(4), content, &mut self.rdata) {
+            return self.note_broken(id, Some(rtype), &reason);
+        }
+        self.builder.add(&Record {
+            owner: self.name.as_name(),
+            same_owner: false,
+            rtype,
+            class: Class::IN,
+            ttl: read_ttl(row.int(3)),
+            rdata: &self.rdata,
+            line: id as u32,
+            file: (id >> 32) as u16,
+        });
+        self.report.records += 1;
+    }
+
+    fn note_broken(&mut self, id: i64, rtype: Option<Type>, reason: &str) {
+        self.builder.add_broken(self.name.as_name(), rtype);
+        let reason = format!("{}: {reason}", self.name);
+        self.note(id, reason);
+    }
+
+    fn note(&mut self, id: i64, reason: String) {
+        self.report.bad_count += 1;
+        if self.report.bad.len() < MAX_REPORTED {
+            self.report.bad.push(RowError {
+                table: "records",
+                id,
+                reason,
+            });
+        }
+    }
+
+    /// A sum, because rows come in any order; with a secret seed, so that nobody makes two zones that look the same.
+    fn add_to_fingerprint(&mut self, row: &dyn Cells) {
+        let mut hasher = self.seed.build_hasher();
+        for column in [0, 3, 4] {
+            row.int(column).hash(&mut hasher);
+        }
+        for column in [1, 2, 5] {
+            let text = row.text(column).unwrap_or_default();
+            hasher.write_usize(text.len());
+            hasher.write(text);
+        }
+        let sum = self.report.fingerprint.wrapping_add(hasher.finish());
+        self.report.fingerprint = sum;
+    }
+}

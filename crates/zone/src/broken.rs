@@ -1,0 +1,125 @@
+//! Names with records that cannot be read: no complete answer can be given for them, so they fail, and others go on.
+//!
+//! What fails is what would need the record: the name itself; names below it, if it is about a delegation or a
+//! DNAME; and names whose records lead to the host, if it is about an address, because their additional section
+//! would not be whole. A zone whose SOA or own NS records are broken fails as a whole.
+
+use crate::build::{Origin, ZoneBuilder};
+use crate::draft::{Draft, Flaw};
+use crate::key::NameKey;
+use crate::node::flags::{BROKEN, BROKEN_ABOVE, BROKEN_HOST, CUT, DNAME};
+use crate::zone::Find;
+use nameward_wire::{Name, Type};
+use std::collections::HashMap;
+
+/// Names by their wire form in lower case, with the bits of [`crate::node::flags`].
+pub(crate) type Broken = HashMap<Box<[u8]>, u8>;
+
+impl ZoneBuilder {
+    /// Tells that the zone has a record of this name that cannot be read; `None` if not even its type is known.
+    pub fn add_broken(&mut self, name: Name<'_>, rtype: Option<Type>) {
+        let key = NameKey::new(name);
+        let is_apex = key.labels() == self.apex_key().labels();
+        let bits = match rtype {
+            Some(rtype) if is_apex && matches!(rtype, Type::SOA | Type::NS) => {
+                return self.findings.error(
+                    0,
+                    0,
+                    format_args!("the {rtype} of {name} cannot be read"),
+                );
+            }
+            Some(Type::NS) => BROKEN | BROKEN_ABOVE | CUT,
+            Some(Type::DS) => BROKEN | BROKEN_ABOVE,
+            Some(Type::DNAME) => BROKEN | BROKEN_ABOVE | DNAME,
+            Some(Type::A | Type::AAAA | Type::SVCB | Type::HTTPS) => BROKEN | BROKEN_HOST,
+            _ => BROKEN,
+        };
+        let name = key.suffix(key.labels()).as_wire();
+        *self.broken.entry(name.into()).or_default() |= bits;
+    }
+
+    /// From now on a name with records that do not go together is broken; without this it is an error of the zone.
+    pub fn tolerate_broken_names(&mut self) {
+        self.is_tolerant = true;
+    }
+
+    /// Sorts the records of a name and takes note of those that do not go together.
+    pub(crate) fn normalise(&mut self, draft: &mut Draft, owner: Name<'_>) {
+        let mut flaws = Vec::new();
+        draft.normalise(|flaw, entry| flaws.push((flaw, *entry)));
+        for (flaw, entry) in flaws {
+            self.findings.flaw(flaw, owner, &entry, self.is_tolerant);
+            if self.is_tolerant && flaw.is_error() {
+                draft.shorten(flaw);
+                self.add_broken(owner, flaw.rtype());
+            }
+        }
+    }
+
+    /// Makes broken names exist.
+    pub(crate) fn insert_broken(&mut self) {
+        let names: Vec<_> = self.broken.keys().cloned().collect();
+        for name in &names {
+            self.insert_existing(Name::from_valid_wire(name));
+        }
+    }
+
+    /// Marks broken names, and those that lead to hosts with broken addresses.
+    pub(crate) fn mark_broken(&mut self, with_targets: &[Origin]) {
+        let mut key = NameKey::default();
+        for (name, bits) in std::mem::take(&mut self.broken) {
+            key.set(Name::from_valid_wire(&name));
+            if let Some(place) = self.find(&key, key.labels()) {
+                self.set_flags(place, bits);
+                if bits & BROKEN_ABOVE != 0 {
+                    self.cut_depths |= 1 << key.labels();
+                }
+            }
+        }
+        for origin in with_targets {
+            let bits = self.bits_of_targets(origin.place);
+            if bits != 0 {
+                self.set_flags(origin.place, bits);
+            }
+        }
+    }
+
+    fn bits_of_targets(&self, place: u32) -> u8 {
+        let node = self.node(place);
+        let mut bits = 0;
+        for rrset in node.rrsets() {
+            let is_broken = rrset
+                .records()
+                .any(|record| record.place != 0 && self.node(record.place).has(BROKEN_HOST));
+            if is_broken {
+                bits |= BROKEN;
+            }
+            if is_broken && rrset.rtype() == Type::NS && node.has(CUT) {
+                bits |= BROKEN_ABOVE;
+            }
+        }
+        bits
+    }
+}
+
+impl Draft {
+    /// Leaves out the records of a name that has too many of them to be stored.
+    pub(crate) fn shorten(&mut self, flaw: Flaw) {
+        if matches!(flaw, Flaw::TooManyTypes | Flaw::TooManyRecords(_)) {
+            self.entries.truncate(1);
+        }
+    }
+}
+
+impl Find<'_> {
+    /// Whether the answer needs a record that cannot be read.
+    #[inline]
+    pub fn is_broken(&self) -> bool {
+        match *self {
+            Find::Exact(node) | Find::Wildcard { node, .. } => node.has(BROKEN),
+            Find::Cut { node, exact: true } => node.has(BROKEN),
+            Find::Cut { node, .. } | Find::Dname { node, .. } => node.has(BROKEN_ABOVE),
+            Find::Missing { .. } => false,
+        }
+    }
+}
