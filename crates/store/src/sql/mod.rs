@@ -26,6 +26,7 @@ mod schema;
 mod sqlite;
 mod url;
 mod watch;
+pub mod write;
 
 use above::{AboveSets, Collector};
 use apex::Apexes;
@@ -204,6 +205,7 @@ struct Inner {
     apexes: Apexes,
     /// Of the fingerprints of zones.
     seed: RandomState,
+    writer: write::Writer,
     is_up: AtomicBool,
     /// Why it is down.
     down: Mutex<String>,
@@ -257,6 +259,7 @@ impl SqlBackend {
                 above,
                 apexes: Apexes::default(),
                 seed: RandomState::new(),
+                writer: write::Writer::default(),
                 is_up: AtomicBool::new(true),
                 down: Mutex::default(),
             }),

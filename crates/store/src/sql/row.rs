@@ -34,7 +34,6 @@ pub(crate) fn read_name(text: &[u8], name: &mut NameBuf) -> Result<(), String> {
 
 /// Writes a name as PowerDNS stores it: lower case, no final dot, octets that are not printable as `\DDD`.
 pub(crate) fn write_name(name: Name<'_>, out: &mut String) {
-    use core::fmt::Write;
     out.clear();
     if name.is_root() {
         out.push('.');
@@ -44,16 +43,22 @@ pub(crate) fn write_name(name: Name<'_>, out: &mut String) {
         if i > 0 {
             out.push('.');
         }
-        for &byte in label {
-            match byte {
-                b'.' | b'\\' => {
-                    out.push('\\');
-                    out.push(byte as char);
-                }
-                0x21..=0x7e => out.push(byte.to_ascii_lowercase() as char),
-                // Writing to a String cannot fail.
-                _ => drop(write!(out, "\\{byte:03}")),
+        write_label(label, out);
+    }
+}
+
+/// Appends one label as PowerDNS stores it.
+pub(crate) fn write_label(label: &[u8], out: &mut String) {
+    use core::fmt::Write;
+    for &byte in label {
+        match byte {
+            b'.' | b'\\' => {
+                out.push('\\');
+                out.push(byte as char);
             }
+            0x21..=0x7e => out.push(byte.to_ascii_lowercase() as char),
+            // Writing to a String cannot fail.
+            _ => drop(write!(out, "\\{byte:03}")),
         }
     }
 }

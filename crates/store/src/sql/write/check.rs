@@ -1,0 +1,137 @@
+//! What is wrong with a zone as a change would leave it, as far as the change bears on it.
+//!
+//! The names that a change touches go through the same builder as a zone file. What depends on names that are not
+//! touched (data below a DNAME) is looked up.
+
+use super::derive::{Key, ancestors};
+use super::rows::{Row, Rows, What, text_of};
+use nameward_wire::zonefile::{Record, Severity};
+use nameward_wire::{Class, Name, Type};
+use nameward_zone::ZoneBuilder;
+use std::collections::BTreeSet;
+
+/// Octets of the data of one RRset that still fit into one message with its question and owner names compressed.
+const MAX_RRSET: usize = 65_000;
+/// Octets of the column `content`.
+pub(super) const MAX_CONTENT: usize = 64_000;
+/// Octets of the column `name`.
+pub(super) const MAX_NAME_TEXT: usize = 255;
+
+/// Whether the rows at these names make a proper zone; returns warnings.
+pub(super) fn check(
+    rows: &Rows,
+    apex: &[u8],
+    touched: &BTreeSet<Key>,
+) -> Result<Vec<String>, String> {
+    let mut builder = ZoneBuilder::new(Name::from_wire(apex).unwrap_or(Name::ROOT));
+    let mut warnings = Vec::new();
+    for row in served_records(rows, apex) {
+        // Of the apex only the SOA matters, unless it is touched.
+        if touched.contains(apex) || row.rtype() == Some(Type::SOA) {
+            add(&mut builder, row);
+        }
+    }
+    for name in touched.iter().filter(|name| ***name != *apex) {
+        for row in served_records(rows, name) {
+            add(&mut builder, row);
+        }
+        check_place(rows, apex, name, &mut warnings)?;
+    }
+    for name in touched {
+        check_sizes(rows, name)?;
+    }
+    let has_ns = served_records(rows, apex).any(|row| row.rtype() == Some(Type::NS));
+    if touched.contains(apex) && !has_ns {
+        warnings.push(format!("{} has no NS records", shown(apex)));
+    }
+    let (_, findings) = builder.finish();
+    match findings
+        .into_iter()
+        .find(|finding| finding.severity == Severity::Error)
+    {
+        Some(error) => Err(error.message),
+        None => Ok(warnings),
+    }
+}
+
+fn served_records<'r>(rows: &'r Rows, name: &[u8]) -> impl Iterator<Item = &'r Row> {
+    rows.at(name).filter(|row| row.is_served())
+}
+
+fn add(builder: &mut ZoneBuilder, row: &Row) {
+    let (What::Record(rtype, rdata), Ok(owner)) = (&row.what, Name::from_wire(&row.name)) else {
+        return;
+    };
+    builder.add(&Record {
+        owner,
+        same_owner: false,
+        rtype: *rtype,
+        class: Class::IN,
+        ttl: row.ttl,
+        rdata,
+        line: 0,
+        file: 0,
+    });
+}
+
+/// RFC 6672 section 2.4: nothing stands below a DNAME.
+fn check_place(
+    rows: &Rows,
+    apex: &[u8],
+    name: &[u8],
+    warnings: &mut Vec<String>,
+) -> Result<(), String> {
+    let Some(row) = served_records(rows, name).next() else {
+        return Ok(());
+    };
+    for above in ancestors(name, apex) {
+        let has = |wanted| served_records(rows, above).any(|row| row.rtype() == Some(wanted));
+        if has(Type::DNAME) {
+            return Err(format!(
+                "{} stands below {}, which has a DNAME: nothing below it would be served",
+                shown(name),
+                shown(above)
+            ));
+        }
+        let is_address = served_records(rows, name)
+            .all(|row| matches!(row.rtype(), Some(Type::A | Type::AAAA | Type::NS)));
+        if above != apex && has(Type::NS) && !is_address && row.id.is_none() {
+            warnings.push(format!(
+                "{} stands below the delegation {}: it is not served",
+                shown(name),
+                shown(above)
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn check_sizes(rows: &Rows, name: &[u8]) -> Result<(), String> {
+    let mut sizes: Vec<(Type, usize)> = Vec::new();
+    for row in served_records(rows, name) {
+        let What::Record(rtype, rdata) = &row.what else {
+            continue;
+        };
+        // Owner as a pointer, type, class, TTL, length.
+        let octets = rdata.len() + 12;
+        match sizes.iter_mut().find(|(known, _)| known == rtype) {
+            Some((_, sum)) => *sum += octets,
+            None => sizes.push((*rtype, octets)),
+        }
+    }
+    match sizes.iter().find(|(_, octets)| *octets > MAX_RRSET) {
+        Some((rtype, octets)) => Err(format!(
+            "{} {rtype} would have {octets} octets: no answer can hold more than {MAX_RRSET}",
+            shown(name)
+        )),
+        None => Ok(()),
+    }
+}
+
+/// A name for a message.
+pub(super) fn shown(name: &[u8]) -> String {
+    match text_of(name) {
+        root if root == "." => root,
+        text => text + ".",
+    }
+}

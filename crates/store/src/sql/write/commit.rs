@@ -1,0 +1,600 @@
+//! One change of one zone, in one transaction: read, apply, check, derive, write, tell.
+//!
+//! All reading comes before all writing, and a change that is refused has written nothing. Derived columns are made
+//! again for the names that the change touches, for all names below a delegation that comes or goes, and for
+//! the empty non-terminals above them; other rows are not looked at.
+
+use super::super::{Kind, ZoneRow, read_zone};
+use super::check::{check, shown};
+use super::content::write_content;
+use super::derive::{Denial, Derived, Facts, Key, Knowledge, Nsec3, Standing, ancestors, key};
+use super::edit::{Edit, apply};
+use super::rows::{Row, Rows, What, text_of};
+use super::serial::next_serial;
+use super::session::{Failure, Session, Value};
+use super::{Committed, Origin, WriteError, ZoneChange};
+use crate::sql::dialect::{Engine, Statement};
+use nameward_wire::Type;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+/// Rows that are looked at to tell whether something is left below a name.
+const LOOK: usize = 200;
+/// Names that may vanish before the names of the whole zone are read instead of looking below each.
+const MANY: usize = 16;
+/// Rows inserted by one statement, and ids in one statement.
+const INSERTS_AT_ONCE: usize = 50;
+const IDS_AT_ONCE: usize = 500;
+
+/// Reads the zone's row and keeps others from changing the zone until the end of the transaction.
+pub(super) async fn lock_zone(session: &mut Session, id: i64) -> Result<ZoneRow, WriteError> {
+    let mut sql = Statement::Zones.sql(session.engine(), 0) + " WHERE id = ?";
+    if session.engine() != Engine::Sqlite {
+        sql.push_str(" FOR UPDATE");
+    }
+    let mut found = None;
+    session
+        .rows(&sql, &[Value::Int(id)], &mut |row| {
+            found = Some(read_zone(row));
+        })
+        .await?;
+    match found {
+        None => Err(WriteError::NoSuchZone),
+        Some(Err(error)) => Err(WriteError::Refused(error.to_string())),
+        Some(Ok(zone)) => Ok(zone),
+    }
+}
+
+/// Makes a change; the caller ends the transaction.
+pub(super) async fn change(
+    session: &mut Session,
+    zone: &ZoneRow,
+    change: &ZoneChange,
+) -> Result<Committed, WriteError> {
+    if change.origin == Origin::Operator && matches!(zone.kind, Kind::Secondary | Kind::Consumer) {
+        return Err(WriteError::Refused(format!(
+            "{} is a secondary zone: change it at its primary",
+            zone.name
+        )));
+    }
+    let signing = read_signing(session, zone.id).await?;
+    if change.origin == Origin::Operator && signing.is_presigned {
+        return Err(WriteError::Refused(format!(
+            "{} was signed elsewhere (PRESIGNED): change it where it is signed",
+            zone.name
+        )));
+    }
+    for edit in &change.edits {
+        edit.check(&zone.name, signing.is_presigned)
+            .map_err(WriteError::Refused)?;
+    }
+    let mut work = Work::read(session, zone, signing.denial, &change.edits).await?;
+    for edit in &change.edits {
+        apply(edit, &mut work.rows, &work.apex).map_err(WriteError::Refused)?;
+    }
+    let serial = work.serial().unwrap_or(0);
+    let mut committed = Committed {
+        zone: zone.id,
+        apex: zone.name,
+        is_changed: work.is_changed(),
+        serial,
+        warnings: Vec::new(),
+    };
+    if !committed.is_changed {
+        return Ok(committed);
+    }
+    let sets_soa = change.edits.iter().any(Edit::sets_soa);
+    if !sets_soa && work.before.contains_key(&work.apex) {
+        committed.serial = next_serial(serial, change.now);
+        work.set_serial(committed.serial)?;
+    }
+    work.check_below_dname(session).await?;
+    committed.warnings =
+        check(&work.rows, &work.apex, &work.touched).map_err(WriteError::Refused)?;
+    work.learn(session).await?;
+    let empties = work.empties();
+    work.derive_rows();
+    work.write(session, empties).await?;
+    session.tell(zone.id).await?;
+    Ok(committed)
+}
+
+struct Signing {
+    denial: Denial,
+    is_presigned: bool,
+}
+
+async fn read_signing(session: &mut Session, zone: i64) -> Result<Signing, Failure> {
+    let (mut param, mut narrow, mut is_presigned) = (None, false, false);
+    let text = match session.engine() {
+        Engine::Mysql => "CAST(content AS BINARY)",
+        _ => "CAST(content AS VARCHAR)",
+    };
+    let sql = format!(
+        "SELECT domain_id, CAST(kind AS CHAR(32)), {text} FROM domainmetadata WHERE domain_id = ? \
+         AND kind IN ('NSEC3PARAM', 'NSEC3NARROW', 'PRESIGNED')"
+    );
+    session
+        .rows(&sql, &[Value::Int(zone)], &mut |row| {
+            let content = String::from_utf8_lossy(row.text(2).unwrap_or_default()).into_owned();
+            match row.text(1).unwrap_or_default().trim_ascii() {
+                b"NSEC3PARAM" => param = Some(content),
+                b"NSEC3NARROW" => narrow = content == "1",
+                _ => is_presigned = content == "1",
+            }
+        })
+        .await?;
+    let mut has_keys = false;
+    let sql = "SELECT id FROM cryptokeys WHERE domain_id = ? AND active LIMIT 1";
+    session
+        .rows(sql, &[Value::Int(zone)], &mut |_| has_keys = true)
+        .await?;
+    let nsec3 = param.and_then(|text| Nsec3::read(&text, narrow));
+    Ok(Signing {
+        denial: match (has_keys || is_presigned, nsec3) {
+            (false, _) => Denial::Unsigned,
+            (true, None) => Denial::Nsec,
+            (true, Some(nsec3)) => Denial::Nsec3(nsec3),
+        },
+        is_presigned,
+    })
+}
+
+/// A change in work.
+struct Work {
+    apex: Key,
+    denial: Denial,
+    rows: Rows,
+    /// Names that steps are about.
+    touched: BTreeSet<Key>,
+    /// What stood at the names that were read, before.
+    before: HashMap<Key, Facts>,
+    /// Delegations that come or go: all below is read.
+    flipped: BTreeSet<Key>,
+    /// Empty non-terminals below which all names were read.
+    explored: BTreeSet<Key>,
+    /// Those with more names below than were read, and what these do for them.
+    glimpsed: HashMap<Key, Standing>,
+}
+
+/// What becomes of the row of an empty non-terminal.
+struct Empty {
+    name: Key,
+    wanted: Option<Derived>,
+}
+
+impl Work {
+    async fn read(
+        session: &mut Session,
+        zone: &ZoneRow,
+        denial: Denial,
+        edits: &[Edit],
+    ) -> Result<Self, Failure> {
+        let apex = key(zone.name.as_name());
+        let touched: BTreeSet<Key> = edits
+            .iter()
+            .map(|edit| key(edit.name().as_name()))
+            .collect();
+        let mut names = touched.clone();
+        names.insert(apex.clone());
+        for name in &touched {
+            names.extend(ancestors(name, &apex).map(Key::from));
+        }
+        let mut rows = Rows::new(zone.id);
+        rows.load_names(session, &names.into_iter().collect::<Vec<_>>())
+            .await?;
+        Ok(Work {
+            before: rows.facts(),
+            apex,
+            denial,
+            rows,
+            touched,
+            flipped: BTreeSet::new(),
+            explored: BTreeSet::new(),
+            glimpsed: HashMap::new(),
+        })
+    }
+
+    fn is_changed(&self) -> bool {
+        let rows = self.rows.list.iter();
+        rows.into_iter()
+            .any(|row| row.is_changed && !row.is_deleted || row.is_deleted && row.id.is_some())
+    }
+
+    fn soa(&mut self) -> Option<&mut Row> {
+        let place = self.rows.places(&self.apex).into_iter().find(|&place| {
+            let row = &self.rows.list[place];
+            row.is_served() && row.rtype() == Some(Type::SOA)
+        })?;
+        self.rows.list.get_mut(place)
+    }
+
+    fn serial(&mut self) -> Option<u32> {
+        match &self.soa()?.what {
+            What::Record(_, rdata) => {
+                let at = rdata.len().checked_sub(20)?;
+                let octets = rdata.get(at..at + 4)?;
+                Some(u32::from_be_bytes(octets.try_into().ok()?))
+            }
+            _ => None,
+        }
+    }
+
+    fn set_serial(&mut self, serial: u32) -> Result<(), WriteError> {
+        let apex = self.apex.clone();
+        let unusable = || {
+            let name = shown(&apex);
+            let text = format!("the SOA of {name} cannot be read: set a new one first");
+            WriteError::Refused(text)
+        };
+        let row = self.soa().ok_or_else(unusable)?;
+        let What::Record(_, rdata) = &mut row.what else {
+            return Err(unusable());
+        };
+        let at = rdata.len().checked_sub(20).ok_or_else(unusable)?;
+        rdata[at..at + 4].copy_from_slice(&serial.to_be_bytes());
+        row.is_changed = true;
+        Ok(())
+    }
+
+    /// A new DNAME would hide what stands below it.
+    async fn check_below_dname(&mut self, session: &mut Session) -> Result<(), WriteError> {
+        let has_dname = |row: &Row| row.is_served() && row.rtype() == Some(Type::DNAME);
+        for name in self.touched.clone() {
+            if !self
+                .rows
+                .at(&name)
+                .any(|row| has_dname(row) && row.id.is_none())
+            {
+                continue;
+            }
+            self.rows.load_below(session, &name, Some(LOOK)).await?;
+            let below = self.rows.list.iter().find(|row| {
+                row.is_served()
+                    && row.name != name
+                    && ancestors(&row.name, &self.apex).any(|above| *above == *name)
+            });
+            if let Some(row) = below {
+                return Err(WriteError::Refused(format!(
+                    "{} has records, and a DNAME at {} would hide them: delete them first",
+                    shown(&row.name),
+                    shown(&name)
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads what the derived columns depend on besides the names that are touched.
+    async fn learn(&mut self, session: &mut Session) -> Result<(), Failure> {
+        let after = self.rows.facts();
+        let ns = |facts: &HashMap<Key, Facts>, name: &Key| facts.get(name).is_some_and(|f| f.ns);
+        let flipped: Vec<Key> = self
+            .touched
+            .iter()
+            .filter(|name| **name != self.apex && ns(&self.before, name) != ns(&after, name))
+            .cloned()
+            .collect();
+        for name in &flipped {
+            self.rows.load_below(session, name, None).await?;
+        }
+        self.flipped = flipped.into_iter().collect();
+        let lessened = self.lessened();
+        if lessened.len() > MANY {
+            let apex = self.apex.clone();
+            self.rows.load_below(session, &apex, None).await?;
+            self.explored.extend(lessened);
+            return Ok(());
+        }
+        let gone = self.rows.list.iter().filter(|row| row.is_deleted);
+        let gone: BTreeSet<i64> = gone.filter_map(|row| row.id).collect();
+        for name in lessened {
+            let limit = LOOK + gone.len();
+            let mut seen = Rows::new(self.rows.zone);
+            if seen.load_below(session, &name, Some(limit)).await? < limit {
+                seen.list.into_iter().for_each(|row| self.rows.push(row));
+                self.explored.insert(name);
+                continue;
+            }
+            let left = seen
+                .list
+                .iter()
+                .filter(|row| row.id.is_none_or(|id| !gone.contains(&id)));
+            self.glimpsed.insert(name, glimpse(left));
+        }
+        Ok(())
+    }
+
+    fn knowledge<'k>(&'k self, facts: &'k HashMap<Key, Facts>) -> Knowledge<'k> {
+        Knowledge {
+            apex: &self.apex,
+            denial: &self.denial,
+            facts,
+        }
+    }
+
+    /// Names without records that lost something at or below them, so that what is left must be looked up. Where all
+    /// below was read already they are known.
+    fn lessened(&self) -> Vec<Key> {
+        let after = self.rows.facts();
+        let (old, new) = (self.knowledge(&self.before), self.knowledge(&after));
+        let mut found = BTreeSet::new();
+        for name in &self.touched {
+            // A new delegation takes from all that is below it.
+            let is_new_cut =
+                self.flipped.contains(name) && after.get(name).is_some_and(|facts| facts.ns);
+            if !is_new_cut && !new.standing(name).is_less_than(old.standing(name)) {
+                continue;
+            }
+            let above = ancestors(name, &self.apex).map(Key::from);
+            found.extend(std::iter::once(name.clone()).chain(above).filter(|name| {
+                *name != self.apex
+                    && !after.get(name).is_some_and(|facts| facts.exists())
+                    && !self.is_flipped_above(name)
+            }));
+        }
+        found.into_iter().collect()
+    }
+
+    /// Whether all below a name was read because a delegation at it or above came or went.
+    fn is_flipped_above(&self, name: &[u8]) -> bool {
+        self.flipped.contains(name)
+            || ancestors(name, &self.apex).any(|above| self.flipped.contains(above))
+    }
+
+    /// The rows of empty non-terminals as they should be.
+    fn empties(&self) -> Vec<Empty> {
+        let facts = self.rows.facts();
+        let knowledge = self.knowledge(&facts);
+        let mut below: HashMap<&[u8], Standing> = HashMap::new();
+        for name in facts.keys() {
+            let standing = knowledge.standing(name);
+            for above in ancestors(name, &self.apex) {
+                let sum = below.entry(above).or_default();
+                *sum = sum.or(standing);
+            }
+        }
+        let mut empties = Vec::new();
+        for name in self.candidates() {
+            let stored = self.rows.at(&name).find(|row| row.what == What::Empty);
+            let known = below.get(&*name).copied().unwrap_or_default();
+            let standing = if self.explored.contains(&name) || self.is_flipped_above(&name) {
+                known
+            } else {
+                // What is not looked up is as the table says.
+                let stored = stored.map(|row| Standing {
+                    exists: true,
+                    auth: row.derived.as_ref().is_some_and(|d| d.auth),
+                    ordered: row.derived.as_ref().is_some_and(|d| d.ordername.is_some()),
+                });
+                match self.glimpsed.get(&name) {
+                    Some(glimpse) => known.or(*glimpse).or(stored.unwrap_or_default()),
+                    None => known.or(stored.unwrap_or_default()),
+                }
+            };
+            let has_records = facts.get(&name).is_some_and(|facts| facts.exists());
+            let wanted =
+                (standing.exists && !has_records).then(|| knowledge.of_empty(&name, standing));
+            empties.push(Empty { name, wanted });
+        }
+        empties
+    }
+
+    /// Names that may be empty non-terminals before or after.
+    fn candidates(&self) -> BTreeSet<Key> {
+        let mut names: BTreeSet<Key> = self.touched.clone();
+        let read_below = self.rows.list.iter().map(|row| &row.name);
+        names.extend(
+            read_below
+                .filter(|name| self.is_flipped_above(name))
+                .cloned(),
+        );
+        let above: Vec<Key> = names
+            .iter()
+            .flat_map(|name| ancestors(name, &self.apex).map(Key::from))
+            .collect();
+        names.extend(above);
+        names.remove(&self.apex);
+        names
+    }
+
+    /// Makes the derived columns of all rows whose names are touched.
+    fn derive_rows(&mut self) {
+        let facts = self.rows.facts();
+        let knowledge = self.knowledge(&facts);
+        let mut derived = Vec::new();
+        for (place, row) in self.rows.list.iter().enumerate() {
+            // PowerDNS leaves the columns of disabled rows alone.
+            let is_ours = self.touched.contains(&row.name) || self.is_flipped_above(&row.name);
+            if is_ours && row.is_served() {
+                derived.push((place, knowledge.of_row(&row.name, row.rtype())));
+            } else if row.id.is_none() && !row.is_deleted {
+                let auth = true;
+                let ordername = None;
+                derived.push((place, Derived { auth, ordername }));
+            }
+        }
+        for (place, wanted) in derived {
+            let row = &mut self.rows.list[place];
+            if row.derived.as_ref() != Some(&wanted) {
+                row.derived = Some(wanted);
+                row.is_rederived = true;
+            }
+        }
+    }
+
+    async fn write(&mut self, session: &mut Session, empties: Vec<Empty>) -> Result<(), Failure> {
+        let mut gone: Vec<i64> = Vec::new();
+        let mut new: Vec<Row> = Vec::new();
+        for empty in empties {
+            let stored = self
+                .rows
+                .at(&empty.name)
+                .filter(|row| row.what == What::Empty);
+            let stored: Vec<(i64, Option<Derived>)> = stored
+                .filter_map(|row| Some((row.id?, row.derived.clone())))
+                .collect();
+            let kept = stored
+                .iter()
+                .position(|(_, derived)| empty.wanted.is_some() && *derived == empty.wanted);
+            let unwanted = stored.iter().enumerate().filter(|(i, _)| Some(*i) != kept);
+            gone.extend(unwanted.map(|(_, (id, _))| *id));
+            if let (None, Some(wanted)) = (kept, empty.wanted) {
+                new.push(Row {
+                    id: None,
+                    name: empty.name,
+                    what: What::Empty,
+                    ttl: 0,
+                    disabled: false,
+                    derived: Some(wanted),
+                    is_deleted: false,
+                    is_changed: true,
+                    is_rederived: false,
+                });
+            }
+        }
+        let rows = &self.rows.list;
+        gone.extend(
+            rows.iter()
+                .filter(|row| row.is_deleted)
+                .filter_map(|row| row.id),
+        );
+        delete_rows(session, &gone).await?;
+        self.delete_comments(session).await?;
+        self.update(session).await?;
+        let inserted = rows
+            .iter()
+            .filter(|row| row.id.is_none() && !row.is_deleted);
+        let new: Vec<&Row> = inserted.chain(&new).collect();
+        insert_rows(session, self.rows.zone, &new).await
+    }
+
+    /// Rows whose own columns changed one by one; those whose derived columns changed many at once.
+    async fn update(&self, session: &mut Session) -> Result<(), Failure> {
+        let mut alike: BTreeMap<(bool, Option<&str>), Vec<i64>> = BTreeMap::new();
+        for row in &self.rows.list {
+            let (Some(id), false) = (row.id, row.is_deleted) else {
+                continue;
+            };
+            if let (true, Some(derived)) = (row.is_rederived, &row.derived) {
+                let same = (derived.auth, derived.ordername.as_deref());
+                alike.entry(same).or_default().push(id);
+            }
+            if let (true, What::Record(rtype, rdata)) = (row.is_changed, &row.what) {
+                let columns = write_content(*rtype, rdata);
+                let sql =
+                    "UPDATE records SET ttl = ?, disabled = ?, content = ?, prio = ? WHERE id = ?";
+                let values = [
+                    Value::Int(row.ttl.into()),
+                    Value::Bool(row.disabled),
+                    Value::Text(&columns.content),
+                    Value::Int(columns.prio),
+                    Value::Int(id),
+                ];
+                session.run(sql, &values).await?;
+            }
+        }
+        for ((auth, ordername), ids) in alike {
+            for chunk in ids.chunks(IDS_AT_ONCE) {
+                let sql = format!(
+                    "UPDATE records SET auth = ?, ordername = ? WHERE id IN ({})",
+                    list(chunk)
+                );
+                let values = [Value::Bool(auth), ordername.into()];
+                session.run(&sql, &values).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Comments go with the last record of an RRset.
+    async fn delete_comments(&self, session: &mut Session) -> Result<(), Failure> {
+        let mut gone = BTreeSet::new();
+        for row in self.rows.list.iter().filter(|row| row.is_deleted) {
+            let is_left = self
+                .rows
+                .at(&row.name)
+                .any(|left| left.rtype() == row.rtype());
+            if let (false, What::Record(rtype, rdata)) = (is_left, &row.what) {
+                gone.insert((text_of(&row.name), write_content(*rtype, rdata).rtype));
+            }
+        }
+        for (name, rtype) in gone {
+            let sql = "DELETE FROM comments WHERE domain_id = ? AND name = ? AND type = ?";
+            let values = [
+                Value::Int(self.rows.zone),
+                Value::Text(&name),
+                Value::Text(&rtype),
+            ];
+            session.run(sql, &values).await?;
+        }
+        Ok(())
+    }
+}
+
+/// What the columns of some rows of a crowd tell: good enough to know that names are left.
+fn glimpse<'r>(rows: impl Iterator<Item = &'r Row>) -> Standing {
+    let mut standing = Standing::default();
+    for row in rows.filter(|row| row.is_served()) {
+        let stored = row.derived.as_ref();
+        standing = standing.or(Standing {
+            exists: true,
+            auth: row.rtype() != Some(Type::DS) && stored.is_some_and(|d| d.auth),
+            ordered: stored.is_some_and(|d| d.ordername.is_some()),
+        });
+    }
+    standing
+}
+
+/// Numbers are safe to be written out.
+fn list(ids: &[i64]) -> String {
+    let texts: Vec<String> = ids.iter().map(i64::to_string).collect();
+    texts.join(", ")
+}
+
+async fn delete_rows(session: &mut Session, ids: &[i64]) -> Result<(), Failure> {
+    for chunk in ids.chunks(IDS_AT_ONCE) {
+        let sql = format!("DELETE FROM records WHERE id IN ({})", list(chunk));
+        session.run(&sql, &[]).await?;
+    }
+    Ok(())
+}
+
+async fn insert_rows(session: &mut Session, zone: i64, rows: &[&Row]) -> Result<(), Failure> {
+    for chunk in rows.chunks(INSERTS_AT_ONCE) {
+        let names: Vec<String> = chunk.iter().map(|row| text_of(&row.name)).collect();
+        let columns: Vec<_> = chunk
+            .iter()
+            .map(|row| match &row.what {
+                What::Record(rtype, rdata) => Some(write_content(*rtype, rdata)),
+                _ => None,
+            })
+            .collect();
+        let mut values = Vec::with_capacity(chunk.len() * 9);
+        for ((row, name), columns) in chunk.iter().zip(&names).zip(&columns) {
+            values.extend([Value::Int(zone), Value::Text(name)]);
+            match columns {
+                Some(columns) => values.extend([
+                    Value::Text(&columns.rtype),
+                    Value::Text(&columns.content),
+                    Value::Int(row.ttl.into()),
+                    Value::Int(columns.prio),
+                ]),
+                None => values.extend([Value::Null; 4]),
+            }
+            let derived = row.derived.as_ref();
+            let ordername = derived.and_then(|derived| derived.ordername.as_deref());
+            values.extend([
+                Value::Bool(row.disabled),
+                ordername.into(),
+                Value::Bool(derived.is_none_or(|derived| derived.auth)),
+            ]);
+        }
+        let places = vec!["(?, ?, ?, ?, ?, ?, ?, ?, ?)"; chunk.len()].join(", ");
+        let sql = format!(
+            "INSERT INTO records \
+             (domain_id, name, type, content, ttl, prio, disabled, ordername, auth) VALUES {places}"
+        );
+        session.run(&sql, &values).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,271 @@
+//! The columns that PowerDNS derives from names: `auth`, `ordername`, and the rows of empty non-terminals.
+//!
+//! Nameward does not trust them, but PowerDNS does, and on one database both must be able to answer. The rules are what
+//! `pdnsutil rectify-zone` leaves in the table, oddities included (data at and, with NSEC, below a delegation keeps its
+//! place in the order, addresses do not; DS is authoritative wherever it stands). Only rows that are served count.
+
+use super::super::row::write_label;
+use nameward_wire::{Name, Type};
+use sha1::{Digest, Sha1};
+use std::collections::HashMap;
+
+/// How a zone denies existence, as far as PowerDNS keeps it in the table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Denial {
+    Unsigned,
+    Nsec,
+    Nsec3(Nsec3),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Nsec3 {
+    pub(super) iterations: u16,
+    pub(super) salt: Vec<u8>,
+    pub(super) opt_out: bool,
+    /// Denied by ranges made up for each question: nothing is kept.
+    pub(super) narrow: bool,
+}
+
+impl Nsec3 {
+    /// Reads the metadata NSEC3PARAM: algorithm, flags, iterations, salt.
+    pub(super) fn read(text: &str, narrow: bool) -> Option<Self> {
+        let mut words = text.split_ascii_whitespace();
+        let (_, flags) = (words.next()?, words.next()?.parse::<u8>().ok()?);
+        let iterations = words.next()?.parse().ok()?;
+        let salt = match words.next()? {
+            "-" => Vec::new(),
+            digits => data_encoding::HEXLOWER_PERMISSIVE
+                .decode(digits.as_bytes())
+                .ok()?,
+        };
+        Some(Nsec3 {
+            iterations,
+            salt,
+            opt_out: flags & 1 != 0,
+            narrow,
+        })
+    }
+}
+
+/// What stands at a name, of what is served.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Facts {
+    pub(super) ns: bool,
+    pub(super) ds: bool,
+    pub(super) other: bool,
+}
+
+impl Facts {
+    pub(super) fn add(&mut self, rtype: Option<Type>) {
+        match rtype {
+            Some(Type::NS) => self.ns = true,
+            Some(Type::DS) => self.ds = true,
+            _ => self.other = true,
+        }
+    }
+
+    pub(super) fn exists(self) -> bool {
+        self.ns || self.ds || self.other
+    }
+}
+
+/// A name in lower case and wire form.
+pub(super) type Key = Box<[u8]>;
+
+/// The key of a name.
+pub(super) fn key(name: Name<'_>) -> Key {
+    let mut wire: Key = name.as_wire().into();
+    wire.make_ascii_lowercase();
+    wire
+}
+
+/// The ancestors of a name from its parent up to and with the apex.
+pub(super) fn ancestors<'k>(name: &'k [u8], apex: &'k [u8]) -> impl Iterator<Item = &'k [u8]> {
+    let mut rest = name;
+    std::iter::from_fn(move || {
+        if rest.len() <= apex.len() {
+            return None;
+        }
+        rest = &rest[rest[0] as usize + 1..];
+        Some(rest)
+    })
+}
+
+/// What is known of a zone: of each name that matters, and of all its ancestors.
+pub(super) struct Knowledge<'k> {
+    pub(super) apex: &'k [u8],
+    pub(super) denial: &'k Denial,
+    pub(super) facts: &'k HashMap<Key, Facts>,
+}
+
+/// The derived columns of a row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Derived {
+    pub(super) auth: bool,
+    pub(super) ordername: Option<String>,
+}
+
+/// What a name does for the empty non-terminals above it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Standing {
+    pub(super) exists: bool,
+    pub(super) auth: bool,
+    /// It has a place in the NSEC3 order of a zone with opt-out.
+    pub(super) ordered: bool,
+}
+
+impl Standing {
+    pub(super) fn or(self, other: Standing) -> Standing {
+        Standing {
+            exists: self.exists || other.exists,
+            auth: self.auth || other.auth,
+            ordered: self.ordered || other.ordered,
+        }
+    }
+
+    /// Whether something that was is no more.
+    pub(super) fn is_less_than(self, before: Standing) -> bool {
+        self.or(before) != self
+    }
+}
+
+impl Knowledge<'_> {
+    fn facts(&self, name: &[u8]) -> Facts {
+        self.facts.get(name).copied().unwrap_or_default()
+    }
+
+    fn is_cut(&self, name: &[u8]) -> bool {
+        name != self.apex && self.facts(name).ns
+    }
+
+    fn is_below_cut(&self, name: &[u8]) -> bool {
+        ancestors(name, self.apex).any(|above| self.is_cut(above))
+    }
+
+    pub(super) fn standing(&self, name: &[u8]) -> Standing {
+        let facts = self.facts(name);
+        let below = self.is_below_cut(name);
+        let only_ns = self.is_cut(name) && !facts.ds && !facts.other;
+        Standing {
+            exists: facts.exists(),
+            auth: facts.exists() && !below && !self.is_cut(name),
+            ordered: facts.exists() && !below && !only_ns,
+        }
+    }
+
+    /// The columns of a row with a type.
+    pub(super) fn of_row(&self, name: &[u8], rtype: Option<Type>) -> Derived {
+        let (cut, below) = (self.is_cut(name), self.is_below_cut(name));
+        let is_ds = rtype == Some(Type::DS);
+        let is_glue = (cut || below) && matches!(rtype, Some(Type::A | Type::AAAA));
+        let ordername = match self.denial {
+            Denial::Unsigned => None,
+            Denial::Nsec if is_glue => None,
+            Denial::Nsec => Some(order(name, self.apex)),
+            Denial::Nsec3(nsec3) => {
+                let opted_out =
+                    nsec3.opt_out && cut && rtype == Some(Type::NS) && !self.facts(name).ds;
+                let hidden = nsec3.narrow || is_glue || below || opted_out;
+                (!hidden).then(|| hash(name, nsec3))
+            }
+        };
+        Derived {
+            auth: is_ds || !cut && !below,
+            ordername,
+        }
+    }
+
+    /// The columns of an empty non-terminal with these names below it.
+    pub(super) fn of_empty(&self, name: &[u8], below: Standing) -> Derived {
+        match self.denial {
+            Denial::Unsigned | Denial::Nsec => Derived {
+                auth: below.auth,
+                ordername: None,
+            },
+            Denial::Nsec3(nsec3) => {
+                let (auth, ordered) = match nsec3.opt_out {
+                    true => (below.auth, below.ordered),
+                    false => (!self.is_below_cut(name), !self.is_below_cut(name)),
+                };
+                Derived {
+                    auth,
+                    ordername: (ordered && !nsec3.narrow).then(|| hash(name, nsec3)),
+                }
+            }
+        }
+    }
+}
+
+/// The name relative to the apex, labels reversed, with spaces between: text in this order is canonical order.
+fn order(name: &[u8], apex: &[u8]) -> String {
+    let mut labels = Vec::new();
+    let mut rest = name;
+    while rest.len() > apex.len() {
+        let (label, behind) = rest[1..].split_at(rest[0] as usize);
+        let mut text = String::new();
+        write_label(label, &mut text);
+        labels.push(text);
+        rest = behind;
+    }
+    labels.reverse();
+    labels.join(" ")
+}
+
+/// RFC 5155 section 5, in base32hex and lower case.
+fn hash(name: &[u8], nsec3: &Nsec3) -> String {
+    let mut digest = Sha1::new()
+        .chain_update(name)
+        .chain_update(&nsec3.salt)
+        .finalize();
+    for _ in 0..nsec3.iterations {
+        digest = Sha1::new()
+            .chain_update(digest)
+            .chain_update(&nsec3.salt)
+            .finalize();
+    }
+    data_encoding::BASE32HEX_NOPAD
+        .encode(&digest)
+        .to_ascii_lowercase()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nameward_wire::NameBuf;
+
+    fn wire(text: &str) -> Key {
+        key(text.parse::<NameBuf>().unwrap().as_name())
+    }
+
+    #[test]
+    fn hashes_are_those_of_rfc_5155() {
+        let nsec3 = Nsec3::read("1 1 12 aabbccdd", false).unwrap();
+        assert!(nsec3.opt_out);
+        for (name, expected) in [
+            ("example", "0p9mhaveqvm6t7vbl5lop2u3t2rp3tom"),
+            ("a.example", "35mthgpgcu1qg68fab165klnsnk3dpvl"),
+            ("*.w.example", "r53bq7cc2uvmubfu5ocmm6pers9tk9en"),
+        ] {
+            assert_eq!(hash(&wire(name), &nsec3), expected);
+        }
+    }
+
+    #[test]
+    fn the_order_is_written_backwards_with_spaces() {
+        let apex = wire("example.org");
+        assert_eq!(order(&apex, &apex), "");
+        assert_eq!(order(&wire("a.b.example.org"), &apex), "b a");
+        assert_eq!(
+            order(&wire(r"sp\032ace.do\.t.example.org"), &apex),
+            r"do\.t sp\032ace"
+        );
+    }
+
+    #[test]
+    fn ancestors_end_with_the_apex() {
+        let (name, apex) = (wire("a.b.example"), wire("example"));
+        let above: Vec<Key> = ancestors(&name, &apex).map(Key::from).collect();
+        assert_eq!(above, [wire("b.example"), wire("example")]);
+        assert_eq!(ancestors(&apex, &apex).count(), 0);
+    }
+}

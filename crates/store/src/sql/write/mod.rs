@@ -1,0 +1,216 @@
+//! Changes of zones in databases: validated, written in one transaction on the primary, told to all servers.
+//!
+//! This is the one way in which Nameward changes a zone of a database, whoever asks. A [`ZoneChange`] is a list of steps;
+//! all or none of them happen. Changes of one zone wait for each other: by a lock on its row of `domains`, in
+//! SQLite by the lock of the file, so that none is lost and none fails because of another. PowerDNS may use the
+//! database at the same time; what it derives from names is kept right ([`derive`]). The serial is raised unless the
+//! change sets the SOA.
+
+mod check;
+mod commit;
+mod content;
+mod derive;
+mod edit;
+mod rows;
+mod serial;
+mod session;
+mod zones;
+
+use super::{SqlBackend, SqlError};
+pub use edit::{Edit, NewRecord, Rrset};
+use nameward_wire::NameBuf;
+pub use serial::{first_serial, next_serial};
+use session::{Failure, Session};
+use std::sync::{Mutex, PoisonError};
+use std::time::SystemTime;
+use tokio::sync::Semaphore;
+pub use zones::{NewZone, StoredRecord};
+
+/// How often a change is tried when others are in the way.
+const TRIES: usize = 5;
+/// Connections that change zones at one time; further changes wait. SQLite has one writer in any case.
+const SESSIONS: usize = 4;
+
+/// Who asks for a change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// An operator or a client of this server: not for zones that come from elsewhere.
+    Operator,
+    /// The primary of the zone.
+    Transfer,
+}
+
+/// A change of one zone.
+#[derive(Debug, Clone)]
+pub struct ZoneChange {
+    /// What to do, in this order.
+    pub edits: Vec<Edit>,
+    /// Who asks.
+    pub origin: Origin,
+    /// For serials that are dates.
+    pub now: SystemTime,
+}
+
+/// A change that is in the database.
+#[derive(Debug, Clone)]
+pub struct Committed {
+    /// `domains.id`.
+    pub zone: i64,
+    /// The name of the zone.
+    pub apex: NameBuf,
+    /// False if the zone was like this already: nothing was written.
+    pub is_changed: bool,
+    /// The serial after the change.
+    pub serial: u32,
+    /// What the one who asked should know.
+    pub warnings: Vec<String>,
+}
+
+/// Why a change was not made.
+#[derive(Debug, thiserror::Error)]
+pub enum WriteError {
+    /// The change is wrong: what is wrong with it. Nothing was written.
+    #[error("{0}")]
+    Refused(String),
+    /// The zone is not in this database (any more).
+    #[error("the zone is not in the database")]
+    NoSuchZone,
+    /// The database failed. Nothing was written.
+    #[error("{0}")]
+    Sql(SqlError),
+    /// Other changes were in the way each time. Nothing was written.
+    #[error("other changes were in the way: {0}")]
+    Conflict(String),
+    /// The connection broke while the database was told to keep the change.
+    #[error("it is not known whether the change was made: {0}")]
+    Unknown(SqlError),
+}
+
+impl From<Failure> for WriteError {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Conflict(text) => WriteError::Conflict(text),
+            Failure::Sql(error) => WriteError::Sql(error),
+        }
+    }
+}
+
+/// What is done in one transaction.
+enum Task<'t> {
+    Change(i64, &'t ZoneChange),
+    Create(&'t NewZone),
+    Delete(i64),
+}
+
+/// The connections to the primary.
+pub(super) struct Writer {
+    seats: Semaphore,
+    idle: Mutex<Vec<Session>>,
+}
+
+impl Default for Writer {
+    fn default() -> Self {
+        Writer {
+            seats: Semaphore::new(SESSIONS),
+            idle: Mutex::default(),
+        }
+    }
+}
+
+impl Writer {
+    fn take(&self) -> Option<Session> {
+        self.idle().pop()
+    }
+
+    fn give_back(&self, session: Session) {
+        let mut idle = self.idle();
+        if idle.len() < SESSIONS {
+            idle.push(session);
+        }
+    }
+
+    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Session>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl SqlBackend {
+    /// Makes a change. When this returns, it is durable, and nothing that this backend keeps is older; caches of
+    /// answers are the caller's.
+    pub async fn commit(&self, zone: i64, change: &ZoneChange) -> Result<Committed, WriteError> {
+        self.transact(&Task::Change(zone, change)).await
+    }
+
+    /// Makes a zone with its first records.
+    pub async fn create_zone(&self, zone: &NewZone) -> Result<Committed, WriteError> {
+        self.transact(&Task::Create(zone)).await
+    }
+
+    /// Deletes a zone with its records, comments, metadata and keys.
+    pub async fn delete_zone(&self, zone: i64) -> Result<Committed, WriteError> {
+        self.transact(&Task::Delete(zone)).await
+    }
+
+    async fn transact(&self, task: &Task<'_>) -> Result<Committed, WriteError> {
+        let writer = &self.inner.writer;
+        // It is never closed.
+        let _seat = writer.seats.acquire().await;
+        let mut last = String::new();
+        for _ in 0..TRIES {
+            let idle = writer.take();
+            let was_idle = idle.is_some();
+            let mut session = match idle {
+                Some(session) => session,
+                None => Session::open(&self.inner.options.address)
+                    .await
+                    .map_err(WriteError::Sql)?,
+            };
+            match attempt(&mut session, task).await {
+                Ok(committed) => {
+                    writer.give_back(session);
+                    self.forget(Some(committed.zone));
+                    return Ok(committed);
+                }
+                Err(WriteError::Conflict(text)) => {
+                    last = text;
+                    if session.rollback().await.is_ok() {
+                        writer.give_back(session);
+                    }
+                }
+                // It may have been idle while the database restarted.
+                Err(WriteError::Sql(SqlError::Unavailable(text))) if was_idle => last = text,
+                Err(WriteError::Unknown(error)) => {
+                    self.forget(None);
+                    return Err(WriteError::Unknown(error));
+                }
+                Err(error) => {
+                    if session.rollback().await.is_ok() {
+                        writer.give_back(session);
+                    }
+                    return Err(error);
+                }
+            }
+        }
+        Err(WriteError::Conflict(last))
+    }
+}
+
+async fn attempt(session: &mut Session, task: &Task<'_>) -> Result<Committed, WriteError> {
+    session.begin().await?;
+    let committed = match task {
+        Task::Change(zone, change) => {
+            let zone = commit::lock_zone(session, *zone).await?;
+            commit::change(session, &zone, change).await?
+        }
+        Task::Create(zone) => zones::create(session, zone).await?,
+        Task::Delete(zone) => zones::delete(session, *zone).await?,
+    };
+    session.commit().await.map_err(|failure| match failure {
+        Failure::Conflict(text) => WriteError::Conflict(text),
+        Failure::Sql(error @ (SqlError::Unavailable(_) | SqlError::Timeout(_))) => {
+            WriteError::Unknown(error)
+        }
+        Failure::Sql(error) => WriteError::Sql(error),
+    })?;
+    Ok(committed)
+}
