@@ -9,7 +9,7 @@ use nameward_zone::ZoneTable;
 
 use crate::{
     config::{Config, Overrides},
-    example, privileges,
+    db, example, privileges,
     serve::counted,
     zones,
 };
@@ -44,7 +44,7 @@ pub fn run(overrides: &Overrides) -> Result<ExitCode, String> {
         Event::Removed(_) | Event::Contested(..) | Event::Progress(..) => {}
     });
     good += summary.loaded;
-    errors += summary.troubles;
+    errors += summary.troubles + db::check_all(&config)?;
     let (good, warned) = (counted(good, "zone"), counted(warnings, "warning"));
     println!("{good} good, {} with errors, {warned}", summary.refused);
     Ok(match errors {

@@ -4,7 +4,7 @@
 //! line and an exit code that is not 0. Workers answer while zones load, each zone as it is ready.
 
 mod announce;
-mod databases;
+pub mod databases;
 mod flush;
 mod live;
 mod maintenance;

@@ -3,6 +3,8 @@
 //! A database never waits for the disk (but loses nothing when it is killed), is never a system service, and ends when its [`Database`] is dropped or
 //! this process ends. It can be killed, paused and started again, to see what others make of that.
 
+mod replica;
+
 use crate::peers::{free_address, watch};
 use std::fs::{self, File};
 use std::io;

@@ -2,8 +2,10 @@
 //! and back again.
 
 mod ask;
+mod check;
 mod conformance;
 mod operation;
 mod remembered;
+mod replica;
 mod rows;
 mod servers;

@@ -16,7 +16,7 @@ fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }
 
-fn started(kind: DatabaseKind) -> Option<Database> {
+pub fn started(kind: DatabaseKind) -> Option<Database> {
     let Some(database) = Database::start(kind) else {
         eprintln!("{kind:?} is not installed: skipped");
         return None;
@@ -33,7 +33,7 @@ fn started(kind: DatabaseKind) -> Option<Database> {
 }
 
 /// Runs statements; backslashes are plain in all of them.
-fn run(database: &Database, kind: DatabaseKind, sql: &str) {
+pub fn run(database: &Database, kind: DatabaseKind, sql: &str) {
     let mode = match kind {
         DatabaseKind::Mariadb => "SET sql_mode = 'NO_BACKSLASH_ESCAPES';\n",
         DatabaseKind::Postgres => "",
@@ -42,7 +42,7 @@ fn run(database: &Database, kind: DatabaseKind, sql: &str) {
 }
 
 /// The statements that put zones in place of all that is there.
-fn fill(zones: &[ZoneText]) -> String {
+pub fn fill(zones: &[ZoneText]) -> String {
     let mut sql = String::from("DELETE FROM records;\nDELETE FROM domains;\n");
     for (index, zone) in zones.iter().enumerate() {
         let id = index + 1;
@@ -67,7 +67,7 @@ fn fill(zones: &[ZoneText]) -> String {
     sql
 }
 
-fn backend(kind: DatabaseKind, url: &str, mode: &str) -> String {
+pub fn backend(kind: DatabaseKind, url: &str, mode: &str) -> String {
     let name = match kind {
         DatabaseKind::Postgres => "postgres",
         DatabaseKind::Mariadb => "mysql",

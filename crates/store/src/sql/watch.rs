@@ -1,18 +1,18 @@
 //! Tells which zones changed in a database, whoever changed them.
 //!
 //! SQLite: its own counter of commits, asked often because that is cheap, then the table of changes that triggers
-//! keep. MySQL: that table, asked twice a second. PostgreSQL: notices. Without triggers SQLite can still tell that
-//! something changed; others tell nothing and the caller's TTLs apply.
+//! keep. MySQL: that table, asked twice a second where reads go. PostgreSQL: notices of the primary. Without
+//! triggers SQLite can still tell that something changed; others tell nothing and the caller's TTLs apply.
 
 use super::dialect::Statement;
 use super::error::SqlError;
 use super::schema::CHANNEL;
 use super::{Address, Driver, SqlBackend, Sqlite, postgres};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::future::poll_fn;
 use std::pin::pin;
 use std::task::Poll;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 use tokio_postgres::AsyncMessage;
 
@@ -27,6 +27,14 @@ pub enum Change {
 
 /// Changes that wait for the receiver; when there are more, they become one [`Change::All`].
 const QUEUE: usize = 1024;
+/// After which pauses a change is told again where reads go to a replica.
+const ECHOES: [Duration; 5] = [
+    Duration::from_millis(200),
+    Duration::from_secs(1),
+    Duration::from_secs(5),
+    Duration::from_secs(25),
+    Duration::from_secs(125),
+];
 /// How often SQLite is asked.
 const SQLITE_INTERVAL: Duration = Duration::from_millis(250);
 /// How often a table of changes is asked over a network.
@@ -43,6 +51,7 @@ impl SqlBackend {
             backend: self.clone(),
             sender,
             owes_all: false,
+            echoes: VecDeque::new(),
         };
         tokio::spawn(watch(teller));
         receiver
@@ -55,6 +64,8 @@ struct Teller {
     sender: mpsc::Sender<Change>,
     /// Changes were lost because the receiver is slow.
     owes_all: bool,
+    /// Changes that are to be told again, the next one first, and how often they were.
+    echoes: VecDeque<(Instant, Change, usize)>,
 }
 
 impl Teller {
@@ -65,6 +76,43 @@ impl Teller {
         }
         let change = if self.owes_all { Change::All } else { change };
         self.owes_all = self.sender.try_send(change).is_err();
+    }
+
+    /// Tells a change of the primary. A replica shows it later, and nobody tells when: it is told again with growing pauses,
+    /// so that what was read from the replica too soon does not stay.
+    fn tell_of_primary(&mut self, change: Change) {
+        self.tell(change);
+        if self.backend.inner.options.replica.is_some() {
+            self.schedule(change, 0);
+        }
+    }
+
+    fn schedule(&mut self, change: Change, told: usize) {
+        let Some(pause) = ECHOES.get(told) else {
+            return;
+        };
+        let is_full = self.echoes.len() >= QUEUE;
+        let change = if is_full { Change::All } else { change };
+        if is_full {
+            self.echoes.clear();
+        }
+        let entry = (Instant::now() + *pause, change, told);
+        let at = self.echoes.partition_point(|(due, ..)| *due <= entry.0);
+        self.echoes.insert(at, entry);
+    }
+
+    /// Tells again what is due, and how long there is nothing more to tell.
+    fn tell_echoes(&mut self) -> Duration {
+        let now = Instant::now();
+        while let Some(&(due, change, told)) = self.echoes.front() {
+            if due > now {
+                return due - now;
+            }
+            self.echoes.pop_front();
+            self.tell(change);
+            self.schedule(change, told + 1);
+        }
+        TABLE_INTERVAL
     }
 
     fn retry_owed(&mut self) {
@@ -101,7 +149,7 @@ async fn listen(teller: &mut Teller, url: &str) {
                 wait = TABLE_INTERVAL;
                 // What happened since the last connection is not known.
                 if was_connected || listener.early {
-                    teller.tell(Change::All);
+                    teller.tell_of_primary(Change::All);
                 }
                 was_connected = true;
                 listener.run(teller).await;
@@ -165,12 +213,13 @@ impl Listener {
         loop {
             let next = poll_fn(|context| self.connection.poll_message(context));
             // Looks up now and then whether anybody is left to be told.
-            match tokio::time::timeout(TABLE_INTERVAL, next).await {
+            let wait = teller.tell_echoes().min(TABLE_INTERVAL);
+            match tokio::time::timeout(wait, next).await {
                 Err(_) if teller.sender.is_closed() => return,
                 Err(_) => teller.retry_owed(),
                 Ok(Some(Ok(AsyncMessage::Notification(notice)))) => {
                     let zone = notice.payload().parse();
-                    teller.tell(zone.map_or(Change::All, Change::Zone));
+                    teller.tell_of_primary(zone.map_or(Change::All, Change::Zone));
                 }
                 Ok(Some(Ok(_))) => {}
                 Ok(Some(Err(_)) | None) => return,

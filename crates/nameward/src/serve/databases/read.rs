@@ -223,13 +223,15 @@ impl Follower {
 
     /// Puts the zones that are known from before into the table; false if there are none.
     pub(super) fn recall(&mut self) -> bool {
-        let mut steps = Vec::new();
+        let (mut steps, start) = (Vec::new(), Instant::now());
         for (id, name) in self.remembered.read() {
             self.stand_in(id, Name::from_wire(&name).unwrap_or(Name::ROOT), &mut steps);
         }
         self.publish(&steps);
         if !steps.is_empty() {
             let (name, zones) = (&self.name, counted(steps.len(), "zone"));
+            let took = start.elapsed();
+            tracing::debug!(?took, "the list of zones is read");
             tracing::warn!(
                 "{name}: {zones} known from before; they fail until the database answers"
             );

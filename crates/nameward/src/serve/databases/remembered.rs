@@ -83,9 +83,14 @@ impl Remembered {
             return;
         };
         self.writing = Some(tokio::task::spawn_blocking(move || {
-            if let Err(error) = replace(&path, &bytes) {
-                let path = path.display();
-                tracing::warn!("{address}: the list of zones cannot be kept in {path}: {error}");
+            let (start, shown) = (Instant::now(), path.display());
+            match replace(&path, &bytes) {
+                Ok(()) => tracing::debug!(took = ?start.elapsed(), "{shown} written"),
+                Err(error) => {
+                    tracing::warn!(
+                        "{address}: the list of zones cannot be kept in {shown}: {error}"
+                    );
+                }
             }
         }));
     }

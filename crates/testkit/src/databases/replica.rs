@@ -1,0 +1,47 @@
+//! A streaming replica of a PostgreSQL database: it follows whatever is committed there, and can only be read.
+
+use super::{Database, DatabaseKind, check, user};
+use crate::peers::free_address;
+use std::io;
+use std::process::Command;
+
+impl Database {
+    /// Makes a replica and starts it. PostgreSQL only.
+    pub fn replica(&self) -> io::Result<Self> {
+        assert_eq!(self.kind, DatabaseKind::Postgres);
+        let directory = tempfile::Builder::new().prefix("nameward-db-").tempdir()?;
+        check(
+            Command::new("chown")
+                .arg(user(self.kind))
+                .arg(directory.path()),
+        )?;
+        let mut replica = Database {
+            kind: self.kind,
+            directory,
+            address: free_address()?,
+            child: None,
+            watchdog: None,
+        };
+        let from = self.directory.path().display().to_string();
+        let to = replica.data().display().to_string();
+        let mut copy = replica.command("pg_basebackup");
+        copy.args([
+            "-h",
+            &from,
+            "-p",
+            &self.address.port().to_string(),
+            "-U",
+            "postgres",
+        ]);
+        copy.args([
+            "-D",
+            &to,
+            "--write-recovery-conf",
+            "--wal-method=stream",
+            "--checkpoint=fast",
+        ]);
+        check(copy.arg("--no-sync"))?;
+        replica.restart()?;
+        Ok(replica)
+    }
+}
