@@ -40,7 +40,7 @@ pub fn run(overrides: &Overrides) -> Result<ExitCode, String> {
             errors += 1;
             print(diagnostics);
         }
-        Event::Trouble(text) => println!("{text}"),
+        Event::Trouble(text) | Event::Note(text) => println!("{text}"),
         Event::Removed(_) | Event::Contested(..) | Event::Progress(..) => {}
     });
     good += summary.loaded;

@@ -31,6 +31,7 @@ pub fn sources(config: &Config) -> Result<Vec<Source>, String> {
                 rank: rank(index),
                 directory: backend.directory.clone(),
                 zones: zones.collect::<Result<_, String>>()?,
+                named_conf: backend.named_conf.clone(),
             })
         })
         .collect()

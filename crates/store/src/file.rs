@@ -7,6 +7,7 @@
 //! file is gone is removed, unless a directory could not be read, because then nobody knows.
 
 mod known;
+pub mod named_conf;
 mod one;
 mod scan;
 mod work;
@@ -23,7 +24,7 @@ use nameward_zone::{Offered, Zone, ZoneTable};
 
 use known::{Known, Slot};
 use one::ZoneRead;
-use scan::Candidates;
+use scan::{Candidates, Configurations, Said};
 use work::Job;
 
 /// How soon new zones are made visible while a load goes on. Each time costs the size of the table,
@@ -42,6 +43,8 @@ pub struct Source {
     pub directory: Option<PathBuf>,
     /// Zones with their files.
     pub zones: Vec<(NameBuf, PathBuf)>,
+    /// A configuration of BIND whose zones are served.
+    pub named_conf: Option<PathBuf>,
 }
 
 /// What a load has to say while it runs.
@@ -56,6 +59,8 @@ pub enum Event<'a> {
     Contested(Name<'a>, u16, u16),
     /// A source could not be used, in part or at all; one line with the path.
     Trouble(&'a str),
+    /// Something of a source is not served, or not as it was; one line with the path.
+    Note(&'a str),
     /// So many zones of so many are done.
     Progress(usize, usize),
 }
@@ -80,6 +85,8 @@ pub struct Summary {
     pub refused: usize,
     /// Zones no longer served.
     pub removed: usize,
+    /// Secondaries whose copy is not there yet.
+    pub waiting: usize,
     /// Sources that could not be used.
     pub troubles: usize,
 }
@@ -88,6 +95,7 @@ pub struct Summary {
 #[derive(Default)]
 pub struct FileBackend {
     known: Known,
+    configurations: Configurations,
 }
 
 impl FileBackend {
@@ -105,12 +113,15 @@ impl FileBackend {
         events: &mut dyn FnMut(Event<'_>),
     ) -> Summary {
         let mut summary = Summary::default();
-        let mut trouble = |text: &str| {
-            summary.troubles += 1;
-            events(Event::Trouble(text));
+        let mut say = |said: Said<'_>| match said {
+            Said::Trouble(text) => {
+                summary.troubles += 1;
+                events(Event::Trouble(text));
+            }
+            Said::Note(text) => events(Event::Note(text)),
         };
-        let scanned = scan::scan(sources, &mut trouble);
-        let jobs = self.admit(&scanned.candidates, &mut trouble);
+        let scanned = scan::scan(sources, &mut self.configurations, &mut say);
+        let jobs = self.admit(&scanned.candidates, &mut say);
         let mut load = Load {
             candidates: &scanned.candidates,
             summary,
@@ -127,8 +138,13 @@ impl FileBackend {
         load.summary
     }
 
+    /// The zones of BIND configurations, with their types and the servers that they name.
+    pub fn configured(&self) -> impl Iterator<Item = &named_conf::Zone> {
+        self.configurations.zones()
+    }
+
     /// Marks what was seen and passes over a zone that an earlier source has already.
-    fn admit(&mut self, candidates: &Candidates, trouble: &mut dyn FnMut(&str)) -> Vec<Job> {
+    fn admit(&mut self, candidates: &Candidates, say: &mut dyn FnMut(Said<'_>)) -> Vec<Job> {
         self.known.begin(candidates.len());
         let mut jobs = Vec::with_capacity(candidates.len());
         for candidate in 0..candidates.len() {
@@ -141,9 +157,8 @@ impl FileBackend {
                 None => {
                     let path = candidates.path(candidate);
                     let path = path.display();
-                    trouble(&format!(
-                        "{path}: the zone {name} has a file already: ignored"
-                    ));
+                    let text = format!("{path}: the zone {name} has a file already: ignored");
+                    say(Said::Trouble(&text));
                 }
             }
         }
@@ -202,14 +217,18 @@ impl Load<'_> {
     fn settle(&mut self, job: &Job, read: ZoneRead, slot: &mut Slot) {
         let name = self.candidates.name(job.candidate);
         let Some(zone) = read.zone else {
+            // Read and reported again by the next load, changed or not.
+            slot.fingerprint = None;
+            if read.is_missing && self.candidates.is_copy(job.candidate) {
+                self.summary.waiting += 1;
+                return;
+            }
             self.summary.refused += 1;
             let standing = match slot.served {
                 true => Standing::OldVersion,
                 false => Standing::NotReady,
             };
             (self.events)(Event::Refused(name, &read.diagnostics, standing));
-            // Read and reported again by the next load, changed or not.
-            slot.fingerprint = None;
             return;
         };
         self.summary.loaded += 1;
@@ -335,6 +354,12 @@ fn is_own(change: &Change, other: u16) -> bool {
 /// and why. Cheap: for a start that should fail at once and not after the first load.
 pub fn preflight(sources: &[Source]) -> Result<(), String> {
     for source in sources {
+        if let Some(path) = &source.named_conf {
+            let found = named_conf::read(path, &mut named_conf::OnDisk);
+            if let Some(first) = found.diagnostics.first() {
+                return Err(first.to_string());
+            }
+        }
         let files = source
             .zones
             .iter()

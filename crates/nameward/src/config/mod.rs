@@ -308,17 +308,18 @@ impl Reader<'_> {
 
 /// What a backend lacks, or has that does not belong to its type.
 fn incomplete(backend: &Backend) -> Option<&'static str> {
-    let has_files = backend.directory.is_some() || !backend.zones.is_empty();
+    let has_files =
+        backend.directory.is_some() || backend.named_conf.is_some() || !backend.zones.is_empty();
     let (has_path, url) = (backend.path.is_some(), backend.url.reveal());
     match backend.r#type {
         BackendType::File if has_path || !url.is_empty() => {
             Some("path and url belong to a database")
         }
         BackendType::File if !has_files => {
-            Some("a file backend needs a directory or a list of zones")
+            Some("a file backend needs a directory, a list of zones or a named_conf")
         }
         BackendType::File => None,
-        _ if has_files => Some("directory and zones belong to a file backend"),
+        _ if has_files => Some("directory, zones and named_conf belong to a file backend"),
         BackendType::Sqlite if !url.is_empty() || !has_path => {
             Some("a sqlite backend needs a path")
         }

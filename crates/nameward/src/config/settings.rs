@@ -148,6 +148,9 @@ section! {
         directory: Option<PathBuf> = r#""""#;
         /// Zones whose files stand elsewhere, as `{ name = "example.org", file = "path" }`.
         zones: Vec<ZoneFile> = "[]";
+        /// A `named.conf` of BIND: its zones of type primary are served, and those of type secondary
+        /// from the copies that are there. Of several views the first one for all clients counts.
+        named_conf: Option<PathBuf> = r#""""#;
         /// The file of a SQLite database. `nameward db init` makes one.
         path: Option<PathBuf> = r#""""#;
         /// A PostgreSQL or MySQL database, as `postgres://user:password@host/database` or

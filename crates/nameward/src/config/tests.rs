@@ -194,7 +194,7 @@ fn a_file_of_thousands_of_mistakes_lists_twenty() {
 #[test]
 fn a_backend_without_any_source_is_a_mistake() {
     assert!(
-        mistakes("[[backend]]\ntype = \"file\"\n").contains("needs a directory or a list of zones")
+        mistakes("[[backend]]\ntype = \"file\"\n").contains("needs a directory, a list of zones")
     );
     assert!(mistakes("[backend]\ntype = \"file\"\n").contains("write [[backend]]"));
     assert!(

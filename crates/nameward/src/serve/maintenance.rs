@@ -189,7 +189,13 @@ fn describe(summary: &Summary) -> String {
         ..
     } = summary;
     let loaded = counted(summary.loaded, "zone");
-    format!("{loaded} loaded, {unchanged} unchanged, {removed} removed, {refused} with errors")
+    let waiting = match summary.waiting {
+        0 => String::new(),
+        waiting => format!(", {waiting} without a copy yet"),
+    };
+    format!(
+        "{loaded} loaded, {unchanged} unchanged, {removed} removed, {refused} with errors{waiting}"
+    )
 }
 
 /// Writes what a load says to the log, with a bound.
@@ -224,6 +230,7 @@ impl Chronicle {
                 self.bounded(|| tracing::warn!("{}", databases::contested(*name, *served, *other)));
             }
             Event::Trouble(text) => self.error((*text).to_string()),
+            Event::Note(text) => self.bounded(|| tracing::warn!("{text}")),
             Event::Progress(done, total) => tracing::info!("{done} of {total} zones read"),
         }
     }

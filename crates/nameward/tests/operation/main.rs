@@ -4,6 +4,7 @@ mod ask;
 mod attacks;
 mod cli;
 mod ending;
+mod named_conf;
 mod not_ready;
 mod privileges;
 mod reload;

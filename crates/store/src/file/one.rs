@@ -8,7 +8,7 @@ use std::{
     hash::{DefaultHasher, Hash, Hasher},
     io::{self, Read},
     num::NonZeroU64,
-    os::unix::fs::{MetadataExt, OpenOptionsExt},
+    os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
     time::{Duration, SystemTime},
 };
@@ -29,6 +29,9 @@ const MOST_RESERVED: u64 = 1 << 30;
 /// the clock that stamps files; it is not trusted to be unchanged.
 const SETTLED: Duration = Duration::from_millis(50);
 
+/// How files begin that BIND wrote in its own form, which it does for secondaries unless told otherwise.
+const RAW: [&[u8]; 2] = [&[0, 0, 0, 2], &[0, 0, 0, 3]];
+
 /// Which contents a file had: equal fingerprints mean that it was not touched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Fingerprint(NonZeroU64);
@@ -44,6 +47,8 @@ impl Fingerprint {
 pub(super) struct ZoneRead {
     /// `None`: it has errors.
     pub zone: Option<Zone>,
+    /// There is no such file.
+    pub is_missing: bool,
     pub diagnostics: Vec<Diagnostic>,
     /// Of the file and all it includes.
     pub fingerprint: Option<Fingerprint>,
@@ -70,6 +75,13 @@ impl Reader {
             Ok(opened) => opened,
             Err(error) => return unreadable(path, &error),
         };
+        if is_raw(&file) {
+            let message = format!(
+                "expected text, found a file in BIND's raw form: named-compilezone -f raw -o NEW {name} {} makes text of it",
+                path.display()
+            );
+            return refused(diagnostic(path, Severity::Error, 0, message));
+        }
         let mut stamp = Stamp::new();
         stamp.add(&metadata);
         self.options.origin = name.into();
@@ -192,11 +204,24 @@ pub(super) fn open(path: &Path) -> io::Result<(File, Metadata)> {
 fn unreadable(path: &Path, error: &io::Error) -> ZoneRead {
     let message = format!("cannot be read: {}", plain(error));
     ZoneRead {
+        is_missing: error.kind() == io::ErrorKind::NotFound,
+        ..refused(diagnostic(path, Severity::Error, 0, message))
+    }
+}
+
+fn refused(diagnostic: Diagnostic) -> ZoneRead {
+    ZoneRead {
         zone: None,
-        diagnostics: vec![diagnostic(path, Severity::Error, 0, message)],
+        is_missing: false,
+        diagnostics: vec![diagnostic],
         fingerprint: None,
         includes: Vec::new(),
     }
+}
+
+fn is_raw(file: &File) -> bool {
+    let mut start = [0; 4];
+    file.read_exact_at(&mut start, 0).is_ok() && RAW.contains(&&start[..])
 }
 
 fn diagnostic(path: &Path, severity: Severity, line: u32, message: String) -> Diagnostic {
@@ -234,6 +259,7 @@ fn finish(builder: ZoneBuilder, report: Report, mut stamp: Stamp) -> ZoneRead {
     }
     ZoneRead {
         zone: zone.filter(|_| !broken),
+        is_missing: false,
         diagnostics,
         fingerprint: stamp.finish().filter(|_| all_there),
         includes,

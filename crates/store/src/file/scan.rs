@@ -4,6 +4,7 @@
 //! those of editors and of mounts being replaced, and are passed over.
 
 use std::{
+    collections::HashMap,
     ffi::OsStr,
     fs, io,
     os::unix::ffi::OsStrExt,
@@ -12,7 +13,7 @@ use std::{
 
 use nameward_wire::{Name, NameBuf};
 
-use super::Source;
+use super::{Source, named_conf};
 
 /// Directories in directories, at most.
 const DEPTH_MAX: usize = 32;
@@ -39,6 +40,8 @@ struct Entry {
     directory: Option<u32>,
     /// Rank of its source.
     rank: u16,
+    /// The copy of a zone that another server has: it may be missing.
+    is_copy: bool,
 }
 
 impl Candidates {
@@ -70,7 +73,7 @@ impl Candidates {
         path
     }
 
-    fn push(&mut self, zone: Name<'_>, file: &OsStr, directory: Option<u32>) {
+    fn push(&mut self, zone: Name<'_>, file: &OsStr, directory: Option<u32>) -> &mut Entry {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(zone.as_wire());
         // Length octets are at most 63, below the letters.
@@ -82,7 +85,15 @@ impl Candidates {
             file: file.len() as u32,
             directory,
             rank: self.rank,
+            is_copy: false,
         });
+        let last = self.list.len() - 1;
+        &mut self.list[last]
+    }
+
+    /// Whether the file is a copy that may be missing.
+    pub(super) fn is_copy(&self, index: usize) -> bool {
+        self.list[index].is_copy
     }
 
     /// The rank of the source it is from.
@@ -99,8 +110,52 @@ pub(super) struct Scanned {
     pub incomplete: bool,
 }
 
+/// What a search has to say.
+pub(super) enum Said<'s> {
+    /// Something could not be used.
+    Trouble(&'s str),
+    /// Something is not taken, or not as it was.
+    Note(&'s str),
+}
+
+/// What the configurations of BIND said when they were good the last time, by their paths.
+#[derive(Default)]
+pub(super) struct Configurations(HashMap<PathBuf, Vec<named_conf::Zone>>);
+
+impl Configurations {
+    /// All their zones.
+    pub(super) fn zones(&self) -> impl Iterator<Item = &named_conf::Zone> {
+        self.0.values().flatten()
+    }
+
+    /// Reads one again; whether its zones are known, maybe from before.
+    fn read(&mut self, path: &Path, say: &mut dyn FnMut(Said<'_>)) -> Option<&[named_conf::Zone]> {
+        let found = named_conf::read(path, &mut named_conf::OnDisk);
+        for diagnostic in &found.diagnostics {
+            say(Said::Trouble(&diagnostic.to_string()));
+        }
+        if found.diagnostics.is_empty() {
+            let taken = found.take();
+            for note in &taken.notes {
+                say(Said::Note(&format!("{}: {note}", path.display())));
+            }
+            self.0.insert(path.to_path_buf(), taken.zones);
+        }
+        self.0.get(path).map(Vec::as_slice)
+    }
+}
+
 /// Looks at all sources, in their order, listed zones first.
-pub(super) fn scan(sources: &[Source], trouble: &mut dyn FnMut(&str)) -> Scanned {
+pub(super) fn scan(
+    sources: &[Source],
+    configurations: &mut Configurations,
+    say: &mut dyn FnMut(Said<'_>),
+) -> Scanned {
+    let is_named = |path: &PathBuf| {
+        let mut sources = sources.iter();
+        sources.any(|source| source.named_conf.as_ref() == Some(path))
+    };
+    configurations.0.retain(|path, _| is_named(path));
     let mut scanned = Scanned::default();
     for source in sources {
         scanned.candidates.rank = source.rank;
@@ -108,11 +163,26 @@ pub(super) fn scan(sources: &[Source], trouble: &mut dyn FnMut(&str)) -> Scanned
             let candidates = &mut scanned.candidates;
             candidates.push(name.as_name(), path.as_os_str(), None);
         }
+        if let Some(path) = &source.named_conf {
+            match configurations.read(path, say) {
+                None => scanned.incomplete = true,
+                Some(zones) => zones.iter().for_each(|zone| configured(zone, &mut scanned)),
+            }
+        }
         if let Some(directory) = &source.directory {
-            walk(directory, DEPTH_MAX, &mut scanned, trouble);
+            walk(directory, DEPTH_MAX, &mut scanned, &mut |text| {
+                say(Said::Trouble(text))
+            });
         }
     }
     scanned
+}
+
+/// A zone of BIND's configuration.
+fn configured(zone: &named_conf::Zone, scanned: &mut Scanned) {
+    let file = zone.file.as_deref().map_or(OsStr::new(""), Path::as_os_str);
+    let entry = scanned.candidates.push(zone.name(), file, None);
+    entry.is_copy = zone.kind == Some(named_conf::ZoneType::Secondary);
 }
 
 fn walk(directory: &Path, depth: usize, scanned: &mut Scanned, trouble: &mut dyn FnMut(&str)) {
@@ -155,7 +225,9 @@ fn list(
         }
         match zone_name(&file_name) {
             None => {}
-            Some(Ok(name)) => candidates.push(name.as_name(), &file_name, Some(number)),
+            Some(Ok(name)) => {
+                candidates.push(name.as_name(), &file_name, Some(number));
+            }
             Some(Err(error)) => {
                 let path = entry.path();
                 trouble(&format!(

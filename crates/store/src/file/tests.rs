@@ -35,7 +35,7 @@ impl Fixture {
         let sources = vec![Source {
             rank: 0,
             directory: Some(dir.path().to_path_buf()),
-            zones: Vec::new(),
+            ..Source::default()
         }];
         Self {
             dir,
@@ -74,7 +74,7 @@ impl Fixture {
                 }
                 Event::Removed(name) => said.removed.push(name.to_string()),
                 Event::Trouble(text) => said.troubles.push(text.into()),
-                Event::Contested(..) | Event::Progress(..) => {}
+                Event::Contested(..) | Event::Progress(..) | Event::Note(_) => {}
             });
         Said { summary, ..said }
     }
@@ -356,6 +356,18 @@ fn what_is_no_regular_file_is_refused_without_waiting() {
     let said = fixture.load();
     assert_eq!(said.summary.refused, 2, "{:?}", said.refused);
     assert_eq!(fixture.served(), ["linked.example."]);
+}
+
+#[test]
+fn a_file_in_the_raw_form_of_bind_is_told_with_the_way_out() {
+    let mut fixture = Fixture::new();
+    fixture.write("one.example.zone", "\0\0\0\x02\0\0\0\x01raw");
+    let said = fixture.load();
+    assert!(
+        said.refused[1].contains("named-compilezone"),
+        "{:?}",
+        said.refused
+    );
 }
 
 #[test]

@@ -1,0 +1,124 @@
+//! Zones of a BIND configuration: served as they stand, followed by a reload, checked with file and line.
+
+use std::{fs, path::Path};
+
+use nameward_testkit::{Setup, TestServer};
+
+use super::ask::{rcode, zone};
+
+const NAMED: &str = r#"
+options { directory "db"; };
+include "local.conf";
+zone "." { type hint; file "root.hints"; };
+zone "copy.example" { type slave; masters { 192.0.2.1; }; file "copy"; };
+zone "later.example" { type secondary; primaries { 192.0.2.1; }; file "later"; };
+"#;
+
+fn write(directory: &Path, files: &[(&str, &str)]) {
+    for (file, text) in files {
+        let path = directory.join(file);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+}
+
+fn setup() -> Setup {
+    let setup = Setup::new().config("[[backend]]\nnamed_conf = \"bind/named.conf\"\n");
+    write(
+        &setup.dir().join("bind"),
+        &[
+            ("named.conf", NAMED),
+            ("db/local.conf", ONE),
+            ("db/one", &zone("www")),
+            ("db/copy", &zone("www")),
+        ],
+    );
+    setup
+}
+
+const ONE: &str = "zone \"one.example\" IN { type master; file \"one\"; };\n";
+const TWO: &str = "zone \"two.example\" { type primary; file \"two\"; };\n";
+
+fn reload(server: &TestServer) -> (bool, String) {
+    let output = server.command(&["reload"]);
+    let text = [output.stdout, output.stderr].concat();
+    (output.status.success(), String::from_utf8(text).unwrap())
+}
+
+#[test]
+fn its_zones_are_served_and_a_reload_follows_it() {
+    let server = setup().start();
+    let at = server.address();
+    assert_eq!(rcode(at, "www.one.example"), 0);
+    assert_eq!(rcode(at, "www.copy.example"), 0);
+    // Ours, but its copy was never transferred.
+    assert_eq!(rcode(at, "www.later.example"), 2);
+    // The hints are no zone.
+    assert_eq!(rcode(at, "www.example"), 5);
+    let said = "the zone . is not taken: type hint";
+    assert!(server.log().contains(said), "{}", server.log());
+    assert!(
+        server.log().contains("1 without a copy yet"),
+        "{}",
+        server.log()
+    );
+
+    let directory = server.dir().join("bind/db");
+    write(&directory, &[("local.conf", TWO), ("two", &zone("www"))]);
+    let (good, said) = reload(&server);
+    assert!(good && said.contains("1 removed"), "{said}");
+    assert_eq!(rcode(at, "www.one.example"), 5);
+    assert_eq!(rcode(at, "www.two.example"), 0);
+}
+
+#[test]
+fn a_mistake_in_it_changes_nothing_and_is_told_with_its_place() {
+    let server = setup().start();
+    let directory = server.dir().join("bind/db");
+    write(
+        &directory,
+        &[("local.conf", "\nzone \"two.example\" { type primary }")],
+    );
+    write(
+        &directory,
+        &[("one", &format!("{}new A 192.0.2.1\n", zone("www")))],
+    );
+    let (good, said) = reload(&server);
+    assert!(!good);
+    assert!(
+        said.contains("db/local.conf:2:35: error: expected ';' before '}'"),
+        "{said}"
+    );
+    // Zones that were known go on, and their files are still followed.
+    assert_eq!(rcode(server.address(), "new.one.example"), 0);
+}
+
+#[test]
+fn a_mistake_in_it_is_one_line_at_start_and_one_of_the_check() {
+    let setup = setup();
+    let directory = setup.dir().join("bind/db");
+    write(
+        &directory,
+        &[("local.conf", "zone \"one.example\" { type owner; };")],
+    );
+    let place = "bind/db/local.conf:1:27: error: expected primary, secondary or another type";
+    let config = setup.dir().join("nameward.toml");
+    fs::write(&config, "[[backend]]\nnamed_conf = \"bind/named.conf\"\n").unwrap();
+    let check = std::process::Command::new(nameward_testkit::server::binary())
+        .args(["check", "--config"])
+        .arg(&config)
+        .output()
+        .unwrap();
+    assert!(!check.status.success());
+    let said = String::from_utf8(check.stdout).unwrap();
+    assert!(said.contains(place), "{said}");
+    let Err(failure) = setup.try_start() else {
+        panic!("it started");
+    };
+    assert_eq!(failure.status.unwrap().code(), Some(1));
+    let last = failure.stderr.lines().last().unwrap();
+    assert!(
+        last.starts_with("nameward: ") && last.contains(place),
+        "{last}"
+    );
+}

@@ -1,0 +1,201 @@
+//! Words of a `named.conf`: strings with and without quotes, braces and semicolons, each with its place.
+//!
+//! Comments are `#` and `//` to the end of the line and `/* */`; they begin anywhere but in a quoted string and
+//! part words as a space does.
+
+use std::borrow::Cow;
+
+/// Where something stands in a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Place {
+    /// Line, from 1.
+    pub line: u32,
+    /// Column in bytes, from 1.
+    pub column: u32,
+}
+
+/// What is wrong, and where.
+#[derive(Debug)]
+pub(super) struct Wrong {
+    pub place: Place,
+    pub message: String,
+}
+
+impl Wrong {
+    pub(super) fn new(place: Place, message: impl Into<String>) -> Self {
+        Self {
+            place,
+            message: message.into(),
+        }
+    }
+}
+
+/// One token.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Token<'t> {
+    /// A string with or without quotes.
+    Word(Cow<'t, [u8]>),
+    /// `{`
+    Open,
+    /// `}`
+    Close,
+    /// `;`
+    Semicolon,
+    /// The end of the file.
+    End,
+}
+
+impl Token<'_> {
+    /// The token as a reader of an error message knows it.
+    pub(super) fn describe(&self) -> String {
+        match self {
+            Token::Word(word) => quoted(word),
+            Token::Open => "'{'".into(),
+            Token::Close => "'}'".into(),
+            Token::Semicolon => "';'".into(),
+            Token::End => "the end of the file".into(),
+        }
+    }
+}
+
+/// Text of a file in quotes, with a bound.
+pub(super) fn quoted(text: &[u8]) -> String {
+    let (shown, more) = match text.get(..60) {
+        Some(start) if text.len() > 60 => (start, "..."),
+        _ => (text, ""),
+    };
+    format!("'{}{more}'", shown.escape_ascii())
+}
+
+/// Goes through the text of one file.
+pub(super) struct Lexer<'t> {
+    text: &'t [u8],
+    at: usize,
+    line: u32,
+    line_start: usize,
+}
+
+impl<'t> Lexer<'t> {
+    pub(super) fn new(text: &'t [u8]) -> Self {
+        Self {
+            text,
+            at: 0,
+            line: 1,
+            line_start: 0,
+        }
+    }
+
+    fn place(&self) -> Place {
+        Place {
+            line: self.line,
+            column: u32::try_from(self.at - self.line_start + 1).unwrap_or(u32::MAX),
+        }
+    }
+
+    fn step(&mut self) {
+        if self.text.get(self.at) == Some(&b'\n') {
+            self.line = self.line.saturating_add(1);
+            self.line_start = self.at + 1;
+        }
+        self.at += 1;
+    }
+
+    /// The next token and where it begins.
+    pub(super) fn next(&mut self) -> Result<(Place, Token<'t>), Wrong> {
+        self.skip_blanks()?;
+        let place = self.place();
+        let Some(&byte) = self.text.get(self.at) else {
+            return Ok((place, Token::End));
+        };
+        let special = match byte {
+            b'"' => return Ok((place, Token::Word(self.quoted_string()?))),
+            b'{' => Token::Open,
+            b'}' => Token::Close,
+            b';' => Token::Semicolon,
+            b'!' => Token::Word(Cow::Borrowed(&self.text[self.at..=self.at])),
+            _ => return Ok((place, Token::Word(Cow::Borrowed(self.bare_word())))),
+        };
+        self.step();
+        Ok((place, special))
+    }
+
+    fn skip_blanks(&mut self) -> Result<(), Wrong> {
+        while let Some(&byte) = self.text.get(self.at) {
+            match byte {
+                b' ' | b'\t' | b'\r' | b'\n' | 0x0b | 0x0c => self.step(),
+                b'#' => self.skip_line(),
+                b'/' if self.text[self.at..].starts_with(b"//") => self.skip_line(),
+                b'/' if self.text[self.at..].starts_with(b"/*") => self.skip_comment()?,
+                _ => return Ok(()),
+            }
+        }
+        Ok(())
+    }
+
+    fn skip_line(&mut self) {
+        while self.text.get(self.at).is_some_and(|byte| *byte != b'\n') {
+            self.at += 1;
+        }
+    }
+
+    fn skip_comment(&mut self) -> Result<(), Wrong> {
+        let place = self.place();
+        self.at += 2;
+        while !self.text[self.at..].starts_with(b"*/") {
+            if self.at >= self.text.len() {
+                return Err(Wrong::new(place, "this comment has no end: expected '*/'"));
+            }
+            self.step();
+        }
+        self.at += 2;
+        Ok(())
+    }
+
+    fn bare_word(&mut self) -> &'t [u8] {
+        let start = self.at;
+        while let Some(&byte) = self.text.get(self.at) {
+            let rest = &self.text[self.at..];
+            match byte {
+                b' ' | b'\t' | b'\r' | b'\n' | 0x0b | 0x0c => break,
+                b'{' | b'}' | b';' | b'"' | b'!' | b'#' => break,
+                b'/' if rest.starts_with(b"//") || rest.starts_with(b"/*") => break,
+                _ => self.at += 1,
+            }
+        }
+        &self.text[start..self.at]
+    }
+
+    /// A backslash takes the meaning from a quotation mark and is kept before anything else: names of zones have
+    /// escapes of their own.
+    fn quoted_string(&mut self) -> Result<Cow<'t, [u8]>, Wrong> {
+        let place = self.place();
+        self.at += 1;
+        let start = self.at;
+        let mut unescaped: Option<Vec<u8>> = None;
+        let mut is_escaped = false;
+        loop {
+            let Some(&byte) = self.text.get(self.at) else {
+                return Err(Wrong::new(place, "this string has no end: expected '\"'"));
+            };
+            match byte {
+                b'"' if !is_escaped => {
+                    let whole = &self.text[start..self.at];
+                    self.at += 1;
+                    return Ok(unescaped.map_or(Cow::Borrowed(whole), Cow::Owned));
+                }
+                b'"' => {
+                    let text = unescaped.get_or_insert_with(|| self.text[start..self.at].to_vec());
+                    text.pop();
+                    text.push(b'"');
+                }
+                _ => {
+                    if let Some(text) = &mut unescaped {
+                        text.push(byte);
+                    }
+                }
+            }
+            is_escaped = byte == b'\\' && !is_escaped;
+            self.step();
+        }
+    }
+}

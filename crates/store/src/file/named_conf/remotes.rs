@@ -1,0 +1,219 @@
+//! Lists of other servers: `primaries`, `masters`, `also-notify`, and lists with a name that others refer to.
+
+use std::{
+    collections::HashMap,
+    net::{IpAddr, SocketAddr},
+};
+
+use super::{
+    lex::{Place, Wrong, quoted},
+    syntax::{Item, Statement, Word},
+};
+
+/// Lists in lists, at most.
+const DEPTH_MAX: usize = 8;
+/// Entries of the lists of one zone, at most: more is a list that multiplies itself.
+const ENTRIES_MAX: usize = 1000;
+/// The port of DNS, where none is said.
+const PORT: u16 = 53;
+
+/// Another server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Remote {
+    /// Where it is.
+    pub address: SocketAddr,
+    /// The TSIG key to use with it.
+    pub key: Option<Box<str>>,
+    /// The TLS configuration to use with it.
+    pub tls: Option<Box<str>>,
+}
+
+/// One entry of a list as it is written.
+#[derive(Debug, Clone)]
+struct Entry {
+    place: Place,
+    /// An address, or the name of another list.
+    target: Result<IpAddr, String>,
+    port: Option<u16>,
+    key: Option<Box<str>>,
+    tls: Option<Box<str>>,
+}
+
+/// A list as it is written. The names in it are resolved when all lists are known.
+#[derive(Debug, Clone, Default)]
+pub(super) struct RemoteList {
+    /// The file it stands in, for messages.
+    pub file: usize,
+    entries: Vec<Entry>,
+}
+
+/// All lists that have names.
+pub(super) type NamedLists = HashMap<String, RemoteList>;
+
+/// Reads `KEYWORD [NAME] [port N] { ... };`, and the name if one may be there.
+pub(super) fn read(
+    statement: &Statement<'_>,
+    file: usize,
+    has_name: bool,
+) -> Result<(Option<String>, RemoteList), Wrong> {
+    let (words, block) = statement.words_and_block()?;
+    let mut words = words.into_iter();
+    let name = match has_name {
+        true => match words.next() {
+            Some(word) => Some(word.string()),
+            None => {
+                let message = "expected the name of the list, found '{'";
+                return Err(Wrong::new(statement.place(), message));
+            }
+        },
+        false => None,
+    };
+    let options = options(words)?;
+    let mut list = RemoteList {
+        file,
+        entries: Vec::new(),
+    };
+    for statement in block {
+        let mut entry = entry(statement)?;
+        entry.port = entry.port.or(options.port);
+        list.entries.push(entry);
+    }
+    Ok((name, list))
+}
+
+#[derive(Default)]
+struct Options {
+    port: Option<u16>,
+    key: Option<Box<str>>,
+    tls: Option<Box<str>>,
+}
+
+/// Pairs of a keyword and its value; those that mean nothing here are passed over.
+fn options<'w, 't: 'w>(mut words: impl Iterator<Item = &'w Word<'t>>) -> Result<Options, Wrong> {
+    let mut options = Options::default();
+    while let Some(keyword) = words.next() {
+        let Some(value) = words.next() else {
+            let message = format!("expected a value after {}", quoted(&keyword.text));
+            return Err(Wrong::new(keyword.place, message));
+        };
+        if keyword.is("port") {
+            // `*` is any port, which means nothing for a server that is asked.
+            options.port = match value.is("*") {
+                true => None,
+                false => Some(port(value)?),
+            };
+        } else if keyword.is("key") {
+            options.key = Some(value.string().into());
+        } else if keyword.is("tls") {
+            options.tls = Some(value.string().into());
+        } else if !keyword.is_one_of(&["dscp", "source", "source-v6"]) {
+            let found = quoted(&keyword.text);
+            let message = format!("expected port, key, tls or ';', found {found}");
+            return Err(Wrong::new(keyword.place, message));
+        }
+    }
+    Ok(options)
+}
+
+fn port(word: &Word<'_>) -> Result<u16, Wrong> {
+    let number = std::str::from_utf8(&word.text).ok();
+    number
+        .and_then(|number| number.parse().ok())
+        .ok_or_else(|| {
+            let found = quoted(&word.text);
+            Wrong::new(word.place, format!("expected a port, found {found}"))
+        })
+}
+
+fn entry(statement: &Statement<'_>) -> Result<Entry, Wrong> {
+    let words = statement.items().iter().map(|item| match item {
+        Item::Word(word) => Ok(word),
+        Item::Block(place, _) => Err(Wrong::new(*place, "expected an address, found '{'")),
+    });
+    let words = words.collect::<Result<Vec<_>, _>>()?;
+    let Some((first, rest)) = words.split_first() else {
+        return Err(Wrong::new(statement.place(), "expected an address"));
+    };
+    let options = options(rest.iter().copied())?;
+    let text = first.string();
+    // A zone index (`fe80::1%eth0`) is a matter of this machine's interfaces; the address is what is kept.
+    let address = text.split('%').next().unwrap_or_default();
+    Ok(Entry {
+        place: first.place,
+        target: address.parse().map_err(|_| text),
+        port: options.port,
+        key: options.key,
+        tls: options.tls,
+    })
+}
+
+/// The servers of a list, with those of the lists that it names.
+pub(super) fn resolve(
+    list: &RemoteList,
+    named: &NamedLists,
+) -> Result<Vec<Remote>, (usize, Wrong)> {
+    let mut resolver = Resolver {
+        named,
+        remotes: Vec::new(),
+        entries: 0,
+    };
+    resolver.add(list, None, DEPTH_MAX)?;
+    Ok(resolver.remotes)
+}
+
+struct Resolver<'n> {
+    named: &'n NamedLists,
+    remotes: Vec<Remote>,
+    /// Looked at so far: lists of empty lists are no servers but work.
+    entries: usize,
+}
+
+impl Resolver<'_> {
+    /// Adds the servers of a list; what `by`, the entry that names it, says is good where the list says nothing.
+    fn add(
+        &mut self,
+        list: &RemoteList,
+        by: Option<&Entry>,
+        depth: usize,
+    ) -> Result<(), (usize, Wrong)> {
+        for entry in &list.entries {
+            let wrong = |message: String| (list.file, Wrong::new(entry.place, message));
+            self.entries += 1;
+            if self.entries > ENTRIES_MAX {
+                return Err(wrong(format!("more than {ENTRIES_MAX} servers")));
+            }
+            let name = match &entry.target {
+                Ok(ip) => {
+                    self.remotes.push(remote(*ip, entry, by));
+                    continue;
+                }
+                Err(name) => name,
+            };
+            let shown = quoted(name.as_bytes());
+            match self.named.get(name) {
+                None => {
+                    let expected = "expected an address or the name of a list";
+                    return Err(wrong(format!("{expected}, found {shown}")));
+                }
+                Some(_) if depth == 0 => {
+                    let deep = format!("more than {DEPTH_MAX} lists in each other");
+                    return Err(wrong(format!("{deep}: does {shown} name itself?")));
+                }
+                Some(inner) => self.add(inner, Some(entry), depth - 1)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+fn remote(ip: IpAddr, entry: &Entry, by: Option<&Entry>) -> Remote {
+    let port = entry.port.or(by.and_then(|by| by.port)).unwrap_or(PORT);
+    let inherited = |own: &Option<Box<str>>, other: Option<&Option<Box<str>>>| {
+        own.clone().or_else(|| other.cloned().flatten())
+    };
+    Remote {
+        address: SocketAddr::new(ip, port),
+        key: inherited(&entry.key, by.map(|by| &by.key)),
+        tls: inherited(&entry.tls, by.map(|by| &by.tls)),
+    }
+}
