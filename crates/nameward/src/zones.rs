@@ -32,6 +32,7 @@ pub fn sources(config: &Config) -> Result<Vec<Source>, String> {
                 directory: backend.directory.clone(),
                 zones: zones.collect::<Result<_, String>>()?,
                 named_conf: backend.named_conf.clone(),
+                watch: backend.watch,
             })
         })
         .collect()

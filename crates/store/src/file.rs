@@ -5,34 +5,35 @@
 //! version with errors is not taken: the old one stays in service. A zone that has no older version
 //! is answered SERVFAIL until it is read, or mended: it is ours, so REFUSED would be wrong. A zone whose
 //! file is gone is removed, unless a directory could not be read, because then nobody knows.
+//!
+//! A file that was seen to change is looked at alone ([`look`]), unless more may depend on it.
 
 mod known;
+mod load;
+mod look;
 pub mod named_conf;
 mod one;
+mod publish;
 mod scan;
+mod watch;
 mod work;
 
 use std::{
     path::{Path, PathBuf},
-    sync::Arc,
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use arc_swap::ArcSwap;
 use nameward_wire::{Name, NameBuf, zonefile::Diagnostic};
-use nameward_zone::{Offered, Zone, ZoneTable};
+use nameward_zone::{Zone, ZoneTable};
 
-use known::{Known, Slot};
-use one::ZoneRead;
+use known::Known;
+use load::Load;
+use publish::Publisher;
 use scan::{Candidates, Configurations, Said};
+use watch::Interest;
+pub use watch::{Look, Watcher};
 use work::Job;
-
-/// How soon new zones are made visible while a load goes on. Each time costs the size of the table,
-/// so the wait doubles from the first of these to the second.
-const PUBLISH_FIRST: Duration = Duration::from_millis(100);
-const PUBLISH_AT_LEAST: Duration = Duration::from_secs(5);
-/// How often a long load says how far it is.
-const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Where to look for zones.
 #[derive(Debug, Clone, Default)]
@@ -45,6 +46,8 @@ pub struct Source {
     pub zones: Vec<(NameBuf, PathBuf)>,
     /// A configuration of BIND whose zones are served.
     pub named_conf: Option<PathBuf>,
+    /// Whether changes are looked for without being told of.
+    pub watch: bool,
 }
 
 /// What a load has to say while it runs.
@@ -96,12 +99,21 @@ pub struct Summary {
 pub struct FileBackend {
     known: Known,
     configurations: Configurations,
+    watcher: Option<Watcher>,
+    /// The last load saw two files for one zone.
+    has_rivals: bool,
 }
 
 impl FileBackend {
     /// No zones yet.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Tells `watcher` at each load which files to watch.
+    pub fn watched_by(mut self, watcher: Watcher) -> Self {
+        self.watcher = Some(watcher);
+        self
     }
 
     /// Brings `table`, which others read meanwhile, to what the sources say now. Zones of the
@@ -112,6 +124,38 @@ impl FileBackend {
         sources: &[Source],
         events: &mut dyn FnMut(Event<'_>),
     ) -> Summary {
+        self.configurations.keep(sources);
+        self.load_spared(table, sources, &[], events)
+    }
+
+    /// Loads what was seen to change. Sources that are not watched are left as they are.
+    pub fn look(
+        &mut self,
+        table: &ArcSwap<ZoneTable>,
+        sources: &[Source],
+        look: &Look,
+        events: &mut dyn FnMut(Event<'_>),
+    ) -> Summary {
+        if let Look::At(paths) = look
+            && let Some(aim) = self.aim(sources, paths)
+        {
+            return self.look_at(table, aim, events);
+        }
+        let (watched, others): (Vec<_>, Vec<_>) =
+            sources.iter().cloned().partition(|source| source.watch);
+        let spared: Vec<u16> = others.iter().map(|source| source.rank).collect();
+        self.load_spared(table, &watched, &spared, events)
+    }
+
+    /// Loads, and leaves zones alone that are from sources of the `spared` ranks.
+    fn load_spared(
+        &mut self,
+        table: &ArcSwap<ZoneTable>,
+        sources: &[Source],
+        spared: &[u16],
+        events: &mut dyn FnMut(Event<'_>),
+    ) -> Summary {
+        let begun = Instant::now();
         let mut summary = Summary::default();
         let mut say = |said: Said<'_>| match said {
             Said::Trouble(text) => {
@@ -120,8 +164,12 @@ impl FileBackend {
             }
             Said::Note(text) => events(Event::Note(text)),
         };
-        let scanned = scan::scan(sources, &mut self.configurations, &mut say);
-        let jobs = self.admit(&scanned.candidates, &mut say);
+        if let Some(watcher) = &self.watcher {
+            watcher.begin();
+        }
+        let watcher = self.watcher.as_ref();
+        let scanned = scan::scan(sources, &mut self.configurations, watcher, &mut say);
+        let jobs = self.admit(&scanned.candidates, spared, &mut say);
         let mut load = Load {
             candidates: &scanned.candidates,
             summary,
@@ -130,12 +178,38 @@ impl FileBackend {
         };
         load.announce(&jobs, &mut self.known.slots);
         load.run(&jobs, &mut self.known.slots);
-        if !scanned.incomplete && self.known.has_gone() {
-            load.remove(&self.known);
-            self.known.forget_gone();
+        if !scanned.incomplete && self.known.has_gone(spared) {
+            load.remove_gone(&self.known, spared);
+            self.known.forget_gone(spared);
         }
         load.publish();
-        load.summary
+        let summary = load.summary;
+        self.watch_includes(sources);
+        if let Some(watcher) = &self.watcher {
+            watcher.end(begun.elapsed());
+        }
+        summary
+    }
+
+    /// What a file includes is known only when it is read; a change between that and now is found by one more look.
+    fn watch_includes(&self, sources: &[Source]) {
+        let Some(watcher) = &self.watcher else {
+            return;
+        };
+        let is_watched = |rank: Option<u16>| {
+            let mut sources = sources.iter().filter(|source| source.watch);
+            sources.any(|source| Some(source.rank) == rank)
+        };
+        let slots = self.known.slots.iter().filter(|slot| slot.has_includes());
+        let mut is_new = false;
+        for slot in slots.filter(|slot| is_watched(slot.rank)) {
+            for path in slot.includes() {
+                is_new |= watcher.file(path, Interest::All);
+            }
+        }
+        if is_new {
+            watcher.ask();
+        }
     }
 
     /// The zones of BIND configurations, with their types and the servers that they name.
@@ -144,18 +218,30 @@ impl FileBackend {
     }
 
     /// Marks what was seen and passes over a zone that an earlier source has already.
-    fn admit(&mut self, candidates: &Candidates, say: &mut dyn FnMut(Said<'_>)) -> Vec<Job> {
+    fn admit(
+        &mut self,
+        candidates: &Candidates,
+        spared: &[u16],
+        say: &mut dyn FnMut(Said<'_>),
+    ) -> Vec<Job> {
         self.known.begin(candidates.len());
+        self.has_rivals = false;
         let mut jobs = Vec::with_capacity(candidates.len());
+        let mut path = PathBuf::new();
         for candidate in 0..candidates.len() {
             let name = candidates.name(candidate);
+            if !spared.is_empty() && self.known.is_of(name, spared) {
+                continue;
+            }
+            candidates.path_into(candidate, &mut path);
             match self.known.see(name) {
                 Some(slot) => {
+                    let file = (candidate, self.known.path_key(&path));
                     let rank = candidates.rank(candidate);
-                    jobs.push(self.known.slots[slot].job(candidate, slot, rank));
+                    jobs.push(self.known.slots[slot].job(file, slot, rank));
                 }
                 None => {
-                    let path = candidates.path(candidate);
+                    self.has_rivals = true;
                     let path = path.display();
                     let text = format!("{path}: the zone {name} has a file already: ignored");
                     say(Said::Trouble(&text));
@@ -164,190 +250,6 @@ impl FileBackend {
         }
         jobs
     }
-}
-
-/// A load in progress.
-struct Load<'l> {
-    candidates: &'l Candidates,
-    summary: Summary,
-    publisher: Publisher<'l>,
-    events: &'l mut dyn FnMut(Event<'_>),
-}
-
-impl Load<'_> {
-    /// Says of every zone that has no version yet that it is ours, before the first is read.
-    fn announce(&mut self, jobs: &[Job], slots: &mut [Slot]) {
-        for job in jobs {
-            let slot = &mut slots[job.slot];
-            let rank = self.candidates.rank(job.candidate);
-            if slot.served || slot.rank == Some(rank) {
-                continue;
-            }
-            let name = self.candidates.name(job.candidate);
-            self.publisher.offer(Zone::not_ready(name), rank, slot.rank);
-            slot.rank = Some(rank);
-        }
-        // Where another source has a zone too is told when it is loaded.
-        self.publisher.publish();
-    }
-
-    fn run(&mut self, jobs: &[Job], slots: &mut [Slot]) {
-        let mut progress = Instant::now();
-        let mut done = 0;
-        work::look_at_all(jobs, self.candidates, |outcomes| {
-            done += outcomes.len();
-            for (job, read) in outcomes {
-                match read {
-                    None => self.summary.unchanged += 1,
-                    Some(read) => self.settle(job, read, &mut slots[job.slot]),
-                }
-            }
-            let now = Instant::now();
-            if now - progress >= PROGRESS_INTERVAL {
-                progress = now;
-                (self.events)(Event::Progress(done, jobs.len()));
-            }
-            if self.publisher.is_due(now) {
-                self.publish();
-            }
-        });
-    }
-
-    /// Takes over what was read for one zone.
-    fn settle(&mut self, job: &Job, read: ZoneRead, slot: &mut Slot) {
-        let name = self.candidates.name(job.candidate);
-        let Some(zone) = read.zone else {
-            // Read and reported again by the next load, changed or not.
-            slot.fingerprint = None;
-            if read.is_missing && self.candidates.is_copy(job.candidate) {
-                self.summary.waiting += 1;
-                return;
-            }
-            self.summary.refused += 1;
-            let standing = match slot.served {
-                true => Standing::OldVersion,
-                false => Standing::NotReady,
-            };
-            (self.events)(Event::Refused(name, &read.diagnostics, standing));
-            return;
-        };
-        self.summary.loaded += 1;
-        (self.events)(Event::Served(name, &zone, &read.diagnostics));
-        let rank = self.candidates.rank(job.candidate);
-        self.publisher.offer(zone, rank, slot.rank);
-        slot.settle(read.fingerprint, read.includes, rank);
-    }
-
-    /// Takes zones whose files are gone out of the table.
-    fn remove(&mut self, known: &Known) {
-        let table = self.publisher.shared.load_full();
-        for zone in table.offered() {
-            let name = zone.apex_name();
-            if known.is_gone(name, zone.rank()) {
-                self.publisher
-                    .changes
-                    .push(Change::Remove(Arc::clone(zone)));
-                self.summary.removed += 1;
-                (self.events)(Event::Removed(name));
-            }
-        }
-    }
-
-    /// Makes the changes visible, and tells where another source has a zone too.
-    fn publish(&mut self) {
-        for (name, served, other) in self.publisher.publish() {
-            (self.events)(Event::Contested(name.as_name(), served, other));
-        }
-    }
-}
-
-enum Change {
-    Insert(Arc<Zone>),
-    /// As an insert; it had this rank before.
-    Move(Arc<Zone>, u16),
-    Remove(Arc<Zone>),
-}
-
-/// Gathers changes of the table and makes them visible in groups. Others change the table too, so each group is
-/// applied to what the table is then.
-struct Publisher<'t> {
-    shared: &'t ArcSwap<ZoneTable>,
-    changes: Vec<Change>,
-    last: Instant,
-    interval: Duration,
-}
-
-impl<'t> Publisher<'t> {
-    fn new(shared: &'t ArcSwap<ZoneTable>) -> Self {
-        Self {
-            shared,
-            changes: Vec::new(),
-            last: Instant::now(),
-            interval: PUBLISH_FIRST,
-        }
-    }
-
-    fn offer(&mut self, mut zone: Zone, rank: u16, rank_before: Option<u16>) {
-        zone.set_rank(rank);
-        let zone = Arc::new(zone);
-        self.changes.push(match rank_before {
-            Some(before) if before != rank => Change::Move(zone, before),
-            _ => Change::Insert(zone),
-        });
-    }
-
-    fn is_due(&mut self, now: Instant) -> bool {
-        let is_due = !self.changes.is_empty() && now - self.last >= self.interval;
-        if is_due {
-            self.last = now;
-            self.interval = (self.interval * 2).min(PUBLISH_AT_LEAST);
-        }
-        is_due
-    }
-
-    /// Returns the zones that another source has too: the rank that is served, and the one that is not.
-    fn publish(&mut self) -> Vec<(NameBuf, u16, u16)> {
-        let mut contested = Vec::new();
-        if self.changes.is_empty() {
-            return contested;
-        }
-        self.shared.rcu(|table| {
-            contested.clear();
-            let mut table = ZoneTable::clone(table);
-            for change in &self.changes {
-                let (zone, offered) = match change {
-                    Change::Insert(zone) => (zone, table.offer(Arc::clone(zone))),
-                    Change::Move(zone, before) => {
-                        let offered = table.offer(Arc::clone(zone));
-                        table.withdraw(zone.apex_name(), *before);
-                        (zone, offered)
-                    }
-                    Change::Remove(zone) => {
-                        table.withdraw(zone.apex_name(), zone.rank());
-                        continue;
-                    }
-                };
-                let (name, rank) = (zone.apex_name(), zone.rank());
-                match offered {
-                    Offered::TakenFrom(other) if !is_own(change, other) => {
-                        contested.push((name.into(), rank, other));
-                    }
-                    Offered::KeptBy(other) if !is_own(change, other) => {
-                        contested.push((name.into(), other, rank));
-                    }
-                    _ => {}
-                }
-            }
-            table
-        });
-        self.changes.clear();
-        contested
-    }
-}
-
-/// Whether the other source is the same one before it moved.
-fn is_own(change: &Change, other: u16) -> bool {
-    matches!(change, Change::Move(_, before) if *before == other)
 }
 
 /// Whether every listed file and every directory can be opened; if not, one line that says which

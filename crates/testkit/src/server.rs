@@ -92,6 +92,7 @@ pub struct Setup {
     environment: Vec<(OsString, OsString)>,
     listen: Vec<String>,
     web: bool,
+    watch: bool,
 }
 
 impl Default for Setup {
@@ -115,6 +116,7 @@ impl Setup {
             environment: Vec::new(),
             listen: vec!["127.0.0.1:0".into(), "[::1]:0".into()],
             web: true,
+            watch: false,
         }
     }
 
@@ -126,6 +128,12 @@ impl Setup {
     /// Writes `zones/NAME.zone`.
     pub fn zone(self, name: &str, text: &str) -> Self {
         write_zone(self.dir.path(), name, text);
+        self
+    }
+
+    /// Has `zones/` watched; otherwise a reload is needed, so that tests know when changes are taken.
+    pub fn watched(mut self) -> Self {
+        self.watch = true;
         self
     }
 
@@ -174,9 +182,10 @@ impl Setup {
     /// As [`Setup::start`], but a server that ends is an answer, not a panic.
     pub fn try_start(self) -> Result<TestServer, StartFailure> {
         let config_path = self.dir.path().join("nameward.toml");
-        let backend = "\n[[backend]]\ntype = \"file\"\ndirectory = \"zones\"\n";
-        fs::write(&config_path, format!("{}{backend}", self.config))
-            .expect("the configuration can be written");
+        let backend = "\n[[backend]]\ntype = \"file\"\ndirectory = \"zones\"";
+        let watch = self.watch;
+        let text = format!("{}{backend}\nwatch = {watch}\n", self.config);
+        fs::write(&config_path, text).expect("the configuration can be written");
         let mut command = Command::new(binary());
         command.arg("serve").arg("--config").arg(&config_path);
         for address in &self.listen {

@@ -151,6 +151,9 @@ section! {
         /// A `named.conf` of BIND: its zones of type primary are served, and those of type secondary
         /// from the copies that are there. Of several views the first one for all clients counts.
         named_conf: Option<PathBuf> = r#""""#;
+        /// Whether zone files, and the BIND configuration, are watched: a change is served within about a
+        /// second. If not, changes are taken by `nameward reload`.
+        watch: bool = "true";
         /// The file of a SQLite database. `nameward db init` makes one.
         path: Option<PathBuf> = r#""""#;
         /// A PostgreSQL or MySQL database, as `postgres://user:password@host/database` or

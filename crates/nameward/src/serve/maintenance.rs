@@ -1,9 +1,11 @@
-//! Owns the one thread that changes zones while the server runs: the first load and every reload.
+//! Owns the one thread that changes zones while the server runs: the first load, every reload, and every look at
+//! files that were seen to change.
 //!
 //! Requests wait in a short queue. A reload that is waiting covers every request that comes before
-//! it begins, so a full queue loses nothing.
+//! it begins, so a full queue loses nothing; changed files are offered again by whoever watches them.
 
 use std::{
+    collections::HashSet,
     sync::{
         Arc,
         mpsc::{self, Receiver, SyncSender, TrySendError},
@@ -13,7 +15,7 @@ use std::{
 };
 
 use nameward_serve::pipeline::Shared;
-use nameward_store::file::{Event, FileBackend, Source, Standing, Summary};
+use nameward_store::file::{Event, FileBackend, Look, Source, Standing, Summary, Watcher};
 
 use super::{
     announce::counted,
@@ -36,16 +38,22 @@ const REPLY_LINES_MAX: usize = 20;
 /// What a reload came to, in text for the one who asked.
 pub type Reply = Result<String, String>;
 
+/// What the thread is asked for.
+enum Request {
+    Reload(Option<SyncSender<Reply>>),
+    Look(Look),
+}
+
 /// Asks the maintenance thread.
 #[derive(Clone)]
 pub struct Maintenance {
-    requests: SyncSender<Option<SyncSender<Reply>>>,
+    requests: Arc<SyncSender<Request>>,
 }
 
 impl Maintenance {
     /// Reloads some time soon (SIGHUP).
     pub fn request_reload(&self) {
-        if let Err(TrySendError::Disconnected(_)) = self.requests.try_send(None) {
+        if let Err(TrySendError::Disconnected(_)) = self.requests.try_send(Request::Reload(None)) {
             tracing::error!("cannot reload: the maintenance thread is gone");
         }
     }
@@ -55,7 +63,7 @@ impl Maintenance {
         let gone = |_| "cannot reload: the maintenance thread is gone".to_string();
         let (reply, replied) = mpsc::sync_channel(1);
         self.requests
-            .send(Some(reply))
+            .send(Request::Reload(Some(reply)))
             .map_err(|error| gone(error.to_string()))?;
         replied.recv().map_err(|error| gone(error.to_string()))?
     }
@@ -81,26 +89,48 @@ pub fn start(
     loaded: impl FnOnce(Result<(), String>) + Send + 'static,
 ) -> std::io::Result<Maintenance> {
     let (requests, queue) = mpsc::sync_channel(WAITING);
+    let requests = Arc::new(requests);
+    // The watcher must not keep a queue open that nobody else has.
+    let weak = Arc::downgrade(&requests);
+    let look = move |look: &Look| match weak.upgrade() {
+        Some(requests) => requests.try_send(Request::Look(look.clone())).is_ok(),
+        None => true,
+    };
+    let backend = match Watcher::start(look) {
+        Ok(watcher) => FileBackend::new().watched_by(watcher),
+        Err(error) => {
+            tracing::warn!("zone files are not watched: {error}");
+            FileBackend::new()
+        }
+    };
     thread::Builder::new()
         .name("maintenance".into())
-        .spawn(move || run(keeper, &queue, loaded))?;
+        .spawn(move || run(keeper, backend, &queue, loaded))?;
     Ok(Maintenance { requests })
 }
 
 fn run(
     mut keeper: Keeper,
-    queue: &Receiver<Option<SyncSender<Reply>>>,
+    mut backend: FileBackend,
+    queue: &Receiver<Request>,
     loaded: impl FnOnce(Result<(), String>),
 ) {
-    let mut backend = FileBackend::new();
+    let mut told = Told::new();
     let first = match zones::sources(&keeper.config) {
-        Ok(sources) => load_first(&keeper.shared, &mut backend, &sources),
+        Ok(sources) => load_first(&keeper.shared, &mut backend, &sources, &mut told),
         Err(error) => Err(error),
     };
     loaded(first);
     while let Ok(request) = queue.recv() {
+        let request = match request {
+            Request::Reload(request) => request,
+            Request::Look(what) => {
+                look(&keeper, &mut backend, &what, &mut told);
+                continue;
+            }
+        };
         crate::notify::reloading();
-        let reply = reload(&mut keeper, &mut backend);
+        let reply = reload(&mut keeper, &mut backend, &mut told);
         crate::notify::ready();
         if let Err(text) = &reply
             && request.is_none()
@@ -119,8 +149,9 @@ fn load_first(
     shared: &Shared,
     backend: &mut FileBackend,
     sources: &[Source],
+    told: &mut Told,
 ) -> Result<(), String> {
-    let (summary, said) = load(shared, backend, sources);
+    let (summary, said) = load(shared, backend, sources, told);
     match said.first() {
         Some(first) if summary.refused > 0 && summary.loaded == 0 => {
             Err(format!("no zone can be served: {first}"))
@@ -129,7 +160,7 @@ fn load_first(
     }
 }
 
-fn reload(keeper: &mut Keeper, backend: &mut FileBackend) -> Reply {
+fn reload(keeper: &mut Keeper, backend: &mut FileBackend, told: &mut Told) -> Reply {
     let config = match Config::load(&keeper.overrides) {
         Ok(config) => config,
         Err(error) => {
@@ -152,7 +183,7 @@ fn reload(keeper: &mut Keeper, backend: &mut FileBackend) -> Reply {
     }
     keeper.config = config;
     keeper.databases.request_refresh();
-    let (summary, said) = load(&keeper.shared, backend, &sources);
+    let (summary, said) = load(&keeper.shared, backend, &sources, told);
     let mut text = said.join("\n");
     text.extend(warnings.iter().map(|warning| format!("\n{warning}")));
     let text = format!("{}\n{}", describe(&summary), text.trim())
@@ -164,20 +195,47 @@ fn reload(keeper: &mut Keeper, backend: &mut FileBackend) -> Reply {
     }
 }
 
+/// Looks at what was seen to change. What was told of before and is still so is not told again.
+fn look(keeper: &Keeper, backend: &mut FileBackend, what: &Look, told: &mut Told) {
+    let Ok(sources) = zones::sources(&keeper.config) else {
+        return;
+    };
+    let start = Instant::now();
+    let mut chronicle = Chronicle::default();
+    if let Look::AtAll = what {
+        chronicle.before = std::mem::take(told);
+    }
+    let summary = backend.look(&keeper.shared.zones, &sources, what, &mut |event| {
+        chronicle.write(&event);
+    });
+    chronicle.finish();
+    if let Look::AtAll = what {
+        memory::give_back();
+        *told = chronicle.told;
+    }
+    if summary.loaded + summary.removed > 0 {
+        let took = start.elapsed().as_secs_f64();
+        tracing::info!("files changed: {} in {took:.3} s", describe(&summary));
+    }
+}
+
 /// Loads, writes to the log, and returns the first of the errors as well.
-fn load(shared: &Shared, backend: &mut FileBackend, sources: &[Source]) -> (Summary, Vec<String>) {
+fn load(
+    shared: &Shared,
+    backend: &mut FileBackend,
+    sources: &[Source],
+    told: &mut Told,
+) -> (Summary, Vec<String>) {
     let start = Instant::now();
     let mut chronicle = Chronicle::default();
     let summary = backend.load(&shared.zones, sources, &mut |event| chronicle.write(&event));
     memory::give_back();
-    if chronicle.passed_over > 0 {
-        let more = chronicle.passed_over;
-        tracing::warn!("{more} more lines about zones; `nameward check` prints them all");
-    }
+    chronicle.finish();
     if !sources.is_empty() {
         let took = start.elapsed().as_secs_f64();
         tracing::info!("{} in {took:.2} s", describe(&summary));
     }
+    *told = chronicle.told;
     (summary, chronicle.errors)
 }
 
@@ -198,10 +256,15 @@ fn describe(summary: &Summary) -> String {
     )
 }
 
+/// Lines that were written to the log.
+type Told = HashSet<String>;
+
 /// Writes what a load says to the log, with a bound.
 #[derive(Default)]
 struct Chronicle {
-    lines: usize,
+    /// Of the load before: not written again.
+    before: Told,
+    told: Told,
     passed_over: usize,
     errors: Vec<String>,
 }
@@ -212,7 +275,7 @@ impl Chronicle {
             Event::Served(name, _, diagnostics) => {
                 tracing::debug!("zone {name} loaded");
                 for diagnostic in *diagnostics {
-                    self.bounded(|| tracing::warn!("{diagnostic}"));
+                    self.line(diagnostic.to_string(), |text| tracing::warn!("{text}"));
                 }
             }
             Event::Refused(name, diagnostics, standing) => {
@@ -223,31 +286,46 @@ impl Chronicle {
                     Standing::OldVersion => "the old version stays in service",
                     Standing::NotReady => "there is no older version to serve",
                 };
-                self.bounded(|| tracing::error!("zone {name} has errors: {consequence}"));
+                let text = format!("zone {name} has errors: {consequence}");
+                self.line(text, |text| tracing::error!("{text}"));
             }
-            Event::Removed(name) => self.bounded(|| tracing::info!("zone {name} removed")),
+            Event::Removed(name) => {
+                self.line(format!("zone {name} removed"), |text| {
+                    tracing::info!("{text}")
+                });
+            }
             Event::Contested(name, served, other) => {
-                self.bounded(|| tracing::warn!("{}", databases::contested(*name, *served, *other)));
+                let text = databases::contested(*name, *served, *other);
+                self.line(text, |text| tracing::warn!("{text}"));
             }
             Event::Trouble(text) => self.error((*text).to_string()),
-            Event::Note(text) => self.bounded(|| tracing::warn!("{text}")),
+            Event::Note(text) => self.line((*text).to_string(), |text| tracing::warn!("{text}")),
             Event::Progress(done, total) => tracing::info!("{done} of {total} zones read"),
         }
     }
 
     fn error(&mut self, text: String) {
-        self.bounded(|| tracing::error!("{text}"));
         if self.errors.len() < REPLY_LINES_MAX {
-            self.errors.push(text);
+            self.errors.push(text.clone());
         }
+        self.line(text, |text| tracing::error!("{text}"));
     }
 
-    fn bounded(&mut self, write: impl FnOnce()) {
-        if self.lines < LINES_MAX {
-            self.lines += 1;
-            write();
-        } else {
+    fn line(&mut self, text: String, write: impl FnOnce(&str)) {
+        if self.told.len() >= LINES_MAX {
             self.passed_over += 1;
+            return;
+        }
+        if !self.before.contains(&text) {
+            write(&text);
+        }
+        self.told.insert(text);
+    }
+
+    fn finish(&self) {
+        if self.passed_over > 0 && self.before.is_empty() {
+            let more = self.passed_over;
+            tracing::warn!("{more} more lines about zones; `nameward check` prints them all");
         }
     }
 }

@@ -9,3 +9,4 @@ mod not_ready;
 mod privileges;
 mod reload;
 mod start;
+mod watch;

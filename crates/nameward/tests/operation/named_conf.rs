@@ -23,7 +23,8 @@ fn write(directory: &Path, files: &[(&str, &str)]) {
 }
 
 fn setup() -> Setup {
-    let setup = Setup::new().config("[[backend]]\nnamed_conf = \"bind/named.conf\"\n");
+    let setup =
+        Setup::new().config("[[backend]]\nnamed_conf = \"bind/named.conf\"\nwatch = false\n");
     write(
         &setup.dir().join("bind"),
         &[

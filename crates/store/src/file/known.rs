@@ -7,7 +7,7 @@
 use std::{
     collections::{HashMap, hash_map::Entry},
     hash::{BuildHasher, RandomState},
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 
 use nameward_wire::Name;
@@ -27,6 +27,8 @@ pub(super) struct Slot {
     includes: Includes,
     /// The load that saw its file last.
     seen: u32,
+    /// Which file that was.
+    pub path: u64,
     /// A version of it is in the table.
     pub served: bool,
     /// The rank that it, or its stand-in, was offered with.
@@ -39,13 +41,15 @@ impl Slot {
             fingerprint: None,
             includes: None,
             seen: load,
+            path: 0,
             served: false,
             rank: None,
         }
     }
 
     /// What a thread has to know to look at the file again.
-    pub(super) fn job(&mut self, candidate: usize, slot: usize, rank: u16) -> Job {
+    pub(super) fn job(&mut self, (candidate, path): (usize, u64), slot: usize, rank: u16) -> Job {
+        self.path = path;
         if self.rank != Some(rank) {
             // Its source has another place now: to be offered again.
             self.fingerprint = None;
@@ -56,6 +60,19 @@ impl Slot {
             fingerprint: self.fingerprint,
             includes: self.includes.clone(),
         }
+    }
+
+    pub(super) fn has_includes(&self) -> bool {
+        self.includes.is_some()
+    }
+
+    /// Files it includes.
+    pub(super) fn includes(&self) -> &[PathBuf] {
+        self.includes.as_deref().map_or(&[], Vec::as_slice)
+    }
+
+    fn is_spared(&self, spared: &[u16]) -> bool {
+        self.rank.is_some_and(|rank| spared.contains(&rank))
     }
 
     /// Takes what the new version was read from.
@@ -112,21 +129,47 @@ impl Known {
     }
 
     /// Whether a zone of the table, with this rank, came from a file that this load did not see.
-    pub(super) fn is_gone(&self, name: Name<'_>, rank: u16) -> bool {
+    pub(super) fn is_gone(&self, name: Name<'_>, rank: u16, spared: &[u16]) -> bool {
+        let is_spared = spared.contains(&rank);
         let slot = self.index.get(&key(&self.keys, name));
         slot.map(|slot| &self.slots[*slot as usize])
-            .is_some_and(|slot| slot.seen != self.load && slot.rank == Some(rank))
+            .is_some_and(|slot| slot.seen != self.load && slot.rank == Some(rank) && !is_spared)
     }
 
     /// Whether there is a zone whose file this load did not see.
-    pub(super) fn has_gone(&self) -> bool {
-        self.index
-            .values()
-            .any(|slot| self.slots[*slot as usize].seen != self.load)
+    pub(super) fn has_gone(&self, spared: &[u16]) -> bool {
+        let mut slots = self.index.values().map(|slot| &self.slots[*slot as usize]);
+        slots.any(|slot| slot.seen != self.load && !slot.is_spared(spared))
+    }
+
+    /// The slot of a zone.
+    pub(super) fn find(&self, name: Name<'_>) -> Option<usize> {
+        let slot = self.index.get(&key(&self.keys, name));
+        slot.map(|slot| *slot as usize)
+    }
+
+    /// Whether a zone is known from a source of one of these ranks.
+    pub(super) fn is_of(&self, name: Name<'_>, ranks: &[u16]) -> bool {
+        let slot = self.find(name);
+        slot.is_some_and(|slot| self.slots[slot].is_spared(ranks))
+    }
+
+    /// What stands for a path in [`Slot::path`].
+    pub(super) fn path_key(&self, path: &Path) -> u64 {
+        // Two ways to write one path have one hash.
+        self.keys[0].hash_one(path)
+    }
+
+    /// Forgets a zone.
+    pub(super) fn forget(&mut self, name: Name<'_>) {
+        if let Some(slot) = self.index.remove(&key(&self.keys, name)) {
+            self.slots[slot as usize] = Slot::new(0);
+            self.free.push(slot);
+        }
     }
 
     /// Forgets those.
-    pub(super) fn forget_gone(&mut self) {
+    pub(super) fn forget_gone(&mut self, spared: &[u16]) {
         let Self {
             index,
             slots,
@@ -135,7 +178,8 @@ impl Known {
             ..
         } = self;
         index.retain(|_, slot| {
-            let stays = slots[*slot as usize].seen == *load;
+            let known = &slots[*slot as usize];
+            let stays = known.seen == *load || known.is_spared(spared);
             if !stays {
                 slots[*slot as usize] = Slot::new(0);
                 free.push(*slot);

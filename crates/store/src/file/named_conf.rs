@@ -125,6 +125,11 @@ impl Zone {
         Name::from_wire(&self.name).unwrap_or(Name::ROOT)
     }
 
+    /// Whether its file is a copy of what another server has, and may be missing.
+    pub fn is_copy(&self) -> bool {
+        self.kind == Some(ZoneType::Secondary)
+    }
+
     fn key(&self, view: usize) -> (usize, Vec<u8>) {
         (view, self.name.to_ascii_lowercase())
     }

@@ -13,7 +13,11 @@ use std::{
 
 use nameward_wire::{Name, NameBuf};
 
-use super::{Source, named_conf};
+use super::{
+    Source,
+    named_conf::{self, Files, OnDisk},
+    watch::{Interest, Kind, Watcher},
+};
 
 /// Directories in directories, at most.
 const DEPTH_MAX: usize = 32;
@@ -49,6 +53,13 @@ impl Candidates {
         self.list.len()
     }
 
+    /// Adds one file.
+    pub(super) fn add(&mut self, zone: Name<'_>, path: &Path, rank: u16, is_copy: bool) -> usize {
+        self.rank = rank;
+        self.push(zone, path.as_os_str(), None).is_copy = is_copy;
+        self.list.len() - 1
+    }
+
     /// The zone's name, in lower case.
     pub(super) fn name(&self, index: usize) -> Name<'_> {
         let entry = &self.list[index];
@@ -65,12 +76,6 @@ impl Candidates {
             path.push(&self.directories[directory as usize]);
         }
         path.push(file);
-    }
-
-    pub(super) fn path(&self, index: usize) -> PathBuf {
-        let mut path = PathBuf::new();
-        self.path_into(index, &mut path);
-        path
     }
 
     fn push(&mut self, zone: Name<'_>, file: &OsStr, directory: Option<u32>) -> &mut Entry {
@@ -128,9 +133,28 @@ impl Configurations {
         self.0.values().flatten()
     }
 
+    /// The zones of one of them.
+    pub(super) fn of(&self, path: &Path) -> &[named_conf::Zone] {
+        self.0.get(path).map_or(&[], Vec::as_slice)
+    }
+
+    /// Forgets those that no source has any more.
+    pub(super) fn keep(&mut self, sources: &[Source]) {
+        let is_named = |path: &PathBuf| {
+            let mut sources = sources.iter();
+            sources.any(|source| source.named_conf.as_ref() == Some(path))
+        };
+        self.0.retain(|path, _| is_named(path));
+    }
+
     /// Reads one again; whether its zones are known, maybe from before.
-    fn read(&mut self, path: &Path, say: &mut dyn FnMut(Said<'_>)) -> Option<&[named_conf::Zone]> {
-        let found = named_conf::read(path, &mut named_conf::OnDisk);
+    fn read(
+        &mut self,
+        path: &Path,
+        watcher: Option<&Watcher>,
+        say: &mut dyn FnMut(Said<'_>),
+    ) -> Option<&[named_conf::Zone]> {
+        let found = named_conf::read(path, &mut Watched(watcher));
         for diagnostic in &found.diagnostics {
             say(Said::Trouble(&diagnostic.to_string()));
         }
@@ -145,99 +169,160 @@ impl Configurations {
     }
 }
 
+/// Files of a configuration that are watched from before they are read.
+struct Watched<'w>(Option<&'w Watcher>);
+
+impl Files for Watched<'_> {
+    fn read(&mut self, path: &Path, max: u64) -> io::Result<Vec<u8>> {
+        if let Some(watcher) = self.0 {
+            watcher.file(path, Interest::All);
+        }
+        OnDisk.read(path, max)
+    }
+
+    fn matching(&mut self, pattern: &Path) -> io::Result<Vec<PathBuf>> {
+        if let (Some(watcher), Some(directory)) = (self.0, pattern.parent()) {
+            watcher.directory(directory, Kind::Any);
+        }
+        OnDisk.matching(pattern)
+    }
+}
+
 /// Looks at all sources, in their order, listed zones first.
 pub(super) fn scan(
     sources: &[Source],
     configurations: &mut Configurations,
+    watcher: Option<&Watcher>,
     say: &mut dyn FnMut(Said<'_>),
 ) -> Scanned {
-    let is_named = |path: &PathBuf| {
-        let mut sources = sources.iter();
-        sources.any(|source| source.named_conf.as_ref() == Some(path))
-    };
-    configurations.0.retain(|path, _| is_named(path));
     let mut scanned = Scanned::default();
     for source in sources {
         scanned.candidates.rank = source.rank;
+        let watcher = watcher.filter(|_| source.watch);
         for (name, path) in &source.zones {
+            if let Some(watcher) = watcher {
+                watcher.file(path, Interest::Zone);
+            }
             let candidates = &mut scanned.candidates;
             candidates.push(name.as_name(), path.as_os_str(), None);
         }
         if let Some(path) = &source.named_conf {
-            match configurations.read(path, say) {
+            match configurations.read(path, watcher, say) {
                 None => scanned.incomplete = true,
-                Some(zones) => zones.iter().for_each(|zone| configured(zone, &mut scanned)),
+                Some(zones) => {
+                    for zone in zones {
+                        configured(zone, &mut scanned, watcher);
+                    }
+                }
             }
         }
         if let Some(directory) = &source.directory {
-            walk(directory, DEPTH_MAX, &mut scanned, &mut |text| {
-                say(Said::Trouble(text))
-            });
+            if let Some(watcher) = watcher {
+                // When it is replaced as a whole, its parent tells.
+                watcher.file(directory, Interest::All);
+            }
+            let mut walk = Walk {
+                scanned: &mut scanned,
+                watcher,
+                say,
+            };
+            walk.directory(directory, DEPTH_MAX);
         }
     }
     scanned
 }
 
 /// A zone of BIND's configuration.
-fn configured(zone: &named_conf::Zone, scanned: &mut Scanned) {
+fn configured(zone: &named_conf::Zone, scanned: &mut Scanned, watcher: Option<&Watcher>) {
     let file = zone.file.as_deref().map_or(OsStr::new(""), Path::as_os_str);
+    if let (Some(watcher), Some(path)) = (watcher, &zone.file) {
+        watcher.file(path, Interest::Zone);
+    }
     let entry = scanned.candidates.push(zone.name(), file, None);
-    entry.is_copy = zone.kind == Some(named_conf::ZoneType::Secondary);
+    entry.is_copy = zone.is_copy();
 }
 
-fn walk(directory: &Path, depth: usize, scanned: &mut Scanned, trouble: &mut dyn FnMut(&str)) {
-    let mut subdirectories = Vec::new();
-    if let Err(error) = list(directory, &mut subdirectories, scanned, trouble) {
-        scanned.incomplete = true;
-        let reason = plain(&error);
-        trouble(&format!("cannot read {}: {reason}", directory.display()));
-    }
-    for subdirectory in subdirectories {
-        if depth > 1 {
-            walk(&subdirectory, depth - 1, scanned, trouble);
-        } else {
-            let path = subdirectory.display();
-            trouble(&format!(
-                "{path}: more than {DEPTH_MAX} directories deep: ignored"
-            ));
-        }
-    }
+/// A walk through the directories of one source.
+struct Walk<'w> {
+    scanned: &'w mut Scanned,
+    watcher: Option<&'w Watcher>,
+    say: &'w mut dyn FnMut(Said<'_>),
 }
 
-fn list(
-    directory: &Path,
-    subdirectories: &mut Vec<PathBuf>,
-    scanned: &mut Scanned,
-    trouble: &mut dyn FnMut(&str),
-) -> io::Result<()> {
-    let candidates = &mut scanned.candidates;
-    let number = candidates.directories.len() as u32;
-    candidates.directories.push(directory.to_path_buf());
-    for entry in fs::read_dir(directory)? {
-        let entry = entry?;
-        let file_name = entry.file_name();
-        if file_name.as_bytes().starts_with(b".") {
-            continue;
+impl Walk<'_> {
+    fn directory(&mut self, directory: &Path, depth: usize) {
+        let mut subdirectories = Vec::new();
+        if let Some(watcher) = self.watcher {
+            watcher.directory(directory, Kind::Zones);
         }
-        if entry.file_type()?.is_dir() {
-            subdirectories.push(entry.path());
-            continue;
+        if let Err(error) = self.list(directory, &mut subdirectories) {
+            self.scanned.incomplete = true;
+            let reason = plain(&error);
+            self.trouble(&format!("cannot read {}: {reason}", directory.display()));
         }
-        match zone_name(&file_name) {
-            None => {}
-            Some(Ok(name)) => {
-                candidates.push(name.as_name(), &file_name, Some(number));
-            }
-            Some(Err(error)) => {
-                let path = entry.path();
-                trouble(&format!(
-                    "{}: no zone has this name: {error}",
-                    path.display()
+        for subdirectory in subdirectories {
+            if depth > 1 {
+                self.directory(&subdirectory, depth - 1);
+            } else {
+                let path = subdirectory.display();
+                self.trouble(&format!(
+                    "{path}: more than {DEPTH_MAX} directories deep: ignored"
                 ));
             }
         }
     }
-    Ok(())
+
+    fn trouble(&mut self, text: &str) {
+        (self.say)(Said::Trouble(text));
+    }
+
+    fn list(&mut self, directory: &Path, subdirectories: &mut Vec<PathBuf>) -> io::Result<()> {
+        let directories = &mut self.scanned.candidates.directories;
+        let number = directories.len() as u32;
+        directories.push(directory.to_path_buf());
+        for entry in fs::read_dir(directory)? {
+            let entry = entry?;
+            let (file_name, file_type) = (entry.file_name(), entry.file_type()?);
+            if file_name.as_bytes().starts_with(b".") {
+                continue;
+            }
+            if file_type.is_dir() {
+                subdirectories.push(entry.path());
+                continue;
+            }
+            match zone_name(&file_name) {
+                None => {}
+                Some(Ok(name)) => {
+                    if let Some(watcher) = self.watcher.filter(|_| file_type.is_symlink())
+                        && let Ok(target) = entry.path().canonicalize()
+                    {
+                        watcher.link_target(&target);
+                    }
+                    let candidates = &mut self.scanned.candidates;
+                    candidates.push(name.as_name(), &file_name, Some(number));
+                }
+                Some(Err(error)) => {
+                    let path = entry.path();
+                    let path = path.display();
+                    self.trouble(&format!("{path}: no zone has this name: {error}"));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The zone that a walk through `directory` would find at `path`.
+pub(super) fn zone_at(directory: &Path, path: &Path) -> Option<NameBuf> {
+    let below = path.strip_prefix(directory).ok()?;
+    let mut depth = 0;
+    for component in below.iter() {
+        depth += 1;
+        if component.as_bytes().starts_with(b".") || depth > DEPTH_MAX {
+            return None;
+        }
+    }
+    zone_name(path.file_name()?)?.ok()
 }
 
 /// The zone that a file name stands for; `None` when it is no zone file.

@@ -1,12 +1,19 @@
 //! Loads and reloads of directories and lists, good and bad.
 
-use std::{fs, os::unix::fs::symlink, time::SystemTime};
+use std::{
+    fs,
+    os::unix::fs::symlink,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 use nameward_wire::Type;
 use nameward_zone::NameKey;
 use tempfile::TempDir;
 
 use super::*;
+
+mod look;
 
 const GOOD: &str = "$TTL 300\n@ SOA ns h 1 2 3 4 5\n@ NS ns\nns A 192.0.2.1\n";
 const BROKEN: &str = "$TTL 300\n@ SOA ns h 1 2 3 4 5\n@ NS ns\nns A 192.0.2.1000\n";

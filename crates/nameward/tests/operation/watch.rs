@@ -1,0 +1,173 @@
+//! Zone files that are watched: what changes is served without anybody asking for it.
+
+use std::{
+    fs,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+};
+
+use nameward_testkit::{Setup, TestServer};
+
+use super::ask::{ConstantClient, eventually, rcode, zone};
+
+const SERVFAIL: u16 = 2;
+const NXDOMAIN: u16 = 3;
+const REFUSED: u16 = 5;
+
+#[track_caller]
+fn becomes(server: &TestServer, name: &str, wanted: u16) {
+    let found = eventually(|| rcode(server.address(), name), |code| *code == wanted);
+    assert_eq!(found, wanted, "{name}: {}", server.log());
+}
+
+fn with(host: &str) -> String {
+    format!("{}{host} A 192.0.2.3\n", zone("www"))
+}
+
+fn zones(server: &TestServer) -> PathBuf {
+    server.dir().join("zones")
+}
+
+fn write(path: &Path, text: &str) {
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, text).unwrap();
+}
+
+#[test]
+fn new_changed_renamed_and_removed_files_are_seen() {
+    let server = Setup::new()
+        .watched()
+        .zone("one.example", &zone("www"))
+        .start();
+    let client = ConstantClient::start(server.address(), "www.one.example");
+    server.write_zone("two.example", &zone("www"));
+    becomes(&server, "www.two.example", 0);
+    server.write_zone("one.example", &with("new"));
+    becomes(&server, "new.one.example", 0);
+    let (from, to) = ("two.example.zone", "three.example.zone");
+    fs::rename(zones(&server).join(from), zones(&server).join(to)).unwrap();
+    becomes(&server, "www.three.example", 0);
+    becomes(&server, "www.two.example", REFUSED);
+    server.remove_zone("three.example");
+    becomes(&server, "www.three.example", REFUSED);
+    // As editors do: a new file takes the place of the old one.
+    let new = zones(&server).join(".one.example.zone.swp");
+    fs::write(&new, with("newer")).unwrap();
+    fs::rename(new, zones(&server).join("one.example.zone")).unwrap();
+    becomes(&server, "newer.one.example", 0);
+    client.stop().unwrap();
+    assert!(!server.log().contains("reload"), "{}", server.log());
+}
+
+#[test]
+fn a_broken_version_keeps_the_old_one_and_a_mended_one_is_taken() {
+    let server = Setup::new()
+        .watched()
+        .zone("one.example", &zone("www"))
+        .start();
+    let client = ConstantClient::start(server.address(), "www.one.example");
+    let broken = zone("www").replace("www A 192.0.2.2", "www A nowhere");
+    server.write_zone("one.example", &broken);
+    assert!(server.wait_for_log("one.example.zone:5:7: error: "));
+    assert!(server.wait_for_log("the old version stays in service"));
+    server.write_zone("bad.example", &broken);
+    becomes(&server, "www.bad.example", SERVFAIL);
+    server.write_zone("one.example", &with("mended"));
+    becomes(&server, "mended.one.example", 0);
+    client.stop().unwrap();
+}
+
+#[test]
+fn directories_that_come_and_go_are_seen_with_all_that_is_in_them() {
+    let server = Setup::new()
+        .watched()
+        .zone("one.example", &zone("www"))
+        .start();
+    let deep = zones(&server).join("a/b");
+    write(&deep.join("deep.example.zone"), &zone("www"));
+    becomes(&server, "www.deep.example", 0);
+    // The new directory is watched by now.
+    write(&deep.join("deep.example.zone"), &with("new"));
+    becomes(&server, "new.deep.example", 0);
+    // A tree that was made elsewhere comes at once.
+    let made = server.dir().join("made");
+    write(&made.join("c/moved.example.zone"), &zone("www"));
+    fs::rename(&made, zones(&server).join("moved")).unwrap();
+    becomes(&server, "www.moved.example", 0);
+    fs::remove_dir_all(zones(&server).join("a")).unwrap();
+    becomes(&server, "www.deep.example", REFUSED);
+    assert_eq!(rcode(server.address(), "www.one.example"), 0);
+}
+
+#[test]
+fn included_files_and_targets_of_links_are_seen() {
+    let setup = Setup::new().watched();
+    let (part, target) = (
+        setup.dir().join("parts/hosts"),
+        setup.dir().join("parts/target"),
+    );
+    write(&part, "first A 192.0.2.1\n");
+    write(&target, &zone("www"));
+    symlink(&target, setup.dir().join("zones/linked.example.zone")).unwrap();
+    let text = format!("{}$INCLUDE {}\n", zone("www"), part.display());
+    let server = setup.zone("one.example", &text).start();
+    becomes(&server, "first.one.example", 0);
+    write(&part, "second A 192.0.2.1\n");
+    becomes(&server, "second.one.example", 0);
+    becomes(&server, "first.one.example", NXDOMAIN);
+    write(&target, &with("new"));
+    becomes(&server, "new.linked.example", 0);
+}
+
+#[test]
+fn a_bind_configuration_and_its_zones_are_seen() {
+    let setup = Setup::new()
+        .zone("one.example", &zone("www"))
+        .config("[[backend]]\nnamed_conf = \"bind/named.conf\"\n");
+    let bind = setup.dir().join("bind");
+    write(&bind.join("named.conf"), "include \"conf.d/*.conf\";\n");
+    let a = "zone \"a.example\" { type master; file \"a.db\"; };";
+    write(&bind.join("conf.d/a.conf"), a);
+    write(&bind.join("a.db"), &zone("www"));
+    let server = setup.start();
+    becomes(&server, "www.a.example", 0);
+    write(&bind.join("a.db"), &with("new"));
+    becomes(&server, "new.a.example", 0);
+    // A new file that the pattern takes.
+    write(&bind.join("b.db"), &zone("www"));
+    let b = "zone \"b.example\" { type master; file \"b.db\"; };";
+    write(&bind.join("conf.d/b.conf"), b);
+    becomes(&server, "www.b.example", 0);
+    // A mistake changes nothing; without it the zone is gone.
+    write(&bind.join("conf.d/a.conf"), "zone \"a.example\" {");
+    assert!(server.wait_for_log("conf.d/a.conf:1:18: error: this '{' is not closed"));
+    assert_eq!(rcode(server.address(), "www.a.example"), 0);
+    fs::remove_file(bind.join("conf.d/a.conf")).unwrap();
+    becomes(&server, "www.a.example", REFUSED);
+    assert_eq!(rcode(server.address(), "www.b.example"), 0);
+}
+
+#[test]
+fn a_backend_that_is_not_watched_is_left_alone() {
+    let setup = Setup::new()
+        .zone("still.example", &zone("www"))
+        .config("[[backend]]\ndirectory = \"more\"\n");
+    write(&setup.dir().join("more/one.example.zone"), &zone("www"));
+    let server = setup.start();
+    server.write_zone("still.example", &with("new"));
+    server.remove_zone("still.example");
+    server.write_zone("other.example", &zone("www"));
+    // A new directory has the watched backend looked at as a whole.
+    write(
+        &server.dir().join("more/sub/two.example.zone"),
+        &zone("www"),
+    );
+    becomes(&server, "www.two.example", 0);
+    assert_eq!(rcode(server.address(), "www.still.example"), 0);
+    assert_eq!(rcode(server.address(), "new.still.example"), NXDOMAIN);
+    assert_eq!(rcode(server.address(), "www.other.example"), REFUSED);
+    // Until somebody asks for it.
+    assert!(server.command(&["reload"]).status.success());
+    assert_eq!(rcode(server.address(), "www.still.example"), REFUSED);
+    assert_eq!(rcode(server.address(), "www.other.example"), 0);
+}

@@ -1,0 +1,115 @@
+//! Owns one load while it runs: zones are read, judged, and handed over to be published.
+
+use std::time::{Duration, Instant};
+
+use nameward_wire::Name;
+use nameward_zone::Zone;
+
+use super::{
+    Event, Standing, Summary,
+    known::{Known, Slot},
+    one::ZoneRead,
+    publish::Publisher,
+    scan::Candidates,
+    work::{self, Job},
+};
+
+/// How often a long load says how far it is.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
+
+/// A load in progress.
+pub(super) struct Load<'l> {
+    pub candidates: &'l Candidates,
+    pub summary: Summary,
+    pub publisher: Publisher<'l>,
+    pub events: &'l mut dyn FnMut(Event<'_>),
+}
+
+impl Load<'_> {
+    /// Says of every zone that has no version yet that it is ours, before the first is read.
+    pub(super) fn announce(&mut self, jobs: &[Job], slots: &mut [Slot]) {
+        for job in jobs {
+            let slot = &mut slots[job.slot];
+            let rank = self.candidates.rank(job.candidate);
+            if slot.served || slot.rank == Some(rank) {
+                continue;
+            }
+            let name = self.candidates.name(job.candidate);
+            self.publisher.offer(Zone::not_ready(name), rank, slot.rank);
+            slot.rank = Some(rank);
+        }
+        // Where another source has a zone too is told when it is loaded.
+        self.publisher.publish();
+    }
+
+    pub(super) fn run(&mut self, jobs: &[Job], slots: &mut [Slot]) {
+        let mut progress = Instant::now();
+        let mut done = 0;
+        work::look_at_all(jobs, self.candidates, |outcomes| {
+            done += outcomes.len();
+            for (job, read) in outcomes {
+                match read {
+                    None => self.summary.unchanged += 1,
+                    Some(read) => self.settle(job, read, &mut slots[job.slot]),
+                }
+            }
+            let now = Instant::now();
+            if now - progress >= PROGRESS_INTERVAL {
+                progress = now;
+                (self.events)(Event::Progress(done, jobs.len()));
+            }
+            if self.publisher.is_due(now) {
+                self.publish();
+            }
+        });
+    }
+
+    /// Takes over what was read for one zone.
+    fn settle(&mut self, job: &Job, read: ZoneRead, slot: &mut Slot) {
+        let name = self.candidates.name(job.candidate);
+        let Some(zone) = read.zone else {
+            // Read and reported again by the next load, changed or not.
+            slot.fingerprint = None;
+            if read.is_missing && self.candidates.is_copy(job.candidate) {
+                self.summary.waiting += 1;
+                return;
+            }
+            self.summary.refused += 1;
+            let standing = match slot.served {
+                true => Standing::OldVersion,
+                false => Standing::NotReady,
+            };
+            (self.events)(Event::Refused(name, &read.diagnostics, standing));
+            return;
+        };
+        self.summary.loaded += 1;
+        (self.events)(Event::Served(name, &zone, &read.diagnostics));
+        let rank = self.candidates.rank(job.candidate);
+        self.publisher.offer(zone, rank, slot.rank);
+        slot.settle(read.fingerprint, read.includes, rank);
+    }
+
+    /// Takes all zones whose files are gone out of the table.
+    pub(super) fn remove_gone(&mut self, known: &Known, spared: &[u16]) {
+        let table = self.publisher.table();
+        for zone in table.offered() {
+            if known.is_gone(zone.apex_name(), zone.rank(), spared) {
+                self.remove(zone.apex_name(), zone.rank());
+            }
+        }
+    }
+
+    /// Takes a zone whose file is gone out of the table.
+    pub(super) fn remove(&mut self, name: Name<'_>, rank: u16) {
+        self.publisher.withdraw(name, rank);
+        self.summary.removed += 1;
+        (self.events)(Event::Removed(name));
+    }
+
+    /// Makes the changes visible, and tells where another source has a zone too.
+    pub(super) fn publish(&mut self) {
+        for (name, served, other) in self.publisher.publish() {
+            (self.events)(Event::Contested(name.as_name(), served, other));
+        }
+    }
+}

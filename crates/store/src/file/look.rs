@@ -1,0 +1,155 @@
+//! Owns the look at single files that were seen to change, so that one file among a hundred thousand costs its own size.
+//!
+//! A file is looked at alone where that gives what a load of everything would: its zone is new, or is known from this
+//! very file, and no zone has two files. Otherwise everything is looked at.
+
+use std::{
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
+};
+
+use arc_swap::ArcSwap;
+use nameward_wire::{Name, NameBuf};
+use nameward_zone::ZoneTable;
+
+use super::{
+    Event, FileBackend, Source, Summary,
+    load::Load,
+    publish::Publisher,
+    scan::{self, Candidates},
+    watch::Interest,
+    work::Job,
+};
+
+/// Files to look at, and zones whose files are gone.
+#[derive(Default)]
+pub(super) struct Aim {
+    candidates: Candidates,
+    jobs: Vec<Job>,
+    gone: Vec<(NameBuf, u16)>,
+}
+
+/// How a source has a zone in a file.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Origin {
+    /// It is listed: a file that is missing is an error.
+    Listed,
+    /// It is listed as a copy, which may be missing.
+    Copy,
+    /// The file is there: without it there is no zone.
+    Found,
+}
+
+impl FileBackend {
+    /// What these files are to the sources; `None` where more has to be looked at.
+    pub(super) fn aim(&mut self, sources: &[Source], paths: &[PathBuf]) -> Option<Aim> {
+        if self.has_rivals {
+            return None;
+        }
+        let mut aim = Aim::default();
+        for path in paths {
+            for source in sources.iter().filter(|source| source.watch) {
+                for (name, origin) in self.zones_of(source, path) {
+                    self.aim_at(&mut aim, name.as_name(), (path, origin), source.rank)?;
+                }
+            }
+        }
+        Some(aim)
+    }
+
+    /// The zones that a source has in a file.
+    fn zones_of(&self, source: &Source, path: &Path) -> Vec<(NameBuf, Origin)> {
+        // The end is compared first: a list may have a hundred thousand of them.
+        let end = path.file_name().unwrap_or_default().as_bytes();
+        let is_it = |file: &Path| file.as_os_str().as_bytes().ends_with(end) && file == path;
+        let listed = source.zones.iter().filter(|(_, file)| is_it(file));
+        let listed = listed.map(|(name, _)| (*name, Origin::Listed));
+        let conf = source.named_conf.as_deref();
+        let configured = conf.map_or(&[][..], |conf| self.configurations.of(conf));
+        let configured = configured
+            .iter()
+            .filter(|zone| zone.file.as_deref().is_some_and(is_it))
+            .map(|zone| match zone.is_copy() {
+                true => (zone.name().into(), Origin::Copy),
+                false => (zone.name().into(), Origin::Listed),
+            });
+        let found = source.directory.as_deref();
+        let found = found.and_then(|directory| scan::zone_at(directory, path));
+        let found = found.map(|name| (name, Origin::Found));
+        listed.chain(configured).chain(found).collect()
+    }
+
+    fn aim_at(
+        &mut self,
+        aim: &mut Aim,
+        name: Name<'_>,
+        (path, origin): (&Path, Origin),
+        rank: u16,
+    ) -> Option<()> {
+        let metadata = path.symlink_metadata().ok();
+        let key = self.known.path_key(path);
+        let slot = match self.known.find(name) {
+            Some(slot) => {
+                let known = &self.known.slots[slot];
+                if (known.path, known.rank) != (key, Some(rank)) {
+                    return None;
+                }
+                Some(slot)
+            }
+            None => None,
+        };
+        if origin == Origin::Found {
+            match (&metadata, slot) {
+                (None, None) => return Some(()),
+                (None, Some(_)) => {
+                    aim.gone.push((name.into(), rank));
+                    return Some(());
+                }
+                (Some(metadata), _) if metadata.is_dir() || metadata.is_symlink() => return None,
+                (Some(_), _) => {}
+            }
+        }
+        let slot = slot.or_else(|| self.known.see(name))?;
+        let candidates = &mut aim.candidates;
+        let candidate = candidates.add(name, path, rank, origin == Origin::Copy);
+        let job = self.known.slots[slot].job((candidate, key), slot, rank);
+        aim.jobs.push(job);
+        Some(())
+    }
+
+    /// Loads what was aimed at.
+    pub(super) fn look_at(
+        &mut self,
+        table: &ArcSwap<ZoneTable>,
+        aim: Aim,
+        events: &mut dyn FnMut(Event<'_>),
+    ) -> Summary {
+        let mut load = Load {
+            candidates: &aim.candidates,
+            summary: Summary::default(),
+            publisher: Publisher::new(table),
+            events,
+        };
+        load.announce(&aim.jobs, &mut self.known.slots);
+        load.run(&aim.jobs, &mut self.known.slots);
+        for (name, rank) in &aim.gone {
+            load.remove(name.as_name(), *rank);
+            self.known.forget(name.as_name());
+        }
+        load.publish();
+        let summary = load.summary;
+        let Some(watcher) = &self.watcher else {
+            return summary;
+        };
+        let mut is_new = false;
+        for job in &aim.jobs {
+            for path in self.known.slots[job.slot].includes() {
+                is_new |= watcher.file(path, Interest::All);
+            }
+        }
+        if is_new {
+            watcher.ask();
+        }
+        summary
+    }
+}

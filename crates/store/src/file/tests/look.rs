@@ -1,0 +1,113 @@
+//! Looks at single files: what they cost, and when they are not enough.
+
+use super::*;
+
+impl Fixture {
+    fn look(&mut self, files: &[&str]) -> Summary {
+        self.sources[0].watch = true;
+        let paths = files.iter().map(|file| self.path(file)).collect();
+        let look = Look::At(paths);
+        self.backend
+            .look(&self.table, &self.sources, &look, &mut |_| ())
+    }
+}
+
+fn loaded(loaded: usize) -> Summary {
+    Summary {
+        loaded,
+        ..Summary::default()
+    }
+}
+
+#[test]
+fn one_changed_file_is_looked_at_alone() {
+    let mut fixture = Fixture::new();
+    for n in 0..10 {
+        fixture.write(&format!("sub/z{n}.example.zone"), GOOD);
+    }
+    fixture.load();
+    fixture.write("sub/z3.example.zone", &format!("{GOOD}new A 192.0.2.2\n"));
+    fixture.write("sub/z4.example.zone", &format!("{GOOD}new A 192.0.2.2\n"));
+    assert_eq!(fixture.look(&["sub/z3.example.zone"]), loaded(1));
+    assert!(fixture.has("new.z3.example") && !fixture.has("new.z4.example"));
+}
+
+#[test]
+fn a_new_file_is_taken_and_one_that_is_gone_removed_alone() {
+    let mut fixture = Fixture::new();
+    fixture.write("one.example.zone", GOOD);
+    fixture.load();
+    fixture.write("two.example.zone", GOOD);
+    assert_eq!(fixture.look(&["two.example.zone"]), loaded(1));
+    assert_eq!(fixture.served(), ["one.example.", "two.example."]);
+    fs::remove_file(fixture.path("one.example.zone")).unwrap();
+    let removed = Summary {
+        removed: 1,
+        ..Summary::default()
+    };
+    assert_eq!(fixture.look(&["one.example.zone"]), removed);
+    assert_eq!(fixture.served(), ["two.example."]);
+    // Nothing is left that a load would remove or read again.
+    let summary = fixture.load().summary;
+    assert_eq!((summary.unchanged, summary.removed), (1, 0));
+}
+
+#[test]
+fn hidden_and_other_files_are_no_zones() {
+    let mut fixture = Fixture::new();
+    fixture.write("one.example.zone", GOOD);
+    fixture.load();
+    fixture.write(".two.example.zone", GOOD);
+    fixture.write(".git/three.example.zone", GOOD);
+    fixture.write("four.example.zone~", GOOD);
+    let files = [
+        ".two.example.zone",
+        ".git/three.example.zone",
+        "four.example.zone~",
+    ];
+    assert_eq!(fixture.look(&files), Summary::default());
+}
+
+#[test]
+fn a_second_file_for_a_zone_has_all_looked_at_and_takes_over_when_the_first_is_gone() {
+    let mut fixture = Fixture::new();
+    fixture.write("a/one.example.zone", GOOD);
+    fixture.write("z.example.zone", GOOD);
+    fixture.load();
+    fixture.write("b/one.example.zone", &format!("{GOOD}b A 192.0.2.2\n"));
+    let summary = fixture.look(&["b/one.example.zone"]);
+    assert_eq!(summary.troubles, 1, "{summary:?}");
+    fs::remove_file(fixture.path("a/one.example.zone")).unwrap();
+    fixture.look(&["a/one.example.zone"]);
+    assert!(fixture.has("b.one.example"));
+}
+
+#[test]
+fn a_file_of_several_zones_is_loaded_for_each() {
+    let mut fixture = Fixture::new();
+    fixture.sources[0].directory = None;
+    fixture.write("empty.db", GOOD);
+    let list = ["one.example", "two.example"];
+    let path = fixture.path("empty.db");
+    fixture.sources[0].zones = list
+        .iter()
+        .map(|name| (name.parse::<NameBuf>().unwrap(), path.clone()))
+        .collect();
+    fixture.load();
+    fixture.write("empty.db", &format!("{GOOD}new A 192.0.2.2\n"));
+    assert_eq!(fixture.look(&["empty.db"]), loaded(2));
+    // A listed file that is gone is a mistake, not the end of its zones.
+    fs::remove_file(path).unwrap();
+    assert_eq!(fixture.look(&["empty.db"]).refused, 2);
+    assert_eq!(fixture.served(), ["one.example.", "two.example."]);
+}
+
+#[test]
+fn a_broken_file_keeps_the_old_version() {
+    let mut fixture = Fixture::new();
+    fixture.write("one.example.zone", GOOD);
+    fixture.load();
+    fixture.write("one.example.zone", BROKEN);
+    assert_eq!(fixture.look(&["one.example.zone"]).refused, 1);
+    assert!(fixture.has("ns.one.example"));
+}

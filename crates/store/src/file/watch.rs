@@ -1,0 +1,338 @@
+//! Owns the watching of zone files: which directories, what their events mean, and when it is time to look.
+//!
+//! One watch a directory, however many files it has. Events become paths that wait until they are quiet
+//! ([`pending`]); then somebody else looks, by the same way as a reload. Where the kernel gives no more watches, all
+//! files are looked at from time to time instead.
+
+mod pending;
+mod sys;
+
+use std::{
+    collections::HashMap,
+    hash::{BuildHasher, RandomState},
+    io,
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+pub use pending::Look;
+
+use super::scan::plain;
+use pending::Pending;
+use sys::{Event, Inotify};
+
+/// Directories that are watched, at most.
+const WATCHES_MAX: usize = 100_000;
+/// How long the thread sleeps when nothing waits; it ends so soon after its handle is gone.
+const TICK: Duration = Duration::from_secs(1);
+/// How soon a look that nobody had time for is offered again.
+const AGAIN: Duration = Duration::from_millis(50);
+/// How often everything is looked at without watches: not more than this, and a fiftieth of the time.
+const POLL: Duration = Duration::from_secs(10);
+const POLL_SHARE: u32 = 50;
+
+/// Whom a file concerns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Interest {
+    /// A zone of a list: it is looked at alone.
+    Zone,
+    /// More than one zone may depend on it.
+    All,
+}
+
+/// Which files of a directory count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Those that were named.
+    Named,
+    /// Also every `*.zone`, and directories.
+    Zones,
+    /// All.
+    Any,
+}
+
+/// Watches directories. Clones are the same watcher; it ends with the last of them.
+#[derive(Clone)]
+pub struct Watcher(Arc<Inner>);
+
+struct Inner {
+    /// `None`: the kernel gave none.
+    inotify: Option<Inotify>,
+    state: Mutex<State>,
+    keys: RandomState,
+    /// Everything is to be looked at, whatever was seen.
+    is_asked: AtomicBool,
+}
+
+#[derive(Default)]
+struct State {
+    /// By the kernel's numbers. One directory may be known by several paths.
+    directories: HashMap<i32, Vec<Directory>>,
+    /// By the hashes of their paths.
+    files: HashMap<u64, (Interest, u32)>,
+    /// Directories of files, by the hashes of their paths, and the round in which they were watched.
+    parents: HashMap<u64, u32>,
+    round: u32,
+    /// How often all is looked at because not all is watched.
+    poll: Option<Duration>,
+}
+
+struct Directory {
+    path: PathBuf,
+    kind: Kind,
+    round: u32,
+}
+
+impl Watcher {
+    /// Starts to watch. `look` is called from a thread of its own for whatever changed; when it says that there is no
+    /// room for that now, it is asked again soon.
+    pub fn start(look: impl Fn(&Look) -> bool + Send + 'static) -> io::Result<Self> {
+        let (inotify, error) = match Inotify::new() {
+            Ok(inotify) => (Some(inotify), None),
+            Err(error) => (None, Some(error)),
+        };
+        let inner = Arc::new(Inner {
+            inotify,
+            state: Mutex::default(),
+            keys: RandomState::new(),
+            is_asked: AtomicBool::new(false),
+        });
+        if let Some(error) = error {
+            inner.fall_back(&plain(&error));
+        }
+        let weak = Arc::downgrade(&inner);
+        thread::Builder::new()
+            .name("file-watch".into())
+            .spawn(move || run(&weak, look))?;
+        Ok(Self(inner))
+    }
+
+    /// A look at everything begins: what is not named until its [end](Self::end) is watched no longer.
+    pub(super) fn begin(&self) {
+        let mut state = self.0.lock();
+        state.round = state.round.wrapping_add(1);
+    }
+
+    /// Watches a directory. To be called before it is read, so that nothing is missed.
+    pub(super) fn directory(&self, path: &Path, kind: Kind) {
+        let opened = match path.as_os_str().is_empty() {
+            true => Path::new("."),
+            false => path,
+        };
+        let mut state = self.0.lock();
+        let Some(inotify) = &self.0.inotify else {
+            return;
+        };
+        if state.directories.len() >= WATCHES_MAX {
+            drop(state);
+            return self.0.fall_back("too many directories");
+        }
+        let watch = match inotify.add(opened) {
+            Ok(watch) => watch,
+            // One that is not there, or is no directory, has a parent that tells when it comes.
+            Err(error) if error.raw_os_error() != Some(libc::ENOSPC) => return,
+            Err(error) => {
+                drop(state);
+                return self.0.fall_back(&plain(&error));
+            }
+        };
+        let round = state.round;
+        let known = state.directories.entry(watch).or_default();
+        match known.iter_mut().find(|known| known.path == path) {
+            Some(known) if known.round == round && kind == Kind::Named => {}
+            Some(known) if known.round == round && known.kind == Kind::Any => {}
+            Some(known) => (known.kind, known.round) = (kind, round),
+            None => known.push(Directory {
+                path: path.to_path_buf(),
+                kind,
+                round,
+            }),
+        }
+    }
+
+    /// Watches one file, and what it links to; whether it was not watched before.
+    pub(super) fn file(&self, path: &Path, interest: Interest) -> bool {
+        let key = self.0.key(path);
+        let parent = path.parent().unwrap_or(Path::new(""));
+        let (is_new, needs_parent) = {
+            let mut state = self.0.lock();
+            let round = state.round;
+            let before = state.files.insert(key, (interest, round));
+            // Thousands of files of one directory are one watch.
+            let parent_before = state.parents.insert(self.0.key(parent), round);
+            (before.is_none(), parent_before != Some(round))
+        };
+        if needs_parent {
+            self.directory(parent, Kind::Named);
+        }
+        if path.is_symlink()
+            && let Ok(target) = path.canonicalize()
+        {
+            self.link_target(&target);
+        }
+        is_new
+    }
+
+    /// Watches what a link leads to: a change there is one of the link.
+    pub(super) fn link_target(&self, target: &Path) {
+        let mut state = self.0.lock();
+        let round = state.round;
+        let key = self.0.key(target);
+        state.files.insert(key, (Interest::All, round));
+        drop(state);
+        if let Some(parent) = target.parent() {
+            self.directory(parent, Kind::Named);
+        }
+    }
+
+    /// Ends a look at everything, which took so long.
+    pub(super) fn end(&self, took: Duration) {
+        let mut state = self.0.lock();
+        let round = state.round;
+        state.files.retain(|_, (_, seen)| *seen == round);
+        state.parents.retain(|_, seen| *seen == round);
+        let mut gone = Vec::new();
+        state.directories.retain(|watch, paths| {
+            paths.retain(|directory| directory.round == round);
+            if paths.is_empty() {
+                gone.push(*watch);
+            }
+            !paths.is_empty()
+        });
+        if let Some(inotify) = &self.0.inotify {
+            gone.into_iter().for_each(|watch| inotify.remove(watch));
+        }
+        if let Some(poll) = &mut state.poll {
+            *poll = POLL.max(took * POLL_SHARE);
+        }
+    }
+
+    /// Has everything looked at once more.
+    pub(super) fn ask(&self) {
+        self.0.is_asked.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Inner {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn key(&self, path: &Path) -> u64 {
+        // Two ways to write one path have one hash.
+        self.keys.hash_one(path)
+    }
+
+    fn fall_back(&self, reason: &str) {
+        let mut state = self.lock();
+        if state.poll.is_none() {
+            let seconds = POLL.as_secs();
+            tracing::warn!(
+                "not all zone files can be watched: {reason}; they are looked at every {seconds} s (see fs.inotify.max_user_watches)"
+            );
+            state.poll = Some(POLL);
+        }
+    }
+
+    /// Reads the events that are there.
+    fn take_events(&self, pending: &mut Pending) {
+        let Some(inotify) = &self.inotify else {
+            return;
+        };
+        let mut state = self.lock();
+        // Bounded: an endless stream of events is as good as a lost one.
+        for _ in 0..1000 {
+            let read = inotify.read(|event| self.take(event, &mut state, pending));
+            match read {
+                Ok(true) => {}
+                Ok(false) | Err(_) => return,
+            }
+        }
+        pending.all(Instant::now());
+    }
+
+    fn take(&self, event: Event<'_>, state: &mut State, pending: &mut Pending) {
+        let now = Instant::now();
+        if event.is_overflow() {
+            return pending.all(now);
+        }
+        if event.is_ignored() {
+            state.directories.remove(&event.watch);
+            return;
+        }
+        let known = state.directories.get(&event.watch);
+        for directory in known.into_iter().flatten() {
+            if event.name.is_empty() {
+                // The directory itself was moved or removed, or its rights changed.
+                pending.all(now);
+                continue;
+            }
+            let path = directory.path.join(event.name);
+            let interest = state
+                .files
+                .get(&self.key(&path))
+                .map(|(interest, _)| *interest);
+            let name = event.name.as_bytes();
+            let is_hidden = name.starts_with(b".");
+            let (alone, all) = match (interest, directory.kind) {
+                (Some(interest), _) => (true, interest == Interest::All),
+                // Where a directory is replaced as a whole, its links begin with two dots.
+                (None, Kind::Zones) if is_hidden => (false, name.starts_with(b"..")),
+                (None, Kind::Any) if !is_hidden => (true, true),
+                (None, Kind::Zones) if event.is_directory() => (false, true),
+                (None, Kind::Zones) => (name.ends_with(b".zone"), false),
+                (None, _) => (false, false),
+            };
+            if all || (alone && event.is_directory()) {
+                pending.all(now);
+            }
+            if alone && !event.is_directory() {
+                pending.file(path, event.is_unfinished(), now);
+            }
+        }
+    }
+}
+
+fn run(weak: &Weak<Inner>, look: impl Fn(&Look) -> bool) {
+    let mut pending = Pending::default();
+    let mut polled = Instant::now();
+    let mut refused = false;
+    loop {
+        let Some(inner) = weak.upgrade() else { return };
+        let now = Instant::now();
+        let wait = match pending.next(now) {
+            _ if refused => AGAIN,
+            Some(wait) => wait.clamp(Duration::from_millis(10), TICK),
+            None => TICK,
+        };
+        match &inner.inotify {
+            Some(inotify) if !refused && inotify.wait(wait).is_ok() => {}
+            _ => thread::sleep(wait),
+        }
+        inner.take_events(&mut pending);
+        let now = Instant::now();
+        let poll = inner.lock().poll;
+        let is_poll = poll.is_some_and(|poll| now - polled >= poll);
+        if is_poll || inner.is_asked.swap(false, Ordering::Relaxed) {
+            pending.all(now);
+            polled = now;
+        }
+        refused = match pending.due(now) {
+            Some(what) if look(&what) => {
+                pending.take(&what);
+                false
+            }
+            Some(_) => true,
+            None => false,
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,146 @@
+//! Changes that were seen and are not looked at yet: editors write a file several times, and a file that is being
+//! written is left alone until it is quiet.
+
+use std::{
+    collections::HashMap,
+    path::PathBuf,
+    time::{Duration, Instant},
+};
+
+/// A file that was closed, moved or removed is looked at after this time.
+const QUIET: Duration = Duration::from_millis(100);
+/// One that somebody seems to be writing, after this.
+const QUIET_OPEN: Duration = Duration::from_secs(1);
+/// How long looking at everything waits for files that are being written.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Files that are remembered one by one; for more, all are looked at.
+const FILES_MAX: usize = 4096;
+
+/// What is to be looked at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Look {
+    /// These files.
+    At(Vec<PathBuf>),
+    /// All sources.
+    AtAll,
+}
+
+/// Changes that wait.
+#[derive(Default)]
+pub(super) struct Pending {
+    /// When each file is quiet.
+    files: HashMap<PathBuf, Instant>,
+    /// When everything is to be looked at, and when at the latest.
+    all: Option<(Instant, Instant)>,
+}
+
+impl Pending {
+    /// A file changed; it may be open still.
+    pub(super) fn file(&mut self, path: PathBuf, is_unfinished: bool, now: Instant) {
+        if self.files.len() >= FILES_MAX && !self.files.contains_key(&path) {
+            return self.all(now);
+        }
+        let quiet = if is_unfinished { QUIET_OPEN } else { QUIET };
+        self.files.insert(path, now + quiet);
+    }
+
+    /// Something changed that concerns more than files.
+    pub(super) fn all(&mut self, now: Instant) {
+        let latest = self.all.map_or(now + PATIENCE, |(_, latest)| latest);
+        self.all = Some(((now + QUIET).min(latest), latest));
+    }
+
+    /// How long nothing is due; `None` when nothing waits.
+    pub(super) fn next(&self, now: Instant) -> Option<Duration> {
+        let files = self.files.values().min().copied();
+        let all = self.all.map(|(due, _)| due);
+        let next = files.into_iter().chain(all).min()?;
+        Some(next.saturating_duration_since(now))
+    }
+
+    /// What is due now. It stays until it is [taken](Self::take).
+    pub(super) fn due(&mut self, now: Instant) -> Option<Look> {
+        if let Some((due, latest)) = self.all {
+            // What is being written would be read half.
+            let busy = self.files.values().max().copied();
+            let due = busy.map_or(due, |busy| due.max(busy)).min(latest);
+            if due <= now {
+                return Some(Look::AtAll);
+            }
+            self.all = Some((due, latest));
+        }
+        let quiet = self.files.iter().filter(|(_, quiet)| **quiet <= now);
+        let mut paths: Vec<PathBuf> = quiet.map(|(path, _)| path.clone()).collect();
+        paths.sort();
+        (!paths.is_empty()).then_some(Look::At(paths))
+    }
+
+    /// Somebody looks at this now.
+    pub(super) fn take(&mut self, look: &Look) {
+        match look {
+            Look::AtAll => *self = Self::default(),
+            Look::At(paths) => paths.iter().for_each(|path| {
+                self.files.remove(path);
+            }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn a_file_is_looked_at_once_when_it_is_quiet() {
+        let (mut pending, start) = (Pending::default(), Instant::now());
+        for n in 0..10 {
+            pending.file("a".into(), false, start + n * 50 * MS);
+        }
+        assert_eq!(pending.due(start + 500 * MS), None);
+        let look = pending.due(start + 560 * MS).unwrap();
+        assert_eq!(look, Look::At(vec!["a".into()]));
+        pending.take(&look);
+        assert_eq!(pending.next(start), None);
+    }
+
+    #[test]
+    fn a_file_that_is_being_written_waits_longer_and_keeps_no_other_waiting() {
+        let (mut pending, start) = (Pending::default(), Instant::now());
+        pending.file("slow".into(), true, start);
+        pending.file("quick".into(), false, start);
+        let look = pending.due(start + 100 * MS).unwrap();
+        assert_eq!(look, Look::At(vec!["quick".into()]));
+        pending.take(&look);
+        // Closed: now it is quick too.
+        pending.file("slow".into(), false, start + 200 * MS);
+        assert!(pending.due(start + 250 * MS).is_none());
+        assert!(pending.due(start + 300 * MS).is_some());
+    }
+
+    #[test]
+    fn looking_at_all_waits_for_writers_but_not_for_ever() {
+        let (mut pending, start) = (Pending::default(), Instant::now());
+        pending.all(start);
+        let mut now = start;
+        while pending.due(now).is_none() {
+            pending.file("endless".into(), true, now);
+            now += 100 * MS;
+            assert!(now < start + 2 * PATIENCE);
+        }
+        assert_eq!(pending.due(now), Some(Look::AtAll));
+        assert!(now >= start + PATIENCE);
+        pending.take(&Look::AtAll);
+        assert_eq!(pending.next(now), None);
+    }
+
+    #[test]
+    fn too_many_files_are_all_of_them() {
+        let (mut pending, start) = (Pending::default(), Instant::now());
+        for n in 0..2 * FILES_MAX {
+            pending.file(n.to_string().into(), false, start);
+        }
+        assert_eq!(pending.due(start + 200 * MS), Some(Look::AtAll));
+    }
+}

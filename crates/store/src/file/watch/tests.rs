@@ -1,0 +1,109 @@
+//! Events of real directories, and what is made of them.
+
+use std::{fs, sync::mpsc};
+
+use super::*;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn watcher(room: impl Fn() -> bool + Send + 'static) -> (Watcher, mpsc::Receiver<Look>) {
+    let (sender, looks) = mpsc::channel();
+    let watcher = Watcher::start(move |look| {
+        let has_room = room();
+        if has_room {
+            let _ = sender.send(look.clone());
+        }
+        has_room
+    });
+    (watcher.unwrap(), looks)
+}
+
+#[test]
+fn a_file_of_a_watched_directory_is_told_and_others_are_not() {
+    let directory = tempfile::tempdir().unwrap();
+    let (watcher, looks) = watcher(|| true);
+    watcher.begin();
+    watcher.directory(directory.path(), Kind::Zones);
+    fs::write(directory.path().join("notes.txt"), "x").unwrap();
+    fs::write(directory.path().join(".a.example.zone"), "x").unwrap();
+    let path = directory.path().join("a.example.zone");
+    fs::write(&path, "x").unwrap();
+    assert_eq!(looks.recv_timeout(PATIENCE).unwrap(), Look::At(vec![path]));
+    // A directory may hold anything.
+    fs::create_dir(directory.path().join("sub")).unwrap();
+    assert_eq!(looks.recv_timeout(PATIENCE).unwrap(), Look::AtAll);
+}
+
+#[test]
+fn a_named_file_is_told_however_its_path_is_written() {
+    let directory = tempfile::tempdir().unwrap();
+    let (watcher, looks) = watcher(|| true);
+    watcher.begin();
+    let path = directory.path().join("db");
+    let written = directory.path().join(".//db");
+    assert!(watcher.file(&written, Interest::Zone));
+    assert!(!watcher.file(&written, Interest::Zone));
+    fs::write(directory.path().join("other"), "x").unwrap();
+    fs::write(&path, "x").unwrap();
+    assert_eq!(looks.recv_timeout(PATIENCE).unwrap(), Look::At(vec![path]));
+}
+
+#[test]
+fn a_look_that_nobody_had_time_for_is_offered_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let tries = Mutex::new(0);
+    let (watcher, looks) = watcher(move || {
+        let mut tries = tries.lock().unwrap();
+        *tries += 1;
+        *tries > 3
+    });
+    watcher.begin();
+    watcher.directory(directory.path(), Kind::Zones);
+    let path = directory.path().join("a.example.zone");
+    fs::write(&path, "x").unwrap();
+    assert_eq!(looks.recv_timeout(PATIENCE).unwrap(), Look::At(vec![path]));
+}
+
+#[test]
+fn what_a_load_does_not_name_is_watched_no_longer() {
+    let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (watcher, looks) = watcher(|| true);
+    watcher.begin();
+    watcher.directory(one.path(), Kind::Zones);
+    watcher.file(&two.path().join("db"), Interest::All);
+    watcher.end(Duration::ZERO);
+    watcher.begin();
+    watcher.directory(two.path(), Kind::Zones);
+    watcher.end(Duration::ZERO);
+    assert_eq!(watcher.0.lock().directories.len(), 1);
+    assert!(watcher.0.lock().files.is_empty() && watcher.0.lock().parents.is_empty());
+    fs::write(one.path().join("a.zone"), "x").unwrap();
+    fs::write(two.path().join("db"), "x").unwrap();
+    let path = two.path().join("b.zone");
+    fs::write(&path, "x").unwrap();
+    assert_eq!(looks.recv_timeout(PATIENCE).unwrap(), Look::At(vec![path]));
+}
+
+#[test]
+fn without_watches_everything_is_looked_at_from_time_to_time() {
+    let (watcher, looks) = watcher(|| true);
+    watcher.0.fall_back("a test");
+    watcher.0.lock().poll = Some(Duration::from_millis(400));
+    for _ in 0..2 {
+        assert_eq!(looks.recv_timeout(PATIENCE).unwrap(), Look::AtAll);
+    }
+    // A look that takes long makes them rarer.
+    watcher.begin();
+    watcher.end(Duration::from_secs(10));
+    assert_eq!(watcher.0.lock().poll, Some(Duration::from_secs(500)));
+}
+
+#[test]
+fn the_thread_ends_with_its_watcher() {
+    let (watcher, looks) = watcher(|| true);
+    drop(watcher);
+    assert_eq!(
+        looks.recv_timeout(PATIENCE),
+        Err(mpsc::RecvTimeoutError::Disconnected)
+    );
+}
