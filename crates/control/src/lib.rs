@@ -1,4 +1,5 @@
-//! HTTP status page, metrics and API.
+//! HTTP status page, metrics, control socket, and what an operator does to zones.
 
+pub mod operations;
 pub mod socket;
 pub mod web;

@@ -25,8 +25,8 @@ use tokio::{
     time::timeout,
 };
 
-/// Octets of the longest request line.
-pub const REQUEST_MAX: u64 = 1024;
+/// Octets of the longest request line: an RRset as large as an answer can hold, in text.
+pub const REQUEST_MAX: u64 = 512 << 10;
 /// Connections served at one time; others wait in the kernel's queue.
 const CONNECTIONS_MAX: usize = 16;
 /// How long a client may take to send its line, and to take the reply.

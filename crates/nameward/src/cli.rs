@@ -5,6 +5,10 @@ use std::{io::Write, net::SocketAddr, path::PathBuf, process::ExitCode};
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
+mod administration;
+
+use administration::{RecordCommand, ZoneCommand};
+
 use crate::{
     check,
     config::{self, Overrides, settings::ZoneFile},
@@ -38,6 +42,12 @@ enum Command {
         #[command(flatten)]
         remote: RemoteArguments,
     },
+    /// List, show, make and delete zones of the running server
+    #[command(subcommand)]
+    Zone(ZoneCommand),
+    /// List, set, add and delete records of zones in databases
+    #[command(subcommand)]
+    Record(RecordCommand),
     /// Drop what the caches of the running server have
     #[command(subcommand)]
     Cache(CacheCommand),
@@ -211,6 +221,8 @@ fn dispatch(command: Command) -> Result<ExitCode, String> {
             let words = ["cache", "flush"].into_iter().chain(name.as_deref());
             ask(&words.collect::<Vec<_>>().join(" "), remote)
         }
+        Command::Zone(command) => administration::zone(command).ask(),
+        Command::Record(command) => administration::record(command).ask(),
         Command::Stop(remote) => ask("stop", remote),
         Command::Db(DbCommand::Init(arguments)) => db::init(&arguments.database),
         Command::Db(DbCommand::Check(arguments)) => db::check(&arguments.database),

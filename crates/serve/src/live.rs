@@ -12,8 +12,6 @@ mod answerer;
 mod attempt;
 mod flights;
 mod job;
-mod landing;
-mod lanes;
 mod packet_cache;
 mod query_cache;
 mod run;
@@ -34,7 +32,7 @@ pub(crate) use packet_cache::{Fit, Hit, PacketCache};
 pub(crate) use query_cache::{Cached, QueryCache, QueryCacheSettings};
 pub(crate) use run::board;
 pub use run::{Running, start};
-pub use source::{Ended, Fetched, LiveSource, Lookup, LookupBatch, LookupError, Round, Wanted};
+pub use source::{Fetched, LiveSource, Lookup, LookupError, Wanted};
 pub(crate) use view::{Held, LiveView, Parts, Used};
 
 /// How often failures of a source are logged at most.
@@ -88,7 +86,6 @@ struct Backend {
     /// What to call it in the log.
     name: String,
     lookups: AtomicUsize,
-    lanes: lanes::Lanes,
     logged: Mutex<(Option<Instant>, u64)>,
 }
 
@@ -132,7 +129,6 @@ impl LiveZones {
             source,
             name: name.into(),
             lookups: AtomicUsize::new(0),
-            lanes: lanes::Lanes::default(),
             logged: Mutex::default(),
         }));
         (backends.len() - 1) as u32

@@ -24,26 +24,67 @@ use nameward_serve::pipeline::Shared;
 use nameward_store::sql::SqlBackend;
 use tokio::{
     runtime::Handle,
-    sync::{Notify, oneshot},
+    sync::{Notify, mpsc, oneshot},
+    time::timeout,
 };
 
 use crate::config::settings::BackendMode;
-use follower::Follower;
+use follower::{Follower, OwnChange};
 pub use publish::contested;
 use remembered::Remembered;
 pub use settings::{live_settings, prepare, state_directory};
 use source::SqlSource;
 
+/// Changes of this server that wait to be followed.
+const OWN_CHANGES: usize = 64;
+/// How long a change of this server may take to be followed: a zone in memory is read as a whole.
+const OWN_PATIENCE: Duration = Duration::from_secs(600);
+
 /// The databases of a running server.
 #[derive(Clone, Default)]
 pub struct Databases {
-    refresh: Vec<Arc<Notify>>,
+    list: Vec<Followed>,
+}
+
+/// A database of a running server.
+#[derive(Clone)]
+pub struct Followed {
+    /// Its place in the configuration.
+    pub rank: u16,
+    /// How its zones are served.
+    pub mode: BackendMode,
+    /// The database.
+    pub backend: SqlBackend,
+    refresh: Arc<Notify>,
+    own: mpsc::Sender<OwnChange>,
 }
 
 impl Databases {
     /// Reads the lists of zones again some time soon.
     pub fn request_refresh(&self) {
-        self.refresh.iter().for_each(|refresh| refresh.notify_one());
+        self.list.iter().for_each(|one| one.refresh.notify_one());
+    }
+
+    /// All of them, in the order of the configuration.
+    pub fn all(&self) -> &[Followed] {
+        &self.list
+    }
+}
+
+impl Followed {
+    /// Waits until what this server changed in a zone is in its answers.
+    pub fn follow(&self, runtime: &Handle, zone: i64) -> Result<(), String> {
+        let (done, followed) = oneshot::channel();
+        let gone = || "the follower of the database is gone".to_string();
+        runtime.block_on(async {
+            let change = OwnChange { zone, done };
+            self.own.send(change).await.map_err(|_| gone())?;
+            match timeout(OWN_PATIENCE, followed).await {
+                Ok(Ok(result)) => result,
+                Ok(Err(_)) => Err(gone()),
+                Err(_) => Err("it takes long to read the zone".into()),
+            }
+        })
     }
 }
 
@@ -61,6 +102,7 @@ pub fn start(
         let name = backend.options().address.to_string();
         let source = Arc::new(SqlSource(backend.clone()));
         let refresh = Arc::new(Notify::new());
+        let (own, own_changes) = mpsc::channel(OWN_CHANGES);
         let remembered = Remembered::new(state_directory, &name);
         let follower = Follower {
             index: shared.live.add_source(&name, source),
@@ -75,14 +117,22 @@ pub fn start(
             remembered,
             refresh: Arc::clone(&refresh),
             refresh_interval,
+            own_changes,
+            waiting: Vec::new(),
         };
+        all.list.push(Followed {
+            rank,
+            mode,
+            backend: follower.backend.clone(),
+            refresh,
+            own,
+        });
         let (first, first_asked) = oneshot::channel();
         let runtime = Handle::current();
         // A thread of its own: reading many zones would keep others of the runtime waiting.
         thread::Builder::new()
             .name(format!("database-{rank}"))
             .spawn(move || runtime.block_on(follower.run(first)))?;
-        all.refresh.push(refresh);
         asked.push(first_asked);
     }
     Ok((all, asked))

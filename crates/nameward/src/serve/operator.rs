@@ -2,12 +2,20 @@
 
 use std::{fmt::Write, sync::Arc};
 
-use nameward_control::socket::Commands;
+use nameward_control::{
+    operations::{self, Database, Operations},
+    socket::Commands,
+};
 use nameward_serve::pipeline::Shared;
 use nameward_stats::VARIABLES;
-use tokio::sync::watch;
+use tokio::{runtime::Handle, sync::watch};
 
-use super::{flush, maintenance::Maintenance};
+use super::{
+    databases::{Databases, Followed},
+    flush,
+    maintenance::Maintenance,
+};
+use crate::config::settings::BackendMode;
 
 /// Answers the requests of `nameward reload` and the like.
 pub struct Operator {
@@ -15,8 +23,38 @@ pub struct Operator {
     pub maintenance: Maintenance,
     /// For counters and caches.
     pub shared: Arc<Shared>,
+    /// For zones and records.
+    pub operations: Operations,
     /// Ends the server.
     pub stop: watch::Sender<bool>,
+}
+
+/// What an operator does to zones, on the databases of this server.
+pub fn operations(shared: &Arc<Shared>, databases: &Databases, runtime: &Handle) -> Operations {
+    let database = |followed: &Followed| {
+        let (own, runtime) = (followed.clone(), runtime.clone());
+        Database {
+            rank: followed.rank,
+            mode: match followed.mode {
+                BackendMode::Live => "live",
+                BackendMode::Resident => "resident",
+            },
+            backend: followed.backend.clone(),
+            publish: Box::new(move |zone| own.follow(&runtime, zone)),
+        }
+    };
+    let (one, all) = (Arc::clone(shared), Arc::clone(shared));
+    Operations {
+        databases: databases.all().iter().map(database).collect(),
+        rank_of: Box::new(move |name| one.zones.load().exact(name).map(|zone| zone.rank())),
+        each_zone: Box::new(move |each| {
+            let table = all.zones.load();
+            table
+                .zones()
+                .for_each(|zone| each(zone.apex_name(), zone.rank()));
+        }),
+        runtime: runtime.clone(),
+    }
 }
 
 impl Commands for Operator {
@@ -35,6 +73,7 @@ impl Commands for Operator {
                 }
                 _ => Err("expected: cache flush [NAME|NAME$]".into()),
             },
+            "zone" | "record" => operations::run(&self.operations, request),
             "version" => Ok(concat!("nameward ", env!("CARGO_PKG_VERSION"), "\n").into()),
             "stop" => {
                 tracing::info!("stop asked for over the control socket");
@@ -42,7 +81,7 @@ impl Commands for Operator {
                 Ok("stopping\n".into())
             }
             other => Err(format!(
-                "unknown request {other:?}; there are cache, reload, stats, stop and version"
+                "unknown request {other:?}; there are cache, record, reload, stats, stop, version and zone"
             )),
         }
     }

@@ -18,6 +18,7 @@ use nameward_serve::{
 };
 use nameward_store::sql::SqlBackend;
 use tokio::{
+    runtime::Handle,
     signal::unix::{Signal, SignalKind, signal},
     sync::{oneshot, watch},
     task::JoinSet,
@@ -26,7 +27,7 @@ use tokio::{
 use super::{
     announce,
     maintenance::{self, Keeper, Maintenance},
-    operator::Operator,
+    operator::{self, Operator},
     ports::Ports,
 };
 use crate::{
@@ -100,6 +101,7 @@ impl Server {
         let (databases, asked) =
             super::databases::start(&shared, databases, refresh, state.as_deref())
                 .map_err(failed)?;
+        let operations = operator::operations(&shared, &databases, &Handle::current());
         keeper.databases = databases;
         announce::started(&addresses, web_address);
 
@@ -137,6 +139,7 @@ impl Server {
             let operator = Operator {
                 maintenance: maintenance.clone(),
                 shared: Arc::clone(&shared),
+                operations,
                 stop: stop.clone(),
             };
             tasks.spawn(async move {

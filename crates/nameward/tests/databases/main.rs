@@ -9,3 +9,4 @@ mod remembered;
 mod replica;
 mod rows;
 mod servers;
+mod writes;

@@ -43,6 +43,12 @@ impl Known {
     }
 }
 
+/// Something that this server changed, and who waits until its answers show it.
+pub struct OwnChange {
+    pub(super) zone: i64,
+    pub(super) done: oneshot::Sender<Result<(), String>>,
+}
+
 /// Follows one database.
 pub(super) struct Follower {
     pub(super) shared: Arc<Shared>,
@@ -60,6 +66,9 @@ pub(super) struct Follower {
     pub(super) remembered: Remembered,
     pub(super) refresh: Arc<Notify>,
     pub(super) refresh_interval: Duration,
+    pub(super) own_changes: mpsc::Receiver<OwnChange>,
+    /// Own changes that are not followed yet.
+    pub(super) waiting: Vec<OwnChange>,
 }
 
 impl Follower {
@@ -84,6 +93,8 @@ impl Follower {
                     self.refresh_interval
                 }
                 Err(error) => {
+                    self.tell_waiting(&owed);
+                    self.fail_waiting(error);
                     let name = &self.name;
                     tracing::warn!(
                         "{name}: the zones cannot be read: {error}; next try in {back_off:?}"
@@ -141,24 +152,22 @@ impl Follower {
         owed: &mut Owed,
         wait: Duration,
     ) -> Option<()> {
-        let refresh = Arc::clone(&self.refresh);
+        let due = self.remembered.due_in();
+        let (refresh, own_changes) = (&self.refresh, &mut self.own_changes);
         let event = async {
             tokio::select! {
-                change = changes.recv() => change.map(Some),
-                () = refresh.notified() => Some(None),
+                change = changes.recv() => change.map_or(Event::End, Event::Change),
+                Some(own) = own_changes.recv() => Event::Own(own),
+                () = refresh.notified() => Event::Change(Change::All),
             }
         };
-        let due = self.remembered.due_in();
         match timeout(due.map_or(wait, |due| due.min(wait)), event).await {
-            Ok(Some(Some(change))) => {
+            Ok(Event::Change(change)) => {
                 self.take_note(change, owed);
                 self.take_notes(changes, owed);
             }
-            Ok(Some(None)) => {
-                owed.note(Change::All);
-                self.outdate(Change::All);
-            }
-            Ok(None) => return None,
+            Ok(Event::Own(own)) => self.take_own(own, owed),
+            Ok(Event::End) => return None,
             Err(_) if due.is_some_and(|due| due < wait) => {}
             Err(_) => owed.list |= owed.is_nothing(),
         }
@@ -166,9 +175,35 @@ impl Follower {
     }
 
     /// Takes note of all changes that were told.
-    pub(super) fn take_notes(&self, changes: &mut mpsc::Receiver<Change>, owed: &mut Owed) {
+    pub(super) fn take_notes(&mut self, changes: &mut mpsc::Receiver<Change>, owed: &mut Owed) {
+        while let Ok(own) = self.own_changes.try_recv() {
+            self.take_own(own, owed);
+        }
         while let Ok(change) = changes.try_recv() {
             self.take_note(change, owed);
+        }
+    }
+
+    fn take_own(&mut self, own: OwnChange, owed: &mut Owed) {
+        self.take_note(Change::Zone(own.zone), owed);
+        self.waiting.push(own);
+    }
+
+    /// Tells those who wait for changes that are followed now.
+    pub(super) fn tell_waiting(&mut self, owed: &Owed) {
+        let is_owed = |own: &OwnChange| owed.list || owed.zones.contains(&own.zone);
+        for own in std::mem::take(&mut self.waiting) {
+            match is_owed(&own) {
+                true => self.waiting.push(own),
+                // The one who asked may have gone.
+                false => drop(own.done.send(Ok(()))),
+            }
+        }
+    }
+
+    fn fail_waiting(&mut self, error: &SqlError) {
+        for own in self.waiting.drain(..) {
+            let _ = own.done.send(Err(error.to_string()));
         }
     }
 
@@ -193,6 +228,14 @@ impl Follower {
             Change::All => self.known.values().for_each(advance),
         }
     }
+}
+
+/// What a follower waits for.
+enum Event {
+    Change(Change),
+    Own(OwnChange),
+    /// Nobody tells of changes any more.
+    End,
 }
 
 /// The server waits for the first question to a database, whatever came of it.

@@ -35,6 +35,7 @@ impl Follower {
         while !owed.is_nothing() {
             if !owed.zones.is_empty() {
                 self.settle_zones(owed).await?;
+                self.tell_waiting(owed);
             } else if !owed.sweep.is_empty() {
                 self.sweep(owed, changes).await?;
             } else {
@@ -43,6 +44,7 @@ impl Follower {
             }
             self.take_notes(changes, owed);
         }
+        self.tell_waiting(owed);
         Ok(())
     }
 

@@ -11,6 +11,7 @@ mod commit;
 mod content;
 mod derive;
 mod edit;
+mod put;
 mod rows;
 mod serial;
 mod session;

@@ -1,0 +1,181 @@
+//! Writes what a change makes of the rows of a zone: many rows with one statement where they are alike.
+
+use super::commit::{Empty, Work};
+use super::content::write_content;
+use super::derive::Derived;
+use super::rows::{Row, What, text_of};
+use super::session::{Failure, Session, Value};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Rows inserted by one statement, and ids in one statement.
+const INSERTS_AT_ONCE: usize = 50;
+const IDS_AT_ONCE: usize = 500;
+
+impl Work {
+    /// Writes all rows that are new, changed or gone.
+    pub(super) async fn write(
+        &mut self,
+        session: &mut Session,
+        empties: Vec<Empty>,
+    ) -> Result<(), Failure> {
+        let mut gone: Vec<i64> = Vec::new();
+        let mut new: Vec<Row> = Vec::new();
+        for empty in empties {
+            let stored = self
+                .rows
+                .at(&empty.name)
+                .filter(|row| row.what == What::Empty);
+            let stored: Vec<(i64, Option<Derived>)> = stored
+                .filter_map(|row| Some((row.id?, row.derived.clone())))
+                .collect();
+            let kept = stored
+                .iter()
+                .position(|(_, derived)| empty.wanted.is_some() && *derived == empty.wanted);
+            let unwanted = stored.iter().enumerate().filter(|(i, _)| Some(*i) != kept);
+            gone.extend(unwanted.map(|(_, (id, _))| *id));
+            if let (None, Some(wanted)) = (kept, empty.wanted) {
+                new.push(Row {
+                    id: None,
+                    name: empty.name,
+                    what: What::Empty,
+                    ttl: 0,
+                    disabled: false,
+                    derived: Some(wanted),
+                    is_deleted: false,
+                    is_changed: true,
+                    is_rederived: false,
+                });
+            }
+        }
+        let rows = &self.rows.list;
+        gone.extend(
+            rows.iter()
+                .filter(|row| row.is_deleted)
+                .filter_map(|row| row.id),
+        );
+        delete_rows(session, &gone).await?;
+        self.delete_comments(session).await?;
+        self.update(session).await?;
+        let inserted = rows
+            .iter()
+            .filter(|row| row.id.is_none() && !row.is_deleted);
+        let new: Vec<&Row> = inserted.chain(&new).collect();
+        insert_rows(session, self.rows.zone, &new).await
+    }
+
+    /// Rows whose own columns changed one by one; those whose derived columns changed many at once.
+    async fn update(&self, session: &mut Session) -> Result<(), Failure> {
+        let mut alike: BTreeMap<(bool, Option<&str>), Vec<i64>> = BTreeMap::new();
+        for row in &self.rows.list {
+            let (Some(id), false) = (row.id, row.is_deleted) else {
+                continue;
+            };
+            if let (true, Some(derived)) = (row.is_rederived, &row.derived) {
+                let same = (derived.auth, derived.ordername.as_deref());
+                alike.entry(same).or_default().push(id);
+            }
+            if let (true, What::Record(rtype, rdata)) = (row.is_changed, &row.what) {
+                let columns = write_content(*rtype, rdata);
+                let sql =
+                    "UPDATE records SET ttl = ?, disabled = ?, content = ?, prio = ? WHERE id = ?";
+                let values = [
+                    Value::Int(row.ttl.into()),
+                    Value::Bool(row.disabled),
+                    Value::Text(&columns.content),
+                    Value::Int(columns.prio),
+                    Value::Int(id),
+                ];
+                session.run(sql, &values).await?;
+            }
+        }
+        for ((auth, ordername), ids) in alike {
+            for chunk in ids.chunks(IDS_AT_ONCE) {
+                let sql = format!(
+                    "UPDATE records SET auth = ?, ordername = ? WHERE id IN ({})",
+                    list(chunk)
+                );
+                let values = [Value::Bool(auth), ordername.into()];
+                session.run(&sql, &values).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Comments go with the last record of an RRset.
+    async fn delete_comments(&self, session: &mut Session) -> Result<(), Failure> {
+        let mut gone = BTreeSet::new();
+        for row in self.rows.list.iter().filter(|row| row.is_deleted) {
+            let is_left = self
+                .rows
+                .at(&row.name)
+                .any(|left| left.rtype() == row.rtype());
+            if let (false, What::Record(rtype, rdata)) = (is_left, &row.what) {
+                gone.insert((text_of(&row.name), write_content(*rtype, rdata).rtype));
+            }
+        }
+        for (name, rtype) in gone {
+            let sql = "DELETE FROM comments WHERE domain_id = ? AND name = ? AND type = ?";
+            let values = [
+                Value::Int(self.rows.zone),
+                Value::Text(&name),
+                Value::Text(&rtype),
+            ];
+            session.run(sql, &values).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Numbers are safe to be written out.
+fn list(ids: &[i64]) -> String {
+    let texts: Vec<String> = ids.iter().map(i64::to_string).collect();
+    texts.join(", ")
+}
+
+async fn delete_rows(session: &mut Session, ids: &[i64]) -> Result<(), Failure> {
+    for chunk in ids.chunks(IDS_AT_ONCE) {
+        let sql = format!("DELETE FROM records WHERE id IN ({})", list(chunk));
+        session.run(&sql, &[]).await?;
+    }
+    Ok(())
+}
+
+async fn insert_rows(session: &mut Session, zone: i64, rows: &[&Row]) -> Result<(), Failure> {
+    for chunk in rows.chunks(INSERTS_AT_ONCE) {
+        let names: Vec<String> = chunk.iter().map(|row| text_of(&row.name)).collect();
+        let columns: Vec<_> = chunk
+            .iter()
+            .map(|row| match &row.what {
+                What::Record(rtype, rdata) => Some(write_content(*rtype, rdata)),
+                _ => None,
+            })
+            .collect();
+        let mut values = Vec::with_capacity(chunk.len() * 9);
+        for ((row, name), columns) in chunk.iter().zip(&names).zip(&columns) {
+            values.extend([Value::Int(zone), Value::Text(name)]);
+            match columns {
+                Some(columns) => values.extend([
+                    Value::Text(&columns.rtype),
+                    Value::Text(&columns.content),
+                    Value::Int(row.ttl.into()),
+                    Value::Int(columns.prio),
+                ]),
+                None => values.extend([Value::Null; 4]),
+            }
+            let derived = row.derived.as_ref();
+            let ordername = derived.and_then(|derived| derived.ordername.as_deref());
+            values.extend([
+                Value::Bool(row.disabled),
+                ordername.into(),
+                Value::Bool(derived.is_none_or(|derived| derived.auth)),
+            ]);
+        }
+        let places = vec!["(?, ?, ?, ?, ?, ?, ?, ?, ?)"; chunk.len()].join(", ");
+        let sql = format!(
+            "INSERT INTO records \
+             (domain_id, name, type, content, ttl, prio, disabled, ordername, auth) VALUES {places}"
+        );
+        session.run(&sql, &values).await?;
+    }
+    Ok(())
+}
