@@ -12,6 +12,8 @@ mod answerer;
 mod attempt;
 mod flights;
 mod job;
+mod landing;
+mod lanes;
 mod packet_cache;
 mod query_cache;
 mod run;
@@ -32,7 +34,7 @@ pub(crate) use packet_cache::{Fit, Hit, PacketCache};
 pub(crate) use query_cache::{Cached, QueryCache, QueryCacheSettings};
 pub(crate) use run::board;
 pub use run::{Running, start};
-pub use source::{Fetched, LiveSource, Lookup, LookupError, Wanted};
+pub use source::{Ended, Fetched, LiveSource, Lookup, LookupBatch, LookupError, Round, Wanted};
 pub(crate) use view::{Held, LiveView, Parts, Used};
 
 /// How often failures of a source are logged at most.
@@ -86,6 +88,7 @@ struct Backend {
     /// What to call it in the log.
     name: String,
     lookups: AtomicUsize,
+    lanes: lanes::Lanes,
     logged: Mutex<(Option<Instant>, u64)>,
 }
 
@@ -129,6 +132,7 @@ impl LiveZones {
             source,
             name: name.into(),
             lookups: AtomicUsize::new(0),
+            lanes: lanes::Lanes::default(),
             logged: Mutex::default(),
         }));
         (backends.len() - 1) as u32

@@ -113,6 +113,11 @@ impl Done {
             qname_len: query.qname.as_wire().len() as u8,
         }
     }
+
+    /// Octets of the question's name.
+    pub(crate) fn qname_len(&self) -> usize {
+        self.qname_len.into()
+    }
 }
 
 /// Answers the datagrams of one worker.

@@ -1,5 +1,5 @@
 //! System calls that std and socket2 do not offer; all unsafe code of this crate is here and in
-//! [`batch`].
+//! [`batch`] and [`outbox`].
 //!
 //! Every function is safe to call: the pointers handed to the kernel come from references or from
 //! the batch's own allocation, and lengths are those of the pointed-to objects.
@@ -8,6 +8,7 @@
 
 mod address;
 pub(crate) mod batch;
+pub(crate) mod outbox;
 
 use std::ffi::c_int;
 use std::io;

@@ -1,15 +1,26 @@
 //! Answers questions that had to wait, away from the buffers of the workers.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
 use nameward_answer::{BackendFailure, Medium, Reply, Scratch, TCP_MAX};
-use nameward_stats::{Counter, Recorder, Stamp, Timing};
-use nameward_wire::message::Query;
+use nameward_stats::{Counter, Recorder, Stamp, Timing, Transport};
+use nameward_wire::message::{HEADER, Query};
 use nameward_zone::NameKey;
 
-use super::{Attempt, Job, Parts, Tried, board};
+use super::{Attempt, Job, Parts, ReplyTo, Tried, board};
 use crate::pipeline::{Done, Shared, View, record_answer};
+use crate::sys::outbox::Outbox;
+
+/// An answer that is in the outbox, for the counters.
+struct Leaving {
+    done: Done,
+    transport: Transport,
+    client: IpAddr,
+    received: Instant,
+    packet: Box<[u8]>,
+}
 
 /// What one thread needs to answer.
 pub(crate) struct Answerer {
@@ -18,6 +29,9 @@ pub(crate) struct Answerer {
     scratch: Scratch,
     key: NameKey,
     out: Box<[u8]>,
+    outbox: Outbox,
+    /// What the outbox answers, one for each reply in it.
+    leaving: Vec<Leaving>,
     /// Questions answered since the last flush, and how long they waited.
     answered: (u32, u64),
 }
@@ -30,6 +44,8 @@ impl Answerer {
             scratch: Scratch::default(),
             key: NameKey::default(),
             out: vec![0; TCP_MAX].into_boxed_slice(),
+            outbox: Outbox::new(),
+            leaving: Vec::new(),
             answered: (0, 0),
         }
     }
@@ -97,21 +113,70 @@ impl Answerer {
         }
     }
 
+    /// Lets a reply go: a datagram with the next ones, at the latest when counts are made visible.
     fn send(&mut self, job: Job, reply: Reply) {
-        let (transport, client) = (job.transport(), job.client.ip());
-        self.recorder.begin();
-        let sent = job.reply_to.send(&self.out[..reply.len]);
-        let Some(query) = Query::parse(&job.packet).ok().filter(|_| sent) else {
+        let transport = job.transport();
+        let Ok(query) = Query::parse(&job.packet) else {
             return;
         };
-        let (done, qname) = (Done::new(reply, &query), query.qname.as_wire());
-        record_answer(&mut self.recorder, &done, transport, client, qname);
-        self.answered.0 += 1;
-        self.answered.1 += job.received.elapsed().as_nanos() as u64;
+        let leaving = Leaving {
+            done: Done::new(reply, &query),
+            transport,
+            client: job.client.ip(),
+            received: job.received,
+            packet: job.packet,
+        };
+        let reply = &self.out[..reply.len];
+        match job.reply_to {
+            ReplyTo::Stream(ticket) => {
+                self.recorder.begin();
+                ticket.deliver(reply);
+                self.record(&leaving);
+            }
+            ReplyTo::Datagram(path) => {
+                if self.outbox.push(*path, reply) {
+                    self.leaving.push(leaving);
+                }
+                if self.outbox.is_full() {
+                    self.send_all();
+                }
+            }
+        }
     }
 
-    /// Makes the counts visible.
+    fn send_all(&mut self) {
+        if self.outbox.is_empty() {
+            return;
+        }
+        self.recorder.begin();
+        let sent = self.outbox.flush();
+        let leaving = std::mem::take(&mut self.leaving);
+        for (i, leaving) in leaving.iter().enumerate() {
+            if sent & (1 << i) != 0 {
+                self.record(leaving);
+            }
+        }
+        self.leaving = leaving;
+        self.leaving.clear();
+    }
+
+    fn record(&mut self, leaving: &Leaving) {
+        let Leaving { done, packet, .. } = leaving;
+        let qname = &packet[HEADER..HEADER + done.qname_len()];
+        record_answer(
+            &mut self.recorder,
+            done,
+            leaving.transport,
+            leaving.client,
+            qname,
+        );
+        self.answered.0 += 1;
+        self.answered.1 += leaving.received.elapsed().as_nanos() as u64;
+    }
+
+    /// Sends what has not left yet, and makes the counts visible.
     pub(crate) fn flush(&mut self) {
+        self.send_all();
         let (queries, waited_ns) = std::mem::take(&mut self.answered);
         let timing = Timing {
             queries,

@@ -26,19 +26,6 @@ pub(crate) struct Job {
     pub(crate) parts: Vec<Held>,
 }
 
-impl ReplyTo {
-    /// Sends the reply; says whether it went out.
-    pub(crate) fn send(self, reply: &[u8]) -> bool {
-        match self {
-            ReplyTo::Datagram(mut path) => path.send(reply),
-            ReplyTo::Stream(ticket) => {
-                ticket.deliver(reply);
-                true
-            }
-        }
-    }
-}
-
 impl Job {
     pub(crate) fn medium(&self) -> Medium {
         match self.reply_to {

@@ -1,4 +1,8 @@
-//! Look-ups and what follows them: threads for blocking sources, tasks for others, answers for those who waited.
+//! Who works on look-ups: threads for blocking sources, tasks for others.
+//!
+//! A source that takes batches is asked for many names at once. A batch is what waits when a thread or a lane (a task
+//! that has the source to itself for one batch at a time) is free: one look-up when little goes on, more when more
+//! does, and none ever waits for others to come.
 
 use std::collections::VecDeque;
 use std::io;
@@ -9,17 +13,18 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use nameward_answer::BackendFailure;
-use nameward_stats::{Counter, Latency, Recorder};
-use nameward_zone::NameKey;
+use nameward_stats::Counter;
 use tokio::runtime::Handle;
 
 use super::answerer::Answerer;
-use super::query_cache::{Cached, Part};
-use super::{Backend, Boarded, Fetched, Flight, Held, Job, LookupError, Wanted};
+use super::landing::Landing;
+use super::{Backend, Boarded, Ended, Flight, Job, LookupError, Wanted};
 use crate::pipeline::Shared;
 
-/// Look-ups after which a thread makes its counts visible although there is more to do.
-const FLUSH_EVERY: u32 = 32;
+/// Look-ups of one batch at the most.
+const BATCH: usize = 64;
+/// Rounds of a batch after which what has not ended is given up; a source that keeps its word needs fewer.
+const MAX_ROUNDS: usize = 64;
 /// How often overdue questions are looked for at most.
 const SWEEP_AT_LEAST: Duration = Duration::from_millis(20);
 
@@ -74,26 +79,30 @@ impl Queue {
         }
     }
 
-    fn try_pop(&self) -> Option<Flight> {
-        self.lock().flights.pop_front()
-    }
-
-    /// Waits for a look-up; `None` when there will be no more.
-    fn pop(&self) -> Option<Flight> {
+    /// Waits for look-ups of one source, some of those that wait, so that other idle threads have the rest; nothing
+    /// when there will be no more.
+    fn pop(&self, into: &mut Vec<Flight>) {
         let mut waiting = self.lock();
-        loop {
-            if let Some(flight) = waiting.flights.pop_front() {
-                return Some(flight);
-            }
-            if waiting.is_closed {
-                return None;
-            }
+        while waiting.flights.is_empty() && !waiting.is_closed {
             waiting.idle += 1;
             waiting = self
                 .more
                 .wait(waiting)
                 .unwrap_or_else(PoisonError::into_inner);
             waiting.idle -= 1;
+        }
+        let share = waiting.flights.len().div_ceil(waiting.idle + 1).min(BATCH);
+        while into.len() < share
+            && let Some(next) = waiting.flights.pop_front_if(|next| {
+                into.first()
+                    .is_none_or(|first| first.live.backend == next.live.backend)
+            })
+        {
+            into.push(next);
+        }
+        // One notice may have been for several look-ups.
+        if !waiting.flights.is_empty() && waiting.idle > 0 {
+            self.more.notify_one();
         }
     }
 }
@@ -160,16 +169,141 @@ fn begin(shared: &Arc<Shared>, flight: Flight) {
         return;
     }
     let shared = Arc::clone(shared);
-    crew.runtime.spawn(async move {
-        let landing = Landing::new(&shared, &backend, &flight);
-        let wanted = wanted(&flight);
-        let result = backend.source.lookup(&wanted).await;
-        if let Some(crew) = shared.live.crew.get() {
-            let mut answerer = crew.answerer();
-            landing.land(result, &mut answerer);
-            answerer.flush();
+    if backend.source.batches() == 0 {
+        crew.runtime
+            .spawn(async move { fly_alone(&shared, &backend, &flight).await });
+    } else if backend.lanes.push(flight, backend.source.batches()) {
+        crew.runtime.spawn(lane(shared, backend));
+    }
+}
+
+/// Works on what waits for a source until nothing does.
+async fn lane(shared: Arc<Shared>, backend: Arc<Backend>) {
+    loop {
+        let flights = backend.lanes.take(BATCH);
+        if flights.is_empty() {
+            return;
         }
-    });
+        // A bug that a look-up uncovers costs its batch, not the lane.
+        let batch = tokio::spawn(fly_together(
+            Arc::clone(&shared),
+            Arc::clone(&backend),
+            flights,
+        ));
+        if let Err(error) = batch.await
+            && error.is_panic()
+        {
+            tracing::error!("a bug while looking up in {}", backend.name);
+        }
+    }
+}
+
+async fn fly_together(shared: Arc<Shared>, backend: Arc<Backend>, flights: Vec<Flight>) {
+    let Some(crew) = shared.live.crew.get() else {
+        return;
+    };
+    let mut trip = Trip::new(&shared, &backend, &flights);
+    let wanted: Vec<Wanted> = flights.iter().map(wanted).collect();
+    let Some(mut batch) = backend.source.batch(&wanted) else {
+        return;
+    };
+    while trip.goes_on() {
+        let round = batch.round().await;
+        trip.land(round, &mut crew.answerer());
+    }
+    for index in std::mem::take(&mut trip.alone) {
+        let flight = flights[index].clone();
+        let (shared, backend) = (Arc::clone(&shared), Arc::clone(&backend));
+        // Those who wait are still aboard; only the one who lands them changes.
+        if trip.hand_over(index) {
+            tokio::spawn(async move { fly_alone(&shared, &backend, &flight).await });
+        }
+    }
+}
+
+async fn fly_alone(shared: &Arc<Shared>, backend: &Backend, flight: &Flight) {
+    let landing = Landing::new(shared, backend, flight);
+    let wanted = wanted(flight);
+    let result = backend.source.lookup(&wanted).await;
+    if let Some(crew) = shared.live.crew.get() {
+        let mut answerer = crew.answerer();
+        let statements = result.as_ref().map_or(1, |fetched| fetched.statements);
+        answerer
+            .recorder
+            .add(Counter::BackendQueries, statements.into());
+        landing.land(result, &mut answerer);
+        answerer.flush();
+    }
+}
+
+/// The look-ups of one batch that have not landed.
+struct Trip<'f> {
+    landings: Vec<Option<Landing<'f>>>,
+    under_way: usize,
+    rounds: usize,
+    /// Places of those that have to go on alone.
+    alone: Vec<usize>,
+}
+
+impl<'f> Trip<'f> {
+    fn new(shared: &'f Arc<Shared>, backend: &'f Backend, flights: &'f [Flight]) -> Self {
+        let landing = |flight| Some(Landing::new(shared, backend, flight));
+        Trip {
+            landings: flights.iter().map(landing).collect(),
+            under_way: flights.len(),
+            rounds: 0,
+            alone: Vec::new(),
+        }
+    }
+
+    fn goes_on(&self) -> bool {
+        self.under_way > 0 && self.rounds < MAX_ROUNDS
+    }
+
+    fn land(&mut self, round: super::Round, answerer: &mut Answerer) {
+        self.rounds += 1;
+        answerer
+            .recorder
+            .add(Counter::BackendQueries, round.statements.into());
+        for (index, ended) in round.ended {
+            self.under_way -= 1;
+            match ended {
+                Ended::Alone => self.alone.push(index),
+                Ended::Done(result) => {
+                    if let Some(landing) = self.landings.get_mut(index).and_then(Option::take) {
+                        landing.land(result, answerer);
+                    }
+                }
+            }
+        }
+        if !self.goes_on() && self.under_way > 0 {
+            self.give_up(answerer);
+        }
+        answerer.flush();
+    }
+
+    /// Ends what a source did not.
+    fn give_up(&mut self, answerer: &mut Answerer) {
+        let alone = std::mem::take(&mut self.alone);
+        for (index, landing) in self.landings.iter_mut().enumerate() {
+            if !alone.contains(&index)
+                && let Some(landing) = landing.take()
+            {
+                let error = LookupError {
+                    kind: BackendFailure::BadData,
+                    reason: "it does not end".into(),
+                };
+                landing.land(Err(error), answerer);
+            }
+        }
+        self.alone = alone;
+    }
+
+    /// Lets somebody else land a look-up.
+    fn hand_over(&mut self, index: usize) -> bool {
+        let landing = self.landings.get_mut(index).and_then(Option::take);
+        landing.map(Landing::hand_over).is_some()
+    }
 }
 
 fn wanted(flight: &Flight) -> Wanted {
@@ -186,128 +320,52 @@ fn work(shared: &Arc<Shared>, queue: &Queue) {
     let Some(runtime) = shared.live.crew.get().map(|crew| crew.runtime.clone()) else {
         return;
     };
-    let mut unseen = 0;
+    let mut flights = Vec::new();
     loop {
-        let next = match queue.try_pop() {
-            Some(flight) if unseen < FLUSH_EVERY => Some(flight),
-            next => {
-                answerer.flush();
-                unseen = 0;
-                next.or_else(|| queue.pop())
+        queue.pop(&mut flights);
+        let Some(first) = flights.first() else { return };
+        if let Some(backend) = shared.live.backend(first.live.backend) {
+            // A bug that a look-up uncovers costs its batch, not the thread.
+            let run = AssertUnwindSafe(|| {
+                work_on(shared, &backend, &flights, &runtime, &mut answerer);
+            });
+            if catch_unwind(run).is_err() {
+                tracing::error!("a bug while looking up in {}", backend.name);
             }
-        };
-        let Some(flight) = next else { return };
-        let Some(backend) = shared.live.backend(flight.live.backend) else {
-            continue;
-        };
-        // A bug that one look-up uncovers costs its questions, not the thread.
-        let run = AssertUnwindSafe(|| {
-            let landing = Landing::new(shared, &backend, &flight);
-            let wanted = wanted(&flight);
-            let result = runtime.block_on(backend.source.lookup(&wanted));
-            landing.land(result, &mut answerer);
-        });
-        if catch_unwind(run).is_err() {
-            tracing::error!("a bug while looking up {}", flight.name);
         }
-        unseen += 1;
+        answerer.flush();
+        flights.clear();
     }
 }
 
-/// A look-up that has begun. However it ends, even by a panic, nobody waits for it afterwards.
-struct Landing<'f> {
-    shared: &'f Arc<Shared>,
-    backend: &'f Backend,
-    flight: &'f Flight,
-    begun: Instant,
-    has_landed: bool,
-}
-
-impl<'f> Landing<'f> {
-    fn new(shared: &'f Arc<Shared>, backend: &'f Backend, flight: &'f Flight) -> Self {
-        Landing {
-            shared,
-            backend,
-            flight,
-            begun: Instant::now(),
-            has_landed: false,
+fn work_on(
+    shared: &Arc<Shared>,
+    backend: &Backend,
+    flights: &[Flight],
+    runtime: &Handle,
+    answerer: &mut Answerer,
+) {
+    let mut trip = Trip::new(shared, backend, flights);
+    let wanted: Vec<Wanted> = flights.iter().map(wanted).collect();
+    match backend.source.batch(&wanted) {
+        Some(mut batch) => {
+            while trip.goes_on() {
+                let round = runtime.block_on(batch.round());
+                trip.land(round, answerer);
+            }
         }
+        None => trip.alone = (0..flights.len()).collect(),
     }
-
-    fn take_jobs(&mut self) -> Vec<Job> {
-        if std::mem::replace(&mut self.has_landed, true) {
-            return Vec::new();
-        }
-        self.backend.lookups.fetch_sub(1, Ordering::Relaxed);
-        self.shared.live.flights.land(self.flight)
-    }
-
-    /// What was looked up goes to the cache and to all who wait for it.
-    fn land(mut self, result: Result<Fetched, LookupError>, answerer: &mut Answerer) {
-        let (shared, flight, now) = (self.shared, self.flight, Instant::now());
-        let recorder = &mut answerer.recorder;
+    for index in std::mem::take(&mut trip.alone) {
+        let result = runtime.block_on(backend.source.lookup(&wanted[index]));
         let statements = result.as_ref().map_or(1, |fetched| fetched.statements);
-        recorder.add(Counter::BackendQueries, statements.into());
-        let took_ns = (now - self.begun).as_nanos() as u64;
-        recorder.add_latency(Latency::Backend, 1, took_ns);
-        let key = NameKey::new(flight.name.as_name());
-        let part = match result {
-            Ok(fetched) => Ok(keep(shared, flight, &key, fetched, (now, recorder))),
-            Err(error) => {
-                self.backend.log_failure(flight, &error);
-                stale(shared, flight, &key, now, error.kind)
-            }
-        };
-        for mut job in self.take_jobs() {
-            match &part {
-                Ok(part) => {
-                    let zone = Arc::clone(&part.zone);
-                    job.parts
-                        .push(Held::new(&flight.live, &key, part.generation, zone));
-                    answerer.answer(shared, job);
-                }
-                Err(kind) => answerer.fail(job, *kind),
-            }
+        answerer
+            .recorder
+            .add(Counter::BackendQueries, statements.into());
+        if let Some(landing) = trip.landings[index].take() {
+            landing.land(result, answerer);
+            answerer.flush();
         }
-    }
-}
-
-impl Drop for Landing<'_> {
-    fn drop(&mut self) {
-        self.take_jobs();
-    }
-}
-
-fn keep(
-    shared: &Shared,
-    flight: &Flight,
-    key: &NameKey,
-    fetched: Fetched,
-    (now, recorder): (Instant, &mut Recorder),
-) -> Part {
-    let queries = &shared.live.queries;
-    let part = queries.part(fetched.zone, key, flight.generation, now);
-    if !queries.keep(&flight.live, flight.name.as_name(), part.clone()) {
-        recorder.add(Counter::DeferredCacheInserts, 1);
-    }
-    part
-}
-
-/// What is out of date may do while the source is down, but not in place of data that cannot be used.
-fn stale(
-    shared: &Shared,
-    flight: &Flight,
-    key: &NameKey,
-    now: Instant,
-    kind: BackendFailure,
-) -> Result<Part, BackendFailure> {
-    let cached = match kind {
-        BackendFailure::Unreachable => shared.live.queries.find(&flight.live, key, now),
-        BackendFailure::BadData | BackendFailure::NotReady => None,
-    };
-    match cached {
-        Some(Cached::Fresh(part) | Cached::Old(part)) => Ok(part),
-        _ => Err(kind),
     }
 }
 

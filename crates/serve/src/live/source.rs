@@ -42,6 +42,28 @@ impl fmt::Display for LookupError {
     }
 }
 
+/// What came of one look-up of a batch.
+pub enum Ended {
+    /// It is complete, or failed.
+    Done(Result<Fetched, LookupError>),
+    /// It would keep the others waiting: [`LiveSource::lookup`] does it by itself.
+    Alone,
+}
+
+/// What one round of a batch brought.
+pub struct Round {
+    /// Look-ups that ended, each with its place in the batch.
+    pub ended: Vec<(usize, Ended)>,
+    /// How often the backend was asked.
+    pub statements: u32,
+}
+
+/// Look-ups that share what the backend is asked. Every look-up ends after a bounded number of rounds.
+pub trait LookupBatch: Send {
+    /// Asks the backend once for all that is missing.
+    fn round<'a>(&'a mut self) -> Pin<Box<dyn Future<Output = Round> + Send + 'a>>;
+}
+
 /// A look-up in progress.
 pub type Lookup<'a> = Pin<Box<dyn Future<Output = Result<Fetched, LookupError>> + Send + 'a>>;
 
@@ -49,6 +71,17 @@ pub type Lookup<'a> = Pin<Box<dyn Future<Output = Result<Fetched, LookupError>> 
 pub trait LiveSource: Send + Sync + 'static {
     /// Looks a name up.
     fn lookup<'a>(&'a self, wanted: &'a Wanted) -> Lookup<'a>;
+
+    /// How many batches of look-ups it takes at one time; 0: each look-up goes by itself.
+    fn batches(&self) -> usize {
+        0
+    }
+
+    /// Begins look-ups that go together; `None` if it has no batches.
+    fn batch<'a>(&'a self, wanted: &[Wanted]) -> Option<Box<dyn LookupBatch + 'a>> {
+        let _ = wanted;
+        None
+    }
 
     /// Whether look-ups run on the calling thread, and may block it for a moment.
     fn is_blocking(&self) -> bool;

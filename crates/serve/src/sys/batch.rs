@@ -40,10 +40,10 @@ const SEND_WAITS: usize = 4;
 const SEND_WAIT: Duration = Duration::from_millis(2);
 
 #[repr(C, align(8))]
-struct Address([u8; ADDRESS_LEN]);
+pub(super) struct Address([u8; ADDRESS_LEN]);
 
 #[repr(C, align(8))]
-struct Control([u8; CONTROL_LEN]);
+pub(super) struct Control([u8; CONTROL_LEN]);
 
 /// A buffer whose stride is not a multiple of the page: heads of buffers a page apart would all
 /// fall into the same cache sets and evict each other.
@@ -459,43 +459,11 @@ impl<'a> Queries<'a> {
 /// The way back to the sender of a datagram: the socket it came to, its address, and on wildcard sockets the control
 /// message that lets the reply leave from the address that was asked.
 pub(crate) struct ReturnPath {
-    socket: Arc<Socket>,
-    address: Address,
-    address_len: libc::socklen_t,
-    control: Control,
-    control_len: usize,
-}
-
-impl ReturnPath {
-    /// Sends a reply; says whether the kernel took it.
-    pub(crate) fn send(&mut self, reply: &[u8]) -> bool {
-        let mut data = libc::iovec {
-            iov_base: reply.as_ptr().cast_mut().cast(),
-            iov_len: reply.len(),
-        };
-        // SAFETY: zero bytes are a valid msghdr.
-        let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
-        header.msg_name = (&raw mut self.address).cast();
-        header.msg_namelen = self.address_len;
-        header.msg_iov = &raw mut data;
-        header.msg_iovlen = 1;
-        header.msg_control = (&raw mut self.control).cast();
-        header.msg_controllen = self.control_len as _;
-        let fd = self.socket.as_raw_fd();
-        for _ in 0..SEND_WAITS {
-            // SAFETY: every pointer of the header leads to an object of this frame or of `self` with the length
-            // given beside it; sendmsg only reads them.
-            let sent = unsafe { libc::sendmsg(fd, &raw const header, libc::MSG_DONTWAIT) };
-            if sent >= 0 {
-                return true;
-            }
-            if !is_full(&io::Error::last_os_error()) {
-                return false;
-            }
-            wait_writable(fd);
-        }
-        false
-    }
+    pub(super) socket: Arc<Socket>,
+    pub(super) address: Address,
+    pub(super) address_len: libc::socklen_t,
+    pub(super) control: Control,
+    pub(super) control_len: usize,
 }
 
 /// The side of a batch that is sent.
@@ -530,14 +498,14 @@ impl Drop for Batch {
     }
 }
 
-fn is_full(error: &io::Error) -> bool {
+pub(super) fn is_full(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
         Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM | libc::EINTR)
     )
 }
 
-fn wait_writable(fd: RawFd) {
+pub(super) fn wait_writable(fd: RawFd) {
     super::poll(
         &mut [libc::pollfd {
             fd,

@@ -160,6 +160,13 @@ impl AboveSets {
         }
     }
 
+    /// The set of a zone if nothing has to be read for it.
+    pub(crate) fn usable(&self, zone: i64) -> Option<Arc<Above>> {
+        let (current, old) = self.cached(zone);
+        // Somebody reads it right now: the old one is good for a moment more.
+        current.or_else(|| old.filter(|_| lock(&self.turns).contains_key(&zone)))
+    }
+
     /// The set of a zone, read with `read` if there is none or the one there is out of date.
     pub(crate) async fn of<F>(&self, zone: i64, read: F) -> Result<Arc<Above>, SqlError>
     where

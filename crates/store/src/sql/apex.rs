@@ -1,7 +1,8 @@
-//! The records of the apex that every answer of a live zone may need, kept for a moment.
+//! What every look-up in a live zone has to know of its apex, kept for a moment: the records that an answer may
+//! need, and that no wildcard stands right below it.
 //!
-//! Without this every look-up would fetch and parse the same SOA and NS records: a quarter of its cost. They are
-//! dropped when the zone is known to have changed, and after a few seconds in any case. A question for the apex
+//! Without this every look-up would fetch and parse the same SOA and NS records and search the same wildcard: half of
+//! its cost. It is dropped when the zone is known to have changed, and after a few seconds in any case. A question for the apex
 //! itself never uses them.
 
 use nameward_wire::Type;
@@ -22,8 +23,16 @@ pub(crate) struct ApexRecord {
     pub(crate) rdata: Box<[u8]>,
 }
 
+/// What is known of an apex.
+pub(crate) struct Apex {
+    /// Its SOA and NS records.
+    pub(crate) records: Vec<ApexRecord>,
+    /// No wildcard stands right below it.
+    pub(crate) no_wildcard: bool,
+}
+
 struct Kept {
-    records: Arc<[ApexRecord]>,
+    apex: Arc<Apex>,
     since: Instant,
 }
 
@@ -41,18 +50,18 @@ struct Generation {
 }
 
 impl Apexes {
-    /// The records of a zone, and the generation to hand to [`Apexes::keep`].
-    pub(crate) fn of(&self, zone: i64) -> (Option<Arc<[ApexRecord]>>, u64) {
+    /// What is known of a zone's apex, and the generation to hand to [`Apexes::keep`].
+    pub(crate) fn of(&self, zone: i64) -> (Option<Arc<Apex>>, u64) {
         let zones = self.lock();
         let kept = zones
             .kept
             .get(&zone)
             .filter(|kept| kept.since.elapsed() < MAX_AGE);
-        (kept.map(|kept| kept.records.clone()), zones.number)
+        (kept.map(|kept| kept.apex.clone()), zones.number)
     }
 
-    /// Keeps records that were fetched after `generation` was told; not if anything changed since.
-    pub(crate) fn keep(&self, zone: i64, records: Vec<ApexRecord>, generation: u64) {
+    /// Keeps what was fetched after `generation` was told; not if anything changed since.
+    pub(crate) fn keep(&self, zone: i64, apex: Apex, generation: u64) {
         let mut zones = self.lock();
         if zones.number != generation {
             return;
@@ -61,7 +70,7 @@ impl Apexes {
             zones.kept.clear();
         }
         let kept = Kept {
-            records: records.into(),
+            apex: Arc::new(apex),
             since: Instant::now(),
         };
         zones.kept.insert(zone, kept);
@@ -86,16 +95,23 @@ impl Apexes {
 mod tests {
     use super::*;
 
+    fn nothing() -> Apex {
+        Apex {
+            records: Vec::new(),
+            no_wildcard: true,
+        }
+    }
+
     #[test]
     fn records_fetched_before_a_change_are_not_kept_after_it() {
         let apexes = Apexes::default();
         let (none, generation) = apexes.of(1);
         assert!(none.is_none());
         apexes.forget(Some(1));
-        apexes.keep(1, Vec::new(), generation);
+        apexes.keep(1, nothing(), generation);
         let (none, generation) = apexes.of(1);
         assert!(none.is_none());
-        apexes.keep(1, Vec::new(), generation);
+        apexes.keep(1, nothing(), generation);
         assert!(apexes.of(1).0.is_some());
         apexes.forget(None);
         assert!(apexes.of(1).0.is_none());

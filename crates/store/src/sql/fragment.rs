@@ -8,8 +8,7 @@
 //! fails only the names that need it.
 
 use super::above::Above;
-use super::apex::ApexRecord;
-use super::dialect::MAX_NAMES;
+use super::apex::{Apex, ApexRecord};
 use super::error::{RowError, SqlError};
 use super::row::{Cells, read_content, read_name, read_ttl, read_type, shown, write_name};
 use nameward_wire::rdata::names as names_in;
@@ -97,7 +96,7 @@ enum Walked {
 #[derive(Default)]
 pub(crate) struct Known<'a> {
     pub(crate) above: Option<&'a Above>,
-    pub(crate) apex: Option<Arc<[ApexRecord]>>,
+    pub(crate) apex: Option<Arc<Apex>>,
 }
 
 pub(crate) struct Gathering {
@@ -112,8 +111,10 @@ pub(crate) struct Gathering {
     visited: Vec<NameBuf>,
     exits: Vec<NameBuf>,
     /// Records of the apex from before, as long as nothing else of the apex is needed.
-    apex_records: Option<Arc<[ApexRecord]>>,
-    pub(crate) statements: u32,
+    apex_records: Option<Arc<Apex>>,
+    /// It is known that no wildcard stands right below the apex.
+    no_wildcard: bool,
+    statements: u32,
 }
 
 impl Gathering {
@@ -129,6 +130,7 @@ impl Gathering {
             pending: Vec::new(),
             visited: Vec::new(),
             exits: Vec::new(),
+            no_wildcard: known.apex.as_ref().is_some_and(|apex| apex.no_wildcard),
             apex_records: known.apex,
             statements: 0,
         };
@@ -194,6 +196,7 @@ impl Gathering {
         for n in (self.apex_labels..=limit).rev() {
             self.want(key.suffix(n));
             if n < limit
+                && !(n == self.apex_labels && self.no_wildcard)
                 && let Ok(wildcard) = NameBuf::join(b"\x01*", key.suffix(n))
             {
                 self.want(wildcard.as_name());
@@ -215,16 +218,16 @@ impl Gathering {
         (limit + 1).min(key.labels())
     }
 
-    /// The names that the next statement has to fetch; empty if nothing is missing.
-    pub(crate) fn next_names(&mut self) -> Vec<String> {
+    /// Hands over the names that the next statement has to fetch.
+    pub(crate) fn next_names(&mut self, mut each: impl FnMut(&str)) {
         let unasked = self.wanted.iter_mut().filter(|wanted| !wanted.asked);
-        unasked
-            .take(MAX_NAMES)
-            .map(|wanted| {
-                wanted.asked = true;
-                wanted.text.clone()
-            })
-            .collect()
+        let mut any = false;
+        for wanted in unasked {
+            wanted.asked = true;
+            any = true;
+            each(&wanted.text);
+        }
+        self.statements += u32::from(any);
     }
 
     /// Whether names are wanted that no statement asked for yet.
@@ -354,12 +357,14 @@ impl Gathering {
         let Ok(wildcard) = NameBuf::join(b"\x01*", key.suffix(encloser)) else {
             return Ok(());
         };
-        if let Some(at) = self.position(wildcard.as_name()) {
-            if self.wanted[at].has_rows {
-                self.take_all(at, Some(above))?;
-            } else if above.contains(&NameKey::new(wildcard.as_name()), encloser + 1) {
+        match self.position(wildcard.as_name()) {
+            Some(at) if self.wanted[at].has_rows => self.take_all(at, Some(above))?,
+            _ if above.contains(&NameKey::new(wildcard.as_name()), encloser + 1) => {
+                let at = self.want(wildcard.as_name());
+                self.wanted[at].asked = true;
                 self.wanted[at].needs |= need::EXISTENCE;
             }
+            _ => {}
         }
         Ok(())
     }
@@ -448,9 +453,9 @@ impl Gathering {
         Ok(rtype)
     }
 
-    /// The records of the apex for the look-ups to come, if they were fetched. An apex with a DNAME, or whose name
+    /// What the look-ups to come may know of the apex, if it was fetched. An apex with a DNAME, or whose name
     /// is written in another case than that of the zone, is fetched each time.
-    pub(crate) fn apex_records(&self) -> Option<Vec<ApexRecord>> {
+    pub(crate) fn apex_to_keep(&self) -> Option<Apex> {
         let apex = &self.wanted[0];
         let same_case = apex.name.as_name().as_wire() == self.apex.as_name().as_wire();
         if self.apex_records.is_some() || !same_case || self.has_type(0, Type::DNAME) {
@@ -470,10 +475,13 @@ impl Gathering {
             });
         }
         // A zone without a SOA is not served; the next look-up shall see when it gets one.
-        records
-            .iter()
-            .any(|record| record.rtype == Type::SOA)
-            .then_some(records)
+        let has_soa = records.iter().any(|record| record.rtype == Type::SOA);
+        let wildcard = NameBuf::join(b"\x01*", self.apex.as_name()).ok()?;
+        let wildcard = self.position(wildcard.as_name()).map(|at| &self.wanted[at]);
+        has_soa.then_some(Apex {
+            records,
+            no_wildcard: wildcard.is_some_and(|wildcard| wildcard.asked && !wildcard.has_rows),
+        })
     }
 
     /// Builds the zone from what was found to be needed.
@@ -509,7 +517,7 @@ impl Gathering {
                 });
             }
         }
-        for record in self.apex_records.iter().flat_map(|records| records.iter()) {
+        for record in self.apex_records.iter().flat_map(|apex| &apex.records) {
             builder.add(&Record {
                 owner: self.apex.as_name(),
                 same_owner: false,

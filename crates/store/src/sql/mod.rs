@@ -19,6 +19,7 @@ mod dialect;
 mod error;
 mod fragment;
 mod load;
+mod lookup;
 mod mysql;
 mod postgres;
 mod row;
@@ -34,11 +35,11 @@ pub use dialect::Engine;
 use dialect::Statement;
 pub use error::{RowError, SqlError};
 pub use fragment::{Fragment, row_error, row_id};
-use fragment::{Gathering, Known};
 pub use load::LoadReport;
 use load::Loader;
+pub use lookup::{Batch, Found, Round};
 use mysql::Mysql;
-use nameward_wire::{Name, NameBuf};
+use nameward_wire::NameBuf;
 use nameward_zone::ZoneBuilder;
 use postgres::Postgres;
 use row::{Cells, read_name, shown};
@@ -52,8 +53,6 @@ pub use watch::Change;
 
 /// Rows that are reported one by one; the rest is counted.
 const MAX_REPORTED: usize = 20;
-/// Questions this many labels below the apex first look whether anything can be that deep.
-const DEEP: usize = 6;
 
 /// How to use a database.
 #[derive(Debug, Clone)]
@@ -64,6 +63,8 @@ pub struct SqlOptions {
     pub replica: Option<Address>,
     /// Connections for look-ups.
     pub connections: usize,
+    /// Batches of look-ups that are under way at one time. The fewer, the more look-ups share a statement.
+    pub batches: usize,
     /// How long a statement or a connection attempt may take.
     pub timeout: Duration,
     /// After this time facts that are kept about a zone are read again even without a change notice.
@@ -85,6 +86,7 @@ impl SqlOptions {
             address,
             replica: None,
             connections,
+            batches: connections.min(4),
             timeout: Duration::from_secs(2),
             max_age: Duration::from_secs(60),
         }
@@ -181,7 +183,7 @@ impl Driver {
         &self,
         statement: Statement,
         zone: Option<i64>,
-        names: &[String],
+        names: &[&str],
         each: &mut (dyn FnMut(&dyn Cells) -> Result<(), SqlError> + Send),
     ) -> Result<(), SqlError> {
         match self {
@@ -281,7 +283,7 @@ impl SqlBackend {
         &self,
         statement: Statement,
         zone: Option<i64>,
-        names: &[String],
+        names: &[&str],
         each: &mut (dyn FnMut(&dyn Cells) -> Result<(), SqlError> + Send),
     ) -> Result<(), SqlError> {
         let result = self.inner.reads.query(statement, zone, names, each).await;
@@ -342,39 +344,6 @@ impl SqlBackend {
         })
         .await?;
         Ok(loader.finish())
-    }
-
-    /// The part of a zone that answers every question for `qname`, which is at or below its apex.
-    pub async fn lookup(&self, zone: &LiveZone, qname: Name<'_>) -> Result<Fragment, SqlError> {
-        let mut above = None;
-        if qname.label_count() > zone.apex.as_name().label_count() + DEEP {
-            above = Some(self.above(zone).await?);
-        }
-        let (apex, generation) = self.inner.apexes.of(zone.id);
-        let known = Known {
-            above: above.as_deref(),
-            apex,
-        };
-        let mut gathering = Gathering::new(zone.id, &zone.apex, qname, known);
-        loop {
-            let names = gathering.next_names();
-            if !names.is_empty() {
-                gathering.statements += 1;
-                self.query(Statement::Lookup, Some(zone.id), &names, &mut |row| {
-                    gathering.take(row)
-                })
-                .await?;
-                continue;
-            }
-            if !gathering.walk(above.as_deref())? {
-                above = Some(self.above(zone).await?);
-            } else if !gathering.is_short() {
-                if let Some(records) = gathering.apex_records() {
-                    self.inner.apexes.keep(zone.id, records, generation);
-                }
-                return gathering.finish();
-            }
-        }
     }
 
     async fn above(&self, zone: &LiveZone) -> Result<Arc<above::Above>, SqlError> {

@@ -54,7 +54,7 @@ impl Mysql {
         &self,
         statement: Statement,
         zone: Option<i64>,
-        names: &[String],
+        names: &[&str],
         each: &mut (dyn FnMut(&dyn Cells) -> Result<(), SqlError> + Send),
     ) -> Result<(), SqlError> {
         let has_rows = AtomicBool::new(false);
@@ -103,7 +103,7 @@ impl Mysql {
         connection: &mut Conn,
         statement: Statement,
         zone: Option<i64>,
-        names: &[String],
+        names: &[&str],
         each: &mut (dyn FnMut(&dyn Cells) -> Result<(), SqlError> + Send),
     ) -> Result<(), SqlError> {
         let (sql, filled) = if statement == Statement::Lookup {
@@ -115,7 +115,7 @@ impl Mysql {
         let mut values: Vec<Value> = zone.map(Value::Int).into_iter().collect();
         // Places that are left over repeat the last name.
         values.extend((0..filled).map(|i| {
-            let name = names.get(i).or(names.last()).map_or("", String::as_str);
+            let name = names.get(i).or(names.last()).copied().unwrap_or_default();
             Value::Bytes(name.into())
         }));
         let parameters = match values.len() {

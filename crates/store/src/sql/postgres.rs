@@ -56,6 +56,13 @@ pub(crate) async fn connect(config: &Config, timeout: Duration) -> Result<Client
         .map_err(|error| failure(&error))?;
     // It ends when the client is dropped or the connection breaks; the client tells both.
     tokio::spawn(connection);
+    // Planning a look-up anew for each list of names takes longer than the look-up. Older servers, and others that speak
+    // the protocol, do not know the setting and go on without it.
+    let _ = tokio::time::timeout(
+        timeout,
+        client.batch_execute("SET plan_cache_mode = force_generic_plan"),
+    )
+    .await;
     Ok(client)
 }
 
@@ -74,7 +81,7 @@ impl Postgres {
         &self,
         statement: Statement,
         zone: Option<i64>,
-        names: &[String],
+        names: &[&str],
         each: &mut (dyn FnMut(&dyn Cells) -> Result<(), SqlError> + Send),
     ) -> Result<(), SqlError> {
         let has_rows = AtomicBool::new(false);
@@ -137,7 +144,7 @@ impl Postgres {
         session: &Session,
         statement: Statement,
         zone: Option<i64>,
-        names: &[String],
+        names: &[&str],
         each: &mut (dyn FnMut(&dyn Cells) -> Result<(), SqlError> + Send),
     ) -> Result<(), SqlError> {
         let mut parameters: Vec<&(dyn ToSql + Sync)> = Vec::with_capacity(2);
@@ -187,7 +194,7 @@ impl Session {
             .get_or_try_init(|| {
                 // Without this the cast of a name list to the type of the column would hide the index.
                 let types: &[Type] = match statement {
-                    Statement::Lookup => &[Type::INT8, Type::VARCHAR_ARRAY],
+                    Statement::Lookup => &[Type::VARCHAR_ARRAY],
                     _ => &[],
                 };
                 let sql = statement.sql(Engine::Postgres, 0);

@@ -61,7 +61,7 @@ impl Sqlite {
         &self,
         statement: Statement,
         zone: Option<i64>,
-        names: &[String],
+        names: &[&str],
         each: &mut dyn FnMut(&dyn Cells) -> Result<(), SqlError>,
     ) -> Result<(), SqlError> {
         let mut slot = self.slot();
@@ -96,7 +96,7 @@ impl Sqlite {
         connection: &Connection,
         statement: Statement,
         zone: Option<i64>,
-        names: &[String],
+        names: &[&str],
         each: &mut dyn FnMut(&dyn Cells) -> Result<(), SqlError>,
     ) -> Result<(), SqlError> {
         let (sql, filled) = if statement == Statement::Lookup {
@@ -115,7 +115,7 @@ impl Sqlite {
         for i in 0..filled {
             parameter += 1;
             // Places that are left over repeat the last name.
-            let name = names.get(i).or(names.last()).map_or("", String::as_str);
+            let name = names.get(i).or(names.last()).copied().unwrap_or_default();
             prepared.raw_bind_parameter(parameter, name).map_err(fail)?;
         }
         let mut rows = prepared.raw_query();

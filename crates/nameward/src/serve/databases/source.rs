@@ -1,8 +1,13 @@
 //! Owns a database as the source of look-ups.
 
+use std::future::Future;
+use std::pin::Pin;
+
 use nameward_answer::BackendFailure;
-use nameward_serve::live::{Fetched, LiveSource, Lookup, LookupError, Wanted};
-use nameward_store::sql::{LiveZone, SqlBackend, SqlError};
+use nameward_serve::live::{
+    Ended, Fetched, LiveSource, Lookup, LookupBatch, LookupError, Round, Wanted,
+};
+use nameward_store::sql::{Batch, Found, Fragment, LiveZone, SqlBackend, SqlError};
 
 /// A database as a source of look-ups.
 pub(super) struct SqlSource(pub(super) SqlBackend);
@@ -10,24 +15,21 @@ pub(super) struct SqlSource(pub(super) SqlBackend);
 impl LiveSource for SqlSource {
     fn lookup<'a>(&'a self, wanted: &'a Wanted) -> Lookup<'a> {
         Box::pin(async move {
-            let zone = LiveZone {
-                id: wanted.zone,
-                apex: wanted.apex,
-            };
-            match self.0.lookup(&zone, wanted.name.as_name()).await {
-                Ok(fragment) => Ok(Fetched {
-                    zone: fragment.zone,
-                    statements: fragment.statements,
-                }),
-                Err(error) => Err(LookupError {
-                    kind: match error {
-                        SqlError::Row(_) => BackendFailure::BadData,
-                        _ => BackendFailure::Unreachable,
-                    },
-                    reason: error.to_string(),
-                }),
-            }
+            let result = self.0.lookup(&zone(wanted), wanted.name.as_name()).await;
+            fetched(result)
         })
+    }
+
+    fn batches(&self) -> usize {
+        self.0.options().batches
+    }
+
+    fn batch<'a>(&'a self, wanted: &[Wanted]) -> Option<Box<dyn LookupBatch + 'a>> {
+        let mut batch = self.0.batch();
+        for wanted in wanted {
+            batch.add(&zone(wanted), wanted.name.as_name());
+        }
+        Some(Box::new(SqlBatch(batch)))
     }
 
     fn is_blocking(&self) -> bool {
@@ -36,5 +38,49 @@ impl LiveSource for SqlSource {
 
     fn is_up(&self) -> bool {
         self.0.health().is_up
+    }
+}
+
+struct SqlBatch<'b>(Batch<'b>);
+
+impl LookupBatch for SqlBatch<'_> {
+    fn round<'a>(&'a mut self) -> Pin<Box<dyn Future<Output = Round> + Send + 'a>> {
+        Box::pin(async move {
+            let round = self.0.round().await;
+            let ended = round.found.into_iter().map(|(place, found)| {
+                let ended = match found {
+                    Found::Ended(result) => Ended::Done(fetched(result)),
+                    Found::Alone => Ended::Alone,
+                };
+                (place, ended)
+            });
+            Round {
+                ended: ended.collect(),
+                statements: round.statements,
+            }
+        })
+    }
+}
+
+fn zone(wanted: &Wanted) -> LiveZone {
+    LiveZone {
+        id: wanted.zone,
+        apex: wanted.apex,
+    }
+}
+
+fn fetched(result: Result<Fragment, SqlError>) -> Result<Fetched, LookupError> {
+    match result {
+        Ok(fragment) => Ok(Fetched {
+            zone: fragment.zone,
+            statements: fragment.statements,
+        }),
+        Err(error) => Err(LookupError {
+            kind: match error {
+                SqlError::Row(_) => BackendFailure::BadData,
+                _ => BackendFailure::Unreachable,
+            },
+            reason: error.to_string(),
+        }),
     }
 }

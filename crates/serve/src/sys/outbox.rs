@@ -1,0 +1,125 @@
+//! Replies that go out later than their batch: collected, and sent many at a time with sendmmsg.
+//!
+//! Invariants: `used <= OUTBOX`; slots below `used` have a way back and a length of at most [`REPLY_MAX`].
+
+use std::os::fd::{AsRawFd, RawFd};
+
+use super::batch::{REPLY_MAX, ReturnPath, is_full, wait_writable};
+
+/// Replies that are collected at most.
+pub(crate) const OUTBOX: usize = 32;
+/// How often one flush waits for room in the send buffer.
+const SEND_WAITS: usize = 4;
+
+struct Outgoing {
+    path: ReturnPath,
+    len: usize,
+}
+
+/// Replies on their way out.
+pub(crate) struct Outbox {
+    outgoing: Vec<Outgoing>,
+    buffers: Box<[u8]>,
+}
+
+impl Outbox {
+    pub(crate) fn new() -> Self {
+        Outbox {
+            outgoing: Vec::with_capacity(OUTBOX),
+            buffers: vec![0; OUTBOX * REPLY_MAX].into_boxed_slice(),
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.outgoing.is_empty()
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.outgoing.len() >= OUTBOX
+    }
+
+    /// Adds a reply; false if there is no room, or the reply is longer than a datagram may be.
+    pub(crate) fn push(&mut self, path: ReturnPath, reply: &[u8]) -> bool {
+        if self.is_full() || reply.len() > REPLY_MAX {
+            return false;
+        }
+        let start = self.outgoing.len() * REPLY_MAX;
+        self.buffers[start..start + reply.len()].copy_from_slice(reply);
+        self.outgoing.push(Outgoing {
+            path,
+            len: reply.len(),
+        });
+        true
+    }
+
+    /// Sends everything; bit `i` of the result tells whether the kernel took reply `i`.
+    pub(crate) fn flush(&mut self) -> u32 {
+        let (mut next, mut sent) = (0, 0u32);
+        while next < self.outgoing.len() {
+            let fd = self.outgoing[next].path.fd();
+            let same = self.outgoing[next..]
+                .iter()
+                .take_while(|outgoing| outgoing.path.fd() == fd);
+            let end = next + same.count();
+            sent |= self.send(fd, next, end);
+            next = end;
+        }
+        self.outgoing.clear();
+        sent
+    }
+
+    /// Sends the replies `start..end`, which go through one socket. One that the kernel refuses costs itself only.
+    fn send(&mut self, fd: RawFd, start: usize, end: usize) -> u32 {
+        // SAFETY: zero bytes are valid values of both.
+        let mut headers: [libc::mmsghdr; OUTBOX] = unsafe { std::mem::zeroed() };
+        // SAFETY: as above.
+        let mut data: [libc::iovec; OUTBOX] = unsafe { std::mem::zeroed() };
+        let buffers = self.buffers.as_mut_ptr();
+        for (i, outgoing) in self.outgoing.iter_mut().enumerate().take(end).skip(start) {
+            data[i] = libc::iovec {
+                // SAFETY: `i` is below OUTBOX, so the place is inside the buffer.
+                iov_base: unsafe { buffers.add(i * REPLY_MAX) }.cast(),
+                iov_len: outgoing.len,
+            };
+            outgoing.path.fill(&mut headers[i].msg_hdr);
+            headers[i].msg_hdr.msg_iov = &raw mut data[i];
+            headers[i].msg_hdr.msg_iovlen = 1;
+        }
+        let (mut next, mut taken, mut waits) = (start, 0u32, 0);
+        while next < end {
+            // SAFETY: the headers `next..end` were filled above with pointers to objects that live until the end of
+            // this function, each with its length; sendmmsg only reads what they lead to.
+            let sent = unsafe {
+                let first = headers.as_mut_ptr().add(next);
+                libc::sendmmsg(fd, first, (end - next) as libc::c_uint, libc::MSG_DONTWAIT)
+            };
+            match usize::try_from(sent) {
+                Ok(sent) => {
+                    (next..next + sent).for_each(|i| taken |= 1 << i);
+                    next += sent;
+                }
+                Err(_) if !is_full(&std::io::Error::last_os_error()) => next += 1,
+                Err(_) if waits < SEND_WAITS => {
+                    waits += 1;
+                    wait_writable(fd);
+                }
+                Err(_) => break,
+            }
+        }
+        taken
+    }
+}
+
+impl ReturnPath {
+    fn fd(&self) -> RawFd {
+        self.socket.as_raw_fd()
+    }
+
+    /// Points a header to the address and the control message. They must live, unmoved, as long as the header.
+    fn fill(&mut self, header: &mut libc::msghdr) {
+        header.msg_name = (&raw mut self.address).cast();
+        header.msg_namelen = self.address_len;
+        header.msg_control = (&raw mut self.control).cast();
+        header.msg_controllen = self.control_len as _;
+    }
+}

@@ -1,0 +1,299 @@
+//! Look-ups at query time. Many names, also of different zones, share one statement: what a database does for a
+//! statement costs more than what it does for a name in it, and a round trip more than both.
+//!
+//! ```text
+//! round 1   one statement for the names of all -> rows to each -> most are complete
+//! round 2   one statement for what is still missing: hosts of the additional section, the next name of an alias
+//! ```
+//! A look-up that must read all names of its zone first (is a name an empty non-terminal?) would keep the others
+//! waiting, so it is given back to be done alone.
+
+use super::above::Above;
+use super::dialect::{MAX_NAMES, Statement};
+use super::error::SqlError;
+use super::fragment::{Fragment, Gathering, Known};
+use super::row::{read_name, write_name};
+use super::{LiveZone, SqlBackend};
+use nameward_wire::{Name, NameBuf};
+use std::sync::Arc;
+
+/// Questions this many labels below the apex first look whether anything can be that deep.
+const DEEP: usize = 6;
+
+/// What came of one look-up of a batch.
+pub enum Found {
+    /// It is complete, or failed.
+    Ended(Result<Fragment, SqlError>),
+    /// It needs to know all names of its zone: [`SqlBackend::lookup`] does that.
+    Alone,
+}
+
+/// What one round brought.
+#[derive(Default)]
+pub struct Round {
+    /// Look-ups that ended, each with its place in the batch.
+    pub found: Vec<(usize, Found)>,
+    /// Statements that were sent.
+    pub statements: u32,
+}
+
+/// Look-ups that go together.
+pub struct Batch<'b> {
+    backend: &'b SqlBackend,
+    open: Vec<Open>,
+    names: NameList,
+}
+
+/// A look-up that is not complete.
+struct Open {
+    place: usize,
+    zone: i64,
+    gathering: Gathering,
+    /// Of what is kept about apexes.
+    generation: u64,
+    above: Option<Arc<Above>>,
+    /// It cannot go on without reading all names of its zone.
+    is_stuck: bool,
+    failed: Option<SqlError>,
+}
+
+/// Where a look-up stands after its rows have come.
+enum Standing {
+    Complete,
+    NeedsMore,
+    NeedsAbove,
+}
+
+impl<'b> Batch<'b> {
+    pub(crate) fn new(backend: &'b SqlBackend) -> Self {
+        Batch {
+            backend,
+            open: Vec::new(),
+            names: NameList::default(),
+        }
+    }
+
+    /// Adds a look-up of `qname`, which is at or below the apex of `zone`. Its place is the number of those added before.
+    pub fn add(&mut self, zone: &LiveZone, qname: Name<'_>) {
+        let is_deep = qname.label_count() > zone.apex.as_name().label_count() + DEEP;
+        let above = match is_deep {
+            true => self.backend.inner.above.usable(zone.id),
+            false => None,
+        };
+        let is_stuck = is_deep && above.is_none();
+        self.add_with(zone, qname, above, is_stuck);
+    }
+
+    fn add_with(
+        &mut self,
+        zone: &LiveZone,
+        qname: Name<'_>,
+        above: Option<Arc<Above>>,
+        is_stuck: bool,
+    ) {
+        let (apex, generation) = self.backend.inner.apexes.of(zone.id);
+        let known = Known {
+            above: above.as_deref(),
+            apex,
+        };
+        self.open.push(Open {
+            place: self.open.len(),
+            zone: zone.id,
+            gathering: Gathering::new(zone.id, &zone.apex, qname, known),
+            generation,
+            above,
+            is_stuck,
+            failed: None,
+        });
+    }
+
+    /// Whether every look-up has ended.
+    pub fn is_done(&self) -> bool {
+        self.open.is_empty()
+    }
+
+    /// Fetches what is missing and tells which look-ups ended.
+    pub async fn round(&mut self) -> Round {
+        let mut round = Round::default();
+        self.names.clear();
+        for (index, open) in self.open.iter_mut().enumerate() {
+            if !open.is_stuck {
+                open.gathering
+                    .next_names(|text| self.names.push(text, index as u32));
+            }
+        }
+        self.names.sort();
+        for chunk in self.names.unique().chunks(MAX_NAMES) {
+            round.statements += 1;
+            let open = &mut self.open;
+            let names = &self.names;
+            let result = self
+                .backend
+                .query(Statement::Lookup, None, chunk, &mut |row| {
+                    let text = row.text(1).unwrap_or_default();
+                    let zone = row.int(6);
+                    names.askers(text, |asker| {
+                        let open = &mut open[asker as usize];
+                        if zone == Some(open.zone)
+                            && let Err(error) = open.gathering.take(row)
+                        {
+                            open.failed.get_or_insert(error);
+                        }
+                    });
+                    Ok(())
+                })
+                .await;
+            if let Err(error) = result {
+                for open in self.open.iter_mut().filter(|open| !open.is_stuck) {
+                    open.failed.get_or_insert_with(|| error.clone());
+                }
+                break;
+            }
+        }
+        let backend = self.backend;
+        let ended = self.open.extract_if(.., |open| open.has_ended(backend));
+        round
+            .found
+            .extend(ended.map(|open| (open.place, open.end(backend))));
+        round
+    }
+}
+
+impl Open {
+    fn has_ended(&mut self, backend: &SqlBackend) -> bool {
+        if self.is_stuck || self.failed.is_some() {
+            return true;
+        }
+        match self.go_on(backend) {
+            Ok(Standing::Complete) => true,
+            Ok(Standing::NeedsMore) => false,
+            Ok(Standing::NeedsAbove) => {
+                self.is_stuck = true;
+                true
+            }
+            Err(error) => {
+                self.failed = Some(error);
+                true
+            }
+        }
+    }
+
+    fn go_on(&mut self, backend: &SqlBackend) -> Result<Standing, SqlError> {
+        while !self.gathering.walk(self.above.as_deref())? {
+            match backend.inner.above.usable(self.zone) {
+                Some(above) => self.above = Some(above),
+                None => return Ok(Standing::NeedsAbove),
+            }
+        }
+        Ok(match self.gathering.is_short() {
+            true => Standing::NeedsMore,
+            false => Standing::Complete,
+        })
+    }
+
+    fn end(self, backend: &SqlBackend) -> Found {
+        if self.is_stuck {
+            return Found::Alone;
+        }
+        if let Some(error) = self.failed {
+            return Found::Ended(Err(error));
+        }
+        if let Some(apex) = self.gathering.apex_to_keep() {
+            backend.inner.apexes.keep(self.zone, apex, self.generation);
+        }
+        Found::Ended(self.gathering.finish())
+    }
+}
+
+impl SqlBackend {
+    /// Begins look-ups that go together.
+    pub fn batch(&self) -> Batch<'_> {
+        Batch::new(self)
+    }
+
+    /// The part of a zone that answers every question for `qname`, which is at or below its apex.
+    pub async fn lookup(&self, zone: &LiveZone, qname: Name<'_>) -> Result<Fragment, SqlError> {
+        let mut above = None;
+        loop {
+            let mut batch = self.batch();
+            match above.take() {
+                Some(above) => batch.add_with(zone, qname, Some(above), false),
+                None => batch.add(zone, qname),
+            }
+            while !batch.is_done() {
+                for (_, found) in batch.round().await.found {
+                    match found {
+                        Found::Ended(result) => return result,
+                        Found::Alone => above = Some(self.above(zone).await?),
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The names that a statement asks for, each with the look-ups that want it.
+#[derive(Default)]
+struct NameList {
+    text: String,
+    /// Where each stands in `text`, and who asks; sorted by the name.
+    entries: Vec<(u32, u32, u32)>,
+}
+
+impl NameList {
+    fn clear(&mut self) {
+        self.text.clear();
+        self.entries.clear();
+    }
+
+    fn push(&mut self, name: &str, asker: u32) {
+        let start = self.text.len() as u32;
+        self.text.push_str(name);
+        self.entries.push((start, self.text.len() as u32, asker));
+    }
+
+    fn name(&self, entry: (u32, u32, u32)) -> &str {
+        &self.text[entry.0 as usize..entry.1 as usize]
+    }
+
+    fn sort(&mut self) {
+        let text = &self.text;
+        self.entries.sort_unstable_by(|a, b| {
+            text[a.0 as usize..a.1 as usize].cmp(&text[b.0 as usize..b.1 as usize])
+        });
+    }
+
+    fn unique(&self) -> Vec<&str> {
+        let mut names: Vec<&str> = self.entries.iter().map(|entry| self.name(*entry)).collect();
+        names.dedup();
+        names
+    }
+
+    /// Calls `each` with everybody who wants the name of a row.
+    fn askers(&self, text: &[u8], mut each: impl FnMut(u32)) {
+        if self.with_name(text, &mut each) {
+            return;
+        }
+        // A collation that ignores case, or more, brought it.
+        let (mut name, mut written) = (NameBuf::root(), String::new());
+        if read_name(text, &mut name).is_ok() {
+            write_name(name.as_name(), &mut written);
+            self.with_name(written.as_bytes(), &mut each);
+        }
+    }
+
+    fn with_name(&self, text: &[u8], each: &mut impl FnMut(u32)) -> bool {
+        let first = self
+            .entries
+            .partition_point(|entry| self.name(*entry).as_bytes() < text);
+        let same = self.entries[first..]
+            .iter()
+            .take_while(|entry| self.name(**entry).as_bytes() == text);
+        let mut any = false;
+        for entry in same {
+            any = true;
+            each(entry.2);
+        }
+        any
+    }
+}
