@@ -18,6 +18,7 @@ mod packet_cache;
 mod query_cache;
 mod run;
 mod source;
+mod told;
 mod view;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -35,10 +36,8 @@ pub(crate) use query_cache::{Cached, QueryCache, QueryCacheSettings};
 pub(crate) use run::board;
 pub use run::{Running, start};
 pub use source::{Ended, Fetched, LiveSource, Lookup, LookupBatch, LookupError, Round, Wanted};
+use told::Told;
 pub(crate) use view::{Held, LiveView, Parts, Used};
-
-/// How often failures of a source are logged at most.
-const LOG_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Settings of the caches and of overload.
 #[derive(Clone, Debug)]
@@ -89,7 +88,7 @@ struct Backend {
     name: String,
     lookups: AtomicUsize,
     lanes: lanes::Lanes,
-    logged: Mutex<(Option<Instant>, u64)>,
+    told: Mutex<Told>,
 }
 
 /// What all workers share for live zones.
@@ -133,7 +132,7 @@ impl LiveZones {
             name: name.into(),
             lookups: AtomicUsize::new(0),
             lanes: lanes::Lanes::default(),
-            logged: Mutex::default(),
+            told: Mutex::default(),
         }));
         (backends.len() - 1) as u32
     }
@@ -168,17 +167,14 @@ impl LiveZones {
 impl Backend {
     /// A question failed: said now and then, with how many there were since the last time.
     fn log_failure(&self, flight: &Flight, error: &LookupError) {
-        let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
-        let (last, unsaid) = &mut *logged;
-        if last.is_some_and(|last| last.elapsed() < LOG_INTERVAL) {
-            *unsaid += 1;
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(unsaid) = told.take(error.kind, &error.reason, Instant::now()) else {
             return;
-        }
-        let more = match std::mem::take(unsaid) {
+        };
+        let more = match unsaid {
             0 => String::new(),
             more => format!(" ({more} more failed since the last such message)"),
         };
-        *last = Some(Instant::now());
         let (backend, name) = (&self.name, flight.name);
         tracing::error!("backend {backend}: no answer for {name}: {error}{more}");
     }

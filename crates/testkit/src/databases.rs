@@ -109,10 +109,13 @@ impl Database {
     /// Stops its processes without ending them, and waits until they stand: a signal takes effect when one of the
     /// threads gets a processor, and until then the others go on answering.
     pub fn pause(&self) {
-        self.signal("STOP");
-        let processes = self.processes();
         let started = Instant::now();
-        while started.elapsed() < PATIENCE && !processes.iter().all(|pid| is_stopped(pid)) {
+        while started.elapsed() < PATIENCE {
+            // Again each time: a process that was being made was in no list yet.
+            self.signal("STOP");
+            if self.processes().iter().all(|pid| is_stopped(pid)) {
+                return;
+            }
             std::thread::sleep(Duration::from_millis(5));
         }
     }
@@ -124,6 +127,28 @@ impl Database {
 
     /// Starts it again on the same data and the same port.
     pub fn restart(&mut self) -> io::Result<()> {
+        let started = Instant::now();
+        self.spawn()?;
+        while started.elapsed() < PATIENCE {
+            if TcpStream::connect(self.address).is_ok() && self.client_of_all("SELECT 1").is_ok() {
+                return Ok(());
+            }
+            let child = self.child.as_mut();
+            if child.is_some_and(|child| !matches!(child.try_wait(), Ok(None))) {
+                // A connection of one that was killed may need a moment to see that, and holds the data until then.
+                std::thread::sleep(Duration::from_millis(200));
+                self.spawn()?;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        let log = fs::read_to_string(self.directory.path().join("log")).unwrap_or_default();
+        Err(io::Error::other(format!(
+            "{:?} did not start:\n{log}",
+            self.kind
+        )))
+    }
+
+    fn spawn(&mut self) -> io::Result<()> {
         self.end("TERM");
         let log = File::create(self.directory.path().join("log"))?;
         let mut command = self.server();
@@ -135,18 +160,7 @@ impl Database {
         let child = command.spawn()?;
         self.watchdog = Some(watch(child.id(), self.directory.path())?);
         self.child = Some(child);
-        let started = Instant::now();
-        while started.elapsed() < PATIENCE {
-            if TcpStream::connect(self.address).is_ok() && self.client_of_all("SELECT 1").is_ok() {
-                return Ok(());
-            }
-            std::thread::sleep(Duration::from_millis(50));
-        }
-        let log = fs::read_to_string(self.directory.path().join("log")).unwrap_or_default();
-        Err(io::Error::other(format!(
-            "{:?} did not start:\n{log}",
-            self.kind
-        )))
+        Ok(())
     }
 
     fn data(&self) -> PathBuf {

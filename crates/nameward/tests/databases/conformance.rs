@@ -1,69 +1,150 @@
-//! The conformance suite on databases: live and resident, caches on and off.
+//! The contract of all backends: whatever the conformance suite asks, a database gives the very octets that a zone file
+//! gives, live and resident, with caches and without, over UDP and TCP, from the database and from the caches.
 
 use crate::ask::Asker;
+use crate::operation::counter;
 use crate::rows::Sqlite;
+use crate::servers::{backend, fill, run, started};
 use nameward_testkit::conformance::{self, Judge, Suite};
+use nameward_testkit::databases::DatabaseKind;
+use nameward_testkit::wire::{Exchange, Transport};
 use nameward_testkit::{Setup, TestServer};
+use std::cell::RefCell;
 use std::path::Path;
 use std::time::Duration;
 
-pub const CACHES_OFF: &str = "[cache]\npacket_entries = 0\nquery_entries = 0\n";
+const CACHES_OFF: &str = "[cache]\npacket_entries = 0\nquery_entries = 0\n";
+/// Mode, caches, and how often each question is asked: the second time answers come from the caches.
+type Variant = (&'static str, &'static str, usize);
+const VARIANTS: [Variant; 4] = [
+    ("live", CACHES_OFF, 1),
+    ("live", "", 2),
+    ("resident", "", 1),
+    ("resident", CACHES_OFF, 1),
+];
+/// How long silence is listened to where the zone file brought silence too.
+const SILENCE: Duration = Duration::from_millis(50);
+const PATIENCE: Duration = Duration::from_secs(20);
 
-pub fn suites() -> Vec<Suite> {
+fn suites() -> Vec<Suite> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/conformance");
     conformance::read_all(&directory).expect("every file of the suite reads")
 }
 
-/// Asks for answers and for silence.
-pub fn asker(server: &TestServer) -> Asker {
-    Asker {
-        address: server.address(),
-        late: Duration::from_secs(1),
-    }
+/// Asks two servers the same, and compares.
+struct Contract<'s> {
+    file: &'s TestServer,
+    database: &'s TestServer,
+    rounds: usize,
+    differences: RefCell<Vec<String>>,
 }
 
-/// Runs every file, as often as `rounds` says: the second time answers come from caches.
-fn run(mode: &str, caches: &str, rounds: usize) {
-    let mut complaints = Vec::new();
-    for suite in suites() {
-        let setup = Setup::new().without_web();
-        let database = Sqlite::new(setup.dir());
-        suite.zones.iter().for_each(|zone| database.add(zone));
-        let backend = format!(
-            "[[backend]]\ntype = \"sqlite\"\npath = \"{}\"\nmode = \"{mode}\"\n",
-            database.path.display()
-        );
-        let config = format!("{}\n{caches}\n{backend}", suite.config);
-        match setup.config(&config).try_start() {
-            Err(failure) => complaints.push(format!("{}: {failure}", suite.path.display())),
-            Ok(server) => {
-                let asker = asker(&server);
-                for _ in 0..rounds {
-                    let outcome = conformance::run(&suite, &asker, Judge::Strict, None);
-                    complaints.extend(outcome.failures.iter().map(ToString::to_string));
-                }
+impl Exchange for Contract<'_> {
+    fn exchange(&self, transport: Transport, message: &[u8]) -> Result<Option<Vec<u8>>, String> {
+        let asker = |server: &TestServer, late| Asker {
+            address: server.address(),
+            late,
+        };
+        let expected = asker(self.file, SILENCE).exchange(transport, message)?;
+        let late = match expected {
+            Some(_) => PATIENCE,
+            None => SILENCE,
+        };
+        for round in 1..=self.rounds {
+            let reply = asker(self.database, late).exchange(transport, message)?;
+            if reply != expected {
+                let text = format!(
+                    "{transport}, round {round}, {message:x?}: {reply:x?}, not {expected:x?}"
+                );
+                self.differences.borrow_mut().push(text);
             }
         }
+        Ok(expected)
     }
+}
+
+/// Runs a file of the suite with its zones in a database, which `backend` describes for a mode.
+fn check(
+    suite: &Suite,
+    variants: &[Variant],
+    total_hits: &mut u64,
+    backend: impl Fn(&str) -> String,
+) -> Vec<String> {
+    let setup = Setup::new().without_web().config(&suite.config);
+    let zones = suite.zones.iter();
+    let file = zones.fold(setup, |setup, zone| {
+        setup.zone(&zone.name, &zone.file_text())
+    });
+    let file = file.start();
+    let mut complaints = Vec::new();
+    for &(mode, caches, rounds) in variants {
+        let config = format!("{}\n{caches}\n{}", suite.config, backend(mode));
+        let database = Setup::new().without_web().config(&config).start();
+        let contract = Contract {
+            file: &file,
+            database: &database,
+            rounds,
+            differences: RefCell::default(),
+        };
+        let outcome = conformance::run(suite, &contract, Judge::Strict, None);
+        let failures = outcome.failures.iter().map(ToString::to_string);
+        let all = failures.chain(contract.differences.into_inner());
+        let hits = counter(&database, "packetcache-hit");
+        // Zones in memory do not use the caches.
+        let may_hit = mode == "live" && caches.is_empty();
+        assert!(may_hit || hits == 0, "{mode}, {caches:?}: {hits} hits");
+        *total_hits += hits;
+        let path = suite.path.display();
+        complaints.extend(all.map(|text| format!("{path}, {mode}, {caches:?}: {text}")));
+    }
+    complaints
+}
+
+fn assert_none(complaints: &[String], hits: u64) {
+    let count = complaints.len();
     assert!(
         complaints.is_empty(),
-        "{} complaints\n{}",
-        complaints.len(),
+        "{count} complaints\n{}",
         complaints.join("\n")
     );
+    assert!(hits > 200, "{hits} answers from the packet cache");
 }
 
 #[test]
-fn sqlite_live_answers_as_the_suite_says() {
-    run("live", CACHES_OFF, 1);
+fn sqlite_keeps_the_contract() {
+    let (mut complaints, mut hits) = (Vec::new(), 0);
+    for suite in suites() {
+        let directory = tempfile::tempdir().unwrap();
+        let database = Sqlite::new(directory.path());
+        suite.zones.iter().for_each(|zone| database.add(zone));
+        let path = database.path.display();
+        complaints.extend(check(&suite, &VARIANTS, &mut hits, |mode| {
+            format!("[[backend]]\ntype = \"sqlite\"\npath = \"{path}\"\nmode = \"{mode}\"\n")
+        }));
+    }
+    assert_none(&complaints, hits);
+}
+
+fn check_database(kind: DatabaseKind) {
+    let Some(database) = started(kind) else {
+        return;
+    };
+    let (mut complaints, mut hits) = (Vec::new(), 0);
+    for suite in suites() {
+        run(&database, kind, &fill(&suite.zones));
+        complaints.extend(check(&suite, &VARIANTS[..3], &mut hits, |mode| {
+            backend(kind, &database.url(), mode)
+        }));
+    }
+    assert_none(&complaints, hits);
 }
 
 #[test]
-fn sqlite_live_with_caches_answers_as_the_suite_says() {
-    run("live", "", 2);
+fn postgres_keeps_the_contract() {
+    check_database(DatabaseKind::Postgres);
 }
 
 #[test]
-fn sqlite_resident_answers_as_the_suite_says() {
-    run("resident", "", 1);
+fn mariadb_keeps_the_contract() {
+    check_database(DatabaseKind::Mariadb);
 }

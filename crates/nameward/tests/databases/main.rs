@@ -4,6 +4,7 @@
 mod ask;
 mod check;
 mod conformance;
+mod load;
 mod operation;
 mod remembered;
 mod replica;

@@ -1,12 +1,11 @@
-//! Real PostgreSQL and MariaDB under a running server: the conformance suite, changes by hand seen by two servers,
+//! Real PostgreSQL and MariaDB under a running server: changes by hand seen by two servers,
 //! and a database that is killed, paused and started again.
 
-use crate::conformance::{CACHES_OFF, asker, suites};
 use crate::operation::{ask, counter, wait_for, zone};
 use crate::rows::rows;
 use nameward_store::sql::{Address, db};
 use nameward_testkit::Setup;
-use nameward_testkit::conformance::{self, Judge, ZoneText};
+use nameward_testkit::conformance::ZoneText;
 use nameward_testkit::databases::{Database, DatabaseKind};
 use std::time::{Duration, Instant};
 
@@ -75,27 +74,6 @@ pub fn backend(kind: DatabaseKind, url: &str, mode: &str) -> String {
     format!(
         "[[backend]]\ntype = \"{name}\"\nurl = \"{url}\"\nmode = \"{mode}\"\ntimeout_ms = 1000\n"
     )
-}
-
-fn check_conformance(database: &Database, kind: DatabaseKind) {
-    let mut complaints = Vec::new();
-    for suite in suites() {
-        run(database, kind, &fill(&suite.zones));
-        for (mode, caches) in [("live", CACHES_OFF), ("live", ""), ("resident", "")] {
-            let backend = backend(kind, &database.url(), mode);
-            let config = format!("{}\n{caches}\n{backend}", suite.config);
-            let server = Setup::new().without_web().config(&config).start();
-            let asker = asker(&server);
-            let outcome = conformance::run(&suite, &asker, Judge::Strict, None);
-            complaints.extend(
-                outcome
-                    .failures
-                    .iter()
-                    .map(|failure| format!("{mode}: {failure}")),
-            );
-        }
-    }
-    assert!(complaints.is_empty(), "{}", complaints.join("\n"));
 }
 
 /// A change by hand is answered by every server on the database, in both modes.
@@ -195,7 +173,6 @@ fn check_failures(database: &mut Database, kind: DatabaseKind) {
 /// Everything in one test each: starting a database takes seconds.
 fn check(kind: DatabaseKind) {
     if let Some(mut database) = started(kind) {
-        check_conformance(&database, kind);
         check_fleet(&database, kind);
         check_failures(&mut database, kind);
     }

@@ -18,6 +18,7 @@ pub mod db;
 mod dialect;
 mod error;
 mod fragment;
+mod health;
 mod load;
 mod lookup;
 mod mysql;
@@ -35,6 +36,8 @@ pub use dialect::Engine;
 use dialect::Statement;
 pub use error::{RowError, SqlError};
 pub use fragment::{Fragment, row_error, row_id};
+use health::Condition;
+pub use health::Health;
 pub use load::LoadReport;
 use load::Loader;
 pub use lookup::{Batch, Found, Round};
@@ -45,8 +48,7 @@ use postgres::Postgres;
 use row::{Cells, read_name, shown};
 use sqlite::Sqlite;
 use std::hash::RandomState;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 pub use url::Address;
 pub use watch::Change;
@@ -162,15 +164,6 @@ pub struct ZoneList {
     pub bad: Vec<RowError>,
 }
 
-/// Whether a database answers.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Health {
-    /// The last statement was answered, or none was tried yet.
-    pub is_up: bool,
-    /// What the last failure was; empty if it is up.
-    pub reason: String,
-}
-
 enum Driver {
     Sqlite(Sqlite),
     Postgres(Postgres),
@@ -208,32 +201,7 @@ struct Inner {
     /// Of the fingerprints of zones.
     seed: RandomState,
     writer: write::Writer,
-    is_up: AtomicBool,
-    /// Why it is down.
-    down: Mutex<String>,
-}
-
-impl Inner {
-    /// Logs when the database goes down and when it is back, not at every question.
-    fn note_health(&self, result: &Result<(), SqlError>) {
-        let reason = match result {
-            Err(
-                error @ (SqlError::Unavailable(_) | SqlError::Timeout(_) | SqlError::Refused(_)),
-            ) => error.to_string(),
-            _ if self.is_up.load(Ordering::Relaxed) => return,
-            _ => String::new(),
-        };
-        let is_up = reason.is_empty();
-        *self.down.lock().unwrap_or_else(PoisonError::into_inner) = reason.clone();
-        if self.is_up.swap(is_up, Ordering::Relaxed) != is_up {
-            let database = &self.options.address;
-            if is_up {
-                tracing::info!(%database, "the database answers again");
-            } else {
-                tracing::error!(%database, reason, "the database does not answer");
-            }
-        }
-    }
+    condition: Condition,
 }
 
 impl SqlBackend {
@@ -262,8 +230,7 @@ impl SqlBackend {
                 apexes: Apexes::default(),
                 seed: RandomState::new(),
                 writer: write::Writer::default(),
-                is_up: AtomicBool::new(true),
-                down: Mutex::default(),
+                condition: Condition::default(),
             }),
         })
     }
@@ -287,21 +254,15 @@ impl SqlBackend {
         each: &mut (dyn FnMut(&dyn Cells) -> Result<(), SqlError> + Send),
     ) -> Result<(), SqlError> {
         let result = self.inner.reads.query(statement, zone, names, each).await;
-        self.inner.note_health(&result);
+        self.inner
+            .condition
+            .note(&result, &self.inner.options.address);
         result
     }
 
     /// Whether the database answers.
     pub fn health(&self) -> Health {
-        let reason = self
-            .inner
-            .down
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        Health {
-            is_up: self.inner.is_up.load(Ordering::Relaxed),
-            reason: reason.clone(),
-        }
+        self.inner.condition.health()
     }
 
     /// All zones, in no order.

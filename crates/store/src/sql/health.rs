@@ -1,0 +1,135 @@
+//! Whether a database answers, and what the log says of it.
+
+use super::error::SqlError;
+use super::url::Address;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long the log stays with what it said: a database that comes back answers some statements while others still fail.
+const STEADY: Duration = Duration::from_secs(2);
+
+/// Whether a database answers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Health {
+    /// The last statement was answered, or none was tried yet.
+    pub is_up: bool,
+    /// What the last failure was; empty if it is up.
+    pub reason: String,
+}
+
+/// The health of a database as its statements show it.
+pub(super) struct Condition {
+    is_up: AtomicBool,
+    /// The log does not say yet how it is.
+    is_untold: AtomicBool,
+    notes: Mutex<Notes>,
+}
+
+struct Notes {
+    /// Why it is down.
+    reason: String,
+    /// What the log said last, and when.
+    told_up: bool,
+    told: Option<Instant>,
+}
+
+impl Default for Condition {
+    fn default() -> Self {
+        Condition {
+            is_up: AtomicBool::new(true),
+            is_untold: AtomicBool::new(false),
+            notes: Mutex::new(Notes {
+                reason: String::new(),
+                told_up: true,
+                told: None,
+            }),
+        }
+    }
+}
+
+impl Condition {
+    fn notes(&self) -> MutexGuard<'_, Notes> {
+        self.notes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn health(&self) -> Health {
+        Health {
+            is_up: self.is_up.load(Ordering::Relaxed),
+            reason: self.notes().reason.clone(),
+        }
+    }
+
+    /// Takes note of how a statement ended. The log tells when the database goes down and when it is back, not every
+    /// statement.
+    pub(super) fn note(&self, result: &Result<(), SqlError>, database: &Address) {
+        let reason = match result {
+            Err(
+                error @ (SqlError::Unavailable(_) | SqlError::Timeout(_) | SqlError::Refused(_)),
+            ) => error.to_string(),
+            _ if self.is_up.load(Ordering::Relaxed) && !self.is_untold.load(Ordering::Relaxed) => {
+                return;
+            }
+            _ => String::new(),
+        };
+        let is_up = reason.is_empty();
+        let mut notes = self.notes();
+        notes.reason.clone_from(&reason);
+        self.is_up.store(is_up, Ordering::Relaxed);
+        if !notes.is_due(is_up, Instant::now()) {
+            let is_untold = notes.told_up != is_up;
+            return self.is_untold.store(is_untold, Ordering::Relaxed);
+        }
+        self.is_untold.store(false, Ordering::Relaxed);
+        drop(notes);
+        if is_up {
+            tracing::info!(%database, "the database answers again");
+        } else {
+            tracing::error!(%database, reason, "the database does not answer");
+        }
+    }
+}
+
+impl Notes {
+    /// Whether the log is to say this now.
+    fn is_due(&mut self, is_up: bool, now: Instant) -> bool {
+        let is_steady = self.told.is_none_or(|told| now - told >= STEADY);
+        let is_due = self.told_up != is_up && is_steady;
+        if is_due {
+            self.told_up = is_up;
+            self.told = Some(now);
+        }
+        is_due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_database_that_comes_and_goes_is_told_now_and_then() {
+        let mut notes = Condition::default().notes.into_inner().unwrap();
+        let start = Instant::now();
+        assert!(!notes.is_due(true, start));
+        assert!(notes.is_due(false, start), "the first time at once");
+        for ms in 0..1999 {
+            assert!(!notes.is_due(ms % 2 == 0, start + Duration::from_millis(ms)));
+        }
+        assert!(notes.is_due(true, start + STEADY));
+        assert!(!notes.is_due(false, start + STEADY));
+    }
+
+    #[test]
+    fn what_was_not_told_is_told_by_a_later_statement() {
+        let (condition, address) = (Condition::default(), Address::parse("x.db").unwrap());
+        condition.note(&Err(SqlError::Timeout(1)), &address);
+        condition.note(&Ok(()), &address);
+        assert!(condition.health().is_up);
+        assert!(condition.is_untold.load(Ordering::Relaxed));
+        condition.notes().told = None;
+        condition.note(&Ok(()), &address);
+        assert!(!condition.is_untold.load(Ordering::Relaxed));
+        assert!(condition.notes().told_up);
+    }
+}
