@@ -14,6 +14,7 @@ mod look;
 pub mod named_conf;
 mod one;
 mod publish;
+mod raw;
 mod scan;
 mod watch;
 mod work;

@@ -19,7 +19,7 @@ use nameward_wire::{
 };
 use nameward_zone::{Finding, Zone, ZoneBuilder};
 
-use super::scan::plain;
+use super::{raw, scan::plain};
 
 /// Files up to this size are read whole.
 const SMALL: u64 = 256 * 1024;
@@ -28,9 +28,6 @@ const MOST_RESERVED: u64 = 1 << 30;
 /// A file changed this short a time before it was read may change again within the same tick of
 /// the clock that stamps files; it is not trusted to be unchanged.
 const SETTLED: Duration = Duration::from_millis(50);
-
-/// How files begin that BIND wrote in its own form, which it does for secondaries unless told otherwise.
-const RAW: [&[u8]; 2] = [&[0, 0, 0, 2], &[0, 0, 0, 3]];
 
 /// Which contents a file had: equal fingerprints mean that it was not touched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,13 +72,6 @@ impl Reader {
             Ok(opened) => opened,
             Err(error) => return unreadable(path, &error),
         };
-        if is_raw(&file) {
-            let message = format!(
-                "expected text, found a file in BIND's raw form: named-compilezone -f raw -o NEW {name} {} makes text of it",
-                path.display()
-            );
-            return refused(diagnostic(path, Severity::Error, 0, message));
-        }
         let mut stamp = Stamp::new();
         stamp.add(&metadata);
         self.options.origin = name.into();
@@ -94,6 +84,8 @@ impl Reader {
                 Ok(length) => self.parse(path, length, &mut builder),
                 Err(error) => return unreadable(path, &error),
             }
+        } else if raw::is_raw(&start(&file)) {
+            raw::parse(path, file, &mut builder)
         } else {
             drop(file);
             self.options.include_base = None;
@@ -120,12 +112,15 @@ impl Reader {
     }
 
     fn parse(&mut self, path: &Path, length: usize, builder: &mut ZoneBuilder) -> Report {
+        let text = &self.buffer[..length];
+        if raw::is_raw(text) {
+            return raw::parse(path, text, builder);
+        }
         let directory = path.parent().unwrap_or(Path::new(""));
         if self.options.include_base.as_deref() != Some(directory) {
             self.options.include_base = Some(directory.to_path_buf());
         }
         let label = path.to_string_lossy();
-        let text = &self.buffer[..length];
         zonefile::parse_bytes(&label, text, &self.options, builder)
     }
 }
@@ -204,24 +199,22 @@ pub(super) fn open(path: &Path) -> io::Result<(File, Metadata)> {
 fn unreadable(path: &Path, error: &io::Error) -> ZoneRead {
     let message = format!("cannot be read: {}", plain(error));
     ZoneRead {
-        is_missing: error.kind() == io::ErrorKind::NotFound,
-        ..refused(diagnostic(path, Severity::Error, 0, message))
-    }
-}
-
-fn refused(diagnostic: Diagnostic) -> ZoneRead {
-    ZoneRead {
         zone: None,
-        is_missing: false,
-        diagnostics: vec![diagnostic],
+        is_missing: error.kind() == io::ErrorKind::NotFound,
+        diagnostics: vec![diagnostic(path, Severity::Error, 0, message)],
         fingerprint: None,
         includes: Vec::new(),
     }
 }
 
-fn is_raw(file: &File) -> bool {
+/// How the file begins.
+fn start(file: &File) -> [u8; 4] {
     let mut start = [0; 4];
-    file.read_exact_at(&mut start, 0).is_ok() && RAW.contains(&&start[..])
+    // A file that is too short is text.
+    match file.read_exact_at(&mut start, 0) {
+        Ok(()) => start,
+        Err(_) => [b' '; 4],
+    }
 }
 
 fn diagnostic(path: &Path, severity: Severity, line: u32, message: String) -> Diagnostic {

@@ -366,12 +366,32 @@ fn what_is_no_regular_file_is_refused_without_waiting() {
 }
 
 #[test]
-fn a_file_in_the_raw_form_of_bind_is_told_with_the_way_out() {
+fn a_file_in_the_raw_form_of_bind_is_the_same_zone() {
     let mut fixture = Fixture::new();
-    fixture.write("one.example.zone", "\0\0\0\x02\0\0\0\x01raw");
+    let text = format!("{GOOD}raw A 192.0.2.3\n* TXT \"x\" y\nmx MX 5 ns\n");
+    fixture.write("text", &text);
+    let raw = fixture.path("one.example.zone");
+    let output = std::process::Command::new("named-compilezone")
+        .args(["-F", "raw", "-o"])
+        .args([&raw, Path::new("one.example"), &fixture.path("text")])
+        .output()
+        .expect("bind9-utils is installed");
+    assert!(output.status.success(), "{output:?}");
+    let said = fixture.load();
+    assert_eq!(said.summary.loaded, 1, "{:?}", said.refused);
+    for name in [
+        "raw.one.example",
+        "*.one.example",
+        "mx.one.example",
+        "ns.one.example",
+    ] {
+        assert!(fixture.has(name), "{name}");
+    }
+    let bytes = fs::read(&raw).unwrap();
+    fs::write(&raw, &bytes[..bytes.len() - 1]).unwrap();
     let said = fixture.load();
     assert!(
-        said.refused[1].contains("named-compilezone"),
+        said.refused[1].contains("too soon, in the RRset at octet "),
         "{:?}",
         said.refused
     );

@@ -1,0 +1,218 @@
+//! Owns the reading of zone files in BIND's raw form, which it writes for secondaries unless told otherwise.
+//!
+//! ```text
+//! header   form (2), version, time of the dump; from version 1: flags, serial, last transfer   32 bits each
+//! RRset    length in all (32), class, type, covered type (16 each), TTL, records (32 each),
+//!          length of the owner (16), owner, then for each record its length (16) and data
+//! ```
+//! Names are in wire form and not compressed; numbers are in network order.
+
+use std::{
+    io::{self, Read},
+    path::Path,
+};
+
+use nameward_wire::{
+    Class, Name, Type, rdata,
+    zonefile::{Diagnostic, Record, Report, Severity, Sink},
+};
+
+/// How such a file begins.
+const FORM: [u8; 4] = [0, 0, 0, 2];
+
+/// Octets of one RRset, at most.
+const RRSET_MAX: u64 = 64 << 20;
+/// The largest TTL (RFC 2181 section 8).
+const TTL_MAX: u32 = i32::MAX as u32;
+
+/// Whether a file that begins so is one. Text has no zero octets.
+pub(super) fn is_raw(start: &[u8]) -> bool {
+    start.starts_with(&FORM)
+}
+
+/// Reads the file from its beginning and hands over its records.
+pub(super) fn parse(path: &Path, file: impl Read, sink: &mut dyn Sink) -> Report {
+    let mut reader = RawReader {
+        file: io::BufReader::new(file),
+        at: 0,
+        records: 0,
+    };
+    let mut diagnostics = Vec::new();
+    if let Err(message) = reader.run(sink) {
+        diagnostics.push(Diagnostic {
+            severity: Severity::Error,
+            file: path.to_string_lossy().into(),
+            line: 0,
+            column: 0,
+            message: format!("{message}, in the RRset at octet {}", reader.at),
+        });
+    }
+    Report {
+        diagnostics,
+        files: vec![path.to_path_buf()],
+        records: reader.records,
+    }
+}
+
+struct RawReader<R> {
+    file: R,
+    /// Where the RRset in work begins.
+    at: u64,
+    records: u64,
+}
+
+impl<R: Read> RawReader<R> {
+    fn run(&mut self, sink: &mut dyn Sink) -> Result<(), String> {
+        let mut buffer = Vec::new();
+        self.fill(&mut buffer, 12)?;
+        let version = buffer.get(4..8).unwrap_or_default();
+        self.at = match version {
+            [0, 0, 0, 0] => 12,
+            [0, 0, 0, 1] => {
+                self.fill(&mut buffer, 12)?;
+                24
+            }
+            _ => return Err("expected version 0 or 1 of the raw form".into()),
+        };
+        loop {
+            let mut length = [0; 4];
+            match self.file.read(&mut length[..1]).map_err(unreadable)? {
+                0 => return Ok(()),
+                _ => self.file.read_exact(&mut length[1..]).map_err(unreadable)?,
+            }
+            let length = u64::from(u32::from_be_bytes(length));
+            if !(4..=RRSET_MAX).contains(&length) {
+                return Err(format!("expected a length, found {length}"));
+            }
+            self.fill(&mut buffer, length - 4)?;
+            self.rrset(&buffer, sink)?;
+            self.at += length;
+        }
+    }
+
+    /// Reads so many octets. The buffer grows as they come, not as a length says that may be wrong.
+    fn fill(&mut self, buffer: &mut Vec<u8>, length: u64) -> Result<(), String> {
+        buffer.clear();
+        let part = &mut self.file;
+        let read = part.take(length).read_to_end(buffer).map_err(unreadable)?;
+        match read as u64 == length {
+            true => Ok(()),
+            false => Err("the file ends too soon".into()),
+        }
+    }
+
+    fn rrset(&mut self, bytes: &[u8], sink: &mut dyn Sink) -> Result<(), String> {
+        let short = || "the RRset ends too soon".to_string();
+        let mut fields = Fields(bytes);
+        let class = Class(fields.u16().ok_or_else(short)?);
+        let rtype = Type(fields.u16().ok_or_else(short)?);
+        fields.u16().ok_or_else(short)?;
+        let ttl = fields.u32().ok_or_else(short)?.min(TTL_MAX);
+        let count = fields.u32().ok_or_else(short)?;
+        let owner = fields.counted().ok_or_else(short)?;
+        let owner = Name::from_wire(owner).map_err(|error| format!("no name: {error}"))?;
+        if class != Class::IN {
+            return Err(format!("expected class IN, found {class}"));
+        }
+        if rtype.is_meta() {
+            return Err(format!("no zone has records of type {rtype}"));
+        }
+        for number in 0..count {
+            let data = fields.counted().ok_or_else(short)?;
+            rdata::validate(rtype, data).map_err(|error| format!("{owner} {rtype}: {error}"))?;
+            sink.record(&Record {
+                owner,
+                same_owner: number > 0,
+                rtype,
+                class,
+                ttl,
+                rdata: data,
+                line: 0,
+                file: 0,
+            })?;
+            self.records += 1;
+        }
+        match fields.0.len() {
+            0 => Ok(()),
+            more => Err(format!("expected the next RRset, found {more} more octets")),
+        }
+    }
+}
+
+fn unreadable(error: io::Error) -> String {
+    format!("cannot be read: {}", super::scan::plain(&error))
+}
+
+/// Takes numbers and strings from the front.
+struct Fields<'b>(&'b [u8]);
+
+impl<'b> Fields<'b> {
+    fn u16(&mut self) -> Option<u16> {
+        let (bytes, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(u16::from_be_bytes(*bytes))
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        let (bytes, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(u32::from_be_bytes(*bytes))
+    }
+
+    /// Octets after their length.
+    fn counted(&mut self) -> Option<&'b [u8]> {
+        let length = usize::from(self.u16()?);
+        let (bytes, rest) = self.0.split_at_checked(length)?;
+        self.0 = rest;
+        Some(bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ZONE: &[u8] = b"\0\0\0\x02\0\0\0\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\
+        \0\0\0\x2c\0\x01\0\x01\0\0\0\0\0\x3c\0\0\0\x02\0\x0c\x02ns\x07example\0\
+        \0\x04\xc0\0\x02\x01\0\x04\xc0\0\x02\x02";
+
+    fn read(bytes: &[u8]) -> (Vec<String>, Option<String>) {
+        let mut records = Vec::new();
+        let mut take = |record: &Record<'_>| {
+            let (owner, ttl, rtype) = (record.owner, record.ttl, record.rtype);
+            records.push(format!("{owner} {ttl} {rtype} {:?}", record.rdata));
+            Ok(())
+        };
+        let report = parse(Path::new("raw"), bytes, &mut take);
+        let error = report.diagnostics.first().map(ToString::to_string);
+        (records, error)
+    }
+
+    #[test]
+    fn records_are_read_with_their_owners_and_ttls() {
+        let expected = [
+            "ns.example. 60 A [192, 0, 2, 1]",
+            "ns.example. 60 A [192, 0, 2, 2]",
+        ];
+        assert_eq!(read(ZONE), (expected.map(String::from).to_vec(), None));
+    }
+
+    #[test]
+    fn a_file_that_is_cut_or_damaged_is_an_error_or_another_zone_but_no_panic() {
+        for length in 0..ZONE.len() {
+            let (_, error) = read(&ZONE[..length]);
+            // After the header a file may end.
+            assert_eq!(error.is_none(), length == 24, "{length}: {error:?}");
+        }
+        let mut damaged = ZONE.to_vec();
+        for at in 24..ZONE.len() {
+            for byte in [0, 1, 0x3f, 0x7f, 0xc0, 0xff] {
+                damaged[at] = byte;
+                read(&damaged);
+            }
+            damaged[at] = ZONE[at];
+        }
+        let (_, error) = read(b"\0\0\0\x02\0\0\0\x09\0\0\0\0");
+        assert!(error.unwrap().contains("expected version 0 or 1"));
+    }
+}
