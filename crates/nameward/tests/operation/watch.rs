@@ -148,6 +148,28 @@ fn a_bind_configuration_and_its_zones_are_seen() {
 }
 
 #[test]
+fn directories_that_are_replaced_as_a_whole_are_seen() {
+    let setup = Setup::new()
+        .watched()
+        .zone("one.example", &zone("www"))
+        .config("[[backend]]\nzones = [{ name = \"listed.example\", file = \"a/b/listed\" }]\n");
+    let listed = setup.dir().join("a/b/listed");
+    write(&listed, &zone("www"));
+    let server = setup.start();
+    // Nothing is removed because nothing can be read.
+    fs::remove_dir_all(server.dir().join("a")).unwrap();
+    fs::rename(zones(&server), server.dir().join("old")).unwrap();
+    assert!(server.wait_for_log("listed: error: cannot be read"));
+    assert!(server.wait_for_log("zones: No such file or directory"));
+    assert_eq!(rcode(server.address(), "www.listed.example"), 0);
+    assert_eq!(rcode(server.address(), "www.one.example"), 0);
+    write(&listed, &with("new"));
+    becomes(&server, "new.listed.example", 0);
+    write(&zones(&server).join("one.example.zone"), &with("new"));
+    becomes(&server, "new.one.example", 0);
+}
+
+#[test]
 fn a_backend_that_is_not_watched_is_left_alone() {
     let setup = Setup::new()
         .zone("still.example", &zone("www"))

@@ -135,11 +135,17 @@ impl Watcher {
         }
         let watch = match inotify.add(opened) {
             Ok(watch) => watch,
-            // One that is not there, or is no directory, has a parent that tells when it comes.
-            Err(error) if error.raw_os_error() != Some(libc::ENOSPC) => return,
-            Err(error) => {
+            Err(error) if error.raw_os_error() == Some(libc::ENOSPC) => {
                 drop(state);
-                return self.0.fall_back(&plain(&error));
+                return self.0.fall_back("the kernel's limit of watches is reached");
+            }
+            Err(_) => {
+                drop(state);
+                // It is not there, or may not be read: its parent tells when that changes.
+                if path.parent().is_some() {
+                    self.file(path, Interest::All);
+                }
+                return;
             }
         };
         let round = state.round;
