@@ -56,13 +56,8 @@ fn its_zones_are_served_and_a_reload_follows_it() {
     assert_eq!(rcode(at, "www.later.example"), 2);
     // The hints are no zone.
     assert_eq!(rcode(at, "www.example"), 5);
-    let said = "the zone . is not taken: type hint";
-    assert!(server.log().contains(said), "{}", server.log());
-    assert!(
-        server.log().contains("1 without a copy yet"),
-        "{}",
-        server.log()
-    );
+    assert!(server.wait_for_log("the zone . is not taken: type hint"));
+    assert!(server.wait_for_log("1 without a copy yet"));
 
     let directory = server.dir().join("bind/db");
     write(&directory, &[("local.conf", TWO), ("two", &zone("www"))]);
