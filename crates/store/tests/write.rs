@@ -5,6 +5,7 @@ mod common;
 use common::{block_on, name};
 use nameward_store::sql::write::{Edit, NewRecord, NewZone, Origin, Rrset, WriteError, ZoneChange};
 use nameward_store::sql::{Address, Kind, SqlBackend, SqlOptions, db};
+use nameward_testkit::databases::{Database, DatabaseKind};
 use nameward_wire::rdata::parse_text;
 use nameward_wire::text::Fields;
 use nameward_wire::{Name, Type};
@@ -504,6 +505,133 @@ fn check_zone_of_powerdns_is_content_with_every_type() {
         .filter(|line| !known.iter().any(|k| line.contains(k)))
         .collect();
     assert!(new.is_empty(), "{new:#?}");
+}
+
+/// A database with the schema of PowerDNS and the configuration for its tool.
+fn on_server(kind: DatabaseKind) -> Option<(Database, Pdns)> {
+    let (module, schema) = match kind {
+        DatabaseKind::Postgres => (
+            "gpgsql",
+            "/usr/share/pdns-backend-pgsql/schema/schema.pgsql.sql",
+        ),
+        DatabaseKind::Mariadb => (
+            "gmysql",
+            "/usr/share/pdns-backend-mysql/schema/schema.mysql.sql",
+        ),
+    };
+    let schema = std::fs::read_to_string(schema).ok()?;
+    let database = Database::start(kind)?.unwrap();
+    database.run(&schema).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let address = database.address();
+    let user = match kind {
+        DatabaseKind::Postgres => "postgres",
+        DatabaseKind::Mariadb => "root",
+    };
+    let config = format!(
+        "launch={module}\n{module}-dnssec\n{module}-host={}\n{module}-port={}\n\
+         {module}-user={user}\n{module}-dbname=pdns\n",
+        address.ip(),
+        address.port()
+    );
+    std::fs::write(directory.path().join("pdns.conf"), config).unwrap();
+    let path = directory.path().join("none");
+    Some((database, Pdns { directory, path }))
+}
+
+/// PowerDNS finds nothing to do, changes of several servers wait for each other, and a database that was started
+/// again is written to as if nothing had been.
+fn check_server(kind: DatabaseKind) {
+    let Some((mut database, pdns)) = on_server(kind) else {
+        eprintln!("{kind:?} or the schema of PowerDNS is not installed: skipped");
+        return;
+    };
+    let address = Address::parse(&database.url()).unwrap();
+    let open = || SqlBackend::new(SqlOptions::new(address.clone())).unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap();
+    let backend = open();
+    let made = runtime.block_on(backend.create_zone(&new_zone("example.org")));
+    let zone = made.unwrap().zone;
+    let rows = |database: &Database| {
+        let sql = "SELECT name, type, content, ttl, prio, ordername, auth FROM records \
+                   ORDER BY name, type, content";
+        database.run(sql).unwrap()
+    };
+    let modes: [&[&str]; 3] = [
+        &["rectify-zone", "example.org"],
+        &["secure-zone", "example.org"],
+        &["set-nsec3", "example.org", "1 1 1 ab"],
+    ];
+    for (i, arguments) in modes.iter().enumerate() {
+        if pdns.tool(arguments).is_none() {
+            eprintln!("pdnsutil is not installed: skipped");
+            break;
+        }
+        pdns.tool(&["rectify-zone", "example.org"]);
+        let mut random = Random(0xabcd_ef01 + i as u64);
+        for round in 0..8 {
+            let edits = (0..=random.below(6))
+                .map(|_| random_edit(&mut random))
+                .collect();
+            let changed = runtime.block_on(backend.commit(zone, &change(edits)));
+            changed.unwrap_or_else(|error| panic!("{kind:?}: {error}"));
+            let ours = rows(&database);
+            pdns.tool(&["rectify-zone", "example.org"]).unwrap();
+            assert_eq!(ours, rows(&database), "{kind:?}, round {round}");
+        }
+    }
+    let serial = runtime
+        .block_on(backend.commit(zone, &change(Vec::new())))
+        .unwrap()
+        .serial;
+    let tasks: Vec<_> = (0..6)
+        .map(|i| {
+            // Half of them as other servers would come.
+            let backend = if i % 2 == 0 { backend.clone() } else { open() };
+            runtime.spawn(async move {
+                for j in 0..5 {
+                    let owner = format!("h{i}-{j}.example.org");
+                    let edit = Edit::Add(rrset(&owner, "A", &["192.0.2.7"]));
+                    backend.commit(zone, &change(vec![edit])).await.unwrap();
+                }
+            })
+        })
+        .collect();
+    tasks
+        .into_iter()
+        .for_each(|task| runtime.block_on(task).unwrap());
+    let sql = "SELECT count(*) FROM records WHERE content = '192.0.2.7'";
+    assert_eq!(database.run(sql).unwrap().trim(), "30");
+    database.restart().unwrap();
+    let edit = Edit::DeleteName {
+        name: name("h0-0.example.org"),
+    };
+    let committed = runtime
+        .block_on(backend.commit(zone, &change(vec![edit])))
+        .unwrap();
+    assert_eq!(committed.serial, serial + 31);
+    database.kill();
+    let edit = Edit::DeleteName {
+        name: name("h0-1.example.org"),
+    };
+    let error = runtime
+        .block_on(backend.commit(zone, &change(vec![edit])))
+        .unwrap_err();
+    assert!(matches!(error, WriteError::Sql(_)), "{error}");
+}
+
+#[test]
+fn postgres_is_written_as_powerdns_would() {
+    check_server(DatabaseKind::Postgres);
+}
+
+#[test]
+fn mariadb_is_written_as_powerdns_would() {
+    check_server(DatabaseKind::Mariadb);
 }
 
 /// More by hand: `WRITE_ROUNDS=500`.

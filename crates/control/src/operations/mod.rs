@@ -88,13 +88,22 @@ impl Operations {
         ))
     }
 
-    /// Makes a committed change visible and says what became of it.
-    fn publish(&self, database: &Database, committed: &Committed) -> Result<(), String> {
+    /// Makes a committed change visible; returns lines for the one who asked.
+    fn publish(&self, database: &Database, committed: &Committed) -> Result<String, String> {
+        let waiting = database.backend.await_replica(committed);
+        let is_there = self.runtime.block_on(waiting);
         (database.publish)(committed.zone).map_err(|error| {
             format!(
                 "the change is in the database, but not in the answers of this server yet: {error}"
             )
-        })
+        })?;
+        let warnings = committed.warnings.iter();
+        let mut lines: String = warnings.map(|text| format!("warning: {text}\n")).collect();
+        if !is_there {
+            lines
+                .push_str("warning: the replica does not show the change yet; answers follow it\n");
+        }
+        Ok(lines)
     }
 }
 
@@ -110,12 +119,4 @@ fn describe(database: &Database, error: &WriteError) -> String {
 fn zone_name(text: &str) -> Result<NameBuf, String> {
     NameBuf::from_text(text.as_bytes(), Name::ROOT)
         .map_err(|error| format!("{text:?} is no zone name: {error}"))
-}
-
-fn warnings(committed: &Committed) -> String {
-    let lines = committed
-        .warnings
-        .iter()
-        .map(|text| format!("warning: {text}\n"));
-    lines.collect()
 }

@@ -8,7 +8,7 @@ use nameward_wire::rdata::{parse_text, parse_ttl};
 use nameward_wire::text::Fields;
 use nameward_wire::{Name, NameBuf, Type};
 
-use super::{LINES_MAX, Operations, describe, warnings, zone_name};
+use super::{LINES_MAX, Operations, describe, zone_name};
 
 const SPF: Type = Type(99);
 
@@ -126,13 +126,13 @@ impl Operations {
                 row.name
             ));
         }
-        self.publish(database, &committed)?;
+        let lines = self.publish(database, &committed)?;
         let serial = committed.serial;
         tracing::info!(
             "zone {} changed over the control socket: serial {serial}",
             row.name
         );
-        Ok(format!("{} has serial {serial} now\n", row.name) + &warnings(&committed))
+        Ok(format!("{} has serial {serial} now\n", row.name) + &lines)
     }
 }
 
@@ -203,6 +203,11 @@ fn read_content(rtype: Type, text: &str) -> Result<Vec<u8>, String> {
     if text.contains('\n') {
         return Err(format!("the data of {rtype} has more than one line"));
     }
+    if has_comment(text) {
+        return Err(format!(
+            "a ; outside quotes begins a comment in {text:?}: put the text in double quotes"
+        ));
+    }
     let parse = |origin: Name<'_>| {
         let mut rdata = Vec::new();
         parse_text(rtype, &mut Fields::new(text.as_bytes()), origin, &mut rdata)
@@ -223,6 +228,17 @@ fn read_content(rtype: Type, text: &str) -> Result<Vec<u8>, String> {
             "a name in {text:?} has no final dot: write it in full, such as mail.example.org."
         )),
     }
+}
+
+/// Whether what follows a semicolon would be passed over.
+fn has_comment(text: &str) -> bool {
+    let (mut quoted, mut escaped) = (false, false);
+    text.bytes().any(|byte| {
+        quoted ^= byte == b'"' && !escaped;
+        let begins = byte == b';' && !quoted && !escaped;
+        escaped = byte == b'\\' && !escaped;
+        begins
+    })
 }
 
 #[cfg(test)]
@@ -273,5 +289,10 @@ mod tests {
             Ok(b"\x01a\x01b".to_vec())
         );
         assert!(read_content(Type::TXT, "a\nb").is_err());
+        assert_eq!(read_content(Type::TXT, "a;b"), Ok(b"\x03a;b".to_vec()));
+        for lossy in ["a ; \"b\"", "\"a\" ;b"] {
+            let error = read_content(Type::TXT, lossy).unwrap_err();
+            assert!(error.contains("comment"), "{error}");
+        }
     }
 }

@@ -7,7 +7,7 @@ use nameward_store::sql::Kind;
 use nameward_store::sql::write::{NewRecord, NewZone, Rrset, first_serial};
 use nameward_wire::{NameBuf, Type};
 
-use super::{Database, LINES_MAX, Operations, describe, warnings, zone_name};
+use super::{Database, LINES_MAX, Operations, describe, zone_name};
 
 /// What the SOA of a new zone says: refresh, retry, expire, minimum.
 const TIMES: [u32; 4] = [10_800, 3_600, 604_800, 3_600];
@@ -116,10 +116,10 @@ impl Operations {
             .runtime
             .block_on(database.backend.create_zone(&zone))
             .map_err(|error| describe(database, &error))?;
-        self.publish(database, &committed)?;
+        let lines = self.publish(database, &committed)?;
         tracing::info!("zone {name} made over the control socket");
         let mut text = format!("{name} is there now, in backend {}\n", database.number());
-        text.push_str(&warnings(&committed));
+        text.push_str(&lines);
         for server in zone.name_servers() {
             if server.as_name().is_at_or_below(name.as_name()) {
                 let _ = writeln!(
@@ -139,11 +139,10 @@ impl Operations {
             .runtime
             .block_on(database.backend.delete_zone(row.id))
             .map_err(|error| describe(database, &error))?;
-        self.publish(database, &committed)?;
+        let lines = self.publish(database, &committed)?;
         tracing::info!("zone {name} deleted over the control socket");
-        Ok(format!(
-            "{name} is gone, with its records, comments, metadata and keys\n"
-        ))
+        let text = format!("{name} is gone, with its records, comments, metadata and keys\n");
+        Ok(text + &lines)
     }
 
     /// The database with this number; the first one if nothing is said.

@@ -328,6 +328,45 @@ fn time_until_there(server: &TestServer) {
 }
 
 #[test]
+fn changes_go_to_the_primary_and_are_waited_for_at_the_replica() {
+    let kind = DatabaseKind::Postgres;
+    let Some(primary) = started(kind) else {
+        return;
+    };
+    let replica = primary.replica().unwrap();
+    let start = |mode: &str| {
+        let backend = backend(kind, &primary, mode);
+        let config = format!("{backend}replica_url = \"{}\"\n", replica.url());
+        Setup::new().without_web().config(&config).start()
+    };
+    for mode in ["live", "resident"] {
+        let server = start(mode);
+        run(
+            &server,
+            &["zone", "create", "one.test", "--ns", "ns1.one.test"],
+        );
+        for i in 1..=5u8 {
+            let address = format!("192.0.2.{i}");
+            run(
+                &server,
+                &["record", "set", "one.test", "www", "A", "300", &address],
+            );
+            assert_eq!(ask(&server, "www.one.test."), Some((0, i)), "{mode}");
+        }
+        run(&server, &["zone", "delete", "one.test"]);
+        assert_eq!(ask(&server, "www.one.test.").map(|a| a.0), Some(REFUSED));
+    }
+    let server = start("live");
+    replica.run("SELECT pg_wal_replay_pause()").unwrap();
+    let said = run(
+        &server,
+        &["zone", "create", "late.test", "--ns", "ns1.late.test"],
+    );
+    assert!(said.contains("the replica does not show"), "{said}");
+    replica.run("SELECT pg_wal_replay_resume()").unwrap();
+}
+
+#[test]
 fn two_servers_on_postgres_answer_with_a_change_within_a_second() {
     check_fleet(DatabaseKind::Postgres);
 }

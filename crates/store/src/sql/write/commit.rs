@@ -67,11 +67,14 @@ pub(super) async fn change(
     for edit in &change.edits {
         apply(edit, &mut work.rows, &work.apex).map_err(WriteError::Refused)?;
     }
-    let serial = work.serial().unwrap_or(0);
+    let known = work.serial();
+    let serial = known.unwrap_or(0);
     let mut committed = Committed {
         zone: zone.id,
         apex: zone.name,
         is_changed: work.is_changed(),
+        is_gone: false,
+        has_soa: known.is_some(),
         serial,
         warnings: Vec::new(),
     };

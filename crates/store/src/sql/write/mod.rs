@@ -12,6 +12,7 @@ mod content;
 mod derive;
 mod edit;
 mod put;
+mod replica;
 mod rows;
 mod serial;
 mod session;
@@ -61,6 +62,10 @@ pub struct Committed {
     pub apex: NameBuf,
     /// False if the zone was like this already: nothing was written.
     pub is_changed: bool,
+    /// The zone was deleted.
+    pub is_gone: bool,
+    /// The zone has a SOA.
+    pub has_soa: bool,
     /// The serial after the change.
     pub serial: u32,
     /// What the one who asked should know.

@@ -65,6 +65,8 @@ pub(super) async fn create(session: &mut Session, zone: &NewZone) -> Result<Comm
             zone: row.id,
             apex: row.name,
             is_changed: true,
+            is_gone: false,
+            has_soa: false,
             serial: 0,
             warnings: Vec::new(),
         });
@@ -91,6 +93,8 @@ pub(super) async fn delete(session: &mut Session, id: i64) -> Result<Committed, 
         zone: id,
         apex: zone.name,
         is_changed: true,
+        is_gone: true,
+        has_soa: false,
         serial: 0,
         warnings: Vec::new(),
     })
