@@ -6,6 +6,7 @@ mod check;
 mod conformance;
 mod load;
 mod operation;
+mod powerdns;
 mod remembered;
 mod replica;
 mod rows;
