@@ -251,16 +251,11 @@ fn manual() -> Result<Vec<u8>, String> {
     clap_mangen::Man::new(command.clone())
         .render(&mut out)
         .map_err(|error| error.to_string())?;
-    for subcommand in command
-        .get_subcommands()
-        .filter(|sub| sub.get_name() != "help")
-    {
+    let mut leaves = Vec::new();
+    collect_leaves(&command, "NAMEWARD", &mut leaves);
+    for (title, subcommand) in leaves {
         let man = clap_mangen::Man::new(subcommand.clone());
-        let _ = writeln!(
-            out,
-            ".SH \"NAMEWARD {}\"",
-            subcommand.get_name().to_uppercase()
-        );
+        let _ = writeln!(out, ".SH \"{title}\"");
         for section in [
             clap_mangen::Man::render_synopsis_section,
             clap_mangen::Man::render_description_section,
@@ -278,6 +273,23 @@ fn manual() -> Result<Vec<u8>, String> {
         }
     }
     Ok(out)
+}
+
+/// The commands that have none below them, each with its title.
+fn collect_leaves<'c>(
+    command: &'c clap::Command,
+    title: &str,
+    leaves: &mut Vec<(String, &'c clap::Command)>,
+) {
+    for subcommand in command.get_subcommands() {
+        let name = subcommand.get_name();
+        let title = format!("{title} {}", name.to_uppercase());
+        match subcommand.has_subcommands() {
+            _ if name == "help" => {}
+            true => collect_leaves(subcommand, &title, leaves),
+            false => leaves.push((title, subcommand)),
+        }
+    }
 }
 
 /// Writes to stdout; a reader that went away (`| head`) is no error.

@@ -275,6 +275,74 @@ fn what_would_break_the_zone_is_refused_and_nothing_is_written() {
 }
 
 #[test]
+fn disabled_rows_comments_and_metadata_keep_their_meaning() {
+    let store = Store::new();
+    let zone = store.create("example.org");
+    let connection = rusqlite::Connection::open(&store.path).unwrap();
+    let run = |sql: &str| connection.execute_batch(sql).unwrap();
+    run(&format!(
+        "INSERT INTO records (domain_id, name, type, content, ttl, prio, disabled, auth)
+           VALUES ({zone}, 'off.example.org', 'A', '192.0.2.66', 60, 0, 1, 1),
+                  ({zone}, 'bad.example.org', 'A', 'nonsense', 60, 0, 0, 1);
+         INSERT INTO comments (domain_id, name, type, modified_at, comment)
+           VALUES ({zone}, 'off.example.org', 'A', 1, 'one'), ({zone}, 'example.org', 'NS', 1, 'two')"
+    ));
+    let comments = || -> i64 {
+        let sql = "SELECT count(*) FROM comments";
+        connection.query_row(sql, [], |row| row.get(0)).unwrap()
+    };
+    // A disabled row is nothing to a CNAME, and rows that cannot be read stay as they are.
+    let cname = Edit::Add(rrset("off.example.org", "CNAME", &["www.example.org."]));
+    assert_eq!(store.commit(zone, vec![cname]), Ok(2));
+    let beside = Edit::Add(rrset("bad.example.org", "TXT", &["\"x\""]));
+    assert_eq!(store.commit(zone, vec![beside]), Ok(3));
+    assert!(store.dump().iter().any(|row| row.contains("'nonsense'")));
+    // Replacing takes the disabled ones too, and the comments go with the last record.
+    let gone = Edit::Replace(rrset("off.example.org", "A", &[]));
+    assert_eq!(comments(), 2);
+    assert_eq!(store.commit(zone, vec![gone]), Ok(4));
+    assert_eq!(comments(), 1);
+    assert!(!store.dump().iter().any(|row| row.contains("192.0.2.66")));
+    let mut disabled = rrset("later.example.org", "A", &["192.0.2.5"]);
+    disabled.records[0].disabled = true;
+    assert_eq!(store.commit(zone, vec![Edit::Replace(disabled)]), Ok(5));
+    assert!(
+        store
+            .dump()
+            .contains(&"'later.example.org' 'A' '192.0.2.5' 300 0 1 - 1".to_owned())
+    );
+    let enabled = Edit::Add(rrset("later.example.org", "A", &["192.0.2.5"]));
+    assert_eq!(store.commit(zone, vec![enabled]), Ok(6));
+    assert!(
+        store
+            .dump()
+            .contains(&"'later.example.org' 'A' '192.0.2.5' 300 0 0 - 1".to_owned())
+    );
+    // A serial that is set is taken as it is.
+    let soa = rrset(
+        "example.org",
+        "SOA",
+        &["ns1.example.org. h.example.org. 2024010100 1 1 1 1"],
+    );
+    assert_eq!(
+        store.commit(zone, vec![Edit::Replace(soa)]),
+        Ok(2_024_010_100)
+    );
+    let next = Edit::Add(rrset("next.example.org", "A", &["192.0.2.6"]));
+    assert_eq!(store.commit(zone, vec![next.clone()]), Ok(2_024_022_901));
+    run(&format!(
+        "INSERT INTO domainmetadata (domain_id, kind, content) VALUES ({zone}, 'PRESIGNED', '1')"
+    ));
+    let error = store.commit(zone, vec![next]).unwrap_err();
+    assert!(error.contains("PRESIGNED"), "{error}");
+    run(&format!(
+        "UPDATE domains SET type = 'SLAVE' WHERE id = {zone}"
+    ));
+    let error = store.commit(zone, Vec::new()).unwrap_err();
+    assert!(error.contains("at its primary"), "{error}");
+}
+
+#[test]
 fn parallel_changes_wait_for_each_other() {
     let store = Store::new();
     let zone = store.create("example.org");

@@ -117,6 +117,17 @@ fn describe(database: &Database, error: &WriteError) -> String {
 
 /// Reads the name of a zone; a final dot is not needed.
 fn zone_name(text: &str) -> Result<NameBuf, String> {
+    check_ascii(text)?;
     NameBuf::from_text(text.as_bytes(), Name::ROOT)
         .map_err(|error| format!("{text:?} is no zone name: {error}"))
+}
+
+/// Names of other scripts have a form in ASCII (RFC 5891), and only that is looked up.
+fn check_ascii(text: &str) -> Result<(), String> {
+    match text.is_ascii() {
+        true => Ok(()),
+        false => Err(format!(
+            "{text:?} is not in ASCII: write the name in its xn-- form"
+        )),
+    }
 }

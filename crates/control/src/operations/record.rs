@@ -8,7 +8,7 @@ use nameward_wire::rdata::{parse_text, parse_ttl};
 use nameward_wire::text::Fields;
 use nameward_wire::{Name, NameBuf, Type};
 
-use super::{LINES_MAX, Operations, describe, zone_name};
+use super::{LINES_MAX, Operations, check_ascii, describe, zone_name};
 
 const SPF: Type = Type(99);
 
@@ -174,6 +174,7 @@ fn owner(text: &str, apex: &NameBuf) -> Result<NameBuf, String> {
     if text == "@" {
         return Ok(*apex);
     }
+    check_ascii(text)?;
     let absolute = NameBuf::from_text(text.as_bytes(), Name::ROOT).map_err(wrong)?;
     match absolute.as_name().is_at_or_below(apex.as_name()) {
         true => Ok(absolute),
@@ -265,6 +266,7 @@ mod tests {
             );
         }
         assert!(owner("a..b", &apex).is_err());
+        assert!(owner("bücher", &apex).unwrap_err().contains("xn--"));
         assert!(owner("", &apex).is_err());
     }
 

@@ -66,3 +66,58 @@ fn zone_words<'w>(name: &'w str, rest: &[&'w str]) -> Result<ZoneWords<'w>, Stri
     }
     Ok(words)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// A server with one zone from a file.
+    fn operations(runtime: &tokio::runtime::Runtime) -> Operations {
+        Operations {
+            databases: Vec::new(),
+            rank_of: Box::new(|name| (name.to_string() == "file.test.").then_some(0)),
+            each_zone: Box::new(|each| {
+                let name: nameward_wire::NameBuf = "file.test.".parse().unwrap();
+                each(name.as_name(), 0);
+            }),
+            runtime: runtime.handle().clone(),
+        }
+    }
+
+    #[test]
+    fn requests_without_a_database_are_answered_with_a_reason() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap();
+        let operations = operations(&runtime);
+        assert_eq!(
+            run(&operations, "zone list"),
+            Ok("file.test. file 1\n".into())
+        );
+        for (line, reason) in [
+            ("zone show file.test", "comes from a file (backend 1)"),
+            ("zone show a.test", "there is no zone a.test."),
+            ("zone create a.test ns=b.test", "there is no database"),
+            ("zone create a.test color=red", "unknown option"),
+            ("zone", "expected: zone"),
+            ("record", "expected: record"),
+            ("record set a.test www A 60", "expected: record"),
+            ("zone show %zz", "cannot be read"),
+        ] {
+            let error = run(&operations, line).unwrap_err();
+            assert!(error.contains(reason), "{line}: {error}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_request_panics(
+            start in "(zone|record) (list|show|create|delete|set|add)",
+            rest in "( [!-~]{0,12}){0,6}",
+        ) {
+            let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+            let _ = run(&operations(&runtime), &(start + &rest));
+        }
+    }
+}

@@ -310,6 +310,7 @@ fn check_fleet(kind: DatabaseKind) {
         let fastest = times.iter().min().unwrap();
         assert!(*fastest < Duration::from_secs(1), "{kind:?}: {times:?}");
     }
+    check_without_triggers(kind, &database, &servers);
     run(&servers[1], &["zone", "delete", "one.test"]);
     assert_eq!(
         ask(&servers[1], "www.one.test.").map(|a| a.0),
@@ -317,6 +318,28 @@ fn check_fleet(kind: DatabaseKind) {
     );
     let count = database.run("SELECT count(*) FROM records").unwrap();
     assert_eq!(count.trim(), "0");
+}
+
+/// The one who writes tells the others where no trigger does.
+fn check_without_triggers(kind: DatabaseKind, database: &Database, servers: &[TestServer; 2]) {
+    let sql = match kind {
+        DatabaseKind::Postgres => "DROP FUNCTION nameward_changed() CASCADE",
+        DatabaseKind::Mariadb => {
+            "DROP TRIGGER nameward_records_insert; DROP TRIGGER nameward_records_update; \
+             DROP TRIGGER nameward_records_delete"
+        }
+    };
+    database.run(sql).unwrap();
+    for i in 21..=24u8 {
+        let (through, other) = (usize::from(i % 2), usize::from((i + 1) % 2));
+        let _ = servers
+            .each_ref()
+            .map(|server| ask(server, "www.one.test."));
+        let address = format!("192.0.2.{i}");
+        let arguments = ["record", "set", "one.test", "www", "A", "300", &address];
+        run(&servers[through], &arguments);
+        time_until(&servers[other], "www.one.test.", (0, i));
+    }
 }
 
 fn time_until_there(server: &TestServer) {

@@ -206,7 +206,7 @@ fn the_manual_page_is_a_manual_page() {
     assert!(page.status.success());
     let text = stdout(&page);
     assert!(text.contains(".TH nameward 1"), "{text}");
-    for command in ["SERVE", "CHECK", "RELOAD"] {
+    for command in ["SERVE", "CHECK", "RELOAD", "ZONE CREATE", "RECORD SET"] {
         assert!(text.contains(&format!("NAMEWARD {command}")), "{command}");
     }
     // Where man is installed, it must find nothing to complain about.
