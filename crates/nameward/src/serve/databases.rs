@@ -112,6 +112,7 @@ pub fn start(
             mode,
             backend,
             known: HashMap::new(),
+            failure: None,
             is_listed: false,
             told: HashSet::new(),
             remembered,

@@ -264,8 +264,11 @@ fn questions() -> Vec<Ask> {
         .collect()
 }
 
-/// Why the answers may differ: each has its reason, and must be met.
-const REVIEWED: &[(&str, fn(&Case<'_>) -> bool)] = &[
+/// A way in which the answers may differ: its name, and whether it explains a case.
+type Class = (&'static str, fn(&Case<'_>) -> bool);
+
+/// Each has its reason, and must be met.
+const REVIEWED: &[Class] = &[
     // RFC 6672 section 3.2: the CNAME that a DNAME stands for answers a question for CNAME; PowerDNS adds a SOA as if it
     // did not.
     ("soa-beside-made-cname", |case| {

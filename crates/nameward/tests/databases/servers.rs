@@ -115,7 +115,7 @@ fn check_fleet(database: &Database, kind: DatabaseKind) {
 /// Killed, started again, paused: its zones fail meanwhile, others do not notice, and all is whole again.
 fn check_failures(database: &mut Database, kind: DatabaseKind) {
     run(database, kind, &fill(&[zone("one.test", "192.0.2.10")]));
-    let config = "[cache]\nquery_ttl = 0\npacket_ttl = 0\nstale_while_down = 0\n[overload]\nquery_timeout_ms = 3000\n";
+    let config = "[cache]\nquery_ttl = 0\npacket_ttl = 0\nstale_while_down = 0\n[overload]\nquery_timeout_ms = 10000\n";
     let server = Setup::new()
         .without_web()
         .zone("file.test", &zone("file.test", "192.0.2.23").file_text())

@@ -13,7 +13,7 @@ use std::future::poll_fn;
 use std::pin::pin;
 use std::task::Poll;
 use std::time::{Duration, Instant};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio_postgres::AsyncMessage;
 
 /// What changed.
@@ -39,22 +39,32 @@ const ECHOES: [Duration; 5] = [
 const SQLITE_INTERVAL: Duration = Duration::from_millis(250);
 /// How often a table of changes is asked over a network.
 const TABLE_INTERVAL: Duration = Duration::from_millis(500);
-/// How long a database that is down, or has no table of changes, is left alone at the most.
-const MAX_BACK_OFF: Duration = Duration::from_secs(15);
+/// How long a database that is down is left alone at the most.
+const MAX_BACK_OFF: Duration = Duration::from_secs(2);
+/// How long one that has no table of changes is.
+const NO_TABLE: Duration = Duration::from_secs(15);
 
 impl SqlBackend {
     /// Starts to watch for changes, on the current tokio runtime, until the receiver is dropped. What this backend
     /// keeps about a zone is dropped before its change is told.
     pub fn watch(&self) -> mpsc::Receiver<Change> {
+        self.watch_from_now().0
+    }
+
+    /// As [`SqlBackend::watch`]. What is read after the second receiver was told is no older than what is watched: then
+    /// the watch has begun, or could not begin yet and will tell [`Change::All`] when it does.
+    pub fn watch_from_now(&self) -> (mpsc::Receiver<Change>, oneshot::Receiver<()>) {
         let (sender, receiver) = mpsc::channel(QUEUE);
+        let (begun, has_begun) = oneshot::channel();
         let teller = Teller {
             backend: self.clone(),
             sender,
+            begun: Some(begun),
             owes_all: false,
             echoes: VecDeque::new(),
         };
         tokio::spawn(watch(teller));
-        receiver
+        (receiver, has_begun)
     }
 }
 
@@ -62,6 +72,7 @@ impl SqlBackend {
 struct Teller {
     backend: SqlBackend,
     sender: mpsc::Sender<Change>,
+    begun: Option<oneshot::Sender<()>>,
     /// Changes were lost because the receiver is slow.
     owes_all: bool,
     /// Changes that are to be told again, the next one first, and how often they were.
@@ -69,6 +80,13 @@ struct Teller {
 }
 
 impl Teller {
+    fn tell_begun(&mut self) {
+        if let Some(begun) = self.begun.take() {
+            // Who only waits for changes does not listen.
+            let _ = begun.send(());
+        }
+    }
+
     fn tell(&mut self, change: Change) {
         match change {
             Change::Zone(id) => self.backend.forget(Some(id)),
@@ -141,21 +159,24 @@ async fn watch(mut teller: Teller) {
 /// PostgreSQL: notices of the primary, on a connection of their own.
 async fn listen(teller: &mut Teller, url: &str) {
     let mut wait = TABLE_INTERVAL;
-    let mut was_connected = false;
+    let mut has_missed = false;
     while !teller.sender.is_closed() {
         teller.retry_owed();
         match Listener::connect(url, teller.backend.inner.options.timeout).await {
             Ok(mut listener) => {
                 wait = TABLE_INTERVAL;
                 // What happened since the last connection is not known.
-                if was_connected || listener.early {
+                if has_missed || listener.early {
                     teller.tell_of_primary(Change::All);
                 }
-                was_connected = true;
+                has_missed = true;
+                teller.tell_begun();
                 listener.run(teller).await;
             }
             Err(error) => {
                 tracing::debug!(%error, "cannot listen for changes");
+                has_missed = true;
+                teller.tell_begun();
                 wait = (wait * 2).min(MAX_BACK_OFF);
             }
         }
@@ -262,9 +283,13 @@ async fn poll(teller: &mut Teller, driver: &Driver, interval: Duration, counter:
                     missed: true,
                     ..Seen::default()
                 };
-                wait = (wait * 2).min(MAX_BACK_OFF);
+                wait = match error {
+                    SqlError::Refused(_) => NO_TABLE,
+                    _ => (wait * 2).min(MAX_BACK_OFF),
+                };
             }
         }
+        teller.tell_begun();
         tokio::time::sleep(wait).await;
     }
 }

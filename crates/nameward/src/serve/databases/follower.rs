@@ -4,7 +4,7 @@ use std::{
     collections::{HashMap, HashSet},
     pin::pin,
     sync::Arc,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use nameward_serve::pipeline::Shared;
@@ -21,7 +21,9 @@ use crate::config::settings::BackendMode;
 
 /// How soon a database that is down is asked for its zones again, at first and at the most.
 const BACK_OFF: Duration = Duration::from_millis(250);
-const MAX_BACK_OFF: Duration = Duration::from_secs(10);
+const MAX_BACK_OFF: Duration = Duration::from_secs(2);
+/// How often it is told that it is still down.
+const TOLD_AGAIN: Duration = Duration::from_secs(60);
 /// How long the first list is waited for until the zones known from before are used.
 const PATIENCE: Duration = Duration::from_millis(250);
 /// Lines about zones that one round writes to the log.
@@ -59,6 +61,8 @@ pub(super) struct Follower {
     pub(super) mode: BackendMode,
     pub(super) backend: SqlBackend,
     pub(super) known: HashMap<i64, Known>,
+    /// Why the zones could not be read, and when that was told.
+    pub(super) failure: Option<(Instant, String)>,
     /// The list was read once.
     pub(super) is_listed: bool,
     /// Zones of which was told that another source has them.
@@ -73,11 +77,10 @@ pub(super) struct Follower {
 
 impl Follower {
     pub(super) async fn run(mut self, first: oneshot::Sender<()>) {
-        // First, so that no change is missed between the list and the watching.
-        let mut changes = self.backend.watch();
+        let (mut changes, has_begun) = self.backend.watch_from_now();
         let mut first = Some(first);
         let mut owed = Owed::default();
-        let mut result = self.begin(&mut owed, &mut first).await;
+        let mut result = self.begin(has_begun, &mut owed, &mut first).await;
         let mut back_off = BACK_OFF;
         loop {
             if result.is_ok() {
@@ -87,6 +90,7 @@ impl Follower {
             let wait = match &result {
                 Ok(()) => {
                     back_off = BACK_OFF;
+                    self.failure = None;
                     let known = self.known.iter();
                     let zones = known.map(|(id, known)| (*id, &known.name[..]));
                     self.remembered.write_if_due(zones);
@@ -95,10 +99,7 @@ impl Follower {
                 Err(error) => {
                     self.tell_waiting(&owed);
                     self.fail_waiting(error);
-                    let name = &self.name;
-                    tracing::warn!(
-                        "{name}: the zones cannot be read: {error}; next try in {back_off:?}"
-                    );
+                    self.tell_failure(error);
                     let wait = back_off;
                     back_off = (back_off * 2).min(MAX_BACK_OFF);
                     wait
@@ -115,11 +116,16 @@ impl Follower {
     /// before stand in the table meanwhile.
     async fn begin(
         &mut self,
+        has_begun: oneshot::Receiver<()>,
         owed: &mut Owed,
         first: &mut Option<oneshot::Sender<()>>,
     ) -> Result<(), SqlError> {
         let backend = self.backend.clone();
-        let mut listing = pin!(backend.zones());
+        let mut listing = pin!(async {
+            // A change between the list and the first look for changes would be missed.
+            let _ = has_begun.await;
+            backend.zones().await
+        });
         let listed = match timeout(PATIENCE, &mut listing).await {
             Ok(Ok(list)) => Ok(list),
             Ok(Err(error)) => {
@@ -142,6 +148,19 @@ impl Follower {
                 owed.list = true;
                 Err(error)
             }
+        }
+    }
+
+    /// Tells why the zones cannot be read, and then only now and then that it is still so.
+    fn tell_failure(&mut self, error: &SqlError) {
+        let reason = error.to_string();
+        let is_told = |(at, told): &(Instant, String)| *told == reason && at.elapsed() < TOLD_AGAIN;
+        if !self.failure.as_ref().is_some_and(is_told) {
+            tracing::warn!(
+                "{}: the zones cannot be read: {reason}; tried again",
+                self.name
+            );
+            self.failure = Some((Instant::now(), reason));
         }
     }
 
