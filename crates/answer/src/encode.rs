@@ -8,6 +8,7 @@
 use crate::plan::{Data, Entry, Owner, Plan, Section};
 use crate::view::ZoneView;
 use arrayvec::ArrayVec;
+use nameward_dnssec::Signing;
 use nameward_wire::message::{HEADER, OPT_FIXED, Query, ReplyFlags, write_reply_header};
 use nameward_wire::{Class, Name, NameBuf, Rcode, Type};
 use nameward_zone::{Form, Node, Rrset};
@@ -17,7 +18,7 @@ const MAX_ANCHORS: usize = 16;
 /// Hosts whose addresses are added for MX, SRV and the like (CVE-2024-11187: additional data as amplifier).
 const MAX_TARGETS: usize = 32;
 /// A pointer has 14 bits (RFC 1035 section 4.1.4).
-const MAX_POINTER: usize = 0x3fff;
+pub(crate) const MAX_POINTER: usize = 0x3fff;
 
 /// The OPT record of a reply and what goes into it.
 #[derive(Clone, Copy, Default)]
@@ -49,12 +50,33 @@ pub(crate) struct Encoder<'n, 'b> {
     limit: usize,
     anchors: ArrayVec<Anchor<'n>, MAX_ANCHORS>,
     counts: [u16; 4],
+    /// The client wants signatures.
+    pub(crate) dnssec_ok: bool,
+    /// Seconds since 1970.
+    pub(crate) now: u32,
+    pub(crate) signatures: u32,
 }
 
-/// The message does not fit.
-struct Full;
+/// Why a record was not written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stop {
+    /// The message does not fit.
+    Full,
+    /// A key of the zone cannot be used.
+    CannotSign,
+}
 
-type Fit = Result<(), Full>;
+pub(crate) type Fit = Result<(), Stop>;
+
+/// What came of a reply.
+pub(crate) struct Written {
+    pub(crate) len: usize,
+    pub(crate) truncated: bool,
+    /// Signatures that were made.
+    pub(crate) signatures: u32,
+    /// The reply is of no use.
+    pub(crate) cannot_sign: bool,
+}
 
 impl<'n, 'b> Encoder<'n, 'b> {
     /// Starts a reply with the question of `query` copied.
@@ -76,6 +98,9 @@ impl<'n, 'b> Encoder<'n, 'b> {
             limit,
             anchors,
             counts: [1, 0, 0, 0],
+            dnssec_ok: false,
+            now: 0,
+            signatures: 0,
         }
     }
 
@@ -87,11 +112,15 @@ impl<'n, 'b> Encoder<'n, 'b> {
         plan: &Plan<'n, V>,
         made: &'n [NameBuf],
         opt: Option<OptOut<'_>>,
-    ) -> (usize, bool) {
+    ) -> Written {
         // The OPT record always fits: room for it is kept.
         let reserved = opt.map_or(0, |opt| opt.len());
         self.limit = self.limit.saturating_sub(reserved);
-        let truncated = plan.truncate || self.sections(plan, made).is_err();
+        let result = match plan.truncate {
+            true => Err(Stop::Full),
+            false => self.sections(plan, made),
+        };
+        let truncated = result.is_err();
         if truncated && plan.truncate {
             self.counts = [1, 0, 0, 0];
             self.at = query.question_end;
@@ -106,7 +135,12 @@ impl<'n, 'b> Encoder<'n, 'b> {
             rcode: plan.rcode as u8 & 0x0f,
         };
         write_reply_header(query.packet(), self.out, flags, self.counts);
-        (self.at, truncated)
+        Written {
+            len: self.at,
+            truncated,
+            signatures: self.signatures,
+            cannot_sign: result == Err(Stop::CannotSign),
+        }
     }
 
     #[inline]
@@ -119,6 +153,9 @@ impl<'n, 'b> Encoder<'n, 'b> {
                 2
             }] += self.entry(entry, made)?;
             wants_additional |= matches!(entry.data, Data::Rrset(rrset) if rrset.has_targets());
+        }
+        for proof in &plan.proofs {
+            self.counts[2] += self.entry(proof, made)?;
         }
         if wants_additional {
             for entry in &plan.entries {
@@ -140,8 +177,15 @@ impl<'n, 'b> Encoder<'n, 'b> {
 
     /// Writes one planned RRset; returns how many records it had.
     #[inline]
-    fn entry<V>(&mut self, entry: &Entry<'n, V>, made: &'n [NameBuf]) -> Result<u16, Full> {
+    fn entry<V: ZoneView>(
+        &mut self,
+        entry: &Entry<'n, V>,
+        made: &'n [NameBuf],
+    ) -> Result<u16, Stop> {
         let owner = self.owner_form(entry.owner, made);
+        if let Some(signing) = entry.zone.signing() {
+            return self.secure_entry(entry, owner, signing, made);
+        }
         match entry.data {
             Data::Rrset(rrset) => self.rrset(owner, rrset, entry.ttl),
             Data::All(node) => {
@@ -151,13 +195,33 @@ impl<'n, 'b> Encoder<'n, 'b> {
                 }
                 Ok(count)
             }
-            Data::MadeCname(index, ttl) => self.undo_if_full(|this| {
-                this.owner(owner)?;
-                let length_at = this.fixed(Type::CNAME, ttl)?;
-                this.name(made[index].as_name().as_wire())?;
-                this.set_length(length_at);
-                Ok(1)
-            }),
+            Data::MadeCname(index, ttl) => self.made_cname(owner, &made[index], ttl),
+            // Planned for signed zones only.
+            Data::Types | Data::Absent | Data::NoWildcard => Ok(0),
+        }
+    }
+
+    pub(crate) fn made_cname(
+        &mut self,
+        owner: OwnerForm<'n>,
+        target: &'n NameBuf,
+        ttl: u32,
+    ) -> Result<u16, Stop> {
+        self.undo_if_full(|this| {
+            this.owner(owner)?;
+            let length_at = this.fixed(Type::CNAME, ttl)?;
+            this.name(target.as_name().as_wire())?;
+            this.set_length(length_at);
+            Ok(1)
+        })
+    }
+
+    /// The octets of an owner.
+    pub(crate) fn spelled(&self, owner: Owner<'n>, made: &'n [NameBuf]) -> &'n [u8] {
+        match owner {
+            Owner::Question(skip) => &self.anchors[0].name[skip..],
+            Owner::Name(name) => name.as_wire(),
+            Owner::Made(index, skip) => &made[index].as_name().as_wire()[skip..],
         }
     }
 
@@ -168,16 +232,16 @@ impl<'n, 'b> Encoder<'n, 'b> {
                 OwnerForm::pointer(HEADER + skip, skip + 1 == self.anchors[0].name.len())
             }
             Owner::Name(name) => OwnerForm::Name(name.as_wire()),
-            Owner::Made(index) => OwnerForm::Name(made[index].as_name().as_wire()),
+            Owner::Made(index, skip) => OwnerForm::Name(&made[index].as_name().as_wire()[skip..]),
         }
     }
 
     /// Truncation is by whole RRsets (RFC 2181 section 9): one that does not fit leaves no trace.
     #[inline]
-    fn undo_if_full<T>(
+    pub(crate) fn undo_if_full<T>(
         &mut self,
-        write: impl FnOnce(&mut Self) -> Result<T, Full>,
-    ) -> Result<T, Full> {
+        write: impl FnOnce(&mut Self) -> Result<T, Stop>,
+    ) -> Result<T, Stop> {
         let (at, anchors) = (self.at, self.anchors.len());
         let result = write(self);
         if result.is_err() {
@@ -188,7 +252,12 @@ impl<'n, 'b> Encoder<'n, 'b> {
     }
 
     #[inline]
-    fn rrset(&mut self, owner: OwnerForm<'n>, rrset: Rrset<'n>, ttl: u32) -> Result<u16, Full> {
+    pub(crate) fn rrset(
+        &mut self,
+        owner: OwnerForm<'n>,
+        rrset: Rrset<'n>,
+        ttl: u32,
+    ) -> Result<u16, Stop> {
         self.undo_if_full(|this| {
             let mut owner = owner;
             for record in rrset.records() {
@@ -218,7 +287,7 @@ impl<'n, 'b> Encoder<'n, 'b> {
     /// Turns an owner that has to be spelled out into a pointer to where it was written, so that an RRset
     /// spells its owner once.
     #[inline]
-    fn owner(&mut self, owner: OwnerForm<'n>) -> Result<OwnerForm<'n>, Full> {
+    pub(crate) fn owner(&mut self, owner: OwnerForm<'n>) -> Result<OwnerForm<'n>, Stop> {
         match owner {
             OwnerForm::Pointer(pointer) => {
                 self.bytes(&pointer.to_be_bytes())?;
@@ -241,10 +310,10 @@ impl<'n, 'b> Encoder<'n, 'b> {
 
     /// Type, class and TTL; returns where the length of the data goes.
     #[inline]
-    fn fixed(&mut self, rtype: Type, ttl: u32) -> Result<usize, Full> {
+    pub(crate) fn fixed(&mut self, rtype: Type, ttl: u32) -> Result<usize, Stop> {
         let at = self.at;
         if at + 10 > self.limit {
-            return Err(Full);
+            return Err(Stop::Full);
         }
         let fixed = &mut self.out[at..at + 10];
         fixed[..2].copy_from_slice(&rtype.0.to_be_bytes());
@@ -255,16 +324,16 @@ impl<'n, 'b> Encoder<'n, 'b> {
     }
 
     #[inline]
-    fn set_length(&mut self, length_at: usize) {
+    pub(crate) fn set_length(&mut self, length_at: usize) {
         let len = (self.at - length_at - 2) as u16;
         self.out[length_at..length_at + 2].copy_from_slice(&len.to_be_bytes());
     }
 
     #[inline]
-    fn bytes(&mut self, bytes: &[u8]) -> Fit {
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) -> Fit {
         let end = self.at + bytes.len();
         if end > self.limit {
-            return Err(Full);
+            return Err(Stop::Full);
         }
         copy_short(&mut self.out[self.at..end], bytes);
         self.at = end;
@@ -273,7 +342,24 @@ impl<'n, 'b> Encoder<'n, 'b> {
 
     /// Writes a name, compressed if that helps; returns where the written name can be pointed at.
     #[inline]
-    fn name(&mut self, name: &'n [u8]) -> Result<usize, Full> {
+    pub(crate) fn name(&mut self, name: &'n [u8]) -> Result<usize, Stop> {
+        let (at, best, pointer) = self.compressed(name)?;
+        if best > 0 && at + best <= MAX_POINTER {
+            let _ = self.anchors.try_push(Anchor {
+                name,
+                at: at as u16,
+                literal: best as u8,
+            });
+        }
+        Ok(if best == 0 { pointer.unwrap_or(at) } else { at })
+    }
+
+    /// Writes a name; returns where it starts, its octets before the pointer, and where that points.
+    #[inline]
+    pub(crate) fn compressed(
+        &mut self,
+        name: &[u8],
+    ) -> Result<(usize, usize, Option<usize>), Stop> {
         let (mut best, mut pointer) = (name.len() - 1, None);
         for anchor in &self.anchors {
             let common = common_tail(name, anchor.name);
@@ -300,14 +386,7 @@ impl<'n, 'b> Encoder<'n, 'b> {
             Some(target) => self.bytes(&(0xc000 | target as u16).to_be_bytes())?,
             None => self.bytes(&[0])?,
         }
-        if best > 0 && at + best <= MAX_POINTER {
-            let _ = self.anchors.try_push(Anchor {
-                name,
-                at: at as u16,
-                literal: best as u8,
-            });
-        }
-        Ok(if best == 0 { pointer.unwrap_or(at) } else { at })
+        Ok((at, best, pointer))
     }
 
     /// RFC 9471: all glue of servers at or below the delegation, or TC; addresses of other servers that the zone
@@ -321,9 +400,9 @@ impl<'n, 'b> Encoder<'n, 'b> {
                     continue;
                 };
                 let name = OwnerForm::Name(node.name().as_wire());
-                if in_domain(node) == required && self.addresses(node, name).is_err() {
+                if in_domain(node) == required && self.addresses(node, name, None).is_err() {
                     if required {
-                        return Err(Full);
+                        return Err(Stop::Full);
                     }
                     return Ok(());
                 }
@@ -350,7 +429,8 @@ impl<'n, 'b> Encoder<'n, 'b> {
             if seen.iter().any(|other| other.is_same(node)) {
                 continue;
             }
-            if seen.try_push(node).is_err() || self.addresses(node, name).is_err() {
+            let signing = self.signing_of_host(entry.zone, node);
+            if seen.try_push(node).is_err() || self.addresses(node, name, signing).is_err() {
                 return;
             }
             // RFC 9460 section 4.1: the SVCB records of a target go with its addresses.
@@ -358,18 +438,23 @@ impl<'n, 'b> Encoder<'n, 'b> {
                 && !node.is_same(entry.node)
                 && let Some(service) = node.rrset(rrset.rtype())
             {
-                match self.rrset(name, service, service.ttl()) {
+                match self.maybe_signed(name, service, node, signing) {
                     Ok(count) => self.counts[3] += count,
-                    Err(Full) => return,
+                    Err(_) => return,
                 }
             }
         }
     }
 
-    fn addresses(&mut self, node: Node<'n>, owner: OwnerForm<'n>) -> Fit {
+    fn addresses(
+        &mut self,
+        node: Node<'n>,
+        owner: OwnerForm<'n>,
+        signing: Option<&Signing>,
+    ) -> Fit {
         for rtype in [Type::A, Type::AAAA] {
             if let Some(rrset) = node.rrset(rtype) {
-                self.counts[3] += self.rrset(owner, rrset, rrset.ttl())?;
+                self.counts[3] += self.maybe_signed(owner, rrset, node, signing)?;
             }
         }
         Ok(())
@@ -401,14 +486,14 @@ impl<'n, 'b> Encoder<'n, 'b> {
 
 /// How an owner name is written.
 #[derive(Clone, Copy)]
-enum OwnerForm<'n> {
+pub(crate) enum OwnerForm<'n> {
     Pointer(u16),
     Root,
     Name(&'n [u8]),
 }
 
 impl OwnerForm<'_> {
-    fn pointer(at: usize, is_root: bool) -> Self {
+    pub(crate) fn pointer(at: usize, is_root: bool) -> Self {
         if is_root {
             OwnerForm::Root
         } else {
@@ -418,7 +503,7 @@ impl OwnerForm<'_> {
 }
 
 /// Splits uncompressed data at the end of the name it starts with.
-fn split_name(data: &[u8]) -> (&[u8], &[u8]) {
+pub(crate) fn split_name(data: &[u8]) -> (&[u8], &[u8]) {
     match Name::split_from(data) {
         Ok((name, rest)) => (name.as_wire(), rest),
         Err(_) => (&[0], &[]),

@@ -1,14 +1,16 @@
 //! Plans and encodes one response: a pure function of a question and immutable zones.
 //!
 //! [`Engine::respond`] takes a parsed request and writes the complete reply. It knows no sockets, clocks, caches or
-//! backends and allocates nothing. [`plan`] decides which RRsets make the answer, [`encode`] writes them.
+//! backends and allocates nothing, unless it has to sign. [`plan`] decides which RRsets make the answer, [`secure`] what
+//! proves it, [`encode`] writes them.
 
 mod chaos;
 mod encode;
 mod plan;
+mod secure;
 mod view;
 
-use encode::{Encoder, OptOut};
+use encode::{Encoder, OptOut, Written};
 use nameward_wire::message::{HEADER, Malformed, Query, ReplyFlags, write_reply_header};
 use nameward_wire::{Class, Opcode, Rcode, Type};
 use nameward_zone::NameKey;
@@ -195,10 +197,24 @@ impl Engine {
                 false => self.respond_with_failure(query, BackendFailure::NotReady, medium, out),
             };
         }
+        if query.qtype == Type::RRSIG && zone.signing().is_some() {
+            // A question for all signatures of a name costs much and helps nobody (RFC 8482 section 7).
+            return Reply {
+                zone_found: Some(true),
+                ..self.error(
+                    query,
+                    Rcode::Refused,
+                    Some(extended_error::NOT_SUPPORTED),
+                    medium,
+                    out,
+                )
+            };
+        }
         let question = Question {
             name: query.qname,
             key,
             qtype: query.qtype,
+            dnssec_ok: query.edns.is_some_and(|edns| edns.dnssec_ok),
         };
         let mut plan = plan::Plan::new();
         plan::plan(zones, zone, question, (&self.policy, scratch), &mut plan);
@@ -210,8 +226,15 @@ impl Engine {
             _ => {}
         }
         plan.truncate &= medium == Medium::Datagram;
-        let encoder = Encoder::new(query, out, self.limit(query, medium));
-        let (len, truncated) = encoder.write(query, &plan, &scratch.made, self.opt(query, None));
+        let mut encoder = Encoder::new(query, out, self.limit(query, medium));
+        encoder.now = scratch.now;
+        encoder.dnssec_ok = question.dnssec_ok;
+        let written = encoder.write(query, &plan, &scratch.made, self.opt(query, None));
+        scratch.signatures += written.signatures;
+        if written.cannot_sign {
+            return self.respond_with_failure(query, BackendFailure::BadData, medium, out);
+        }
+        let Written { len, truncated, .. } = written;
         Reply {
             len,
             rcode: plan.rcode,
@@ -296,7 +319,7 @@ impl Engine {
     ) -> Reply {
         let plan = plan::Plan::<nameward_zone::Zone>::empty(rcode);
         let encoder = Encoder::new(query, out, self.limit(query, medium));
-        let (len, _) = encoder.write(query, &plan, &[], self.opt(query, error));
+        let len = encoder.write(query, &plan, &[], self.opt(query, error)).len;
         Reply {
             len,
             rcode,

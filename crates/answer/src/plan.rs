@@ -9,8 +9,11 @@
 //!   Dname ── too long: YXDOMAIN ───> follow the synthesised CNAME
 //!   Missing ───────────────────────> NXDOMAIN: SOA
 //! ```
+//! Where a client wants DNSSEC and the zone is signed, what proves the answer is noted beside it ([`crate::secure`]).
+//!
 //! A plan is a short list of references to RRsets; nothing is copied and nothing is written here.
 
+use crate::secure::proof_ttl;
 use crate::view::{ZoneView, Zones};
 use crate::{AnyPolicy, Follow, Outcome, Policy};
 use arrayvec::ArrayVec;
@@ -22,6 +25,8 @@ use nameward_zone::{Find, NameKey, Node, Rrset, negative_ttl};
 pub const MAX_CHAIN: usize = 16;
 /// Each name of a chain adds two entries at the most; the end adds one more answer and one authority.
 const MAX_ENTRIES: usize = 2 * MAX_CHAIN + 4;
+/// Each wildcard of a chain needs one proof; the end of it needs three.
+const MAX_PROOFS: usize = MAX_CHAIN + 4;
 
 /// Where an RRset goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,8 +45,8 @@ pub(crate) enum Owner<'z> {
     Question(usize),
     /// A name of a zone.
     Name(Name<'z>),
-    /// A name made by a DNAME.
-    Made(usize),
+    /// A name made by a DNAME, without its first octets.
+    Made(usize, usize),
 }
 
 /// The data of a planned RRset.
@@ -52,6 +57,12 @@ pub(crate) enum Data<'z> {
     All(Node<'z>),
     /// The CNAME that a DNAME stands for: which made name it points to, and its TTL.
     MadeCname(usize, u32),
+    /// What types the node has: NSEC or NSEC3 of its name.
+    Types,
+    /// That the owner does not exist, whose parent the node is.
+    Absent,
+    /// That the node has no child `*`.
+    NoWildcard,
 }
 
 pub(crate) struct Entry<'z, V> {
@@ -67,6 +78,8 @@ pub(crate) struct Entry<'z, V> {
 /// What an answer consists of.
 pub(crate) struct Plan<'z, V> {
     pub(crate) entries: ArrayVec<Entry<'z, V>, MAX_ENTRIES>,
+    /// Records of the authority section that prove the answer; they follow the entries.
+    pub(crate) proofs: ArrayVec<Entry<'z, V>, MAX_PROOFS>,
     pub(crate) rcode: Rcode,
     pub(crate) authoritative: bool,
     /// TC asked for by policy, whatever the size.
@@ -80,6 +93,7 @@ impl<V> Plan<'_, V> {
     pub(crate) fn new() -> Self {
         Plan {
             entries: ArrayVec::new(),
+            proofs: ArrayVec::new(),
             rcode: Rcode::NoError,
             authoritative: true,
             truncate: false,
@@ -91,6 +105,7 @@ impl<V> Plan<'_, V> {
     pub(crate) fn empty(rcode: Rcode) -> Self {
         Plan {
             entries: ArrayVec::new(),
+            proofs: ArrayVec::new(),
             rcode,
             authoritative: false,
             truncate: false,
@@ -99,10 +114,13 @@ impl<V> Plan<'_, V> {
     }
 }
 
-/// Room for names that a chain makes; kept between questions so that planning does not allocate.
+/// Room for names that a chain makes, kept between questions so that planning does not allocate; the time, and what
+/// was signed.
 pub struct Scratch {
     key: NameKey,
     pub(crate) made: ArrayVec<NameBuf, MAX_CHAIN>,
+    pub(crate) now: u32,
+    pub(crate) signatures: u32,
 }
 
 impl Scratch {
@@ -110,6 +128,18 @@ impl Scratch {
     /// question's own.
     pub fn pending(&self) -> &NameKey {
         &self.key
+    }
+
+    /// Tells the time, in seconds since 1970: signatures begin and end by it.
+    #[inline]
+    pub fn set_now(&mut self, now: u32) {
+        self.now = now;
+    }
+
+    /// How many signatures were made since the last call.
+    #[inline]
+    pub fn take_signatures(&mut self) -> u32 {
+        std::mem::take(&mut self.signatures)
     }
 
     /// Whether the answer has names that were made from the question's by a DNAME, letter case included.
@@ -123,6 +153,8 @@ impl Default for Scratch {
         Scratch {
             key: NameKey::default(),
             made: ArrayVec::new(),
+            now: 0,
+            signatures: 0,
         }
     }
 }
@@ -136,12 +168,13 @@ enum Step<'z> {
     FollowMade,
 }
 
-struct Planner<'z, 'p, Z: Zones> {
+pub(crate) struct Planner<'z, 'p, Z: Zones> {
     zones: &'z Z,
     policy: &'p Policy,
     qname: Name<'p>,
     qtype: Type,
-    plan: &'p mut Plan<'z, Z::View>,
+    wants_proofs: bool,
+    pub(crate) plan: &'p mut Plan<'z, Z::View>,
 }
 
 /// A question in class IN.
@@ -150,6 +183,8 @@ pub(crate) struct Question<'q> {
     pub(crate) name: Name<'q>,
     pub(crate) key: &'q NameKey,
     pub(crate) qtype: Type,
+    /// RFC 3225: the client wants records of DNSSEC.
+    pub(crate) dnssec_ok: bool,
 }
 
 /// Plans the answer to a question into `plan`, which is new: the list is large, so it is filled where it stands.
@@ -167,6 +202,7 @@ pub(crate) fn plan<'z, 'p, Z: Zones>(
         policy,
         qname: question.name,
         qtype: question.qtype,
+        wants_proofs: question.dnssec_ok,
         plan,
     };
     scratch.made.clear();
@@ -178,7 +214,7 @@ pub(crate) fn plan<'z, 'p, Z: Zones>(
 
 /// The name in work.
 #[derive(Clone, Copy)]
-enum Current<'z> {
+pub(crate) enum Current<'z> {
     Question,
     Name(Name<'z>),
     Made(usize),
@@ -253,8 +289,13 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
             return Step::Done;
         }
         match found {
-            Find::Exact(node) | Find::Wildcard { node, .. } => {
-                self.at_name(zone, node, key, current)
+            Find::Exact(node) => self.at_name(zone, node, key, current),
+            Find::Wildcard { node, encloser } => {
+                let step = self.at_name(zone, node, key, current);
+                if self.wants_proofs {
+                    self.prove_expansion(zone, (key, encloser), current);
+                }
+                step
             }
             Find::Cut { node, exact: true } if self.qtype == Type::DS => {
                 // RFC 4035 section 3.1.4.1: the parent is authoritative for DS.
@@ -262,9 +303,13 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
             }
             Find::Cut { node, .. } => self.referral(zone, node, key, current),
             Find::Dname { node, labels } => self.dname(zone, (node, labels), key, current, made),
-            Find::Missing { .. } => {
+            Find::Missing { encloser } => {
                 self.plan.rcode = Rcode::NxDomain;
-                self.negative(zone, key, current, Outcome::NxDomain)
+                let step = self.negative(zone, key, current, Outcome::NxDomain);
+                if self.wants_proofs {
+                    self.prove_missing(zone, (key, encloser), current);
+                }
+                step
             }
         }
     }
@@ -321,8 +366,28 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
                 );
                 Step::Done
             }
-            None => self.negative(zone, key, current, Outcome::NoData),
+            None if self.qtype == Type::NSEC && self.has_own_nsec(zone, node) => {
+                let owner = Owner::Name(node.name());
+                let ttl = proof_ttl(zone);
+                self.push(Section::Answer, owner, Data::Types, ttl, (zone, node));
+                Step::Done
+            }
+            None => self.no_data(zone, node, key, current),
         }
+    }
+
+    fn no_data(
+        &mut self,
+        zone: &'z Z::View,
+        node: Node<'z>,
+        key: &NameKey,
+        current: Current<'z>,
+    ) -> Step<'z> {
+        let step = self.negative(zone, key, current, Outcome::NoData);
+        if self.wants_proofs {
+            self.prove_types(zone, node);
+        }
+        step
     }
 
     /// RFC 8482: one RRset is enough for ANY; or TC on UDP; or everything.
@@ -334,7 +399,7 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
         current: Current<'z>,
     ) -> Step<'z> {
         let Some(first) = node.rrsets().next() else {
-            return self.negative(zone, key, current, Outcome::NoData);
+            return self.no_data(zone, node, key, current);
         };
         match self.policy.any {
             AnyPolicy::OneRrset => {
@@ -409,6 +474,9 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
                 ns.ttl(),
                 (zone, node),
             );
+        }
+        if self.wants_proofs {
+            self.prove_delegation(zone, node);
         }
         Step::Done
     }
@@ -503,7 +571,7 @@ fn owner(current: Current<'_>) -> Owner<'_> {
     match current {
         Current::Question => Owner::Question(0),
         Current::Name(name) => Owner::Name(name),
-        Current::Made(index) => Owner::Made(index),
+        Current::Made(index) => Owner::Made(index, 0),
     }
 }
 

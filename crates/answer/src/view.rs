@@ -1,5 +1,6 @@
 //! What the engine needs to know of zones: two small traits.
 
+use nameward_dnssec::Signing;
 use nameward_wire::Type;
 use nameward_zone::{Find, NameKey, Node, Record, Zone, ZoneTable};
 
@@ -13,6 +14,12 @@ pub trait ZoneView {
     fn find(&self, key: &NameKey) -> Find<'_>;
     /// The node of the host that a record names, if it is in the zone.
     fn target(&self, record: Record<'_>) -> Option<Node<'_>>;
+    /// The node of the suffix of `labels` labels, whatever stands above it.
+    fn node(&self, key: &NameKey, labels: usize) -> Option<Node<'_>>;
+    /// How its answers are signed, if they are.
+    fn signing(&self) -> Option<&Signing> {
+        None
+    }
     /// Whether this only stands for contents that are not here.
     fn is_elsewhere(&self) -> bool {
         false
@@ -50,6 +57,16 @@ impl ZoneView for Zone {
     #[inline]
     fn target(&self, record: Record<'_>) -> Option<Node<'_>> {
         Zone::target(self, record)
+    }
+
+    #[inline]
+    fn node(&self, key: &NameKey, labels: usize) -> Option<Node<'_>> {
+        Zone::node(self, key, labels)
+    }
+
+    #[inline]
+    fn signing(&self) -> Option<&Signing> {
+        Zone::signing(self)
     }
 
     #[inline]

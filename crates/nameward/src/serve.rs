@@ -39,7 +39,8 @@ const DESCRIPTORS: u64 = 65_536;
 pub fn run(overrides: &Overrides) -> Result<(), String> {
     let config = Config::load(overrides).map_err(|error| error.to_string())?;
     let sources = zones::sources(&config)?;
-    let databases = databases::prepare(&config)?;
+    let signatures = databases::signatures(&config);
+    let databases = databases::prepare(&config, &signatures)?;
     let identity = privileges::resolve(&config.server.user, &config.server.group)?;
     let stats = Stats::new(zones::ring_capacities(&config.rings));
     let log = logging::start(config.server.log_level, Arc::clone(&stats));
@@ -55,7 +56,7 @@ pub fn run(overrides: &Overrides) -> Result<(), String> {
     nameward_store::file::preflight(&sources)?;
     warn_of_what_is_not_in_use(&config);
 
-    let settings = databases::live_settings(&config);
+    let settings = databases::live_settings(&config, &signatures);
     let shared = Shared::with_live(live::engine(&config.server), stats, settings);
     let watched = Arc::clone(&shared);
     let count = move || watched.zones.load().len() as u64;

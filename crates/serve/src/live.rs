@@ -25,8 +25,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
+use nameward_dnssec::SignatureCache;
 use nameward_stats::{Gauge, Stats};
 use nameward_wire::Name;
+use nameward_zone::Live;
 
 pub(crate) use attempt::{Attempt, Tried};
 pub(crate) use flights::{Boarded, Flight, Flights};
@@ -35,7 +37,9 @@ pub(crate) use packet_cache::{Fit, Hit, PacketCache};
 pub(crate) use query_cache::{Cached, QueryCache, QueryCacheSettings};
 pub(crate) use run::board;
 pub use run::{Running, start};
-pub use source::{Ended, Fetched, LiveSource, Lookup, LookupBatch, LookupError, Round, Wanted};
+pub use source::{
+    Ended, Fetched, Kept, LiveSource, Lookup, LookupBatch, LookupError, Round, Wanted,
+};
 use told::Told;
 pub(crate) use view::{Held, LiveView, Parts, Used};
 
@@ -62,6 +66,8 @@ pub struct LiveSettings {
     pub lookups_per_zone: usize,
     /// Threads for look-ups in blocking sources.
     pub threads: usize,
+    /// Where the sources of signed zones keep signatures.
+    pub signatures: Arc<SignatureCache>,
 }
 
 impl Default for LiveSettings {
@@ -77,6 +83,7 @@ impl Default for LiveSettings {
             query_timeout: Duration::from_millis(1500),
             lookups_per_zone: 1000,
             threads: 2,
+            signatures: Arc::default(),
         }
     }
 }
@@ -142,6 +149,27 @@ impl LiveZones {
         backends.get(index as usize).cloned()
     }
 
+    /// Drops what a source keeps about a zone, and all signatures if `None` means all zones of all sources; returns how
+    /// many entries that were.
+    pub fn forget(&self, zone: Option<&Live>) -> usize {
+        match zone {
+            Some(zone) => self
+                .backend(zone.backend)
+                .map_or(0, |backend| backend.source.forget(Some(zone.id))),
+            None => {
+                let backends = self.backends.read().unwrap_or_else(PoisonError::into_inner);
+                let sources = backends.iter().map(|backend| backend.source.forget(None));
+                self.settings.signatures.flush() + sources.sum::<usize>()
+            }
+        }
+    }
+
+    fn kept(&self, what: fn(Kept) -> usize) -> usize {
+        let backends = self.backends.read().unwrap_or_else(PoisonError::into_inner);
+        let sources = backends.iter().map(|backend| what(backend.source.kept()));
+        sources.sum()
+    }
+
     /// Drops what both caches have for the names that `matches`; returns how many entries that were.
     pub fn flush(&self, matches: &dyn Fn(Name<'_>) -> bool) -> usize {
         self.queries.flush(matches) + self.packets.flush(matches)
@@ -161,6 +189,11 @@ impl LiveZones {
         gauge(Gauge::PacketcacheSize, |live| live.packets.len());
         gauge(Gauge::QueryCacheSize, |live| live.queries.len());
         gauge(Gauge::QsizeQ, |live| live.flights.waiting());
+        gauge(Gauge::KeyCacheSize, |live| live.kept(|kept| kept.keys));
+        gauge(Gauge::MetaCacheSize, |live| live.kept(|kept| kept.metadata));
+        gauge(Gauge::SignatureCacheSize, |live| {
+            live.settings.signatures.len()
+        });
     }
 }
 

@@ -15,7 +15,7 @@ mod tcp;
 pub(crate) use record::record_answer;
 pub use tcp::TcpPipeline;
 
-use record::{record_malformed, record_received, udp};
+use record::{record_malformed, record_received, record_signatures, udp};
 
 use crate::live::{Attempt, Job, LiveSettings, LiveZones, Parts, ReplyTo, Tried, board};
 use crate::udp::{BATCH, Batch, BatchHandler, BatchTiming, Queries};
@@ -152,6 +152,7 @@ impl UdpPipeline {
 impl BatchHandler for UdpPipeline {
     fn handle(&mut self, batch: &mut Batch) {
         self.recorder.begin();
+        self.scratch.set_now(crate::sys::seconds_since_1970());
         let zones = &**self.view.zones.load();
         let engine = &**self.view.engine.load();
         let (queries, mut replies) = batch.split();
@@ -175,6 +176,7 @@ impl BatchHandler for UdpPipeline {
                         out,
                     );
                     let mut reply = Some(reply);
+                    record_signatures(&mut self.recorder, &mut self.scratch);
                     if reply.is_some_and(|reply| reply.outcome == Outcome::Pending) {
                         let desk = Desk {
                             shared: &self.shared,

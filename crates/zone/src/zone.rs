@@ -6,6 +6,7 @@ use crate::live::{Live, Whereabouts};
 use crate::node::{Node, Record, Rrset, flags};
 use crate::packed::Packed;
 use crate::prefetch::prefetch;
+use nameward_dnssec::Signing;
 use nameward_wire::{Name, Type};
 use std::sync::{Arc, OnceLock};
 
@@ -32,6 +33,8 @@ pub struct Zone {
     changes: Option<Box<Changes>>,
     /// Anything but `Here`: this is the stand-in for contents that are not in memory.
     contents: Whereabouts,
+    /// How its answers are signed, if they are.
+    signing: Option<Arc<Signing>>,
     order: OnceLock<Box<[u32]>>,
     /// Which source it is from: the lower one wins where two have the zone.
     rank: u16,
@@ -77,19 +80,21 @@ impl Zone {
             summary,
             changes: None,
             contents: Whereabouts::Here,
+            signing: None,
             order: OnceLock::new(),
             rank: 0,
         }
     }
 
     pub(crate) fn with_changes(changes: Changes, summary: Summary) -> Self {
-        let rank = changes.base.rank;
+        let (rank, signing) = (changes.base.rank, changes.base.signing.clone());
         let changes = Some(Box::new(changes));
         Zone {
             packed: Packed::default(),
             summary,
             changes,
             contents: Whereabouts::Here,
+            signing,
             order: OnceLock::new(),
             rank,
         }
@@ -117,6 +122,17 @@ impl Zone {
     /// Whether questions can be answered from it, be it by a look-up. If not, this is all that is known of the zone.
     pub fn is_ready(&self) -> bool {
         !matches!(self.contents, Whereabouts::NotReady)
+    }
+
+    /// How its answers are signed, if they are.
+    #[inline]
+    pub fn signing(&self) -> Option<&Signing> {
+        self.signing.as_deref()
+    }
+
+    /// Has its answers signed. The records that a signed zone has at its apex are there already.
+    pub fn set_signing(&mut self, signing: Option<Arc<Signing>>) {
+        self.signing = signing;
     }
 
     /// The rank of the source it is from.
@@ -201,7 +217,7 @@ impl Zone {
 
     /// The node of the suffix of `labels` labels.
     #[inline]
-    pub(crate) fn node(&self, key: &NameKey, labels: usize) -> Option<Node<'_>> {
+    pub fn node(&self, key: &NameKey, labels: usize) -> Option<Node<'_>> {
         if let Some(changes) = &self.changes
             && let Some(changed) = changes.find(key.suffix(labels))
         {

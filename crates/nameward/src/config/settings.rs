@@ -188,6 +188,16 @@ section! {
         negative_ttl: Count<0, 86_400> = "60";
         /// Seconds for which data that is too old is served while its database is down.
         stale_while_down: Count<0, 31_536_000> = "3600";
+        /// Zones of databases whose keys are kept, also that there are none; 0 keeps none.
+        key_entries: Count<0, 1_000_000_000> = "100000";
+        /// Seconds for which the keys of a zone are kept.
+        key_ttl: Count<0, 86_400> = "30";
+        /// Zones of databases whose metadata is kept; 0 keeps none.
+        meta_entries: Count<0, 1_000_000_000> = "100000";
+        /// Seconds for which the metadata of a zone is kept.
+        meta_ttl: Count<0, 86_400> = "60";
+        /// Signatures of DNSSEC that are kept, 200 to 600 octets each; 0 makes each one anew.
+        signature_entries: Count<0, 1_000_000_000> = "200000";
         /// Seconds after which the list of zones of a database is read again, even when the
         /// database did not tell of a change.
         zone_refresh: Count<1, 86_400> = "300";

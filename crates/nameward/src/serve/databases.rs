@@ -32,7 +32,7 @@ use crate::config::settings::BackendMode;
 use follower::{Follower, OwnChange};
 pub use publish::contested;
 use remembered::Remembered;
-pub use settings::{live_settings, prepare, state_directory};
+pub use settings::{live_settings, prepare, signatures, state_directory};
 use source::SqlSource;
 
 /// Changes of this server that wait to be followed.

@@ -9,27 +9,25 @@ pub fn flush(shared: &Shared, what: Option<&str>) -> Result<String, String> {
         NameBuf::from_text(text.as_bytes(), Name::ROOT)
             .map_err(|error| format!("{text:?} is no name: {error}"))
     };
-    let outdate = |below: Name<'_>| {
+    let outdate = |is_meant: &dyn Fn(Name<'_>) -> bool| {
+        let mut count = 0;
         for zone in shared.zones.load().zones() {
             if let Some(live) = zone.live()
-                && zone.apex_name().is_at_or_below(below)
+                && is_meant(zone.apex_name())
             {
                 live.advance();
+                count += shared.live.forget(Some(live));
             }
         }
+        count
     };
     let count = match what {
-        None => {
-            outdate(Name::ROOT);
-            shared.live.flush(&|_| true)
-        }
+        None => outdate(&|_| true) + shared.live.forget(None) + shared.live.flush(&|_| true),
         Some(text) => match text.strip_suffix('$') {
             Some(text) => {
                 let top = name(text)?;
-                outdate(top.as_name());
-                shared
-                    .live
-                    .flush(&|name| name.is_at_or_below(top.as_name()))
+                let is_below = |name: Name<'_>| name.is_at_or_below(top.as_name());
+                outdate(&is_below) + shared.live.flush(&is_below)
             }
             None => {
                 let exact = name(text)?;

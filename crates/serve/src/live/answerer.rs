@@ -64,6 +64,7 @@ impl Answerer {
             return self.fail(job, BackendFailure::BadData);
         }
         self.key.set(query.qname);
+        self.scratch.set_now(crate::sys::seconds_since_1970());
         let attempt = Attempt {
             live: &shared.live,
             engine: self.view.engine.load(),

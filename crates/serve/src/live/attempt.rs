@@ -78,7 +78,10 @@ impl Attempt<'_> {
                 .respond(&view, self.query, asked, self.medium, scratch, out);
             let used = view.used();
             if reply.outcome != Outcome::Pending {
+                recorder.add(Counter::Signatures, scratch.take_signatures().into());
+                // A zone that cannot be signed is asked again: its keys may be better the next time.
                 if let Used::One(index) = used
+                    && reply.outcome != Outcome::BackendFailure
                     && !scratch.has_made_names()
                 {
                     self.keep_packet(&parts[index], (reply, &out[..reply.len]), recorder);

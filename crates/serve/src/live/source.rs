@@ -42,6 +42,15 @@ impl fmt::Display for LookupError {
     }
 }
 
+/// How many zones a backend keeps facts about.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Kept {
+    /// Their keys.
+    pub keys: usize,
+    /// Their metadata.
+    pub metadata: usize,
+}
+
 /// What came of one look-up of a batch.
 pub enum Ended {
     /// It is complete, or failed.
@@ -88,4 +97,14 @@ pub trait LiveSource: Send + Sync + 'static {
 
     /// Whether it answered the last time.
     fn is_up(&self) -> bool;
+
+    /// How much it keeps about zones.
+    fn kept(&self) -> Kept {
+        Kept::default()
+    }
+
+    /// Drops what it keeps about a zone (`None`: about all); returns how many entries that were.
+    fn forget(&self, _zone: Option<i64>) -> usize {
+        0
+    }
 }

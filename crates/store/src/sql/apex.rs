@@ -25,10 +25,21 @@ pub(crate) struct ApexRecord {
 
 /// What is known of an apex.
 pub(crate) struct Apex {
-    /// Its SOA and NS records.
+    /// Its SOA and NS records, or all.
     pub(crate) records: Vec<ApexRecord>,
+    /// Which of them.
+    pub(crate) scope: Scope,
     /// No wildcard stands right below it.
     pub(crate) no_wildcard: bool,
+}
+
+/// Which records of an apex are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// SOA and NS, which every answer may need.
+    Plain,
+    /// All: the proofs of a signed zone tell which types there are.
+    Signed,
 }
 
 struct Kept {
@@ -50,13 +61,13 @@ struct Generation {
 }
 
 impl Apexes {
-    /// What is known of a zone's apex, and the generation to hand to [`Apexes::keep`].
-    pub(crate) fn of(&self, zone: i64) -> (Option<Arc<Apex>>, u64) {
+    /// What is known of a zone's apex, if it is what is asked for (`None`: it is not known what will be), and the generation to hand to [`Apexes::keep`].
+    pub(crate) fn of(&self, zone: i64, scope: Option<Scope>) -> (Option<Arc<Apex>>, u64) {
         let zones = self.lock();
         let kept = zones
             .kept
             .get(&zone)
-            .filter(|kept| kept.since.elapsed() < MAX_AGE);
+            .filter(|kept| Some(kept.apex.scope) == scope && kept.since.elapsed() < MAX_AGE);
         (kept.map(|kept| kept.apex.clone()), zones.number)
     }
 
@@ -98,6 +109,7 @@ mod tests {
     fn nothing() -> Apex {
         Apex {
             records: Vec::new(),
+            scope: Scope::Plain,
             no_wildcard: true,
         }
     }
@@ -105,15 +117,17 @@ mod tests {
     #[test]
     fn records_fetched_before_a_change_are_not_kept_after_it() {
         let apexes = Apexes::default();
-        let (none, generation) = apexes.of(1);
+        let (none, generation) = apexes.of(1, Some(Scope::Plain));
         assert!(none.is_none());
         apexes.forget(Some(1));
         apexes.keep(1, nothing(), generation);
-        let (none, generation) = apexes.of(1);
+        let (none, generation) = apexes.of(1, Some(Scope::Plain));
         assert!(none.is_none());
         apexes.keep(1, nothing(), generation);
-        assert!(apexes.of(1).0.is_some());
+        assert!(apexes.of(1, Some(Scope::Plain)).0.is_some());
+        assert!(apexes.of(1, Some(Scope::Signed)).0.is_none());
+        assert!(apexes.of(1, None).0.is_none());
         apexes.forget(None);
-        assert!(apexes.of(1).0.is_none());
+        assert!(apexes.of(1, Some(Scope::Plain)).0.is_none());
     }
 }

@@ -34,13 +34,17 @@ pub(crate) enum Statement {
     Zones,
     /// One zone, same columns. Parameter: zone.
     Zone,
+    /// The keys of some zones: id, flags, active, published, content, domain_id. Parameter: their ids, as text.
+    Keys,
+    /// The metadata of some zones: id, kind, content, domain_id. Parameter: their ids, as text.
+    Metadata,
     /// Which zones changed of late: domain_id, version. No parameters.
     Changes,
     /// A number that changes with every commit of another connection (SQLite only).
     DataVersion,
 }
 
-pub(crate) const STATEMENTS: usize = 7;
+pub(crate) const STATEMENTS: usize = 9;
 
 /// All records that are served, for a check: the columns of [`Statement::Lookup`].
 pub(crate) fn all_records(engine: Engine) -> String {
@@ -62,9 +66,25 @@ impl Statement {
         Statement::Names,
         Statement::Zones,
         Statement::Zone,
+        Statement::Keys,
+        Statement::Metadata,
         Statement::Changes,
         Statement::DataVersion,
     ];
+
+    /// Those that take a list.
+    pub(crate) const LISTED: [Statement; 3] =
+        [Statement::Lookup, Statement::Keys, Statement::Metadata];
+
+    /// The texts of those that take a list, for each of [`NAME_COUNTS`].
+    pub(crate) fn lists(engine: Engine) -> [[String; NAME_COUNTS.len()]; 3] {
+        Self::LISTED.map(|statement| NAME_COUNTS.map(|count| statement.sql(engine, count)))
+    }
+
+    /// Its place among those that take a list.
+    pub(crate) fn list_index(self) -> Option<usize> {
+        Self::LISTED.iter().position(|listed| *listed == self)
+    }
 
     /// Its text for an engine and a number of names.
     pub(crate) fn sql(self, engine: Engine, names: usize) -> String {
@@ -106,11 +126,16 @@ impl Statement {
             text("options"),
             text("catalog")
         );
+        let places = format!("(?{})", ",?".repeat(names.max(1) - 1));
+        let zones = match engine {
+            Engine::Postgres => "domain_id = ANY(CAST($1 AS BIGINT[]))".to_owned(),
+            _ => format!("domain_id IN {places}"),
+        };
         match self {
             Statement::Lookup => {
                 let listed = match engine {
                     Engine::Postgres => "name = ANY($1)".to_owned(),
-                    _ => format!("name IN (?{})", ",?".repeat(names.max(1) - 1)),
+                    _ => format!("name IN {places}"),
                 };
                 let zone = int("domain_id");
                 format!(
@@ -128,6 +153,22 @@ impl Statement {
             ),
             Statement::Zones => format!("SELECT {zone_columns} FROM domains"),
             Statement::Zone => format!("SELECT {zone_columns} FROM domains WHERE id = {zone}"),
+            Statement::Keys => format!(
+                "SELECT {}, {}, {}, {}, {}, {} FROM cryptokeys WHERE {zones}",
+                int("id"),
+                int("flags"),
+                int("CASE WHEN active THEN 1 ELSE 0 END"),
+                int("CASE WHEN published THEN 1 ELSE 0 END"),
+                text("content"),
+                int("domain_id")
+            ),
+            Statement::Metadata => format!(
+                "SELECT {}, {}, {}, {} FROM domainmetadata WHERE {zones}",
+                int("id"),
+                text("kind"),
+                text("content"),
+                int("domain_id")
+            ),
             Statement::Changes => {
                 // A transaction shows its row when it commits, which may be long after it wrote the time.
                 let since = match engine {

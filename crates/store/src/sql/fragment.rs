@@ -8,9 +8,10 @@
 //! fails only the names that need it.
 
 use super::above::Above;
-use super::apex::{Apex, ApexRecord};
+use super::apex::{Apex, ApexRecord, Scope};
 use super::error::{RowError, SqlError};
 use super::row::{Cells, read_content, read_name, read_ttl, read_type, shown, write_name};
+use nameward_dnssec::Signing;
 use nameward_wire::rdata::names as names_in;
 use nameward_wire::zonefile::{Record, Severity};
 use nameward_wire::{Class, Name, NameBuf, Type};
@@ -46,20 +47,42 @@ mod need {
     pub(super) const APEX: u8 = 16;
     /// Everything.
     pub(super) const ALL: u8 = 32;
+    /// It is the closest encloser: if the zone is signed, proofs tell which types it has.
+    pub(super) const ENCLOSER: u8 = 64;
+    /// Whether it hides what stands below it: glue is not signed.
+    pub(super) const HIDING: u8 = 128;
 }
+
+/// How many labels below the apex of a signed zone hosts may be whose addresses are fetched: whether they are glue
+/// depends on each name above them.
+const MAX_DEPTH_OF_HOSTS: usize = 8;
 
 /// Whether records of a type are among what is needed.
 fn is_needed(needs: u8, rtype: Type) -> bool {
     let by_type = match rtype {
         // RFC 9460 section 4.1: services of a target go with its addresses.
         Type::A | Type::AAAA | Type::SVCB | Type::HTTPS => need::ADDRESSES,
-        Type::NS => need::CUT | need::APEX,
+        Type::NS => need::CUT | need::APEX | need::HIDING,
         Type::DS => need::CUT,
-        Type::DNAME => need::DNAME,
+        Type::DNAME => need::DNAME | need::HIDING,
         Type::SOA => need::APEX,
         _ => 0,
     };
     needs & (need::ALL | by_type) != 0
+}
+
+/// Types that a zone signed by us has from us: rows of them are left over from other times.
+pub(crate) fn is_made_by_signing(rtype: Type) -> bool {
+    matches!(
+        rtype,
+        Type::DNSKEY
+            | Type::CDS
+            | Type::CDNSKEY
+            | Type::RRSIG
+            | Type::NSEC
+            | Type::NSEC3
+            | Type::NSEC3PARAM
+    )
 }
 
 struct Wanted {
@@ -114,6 +137,8 @@ pub(crate) struct Gathering {
     apex_records: Option<Arc<Apex>>,
     /// It is known that no wildcard stands right below the apex.
     no_wildcard: bool,
+    /// How the zone is signed; known from the first walk on.
+    signing: Option<Arc<Signing>>,
     statements: u32,
 }
 
@@ -132,6 +157,7 @@ impl Gathering {
             exits: Vec::new(),
             no_wildcard: known.apex.as_ref().is_some_and(|apex| apex.no_wildcard),
             apex_records: known.apex,
+            signing: None,
             statements: 0,
         };
         let at = gathering.want(apex.as_name());
@@ -139,6 +165,15 @@ impl Gathering {
         gathering.wanted[at].asked = gathering.apex_records.is_some();
         gathering.follow(qname, above);
         gathering
+    }
+
+    pub(crate) fn add_statements(&mut self, statements: u32) {
+        self.statements += statements;
+    }
+
+    /// Tells how the zone is signed, before the first walk.
+    pub(crate) fn set_signing(&mut self, signing: Option<Arc<Signing>>) {
+        self.signing = signing;
     }
 
     /// Notes a name whose rows are to be fetched; returns where it stands.
@@ -345,10 +380,11 @@ impl Gathering {
             }
             encloser = n;
         }
-        if encloser > self.apex_labels
-            && let Some(at) = self.position(key.suffix(encloser))
-        {
-            self.wanted[at].needs |= need::EXISTENCE;
+        if let Some(at) = self.position(key.suffix(encloser)) {
+            self.wanted[at].needs |= need::ENCLOSER;
+            if encloser > self.apex_labels {
+                self.wanted[at].needs |= need::EXISTENCE;
+            }
         }
         if encloser == labels {
             return Ok(());
@@ -427,6 +463,10 @@ impl Gathering {
                 hosts
                     .map(|(_, host, _)| host)
                     .filter(|host| host.is_at_or_below(self.apex.as_name()))
+                    .filter(|host| {
+                        let depth = host.label_count() - self.apex_labels;
+                        self.signing.is_none() || depth <= MAX_DEPTH_OF_HOSTS
+                    })
                     .map(NameBuf::from),
             );
         }
@@ -437,8 +477,24 @@ impl Gathering {
                 self.fetch_apex();
             }
             self.wanted[at].needs |= need::ADDRESSES;
+            if self.signing.is_some() {
+                self.want_above(target.as_name());
+            }
         }
         Ok(())
+    }
+
+    /// Wants to know of a host whether a delegation or a DNAME stands at or above it.
+    fn want_above(&mut self, host: Name<'_>) {
+        let mut name = host;
+        while name.as_wire().len() > self.apex.as_name().as_wire().len() {
+            let at = self.want(name);
+            self.wanted[at].needs |= need::HIDING;
+            match name.parent() {
+                Some(parent) => name = parent,
+                None => return,
+            }
+        }
     }
 
     fn parse(&self, row: usize, out: &mut Vec<u8>) -> Result<Type, SqlError> {
@@ -463,13 +519,19 @@ impl Gathering {
         }
         let mut records = Vec::new();
         for (i, row) in self.rows.iter().enumerate().filter(|(_, row)| row.of == 0) {
-            if !matches!(row.rtype, Ok(Type::SOA | Type::NS)) {
+            let is_plain = matches!(row.rtype, Ok(Type::SOA | Type::NS));
+            if !is_plain && self.signing.is_none() {
                 continue;
             }
             let mut rdata = Vec::new();
+            let rtype = match self.parse(i, &mut rdata) {
+                Ok(rtype) => rtype,
+                Err(_) if is_plain => return None,
+                Err(_) => continue,
+            };
             records.push(ApexRecord {
                 id: row.id,
-                rtype: self.parse(i, &mut rdata).ok()?,
+                rtype,
                 ttl: row.ttl,
                 rdata: rdata.into(),
             });
@@ -480,31 +542,84 @@ impl Gathering {
         let wildcard = self.position(wildcard.as_name()).map(|at| &self.wanted[at]);
         has_soa.then_some(Apex {
             records,
+            scope: match self.signing {
+                Some(_) => Scope::Signed,
+                None => Scope::Plain,
+            },
             no_wildcard: wildcard.is_some_and(|wildcard| wildcard.asked && !wildcard.has_rows),
         })
+    }
+
+    /// What is needed of a name, all told. A row of the closest encloser that cannot be read does not fail the answer: it
+    /// is not about that name.
+    fn is_needed(&self, wanted: &Wanted, row: &Held) -> Need {
+        let is_signed = self.signing.is_some();
+        let by_type = match row.rtype {
+            Ok(rtype) if is_signed && is_made_by_signing(rtype) => return Need::No,
+            Ok(rtype) => is_needed(wanted.needs, rtype),
+            Err(_) => wanted.needs & need::ALL != 0,
+        };
+        if by_type {
+            Need::Yes
+        } else if is_signed && wanted.needs & need::ENCLOSER != 0 {
+            Need::IfReadable
+        } else {
+            Need::No
+        }
+    }
+
+    /// Adds what stands at the apex because the zone is signed, where an answer may show it or name its type.
+    fn add_signing_records(&self, builder: &mut ZoneBuilder, minimum: u32) {
+        let Some(signing) = &self.signing else {
+            return;
+        };
+        if self.wanted[0].needs & (need::ALL | need::ENCLOSER) == 0 {
+            return;
+        }
+        for (rtype, rdata) in signing.apex_records() {
+            builder.add(&Record {
+                owner: self.wanted[0].name.as_name(),
+                same_owner: false,
+                rtype,
+                class: Class::IN,
+                ttl: minimum,
+                rdata: &rdata,
+                line: 0,
+                file: 0,
+            });
+        }
     }
 
     /// Builds the zone from what was found to be needed.
     pub(crate) fn finish(self) -> Result<Fragment, SqlError> {
         let mut builder = ZoneBuilder::with_capacity(self.apex.as_name(), self.content.len() * 2);
         let mut rdata = Vec::with_capacity(256);
+        let mut minimum = 0;
         for (at, wanted) in self.wanted.iter().enumerate() {
             if wanted.needs & need::EXISTENCE != 0 || wanted.needs != 0 && wanted.has_rows {
                 builder.add_empty(wanted.name.as_name());
             }
-            if wanted.needs & !need::EXISTENCE == 0 {
+            // For most zones the closest encloser is nothing but a name.
+            let ignored = match self.signing {
+                Some(_) => need::EXISTENCE,
+                None => need::EXISTENCE | need::ENCLOSER,
+            };
+            if wanted.needs & !ignored == 0 {
                 continue;
             }
             for (i, row) in self.rows.iter().enumerate().filter(|(_, row)| row.of == at) {
-                let needed = match row.rtype {
-                    Ok(rtype) => is_needed(wanted.needs, rtype),
-                    Err(_) => wanted.needs & need::ALL != 0,
-                };
-                if !needed {
+                let needed = self.is_needed(wanted, row);
+                if needed == Need::No {
                     continue;
                 }
                 rdata.clear();
-                let rtype = self.parse(i, &mut rdata)?;
+                let rtype = match self.parse(i, &mut rdata) {
+                    Err(_) if needed == Need::IfReadable => continue,
+                    rtype => rtype?,
+                };
+                if rtype == Type::SOA && at == 0 {
+                    minimum = soa_minimum(&rdata);
+                }
                 builder.add(&Record {
                     owner: wanted.name.as_name(),
                     same_owner: false,
@@ -518,6 +633,15 @@ impl Gathering {
             }
         }
         for record in self.apex_records.iter().flat_map(|apex| &apex.records) {
+            let apex_needs = self.wanted[0].needs;
+            let needs_all = self.signing.is_some() && apex_needs & need::ENCLOSER != 0;
+            let is_made = self.signing.is_some() && is_made_by_signing(record.rtype);
+            if is_made || !(needs_all || is_needed(apex_needs, record.rtype)) {
+                continue;
+            }
+            if record.rtype == Type::SOA {
+                minimum = soa_minimum(&record.rdata);
+            }
             builder.add(&Record {
                 owner: self.apex.as_name(),
                 same_owner: false,
@@ -529,16 +653,36 @@ impl Gathering {
                 file: (record.id >> 32) as u16,
             });
         }
+        self.add_signing_records(&mut builder, minimum);
         let (zone, findings) = builder.finish();
         match zone {
-            Some(zone) => Ok(Fragment {
-                zone,
-                exits: self.exits,
-                statements: self.statements,
-            }),
+            Some(mut zone) => {
+                zone.set_signing(self.signing);
+                Ok(Fragment {
+                    zone,
+                    exits: self.exits,
+                    statements: self.statements,
+                })
+            }
             None => Err(first_error(self.zone_id, &findings)),
         }
     }
+}
+
+/// Whether a row is part of what is built.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Need {
+    No,
+    /// Only its type matters.
+    IfReadable,
+    Yes,
+}
+
+/// The last field of a SOA: TTL of negative answers, and of the records that signing adds.
+pub(crate) fn soa_minimum(rdata: &[u8]) -> u32 {
+    rdata
+        .last_chunk()
+        .map_or(0, |minimum| u32::from_be_bytes(*minimum))
 }
 
 /// The id of the row that a finding is about: rows are numbered by `line` and `file`.

@@ -2,11 +2,14 @@
 
 use super::MAX_REPORTED;
 use super::error::RowError;
+use super::fragment::{is_made_by_signing, soa_minimum};
 use super::row::{Cells, read_content, read_name, read_ttl, read_type};
+use nameward_dnssec::Signing;
 use nameward_wire::zonefile::Record;
 use nameward_wire::{Class, NameBuf, Type};
 use nameward_zone::ZoneBuilder;
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
+use std::sync::Arc;
 
 /// What loading a zone brought.
 #[derive(Debug, Default)]
@@ -19,6 +22,8 @@ pub struct LoadReport {
     pub bad_count: u64,
     /// Of all rows, whatever their order: the same backend gives the same rows the same one, and others another.
     pub fingerprint: u64,
+    /// How the zone is signed, if it is.
+    pub signing: Option<Arc<Signing>>,
 }
 
 /// Hands the rows of a zone to its builder. A row that does not parse breaks its name, as far as that is one:
@@ -27,26 +32,62 @@ pub(super) struct Loader<'b> {
     builder: &'b mut ZoneBuilder,
     seed: &'b RandomState,
     report: LoadReport,
+    apex: NameBuf,
+    /// The last field of the SOA.
+    minimum: u32,
     name: NameBuf,
     name_text: Vec<u8>,
     rdata: Vec<u8>,
 }
 
 impl<'b> Loader<'b> {
-    pub(super) fn new(builder: &'b mut ZoneBuilder, seed: &'b RandomState) -> Self {
+    pub(super) fn new(
+        builder: &'b mut ZoneBuilder,
+        seed: &'b RandomState,
+        apex: &NameBuf,
+        signing: Option<Arc<Signing>>,
+    ) -> Self {
         builder.tolerate_broken_names();
         Loader {
             builder,
             seed,
-            report: LoadReport::default(),
+            report: LoadReport {
+                signing,
+                ..LoadReport::default()
+            },
+            apex: *apex,
+            minimum: 0,
             name: NameBuf::root(),
             name_text: Vec::new(),
             rdata: Vec::new(),
         }
     }
 
-    pub(super) fn finish(self) -> LoadReport {
+    pub(super) fn finish(mut self) -> LoadReport {
+        if let Some(signing) = self.report.signing.clone() {
+            self.add_signing_records(&signing);
+        }
         self.report
+    }
+
+    /// What stands at the apex because the zone is signed. Other keys or metadata are a change of the zone.
+    fn add_signing_records(&mut self, signing: &Signing) {
+        for (rtype, rdata) in signing.apex_records() {
+            self.builder.add(&Record {
+                owner: self.apex.as_name(),
+                same_owner: false,
+                rtype,
+                class: Class::IN,
+                ttl: self.minimum,
+                rdata: &rdata,
+                line: 0,
+                file: 0,
+            });
+        }
+        let mut hasher = self.seed.build_hasher();
+        signing.hash(&mut hasher);
+        let sum = self.report.fingerprint.wrapping_add(hasher.finish());
+        self.report.fingerprint = sum;
     }
 
     /// Takes one row: id, name, type, ttl, prio, content.
@@ -71,8 +112,15 @@ impl<'b> Loader<'b> {
             Ok(rtype) => rtype,
             Err(reason) => return self.note_broken(id, None, &reason),
         };
+        let is_signed = self.report.signing.is_some();
+        if is_signed && is_made_by_signing(rtype) {
+            return;
+        }
         if let Err(reason) = read_content(rtype, row.int(4), content, &mut self.rdata) {
             return self.note_broken(id, Some(rtype), &reason);
+        }
+        if is_signed && rtype == Type::SOA && self.name == self.apex {
+            self.minimum = soa_minimum(&self.rdata);
         }
         self.builder.add(&Record {
             owner: self.name.as_name(),

@@ -9,8 +9,10 @@
 //! waiting, so it is given back to be done alone.
 
 use super::above::Above;
+use super::apex::Scope;
 use super::dialect::{MAX_NAMES, Statement};
 use super::error::SqlError;
+use super::facts::Facts;
 use super::fragment::{Fragment, Gathering, Known};
 use super::row::{read_name, write_name};
 use super::{LiveZone, SqlBackend};
@@ -47,7 +49,9 @@ pub struct Batch<'b> {
 /// A look-up that is not complete.
 struct Open {
     place: usize,
-    zone: i64,
+    zone: LiveZone,
+    /// How the zone is signed was not known when the look-up began.
+    needs_facts: bool,
     gathering: Gathering,
     /// Of what is kept about apexes.
     generation: u64,
@@ -91,15 +95,24 @@ impl<'b> Batch<'b> {
         above: Option<Arc<Above>>,
         is_stuck: bool,
     ) {
-        let (apex, generation) = self.backend.inner.apexes.of(zone.id);
+        let signing = self.backend.known_signing(zone);
+        let scope = signing.as_ref().map(|signing| match signing {
+            Some(_) => Scope::Signed,
+            None => Scope::Plain,
+        });
+        let (apex, generation) = self.backend.inner.apexes.of(zone.id, scope);
         let known = Known {
             above: above.as_deref(),
             apex,
         };
+        let mut gathering = Gathering::new(zone.id, &zone.apex, qname, known);
+        let needs_facts = signing.is_none();
+        gathering.set_signing(signing.flatten());
         self.open.push(Open {
             place: self.open.len(),
-            zone: zone.id,
-            gathering: Gathering::new(zone.id, &zone.apex, qname, known),
+            zone: *zone,
+            needs_facts,
+            gathering,
             generation,
             above,
             is_stuck,
@@ -123,8 +136,65 @@ impl<'b> Batch<'b> {
             }
         }
         self.names.sort();
+        let backend = self.backend;
+        let unknown = self.unknown_zones();
+        let facts = async {
+            match unknown.is_empty() {
+                true => None,
+                false => Some(backend.read_facts(&unknown).await),
+            }
+        };
+        let (statements, facts) = tokio::join!(self.fetch_names(), facts);
+        round.statements += statements;
+        if let Some(facts) = facts {
+            round.statements += self.take_facts(facts);
+        }
+        let ended = self.open.extract_if(.., |open| open.has_ended(backend));
+        round
+            .found
+            .extend(ended.map(|open| (open.place, open.end(backend))));
+        round
+    }
+}
+
+impl Batch<'_> {
+    /// The zones of which it is not known how they are signed.
+    fn unknown_zones(&self) -> Vec<i64> {
+        let open = self.open.iter();
+        let unknown = open.filter(|open| open.needs_facts && !open.is_stuck);
+        let mut zones: Vec<i64> = unknown.map(|open| open.zone.id).collect();
+        zones.sort_unstable();
+        zones.dedup();
+        zones
+    }
+
+    /// Tells each look-up how its zone is signed; returns how many statements it took to know.
+    fn take_facts(&mut self, facts: Result<Facts, SqlError>) -> u32 {
+        let unknown = self.open.iter_mut().filter(|open| open.needs_facts);
+        match facts {
+            Ok(facts) => {
+                for open in unknown.filter(|open| !open.is_stuck) {
+                    open.needs_facts = false;
+                    let signing = facts.signing(self.backend, &open.zone);
+                    open.gathering.set_signing(signing);
+                    open.gathering.add_statements(facts.statements);
+                }
+                facts.statements
+            }
+            Err(error) => {
+                for open in unknown {
+                    open.failed.get_or_insert_with(|| error.clone());
+                }
+                2
+            }
+        }
+    }
+
+    /// Asks for the names that are listed; returns how many statements it took.
+    async fn fetch_names(&mut self) -> u32 {
+        let mut statements = 0;
         for chunk in self.names.unique().chunks(MAX_NAMES) {
-            round.statements += 1;
+            statements += 1;
             let open = &mut self.open;
             let names = &self.names;
             let result = self
@@ -134,7 +204,7 @@ impl<'b> Batch<'b> {
                     let zone = row.int(6);
                     names.askers(text, |asker| {
                         let open = &mut open[asker as usize];
-                        if zone == Some(open.zone)
+                        if zone == Some(open.zone.id)
                             && let Err(error) = open.gathering.take(row)
                         {
                             open.failed.get_or_insert(error);
@@ -150,12 +220,7 @@ impl<'b> Batch<'b> {
                 break;
             }
         }
-        let backend = self.backend;
-        let ended = self.open.extract_if(.., |open| open.has_ended(backend));
-        round
-            .found
-            .extend(ended.map(|open| (open.place, open.end(backend))));
-        round
+        statements
     }
 }
 
@@ -180,7 +245,7 @@ impl Open {
 
     fn go_on(&mut self, backend: &SqlBackend) -> Result<Standing, SqlError> {
         while !self.gathering.walk(self.above.as_deref())? {
-            match backend.inner.above.usable(self.zone) {
+            match backend.inner.above.usable(self.zone.id) {
                 Some(above) => self.above = Some(above),
                 None => return Ok(Standing::NeedsAbove),
             }
@@ -199,7 +264,10 @@ impl Open {
             return Found::Ended(Err(error));
         }
         if let Some(apex) = self.gathering.apex_to_keep() {
-            backend.inner.apexes.keep(self.zone, apex, self.generation);
+            backend
+                .inner
+                .apexes
+                .keep(self.zone.id, apex, self.generation);
         }
         Found::Ended(self.gathering.finish())
     }

@@ -17,10 +17,13 @@ mod back_off;
 pub mod db;
 mod dialect;
 mod error;
+mod facts;
 mod fragment;
 mod health;
+mod keys;
 mod load;
 mod lookup;
+mod metadata;
 mod mysql;
 mod postgres;
 mod row;
@@ -29,6 +32,7 @@ mod sqlite;
 mod url;
 mod watch;
 pub mod write;
+mod zone_cache;
 
 use above::{AboveSets, Collector};
 use apex::Apexes;
@@ -41,7 +45,9 @@ pub use health::Health;
 pub use load::LoadReport;
 use load::Loader;
 pub use lookup::{Batch, Found, Round};
+use metadata::Metadata;
 use mysql::Mysql;
+use nameward_dnssec::{Keys, SignatureCache};
 use nameward_wire::NameBuf;
 use nameward_zone::ZoneBuilder;
 use postgres::Postgres;
@@ -49,9 +55,12 @@ use row::{Cells, read_name, shown};
 use sqlite::Sqlite;
 use std::hash::RandomState;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 pub use url::Address;
 pub use watch::Change;
+pub use zone_cache::CacheBounds;
+use zone_cache::ZoneCache;
 
 /// Rows that are reported one by one; the rest is counted.
 const MAX_REPORTED: usize = 20;
@@ -71,6 +80,33 @@ pub struct SqlOptions {
     pub timeout: Duration,
     /// After this time facts that are kept about a zone are read again even without a change notice.
     pub max_age: Duration,
+    /// For zones that are signed.
+    pub security: SecurityOptions,
+}
+
+/// The caches of signed zones.
+#[derive(Debug, Clone)]
+pub struct SecurityOptions {
+    /// Zones whose keys are kept.
+    pub keys: CacheBounds,
+    /// Zones whose metadata is kept.
+    pub metadata: CacheBounds,
+    /// Where signatures are kept; all databases of a server share it.
+    pub signatures: Arc<SignatureCache>,
+}
+
+impl Default for SecurityOptions {
+    fn default() -> Self {
+        let bounds = |seconds| CacheBounds {
+            entries: 100_000,
+            ttl: Duration::from_secs(seconds),
+        };
+        SecurityOptions {
+            keys: bounds(30),
+            metadata: bounds(60),
+            signatures: Arc::default(),
+        }
+    }
 }
 
 impl SqlOptions {
@@ -91,6 +127,7 @@ impl SqlOptions {
             batches: connections.min(4),
             timeout: Duration::from_secs(2),
             max_age: Duration::from_secs(60),
+            security: SecurityOptions::default(),
         }
     }
 }
@@ -202,6 +239,10 @@ struct Inner {
     seed: RandomState,
     writer: write::Writer,
     condition: Condition,
+    keys: ZoneCache<Keys>,
+    metadata: ZoneCache<Metadata>,
+    /// It was told that keys cannot be read.
+    told_unreadable: AtomicBool,
 }
 
 impl SqlBackend {
@@ -222,6 +263,8 @@ impl SqlBackend {
             }
         };
         let above = AboveSets::new(options.max_age);
+        let keys = ZoneCache::new(options.security.keys);
+        let metadata = ZoneCache::new(options.security.metadata);
         Ok(SqlBackend {
             inner: Arc::new(Inner {
                 options,
@@ -231,6 +274,9 @@ impl SqlBackend {
                 seed: RandomState::new(),
                 writer: write::Writer::default(),
                 condition: Condition::default(),
+                keys,
+                metadata,
+                told_unreadable: AtomicBool::new(false),
             }),
         })
     }
@@ -298,7 +344,8 @@ impl SqlBackend {
         zone: &LiveZone,
         builder: &mut ZoneBuilder,
     ) -> Result<LoadReport, SqlError> {
-        let mut loader = Loader::new(builder, &self.inner.seed);
+        let signing = self.signing(zone).await?;
+        let mut loader = Loader::new(builder, &self.inner.seed, &zone.apex, signing);
         self.query(Statement::ZoneRows, Some(zone.id), &[], &mut |row| {
             loader.take(row);
             Ok(())
@@ -321,9 +368,21 @@ impl SqlBackend {
     }
 
     /// Drops what is kept about a zone (`None`: about all), because it changed.
-    pub fn forget(&self, zone: Option<i64>) {
+    /// Returns how many entries the key cache and the metadata cache lost.
+    pub fn forget(&self, zone: Option<i64>) -> usize {
         self.inner.apexes.forget(zone);
         self.inner.above.forget(zone);
+        self.inner.keys.forget(zone) + self.inner.metadata.forget(zone)
+    }
+
+    /// How many zones the key cache has.
+    pub fn key_cache_len(&self) -> usize {
+        self.inner.keys.len()
+    }
+
+    /// How many zones the metadata cache has.
+    pub fn metadata_cache_len(&self) -> usize {
+        self.inner.metadata.len()
     }
 }
 

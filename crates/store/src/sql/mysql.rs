@@ -17,8 +17,8 @@ pub(crate) struct Mysql {
     timeout: Duration,
     back_off: Mutex<BackOff>,
     statements: [String; STATEMENTS],
-    /// [`Statement::Lookup`] for each of [`NAME_COUNTS`].
-    lookups: [String; NAME_COUNTS.len()],
+    /// Those that take a list, for each of [`NAME_COUNTS`].
+    lists: [[String; NAME_COUNTS.len()]; Statement::LISTED.len()],
 }
 
 /// Reads an address; TLS is not there yet.
@@ -45,7 +45,7 @@ impl Mysql {
             timeout,
             back_off: Mutex::default(),
             statements: Statement::ALL.map(|statement| statement.sql(Engine::Mysql, 1)),
-            lookups: NAME_COUNTS.map(|count| Statement::Lookup.sql(Engine::Mysql, count)),
+            lists: Statement::lists(Engine::Mysql),
         })
     }
 
@@ -106,9 +106,9 @@ impl Mysql {
         names: &[&str],
         each: &mut (dyn FnMut(&dyn Cells) -> Result<(), SqlError> + Send),
     ) -> Result<(), SqlError> {
-        let (sql, filled) = if statement == Statement::Lookup {
+        let (sql, filled) = if let Some(list) = statement.list_index() {
             let size = NAME_COUNTS.partition_point(|&count| count < names.len());
-            (&self.lookups[size], NAME_COUNTS[size])
+            (&self.lists[list][size], NAME_COUNTS[size])
         } else {
             (&self.statements[statement as usize], 0)
         };

@@ -108,7 +108,7 @@ impl Postgres {
     fn slot(&self, statement: Statement) -> &Slot {
         let lookups = self.slots.len() - 1;
         match statement {
-            Statement::Lookup | Statement::Zone => {
+            Statement::Lookup | Statement::Zone | Statement::Keys | Statement::Metadata => {
                 &self.slots[self.next.fetch_add(1, Ordering::Relaxed) % lookups]
             }
             _ => &self.slots[lookups],
@@ -149,7 +149,7 @@ impl Postgres {
     ) -> Result<(), SqlError> {
         let mut parameters: Vec<&(dyn ToSql + Sync)> = Vec::with_capacity(2);
         parameters.extend(zone.as_ref().map(|zone| zone as &(dyn ToSql + Sync)));
-        if statement == Statement::Lookup {
+        if statement.list_index().is_some() {
             parameters.push(&names);
         }
         let rows = self.within(session.start(statement, &parameters)).await?;
@@ -194,7 +194,9 @@ impl Session {
             .get_or_try_init(|| {
                 // Without this the cast of a name list to the type of the column would hide the index.
                 let types: &[Type] = match statement {
-                    Statement::Lookup => &[Type::VARCHAR_ARRAY],
+                    Statement::Lookup | Statement::Keys | Statement::Metadata => {
+                        &[Type::VARCHAR_ARRAY]
+                    }
                     _ => &[],
                 };
                 let sql = statement.sql(Engine::Postgres, 0);

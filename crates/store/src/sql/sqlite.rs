@@ -26,8 +26,8 @@ pub(crate) struct Sqlite {
     /// The file's number in its file system when it was last looked at; 0 before.
     file: AtomicU64,
     statements: [String; STATEMENTS],
-    /// [`Statement::Lookup`] for each of [`NAME_COUNTS`].
-    lookups: [String; NAME_COUNTS.len()],
+    /// Those that take a list, for each of [`NAME_COUNTS`].
+    lists: [[String; NAME_COUNTS.len()]; Statement::LISTED.len()],
 }
 
 impl Sqlite {
@@ -39,7 +39,7 @@ impl Sqlite {
             next: AtomicUsize::new(0),
             file: AtomicU64::new(0),
             statements: Statement::ALL.map(|statement| statement.sql(Engine::Sqlite, 1)),
-            lookups: NAME_COUNTS.map(|count| Statement::Lookup.sql(Engine::Sqlite, count)),
+            lists: Statement::lists(Engine::Sqlite),
         }
     }
 
@@ -99,9 +99,9 @@ impl Sqlite {
         names: &[&str],
         each: &mut dyn FnMut(&dyn Cells) -> Result<(), SqlError>,
     ) -> Result<(), SqlError> {
-        let (sql, filled) = if statement == Statement::Lookup {
+        let (sql, filled) = if let Some(list) = statement.list_index() {
             let size = NAME_COUNTS.partition_point(|&count| count < names.len());
-            (&self.lookups[size], NAME_COUNTS[size])
+            (&self.lists[list][size], NAME_COUNTS[size])
         } else {
             (&self.statements[statement as usize], 0)
         };

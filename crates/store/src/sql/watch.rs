@@ -91,7 +91,7 @@ impl Teller {
         match change {
             Change::Zone(id) => self.backend.forget(Some(id)),
             Change::All => self.backend.forget(None),
-        }
+        };
         let change = if self.owes_all { Change::All } else { change };
         self.owes_all = self.sender.try_send(change).is_err();
     }

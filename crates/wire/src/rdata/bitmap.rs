@@ -56,14 +56,14 @@ pub(super) fn types_of(bits: &[u8]) -> impl Iterator<Item = u16> + '_ {
 
 /// Collects types and writes their bitmap. Types below 512 need no allocation.
 #[derive(Default)]
-pub(super) struct Builder {
+pub struct Builder {
     low: [[u8; 32]; 2],
     high: Vec<u16>,
 }
 
 impl Builder {
     /// Adds a type; again is no change.
-    pub(super) fn add(&mut self, rtype: Type) {
+    pub fn add(&mut self, rtype: Type) {
         let [window, low] = rtype.0.to_be_bytes();
         match self.low.get_mut(window as usize) {
             Some(bits) => set(bits, low),
@@ -72,7 +72,7 @@ impl Builder {
     }
 
     /// Appends the windows.
-    pub(super) fn write(mut self, out: &mut Vec<u8>) {
+    pub fn write(mut self, out: &mut Vec<u8>) {
         for (window, bits) in (0u8..).zip(&self.low) {
             write_window(window, bits, out);
         }

@@ -265,7 +265,10 @@ impl Follower {
         let errors: Vec<RowError> = errors.map(|error| row_error(id, error)).collect();
         self.tell_bad(&errors);
         match zone {
-            Some(zone) => self.offer(id, zone, steps),
+            Some(mut zone) => {
+                zone.set_signing(report.signing);
+                self.offer(id, zone, steps);
+            }
             None => tracing::error!("{}: zone {apex} cannot be served", self.name),
         }
         Ok(())

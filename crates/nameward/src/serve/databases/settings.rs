@@ -1,20 +1,23 @@
 //! Owns the way from settings to the terms of databases, caches and overload.
 
-use std::{path::PathBuf, thread};
+use std::{path::PathBuf, sync::Arc, thread};
 
+use nameward_dnssec::SignatureCache;
 use nameward_serve::live::LiveSettings;
-use nameward_store::sql::{Address, SqlBackend, SqlError, SqlOptions};
+use nameward_store::sql::{
+    Address, CacheBounds, SecurityOptions, SqlBackend, SqlError, SqlOptions,
+};
 
 use crate::{
     config::{
         Config,
-        settings::{Backend, BackendMode, BackendType},
+        settings::{Backend, BackendMode, BackendType, Cache},
     },
     zones,
 };
 
 /// The settings of caches and overload.
-pub fn live_settings(config: &Config) -> LiveSettings {
+pub fn live_settings(config: &Config, signatures: &Arc<SignatureCache>) -> LiveSettings {
     let (cache, overload) = (&config.cache, &config.overload);
     LiveSettings {
         packet_entries: cache.packet_entries.get(),
@@ -27,6 +30,7 @@ pub fn live_settings(config: &Config) -> LiveSettings {
         query_timeout: overload.query_timeout_ms.millis(),
         lookups_per_zone: overload.lookups_per_zone.get(),
         threads: or_cores(overload.lookup_threads.get()),
+        signatures: Arc::clone(signatures),
     }
 }
 
@@ -49,13 +53,36 @@ pub fn state_directory(config: &Config) -> Option<PathBuf> {
     config.server.state_directory.clone().or_else(of_service)
 }
 
+/// The cache of signatures, which all databases share.
+pub fn signatures(config: &Config) -> Arc<SignatureCache> {
+    Arc::new(SignatureCache::new(config.cache.signature_entries.get()))
+}
+
+fn security(cache: &Cache, signatures: &Arc<SignatureCache>) -> SecurityOptions {
+    SecurityOptions {
+        keys: CacheBounds {
+            entries: cache.key_entries.get(),
+            ttl: cache.key_ttl.seconds(),
+        },
+        metadata: CacheBounds {
+            entries: cache.meta_entries.get(),
+            ttl: cache.meta_ttl.seconds(),
+        },
+        signatures: Arc::clone(signatures),
+    }
+}
+
 /// The databases of a configuration, each with its rank. Nothing is connected yet.
-pub fn prepare(config: &Config) -> Result<Vec<(u16, BackendMode, SqlBackend)>, String> {
+pub fn prepare(
+    config: &Config,
+    signatures: &Arc<SignatureCache>,
+) -> Result<Vec<(u16, BackendMode, SqlBackend)>, String> {
     let numbered = config.backends.iter().enumerate();
     numbered
         .filter(|(_, backend)| backend.r#type != BackendType::File)
         .map(|(index, backend)| {
-            let options = options(backend).map_err(|error| error.to_string())?;
+            let mut options = options(backend).map_err(|error| error.to_string())?;
+            options.security = security(&config.cache, signatures);
             let sql = SqlBackend::new(options).map_err(|error| error.to_string())?;
             Ok((zones::rank(index), backend.mode, sql))
         })

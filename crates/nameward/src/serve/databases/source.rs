@@ -5,7 +5,7 @@ use std::pin::Pin;
 
 use nameward_answer::BackendFailure;
 use nameward_serve::live::{
-    Ended, Fetched, LiveSource, Lookup, LookupBatch, LookupError, Round, Wanted,
+    Ended, Fetched, Kept, LiveSource, Lookup, LookupBatch, LookupError, Round, Wanted,
 };
 use nameward_store::sql::{Batch, Found, Fragment, LiveZone, SqlBackend, SqlError};
 
@@ -38,6 +38,17 @@ impl LiveSource for SqlSource {
 
     fn is_up(&self) -> bool {
         self.0.health().is_up
+    }
+
+    fn kept(&self) -> Kept {
+        Kept {
+            keys: self.0.key_cache_len(),
+            metadata: self.0.metadata_cache_len(),
+        }
+    }
+
+    fn forget(&self, zone: Option<i64>) -> usize {
+        self.0.forget(zone)
     }
 }
 

@@ -1,0 +1,24 @@
+//! DNSSEC for zones that are signed while they are served: keys, signatures, proofs of denial.
+//!
+//! Owns what a zone's keys and metadata mean ([`Key`], [`Policy`]), what is signed and with which keys ([`CanonicalSet`],
+//! [`Signing`]), NSEC and NSEC3 records that are made for one answer, and the cache of signatures. Plain functions over
+//! memory: the time comes in as a parameter, nothing is read from a disk or a database.
+
+mod cache;
+mod key;
+mod nsec;
+mod nsec3;
+mod period;
+mod policy;
+mod rsa;
+mod set;
+mod signing;
+mod soa_edit;
+
+pub use cache::SignatureCache;
+pub use key::{Key, KeyUse};
+pub use nsec3::{MAX_ITERATIONS, Nsec3};
+pub use policy::{Denial, Policy, Publish};
+pub use set::CanonicalSet;
+pub use signing::{CannotSign, Keys, Proof, Signing};
+pub use soa_edit::SoaEdit;

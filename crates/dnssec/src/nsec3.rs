@@ -1,0 +1,132 @@
+//! Hashed names of NSEC3 (RFC 5155 section 5) and the records right around them (RFC 7129 appendix B).
+
+use aws_lc_rs::digest::{Context, SHA1_FOR_LEGACY_USE_ONLY};
+use data_encoding::BASE32HEX_NOPAD;
+use nameward_wire::{Name, NameBuf};
+
+/// RFC 9276: more rounds help nobody and cost both sides (CVE-2023-50868).
+pub const MAX_ITERATIONS: u16 = 100;
+/// Octets of a hashed name.
+pub(crate) const HASH: usize = 20;
+
+/// How names are hashed.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Nsec3 {
+    /// Rounds after the first.
+    pub iterations: u16,
+    /// What is hashed with every name.
+    pub salt: Vec<u8>,
+}
+
+impl Nsec3 {
+    /// Hashes a name.
+    pub fn hash(&self, name: Name<'_>) -> [u8; HASH] {
+        let mut hash = self.round(&name.as_wire().to_ascii_lowercase());
+        for _ in 0..self.iterations.min(MAX_ITERATIONS) {
+            hash = self.round(&hash);
+        }
+        hash
+    }
+
+    fn round(&self, octets: &[u8]) -> [u8; HASH] {
+        let mut context = Context::new(&SHA1_FOR_LEGACY_USE_ONLY);
+        context.update(octets);
+        context.update(&self.salt);
+        let mut hash = [0; HASH];
+        hash.copy_from_slice(context.finish().as_ref());
+        hash
+    }
+
+    /// Record data of NSEC3PARAM. Its flags are 0 (RFC 5155 section 4.1.2).
+    pub(crate) fn param(&self) -> Vec<u8> {
+        let mut rdata = self.parameters();
+        rdata.truncate(5 + self.salt.len());
+        rdata
+    }
+
+    /// What NSEC3 and NSEC3PARAM begin with: SHA-1, no flags. Every delegation is proven, so Opt-Out is not used.
+    pub(crate) fn parameters(&self) -> Vec<u8> {
+        let iterations = self.iterations.min(MAX_ITERATIONS).to_be_bytes();
+        let mut rdata = vec![1, 0, iterations[0], iterations[1], self.salt.len() as u8];
+        rdata.extend_from_slice(&self.salt);
+        rdata
+    }
+}
+
+/// The name that a hash is the first label of.
+pub(crate) fn owner(hash: &[u8; HASH], apex: Name<'_>) -> Option<NameBuf> {
+    let mut label = [0u8; 33];
+    label[0] = 32;
+    BASE32HEX_NOPAD.encode_mut(hash, &mut label[1..]);
+    label.make_ascii_lowercase();
+    NameBuf::join(&label, apex).ok()
+}
+
+/// The hash after this one; the last is followed by the first.
+pub(crate) fn next(hash: &[u8; HASH]) -> [u8; HASH] {
+    let mut next = *hash;
+    for octet in next.iter_mut().rev() {
+        *octet = octet.wrapping_add(1);
+        if *octet != 0 {
+            break;
+        }
+    }
+    next
+}
+
+/// The hash before this one.
+pub(crate) fn previous(hash: &[u8; HASH]) -> [u8; HASH] {
+    let mut previous = *hash;
+    for octet in previous.iter_mut().rev() {
+        *octet = octet.wrapping_sub(1);
+        if *octet != 0xff {
+            break;
+        }
+    }
+    previous
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// RFC 5155 appendix A.
+    #[test]
+    fn hashes_are_those_of_rfc_5155() {
+        let nsec3 = Nsec3 {
+            iterations: 12,
+            salt: vec![0xaa, 0xbb, 0xcc, 0xdd],
+        };
+        for (name, expected) in [
+            ("example", "0p9mhaveqvm6t7vbl5lop2u3t2rp3tom"),
+            ("a.example", "35mthgpgcu1qg68fab165klnsnk3dpvl"),
+            ("ai.example", "gjeqe526plbf1g8mklp59enfd789njgi"),
+            ("ns1.example", "2t7b4g4vsa5smi47k61mv5bv1a22bojr"),
+            ("*.w.example", "r53bq7cc2uvmubfu5ocmm6pers9tk9en"),
+            ("X.Y.W.Example", "2vptu5timamqttgl4luu9kg21e0aor3s"),
+            ("xx.example", "t644ebqk9bibcna874givr6joj62mlhv"),
+        ] {
+            let name: NameBuf = name.parse().unwrap();
+            let hashed = owner(&nsec3.hash(name.as_name()), Name::ROOT).unwrap();
+            assert_eq!(hashed.to_string(), format!("{expected}."));
+        }
+    }
+
+    #[test]
+    fn hashes_go_around() {
+        let (zero, ones) = ([0; HASH], [0xff; HASH]);
+        assert_eq!((next(&ones), previous(&zero)), (zero, ones));
+        let mut hash = ones;
+        hash[0] = 7;
+        assert_eq!(next(&hash)[0], 8);
+        assert_eq!(previous(&next(&hash)), hash);
+    }
+
+    #[test]
+    fn the_owner_of_a_zone_with_a_long_name_may_not_fit() {
+        let apex: NameBuf = format!("{0}.{0}.{0}.{1}", "x".repeat(63), "y".repeat(50))
+            .parse()
+            .unwrap();
+        assert!(owner(&[0; HASH], apex.as_name()).is_none());
+    }
+}

@@ -1,0 +1,321 @@
+//! A zone that is signed while it is served: its keys, its policy, and what they make of RRsets and of names.
+
+use crate::cache::{SignatureCache, Signed};
+use crate::key::Key;
+use crate::nsec;
+use crate::nsec3;
+use crate::period::{DAY, validity};
+use crate::policy::{Denial, Policy, Publish};
+use crate::set::{CanonicalSet, RRSIG_FIXED};
+use crate::soa_edit::SoaEdit;
+use aws_lc_rs::digest::{Context, SHA256, digest};
+use nameward_wire::rdata::BitmapBuilder;
+use nameward_wire::{Name, NameBuf, Type};
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+/// The keys of a zone.
+#[derive(Default)]
+pub struct Keys {
+    list: Vec<Key>,
+    is_broken: bool,
+}
+
+impl Keys {
+    /// Keys in any order.
+    pub fn new(list: Vec<Key>) -> Self {
+        Keys {
+            list,
+            is_broken: false,
+        }
+    }
+
+    /// Keys of which at least one cannot be used. Signing with the others could leave RRsets without a signature of an
+    /// algorithm that the parent promises, so nothing is signed at all.
+    pub fn broken() -> Self {
+        Keys {
+            list: Vec::new(),
+            is_broken: true,
+        }
+    }
+
+    /// Whether there is a key that signs, or should.
+    pub fn has_active(&self) -> bool {
+        self.is_broken || self.list.iter().any(|key| key.usage.active)
+    }
+
+    /// Whether a key cannot be used.
+    pub fn is_broken(&self) -> bool {
+        self.is_broken
+    }
+
+    /// The keys.
+    pub fn list(&self) -> &[Key] {
+        &self.list
+    }
+
+    /// Whether an algorithm has active keys of both kinds, each for its part.
+    fn is_split(&self, algorithm: u8) -> bool {
+        let of = |entry_point| {
+            self.list.iter().any(|key| {
+                key.usage.active
+                    && key.algorithm() == algorithm
+                    && key.is_entry_point() == entry_point
+            })
+        };
+        of(true) && of(false)
+    }
+
+    /// The keys that sign RRsets of a type: where an algorithm has both kinds, DNSKEY is for entry points and the rest for
+    /// the others; CDS and CDNSKEY are signed by both (RFC 7344 section 4.1 wants a key that the parent's DS names).
+    fn signers(&self, rtype: Type) -> impl Iterator<Item = &Key> {
+        self.list.iter().filter(move |key| {
+            key.usage.active
+                && match rtype {
+                    Type::CDS | Type::CDNSKEY => true,
+                    Type::DNSKEY => key.is_entry_point() || !self.is_split(key.algorithm()),
+                    _ => !key.is_entry_point() || !self.is_split(key.algorithm()),
+                }
+        })
+    }
+}
+
+/// A key cannot be used, or the library failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the zone cannot be signed")]
+pub struct CannotSign;
+
+/// A record that proves what exists and what does not.
+pub struct Proof {
+    /// Its owner.
+    pub owner: NameBuf,
+    /// NSEC or NSEC3.
+    pub rtype: Type,
+    /// Its data.
+    pub rdata: Vec<u8>,
+}
+
+/// How a zone is signed.
+pub struct Signing {
+    apex: NameBuf,
+    keys: Arc<Keys>,
+    policy: Arc<Policy>,
+    cache: Arc<SignatureCache>,
+    /// Seconds by which its signatures are renewed before others.
+    early: u32,
+}
+
+impl std::fmt::Debug for Signing {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} keys of {}", self.keys.list.len(), self.apex)
+    }
+}
+
+/// Of everything that answers depend on, except the time.
+impl Hash for Signing {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.policy.hash(state);
+        self.keys.is_broken.hash(state);
+        for key in &self.keys.list {
+            key.fingerprint().hash(state);
+            key.usage.hash(state);
+        }
+    }
+}
+
+impl Signing {
+    /// A zone with keys of which at least one is active.
+    pub fn new(
+        apex: Name<'_>,
+        keys: Arc<Keys>,
+        policy: Arc<Policy>,
+        cache: Arc<SignatureCache>,
+    ) -> Self {
+        let mut apex: NameBuf = apex.into();
+        apex.make_lowercase();
+        let hash = digest(&SHA256, apex.as_name().as_wire());
+        let first = hash.as_ref().first_chunk().copied().unwrap_or_default();
+        Signing {
+            apex,
+            keys,
+            policy,
+            cache,
+            early: u32::from_be_bytes(first) % DAY,
+        }
+    }
+
+    /// NSEC or NSEC3.
+    #[inline]
+    pub fn denial(&self) -> &Denial {
+        &self.policy.denial
+    }
+
+    /// The serial shown.
+    #[inline]
+    pub fn soa_edit(&self) -> SoaEdit {
+        self.policy.soa_edit
+    }
+
+    /// Whether a key cannot be used: nothing can be signed.
+    pub fn is_broken(&self) -> bool {
+        self.keys.is_broken
+    }
+
+    /// Records that stand at the apex because the zone is signed.
+    pub fn apex_records(&self) -> Vec<(Type, Vec<u8>)> {
+        let mut records = Vec::new();
+        let published = || self.keys.list.iter().filter(|key| key.usage.published);
+        records.extend(published().map(|key| (Type::DNSKEY, key.dnskey().to_vec())));
+        let entry_points = || published().filter(|key| key.is_entry_point());
+        match &self.policy.cds {
+            Publish::Nothing => {}
+            // RFC 8078 section 4.
+            Publish::Removal => records.push((Type::CDS, vec![0, 0, 0, 0, 0])),
+            Publish::Keys(digests) => records.extend(entry_points().flat_map(|key| {
+                let all = digests
+                    .iter()
+                    .filter_map(|&of| key.ds(self.apex.as_name(), of));
+                all.map(|ds| (Type::CDS, ds))
+            })),
+        }
+        match &self.policy.cdnskey {
+            Publish::Nothing => {}
+            Publish::Removal => records.push((Type::CDNSKEY, vec![0, 0, 3, 0, 0])),
+            Publish::Keys(()) => {
+                records.extend(entry_points().map(|key| (Type::CDNSKEY, key.dnskey().to_vec())));
+            }
+        }
+        if let Denial::Nsec3(nsec3) = self.denial() {
+            records.push((Type::NSEC3PARAM, nsec3.param()));
+        }
+        records
+    }
+
+    /// The data of the RRSIGs of an RRset, from the cache where they are there; `made` counts the others.
+    pub fn signatures(
+        &self,
+        set: &CanonicalSet,
+        now: u32,
+        made: &mut u32,
+    ) -> Result<Vec<Arc<[u8]>>, CannotSign> {
+        if self.keys.is_broken {
+            return Err(CannotSign);
+        }
+        let all = self.keys.signers(set.rtype).map(|key| {
+            let head = self.rrsig_head(key, set, now);
+            let signed = signed_digest(key, &head, set);
+            if let Some(rrsig) = self.cache.find(&signed) {
+                return Ok(rrsig);
+            }
+            let mut message = Vec::with_capacity(head.len() + set.records.len());
+            message.extend_from_slice(&head);
+            message.extend_from_slice(&set.records);
+            let signature = key.sign(&message).ok_or(CannotSign)?;
+            *made += 1;
+            let rrsig: Arc<[u8]> = [head, signature].concat().into();
+            self.cache.keep(signed, rrsig.clone());
+            Ok(rrsig)
+        });
+        all.collect()
+    }
+
+    /// RFC 4034 section 3.1: the data of an RRSIG up to the signature.
+    fn rrsig_head(&self, key: &Key, set: &CanonicalSet, now: u32) -> Vec<u8> {
+        let (begins, ends) = validity(now, self.early);
+        let apex = self.apex.as_name().as_wire();
+        let mut head = Vec::with_capacity(RRSIG_FIXED + apex.len());
+        head.extend_from_slice(&set.rtype.0.to_be_bytes());
+        head.extend_from_slice(&[key.algorithm(), set.labels]);
+        head.extend_from_slice(&set.ttl.to_be_bytes());
+        head.extend_from_slice(&ends.to_be_bytes());
+        head.extend_from_slice(&begins.to_be_bytes());
+        head.extend_from_slice(&key.tag().to_be_bytes());
+        head.extend_from_slice(apex);
+        head
+    }
+
+    /// Proves that a name exists and has these types; NSEC and RRSIG are added where they belong.
+    pub fn matching(&self, name: Name<'_>, types: impl Iterator<Item = Type>) -> Option<Proof> {
+        match self.denial() {
+            Denial::Nsec => {
+                let next = nsec::below(name, self.apex.as_name());
+                Some(self.nsec(name.into(), next, types))
+            }
+            Denial::Nsec3(params) => {
+                let hash = params.hash(name);
+                self.nsec3(params, &hash, &nsec3::next(&hash), types)
+            }
+        }
+    }
+
+    /// Proves that a name does not exist. `parent` has the types of the name above it, which exists.
+    pub fn covering(&self, name: Name<'_>, parent: impl Iterator<Item = Type>) -> Option<Proof> {
+        match self.denial() {
+            Denial::Nsec => {
+                let next = nsec::after(name, self.apex.as_name());
+                Some(match nsec::before(name) {
+                    Some(owner) => self.nsec(owner, next, std::iter::empty()),
+                    None => self.nsec(name.parent()?.into(), next, parent),
+                })
+            }
+            Denial::Nsec3(params) => {
+                let hash = params.hash(name);
+                let (before, after) = (nsec3::previous(&hash), nsec3::next(&hash));
+                self.nsec3(params, &before, &after, std::iter::empty())
+            }
+        }
+    }
+
+    fn nsec(&self, owner: NameBuf, next: NameBuf, types: impl Iterator<Item = Type>) -> Proof {
+        let mut rdata = next.as_name().as_wire().to_vec();
+        let mut bitmap = BitmapBuilder::default();
+        // RFC 4034 section 4.1.2: the record itself and its signature are there too.
+        types
+            .chain([Type::NSEC, Type::RRSIG])
+            .for_each(|rtype| bitmap.add(rtype));
+        bitmap.write(&mut rdata);
+        Proof {
+            owner,
+            rtype: Type::NSEC,
+            rdata,
+        }
+    }
+
+    fn nsec3(
+        &self,
+        params: &nsec3::Nsec3,
+        hash: &[u8; nsec3::HASH],
+        next: &[u8; nsec3::HASH],
+        types: impl Iterator<Item = Type>,
+    ) -> Option<Proof> {
+        let mut rdata = params.parameters();
+        rdata.push(nsec3::HASH as u8);
+        rdata.extend_from_slice(next);
+        let mut bitmap = BitmapBuilder::default();
+        let mut has_signed = false;
+        for rtype in types {
+            // RFC 5155 section 7.1: RRSIG only where something is signed; the NS of a delegation alone is not.
+            has_signed |= rtype != Type::NS;
+            bitmap.add(rtype);
+        }
+        if has_signed {
+            bitmap.add(Type::RRSIG);
+        }
+        bitmap.write(&mut rdata);
+        Some(Proof {
+            owner: nsec3::owner(hash, self.apex.as_name())?,
+            rtype: Type::NSEC3,
+            rdata,
+        })
+    }
+}
+
+fn signed_digest(key: &Key, head: &[u8], set: &CanonicalSet) -> Signed {
+    let mut context = Context::new(&SHA256);
+    context.update(key.fingerprint());
+    context.update(head);
+    context.update(&set.records);
+    let mut signed = [0; 32];
+    signed.copy_from_slice(context.finish().as_ref());
+    signed
+}

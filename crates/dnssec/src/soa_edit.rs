@@ -1,0 +1,106 @@
+//! Serials that move with the signatures, so that secondaries fetch new ones (the metadata SOA-EDIT of PowerDNS).
+
+use crate::period::{DAY, WEEK, week_of};
+
+/// How the serial of a signed zone is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum SoaEdit {
+    /// As it is.
+    #[default]
+    None,
+    /// Plus the weeks since 1970.
+    IncrementWeeks,
+    /// The start of the week, if that is more.
+    InceptionEpoch,
+    /// The date of the start of the week as YYYYMMDD01; or two more, if the serial is of its first days.
+    InceptionIncrement,
+    /// The time.
+    Epoch,
+}
+
+impl SoaEdit {
+    /// Reads the word of the metadata; `None` if it is not known.
+    pub fn read(word: &str) -> Option<SoaEdit> {
+        Some(match word.trim().to_ascii_uppercase().as_str() {
+            "" | "NONE" => SoaEdit::None,
+            "INCREMENT-WEEKS" => SoaEdit::IncrementWeeks,
+            "INCEPTION-EPOCH" => SoaEdit::InceptionEpoch,
+            "INCEPTION-INCREMENT" => SoaEdit::InceptionIncrement,
+            "EPOCH" => SoaEdit::Epoch,
+            _ => return None,
+        })
+    }
+
+    /// The serial to show at a time, in seconds since 1970.
+    pub fn serial(self, serial: u32, now: u32) -> u32 {
+        let start = week_of(now);
+        match self {
+            SoaEdit::None => serial,
+            SoaEdit::IncrementWeeks => serial.wrapping_add(now / WEEK),
+            SoaEdit::InceptionEpoch => serial.max(start),
+            SoaEdit::InceptionIncrement => {
+                let first = date(start) * 100 + 1;
+                let last = date(start.saturating_add(2 * DAY)) * 100 + 99;
+                if serial < first - 1 {
+                    first
+                } else if serial <= last {
+                    // The serials that end in 00 and 01 are kept for the change of signatures.
+                    serial.wrapping_add(2)
+                } else {
+                    serial
+                }
+            }
+            SoaEdit::Epoch => now,
+        }
+    }
+}
+
+/// YYYYMMDD of a time.
+fn date(seconds: u32) -> u32 {
+    // Counted from 1 March of the year 0, so that leap days end a year.
+    let days = i64::from(seconds / DAY) + 719_468;
+    let era = days / 146_097;
+    let of_era = days % 146_097;
+    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    (year * 10_000 + month * 100 + day) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Sunday, 15 November 2026, 06:00; the week began on Thursday, the 12th.
+    const NOW: u32 = 1_794_722_400;
+
+    #[test]
+    fn dates_are_those_of_the_calendar() {
+        for (seconds, expected) in [
+            (0, 19_700_101),
+            (951_782_400, 20_000_229),
+            (NOW, 20_261_115),
+            (u32::MAX, 21_060_207),
+        ] {
+            assert_eq!(date(seconds), expected);
+        }
+    }
+
+    #[test]
+    fn serials_move_with_the_week() {
+        let show = |word, serial| SoaEdit::read(word).unwrap().serial(serial, NOW);
+        assert_eq!(show("none", 7), 7);
+        assert_eq!(show("INCREMENT-WEEKS", 7), 7 + NOW / WEEK);
+        assert_eq!(show("INCEPTION-EPOCH", 7), 1_794_441_600);
+        assert_eq!(show("INCEPTION-EPOCH", u32::MAX), u32::MAX);
+        assert_eq!(show("INCEPTION-INCREMENT", 2_026_010_101), 2_026_111_201);
+        assert_eq!(show("INCEPTION-INCREMENT", 2_026_111_200), 2_026_111_202);
+        assert_eq!(show("INCEPTION-INCREMENT", 2_026_111_305), 2_026_111_307);
+        assert_eq!(show("INCEPTION-INCREMENT", 2_026_111_500), 2_026_111_500);
+        assert_eq!(show("EPOCH", 7), NOW);
+        assert_eq!(SoaEdit::read("SOMEHOW"), None);
+    }
+}
