@@ -12,10 +12,10 @@
 mod record;
 mod tcp;
 
-pub(crate) use record::record_answer;
+pub(crate) use record::{record_answer, record_signatures};
 pub use tcp::TcpPipeline;
 
-use record::{record_malformed, record_received, record_signatures, udp};
+use record::{record_malformed, record_received, udp};
 
 use crate::live::{Attempt, Job, LiveSettings, LiveZones, Parts, ReplyTo, Tried, board};
 use crate::udp::{BATCH, Batch, BatchHandler, BatchTiming, Queries};
@@ -176,7 +176,6 @@ impl BatchHandler for UdpPipeline {
                         out,
                     );
                     let mut reply = Some(reply);
-                    record_signatures(&mut self.recorder, &mut self.scratch);
                     if reply.is_some_and(|reply| reply.outcome == Outcome::Pending) {
                         let desk = Desk {
                             shared: &self.shared,
@@ -210,6 +209,7 @@ impl BatchHandler for UdpPipeline {
             };
             replies.set_len(i, self.done[i].map_or(0, |done| done.reply.len));
         }
+        record_signatures(&mut self.recorder, &mut self.scratch);
     }
 
     fn sent(&mut self, batch: &Batch, timing: BatchTiming) {

@@ -8,6 +8,8 @@ use nameward_stats::{Counter, Latency, Recorder};
 use nameward_wire::message::Query;
 use nameward_zone::{Live, NameKey, ZoneTable};
 
+use crate::pipeline::record_signatures;
+
 use super::{Cached, Fit, Flight, Held, Hit, LiveView, LiveZones, Parts, Used};
 
 /// A question and what it is answered with.
@@ -78,7 +80,7 @@ impl Attempt<'_> {
                 .respond(&view, self.query, asked, self.medium, scratch, out);
             let used = view.used();
             if reply.outcome != Outcome::Pending {
-                recorder.add(Counter::Signatures, scratch.take_signatures().into());
+                record_signatures(recorder, scratch);
                 // A zone that cannot be signed is asked again: its keys may be better the next time.
                 if let Used::One(index) = used
                     && reply.outcome != Outcome::BackendFailure

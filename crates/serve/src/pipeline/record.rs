@@ -1,7 +1,7 @@
 //! What a worker writes down of each question and answer.
 
 use super::Done;
-use nameward_answer::Outcome;
+use nameward_answer::{Outcome, Scratch};
 use nameward_stats::{self as stats, Answered, Counter, Received, Recorder, Transport};
 use nameward_wire::Opcode;
 use nameward_wire::message::{Malformed, Query};
@@ -20,6 +20,15 @@ pub(super) fn tcp(client: IpAddr) -> Transport {
         Transport::Tcp4
     } else {
         Transport::Tcp6
+    }
+}
+
+/// Signatures made since the last call.
+#[inline]
+pub(crate) fn record_signatures(recorder: &mut Recorder, scratch: &mut Scratch) {
+    let signatures = scratch.take_signatures();
+    if signatures > 0 {
+        recorder.add(Counter::Signatures, signatures.into());
     }
 }
 

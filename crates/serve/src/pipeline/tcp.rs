@@ -1,6 +1,6 @@
 //! The same way for the messages of TCP connections, one at a time.
 
-use super::record::{record_answer, record_malformed, record_received, tcp};
+use super::record::{record_answer, record_malformed, record_received, record_signatures, tcp};
 use super::{Desk, Done, Shared, View};
 use crate::live::{Attempt, ReplyTo};
 use crate::tcp::{Later, StreamAction, StreamHandler};
@@ -105,6 +105,7 @@ impl TcpState {
             Ok(query) => {
                 record_received(&mut self.recorder, &query, transport, client);
                 self.key.set(query.qname);
+                self.scratch.set_now(crate::sys::seconds_since_1970());
                 let zone = zones.zone_for(&self.key, query.qtype).map(|zone| &**zone);
                 let mut reply = engine.respond(
                     zones,
@@ -135,6 +136,7 @@ impl TcpState {
                         None => return StreamAction::Continue,
                     }
                 }
+                record_signatures(&mut self.recorder, &mut self.scratch);
                 (Done::new(reply, &query), query.qname.as_wire())
             }
             Err(malformed) => {
