@@ -37,7 +37,7 @@ pub fn check(database: &str) -> Result<ExitCode, String> {
 /// many are not in order.
 pub fn check_all(config: &Config) -> Result<usize, String> {
     let mut wrong = 0;
-    for (_, _, backend) in databases::prepare(config)? {
+    for (_, _, backend) in databases::prepare(config, &Default::default())? {
         let address = &backend.options().address;
         let is_clean = match wait_for(db::check(address)) {
             Ok(report) => {

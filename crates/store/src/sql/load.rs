@@ -84,9 +84,8 @@ impl<'b> Loader<'b> {
                 file: 0,
             });
         }
-        let mut hasher = self.seed.build_hasher();
-        signing.hash(&mut hasher);
-        let sum = self.report.fingerprint.wrapping_add(hasher.finish());
+        let hash = self.seed.hash_one(signing);
+        let sum = self.report.fingerprint.wrapping_add(hash);
         self.report.fingerprint = sum;
     }
 
