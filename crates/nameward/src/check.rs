@@ -41,7 +41,7 @@ pub fn run(overrides: &Overrides) -> Result<ExitCode, String> {
             print(diagnostics);
         }
         Event::Trouble(text) | Event::Note(text) => println!("{text}"),
-        Event::Removed(_) | Event::Contested(..) | Event::Progress(..) => {}
+        Event::Removed(_) | Event::Contested(..) | Event::Progress(..) | Event::Known => {}
     });
     good += summary.loaded;
     errors += summary.troubles + db::check_all(&config)?;

@@ -11,6 +11,7 @@ mod maintenance;
 mod operator;
 mod ports;
 mod running;
+mod unknown;
 mod web;
 
 use std::sync::Arc;
@@ -66,6 +67,9 @@ pub fn run(overrides: &Overrides) -> Result<(), String> {
         let mut table = ZoneTable::default();
         table.insert(Arc::new(zone));
         shared.zones.store(Arc::new(table));
+    }
+    if !sources.is_empty() {
+        unknown::begin(&shared.zones);
     }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(RUNTIME_THREADS)

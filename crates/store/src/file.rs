@@ -65,6 +65,8 @@ pub enum Event<'a> {
     Trouble(&'a str),
     /// Something of a source is not served, or not as it was; one line with the path.
     Note(&'a str),
+    /// Which zones there are is known and visible; they are read from now on.
+    Known,
     /// So many zones of so many are done.
     Progress(usize, usize),
 }
@@ -178,6 +180,7 @@ impl FileBackend {
             events,
         };
         load.announce(&jobs, &mut self.known.slots);
+        (load.events)(Event::Known);
         load.run(&jobs, &mut self.known.slots);
         if !scanned.incomplete && self.known.has_gone(spared) {
             load.remove_gone(&self.known, spared);

@@ -20,7 +20,7 @@ use nameward_store::file::{Event, FileBackend, Look, Source, Standing, Summary, 
 use super::{
     announce::counted,
     databases::{self, Databases},
-    live,
+    live, unknown,
 };
 use crate::{
     config::{Config, Overrides},
@@ -228,7 +228,12 @@ fn load(
 ) -> (Summary, Vec<String>) {
     let start = Instant::now();
     let mut chronicle = Chronicle::default();
-    let summary = backend.load(&shared.zones, sources, &mut |event| chronicle.write(&event));
+    let summary = backend.load(&shared.zones, sources, &mut |event| {
+        if let Event::Known = event {
+            unknown::end(&shared.zones);
+        }
+        chronicle.write(&event);
+    });
     memory::give_back();
     chronicle.finish();
     if !sources.is_empty() {
@@ -300,6 +305,7 @@ impl Chronicle {
             }
             Event::Trouble(text) => self.error((*text).to_string()),
             Event::Note(text) => self.line((*text).to_string(), |text| tracing::warn!("{text}")),
+            Event::Known => {}
             Event::Progress(done, total) => tracing::info!("{done} of {total} zones read"),
         }
     }
