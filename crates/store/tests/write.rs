@@ -343,6 +343,31 @@ fn disabled_rows_comments_and_metadata_keep_their_meaning() {
 }
 
 #[test]
+fn a_file_that_was_replaced_is_the_one_that_is_written() {
+    let (old, new) = (Store::new(), Store::new());
+    let zone = old.create("example.org");
+    assert_eq!(new.create("example.org"), zone);
+    let edit = |address: &str| Edit::Replace(rrset("www.example.org", "A", &[address]));
+    assert_eq!(old.commit(zone, vec![edit("192.0.2.1")]), Ok(2));
+    // Not even the log of the file is left, as if it had been closed in order.
+    let wal = new.path.with_extension("db-wal");
+    drop(
+        rusqlite::Connection::open(&new.path)
+            .unwrap()
+            .execute_batch("PRAGMA wal_checkpoint(TRUNCATE)"),
+    );
+    let copy = new.path.with_extension("copy");
+    std::fs::copy(&new.path, &copy).unwrap();
+    assert!(std::fs::metadata(wal).map_or(0, |file| file.len()) == 0);
+    for end in ["db-wal", "db-shm"] {
+        let _ = std::fs::remove_file(old.path.with_extension(end));
+    }
+    std::fs::rename(&copy, &old.path).unwrap();
+    assert_eq!(old.commit(zone, vec![edit("192.0.2.2")]), Ok(2));
+    assert!(old.dump().iter().any(|row| row.contains("192.0.2.2")));
+}
+
+#[test]
 fn parallel_changes_wait_for_each_other() {
     let store = Store::new();
     let zone = store.create("example.org");

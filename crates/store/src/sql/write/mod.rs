@@ -125,7 +125,9 @@ impl Default for Writer {
 
 impl Writer {
     fn take(&self) -> Option<Session> {
-        self.idle().pop()
+        let mut idle = self.idle();
+        idle.retain(|session| !session.is_replaced());
+        idle.pop()
     }
 
     fn give_back(&self, session: Session) {

@@ -12,6 +12,8 @@ use mysql_async::prelude::Queryable;
 use rusqlite::{ErrorCode, OpenFlags};
 use std::error::Error;
 use std::future::poll_fn;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::time::Duration;
 use tokio::time::timeout;
@@ -51,6 +53,8 @@ enum Connection {
 
 pub(super) struct Session {
     connection: Connection,
+    /// The file of SQLite and its number in its file system when it was opened.
+    file: Option<(PathBuf, u64)>,
     /// Whether the writer can tell others by itself, for databases without triggers.
     can_tell: bool,
 }
@@ -59,6 +63,11 @@ type Each<'e> = &'e mut (dyn FnMut(&dyn Cells) + Send);
 
 impl Session {
     pub(super) async fn open(address: &Address) -> Result<Self, SqlError> {
+        let file = match address {
+            // Before it is opened: if it is replaced meanwhile, the number is too old and it is opened again.
+            Address::Sqlite(path) => Some((path.clone(), file_number(path))),
+            _ => None,
+        };
         let connection = match address {
             Address::Sqlite(path) => {
                 let unreachable =
@@ -87,6 +96,7 @@ impl Session {
         };
         let mut session = Session {
             connection,
+            file,
             can_tell: false,
         };
         session.prepare().await?;
@@ -117,6 +127,12 @@ impl Session {
         let found = self.rows(probe, &[], &mut |_| rows += 1).await;
         self.can_tell = found.is_ok() && (rows > 0 || self.engine() != Engine::Postgres);
         Ok(())
+    }
+
+    /// Whether another file has taken the place of the one that is open: what were written to it would be lost.
+    pub(super) fn is_replaced(&self) -> bool {
+        let file = self.file.as_ref();
+        file.is_some_and(|(path, number)| file_number(path) != *number)
     }
 
     pub(super) fn engine(&self) -> Engine {
@@ -224,6 +240,10 @@ impl Session {
             }
         }
     }
+}
+
+fn file_number(path: &Path) -> u64 {
+    std::fs::metadata(path).map_or(0, |file| file.ino())
 }
 
 async fn within<T>(step: impl Future<Output = T>) -> Result<T, SqlError> {
