@@ -173,6 +173,22 @@ fn servers_are_resolved_through_lists_with_their_ports_and_keys() {
 }
 
 #[test]
+fn zones_that_others_change_may_have_a_journal() {
+    let has_journal = |text: &str| {
+        let text = format!("zone a {{ type primary; file \"a.db\"; {text} }};");
+        good(&text).zones[0].journal().is_some()
+    };
+    assert!(!has_journal(""));
+    assert!(!has_journal("allow-update { none; };"));
+    assert!(has_journal("allow-update { key k; };"));
+    assert!(has_journal("update-policy local;"));
+    assert!(has_journal("dnssec-policy default;"));
+    let copy = "zone a { type slave; masters { 192.0.2.1; }; file \"a.db\"; };";
+    let journal = good(copy).zones[0].journal();
+    assert_eq!(journal.as_deref(), Some(Path::new("/etc/a.db.jnl")));
+}
+
+#[test]
 fn relative_files_start_at_the_directory_wherever_it_is_said() {
     let zone = "zone a { type master; file \"db/a\"; };\n";
     let file = |text: &str| good(text).zones[0].file.clone().unwrap();

@@ -32,6 +32,7 @@ fn setup() -> Setup {
             ("db/local.conf", ONE),
             ("db/one", &zone("www")),
             ("db/copy", &zone("www")),
+            ("db/copy.jnl", ""),
         ],
     );
     setup
@@ -58,6 +59,7 @@ fn its_zones_are_served_and_a_reload_follows_it() {
     assert_eq!(rcode(at, "www.example"), 5);
     assert!(server.wait_for_log("the zone . is not taken: type hint"));
     assert!(server.wait_for_log("1 without a copy yet"));
+    assert!(server.wait_for_log("the zone copy.example. has a journal, which is not read"));
 
     let directory = server.dir().join("bind/db");
     write(&directory, &[("local.conf", TWO), ("two", &zone("www"))]);

@@ -100,6 +100,8 @@ pub struct Zone {
     is_internet: bool,
     is_from_database: bool,
     is_signed: bool,
+    /// It is changed by others than the one who writes its file.
+    is_dynamic: bool,
     /// Index of the view it stands in; 0 for none.
     view: usize,
 }
@@ -116,6 +118,7 @@ impl Zone {
             is_internet,
             is_from_database: false,
             is_signed: false,
+            is_dynamic: false,
             view: 0,
         }
     }
@@ -128,6 +131,15 @@ impl Zone {
     /// Whether its file is a copy of what another server has, and may be missing.
     pub fn is_copy(&self) -> bool {
         self.kind == Some(ZoneType::Secondary)
+    }
+
+    /// Where BIND keeps changes that are not in the file yet, if it does.
+    pub fn journal(&self) -> Option<PathBuf> {
+        let changes = self.is_dynamic || self.is_signed || self.is_copy();
+        let file = self.file.as_ref().filter(|_| changes)?;
+        let mut journal = file.clone().into_os_string();
+        journal.push(".jnl");
+        Some(journal.into())
     }
 
     fn key(&self, view: usize) -> (usize, Vec<u8>) {

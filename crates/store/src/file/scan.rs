@@ -163,10 +163,27 @@ impl Configurations {
             for note in &taken.notes {
                 say(Said::Note(&format!("{}: {note}", path.display())));
             }
+            if let Some(note) = journals(&taken.zones) {
+                say(Said::Note(&format!("{}: {note}", path.display())));
+            }
             self.0.insert(path.to_path_buf(), taken.zones);
         }
         self.0.get(path).map(Vec::as_slice)
     }
+}
+
+/// Tells of zones whose files are older than what BIND serves.
+fn journals(zones: &[named_conf::Zone]) -> Option<String> {
+    let has_one = |zone: &&named_conf::Zone| zone.journal().is_some_and(|path| path.exists());
+    let mut zones = zones.iter().filter(has_one);
+    let first = zones.next()?.name();
+    let more = match zones.count() {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    Some(format!(
+        "the zone {first}{more} has a journal, which is not read: rndc sync writes it to the file"
+    ))
 }
 
 /// Files of a configuration that are watched from before they are read.

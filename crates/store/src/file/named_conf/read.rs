@@ -397,6 +397,8 @@ impl<'f> Reader<'f> {
             raw.zone.in_view = Some(statement.value("the name of a view")?.string().into());
         } else if keyword.is_one_of(&["database", "dlz"]) {
             raw.zone.is_from_database = true;
+        } else if keyword.is_one_of(&["allow-update", "update-policy"]) {
+            raw.zone.is_dynamic = allows_somebody(statement);
         } else if keyword.is_one_of(SIGNING) {
             raw.is_signed = Some(is_on(statement));
         }
@@ -505,6 +507,17 @@ fn is_on(statement: &Statement<'_>) -> bool {
     match statement.items().get(1) {
         Some(Item::Word(word)) => !word.is_one_of(&["no", "false", "0", "off", "none"]),
         _ => false,
+    }
+}
+
+/// Whether a list of those who may do something has anybody in it.
+fn allows_somebody(statement: &Statement<'_>) -> bool {
+    match statement.items().get(1) {
+        Some(Item::Block(_, list)) => list
+            .iter()
+            .any(|entry| entry.keyword().is_none_or(|word| !word.is("none"))),
+        // `update-policy local;`
+        _ => true,
     }
 }
 
