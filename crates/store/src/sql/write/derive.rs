@@ -5,8 +5,8 @@
 //! place in the order, addresses do not; DS is authoritative wherever it stands). Only rows that are served count.
 
 use super::super::row::write_label;
+use nameward_dnssec::Nsec3 as Hashed;
 use nameward_wire::{Name, Type};
-use sha1::{Digest, Sha1};
 use std::collections::HashMap;
 
 /// How a zone denies existence, as far as PowerDNS keeps it in the table.
@@ -19,8 +19,7 @@ pub(super) enum Denial {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Nsec3 {
-    pub(super) iterations: u16,
-    pub(super) salt: Vec<u8>,
+    how: Hashed,
     pub(super) opt_out: bool,
     /// Denied by ranges made up for each question: nothing is kept.
     pub(super) narrow: bool,
@@ -39,8 +38,7 @@ impl Nsec3 {
                 .ok()?,
         };
         Some(Nsec3 {
-            iterations,
-            salt,
+            how: Hashed { iterations, salt },
             opt_out: flags & 1 != 0,
             narrow,
         })
@@ -211,20 +209,11 @@ fn order(name: &[u8], apex: &[u8]) -> String {
     labels.join(" ")
 }
 
-/// RFC 5155 section 5, in base32hex and lower case.
+/// The hash in base32hex and lower case.
 fn hash(name: &[u8], nsec3: &Nsec3) -> String {
-    let mut digest = Sha1::new()
-        .chain_update(name)
-        .chain_update(&nsec3.salt)
-        .finalize();
-    for _ in 0..nsec3.iterations {
-        digest = Sha1::new()
-            .chain_update(digest)
-            .chain_update(&nsec3.salt)
-            .finalize();
-    }
+    let name = Name::from_wire(name).unwrap_or(Name::ROOT);
     data_encoding::BASE32HEX_NOPAD
-        .encode(&digest)
+        .encode(&nsec3.how.hash(name))
         .to_ascii_lowercase()
 }
 
