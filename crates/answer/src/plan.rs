@@ -330,6 +330,8 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
             && self.qtype != Type::CNAME
             && let Some(cname) = node.rrset(Type::CNAME)
             && node.rrset(self.qtype).is_none()
+            // RFC 4035 section 2.5: an alias has an NSEC record of its own.
+            && (self.qtype != Type::NSEC || zone.signing().is_none())
         {
             self.push(
                 Section::Answer,
@@ -366,7 +368,7 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
                 );
                 Step::Done
             }
-            None if self.qtype == Type::NSEC && self.has_own_nsec(zone, node) => {
+            None if self.qtype == Type::NSEC && self.has_own_nsec(zone, node, key) => {
                 let owner = Owner::Name(node.name());
                 let ttl = proof_ttl(zone);
                 self.push(Section::Answer, owner, Data::Types, ttl, (zone, node));

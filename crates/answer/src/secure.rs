@@ -42,8 +42,9 @@ fn types(node: Node<'_>) -> impl Iterator<Item = Type> {
 impl<'z, Z: Zones> Planner<'z, '_, Z> {
     /// Whether a name has an NSEC record that can be asked for.
     #[cold]
-    pub(crate) fn has_own_nsec(&self, zone: &'z Z::View, node: Node<'z>) -> bool {
-        !node.name().is_wildcard()
+    pub(crate) fn has_own_nsec(&self, zone: &'z Z::View, node: Node<'z>, key: &NameKey) -> bool {
+        // That of a wildcard says nothing about the names it stands for.
+        node.name() == key.suffix(key.labels())
             && zone
                 .signing()
                 .is_some_and(|signing| *signing.denial() == Denial::Nsec)

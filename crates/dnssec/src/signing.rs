@@ -39,6 +39,11 @@ impl Keys {
         }
     }
 
+    /// Whether there is no key.
+    pub fn is_empty(&self) -> bool {
+        !self.is_broken && self.list.is_empty()
+    }
+
     /// Whether there is a key that signs, or should.
     pub fn has_active(&self) -> bool {
         self.is_broken || self.list.iter().any(|key| key.usage.active)
@@ -124,7 +129,7 @@ impl Hash for Signing {
 }
 
 impl Signing {
-    /// A zone with keys of which at least one is active.
+    /// A zone with keys.
     pub fn new(
         apex: Name<'_>,
         keys: Arc<Keys>,
@@ -154,6 +159,11 @@ impl Signing {
     #[inline]
     pub fn soa_edit(&self) -> SoaEdit {
         self.policy.soa_edit
+    }
+
+    /// Whether there is a key that signs. Without one the keys are shown, and nothing is signed or proven.
+    pub fn signs(&self) -> bool {
+        self.keys.has_active()
     }
 
     /// Whether a key cannot be used: nothing can be signed.

@@ -8,6 +8,7 @@ pub mod databases;
 pub mod differential;
 pub mod peers;
 pub mod server;
+pub mod validator;
 pub mod wire;
 
 pub use server::{Setup, StartFailure, TestServer};

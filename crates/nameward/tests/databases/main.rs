@@ -10,5 +10,7 @@ mod powerdns;
 mod remembered;
 mod replica;
 mod rows;
+mod secured;
 mod servers;
+mod signed;
 mod writes;

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const ZONE: &str = r#"$TTL 3600
+pub(crate) const ZONE: &str = r#"$TTL 3600
 @ IN SOA ns1 hostmaster 2024010101 10800 3600 604800 1800
 @ IN NS ns1
 @ IN NS ns2.elsewhere.example.
@@ -54,7 +54,7 @@ const ZONES: &[(&str, &[&[&str]])] = &[
     ("nsec3.test", &[&["secure-zone"], &["set-nsec3"]]),
 ];
 
-const PREFIXES: &[&str] = &[
+pub(crate) const PREFIXES: &[&str] = &[
     "",
     "ns1.",
     "mail.",
@@ -95,14 +95,14 @@ const TYPES: &[&str] = &[
 ];
 
 /// Where the database is.
-enum Store {
+pub(crate) enum Store {
     Sqlite(PathBuf),
     Server(DatabaseKind, Database),
 }
 
 impl Store {
     /// Makes an empty database with the schema of PowerDNS; `None` if something is not installed.
-    fn new(kind: Option<DatabaseKind>, directory: &Path) -> Option<Self> {
+    pub(crate) fn new(kind: Option<DatabaseKind>, directory: &Path) -> Option<Self> {
         let (package, file) = match kind {
             None => ("sqlite3", "schema.sqlite3.sql"),
             Some(DatabaseKind::Postgres) => ("pgsql", "schema.pgsql.sql"),
@@ -118,7 +118,7 @@ impl Store {
         Some(store)
     }
 
-    fn run(&self, sql: &str) {
+    pub(crate) fn run(&self, sql: &str) {
         match self {
             Store::Sqlite(path) => {
                 let connection = rusqlite::Connection::open(path).unwrap();
@@ -132,7 +132,7 @@ impl Store {
     }
 
     /// The settings of PowerDNS.
-    fn powerdns(&self) -> String {
+    pub(crate) fn powerdns(&self) -> String {
         match self {
             Store::Sqlite(path) => {
                 format!(
@@ -154,7 +154,7 @@ impl Store {
         }
     }
 
-    fn nameward(&self, mode: &str) -> TestServer {
+    pub(crate) fn nameward(&self, mode: &str) -> TestServer {
         let backend = match self {
             Store::Sqlite(path) => format!("type = \"sqlite\"\npath = \"{}\"\n", path.display()),
             Store::Server(kind, database) => {
@@ -212,7 +212,7 @@ fn fill(store: &Store, directory: &Path) {
     ]);
 }
 
-fn powerdns(store: &Store, zones: &[&str]) -> Option<Peer> {
+pub(crate) fn powerdns(store: &Store, zones: &[&str]) -> Option<Peer> {
     let program = PeerKind::PowerDns.find_program()?;
     let peer = Peer::launch(zones, &PeerOptions::default(), |directory, address| {
         let (ip, port, here) = (address.ip(), address.port(), directory.display());

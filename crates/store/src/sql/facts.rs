@@ -18,7 +18,7 @@ pub(super) struct Facts {
 }
 
 impl Facts {
-    /// How a zone is signed, if it is and was among those that were read.
+    /// How a zone is signed, if it has keys and was among those that were read.
     pub(super) fn signing(&self, backend: &SqlBackend, zone: &LiveZone) -> Option<Arc<Signing>> {
         let (keys, metadata) = (self.keys.get(&zone.id)?, self.metadata.get(&zone.id)?);
         backend.combine(zone, keys.clone(), metadata)
@@ -33,7 +33,7 @@ impl SqlBackend {
         Some(self.combine(zone, keys, &metadata))
     }
 
-    /// How a zone is signed; `None` if it is not.
+    /// How a zone is signed; `None` if it has no keys.
     pub(super) async fn signing(&self, zone: &LiveZone) -> Result<Option<Arc<Signing>>, SqlError> {
         match self.known_signing(zone) {
             Some(signing) => Ok(signing),
@@ -57,7 +57,7 @@ impl SqlBackend {
         keys: Arc<Keys>,
         metadata: &Metadata,
     ) -> Option<Arc<Signing>> {
-        if !keys.has_active() || metadata.policy.is_presigned {
+        if keys.is_empty() || metadata.policy.is_presigned {
             return None;
         }
         let keys = match metadata.is_broken {

@@ -137,7 +137,7 @@ pub(crate) struct Gathering {
     apex_records: Option<Arc<Apex>>,
     /// It is known that no wildcard stands right below the apex.
     no_wildcard: bool,
-    /// How the zone is signed; known from the first walk on.
+    /// The keys of the zone and how it is signed; known from the first walk on.
     signing: Option<Arc<Signing>>,
     statements: u32,
 }
@@ -657,7 +657,7 @@ impl Gathering {
         let (zone, findings) = builder.finish();
         match zone {
             Some(mut zone) => {
-                zone.set_signing(self.signing);
+                zone.set_signing(self.signing.filter(|signing| signing.signs()));
                 Ok(Fragment {
                     zone,
                     exits: self.exits,

@@ -64,8 +64,9 @@ impl<'b> Loader<'b> {
     }
 
     pub(super) fn finish(mut self) -> LoadReport {
-        if let Some(signing) = self.report.signing.clone() {
+        if let Some(signing) = self.report.signing.take() {
             self.add_signing_records(&signing);
+            self.report.signing = signing.signs().then_some(signing);
         }
         self.report
     }

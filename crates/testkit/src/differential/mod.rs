@@ -25,6 +25,11 @@ pub struct Findings {
     pub unexplained: Vec<String>,
 }
 
+/// What a seed asks about the zones.
+pub fn asks(zones: &[zones::Zone], seed: u64) -> Vec<Ask> {
+    questions::questions(zones, &mut Random::new(seed ^ 0x5eed))
+}
+
 /// Asks all `peers`, and `ours` when it is there, everything the seed makes of the zones.
 pub fn compare(
     zones: &[zones::Zone],
@@ -34,7 +39,7 @@ pub fn compare(
 ) -> Result<Findings, String> {
     let mut findings = Findings::default();
     let apexes: Vec<String> = zones.iter().map(|zone| format!("{}.", zone.name)).collect();
-    for ask in questions::questions(zones, &mut Random::new(seed ^ 0x5eed)) {
+    for ask in asks(zones, seed) {
         findings.asked += 1;
         let mut answers = Vec::new();
         for server in peers.iter_mut() {

@@ -1,0 +1,215 @@
+//! Zones that `pdnsutil` secured, in the same database under `pdns_server` and under Nameward: the same keys, signed by
+//! the same keys, the same answers to clients that want DNSSEC, and secure for BIND.
+
+use crate::operation::wait_for_code;
+use crate::powerdns::{PREFIXES, Store, ZONE, powerdns};
+use crate::signed::{anchors, is_complete, judge, question, whole};
+use nameward_testkit::databases::DatabaseKind;
+use nameward_testkit::validator::Validator;
+use nameward_testkit::wire::{Message, Record, type_text};
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Command;
+
+/// Each zone and what is done with it after it was loaded; `@` is its name.
+type Steps = &'static [&'static [&'static str]];
+const ZONES: &[(&str, Steps)] = &[
+    (
+        "nsec.test",
+        &[
+            &["secure-zone", "@"],
+            &["set-publish-cds", "@", "2,4"],
+            &["set-publish-cdnskey", "@"],
+            &["set-meta", "@", "SOA-EDIT", "INCREMENT-WEEKS"],
+        ],
+    ),
+    (
+        "nsec3.test",
+        &[
+            &["secure-zone", "@"],
+            &["set-nsec3", "@", "1 0 5 ab"],
+            &["set-meta", "@", "SOA-EDIT", "INCEPTION-INCREMENT"],
+        ],
+    ),
+    (
+        "narrow.test",
+        &[
+            &["secure-zone", "@"],
+            &["set-nsec3", "@", "1 0 0 -", "narrow"],
+            &["set-meta", "@", "SOA-EDIT", "INCEPTION-EPOCH"],
+        ],
+    ),
+    (
+        "rsa.test",
+        &[
+            &["add-zone-key", "@", "ksk", "2048", "active", "rsasha512"],
+            &["add-zone-key", "@", "zsk", "1024", "active", "rsasha512"],
+        ],
+    ),
+    (
+        "rollover.test",
+        &[
+            &["add-zone-key", "@", "ksk", "active", "ecdsa256"],
+            &["add-zone-key", "@", "zsk", "active", "ecdsa256"],
+            &["add-zone-key", "@", "ksk", "inactive", "ecdsa256"],
+            &["add-zone-key", "@", "zsk", "inactive", "ecdsa256"],
+            &[
+                "add-zone-key",
+                "@",
+                "ksk",
+                "active",
+                "unpublished",
+                "ed25519",
+            ],
+            &["add-zone-key", "@", "ksk", "active", "ecdsa384"],
+            &["set-publish-cds", "@"],
+            &["set-publish-cdnskey", "@"],
+        ],
+    ),
+    (
+        "retired.test",
+        &[
+            &["add-zone-key", "@", "ksk", "inactive", "ecdsa256"],
+            &["set-publish-cds", "@"],
+        ],
+    ),
+];
+
+const TYPES: &[&str] = &["A", "MX", "DS", "TXT"];
+const APEX_TYPES: &[&str] = &["SOA", "NS", "DNSKEY", "CDS", "CDNSKEY", "NSEC3PARAM"];
+
+fn fill(store: &Store, directory: &Path, zones: &[&(&str, Steps)]) {
+    std::fs::write(directory.join("pdns.conf"), store.powerdns()).unwrap();
+    let run = |arguments: &[&str]| {
+        let output = Command::new("pdnsutil")
+            .arg(format!("--config-dir={}", directory.display()))
+            .args(arguments)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{arguments:?}: {output:?}");
+    };
+    for (name, steps) in zones {
+        let file = directory.join(name);
+        std::fs::write(&file, format!("$ORIGIN {name}.\n{ZONE}")).unwrap();
+        run(&["load-zone", name, file.to_str().unwrap()]);
+        for step in *steps {
+            let step: Vec<&str> = step
+                .iter()
+                .map(|word| if *word == "@" { *name } else { *word })
+                .collect();
+            run(&step);
+        }
+        run(&["rectify-zone", name]);
+    }
+}
+
+/// A record as it is compared: of signatures everything but their times and the signature itself.
+fn comparable(record: &Record) -> String {
+    if record.rtype != 46 {
+        return record.comparable();
+    }
+    let (head, rest) = record.data.split_at(8);
+    let covered = u16::from_be_bytes([head[0], head[1]]);
+    let tag = u16::from_be_bytes([rest[8], rest[9]]);
+    let owner = record.owner.lowercase();
+    format!(
+        "{owner} {} RRSIG {} {:?} {tag}",
+        record.ttl,
+        type_text(covered),
+        &head[2..]
+    )
+}
+
+/// What has to be the same: the records, who signed them, and that something proves what is not there. How it is
+/// proven is up to each: PowerDNS shows neighbours, we do not.
+fn essence(reply: &Message) -> (u16, bool, BTreeSet<String>, BTreeSet<String>) {
+    let is_proof = |record: &&Record| {
+        let covered = record
+            .data
+            .first_chunk()
+            .map(|covered| u16::from_be_bytes(*covered));
+        matches!(record.rtype, 47 | 50) || record.rtype == 46 && matches!(covered, Some(47 | 50))
+    };
+    let answer = reply.answer.iter().map(comparable).collect();
+    let authority = reply.authority.iter();
+    let mut rest: BTreeSet<String> = authority
+        .clone()
+        .filter(|record| !is_proof(record))
+        .map(comparable)
+        .collect();
+    if authority.clone().any(|record| is_proof(&record)) {
+        rest.insert("a proof".into());
+    }
+    (reply.rcode(), reply.authoritative(), answer, rest)
+}
+
+fn check(kind: Option<DatabaseKind>, modes: &[&str], zones: &[&(&str, Steps)]) {
+    let directory = tempfile::tempdir().unwrap();
+    let Some(store) = Store::new(kind, directory.path()) else {
+        eprintln!("{kind:?} or its schema is not installed: skipped");
+        return;
+    };
+    fill(&store, directory.path(), zones);
+    let names: Vec<&str> = zones.iter().map(|(name, _)| *name).collect();
+    let Some(peer) = powerdns(&store, &names) else {
+        eprintln!("pdns_server is not installed: skipped");
+        return;
+    };
+    let mut wrong = Vec::new();
+    for mode in modes {
+        let server = store.nameward(mode);
+        wait_for_code(&server, &format!("ns1.{}.", names[names.len() - 1]), 0);
+        let validator = Validator::start(server.address(), &anchors(server.address(), &names));
+        for name in &names {
+            let prefixes = PREFIXES.iter().filter(|prefix| **prefix != "out.");
+            let below =
+                prefixes.flat_map(|prefix| TYPES.iter().map(move |rtype| (*prefix, *rtype)));
+            let all = below.chain(APEX_TYPES.iter().map(|rtype| ("", *rtype)));
+            for (prefix, rtype) in all {
+                let ask = question(&format!("{prefix}{name}."), rtype);
+                let (own, other) = (whole(server.address(), &ask), whole(peer.addr(), &ask));
+                if essence(&own) != essence(&other) {
+                    wrong.push(format!(
+                        "{mode} {ask}:\n  ours   {:?}\n  theirs {:?}",
+                        essence(&own),
+                        essence(&other)
+                    ));
+                }
+                if let Ok(validator) = &validator
+                    && *name != "retired.test"
+                    && is_complete(&ask, &own)
+                {
+                    wrong.extend(judge(validator, &ask, &own));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+fn what_pdnsutil_secured_in_sqlite_is_secure_and_as_pdns_server_has_it() {
+    check(
+        None,
+        &["live", "resident"],
+        &ZONES.iter().collect::<Vec<_>>(),
+    );
+}
+
+#[test]
+fn what_pdnsutil_secured_in_postgres_is_secure_and_as_pdns_server_has_it() {
+    check(
+        Some(DatabaseKind::Postgres),
+        &["live"],
+        &[&ZONES[1], &ZONES[4]],
+    );
+}
+
+#[test]
+fn what_pdnsutil_secured_in_mariadb_is_secure_and_as_pdns_server_has_it() {
+    check(
+        Some(DatabaseKind::Mariadb),
+        &["live"],
+        &[&ZONES[0], &ZONES[4]],
+    );
+}

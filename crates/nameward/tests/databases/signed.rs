@@ -1,0 +1,324 @@
+//! Zones of databases that are signed while they are served: BIND finds every answer secure, and what the tools of
+//! PowerDNS secured is answered as `pdns_server` does.
+
+use crate::ask::Asker;
+use crate::operation::zone;
+use crate::rows::Sqlite;
+use nameward_testkit::conformance::ZoneText;
+use nameward_testkit::differential::questions::{Ask, Edns};
+use nameward_testkit::differential::{asks, zones};
+use nameward_testkit::validator::{Anchor, Validator};
+use nameward_testkit::wire::{Exchange, Message, Name, Question, Transport, type_from_text};
+use nameward_testkit::{Setup, TestServer};
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+const NS: u16 = 2;
+const CNAME: u16 = 5;
+const SOA: u16 = 6;
+const DNAME: u16 = 39;
+const DS: u16 = 43;
+const RRSIG: u16 = 46;
+const NSEC: u16 = 47;
+const DNSKEY: u16 = 48;
+const ANY: u16 = 255;
+
+/// Keys of RFC 6605 and RFC 8080.
+const P256: &str = "Private-key-format: v1.2\nAlgorithm: 13 (ECDSAP256SHA256)\n\
+                    PrivateKey: GU6SnQ/Ou+xC5RumuIUIuJZteXT2z0O/ok1s38Et6mQ=\n";
+const ED25519: &str = "Private-key-format: v1.2\nAlgorithm: 15 (ED25519)\n\
+                       PrivateKey: ODIyNjAzODQ2MjgwODAxMjI2NDUxOTAyMDQxNDIyNjI=\n";
+
+pub fn question(name: &str, rtype: &str) -> Ask {
+    Ask {
+        question: Question {
+            name: Name::parse(name).unwrap(),
+            rtype: type_from_text(rtype).unwrap(),
+            class: 1,
+        },
+        edns: Edns::Do,
+        zone: None,
+    }
+}
+
+/// The whole answer, over TCP.
+pub fn whole(address: SocketAddr, ask: &Ask) -> Message {
+    let late = Duration::from_secs(20);
+    let reply = Asker { address, late }.exchange(Transport::Tcp, &ask.encode(7));
+    let reply = reply.unwrap_or_else(|error| panic!("{ask}: {error}"));
+    Message::read(&reply.expect("a reply")).unwrap_or_else(|error| panic!("{ask}: {error}"))
+}
+
+/// The entry points among the keys that a server shows.
+pub fn anchors(address: SocketAddr, zones: &[&str]) -> Vec<Anchor> {
+    let of_zone = |zone: &&str| {
+        let reply = whole(address, &question(&format!("{zone}."), "DNSKEY"));
+        let keys = reply.answer.into_iter();
+        let keys = keys.filter(|record| record.rtype == DNSKEY && record.data[1] == 1);
+        let zone = zone.to_string();
+        let anchors = keys.map(move |record| Anchor {
+            zone: zone.clone(),
+            dnskey: record.data,
+        });
+        anchors.collect::<Vec<_>>()
+    };
+    zones.iter().flat_map(of_zone).collect()
+}
+
+/// Whether a resolver in front of the server could give the same answer: no referral, no chain that is not followed to
+/// its end, nothing that belongs to a parent which nobody serves.
+pub fn is_complete(ask: &Ask, own: &Message) -> bool {
+    let Question { name, rtype, .. } = &ask.question;
+    let has = |rtype| own.authority.iter().any(|record| record.rtype == rtype);
+    let answers = |rtype: u16| own.answer.iter().any(|record| record.rtype == rtype);
+    let soa = own.authority.iter().find(|record| record.rtype == SOA);
+    let is_of_parent = *rtype == DS && soa.is_some_and(|soa| soa.owner == *name);
+    // The types of a wildcard tell of an NSEC that its expansions do not have.
+    let is_expanded = *rtype == NSEC
+        && own
+            .authority
+            .iter()
+            .any(|record| record.rtype == NSEC && record.owner.labels().next() == Some(b"*"));
+    own.authoritative()
+        && matches!(own.rcode(), 0 | 3)
+        && (answers(*rtype) || soa.is_some())
+        && (!has(NS) || soa.is_some())
+        && !is_of_parent
+        && !is_expanded
+        && !(*rtype == DNAME && answers(CNAME))
+        && !matches!(*rtype, ANY | RRSIG)
+}
+
+/// Asks the resolver; what it says is wrong, if anything.
+pub fn judge(validator: &Validator, ask: &Ask, own: &Message) -> Option<String> {
+    let mut query = ask.encode(8);
+    query[2] |= 1;
+    let reply = match validator.ask(&query) {
+        Ok(reply) => reply,
+        Err(error) => return Some(format!("{ask}: {error}")),
+    };
+    let is_secure = reply.flags & 0x20 != 0;
+    let kinds = |message: &Message| -> BTreeSet<(String, u16)> {
+        let records = message.answer.iter();
+        let kinds = records.map(|record| (record.owner.lowercase().to_string(), record.rtype));
+        kinds.collect()
+    };
+    let is_same = reply.rcode() == own.rcode() && kinds(&reply) == kinds(own);
+    (!is_secure || !is_same).then(|| {
+        let codes = (reply.rcode(), own.rcode());
+        let records = own.answer.iter().chain(&own.authority);
+        let records: Vec<String> = records
+            .filter(|record| record.rtype != RRSIG)
+            .map(|record| format!("\n    {record}"))
+            .collect();
+        format!(
+            "{ask}: secure {is_secure}, codes {codes:?}{}",
+            records.concat()
+        )
+    })
+}
+
+fn backend(database: &Sqlite, mode: &str) -> String {
+    format!(
+        "[[backend]]\ntype = \"sqlite\"\npath = \"{}\"\nmode = \"{mode}\"\n",
+        database.path.display()
+    )
+}
+
+fn add_key(database: &Sqlite, zone: &str, flags: u16, key: &str) {
+    database.run(&format!(
+        "INSERT INTO cryptokeys (domain_id, flags, active, published, content)
+         SELECT id, {flags}, 1, 1, '{key}' FROM domains WHERE name = '{zone}'"
+    ));
+}
+
+fn set_meta(database: &Sqlite, zone: &str, kind: &str, content: &str) {
+    database.run(&format!(
+        "INSERT INTO domainmetadata (domain_id, kind, content)
+         SELECT id, '{kind}', '{content}' FROM domains WHERE name = '{zone}'"
+    ));
+}
+
+/// Everything that a seed asks of its zones.
+fn check_generated(seed: u64, mode: &str) {
+    let setup = Setup::new().without_web();
+    let database = Sqlite::new(setup.dir());
+    let made = zones::zones(seed);
+    for (index, zone) in made.iter().enumerate() {
+        database.add(&ZoneText {
+            name: zone.name.clone(),
+            text: zone.text().into(),
+        });
+        match (index as u64 + seed) % 3 {
+            0 => add_key(&database, &zone.name, 257, P256),
+            1 => {
+                add_key(&database, &zone.name, 257, ED25519);
+                set_meta(&database, &zone.name, "NSEC3PARAM", "1 0 3 aabb");
+            }
+            _ => {
+                add_key(&database, &zone.name, 257, P256);
+                add_key(
+                    &database,
+                    &zone.name,
+                    256,
+                    ED25519.replace("ODIy", "ODIz").as_str(),
+                );
+                add_key(
+                    &database,
+                    &zone.name,
+                    256,
+                    P256.replace("GU6S", "GU6T").as_str(),
+                );
+                add_key(&database, &zone.name, 257, ED25519);
+                set_meta(&database, &zone.name, "NSEC3PARAM", "1 0 0 -");
+            }
+        }
+    }
+    let server = setup.config(&backend(&database, mode)).start();
+    let names: Vec<&str> = made.iter().map(|zone| zone.name.as_str()).collect();
+    let validator = match Validator::start(server.address(), &anchors(server.address(), &names)) {
+        Ok(validator) => validator,
+        Err(error) => {
+            eprintln!("{error}: skipped");
+            return;
+        }
+    };
+    let (mut asked, mut wrong) = (0, Vec::new());
+    for mut ask in asks(&made, seed) {
+        ask.edns = Edns::Do;
+        let own = whole(server.address(), &ask);
+        if is_complete(&ask, &own) {
+            asked += 1;
+            wrong.extend(judge(&validator, &ask, &own));
+        }
+    }
+    assert!(asked > 500, "{asked} asked");
+    let (count, first) = (wrong.len(), &wrong[..wrong.len().min(20)]);
+    let log = validator.log_tail();
+    assert!(
+        wrong.is_empty(),
+        "{count} of {asked}\n{}\n{log}",
+        first.join("\n")
+    );
+}
+
+#[test]
+fn answers_of_generated_zones_that_are_looked_up_are_secure() {
+    check_generated(1, "live");
+}
+
+#[test]
+fn answers_of_generated_zones_in_memory_are_secure() {
+    check_generated(2, "resident");
+}
+
+fn gauge(server: &TestServer, name: &str) -> u64 {
+    let output = server.command(&["stats", name]);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let value = text.split_ascii_whitespace().nth(1);
+    value
+        .and_then(|value| value.parse().ok())
+        .unwrap_or_else(|| panic!("{name}: {text}"))
+}
+
+fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < Duration::from_secs(20), "{what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn caches_of_keys_metadata_and_signatures_are_counted_and_follow_changes() {
+    let setup = Setup::new().without_web();
+    let database = Sqlite::new(setup.dir());
+    database.add(&zone("one.test", "192.0.2.1"));
+    database.add(&zone("two.test", "192.0.2.1"));
+    add_key(&database, "one.test", 257, P256);
+    let server = setup.config(&backend(&database, "live")).start();
+    let sizes = || {
+        [
+            "key-cache-size",
+            "meta-cache-size",
+            "signature-cache-size",
+            "signatures",
+        ]
+        .map(|name| gauge(&server, name))
+    };
+    let rrsigs = |name: &str| {
+        let reply = whole(server.address(), &question(name, "A"));
+        reply
+            .answer
+            .iter()
+            .filter(|record| record.rtype == RRSIG)
+            .count()
+    };
+    assert_eq!(sizes(), [0, 0, 0, 0]);
+    assert_eq!((rrsigs("www.one.test."), rrsigs("www.two.test.")), (1, 0));
+    // That a zone has no keys is kept too.
+    wait_until("the counters", || sizes() == [2, 2, 1, 1]);
+    assert_eq!(rrsigs("www.one.test."), 1);
+    assert_eq!(sizes()[2..], [1, 1], "the second time from the cache");
+
+    // A second key is followed without a restart, and without the TTL of the caches.
+    add_key(&database, "one.test", 257, ED25519);
+    wait_until("the new key signs", || rrsigs("www.one.test.") == 2);
+    add_key(&database, "two.test", 257, ED25519);
+    wait_until("the zone is signed", || rrsigs("www.two.test.") == 1);
+    let reply = whole(server.address(), &question("no.two.test.", "A"));
+    assert!(reply.authority.iter().any(|record| record.rtype == 47));
+    set_meta(&database, "two.test", "NSEC3PARAM", "1 0 0 -");
+    wait_until("NSEC3", || {
+        let reply = whole(server.address(), &question("no.two.test.", "A"));
+        reply.authority.iter().any(|record| record.rtype == 50)
+    });
+    database.run("DELETE FROM cryptokeys");
+    wait_until("nothing is signed", || rrsigs("www.one.test.") == 0);
+    assert!(sizes()[2] > 0);
+    let output = server.command(&["cache", "flush"]);
+    assert!(output.status.success());
+    assert_eq!(sizes()[..3], [0, 0, 0]);
+}
+
+#[test]
+fn a_key_that_cannot_be_used_fails_clients_that_want_signatures_and_only_those() {
+    for mode in ["live", "resident"] {
+        let setup = Setup::new().without_web();
+        let database = Sqlite::new(setup.dir());
+        for name in ["bad.test", "meta.test", "good.test"] {
+            database.add(&zone(name, "192.0.2.1"));
+            add_key(&database, name, 257, P256);
+        }
+        add_key(
+            &database,
+            "bad.test",
+            256,
+            "Private-key-format: v1.2\nAlgorithm: 16\nPrivateKey: AAAA",
+        );
+        set_meta(&database, "meta.test", "NSEC3PARAM", "nonsense");
+        let server = setup.config(&backend(&database, mode)).start();
+        let code = |name: &str, edns| {
+            let ask = Ask {
+                edns,
+                ..question(name, "A")
+            };
+            whole(server.address(), &ask).rcode()
+        };
+        for name in ["www.bad.test.", "no.bad.test.", "www.meta.test."] {
+            assert_eq!(code(name, Edns::Do), 2, "{mode} {name}");
+        }
+        assert_eq!(code("www.bad.test.", Edns::Plain), 0);
+        assert_eq!(code("no.bad.test.", Edns::None), 3);
+        assert_eq!(code("www.good.test.", Edns::Do), 0);
+        let log = server.log();
+        for line in [
+            "table cryptokeys, id 4: cannot sign with algorithm 16",
+            "table domainmetadata, id 1: expected NSEC3PARAM",
+        ] {
+            assert!(log.contains(line), "{mode}: {line}\n{log}");
+        }
+        assert!(!log.contains("AAAA"));
+    }
+}
