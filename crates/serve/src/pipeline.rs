@@ -161,6 +161,8 @@ impl BatchHandler for UdpPipeline {
             *slot = read(&queries, i, zones, &mut self.keys[i]);
         }
         let found = find_zones(&parsed[..queries.len()], zones, &self.keys);
+        // Read when the first live zone is asked for: others need no clock.
+        let mut now = None;
         for (i, query) in parsed[..queries.len()].iter().enumerate() {
             let out = replies.buffer(i);
             let client = queries.client(i).ip();
@@ -181,6 +183,7 @@ impl BatchHandler for UdpPipeline {
                             shared: &self.shared,
                             recorder: &mut self.recorder,
                             scratch: &mut self.scratch,
+                            is_timed: now.is_none(),
                         };
                         let attempt = Attempt {
                             live: &self.shared.live,
@@ -188,8 +191,9 @@ impl BatchHandler for UdpPipeline {
                             zones,
                             query,
                             key: &self.keys[i],
+                            own: found[i].and_then(|zone| zone.live()).map(|live| &**live),
                             medium: Medium::Datagram,
-                            now: Instant::now(),
+                            now: *now.get_or_insert_with(Instant::now),
                         };
                         let way_back =
                             || queries.return_path(i).map(Box::new).map(ReplyTo::Datagram);
@@ -243,11 +247,11 @@ struct Desk<'d> {
     shared: &'d Arc<Shared>,
     recorder: &'d mut Recorder,
     scratch: &'d mut Scratch,
+    is_timed: bool,
 }
 
 impl Desk<'_> {
     /// Answers from the caches, or hands the question over to be answered later.
-    #[cold]
     fn answer_live(
         self,
         attempt: &Attempt<'_>,
@@ -255,7 +259,7 @@ impl Desk<'_> {
         way_back: impl FnOnce() -> Option<ReplyTo>,
         out: &mut [u8],
     ) -> Option<Reply> {
-        if let Some(reply) = attempt.ask_packet_cache(self.recorder, out) {
+        if let Some(reply) = attempt.ask_packet_cache(self.recorder, self.is_timed, out) {
             return Some(reply);
         }
         let mut parts = Parts::new();

@@ -65,12 +65,15 @@ impl Answerer {
         }
         self.key.set(query.qname);
         self.scratch.set_now(crate::sys::seconds_since_1970());
+        let zones = &**self.view.zones.load();
+        let own = zones.zone_for(&self.key, query.qtype);
         let attempt = Attempt {
             live: &shared.live,
             engine: self.view.engine.load(),
-            zones: self.view.zones.load(),
+            zones,
             query: &query,
             key: &self.key,
+            own: own.and_then(|zone| zone.live()).map(|live| &**live),
             medium: job.medium(),
             now: Instant::now(),
         };

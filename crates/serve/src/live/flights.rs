@@ -4,7 +4,7 @@
 //! together are bounded, and so are the look-ups of one zone (a flood of random names must not reach the database).
 
 use std::collections::HashMap;
-use std::hash::{BuildHasher, RandomState};
+use std::hash::{BuildHasherDefault, Hash, Hasher};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -25,24 +25,52 @@ pub(crate) struct Flight {
     pub(crate) apex: NameBuf,
     /// In lower case.
     pub(crate) name: NameBuf,
+    /// Of the name, with a seed that nobody knows.
+    pub(crate) name_hash: u64,
 }
 
-#[derive(Hash, PartialEq, Eq)]
+#[derive(PartialEq, Eq)]
 struct Key {
+    hash: u64,
     zone: u64,
     generation: u64,
     name: Box<[u8]>,
 }
 
+impl Hash for Key {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.hash);
+    }
+}
+
+/// A hash is its own hash.
+#[derive(Default)]
+struct AsItIs(u64);
+
+impl Hasher for AsItIs {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, _: &[u8]) {}
+    fn write_u64(&mut self, value: u64) {
+        self.0 = value;
+    }
+}
+
 impl Flight {
     fn key(&self) -> Key {
+        let of_zone = self.live.number().wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let of_generation = self.generation.wrapping_mul(0xa076_1d64_78bd_642f);
         Key {
+            hash: self.name_hash ^ of_zone ^ of_generation,
             zone: self.live.number(),
             generation: self.generation,
             name: self.name.as_name().as_wire().into(),
         }
     }
 }
+
+type Shard = HashMap<Key, Vec<Job>, BuildHasherDefault<AsItIs>>;
 
 /// What became of a question that has to wait.
 pub(crate) enum Boarded {
@@ -55,8 +83,7 @@ pub(crate) enum Boarded {
 }
 
 pub(crate) struct Flights {
-    shards: [Mutex<HashMap<Key, Vec<Job>>>; SHARDS],
-    hasher: RandomState,
+    shards: [Mutex<Shard>; SHARDS],
     waiting: AtomicUsize,
     max_waiting: usize,
     max_per_zone: u32,
@@ -66,7 +93,6 @@ impl Flights {
     pub(crate) fn new(max_waiting: usize, max_per_zone: u32) -> Self {
         Flights {
             shards: Default::default(),
-            hasher: RandomState::new(),
             waiting: AtomicUsize::new(0),
             max_waiting,
             max_per_zone,
@@ -78,8 +104,9 @@ impl Flights {
         self.waiting.load(Ordering::Relaxed)
     }
 
-    fn shard(&self, key: &Key) -> MutexGuard<'_, HashMap<Key, Vec<Job>>> {
-        let shard = self.hasher.hash_one(key) as usize % SHARDS;
+    fn shard(&self, key: &Key) -> MutexGuard<'_, Shard> {
+        // The lowest and the highest bits are the table's own.
+        let shard = (key.hash >> 32) as usize % SHARDS;
         self.shards[shard]
             .lock()
             .unwrap_or_else(PoisonError::into_inner)

@@ -89,7 +89,7 @@ fn keep(
 ) -> Part {
     let queries = &shared.live.queries;
     let part = queries.part(fetched.zone, key, flight.generation, now);
-    if !queries.keep(&flight.live, flight.name.as_name(), part.clone()) {
+    if !queries.keep(&flight.live, key, part.clone()) {
         recorder.add(Counter::DeferredCacheInserts, 1);
     }
     part

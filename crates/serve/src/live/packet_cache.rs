@@ -10,7 +10,7 @@
 //! question (DNAME), so what is patched is all that differs. It is good while the zone has the same generation.
 
 use std::cell::Cell;
-use std::hash::Hash;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -28,7 +28,7 @@ const ANSWER_MAX: usize = 4096;
 const RD: u8 = 0x01;
 
 /// What an answer depends on besides the name.
-#[derive(Hash, PartialEq, Eq, Clone, Copy, Debug)]
+#[derive(PartialEq, Eq, Clone, Copy, Debug)]
 pub(crate) struct Fit {
     qtype: u16,
     limit: u16,
@@ -61,16 +61,36 @@ impl Fit {
     }
 }
 
-#[derive(Hash, PartialEq, Eq)]
+#[derive(PartialEq, Eq)]
 struct Key {
+    hash: u64,
     fit: Fit,
     name: Box<[u8]>,
 }
 
-#[derive(Hash)]
 struct Borrowed<'a> {
+    hash: u64,
     fit: Fit,
     name: &'a [u8],
+}
+
+// The name was hashed when the question was read, with a seed that nobody knows.
+impl Hash for Key {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.hash);
+    }
+}
+
+impl Hash for Borrowed<'_> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.hash);
+    }
+}
+
+fn hash_of(key: &NameKey, fit: Fit) -> u64 {
+    let flags = u64::from(fit.edns) | u64::from(fit.dnssec_ok) << 1 | u64::from(fit.stream) << 2;
+    let fit = u64::from(fit.qtype) | u64::from(fit.limit) << 16 | flags << 32;
+    key.hash(key.labels()) ^ fit.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
 impl Equivalent<Key> for Borrowed<'_> {
@@ -140,7 +160,8 @@ impl PacketCache {
             return Hit::Nothing;
         };
         let name = key.suffix(key.labels()).as_wire();
-        let answer = match answers.try_get(&Borrowed { fit, name }) {
+        let hash = hash_of(key, fit);
+        let answer = match answers.try_get(&Borrowed { hash, fit, name }) {
             Ok(Some(Entry(answer))) => answer,
             Ok(None) => return Hit::Nothing,
             Err(_) => return Hit::Busy,
@@ -183,6 +204,7 @@ impl PacketCache {
             packet: packet.into(),
         };
         let key = Key {
+            hash: hash_of(key, fit),
             fit,
             name: key.suffix(key.labels()).as_wire().into(),
         };

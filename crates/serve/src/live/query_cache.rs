@@ -4,7 +4,7 @@
 //! it is evicted, one by one, because it may be served for a while when its backend is down.
 
 use std::cell::Cell;
-use std::hash::Hash;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -15,16 +15,34 @@ use quick_cache::{Equivalent, Weighter, sync::Cache};
 /// Bytes that count as one entry: a larger one counts as several.
 const ENTRY_BYTES: usize = 1024;
 
-#[derive(Hash, PartialEq, Eq)]
+#[derive(PartialEq, Eq)]
 struct Key {
+    hash: u64,
     zone: u64,
     name: Box<[u8]>,
 }
 
-#[derive(Hash)]
 struct Borrowed<'a> {
+    hash: u64,
     zone: u64,
     name: &'a [u8],
+}
+
+// The name was hashed when the question was read, with a seed that nobody knows.
+impl Hash for Key {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.hash);
+    }
+}
+
+impl Hash for Borrowed<'_> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.hash);
+    }
+}
+
+fn hash_of(live: &Live, name: &NameKey) -> u64 {
+    name.hash(name.labels()) ^ live.number().wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
 impl Equivalent<Key> for Borrowed<'_> {
@@ -87,6 +105,7 @@ impl QueryCache {
     /// Looks for the part of `live` that answers for the name of `key`; `None` if there is no cache.
     pub(crate) fn find(&self, live: &Live, key: &NameKey, now: Instant) -> Option<Cached> {
         let borrowed = Borrowed {
+            hash: hash_of(live, key),
             zone: live.number(),
             name: key.suffix(key.labels()).as_wire(),
         };
@@ -107,13 +126,14 @@ impl QueryCache {
 
     /// Keeps a part that was looked up when the zone had this generation; false if it was passed over because this
     /// part of the cache is being changed.
-    pub(crate) fn keep(&self, live: &Live, name: Name<'_>, part: Part) -> bool {
+    pub(crate) fn keep(&self, live: &Live, name: &NameKey, part: Part) -> bool {
         let Some(parts) = &self.parts else {
             return true;
         };
         let key = Key {
+            hash: hash_of(live, name),
             zone: live.number(),
-            name: name.as_wire().into(),
+            name: name.suffix(name.labels()).as_wire().into(),
         };
         parts.try_insert(key, part).is_ok()
     }

@@ -120,6 +120,7 @@ impl TcpState {
                         shared: &self.shared,
                         recorder: &mut self.recorder,
                         scratch: &mut self.scratch,
+                        is_timed: true,
                     };
                     let attempt = Attempt {
                         live: &self.shared.live,
@@ -127,6 +128,7 @@ impl TcpState {
                         zones,
                         query: &query,
                         key: &self.key,
+                        own: zone.and_then(|zone| zone.live()).map(|live| &**live),
                         medium: Medium::Stream,
                         now: Instant::now(),
                     };

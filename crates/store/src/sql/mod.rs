@@ -76,6 +76,8 @@ pub struct SqlOptions {
     pub connections: usize,
     /// Batches of look-ups that are under way at one time. The fewer, the more look-ups share a statement.
     pub batches: usize,
+    /// Memory for pages of SQLite, over all connections, in KiB.
+    pub page_cache_kib: usize,
     /// How long a statement or a connection attempt may take.
     pub timeout: Duration,
     /// After this time facts that are kept about a zone are read again even without a change notice.
@@ -125,6 +127,7 @@ impl SqlOptions {
             replica: None,
             connections,
             batches: connections.min(4),
+            page_cache_kib: 256 * 1024,
             timeout: Duration::from_secs(2),
             max_age: Duration::from_secs(60),
             security: SecurityOptions::default(),
@@ -252,9 +255,7 @@ impl SqlBackend {
     pub fn new(options: SqlOptions) -> Result<Self, SqlError> {
         let address = options.replica.as_ref().unwrap_or(&options.address);
         let reads = match address {
-            Address::Sqlite(path) => {
-                Driver::Sqlite(Sqlite::new(path, options.connections, options.timeout))
-            }
+            Address::Sqlite(path) => Driver::Sqlite(Sqlite::new(path, &options)),
             Address::Postgres(url) => {
                 Driver::Postgres(Postgres::new(url, options.connections, options.timeout)?)
             }

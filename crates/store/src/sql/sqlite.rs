@@ -4,6 +4,7 @@
 //! it runs where it is called and its future never waits. Callers that must not block at all call it from a thread
 //! of their own.
 
+use super::SqlOptions;
 use super::dialect::{Engine, NAME_COUNTS, STATEMENTS, Statement};
 use super::error::SqlError;
 use super::row::Cells;
@@ -15,12 +16,15 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
-/// Pages each connection keeps, in KiB.
-const CACHE_KIB: i64 = 16 * 1024;
+/// Memory that each connection has for pages at least, in KiB.
+const CACHE_KIB_MIN: usize = 4 * 1024;
 
 pub(crate) struct Sqlite {
     path: PathBuf,
     timeout: Duration,
+    /// Pages each connection keeps, in KiB. Where the file is larger, reading a page from the system's cache costs as
+    /// much as the rest of a look-up.
+    cache_kib: usize,
     connections: Box<[Mutex<Option<Connection>>]>,
     next: AtomicUsize,
     /// The file's number in its file system when it was last looked at; 0 before.
@@ -31,11 +35,13 @@ pub(crate) struct Sqlite {
 }
 
 impl Sqlite {
-    pub(crate) fn new(path: &Path, connections: usize, timeout: Duration) -> Self {
+    pub(crate) fn new(path: &Path, options: &SqlOptions) -> Self {
+        let connections = options.connections.max(1);
         Sqlite {
             path: path.into(),
-            timeout,
-            connections: (0..connections.max(1)).map(|_| Mutex::default()).collect(),
+            timeout: options.timeout,
+            cache_kib: (options.page_cache_kib / connections).max(CACHE_KIB_MIN),
+            connections: (0..connections).map(|_| Mutex::default()).collect(),
             next: AtomicUsize::new(0),
             file: AtomicU64::new(0),
             statements: Statement::ALL.map(|statement| statement.sql(Engine::Sqlite, 1)),
@@ -86,7 +92,7 @@ impl Sqlite {
         connection.set_prepared_statement_cache_capacity(32);
         connection
             .busy_timeout(self.timeout)
-            .and_then(|()| connection.pragma_update(None, "cache_size", -CACHE_KIB))
+            .and_then(|()| connection.pragma_update(None, "cache_size", -(self.cache_kib as i64)))
             .map_err(|error| self.error(&error))?;
         Ok(connection)
     }

@@ -7,7 +7,7 @@
 use super::dialect::Statement;
 use super::error::SqlError;
 use super::schema::CHANNEL;
-use super::{Address, Driver, SqlBackend, Sqlite, postgres};
+use super::{Address, Driver, SqlBackend, SqlOptions, Sqlite, postgres};
 use std::collections::{HashMap, VecDeque};
 use std::future::poll_fn;
 use std::pin::pin;
@@ -145,7 +145,12 @@ async fn watch(mut teller: Teller) {
     match &backend.inner.options.address {
         Address::Sqlite(path) => {
             // The counter of commits is one of each connection, so this needs its own.
-            let own = Driver::Sqlite(Sqlite::new(path, 1, backend.inner.options.timeout));
+            let options = SqlOptions {
+                connections: 1,
+                page_cache_kib: 0,
+                ..backend.inner.options.clone()
+            };
+            let own = Driver::Sqlite(Sqlite::new(path, &options));
             poll(&mut teller, &own, SQLITE_INTERVAL, Counter::Commits).await;
         }
         Address::Postgres(url) => listen(&mut teller, url).await,
