@@ -2,7 +2,8 @@
 
 use nameward_answer::{BackendFailure, Engine};
 use nameward_serve::live::{
-    Fetched, LiveSettings, LiveSource, Lookup, LookupError, Running, Wanted, start,
+    Ended, Fetched, LiveSettings, LiveSource, Lookup, LookupBatch, LookupError, Round, Running,
+    Wanted, start,
 };
 use nameward_serve::pipeline::{Shared, TcpPipeline, UdpPipeline};
 use nameward_serve::udp::{UdpSettings, UdpWorker, spawn_workers};
@@ -13,6 +14,7 @@ use nameward_wire::zonefile::{Options, parse_bytes};
 use nameward_zone::{Live, Zone, ZoneBuilder, ZoneTable};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -60,6 +62,10 @@ struct Memory {
     allowed: Semaphore,
     down: AtomicBool,
     blocking: bool,
+    /// Batches at one time; 0: each look-up goes by itself.
+    batches: usize,
+    /// Look-ups of each batch that was begun.
+    sizes: Mutex<Vec<usize>>,
 }
 
 impl Memory {
@@ -73,7 +79,16 @@ impl Memory {
             allowed: Semaphore::new(1_000_000),
             down: AtomicBool::new(false),
             blocking,
+            batches: 0,
+            sizes: Mutex::default(),
         })
+    }
+
+    /// One that takes one batch at a time.
+    fn with_batches(blocking: bool) -> Arc<Self> {
+        let mut memory = Memory::new(blocking);
+        Arc::get_mut(&mut memory).unwrap().batches = 1;
+        memory
     }
 
     fn hold(&self) {
@@ -121,12 +136,53 @@ impl LiveSource for Memory {
         })
     }
 
+    fn batches(&self) -> usize {
+        self.batches
+    }
+
+    fn batch<'a>(&'a self, wanted: &[Wanted]) -> Option<Box<dyn LookupBatch + 'a>> {
+        if self.batches == 0 {
+            return None;
+        }
+        self.sizes.lock().unwrap().push(wanted.len());
+        let open = wanted.iter().copied().enumerate().collect();
+        Some(Box::new(MemoryBatch { source: self, open }))
+    }
+
     fn is_blocking(&self) -> bool {
         self.blocking
     }
 
     fn is_up(&self) -> bool {
         !self.down.load(Ordering::SeqCst)
+    }
+}
+
+/// Ends its look-ups in the first round, but for names with `alone` and `never` in front.
+struct MemoryBatch<'s> {
+    source: &'s Memory,
+    open: Vec<(usize, Wanted)>,
+}
+
+impl LookupBatch for MemoryBatch<'_> {
+    fn round<'a>(&'a mut self) -> Pin<Box<dyn Future<Output = Round> + Send + 'a>> {
+        Box::pin(async move {
+            let (mut ended, mut never) = (Vec::new(), Vec::new());
+            for (place, wanted) in self.open.drain(..) {
+                let text = wanted.name.to_string();
+                if text.starts_with("never") {
+                    never.push((place, wanted));
+                } else if text.starts_with("alone") {
+                    ended.push((place, Ended::Alone));
+                } else {
+                    let result = self.source.lookup(&wanted).await;
+                    ended.push((place, Ended::Done(result)));
+                }
+            }
+            self.open = never;
+            let statements = 1;
+            Round { ended, statements }
+        })
     }
 }
 
@@ -424,7 +480,7 @@ fn one_zone_cannot_use_up_all_lookups() {
     server.wait_counter("overload-drops", 3);
     socket.send(&question("www.other.", 1)).unwrap();
     server.wait_counter("qsize-q", 3);
-    assert_eq!(server.source.begun(), 3);
+    server.wait_begun(3);
 }
 
 #[test]
@@ -694,4 +750,51 @@ fn caches_stay_within_their_bounds() {
     assert!(server.counter("packetcache-size") <= 64);
     assert!(server.counter("query-cache-size") <= 64);
     assert!(server.counter("query-cache-size") > 0);
+}
+
+#[test]
+fn lookups_that_wait_go_together() {
+    let server = Server::with(uncached(), Memory::with_batches(false), "127.0.0.1:0");
+    server.source.hold();
+    let socket = server.socket();
+    socket.send(&question("www.example.", 1)).unwrap();
+    server.wait_begun(1);
+    // These come while the only batch is under way.
+    for i in 0..40 {
+        let qname = format!("n{i}.{}", ["example.", "other."][i % 2]);
+        socket.send(&question(&qname, 1)).unwrap();
+    }
+    wait_for("questions", || server.counter("qsize-q") == 41);
+    server.source.release();
+    let mut rcodes = [0; 16];
+    for _ in 0..41 {
+        rcodes[usize::from(rcode(&receive(&socket)))] += 1;
+    }
+    assert_eq!((rcodes[0], rcodes[3]), (1, 40));
+    assert_eq!(*server.source.sizes.lock().unwrap(), [1, 40]);
+    server.wait_counter("udp-answers", 41);
+    assert_eq!(server.counter("backend-queries"), 2);
+}
+
+#[test]
+fn what_would_keep_a_batch_waiting_is_looked_up_alone_and_what_never_ends_fails() {
+    for blocking in [false, true] {
+        let server = Server::with(uncached(), Memory::with_batches(blocking), "127.0.0.1:0");
+        assert_eq!(rcode(&server.ask("alone.example.", 1)), 3);
+        assert_eq!(server.source.begun(), 1);
+        assert_eq!(rcode(&server.ask("never.example.", 1)), 2);
+        assert_eq!(rcode(&server.ask("www.example.", 1)), 0);
+    }
+}
+
+#[test]
+fn a_bug_costs_its_batch_and_not_those_after_it() {
+    for blocking in [false, true] {
+        let server = Server::with(uncached(), Memory::with_batches(blocking), "127.0.0.1:0");
+        let socket = server.socket();
+        socket.send(&question("bug.example.", 1)).unwrap();
+        server.wait_begun(1);
+        wait_for("the end", || server.counter("qsize-q") == 0);
+        assert_eq!(rcode(&server.ask("www.example.", 1)), 0);
+    }
 }

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Row, SqliteFixture, answer, block_on, name, resident, row};
-use nameward_store::sql::{LiveZone, SqlError};
+use nameward_store::sql::{Found, LiveZone, SqlError};
 use nameward_wire::{NameBuf, Type};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -224,4 +224,135 @@ fn a_change_is_seen_once_it_is_told() {
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
     panic!("new.example.org is an empty non-terminal now, but was never seen");
+}
+
+/// A parent and its child zone in one database, with an alias in the parent.
+fn family() -> SqliteFixture {
+    let fixture = SqliteFixture::new(
+        APEX,
+        &[
+            row(APEX, "SOA", "ns1.example.org host.example.org 1 2 3 4 5"),
+            row(APEX, "NS", "ns1.example.org"),
+            row("www.example.org", "A", "192.0.2.1"),
+            row("alias.example.org", "CNAME", "www.example.org"),
+            row("child.example.org", "NS", "ns.child.example.org"),
+            row("ns.child.example.org", "A", "192.0.2.2"),
+        ],
+    );
+    let sql = "INSERT INTO domains (id, name, type) VALUES (2, 'child.example.org', 'NATIVE');
+        INSERT INTO records (domain_id, name, type, content, ttl) VALUES
+          (2, 'child.example.org', 'SOA', 'ns.child.example.org host.example.org 1 2 3 4 5', 300),
+          (2, 'child.example.org', 'NS', 'other.child.example.org', 300),
+          (2, 'ns.child.example.org', 'A', '192.0.2.99', 300);";
+    fixture.connection().execute_batch(sql).unwrap();
+    fixture
+}
+
+#[test]
+fn lookups_of_several_zones_share_a_statement_and_nothing_else() {
+    let fixture = family();
+    let backend = fixture.backend();
+    let zone = |id, apex: &str| LiveZone {
+        id,
+        apex: name(apex),
+    };
+    let (parent, child) = (zone(1, APEX), zone(2, "child.example.org"));
+    let wanted = [
+        (&parent, "www.example.org"),
+        (&parent, "child.example.org"),
+        (&child, "child.example.org"),
+        (&parent, "x.child.example.org"),
+        (&child, "ns.child.example.org"),
+        (&parent, "alias.example.org"),
+        (&parent, "broken.example.org"),
+    ];
+    block_on(async {
+        let wholes = [
+            resident(&backend, &parent).await,
+            resident(&backend, &child).await,
+        ];
+        let broken = "INSERT INTO records (domain_id, name, type, content, ttl) \
+            VALUES (1, 'broken.example.org', 'A', 'not an address', 60)";
+        fixture.connection().execute_batch(broken).unwrap();
+        let mut batch = backend.batch();
+        for (zone, qname) in wanted {
+            batch.add(zone, name(qname).as_name());
+        }
+        let (mut rounds, mut ended) = (0, 0);
+        while !batch.is_done() {
+            rounds += 1;
+            let round = batch.round().await;
+            assert_eq!(round.statements, 1, "round {rounds}");
+            for (place, found) in round.found {
+                ended += 1;
+                let (zone, qname) = wanted[place];
+                let Found::Ended(result) = found else {
+                    panic!("{qname} needs no names of the whole zone");
+                };
+                if qname == "broken.example.org" {
+                    assert!(matches!(result, Err(SqlError::Row(_))));
+                    continue;
+                }
+                let (part, whole) = (result.unwrap().zone, &wholes[zone.id as usize - 1]);
+                for qtype in TYPES {
+                    let expected = answer(whole, &name(qname), qtype);
+                    assert_eq!(
+                        answer(&part, &name(qname), qtype),
+                        expected,
+                        "{qname} {qtype}"
+                    );
+                }
+            }
+        }
+        assert_eq!(ended, wanted.len());
+        // The delegation and the alias led to more names, which were fetched together.
+        assert_eq!(rounds, 2);
+    });
+}
+
+#[test]
+fn a_lookup_that_needs_all_names_does_not_keep_others_waiting() {
+    let fixture = family();
+    let backend = fixture.backend();
+    let zone = LiveZone {
+        id: 1,
+        apex: name(APEX),
+    };
+    block_on(async {
+        let mut batch = backend.batch();
+        batch.add(&zone, name("missing.example.org").as_name());
+        batch.add(&zone, name("www.example.org").as_name());
+        let found = batch.round().await.found;
+        assert!(batch.is_done());
+        assert!(matches!(found[0], (0, Found::Alone)));
+        assert!(matches!(found[1], (1, Found::Ended(Ok(_)))));
+        let missing = name("missing.example.org");
+        backend.lookup(&zone, missing.as_name()).await.unwrap();
+        // The names were read and are known now.
+        let mut batch = backend.batch();
+        batch.add(&zone, missing.as_name());
+        let found = batch.round().await.found;
+        assert!(matches!(found[0], (0, Found::Ended(Ok(_)))));
+    });
+}
+
+#[test]
+fn a_wildcard_at_the_apex_that_comes_later_is_seen() {
+    let fixture = family();
+    let backend = fixture.backend();
+    let zone = LiveZone {
+        id: 1,
+        apex: name(APEX),
+    };
+    let missing = name("missing.example.org");
+    block_on(async {
+        let part = backend.lookup(&zone, missing.as_name()).await.unwrap();
+        assert_eq!(answer(&part.zone, &missing, Type::TXT)[3] & 15, 3);
+        let sql = "INSERT INTO records (domain_id, name, type, content, ttl) \
+            VALUES (1, '*.example.org', 'TXT', '\"new\"', 60)";
+        fixture.connection().execute_batch(sql).unwrap();
+        backend.forget(Some(1));
+        let part = backend.lookup(&zone, missing.as_name()).await.unwrap();
+        assert_eq!(answer(&part.zone, &missing, Type::TXT)[3] & 15, 0);
+    });
 }
