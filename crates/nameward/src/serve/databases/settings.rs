@@ -101,7 +101,7 @@ fn options(backend: &Backend) -> Result<SqlOptions, SqlError> {
     Ok(SqlOptions {
         replica,
         connections: or_cores(backend.connections.get()),
-        page_cache_kib: backend.page_cache_mb.get() as usize * 1024,
+        page_cache_kib: backend.page_cache_mb.get() * 1024,
         timeout: backend.timeout_ms.millis(),
         ..SqlOptions::new(address)
     })
