@@ -4,6 +4,7 @@
 //! this process ends. It can be killed, paused and started again, to see what others make of that.
 
 mod replica;
+mod tls;
 
 use crate::peers::{free_address, watch};
 use std::fs::{self, File};
@@ -32,6 +33,8 @@ pub struct Database {
     kind: DatabaseKind,
     directory: TempDir,
     address: SocketAddr,
+    /// More for its command line.
+    arguments: Vec<String>,
     child: Option<Child>,
     watchdog: Option<Child>,
 }
@@ -50,6 +53,7 @@ impl Database {
             kind,
             directory,
             address,
+            arguments: Vec::new(),
             child: None,
             watchdog: None,
         };
@@ -232,6 +236,7 @@ impl Database {
                 command.args(["--innodb-doublewrite=0", "--innodb-buffer-pool-size=256M"]);
             }
         }
+        command.args(&self.arguments);
         command
     }
 

@@ -13,4 +13,5 @@ mod rows;
 mod secured;
 mod servers;
 mod signed;
+mod tls;
 mod writes;

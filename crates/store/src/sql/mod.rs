@@ -29,6 +29,7 @@ mod postgres;
 mod row;
 mod schema;
 mod sqlite;
+mod tls;
 mod url;
 mod watch;
 pub mod write;

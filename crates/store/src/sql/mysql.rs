@@ -4,9 +4,10 @@ use super::back_off::BackOff;
 use super::dialect::{Engine, NAME_COUNTS, STATEMENTS, Statement};
 use super::error::SqlError;
 use super::row::Cells;
+use super::tls::{Tls, Wish};
 use mysql_async::prelude::Queryable;
 use mysql_async::{
-    Conn, Error, Opts, OptsBuilder, Params, Pool, PoolConstraints, PoolOpts, Row, Value,
+    Conn, Error, Opts, OptsBuilder, Params, Pool, PoolConstraints, PoolOpts, Row, SslOpts, Value,
 };
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -23,9 +24,19 @@ pub(crate) struct Mysql {
 
 /// Reads an address; TLS is not there yet.
 pub(crate) fn options(url: &str) -> Result<Opts, SqlError> {
+    let wish = Wish::read(url)?;
     // The message of the parser may quote the address, with the password.
-    Opts::from_url(url)
-        .map_err(|_| SqlError::Address("expected mysql://user@host:port/database".into()))
+    let options = Opts::from_url(&wish.url)
+        .map_err(|_| SqlError::Address("expected mysql://user@host:port/database".into()))?;
+    let Some(path) = wish.authorities else {
+        return Ok(options);
+    };
+    // A file that cannot be read is told now, not when the first connection fails.
+    Tls::new(Some(&path))?;
+    let tls = SslOpts::default()
+        .with_disable_built_in_roots(true)
+        .with_root_certs(vec![path.into()]);
+    Ok(OptsBuilder::from_opts(options).ssl_opts(tls).into())
 }
 
 impl Mysql {

@@ -7,17 +7,19 @@ use super::back_off::BackOff;
 use super::dialect::{Engine, STATEMENTS, Statement};
 use super::error::SqlError;
 use super::row::Cells;
+use super::tls::{Encrypted, Tls, Wish};
 use std::error::Error as _;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::OnceCell;
+use tokio_postgres::config::SslMode;
 use tokio_postgres::types::{FromSql, ToSql, Type};
-use tokio_postgres::{Client, Config, NoTls, Row, RowStream, Statement as Prepared};
+use tokio_postgres::{Client, Config, Row, RowStream, Socket, Statement as Prepared};
 
 pub(crate) struct Postgres {
-    config: Config,
+    target: Target,
     timeout: Duration,
     /// The last one is for statements that read a lot.
     slots: Box<[Slot]>,
@@ -35,22 +37,47 @@ struct Session {
     prepared: [OnceCell<Prepared>; STATEMENTS],
 }
 
-/// Reads an address; TLS is not there yet.
-pub(crate) fn config(url: &str, timeout: Duration) -> Result<Config, SqlError> {
+/// A database, and how to connect to it.
+#[derive(Clone)]
+pub(crate) struct Target {
+    config: Config,
+    tls: Tls,
+}
+
+impl Target {
+    /// Opens a connection that has to be polled.
+    pub(crate) async fn open(&self) -> Result<(Client, Connection), tokio_postgres::Error> {
+        self.config.connect(self.tls.clone()).await
+    }
+}
+
+/// A connection, encrypted or not.
+pub(crate) type Connection = tokio_postgres::Connection<Socket, Encrypted<Socket>>;
+
+/// Reads an address.
+pub(crate) fn config(url: &str, timeout: Duration) -> Result<Target, SqlError> {
+    let wish = Wish::read(url)?;
     // The message of the parser may quote the address, with the password.
-    let mut config: Config = url
+    let mut config: Config = wish
+        .url
         .parse()
         .map_err(|_| SqlError::Address("expected postgres://user@host:port/database".into()))?;
     config
         .connect_timeout(timeout)
         .keepalives_idle(Duration::from_secs(10))
-        .application_name("nameward");
-    Ok(config)
+        .application_name("nameward")
+        // Nothing in between: who asks for encryption gets it or nothing.
+        .ssl_mode(match wish.authorities {
+            Some(_) => SslMode::Require,
+            None => SslMode::Disable,
+        });
+    let tls = Tls::new(wish.authorities.as_deref())?;
+    Ok(Target { config, tls })
 }
 
 /// Connects and lets the connection work on its own.
-pub(crate) async fn connect(config: &Config, timeout: Duration) -> Result<Client, SqlError> {
-    let (client, connection) = tokio::time::timeout(timeout, config.connect(NoTls))
+pub(crate) async fn connect(target: &Target, timeout: Duration) -> Result<Client, SqlError> {
+    let (client, connection) = tokio::time::timeout(timeout, target.open())
         .await
         .map_err(|_| SqlError::Timeout(timeout.as_millis()))?
         .map_err(|error| failure(&error))?;
@@ -69,7 +96,7 @@ pub(crate) async fn connect(config: &Config, timeout: Duration) -> Result<Client
 impl Postgres {
     pub(crate) fn new(url: &str, connections: usize, timeout: Duration) -> Result<Self, SqlError> {
         Ok(Postgres {
-            config: config(url, timeout)?,
+            target: config(url, timeout)?,
             timeout,
             slots: (0..=connections.max(1)).map(|_| Slot::default()).collect(),
             next: AtomicUsize::new(0),
@@ -125,7 +152,7 @@ impl Postgres {
             return Ok((session, false));
         }
         back_off.check()?;
-        match connect(&self.config, self.timeout).await {
+        match connect(&self.target, self.timeout).await {
             Ok(client) => {
                 back_off.succeed();
                 let session = Arc::new(Session {

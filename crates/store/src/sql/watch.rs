@@ -189,13 +189,10 @@ async fn listen(teller: &mut Teller, url: &str) {
     }
 }
 
-type Connection =
-    tokio_postgres::Connection<tokio_postgres::Socket, tokio_postgres::tls::NoTlsStream>;
-
 struct Listener {
     /// Dropping it would end the connection.
     _client: tokio_postgres::Client,
-    connection: Connection,
+    connection: postgres::Connection,
     /// Something came before we were ready to read it.
     early: bool,
 }
@@ -204,7 +201,7 @@ impl Listener {
     async fn connect(url: &str, timeout: Duration) -> Result<Self, SqlError> {
         let config = postgres::config(url, timeout)?;
         let opening = async {
-            let (client, mut connection) = config.connect(tokio_postgres::NoTls).await?;
+            let (client, mut connection) = config.open().await?;
             let command = format!("LISTEN {CHANNEL}");
             let mut early = false;
             let mut is_over = false;

@@ -19,6 +19,7 @@ impl Database {
             kind: self.kind,
             directory,
             address: free_address()?,
+            arguments: Vec::new(),
             child: None,
             watchdog: None,
         };

@@ -1,0 +1,196 @@
+//! TLS to databases: whether an address asks for it, whom to trust, and the connector for PostgreSQL.
+//!
+//! `sslmode=require` (or `verify-ca`, `verify-full`) in an address asks for it. The certificate of the server is always
+//! checked, with its name: encryption to somebody unknown protects from nobody who can change the traffic.
+//! `sslrootcert=FILE` names the authorities to trust, in PEM; without it those of the system count.
+
+use super::error::SqlError;
+use std::future::Future;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream as Inner;
+use tokio_rustls::rustls::crypto::aws_lc_rs::default_provider;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
+use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+
+/// Where Debian and its relatives keep the authorities that the system trusts.
+const SYSTEM: &str = "/etc/ssl/certs/ca-certificates.crt";
+
+/// What an address says about TLS.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Wish {
+    /// The address without that.
+    pub(crate) url: String,
+    /// The authorities to trust, if TLS is asked for.
+    pub(crate) authorities: Option<PathBuf>,
+}
+
+impl Wish {
+    /// Takes `sslmode` and `sslrootcert` out of an address.
+    pub(crate) fn read(url: &str) -> Result<Self, SqlError> {
+        let (place, query) = url.split_once('?').unwrap_or((url, ""));
+        let (mut others, mut is_wanted, mut authorities) = (Vec::new(), false, None);
+        for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
+            match parameter.split_once('=') {
+                Some(("sslmode", mode)) => {
+                    is_wanted = match mode {
+                        "disable" | "allow" | "prefer" => false,
+                        "require" | "verify-ca" | "verify-full" => true,
+                        other => {
+                            return Err(SqlError::Address(format!(
+                                "expected sslmode=disable or sslmode=require, found {other:?}"
+                            )));
+                        }
+                    }
+                }
+                Some(("sslrootcert", path)) => authorities = Some(PathBuf::from(path)),
+                _ => others.push(parameter),
+            }
+        }
+        let mark = if others.is_empty() { "" } else { "?" };
+        Ok(Wish {
+            url: format!("{place}{mark}{}", others.join("&")),
+            authorities: is_wanted.then(|| authorities.unwrap_or_else(|| SYSTEM.into())),
+        })
+    }
+}
+
+/// Reads the authorities of a file.
+fn read_authorities(path: &Path) -> Result<RootCertStore, String> {
+    let certificates = CertificateDer::pem_file_iter(path).map_err(|error| error.to_string())?;
+    let mut store = RootCertStore::empty();
+    for certificate in certificates {
+        let certificate = certificate.map_err(|error| error.to_string())?;
+        store.add(certificate).map_err(|error| error.to_string())?;
+    }
+    match store.is_empty() {
+        true => Err("there is no certificate in it".into()),
+        false => Ok(store),
+    }
+}
+
+/// Makes TLS connections to PostgreSQL; `None` only where none is asked for.
+#[derive(Clone)]
+pub(crate) struct Tls(Option<Arc<ClientConfig>>);
+
+impl Tls {
+    pub(crate) fn new(authorities: Option<&Path>) -> Result<Self, SqlError> {
+        let Some(path) = authorities else {
+            return Ok(Tls(None));
+        };
+        let told = |error: String| SqlError::Address(format!("{}: {error}", path.display()));
+        let config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
+            .with_safe_default_protocol_versions()
+            .map_err(|error| told(error.to_string()))?
+            .with_root_certificates(read_authorities(path).map_err(told)?)
+            .with_no_client_auth();
+        Ok(Tls(Some(Arc::new(config))))
+    }
+}
+
+/// Stands for one connection to a host.
+pub(crate) struct Connector {
+    config: Option<Arc<ClientConfig>>,
+    host: String,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> MakeTlsConnect<S> for Tls {
+    type Stream = Encrypted<S>;
+    type TlsConnect = Connector;
+    type Error = io::Error;
+
+    fn make_tls_connect(&mut self, host: &str) -> io::Result<Connector> {
+        // Asked for by plain connections too, which never connect it.
+        Ok(Connector {
+            config: self.0.clone(),
+            host: host.into(),
+        })
+    }
+}
+
+type Connecting<S> = Pin<Box<dyn Future<Output = io::Result<Encrypted<S>>> + Send>>;
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> TlsConnect<S> for Connector {
+    type Stream = Encrypted<S>;
+    type Error = io::Error;
+    type Future = Connecting<S>;
+
+    fn connect(self, stream: S) -> Self::Future {
+        Box::pin(async move {
+            let config = self.config;
+            let config = config.ok_or_else(|| io::Error::other("TLS was not asked for"))?;
+            let host = ServerName::try_from(self.host).map_err(io::Error::other)?;
+            let stream = TlsConnector::from(config).connect(host, stream).await?;
+            Ok(Encrypted(stream))
+        })
+    }
+}
+
+/// An encrypted connection.
+pub(crate) struct Encrypted<S>(Inner<S>);
+
+impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream for Encrypted<S> {
+    fn channel_binding(&self) -> ChannelBinding {
+        // The certificate is checked; SCRAM works without.
+        ChannelBinding::none()
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Encrypted<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_read(context, buffer)
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Encrypted<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_tells_whether_to_encrypt_and_whom_to_trust() {
+        let read = |url: &str| Wish::read(url).unwrap();
+        let plain = Wish {
+            url: "postgres://u@h/d".into(),
+            authorities: None,
+        };
+        assert_eq!(read("postgres://u@h/d"), plain);
+        assert_eq!(read("postgres://u@h/d?sslmode=prefer"), plain);
+        assert_eq!(
+            read("postgres://u@h/d?sslmode=require").authorities,
+            Some(SYSTEM.into())
+        );
+        let all = read("mysql://u@h/d?a=1&sslmode=verify-full&sslrootcert=/ca.pem&b=2");
+        assert_eq!(all.url, "mysql://u@h/d?a=1&b=2");
+        assert_eq!(all.authorities, Some("/ca.pem".into()));
+        assert!(Wish::read("postgres://u@h/d?sslmode=yes").is_err());
+    }
+}
