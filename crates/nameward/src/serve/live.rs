@@ -104,6 +104,27 @@ mod tests {
     }
 
     #[test]
+    fn databases_caches_and_overload_are_said_to_wait_for_a_restart() {
+        let text = |path: &str, seconds: u8| {
+            format!(
+                "[cache]\nquery_ttl = {seconds}\n[overload]\noverload_queue = {seconds}\n\
+                 [[backend]]\ntype = \"sqlite\"\npath = \"{path}\"\n"
+            )
+        };
+        let (old, new) = (config(&text("/a.db", 1)), config(&text("/b.db", 2)));
+        let shared = Shared::new(engine(&old.server), Stats::new(RingCapacities::default()));
+        assert_eq!(take(&shared, &old, &old), Vec::<String>::new());
+        assert_eq!(
+            take(&shared, &old, &new),
+            [
+                "cache.query_ttl changed: it takes effect after a restart",
+                "overload.overload_queue changed: it takes effect after a restart",
+                "backend (databases) changed: it takes effect after a restart",
+            ]
+        );
+    }
+
+    #[test]
     fn every_live_setting_exists() {
         let all = crate::config::all_settings();
         for key in LIVE {
