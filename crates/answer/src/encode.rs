@@ -8,7 +8,7 @@
 use crate::plan::{Data, Entry, Owner, Plan, Section};
 use crate::view::ZoneView;
 use arrayvec::ArrayVec;
-use nameward_dnssec::Signing;
+use nameward_dnssec::{Proof, Signing};
 use nameward_wire::message::{HEADER, OPT_FIXED, Query, ReplyFlags, write_reply_header};
 use nameward_wire::{Class, Name, NameBuf, Rcode, Type};
 use nameward_zone::{Form, Node, Rrset};
@@ -55,6 +55,8 @@ pub(crate) struct Encoder<'n, 'b> {
     /// Seconds since 1970.
     pub(crate) now: u32,
     pub(crate) signatures: u32,
+    /// What was proven so far.
+    pub(crate) proofs: Vec<Proof>,
 }
 
 /// Why a record was not written.
@@ -101,6 +103,7 @@ impl<'n, 'b> Encoder<'n, 'b> {
             dnssec_ok: false,
             now: 0,
             signatures: 0,
+            proofs: Vec::new(),
         }
     }
 

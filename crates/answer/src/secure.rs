@@ -16,7 +16,7 @@ use crate::Outcome;
 use crate::encode::{Encoder, Fit, MAX_POINTER, OwnerForm, Stop, split_name};
 use crate::plan::{Current, Data, Entry, Owner, Planner, Section};
 use crate::view::{ZoneView, Zones};
-use nameward_dnssec::{CanonicalSet, Denial, Signing, SoaEdit};
+use nameward_dnssec::{CanonicalSet, Denial, Proof, Signing, SoaEdit};
 use nameward_wire::{Name, NameBuf, Type};
 use nameward_zone::node::flags;
 use nameward_zone::{Find, NameKey, Node, Rrset, negative_ttl};
@@ -284,19 +284,18 @@ impl<'n> Encoder<'n, '_> {
     }
 
     /// A proof and its signatures. Its name was made for it and is pointed at by nothing else.
-    fn proof(
-        &mut self,
-        proof: Option<nameward_dnssec::Proof>,
-        ttl: u32,
-        signing: &Signing,
-    ) -> Result<u16, Stop> {
+    fn proof(&mut self, proof: Option<Proof>, ttl: u32, signing: &Signing) -> Result<u16, Stop> {
         // A hash does not fit before the name of the zone: it cannot use NSEC3.
         let proof = proof.ok_or(Stop::CannotSign)?;
+        // Two names of a chain may need the same: both below one name that does not exist.
+        if self.proofs.contains(&proof) {
+            return Ok(0);
+        }
         let name = proof.owner.as_name();
         let data = std::iter::once(&proof.rdata[..]);
         let set = CanonicalSet::new(name, proof.rtype, ttl, data);
         let rrsigs = self.rrsigs(&set, signing)?;
-        self.undo_if_full(|this| {
+        let count = self.undo_if_full(|this| {
             let (at, literal, pointer) = this.compressed(name.as_wire())?;
             let length_at = this.fixed(proof.rtype, ttl)?;
             this.bytes(&proof.rdata)?;
@@ -315,7 +314,9 @@ impl<'n> Encoder<'n, '_> {
                 this.rrsig(rrsig, ttl)?;
             }
             Ok(1 + rrsigs.len() as u16)
-        })
+        })?;
+        self.proofs.push(proof);
+        Ok(count)
     }
 
     /// How records of a host of the additional section are signed: not where they are glue.

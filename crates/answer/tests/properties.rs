@@ -3,10 +3,13 @@
 
 use hickory_proto::op::Message;
 use hickory_proto::rr::Record;
-use nameward_answer::{AnyPolicy, Engine, Medium, Policy, Reply, Scratch};
+use hickory_proto::rr::RecordType;
+use hickory_proto::serialize::binary::BinEncodable;
+use nameward_answer::{AnyPolicy, Engine, Medium, Outcome, Policy, Reply, Scratch};
+use nameward_dnssec::{Key, KeyUse, Keys, Policy as Metadata, Signing};
 use nameward_wire::message::Query;
 use nameward_wire::zonefile::{Options, parse_bytes};
-use nameward_wire::{NameBuf, Rcode};
+use nameward_wire::{Name, NameBuf, Rcode};
 use nameward_zone::{NameKey, ZoneBuilder, ZoneTable};
 use proptest::prelude::*;
 use std::sync::Arc;
@@ -52,7 +55,7 @@ fn line() -> impl Strategy<Value = String> {
 }
 
 /// Adds the lines one by one, leaving out those that would make the zone invalid.
-fn table(lines: &[String]) -> ZoneTable {
+fn table(lines: &[String], signed: Option<SignedBy>) -> ZoneTable {
     let mut table = ZoneTable::default();
     for apex in ["example.", "a.example.", "test."] {
         let mut text = APEX.to_string();
@@ -63,9 +66,20 @@ fn table(lines: &[String]) -> ZoneTable {
                 (text, zone) = (longer, larger);
             }
         }
+        if let Some(denial) = signed {
+            let signing = signing(zone.apex_name(), denial);
+            zone.set_signing(Some(signing));
+        }
         table.insert(Arc::new(zone));
     }
     table
+}
+
+/// How a signed zone denies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum SignedBy {
+    Nsec,
+    Nsec3,
 }
 
 fn build(apex: &str, text: &str) -> Option<nameward_zone::Zone> {
@@ -135,7 +149,7 @@ proptest! {
         questions in proptest::collection::vec((name(), proptest::sample::select(&[1u16, 2, 5, 6, 15, 16, 28, 33, 39, 43, 65, 255, 65280][..]), proptest::option::of(0..4000u16)), 20),
         any in proptest::sample::select(&[AnyPolicy::OneRrset, AnyPolicy::All, AnyPolicy::TruncateOnUdp][..]),
     ) {
-        let table = table(&lines);
+        let table = table(&lines, None);
         let engine = Engine { policy: Policy { any, ..Policy::default() }, ..Engine::default() };
         for (name, qtype, payload) in questions {
             let name = if name == "@" { "example.".to_string() } else { format!("{name}.example.") };
@@ -157,6 +171,84 @@ proptest! {
             for record in &cut.answers {
                 let of_set = |other: &&Record| other.name == record.name && other.record_type() == record.record_type();
                 prop_assert_eq!(cut.answers.iter().filter(of_set).count(), whole.answers.iter().filter(of_set).count());
+            }
+        }
+    }
+}
+
+const KEY: &str = "Private-key-format: v1.2\nAlgorithm: 15 (ED25519)\n\
+                   PrivateKey: ODIyNjAzODQ2MjgwODAxMjI2NDUxOTAyMDQxNDIyNjI=\n";
+
+fn signing(apex: Name<'_>, denial: SignedBy) -> Arc<Signing> {
+    let usage = KeyUse {
+        active: true,
+        published: true,
+    };
+    let key = Key::read(KEY.as_bytes(), 257, usage).expect("a key");
+    let mut metadata = Metadata::default();
+    if denial == SignedBy::Nsec3 {
+        metadata.take("NSEC3PARAM", "1 0 0 -").expect("metadata");
+    }
+    let keys = Arc::new(Keys::new(vec![key]));
+    Arc::new(Signing::new(apex, keys, metadata.into(), Arc::default()))
+}
+
+/// How many signatures cover the RRset of a record.
+fn signatures(records: &[Record], of: &Record) -> usize {
+    let covering = records.iter().filter(|record| {
+        let data = record.data.to_bytes().unwrap_or_default();
+        record.record_type() == RecordType::RRSIG
+            && record.name == of.name
+            && data.starts_with(&u16::from(of.record_type()).to_be_bytes())
+    });
+    covering.count()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+
+    #[test]
+    fn signed_rrsets_come_with_their_signatures_or_not_at_all(
+        lines in proptest::collection::vec(line(), 0..40),
+        questions in proptest::collection::vec((name(), proptest::sample::select(&[1u16, 2, 5, 6, 15, 16, 33, 39, 43, 47, 65, 255][..]), 512..4000u16), 20),
+        denial in proptest::sample::select(&[SignedBy::Nsec, SignedBy::Nsec3][..]),
+    ) {
+        let table = table(&lines, Some(denial));
+        let plain = self::table(&lines, None);
+        let engine = Engine::default();
+        for (name, qtype, payload) in questions {
+            let name = if name == "@" { "example.".to_string() } else { format!("{name}.example.") };
+            let mut packet = question(&name, qtype, Some(payload));
+            let (unsigned, octets, _) = respond(&engine, &table, &packet, Medium::Stream);
+            let (as_ever, before, _) = respond(&engine, &plain, &packet, Medium::Stream);
+            if qtype != 47 {
+                // Without DO nothing changes.
+                prop_assert_eq!(unsigned, as_ever);
+                prop_assert_eq!(octets, before);
+            }
+            let flags = packet.len() - 4;
+            packet[flags] = 0x80;
+            let (tcp, _, whole) = respond(&engine, &table, &packet, Medium::Stream);
+            let (udp, bytes, cut) = respond(&engine, &table, &packet, Medium::Datagram);
+            prop_assert!(bytes.len() <= usize::from(payload.min(1232)));
+            prop_assert_eq!((udp.rcode, udp.outcome), (tcp.rcode, tcp.outcome));
+            prop_assert_eq!(tcp.rcode, as_ever.rcode);
+            let has_dname = whole.answers.iter().any(|record| record.record_type() == RecordType::DNAME);
+            for (whole, cut) in [(&whole.answers, &cut.answers), (&whole.authorities, &cut.authorities)] {
+                for record in whole {
+                    let rtype = record.record_type();
+                    let is_free = rtype == RecordType::RRSIG
+                        // Those of a delegation, and those that follow from a DNAME.
+                        || rtype == RecordType::NS && (qtype != 2 || tcp.outcome == Outcome::Referral)
+                        || rtype == RecordType::CNAME && has_dname;
+                    prop_assert!(is_free || signatures(whole, record) == 1, "{name} {qtype}: {record}");
+                }
+                for record in cut {
+                    prop_assert_eq!(signatures(cut, record), signatures(whole, record));
+                }
+                if !udp.truncated {
+                    prop_assert_eq!(sorted(cut), sorted(whole));
+                }
             }
         }
     }

@@ -91,6 +91,7 @@ impl Keys {
 pub struct CannotSign;
 
 /// A record that proves what exists and what does not.
+#[derive(Debug, PartialEq, Eq)]
 pub struct Proof {
     /// Its owner.
     pub owner: NameBuf,

@@ -5,6 +5,7 @@ use nameward_dnssec::{CanonicalSet, Key, KeyUse, Keys, Policy, SignatureCache, S
 use nameward_wire::rdata::parse_text;
 use nameward_wire::text::Fields;
 use nameward_wire::{Name, NameBuf, Type};
+use proptest::prelude::*;
 use std::sync::Arc;
 
 const ACTIVE: KeyUse = KeyUse {
@@ -176,4 +177,54 @@ fn nothing_is_signed_when_a_key_is_broken() {
         [&[0u8; 4][..]].into_iter(),
     );
     assert!(signing.signatures(&set, 0, &mut 0).is_err());
+}
+
+const FIELDS: &[&str] = &[
+    "Private-key-format",
+    "Algorithm",
+    "PrivateKey",
+    "Modulus",
+    "PublicExponent",
+    "PrivateExponent",
+    "Prime1",
+    "Prime2",
+    "Exponent1",
+    "Exponent2",
+    "Coefficient",
+    "Created",
+    "",
+];
+
+/// A line of a private key, likely to be nearly right.
+fn line() -> impl Strategy<Value = String> {
+    let value = prop_oneof![
+        Just("v1.2".to_owned()),
+        proptest::sample::select(&["5", "8", "10 (RSASHA512)", "13", "14", "15", "16", "x"][..])
+            .prop_map(str::to_owned),
+        proptest::collection::vec(any::<u8>(), 0..140).prop_map(|octets| BASE64.encode(&octets)),
+        ".{0,40}",
+    ];
+    (proptest::sample::select(FIELDS), value).prop_map(|(name, value)| format!("{name}: {value}"))
+}
+
+proptest! {
+    #[test]
+    fn whatever_a_row_has_is_a_key_or_an_error(
+        lines in proptest::collection::vec(line(), 0..14),
+        flags in proptest::sample::select(&[0u16, 256, 257, 65535][..]),
+        octets in proptest::collection::vec(any::<u8>(), 0..200),
+    ) {
+        let text = format!("Private-key-format: v1.2\n{}", lines.join("\n"));
+        for text in [text.as_bytes(), &octets] {
+            if let Ok(key) = Key::read(text, flags, ACTIVE) {
+                // What was taken can be used.
+                let keys = Arc::new(Keys::new(vec![key]));
+                let apex = name("example");
+                let signing = Signing::new(apex.as_name(), keys, Arc::default(), Arc::default());
+                let set = CanonicalSet::new(apex.as_name(), Type::A, 1, [&[0u8; 4][..]].into_iter());
+                prop_assert_eq!(signing.signatures(&set, 0, &mut 0).unwrap().len(), 1);
+                prop_assert!(!signing.apex_records().is_empty());
+            }
+        }
+    }
 }

@@ -12,6 +12,7 @@ use nameward_testkit::wire::{Exchange, Message, Name, Question, Transport, type_
 use nameward_testkit::{Setup, TestServer};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 const NS: u16 = 2;
@@ -313,12 +314,23 @@ fn a_key_that_cannot_be_used_fails_clients_that_want_signatures_and_only_those()
         assert_eq!(code("no.bad.test.", Edns::None), 3);
         assert_eq!(code("www.good.test.", Edns::Do), 0);
         let log = server.log();
-        for line in [
+        let lines = [
             "table cryptokeys, id 4: cannot sign with algorithm 16",
             "table domainmetadata, id 1: expected NSEC3PARAM",
-        ] {
+        ];
+        for line in &lines {
             assert!(log.contains(line), "{mode}: {line}\n{log}");
         }
         assert!(!log.contains("AAAA"));
+        let check = Command::new(env!("CARGO_BIN_EXE_nameward"))
+            .args(["db", "check"])
+            .arg(&database.path)
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&check.stdout) + String::from_utf8_lossy(&check.stderr);
+        assert!(!check.status.success());
+        for line in &lines {
+            assert!(said.contains(line), "{line}\n{said}");
+        }
     }
 }

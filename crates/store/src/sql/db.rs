@@ -1,12 +1,13 @@
 //! Makes the schema and tells what is wrong with one: `nameward db init` and `nameward db check`.
 
-use super::dialect::Engine;
+use super::dialect::{Engine, Statement};
 use super::error::{RowError, SqlError};
 use super::row::{Cells, read_content, read_name, read_type, shown};
 use super::schema::{TABLES, create, create_triggers};
 use super::url::Address;
 use super::{mysql, postgres};
 use mysql_async::prelude::Queryable;
+use nameward_dnssec::Policy;
 use nameward_wire::{NameBuf, Type};
 use std::collections::HashMap;
 use std::future::poll_fn;
@@ -211,6 +212,7 @@ pub async fn check(address: &Address) -> Result<CheckReport, SqlError> {
     }
     let zones = check_zones(&mut admin, &mut report).await?;
     check_records(&mut admin, zones, &mut report).await?;
+    check_signing(&mut admin, &mut report).await?;
     Ok(report)
 }
 
@@ -272,7 +274,7 @@ async fn check_zones(
     admin: &mut Admin,
     report: &mut CheckReport,
 ) -> Result<HashMap<i64, CheckedZone>, SqlError> {
-    let sql = super::dialect::Statement::Zones.sql(admin.engine(), 0);
+    let sql = Statement::Zones.sql(admin.engine(), 0);
     let mut zones = HashMap::new();
     admin
         .select(&sql, &mut |row| {
@@ -315,6 +317,29 @@ async fn check_records(
         report.note("domains", *id, format!("{} has no SOA record", zone.name));
     }
     Ok(())
+}
+
+/// Keys and metadata that would fail answers with DNSSEC.
+async fn check_signing(admin: &mut Admin, report: &mut CheckReport) -> Result<(), SqlError> {
+    let sql = super::dialect::all_of(Statement::Keys, admin.engine());
+    admin
+        .select(&sql, &mut |row| {
+            report.checked_rows += 1;
+            if let Err(RowError { table, id, reason }) = super::keys::read_key(row) {
+                report.note(table, id, reason);
+            }
+        })
+        .await?;
+    let sql = super::dialect::all_of(Statement::Metadata, admin.engine());
+    admin
+        .select(&sql, &mut |row| {
+            report.checked_rows += 1;
+            let text = |column| String::from_utf8_lossy(row.text(column).unwrap_or_default());
+            if let Err(reason) = Policy::default().take(&text(1), &text(2)) {
+                report.note("domainmetadata", row.int(0).unwrap_or(0), reason);
+            }
+        })
+        .await
 }
 
 fn check_record(

@@ -58,6 +58,12 @@ pub(crate) fn all_records(engine: Engine) -> String {
     format!("{columns}, {zone} FROM records WHERE NOT disabled")
 }
 
+/// All keys or all metadata, for a check.
+pub(crate) fn all_of(statement: Statement, engine: Engine) -> String {
+    let some = statement.sql(engine, 0);
+    some.split(" WHERE ").next().unwrap_or_default().to_owned()
+}
+
 impl Statement {
     /// All of them, for preparing.
     pub(crate) const ALL: [Statement; STATEMENTS] = [

@@ -50,8 +50,8 @@ impl SqlBackend {
     }
 }
 
-/// A row: id, flags, active, published, content.
-fn read_key(row: &dyn Cells) -> Result<Key, RowError> {
+/// Reads a row: id, flags, active, published, content.
+pub(super) fn read_key(row: &dyn Cells) -> Result<Key, RowError> {
     let id = row.int(0).unwrap_or(0);
     let bad = |reason| RowError {
         table: "cryptokeys",
