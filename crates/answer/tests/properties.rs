@@ -232,7 +232,8 @@ proptest! {
             let (udp, bytes, cut) = respond(&engine, &table, &packet, Medium::Datagram);
             prop_assert!(bytes.len() <= usize::from(payload.min(1232)));
             prop_assert_eq!((udp.rcode, udp.outcome), (tcp.rcode, tcp.outcome));
-            prop_assert_eq!(tcp.rcode, as_ever.rcode);
+            // An alias has an NSEC record of its own.
+            prop_assert!(tcp.rcode == as_ever.rcode || qtype == 47);
             let has_dname = whole.answers.iter().any(|record| record.record_type() == RecordType::DNAME);
             for (whole, cut) in [(&whole.answers, &cut.answers), (&whole.authorities, &cut.authorities)] {
                 for record in whole {
