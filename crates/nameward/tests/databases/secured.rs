@@ -198,18 +198,10 @@ fn what_pdnsutil_secured_in_sqlite_is_secure_and_as_pdns_server_has_it() {
 
 #[test]
 fn what_pdnsutil_secured_in_postgres_is_secure_and_as_pdns_server_has_it() {
-    check(
-        Some(DatabaseKind::Postgres),
-        &["live"],
-        &[&ZONES[1], &ZONES[4]],
-    );
+    check(Some(DatabaseKind::Postgres), &["live"], &[&ZONES[4]]);
 }
 
 #[test]
 fn what_pdnsutil_secured_in_mariadb_is_secure_and_as_pdns_server_has_it() {
-    check(
-        Some(DatabaseKind::Mariadb),
-        &["live"],
-        &[&ZONES[0], &ZONES[4]],
-    );
+    check(Some(DatabaseKind::Mariadb), &["live"], &[&ZONES[4]]);
 }

@@ -447,7 +447,7 @@ impl Gathering {
     /// Wants the addresses of the hosts in the zone that records of a name name; no types means all.
     fn fetch_targets(&mut self, at: usize, types: &[Type]) -> Result<(), SqlError> {
         let mut rdata = Vec::new();
-        let mut targets: Vec<NameBuf> = Vec::new();
+        let mut targets: Vec<(NameBuf, bool)> = Vec::new();
         for (i, row) in self.rows.iter().enumerate() {
             let Ok(rtype) = row.rtype else { continue };
             if row.of != at || !(types.is_empty() || types.contains(&rtype)) {
@@ -459,25 +459,27 @@ impl Gathering {
             rdata.clear();
             self.parse(i, &mut rdata)?;
             let hosts = names_in(rtype, &rdata).filter(|(_, _, name_use)| name_use.additional);
+            // Addresses of the servers of a delegation are not signed, whatever stands above them.
+            let is_signed = self.signing.is_some() && (rtype != Type::NS || at == 0);
             targets.extend(
                 hosts
                     .map(|(_, host, _)| host)
                     .filter(|host| host.is_at_or_below(self.apex.as_name()))
                     .filter(|host| {
                         let depth = host.label_count() - self.apex_labels;
-                        self.signing.is_none() || depth <= MAX_DEPTH_OF_HOSTS
+                        !is_signed || depth <= MAX_DEPTH_OF_HOSTS
                     })
-                    .map(NameBuf::from),
+                    .map(|host| (host.into(), is_signed)),
             );
         }
-        for target in targets.iter_mut().take(MAX_TARGETS) {
+        for (target, is_signed) in targets.iter_mut().take(MAX_TARGETS) {
             target.make_lowercase();
             let at = self.want(target.as_name());
             if at == 0 {
                 self.fetch_apex();
             }
             self.wanted[at].needs |= need::ADDRESSES;
-            if self.signing.is_some() {
+            if *is_signed {
                 self.want_above(target.as_name());
             }
         }
