@@ -287,6 +287,18 @@ impl<'n, 'b> Encoder<'n, 'b> {
         })
     }
 
+    /// As [`Encoder::rrset`], away from the path of unsigned zones, into which that is built.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn rrset_of_signed(
+        &mut self,
+        owner: OwnerForm<'n>,
+        rrset: Rrset<'n>,
+        ttl: u32,
+    ) -> Result<u16, Stop> {
+        self.rrset(owner, rrset, ttl)
+    }
+
     /// Turns an owner that has to be spelled out into a pointer to where it was written, so that an RRset
     /// spells its owner once.
     #[inline]
@@ -358,11 +370,8 @@ impl<'n, 'b> Encoder<'n, 'b> {
     }
 
     /// Writes a name; returns where it starts, its octets before the pointer, and where that points.
-    #[inline]
-    pub(crate) fn compressed(
-        &mut self,
-        name: &[u8],
-    ) -> Result<(usize, usize, Option<usize>), Stop> {
+    #[inline(always)]
+    fn compressed(&mut self, name: &[u8]) -> Result<(usize, usize, Option<usize>), Stop> {
         let (mut best, mut pointer) = (name.len() - 1, None);
         for anchor in &self.anchors {
             let common = common_tail(name, anchor.name);
@@ -390,6 +399,15 @@ impl<'n, 'b> Encoder<'n, 'b> {
             None => self.bytes(&[0])?,
         }
         Ok((at, best, pointer))
+    }
+
+    /// Writes a name that nothing can point at later; returns what [`Encoder::compressed`] does.
+    #[cold]
+    pub(crate) fn passing_name(
+        &mut self,
+        name: &[u8],
+    ) -> Result<(usize, usize, Option<usize>), Stop> {
+        self.compressed(name)
     }
 
     /// RFC 9471: all glue of servers at or below the delegation, or TC; addresses of other servers that the zone
@@ -541,7 +559,7 @@ fn copy_short(out: &mut [u8], bytes: &[u8]) {
 }
 
 /// Octets of the longest common tail of two names, ignoring case.
-#[inline]
+#[inline(always)]
 fn common_tail(a: &[u8], b: &[u8]) -> usize {
     let most = a.len().min(b.len());
     let (a, b) = (&a[a.len() - most..], &b[b.len() - most..]);

@@ -289,10 +289,11 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
             return Step::Done;
         }
         match found {
-            Find::Exact(node) => self.at_name(zone, node, key, current),
-            Find::Wildcard { node, encloser } => {
+            Find::Exact(node) | Find::Wildcard { node, .. } => {
                 let step = self.at_name(zone, node, key, current);
-                if self.wants_proofs {
+                if self.wants_proofs
+                    && let Find::Wildcard { encloser, .. } = found
+                {
                     self.prove_expansion(zone, (key, encloser), current);
                 }
                 step

@@ -160,7 +160,7 @@ impl<'n> Encoder<'n, '_> {
         match entry.data {
             // RFC 4035 section 2.2: the NS of a delegation are not signed.
             Data::Rrset(rrset) if entry.section == Section::Referral => {
-                self.rrset(owner, rrset, entry.ttl)
+                self.rrset_of_signed(owner, rrset, entry.ttl)
             }
             Data::Rrset(rrset) if rrset.rtype() == Type::SOA => {
                 self.soa(owner, rrset, entry, signing)
@@ -216,13 +216,13 @@ impl<'n> Encoder<'n, '_> {
         signing: &Signing,
     ) -> Result<u16, Stop> {
         if !self.dnssec_ok {
-            return self.rrset(owner, rrset, ttl);
+            return self.rrset_of_signed(owner, rrset, ttl);
         }
         let data = rrset.records().map(|record| record.rdata);
         let set = CanonicalSet::new(node.name(), rrset.rtype(), rrset.ttl(), data);
         let rrsigs = self.rrsigs(&set, signing)?;
         self.undo_if_full(|this| {
-            let count = this.rrset(owner, rrset, ttl)?;
+            let count = this.rrset_of_signed(owner, rrset, ttl)?;
             for rrsig in &rrsigs {
                 this.owner(owner)?;
                 this.rrsig(rrsig, ttl)?;
@@ -296,7 +296,7 @@ impl<'n> Encoder<'n, '_> {
         let set = CanonicalSet::new(name, proof.rtype, ttl, data);
         let rrsigs = self.rrsigs(&set, signing)?;
         let count = self.undo_if_full(|this| {
-            let (at, literal, pointer) = this.compressed(name.as_wire())?;
+            let (at, literal, pointer) = this.passing_name(name.as_wire())?;
             let length_at = this.fixed(proof.rtype, ttl)?;
             this.bytes(&proof.rdata)?;
             this.set_length(length_at);
@@ -307,7 +307,7 @@ impl<'n> Encoder<'n, '_> {
             };
             for rrsig in &rrsigs {
                 if name.is_root() || at > MAX_POINTER {
-                    this.compressed(name.as_wire())?;
+                    this.passing_name(name.as_wire())?;
                 } else {
                     this.owner(OwnerForm::pointer(at, false))?;
                 }
@@ -320,6 +320,7 @@ impl<'n> Encoder<'n, '_> {
     }
 
     /// How records of a host of the additional section are signed: not where they are glue.
+    #[inline]
     pub(crate) fn signing_of_host<'v, V: ZoneView>(
         &self,
         zone: &'v V,
@@ -331,6 +332,7 @@ impl<'n> Encoder<'n, '_> {
     }
 
     /// An RRset of the additional section.
+    #[inline]
     pub(crate) fn maybe_signed(
         &mut self,
         owner: OwnerForm<'n>,
