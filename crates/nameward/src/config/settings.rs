@@ -164,7 +164,7 @@ section! {
         /// How the zones of a database are served: looked up when they are asked for, or loaded
         /// into memory.
         mode: BackendMode = r#""live""#;
-        /// Connections to a database for look-ups; 0 means one for each core.
+        /// Connections to a database for look-ups; 0 means one for each core, for MySQL two.
         connections: Count<0, 1024> = "0";
         /// MiB of memory for pages of a SQLite database, over all connections. Look-ups are twice as
         /// fast where the whole file has room in it.

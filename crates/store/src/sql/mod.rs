@@ -116,18 +116,18 @@ impl SqlOptions {
     /// The usual values: one or more connections for each core, two seconds, one minute.
     pub fn new(address: Address) -> Self {
         let cores = std::thread::available_parallelism().map_or(2, |n| n.get());
-        let connections = match address {
-            Address::Sqlite(_) => cores,
-            // Each carries many statements at once; a second one in case the first is slow.
-            Address::Postgres(_) => cores.max(2),
+        let (connections, batches) = match address {
+            Address::Sqlite(_) => (cores, cores),
+            // Each takes the next statement while it is at the one before; a second one in case the first is slow.
+            Address::Postgres(_) => (cores.max(2), cores.clamp(2, 8) * 2),
             // Each waits for its answer.
-            Address::Mysql(_) => (4 * cores).min(32),
+            Address::Mysql(_) => (cores.clamp(2, 8) * 2, cores.clamp(2, 8) * 2),
         };
         SqlOptions {
             address,
             replica: None,
             connections,
-            batches: connections.min(4),
+            batches,
             page_cache_kib: 256 * 1024,
             timeout: Duration::from_secs(2),
             max_age: Duration::from_secs(60),

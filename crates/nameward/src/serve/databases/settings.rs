@@ -98,11 +98,15 @@ fn options(backend: &Backend) -> Result<SqlOptions, SqlError> {
         "" => None,
         url => Some(Address::parse(url)?),
     };
+    let usual = SqlOptions::new(address);
     Ok(SqlOptions {
         replica,
-        connections: or_cores(backend.connections.get()),
+        connections: match backend.connections.get() {
+            0 => usual.connections,
+            connections => connections,
+        },
         page_cache_kib: backend.page_cache_mb.get() * 1024,
         timeout: backend.timeout_ms.millis(),
-        ..SqlOptions::new(address)
+        ..usual
     })
 }

@@ -1,0 +1,226 @@
+//! The zone that is made of the rows an answer needs.
+
+use super::super::apex::{Apex, ApexRecord, Scope};
+use super::super::error::{RowError, SqlError};
+use super::super::row::shown;
+use super::need::{self, is_made_by_signing, is_needed};
+use super::{Gathering, Held, Wanted};
+use nameward_wire::zonefile::{Record, Severity};
+use nameward_wire::{Class, NameBuf, Type};
+use nameward_zone::{Finding, Zone, ZoneBuilder};
+
+/// The part of a zone that answers questions for one name.
+pub struct Fragment {
+    /// An ordinary zone with the few names that matter.
+    pub zone: Zone,
+    /// Aliases that lead out of the zone: another zone may have them.
+    pub exits: Vec<NameBuf>,
+    /// How many statements it took.
+    pub statements: u32,
+}
+
+impl Gathering {
+    /// What the look-ups to come may know of the apex, if it was fetched. An apex with a DNAME, or whose name
+    /// is written in another case than that of the zone, is fetched each time.
+    pub(crate) fn apex_to_keep(&self) -> Option<Apex> {
+        let apex = &self.wanted[0];
+        let same_case = apex.name.as_name().as_wire() == self.apex.as_name().as_wire();
+        if self.apex_records.is_some() || !same_case || self.has_type(0, Type::DNAME) {
+            return None;
+        }
+        let mut records = Vec::new();
+        for (i, row) in self.rows.iter().enumerate().filter(|(_, row)| row.of == 0) {
+            let is_plain = matches!(row.rtype, Ok(Type::SOA | Type::NS));
+            if !is_plain && self.signing.is_none() {
+                continue;
+            }
+            let mut rdata = Vec::new();
+            let rtype = match self.parse(i, &mut rdata) {
+                Ok(rtype) => rtype,
+                Err(_) if is_plain => return None,
+                Err(_) => continue,
+            };
+            records.push(ApexRecord {
+                id: row.id,
+                rtype,
+                ttl: row.ttl,
+                rdata: rdata.into(),
+            });
+        }
+        // A zone without a SOA is not served; the next look-up shall see when it gets one.
+        let has_soa = records.iter().any(|record| record.rtype == Type::SOA);
+        let wildcard = NameBuf::join(b"\x01*", self.apex.as_name()).ok()?;
+        let wildcard = self.position(wildcard.as_name()).map(|at| &self.wanted[at]);
+        has_soa.then_some(Apex {
+            records,
+            scope: match self.signing {
+                Some(_) => Scope::Signed,
+                None => Scope::Plain,
+            },
+            no_wildcard: wildcard.is_some_and(|wildcard| wildcard.asked && !wildcard.has_rows),
+        })
+    }
+
+    /// What is needed of a name, all told. A row of the closest encloser that cannot be read does not fail the answer: it
+    /// is not about that name.
+    fn is_needed(&self, wanted: &Wanted, row: &Held) -> Need {
+        let is_signed = self.signing.is_some();
+        let by_type = match row.rtype {
+            Ok(rtype) if is_signed && is_made_by_signing(rtype) => return Need::No,
+            Ok(rtype) => is_needed(wanted.needs, rtype),
+            Err(_) => wanted.needs & need::ALL != 0,
+        };
+        if by_type {
+            Need::Yes
+        } else if is_signed && wanted.needs & need::ENCLOSER != 0 {
+            Need::IfReadable
+        } else {
+            Need::No
+        }
+    }
+
+    /// Adds what stands at the apex because the zone is signed, where an answer may show it or name its type.
+    fn add_signing_records(&self, builder: &mut ZoneBuilder, minimum: u32) {
+        let Some(signing) = &self.signing else {
+            return;
+        };
+        if self.wanted[0].needs & (need::ALL | need::ENCLOSER) == 0 {
+            return;
+        }
+        for (rtype, rdata) in signing.apex_records() {
+            builder.add(&Record {
+                owner: self.wanted[0].name.as_name(),
+                same_owner: false,
+                rtype,
+                class: Class::IN,
+                ttl: minimum,
+                rdata: &rdata,
+                line: 0,
+                file: 0,
+            });
+        }
+    }
+
+    /// Builds the zone from what was found to be needed.
+    pub(crate) fn finish(self) -> Result<Fragment, SqlError> {
+        let mut builder =
+            ZoneBuilder::with_capacity(self.apex.as_name(), 512 + self.content.len() * 2);
+        let mut rdata = Vec::with_capacity(256);
+        let mut minimum = 0;
+        for (at, wanted) in self.wanted.iter().enumerate() {
+            if wanted.needs & need::EXISTENCE != 0 || wanted.needs != 0 && wanted.has_rows {
+                builder.add_empty(wanted.name.as_name());
+            }
+            // For most zones the closest encloser is nothing but a name.
+            let ignored = match self.signing {
+                Some(_) => need::EXISTENCE,
+                None => need::EXISTENCE | need::ENCLOSER,
+            };
+            if wanted.needs & !ignored == 0 {
+                continue;
+            }
+            for (i, row) in self.rows.iter().enumerate().filter(|(_, row)| row.of == at) {
+                let needed = self.is_needed(wanted, row);
+                if needed == Need::No {
+                    continue;
+                }
+                rdata.clear();
+                let rtype = match self.parse(i, &mut rdata) {
+                    Err(_) if needed == Need::IfReadable => continue,
+                    rtype => rtype?,
+                };
+                if rtype == Type::SOA && at == 0 {
+                    minimum = soa_minimum(&rdata);
+                }
+                builder.add(&Record {
+                    owner: wanted.name.as_name(),
+                    same_owner: false,
+                    rtype,
+                    class: Class::IN,
+                    ttl: row.ttl,
+                    rdata: &rdata,
+                    line: row.id as u32,
+                    file: (row.id >> 32) as u16,
+                });
+            }
+        }
+        for record in self.apex_records.iter().flat_map(|apex| &apex.records) {
+            let apex_needs = self.wanted[0].needs;
+            let needs_all = self.signing.is_some() && apex_needs & need::ENCLOSER != 0;
+            let is_made = self.signing.is_some() && is_made_by_signing(record.rtype);
+            if is_made || !(needs_all || is_needed(apex_needs, record.rtype)) {
+                continue;
+            }
+            if record.rtype == Type::SOA {
+                minimum = soa_minimum(&record.rdata);
+            }
+            builder.add(&Record {
+                owner: self.apex.as_name(),
+                same_owner: false,
+                rtype: record.rtype,
+                class: Class::IN,
+                ttl: record.ttl,
+                rdata: &record.rdata,
+                line: record.id as u32,
+                file: (record.id >> 32) as u16,
+            });
+        }
+        self.add_signing_records(&mut builder, minimum);
+        let (zone, findings) = builder.finish();
+        match zone {
+            Some(mut zone) => {
+                zone.set_signing(self.signing.filter(|signing| signing.signs()));
+                Ok(Fragment {
+                    zone,
+                    exits: self.exits,
+                    statements: self.statements,
+                })
+            }
+            None => Err(first_error(self.zone_id, &findings)),
+        }
+    }
+}
+
+/// Whether a row is part of what is built.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Need {
+    No,
+    /// Only its type matters.
+    IfReadable,
+    Yes,
+}
+
+/// The last field of a SOA: TTL of negative answers, and of the records that signing adds.
+pub(crate) fn soa_minimum(rdata: &[u8]) -> u32 {
+    rdata
+        .last_chunk()
+        .map_or(0, |minimum| u32::from_be_bytes(*minimum))
+}
+
+/// The id of the row that a finding is about: rows are numbered by `line` and `file`.
+pub fn row_id(finding: &Finding) -> i64 {
+    i64::from(finding.file) << 32 | i64::from(finding.line)
+}
+
+/// What a finding about a zone says, with the row it is about.
+pub fn row_error(zone_id: i64, finding: &Finding) -> RowError {
+    let (table, id) = match row_id(finding) {
+        0 => ("domains", zone_id),
+        id => ("records", id),
+    };
+    RowError {
+        table,
+        id,
+        reason: shown(finding.message.as_bytes()),
+    }
+}
+
+fn first_error(zone_id: i64, findings: &[Finding]) -> SqlError {
+    let error = findings
+        .iter()
+        .find(|finding| finding.severity == Severity::Error);
+    match error {
+        Some(error) => SqlError::Row(row_error(zone_id, error)),
+        None => SqlError::row("domains", zone_id, ""),
+    }
+}

@@ -1,0 +1,262 @@
+//! The part of a zone that answers every question for one name, gathered in as few statements as can be.
+//!
+//! The first statement fetches the rows of the name, of all its ancestors in the zone and of the wildcards below
+//! them. [`Gathering::walk`] then goes the way of RFC 1034 section 4.3.2 through these rows and notes what the answer
+//! may need: the name's own records, a delegation, a DNAME, a wildcard. If that brings up hosts whose addresses belong
+//! into the additional section, or an alias inside the zone, one more statement fetches these; a chain of
+//! aliases takes one statement a link. Rows that the answer does not need are never parsed, so a broken row
+//! fails only the names that need it.
+//!
+//! [`Gathering`] holds what is wanted and the rows that came ([`need`]: what is wanted of each name); `walk` finds out
+//! what else is, and `build` makes the zone.
+
+mod build;
+mod need;
+mod walk;
+
+use super::above::Above;
+use super::apex::Apex;
+use super::error::SqlError;
+use super::row::{Cells, read_content, read_name, read_ttl, read_type, write_name};
+pub(crate) use build::soa_minimum;
+pub use build::{Fragment, row_error, row_id};
+use nameward_dnssec::Signing;
+use nameward_wire::{Name, NameBuf, Type};
+use nameward_zone::NameKey;
+pub(crate) use need::is_made_by_signing;
+use std::sync::Arc;
+
+/// Links of a chain of aliases that are followed; as many as the answer engine follows.
+const MAX_CHAIN: usize = 16;
+struct Wanted {
+    name: NameBuf,
+    text: String,
+    /// Rows were asked for.
+    asked: bool,
+    has_rows: bool,
+    /// PowerDNS says that it is an empty non-terminal.
+    has_empty_row: bool,
+    /// Bits of [`need`].
+    needs: u8,
+}
+
+/// A row as it came; its data is read when it turns out to be needed.
+struct Held {
+    of: usize,
+    id: i64,
+    rtype: Result<Type, String>,
+    ttl: u32,
+    prio: Option<i64>,
+    content: (usize, usize),
+}
+
+/// What is known about a zone before a look-up.
+#[derive(Default)]
+pub(crate) struct Known<'a> {
+    pub(crate) above: Option<&'a Above>,
+    pub(crate) apex: Option<Arc<Apex>>,
+}
+
+pub(crate) struct Gathering {
+    zone_id: i64,
+    apex: NameBuf,
+    apex_labels: usize,
+    wanted: Vec<Wanted>,
+    rows: Vec<Held>,
+    content: Vec<u8>,
+    /// Names still to be walked to: the question, then aliases.
+    pending: Vec<NameBuf>,
+    visited: Vec<NameBuf>,
+    exits: Vec<NameBuf>,
+    /// Records of the apex from before, as long as nothing else of the apex is needed.
+    apex_records: Option<Arc<Apex>>,
+    /// It is known that no wildcard stands right below the apex.
+    no_wildcard: bool,
+    /// The keys of the zone and how it is signed; known from the first walk on.
+    signing: Option<Arc<Signing>>,
+    statements: u32,
+}
+
+impl Gathering {
+    pub(crate) fn new(zone_id: i64, apex: &NameBuf, qname: Name<'_>, known: Known<'_>) -> Self {
+        let above = known.above;
+        let mut gathering = Gathering {
+            zone_id,
+            apex: *apex,
+            apex_labels: apex.as_name().label_count(),
+            wanted: Vec::with_capacity(4),
+            rows: Vec::with_capacity(8),
+            content: Vec::with_capacity(256),
+            pending: Vec::new(),
+            visited: Vec::new(),
+            exits: Vec::new(),
+            no_wildcard: known.apex.as_ref().is_some_and(|apex| apex.no_wildcard),
+            apex_records: known.apex,
+            signing: None,
+            statements: 0,
+        };
+        let at = gathering.want(apex.as_name());
+        gathering.wanted[at].needs = need::APEX;
+        gathering.wanted[at].asked = gathering.apex_records.is_some();
+        gathering.follow(qname, above);
+        gathering
+    }
+
+    pub(crate) fn add_statements(&mut self, statements: u32) {
+        self.statements += statements;
+    }
+
+    /// Tells how the zone is signed, before the first walk.
+    pub(crate) fn set_signing(&mut self, signing: Option<Arc<Signing>>) {
+        self.signing = signing;
+    }
+
+    /// Notes a name whose rows are to be fetched; returns where it stands.
+    fn want(&mut self, name: Name<'_>) -> usize {
+        if let Some(at) = self.position(name) {
+            return at;
+        }
+        let mut text = String::with_capacity(name.as_wire().len());
+        write_name(name, &mut text);
+        self.wanted.push(Wanted {
+            name: name.into(),
+            text,
+            asked: false,
+            has_rows: false,
+            has_empty_row: false,
+            needs: 0,
+        });
+        self.wanted.len() - 1
+    }
+
+    fn position(&self, name: Name<'_>) -> Option<usize> {
+        self.wanted
+            .iter()
+            .position(|wanted| wanted.name.as_name() == name)
+    }
+
+    /// More of the apex is needed than its SOA and NS records: all of it is fetched.
+    fn fetch_apex(&mut self) {
+        if self.apex_records.take().is_some() {
+            self.wanted[0].asked = false;
+        }
+    }
+
+    /// Goes on with a name: its ancestors and their wildcards are wanted too.
+    fn follow(&mut self, name: Name<'_>, above: Option<&Above>) {
+        if self.visited.iter().any(|visited| visited.as_name() == name) {
+            return;
+        }
+        if !name.is_at_or_below(self.apex.as_name()) {
+            self.exits.push(name.into());
+            return;
+        }
+        if self.visited.len() > MAX_CHAIN {
+            return;
+        }
+        self.visited.push(name.into());
+        let mut lower: NameBuf = name.into();
+        lower.make_lowercase();
+        self.pending.push(lower);
+        let key = NameKey::new(lower.as_name());
+        if key.labels() == self.apex_labels {
+            self.fetch_apex();
+        }
+        let limit = self.deepest(&key, above);
+        for n in (self.apex_labels..=limit).rev() {
+            self.want(key.suffix(n));
+            if n < limit
+                && !(n == self.apex_labels && self.no_wildcard)
+                && let Ok(wildcard) = NameBuf::join(b"\x01*", key.suffix(n))
+            {
+                self.want(wildcard.as_name());
+            }
+        }
+    }
+
+    /// Labels of the deepest ancestor that may have rows: nothing stands below a name that has nothing below
+    /// it. A question with a hundred labels then costs no more than others.
+    fn deepest(&self, key: &NameKey, above: Option<&Above>) -> usize {
+        let Some(above) = above.filter(|above| !above.is_partial) else {
+            return key.labels();
+        };
+        let mut limit = self.apex_labels;
+        while limit < key.labels() && above.contains(key, limit) {
+            limit += 1;
+        }
+        // The wildcard below the closest encloser is one deeper.
+        (limit + 1).min(key.labels())
+    }
+
+    /// Hands over the names that the next statement has to fetch.
+    pub(crate) fn next_names(&mut self, mut each: impl FnMut(&str)) {
+        let unasked = self.wanted.iter_mut().filter(|wanted| !wanted.asked);
+        let mut any = false;
+        for wanted in unasked {
+            wanted.asked = true;
+            any = true;
+            each(&wanted.text);
+        }
+        self.statements += u32::from(any);
+    }
+
+    /// Whether names are wanted that no statement asked for yet.
+    pub(crate) fn is_short(&self) -> bool {
+        !self.pending.is_empty() || self.wanted.iter().any(|wanted| !wanted.asked)
+    }
+
+    /// Takes one row: id, name, type, ttl, prio, content.
+    pub(crate) fn take(&mut self, row: &dyn Cells) -> Result<(), SqlError> {
+        let id = row.int(0).unwrap_or(0);
+        let text = row.text(1).unwrap_or_default();
+        let of = match self.wanted.iter().position(|w| w.text.as_bytes() == text) {
+            Some(of) => of,
+            None => {
+                // A collation that ignores case, or more, brought it.
+                let mut name = NameBuf::root();
+                read_name(text, &mut name)
+                    .map_err(|reason| SqlError::row("records", id, reason))?;
+                let Some(of) = self.position(name.as_name()) else {
+                    return Ok(());
+                };
+                self.wanted[of].name = name;
+                of
+            }
+        };
+        let Some(rtype) = row.text(2).filter(|rtype| !rtype.is_empty()) else {
+            self.wanted[of].has_empty_row = true;
+            return Ok(());
+        };
+        let start = self.content.len();
+        self.content
+            .extend_from_slice(row.text(5).unwrap_or_default());
+        self.wanted[of].has_rows = true;
+        self.rows.push(Held {
+            of,
+            id,
+            rtype: read_type(rtype),
+            ttl: read_ttl(row.int(3)),
+            prio: row.int(4),
+            content: (start, self.content.len()),
+        });
+        Ok(())
+    }
+
+    fn has_type(&self, of: usize, rtype: Type) -> bool {
+        self.rows
+            .iter()
+            .any(|row| row.of == of && row.rtype == Ok(rtype))
+    }
+
+    fn parse(&self, row: usize, out: &mut Vec<u8>) -> Result<Type, SqlError> {
+        let row = &self.rows[row];
+        let bad = |reason: String| {
+            let owner = &self.wanted[row.of].name;
+            SqlError::row("records", row.id, format!("{owner}: {reason}"))
+        };
+        let rtype = row.rtype.clone().map_err(bad)?;
+        let content = &self.content[row.content.0..row.content.1];
+        read_content(rtype, row.prio, content, out).map_err(bad)?;
+        Ok(rtype)
+    }
+}

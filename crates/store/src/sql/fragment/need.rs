@@ -1,0 +1,48 @@
+//! What an answer needs of a name, as bits.
+
+use nameward_wire::Type;
+
+/// That it exists.
+pub(super) const EXISTENCE: u8 = 1;
+/// Its addresses.
+pub(super) const ADDRESSES: u8 = 2;
+/// What stands at a delegation.
+pub(super) const CUT: u8 = 4;
+/// Its DNAME.
+pub(super) const DNAME: u8 = 8;
+/// What every answer needs of the apex.
+pub(super) const APEX: u8 = 16;
+/// Everything.
+pub(super) const ALL: u8 = 32;
+/// It is the closest encloser: if the zone is signed, proofs tell which types it has.
+pub(super) const ENCLOSER: u8 = 64;
+/// Whether it hides what stands below it: glue is not signed.
+pub(super) const HIDING: u8 = 128;
+
+/// Whether records of a type are among what is needed.
+pub(super) fn is_needed(needs: u8, rtype: Type) -> bool {
+    let by_type = match rtype {
+        // RFC 9460 section 4.1: services of a target go with its addresses.
+        Type::A | Type::AAAA | Type::SVCB | Type::HTTPS => ADDRESSES,
+        Type::NS => CUT | APEX | HIDING,
+        Type::DS => CUT,
+        Type::DNAME => DNAME | HIDING,
+        Type::SOA => APEX,
+        _ => 0,
+    };
+    needs & (ALL | by_type) != 0
+}
+
+/// Types that a zone signed by us has from us: rows of them are left over from other times.
+pub(crate) fn is_made_by_signing(rtype: Type) -> bool {
+    matches!(
+        rtype,
+        Type::DNSKEY
+            | Type::CDS
+            | Type::CDNSKEY
+            | Type::RRSIG
+            | Type::NSEC
+            | Type::NSEC3
+            | Type::NSEC3PARAM
+    )
+}

@@ -1,0 +1,219 @@
+//! The way to a name through the rows that came: what its answer needs, and what is still missing for that.
+
+use super::super::above::Above;
+use super::super::error::SqlError;
+use super::{Gathering, need};
+use nameward_wire::rdata::names as names_in;
+use nameward_wire::{Name, NameBuf, Type};
+use nameward_zone::NameKey;
+
+/// Hosts whose addresses are fetched for one question.
+const MAX_TARGETS: usize = 256;
+
+/// How many labels below the apex of a signed zone hosts may be whose addresses are fetched: whether they are glue
+/// depends on each name above them.
+const MAX_DEPTH_OF_HOSTS: usize = 8;
+
+/// Where a walk ended.
+enum Walked {
+    /// All that it needs is known.
+    Done,
+    /// The name has no rows: whether it or its ancestors are empty non-terminals must be known.
+    NeedsAbove,
+}
+
+impl Gathering {
+    /// Walks to all names that are pending. False: `above` is needed first.
+    pub(crate) fn walk(&mut self, above: Option<&Above>) -> Result<bool, SqlError> {
+        // Aliases found on the way are for the next round: their rows are not here yet.
+        let mut names = std::mem::take(&mut self.pending);
+        while let Some(name) = names.pop() {
+            if matches!(self.walk_to(&name, above)?, Walked::NeedsAbove) {
+                self.pending.push(name);
+                self.pending.append(&mut names);
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// RFC 1034 section 4.3.2 step 3, over the rows.
+    fn walk_to(&mut self, name: &NameBuf, above: Option<&Above>) -> Result<Walked, SqlError> {
+        let key = NameKey::new(name.as_name());
+        let labels = key.labels();
+        let mut encloser = self.apex_labels;
+        for n in self.apex_labels..=labels {
+            let Some(at) = self.position(key.suffix(n)) else {
+                break;
+            };
+            let below_apex = n > self.apex_labels;
+            if below_apex && self.has_type(at, Type::NS) && n < labels {
+                self.wanted[at].needs |= need::CUT;
+                self.fetch_targets(at, &[Type::NS])?;
+                return Ok(Walked::Done);
+            }
+            if n < labels && self.has_type(at, Type::DNAME) {
+                self.wanted[at].needs |= need::DNAME;
+                self.follow_dname(at, (name, key.prefix_len(n)), above)?;
+                return Ok(Walked::Done);
+            }
+            if n == labels && (self.wanted[at].has_rows || !below_apex) {
+                self.take_all(at, above)?;
+                return Ok(Walked::Done);
+            }
+            if n < labels && self.wanted[at].has_rows {
+                encloser = n;
+            }
+        }
+        let Some(above) = above else {
+            return Ok(Walked::NeedsAbove);
+        };
+        self.walk_without_rows(&key, encloser, above)?;
+        Ok(Walked::Done)
+    }
+
+    /// The name has no rows. `encloser`: labels of the deepest ancestor that has some.
+    fn walk_without_rows(
+        &mut self,
+        key: &NameKey,
+        mut encloser: usize,
+        above: &Above,
+    ) -> Result<(), SqlError> {
+        let labels = key.labels();
+        for n in encloser + 1..=labels {
+            let hinted = above.is_partial
+                && self
+                    .position(key.suffix(n))
+                    .is_some_and(|at| self.wanted[at].has_empty_row);
+            if !above.contains(key, n) && !hinted {
+                break;
+            }
+            encloser = n;
+        }
+        if let Some(at) = self.position(key.suffix(encloser)) {
+            self.wanted[at].needs |= need::ENCLOSER;
+            if encloser > self.apex_labels {
+                self.wanted[at].needs |= need::EXISTENCE;
+            }
+        }
+        if encloser == labels {
+            return Ok(());
+        }
+        // RFC 4592 section 3.3: only the wildcard below the closest encloser counts.
+        let Ok(wildcard) = NameBuf::join(b"\x01*", key.suffix(encloser)) else {
+            return Ok(());
+        };
+        match self.position(wildcard.as_name()) {
+            Some(at) if self.wanted[at].has_rows => self.take_all(at, Some(above))?,
+            _ if above.contains(&NameKey::new(wildcard.as_name()), encloser + 1) => {
+                let at = self.want(wildcard.as_name());
+                self.wanted[at].asked = true;
+                self.wanted[at].needs |= need::EXISTENCE;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Everything of a name: hosts its records name, and where it leads if it is an alias.
+    fn take_all(&mut self, at: usize, above: Option<&Above>) -> Result<(), SqlError> {
+        self.wanted[at].needs |= need::ALL;
+        self.fetch_targets(at, &[])?;
+        if let Some(row) = self.row_of(at, Type::CNAME) {
+            let mut rdata = Vec::new();
+            self.parse(row, &mut rdata)?;
+            if let Ok(target) = Name::from_wire(&rdata) {
+                self.follow(target, above);
+            }
+        }
+        Ok(())
+    }
+
+    fn row_of(&self, at: usize, rtype: Type) -> Option<usize> {
+        self.rows
+            .iter()
+            .position(|row| row.of == at && row.rtype == Ok(rtype))
+    }
+
+    fn follow_dname(
+        &mut self,
+        at: usize,
+        (name, prefix): (&NameBuf, usize),
+        above: Option<&Above>,
+    ) -> Result<(), SqlError> {
+        let Some(row) = self.row_of(at, Type::DNAME) else {
+            return Ok(());
+        };
+        let mut rdata = Vec::new();
+        self.parse(row, &mut rdata)?;
+        if let Ok(target) = Name::from_wire(&rdata)
+            && let Ok(made) = NameBuf::join(&name.as_name().as_wire()[..prefix], target)
+        {
+            self.follow(made.as_name(), above);
+        }
+        Ok(())
+    }
+
+    /// Wants the addresses of the hosts in the zone that records of a name name; no types means all.
+    fn fetch_targets(&mut self, at: usize, types: &[Type]) -> Result<(), SqlError> {
+        let mut rdata = Vec::new();
+        let mut targets: Vec<(NameBuf, bool)> = Vec::new();
+        for (i, row) in self.rows.iter().enumerate() {
+            let Ok(rtype) = row.rtype else { continue };
+            if row.of != at || !(types.is_empty() || types.contains(&rtype)) {
+                continue;
+            }
+            if !may_have_targets(rtype) {
+                continue;
+            }
+            rdata.clear();
+            self.parse(i, &mut rdata)?;
+            let hosts = names_in(rtype, &rdata).filter(|(_, _, name_use)| name_use.additional);
+            // Addresses of the servers of a delegation are not signed, whatever stands above them.
+            let is_signed = self.signing.is_some() && (rtype != Type::NS || at == 0);
+            targets.extend(
+                hosts
+                    .map(|(_, host, _)| host)
+                    .filter(|host| host.is_at_or_below(self.apex.as_name()))
+                    .filter(|host| {
+                        let depth = host.label_count() - self.apex_labels;
+                        !is_signed || depth <= MAX_DEPTH_OF_HOSTS
+                    })
+                    .map(|host| (host.into(), is_signed)),
+            );
+        }
+        for (target, is_signed) in targets.iter_mut().take(MAX_TARGETS) {
+            target.make_lowercase();
+            let at = self.want(target.as_name());
+            if at == 0 {
+                self.fetch_apex();
+            }
+            self.wanted[at].needs |= need::ADDRESSES;
+            if *is_signed {
+                self.want_above(target.as_name());
+            }
+        }
+        Ok(())
+    }
+
+    /// Wants to know of a host whether a delegation or a DNAME stands at or above it.
+    fn want_above(&mut self, host: Name<'_>) {
+        let mut name = host;
+        while name.as_wire().len() > self.apex.as_name().as_wire().len() {
+            let at = self.want(name);
+            self.wanted[at].needs |= need::HIDING;
+            match name.parent() {
+                Some(parent) => name = parent,
+                None => return,
+            }
+        }
+    }
+}
+
+/// Whether records of a type may name hosts whose addresses belong into the additional section.
+fn may_have_targets(rtype: Type) -> bool {
+    !matches!(
+        rtype,
+        Type::A | Type::AAAA | Type::TXT | Type::SOA | Type::CNAME | Type::PTR
+    )
+}
