@@ -176,7 +176,7 @@ section! {
 
 section! {
     /// What is remembered of zones that are looked up in a database. Zones in memory need no
-    /// cache: their answers are made faster than a cached one is found.
+    /// cache: their answers are made as fast as a cached one is found.
     Cache = "cache" {
         /// Complete answers that are kept, counted in units of 512 octets; 0 keeps none.
         packet_entries: Count<0, 1_000_000_000> = "200000";
