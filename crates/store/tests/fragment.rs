@@ -169,6 +169,8 @@ fn a_name_takes_one_statement_and_hosts_it_names_one_more() {
     // The first question of a zone also asks for its keys and its metadata.
     assert_eq!(statements("www.example.org"), 3);
     assert_eq!(statements("www.example.org"), 1);
+    // The first name without rows has all names of the zone read, and is then asked for again.
+    assert_eq!(statements("no.such.name.example.org"), 3);
     assert_eq!(statements("no.such.name.example.org"), 1);
     assert_eq!(statements("mail.example.org"), 2);
 }

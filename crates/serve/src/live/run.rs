@@ -266,7 +266,7 @@ impl<'f> Trip<'f> {
             .recorder
             .add(Counter::BackendQueries, round.statements.into());
         for (index, ended) in round.ended {
-            self.under_way -= 1;
+            self.under_way = self.under_way.saturating_sub(1);
             match ended {
                 Ended::Alone => self.alone.push(index),
                 Ended::Done(result) => {

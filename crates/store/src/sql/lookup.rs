@@ -26,7 +26,7 @@ const DEEP: usize = 6;
 pub enum Found {
     /// It is complete, or failed.
     Ended(Result<Fragment, SqlError>),
-    /// It needs to know all names of its zone: [`SqlBackend::lookup`] does that.
+    /// It needs to know all names of its zone: [`SqlBackend::lookup_alone`] does that.
     Alone,
 }
 
@@ -281,23 +281,55 @@ impl SqlBackend {
 
     /// The part of a zone that answers every question for `qname`, which is at or below its apex.
     pub async fn lookup(&self, zone: &LiveZone, qname: Name<'_>) -> Result<Fragment, SqlError> {
-        let mut above = None;
-        loop {
-            let mut batch = self.batch();
-            match above.take() {
-                Some(above) => batch.add_with(zone, qname, Some(above), false),
-                None => batch.add(zone, qname),
-            }
-            while !batch.is_done() {
-                for (_, found) in batch.round().await.found {
-                    match found {
-                        Found::Ended(result) => return result,
-                        Found::Alone => above = Some(self.above(zone).await?),
-                    }
-                }
+        let mut batch = self.batch();
+        batch.add(zone, qname);
+        let (found, statements) = only(batch).await;
+        match found {
+            Found::Ended(result) => counted(result, statements),
+            Found::Alone => {
+                let fragment = self.lookup_alone(zone, qname).await?;
+                let statements = statements + fragment.statements;
+                counted(Ok(fragment), statements)
             }
         }
     }
+
+    /// The same for a look-up that a batch gave back: the names of the zone are read first, if they are not known.
+    pub async fn lookup_alone(
+        &self,
+        zone: &LiveZone,
+        qname: Name<'_>,
+    ) -> Result<Fragment, SqlError> {
+        let (above, names_read) = self.above(zone).await?;
+        let mut batch = self.batch();
+        batch.add_with(zone, qname, Some(above), false);
+        match only(batch).await {
+            (Found::Ended(result), statements) => counted(result, statements + names_read),
+            // With all names known nothing is left to wait for.
+            (Found::Alone, _) => Err(SqlError::Unavailable("the look-up did not end".into())),
+        }
+    }
+}
+
+/// What came of the one look-up of a batch, and how many statements were sent.
+async fn only(mut batch: Batch<'_>) -> (Found, u32) {
+    let mut statements = 0;
+    while !batch.is_done() {
+        let mut round = batch.round().await;
+        statements += round.statements;
+        if let Some((_, found)) = round.found.pop() {
+            return (found, statements);
+        }
+    }
+    (Found::Alone, statements)
+}
+
+/// A fragment with all statements that were sent for it.
+fn counted(result: Result<Fragment, SqlError>, statements: u32) -> Result<Fragment, SqlError> {
+    result.map(|fragment| Fragment {
+        statements,
+        ..fragment
+    })
 }
 
 /// The names that a statement asks for, each with the look-ups that want it.

@@ -356,8 +356,11 @@ impl SqlBackend {
         Ok(loader.finish())
     }
 
-    async fn above(&self, zone: &LiveZone) -> Result<Arc<above::Above>, SqlError> {
+    /// The names of a zone that have something below them, and how many statements it took to know.
+    async fn above(&self, zone: &LiveZone) -> Result<(Arc<above::Above>, u32), SqlError> {
+        let mut statements = 0;
         let read = async || {
+            statements = 1;
             let mut collector = Collector::new(&zone.apex);
             self.query(Statement::Names, Some(zone.id), &[], &mut |row| {
                 collector.take(row.text(1).unwrap_or_default());
@@ -366,7 +369,8 @@ impl SqlBackend {
             .await?;
             Ok(collector.finish())
         };
-        self.inner.above.of(zone.id, read).await
+        let above = self.inner.above.of(zone.id, read).await?;
+        Ok((above, statements))
     }
 
     /// Drops what is kept about a zone (`None`: about all), because it changed.

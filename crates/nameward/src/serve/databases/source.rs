@@ -15,8 +15,8 @@ pub(super) struct SqlSource(pub(super) SqlBackend);
 impl LiveSource for SqlSource {
     fn lookup<'a>(&'a self, wanted: &'a Wanted) -> Lookup<'a> {
         Box::pin(async move {
-            let result = self.0.lookup(&zone(wanted), wanted.name.as_name()).await;
-            fetched(result)
+            let zone = zone(wanted);
+            fetched(self.0.lookup_alone(&zone, wanted.name.as_name()).await)
         })
     }
 

@@ -13,8 +13,6 @@ use nameward_zone::{Finding, Zone, ZoneBuilder};
 pub struct Fragment {
     /// An ordinary zone with the few names that matter.
     pub zone: Zone,
-    /// Aliases that lead out of the zone: another zone may have them.
-    pub exits: Vec<NameBuf>,
     /// How many statements it took.
     pub statements: u32,
 }
@@ -172,7 +170,6 @@ impl Gathering {
                 zone.set_signing(self.signing.filter(|signing| signing.signs()));
                 Ok(Fragment {
                     zone,
-                    exits: self.exits,
                     statements: self.statements,
                 })
             }

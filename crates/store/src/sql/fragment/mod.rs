@@ -67,7 +67,6 @@ pub(crate) struct Gathering {
     /// Names still to be walked to: the question, then aliases.
     pending: Vec<NameBuf>,
     visited: Vec<NameBuf>,
-    exits: Vec<NameBuf>,
     /// Records of the apex from before, as long as nothing else of the apex is needed.
     apex_records: Option<Arc<Apex>>,
     /// It is known that no wildcard stands right below the apex.
@@ -89,7 +88,6 @@ impl Gathering {
             content: Vec::with_capacity(256),
             pending: Vec::new(),
             visited: Vec::new(),
-            exits: Vec::new(),
             no_wildcard: known.apex.as_ref().is_some_and(|apex| apex.no_wildcard),
             apex_records: known.apex,
             signing: None,
@@ -147,11 +145,8 @@ impl Gathering {
         if self.visited.iter().any(|visited| visited.as_name() == name) {
             return;
         }
-        if !name.is_at_or_below(self.apex.as_name()) {
-            self.exits.push(name.into());
-            return;
-        }
-        if self.visited.len() > MAX_CHAIN {
+        // What leads out of the zone is for the zone that has it.
+        if !name.is_at_or_below(self.apex.as_name()) || self.visited.len() > MAX_CHAIN {
             return;
         }
         self.visited.push(name.into());
