@@ -11,7 +11,7 @@ use crate::{
     config::{Config, Overrides},
     db, example, privileges,
     serve::counted,
-    zones,
+    terminal, zones,
 };
 
 /// Reads everything, prints a line for each thing that is wrong, and ends with a sum.
@@ -28,7 +28,7 @@ pub fn run(overrides: &Overrides) -> Result<ExitCode, String> {
     let table = ArcSwap::from_pointee(ZoneTable::default());
     let print = |diagnostics: &[Diagnostic]| {
         for diagnostic in diagnostics {
-            println!("{diagnostic}");
+            println!("{}", terminal::line(diagnostic));
         }
     };
     let summary = FileBackend::new().load(&table, &sources, &mut |event| match event {
@@ -40,7 +40,7 @@ pub fn run(overrides: &Overrides) -> Result<ExitCode, String> {
             errors += 1;
             print(diagnostics);
         }
-        Event::Trouble(text) | Event::Note(text) => println!("{text}"),
+        Event::Trouble(text) | Event::Note(text) => println!("{}", terminal::line(text)),
         Event::Removed(_) | Event::Contested(..) | Event::Progress(..) | Event::Known => {}
     });
     good += summary.loaded;

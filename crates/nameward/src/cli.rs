@@ -12,7 +12,7 @@ use administration::{RecordCommand, ZoneCommand};
 use crate::{
     check,
     config::{self, Overrides, settings::ZoneFile},
-    db, remote, serve,
+    db, remote, serve, terminal,
 };
 
 /// An authoritative DNS name server.
@@ -201,7 +201,7 @@ pub fn run() -> ExitCode {
         Ok(code) => code,
         Err(message) => {
             for line in message.lines() {
-                eprintln!("nameward: {line}");
+                eprintln!("nameward: {}", terminal::line(line));
             }
             ExitCode::FAILURE
         }
@@ -303,7 +303,7 @@ fn print(text: &[u8]) -> Result<ExitCode, String> {
 /// Sends a request to the running server and prints its reply.
 fn ask(request: &str, remote: RemoteArguments) -> Result<ExitCode, String> {
     let reply = remote::ask(request, &remote.overrides())?;
-    print(reply.as_bytes())
+    print(terminal::lines(reply).to_string().as_bytes())
 }
 
 #[cfg(test)]

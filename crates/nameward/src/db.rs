@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use crate::{
     config::Config,
     serve::{counted, databases},
+    terminal,
 };
 
 /// Makes what is missing of the schema.
@@ -16,9 +17,9 @@ pub fn init(database: &str) -> Result<ExitCode, String> {
     let address = Address::parse(database).map_err(|error| error.to_string())?;
     let warnings = wait_for(db::init(&address)).map_err(|error| format!("{address}: {error}"))?;
     for warning in &warnings {
-        println!("{address}: {warning}");
+        println!("{}", terminal::line(format_args!("{address}: {warning}")));
     }
-    println!("{address}: the schema is there");
+    println!("{}: the schema is there", terminal::line(address));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -45,7 +46,7 @@ pub fn check_all(config: &Config) -> Result<usize, String> {
                 report.is_clean()
             }
             Err(error) => {
-                println!("{address}: {error}");
+                println!("{}", terminal::line(format_args!("{address}: {error}")));
                 false
             }
         };
@@ -53,7 +54,7 @@ pub fn check_all(config: &Config) -> Result<usize, String> {
         let is_read = replica.is_none_or(|replica| match wait_for(backend.zones()) {
             Ok(_) => true,
             Err(error) => {
-                println!("{replica}: {error}");
+                println!("{}", terminal::line(format_args!("{replica}: {error}")));
                 false
             }
         });
@@ -64,10 +65,10 @@ pub fn check_all(config: &Config) -> Result<usize, String> {
 
 fn print(report: &CheckReport, prefix: &str) {
     for problem in &report.schema {
-        println!("{prefix}{problem}");
+        println!("{}", terminal::line(format_args!("{prefix}{problem}")));
     }
     for row in &report.rows {
-        println!("{prefix}{row}");
+        println!("{}", terminal::line(format_args!("{prefix}{row}")));
     }
     let hidden = report.bad_rows - report.rows.len() as u64;
     if hidden > 0 {

@@ -13,10 +13,15 @@ use tracing::{
     level_filters::LevelFilter,
 };
 use tracing_subscriber::{
-    Layer, Registry, layer::Context, layer::SubscriberExt, reload, util::SubscriberInitExt,
+    Layer, Registry,
+    fmt::format::{Writer, debug_fn},
+    layer::Context,
+    layer::SubscriberExt,
+    reload,
+    util::SubscriberInitExt,
 };
 
-use crate::config::settings::LogLevel;
+use crate::{config::settings::LogLevel, terminal};
 
 /// Changes the level of a log that is in use.
 pub struct LogControl(reload::Handle<LevelFilter, Registry>);
@@ -43,6 +48,7 @@ fn filter(level: LogLevel) -> LevelFilter {
 pub fn start(level: LogLevel, stats: Arc<Stats>) -> LogControl {
     let (level, control) = reload::Layer::new(filter(level));
     let lines = tracing_subscriber::fmt::layer()
+        .fmt_fields(debug_fn(write_field))
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())
         .with_target(false);
@@ -57,6 +63,19 @@ pub fn start(level: LogLevel, stats: Arc<Stats>) -> LogControl {
         .with(RingLayer(stats))
         .init();
     LogControl(control)
+}
+
+/// Writes a field of a line on stderr. Control characters are escaped, line ends too: what stands in a file's name or a
+/// peer's message cannot look like a line of ours.
+fn write_field(writer: &mut Writer<'_>, field: &Field, value: &dyn fmt::Debug) -> fmt::Result {
+    match field.name() {
+        "message" => write!(writer, "{}", terminal::line(format_args!("{value:?}"))),
+        name => write!(
+            writer,
+            " {name}={}",
+            terminal::line(format_args!("{value:?}"))
+        ),
+    }
 }
 
 /// Copies each message into the ring behind the status page.

@@ -12,6 +12,7 @@ mod pid_file;
 mod privileges;
 mod remote;
 mod serve;
+mod terminal;
 mod zones;
 
 fn main() -> std::process::ExitCode {

@@ -16,8 +16,10 @@
 #![forbid(unsafe_code)]
 
 mod counter;
+mod messages;
 mod part;
 mod proc;
+mod rank;
 mod rates;
 mod recorder;
 mod ring;
@@ -33,13 +35,15 @@ use std::time::Instant;
 
 pub use counter::{Counter, Gauge, Latency, Outcome, Transport};
 pub use proc::HostReadings;
-pub use rates::{HISTORY, Rate, Rates, Second, WINDOWS};
+pub use rank::{RankedEntry, RankedPlace, RankedRing, Ranking};
+pub use rates::{CHART_STEP, HISTORY, Rate, Rates, Second, WINDOWS, first_of_chart};
 pub use recorder::{Answered, Received, Recorder, Timing};
-pub use ring::{EntryKind, RankedEntry, Ranking, Ring, RingCapacities, RingView};
+pub use ring::{EntryKind, Ring, RingCapacities, RingView};
 pub use snapshot::{Histogram, Snapshot};
-pub use table::{Kind, Unit, VARIABLES, Variable, variable};
+pub use table::{Kind, Scope, Unit, VARIABLES, Variable, variable};
 pub use text::{Mnemonic, common_mnemonic, write_name, write_type};
 
+use messages::{MessageKind, Messages};
 use part::{Batch, Chunk, Part, merge_newest};
 use recorder::{Block, Desk};
 use tally::Tally;
@@ -64,7 +68,7 @@ impl Stamp {
 pub struct Stats {
     blocks: Mutex<Blocks>,
     house: Mutex<House>,
-    messages: Mutex<Part>,
+    messages: Mutex<Messages>,
     gauges: [AtomicU64; Gauge::COUNT],
     sources: Mutex<[Option<GaugeSource>; Gauge::COUNT]>,
     started: Instant,
@@ -125,7 +129,7 @@ impl Stats {
                 all: Vec::new(),
                 free: Vec::new(),
             }),
-            messages: Mutex::new(Part::new(capacities.of(Ring::Logmessages))),
+            messages: Mutex::new(Messages::new(capacities.of(Ring::Logmessages))),
             house: Mutex::new(House {
                 capacities,
                 base: Default::default(),
@@ -159,15 +163,25 @@ impl Stats {
 
     /// Enters a message into the ring of log messages.
     pub fn log(&self, message: &str) {
+        self.enter_message(MessageKind::Other, message);
+    }
+
+    /// Enters the line of a web request into the ring of log messages, where it pushes no other message out.
+    pub fn log_request(&self, line: &str) {
+        self.enter_message(MessageKind::Request, line);
+    }
+
+    fn enter_message(&self, kind: MessageKind, message: &str) {
         let text = &message[..message.floor_char_boundary(MAX_MESSAGE_BYTES)];
         let length = (text.len() as u16).to_le_bytes();
         let entries = [&length[..], text.as_bytes()].concat();
         let mut messages = lock(&self.messages);
-        messages.push(&Batch {
+        let batch = Batch {
             stamp: Stamp::now().0, // under the lock, so that stamps do not go back
             count: 1,
             entries: &entries,
-        });
+        };
+        messages.push(kind, &batch);
     }
 
     /// Sets a gauge.
@@ -194,6 +208,9 @@ impl Stats {
     pub fn reset_ring(&self, ring: Ring) {
         let mut house = lock(&self.house);
         let capacity = house.capacities.of(ring);
+        if ring == Ring::Logmessages {
+            *lock(&self.messages) = Messages::new(capacity);
+        }
         drop(self.take_parts(ring, capacity));
         house.base[ring as usize].clear();
     }
@@ -204,7 +221,11 @@ impl Stats {
         let kept = house.capacities.of(ring);
         house.capacities.set(ring, capacity);
         let capacity = house.capacities.of(ring);
-        self.compact(&mut house, ring, kept.min(capacity));
+        if ring == Ring::Logmessages {
+            lock(&self.messages).resize(capacity);
+        } else {
+            self.compact(&mut house, ring, kept.min(capacity));
+        }
     }
 
     /// Once a second: takes the rates, and compacts rings that several workers have filled beyond twice the capacity.
@@ -243,7 +264,7 @@ impl Stats {
                 part.share(chunks);
             }
         }
-        lock(&self.messages).share(&mut chunks[Ring::Logmessages as usize]);
+        let mut messages = lock(&self.messages).share();
         house.follow_latencies(&tally);
         house.host = host.not_below(&house.host);
         let mut chunks = chunks.into_iter();
@@ -253,7 +274,13 @@ impl Stats {
             latencies_us: house.latencies.map(|average| average.average_us),
             rings: Ring::ALL.map(|ring| {
                 let chunks = chunks.next().unwrap_or_default();
-                RingView::new(ring, house.capacities.of(ring), chunks)
+                let capacity = house.capacities.of(ring);
+                match ring {
+                    Ring::Logmessages => {
+                        RingView::of_messages(capacity, std::mem::take(&mut messages))
+                    }
+                    _ => RingView::new(ring, capacity, chunks),
+                }
             }),
             rates: house.rates.clone(),
             host: house.host,
@@ -283,15 +310,10 @@ impl Stats {
 
     /// Takes all entries of a ring out of the workers' parts.
     fn take_parts(&self, ring: Ring, capacity: usize) -> Vec<VecDeque<Arc<Chunk>>> {
-        let mut taken: Vec<_> = self
-            .blocks()
+        self.blocks()
             .iter()
             .map(|desk| lock(&desk.block).parts[ring as usize].take(capacity))
-            .collect();
-        if ring == Ring::Logmessages {
-            taken.push(lock(&self.messages).take(capacity));
-        }
-        taken
+            .collect()
     }
 
     /// Moves the newest `keep` entries of a ring into the base and leaves the parts of the workers empty. The workers

@@ -11,7 +11,9 @@ use crate::tally::Tally;
 /// The windows of the averages, in seconds.
 pub const WINDOWS: [f64; 3] = [60.0, 300.0, 600.0];
 /// Seconds of history kept for charts.
-pub const HISTORY: usize = 600;
+pub const HISTORY: u64 = 600;
+/// Charts have one point for so many seconds. They are cut at multiples of it, so that a point once drawn stays as it is.
+pub const CHART_STEP: u64 = 4;
 
 /// A rate a second: averages over 1, 5 and 10 minutes and the highest second.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -38,6 +40,8 @@ impl Rate {
 /// One second of the history.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Second {
+    /// The second on the clock of [`Stamp`] in which it ended.
+    pub at: u64,
     /// UDP questions a second.
     pub udp_queries: f32,
     /// TCP questions a second.
@@ -82,6 +86,7 @@ impl Rates {
         self.last = Some(now);
         let of = |counter| totals.counter(counter);
         let second = Second {
+            at: now.0 / 1_000_000_000,
             udp_queries: self.udp_queries.tick(udp_queries(totals), elapsed) as f32,
             tcp_queries: self.tcp_queries.tick(tcp_queries(totals), elapsed) as f32,
             hits: self.packetcache[0].tick(of(Counter::PacketcacheHit), elapsed) as f32,
@@ -91,10 +96,11 @@ impl Rates {
             .tick(of(Counter::BackendQueries), elapsed);
         self.query_cache[0].tick(of(Counter::QueryCacheHit), elapsed);
         self.query_cache[1].tick(of(Counter::QueryCacheMiss), elapsed);
-        if self.history.len() == HISTORY {
+        self.history.push_back(second);
+        let first = first_of_chart(second.at);
+        while self.history.front().is_some_and(|old| old.at < first) {
             self.history.pop_front();
         }
-        self.history.push_back(second);
     }
 
     /// What was counted before the first tick has no known duration and so no rate.
@@ -117,6 +123,12 @@ impl Rates {
     pub fn query_cache_hitrates(&self) -> [f64; 3] {
         hitrates(&self.query_cache)
     }
+}
+
+/// The first second of the chart that ends with this one. The oldest step leaves as a whole when a new one begins.
+pub fn first_of_chart(last: u64) -> u64 {
+    let end = (last / CHART_STEP + 1) * CHART_STEP;
+    end.saturating_sub(HISTORY)
 }
 
 fn udp_queries(totals: &Tally) -> u64 {
@@ -162,7 +174,9 @@ mod tests {
         }
         assert_eq!(rates.udp_queries.averages, expected);
         assert_eq!(rates.udp_queries.max, 600.0);
-        assert_eq!(rates.history.len(), HISTORY);
+        // 700 is the first second of its step: the chart begins 149 steps before.
+        assert_eq!(rates.history.front().map(|second| second.at), Some(104));
+        assert_eq!(rates.history.len(), 597);
     }
 
     #[test]

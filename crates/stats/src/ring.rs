@@ -1,14 +1,15 @@
-//! The nine rings: their names, titles and capacities, and the ranking that is drawn from one.
+//! The nine rings: their names, titles and capacities, and the view of one that a reader gets.
 //!
 //! Memory: an IPv4 entry takes 6 bytes and an IPv6 entry 18, a name its wire length and 4, a message its length and 2;
 //! each batch adds 14. A ring holds at most twice its capacity over all workers for longer than a second (see
 //! `Stats::tick`), so the default capacities need about 20 MB when every ring is full of single-packet batches.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::part::{Chunk, merge_newest};
-use crate::text::{Mnemonic, entry_text};
+use crate::messages::{self, SharedMessages};
+use crate::part::Chunk;
+use crate::rank::{RankedRing, Ranking};
+use crate::text::{Mnemonic, write_entry};
 
 /// A bounded list of recent entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -192,18 +193,33 @@ impl RingCapacities {
 pub struct RingView {
     ring: Ring,
     capacity: usize,
-    size: usize,
+    /// Entries that are shown of `chunks` and of `requests`.
+    shown: (usize, usize),
     chunks: Vec<Arc<Chunk>>,
+    /// Lines of web requests, in the ring of log messages alone.
+    requests: Vec<Arc<Chunk>>,
 }
 
 impl RingView {
     pub(crate) fn new(ring: Ring, capacity: usize, chunks: Vec<Arc<Chunk>>) -> Self {
-        let entered: usize = chunks.iter().map(|chunk| chunk.entries()).sum();
         RingView {
             ring,
             capacity,
-            size: entered.min(capacity),
+            shown: (messages::entries(&chunks).min(capacity), 0),
             chunks,
+            requests: Vec::new(),
+        }
+    }
+
+    pub(crate) fn of_messages(capacity: usize, messages: SharedMessages) -> Self {
+        let SharedMessages { others, requests } = messages;
+        let entered = (messages::entries(&others), messages::entries(&requests));
+        RingView {
+            ring: Ring::Logmessages,
+            capacity,
+            shown: messages::shares(capacity, entered.0, entered.1),
+            chunks: others,
+            requests,
         }
     }
 
@@ -214,7 +230,7 @@ impl RingView {
 
     /// The entries it holds.
     pub fn size(&self) -> usize {
-        self.size
+        self.shown.0 + self.shown.1
     }
 
     /// Which ring it is.
@@ -224,116 +240,29 @@ impl RingView {
 
     /// Every entry as text, the oldest first.
     pub fn entries(&self, mnemonic: Mnemonic<'_>) -> Vec<String> {
-        let batches = merge_newest(self.chunks.iter().map(Arc::as_ref), self.capacity);
-        batches
-            .iter()
-            .flat_map(|batch| batch.entries())
-            .map(|entry| entry_text(self.ring.kind(), entry, mnemonic))
+        let mut batches = messages::newest(&self.chunks, self.shown.0);
+        batches.extend(messages::newest(&self.requests, self.shown.1));
+        batches.sort_by_key(|batch| batch.stamp);
+        let entries = batches.iter().flat_map(|batch| batch.entries());
+        entries
+            .map(|entry| {
+                let mut text = String::new();
+                write_entry(self.ring.kind(), entry, mnemonic, &mut text);
+                text
+            })
             .collect()
     }
 
     /// Counts equal entries and lists the `limit` most frequent, highest count first.
     pub fn rank(&self, limit: usize, mnemonic: Mnemonic<'_>) -> Ranking {
-        let batches = merge_newest(self.chunks.iter().map(Arc::as_ref), self.capacity);
-        let entries = batches.iter().flat_map(|batch| batch.entries());
-        let (distinct, top) = match self.ring.kind() {
-            EntryKind::Address => count_addresses(entries, self.size, limit),
-            EntryKind::Message | EntryKind::Question => count_texts(entries, limit),
-        };
-        let listed: u64 = top.iter().map(|row| u64::from(row.1)).sum();
-        let total = self.size as u64;
-        let rows = top.into_iter().map(|(entry, count)| RankedEntry {
-            entry: entry_text(self.ring.kind(), &entry, mnemonic),
-            count: u64::from(count),
-        });
-        let rows: Vec<RankedEntry> = rows.collect();
-        Ranking {
-            total,
-            rest: (distinct > rows.len()).then(|| total - listed),
-            rows,
-        }
+        self.ranked(limit).into_ranking(mnemonic)
     }
-}
 
-/// Entries with their counts, and how many distinct ones there are.
-type Counted = (usize, Vec<(Vec<u8>, u32)>);
-
-fn count_texts<'a>(entries: impl Iterator<Item = &'a [u8]>, limit: usize) -> Counted {
-    // Clients choose the names: the keyed hash of the standard library stands against chosen collisions.
-    let mut counts: HashMap<&[u8], u32> = HashMap::new();
-    for entry in entries {
-        *counts.entry(entry).or_default() += 1;
+    /// Counts equal entries and ranks the `limit` most frequent, for whoever turns them into text piece by piece. Equal
+    /// counts: messages newest first, lines of web requests after all others; names and addresses in their order.
+    pub fn ranked(&self, limit: usize) -> RankedRing {
+        let batches = messages::newest(&self.chunks, self.shown.0);
+        let requests = messages::newest(&self.requests, self.shown.1);
+        RankedRing::new(self.ring.kind(), &batches, &requests, limit)
     }
-    let rows: Vec<(&[u8], u32)> = counts.into_iter().collect();
-    (rows.len(), owned(top(rows, limit)))
-}
-
-/// Half a million addresses are counted six times faster by sorting numbers than by hashing slices.
-fn count_addresses<'a>(
-    entries: impl Iterator<Item = &'a [u8]>,
-    size: usize,
-    limit: usize,
-) -> Counted {
-    let mut v4: Vec<[u8; 4]> = Vec::with_capacity(size);
-    let mut v6: Vec<[u8; 16]> = Vec::new();
-    for entry in entries {
-        if let Ok(address) = <[u8; 4]>::try_from(entry) {
-            v4.push(address);
-        } else if let Ok(address) = <[u8; 16]>::try_from(entry) {
-            v6.push(address);
-        }
-    }
-    let (v4, v6) = (runs(v4), runs(v6));
-    let distinct = v4.len() + v6.len();
-    let mut both = owned(top(v4, limit));
-    both.extend(owned(top(v6, limit)));
-    (distinct, top(both, limit))
-}
-
-fn runs<T: Ord + Copy>(mut values: Vec<T>) -> Vec<(T, u32)> {
-    values.sort_unstable();
-    values
-        .chunk_by(|a, b| a == b)
-        .map(|run| (run[0], run.len() as u32))
-        .collect()
-}
-
-/// The `limit` rows of the highest count, highest first. Equal counts come by entry, which keeps the page still
-/// between two readings.
-fn top<T: Ord>(mut rows: Vec<(T, u32)>, limit: usize) -> Vec<(T, u32)> {
-    let order = |a: &(T, u32), b: &(T, u32)| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0));
-    if rows.len() > limit {
-        if limit > 0 {
-            rows.select_nth_unstable_by(limit - 1, order);
-        }
-        rows.truncate(limit);
-    }
-    rows.sort_unstable_by(order);
-    rows
-}
-
-fn owned<T: AsRef<[u8]>>(rows: Vec<(T, u32)>) -> Vec<(Vec<u8>, u32)> {
-    rows.into_iter()
-        .map(|(entry, count)| (entry.as_ref().to_vec(), count))
-        .collect()
-}
-
-/// The most frequent entries of a ring.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ranking {
-    /// The listed entries, highest count first.
-    pub rows: Vec<RankedEntry>,
-    /// The summed count of the entries that are not listed; `None` when all are.
-    pub rest: Option<u64>,
-    /// The sum of all entries: the size of the ring.
-    pub total: u64,
-}
-
-/// An entry and how often it stands in its ring.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RankedEntry {
-    /// The entry as text, not escaped for any markup.
-    pub entry: String,
-    /// How often.
-    pub count: u64,
 }

@@ -32,6 +32,15 @@ pub enum Unit {
     Seconds,
 }
 
+/// Whose number it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// Of this server.
+    Server,
+    /// Of the whole host (its network namespace, for UDP errors): other programs count too.
+    Host,
+}
+
 /// Where the value comes from.
 #[derive(Clone, Copy)]
 enum Source {
@@ -56,6 +65,8 @@ pub struct Variable {
     pub kind: Kind,
     /// Its unit.
     pub unit: Unit,
+    /// Whose number it is.
+    pub scope: Scope,
     source: Source,
 }
 
@@ -81,6 +92,7 @@ const fn counter(name: &'static str, description: &'static str, source: Source) 
         description,
         kind: Kind::Counter,
         unit: Unit::None,
+        scope: Scope::Server,
         source,
     }
 }
@@ -95,6 +107,13 @@ const fn gauge(name: &'static str, description: &'static str, source: Source) ->
 impl Variable {
     const fn unit(self, unit: Unit) -> Self {
         Variable { unit, ..self }
+    }
+
+    const fn of_host(self) -> Self {
+        Variable {
+            scope: Scope::Host,
+            ..self
+        }
     }
 }
 
@@ -174,8 +193,8 @@ pub static VARIABLES: &[Variable] = &[
     gauge("zone-cache-size", "Entries in the zone cache", Source::Gauge(Gauge::ZoneCacheSize)),
     gauge("backend-latency", "Average microseconds per backend lookup", Source::Latency(Latency::Backend)).unit(Unit::Microseconds),
     gauge("cache-latency", "Average microseconds per packet cache lookup", Source::Latency(Latency::Cache)).unit(Unit::Microseconds),
-    counter("cpu-iowait", "Time the whole system waited for I/O, in USER_HZ units", Source::Host(|host| host.cpu_iowait)),
-    counter("cpu-steal", "Time stolen by other operating systems in a virtualized environment, in USER_HZ units", Source::Host(|host| host.cpu_steal)),
+    counter("cpu-iowait", "Time the whole system waited for I/O, in USER_HZ units", Source::Host(|host| host.cpu_iowait)).of_host(),
+    counter("cpu-steal", "Time stolen by other operating systems in a virtualized environment, in USER_HZ units", Source::Host(|host| host.cpu_steal)).of_host(),
     gauge("fd-usage", "Open file descriptors", Source::Host(|host| host.fd_usage)),
     gauge("key-cache-size", "Entries in the key cache", Source::Gauge(Gauge::KeyCacheSize)),
     gauge("latency", "Average microseconds to answer a question", Source::Latency(Latency::Answer)).unit(Unit::Microseconds),
@@ -190,16 +209,16 @@ pub static VARIABLES: &[Variable] = &[
     counter("user-msec", "Milliseconds spent in user time", Source::Host(|host| host.user_msec)).unit(Unit::Milliseconds),
     counter("uptime", "Process uptime in seconds", Source::Uptime).unit(Unit::Seconds),
     gauge("xfr-queue", "Size of the queue of zones waiting for transfer", Source::Gauge(Gauge::XfrQueue)),
-    counter("udp-in-csum-errors", "UDP in-checksum errors", Source::Host(|host| host.udp_in_csum_errors)),
-    counter("udp-in-errors", "UDP in errors", Source::Host(|host| host.udp_in_errors)),
-    counter("udp-noport-errors", "UDP no-port errors", Source::Host(|host| host.udp_noport_errors)),
-    counter("udp-recvbuf-errors", "UDP receive-buffer errors", Source::Host(|host| host.udp_recvbuf_errors)),
-    counter("udp-sndbuf-errors", "UDP send-buffer errors", Source::Host(|host| host.udp_sndbuf_errors)),
-    counter("udp6-in-csum-errors", "UDP in-checksum errors over IPv6", Source::Host(|host| host.udp6_in_csum_errors)),
-    counter("udp6-in-errors", "UDP in errors over IPv6", Source::Host(|host| host.udp6_in_errors)),
-    counter("udp6-noport-errors", "UDP no-port errors over IPv6", Source::Host(|host| host.udp6_noport_errors)),
-    counter("udp6-recvbuf-errors", "UDP receive-buffer errors over IPv6", Source::Host(|host| host.udp6_recvbuf_errors)),
-    counter("udp6-sndbuf-errors", "UDP send-buffer errors over IPv6", Source::Host(|host| host.udp6_sndbuf_errors)),
+    counter("udp-in-csum-errors", "UDP in-checksum errors", Source::Host(|host| host.udp_in_csum_errors)).of_host(),
+    counter("udp-in-errors", "UDP in errors", Source::Host(|host| host.udp_in_errors)).of_host(),
+    counter("udp-noport-errors", "UDP no-port errors", Source::Host(|host| host.udp_noport_errors)).of_host(),
+    counter("udp-recvbuf-errors", "UDP receive-buffer errors", Source::Host(|host| host.udp_recvbuf_errors)).of_host(),
+    counter("udp-sndbuf-errors", "UDP send-buffer errors", Source::Host(|host| host.udp_sndbuf_errors)).of_host(),
+    counter("udp6-in-csum-errors", "UDP in-checksum errors over IPv6", Source::Host(|host| host.udp6_in_csum_errors)).of_host(),
+    counter("udp6-in-errors", "UDP in errors over IPv6", Source::Host(|host| host.udp6_in_errors)).of_host(),
+    counter("udp6-noport-errors", "UDP no-port errors over IPv6", Source::Host(|host| host.udp6_noport_errors)).of_host(),
+    counter("udp6-recvbuf-errors", "UDP receive-buffer errors over IPv6", Source::Host(|host| host.udp6_recvbuf_errors)).of_host(),
+    counter("udp6-sndbuf-errors", "UDP send-buffer errors over IPv6", Source::Host(|host| host.udp6_sndbuf_errors)).of_host(),
 ];
 
 /// The variable of this name.

@@ -89,47 +89,42 @@ pub fn write_type(qtype: u16, mnemonic: Mnemonic<'_>, out: &mut String) {
     }
 }
 
-pub(crate) fn entry_text(kind: EntryKind, entry: &[u8], mnemonic: Mnemonic<'_>) -> String {
+/// Writes an entry of a ring as text.
+pub(crate) fn write_entry(kind: EntryKind, entry: &[u8], mnemonic: Mnemonic<'_>, out: &mut String) {
     match kind {
-        EntryKind::Message => message_text(entry),
-        EntryKind::Address => address_text(entry),
+        EntryKind::Message => write_message(entry, out),
+        EntryKind::Address => write_address(entry, out),
         EntryKind::Question => {
-            let Some((qtype, name)) = entry.split_first_chunk::<2>() else {
-                return String::new();
-            };
-            let mut out = String::with_capacity(name.len() + 8);
-            write_name(name, &mut out);
-            out.push('/');
-            write_type(u16::from_be_bytes(*qtype), mnemonic, &mut out);
-            out
+            if let Some((qtype, name)) = entry.split_first_chunk::<2>() {
+                write_name(name, out);
+                out.push('/');
+                write_type(u16::from_be_bytes(*qtype), mnemonic, out);
+            }
         }
     }
 }
 
 /// A message on one line: control characters are shown as the octets they are.
-fn message_text(entry: &[u8]) -> String {
-    let text = String::from_utf8_lossy(entry);
-    if !text.contains(char::is_control) {
-        return text.into_owned();
+fn write_message(entry: &[u8], out: &mut String) {
+    let is_plain = entry.iter().all(|byte| matches!(byte, 0x20..0x7f));
+    if let Some(text) = std::str::from_utf8(entry).ok().filter(|_| is_plain) {
+        out.push_str(text);
+        return;
     }
-    let mut out = String::with_capacity(text.len() + 8);
-    for c in text.chars() {
+    for c in String::from_utf8_lossy(entry).chars() {
         if c.is_control() {
             let _ = write!(out, "\\{:03}", u32::from(c));
         } else {
             out.push(c);
         }
     }
-    out
 }
 
-fn address_text(entry: &[u8]) -> String {
+fn write_address(entry: &[u8], out: &mut String) {
     if let Ok(v4) = <[u8; 4]>::try_from(entry) {
-        Ipv4Addr::from(v4).to_string()
+        let _ = write!(out, "{}", Ipv4Addr::from(v4));
     } else if let Ok(v6) = <[u8; 16]>::try_from(entry) {
-        Ipv6Addr::from(v6).to_string()
-    } else {
-        String::new()
+        let _ = write!(out, "{}", Ipv6Addr::from(v6));
     }
 }
 
@@ -162,18 +157,17 @@ mod tests {
 
     #[test]
     fn a_message_stays_on_one_line() {
-        let text = entry_text(
-            EntryKind::Message,
-            "a\nb\tä\u{1b}".as_bytes(),
-            &common_mnemonic,
-        );
+        let mut text = String::new();
+        let message = "a\nb\tä\u{1b}".as_bytes();
+        write_entry(EntryKind::Message, message, &common_mnemonic, &mut text);
         assert_eq!(text, "a\\010b\\009ä\\027");
     }
 
     #[test]
     fn unknown_types_are_shown_by_number() {
         let entry = [&0xfde8u16.to_be_bytes()[..], b"\x01a\0"].concat();
-        let text = entry_text(EntryKind::Question, &entry, &common_mnemonic);
+        let mut text = String::new();
+        write_entry(EntryKind::Question, &entry, &common_mnemonic, &mut text);
         assert_eq!(text, "a/TYPE65000");
     }
 }

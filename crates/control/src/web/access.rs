@@ -27,11 +27,8 @@ pub struct Password {
 
 enum Form {
     Plain(String),
-    Scrypt {
-        params: scrypt::Params,
-        salt: Vec<u8>,
-        hash: Vec<u8>,
-    },
+    /// Compares with a hash, which is made to be slow.
+    Hashed(Box<dyn Fn(&str) -> bool + Send + Sync>),
 }
 
 /// A password hash that cannot be used.
@@ -55,30 +52,40 @@ impl Password {
         }))
     }
 
-    /// Checks an `Authorization` header. Any user name is right.
-    pub fn accepts(&self, authorization: Option<&str>) -> bool {
-        let given = authorization.and_then(basic_password);
-        given.is_some_and(|given| self.is(&given))
+    /// Compares with the plain password, or with the last one that was right. `None`: only the hash can tell.
+    pub fn check_quickly(&self, given: &str) -> Option<bool> {
+        match &self.form {
+            Form::Plain(password) => Some(same_secret(given, password)),
+            Form::Hashed(_) => {
+                let proven = self.proven.lock().unwrap_or_else(PoisonError::into_inner);
+                let is_proven = proven.as_deref().is_some_and(|p| same_secret(given, p));
+                is_proven.then_some(true)
+            }
+        }
     }
 
-    /// Checks the secret itself.
-    pub fn is(&self, given: &str) -> bool {
-        match &self.form {
-            Form::Plain(password) => same_secret(given, password),
-            Form::Scrypt { params, salt, hash } => {
-                // One at a time: guessing costs the guesser time and the server one core at most.
-                let mut proven = self.proven.lock().unwrap_or_else(PoisonError::into_inner);
-                if proven.as_deref().is_some_and(|p| same_secret(given, p)) {
-                    return true;
-                }
-                let mut out = vec![0; hash.len()];
-                let computed = scrypt::scrypt(given.as_bytes(), salt, params, &mut out).is_ok();
-                let right = computed && bool::from(out.ct_eq(hash));
-                if right {
-                    *proven = Some(given.to_owned());
-                }
-                right
-            }
+    /// Compares with the hash. It takes a while, so on a thread that may block, and one at a time.
+    pub fn check_slowly(&self, given: &str) -> bool {
+        if let Some(is_right) = self.check_quickly(given) {
+            return is_right;
+        }
+        let is_right = match &self.form {
+            Form::Plain(_) => false,
+            Form::Hashed(is_right) => is_right(given),
+        };
+        if is_right {
+            let mut proven = self.proven.lock().unwrap_or_else(PoisonError::into_inner);
+            *proven = Some(given.to_owned());
+        }
+        is_right
+    }
+
+    /// A password that only this function can tell.
+    #[cfg(test)]
+    pub fn hashed(is_right: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
+        Password {
+            form: Form::Hashed(Box::new(is_right)),
+            proven: Mutex::new(None),
         }
     }
 }
@@ -101,7 +108,12 @@ fn parse_scrypt(text: &str) -> Option<Form> {
     let params = scrypt::Params::new(ln as u8, r, p).ok()?;
     let (salt, hash) = (base64(salt)?, base64(hash)?);
     let usable = (16..=64).contains(&hash.len());
-    usable.then_some(Form::Scrypt { params, salt, hash })
+    let is_right = move |given: &str| {
+        let mut out = vec![0; hash.len()];
+        let computed = scrypt::scrypt(given.as_bytes(), &salt, &params, &mut out).is_ok();
+        computed && bool::from(out.ct_eq(&hash))
+    };
+    usable.then(|| Form::Hashed(Box::new(is_right)))
 }
 
 fn base64(text: &str) -> Option<Vec<u8>> {
@@ -110,7 +122,7 @@ fn base64(text: &str) -> Option<Vec<u8>> {
 }
 
 /// The password of `Basic <base64 of user:password>` (RFC 7617).
-fn basic_password(authorization: &str) -> Option<String> {
+pub fn basic_password(authorization: &str) -> Option<String> {
     let (scheme, encoded) = authorization.split_once(' ')?;
     if !scheme.eq_ignore_ascii_case("basic") {
         return None;
@@ -127,6 +139,10 @@ mod tests {
 
     fn basic(credentials: &str) -> String {
         format!("Basic {}", BASE64.encode(credentials.as_bytes()))
+    }
+
+    fn accepts(password: &Password, authorization: &str) -> bool {
+        basic_password(authorization).is_some_and(|given| password.check_slowly(&given))
     }
 
     fn password(configured: &str) -> Password {
@@ -149,8 +165,8 @@ mod tests {
     #[test]
     fn a_plain_password_is_asked_for_with_any_user_name() {
         let password = password("se:cret");
-        assert!(password.accepts(Some(&basic("anyone:se:cret"))));
-        assert!(password.accepts(Some(&basic(":se:cret"))));
+        assert!(accepts(&password, &basic("anyone:se:cret")));
+        assert!(accepts(&password, &basic(":se:cret")));
         for wrong in [
             basic("anyone:secret"),
             basic("se:cret"),
@@ -158,9 +174,8 @@ mod tests {
             "Bearer x".into(),
             String::new(),
         ] {
-            assert!(!password.accepts(Some(&wrong)), "{wrong}");
+            assert!(!accepts(&password, &wrong), "{wrong}");
         }
-        assert!(!password.accepts(None));
     }
 
     #[test]
@@ -172,10 +187,12 @@ mod tests {
             BASE64.encode(&data_encoding::HEXLOWER.decode(b"fdbabe1c9d3472007856e7190d01e9fe7c6ad7cbc8237830e77376634b3731622eaf30d92e22a3886ff109279d9830dac727afb94a83ee6d8360cbdfa2cc0640").unwrap())
         );
         let password = password(&configured);
-        assert!(!password.accepts(Some(&basic("x:Password"))));
-        assert!(password.accepts(Some(&basic("x:password"))));
-        assert!(password.accepts(Some(&basic("y:password"))));
-        assert!(!password.accepts(Some(&basic("x:passwor"))));
+        assert!(!accepts(&password, &basic("x:Password")));
+        assert!(accepts(&password, &basic("x:password")));
+        assert_eq!(password.check_quickly("password"), Some(true));
+        assert_eq!(password.check_quickly("Password"), None);
+        assert!(accepts(&password, &basic("y:password")));
+        assert!(!accepts(&password, &basic("x:passwor")));
     }
 
     #[test]

@@ -2,10 +2,8 @@
 
 use std::fmt::Write as _;
 
-use nameward_stats::{HISTORY, Rates, Second};
+use nameward_stats::{CHART_STEP, HISTORY, Rates, Second};
 
-/// Seconds that become one point of a chart.
-const BUCKET: usize = 4;
 const WIDTH: f64 = 600.0;
 const HEIGHT: f64 = 100.0;
 
@@ -25,22 +23,17 @@ pub struct Chart {
     pub line: String,
 }
 
-/// Questions a second, UDP and TCP together.
+/// Questions a second, UDP and TCP together: of each step the highest second, so that no peak is hidden.
 pub fn query_rate(rates: &Rates) -> Chart {
-    let points = buckets(rates, |seconds| {
-        let sum: f64 = seconds
-            .iter()
-            .map(|s| f64::from(s.udp_queries) + f64::from(s.tcp_queries))
-            .sum();
-        Some(sum / seconds.len() as f64)
-    });
+    let rate = |second: &Second| f64::from(second.udp_queries) + f64::from(second.tcp_queries);
+    let points = steps(rates, |seconds| seconds.iter().map(rate).reduce(f64::max));
     let highest = points.iter().flatten().copied().fold(0.0, f64::max);
     let top = round_up(highest);
     let (area, line) = paths(&points, top);
-    let last = points.iter().rev().flatten().next().copied().unwrap_or(0.0);
+    let last = rates.history.back().map_or(0.0, rate);
     Chart {
         caption: "Query rate, UDP and TCP",
-        scale: format!("{top:.0} q/s at the top"),
+        scale: format!("highest {highest:.0}, {top:.0} q/s at the top"),
         class: "rate",
         label: format!(
             "Queries a second over the last ten minutes: now {last:.0}, highest {highest:.0}"
@@ -52,7 +45,7 @@ pub fn query_rate(rates: &Rates) -> Chart {
 
 /// The share of packet cache look-ups that hit.
 pub fn cache_hitrate(rates: &Rates) -> Chart {
-    let points = buckets(rates, |seconds| {
+    let points = steps(rates, |seconds| {
         let hits: f64 = seconds.iter().map(|s| f64::from(s.hits)).sum();
         let misses: f64 = seconds.iter().map(|s| f64::from(s.misses)).sum();
         (hits + misses > 0.0).then(|| 100.0 * hits / (hits + misses))
@@ -74,12 +67,22 @@ pub fn cache_hitrate(rates: &Rates) -> Chart {
     }
 }
 
-/// One value for each bucket, aligned to the newest second; `None` where nothing was measured.
-fn buckets(rates: &Rates, value: impl Fn(&[Second]) -> Option<f64>) -> Vec<Option<f64>> {
+/// One value for each step, the newest last; `None` where nothing was measured. Steps begin at multiples of their length on
+/// the clock, not at the newest second: only the last one can still change.
+fn steps(rates: &Rates, value: impl Fn(&[Second]) -> Option<f64>) -> Vec<Option<f64>> {
+    let mut points = vec![None; (HISTORY / CHART_STEP) as usize];
+    let Some(last) = rates.history.back() else {
+        return points;
+    };
     let seconds: Vec<Second> = rates.history.iter().copied().collect();
-    let mut points: Vec<Option<f64>> = seconds.rchunks(BUCKET).map(value).collect();
-    points.resize(HISTORY / BUCKET, None);
-    points.reverse();
+    let step = |second: &Second| second.at / CHART_STEP;
+    for seconds in seconds.chunk_by(|a, b| step(a) == step(b)) {
+        let back = step(last).saturating_sub(step(&seconds[0])) as usize;
+        let place = points.len().checked_sub(1 + back);
+        if let Some(point) = place.and_then(|place| points.get_mut(place)) {
+            *point = value(seconds);
+        }
+    }
     points
 }
 
@@ -163,6 +166,7 @@ mod tests {
         for n in 0..12 {
             let hits = if (4..8).contains(&n) { 0.0 } else { 10.0 };
             rates.history.push_back(Second {
+                at: n,
                 udp_queries: 5.0,
                 hits,
                 ..Second::default()
@@ -173,5 +177,36 @@ mod tests {
         assert!(chart.label.contains("now 5, highest 5"), "{}", chart.label);
         let hits = cache_hitrate(&rates);
         assert_eq!(hits.line.matches('M').count(), 2, "{}", hits.line);
+    }
+
+    #[test]
+    fn what_a_chart_has_shown_of_the_past_does_not_change() {
+        let mut rates = Rates::default();
+        let rate = |second: u64| (second * 7919 % 1000) as f32;
+        let highest = |seconds: &[Second]| {
+            let rates = seconds.iter().map(|second| f64::from(second.udp_queries));
+            rates.reduce(f64::max)
+        };
+        let mut before: Option<(u64, Vec<Option<f64>>)> = None;
+        for at in 1000..1700 {
+            rates.history.push_back(Second {
+                at,
+                udp_queries: rate(at),
+                ..Second::default()
+            });
+            let first = nameward_stats::first_of_chart(at);
+            rates.history.retain(|second| second.at >= first);
+            let points = steps(&rates, highest);
+            if let Some((step, shown)) = &before {
+                let moved = (at / CHART_STEP - step) as usize;
+                let past = &shown[moved..shown.len() - 1];
+                assert_eq!(past, &points[..past.len()], "after second {at}");
+            }
+            before = Some((at / CHART_STEP, points));
+        }
+        // The last step began at 1696: its point is the highest of its seconds.
+        let expected = (1696..1700).map(rate).fold(0.0, f32::max);
+        let last = before.expect("points").1.pop().flatten();
+        assert_eq!(last, Some(f64::from(expected)));
     }
 }

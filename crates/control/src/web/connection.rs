@@ -6,19 +6,26 @@ use std::time::{Duration, SystemTime};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::sync::SemaphorePermit;
+use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
+use super::held::{Hold, NoRoom, PIECE_BYTES};
 use super::request::{Malformed, Method, Request, find_head_end, is_hopeless, parse};
-use super::response::Response;
-use super::{Place, Shared, routes};
+use super::response::{Body, Parts, Response, media};
+use super::{Place, Shared, answer};
 
 /// How long, and for how many octets, what a client still sends is read away after the reply.
 const LINGER: Duration = Duration::from_secs(1);
 const LINGER_BYTES: usize = 256 * 1024;
 /// Octets of a path that a log message shows.
 const LOGGED_PATH: usize = 1024;
+/// Octets that the kernel keeps for a client; it doubles them.
+const SEND_BUFFER: usize = 64 * 1024;
+/// A reply of no more octets is not counted: it goes into the send buffer at once.
+const SMALL_REPLY: usize = 16 * 1024;
 
-/// What came before the head was complete, or instead of it.
+/// A request as far as it came.
 enum Head {
     Complete {
         head: Vec<u8>,
@@ -30,17 +37,42 @@ enum Head {
     Gone,
 }
 
+/// A connection that is reset when it ends before its reply does, so that the client does not take a part for the whole and
+/// the kernel forgets what was not read.
+struct Connection {
+    stream: TcpStream,
+    is_done: bool,
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        if !self.is_done {
+            let _ = socket2::SockRef::from(&self.stream).set_linger(Some(Duration::ZERO));
+        }
+    }
+}
+
+/// A reply that has its room.
+struct Outgoing {
+    parts: Parts,
+    /// `None` for a small one.
+    hold: Option<Hold>,
+}
+
 /// Serves one request.
 pub(super) async fn converse(place: Place, mut stream: TcpStream, peer: SocketAddr) {
     let shared = Arc::clone(&place.shared);
     let limits = shared.settings.limits;
     let _ = stream.set_nodelay(true);
+    let _ = socket2::SockRef::from(&stream).set_send_buffer_size(SEND_BUFFER);
     // A client that is too slow is cut off without an answer: it has asked nothing.
     let reading = read_head(&mut stream, limits.max_head_bytes);
     let Ok(head) = timeout(limits.head_timeout, reading).await else {
         return;
     };
-    place.stop_waiting();
+    let Some(task) = place.stop_waiting() else {
+        return;
+    };
     let (request, more) = match head {
         Head::Complete { head, more } => (parse(&head), more),
         Head::Hopeless => (Err(Malformed::Syntax), true),
@@ -51,15 +83,21 @@ pub(super) async fn converse(place: Place, mut stream: TcpStream, peer: SocketAd
         || request.as_ref().is_ok_and(|request| {
             request.content_length > 0 || request.header("transfer-encoding").is_some()
         });
-    let exchange = async {
-        let bytes = answer(&shared, request, peer).await;
-        if stream.write_all(&bytes).await.is_ok() {
-            let _ = stream.shutdown().await;
-        }
+    let mut connection = Connection {
+        stream,
+        is_done: false,
     };
-    if timeout(limits.reply_timeout, exchange).await.is_ok() && may_send_more {
+    let local = connection.stream.local_addr().ok().map(|local| local.ip());
+    let client = answer::Client { peer, local };
+    let reply = prepare(&shared, request, &client, &task).await;
+    if send(&shared, &mut connection.stream, reply).await.is_none() {
+        return;
+    }
+    connection.is_done = true;
+    if may_send_more {
+        place.wait_again(task);
         // Closing with unread octets resets the connection, and the reset can overtake the reply.
-        let _ = timeout(LINGER, read_away(&mut stream)).await;
+        let _ = timeout(LINGER, read_away(&mut connection.stream)).await;
     }
 }
 
@@ -95,12 +133,13 @@ async fn read_away(stream: &mut TcpStream) {
     }
 }
 
-/// The bytes of the reply, after the request was logged with their number.
-async fn answer(
+/// The reply with its room, after the request was logged with the number of its octets.
+async fn prepare(
     shared: &Arc<Shared>,
     request: Result<Request, Malformed>,
-    peer: SocketAddr,
-) -> Vec<u8> {
+    client: &answer::Client,
+    task: &AbortHandle,
+) -> Outgoing {
     let (method, line) = match &request {
         Ok(request) => (
             request.method,
@@ -108,32 +147,98 @@ async fn answer(
         ),
         Err(_) => (Method::Get, "- -".to_owned()),
     };
-    let response = match request {
-        Ok(request) => respond(shared, request).await,
-        Err(Malformed::Syntax) => Response::error(400),
-        Err(Malformed::TooLarge) => Response::error(431),
+    let (response, drawing) = match request {
+        Ok(request) => answer::respond(shared, request, client).await,
+        Err(Malformed::Syntax) => (Response::error(400), None),
+        Err(Malformed::TooLarge) => (Response::error(431), None),
     };
-    let status = response.status;
-    let bytes = response.into_bytes(method, SystemTime::now());
+    let mut status = response.status;
+    let parts = response.into_parts(method, SystemTime::now());
+    let outgoing = match make_room(shared, parts, drawing, task).await {
+        Ok(outgoing) => outgoing,
+        Err(no_room) => {
+            let refusal = refuse(no_room);
+            status = refusal.status;
+            Outgoing {
+                parts: refusal.into_parts(method, SystemTime::now()),
+                hold: None,
+            }
+        }
+    };
     let id = uuid::Uuid::new_v4();
-    shared.stats.log(&format!(
-        "[webserver] {id} {peer} \"{line} HTTP/1.0\" {status} {}",
-        bytes.len()
+    let (peer, length) = (client.peer, outgoing.parts.length);
+    shared.stats.log_request(&format!(
+        "[webserver] {id} {peer} \"{line} HTTP/1.0\" {status} {length}"
     ));
-    bytes
+    outgoing
 }
 
-async fn respond(shared: &Arc<Shared>, request: Request) -> Response {
-    let Ok(_permit) = shared.drawings.acquire().await else {
-        return Response::error(503);
+/// Waits for room. The drawing is not over before there is some, so no more replies than are drawn are without it.
+async fn make_room(
+    shared: &Shared,
+    parts: Parts,
+    _drawing: Option<SemaphorePermit<'_>>,
+    task: &AbortHandle,
+) -> Result<Outgoing, NoRoom> {
+    let bytes = parts.head.len() + parts.body.held_bytes();
+    let hold = match bytes {
+        0..=SMALL_REPLY => None,
+        _ => Some(shared.held.hold(bytes, task).await?),
     };
-    let drawing = Arc::clone(shared);
-    tokio::task::spawn_blocking(move || routes::respond(&drawing, &request))
-        .await
-        .unwrap_or_else(|_| Response::error(500))
+    Ok(Outgoing { parts, hold })
 }
 
-/// A path that cannot end the quotes of the message, nor make it long.
+fn refuse(no_room: NoRoom) -> Response {
+    match no_room {
+        NoRoom::TooLarge => Response::new(
+            503,
+            media::TEXT,
+            "Service Unavailable: this reply needs more memory than web.reply_memory_mb allows\n",
+        ),
+        NoRoom::Busy => Response::error(503).with("Retry-After", "1"),
+    }
+}
+
+/// Sends the reply; `None` when the client is gone or too slow.
+async fn send(shared: &Arc<Shared>, stream: &mut TcpStream, reply: Outgoing) -> Option<()> {
+    let Outgoing { parts, hold } = reply;
+    write(shared, stream, &parts.head, hold.as_ref()).await?;
+    match parts.body {
+        Body::Whole(bytes) => {
+            for piece in bytes.chunks(PIECE_BYTES) {
+                write(shared, stream, piece, hold.as_ref()).await?;
+            }
+        }
+        Body::Ring(mut text) => loop {
+            let permit = shared.drawings.acquire().await.ok()?;
+            let drawing = tokio::task::spawn_blocking(move || (text.next_piece(), text));
+            let piece;
+            (piece, text) = drawing.await.ok()?;
+            drop(permit);
+            if piece.is_empty() {
+                break;
+            }
+            write(shared, stream, &piece, hold.as_ref()).await?;
+        },
+    }
+    stream.shutdown().await.ok()
+}
+
+async fn write(
+    shared: &Shared,
+    stream: &mut TcpStream,
+    piece: &[u8],
+    hold: Option<&Hold>,
+) -> Option<()> {
+    let limit = shared.settings.limits.reply_timeout;
+    timeout(limit, stream.write_all(piece)).await.ok()?.ok()?;
+    if let Some(hold) = hold {
+        hold.took(piece.len());
+    }
+    Some(())
+}
+
+/// A path that cannot end the quotes of the message, nor make it long. It has no control characters: see `request`.
 fn logged_path(path: &str) -> String {
     let shown = &path[..path.len().min(LOGGED_PATH)];
     shown.replace('"', "%22")

@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 
-use nameward_stats::{Histogram, Kind, Snapshot, Transport, VARIABLES, write_type};
+use nameward_stats::{Histogram, Kind, Scope, Snapshot, Transport, VARIABLES, write_type};
 
 use super::Mnemonic;
 
@@ -20,7 +20,12 @@ pub fn draw(snapshot: &Snapshot, version: &str, mnemonic: Mnemonic) -> String {
             Kind::Counter => "untyped",
             Kind::Gauge => "gauge",
         };
-        head(&mut out, &name, variable.description, kind);
+        let scope = match variable.scope {
+            Scope::Server => "",
+            Scope::Host => " (of the whole host, not of this server alone)",
+        };
+        let help = format!("{}{scope}", variable.description);
+        head(&mut out, &name, &help, kind);
         let _ = writeln!(out, "{name} {}", variable.value(snapshot));
     }
     families(&mut out, snapshot, mnemonic);
@@ -93,14 +98,14 @@ fn families(out: &mut String, snapshot: &Snapshot, mnemonic: Mnemonic) {
         "nameward_answer_size_bytes",
         "Sizes of answers",
         &snapshot.answer_sizes(),
-        1.0,
+        |bytes| bytes.to_string(),
     );
     histogram(
         out,
         "nameward_answer_duration_seconds",
         "Time from the receipt of a question to the sending of its answer",
         &snapshot.answer_latencies(),
-        1e-9,
+        seconds,
     );
 }
 
@@ -108,15 +113,32 @@ fn head(out: &mut String, name: &str, help: &str, kind: &str) {
     let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}");
 }
 
-fn histogram(out: &mut String, name: &str, help: &str, histogram: &Histogram, unit: f64) {
+fn histogram(
+    out: &mut String,
+    name: &str,
+    help: &str,
+    histogram: &Histogram,
+    number: impl Fn(u64) -> String,
+) {
     head(out, name, help, "histogram");
     for (bound, count) in &histogram.buckets {
-        let le = *bound as f64 * unit;
+        let le = number(*bound);
         let _ = writeln!(out, "{name}_bucket{{le=\"{le}\"}} {count}");
     }
     let _ = writeln!(out, "{name}_bucket{{le=\"+Inf\"}} {}", histogram.count);
-    let _ = writeln!(out, "{name}_sum {}", histogram.sum as f64 * unit);
+    let _ = writeln!(out, "{name}_sum {}", number(histogram.sum));
     let _ = writeln!(out, "{name}_count {}", histogram.count);
+}
+
+/// Nanoseconds as seconds, in decimals that are exact: a bound is a label, and a label must not change.
+fn seconds(ns: u64) -> String {
+    let (whole, part) = (ns / 1_000_000_000, ns % 1_000_000_000);
+    match part {
+        0 => whole.to_string(),
+        _ => format!("{whole}.{part:09}")
+            .trim_end_matches('0')
+            .to_owned(),
+    }
 }
 
 fn label(text: &str) -> String {

@@ -5,20 +5,28 @@
 //! its own 400s as HTTP/1.1, past any hook, and does not tell their size. One request a connection, GET and HEAD only,
 //! needs no framework, and less code stands between a stranger and the name server.
 //!
-//! - One request a connection, then it is closed. Head, body, time and connections are bounded (`Limits`).
-//! - When all connections are taken, the one that has waited longest without a whole request makes room, so idle
-//!   connections cannot lock the page.
-//! - Pages are drawn on threads that may block, two at a time, never on those that answer DNS.
+//! - One request a connection, then it is closed. Head, body, time, connections and octets of replies are bounded
+//!   (`Limits`). The text form of a ring is drawn while it is sent.
+//! - When all connections are taken, the one that has waited longest without a whole request makes room, else the one
+//!   that takes its reply slowest: neither idle connections nor those that do not read can lock the page.
+//! - Pages are drawn on threads that may block, two at a time, never on those that answer DNS. Hashes of passwords are
+//!   computed one at a time, and guesses are bounded by client. At most half of the connections wait for either.
+//! - Probes, refusals and stylesheets wait for nothing.
 //! - A request is logged before its reply is sent: a client that has its reply finds it in the ring.
 
 mod access;
+mod answer;
 mod api;
 mod chart;
 mod connection;
+mod guesses;
+mod held;
+mod host;
 mod metrics;
 mod page;
 pub mod request;
 mod response;
+mod ring_text;
 mod routes;
 
 use std::collections::BTreeMap;
@@ -36,6 +44,8 @@ use tokio::task::AbortHandle;
 
 pub use access::BadHash;
 use access::Password;
+use guesses::Guesses;
+use held::HeldReplies;
 
 /// Names a record type; `None` for a type without a mnemonic.
 pub type Mnemonic = fn(u16) -> Option<&'static str>;
@@ -55,6 +65,8 @@ pub struct Settings {
     pub password: String,
     /// The key of the API, plain or a scrypt hash; empty: there is no API.
     pub api_key: String,
+    /// Names under which the page is served without a password, besides the address it listens on and `localhost`.
+    pub host_names: Vec<String>,
     /// Bounds on clients.
     pub limits: Limits,
     /// Names record types.
@@ -71,6 +83,7 @@ impl Default for Settings {
             ],
             password: String::new(),
             api_key: String::new(),
+            host_names: Vec::new(),
             limits: Limits::default(),
             mnemonic: nameward_stats::common_mnemonic,
         }
@@ -88,8 +101,10 @@ pub struct Limits {
     pub max_body_bytes: u64,
     /// Time to send the head.
     pub head_timeout: Duration,
-    /// Time to take the reply.
+    /// Time to take 64 KiB of the reply, or the rest of it.
     pub reply_timeout: Duration,
+    /// Octets of replies that are held for all clients together.
+    pub max_held_bytes: usize,
 }
 
 impl Default for Limits {
@@ -99,7 +114,8 @@ impl Default for Limits {
             max_head_bytes: 16 * 1024,
             max_body_bytes: 16 * 1024,
             head_timeout: Duration::from_secs(5),
-            reply_timeout: Duration::from_secs(30),
+            reply_timeout: Duration::from_secs(10),
+            max_held_bytes: 64 << 20,
         }
     }
 }
@@ -113,12 +129,18 @@ pub struct Web {
 struct Shared {
     stats: Arc<Stats>,
     settings: Settings,
-    password: Option<Password>,
-    api_key: Option<Password>,
+    password: Option<Arc<Password>>,
+    api_key: Option<Arc<Password>>,
     /// Made at start; the forms of the page carry it, so that another site cannot reset a ring.
     token: String,
     is_ready: Box<dyn Fn() -> bool + Send + Sync>,
     drawings: Semaphore,
+    /// Held while the hash of a password is computed.
+    hashing: Semaphore,
+    /// Requests that wait for either, or are at it.
+    in_line: Semaphore,
+    guesses: Guesses,
+    held: Arc<HeldReplies>,
     connections: AtomicUsize,
     /// Connections without a whole request yet, the oldest first.
     waiting: Mutex<BTreeMap<u64, AbortHandle>>,
@@ -138,11 +160,15 @@ impl Web {
     ) -> Result<Self, BadHash> {
         let shared = Shared {
             stats,
-            password: Password::new(&settings.password)?,
-            api_key: Password::new(&settings.api_key)?,
+            password: Password::new(&settings.password)?.map(Arc::new),
+            api_key: Password::new(&settings.api_key)?.map(Arc::new),
             token: uuid::Uuid::new_v4().simple().to_string(),
             is_ready: Box::new(is_ready),
             drawings: Semaphore::new(DRAWINGS),
+            hashing: Semaphore::new(1),
+            in_line: Semaphore::new(settings.limits.max_connections.div_ceil(2)),
+            guesses: Guesses::default(),
+            held: HeldReplies::new(settings.limits.max_held_bytes),
             connections: AtomicUsize::new(0),
             waiting: Mutex::new(BTreeMap::new()),
             settings,
@@ -182,7 +208,8 @@ impl Web {
         if shared.connections.load(Ordering::Relaxed) >= shared.settings.limits.max_connections {
             match waiting.pop_first() {
                 Some((_, oldest)) => oldest.abort(),
-                None => return, // all are being answered
+                None if shared.held.cut_slowest() => {}
+                None => return, // all were answered a moment ago
             }
         }
         shared.connections.fetch_add(1, Ordering::Relaxed);
@@ -203,9 +230,14 @@ struct Place {
 }
 
 impl Place {
-    /// From here on the connection is answered and will not be made to leave.
-    fn stop_waiting(&self) {
-        self.shared.waiting().remove(&self.id);
+    /// From here on the connection is answered and is not made to leave as one that waits. `None`: it was already.
+    fn stop_waiting(&self) -> Option<AbortHandle> {
+        self.shared.waiting().remove(&self.id)
+    }
+
+    /// The connection has its reply and may be made to leave again.
+    fn wait_again(&self, task: AbortHandle) {
+        self.shared.waiting().insert(self.id, task);
     }
 }
 
@@ -229,5 +261,85 @@ pub async fn tick_every_second(stats: Arc<Stats>) {
     loop {
         seconds.tick().await;
         stats.tick(Stamp::now());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nameward_stats::RingCapacities;
+    use std::sync::mpsc;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    async fn request(address: SocketAddr, target: &str, password: Option<&str>) -> TcpStream {
+        let mut stream = TcpStream::connect(address).await.expect("a connection");
+        let authorization = password.map(|password| {
+            let credentials = data_encoding::BASE64.encode(format!("x:{password}").as_bytes());
+            format!("Authorization: Basic {credentials}\r\n")
+        });
+        let fields = authorization.unwrap_or_default();
+        let text = format!("GET {target} HTTP/1.0\r\n{fields}\r\n");
+        stream.write_all(text.as_bytes()).await.expect("sent");
+        stream
+    }
+
+    async fn status(mut stream: TcpStream) -> String {
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply).await.expect("a reply");
+        reply[9..12].to_owned()
+    }
+
+    #[tokio::test]
+    async fn nothing_waits_behind_a_guess_that_is_being_computed() {
+        let (release, released) = mpsc::channel::<()>();
+        let released = Mutex::new(released);
+        let mut web =
+            Web::new(Stats::new(RingCapacities::default()), Settings::default()).expect("settings");
+        let password = Password::hashed(move |given| {
+            let waits = given == "wrong";
+            if waits {
+                let released = released.lock().unwrap_or_else(PoisonError::into_inner);
+                released.recv().expect("a release");
+            }
+            given == "right"
+        });
+        let shared = Arc::get_mut(&mut web.shared).expect("not shared yet");
+        shared.password = Some(Arc::new(password));
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let serving = tokio::spawn(web.serve(listener, std::future::pending()));
+        assert_eq!(
+            status(request(address, "/", Some("right")).await).await,
+            "200"
+        );
+        // One is computed, one waits for it, and the others have had their share.
+        let mut guesses = Vec::new();
+        for _ in 0..20 {
+            guesses.push(request(address, "/", Some("wrong")).await);
+        }
+        for _ in 0..3 {
+            for probe in ["/livez", "/readyz"] {
+                assert_eq!(status(request(address, probe, None).await).await, "200");
+            }
+            assert_eq!(status(request(address, "/", None).await).await, "401");
+            assert_eq!(
+                status(request(address, "/", Some("right")).await).await,
+                "200"
+            );
+        }
+        for _ in 0..2 {
+            release.send(()).expect("a guess that waits");
+        }
+        let mut statuses = Vec::new();
+        for guess in guesses {
+            statuses.push(status(guess).await);
+        }
+        statuses.sort();
+        assert_eq!(statuses[..2], ["401", "401"]);
+        assert!(
+            statuses[2..].iter().all(|status| status == "429"),
+            "{statuses:?}"
+        );
+        serving.abort();
     }
 }

@@ -157,19 +157,7 @@ fn table(view: &RingView, limit: usize, drawing: &Drawing<'_>) -> Table {
     }
 }
 
-fn percentage(count: u64, total: u64) -> String {
+/// The share of a count in a total, with one decimal.
+pub fn percentage(count: u64, total: u64) -> String {
     format!("{:.1}%", 100.0 * count as f64 / total.max(1) as f64)
-}
-
-/// Every entry of a ring, one line each: count, percentage, entry; the total last.
-pub fn draw_text(view: &RingView, mnemonic: Mnemonic) -> String {
-    use std::fmt::Write as _;
-    let ranking = view.rank(usize::MAX, &mnemonic);
-    let mut out = String::with_capacity(ranking.rows.len() * 32);
-    for row in &ranking.rows {
-        let share = percentage(row.count, ranking.total);
-        let _ = writeln!(out, "{}\t{share}\t{}", row.count, row.entry);
-    }
-    let _ = writeln!(out, "{}\t100%\tTotal:", ranking.total);
-    out
 }

@@ -3,6 +3,8 @@
 //! What is ambiguous is refused: every connection carries one request, so nothing that follows can be confused with
 //! it. `find_head_end` and `parse` take any bytes and are what the fuzz target feeds.
 
+use super::host::parse_authority;
+
 /// The method of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
@@ -27,6 +29,8 @@ pub struct Request {
     pub query: String,
     /// The declared length of the body.
     pub content_length: u64,
+    /// The hosts that the target and the field `Host` name, in lower case; none for a client that names none.
+    pub hosts: Vec<String>,
     headers: Vec<(String, String)>,
 }
 
@@ -94,6 +98,8 @@ pub fn parse(head: &[u8]) -> Result<Request, Malformed> {
         request.headers.push(field);
     }
     request.content_length = body_length(&request).ok_or(Malformed::Syntax)?;
+    let host = host_field(&request).ok_or(Malformed::Syntax)?;
+    request.hosts.extend(host);
     Ok(request)
 }
 
@@ -109,7 +115,12 @@ fn parse_request_line(line: &[u8]) -> Option<Request> {
     if !method.bytes().all(is_token) || !matches!(minor, [b'0'..=b'9']) {
         return None;
     }
-    let (path, query) = split_target(target)?;
+    let (authority, local) = split_authority(target)?;
+    let (path, query) = split_local(local)?;
+    let hosts = match authority {
+        Some(authority) => vec![parse_authority(authority)?],
+        None => Vec::new(),
+    };
     Some(Request {
         method: match method {
             "GET" => Method::Get,
@@ -120,24 +131,45 @@ fn parse_request_line(line: &[u8]) -> Option<Request> {
         path: path.to_owned(),
         query: query.to_owned(),
         content_length: 0,
+        hosts,
         headers: Vec::new(),
     })
 }
 
-/// Path and query of a target in origin form, absolute form or `*` (RFC 9112 section 3.2).
-fn split_target(target: &str) -> Option<(&str, &str)> {
+/// The authority of a target in absolute form, and the rest of it (RFC 9112 section 3.2).
+fn split_authority(target: &str) -> Option<(Option<&str>, &str)> {
+    // No control character gets further than this: not into a reply, not into the log.
     if target.is_empty() || !target.bytes().all(|b| (0x21..0x7f).contains(&b)) {
         return None;
     }
-    let local = match target.strip_prefix("http://") {
-        Some(rest) => rest.find('/').map_or("/", |at| &rest[at..]),
-        None => target,
+    let Some(rest) = target.strip_prefix("http://") else {
+        return Some((None, target));
     };
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (authority, local) = rest.split_at(end);
+    Some((Some(authority), if local.is_empty() { "/" } else { local }))
+}
+
+/// Path and query of a target in origin form or `*`.
+fn split_local(local: &str) -> Option<(&str, &str)> {
     if !local.starts_with('/') && local != "*" {
         return None;
     }
     let local = local.split('#').next().unwrap_or(local);
     Some(local.split_once('?').unwrap_or((local, "")))
+}
+
+/// RFC 9112 section 3.2: more than one `Host`, or one that is no host, is a bad request. An empty one names nobody.
+fn host_field(request: &Request) -> Option<Option<String>> {
+    let mut hosts = request.fields("host");
+    let first = hosts.next().filter(|host| !host.is_empty());
+    if hosts.next().is_some() {
+        return None;
+    }
+    match first {
+        Some(host) => parse_authority(host).map(Some),
+        None => Some(None),
+    }
 }
 
 fn parse_field(line: &[u8]) -> Option<(String, String)> {
@@ -257,6 +289,9 @@ mod tests {
         assert_eq!(ok("GET http://h:1/p?q HTTP/1.0\n\n").path, "/p");
         assert_eq!(ok("GET http://h HTTP/1.0\n\n").path, "/");
         assert_eq!(ok("OPTIONS * HTTP/1.1\r\n\r\n").path, "*");
+        let both = ok("GET http://H:1/p HTTP/1.1\r\nHost: [::1]:2\r\n\r\n");
+        assert_eq!(both.hosts, ["h", "::1"]);
+        assert_eq!(ok("GET / HTTP/1.1\r\nHost:\r\n\r\n").hosts, [""; 0]);
     }
 
     #[test]

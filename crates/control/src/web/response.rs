@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::request::Method;
+use super::ring_text::RingText;
 
 /// Nothing but our own files, no scripts or styles in the page, no frames, forms only to ourselves.
 const CONTENT_SECURITY_POLICY: &str = "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
@@ -17,16 +18,50 @@ pub enum Caching {
     Briefly,
 }
 
+/// The body of a reply.
+pub enum Body {
+    /// Drawn as a whole.
+    Whole(Vec<u8>),
+    /// Drawn while it is sent.
+    Ring(Box<RingText>),
+}
+
+impl Body {
+    fn len(&self) -> usize {
+        match self {
+            Body::Whole(bytes) => bytes.len(),
+            Body::Ring(text) => text.len(),
+        }
+    }
+
+    /// Octets of memory that are held while it is sent.
+    pub fn held_bytes(&self) -> usize {
+        match self {
+            Body::Whole(bytes) => bytes.capacity(),
+            Body::Ring(text) => text.held_bytes(),
+        }
+    }
+}
+
 /// A reply before it is turned into bytes.
-#[derive(Debug)]
 pub struct Response {
     /// The status code.
     pub status: u16,
     content_type: &'static str,
-    body: Vec<u8>,
+    body: Body,
     caching: Caching,
     /// Further header lines.
     extra: Vec<(&'static str, String)>,
+}
+
+/// A reply that is ready to be sent.
+pub struct Parts {
+    /// Octets of head and body.
+    pub length: usize,
+    /// Status line and header lines.
+    pub head: Vec<u8>,
+    /// Behind them.
+    pub body: Body,
 }
 
 /// Media types of replies.
@@ -47,9 +82,17 @@ impl Response {
         Response {
             status,
             content_type,
-            body: body.into(),
+            body: Body::Whole(body.into()),
             caching: Caching::Never,
             extra: Vec::new(),
+        }
+    }
+
+    /// The text form of a ring.
+    pub fn ring(text: RingText) -> Self {
+        Response {
+            body: Body::Ring(Box::new(text)),
+            ..Response::new(200, media::TEXT, "")
         }
     }
 
@@ -76,8 +119,8 @@ impl Response {
         self
     }
 
-    /// All bytes of the reply. A HEAD request gets the same head and no body (RFC 9110 section 9.3.2).
-    pub fn into_bytes(self, method: Method, now: SystemTime) -> Vec<u8> {
+    /// The head of the reply and its body. A HEAD request gets the same head and no body (RFC 9110 section 9.3.2).
+    pub fn into_parts(self, method: Method, now: SystemTime) -> Parts {
         let mut head = String::with_capacity(640);
         let _ = write!(
             head,
@@ -101,11 +144,15 @@ impl Response {
             let _ = write!(head, "{name}: {value}\r\n");
         }
         head.push_str("\r\n");
-        let mut bytes = head.into_bytes();
-        if method != Method::Head {
-            bytes.extend_from_slice(&self.body);
+        let body = match method {
+            Method::Head => Body::Whole(Vec::new()),
+            _ => self.body,
+        };
+        Parts {
+            length: head.len() + body.len(),
+            head: head.into_bytes(),
+            body,
         }
-        bytes
     }
 }
 
@@ -120,6 +167,8 @@ fn reason(status: u16) -> &'static str {
         405 => "Method Not Allowed",
         422 => "Unprocessable Content",
         413 => "Content Too Large",
+        421 => "Misdirected Request",
+        429 => "Too Many Requests",
         431 => "Request Header Fields Too Large",
         503 => "Service Unavailable",
         _ => "Internal Server Error",
@@ -174,8 +223,15 @@ mod tests {
 
     #[test]
     fn a_head_reply_has_the_head_of_the_get_reply() {
-        let get = Response::error(404).into_bytes(Method::Get, UNIX_EPOCH);
-        let head = Response::error(404).into_bytes(Method::Head, UNIX_EPOCH);
+        let bytes = |method| {
+            let parts = Response::error(404).into_parts(method, UNIX_EPOCH);
+            let Body::Whole(body) = parts.body else {
+                panic!("a whole body");
+            };
+            assert_eq!(parts.length, parts.head.len() + body.len());
+            [parts.head, body].concat()
+        };
+        let (get, head) = (bytes(Method::Get), bytes(Method::Head));
         assert!(get.starts_with(b"HTTP/1.0 404 Not Found\r\n"));
         assert_eq!(get, [head.as_slice(), b"Not Found"].concat());
     }

@@ -1,16 +1,21 @@
-//! Which reply belongs to which request. Runs on a thread that may block.
+//! Which reply belongs to which request.
+
+use std::net::IpAddr;
+use std::sync::Arc;
 
 use nameward_stats::Ring;
 
 use super::page::{self, Drawing};
 use super::request::{Method, Request};
 use super::response::{Caching, Response, media};
-use super::{Shared, access, api, metrics};
+use super::ring_text::RingText;
+use super::{Password, Shared, access, api, host, metrics};
 
 const ALLOW: &str = "GET, HEAD";
 
-/// What is served.
-enum Route {
+/// A path that is served.
+#[derive(Clone, Copy)]
+pub(super) enum Route {
     Page,
     Asset(&'static str, &'static str),
     Metrics,
@@ -20,7 +25,7 @@ enum Route {
 }
 
 impl Route {
-    fn of(path: &str) -> Option<Route> {
+    pub(super) fn of(path: &str) -> Option<Route> {
         Some(match path {
             "/" => Route::Page,
             "/style.css" => Route::Asset(media::CSS, include_str!("../../assets/style.css")),
@@ -35,24 +40,90 @@ impl Route {
     }
 }
 
-/// The reply to a request.
-pub(super) fn respond(shared: &Shared, request: &Request) -> Response {
-    if request.content_length > shared.settings.limits.max_body_bytes {
-        return Response::error(413);
-    }
-    let route = Route::of(&request.path);
-    if let Some(refused) = refuse_stranger(shared, request, route.as_ref()) {
-        return refused;
-    }
-    let Some(route) = route else {
-        return not_found(request);
+/// The secret that a request has to show, and what it shows.
+pub(super) struct Secret {
+    /// Whose it is.
+    pub kind: SecretKind,
+    /// The secret.
+    pub password: Arc<Password>,
+    /// What the client says it is.
+    pub given: Option<String>,
+}
+
+/// Whose secret it is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum SecretKind {
+    /// The key of the API.
+    ApiKey,
+    /// The password of the page.
+    Page,
+}
+
+/// The API asks for its key, the probes for nothing, everything else for the password if there is one.
+pub(super) fn secret(shared: &Shared, request: &Request, route: Option<&Route>) -> Option<Secret> {
+    let (kind, password, given) = match route {
+        Some(Route::Live | Route::Ready) => return None,
+        Some(Route::Statistics) => {
+            let given = request.header("x-api-key").map(str::to_owned);
+            (SecretKind::ApiKey, &shared.api_key, given)
+        }
+        _ => {
+            let header = request.header("authorization");
+            let given = header.and_then(access::basic_password);
+            (SecretKind::Page, &shared.password, given)
+        }
     };
-    if request.method == Method::Other {
-        return Response::error(405).with("Allow", ALLOW);
-    }
+    Some(Secret {
+        kind,
+        password: Arc::clone(password.as_ref()?),
+        given,
+    })
+}
+
+/// True when the request shows no secret and was sent to a name that is not ours. Probes tell nothing that is secret.
+pub(super) fn is_misdirected(
+    shared: &Shared,
+    request: &Request,
+    route: Option<&Route>,
+    local: Option<IpAddr>,
+) -> bool {
     match route {
-        Route::Page => status_page(shared, request),
-        Route::Asset(media, text) => Response::new(200, media, text).cached(Caching::Briefly),
+        Some(Route::Live | Route::Ready | Route::Statistics) => false,
+        _ => {
+            let names = &shared.settings.host_names;
+            let is_ours = |name: &String| host::is_ours(name, local, names);
+            shared.password.is_none() && !request.hosts.iter().all(is_ours)
+        }
+    }
+}
+
+/// The reply that needs no drawing: of probes, of files that are part of the program, and refusals.
+pub(super) fn respond_at_once(
+    shared: &Shared,
+    request: &Request,
+    route: Option<&Route>,
+) -> Option<Response> {
+    let Some(route) = route else {
+        return Some(not_found(request));
+    };
+    if matches!(route, Route::Statistics) && shared.api_key.is_none() {
+        return Some(not_found(request)); // no key, no API
+    }
+    if request.method == Method::Other {
+        return Some(Response::error(405).with("Allow", ALLOW));
+    }
+    Some(match route {
+        Route::Asset(media, text) => Response::new(200, media, *text).cached(Caching::Briefly),
+        Route::Live => Response::new(200, media::TEXT, "ok\n"),
+        Route::Ready if (shared.is_ready)() => Response::new(200, media::TEXT, "ready\n"),
+        Route::Ready => Response::new(503, media::TEXT, "not ready\n"),
+        Route::Page | Route::Metrics | Route::Statistics => return None,
+    })
+}
+
+/// The reply to a request that [`respond_at_once`] leaves over. Runs on a thread that may block.
+pub(super) fn draw(shared: &Shared, request: &Request, route: &Route) -> Response {
+    match route {
         Route::Metrics => {
             let snapshot = shared.stats.snapshot();
             let version = shared.settings.title.rsplit(' ').next().unwrap_or_default();
@@ -62,35 +133,12 @@ pub(super) fn respond(shared: &Shared, request: &Request) -> Response {
         Route::Statistics => {
             api::statistics(request, &shared.stats.snapshot(), shared.settings.mnemonic)
         }
-        Route::Live => Response::new(200, media::TEXT, "ok\n"),
-        Route::Ready if (shared.is_ready)() => Response::new(200, media::TEXT, "ready\n"),
-        Route::Ready => Response::new(503, media::TEXT, "not ready\n"),
-    }
-}
-
-/// The API asks for its key, the probes for nothing, everything else for the password if there is one.
-fn refuse_stranger(shared: &Shared, request: &Request, route: Option<&Route>) -> Option<Response> {
-    match route {
-        Some(Route::Live | Route::Ready) => None,
-        Some(Route::Statistics) => match &shared.api_key {
-            None => Some(not_found(request)),
-            Some(key) if key.is(request.header("x-api-key").unwrap_or_default()) => None,
-            Some(_) if request.accepts_only("application/json") => Some(Response::json_error(401)),
-            Some(_) => Some(Response::error(401)),
-        },
-        _ => {
-            let password = shared.password.as_ref()?;
-            let right = password.accepts(request.header("authorization"));
-            (!right).then(|| {
-                let challenge = "Basic realm=\"Nameward status\", charset=\"UTF-8\"";
-                Response::error(401).with("WWW-Authenticate", challenge)
-            })
-        }
+        _ => status_page(shared, request),
     }
 }
 
 /// Small and of one size for every path. HEAD gets no body but is told what is allowed.
-fn not_found(request: &Request) -> Response {
+pub(super) fn not_found(request: &Request) -> Response {
     match request.method {
         Method::Head => Response::error(404).with("Allow", ALLOW),
         _ if request.accepts_only("application/json") => Response::json_error(404),
@@ -128,8 +176,8 @@ fn status_page(shared: &Shared, request: &Request) -> Response {
     };
     let snapshot = shared.stats.snapshot();
     if let Some(ring) = ring.filter(|_| wants_text(request)) {
-        let text = page::draw_text(snapshot.ring(ring), shared.settings.mnemonic);
-        return Response::new(200, media::TEXT, text);
+        let text = RingText::new(snapshot.ring(ring), shared.settings.mnemonic);
+        return Response::ring(text);
     }
     let drawing = Drawing {
         title: &shared.settings.title,

@@ -5,8 +5,9 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use nameward_control::web::{Limits, Settings};
+use nameward_stats::{Outcome, Ring};
 
-use crate::client::Server;
+use crate::client::{Reply, Server, ask};
 
 fn with_limits(limits: Limits) -> Server {
     Server::with(Settings {
@@ -61,8 +62,8 @@ fn a_client_that_does_not_read_is_cut_off() {
     server
         .stats
         .resize_ring(nameward_stats::Ring::Logmessages, 500_000);
-    for n in 0..60_000 {
-        server.stats.log(&format!("{n} {}", "x".repeat(200)));
+    for n in 0..6000 {
+        server.stats.log(&format!("{n} {}", "x".repeat(2000)));
     }
     let mut stream = server.connect();
     stream
@@ -141,4 +142,176 @@ fn a_flood_of_garbage_leaves_the_page_working() {
         );
     }
     assert_eq!(server.get("/").status(), 200);
+}
+
+/// Asks for something and reads the first octet of the reply: from then on the server is sending it.
+fn begin(server: &Server, target: &str) -> TcpStream {
+    let mut stream = server.connect();
+    let request = format!("GET {target} HTTP/1.0\r\n\r\n");
+    stream.write_all(request.as_bytes()).expect("sent");
+    let mut first = [0];
+    stream.read_exact(&mut first).expect("a reply begins");
+    assert_eq!(first, *b"H");
+    stream
+}
+
+/// Octets of memory that are this process's own.
+fn own_memory() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").expect("the status of this process");
+    let line = status.lines().find_map(|l| l.strip_prefix("RssAnon:"));
+    let kilobytes = line.and_then(|l| l.split_ascii_whitespace().next()?.parse::<usize>().ok());
+    kilobytes.expect("a number") * 1024
+}
+
+#[test]
+fn clients_that_never_read_hold_bounded_memory_and_the_honest_one_is_served() {
+    const MESSAGES: usize = 1500;
+    let server = with_limits(Limits {
+        reply_timeout: Duration::from_secs(600),
+        max_held_bytes: 16 << 20,
+        ..Limits::default()
+    });
+    server.stats.resize_ring(Ring::Logmessages, MESSAGES);
+    let text = "x".repeat(2000);
+    let fill = |round: usize| {
+        for n in 0..MESSAGES {
+            server.stats.log(&format!("{round} {n} {text}"));
+        }
+    };
+    fill(0);
+    fill(1);
+    let before = own_memory();
+    // Each of them asks for three megabytes of text; the ring turns over in between, so that nothing is shared.
+    let mut silent = Vec::new();
+    for round in 0..60 {
+        silent.push(begin(&server, "/?ring=logmessages&format=text"));
+        fill(round);
+    }
+    let held = own_memory().saturating_sub(before);
+    assert!(held < 100 << 20, "{} MB are held", held >> 20);
+    let honest = server.get("/?ring=logmessages&format=text");
+    assert_eq!(honest.status(), 200);
+    let length = honest.header("content-length").map(str::to_owned);
+    assert_eq!(length, Some(honest.body().len().to_string()));
+    assert!(honest.body().len() > MESSAGES * 1800); // some are lines of requests
+    assert!(honest.text().ends_with("\t100%\tTotal:\n"));
+}
+
+#[test]
+fn a_text_that_can_never_have_room_is_refused_with_the_reason() {
+    let server = with_limits(Limits {
+        max_held_bytes: 256 << 10,
+        ..Limits::default()
+    });
+    for n in 0..200 {
+        server.stats.log(&format!("{n} {}", "x".repeat(1000)));
+    }
+    let reply = server.get("/?ring=logmessages&format=text");
+    assert_eq!(reply.status(), 503);
+    assert!(reply.text().contains("web.reply_memory_mb"));
+    let last = server.messages().pop().expect("a line");
+    assert!(
+        last.ends_with(&format!("503 {}", reply.bytes.len())),
+        "{last}"
+    );
+}
+
+#[test]
+fn probes_are_answered_while_all_places_are_taken_by_clients_that_do_not_read() {
+    let server = with_limits(Limits {
+        max_connections: 8,
+        reply_timeout: Duration::from_secs(600),
+        ..Limits::default()
+    });
+    server.stats.resize_ring(Ring::Logmessages, 3000);
+    for n in 0..3000 {
+        server.stats.log(&format!("{n} {}", "x".repeat(2000)));
+    }
+    let target = "/?ring=logmessages&format=text";
+    let _silent: Vec<TcpStream> = (0..8).map(|_| begin(&server, target)).collect();
+    for _ in 0..3 {
+        assert_eq!(server.get("/livez").status(), 200);
+        assert_eq!(server.get("/readyz").status(), 200);
+    }
+}
+
+/// `password` with ln=14: about 16 MB and some tens of milliseconds a guess.
+fn hashed_password() -> String {
+    let mut hash = [0; 32];
+    let params = scrypt::Params::new(14, 8, 1).expect("parameters");
+    scrypt::scrypt(b"password", b"salt", &params, &mut hash).expect("a hash");
+    let base64 = |bytes: &[u8]| data_encoding::BASE64.encode(bytes);
+    format!(
+        "$scrypt$ln=14,p=1,r=8${}${}",
+        base64(b"salt"),
+        base64(&hash)
+    )
+}
+
+fn authorization(password: &str) -> String {
+    let credentials = data_encoding::BASE64.encode(format!("x:{password}").as_bytes());
+    format!("Authorization: Basic {credentials}\r\n")
+}
+
+#[test]
+fn a_crowd_of_guessers_stops_neither_probes_nor_those_who_know_the_password() {
+    let server = Server::with(Settings {
+        password: hashed_password(),
+        ..Settings::default()
+    });
+    let right = authorization("password");
+    assert_eq!(server.request("GET", "/", &right).status(), 200);
+    let mut guessers: Vec<TcpStream> = (0..200)
+        .map(|n| {
+            let mut stream = server.connect();
+            let guess = authorization(&format!("guess {n}"));
+            let request = format!("GET / HTTP/1.0\r\n{guess}\r\n");
+            stream.write_all(request.as_bytes()).expect("sent");
+            stream
+        })
+        .collect();
+    for _ in 0..5 {
+        assert_eq!(server.get("/livez").status(), 200);
+        assert_eq!(server.get("/readyz").status(), 200);
+        assert_eq!(server.request("GET", "/", &right).status(), 200);
+    }
+    let statuses: Vec<u16> = guessers
+        .iter_mut()
+        .map(|s| Reply::read(s).status())
+        .collect();
+    let computed = statuses.iter().filter(|status| **status == 401).count();
+    let refused = statuses.iter().filter(|status| **status == 429).count();
+    assert_eq!(computed + refused, 200, "{statuses:?}");
+    // Ten at once, and one more each six seconds that all of this took.
+    assert!(
+        (1..=30).contains(&computed),
+        "{computed} guesses were computed"
+    );
+}
+
+#[test]
+fn many_replies_that_are_read_are_all_whole() {
+    let server = Server::start();
+    let mut recorder = server.stats.recorder();
+    for n in 0..3000u32 {
+        let client = std::net::IpAddr::V4(n.into());
+        ask(&mut recorder, b"\x01a\0", Outcome::Answer, client);
+    }
+    recorder.flush(nameward_stats::Stamp::now(), None);
+    let mut streams: Vec<TcpStream> = (0..40)
+        .map(|_| begin(&server, "/?ring=remotes&format=text"))
+        .collect();
+    for stream in &mut streams {
+        let mut rest = Vec::new();
+        stream.read_to_end(&mut rest).expect("the rest");
+        let text = String::from_utf8(rest).expect("text");
+        assert_eq!(
+            text.split_once("\r\n\r\n")
+                .expect("a body")
+                .1
+                .lines()
+                .count(),
+            3001
+        );
+    }
 }

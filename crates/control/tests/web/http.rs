@@ -52,7 +52,7 @@ fn every_reply_is_http_1_0_with_its_exact_length() {
             "/?ring=x",
         ] {
             let reply = server.raw(
-                format!("GET {target} {version}\r\nHost: a\r\nConnection: keep-alive\r\n\r\n")
+                format!("GET {target} {version}\r\nHost: localhost:8081\r\nConnection: keep-alive\r\n\r\n")
                     .as_bytes(),
             );
             assert_sound(&reply);
@@ -227,7 +227,7 @@ fn each_request_is_one_log_message_that_states_all_bytes_of_its_reply() {
         let mut stream = server.connect();
         let port = stream.local_addr().expect("a port").port();
         stream
-            .write_all(format!("{method} {target} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes())
+            .write_all(format!("{method} {target} HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes())
             .expect("sent");
         let reply = Reply::read(&mut stream);
         expected.push(format!(
@@ -322,4 +322,110 @@ fn a_client_that_closes_early_harms_nobody() {
         drop(stream);
     }
     assert_eq!(server.get("/").status(), 200);
+}
+
+fn status_for_host(server: &Server, host: &str) -> u16 {
+    let reply = server.request("GET", "/", &format!("Host: {host}\r\n"));
+    assert_sound(&reply);
+    assert_exact_length(&reply);
+    reply.status()
+}
+
+#[test]
+fn without_a_password_only_our_own_names_are_served() {
+    let server = Server::with(Settings {
+        host_names: vec!["Status.Example.org".into(), "192.0.2.7".into()],
+        ..Settings::default()
+    });
+    let port = server.address.port();
+    for host in [
+        &format!("127.0.0.1:{port}"),
+        "127.0.0.1",
+        "localhost",
+        "LocalHost.:9000", // through a tunnel
+        "status.example.org",
+        "status.example.org.:80",
+        "192.0.2.7",
+    ] {
+        assert_eq!(status_for_host(&server, host), 200, "{host}");
+    }
+    // A name of somebody else that resolves to our address: a page of theirs reads ours and presses Reset.
+    for host in [
+        "rebound.example",
+        &format!("rebound.example:{port}"),
+        "localhost.rebound.example",
+        "127.0.0.1.rebound.example",
+        "status.example.org.rebound.example",
+        "xlocalhost",
+        "127.0.0.2",
+        "[::1]",
+        "0.0.0.0",
+    ] {
+        assert_eq!(status_for_host(&server, host), 421, "{host}");
+    }
+    let absolute = b"GET http://rebound.example/ HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    assert_eq!(server.raw(absolute).status(), 421);
+    let ours = b"GET http://localhost/ HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    assert_eq!(server.raw(ours).status(), 200);
+    // Without a Host there was no browser.
+    assert_eq!(server.get("/").status(), 200);
+}
+
+#[test]
+fn a_rebound_name_can_neither_reset_a_ring_nor_read_a_number() {
+    let server = Server::start();
+    let token = server.token();
+    server.stats.log("stays");
+    let target = format!("/?resetring=logmessages&token={token}");
+    let foreign = "Host: rebound.example\r\n";
+    assert_eq!(server.request("GET", &target, foreign).status(), 421);
+    assert!(server.messages().iter().any(|message| message == "stays"));
+    for target in ["/metrics", "/style.css", "/nothing", "/?ring=remotes"] {
+        assert_eq!(server.request("GET", target, foreign).status(), 421);
+    }
+    // A probe says nothing that is secret, and load balancers ask under any name.
+    assert_eq!(server.request("GET", "/livez", foreign).status(), 200);
+}
+
+#[test]
+fn with_a_password_any_name_is_served() {
+    let server = Server::with(Settings {
+        password: "secret".into(),
+        ..Settings::default()
+    });
+    let headers = "Host: any.example\r\nAuthorization: Basic YW55b25lOnNlY3JldA==\r\n";
+    assert_eq!(server.request("GET", "/", headers).status(), 200);
+}
+
+#[test]
+fn a_host_that_is_given_twice_or_is_none_is_a_bad_request() {
+    // RFC 9112 section 3.2.
+    let server = Server::start();
+    for hosts in [
+        "Host: localhost\r\nHost: rebound.example\r\n",
+        "Host: localhost\r\nHost: localhost\r\n",
+        "Host: local host\r\n",
+        "Host: a@localhost\r\n",
+        "Host: [::1\r\n",
+        "Host: localhost:port\r\n",
+    ] {
+        assert_eq!(server.request("GET", "/", hosts).status(), 400, "{hosts}");
+    }
+}
+
+#[test]
+fn control_characters_of_a_path_reach_neither_reply_nor_log() {
+    let server = Server::start();
+    for path in ["/\u{1b}[2J", "/a\u{7f}", "/\u{9b}31m", "/a\rb", "/a\0b"] {
+        let reply = server.get(path);
+        assert_eq!(reply.status(), 400, "{path:?}");
+        assert!(!reply.text().contains(char::is_control));
+    }
+    assert_eq!(server.get("/%1b%5b2J%0d%0a").status(), 404);
+    let messages = server.messages();
+    assert!(
+        messages.iter().all(|m| !m.contains(char::is_control)),
+        "{messages:?}"
+    );
+    assert!(messages[5].contains("\"GET /%1b%5b2J%0d%0a HTTP/1.0\" 404"));
 }

@@ -43,6 +43,55 @@ fn metrics_have_every_variable_under_its_known_name() {
     }
 }
 
+#[test]
+fn bounds_and_sums_of_seconds_are_exact_decimals() {
+    let server = Server::start();
+    let mut recorder = server.stats.recorder();
+    let timing = nameward_stats::Timing {
+        queries: 3,
+        receive_ns: 0,
+        answer_ns: 1_100,
+        send_ns: 0,
+    };
+    recorder.flush(nameward_stats::Stamp(1), Some(timing));
+    let text = server.get("/metrics").text();
+    let name = "nameward_answer_duration_seconds";
+    for line in [
+        "_bucket{le=\"0.000001\"} 0",
+        "_bucket{le=\"0.000004\"} 3",
+        "_bucket{le=\"0.065536\"} 3",
+        "_bucket{le=\"1.048576\"} 3",
+        "_sum 0.0000033",
+        "_count 3",
+    ] {
+        let line = format!("{name}{line}");
+        assert!(text.lines().any(|l| l == line), "{line} is not in\n{text}");
+    }
+}
+
+#[test]
+fn numbers_of_the_whole_host_say_so_in_their_help_and_not_on_the_page() {
+    let server = Server::start();
+    let text = server.get("/metrics").text();
+    let of_host = VARIABLES.iter().filter(|v| {
+        v.name.starts_with("cpu-") || (v.name.starts_with("udp") && v.name.ends_with("-errors"))
+    });
+    let mut seen = 0;
+    for variable in of_host {
+        let name = format!("pdns_auth_{}", variable.name.replace('-', "_"));
+        let help = format!(
+            "# HELP {name} {} (of the whole host, not of this server alone)",
+            variable.description
+        );
+        assert!(text.lines().any(|line| line == help), "{help}");
+        seen += 1;
+    }
+    assert_eq!(seen, 12);
+    assert_eq!(text.matches("of the whole host").count(), 12);
+    let page = server.get("/").text();
+    assert!(!page.contains("of the whole host"));
+}
+
 fn with_key() -> Server {
     Server::with(Settings {
         api_key: "key".into(),

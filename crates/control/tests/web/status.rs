@@ -225,3 +225,41 @@ fn repeated_messages_add_to_their_count() {
     assert_eq!(rows[0][1], "3");
     assert!(rows[0][0].ends_with("'auth-0.1.0.x': RCODE was Query Refused"));
 }
+
+#[test]
+fn an_error_stays_in_the_log_table_however_often_the_page_is_viewed() {
+    let server = Server::start();
+    server.stats.log("older warning");
+    server.stats.log("zone example.org: not loaded");
+    for _ in 0..30 {
+        server.get("/nothing");
+    }
+    let table = rows(&server.get("/").text(), "ring-logmessages");
+    assert_eq!(table[0], ["zone example.org: not loaded", "1", "3.1%"]);
+    assert_eq!(table[1][0], "older warning");
+    assert!(table[2][0].starts_with("[webserver] "));
+    assert_eq!(table[10], ["Rest:", "22", "68.8%"]);
+    assert_eq!(table[11], ["Total:", "32", "100%"]);
+}
+
+#[test]
+fn requests_do_not_push_an_error_out_of_a_full_ring() {
+    let server = Server::start();
+    server.stats.resize_ring(Ring::Logmessages, 20);
+    server.stats.log("zone example.org: not loaded");
+    for _ in 0..50 {
+        server.get("/nothing");
+    }
+    let html = server.get("/").text();
+    let table = rows(&html, "ring-logmessages");
+    assert_eq!(table[0][0], "zone example.org: not loaded");
+    assert_eq!(table[11], ["Total:", "20", "100%"]);
+    assert_eq!(value(&html, "ring-logmessages-size"), 20);
+    let messages = server.messages();
+    let last = server.stats.snapshot().ring(Ring::Logmessages).size();
+    assert_eq!((messages.len(), last), (20, 20));
+    assert!(
+        messages[19].contains("\"GET / HTTP/1.0\" 200"),
+        "{messages:?}"
+    );
+}

@@ -177,6 +177,10 @@ impl Plural for IpNet {
     const LIST: &'static str = "a list of addresses or networks";
 }
 
+impl Plural for String {
+    const LIST: &'static str = "a list of texts";
+}
+
 impl<T: Plural> Read for Vec<T> {
     fn expected() -> String {
         T::LIST.into()

@@ -134,6 +134,12 @@ section! {
         password: Secret = r#""""#;
         /// Key of the API (`X-API-Key`); "" turns the API off.
         api_key: Secret = r#""""#;
+        /// Names under which the page is served when it has no password, besides `localhost` and the
+        /// address that a client connects to: no other site can then read it through a browser.
+        host_names: Vec<String> = "[]";
+        /// MiB of replies that are held for clients of the page that have not read them yet. When there
+        /// are more, the slowest clients are cut.
+        reply_memory_mb: Count<1, 65_536> = "64";
     }
 }
 

@@ -152,3 +152,24 @@ fn every_test_that_known_attacks_names_exists() {
         }
     }
 }
+
+#[test]
+fn control_characters_of_a_file_name_reach_neither_terminal_nor_log() {
+    let server = TestServer::start("", &[("one.example", &zone("www"))]);
+    server.write_zone("\u{1b}[31mred\nERROR forged line", "not a zone\n");
+    let reloaded = server.command(&["reload"]);
+    let config = server.dir().join("nameward.toml");
+    let check = server.command(&["check", "--config", config.to_str().unwrap()]);
+    let shown = [reloaded.stdout, reloaded.stderr, check.stdout, check.stderr].concat();
+    let shown = String::from_utf8_lossy(&shown).into_owned() + &server.log();
+    assert!(
+        shown.contains(r"\027[31mred\010ERROR forged line"),
+        "{shown}"
+    );
+    let is_bad = |c: char| c.is_control() && c != '\n';
+    assert!(!shown.contains(is_bad), "{shown:?}");
+    assert!(
+        !shown.lines().any(|line| line.starts_with("ERROR forged")),
+        "{shown}"
+    );
+}

@@ -1,0 +1,111 @@
+//! The reply to one request: who may have it, and where it is made.
+//!
+//! Whatever needs no drawing is answered at once. The rest stands in line, and a line that is full says so.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Instant;
+
+use tokio::sync::SemaphorePermit;
+
+use super::Shared;
+use super::guesses::GUESS_INTERVAL;
+use super::request::Request;
+use super::response::{Response, media};
+use super::routes::{self, Route, Secret, SecretKind};
+
+/// The two ends of a connection.
+pub(super) struct Client {
+    /// The client.
+    pub peer: SocketAddr,
+    /// The address that it connected to.
+    pub local: Option<IpAddr>,
+}
+
+/// The reply to a request, and the permit of its drawing, to be kept until the reply has its room.
+pub(super) async fn respond<'a>(
+    shared: &'a Arc<Shared>,
+    request: Request,
+    client: &Client,
+) -> (Response, Option<SemaphorePermit<'a>>) {
+    if request.content_length > shared.settings.limits.max_body_bytes {
+        return (Response::error(413), None);
+    }
+    let route = Route::of(&request.path);
+    if routes::is_misdirected(shared, &request, route.as_ref(), client.local) {
+        return (misdirected(), None);
+    }
+    if let Some(secret) = routes::secret(shared, &request, route.as_ref())
+        && let Err(refused) = authorize(shared, secret, &request, client.peer.ip()).await
+    {
+        return (refused, None);
+    }
+    if let Some(response) = routes::respond_at_once(shared, &request, route.as_ref()) {
+        return (response, None);
+    }
+    let Some(route) = route else {
+        return (routes::not_found(&request), None);
+    };
+    let Ok(_in_line) = shared.in_line.try_acquire() else {
+        return (busy(), None);
+    };
+    let Ok(permit) = shared.drawings.acquire().await else {
+        return (busy(), None);
+    };
+    let drawing = Arc::clone(shared);
+    let drawn = tokio::task::spawn_blocking(move || routes::draw(&drawing, &request, &route));
+    let response = drawn.await.unwrap_or_else(|_| Response::error(500));
+    (response, Some(permit))
+}
+
+/// Lets a request pass that shows the right secret.
+async fn authorize(
+    shared: &Arc<Shared>,
+    secret: Secret,
+    request: &Request,
+    client: IpAddr,
+) -> Result<(), Response> {
+    let refused = || match secret.kind {
+        SecretKind::ApiKey if request.accepts_only("application/json") => Response::json_error(401),
+        SecretKind::ApiKey => Response::error(401),
+        SecretKind::Page => {
+            let challenge = "Basic realm=\"Nameward status\", charset=\"UTF-8\"";
+            Response::error(401).with("WWW-Authenticate", challenge)
+        }
+    };
+    // Who shows nothing has guessed nothing.
+    let given = secret.given.ok_or_else(refused)?;
+    let password = secret.password;
+    if shared.guesses.knows(client) && password.check_quickly(&given) == Some(true) {
+        return Ok(());
+    }
+    let Some(guess) = shared.guesses.begin(client, Instant::now()) else {
+        let seconds = GUESS_INTERVAL.as_secs().to_string();
+        return Err(Response::error(429).with("Retry-After", seconds));
+    };
+    let is_right = match password.check_quickly(&given) {
+        Some(is_right) => is_right,
+        None => {
+            let _in_line = shared.in_line.try_acquire().map_err(|_| busy())?;
+            let _turn = shared.hashing.acquire().await.map_err(|_| busy())?;
+            let checking = tokio::task::spawn_blocking(move || password.check_slowly(&given));
+            checking.await.unwrap_or(false)
+        }
+    };
+    if !is_right {
+        return Err(refused());
+    }
+    guess.was_right();
+    Ok(())
+}
+
+fn busy() -> Response {
+    Response::error(503).with("Retry-After", "1")
+}
+
+/// RFC 9110 section 15.5.20: the name is not one that this server answers for.
+fn misdirected() -> Response {
+    let text =
+        "Misdirected Request: this name is not in web.host_names, and there is no web.password\n";
+    Response::new(421, media::TEXT, text)
+}
