@@ -118,10 +118,11 @@ fn batch(stats: &Arc<Stats>, dice: &mut Dice, load: u64) {
         }
     }
     let timing = Timing {
-        queries: load as u32,
-        receive_ns: load * 900,
+        received: load as u32,
+        answered: load as u32,
+        receive_ns: Some(load * 900),
         answer_ns: 20_000 + dice.roll(60_000),
-        send_ns: load * 1100,
+        send_ns: Some(load * 1100),
     };
     recorder.flush(Stamp::now(), Some(timing));
 }

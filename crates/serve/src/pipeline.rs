@@ -217,6 +217,7 @@ impl BatchHandler for UdpPipeline {
     }
 
     fn sent(&mut self, batch: &Batch, timing: BatchTiming) {
+        let mut answered = 0;
         for (i, done) in self.done.iter().enumerate().take(batch.len()) {
             if let Some(done) = done
                 && !batch.replied(i).is_empty()
@@ -224,13 +225,15 @@ impl BatchHandler for UdpPipeline {
                 let qname = &batch.query(i)[HEADER..HEADER + done.qname_len as usize];
                 let client = batch.client(i).ip();
                 record_answer(&mut self.recorder, done, udp(client), client, qname);
+                answered += 1;
             }
         }
         let timing = Timing {
-            queries: batch.len() as u32,
-            receive_ns: timing.receive_ns.unwrap_or(0),
+            received: batch.len() as u32,
+            answered,
+            receive_ns: timing.receive_ns,
             answer_ns: timing.answer_ns,
-            send_ns: timing.send_ns,
+            send_ns: Some(timing.send_ns),
         };
         self.recorder.flush(Stamp::now(), Some(timing));
     }

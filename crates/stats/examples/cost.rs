@@ -49,10 +49,11 @@ fn main() {
                 recorder.answered(black_box(&answered));
             }
             let timing = Timing {
-                queries: BATCH as u32,
-                receive_ns: 1000,
+                received: BATCH as u32,
+        answered: BATCH as u32,
+                receive_ns: Some(1000),
                 answer_ns: 10_000,
-                send_ns: 1000,
+                send_ns: Some(1000),
             };
             recorder.flush(Stamp(round), Some(timing));
         }

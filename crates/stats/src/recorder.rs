@@ -103,14 +103,16 @@ pub struct Answered<'a> {
 /// Where the time of one batch went. All times are for the whole batch.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Timing {
-    /// Questions in the batch.
-    pub queries: u32,
-    /// Reading it from the socket, without waiting for it.
-    pub receive_ns: u64,
+    /// Messages that were read with it.
+    pub received: u32,
+    /// Answers that left with it. Messages that were dropped or are answered later are not among them.
+    pub answered: u32,
+    /// Reading it from the socket; `None` where that was not measured, or was mostly waiting for clients.
+    pub receive_ns: Option<u64>,
     /// Making the answers.
     pub answer_ns: u64,
-    /// Handing them to the socket.
-    pub send_ns: u64,
+    /// Handing them to the socket; `None` where that was not measured.
+    pub send_ns: Option<u64>,
 }
 
 /// Owned by one thread; made by [`Stats::recorder`].
@@ -229,7 +231,7 @@ impl Recorder {
 
     /// The end of a batch: everything since the last flush becomes visible at once.
     pub fn flush(&mut self, now: Stamp, timing: Option<Timing>) {
-        if let Some(timing) = timing.filter(|timing| timing.queries > 0) {
+        if let Some(timing) = timing {
             self.add_timing(&timing);
         }
         // A worker's stamps never go back, whatever clock the caller has.
@@ -241,14 +243,26 @@ impl Recorder {
             .store((turn | 1).wrapping_add(1), Ordering::Release);
     }
 
+    /// An answer left this long after its question came, apart from the batch that the question came with.
+    pub fn answered_after(&mut self, waited_ns: u64) {
+        self.add_answer_latency(1, waited_ns);
+    }
+
+    fn add_answer_latency(&mut self, answers: u64, each_ns: u64) {
+        self.tally.latencies[latency_slot(each_ns)] += answers;
+        self.add_latency(Latency::Answer, answers, each_ns.saturating_mul(answers));
+    }
+
     fn add_timing(&mut self, timing: &Timing) {
-        let queries = u64::from(timing.queries);
-        // A question that is received with its batch and sent with it waits for all of the batch.
-        let waited = timing.answer_ns + timing.send_ns;
-        self.tally.latencies[latency_slot(waited)] += queries;
-        self.add_latency(Latency::Answer, queries, waited.saturating_mul(queries));
-        self.add_latency(Latency::Receive, queries, timing.receive_ns);
-        self.add_latency(Latency::Send, queries, timing.send_ns);
+        let (received, answered) = (u64::from(timing.received), u64::from(timing.answered));
+        // A question that is received with its batch and answered with it waits for all of the batch.
+        self.add_answer_latency(answered, timing.answer_ns + timing.send_ns.unwrap_or(0));
+        if let Some(receive_ns) = timing.receive_ns {
+            self.add_latency(Latency::Receive, received, receive_ns);
+        }
+        if let Some(send_ns) = timing.send_ns {
+            self.add_latency(Latency::Send, answered, send_ns);
+        }
     }
 
     #[inline]

@@ -239,10 +239,11 @@ fn the_first_thousand_samples_are_averaged_plainly_and_later_ones_by_a_thousandt
     let stats = stats();
     let mut recorder = stats.recorder();
     let timing = |queries, answer_us: u64| Timing {
-        queries,
-        receive_ns: u64::from(queries) * 3_000,
+        received: queries,
+        answered: queries,
+        receive_ns: Some(u64::from(queries) * 3_000),
         answer_ns: answer_us * 1000,
-        send_ns: 2_000,
+        send_ns: Some(2_000),
     };
     recorder.flush(Stamp(1), Some(timing(1, 98)));
     assert_eq!(stats.snapshot().latency_us(Latency::Answer), 100);
@@ -260,6 +261,42 @@ fn the_first_thousand_samples_are_averaged_plainly_and_later_ones_by_a_thousandt
     let histogram = stats.snapshot().answer_latencies();
     assert_eq!(histogram.count, 1001);
     assert_eq!(histogram.buckets.last().map(|b| b.1), Some(1001));
+}
+
+#[test]
+fn only_what_was_answered_is_a_sample_of_latency() {
+    let stats = stats();
+    let mut recorder = stats.recorder();
+    // Four came together: one was dropped, one is answered later, and nobody measured the receipt.
+    let batch = Timing {
+        received: 4,
+        answered: 2,
+        receive_ns: None,
+        answer_ns: 3_000,
+        send_ns: Some(1_000),
+    };
+    recorder.flush(Stamp(1), Some(batch));
+    recorder.answered_after(900_000_000);
+    recorder.flush(Stamp(2), None);
+    let snapshot = stats.snapshot();
+    let latencies = snapshot.answer_latencies();
+    assert_eq!(latencies.count, 3);
+    assert_eq!(latencies.sum, 2 * 4_000 + 900_000_000);
+    let up_to = |ns| latencies.buckets.iter().find(|b| b.0 == ns).unwrap().1;
+    assert_eq!((up_to(4_000), up_to(262_144_000)), (2, 2));
+    assert_eq!(up_to(1_048_576_000), 3);
+    assert_eq!(snapshot.latency_us(Latency::Answer), 300_003);
+    assert_eq!(snapshot.latency_us(Latency::Receive), 0);
+    recorder.flush(
+        Stamp(3),
+        Some(Timing {
+            received: 1,
+            receive_ns: Some(7_000),
+            ..Timing::default()
+        }),
+    );
+    assert_eq!(stats.snapshot().latency_us(Latency::Receive), 7);
+    assert_eq!(stats.snapshot().answer_latencies().count, 3);
 }
 
 #[test]

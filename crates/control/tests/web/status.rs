@@ -40,10 +40,11 @@ fn rates_and_latency_of_the_header_are_those_of_the_statistics() {
         ask(&mut recorder, b"\x01a\0", Outcome::Answer, CLIENT);
     }
     let timing = nameward_stats::Timing {
-        queries: 1200,
-        receive_ns: 0,
+        received: 1200,
+        answered: 1200,
+        receive_ns: Some(0),
         answer_ns: 1_234_000,
-        send_ns: 0,
+        send_ns: Some(0),
     };
     recorder.flush(Stamp(1), Some(timing));
     server.stats.tick(Stamp(2_000_000_000));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use nameward_answer::{BackendFailure, Medium, Reply, Scratch, TCP_MAX};
-use nameward_stats::{Counter, Recorder, Stamp, Timing, Transport};
+use nameward_stats::{Counter, Recorder, Stamp, Transport};
 use nameward_wire::message::{HEADER, Query};
 use nameward_zone::NameKey;
 
@@ -32,8 +32,6 @@ pub(crate) struct Answerer {
     outbox: Outbox,
     /// What the outbox answers, one for each reply in it.
     leaving: Vec<Leaving>,
-    /// Questions answered since the last flush, and how long they waited.
-    answered: (u32, u64),
 }
 
 impl Answerer {
@@ -46,7 +44,6 @@ impl Answerer {
             out: vec![0; TCP_MAX].into_boxed_slice(),
             outbox: Outbox::new(),
             leaving: Vec::new(),
-            answered: (0, 0),
         }
     }
 
@@ -174,20 +171,14 @@ impl Answerer {
             leaving.client,
             qname,
         );
-        self.answered.0 += 1;
-        self.answered.1 += leaving.received.elapsed().as_nanos() as u64;
+        let waited_ns = leaving.received.elapsed().as_nanos() as u64;
+        self.recorder.answered_after(waited_ns);
     }
 
     /// Sends what has not left yet, and makes the counts visible.
     pub(crate) fn flush(&mut self) {
         self.send_all();
-        let (queries, waited_ns) = std::mem::take(&mut self.answered);
-        let timing = Timing {
-            queries,
-            answer_ns: waited_ns / u64::from(queries.max(1)),
-            ..Timing::default()
-        };
-        self.recorder.flush(Stamp::now(), Some(timing));
+        self.recorder.flush(Stamp::now(), None);
     }
 }
 

@@ -65,18 +65,16 @@ impl StreamHandler for TcpPipeline {
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)
         });
-        let started = Stamp::now();
+        let (started, before) = (Stamp::now(), out.len());
         let action = state.answer(query, client, out, later);
         let now = Stamp::now();
-        let answer_ns = now.0.saturating_sub(started.0);
-        state.recorder.flush(
-            now,
-            Some(Timing {
-                queries: 1,
-                answer_ns,
-                ..Timing::default()
-            }),
-        );
+        let timing = Timing {
+            received: 1,
+            answered: u32::from(out.len() > before),
+            answer_ns: now.0.saturating_sub(started.0),
+            ..Timing::default()
+        };
+        state.recorder.flush(now, Some(timing));
         action
     }
 
