@@ -798,3 +798,62 @@ fn a_bug_costs_its_batch_and_not_those_after_it() {
         assert_eq!(rcode(&server.ask("www.example.", 1)), 0);
     }
 }
+
+#[test]
+fn a_question_with_a_cookie_comes_from_the_packet_cache() {
+    let server = Server::start(LiveSettings::default());
+    let ask = |cookie: &[u8]| {
+        let option = [b"\0\x0a\0\x08", cookie].concat();
+        server.ask_packet(&with_edns(
+            question("www.example.", 1),
+            1232,
+            true,
+            &option,
+        ))
+    };
+    let first = ask(b"cookie-1");
+    assert_eq!(answers(&first), 1);
+    // RFC 7873: no cookie is answered, so answers do not depend on them.
+    assert_eq!(ask(b"cookie-2"), first);
+    let without = with_edns(question("www.example.", 1), 1232, true, b"");
+    assert_eq!(server.ask_packet(&without), first);
+    server.wait_counter("udp-answers", 3);
+    assert_eq!(server.counter("packetcache-hit"), 2);
+    assert_eq!(server.counter("packetcache-miss"), 1);
+    assert_eq!(server.counter("udp-cookie-queries"), 2);
+}
+
+#[test]
+fn a_question_that_waits_is_one_sample_of_latency_and_a_dropped_packet_is_none() {
+    for source in [Memory::new(true), Memory::new(false)] {
+        let settings = LiveSettings {
+            query_timeout: PATIENCE,
+            ..LiveSettings::default()
+        };
+        let server = Server::with(settings, source, "127.0.0.1:0");
+        server.source.hold();
+        let (udp, mut tcp) = (server.socket(), TcpStream::connect(server.address).unwrap());
+        // Nobody answers packets without a header, and nobody answers responses.
+        udp.send(b"short").unwrap();
+        udp.send(b"\x12\x34\x80\x00\x00\x01\0\0\0\0\0\0\0\0\x01\0\x01")
+            .unwrap();
+        for n in 0..20 {
+            udp.send(&question(&format!("h{n}.example."), 1)).unwrap();
+        }
+        let question = question("tcp.example.", 1);
+        let framed = [&(question.len() as u16).to_be_bytes()[..], &question].concat();
+        tcp.write_all(&framed).unwrap();
+        wait_for("all wait", || server.counter("qsize-q") == 21);
+        let all_wait = Instant::now();
+        wait_for("corrupt packets", || server.counter("corrupt-packets") == 2);
+        let waited = all_wait.elapsed();
+        server.source.release();
+        (0..20).for_each(|_| drop(receive(&udp)));
+        tcp.read_exact(&mut [0; 2]).unwrap();
+        server.wait_counter("tcp-answers", 1);
+        server.wait_counter("udp-answers", 20);
+        let latencies = server.shared.stats.snapshot().answer_latencies();
+        assert_eq!(latencies.count, 21);
+        assert!(u128::from(latencies.sum) >= 21 * waited.as_nanos());
+    }
+}

@@ -4,7 +4,8 @@
 //! |---|---|
 //! | name (without case), type, DO, EDNS or not, octets the answer may have, transport | the key |
 //! | id, RD, letter case of the name | taken from the question at each hit |
-//! | anything else: other opcodes and classes, cookies, NSID, records other than OPT | such questions pass by |
+//! | COOKIE (RFC 7873: none is answered) and options that are not known | change no answer and are ignored |
+//! | anything else: other opcodes and classes, NSID, records other than OPT | such questions pass by |
 //!
 //! An answer enters only if all of it came from one live zone and none of it was made from the letters of the
 //! question (DNAME), so what is patched is all that differs. It is good while the zone has the same generation.
@@ -50,7 +51,7 @@ impl Fit {
             && additional == u32::from(query.edns.is_some());
         let edns_is_plain = query
             .edns
-            .is_none_or(|edns| edns.version == 0 && !edns.nsid && edns.cookie.is_none());
+            .is_none_or(|edns| edns.version == 0 && !edns.nsid);
         (is_plain && edns_is_plain).then_some(Fit {
             qtype: query.qtype.0,
             limit: limit.min(u16::MAX.into()) as u16,
