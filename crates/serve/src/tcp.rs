@@ -10,12 +10,12 @@
 //! connection that are answered later.
 
 mod connection;
+mod holdings;
 mod later;
 mod registry;
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -58,7 +58,8 @@ pub struct TcpSettings {
     /// Connections open at once from one IPv4 address or one IPv6 /64 network; more are refused.
     pub max_connections_per_client: usize,
     /// Bytes of incomplete messages and unread answers held for all connections together (the
-    /// first 512 of each do not count); a connection that needs more is closed.
+    /// first 512 of each do not count), those that came after a look-up included. When they are used up, the client
+    /// that holds most for longest loses its worst connections.
     pub max_held_bytes: usize,
     /// How long connections may go on delivering answers after the server was told to stop.
     pub stop_grace: Duration,
@@ -116,8 +117,7 @@ pub trait StreamHandler: Send + Sync + 'static {
 struct Shared<H> {
     handler: Arc<H>,
     settings: TcpSettings,
-    registry: Registry,
-    held_bytes: AtomicUsize,
+    registry: Arc<Registry>,
     scratches: Mutex<Vec<Box<Scratch>>>,
 }
 
@@ -181,8 +181,11 @@ pub async fn serve<H: StreamHandler>(
     let max_connections = affordable_connections(settings.max_connections);
     let shared = Arc::new(Shared {
         handler,
-        registry: Registry::new(max_connections, settings.max_connections_per_client),
-        held_bytes: AtomicUsize::new(0),
+        registry: Arc::new(Registry::new(
+            max_connections,
+            settings.max_connections_per_client,
+            settings.max_held_bytes,
+        )),
         scratches: Mutex::new(Vec::new()),
         settings,
     });

@@ -2,12 +2,12 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use nameward_serve::listen::bind_all;
-use nameward_serve::tcp::{Later, StreamAction, StreamHandler, TcpSettings, serve};
+use nameward_serve::tcp::{Later, StreamAction, StreamHandler, TcpSettings, Ticket, serve};
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -15,9 +15,10 @@ use tokio::task::JoinHandle;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Sends messages back. "close" ends the connection, "silence" gets nothing, "two" gets two
-/// answers, "large" gets 60,000 bytes.
+/// answers, "large" gets 60,000 bytes, "later" is answered when the test does it.
 #[derive(Default)]
 struct Echo {
+    tickets: Mutex<Vec<Ticket>>,
     open: AtomicUsize,
     refused: AtomicUsize,
     handled: AtomicUsize,
@@ -29,11 +30,12 @@ impl StreamHandler for Echo {
         query: &[u8],
         _client: SocketAddr,
         out: &mut Vec<u8>,
-        _later: &mut Later<'_>,
+        later: &mut Later<'_>,
     ) -> StreamAction {
         self.handled.fetch_add(1, Ordering::SeqCst);
         match query {
             b"silence" => {}
+            b"later" => self.tickets.lock().unwrap().push(later.ticket()),
             b"large" => out.extend(framed(&[b'x'; 60_000])),
             b"two" => {
                 out.extend(framed(b"one"));
@@ -102,6 +104,8 @@ impl Server {
     fn connect_from(&self, source: [u8; 4]) -> TcpStream {
         let socket =
             socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+        // What the kernel takes for a client that does not read is no concern of these tests.
+        socket.set_recv_buffer_size(16 * 1024).unwrap();
         socket.bind(&SocketAddr::from((source, 0)).into()).unwrap();
         socket.connect(&self.address.into()).unwrap();
         let stream = TcpStream::from(socket);
@@ -342,6 +346,66 @@ fn held_bytes_are_bounded_over_all_connections() {
     std::thread::sleep(Duration::from_millis(20));
     stream.write_all(&[b'y'; 35_000]).unwrap();
     assert_eq!(read_message(&mut stream).unwrap().len(), 65_000);
+    server.stop();
+}
+
+/// Asks for more than the kernel takes for a client that does not read.
+fn ask_much(stream: &mut TcpStream) {
+    let all: Vec<u8> = (0..200).flat_map(|_| framed(b"large")).collect();
+    stream.write_all(&all).unwrap();
+}
+
+#[test]
+fn those_who_never_read_lose_and_the_honest_reader_stays() {
+    let server = Server::start(TcpSettings {
+        max_held_bytes: 1 << 20,
+        write_timeout: Duration::from_secs(600),
+        ..TcpSettings::default()
+    });
+    // From two clients, so that the reader is neither a client that holds much nor the only other one.
+    let connect = |n: u8| server.connect_from([127, 0, 0, 2 + n % 2]);
+    let mut never_readers: Vec<TcpStream> = (0..24).map(connect).collect();
+    until("all are in", || server.open() == 24);
+    never_readers.iter_mut().for_each(ask_much);
+    until("their room is used up", || server.open() < 24);
+    for source in [[127, 0, 0, 1], [127, 0, 0, 2]] {
+        let mut reader = server.connect_from(source);
+        ask_much(&mut reader);
+        for _ in 0..200 {
+            assert_eq!(read_message(&mut reader).unwrap().len(), 60_000);
+        }
+    }
+    server.stop();
+}
+
+#[test]
+fn answers_that_come_later_count_as_held() {
+    let server = Server::start(TcpSettings {
+        max_held_bytes: 1 << 20,
+        write_timeout: Duration::from_secs(600),
+        ..TcpSettings::default()
+    });
+    let mut greedy = server.connect_from([127, 0, 0, 2]);
+    let all: Vec<u8> = (0..100).flat_map(|_| framed(b"later")).collect();
+    greedy.write_all(&all).unwrap();
+    ask_much(&mut greedy);
+    let mut other = server.connect();
+    ask(&mut other, b"in");
+    // The connection waits for its client when it handles no more.
+    let (mut handled, mut looks) = (0, 0);
+    while looks < 20 {
+        std::thread::sleep(Duration::from_millis(5));
+        let now = server.echo.handled.load(Ordering::SeqCst);
+        looks = if now == handled && now > 100 { looks + 1 } else { 0 };
+        handled = now;
+    }
+    let tickets = std::mem::take(&mut *server.echo.tickets.lock().unwrap());
+    assert_eq!((tickets.len(), server.open()), (100, 2));
+    for ticket in tickets {
+        ticket.deliver(&[b'x'; 60_000]);
+    }
+    until("the greedy one is closed", || server.open() == 1);
+    ask(&mut other, b"still here");
     server.stop();
 }
 

@@ -9,7 +9,6 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::io::AsyncWriteExt;
@@ -17,6 +16,7 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
 
+use super::holdings::UNCOUNTED_BYTES;
 use super::later::{Later, MAX_TICKETS, Mailbox};
 use super::{Scratch, Seat, StreamAction, StreamHandler};
 
@@ -26,9 +26,6 @@ const TURN_MESSAGES: usize = 128;
 const TURN_BYTES: usize = 64 * 1024;
 /// A client has to take this much within the write timeout.
 const WRITE_WINDOW: usize = 64 * 1024;
-/// Held bytes of a connection that are not counted, so that an ordinary query in two segments
-/// passes even when others have used up what may be held.
-const UNCOUNTED_BYTES: usize = 512;
 /// Closing first: how long and how much is still read, so that a reset does not destroy the last
 /// answers on their way (RFC 1122 section 4.2.2.13).
 const LINGER: Duration = Duration::from_secs(1);
@@ -43,8 +40,12 @@ pub(super) struct Connection<H: StreamHandler> {
     output: Vec<u8>,
     /// Where answers come that take longer than a turn; none before the first of them.
     mailbox: Option<Arc<Mailbox>>,
-    /// What of the two is counted in the bytes held by all.
-    counted: usize,
+    /// Octets of both that the registry knows of.
+    held: usize,
+    /// Octets taken from the mailbox that the registry still counts there.
+    collected: usize,
+    /// Since when the client has not taken the next window of `output`.
+    unread_since: Option<Instant>,
     queries: u64,
     /// No more messages are taken.
     closing: bool,
@@ -73,7 +74,9 @@ impl<H: StreamHandler> Connection<H> {
             input: Vec::new(),
             output: Vec::new(),
             mailbox: None,
-            counted: 0,
+            held: 0,
+            collected: 0,
+            unread_since: None,
             queries: 0,
             closing: false,
             opened: now,
@@ -133,7 +136,8 @@ impl<H: StreamHandler> Connection<H> {
         };
         // Tickets first: one given back in between is then merely waited for once more, and not in vain.
         let tickets = mailbox.tickets();
-        mailbox.collect(&mut self.output);
+        self.collected += mailbox.collect(&mut self.output);
+        self.note_unread();
         tickets
     }
 
@@ -247,7 +251,8 @@ impl<H: StreamHandler> Connection<H> {
             }
             used += 2 + message.len();
             messages += 1;
-            let mut later = Later::new(&mut self.mailbox);
+            let connection = (&shared.registry, self.seat.id);
+            let mut later = Later::new(connection, &mut self.mailbox);
             let action = shared
                 .handler
                 .handle(message, self.seat.client, out, &mut later);
@@ -281,7 +286,14 @@ impl<H: StreamHandler> Connection<H> {
             }
         }
         self.output.extend_from_slice(&answers[written..]);
+        self.note_unread();
         Ok(())
+    }
+
+    fn note_unread(&mut self) {
+        if !self.output.is_empty() && self.unread_since.is_none() {
+            self.unread_since = Some(Instant::now());
+        }
     }
 
     /// Delivers the waiting answers. Says whether the client took them in time.
@@ -289,6 +301,12 @@ impl<H: StreamHandler> Connection<H> {
         let write_timeout = self.seat.shared.settings.write_timeout;
         let mut written = 0;
         while written < self.output.len() {
+            if written > 0 {
+                self.unread_since = Some(Instant::now());
+                if self.keep_within_bounds().is_err() {
+                    return false;
+                }
+            }
             let window = self.output.len().min(written + WRITE_WINDOW);
             let deadline = Instant::now() + write_timeout;
             while written < window {
@@ -304,6 +322,7 @@ impl<H: StreamHandler> Connection<H> {
             }
         }
         self.output = Vec::new();
+        self.unread_since = None;
         // Time spent on slow reading is not taken from the next message's.
         if self.message_started.is_some() {
             self.message_started = Some(Instant::now());
@@ -312,24 +331,24 @@ impl<H: StreamHandler> Connection<H> {
         self.keep_within_bounds().is_ok()
     }
 
-    /// Counts what this connection holds; fails when all together hold too much.
+    /// Tells what this connection holds; fails when all together hold too much and this one is the worst.
     fn keep_within_bounds(&mut self) -> io::Result<()> {
         let held = self.input.capacity() + self.output.capacity();
-        let counted = held.saturating_sub(UNCOUNTED_BYTES);
-        let shared = &self.seat.shared;
-        let before = std::mem::replace(&mut self.counted, counted);
-        if counted <= before {
-            shared
-                .held_bytes
-                .fetch_sub(before - counted, Ordering::Relaxed);
+        let held = if held <= UNCOUNTED_BYTES { 0 } else { held };
+        let collected = std::mem::take(&mut self.collected);
+        let before = std::mem::replace(&mut self.held, held);
+        if before == 0 && held == 0 && collected == 0 {
             return Ok(());
         }
-        let grown = counted - before;
-        let all = shared.held_bytes.fetch_add(grown, Ordering::Relaxed) + grown;
-        if all > shared.settings.max_held_bytes {
-            return Err(io::ErrorKind::OutOfMemory.into());
-        }
-        Ok(())
+        // A slow writer is not better for each octet it sends, but a reader is for each window that it takes.
+        let incomplete_since = self.message_started.filter(|_| !self.input.is_empty());
+        let since = [incomplete_since, self.unread_since].into_iter().flatten();
+        let since = since.min().unwrap_or_else(Instant::now);
+        self.seat
+            .shared
+            .registry
+            .hold(self.seat.id, held, collected, since)
+            .map_err(|_| io::ErrorKind::OutOfMemory.into())
     }
 
     /// Closes our side and reads on for a moment, until the client has closed its own.
@@ -354,13 +373,6 @@ impl<H: StreamHandler> Connection<H> {
             }
         })
         .await;
-    }
-}
-
-impl<H: StreamHandler> Drop for Connection<H> {
-    fn drop(&mut self) {
-        let held = &self.seat.shared.held_bytes;
-        held.fetch_sub(self.counted, Ordering::Relaxed);
     }
 }
 

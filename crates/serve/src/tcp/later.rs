@@ -1,19 +1,26 @@
 //! Answers that come after the turn of their message: tickets, and the mailbox of a connection.
 //!
 //! A connection has a mailbox only once something is answered later. Every ticket is given back, with an answer or
-//! without, so a connection knows when nothing more will come.
+//! without, so a connection knows when nothing more will come. Answers count as held by their connection from the
+//! moment they are delivered.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::Notify;
 
+use super::registry::Registry;
+
+/// Octets of the length before each message (RFC 1035 section 4.2.2).
+const PREFIX: usize = 2;
+
 /// Messages of one connection that may wait for their answers; no further message is read until some have it.
 pub(super) const MAX_TICKETS: usize = 128;
 
 /// Where answers wait for their connection.
-#[derive(Default)]
 pub(super) struct Mailbox {
+    registry: Arc<Registry>,
+    connection: u64,
     answers: Mutex<Vec<u8>>,
     tickets: AtomicUsize,
     delivered: Notify,
@@ -25,14 +32,16 @@ impl Mailbox {
         self.tickets.load(Ordering::Acquire)
     }
 
-    /// Takes the answers that have come.
-    pub(super) fn collect(&self, out: &mut Vec<u8>) {
+    /// Takes the answers that have come; returns their octets.
+    pub(super) fn collect(&self, out: &mut Vec<u8>) -> usize {
         let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        let octets = answers.len();
         if out.is_empty() {
             std::mem::swap(out, &mut answers);
         } else {
             out.append(&mut answers);
         }
+        octets
     }
 
     /// Waits until a ticket was given back since the last wait.
@@ -43,17 +52,34 @@ impl Mailbox {
 
 /// Gives out tickets for the messages of one connection.
 pub struct Later<'c> {
+    registry: &'c Arc<Registry>,
+    connection: u64,
     mailbox: &'c mut Option<Arc<Mailbox>>,
 }
 
 impl<'c> Later<'c> {
-    pub(super) fn new(mailbox: &'c mut Option<Arc<Mailbox>>) -> Self {
-        Later { mailbox }
+    pub(super) fn new(
+        (registry, connection): (&'c Arc<Registry>, u64),
+        mailbox: &'c mut Option<Arc<Mailbox>>,
+    ) -> Self {
+        Later {
+            registry,
+            connection,
+            mailbox,
+        }
     }
 
     /// A ticket for an answer that comes later.
     pub fn ticket(&mut self) -> Ticket {
-        let mailbox = self.mailbox.get_or_insert_default();
+        let mailbox = self.mailbox.get_or_insert_with(|| {
+            Arc::new(Mailbox {
+                registry: Arc::clone(self.registry),
+                connection: self.connection,
+                answers: Mutex::default(),
+                tickets: AtomicUsize::new(0),
+                delivered: Notify::new(),
+            })
+        });
         mailbox.tickets.fetch_add(1, Ordering::AcqRel);
         Ticket {
             mailbox: Arc::clone(mailbox),
@@ -72,8 +98,12 @@ impl Ticket {
         let Ok(len) = u16::try_from(answer.len()) else {
             return;
         };
+        let (registry, id) = (&self.mailbox.registry, self.mailbox.connection);
         let answers = self.mailbox.answers.lock();
         let mut answers = answers.unwrap_or_else(PoisonError::into_inner);
+        if registry.hold_later(id, PREFIX + answer.len()).is_err() {
+            return;
+        }
         answers.extend_from_slice(&len.to_be_bytes());
         answers.extend_from_slice(answer);
     }

@@ -1,13 +1,17 @@
-//! Who is connected, since when without a complete message, and who has to make room.
+//! Who is connected, since when without a complete message, what each holds, and who has to make room.
 //!
-//! One lock, taken when a connection comes, goes, or has completed messages in a turn. Invariants:
-//! every open connection is in `by_age` under its stamp; `clients` counts those in `open`.
+//! One lock, taken when a connection comes, goes, has completed messages in a turn, or holds more or less than before.
+//! Invariants: every open connection is in `by_age` under its stamp; `clients` counts those in `open`; only those in
+//! `open` are in `holdings`.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::task::AbortHandle;
+use tokio::time::Instant;
+
+use super::holdings::Holdings;
 
 /// Why a connection gets no place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -21,7 +25,10 @@ pub(super) struct Registry {
     inner: Mutex<Inner>,
 }
 
-#[derive(Default)]
+/// The connection was closed because it held too much.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct HoldsTooMuch;
+
 struct Inner {
     /// Source of identities and stamps, always growing.
     last: u64,
@@ -29,6 +36,7 @@ struct Inner {
     /// Stamp of the last completed message (or of opening) to identity: the first is idle longest.
     by_age: BTreeMap<u64, u64>,
     clients: HashMap<IpAddr, usize>,
+    holdings: Holdings,
 }
 
 struct Entry {
@@ -39,11 +47,21 @@ struct Entry {
 }
 
 impl Registry {
-    pub(super) fn new(max_connections: usize, max_per_client: usize) -> Registry {
+    pub(super) fn new(
+        max_connections: usize,
+        max_per_client: usize,
+        max_held_bytes: usize,
+    ) -> Registry {
         Registry {
             max_connections: max_connections.max(1),
             max_per_client: max_per_client.max(1),
-            inner: Mutex::default(),
+            inner: Mutex::new(Inner {
+                last: 0,
+                open: HashMap::new(),
+                by_age: BTreeMap::new(),
+                clients: HashMap::new(),
+                holdings: Holdings::new(max_held_bytes),
+            }),
         }
     }
 
@@ -95,6 +113,30 @@ impl Registry {
         inner.by_age.insert(now, id);
     }
 
+    /// Connection `id` holds `own` octets in its buffers now, `taken` of them from answers that came later. Closes the
+    /// worst holders when all together hold too much.
+    pub(super) fn hold(
+        &self,
+        id: u64,
+        own: usize,
+        taken: usize,
+        since: Instant,
+    ) -> Result<(), HoldsTooMuch> {
+        let mut inner = self.lock();
+        let client = inner.open.get(&id).ok_or(HoldsTooMuch)?.client;
+        inner.holdings.set_own((id, client), own, taken, since);
+        inner.close_worst_holders(id)
+    }
+
+    /// An answer for connection `id` has come later and waits to be taken over.
+    pub(super) fn hold_later(&self, id: u64, octets: usize) -> Result<(), HoldsTooMuch> {
+        let mut inner = self.lock();
+        let client = inner.open.get(&id).ok_or(HoldsTooMuch)?.client;
+        let now = Instant::now();
+        inner.holdings.add_later((id, client), octets, now);
+        inner.close_worst_holders(id)
+    }
+
     /// Connection `id` has ended.
     pub(super) fn leave(&self, id: u64) {
         self.lock().remove(id);
@@ -120,6 +162,20 @@ impl Inner {
         self.last
     }
 
+    /// Ends connections until what the others hold is within the bound; fails if `own` is one of them.
+    fn close_worst_holders(&mut self, own: u64) -> Result<(), HoldsTooMuch> {
+        let mut result = Ok(());
+        for id in self.holdings.take_worst(Instant::now()) {
+            if let Some(task) = self.remove(id).and_then(|entry| entry.task) {
+                task.abort();
+            }
+            if id == own {
+                result = Err(HoldsTooMuch);
+            }
+        }
+        result
+    }
+
     /// Ends the connection that completed a message longest ago; says whether there was one.
     fn evict_longest_idle(&mut self) -> bool {
         let Some((_, id)) = self.by_age.pop_first() else {
@@ -135,6 +191,7 @@ impl Inner {
     fn remove(&mut self, id: u64) -> Option<Entry> {
         let entry = self.open.remove(&id)?;
         self.by_age.remove(&entry.stamp);
+        self.holdings.remove(id);
         if let Some(count) = self.clients.get_mut(&entry.client) {
             *count -= 1;
             if *count == 0 {
@@ -163,7 +220,7 @@ mod tests {
 
     #[test]
     fn longest_without_a_message_makes_room() {
-        let registry = Registry::new(2, 10);
+        let registry = Registry::new(2, 10, usize::MAX);
         let first = registry.enter(ip("192.0.2.1")).unwrap();
         let second = registry.enter(ip("192.0.2.2")).unwrap();
         registry.touch(first);
@@ -174,7 +231,7 @@ mod tests {
 
     #[test]
     fn client_gets_its_places_back() {
-        let registry = Registry::new(10, 1);
+        let registry = Registry::new(10, 1, usize::MAX);
         let first = registry.enter(ip("192.0.2.1")).unwrap();
         assert_eq!(
             registry.enter(ip("192.0.2.1")),
@@ -188,7 +245,7 @@ mod tests {
 
     #[test]
     fn ipv6_clients_count_by_their_network() {
-        let registry = Registry::new(10, 1);
+        let registry = Registry::new(10, 1, usize::MAX);
         registry.enter(ip("2001:db8::1")).unwrap();
         assert!(registry.enter(ip("2001:db8::2")).is_err());
         assert!(registry.enter(ip("2001:db8:0:1::1")).is_ok());

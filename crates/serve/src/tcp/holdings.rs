@@ -1,0 +1,229 @@
+//! Octets that TCP connections hold: incomplete messages, questions that wait for their answers, and answers that
+//! their clients have not taken. Decides who is closed when all together hold too much.
+//!
+//! A connection is the worse the more it holds and the longer it has done so: octets times time. The client (an IPv4
+//! address or an IPv6 /64 network) whose connections are worst together loses its worst one, and so on until there is
+//! room again. A client that reads its answers is thus never closed for those who do not read theirs, however many
+//! connections they open; and where connections of one client differ, the one that is read stays.
+//!
+//! A pure account without clock and sockets. Invariant: `total` is the sum of what is counted of `connections`.
+
+use std::collections::{BinaryHeap, HashMap};
+use std::net::IpAddr;
+
+use tokio::time::Instant;
+
+/// Octets of a connection that are not counted, so that an ordinary query in two segments passes even when others
+/// have used up what may be held.
+pub(super) const UNCOUNTED_BYTES: usize = 512;
+/// When there is too much, this share of the bound is freed at once, so that looking at all holders is rare.
+const FREED_SHARE: usize = 16;
+
+/// What one connection holds.
+#[derive(Clone, Copy)]
+struct Holding {
+    client: IpAddr,
+    /// In its own buffers.
+    own: usize,
+    /// Questions and answers outside of them, of messages that are answered later.
+    later: usize,
+    /// Since when the client has done nothing about it.
+    since: Instant,
+}
+
+impl Holding {
+    fn counted(&self) -> usize {
+        (self.own + self.later).saturating_sub(UNCOUNTED_BYTES)
+    }
+
+    /// Octets times milliseconds. What has just begun to be held counts as well.
+    fn weight(&self, now: Instant) -> u128 {
+        let held_ms = now.saturating_duration_since(self.since).as_millis() + 1;
+        self.counted() as u128 * held_ms
+    }
+}
+
+/// The account of all connections.
+pub(super) struct Holdings {
+    max_bytes: usize,
+    total: usize,
+    /// Connections that hold something, by their identity.
+    connections: HashMap<u64, Holding>,
+}
+
+impl Holdings {
+    pub(super) fn new(max_bytes: usize) -> Self {
+        Holdings {
+            max_bytes,
+            total: 0,
+            connections: HashMap::new(),
+        }
+    }
+
+    /// Sets what a connection holds in its own buffers, `taken` octets of which were counted as answers that came
+    /// later. `since` tells since when its client has done nothing about it.
+    pub(super) fn set_own(
+        &mut self,
+        (id, client): (u64, IpAddr),
+        own: usize,
+        taken: usize,
+        since: Instant,
+    ) {
+        self.change(id, client, since, |holding| {
+            holding.own = own;
+            holding.later = holding.later.saturating_sub(taken);
+            holding.since = since;
+        });
+    }
+
+    /// Adds octets outside of a connection's own buffers.
+    pub(super) fn add_later(&mut self, (id, client): (u64, IpAddr), octets: usize, now: Instant) {
+        self.change(id, client, now, |holding| holding.later += octets);
+    }
+
+    /// Takes off octets outside of a connection's own buffers.
+    pub(super) fn remove_later(&mut self, id: u64, octets: usize) {
+        if let Some(&Holding { client, since, .. }) = self.connections.get(&id) {
+            self.change(id, client, since, |holding| {
+                holding.later = holding.later.saturating_sub(octets);
+            });
+        }
+    }
+
+    fn change(
+        &mut self,
+        id: u64,
+        client: IpAddr,
+        since: Instant,
+        change: impl FnOnce(&mut Holding),
+    ) {
+        let holding = self.connections.entry(id).or_insert(Holding {
+            client,
+            own: 0,
+            later: 0,
+            since,
+        });
+        let before = holding.counted();
+        change(holding);
+        self.total = self.total - before + holding.counted();
+        if holding.own + holding.later == 0 {
+            self.connections.remove(&id);
+        }
+    }
+
+    /// Forgets a connection that has ended.
+    pub(super) fn remove(&mut self, id: u64) {
+        if let Some(holding) = self.connections.remove(&id) {
+            self.total -= holding.counted();
+        }
+    }
+
+    /// Returns the connections that must be closed now, the worst first; mostly none. They are forgotten here.
+    pub(super) fn take_worst(&mut self, now: Instant) -> Vec<u64> {
+        if self.total <= self.max_bytes {
+            return Vec::new();
+        }
+        let mut clients: HashMap<IpAddr, Vec<(u128, u64)>> = HashMap::new();
+        for (&id, holding) in &self.connections {
+            let weight = holding.weight(now);
+            if weight > 0 {
+                let own = clients.entry(holding.client).or_default();
+                own.push((weight, id));
+            }
+        }
+        // By weight; at the same weight the younger goes, so that what is closed does not depend on a hash.
+        let mut worst: BinaryHeap<(u128, u64, IpAddr)> = BinaryHeap::new();
+        for (client, connections) in &mut clients {
+            connections.sort_unstable();
+            let youngest = connections.iter().map(|&(_, id)| id).max();
+            let sum = connections.iter().map(|&(weight, _)| weight).sum();
+            worst.push((sum, youngest.unwrap_or(0), *client));
+        }
+        let enough = self.max_bytes - self.max_bytes / FREED_SHARE;
+        let mut closed = Vec::new();
+        while self.total > enough
+            && let Some((sum, youngest, client)) = worst.pop()
+        {
+            let connections = clients.get_mut(&client);
+            let Some((weight, id)) = connections.and_then(Vec::pop) else {
+                continue;
+            };
+            self.remove(id);
+            closed.push(id);
+            worst.push((sum.saturating_sub(weight), youngest, client));
+        }
+        closed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    const KIB: usize = 1024;
+
+    fn client(n: u8) -> IpAddr {
+        IpAddr::from([192, 0, 2, n])
+    }
+
+    #[test]
+    fn client_with_many_small_holdings_loses_against_one_large_reader() {
+        let now = Instant::now();
+        let mut holdings = Holdings::new(1000 * KIB);
+        holdings.set_own((1, client(1)), 100 * KIB, 0, now);
+        for id in 2..92 {
+            holdings.set_own((id, client(2)), 10 * KIB, 0, now);
+        }
+        assert!(holdings.take_worst(now).is_empty());
+        holdings.set_own((1, client(1)), 200 * KIB, 0, now);
+        let closed = holdings.take_worst(now);
+        assert!(!closed.is_empty() && !closed.contains(&1), "{closed:?}");
+        assert!(holdings.total <= 1000 * KIB);
+    }
+
+    #[test]
+    fn of_clients_that_hold_the_same_those_who_read_stay() {
+        let start = Instant::now();
+        let now = start + Duration::from_secs(3);
+        let mut holdings = Holdings::new(1000 * KIB);
+        for id in 0..10 {
+            holdings.set_own((id, client(id as u8)), 100 * KIB, 0, start);
+        }
+        holdings.set_own((10, client(10)), 100 * KIB, 0, now);
+        let closed = holdings.take_worst(now);
+        assert!(!closed.is_empty() && !closed.contains(&10), "{closed:?}");
+    }
+
+    #[test]
+    fn of_one_clients_connections_the_one_that_is_read_stays() {
+        let start = Instant::now();
+        let now = start + Duration::from_secs(1);
+        let mut holdings = Holdings::new(1000 * KIB);
+        for id in 0..10 {
+            holdings.set_own((id, client(1)), 100 * KIB, 0, start);
+        }
+        holdings.set_own((10, client(1)), 100 * KIB, 0, now);
+        let closed = holdings.take_worst(now);
+        assert_eq!(closed.len(), 2);
+        assert!(!closed.contains(&10));
+    }
+
+    #[test]
+    fn answers_that_come_later_count_once() {
+        let now = Instant::now();
+        let mut holdings = Holdings::new(100 * KIB);
+        holdings.add_later((1, client(1)), 60 * KIB, now);
+        assert_eq!(holdings.total, 60 * KIB - UNCOUNTED_BYTES);
+        holdings.set_own((1, client(1)), 60 * KIB, 60 * KIB, now);
+        assert_eq!(holdings.total, 60 * KIB - UNCOUNTED_BYTES);
+        holdings.add_later((1, client(1)), 60 * KIB, now);
+        assert_eq!(holdings.take_worst(now), [1]);
+        assert_eq!((holdings.total, holdings.connections.len()), (0, 0));
+        // What comes for a connection that was closed is given back as well.
+        holdings.add_later((1, client(1)), 10, now);
+        holdings.remove_later(1, 10);
+        holdings.set_own((1, client(1)), 0, 0, now);
+        assert!(holdings.connections.is_empty());
+    }
+}
