@@ -2,11 +2,11 @@
 
 use std::fmt::Write;
 use std::io;
-use std::path::Path;
 use std::time::Duration;
 
 use nameward_testkit::peers::{Peer, PeerOptions};
 
+use crate::binaries::Binaries;
 use crate::load::{Generator, Limit, Outcome, Shape};
 use crate::process::{self, Memory};
 use crate::queries::Queries;
@@ -17,8 +17,8 @@ use crate::zones::ZoneFiles;
 /// How a server is measured.
 #[derive(Clone, Debug)]
 pub struct Plan<'a> {
-    /// The binary of ours.
-    pub nameward: &'a Path,
+    /// The programs.
+    pub binaries: &'a Binaries,
     /// The core of the server.
     pub server_core: usize,
     /// The core of the load.
@@ -63,7 +63,7 @@ pub fn measure(
         ..PeerOptions::default()
     };
     let peer = server
-        .start(plan.nameward, files, &options)
+        .start(plan.binaries, files, options)
         .map_err(|error| error.to_string())?;
     run(&peer, queries, plan).map_err(|error| error.to_string())
 }

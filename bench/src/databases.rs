@@ -6,7 +6,7 @@
 use std::fmt::Write as _;
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -70,6 +70,7 @@ impl Case {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Server {
     Nameward,
+    Before,
     Pdns,
 }
 
@@ -188,6 +189,7 @@ impl Server {
     fn name(self) -> &'static str {
         match self {
             Self::Nameward => "nameward",
+            Self::Before => "before",
             Self::Pdns => "pdns",
         }
     }
@@ -201,7 +203,7 @@ impl Server {
         let names = case.scenario().zone_names();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         Peer::launch(&names, &options, |directory, addr| match self {
-            Self::Nameward => {
+            Self::Nameward | Self::Before => {
                 let config = directory.join("nameward.toml");
                 let control = directory.join("control.sock");
                 let text = format!(
@@ -211,12 +213,18 @@ impl Server {
                     filled.backend(case.mode())
                 );
                 fs::write(&config, text)?;
-                let mut command = Command::new(plan.nameward);
+                let before = plan.binaries.before.as_ref();
+                let program = match self {
+                    Self::Before => before.unwrap_or(&plan.binaries.nameward),
+                    _ => &plan.binaries.nameward,
+                };
+                let mut command = Command::new(program);
                 command.arg("serve").arg("--config").arg(config);
                 Ok(command)
             }
             Self::Pdns => {
-                let program = PeerKind::PowerDns.find_program();
+                let given = plan.binaries.pdns.clone();
+                let program = given.or_else(|| PeerKind::PowerDns.find_program());
                 let program = program.ok_or_else(|| io::Error::other("pdns_server is missing"))?;
                 let text = format!(
                     "{}local-address={}\nlocal-port={}\nsocket-dir={}\nsecurity-poll-suffix=\n\
@@ -258,12 +266,15 @@ pub fn compare(
 ) -> Result<String, String> {
     let queries = case.scenario().queries(edns);
     eprintln!("{engine:?} {case:?}: filling the database ...");
-    let filled = Filled::make(engine, case.scenario(), plan.nameward)
+    let filled = Filled::make(engine, case.scenario(), &plan.binaries.nameward)
         .map_err(|error| format!("{engine:?}: {error}"))?;
-    let servers = match case {
-        Case::Resident => &[Server::Nameward][..],
-        _ => &[Server::Nameward, Server::Pdns],
-    };
+    let mut servers = vec![Server::Nameward];
+    if plan.binaries.before.is_some() {
+        servers.push(Server::Before);
+    }
+    if case != Case::Resident {
+        servers.push(Server::Pdns);
+    }
     let mut runs: Vec<Vec<_>> = servers.iter().map(|_| Vec::new()).collect();
     for _ in 0..repeat.max(1) {
         for (server, runs) in servers.iter().zip(&mut runs) {
@@ -420,15 +431,4 @@ pub fn plan_of(engines: &[Engine], cases: &[Case]) -> Vec<(Engine, Case)> {
         }
     }
     plan
-}
-
-/// Where the binary of ours is.
-pub fn binary(given: Option<&PathBuf>) -> Result<PathBuf, String> {
-    let path = match given {
-        Some(path) => path.clone(),
-        None => std::env::current_exe()
-            .map_err(|error| error.to_string())?
-            .with_file_name("nameward"),
-    };
-    std::path::absolute(path).map_err(|error| error.to_string())
 }

@@ -1,5 +1,6 @@
 //! Load generator and comparison of name servers: see bench/README.md.
 
+mod binaries;
 mod compare;
 mod databases;
 mod latency;
@@ -14,12 +15,13 @@ mod sys;
 mod zones;
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::binaries::{Binaries, BinaryArguments};
 use crate::compare::Plan;
 use crate::load::{Generator, Limit, MAX_WINDOW, Shape};
 use crate::scenario::{Edns, Scenario};
@@ -102,9 +104,8 @@ struct RunArguments {
     /// Core of the load.
     #[arg(long, default_value_t = 1)]
     client_core: usize,
-    /// The nameward binary; without it, the one beside this program.
-    #[arg(long)]
-    nameward: Option<PathBuf>,
+    #[command(flatten)]
+    binaries: BinaryArguments,
     #[command(flatten)]
     load: LoadArguments,
 }
@@ -146,9 +147,9 @@ impl LoadArguments {
 }
 
 impl RunArguments {
-    fn plan<'a>(&self, nameward: &'a Path) -> Plan<'a> {
+    fn plan<'a>(&self, binaries: &'a Binaries) -> Plan<'a> {
         Plan {
-            nameward,
+            binaries,
             server_core: self.server_core,
             client_core: self.client_core,
             warm_up: Duration::from_secs_f64(self.warm_up),
@@ -182,7 +183,7 @@ fn main() -> ExitCode {
 }
 
 fn compare(arguments: &CompareArguments) -> Result<(), String> {
-    let servers: Vec<Server> = arguments
+    let mut servers: Vec<Server> = arguments
         .server
         .iter()
         .map(|name| <Server as clap::ValueEnum>::from_str(name.trim(), true))
@@ -192,8 +193,14 @@ fn compare(arguments: &CompareArguments) -> Result<(), String> {
         false => arguments.scenario.clone(),
     };
     let run = &arguments.run;
-    let nameward = databases::binary(run.nameward.as_ref())?;
-    let plan = run.plan(&nameward);
+    let binaries = run.binaries.find()?;
+    let plan = run.plan(&binaries);
+    let ours = servers.iter().position(|s| *s == Server::Nameward);
+    if let Some(ours) = ours.filter(|_| binaries.before.is_some())
+        && !servers.contains(&Server::Before)
+    {
+        servers.insert(ours + 1, Server::Before);
+    }
     let mut failed = 0;
     for scenario in scenarios {
         let files = zones::prepare(scenario, &arguments.data)
@@ -228,8 +235,8 @@ fn compare(arguments: &CompareArguments) -> Result<(), String> {
 
 fn compare_databases(arguments: &DatabaseArguments) -> Result<(), String> {
     let run = &arguments.run;
-    let nameward = databases::binary(run.nameward.as_ref())?;
-    let plan = run.plan(&nameward);
+    let binaries = run.binaries.find()?;
+    let plan = run.plan(&binaries);
     for (engine, case) in databases::plan_of(&arguments.engine, &arguments.case) {
         let table = databases::compare(engine, case, (run.load.edns, run.repeat), &plan)?;
         println!("{}\n\n{table}", databases::title(engine, case));

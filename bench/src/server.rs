@@ -3,11 +3,12 @@
 use std::fmt;
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use nameward_testkit::peers::{Peer, PeerError, PeerKind, PeerOptions};
 
+use crate::binaries::Binaries;
 use crate::zones::ZoneFiles;
 
 /// A server of the comparison.
@@ -15,6 +16,8 @@ use crate::zones::ZoneFiles;
 pub enum Server {
     /// Ours.
     Nameward,
+    /// A second binary of ours, given by `--before`.
+    Before,
     /// NLnet Labs NSD: the ratio column refers to it.
     Nsd,
     /// CZ.NIC Knot DNS.
@@ -26,7 +29,7 @@ pub enum Server {
 }
 
 impl Server {
-    /// Every server, in the order of the tables.
+    /// Every server that needs no flag, in the order of the tables.
     pub const ALL: [Self; 5] = [
         Self::Nameward,
         Self::Nsd,
@@ -37,7 +40,7 @@ impl Server {
 
     fn peer(self) -> Option<PeerKind> {
         match self {
-            Self::Nameward => None,
+            Self::Nameward | Self::Before => None,
             Self::Nsd => Some(PeerKind::Nsd),
             Self::Knot => Some(PeerKind::Knot),
             Self::Bind => Some(PeerKind::Bind),
@@ -45,13 +48,28 @@ impl Server {
         }
     }
 
+    /// The program that was given for it.
+    fn program(self, binaries: &Binaries) -> Option<&Path> {
+        match self {
+            Self::Nameward => Some(&binaries.nameward),
+            Self::Before => binaries.before.as_deref(),
+            Self::Nsd => binaries.nsd.as_deref(),
+            Self::Knot => binaries.knot.as_deref(),
+            Self::Bind => binaries.bind.as_deref(),
+            Self::Pdns => binaries.pdns.as_deref(),
+        }
+    }
+
     /// Starts it with the zones and waits until it answers for them.
     pub fn start(
         self,
-        nameward: &Path,
+        binaries: &Binaries,
         files: &ZoneFiles,
-        options: &PeerOptions,
+        mut options: PeerOptions,
     ) -> Result<Peer, PeerError> {
+        let program = self.program(binaries);
+        options.program = program.map(PathBuf::from);
+        let options = &options;
         if let Some(kind) = self.peer() {
             let zones: Vec<(&str, &Path)> = files
                 .zones
@@ -60,10 +78,13 @@ impl Server {
                 .collect();
             return Peer::start(kind, &zones, options);
         }
-        if !nameward.is_file() {
-            let reason = format!("{}: not built; bench/run builds it", nameward.display());
+        let Some(program) = program.filter(|program| program.is_file()) else {
+            let reason = match program {
+                Some(path) => format!("{}: not built; bench/run builds it", path.display()),
+                None => "no binary is given; --before PATH names it".to_string(),
+            };
             return Err(io::Error::new(io::ErrorKind::NotFound, reason).into());
-        }
+        };
         let names: Vec<&str> = files.zones.iter().map(|(name, _)| name.as_str()).collect();
         Peer::launch(&names, options, |directory, addr| {
             let config = directory.join("nameward.toml");
@@ -81,7 +102,7 @@ impl Server {
                     control.display()
                 ),
             )?;
-            let mut command = Command::new(nameward);
+            let mut command = Command::new(program);
             command.arg("serve").arg("--config").arg(config);
             Ok(command)
         })
@@ -92,6 +113,7 @@ impl fmt::Display for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Nameward => "nameward",
+            Self::Before => "before",
             Self::Nsd => "nsd",
             Self::Knot => "knot",
             Self::Bind => "bind",

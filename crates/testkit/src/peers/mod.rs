@@ -88,6 +88,8 @@ pub struct PeerOptions {
     pub allow_transfer: bool,
     /// How long the peer may take until it answers for its zones.
     pub ready_timeout: Duration,
+    /// Its program; without it, the one that is installed.
+    pub program: Option<PathBuf>,
 }
 
 impl Default for PeerOptions {
@@ -97,6 +99,7 @@ impl Default for PeerOptions {
             cpu: None,
             allow_transfer: false,
             ready_timeout: Duration::from_secs(60),
+            program: None,
         }
     }
 }
@@ -156,8 +159,10 @@ impl Peer {
         zones: &[ZoneSource<'_>],
         options: &PeerOptions,
     ) -> Result<Self, PeerError> {
-        let program = kind
-            .find_program()
+        let program = options
+            .program
+            .clone()
+            .or_else(|| kind.find_program())
             .ok_or(PeerError::NotInstalled(kind.program()))?;
         let zone_names: Vec<&str> = zones.iter().map(|(name, _)| *name).collect();
         Self::launch(&zone_names, options, |directory, addr| {
