@@ -1,12 +1,21 @@
 //! What the server says of itself in class CH (RFC 4892).
 
-use crate::Engine;
-use nameward_wire::message::{OPT_FIXED, Query, ReplyFlags, write_reply_header};
-use nameward_wire::{Class, Name, NameBuf, Type};
+use crate::{Engine, Medium};
+use arrayvec::ArrayVec;
+use nameward_wire::message::{
+    HEADER, MessageSection, MessageWriter, OwnerForm, Query, ReplyFlags,
+};
+use nameward_wire::{Class, Name, NameBuf, Rcode, Type};
 
 impl Engine {
-    /// Answers `version.bind`, `version.server`, `id.server` and `hostname.bind`; `None` refuses.
-    pub(crate) fn chaos(&self, query: &Query<'_>, out: &mut [u8]) -> Option<usize> {
+    /// Answers `version.bind`, `version.server`, `id.server` and `hostname.bind`: octets, and whether the answer was
+    /// truncated; `None` refuses.
+    pub(crate) fn chaos(
+        &self,
+        query: &Query<'_>,
+        medium: Medium,
+        out: &mut [u8],
+    ) -> Option<(usize, bool)> {
         if !matches!(query.qtype, Type::TXT | Type::ANY) {
             return None;
         }
@@ -25,37 +34,29 @@ impl Engine {
             .as_bytes()
             .get(..text.len().min(255))
             .filter(|text| !text.is_empty())?;
-        let mut at = query.question_end;
-        out.get_mut(12..at)?
-            .copy_from_slice(&query.packet()[12..at]);
-        let mut put = |bytes: &[u8]| {
-            out.get_mut(at..at + bytes.len())?.copy_from_slice(bytes);
-            at += bytes.len();
-            Some(())
-        };
-        put(&[0xc0, 12])?;
-        put(&Type::TXT.0.to_be_bytes())?;
-        put(&Class::CH.0.to_be_bytes())?;
-        put(&[0; 4])?;
-        put(&(text.len() as u16 + 1).to_be_bytes())?;
-        put(&[text.len() as u8])?;
-        put(text)?;
-        if let Some(edns) = query.edns {
-            let payload = self.udp_payload.to_be_bytes();
-            let flags = if edns.dnssec_ok { 0x80 } else { 0 };
-            let opt: [u8; OPT_FIXED] = [0, 0, 41, payload[0], payload[1], 0, 0, flags, 0, 0, 0];
-            put(&opt)?;
+        let mut data = ArrayVec::<u8, 256>::new();
+        data.push(text.len() as u8);
+        data.try_extend_from_slice(text).ok()?;
+        let mut writer = MessageWriter::reply(query, out, self.limit(query, medium));
+        let opt = self.opt(query, None);
+        writer.reserve(opt.map_or(0, |opt| opt.octets()));
+        let owner = OwnerForm::pointer(HEADER, false);
+        let record = writer.record(
+            MessageSection::Answer,
+            owner,
+            (Type::TXT, Class::CH, 0),
+            &data,
+        );
+        writer.release_reserved();
+        if let Some(opt) = &opt {
+            // Room was kept, so it fits.
+            let _ = writer.opt(opt, Rcode::NoError);
         }
         let flags = ReplyFlags {
             aa: true,
+            tc: record.is_err(),
             ..ReplyFlags::default()
         };
-        write_reply_header(
-            query.packet(),
-            out,
-            flags,
-            [1, 1, 0, query.edns.is_some() as u16],
-        );
-        Some(at)
+        Some((writer.finish(query.packet(), flags), record.is_err()))
     }
 }

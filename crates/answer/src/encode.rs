@@ -1,55 +1,20 @@
-//! Writes a plan as a message: the one place where answers become bytes.
-//!
-//! Names are compressed against the question and the last few names written, by comparing from the right:
-//! the common tail of two uncompressed names is found without splitting them into labels, and a pointer may go to
-//! any label of a name written in full. The number of names compared with is bounded, so the cost is linear in the
-//! size of the message (known attack: quadratic compression).
+//! Writes a plan as a message: sections in their order, RRsets whole or not at all, additional data as there is room.
 
 use crate::plan::{Data, Entry, Owner, Plan, Section};
 use crate::view::ZoneView;
 use arrayvec::ArrayVec;
 use nameward_dnssec::{Proof, Signing};
-use nameward_wire::message::{HEADER, OPT_FIXED, Query, ReplyFlags, write_reply_header};
-use nameward_wire::{Class, Name, NameBuf, Rcode, Type};
+use nameward_wire::message::{
+    Full, HEADER, MessageSection, MessageWriter, OptRecord, OwnerForm, Query, ReplyFlags,
+};
+use nameward_wire::{Class, Name, NameBuf, Type};
 use nameward_zone::{Form, Node, Rrset};
 
-/// Names written in full that later names are compressed with.
-const MAX_ANCHORS: usize = 16;
 /// Hosts whose addresses are added for MX, SRV and the like (CVE-2024-11187: additional data as amplifier).
 const MAX_TARGETS: usize = 32;
-/// A pointer has 14 bits (RFC 1035 section 4.1.4).
-pub(crate) const MAX_POINTER: usize = 0x3fff;
-
-/// The OPT record of a reply and what goes into it.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct OptOut<'a> {
-    pub(crate) payload: u16,
-    pub(crate) dnssec_ok: bool,
-    pub(crate) nsid: Option<&'a [u8]>,
-    /// Extended error (RFC 8914).
-    pub(crate) error: Option<u16>,
-}
-
-impl OptOut<'_> {
-    fn len(&self) -> usize {
-        OPT_FIXED + self.nsid.map_or(0, |id| 4 + id.len()) + self.error.map_or(0, |_| 6)
-    }
-}
-
-/// A name that stands in the message: `name[..literal]` at `at`, the rest behind a pointer.
-#[derive(Clone, Copy)]
-struct Anchor<'n> {
-    name: &'n [u8],
-    at: u16,
-    literal: u8,
-}
-
+/// Writes one answer.
 pub(crate) struct Encoder<'n, 'b> {
-    out: &'b mut [u8],
-    at: usize,
-    limit: usize,
-    anchors: ArrayVec<Anchor<'n>, MAX_ANCHORS>,
-    counts: [u16; 4],
+    pub(crate) writer: MessageWriter<'n, 'b>,
     /// The client wants signatures.
     pub(crate) dnssec_ok: bool,
     /// Seconds since 1970.
@@ -68,6 +33,13 @@ pub(crate) enum Stop {
     CannotSign,
 }
 
+impl From<Full> for Stop {
+    #[inline]
+    fn from(_: Full) -> Self {
+        Stop::Full
+    }
+}
+
 pub(crate) type Fit = Result<(), Stop>;
 
 /// What came of a reply.
@@ -84,22 +56,8 @@ impl<'n, 'b> Encoder<'n, 'b> {
     /// Starts a reply with the question of `query` copied.
     #[inline]
     pub(crate) fn new(query: &Query<'n>, out: &'b mut [u8], limit: usize) -> Self {
-        let limit = limit.min(out.len());
-        let end = query.question_end;
-        copy_short(&mut out[HEADER..end], &query.packet()[HEADER..end]);
-        let name = query.qname.as_wire();
-        let mut anchors = ArrayVec::new();
-        anchors.push(Anchor {
-            name,
-            at: HEADER as u16,
-            literal: (name.len() - 1) as u8,
-        });
         Encoder {
-            out,
-            at: end,
-            limit,
-            anchors,
-            counts: [1, 0, 0, 0],
+            writer: MessageWriter::reply(query, out, limit),
             dnssec_ok: false,
             now: 0,
             signatures: 0,
@@ -114,32 +72,28 @@ impl<'n, 'b> Encoder<'n, 'b> {
         query: &Query<'n>,
         plan: &Plan<'n, V>,
         made: &'n [NameBuf],
-        opt: Option<OptOut<'_>>,
+        opt: Option<OptRecord<'_>>,
     ) -> Written {
-        // The OPT record always fits: room for it is kept.
-        let reserved = opt.map_or(0, |opt| opt.len());
-        self.limit = self.limit.saturating_sub(reserved);
+        if let Some(opt) = &opt {
+            self.writer.reserve(opt.octets());
+        }
         let result = match plan.truncate {
             true => Err(Stop::Full),
             false => self.sections(plan, made),
         };
         let truncated = result.is_err();
-        if truncated && plan.truncate {
-            self.counts = [1, 0, 0, 0];
-            self.at = query.question_end;
-        }
-        self.limit += reserved;
-        if let Some(opt) = opt {
-            self.opt(opt, plan.rcode);
+        self.writer.release_reserved();
+        if let Some(opt) = &opt {
+            // Room was kept, so it fits.
+            let _ = self.writer.opt(opt, plan.rcode);
         }
         let flags = ReplyFlags {
             aa: plan.authoritative,
             tc: truncated,
             rcode: plan.rcode as u8 & 0x0f,
         };
-        write_reply_header(query.packet(), self.out, flags, self.counts);
         Written {
-            len: self.at,
+            len: self.writer.finish(query.packet(), flags),
             truncated,
             signatures: self.signatures,
             cannot_sign: result == Err(Stop::CannotSign),
@@ -150,15 +104,17 @@ impl<'n, 'b> Encoder<'n, 'b> {
     fn sections<V: ZoneView>(&mut self, plan: &Plan<'n, V>, made: &'n [NameBuf]) -> Fit {
         let mut wants_additional = false;
         for entry in &plan.entries {
-            self.counts[if entry.section == Section::Answer {
-                1
-            } else {
-                2
-            }] += self.entry(entry, made)?;
+            let section = match entry.section {
+                Section::Answer => MessageSection::Answer,
+                Section::Authority | Section::Referral => MessageSection::Authority,
+            };
+            let records = self.entry(entry, made)?;
+            self.writer.add_count(section, records);
             wants_additional |= matches!(entry.data, Data::Rrset(rrset) if rrset.has_targets());
         }
         for proof in &plan.proofs {
-            self.counts[2] += self.entry(proof, made)?;
+            let records = self.entry(proof, made)?;
+            self.writer.add_count(MessageSection::Authority, records);
         }
         if wants_additional {
             for entry in &plan.entries {
@@ -211,10 +167,10 @@ impl<'n, 'b> Encoder<'n, 'b> {
         ttl: u32,
     ) -> Result<u16, Stop> {
         self.undo_if_full(|this| {
-            this.owner(owner)?;
-            let length_at = this.fixed(Type::CNAME, ttl)?;
-            this.name(target.as_name().as_wire())?;
-            this.set_length(length_at);
+            this.writer.owner(owner)?;
+            let length_at = this.writer.fixed(Type::CNAME, Class::IN, ttl)?;
+            this.writer.name(target.as_name().as_wire())?;
+            this.writer.set_length(length_at);
             Ok(1)
         })
     }
@@ -222,7 +178,7 @@ impl<'n, 'b> Encoder<'n, 'b> {
     /// The octets of an owner.
     pub(crate) fn spelled(&self, owner: Owner<'n>, made: &'n [NameBuf]) -> &'n [u8] {
         match owner {
-            Owner::Question(skip) => &self.anchors[0].name[skip..],
+            Owner::Question(skip) => &self.writer.question_name()[skip..],
             Owner::Name(name) => name.as_wire(),
             Owner::Made(index, skip) => &made[index].as_name().as_wire()[skip..],
         }
@@ -232,7 +188,7 @@ impl<'n, 'b> Encoder<'n, 'b> {
     fn owner_form(&self, owner: Owner<'n>, made: &'n [NameBuf]) -> OwnerForm<'n> {
         match owner {
             Owner::Question(skip) => {
-                OwnerForm::pointer(HEADER + skip, skip + 1 == self.anchors[0].name.len())
+                OwnerForm::pointer(HEADER + skip, skip + 1 == self.writer.question_name().len())
             }
             Owner::Name(name) => OwnerForm::Name(name.as_wire()),
             Owner::Made(index, skip) => OwnerForm::Name(&made[index].as_name().as_wire()[skip..]),
@@ -245,11 +201,10 @@ impl<'n, 'b> Encoder<'n, 'b> {
         &mut self,
         write: impl FnOnce(&mut Self) -> Result<T, Stop>,
     ) -> Result<T, Stop> {
-        let (at, anchors) = (self.at, self.anchors.len());
+        let mark = self.writer.mark();
         let result = write(self);
         if result.is_err() {
-            self.at = at;
-            self.anchors.truncate(anchors);
+            self.writer.take_back(mark);
         }
         result
     }
@@ -262,26 +217,26 @@ impl<'n, 'b> Encoder<'n, 'b> {
         ttl: u32,
     ) -> Result<u16, Stop> {
         self.undo_if_full(|this| {
-            let mut owner = owner;
+            let (mut owner, writer) = (owner, &mut this.writer);
             for record in rrset.records() {
-                owner = this.owner(owner)?;
-                let length_at = this.fixed(rrset.rtype(), ttl)?;
+                owner = writer.owner(owner)?;
+                let length_at = writer.fixed(rrset.rtype(), Class::IN, ttl)?;
                 match rrset.form() {
-                    Form::Opaque => this.bytes(record.rdata)?,
+                    Form::Opaque => writer.bytes(record.rdata)?,
                     Form::NameAt(offset) => {
                         let (head, name) = record.rdata.split_at(offset as usize);
-                        this.bytes(head)?;
-                        this.name(name)?;
+                        writer.bytes(head)?;
+                        writer.name(name)?;
                     }
                     Form::TwoNames => {
                         let (first, rest) = split_name(record.rdata);
                         let (second, rest) = split_name(rest);
-                        this.name(first)?;
-                        this.name(second)?;
-                        this.bytes(rest)?;
+                        writer.name(first)?;
+                        writer.name(second)?;
+                        writer.bytes(rest)?;
                     }
                 }
-                this.set_length(length_at);
+                writer.set_length(length_at);
             }
             Ok(rrset.count())
         })
@@ -297,117 +252,6 @@ impl<'n, 'b> Encoder<'n, 'b> {
         ttl: u32,
     ) -> Result<u16, Stop> {
         self.rrset(owner, rrset, ttl)
-    }
-
-    /// Turns an owner that has to be spelled out into a pointer to where it was written, so that an RRset
-    /// spells its owner once.
-    #[inline]
-    pub(crate) fn owner(&mut self, owner: OwnerForm<'n>) -> Result<OwnerForm<'n>, Stop> {
-        match owner {
-            OwnerForm::Pointer(pointer) => {
-                self.bytes(&pointer.to_be_bytes())?;
-                Ok(owner)
-            }
-            OwnerForm::Root => {
-                self.bytes(&[0])?;
-                Ok(owner)
-            }
-            OwnerForm::Name(name) => {
-                let at = self.name(name)?;
-                Ok(if name.len() > 1 && at <= MAX_POINTER {
-                    OwnerForm::pointer(at, false)
-                } else {
-                    owner
-                })
-            }
-        }
-    }
-
-    /// Type, class and TTL; returns where the length of the data goes.
-    #[inline]
-    pub(crate) fn fixed(&mut self, rtype: Type, ttl: u32) -> Result<usize, Stop> {
-        let at = self.at;
-        if at + 10 > self.limit {
-            return Err(Stop::Full);
-        }
-        let fixed = &mut self.out[at..at + 10];
-        fixed[..2].copy_from_slice(&rtype.0.to_be_bytes());
-        fixed[2..4].copy_from_slice(&Class::IN.0.to_be_bytes());
-        fixed[4..8].copy_from_slice(&ttl.to_be_bytes());
-        self.at = at + 10;
-        Ok(at + 8)
-    }
-
-    #[inline]
-    pub(crate) fn set_length(&mut self, length_at: usize) {
-        let len = (self.at - length_at - 2) as u16;
-        self.out[length_at..length_at + 2].copy_from_slice(&len.to_be_bytes());
-    }
-
-    #[inline]
-    pub(crate) fn bytes(&mut self, bytes: &[u8]) -> Fit {
-        let end = self.at + bytes.len();
-        if end > self.limit {
-            return Err(Stop::Full);
-        }
-        copy_short(&mut self.out[self.at..end], bytes);
-        self.at = end;
-        Ok(())
-    }
-
-    /// Writes a name, compressed if that helps; returns where the written name can be pointed at.
-    #[inline]
-    pub(crate) fn name(&mut self, name: &'n [u8]) -> Result<usize, Stop> {
-        let (at, best, pointer) = self.compressed(name)?;
-        if best > 0 && at + best <= MAX_POINTER {
-            let _ = self.anchors.try_push(Anchor {
-                name,
-                at: at as u16,
-                literal: best as u8,
-            });
-        }
-        Ok(if best == 0 { pointer.unwrap_or(at) } else { at })
-    }
-
-    /// Writes a name; returns where it starts, its octets before the pointer, and where that points.
-    #[inline(always)]
-    fn compressed(&mut self, name: &[u8]) -> Result<(usize, usize, Option<usize>), Stop> {
-        let (mut best, mut pointer) = (name.len() - 1, None);
-        for anchor in &self.anchors {
-            let common = common_tail(name, anchor.name);
-            if common <= name.len() - best {
-                continue;
-            }
-            // The first label boundary of ours inside the common tail.
-            let mut start = 0;
-            while name.len() - start > common {
-                start += 1 + name[start] as usize;
-            }
-            let there = (anchor.name.len() + start).wrapping_sub(name.len());
-            if start < best && there < anchor.literal as usize {
-                best = start;
-                pointer = Some(anchor.at as usize + there);
-                if start == 0 {
-                    break;
-                }
-            }
-        }
-        let at = self.at;
-        self.bytes(&name[..best])?;
-        match pointer {
-            Some(target) => self.bytes(&(0xc000 | target as u16).to_be_bytes())?,
-            None => self.bytes(&[0])?,
-        }
-        Ok((at, best, pointer))
-    }
-
-    /// Writes a name that nothing can point at later; returns what [`Encoder::compressed`] does.
-    #[cold]
-    pub(crate) fn passing_name(
-        &mut self,
-        name: &[u8],
-    ) -> Result<(usize, usize, Option<usize>), Stop> {
-        self.compressed(name)
     }
 
     /// RFC 9471: all glue of servers at or below the delegation, or TC; addresses of other servers that the zone
@@ -460,7 +304,7 @@ impl<'n, 'b> Encoder<'n, 'b> {
                 && let Some(service) = node.rrset(rrset.rtype())
             {
                 match self.maybe_signed(name, service, node, signing) {
-                    Ok(count) => self.counts[3] += count,
+                    Ok(count) => self.writer.add_count(MessageSection::Additional, count),
                     Err(_) => return,
                 }
             }
@@ -475,51 +319,11 @@ impl<'n, 'b> Encoder<'n, 'b> {
     ) -> Fit {
         for rtype in [Type::A, Type::AAAA] {
             if let Some(rrset) = node.rrset(rtype) {
-                self.counts[3] += self.maybe_signed(owner, rrset, node, signing)?;
+                let records = self.maybe_signed(owner, rrset, node, signing)?;
+                self.writer.add_count(MessageSection::Additional, records);
             }
         }
         Ok(())
-    }
-
-    fn opt(&mut self, opt: OptOut<'_>, rcode: Rcode) {
-        let options = (opt.len() - OPT_FIXED) as u16;
-        let extended = (rcode as u16 >> 4) as u8;
-        let payload = opt.payload.to_be_bytes();
-        let flags = if opt.dnssec_ok { 0x80 } else { 0 };
-        let len = options.to_be_bytes();
-        let fixed = [
-            0, 0, 41, payload[0], payload[1], extended, 0, flags, 0, len[0], len[1],
-        ];
-        // Room was kept, so none of these fails.
-        let _ = self.bytes(&fixed);
-        if let Some(id) = opt.nsid {
-            let _ = self.bytes(&[0, 3]);
-            let _ = self.bytes(&(id.len() as u16).to_be_bytes());
-            let _ = self.bytes(id);
-        }
-        if let Some(code) = opt.error {
-            let _ = self.bytes(&[0, 15, 0, 2]);
-            let _ = self.bytes(&code.to_be_bytes());
-        }
-        self.counts[3] += 1;
-    }
-}
-
-/// How an owner name is written.
-#[derive(Clone, Copy)]
-pub(crate) enum OwnerForm<'n> {
-    Pointer(u16),
-    Root,
-    Name(&'n [u8]),
-}
-
-impl OwnerForm<'_> {
-    pub(crate) fn pointer(at: usize, is_root: bool) -> Self {
-        if is_root {
-            OwnerForm::Root
-        } else {
-            OwnerForm::Pointer(0xc000 | at as u16)
-        }
     }
 }
 
@@ -535,53 +339,4 @@ pub(crate) fn split_name(data: &[u8]) -> (&[u8], &[u8]) {
 fn is_own_service(rtype: Type, rdata: &[u8]) -> bool {
     matches!(rtype, Type::SVCB | Type::HTTPS)
         && matches!(rdata, [a, b, 0, ..] if (*a, *b) != (0, 0))
-}
-
-/// Copies a slice that is mostly shorter than 32 octets: by two overlapping words instead of a call.
-#[inline(always)]
-fn copy_short(out: &mut [u8], bytes: &[u8]) {
-    #[inline(always)]
-    fn ends<const N: usize>(out: &mut [u8], bytes: &[u8]) -> Option<()> {
-        let (head, tail) = (*bytes.first_chunk::<N>()?, *bytes.last_chunk::<N>()?);
-        *out.first_chunk_mut::<N>()? = head;
-        *out.last_chunk_mut::<N>()? = tail;
-        Some(())
-    }
-    debug_assert_eq!(out.len(), bytes.len());
-    match bytes.len() {
-        0 => {}
-        1..4 => out.copy_from_slice(bytes),
-        4..8 => ends::<4>(out, bytes).unwrap_or(()),
-        8..16 => ends::<8>(out, bytes).unwrap_or(()),
-        16..32 => ends::<16>(out, bytes).unwrap_or(()),
-        _ => out.copy_from_slice(bytes),
-    }
-}
-
-/// Octets of the longest common tail of two names, ignoring case.
-#[inline(always)]
-fn common_tail(a: &[u8], b: &[u8]) -> usize {
-    let most = a.len().min(b.len());
-    let (a, b) = (&a[a.len() - most..], &b[b.len() - most..]);
-    let mut common = 0;
-    // Eight octets at a time; equal up to the bit that tells the case of letters is looked at again.
-    while let (Some(x), Some(y)) = (word_before(a, common), word_before(b, common)) {
-        if x != y && !x.to_le_bytes().eq_ignore_ascii_case(&y.to_le_bytes()) {
-            break;
-        }
-        common += 8;
-    }
-    let rest = a[..most - common]
-        .iter()
-        .rev()
-        .zip(b[..most - common].iter().rev());
-    common + rest.take_while(|(x, y)| x.eq_ignore_ascii_case(y)).count()
-}
-
-/// The eight octets that end `skip` octets before the end.
-#[inline]
-fn word_before(bytes: &[u8], skip: usize) -> Option<u64> {
-    bytes[..bytes.len() - skip]
-        .last_chunk()
-        .map(|chunk| u64::from_le_bytes(*chunk))
 }

@@ -10,8 +10,8 @@ mod plan;
 mod secure;
 mod view;
 
-use encode::{Encoder, OptOut, Written};
-use nameward_wire::message::{HEADER, Malformed, Query, ReplyFlags, write_reply_header};
+use encode::{Encoder, Written};
+use nameward_wire::message::{HEADER, Malformed, OptRecord, Query, ReplyFlags, write_reply_header};
 use nameward_wire::{Class, Opcode, Rcode, Type};
 use nameward_zone::NameKey;
 use plan::Question;
@@ -289,13 +289,13 @@ impl Engine {
 
     fn other_class(&self, query: &Query<'_>, medium: Medium, out: &mut [u8]) -> Reply {
         if query.qclass == Class::CH
-            && let Some(len) = self.chaos(query, out)
+            && let Some((len, truncated)) = self.chaos(query, medium, out)
         {
             return Reply {
                 len,
                 rcode: Rcode::NoError,
                 outcome: Outcome::Other,
-                truncated: false,
+                truncated,
                 zone_found: None,
             };
         }
@@ -331,10 +331,10 @@ impl Engine {
 
     /// RFC 6891 section 6.1.1: an OPT in the reply if there was one in the request.
     #[inline]
-    fn opt(&self, query: &Query<'_>, error: Option<u16>) -> Option<OptOut<'_>> {
+    fn opt(&self, query: &Query<'_>, error: Option<u16>) -> Option<OptRecord<'_>> {
         let edns = query.edns?;
         let nsid = (edns.nsid && !self.identity.nsid.is_empty()).then_some(&self.identity.nsid[..]);
-        Some(OptOut {
+        Some(OptRecord {
             payload: self.udp_payload,
             dnssec_ok: edns.dnssec_ok,
             nsid,

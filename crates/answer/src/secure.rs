@@ -13,11 +13,12 @@
 //! nobody can walk the zone.
 
 use crate::Outcome;
-use crate::encode::{Encoder, Fit, MAX_POINTER, OwnerForm, Stop, split_name};
+use crate::encode::{Encoder, Fit, Stop, split_name};
 use crate::plan::{Current, Data, Entry, Owner, Planner, Section};
 use crate::view::{ZoneView, Zones};
 use nameward_dnssec::{CanonicalSet, Denial, Proof, Signing, SoaEdit};
-use nameward_wire::{Name, NameBuf, Type};
+use nameward_wire::message::{MAX_POINTER, OwnerForm, WrittenName};
+use nameward_wire::{Class, Name, NameBuf, Type};
 use nameward_zone::node::flags;
 use nameward_zone::{Find, NameKey, Node, Rrset, negative_ttl};
 use std::sync::Arc;
@@ -224,7 +225,7 @@ impl<'n> Encoder<'n, '_> {
         self.undo_if_full(|this| {
             let count = this.rrset_of_signed(owner, rrset, ttl)?;
             for rrsig in &rrsigs {
-                this.owner(owner)?;
+                this.writer.owner(owner)?;
                 this.rrsig(rrsig, ttl)?;
             }
             Ok(count + rrsigs.len() as u16)
@@ -232,9 +233,9 @@ impl<'n> Encoder<'n, '_> {
     }
 
     fn rrsig(&mut self, rdata: &[u8], ttl: u32) -> Fit {
-        let length_at = self.fixed(Type::RRSIG, ttl)?;
-        self.bytes(rdata)?;
-        self.set_length(length_at);
+        let length_at = self.writer.fixed(Type::RRSIG, Class::IN, ttl)?;
+        self.writer.bytes(rdata)?;
+        self.writer.set_length(length_at);
         Ok(())
     }
 
@@ -268,15 +269,15 @@ impl<'n> Encoder<'n, '_> {
         let set = CanonicalSet::new(entry.node.name(), Type::SOA, rrset.ttl(), data);
         let rrsigs = self.rrsigs(&set, signing)?;
         self.undo_if_full(|this| {
-            this.owner(owner)?;
-            let length_at = this.fixed(Type::SOA, ttl)?;
-            this.name(primary)?;
-            this.name(mailbox)?;
-            this.bytes(&serial)?;
-            this.bytes(rest)?;
-            this.set_length(length_at);
+            this.writer.owner(owner)?;
+            let length_at = this.writer.fixed(Type::SOA, Class::IN, ttl)?;
+            this.writer.name(primary)?;
+            this.writer.name(mailbox)?;
+            this.writer.bytes(&serial)?;
+            this.writer.bytes(rest)?;
+            this.writer.set_length(length_at);
             for rrsig in &rrsigs {
-                this.owner(owner)?;
+                this.writer.owner(owner)?;
                 this.rrsig(rrsig, ttl)?;
             }
             Ok(1 + rrsigs.len() as u16)
@@ -296,10 +297,14 @@ impl<'n> Encoder<'n, '_> {
         let set = CanonicalSet::new(name, proof.rtype, ttl, data);
         let rrsigs = self.rrsigs(&set, signing)?;
         let count = self.undo_if_full(|this| {
-            let (at, literal, pointer) = this.passing_name(name.as_wire())?;
-            let length_at = this.fixed(proof.rtype, ttl)?;
-            this.bytes(&proof.rdata)?;
-            this.set_length(length_at);
+            let WrittenName {
+                at,
+                literal,
+                pointer,
+            } = this.writer.passing_name(name.as_wire())?;
+            let length_at = this.writer.fixed(proof.rtype, Class::IN, ttl)?;
+            this.writer.bytes(&proof.rdata)?;
+            this.writer.set_length(length_at);
             let at = if literal == 0 {
                 pointer.unwrap_or(at)
             } else {
@@ -307,9 +312,9 @@ impl<'n> Encoder<'n, '_> {
             };
             for rrsig in &rrsigs {
                 if name.is_root() || at > MAX_POINTER {
-                    this.passing_name(name.as_wire())?;
+                    this.writer.passing_name(name.as_wire())?;
                 } else {
-                    this.owner(OwnerForm::pointer(at, false))?;
+                    this.writer.owner(OwnerForm::pointer(at, false))?;
                 }
                 this.rrsig(rrsig, ttl)?;
             }

@@ -5,7 +5,7 @@
 
 use core::fmt::Write;
 
-use crate::message::Query;
+use crate::message::{Message, Query};
 use crate::name::{Name, NameBuf};
 use crate::rdata;
 use crate::rtype::Type;
@@ -28,6 +28,20 @@ pub fn message(packet: &[u8]) {
     if let Ok(query) = Query::parse(packet) {
         assert!(query.question_end <= packet.len());
         assert!(Name::from_wire(query.qname.as_wire()).is_ok());
+    }
+    if let Ok(message) = Message::parse(packet) {
+        let mut data = Vec::new();
+        let mut end = 0;
+        for record in message.records().flatten() {
+            assert!(record.data_offset() >= end, "records overlap");
+            end = record.data_offset() + record.raw_data().len();
+            assert!(Name::from_wire(record.name().as_wire()).is_ok());
+            let _ = record.expand_data(&mut data);
+        }
+        assert!(end <= packet.len());
+        // Each record has eleven octets of its own at least, and names in its data add 510 at the most.
+        assert!(data.len() <= packet.len() * 48, "{}", data.len());
+        assert!(message.questions().count() <= packet.len());
     }
     // Any place may be taken for record data of any type with compressed names.
     let mut out = Vec::new();

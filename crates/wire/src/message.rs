@@ -1,8 +1,17 @@
-//! One received message, parsed once and borrowed from its buffer.
+//! Messages: requests as a responder needs them ([`Query`]), any message with all its sections ([`Message`]), and the
+//! one writer of messages ([`MessageWriter`]).
 //!
 //! [`Query::parse`] reads the header, the question and the OPT record (RFC 6891), and skips all other
 //! records with their bounds checked. It never allocates and its cost is linear in the packet: names
 //! of other records are skipped, not expanded, so compression cannot multiply work.
+
+mod reader;
+mod writer;
+
+pub use reader::{Message, MessageError, MessageQuestion, MessageRecords, RecordView};
+pub use writer::{
+    Full, MAX_POINTER, Mark, MessageSection, MessageWriter, OptRecord, OwnerForm, WrittenName,
+};
 
 use crate::name::Name;
 use crate::rtype::{Class, Opcode, Type};
@@ -144,6 +153,47 @@ impl<'a> Query<'a> {
     /// Recursion desired.
     pub fn rd(&self) -> bool {
         self.packet[2] & RD != 0
+    }
+}
+
+/// A request that outlives its packet: header and question, and what its OPT record says. Nothing else of the packet
+/// is kept, however long it was.
+#[derive(Debug, Clone)]
+pub struct QueryBuf {
+    octets: Box<[u8]>,
+    edns: Option<Edns<'static>>,
+}
+
+impl QueryBuf {
+    /// The request again, as far as an answer depends on it. The COOKIE option is not kept.
+    pub fn as_query(&self) -> Query<'_> {
+        let octets = &self.octets[..];
+        let name_end = octets.len() - 4;
+        let number = |at: usize| u16::from_be_bytes([octets[at], octets[at + 1]]);
+        Query {
+            packet: octets,
+            opcode: Opcode(octets[2] >> 3 & 0x0f),
+            qname: Name::from_valid_wire(&octets[HEADER..name_end]),
+            qtype: Type(number(name_end)),
+            qclass: Class(number(name_end + 2)),
+            question_end: octets.len(),
+            edns: self.edns,
+        }
+    }
+}
+
+impl From<&Query<'_>> for QueryBuf {
+    fn from(query: &Query<'_>) -> Self {
+        QueryBuf {
+            octets: query.packet[..query.question_end].into(),
+            edns: query.edns.map(|edns| Edns {
+                payload: edns.payload,
+                version: edns.version,
+                dnssec_ok: edns.dnssec_ok,
+                nsid: edns.nsid,
+                cookie: None,
+            }),
+        }
     }
 }
 
@@ -309,6 +359,23 @@ mod tests {
                 "{len}"
             );
         }
+    }
+
+    #[test]
+    fn a_kept_request_is_the_same_request_without_its_length() {
+        let padding = [&b"\0\x00\x29\x04\xd0\x00\x00\x80\x00\x03\xe8\x00\x0c\x03\xe4"[..], &[0; 996]].concat();
+        let packet = with_additional(&[&padding]);
+        let query = Query::parse(&packet).unwrap();
+        let kept = QueryBuf::from(&query);
+        let again = kept.as_query();
+        assert_eq!(again.packet(), &packet[..PLAIN.len()]);
+        assert_eq!((again.qname, again.qtype), (query.qname, query.qtype));
+        assert_eq!((again.qclass, again.opcode), (query.qclass, query.opcode));
+        assert_eq!(again.question_end, query.question_end);
+        let (edns, before) = (again.edns.unwrap(), query.edns.unwrap());
+        assert_eq!((edns.payload, edns.version), (before.payload, before.version));
+        assert_eq!((edns.dnssec_ok, edns.nsid), (true, before.nsid));
+        assert!(again.rd());
     }
 
     proptest::proptest! {

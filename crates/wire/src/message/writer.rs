@@ -1,0 +1,513 @@
+//! Writes messages: names compressed, sections counted, room kept for the OPT and TSIG records that come last.
+//!
+//! Names are compressed against the question and the last few names written, by comparing from the right:
+//! the common tail of two uncompressed names is found without splitting them into labels, and a pointer may go to
+//! any label of a name written in full. The number of names compared with is bounded, so the cost is linear in the
+//! size of the message (known attack: quadratic compression).
+//!
+//! Nothing is written beyond the limit. What does not fit fails with [`Full`], and a caller that writes more than one
+//! piece takes back what it wrote ([`MessageWriter::mark`], [`MessageWriter::take_back`]).
+
+use arrayvec::ArrayVec;
+
+use super::{HEADER, OPT_FIXED, Query, ReplyFlags, write_reply_header};
+use crate::rtype::{Class, Rcode, Type};
+
+/// Names written in full that later names are compressed with.
+const MAX_ANCHORS: usize = 16;
+/// A pointer has 14 bits (RFC 1035 section 4.1.4).
+pub const MAX_POINTER: usize = 0x3fff;
+
+/// The message has no room for a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Full;
+
+/// A section of a message that has records (RFC 1035 section 4.1; RFC 2136 section 2.2 for UPDATE).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MessageSection {
+    /// The answer; of an UPDATE the prerequisites.
+    Answer = 1,
+    /// The authority section; of an UPDATE the changes.
+    Authority = 2,
+    /// Additional data.
+    Additional = 3,
+}
+
+/// The OPT record of a reply and its options (RFC 6891).
+#[derive(Debug, Clone, Copy, Default)]
+pub struct OptRecord<'a> {
+    /// Octets of the largest UDP message that is taken.
+    pub payload: u16,
+    /// The DO bit, as in the request (RFC 3225).
+    pub dnssec_ok: bool,
+    /// The name of this server (RFC 5001).
+    pub nsid: Option<&'a [u8]>,
+    /// An extended error (RFC 8914).
+    pub error: Option<u16>,
+}
+
+impl OptRecord<'_> {
+    /// Octets of the record.
+    #[inline]
+    pub fn octets(&self) -> usize {
+        OPT_FIXED + self.nsid.map_or(0, |id| 4 + id.len()) + self.error.map_or(0, |_| 6)
+    }
+}
+
+/// A name that stands in the message: `name[..literal]` at `at`, the rest behind a pointer.
+#[derive(Clone, Copy)]
+struct Anchor<'n> {
+    name: &'n [u8],
+    at: u16,
+    literal: u8,
+}
+
+/// How an owner name is written.
+#[derive(Clone, Copy)]
+pub enum OwnerForm<'n> {
+    /// A pointer, with its two high bits.
+    Pointer(u16),
+    /// The root.
+    Root,
+    /// Spelled out or compressed, as it comes.
+    Name(&'n [u8]),
+}
+
+impl OwnerForm<'_> {
+    /// A pointer to a place; the root is shorter than one.
+    #[inline]
+    pub fn pointer(at: usize, is_root: bool) -> Self {
+        if is_root {
+            OwnerForm::Root
+        } else {
+            OwnerForm::Pointer(0xc000 | at as u16)
+        }
+    }
+}
+
+/// Where a name was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WrittenName {
+    /// Its first octet.
+    pub at: usize,
+    /// Octets before its pointer.
+    pub literal: usize,
+    /// Where that points.
+    pub pointer: Option<usize>,
+}
+
+/// A point to which a message can be taken back.
+#[derive(Debug, Clone, Copy)]
+pub struct Mark {
+    at: usize,
+    anchors: usize,
+}
+
+/// A message that is being written.
+pub struct MessageWriter<'n, 'b> {
+    out: &'b mut [u8],
+    at: usize,
+    limit: usize,
+    reserved: usize,
+    anchors: ArrayVec<Anchor<'n>, MAX_ANCHORS>,
+    counts: [u16; 4],
+}
+
+impl<'n, 'b> MessageWriter<'n, 'b> {
+    /// Starts a reply of at most `limit` octets with the question of `query` copied. `out` has room for the question.
+    #[inline]
+    pub fn reply(query: &Query<'n>, out: &'b mut [u8], limit: usize) -> Self {
+        let limit = limit.min(out.len());
+        let end = query.question_end;
+        copy_short(&mut out[HEADER..end], &query.packet()[HEADER..end]);
+        let name = query.qname.as_wire();
+        let mut anchors = ArrayVec::new();
+        anchors.push(Anchor {
+            name,
+            at: HEADER as u16,
+            literal: (name.len() - 1) as u8,
+        });
+        MessageWriter {
+            out,
+            at: end,
+            limit,
+            reserved: 0,
+            anchors,
+            counts: [1, 0, 0, 0],
+        }
+    }
+
+    /// Starts a message of at most `limit` octets without a question: a further message of a transfer.
+    /// `out` has room for a header.
+    pub fn without_question(out: &'b mut [u8], limit: usize) -> Self {
+        let limit = limit.min(out.len());
+        MessageWriter {
+            out,
+            at: HEADER,
+            limit,
+            reserved: 0,
+            anchors: ArrayVec::new(),
+            counts: [0; 4],
+        }
+    }
+
+    /// Keeps room for records that come last: OPT, TSIG.
+    #[inline]
+    pub fn reserve(&mut self, octets: usize) {
+        let octets = octets.min(self.limit);
+        self.limit -= octets;
+        self.reserved += octets;
+    }
+
+    /// Gives the kept room back, for the records that it was kept for.
+    #[inline]
+    pub fn release_reserved(&mut self) {
+        self.limit += std::mem::take(&mut self.reserved);
+    }
+
+    /// Octets written so far.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.at
+    }
+
+    /// Whether there is nothing but a header.
+    pub fn is_empty(&self) -> bool {
+        self.at <= HEADER
+    }
+
+    /// Records of a section so far.
+    pub fn count(&self, section: MessageSection) -> u16 {
+        self.counts[section as usize]
+    }
+
+    /// Counts records that were written for a section.
+    #[inline]
+    pub fn add_count(&mut self, section: MessageSection, records: u16) {
+        self.counts[section as usize] += records;
+    }
+
+    /// The point that has been reached.
+    #[inline]
+    pub fn mark(&self) -> Mark {
+        Mark {
+            at: self.at,
+            anchors: self.anchors.len(),
+        }
+    }
+
+    /// Takes back what was written since; what was counted stays.
+    #[inline]
+    pub fn take_back(&mut self, mark: Mark) {
+        self.at = mark.at;
+        self.anchors.truncate(mark.anchors);
+    }
+
+    /// The name of the question, if this is a reply.
+    #[inline]
+    pub fn question_name(&self) -> &'n [u8] {
+        self.anchors.first().map_or(&[0], |anchor| anchor.name)
+    }
+
+    /// Writes an owner. One that was spelled out becomes a pointer to where it stands, so that an RRset spells
+    /// its owner once.
+    #[inline]
+    pub fn owner(&mut self, owner: OwnerForm<'n>) -> Result<OwnerForm<'n>, Full> {
+        match owner {
+            OwnerForm::Pointer(pointer) => {
+                self.bytes(&pointer.to_be_bytes())?;
+                Ok(owner)
+            }
+            OwnerForm::Root => {
+                self.bytes(&[0])?;
+                Ok(owner)
+            }
+            OwnerForm::Name(name) => {
+                let at = self.name(name)?;
+                Ok(if name.len() > 1 && at <= MAX_POINTER {
+                    OwnerForm::pointer(at, false)
+                } else {
+                    owner
+                })
+            }
+        }
+    }
+
+    /// Writes type, class and TTL; returns where the length of the data goes ([`MessageWriter::set_length`]).
+    #[inline]
+    pub fn fixed(&mut self, rtype: Type, class: Class, ttl: u32) -> Result<usize, Full> {
+        let at = self.at;
+        if at + 10 > self.limit {
+            return Err(Full);
+        }
+        let fixed = &mut self.out[at..at + 10];
+        fixed[..2].copy_from_slice(&rtype.0.to_be_bytes());
+        fixed[2..4].copy_from_slice(&class.0.to_be_bytes());
+        fixed[4..8].copy_from_slice(&ttl.to_be_bytes());
+        self.at = at + 10;
+        Ok(at + 8)
+    }
+
+    /// Sets the length of data that began behind `length_at` and ends here.
+    #[inline]
+    pub fn set_length(&mut self, length_at: usize) {
+        let len = (self.at - length_at - 2) as u16;
+        self.out[length_at..length_at + 2].copy_from_slice(&len.to_be_bytes());
+    }
+
+    /// Writes octets as they are.
+    #[inline]
+    pub fn bytes(&mut self, bytes: &[u8]) -> Result<(), Full> {
+        let end = self.at + bytes.len();
+        if end > self.limit {
+            return Err(Full);
+        }
+        copy_short(&mut self.out[self.at..end], bytes);
+        self.at = end;
+        Ok(())
+    }
+
+    /// Writes a record whose data has no names that may be compressed, all of it or nothing.
+    pub fn record(
+        &mut self,
+        section: MessageSection,
+        owner: OwnerForm<'n>,
+        (rtype, class, ttl): (Type, Class, u32),
+        rdata: &[u8],
+    ) -> Result<(), Full> {
+        let mark = self.mark();
+        let mut write = || {
+            self.owner(owner)?;
+            let length_at = self.fixed(rtype, class, ttl)?;
+            self.bytes(rdata)?;
+            self.set_length(length_at);
+            Ok(())
+        };
+        let written = write();
+        match written {
+            Ok(()) => self.add_count(section, 1),
+            Err(Full) => self.take_back(mark),
+        }
+        written
+    }
+
+    /// Writes a name, compressed if that helps; returns where the written name can be pointed at.
+    #[inline]
+    pub fn name(&mut self, name: &'n [u8]) -> Result<usize, Full> {
+        let written = self.compressed(name)?;
+        if written.literal > 0 && written.at + written.literal <= MAX_POINTER {
+            let _ = self.anchors.try_push(Anchor {
+                name,
+                at: written.at as u16,
+                literal: written.literal as u8,
+            });
+        }
+        Ok(match written.literal {
+            0 => written.pointer.unwrap_or(written.at),
+            _ => written.at,
+        })
+    }
+
+    /// Writes a name that does not live as long as the message: nothing is compressed with it later.
+    #[cold]
+    pub fn passing_name(&mut self, name: &[u8]) -> Result<WrittenName, Full> {
+        self.compressed(name)
+    }
+
+    #[inline(always)]
+    fn compressed(&mut self, name: &[u8]) -> Result<WrittenName, Full> {
+        let (mut best, mut pointer) = (name.len() - 1, None);
+        for anchor in &self.anchors {
+            let common = common_tail(name, anchor.name);
+            if common <= name.len() - best {
+                continue;
+            }
+            // The first label boundary of ours inside the common tail.
+            let mut start = 0;
+            while name.len() - start > common {
+                start += 1 + name[start] as usize;
+            }
+            let there = (anchor.name.len() + start).wrapping_sub(name.len());
+            if start < best && there < anchor.literal as usize {
+                best = start;
+                pointer = Some(anchor.at as usize + there);
+                if start == 0 {
+                    break;
+                }
+            }
+        }
+        let at = self.at;
+        self.bytes(&name[..best])?;
+        match pointer {
+            Some(target) => self.bytes(&(0xc000 | target as u16).to_be_bytes())?,
+            None => self.bytes(&[0])?,
+        }
+        Ok(WrittenName {
+            at,
+            literal: best,
+            pointer,
+        })
+    }
+
+    /// Writes the OPT record, for which room was kept.
+    #[inline]
+    pub fn opt(&mut self, opt: &OptRecord<'_>, rcode: Rcode) -> Result<(), Full> {
+        let options = (opt.octets() - OPT_FIXED) as u16;
+        let extended = (rcode as u16 >> 4) as u8;
+        let payload = opt.payload.to_be_bytes();
+        let flags = if opt.dnssec_ok { 0x80 } else { 0 };
+        let len = options.to_be_bytes();
+        self.bytes(&[
+            0, 0, 41, payload[0], payload[1], extended, 0, flags, 0, len[0], len[1],
+        ])?;
+        if let Some(id) = opt.nsid {
+            self.bytes(&[0, 3])?;
+            self.bytes(&(id.len() as u16).to_be_bytes())?;
+            self.bytes(id)?;
+        }
+        if let Some(code) = opt.error {
+            self.bytes(&[0, 15, 0, 2])?;
+            self.bytes(&code.to_be_bytes())?;
+        }
+        self.counts[MessageSection::Additional as usize] += 1;
+        Ok(())
+    }
+
+    /// Writes the header of a reply to `request`; returns the octets of the message.
+    #[inline]
+    pub fn finish(self, request: &[u8], flags: ReplyFlags) -> usize {
+        write_reply_header(request, self.out, flags, self.counts);
+        self.at
+    }
+}
+
+/// Copies a slice that is mostly shorter than 32 octets: by two overlapping words instead of a call.
+#[inline(always)]
+fn copy_short(out: &mut [u8], bytes: &[u8]) {
+    #[inline(always)]
+    fn ends<const N: usize>(out: &mut [u8], bytes: &[u8]) -> Option<()> {
+        let (head, tail) = (*bytes.first_chunk::<N>()?, *bytes.last_chunk::<N>()?);
+        *out.first_chunk_mut::<N>()? = head;
+        *out.last_chunk_mut::<N>()? = tail;
+        Some(())
+    }
+    debug_assert_eq!(out.len(), bytes.len());
+    match bytes.len() {
+        0 => {}
+        1..4 => out.copy_from_slice(bytes),
+        4..8 => ends::<4>(out, bytes).unwrap_or(()),
+        8..16 => ends::<8>(out, bytes).unwrap_or(()),
+        16..32 => ends::<16>(out, bytes).unwrap_or(()),
+        _ => out.copy_from_slice(bytes),
+    }
+}
+
+/// Octets of the longest common tail of two names, ignoring case.
+#[inline(always)]
+fn common_tail(a: &[u8], b: &[u8]) -> usize {
+    let most = a.len().min(b.len());
+    let (a, b) = (&a[a.len() - most..], &b[b.len() - most..]);
+    let mut common = 0;
+    // Eight octets at a time; equal up to the bit that tells the case of letters is looked at again.
+    while let (Some(x), Some(y)) = (word_before(a, common), word_before(b, common)) {
+        if x != y && !x.to_le_bytes().eq_ignore_ascii_case(&y.to_le_bytes()) {
+            break;
+        }
+        common += 8;
+    }
+    let rest = a[..most - common]
+        .iter()
+        .rev()
+        .zip(b[..most - common].iter().rev());
+    common + rest.take_while(|(x, y)| x.eq_ignore_ascii_case(y)).count()
+}
+
+/// The eight octets that end `skip` octets before the end.
+#[inline]
+fn word_before(bytes: &[u8], skip: usize) -> Option<u64> {
+    bytes[..bytes.len() - skip]
+        .last_chunk()
+        .map(|chunk| u64::from_le_bytes(*chunk))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::Message;
+    use crate::{Name, NameBuf};
+
+    const QUESTION: &[u8] =
+        b"\x12\x34\x01\x00\x00\x01\0\0\0\0\0\0\x03www\x07example\0\x00\x01\x00\x01";
+
+    fn name(text: &str) -> NameBuf {
+        NameBuf::from_text(text.as_bytes(), Name::ROOT).unwrap()
+    }
+
+    #[test]
+    fn kept_room_is_there_for_the_last_records_and_for_nobody_else() {
+        let query = Query::parse(QUESTION).unwrap();
+        let opt = OptRecord {
+            payload: 1232,
+            nsid: Some(b"here"),
+            error: Some(18),
+            ..OptRecord::default()
+        };
+        let mut out = [0; 512];
+        let limit = QUESTION.len() + 16 + opt.octets();
+        let mut writer = MessageWriter::reply(&query, &mut out, limit);
+        writer.reserve(opt.octets());
+        let data = (Type::A, Class::IN, 60);
+        let owner = OwnerForm::pointer(HEADER, false);
+        assert_eq!(writer.record(MessageSection::Answer, owner, data, &[1; 4]), Ok(()));
+        assert_eq!(
+            writer.record(MessageSection::Answer, owner, data, &[2; 4]),
+            Err(Full)
+        );
+        writer.release_reserved();
+        assert_eq!(writer.opt(&opt, Rcode::BadVers), Ok(()));
+        let len = writer.finish(query.packet(), ReplyFlags::default());
+        assert_eq!(len, limit);
+        let message = Message::parse(&out[..len]).unwrap();
+        let records: Vec<_> = message.records().map(Result::unwrap).collect();
+        assert_eq!((records[0].rtype, records[1].rtype), (Type::A, Type::OPT));
+        // RFC 6891 section 6.1.3: the upper eight bits of BADVERS (16) are in the OPT record.
+        assert_eq!(records[1].ttl >> 24, 1);
+        assert_eq!(records.len(), 2);
+    }
+
+    #[test]
+    fn what_is_taken_back_is_not_pointed_at() {
+        let query = Query::parse(QUESTION).unwrap();
+        let (first, second) = (name("mail.other."), name("mx.other."));
+        let mut out = [0; 512];
+        let mut writer = MessageWriter::reply(&query, &mut out, 512);
+        let mark = writer.mark();
+        writer.name(first.as_name().as_wire()).unwrap();
+        writer.take_back(mark);
+        let at = writer.name(second.as_name().as_wire()).unwrap();
+        let len = writer.finish(query.packet(), ReplyFlags::default());
+        assert_eq!(&out[at..len], second.as_name().as_wire());
+    }
+
+    #[test]
+    fn names_written_are_the_names_read() {
+        let query = Query::parse(QUESTION).unwrap();
+        let texts = [
+            ".", "example.", "EXAMPLE.", "www.example.", "a.www.example.", "www.example.test.", "test.", "b.test.",
+            "xample.", "le.",
+        ];
+        let names = texts.map(name);
+        let mut out = [0; 512];
+        let mut writer = MessageWriter::reply(&query, &mut out, 512);
+        let mut places = Vec::new();
+        for name in &names {
+            places.push(writer.len());
+            writer.name(name.as_name().as_wire()).unwrap();
+        }
+        let len = writer.finish(query.packet(), ReplyFlags::default());
+        for (name, place) in names.iter().zip(places) {
+            let (read, _) = NameBuf::from_message(&out[..len], place).unwrap();
+            assert_eq!(read.as_name(), name.as_name());
+        }
+    }
+}
