@@ -1,28 +1,47 @@
-//! A warmed worker answers without allocating.
+//! A warmed server answers without allocating: datagrams and streams, from memory and from the packet cache.
 
 use nameward_answer::Engine;
-use nameward_serve::pipeline::{Shared, UdpPipeline};
-use nameward_serve::udp::{Batch, BatchHandler, BatchTiming};
-use nameward_stats::{Ring, RingCapacities, Stats};
+use nameward_dnssec::{Key, KeyUse, Keys, Policy, SignatureCache, Signing};
+use nameward_serve::live::{Fetched, LiveSettings, LiveSource, Lookup, Wanted, start};
+use nameward_serve::pipeline::{Shared, TcpPipeline, UdpPipeline};
+use nameward_serve::udp::{
+    Batch, BatchHandler, BatchTiming, UdpSettings, UdpWorker, spawn_workers,
+};
+use nameward_serve::{listen, tcp};
+use nameward_stats::{Counter, Ring, RingCapacities, Stats};
 use nameward_wire::NameBuf;
 use nameward_wire::zonefile::{Options, parse_bytes};
-use nameward_zone::{ZoneBuilder, ZoneTable};
+use nameward_zone::{Live, Zone, ZoneBuilder, ZoneTable};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
-use std::net::SocketAddr;
-use std::sync::Arc;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+    /// Whether allocations of this thread count: the test harness and the client do not.
+    static IS_COUNTED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Counts the allocations of each thread, so that the test harness does not disturb.
+static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+
+/// Lets one test at a time answer, where all run in one process.
+fn alone() -> MutexGuard<'static, ()> {
+    static ONE: Mutex<()> = Mutex::new(());
+    ONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Counts the allocations of the threads that answer.
 struct Counting;
 
 // SAFETY: every call goes to the system's allocator unchanged.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
+        if IS_COUNTED.try_with(Cell::get).unwrap_or(false) {
+            ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        }
         // SAFETY: the caller keeps the contract of `alloc`.
         unsafe { System.alloc(layout) }
     }
@@ -35,6 +54,15 @@ unsafe impl GlobalAlloc for Counting {
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
+
+/// Allocations of answering threads while `run` runs on this thread, which is one of them if it `answers`.
+fn allocations(answers: bool, run: impl FnOnce()) -> u64 {
+    let before = ALLOCATIONS.load(Ordering::Relaxed);
+    IS_COUNTED.set(answers);
+    run();
+    IS_COUNTED.set(false);
+    ALLOCATIONS.load(Ordering::Relaxed) - before
+}
 
 const ZONE: &str = "
 @ 3600 SOA ns1 host 1 7200 3600 1209600 300
@@ -62,21 +90,33 @@ fn question(name: &str, qtype: u8, edns: bool) -> Vec<u8> {
     packet
 }
 
-#[test]
-fn a_warmed_worker_answers_without_allocating() {
-    let origin: NameBuf = "example.".parse().unwrap();
+fn zone(apex: &str, text: &str) -> Zone {
+    let origin: NameBuf = apex.parse().unwrap();
     let mut builder = ZoneBuilder::new(origin.as_name());
-    let report = parse_bytes("zone", ZONE.as_bytes(), &Options::new(origin), &mut builder);
+    let report = parse_bytes("zone", text.as_bytes(), &Options::new(origin), &mut builder);
     assert!(!report.has_errors(), "{:?}", report.diagnostics);
-    let mut zones = ZoneTable::default();
-    zones.insert(Arc::new(builder.finish().0.unwrap()));
-    // Rings grow piece by piece up to their capacity; a small one is full after the warm-up.
-    let mut capacities = RingCapacities::default();
-    capacities.set(Ring::RemotesUnauth, 1000);
-    let shared = Shared::new(Engine::default(), Stats::new(capacities));
-    shared.zones.store(Arc::new(zones));
+    builder.finish().0.unwrap()
+}
 
-    let client: SocketAddr = "192.0.2.200:4000".parse().unwrap();
+fn stats() -> Arc<Stats> {
+    // Rings grow piece by piece up to their capacity; small ones are full after the warm-up.
+    let mut capacities = RingCapacities::default();
+    for ring in Ring::ALL {
+        capacities.set(ring, 100);
+    }
+    Stats::new(capacities)
+}
+
+fn in_memory() -> Arc<Shared> {
+    let mut zones = ZoneTable::default();
+    zones.insert(Arc::new(zone("example.", ZONE)));
+    let shared = Shared::new(Engine::default(), stats());
+    shared.zones.store(Arc::new(zones));
+    shared
+}
+
+/// Questions of every kind for the zone in memory.
+fn questions() -> Vec<Vec<u8>> {
     let names = [
         "example.",
         "ns1.example.",
@@ -92,34 +132,186 @@ fn a_warmed_worker_answers_without_allocating() {
     for (i, name) in names.iter().enumerate() {
         packets.extend([1, 15, 28].map(|qtype| question(name, qtype, i % 2 == 0)));
     }
-    packets.push(b"short".to_vec());
-    packets.push(vec![0; 40]);
+    packets
+}
+
+fn batch(packets: &[Vec<u8>]) -> Batch {
+    let client: SocketAddr = "192.0.2.200:4000".parse().unwrap();
     let datagrams: Vec<(&[u8], SocketAddr)> =
         packets.iter().map(|packet| (&packet[..], client)).collect();
-    let mut batch = Batch::of(&datagrams);
-    let mut pipeline = UdpPipeline::new(shared);
+    Batch::of(&datagrams)
+}
+
+fn answer_again(pipeline: &mut UdpPipeline, batch: &mut Batch, times: usize) {
     let timing = BatchTiming {
         receive_ns: Some(1),
         answer_ns: 1,
         send_ns: 1,
     };
-    for _ in 0..2000 {
-        pipeline.handle(&mut batch);
-        pipeline.sent(&batch, timing);
+    for _ in 0..times {
+        pipeline.handle(batch);
+        pipeline.sent(batch, timing);
     }
-    let before = ALLOCATIONS.with(Cell::get);
-    for _ in 0..1000 {
-        pipeline.handle(&mut batch);
-        pipeline.sent(&batch, timing);
-    }
-    let allocated = ALLOCATIONS.with(Cell::get) - before;
-    let answered = (0..batch.len())
-        .filter(|&i| !batch.replied(i).is_empty())
-        .count();
-    assert_eq!(
-        answered,
-        batch.len() - 1,
-        "all but the packet without a header"
-    );
+}
+
+fn answered(batch: &Batch) -> usize {
+    let replies = (0..batch.len()).map(|i| batch.replied(i));
+    replies.filter(|reply| !reply.is_empty()).count()
+}
+
+#[test]
+fn a_warmed_worker_answers_without_allocating() {
+    let _alone = alone();
+    let mut packets = questions();
+    packets.push(b"short".to_vec());
+    packets.push(vec![0; 40]);
+    let mut batch = batch(&packets);
+    let mut pipeline = UdpPipeline::new(in_memory());
+    answer_again(&mut pipeline, &mut batch, 2000);
+    let allocated = allocations(true, || answer_again(&mut pipeline, &mut batch, 1000));
+    let all_but_the_short_one = batch.len() - 1;
+    assert_eq!(answered(&batch), all_but_the_short_one);
     assert_eq!(allocated, 0, "allocations in 1000 batches");
+}
+
+#[test]
+fn a_warmed_connection_answers_without_allocating() {
+    let _alone = alone();
+    let shared = in_memory();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .on_thread_start(|| IS_COUNTED.set(true))
+        .enable_all()
+        .build()
+        .unwrap();
+    let bound = listen::bind_all(&["127.0.0.1:0".parse().unwrap()], 1).unwrap();
+    let (_stop, stopping) = tokio::sync::watch::channel(false);
+    let pipeline = Arc::new(TcpPipeline::new(&shared, 1));
+    let settings = tcp::TcpSettings::default();
+    runtime.spawn(tcp::serve(bound.tcp, pipeline, settings, stopping));
+    let mut stream = TcpStream::connect(bound.addresses[0]).unwrap();
+    let framed: Vec<Vec<u8>> = questions()
+        .iter()
+        .map(|packet| [&(packet.len() as u16).to_be_bytes()[..], packet].concat())
+        .collect();
+    let mut reply = [0; 4096];
+    let mut ask_again = |times: usize| {
+        for packet in framed.iter().cycle().take(times) {
+            stream.write_all(packet).unwrap();
+            stream.read_exact(&mut reply[..2]).unwrap();
+            let len = usize::from(u16::from_be_bytes([reply[0], reply[1]]));
+            stream.read_exact(&mut reply[..len]).unwrap();
+        }
+    };
+    ask_again(5000);
+    let allocated = allocations(false, || ask_again(1000));
+    assert_eq!(allocated, 0, "allocations for 1000 messages");
+}
+
+/// Ed25519 (RFC 8080 section 6.1).
+const KEY: &[u8] = b"Private-key-format: v1.2\nAlgorithm: 15 (ED25519)\n\
+    PrivateKey: ODIyNjAzODQ2MjgwODAxMjI2NDUxOTAyMDQxNDIyNjI=\n";
+
+/// Gives the whole zone as the part for any name, signed or not.
+struct Memory {
+    signing: Option<Arc<Signing>>,
+}
+
+impl LiveSource for Memory {
+    fn lookup<'a>(&'a self, _: &'a Wanted) -> Lookup<'a> {
+        Box::pin(async {
+            let mut zone = zone("example.", ZONE);
+            zone.set_signing(self.signing.clone());
+            let statements = 1;
+            Ok(Fetched { zone, statements })
+        })
+    }
+
+    fn is_blocking(&self) -> bool {
+        false
+    }
+
+    fn is_up(&self) -> bool {
+        true
+    }
+}
+
+/// Asks every question once through a socket, so that its answer is in the packet cache.
+fn fill_cache(shared: &Arc<Shared>, packets: &[Vec<u8>]) {
+    let bound = listen::bind_all(&["127.0.0.1:0".parse().unwrap()], 1).unwrap();
+    let stop = Arc::new(AtomicBool::new(false));
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.connect(bound.addresses[0]).unwrap();
+    let make = |_| UdpPipeline::new(shared.clone());
+    let workers = spawn_workers(bound.udp, &UdpSettings::default(), &stop, make).unwrap();
+    for packet in packets {
+        socket.send(packet).unwrap();
+        socket.recv(&mut [0; 4096]).unwrap();
+    }
+    stop.store(true, Ordering::Relaxed);
+    workers.into_iter().for_each(UdpWorker::join);
+}
+
+/// Allocations for answers from the packet cache; each is `at_least` octets long.
+fn allocations_from_cache(signing: Option<Arc<Signing>>, at_least: usize) -> u64 {
+    let _alone = alone();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let _inside = runtime.enter();
+    let settings = LiveSettings {
+        packet_ttl: Duration::from_secs(3600),
+        ..LiveSettings::default()
+    };
+    let shared = Shared::with_live(Engine::default(), stats(), settings);
+    let source = Arc::new(Memory { signing });
+    let backend = shared.live.add_source("memory", source);
+    let apex: NameBuf = "example.".parse().unwrap();
+    let mut table = ZoneTable::default();
+    table.insert(Arc::new(Zone::stand_in(
+        apex.as_name(),
+        Live::new(backend, 1),
+    )));
+    shared.zones.store(Arc::new(table));
+    let _running = start(&shared, 2).unwrap();
+    let names = [
+        "example.",
+        "ns1.example.",
+        "missing.example.",
+        "x.wild.example.",
+    ];
+    let packets: Vec<_> = names
+        .iter()
+        .flat_map(|name| [1, 2, 28].map(|qtype| question(name, qtype, true)))
+        .collect();
+    fill_cache(&shared, &packets);
+    let mut batch = batch(&packets);
+    let mut pipeline = UdpPipeline::new(shared.clone());
+    answer_again(&mut pipeline, &mut batch, 2000);
+    let hits = || shared.stats.snapshot().counter(Counter::PacketcacheHit);
+    let before = hits();
+    let allocated = allocations(true, || answer_again(&mut pipeline, &mut batch, 1000));
+    assert_eq!(hits() - before, 1000 * packets.len() as u64);
+    let shortest = (0..batch.len()).map(|i| batch.replied(i).len()).min();
+    assert!(shortest >= Some(at_least), "{shortest:?}");
+    allocated
+}
+
+#[test]
+fn answers_from_the_packet_cache_are_given_without_allocating() {
+    assert_eq!(allocations_from_cache(None, 50), 0);
+}
+
+#[test]
+fn signed_answers_from_the_packet_cache_are_given_without_allocating() {
+    let apex: NameBuf = "example.".parse().unwrap();
+    let usage = KeyUse {
+        active: true,
+        published: true,
+    };
+    let key = Key::read(KEY, 257, usage).unwrap();
+    let keys = Arc::new(Keys::new(vec![key]));
+    let cache = Arc::new(SignatureCache::default());
+    let policy = Arc::new(Policy::default());
+    let signing = Arc::new(Signing::new(apex.as_name(), keys, policy, cache));
+    // A signature of Ed25519 alone has 64 octets.
+    assert_eq!(allocations_from_cache(Some(signing), 150), 0);
 }
