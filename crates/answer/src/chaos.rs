@@ -2,9 +2,7 @@
 
 use crate::{Engine, Medium};
 use arrayvec::ArrayVec;
-use nameward_wire::message::{
-    HEADER, MessageSection, MessageWriter, OwnerForm, Query, ReplyFlags,
-};
+use nameward_wire::message::{HEADER, MessageSection, MessageWriter, OwnerForm, Query, ReplyFlags};
 use nameward_wire::{Class, Name, NameBuf, Rcode, Type};
 
 impl Engine {

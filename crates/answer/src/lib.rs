@@ -12,7 +12,7 @@ mod view;
 
 use encode::{Encoder, Written};
 use nameward_wire::message::{HEADER, Malformed, OptRecord, Query, ReplyFlags, write_reply_header};
-use nameward_wire::{Class, Opcode, Rcode, Type};
+use nameward_wire::{Class, Rcode, Type};
 use nameward_zone::NameKey;
 use plan::Question;
 pub use plan::{MAX_CHAIN, Scratch};
@@ -139,7 +139,6 @@ mod extended_error {
     pub const NETWORK_ERROR: u16 = 23;
     pub const NOT_AUTHORITATIVE: u16 = 20;
     pub const NOT_SUPPORTED: u16 = 21;
-    pub const PROHIBITED: u16 = 18;
 }
 
 /// Answers requests.
@@ -164,7 +163,7 @@ impl Default for Engine {
 }
 
 impl Engine {
-    /// Writes the reply to a parsed request. `asked` is the question's name as a key and the zone that
+    /// Writes the reply to a question: a request of opcode QUERY and EDNS version 0 that is no transfer. `asked` is the question's name as a key and the zone that
     /// `zones` has for it; `out` has room for 512 octets at least.
     #[inline]
     pub fn respond<Z: Zones>(
@@ -265,21 +264,26 @@ impl Engine {
         }
     }
 
-    /// Requests that no zone is asked for.
+    /// The reply to a request that is decided elsewhere: a response code and maybe an extended error (RFC 8914).
+    #[cold]
+    pub fn respond_with_code(
+        &self,
+        query: &Query<'_>,
+        (rcode, error): (Rcode, Option<u16>),
+        medium: Medium,
+        out: &mut [u8],
+    ) -> Reply {
+        self.error(query, rcode, error, medium, out)
+    }
+
+    /// Types that no zone is asked for.
     #[inline]
     fn refuse_early(&self, query: &Query<'_>, medium: Medium, out: &mut [u8]) -> Option<Reply> {
-        let mut fail = |rcode, error| Some(self.error(query, rcode, error, medium, out));
-        if query.edns.is_some_and(|edns| edns.version > 0) {
-            return fail(Rcode::BadVers, None);
-        }
-        if query.opcode != Opcode::QUERY {
-            return fail(Rcode::NotImp, Some(extended_error::NOT_SUPPORTED));
-        }
         if !query.qtype.is_meta() || query.qtype == Type::ANY {
             return None;
         }
+        let mut fail = |rcode, error| Some(self.error(query, rcode, error, medium, out));
         match query.qtype {
-            Type::AXFR | Type::IXFR => fail(Rcode::Refused, Some(extended_error::PROHIBITED)),
             // RFC 6891 section 6.1.1, RFC 8945 section 5.2: these stand in the additional section only.
             Type::OPT | Type::TSIG | Type::TKEY => fail(Rcode::FormErr, None),
             Type::MAILA | Type::MAILB => fail(Rcode::NotImp, Some(extended_error::NOT_SUPPORTED)),

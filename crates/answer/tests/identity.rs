@@ -44,7 +44,10 @@ fn a_reply_about_the_server_carries_its_nsid() {
         let opt = records.last().unwrap();
         assert_eq!(opt.rtype, Type::OPT);
         // RFC 5001 section 2.1: the server that is asked says who it is, whatever the question.
-        assert!(opt.raw_data().starts_with(b"\0\x03\0\x09frankfurt"), "{name}");
+        assert!(
+            opt.raw_data().starts_with(b"\0\x03\0\x09frankfurt"),
+            "{name}"
+        );
     }
 }
 

@@ -65,14 +65,14 @@ fn batch(stats: &Arc<Stats>, dice: &mut Dice, load: u64) {
         let qname = wire_name(&format!("{host}.{zone}"));
         let qtype = types[dice.skewed(types.len() as u64) as usize];
         let transport = [
-            Transport::Udp4,
-            Transport::Udp6,
-            Transport::Udp4,
-            Transport::Tcp4,
+            Transport::UDP4,
+            Transport::UDP6,
+            Transport::UDP4,
+            Transport::TCP4,
         ][dice.roll(4) as usize];
         let n = dice.skewed(400) as u16;
         let client = match transport {
-            Transport::Udp6 => IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, n)),
+            Transport::UDP6 => IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, n)),
             _ => IpAddr::V4(Ipv4Addr::new(192, 0, 2, n as u8)),
         };
         recorder.received(&Received {

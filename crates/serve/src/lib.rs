@@ -9,6 +9,7 @@
 pub mod listen;
 pub mod live;
 pub mod pipeline;
+pub mod request;
 mod sys;
 pub mod tcp;
 pub mod udp;

@@ -32,7 +32,7 @@ use nameward_zone::Live;
 
 pub(crate) use attempt::{Attempt, Tried};
 pub(crate) use flights::{Boarded, Flight, Flights};
-pub(crate) use job::{Job, ReplyTo};
+pub(crate) use job::Job;
 pub(crate) use packet_cache::{Fit, Hit, PacketCache};
 pub(crate) use query_cache::{Cached, QueryCache, QueryCacheSettings};
 pub(crate) use run::board;

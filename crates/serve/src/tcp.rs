@@ -13,6 +13,7 @@ mod connection;
 mod holdings;
 mod later;
 mod registry;
+mod stream;
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -22,9 +23,11 @@ use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 
+use crate::request::MessageStream;
 use connection::Connection;
 pub use later::{Later, Ticket};
 use registry::{Refusal, Registry};
+pub use stream::ByteStream;
 
 /// Descriptors left for everything else, when the limit of open files bounds the connections.
 const RESERVED_DESCRIPTORS: u64 = 256;
@@ -81,13 +84,23 @@ impl Default for TcpSettings {
     }
 }
 
-/// Whether the connection goes on after a message.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// How the connection goes on after a message.
 pub enum StreamAction {
     /// More messages are welcome.
     Continue,
     /// The answers so far are delivered, then the connection is closed.
     Close,
+    /// These messages follow, each when the client has taken those before.
+    Messages(Box<dyn MessageStream>),
+}
+
+/// The two ends of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Endpoints {
+    /// The address of the client.
+    pub client: SocketAddr,
+    /// Our own address.
+    pub local: SocketAddr,
 }
 
 /// Answers messages of streams. Shared by all connections.
@@ -97,11 +110,14 @@ pub trait StreamHandler: Send + Sync + 'static {
     /// `later`, in any order (RFC 7766 section 6.2.1.1).
     fn handle(
         &self,
-        query: &[u8],
-        client: SocketAddr,
+        message: &[u8],
+        ends: Endpoints,
         out: &mut Vec<u8>,
         later: &mut Later<'_>,
     ) -> StreamAction;
+
+    /// A further message of an answer of many was made, of this many octets.
+    fn streamed(&self, _client: SocketAddr, _octets: usize) {}
 
     /// A connection was accepted.
     fn opened(&self, client: SocketAddr);
@@ -158,14 +174,24 @@ impl<H> Shared<H> {
 struct Seat<H: StreamHandler> {
     shared: Arc<Shared<H>>,
     id: u64,
-    client: SocketAddr,
+    ends: Endpoints,
 }
 
 impl<H: StreamHandler> Drop for Seat<H> {
     fn drop(&mut self) {
         self.shared.registry.leave(self.id);
-        self.shared.handler.closed(self.client);
+        self.shared.handler.closed(self.ends.client);
     }
+}
+
+/// Answers one message as if it had come over a connection, without its length and without sockets: to test and
+/// measure a handler. Nothing comes of an answer that comes later, and only the first of many messages is given.
+pub fn answer_alone(handler: &impl StreamHandler, message: &[u8], ends: Endpoints) -> Vec<u8> {
+    let registry = Arc::new(Registry::new(1, 1, usize::MAX));
+    let (mut mailbox, mut out) = (None, Vec::new());
+    let mut later = Later::new((&registry, 0), &mut mailbox);
+    handler.handle(message, ends, &mut out, &mut later);
+    out.get(2..).unwrap_or_default().to_vec()
 }
 
 /// Serves the listeners until `shutdown` says true (or its sender is gone), then lets connections
@@ -177,6 +203,17 @@ pub async fn serve<H: StreamHandler>(
     handler: Arc<H>,
     settings: TcpSettings,
     shutdown: watch::Receiver<bool>,
+) -> io::Result<()> {
+    serve_over(listeners, handler, settings, shutdown, |stream| stream).await
+}
+
+/// As [`serve`], with another stream laid over each connection.
+pub async fn serve_over<H: StreamHandler, S: ByteStream>(
+    listeners: Vec<TcpListener>,
+    handler: Arc<H>,
+    settings: TcpSettings,
+    shutdown: watch::Receiver<bool>,
+    lay_over: fn(TcpStream) -> S,
 ) -> io::Result<()> {
     let max_connections = affordable_connections(settings.max_connections);
     let shared = Arc::new(Shared {
@@ -193,7 +230,8 @@ pub async fn serve<H: StreamHandler>(
     for listener in listeners {
         listener.set_nonblocking(true)?;
         let listener = tokio::net::TcpListener::from_std(listener)?;
-        acceptors.spawn(accept_all(Arc::clone(&shared), listener, shutdown.clone()));
+        let shared = Arc::clone(&shared);
+        acceptors.spawn(accept_all(shared, listener, shutdown.clone(), lay_over));
     }
     while acceptors.join_next().await.is_some() {}
     let deadline = tokio::time::Instant::now() + shared.settings.stop_grace;
@@ -218,10 +256,11 @@ fn affordable_connections(wanted: usize) -> usize {
     affordable
 }
 
-async fn accept_all<H: StreamHandler>(
+async fn accept_all<H: StreamHandler, S: ByteStream>(
     shared: Arc<Shared<H>>,
     listener: tokio::net::TcpListener,
     mut shutdown: watch::Receiver<bool>,
+    lay_over: fn(TcpStream) -> S,
 ) {
     let stopping = shutdown.clone();
     let mut logged: Option<Instant> = None;
@@ -232,7 +271,15 @@ async fn accept_all<H: StreamHandler>(
             accepted = listener.accept() => accepted,
         };
         match accepted {
-            Ok((stream, client)) => admit(&shared, stream, client, &stopping),
+            Ok((stream, client)) => {
+                // Answers are written whole; waiting to merge them with later ones only delays them.
+                let _ = stream.set_nodelay(true);
+                // A connection that has no address any more is gone.
+                if let Ok(local) = stream.local_addr() {
+                    let ends = Endpoints { client, local };
+                    admit(&shared, lay_over(stream), ends, &stopping);
+                }
+            }
             Err(error) if is_shortage(&error) => {
                 if logged.is_none_or(|at| at.elapsed() >= ACCEPT_LOG_INTERVAL) {
                     logged = Some(Instant::now());
@@ -255,12 +302,13 @@ fn is_shortage(error: &io::Error) -> bool {
     )
 }
 
-fn admit<H: StreamHandler>(
+fn admit<H: StreamHandler, S: ByteStream>(
     shared: &Arc<Shared<H>>,
-    stream: TcpStream,
-    client: SocketAddr,
+    stream: S,
+    ends: Endpoints,
     shutdown: &watch::Receiver<bool>,
 ) {
+    let client = ends.client;
     let id = match shared.registry.enter(client.ip()) {
         Ok(id) => id,
         Err(Refusal::ClientHasTooMany) => {
@@ -272,10 +320,8 @@ fn admit<H: StreamHandler>(
     let seat = Seat {
         shared: Arc::clone(shared),
         id,
-        client,
+        ends,
     };
-    // Answers are written whole; waiting to merge them with later ones only delays them.
-    let _ = stream.set_nodelay(true);
     let connection = Connection::new(stream, seat);
     let task = tokio::spawn(connection.run(shutdown.clone()));
     shared.registry.seated(id, task.abort_handle());

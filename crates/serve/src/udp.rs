@@ -195,7 +195,7 @@ impl<H: BatchHandler> Worker<H> {
     /// Receives, answers and sends one batch on one socket; returns how many datagrams came.
     fn serve(&mut self, index: usize, wait: Wait) -> usize {
         let socket = &self.sockets[index];
-        self.batch.set_socket(&socket.socket);
+        self.batch.set_socket(&socket.socket, socket.local);
         let started = (wait == Wait::Never).then(Instant::now);
         match self.batch.receive(&socket.socket, wait, socket.origin) {
             Ok(0) => return 0,

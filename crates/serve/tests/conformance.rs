@@ -1,46 +1,39 @@
-//! The conformance suite on the engine itself: zone files in, answers out, no sockets.
+//! The conformance suite on the whole way of a request, without sockets: zone files in, answers out.
 
-use nameward_answer::{AnyPolicy, Engine, Follow, Identity, Medium, Policy, Scratch, Zones};
-use nameward_store::file::zone_from_text;
+use nameward_answer::{AnyPolicy, Engine, Follow, Identity, Policy};
+use nameward_serve::pipeline::{Shared, TcpPipeline, UdpPipeline};
+use nameward_serve::tcp::{Endpoints, answer_alone};
+use nameward_serve::udp::{Batch, BatchHandler};
+use nameward_stats::{RingCapacities, Stats};
 use nameward_testkit::conformance::{self, Judge, Suite};
 use nameward_testkit::wire::{Exchange, Transport};
-use nameward_wire::message::Query;
+use nameward_wire::zonefile::{Options, parse_bytes};
 use nameward_wire::{Name, NameBuf};
-use nameward_zone::{NameKey, ZoneTable};
+use nameward_zone::{Zone, ZoneBuilder, ZoneTable};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 
 struct Bare {
-    engine: Engine,
-    zones: ZoneTable,
+    shared: Arc<Shared>,
 }
 
 impl Exchange for Bare {
     fn exchange(&self, transport: Transport, message: &[u8]) -> Result<Option<Vec<u8>>, String> {
-        let medium = match transport {
-            Transport::Udp => Medium::Datagram,
-            Transport::Tcp => Medium::Stream,
-        };
-        let mut out = vec![0; 65535];
-        let len = match Query::parse(message) {
-            Ok(query) => {
-                let mut key = NameKey::default();
-                key.set(query.qname);
-                let zone = Zones::zone_for(&self.zones, &key, query.qtype);
-                let asked = (&key, zone);
-                let scratch = &mut Scratch::default();
-                Some(
-                    self.engine
-                        .respond(&self.zones, &query, asked, medium, scratch, &mut out)
-                        .len,
-                )
+        let client = SocketAddr::from(([192, 0, 2, 1], 4000));
+        let local = SocketAddr::from(([192, 0, 2, 53], 53));
+        let reply = match transport {
+            Transport::Udp => {
+                let mut batch = Batch::of(&[(message, client)]);
+                UdpPipeline::new(Arc::clone(&self.shared)).handle(&mut batch);
+                batch.replied(0).to_vec()
             }
-            Err(malformed) => self
-                .engine
-                .respond_to_malformed(message, malformed, &mut out)
-                .map(|reply| reply.len),
+            Transport::Tcp => {
+                let pipeline = TcpPipeline::new(&self.shared, 1);
+                answer_alone(&pipeline, message, Endpoints { client, local })
+            }
         };
-        Ok(len.filter(|len| *len > 0).map(|len| out[..len].to_vec()))
+        Ok((!reply.is_empty()).then_some(reply))
     }
 }
 
@@ -78,25 +71,27 @@ fn engine(suite: &Suite) -> Engine {
     }
 }
 
+fn zone(name: &str, text: &str) -> Zone {
+    let origin = NameBuf::from_text(format!("{name}.").as_bytes(), Name::ROOT);
+    let origin = origin.unwrap_or_else(|error| panic!("{name}: {error:?}"));
+    let mut builder = ZoneBuilder::new(origin.as_name());
+    let report = parse_bytes(name, text.as_bytes(), &Options::new(origin), &mut builder);
+    assert!(!report.has_errors(), "{name}: {:?}", report.diagnostics);
+    builder.finish().0.expect("a zone")
+}
+
 fn serve(suite: &Suite) -> Bare {
     let mut zones = ZoneTable::default();
-    for zone in &suite.zones {
-        let name = NameBuf::from_text(format!("{}.", zone.name).as_bytes(), Name::ROOT);
-        let name = name.unwrap_or_else(|error| panic!("{}: {error:?}", zone.name));
-        let text = zone.file_text();
-        let built = zone_from_text(name.as_name(), &zone.name, text.as_bytes());
-        zones.insert(Arc::new(built.unwrap_or_else(|found| {
-            panic!("{}: {found:?}", suite.path.display())
-        })));
+    for own in &suite.zones {
+        zones.insert(Arc::new(zone(&own.name, &own.file_text())));
     }
-    Bare {
-        engine: engine(suite),
-        zones,
-    }
+    let shared = Shared::new(engine(suite), Stats::new(RingCapacities::default()));
+    shared.zones.store(Arc::new(zones));
+    Bare { shared }
 }
 
 #[test]
-fn the_engine_answers_as_the_suite_says() {
+fn requests_are_answered_as_the_suite_says() {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/conformance");
     let mut complaints = Vec::new();
     for suite in conformance::read_all(&directory).expect("every file of the suite reads") {

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use nameward_serve::listen::bind_all;
 use nameward_serve::raise_descriptor_limit;
-use nameward_serve::tcp::{Later, StreamAction, StreamHandler, TcpSettings, serve};
+use nameward_serve::tcp::{Endpoints, Later, StreamAction, StreamHandler, TcpSettings, serve};
 use nameward_serve::udp::{
     Batch, BatchHandler, BatchTiming, UdpSettings, UdpWorker, spawn_workers,
 };
@@ -44,7 +44,7 @@ impl StreamHandler for Streams {
     fn handle(
         &self,
         query: &[u8],
-        _client: SocketAddr,
+        _ends: Endpoints,
         out: &mut Vec<u8>,
         _later: &mut Later<'_>,
     ) -> StreamAction {

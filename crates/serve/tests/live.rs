@@ -804,12 +804,7 @@ fn a_question_with_a_cookie_comes_from_the_packet_cache() {
     let server = Server::start(LiveSettings::default());
     let ask = |cookie: &[u8]| {
         let option = [b"\0\x0a\0\x08", cookie].concat();
-        server.ask_packet(&with_edns(
-            question("www.example.", 1),
-            1232,
-            true,
-            &option,
-        ))
+        server.ask_packet(&with_edns(question("www.example.", 1), 1232, true, &option))
     };
     let first = ask(b"cookie-1");
     assert_eq!(answers(&first), 1);

@@ -7,7 +7,10 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use nameward_serve::listen::bind_all;
-use nameward_serve::tcp::{Later, StreamAction, StreamHandler, TcpSettings, Ticket, serve};
+use nameward_serve::request::{MessageStream, NextMessage};
+use nameward_serve::tcp::{
+    ByteStream, Endpoints, Later, StreamAction, StreamHandler, TcpSettings, Ticket, serve_over,
+};
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -15,9 +18,11 @@ use tokio::task::JoinHandle;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Sends messages back. "close" ends the connection, "silence" gets nothing, "two" gets two
-/// answers, "large" gets 60,000 bytes, "later" is answered when the test does it.
+/// answers, "large" gets 60,000 bytes, "later" is answered when the test does it, "many" gets a thousand messages,
+/// "broken" three of them.
 #[derive(Default)]
 struct Echo {
+    made: Arc<AtomicUsize>,
     tickets: Mutex<Vec<Ticket>>,
     open: AtomicUsize,
     refused: AtomicUsize,
@@ -28,7 +33,7 @@ impl StreamHandler for Echo {
     fn handle(
         &self,
         query: &[u8],
-        _client: SocketAddr,
+        _ends: Endpoints,
         out: &mut Vec<u8>,
         later: &mut Later<'_>,
     ) -> StreamAction {
@@ -36,6 +41,7 @@ impl StreamHandler for Echo {
         match query {
             b"silence" => {}
             b"later" => self.tickets.lock().unwrap().push(later.ticket()),
+            b"many" | b"broken" => {}
             b"large" => out.extend(framed(&[b'x'; 60_000])),
             b"two" => {
                 out.extend(framed(b"one"));
@@ -43,7 +49,16 @@ impl StreamHandler for Echo {
             }
             _ => out.extend(framed(query)),
         }
+        let stream = |end, is_broken| {
+            StreamAction::Messages(Box::new(Numbered {
+                made: Arc::clone(&self.made),
+                end,
+                is_broken,
+            }))
+        };
         match query {
+            b"many" => stream(MANY, false),
+            b"broken" => stream(3, true),
             b"close" => StreamAction::Close,
             _ => StreamAction::Continue,
         }
@@ -62,6 +77,30 @@ impl StreamHandler for Echo {
     }
 }
 
+const MANY: usize = 1000;
+
+/// Messages of 60,000 octets that begin with their number.
+struct Numbered {
+    made: Arc<AtomicUsize>,
+    end: usize,
+    is_broken: bool,
+}
+
+impl MessageStream for Numbered {
+    fn next_message(&mut self, out: &mut [u8]) -> NextMessage {
+        let number = self.made.load(Ordering::SeqCst);
+        if number == self.end {
+            return match self.is_broken {
+                true => NextMessage::Broken,
+                false => NextMessage::End,
+            };
+        }
+        out[..4].copy_from_slice(&(number as u32).to_be_bytes());
+        self.made.store(number + 1, Ordering::SeqCst);
+        NextMessage::Written(60_000)
+    }
+}
+
 struct Server {
     address: SocketAddr,
     echo: Arc<Echo>,
@@ -76,6 +115,14 @@ impl Server {
     }
 
     fn start_on(address: &str, settings: TcpSettings) -> Server {
+        Server::start_over(address, settings, |stream| stream)
+    }
+
+    fn start_over<S: ByteStream>(
+        address: &str,
+        settings: TcpSettings,
+        lay_over: fn(tokio::net::TcpStream) -> S,
+    ) -> Server {
         let bound = bind_all(&[address.parse().unwrap()], 1).unwrap();
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
@@ -84,7 +131,8 @@ impl Server {
             .unwrap();
         let (stop, stopping) = watch::channel(false);
         let echo = Arc::new(Echo::default());
-        let served = runtime.spawn(serve(bound.tcp, Arc::clone(&echo), settings, stopping));
+        let handler = Arc::clone(&echo);
+        let served = runtime.spawn(serve_over(bound.tcp, handler, settings, stopping, lay_over));
         Server {
             address: bound.addresses[0],
             echo,
@@ -378,6 +426,103 @@ fn those_who_never_read_lose_and_the_honest_reader_stays() {
     server.stop();
 }
 
+/// Waits until a count of at least `first` goes up no more: the connection waits for its client.
+fn until_it_rests(count: &AtomicUsize, first: usize) -> usize {
+    let (mut last, mut looks) = (0, 0);
+    while looks < 20 {
+        std::thread::sleep(Duration::from_millis(5));
+        let now = count.load(Ordering::SeqCst);
+        looks = if now == last && now >= first {
+            looks + 1
+        } else {
+            0
+        };
+        last = now;
+    }
+    last
+}
+
+#[test]
+fn an_answer_of_many_messages_is_made_as_its_client_reads() {
+    let server = Server::start(TcpSettings::default());
+    let mut stream = server.connect_from([127, 0, 0, 1]);
+    stream
+        .write_all(&[framed(b"many"), framed(b"after")].concat())
+        .unwrap();
+    let made = until_it_rests(&server.echo.made, 1);
+    assert!(
+        made < MANY / 2,
+        "{made} messages for a client that read none"
+    );
+    ask(&mut server.connect(), b"another client");
+    for number in 0..MANY {
+        let message = read_message(&mut stream).unwrap();
+        assert_eq!(message.len(), 60_000);
+        assert_eq!(message[..4], (number as u32).to_be_bytes());
+    }
+    assert_eq!(read_message(&mut stream).unwrap(), b"after");
+    server.stop();
+}
+
+#[test]
+fn an_answer_that_breaks_off_ends_its_connection() {
+    let server = Server::start(TcpSettings::default());
+    let mut stream = server.connect();
+    stream
+        .write_all(&[framed(b"broken"), framed(b"after")].concat())
+        .unwrap();
+    for _ in 0..3 {
+        if read_message(&mut stream).is_err() {
+            break;
+        }
+    }
+    assert!(ends(&mut stream));
+    until("closed", || server.open() == 0);
+    server.stop();
+}
+
+/// Octets pass with all their bits turned.
+struct Turned(tokio::net::TcpStream);
+
+impl ByteStream for Turned {
+    async fn readable(&mut self) -> std::io::Result<()> {
+        self.0.readable().await
+    }
+
+    async fn writable(&mut self) -> std::io::Result<()> {
+        self.0.writable().await
+    }
+
+    fn try_read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        let len = self.0.try_read(into)?;
+        into[..len].iter_mut().for_each(|octet| *octet = !*octet);
+        Ok(len)
+    }
+
+    fn try_write(&mut self, octets: &[u8]) -> std::io::Result<usize> {
+        let turned: Vec<u8> = octets.iter().map(|octet| !octet).collect();
+        self.0.try_write(&turned)
+    }
+
+    async fn shutdown(&mut self) -> std::io::Result<()> {
+        ByteStream::shutdown(&mut self.0).await
+    }
+}
+
+#[test]
+fn another_stream_over_tcp_is_served_the_same_way() {
+    let server = Server::start_over("127.0.0.1:0", TcpSettings::default(), Turned);
+    let mut stream = server.connect();
+    let turned = |octets: Vec<u8>| octets.into_iter().map(|octet| !octet).collect::<Vec<u8>>();
+    let queries = [framed(b"one"), framed(b"large"), framed(b"close")].concat();
+    stream.write_all(&turned(queries)).unwrap();
+    let mut replies = Vec::new();
+    stream.read_to_end(&mut replies).unwrap();
+    let expected = [framed(b"one"), framed(&[b'x'; 60_000]), framed(b"close")].concat();
+    assert!(turned(replies) == expected);
+    server.stop();
+}
+
 #[test]
 fn answers_that_come_later_count_as_held() {
     let server = Server::start(TcpSettings {
@@ -391,14 +536,7 @@ fn answers_that_come_later_count_as_held() {
     ask_much(&mut greedy);
     let mut other = server.connect();
     ask(&mut other, b"in");
-    // The connection waits for its client when it handles no more.
-    let (mut handled, mut looks) = (0, 0);
-    while looks < 20 {
-        std::thread::sleep(Duration::from_millis(5));
-        let now = server.echo.handled.load(Ordering::SeqCst);
-        looks = if now == handled && now > 100 { looks + 1 } else { 0 };
-        handled = now;
-    }
+    until_it_rests(&server.echo.handled, 101);
     let tickets = std::mem::take(&mut *server.echo.tickets.lock().unwrap());
     assert_eq!((tickets.len(), server.open()), (100, 2));
     for ticket in tickets {

@@ -27,7 +27,7 @@ fn main() {
             for n in 0..BATCH {
                 let client = IpAddr::V4(Ipv4Addr::from((round * BATCH + n) as u32));
                 let received = Received {
-                    transport: Transport::Udp4,
+                    transport: Transport::UDP4,
                     client,
                     qname: b"\x03www\x07example\x03org\0",
                     qtype: 1,
@@ -38,7 +38,7 @@ fn main() {
                 recorder.received(black_box(&received));
                 recorder.zone_cache(true);
                 let answered = Answered {
-                    transport: Transport::Udp4,
+                    transport: Transport::UDP4,
                     client,
                     qname: received.qname,
                     qtype: 1,
@@ -50,7 +50,7 @@ fn main() {
             }
             let timing = Timing {
                 received: BATCH as u32,
-        answered: BATCH as u32,
+                answered: BATCH as u32,
                 receive_ns: Some(1000),
                 answer_ns: 10_000,
                 send_ns: Some(1000),

@@ -2,33 +2,96 @@
 //!
 //! Sums (`udp-queries`) are not counters: they are derived when read, so that they hold in every snapshot.
 
-/// How a question arrived: the transport and the IP version.
+use std::net::IpAddr;
+
+/// The protocol that carries messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
-pub enum Transport {
-    /// UDP over IPv4.
-    Udp4,
-    /// UDP over IPv6.
-    Udp6,
-    /// TCP over IPv4.
-    Tcp4,
-    /// TCP over IPv6.
-    Tcp6,
+pub enum Protocol {
+    /// Datagrams.
+    Udp,
+    /// Streams.
+    Tcp,
+}
+
+impl Protocol {
+    /// All of them, in the order of their discriminants.
+    pub const ALL: [Protocol; 2] = [Protocol::Udp, Protocol::Tcp];
+    /// How many there are.
+    pub const COUNT: usize = Protocol::ALL.len();
+
+    /// Its name in labels of metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Protocol::Udp => "udp",
+            Protocol::Tcp => "tcp",
+        }
+    }
+}
+
+/// The version of IP below it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum IpVersion {
+    /// IPv4.
+    V4,
+    /// IPv6.
+    V6,
+}
+
+impl IpVersion {
+    /// Both, in the order of their discriminants.
+    pub const ALL: [IpVersion; 2] = [IpVersion::V4, IpVersion::V6];
+    /// How many there are.
+    pub const COUNT: usize = IpVersion::ALL.len();
+
+    /// Its number.
+    pub fn number(self) -> u8 {
+        match self {
+            IpVersion::V4 => 4,
+            IpVersion::V6 => 6,
+        }
+    }
+}
+
+/// How a question arrived: the protocol and the version of IP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Transport {
+    /// The protocol.
+    pub protocol: Protocol,
+    /// The version of IP.
+    pub ip: IpVersion,
 }
 
 impl Transport {
-    /// All transports, in the order of their counters.
+    /// UDP over IPv4.
+    pub const UDP4: Transport = Transport::new(Protocol::Udp, IpVersion::V4);
+    /// UDP over IPv6.
+    pub const UDP6: Transport = Transport::new(Protocol::Udp, IpVersion::V6);
+    /// TCP over IPv4.
+    pub const TCP4: Transport = Transport::new(Protocol::Tcp, IpVersion::V4);
+    /// TCP over IPv6.
+    pub const TCP6: Transport = Transport::new(Protocol::Tcp, IpVersion::V6);
+    /// All transports.
     pub const ALL: [Transport; 4] = [
-        Transport::Udp4,
-        Transport::Udp6,
-        Transport::Tcp4,
-        Transport::Tcp6,
+        Transport::UDP4,
+        Transport::UDP6,
+        Transport::TCP4,
+        Transport::TCP6,
     ];
 
-    /// True for UDP on either IP version.
+    const fn new(protocol: Protocol, ip: IpVersion) -> Self {
+        Transport { protocol, ip }
+    }
+
+    /// The transport by which a client at this address is reached.
     #[inline]
-    pub fn is_udp(self) -> bool {
-        (self as u8) < Transport::Tcp4 as u8
+    pub fn to(protocol: Protocol, client: IpAddr) -> Self {
+        let ip = match client {
+            IpAddr::V4(_) => IpVersion::V4,
+            IpAddr::V6(_) => IpVersion::V6,
+        };
+        Transport { protocol, ip }
     }
 }
 
@@ -70,24 +133,21 @@ macro_rules! counters {
 }
 
 counters! {
+    /// A counter that is kept for each transport.
+    Traffic {
+        Queries,
+        Answers,
+        AnswerBytes,
+        /// With the COOKIE option (RFC 7873).
+        CookieQueries,
+        /// With the DO bit (RFC 3225).
+        DoQueries,
+    }
+}
+
+counters! {
     /// A counter that a recorder keeps. Its page name and description stand in the table of variables.
     Counter {
-        // The first twelve are indexed by transport: keep their order.
-        Udp4Queries,
-        Udp6Queries,
-        Tcp4Queries,
-        Tcp6Queries,
-        Udp4Answers,
-        Udp6Answers,
-        Tcp4Answers,
-        Tcp6Answers,
-        Udp4AnswersBytes,
-        Udp6AnswersBytes,
-        Tcp4AnswersBytes,
-        Tcp6AnswersBytes,
-        UdpCookieQueries,
-        TcpCookieQueries,
-        UdpDoQueries,
         RdQueries,
         CorruptPackets,
         NoerrorPackets,

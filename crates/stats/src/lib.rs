@@ -33,7 +33,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
-pub use counter::{Counter, Gauge, Latency, Outcome, Transport};
+pub use counter::{Counter, Gauge, IpVersion, Latency, Outcome, Protocol, Traffic, Transport};
 pub use proc::HostReadings;
 pub use rank::{RankedEntry, RankedPlace, RankedRing, Ranking};
 pub use rates::{CHART_STEP, HISTORY, Rate, Rates, Second, WINDOWS, first_of_chart};

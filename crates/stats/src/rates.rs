@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 
 use crate::Stamp;
-use crate::counter::Counter;
+use crate::counter::{Counter, Protocol, Traffic};
 use crate::tally::Tally;
 
 /// The windows of the averages, in seconds.
@@ -132,11 +132,11 @@ pub fn first_of_chart(last: u64) -> u64 {
 }
 
 fn udp_queries(totals: &Tally) -> u64 {
-    totals.counter(Counter::Udp4Queries) + totals.counter(Counter::Udp6Queries)
+    totals.traffic(Protocol::Udp, None, Traffic::Queries)
 }
 
 fn tcp_queries(totals: &Tally) -> u64 {
-    totals.counter(Counter::Tcp4Queries) + totals.counter(Counter::Tcp6Queries)
+    totals.traffic(Protocol::Tcp, None, Traffic::Queries)
 }
 
 fn hitrates([hits, misses]: &[Rate; 2]) -> [f64; 3] {
@@ -153,6 +153,7 @@ fn hitrates([hits, misses]: &[Rate; 2]) -> [f64; 3] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::counter::Transport;
 
     fn second(n: u64) -> Stamp {
         Stamp(n * 1_000_000_000)
@@ -166,7 +167,7 @@ mod tests {
         let mut expected = [0.0f64; 3];
         for n in 1..=700u64 {
             let rate = if n < 100 { 600 } else { 50 };
-            totals.counters[Counter::Udp4Queries as usize] += rate;
+            totals.of_transport(Transport::UDP4)[Traffic::Queries as usize] += rate;
             rates.tick(second(n), &totals);
             for (average, window) in expected.iter_mut().zip(WINDOWS) {
                 *average += (rate as f64 - *average) / window;
@@ -184,7 +185,7 @@ mod tests {
         let mut rates = Rates::default();
         let mut totals = Tally::new();
         rates.tick(second(10), &totals);
-        totals.counters[Counter::Udp6Queries as usize] = 1000;
+        totals.of_transport(Transport::UDP6)[Traffic::Queries as usize] = 1000;
         rates.tick(Stamp(10_100_000_000), &totals);
         rates.tick(second(3), &totals);
         assert_eq!(rates.udp_queries.max, 0.0);

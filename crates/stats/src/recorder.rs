@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use crate::counter::{Counter, Latency, Outcome, Transport};
+use crate::counter::{Counter, Latency, Outcome, Protocol, Traffic, Transport};
 use crate::lock;
 use crate::part::{Part, Pending};
 use crate::ring::{Ring, RingCapacities};
@@ -149,14 +149,12 @@ impl Recorder {
     /// A question was received and parsed.
     #[inline]
     pub fn received(&mut self, query: &Received<'_>) {
-        let counters = &mut self.tally.counters;
-        let udp = query.transport.is_udp();
-        counters[Counter::Udp4Queries as usize + query.transport as usize] += 1;
-        counters[Counter::RdQueries as usize] += u64::from(query.rd);
-        counters[Counter::UdpDoQueries as usize] += u64::from(query.dnssec_ok & udp);
-        counters[Counter::UdpCookieQueries as usize] += u64::from(query.cookie & udp);
-        counters[Counter::TcpCookieQueries as usize] += u64::from(query.cookie & !udp);
-        if udp {
+        let traffic = self.tally.of_transport(query.transport);
+        traffic[Traffic::Queries as usize] += 1;
+        traffic[Traffic::DoQueries as usize] += u64::from(query.dnssec_ok);
+        traffic[Traffic::CookieQueries as usize] += u64::from(query.cookie);
+        self.tally.counters[Counter::RdQueries as usize] += u64::from(query.rd);
+        if query.transport.protocol == Protocol::Udp {
             self.enter_question(Ring::Queries, query.qname, query.qtype);
         }
         self.enter_address(Ring::Remotes, query.client);
@@ -177,9 +175,9 @@ impl Recorder {
     #[inline]
     pub fn answered(&mut self, answer: &Answered<'_>) {
         let tally = &mut self.tally;
-        let transport = answer.transport as usize;
-        tally.counters[Counter::Udp4Answers as usize + transport] += 1;
-        tally.counters[Counter::Udp4AnswersBytes as usize + transport] += answer.bytes as u64;
+        let traffic = tally.of_transport(answer.transport);
+        traffic[Traffic::Answers as usize] += 1;
+        traffic[Traffic::AnswerBytes as usize] += answer.bytes as u64;
         tally.rcodes[usize::from(answer.rcode).min(RCODE_SLOTS - 1)] += 1;
         // A malformed question has no name, and so no type that could be counted.
         tally.types[type_slot(answer.qtype)] += u64::from(!answer.qname.is_empty());
@@ -207,6 +205,12 @@ impl Recorder {
                 self.enter_address(Ring::RemotesUnauth, answer.client);
             }
         }
+    }
+
+    /// A further message of an answer of many was sent.
+    pub fn answered_more(&mut self, transport: Transport, bytes: usize) {
+        let traffic = self.tally.of_transport(transport);
+        traffic[Traffic::AnswerBytes as usize] += bytes as u64;
     }
 
     /// A zone was looked for in the table of zones.

@@ -1,6 +1,6 @@
 //! One consistent picture of everything, taken for one reader.
 
-use crate::counter::{Counter, Gauge, Latency, Transport};
+use crate::counter::{Counter, Gauge, IpVersion, Latency, Protocol, Traffic, Transport};
 use crate::proc::HostReadings;
 use crate::rates::Rates;
 use crate::ring::{Ring, RingView};
@@ -54,7 +54,12 @@ impl Snapshot {
 
     /// Questions received over a transport.
     pub fn queries(&self, transport: Transport) -> u64 {
-        self.tally.counters[Counter::Udp4Queries as usize + transport as usize]
+        self.traffic(transport.protocol, Some(transport.ip), Traffic::Queries)
+    }
+
+    /// What a protocol has carried, over one version of IP or over both.
+    pub fn traffic(&self, protocol: Protocol, ip: Option<IpVersion>, traffic: Traffic) -> u64 {
+        self.tally.traffic(protocol, ip, traffic)
     }
 
     /// Answers sent by RCODE, only those that occurred. RCODEs above 22 share the last.
@@ -76,8 +81,8 @@ impl Snapshot {
     /// Sizes of answers in bytes.
     pub fn answer_sizes(&self) -> Histogram {
         let bounds = SIZE_BOUNDS.iter().map(|bound| u64::from(*bound));
-        let first = Counter::Udp4AnswersBytes as usize;
-        let sum = self.tally.counters[first..first + 4].iter().sum();
+        let bytes = |protocol| self.traffic(protocol, None, Traffic::AnswerBytes);
+        let sum = Protocol::ALL.into_iter().map(bytes).sum();
         histogram(bounds, &self.tally.sizes, sum)
     }
 

@@ -3,7 +3,7 @@
 //! The order is the one of the page: the specification's table, with the `ring-` rows in their alphabetical place in
 //! its first part.
 
-use crate::counter::{Counter, Gauge, Latency};
+use crate::counter::{Counter, Gauge, IpVersion, Latency, Protocol, Traffic};
 use crate::proc::HostReadings;
 use crate::ring::Ring;
 use crate::snapshot::Snapshot;
@@ -45,8 +45,8 @@ pub enum Scope {
 #[derive(Clone, Copy)]
 enum Source {
     Counter(Counter),
-    /// Derived when read, so that the sum holds in every snapshot.
-    Sum(Counter, Counter),
+    /// Of one version of IP, or of both: derived when read, so that the sum holds in every snapshot.
+    Traffic(Protocol, Option<IpVersion>, Traffic),
     Gauge(Gauge),
     Latency(Latency),
     RingCapacity(Ring),
@@ -75,7 +75,7 @@ impl Variable {
     pub fn value(&self, snapshot: &Snapshot) -> u64 {
         match self.source {
             Source::Counter(counter) => snapshot.counter(counter),
-            Source::Sum(a, b) => snapshot.counter(a) + snapshot.counter(b),
+            Source::Traffic(protocol, ip, traffic) => snapshot.traffic(protocol, ip, traffic),
             Source::Gauge(gauge) => snapshot.gauge(gauge),
             Source::Latency(latency) => snapshot.latency_us(latency),
             Source::RingCapacity(ring) => snapshot.ring(ring).capacity() as u64,
@@ -165,28 +165,28 @@ pub static VARIABLES: &[Variable] = &[
     gauge("security-status", "Security status from the regular polling", Source::Gauge(Gauge::SecurityStatus)),
     counter("servfail-packets", "Server-failure packets sent", Source::Counter(Counter::ServfailPackets)),
     counter("signatures", "DNSSEC signatures made", Source::Counter(Counter::Signatures)),
-    counter("tcp-answers", "Answers sent over TCP", Source::Sum(Counter::Tcp4Answers, Counter::Tcp6Answers)),
-    counter("tcp-answers-bytes", "Total bytes of answers sent over TCP", Source::Sum(Counter::Tcp4AnswersBytes, Counter::Tcp6AnswersBytes)).unit(Unit::Bytes),
-    counter("tcp-cookie-queries", "TCP queries received with the COOKIE option", Source::Counter(Counter::TcpCookieQueries)),
-    counter("tcp-queries", "TCP queries received", Source::Sum(Counter::Tcp4Queries, Counter::Tcp6Queries)),
-    counter("tcp4-answers", "Answers sent over TCP on IPv4", Source::Counter(Counter::Tcp4Answers)),
-    counter("tcp4-answers-bytes", "Bytes of answers sent over TCP on IPv4", Source::Counter(Counter::Tcp4AnswersBytes)).unit(Unit::Bytes),
-    counter("tcp4-queries", "TCP queries received on IPv4", Source::Counter(Counter::Tcp4Queries)),
-    counter("tcp6-answers", "Answers sent over TCP on IPv6", Source::Counter(Counter::Tcp6Answers)),
-    counter("tcp6-answers-bytes", "Bytes of answers sent over TCP on IPv6", Source::Counter(Counter::Tcp6AnswersBytes)).unit(Unit::Bytes),
-    counter("tcp6-queries", "TCP queries received on IPv6", Source::Counter(Counter::Tcp6Queries)),
+    counter("tcp-answers", "Answers sent over TCP", Source::Traffic(Protocol::Tcp, None, Traffic::Answers)),
+    counter("tcp-answers-bytes", "Total bytes of answers sent over TCP", Source::Traffic(Protocol::Tcp, None, Traffic::AnswerBytes)).unit(Unit::Bytes),
+    counter("tcp-cookie-queries", "TCP queries received with the COOKIE option", Source::Traffic(Protocol::Tcp, None, Traffic::CookieQueries)),
+    counter("tcp-queries", "TCP queries received", Source::Traffic(Protocol::Tcp, None, Traffic::Queries)),
+    counter("tcp4-answers", "Answers sent over TCP on IPv4", Source::Traffic(Protocol::Tcp, Some(IpVersion::V4), Traffic::Answers)),
+    counter("tcp4-answers-bytes", "Bytes of answers sent over TCP on IPv4", Source::Traffic(Protocol::Tcp, Some(IpVersion::V4), Traffic::AnswerBytes)).unit(Unit::Bytes),
+    counter("tcp4-queries", "TCP queries received on IPv4", Source::Traffic(Protocol::Tcp, Some(IpVersion::V4), Traffic::Queries)),
+    counter("tcp6-answers", "Answers sent over TCP on IPv6", Source::Traffic(Protocol::Tcp, Some(IpVersion::V6), Traffic::Answers)),
+    counter("tcp6-answers-bytes", "Bytes of answers sent over TCP on IPv6", Source::Traffic(Protocol::Tcp, Some(IpVersion::V6), Traffic::AnswerBytes)).unit(Unit::Bytes),
+    counter("tcp6-queries", "TCP queries received on IPv6", Source::Traffic(Protocol::Tcp, Some(IpVersion::V6), Traffic::Queries)),
     counter("timedout-packets", "Packets not answered within the configured timeout", Source::Counter(Counter::TimedoutPackets)),
-    counter("udp-answers", "Answers sent over UDP", Source::Sum(Counter::Udp4Answers, Counter::Udp6Answers)),
-    counter("udp-answers-bytes", "Total bytes of answers sent over UDP", Source::Sum(Counter::Udp4AnswersBytes, Counter::Udp6AnswersBytes)).unit(Unit::Bytes),
-    counter("udp-cookie-queries", "UDP queries received with the COOKIE EDNS option", Source::Counter(Counter::UdpCookieQueries)),
-    counter("udp-do-queries", "UDP queries received with the DO bit", Source::Counter(Counter::UdpDoQueries)),
-    counter("udp-queries", "UDP queries received", Source::Sum(Counter::Udp4Queries, Counter::Udp6Queries)),
-    counter("udp4-answers", "Answers sent over UDP on IPv4", Source::Counter(Counter::Udp4Answers)),
-    counter("udp4-answers-bytes", "Bytes of answers sent over UDP on IPv4", Source::Counter(Counter::Udp4AnswersBytes)).unit(Unit::Bytes),
-    counter("udp4-queries", "UDP queries received on IPv4", Source::Counter(Counter::Udp4Queries)),
-    counter("udp6-answers", "Answers sent over UDP on IPv6", Source::Counter(Counter::Udp6Answers)),
-    counter("udp6-answers-bytes", "Bytes of answers sent over UDP on IPv6", Source::Counter(Counter::Udp6AnswersBytes)).unit(Unit::Bytes),
-    counter("udp6-queries", "UDP queries received on IPv6", Source::Counter(Counter::Udp6Queries)),
+    counter("udp-answers", "Answers sent over UDP", Source::Traffic(Protocol::Udp, None, Traffic::Answers)),
+    counter("udp-answers-bytes", "Total bytes of answers sent over UDP", Source::Traffic(Protocol::Udp, None, Traffic::AnswerBytes)).unit(Unit::Bytes),
+    counter("udp-cookie-queries", "UDP queries received with the COOKIE EDNS option", Source::Traffic(Protocol::Udp, None, Traffic::CookieQueries)),
+    counter("udp-do-queries", "UDP queries received with the DO bit", Source::Traffic(Protocol::Udp, None, Traffic::DoQueries)),
+    counter("udp-queries", "UDP queries received", Source::Traffic(Protocol::Udp, None, Traffic::Queries)),
+    counter("udp4-answers", "Answers sent over UDP on IPv4", Source::Traffic(Protocol::Udp, Some(IpVersion::V4), Traffic::Answers)),
+    counter("udp4-answers-bytes", "Bytes of answers sent over UDP on IPv4", Source::Traffic(Protocol::Udp, Some(IpVersion::V4), Traffic::AnswerBytes)).unit(Unit::Bytes),
+    counter("udp4-queries", "UDP queries received on IPv4", Source::Traffic(Protocol::Udp, Some(IpVersion::V4), Traffic::Queries)),
+    counter("udp6-answers", "Answers sent over UDP on IPv6", Source::Traffic(Protocol::Udp, Some(IpVersion::V6), Traffic::Answers)),
+    counter("udp6-answers-bytes", "Bytes of answers sent over UDP on IPv6", Source::Traffic(Protocol::Udp, Some(IpVersion::V6), Traffic::AnswerBytes)).unit(Unit::Bytes),
+    counter("udp6-queries", "UDP queries received on IPv6", Source::Traffic(Protocol::Udp, Some(IpVersion::V6), Traffic::Queries)),
     counter("unauth-packets", "Times a zone the server is not authoritative for was queried", Source::Counter(Counter::UnauthPackets)),
     counter("zone-cache-hit", "Zone cache hits", Source::Counter(Counter::ZoneCacheHit)),
     counter("zone-cache-miss", "Zone cache misses", Source::Counter(Counter::ZoneCacheMiss)),
@@ -245,6 +245,18 @@ mod tests {
                 .iter()
                 .any(|v| matches!(v.source, Source::Counter(c) if c == *counter));
             assert!(shown, "{counter:?} is not shown");
+        }
+        let row = |protocol, ip, traffic| {
+            VARIABLES.iter().any(|v| {
+                matches!(v.source, Source::Traffic(p, i, t) if (p, i, t) == (protocol, ip, traffic))
+            })
+        };
+        for protocol in Protocol::ALL {
+            for traffic in [Traffic::Queries, Traffic::Answers, Traffic::AnswerBytes] {
+                assert!(row(protocol, None, traffic), "{protocol:?} {traffic:?}");
+                let by_ip = IpVersion::ALL.map(|ip| row(protocol, Some(ip), traffic));
+                assert_eq!(by_ip, [true; 2], "{protocol:?} {traffic:?}");
+            }
         }
         for gauge in Gauge::ALL {
             let shown = VARIABLES

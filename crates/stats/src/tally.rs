@@ -3,7 +3,7 @@
 //! A tally only grows. Its owner keeps it without atomics and copies it whole into the shared block at the end of a
 //! batch, so a reader sees all of a batch or nothing of it.
 
-use crate::counter::{Counter, Latency};
+use crate::counter::{Counter, IpVersion, Latency, Protocol, Traffic, Transport};
 
 /// Slots of the answers-by-type family: types below 128 have their own, then the few above, then all others.
 pub(crate) const TYPE_SLOTS: usize = 128 + HIGH_TYPES.len() + 1;
@@ -32,6 +32,8 @@ pub const LATENCY_BOUNDS_NS: [u64; 11] = [
 /// Plain counts of one worker, or of all of them summed.
 #[derive(Clone, Copy)]
 pub(crate) struct Tally {
+    /// By protocol, version of IP and what is counted.
+    traffic: [[[u64; Traffic::COUNT]; IpVersion::COUNT]; Protocol::COUNT],
     pub(crate) counters: [u64; Counter::COUNT],
     pub(crate) rcodes: [u64; RCODE_SLOTS],
     pub(crate) types: [u64; TYPE_SLOTS],
@@ -46,6 +48,7 @@ pub(crate) struct Tally {
 impl Tally {
     pub(crate) const fn new() -> Self {
         Tally {
+            traffic: [[[0; Traffic::COUNT]; IpVersion::COUNT]; Protocol::COUNT],
             counters: [0; Counter::COUNT],
             rcodes: [0; RCODE_SLOTS],
             types: [0; TYPE_SLOTS],
@@ -62,6 +65,10 @@ impl Tally {
                 *a += b;
             }
         }
+        let versions = self.traffic.iter_mut().flatten();
+        for (own, others) in versions.zip(other.traffic.iter().flatten()) {
+            sum(own, others);
+        }
         sum(&mut self.counters, &other.counters);
         sum(&mut self.rcodes, &other.rcodes);
         sum(&mut self.types, &other.types);
@@ -69,6 +76,26 @@ impl Tally {
         sum(&mut self.latencies, &other.latencies);
         sum(&mut self.samples, &other.samples);
         sum(&mut self.sample_ns, &other.sample_ns);
+    }
+
+    /// The counters of a transport.
+    #[inline]
+    pub(crate) fn of_transport(&mut self, transport: Transport) -> &mut [u64; Traffic::COUNT] {
+        &mut self.traffic[transport.protocol as usize][transport.ip as usize]
+    }
+
+    /// What a protocol has carried, over one version of IP or over both.
+    pub(crate) fn traffic(
+        &self,
+        protocol: Protocol,
+        ip: Option<IpVersion>,
+        traffic: Traffic,
+    ) -> u64 {
+        let versions = &self.traffic[protocol as usize];
+        match ip {
+            Some(ip) => versions[ip as usize][traffic as usize],
+            None => versions.iter().map(|counts| counts[traffic as usize]).sum(),
+        }
     }
 
     pub(crate) fn counter(&self, counter: Counter) -> u64 {

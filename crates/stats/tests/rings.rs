@@ -35,7 +35,7 @@ fn received(transport: Transport, client: IpAddr) -> Received<'static> {
 
 fn answered(outcome: Outcome, rcode: u8) -> Answered<'static> {
     Answered {
-        transport: Transport::Udp6,
+        transport: Transport::UDP6,
         client: CLIENT,
         qname: b"\x01a\x07example\0",
         qtype: 1,
@@ -139,8 +139,8 @@ fn an_ipv4_client_of_an_ipv6_socket_is_one_client() {
     let stats = stats();
     let mut recorder = stats.recorder();
     let mapped = IpAddr::V6(Ipv4Addr::new(192, 0, 2, 1).to_ipv6_mapped());
-    recorder.received(&received(Transport::Udp4, mapped));
-    recorder.received(&received(Transport::Udp4, CLIENT));
+    recorder.received(&received(Transport::UDP4, mapped));
+    recorder.received(&received(Transport::UDP4, CLIENT));
     recorder.flush(Stamp(1), None);
     let ranking = stats
         .snapshot()
@@ -154,7 +154,7 @@ fn an_ipv4_client_of_an_ipv6_socket_is_one_client() {
 fn nothing_is_visible_before_the_flush_and_dropping_a_recorder_flushes() {
     let stats = stats();
     let mut recorder = stats.recorder();
-    recorder.received(&received(Transport::Udp4, CLIENT));
+    recorder.received(&received(Transport::UDP4, CLIENT));
     let snapshot = stats.snapshot();
     assert_eq!(value(&snapshot, "udp-queries"), 0);
     assert_eq!(value(&snapshot, "ring-queries-size"), 0);
@@ -164,7 +164,7 @@ fn nothing_is_visible_before_the_flush_and_dropping_a_recorder_flushes() {
     assert_eq!(value(&snapshot, "ring-queries-size"), 1);
     // The next recorder takes the block over and counts on.
     let mut next = stats.recorder();
-    next.received(&received(Transport::Udp4, CLIENT));
+    next.received(&received(Transport::UDP4, CLIENT));
     next.flush(Stamp(2), None);
     assert_eq!(value(&stats.snapshot(), "udp-queries"), 2);
 }
@@ -175,7 +175,7 @@ fn a_ranking_lists_the_most_frequent_first_and_sums_the_rest() {
     let mut recorder = stats.recorder();
     for n in 0..20u32 {
         for _ in 0..=n {
-            recorder.received(&received(Transport::Udp4, address(n)));
+            recorder.received(&received(Transport::UDP4, address(n)));
         }
         recorder.flush(Stamp(u64::from(n)), None);
     }
@@ -207,7 +207,7 @@ fn a_batch_larger_than_the_buffers_is_kept_whole() {
     for n in 0..1000u32 {
         recorder.received(&Received {
             qname: &name,
-            ..received(Transport::Udp4, address(n))
+            ..received(Transport::UDP4, address(n))
         });
     }
     recorder.flush(Stamp(1), None);
@@ -318,7 +318,7 @@ fn shrinking_keeps_the_newest_and_growing_brings_nothing_back() {
     let stats = stats();
     let mut recorder = stats.recorder();
     for n in 0..50u32 {
-        recorder.received(&received(Transport::Udp4, address(n)));
+        recorder.received(&received(Transport::UDP4, address(n)));
         recorder.flush(Stamp(u64::from(n)), None);
     }
     stats.resize_ring(Ring::Remotes, 3);
@@ -326,7 +326,7 @@ fn shrinking_keeps_the_newest_and_growing_brings_nothing_back() {
     assert_eq!(entries(&stats.snapshot(), Ring::Remotes), newest);
     stats.resize_ring(Ring::Remotes, 1000);
     assert_eq!(entries(&stats.snapshot(), Ring::Remotes), newest);
-    recorder.received(&received(Transport::Udp4, address(99)));
+    recorder.received(&received(Transport::UDP4, address(99)));
     recorder.flush(Stamp(99), None);
     assert_eq!(stats.snapshot().ring(Ring::Remotes).size(), 4);
     stats.reset_ring(Ring::Remotes);
@@ -379,7 +379,7 @@ proptest! {
                 Step::Enter { worker, count } => {
                     let recorder = workers[worker].as_mut().expect("a worker");
                     for _ in 0..count {
-                        recorder.received(&received(Transport::Tcp4, address(next)));
+                        recorder.received(&received(Transport::TCP4, address(next)));
                         model.push(address(next).to_string());
                         next += 1;
                     }

@@ -363,7 +363,11 @@ mod tests {
 
     #[test]
     fn a_kept_request_is_the_same_request_without_its_length() {
-        let padding = [&b"\0\x00\x29\x04\xd0\x00\x00\x80\x00\x03\xe8\x00\x0c\x03\xe4"[..], &[0; 996]].concat();
+        let padding = [
+            &b"\0\x00\x29\x04\xd0\x00\x00\x80\x00\x03\xe8\x00\x0c\x03\xe4"[..],
+            &[0; 996],
+        ]
+        .concat();
         let packet = with_additional(&[&padding]);
         let query = Query::parse(&packet).unwrap();
         let kept = QueryBuf::from(&query);
@@ -373,7 +377,10 @@ mod tests {
         assert_eq!((again.qclass, again.opcode), (query.qclass, query.opcode));
         assert_eq!(again.question_end, query.question_end);
         let (edns, before) = (again.edns.unwrap(), query.edns.unwrap());
-        assert_eq!((edns.payload, edns.version), (before.payload, before.version));
+        assert_eq!(
+            (edns.payload, edns.version),
+            (before.payload, before.version)
+        );
         assert_eq!((edns.dnssec_ok, edns.nsid), (true, before.nsid));
         assert!(again.rd());
     }

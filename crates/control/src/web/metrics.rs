@@ -51,12 +51,7 @@ fn families(out: &mut String, snapshot: &Snapshot, mnemonic: Mnemonic) {
         "counter",
     );
     for transport in Transport::ALL {
-        let (name, ip) = match transport {
-            Transport::Udp4 => ("udp", 4),
-            Transport::Udp6 => ("udp", 6),
-            Transport::Tcp4 => ("tcp", 4),
-            Transport::Tcp6 => ("tcp", 6),
-        };
+        let (name, ip) = (transport.protocol.name(), transport.ip.number());
         let value = snapshot.queries(transport);
         let _ = writeln!(
             out,

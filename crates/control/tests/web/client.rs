@@ -178,7 +178,7 @@ pub fn ask(recorder: &mut Recorder, qname: &[u8], outcome: Outcome, client: IpAd
         _ => 0,
     };
     recorder.received(&Received {
-        transport: Transport::Udp4,
+        transport: Transport::UDP4,
         client,
         qname,
         qtype: 1,
@@ -187,7 +187,7 @@ pub fn ask(recorder: &mut Recorder, qname: &[u8], outcome: Outcome, client: IpAd
         cookie: false,
     });
     recorder.answered(&Answered {
-        transport: Transport::Udp4,
+        transport: Transport::UDP4,
         client,
         qname,
         qtype: 1,

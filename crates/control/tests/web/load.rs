@@ -27,10 +27,10 @@ fn write_until(stats: &Arc<Stats>, stop: &AtomicBool, worker: u8) {
             n = n.wrapping_add(1);
             let transport = Transport::ALL[n as usize % 4];
             let client = match transport {
-                Transport::Udp4 | Transport::Tcp4 => {
+                Transport::UDP4 | Transport::TCP4 => {
                     IpAddr::V4(Ipv4Addr::new(10, worker, (n >> 8) as u8, n as u8))
                 }
-                Transport::Udp6 | Transport::Tcp6 => {
+                Transport::UDP6 | Transport::TCP6 => {
                     IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, n as u16))
                 }
             };

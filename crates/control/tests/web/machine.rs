@@ -48,10 +48,11 @@ fn bounds_and_sums_of_seconds_are_exact_decimals() {
     let server = Server::start();
     let mut recorder = server.stats.recorder();
     let timing = nameward_stats::Timing {
-        queries: 3,
-        receive_ns: 0,
+        received: 3,
+        answered: 3,
+        receive_ns: Some(0),
         answer_ns: 1_100,
-        send_ns: 0,
+        send_ns: Some(0),
     };
     recorder.flush(nameward_stats::Stamp(1), Some(timing));
     let text = server.get("/metrics").text();

@@ -9,6 +9,7 @@ use nameward_wire::message::Query;
 use nameward_zone::{Live, NameKey, ZoneTable};
 
 use crate::pipeline::record_signatures;
+use crate::request::ViewId;
 
 use super::{Cached, Fit, Flight, Held, Hit, LiveView, LiveZones, Parts, Used};
 
@@ -21,6 +22,7 @@ pub(crate) struct Attempt<'a> {
     pub(crate) key: &'a NameKey,
     /// The zone of the question, if that is a live one.
     pub(crate) own: Option<&'a Live>,
+    pub(crate) view: ViewId,
     pub(crate) medium: Medium,
     pub(crate) now: Instant,
 }
@@ -36,7 +38,7 @@ pub(crate) enum Tried {
 impl Attempt<'_> {
     fn fit(&self) -> Option<Fit> {
         let limit = self.engine.limit(self.query, self.medium);
-        Fit::of(self.query, limit, self.medium).filter(|_| self.live.packets.is_on())
+        Fit::of(self.query, self.view, limit, self.medium).filter(|_| self.live.packets.is_on())
     }
 
     /// Answers from the packet cache. The clock is read twice where `is_timed`: that costs a good part of what

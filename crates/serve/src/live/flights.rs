@@ -148,7 +148,9 @@ impl Flights {
         for shard in &self.shards {
             let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
             for jobs in shard.values_mut() {
-                let late = |job: &mut Job| now.saturating_duration_since(job.received) >= patience;
+                let late = |job: &mut Job| {
+                    now.saturating_duration_since(job.request.received()) >= patience
+                };
                 overdue.extend(jobs.extract_if(.., late));
             }
         }

@@ -68,7 +68,7 @@ impl<'f> Landing<'f> {
                         .push(Held::new(&flight.live, &key, part.generation, zone));
                     answerer.answer(shared, job);
                 }
-                Err(kind) => answerer.fail(job, *kind),
+                Err(kind) => answerer.fail(shared, job, *kind),
             }
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! | of the question | in the cache |
 //! |---|---|
-//! | name (without case), type, DO, EDNS or not, octets the answer may have, transport | the key |
+//! | view, name (without case), type, DO, EDNS or not, octets the answer may have, transport | the key |
 //! | id, RD, letter case of the name | taken from the question at each hit |
 //! | COOKIE (RFC 7873: none is answered) and options that are not known | change no answer and are ignored |
 //! | anything else: other opcodes and classes, NSID, records other than OPT | such questions pass by |
@@ -15,6 +15,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::request::ViewId;
 use nameward_answer::{Medium, Reply};
 use nameward_wire::message::{HEADER, Query};
 use nameward_wire::{Class, Name, Opcode, Type};
@@ -31,6 +32,7 @@ const RD: u8 = 0x01;
 /// What an answer depends on besides the name.
 #[derive(PartialEq, Eq, Clone, Copy, Debug)]
 pub(crate) struct Fit {
+    view: u16,
     qtype: u16,
     limit: u16,
     edns: bool,
@@ -40,7 +42,7 @@ pub(crate) struct Fit {
 
 impl Fit {
     /// What the answer to this question depends on; `None` if it may not come from the cache.
-    pub(crate) fn of(query: &Query<'_>, limit: usize, medium: Medium) -> Option<Fit> {
+    pub(crate) fn of(query: &Query<'_>, view: ViewId, limit: usize, medium: Medium) -> Option<Fit> {
         let packet = query.packet();
         let count = |at: usize| u32::from(u16::from_be_bytes([packet[at], packet[at + 1]]));
         let (answers, additional) = (count(6) + count(8), count(10));
@@ -53,6 +55,7 @@ impl Fit {
             .edns
             .is_none_or(|edns| edns.version == 0 && !edns.nsid);
         (is_plain && edns_is_plain).then_some(Fit {
+            view: view.0,
             qtype: query.qtype.0,
             limit: limit.min(u16::MAX.into()) as u16,
             edns: query.edns.is_some(),
@@ -90,7 +93,8 @@ impl Hash for Borrowed<'_> {
 
 fn hash_of(key: &NameKey, fit: Fit) -> u64 {
     let flags = u64::from(fit.edns) | u64::from(fit.dnssec_ok) << 1 | u64::from(fit.stream) << 2;
-    let fit = u64::from(fit.qtype) | u64::from(fit.limit) << 16 | flags << 32;
+    let view = u64::from(fit.view);
+    let fit = u64::from(fit.qtype) | u64::from(fit.limit) << 16 | flags << 32 | view << 48;
     key.hash(key.labels()) ^ fit.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 

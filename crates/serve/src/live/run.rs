@@ -381,7 +381,7 @@ async fn sweep(shared: Weak<Shared>, patience: Duration) {
         if let (false, Some(crew)) = (overdue.is_empty(), shared.live.crew.get()) {
             let mut answerer = crew.answerer();
             for job in overdue {
-                answerer.give_up(job);
+                answerer.give_up(&shared, job);
             }
             answerer.flush();
         }

@@ -1,25 +1,42 @@
-//! What a worker writes down of each question and answer.
+//! Counts each request and each reply in the worker's counters and rings.
 
-use super::Done;
-use nameward_answer::{Outcome, Scratch};
+use crate::request::Request;
+use nameward_answer::{Outcome, Reply, Scratch};
 use nameward_stats::{self as stats, Answered, Counter, Received, Recorder, Transport};
-use nameward_wire::Opcode;
 use nameward_wire::message::{Malformed, Query};
 use std::net::IpAddr;
 
-pub(super) fn udp(client: IpAddr) -> Transport {
-    if client.is_ipv4() {
-        Transport::Udp4
-    } else {
-        Transport::Udp6
-    }
+/// A reply that was written, as far as the counters need to know until it has left.
+#[derive(Clone, Copy)]
+pub(crate) struct Done {
+    pub(super) reply: Reply,
+    qtype: u16,
+    qname_len: u8,
 }
 
-pub(super) fn tcp(client: IpAddr) -> Transport {
-    if client.is_ipv4() {
-        Transport::Tcp4
-    } else {
-        Transport::Tcp6
+impl Done {
+    #[inline]
+    pub(crate) fn new(reply: Reply, query: &Query<'_>) -> Self {
+        Done {
+            reply,
+            qtype: query.qtype.0,
+            qname_len: query.qname.as_wire().len() as u8,
+        }
+    }
+
+    /// A reply to a packet whose question is not known.
+    pub(super) fn without_question(reply: Reply) -> Self {
+        Done {
+            reply,
+            qtype: 0,
+            qname_len: 0,
+        }
+    }
+
+    /// Octets of the question's name.
+    #[inline]
+    pub(crate) fn qname_len(&self) -> usize {
+        self.qname_len.into()
     }
 }
 
@@ -33,30 +50,17 @@ pub(crate) fn record_signatures(recorder: &mut Recorder, scratch: &mut Scratch) 
 }
 
 #[inline]
-pub(super) fn record_received(
-    recorder: &mut Recorder,
-    query: &Query<'_>,
-    transport: Transport,
-    client: IpAddr,
-) {
+pub(super) fn record_received(recorder: &mut Recorder, request: &Request<'_>) {
+    let query = request.query;
     recorder.received(&Received {
-        transport,
-        client,
+        transport: request.transport,
+        client: request.peer.ip(),
         qname: query.qname.as_wire(),
         qtype: query.qtype.0,
         rd: query.rd(),
         dnssec_ok: query.edns.is_some_and(|edns| edns.dnssec_ok),
         cookie: query.edns.is_some_and(|edns| edns.cookie.is_some()),
     });
-    match query.opcode {
-        Opcode::NOTIFY => recorder.add(Counter::IncomingNotifications, 1),
-        Opcode::UPDATE => {
-            recorder.add(Counter::DnsupdateQueries, 1);
-            // No update is accepted: each is answered NOTIMP.
-            recorder.add(Counter::DnsupdateRefused, 1);
-        }
-        _ => {}
-    }
 }
 
 pub(super) fn record_malformed(recorder: &mut Recorder, malformed: Malformed, client: IpAddr) {

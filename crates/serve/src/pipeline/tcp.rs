@@ -1,16 +1,17 @@
-//! The same way for the messages of TCP connections, one at a time.
+//! Messages of streams on their way, one at a time.
 
-use super::record::{record_answer, record_malformed, record_received, record_signatures, tcp};
-use super::{Desk, Done, Shared, View};
-use crate::live::{Attempt, ReplyTo};
-use crate::tcp::{Later, StreamAction, StreamHandler};
-use nameward_answer::{Medium, Outcome, Scratch, TCP_MAX};
-use nameward_stats::{Gauge, Recorder, Stamp, Stats, Timing};
+use super::path::Turn;
+use super::record::{Done, record_answer};
+use super::{ReplyTo, Shared, Snapshots};
+use crate::request::{MessageStream, NextMessage, Request, Verdict, ViewId};
+use crate::tcp::{Endpoints, Later, StreamAction, StreamHandler};
+use nameward_answer::{Outcome, Reply, Scratch, TCP_MAX};
+use nameward_stats::{Gauge, Protocol, Recorder, Stamp, Stats, Timing, Transport};
+use nameward_wire::Rcode;
 use nameward_wire::message::Query;
 use nameward_zone::NameKey;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Answers the messages of TCP connections.
 pub struct TcpPipeline {
@@ -21,7 +22,7 @@ pub struct TcpPipeline {
 
 struct TcpState {
     shared: Arc<Shared>,
-    view: View,
+    snapshots: Snapshots,
     recorder: Recorder,
     scratch: Scratch,
     key: NameKey,
@@ -34,7 +35,7 @@ impl TcpPipeline {
         let state = || {
             Mutex::new(TcpState {
                 shared: shared.clone(),
-                view: View::new(shared.clone()),
+                snapshots: Snapshots::new(shared),
                 recorder: shared.stats.recorder(),
                 scratch: Scratch::default(),
                 key: NameKey::default(),
@@ -49,24 +50,28 @@ impl TcpPipeline {
             states: (0..threads.max(1)).map(|_| state()).collect(),
         }
     }
+
+    fn state(&self) -> MutexGuard<'_, TcpState> {
+        let free = self.states.iter().find_map(|state| state.try_lock().ok());
+        free.unwrap_or_else(|| {
+            self.states[0]
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+        })
+    }
 }
 
 impl StreamHandler for TcpPipeline {
     fn handle(
         &self,
-        query: &[u8],
-        client: SocketAddr,
+        message: &[u8],
+        ends: Endpoints,
         out: &mut Vec<u8>,
         later: &mut Later<'_>,
     ) -> StreamAction {
-        let free = self.states.iter().find_map(|state| state.try_lock().ok());
-        let mut state = free.unwrap_or_else(|| {
-            self.states[0]
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-        });
+        let mut state = self.state();
         let (started, before) = (Stamp::now(), out.len());
-        let action = state.answer(query, client, out, later);
+        let action = state.answer(message, ends, out, later);
         let now = Stamp::now();
         let timing = Timing {
             received: 1,
@@ -76,6 +81,13 @@ impl StreamHandler for TcpPipeline {
         };
         state.recorder.flush(now, Some(timing));
         action
+    }
+
+    fn streamed(&self, client: SocketAddr, octets: usize) {
+        let mut state = self.state();
+        let transport = Transport::to(Protocol::Tcp, client.ip());
+        state.recorder.answered_more(transport, octets);
+        state.recorder.flush(Stamp::now(), None);
     }
 
     fn opened(&self, _client: SocketAddr) {
@@ -91,72 +103,73 @@ impl TcpState {
     fn answer(
         &mut self,
         packet: &[u8],
-        client: SocketAddr,
+        ends: Endpoints,
         out: &mut Vec<u8>,
         later: &mut Later<'_>,
     ) -> StreamAction {
-        let (peer, transport) = (client, tcp(client.ip()));
-        let client = client.ip();
-        let zones = &**self.view.zones.load();
-        let engine = &**self.view.engine.load();
-        let (done, qname) = match Query::parse(packet) {
+        let transport = Transport::to(Protocol::Tcp, ends.client.ip());
+        let mut turn = Turn::new(
+            &self.shared,
+            &mut self.snapshots,
+            &mut self.recorder,
+            &mut self.scratch,
+        );
+        let (mut action, mut qname) = (StreamAction::Continue, &[][..]);
+        let done = match Query::parse(packet) {
             Ok(query) => {
-                record_received(&mut self.recorder, &query, transport, client);
+                qname = query.qname.as_wire();
                 self.key.set(query.qname);
-                self.scratch.set_now(crate::sys::seconds_since_1970());
-                let zone = zones.zone_for(&self.key, query.qtype).map(|zone| &**zone);
-                let mut reply = engine.respond(
-                    zones,
-                    &query,
-                    (&self.key, zone),
-                    Medium::Stream,
-                    &mut self.scratch,
-                    &mut self.out[..],
-                );
-                if reply.outcome == Outcome::Pending {
-                    let desk = Desk {
-                        shared: &self.shared,
-                        recorder: &mut self.recorder,
-                        scratch: &mut self.scratch,
-                        is_timed: true,
-                    };
-                    let attempt = Attempt {
-                        live: &self.shared.live,
-                        engine,
-                        zones,
-                        query: &query,
-                        key: &self.key,
-                        own: zone.and_then(|zone| zone.live()).map(|live| &**live),
-                        medium: Medium::Stream,
-                        now: Instant::now(),
-                    };
-                    let way_back = || Some(ReplyTo::Stream(later.ticket()));
-                    match desk.answer_live(&attempt, peer, way_back, &mut self.out[..]) {
-                        Some(known) => reply = known,
-                        None => return StreamAction::Continue,
+                let zone = turn.zones.zone_for(&self.key, query.qtype);
+                let asked = (&self.key, zone.map(|zone| &**zone));
+                let request = Request {
+                    query: &query,
+                    peer: ends.client,
+                    local: Some(ends.local),
+                    transport,
+                    tsig: None,
+                    view: ViewId::DEFAULT,
+                };
+                let way_back = || Some(ReplyTo::Stream(later.ticket()));
+                match turn.decide(&request, asked, way_back, &mut self.out[..]) {
+                    Verdict::Reply(reply) => Done::new(reply, &query),
+                    // Codes are replies by now.
+                    Verdict::Drop | Verdict::Later | Verdict::Code(..) => return action,
+                    Verdict::Stream(mut stream) => {
+                        let Some(first) = first_message(&mut *stream, &mut self.out[..]) else {
+                            return StreamAction::Close;
+                        };
+                        action = StreamAction::Messages(stream);
+                        Done::new(first, &query)
                     }
                 }
-                record_signatures(&mut self.recorder, &mut self.scratch);
-                (Done::new(reply, &query), query.qname.as_wire())
             }
             Err(malformed) => {
-                record_malformed(&mut self.recorder, malformed, client);
-                let Some(reply) = engine.respond_to_malformed(packet, malformed, &mut self.out[..])
-                else {
+                let reply =
+                    turn.decide_malformed(packet, malformed, ends.client, &mut self.out[..]);
+                match reply {
+                    Some(reply) => Done::without_question(reply),
                     // Nothing that could be answered: not a DNS client.
-                    return StreamAction::Close;
-                };
-                let done = Done {
-                    reply,
-                    qtype: 0,
-                    qname_len: 0,
-                };
-                (done, &[][..])
+                    None => return StreamAction::Close,
+                }
             }
         };
-        record_answer(&mut self.recorder, &done, transport, client, qname);
+        record_answer(turn.recorder, &done, transport, ends.client.ip(), qname);
         out.extend_from_slice(&(done.reply.len as u16).to_be_bytes());
         out.extend_from_slice(&self.out[..done.reply.len]);
-        StreamAction::Continue
+        action
+    }
+}
+
+/// Makes the first message of an answer of many; that one is counted as the answer.
+fn first_message(stream: &mut dyn MessageStream, out: &mut [u8]) -> Option<Reply> {
+    match stream.next_message(out) {
+        NextMessage::Written(len) => Some(Reply {
+            len: len.min(out.len()),
+            rcode: Rcode::NoError,
+            outcome: Outcome::Other,
+            truncated: false,
+            zone_found: None,
+        }),
+        NextMessage::End | NextMessage::Broken => None,
     }
 }

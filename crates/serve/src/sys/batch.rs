@@ -13,7 +13,7 @@
 use std::ffi::c_int;
 use std::io;
 use std::mem::offset_of;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd, RawFd};
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
@@ -92,6 +92,8 @@ pub struct Batch {
     armed: Origin,
     /// Where the datagrams came in, for replies that are sent later.
     socket: Option<Arc<Socket>>,
+    /// What that socket is bound to.
+    local: Option<SocketAddr>,
 }
 
 // SAFETY: the frame is owned by the batch alone and its pointers lead only into itself.
@@ -133,6 +135,7 @@ impl Batch {
             len: 0,
             armed: Origin::Bound,
             socket: None,
+            local: None,
         }
     }
 
@@ -222,6 +225,7 @@ impl Batch {
             controls: &frame.controls,
             queries: &frame.queries,
             socket: self.socket.as_ref(),
+            local: self.local,
         };
         let replies = Replies {
             replies: &mut frame.replies,
@@ -246,7 +250,8 @@ impl Batch {
     }
 
     /// Tells which socket the next datagrams come from.
-    pub(crate) fn set_socket(&mut self, socket: &Arc<Socket>) {
+    pub(crate) fn set_socket(&mut self, socket: &Arc<Socket>, local: SocketAddr) {
+        self.local = Some(local);
         let same = self
             .socket
             .as_ref()
@@ -408,6 +413,7 @@ pub struct Queries<'a> {
     controls: &'a [Control; BATCH],
     queries: &'a [Buffer<QUERY_MAX, 128>; BATCH],
     socket: Option<&'a Arc<Socket>>,
+    local: Option<SocketAddr>,
 }
 
 impl<'a> Queries<'a> {
@@ -439,6 +445,32 @@ impl<'a> Queries<'a> {
     #[inline]
     pub fn client(&self, i: usize) -> SocketAddr {
         decode_address(&self.addresses[i].0)
+    }
+
+    /// The address that datagram `i` came to; `None` in a made batch.
+    #[inline]
+    pub fn local(&self, i: usize) -> Option<SocketAddr> {
+        let bound = self.local?;
+        if !bound.ip().is_unspecified() {
+            return Some(bound);
+        }
+        let control = &self.controls[i].0;
+        let octets = |at: usize| control[CONTROL_DATA + at..].iter().copied();
+        let ip = match bound {
+            SocketAddr::V4(_) => {
+                let mut ip = [0; 4];
+                let addr = octets(offset_of!(libc::in_pktinfo, ipi_spec_dst));
+                ip.iter_mut().zip(addr).for_each(|(to, from)| *to = from);
+                IpAddr::from(ip)
+            }
+            SocketAddr::V6(_) => {
+                let mut ip = [0; 16];
+                let addr = octets(offset_of!(libc::in6_pktinfo, ipi6_addr));
+                ip.iter_mut().zip(addr).for_each(|(to, from)| *to = from);
+                IpAddr::from(ip)
+            }
+        };
+        Some(SocketAddr::new(ip, bound.port()))
     }
 
     /// The way back to the sender of datagram `i`, for a reply that comes later. A made batch has none.

@@ -11,14 +11,14 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::io::AsyncWriteExt;
-use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::holdings::UNCOUNTED_BYTES;
 use super::later::{Later, MAX_TICKETS, Mailbox};
+use super::stream::ByteStream;
 use super::{Scratch, Seat, StreamAction, StreamHandler};
+use crate::request::{MessageStream, NextMessage};
 
 /// Messages of one turn at most; then other connections get theirs.
 const TURN_MESSAGES: usize = 128;
@@ -30,9 +30,12 @@ const WRITE_WINDOW: usize = 64 * 1024;
 /// answers on their way (RFC 1122 section 4.2.2.13).
 const LINGER: Duration = Duration::from_secs(1);
 const LINGER_BYTES: usize = 1 << 20;
+/// Octets of the length before each message (RFC 1035 section 4.2.2), and of the largest message.
+const PREFIX: usize = 2;
+const MESSAGE_MAX: usize = u16::MAX as usize;
 
-pub(super) struct Connection<H: StreamHandler> {
-    stream: TcpStream,
+pub(super) struct Connection<H: StreamHandler, S: ByteStream> {
+    stream: S,
     seat: Seat<H>,
     /// Received and not answered yet.
     input: Vec<u8>,
@@ -40,7 +43,9 @@ pub(super) struct Connection<H: StreamHandler> {
     output: Vec<u8>,
     /// Where answers come that take longer than a turn; none before the first of them.
     mailbox: Option<Arc<Mailbox>>,
-    /// Octets of both that the registry knows of.
+    /// An answer of many messages, the next of which is made when the client has taken those before.
+    messages: Option<Box<dyn MessageStream>>,
+    /// Octets of both buffers that the registry knows of.
     held: usize,
     /// Octets taken from the mailbox that the registry still counts there.
     collected: usize,
@@ -65,8 +70,8 @@ enum Woken {
     TimedOut,
 }
 
-impl<H: StreamHandler> Connection<H> {
-    pub(super) fn new(stream: TcpStream, seat: Seat<H>) -> Connection<H> {
+impl<H: StreamHandler, S: ByteStream> Connection<H, S> {
+    pub(super) fn new(stream: S, seat: Seat<H>) -> Connection<H, S> {
         let now = Instant::now();
         Connection {
             stream,
@@ -74,6 +79,7 @@ impl<H: StreamHandler> Connection<H> {
             input: Vec::new(),
             output: Vec::new(),
             mailbox: None,
+            messages: None,
             held: 0,
             collected: 0,
             unread_since: None,
@@ -93,6 +99,14 @@ impl<H: StreamHandler> Connection<H> {
                 && (self.keep_within_bounds().is_err() || !self.flush().await)
             {
                 return;
+            }
+            if self.messages.is_some() {
+                // Between two pieces it is the turn of others.
+                tokio::task::yield_now().await;
+                if self.pull_messages().is_err() {
+                    return;
+                }
+                continue;
             }
             if self.closing && tickets == 0 {
                 return self.linger().await;
@@ -145,13 +159,14 @@ impl<H: StreamHandler> Connection<H> {
         self.opened.elapsed()
     }
 
-    async fn wait(&self, shutdown: &mut watch::Receiver<bool>, may_read: bool) -> Woken {
+    async fn wait(&mut self, shutdown: &mut watch::Receiver<bool>, may_read: bool) -> Woken {
         let settings = &self.seat.shared.settings;
         let deadline = match self.message_started {
             Some(at) => at + settings.message_timeout,
             None => self.last_message + settings.idle_timeout,
         };
         let deadline = deadline.min(self.opened + settings.lifetime);
+        let (stream, closing) = (&mut self.stream, self.closing);
         let delivered = async {
             match &self.mailbox {
                 Some(mailbox) => mailbox.delivered().await,
@@ -162,8 +177,8 @@ impl<H: StreamHandler> Connection<H> {
             tokio::select! {
                 biased;
                 () = delivered => Woken::Delivered,
-                _ = self.stream.readable(), if may_read => Woken::Readable,
-                _ = shutdown.wait_for(|stop| *stop), if !self.closing => Woken::Stopping,
+                _ = stream.readable(), if may_read => Woken::Readable,
+                _ = shutdown.wait_for(|stop| *stop), if !closing => Woken::Stopping,
             }
         };
         // A slow writer is readable again and again: what counts is the time, not the wake-up.
@@ -255,11 +270,21 @@ impl<H: StreamHandler> Connection<H> {
             let mut later = Later::new(connection, &mut self.mailbox);
             let action = shared
                 .handler
-                .handle(message, self.seat.client, out, &mut later);
+                .handle(message, self.seat.ends, out, &mut later);
             let last = self.queries + messages as u64 >= shared.settings.max_queries_per_connection;
-            if last || action == StreamAction::Close {
-                self.closing = true;
-                break;
+            self.closing |= last;
+            match action {
+                StreamAction::Continue if !last => {}
+                StreamAction::Continue => break,
+                StreamAction::Close => {
+                    self.closing = true;
+                    break;
+                }
+                // Messages that follow are answered when its last one is written.
+                StreamAction::Messages(stream) => {
+                    self.messages = Some(stream);
+                    break;
+                }
             }
         }
         self.queries += messages as u64;
@@ -273,6 +298,42 @@ impl<H: StreamHandler> Connection<H> {
             self.message_started = Some(now);
         }
         used
+    }
+
+    /// Makes the next messages of an answer that has many, as far as the bound of a turn.
+    fn pull_messages(&mut self) -> io::Result<()> {
+        let mut scratch = self.seat.shared.borrow_scratch();
+        let result = self.pull_into(&mut scratch.out);
+        let written = result.and_then(|()| self.write(&scratch.out));
+        self.seat.shared.return_scratch(scratch);
+        written?;
+        self.last_message = Instant::now();
+        self.keep_within_bounds()
+    }
+
+    fn pull_into(&mut self, out: &mut Vec<u8>) -> io::Result<()> {
+        while out.len() < TURN_BYTES
+            && let Some(stream) = &mut self.messages
+        {
+            let start = out.len();
+            out.resize(start + PREFIX + MESSAGE_MAX, 0);
+            let (prefix, room) = out[start..].split_at_mut(PREFIX);
+            let written = match stream.next_message(room) {
+                NextMessage::Written(len) => len.min(MESSAGE_MAX),
+                NextMessage::End => {
+                    out.truncate(start);
+                    self.messages = None;
+                    return Ok(());
+                }
+                // The client sees a connection that ends too soon, never a whole answer that is not whole.
+                NextMessage::Broken => return Err(io::ErrorKind::ConnectionAborted.into()),
+            };
+            prefix.copy_from_slice(&(written as u16).to_be_bytes());
+            out.truncate(start + PREFIX + written);
+            let shared = &self.seat.shared;
+            shared.handler.streamed(self.seat.ends.client, written);
+        }
+        Ok(())
     }
 
     /// Writes what the socket takes now and keeps the rest.

@@ -81,15 +81,6 @@ impl Holdings {
         self.change(id, client, now, |holding| holding.later += octets);
     }
 
-    /// Takes off octets outside of a connection's own buffers.
-    pub(super) fn remove_later(&mut self, id: u64, octets: usize) {
-        if let Some(&Holding { client, since, .. }) = self.connections.get(&id) {
-            self.change(id, client, since, |holding| {
-                holding.later = holding.later.saturating_sub(octets);
-            });
-        }
-    }
-
     fn change(
         &mut self,
         id: u64,
@@ -220,9 +211,6 @@ mod tests {
         holdings.add_later((1, client(1)), 60 * KIB, now);
         assert_eq!(holdings.take_worst(now), [1]);
         assert_eq!((holdings.total, holdings.connections.len()), (0, 0));
-        // What comes for a connection that was closed is given back as well.
-        holdings.add_later((1, client(1)), 10, now);
-        holdings.remove_later(1, 10);
         holdings.set_own((1, client(1)), 0, 0, now);
         assert!(holdings.connections.is_empty());
     }

@@ -4,7 +4,7 @@
 //! counts of the header are promises, and a record that is not there ends the reading. Names of owners are expanded
 //! (pointers go backwards only, 255 octets at the most), record data only on request.
 
-use super::{HEADER, QR, MessageSection};
+use super::{HEADER, MessageSection, QR};
 use crate::name::{Name, NameBuf, NameError};
 use crate::rdata::{self, RdataError};
 use crate::rtype::{Class, Opcode, Type};
@@ -112,7 +112,9 @@ impl<'m> Message<'m> {
     }
 
     /// The questions in their order (RFC 2136 section 2.3: of an UPDATE the zone).
-    pub fn questions(&self) -> impl Iterator<Item = Result<MessageQuestion, MessageError>> + use<'m> {
+    pub fn questions(
+        &self,
+    ) -> impl Iterator<Item = Result<MessageQuestion, MessageError>> + use<'m> {
         let (octets, count) = (self.octets, self.count(0));
         let mut at = Ok(HEADER);
         (0..count).map_while(move |_| match at {
@@ -174,7 +176,11 @@ pub struct MessageRecords<'m> {
 
 impl<'m> MessageRecords<'m> {
     fn section(&mut self) -> Option<MessageSection> {
-        let sections = [MessageSection::Answer, MessageSection::Authority, MessageSection::Additional];
+        let sections = [
+            MessageSection::Answer,
+            MessageSection::Authority,
+            MessageSection::Additional,
+        ];
         let (left, section) = self.left.iter_mut().zip(sections).find(|(n, _)| **n > 0)?;
         *left -= 1;
         Some(section)
@@ -279,7 +285,11 @@ mod tests {
         let sections: Vec<_> = records.iter().map(|record| record.section).collect();
         assert_eq!(
             sections,
-            [MessageSection::Answer, MessageSection::Authority, MessageSection::Additional]
+            [
+                MessageSection::Answer,
+                MessageSection::Authority,
+                MessageSection::Additional
+            ]
         );
         let mut data = Vec::new();
         records[0].expand_data(&mut data).unwrap();

@@ -458,7 +458,10 @@ mod tests {
         writer.reserve(opt.octets());
         let data = (Type::A, Class::IN, 60);
         let owner = OwnerForm::pointer(HEADER, false);
-        assert_eq!(writer.record(MessageSection::Answer, owner, data, &[1; 4]), Ok(()));
+        assert_eq!(
+            writer.record(MessageSection::Answer, owner, data, &[1; 4]),
+            Ok(())
+        );
         assert_eq!(
             writer.record(MessageSection::Answer, owner, data, &[2; 4]),
             Err(Full)
@@ -493,8 +496,16 @@ mod tests {
     fn names_written_are_the_names_read() {
         let query = Query::parse(QUESTION).unwrap();
         let texts = [
-            ".", "example.", "EXAMPLE.", "www.example.", "a.www.example.", "www.example.test.", "test.", "b.test.",
-            "xample.", "le.",
+            ".",
+            "example.",
+            "EXAMPLE.",
+            "www.example.",
+            "a.www.example.",
+            "www.example.test.",
+            "test.",
+            "b.test.",
+            "xample.",
+            "le.",
         ];
         let names = texts.map(name);
         let mut out = [0; 512];

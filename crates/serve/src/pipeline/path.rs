@@ -1,0 +1,250 @@
+//! One request from its question to its verdict: policy, opcode, view, cache, engine.
+//!
+//! | step | here | verdict |
+//! |---|---|---|
+//! | opcode | other than QUERY, transfers, later versions of EDNS | of a [`ZoneRequests`](crate::request::ZoneRequests), or a code |
+//! | view | one for all: [`ViewId::DEFAULT`](crate::request::ViewId) | |
+//! | engine | zones in memory | reply |
+//! | cache | zones that are looked up: packet cache, query cache | reply |
+//! | look-up | nothing is known yet | later; none is free: drop over UDP, SERVFAIL over a stream |
+//!
+//! Zones in memory do not go through the packet cache, because making an answer costs no more than finding one.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use nameward_answer::{BackendFailure, Engine, Medium, Outcome, Reply, Scratch};
+use nameward_stats::{Counter, Recorder};
+use nameward_wire::message::{Malformed, Query};
+use nameward_wire::{Opcode, Rcode, Type};
+use nameward_zone::{NameKey, Zone, ZoneTable};
+
+use super::late::{LateRequest, ReplyTo, WayBack};
+use super::record::{record_malformed, record_received, record_signatures};
+use super::{Shared, Snapshots};
+use crate::live::{Attempt, Job, Parts, Tried, board};
+use crate::request::{Request, Verdict, extended_error};
+
+/// One snapshot of the zones and the tools of one thread: all that decides requests for the time of one batch, or of
+/// one message.
+pub(crate) struct Turn<'t> {
+    pub(crate) shared: &'t Arc<Shared>,
+    pub(crate) engine: &'t Engine,
+    pub(crate) zones: &'t ZoneTable,
+    pub(crate) recorder: &'t mut Recorder,
+    pub(crate) scratch: &'t mut Scratch,
+    /// Read when the first live zone is asked for: others need no clock.
+    now: Option<Instant>,
+}
+
+/// The zone of a question, and the question's name as a key.
+pub(crate) type Asked<'a> = (&'a NameKey, Option<&'a Zone>);
+
+impl<'t> Turn<'t> {
+    #[inline]
+    pub(crate) fn new(
+        shared: &'t Arc<Shared>,
+        snapshots: &'t mut Snapshots,
+        recorder: &'t mut Recorder,
+        scratch: &'t mut Scratch,
+    ) -> Self {
+        scratch.set_now(crate::sys::seconds_since_1970());
+        Turn {
+            shared,
+            engine: snapshots.engine.load(),
+            zones: snapshots.zones.load(),
+            recorder,
+            scratch,
+            now: None,
+        }
+    }
+
+    /// Decides a request. `way_back` is asked for at most once, and only if the reply comes later.
+    #[inline]
+    pub(crate) fn decide(
+        &mut self,
+        request: &Request<'_>,
+        asked: Asked<'_>,
+        mut way_back: impl FnMut() -> Option<ReplyTo>,
+        out: &mut [u8],
+    ) -> Verdict {
+        record_received(self.recorder, request);
+        if !is_question(request.query) {
+            return self.decide_other(request, &mut way_back, out);
+        }
+        let medium = request.medium();
+        let reply =
+            self.engine
+                .respond(self.zones, request.query, asked, medium, self.scratch, out);
+        if reply.outcome == Outcome::Pending {
+            return self.decide_live(request, asked, &mut way_back, out);
+        }
+        Verdict::Reply(reply)
+    }
+
+    /// Decides a request that is no question for records.
+    #[cold]
+    fn decide_other(
+        &mut self,
+        request: &Request<'_>,
+        reply_to: &mut dyn FnMut() -> Option<ReplyTo>,
+        out: &mut [u8],
+    ) -> Verdict {
+        let query = request.query;
+        let mut way_back = WayBack::new(self.shared, request, reply_to);
+        let requests = self.shared.zone_requests();
+        let verdict = match query.opcode {
+            // RFC 6891 section 6.1.3: nothing of a later version is understood.
+            _ if has_later_edns(query) => Verdict::Code(Rcode::BadVers, None),
+            Opcode::QUERY => requests.transfer(request, &mut way_back, out),
+            Opcode::NOTIFY => {
+                self.recorder.add(Counter::IncomingNotifications, 1);
+                requests.notify(request, &mut way_back, out)
+            }
+            Opcode::UPDATE => {
+                self.recorder.add(Counter::DnsupdateQueries, 1);
+                requests.update(request, &mut way_back, out)
+            }
+            _ => Verdict::Code(Rcode::NotImp, Some(extended_error::NOT_SUPPORTED)),
+        };
+        let verdict = self.write_code(verdict, request, out);
+        if let (Opcode::UPDATE, Verdict::Reply(reply)) = (query.opcode, &verdict) {
+            self.recorder.add(
+                match reply.rcode {
+                    Rcode::NoError => Counter::DnsupdateAnswers,
+                    _ => Counter::DnsupdateRefused,
+                },
+                1,
+            );
+        }
+        verdict
+    }
+
+    /// Writes the reply of a verdict that is only a code. Many messages do not fit into a datagram.
+    fn write_code(&self, verdict: Verdict, request: &Request<'_>, out: &mut [u8]) -> Verdict {
+        let medium = request.medium();
+        let (rcode, error) = match verdict {
+            Verdict::Code(rcode, error) => (rcode, error),
+            Verdict::Stream(_) if medium == Medium::Datagram => (Rcode::Refused, None),
+            other => return other,
+        };
+        let engine = self.engine;
+        Verdict::Reply(engine.respond_with_code(request.query, (rcode, error), medium, out))
+    }
+
+    /// Decides a question whose answer needs a live zone: from the caches, or after a look-up.
+    #[inline(never)]
+    fn decide_live(
+        &mut self,
+        request: &Request<'_>,
+        asked: Asked<'_>,
+        reply_to: &mut dyn FnMut() -> Option<ReplyTo>,
+        out: &mut [u8],
+    ) -> Verdict {
+        // The time of one look-up in the cache stands for all of a batch.
+        let is_timed = self.now.is_none();
+        let now = *self.now.get_or_insert_with(Instant::now);
+        let attempt = self.attempt(request, asked, now);
+        if let Some(reply) = attempt.ask_packet_cache(self.recorder, is_timed, out) {
+            return Verdict::Reply(reply);
+        }
+        let mut parts = Parts::new();
+        let flight = match attempt.run(&mut parts, self.scratch, self.recorder, out) {
+            Tried::Answered(reply) => return Verdict::Reply(reply),
+            Tried::Missing(flight) => flight,
+        };
+        let Some(reply_to) = reply_to() else {
+            return Verdict::Drop;
+        };
+        let job = Job {
+            request: Box::new(LateRequest::new(request, reply_to, now)),
+            parts: parts.into_iter().collect(),
+        };
+        match board(self.shared, *flight, job) {
+            Ok(()) => Verdict::Later,
+            Err(_) => self.turn_away(request, out),
+        }
+    }
+
+    /// One try to answer a question for live zones from what is in memory.
+    pub(crate) fn attempt<'a>(
+        &self,
+        request: &Request<'a>,
+        (key, zone): Asked<'a>,
+        now: Instant,
+    ) -> Attempt<'a>
+    where
+        't: 'a,
+    {
+        Attempt {
+            live: &self.shared.live,
+            engine: self.engine,
+            zones: self.zones,
+            query: request.query,
+            key,
+            own: zone.and_then(|zone| zone.live()).map(|live| &**live),
+            view: request.view,
+            medium: request.medium(),
+            now,
+        }
+    }
+
+    /// Decides a question for which there is no room: a datagram is dropped, a stream is told, so that it does not wait
+    /// in vain.
+    pub(crate) fn turn_away(&mut self, request: &Request<'_>, out: &mut [u8]) -> Verdict {
+        match request.medium() {
+            Medium::Datagram => {
+                self.recorder.add(Counter::OverloadDrops, 1);
+                Verdict::Drop
+            }
+            Medium::Stream => self.fail(request, BackendFailure::Unreachable, out),
+        }
+    }
+
+    /// Decides a question whose contents a backend did not give.
+    pub(crate) fn fail(
+        &self,
+        request: &Request<'_>,
+        failure: BackendFailure,
+        out: &mut [u8],
+    ) -> Verdict {
+        let (query, medium) = (request.query, request.medium());
+        Verdict::Reply(
+            self.engine
+                .respond_with_failure(query, failure, medium, out),
+        )
+    }
+
+    /// Decides a packet that is no request.
+    pub(crate) fn decide_malformed(
+        &mut self,
+        packet: &[u8],
+        malformed: Malformed,
+        peer: SocketAddr,
+        out: &mut [u8],
+    ) -> Option<Reply> {
+        record_malformed(self.recorder, malformed, peer.ip());
+        self.engine.respond_to_malformed(packet, malformed, out)
+    }
+}
+
+impl Drop for Turn<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        record_signatures(self.recorder, self.scratch);
+    }
+}
+
+/// Whether a request asks for records of a zone, or for something that the engine knows without one.
+#[inline]
+fn is_question(query: &Query<'_>) -> bool {
+    query.opcode == Opcode::QUERY
+        && !matches!(query.qtype, Type::AXFR | Type::IXFR)
+        && !has_later_edns(query)
+}
+
+#[inline]
+fn has_later_edns(query: &Query<'_>) -> bool {
+    query.edns.is_some_and(|edns| edns.version > 0)
+}

@@ -1,0 +1,166 @@
+//! Datagrams on their way: a batch is read as a whole before the first is decided, so that cache misses overlap.
+
+use super::path::Turn;
+use super::record::{Done, record_answer};
+use super::{ReplyTo, Shared, Snapshots};
+use crate::request::{Request, Verdict, ViewId};
+use crate::udp::{BATCH, Batch, BatchHandler, BatchTiming, Queries};
+use nameward_answer::Scratch;
+use nameward_stats::{Protocol, Recorder, Stamp, Timing, Transport};
+use nameward_wire::message::{HEADER, Malformed, Query};
+use nameward_zone::{NameKey, Zone, ZoneTable};
+use std::sync::Arc;
+
+/// Answers the datagrams of one worker.
+pub struct UdpPipeline {
+    shared: Arc<Shared>,
+    snapshots: Snapshots,
+    recorder: Recorder,
+    scratch: Scratch,
+    keys: Box<[NameKey; BATCH]>,
+    done: [Option<Done>; BATCH],
+}
+
+impl UdpPipeline {
+    /// Makes the pipeline of one worker.
+    pub fn new(shared: Arc<Shared>) -> Self {
+        let recorder = shared.stats.recorder();
+        let keys: Vec<NameKey> = vec![NameKey::default(); BATCH];
+        let Ok(keys) = keys.into_boxed_slice().try_into() else {
+            unreachable!("as long as the array")
+        };
+        UdpPipeline {
+            snapshots: Snapshots::new(&shared),
+            shared,
+            recorder,
+            scratch: Scratch::default(),
+            keys,
+            done: [None; BATCH],
+        }
+    }
+}
+
+impl BatchHandler for UdpPipeline {
+    fn handle(&mut self, batch: &mut Batch) {
+        self.recorder.begin();
+        let mut turn = Turn::new(
+            &self.shared,
+            &mut self.snapshots,
+            &mut self.recorder,
+            &mut self.scratch,
+        );
+        let (queries, mut replies) = batch.split();
+        let mut parsed = [const { Err(Malformed::TooShort) }; BATCH];
+        for (i, slot) in parsed[..queries.len()].iter_mut().enumerate() {
+            *slot = read(&queries, i, turn.zones, &mut self.keys[i]);
+        }
+        let found = find_zones(&parsed[..queries.len()], turn.zones, &self.keys);
+        for (i, query) in parsed[..queries.len()].iter().enumerate() {
+            let (peer, out) = (queries.client(i), replies.buffer(i));
+            self.done[i] = match query {
+                Ok(query) => {
+                    let request = Request {
+                        query,
+                        peer,
+                        local: queries.local(i),
+                        transport: Transport::to(Protocol::Udp, peer.ip()),
+                        tsig: None,
+                        view: ViewId::DEFAULT,
+                    };
+                    let asked = (&self.keys[i], found[i]);
+                    let way_back = || queries.return_path(i).map(Box::new).map(ReplyTo::Datagram);
+                    match turn.decide(&request, asked, way_back, out) {
+                        Verdict::Reply(reply) => Some(Done::new(reply, query)),
+                        // Codes and streams are replies by now.
+                        Verdict::Drop | Verdict::Later | Verdict::Code(..) | Verdict::Stream(_) => {
+                            None
+                        }
+                    }
+                }
+                Err(malformed) => turn
+                    .decide_malformed(queries.query(i), *malformed, peer, out)
+                    .map(Done::without_question),
+            };
+            replies.set_len(i, self.done[i].map_or(0, |done| done.reply.len));
+        }
+    }
+
+    fn sent(&mut self, batch: &Batch, timing: BatchTiming) {
+        let mut answered = 0;
+        for (i, done) in self.done.iter().enumerate().take(batch.len()) {
+            if let Some(done) = done
+                && !batch.replied(i).is_empty()
+            {
+                let qname = &batch.query(i)[HEADER..HEADER + done.qname_len()];
+                let client = batch.client(i).ip();
+                let transport = Transport::to(Protocol::Udp, client);
+                record_answer(&mut self.recorder, done, transport, client, qname);
+                answered += 1;
+            }
+        }
+        let timing = Timing {
+            received: batch.len() as u32,
+            answered,
+            receive_ns: timing.receive_ns,
+            answer_ns: timing.answer_ns,
+            send_ns: Some(timing.send_ns),
+        };
+        self.recorder.flush(Stamp::now(), Some(timing));
+    }
+
+    fn idle(&mut self) {
+        self.snapshots.renew();
+        self.recorder.flush(Stamp::now(), None);
+    }
+}
+
+#[inline]
+fn read<'q>(
+    queries: &Queries<'q>,
+    i: usize,
+    zones: &ZoneTable,
+    key: &mut NameKey,
+) -> Result<Query<'q>, Malformed> {
+    let query = Query::parse(queries.query(i))?;
+    if queries.truncated(i) {
+        return Err(Malformed::FormErrAfterQuestion(query.question_end));
+    }
+    key.set(query.qname);
+    zones.prefetch(key);
+    Ok(query)
+}
+
+/// Finds the zone of each question, in short passes over the batch: each loads what the next one needs, so
+/// that the cache misses of all questions overlap instead of following each other.
+#[inline]
+fn find_zones<'z>(
+    parsed: &[Result<Query<'_>, Malformed>],
+    zones: &'z ZoneTable,
+    keys: &[NameKey; BATCH],
+) -> [Option<&'z Zone>; BATCH] {
+    let asked = || {
+        let numbered = parsed.iter().zip(keys.iter()).enumerate();
+        numbered.filter_map(|(i, (query, key))| query.as_ref().ok().map(|query| (i, query, key)))
+    };
+    let mut found = [None; BATCH];
+    // A single question has nothing to overlap with, and a single zone is in the cache.
+    let look_ahead = parsed.len() > 1;
+    if look_ahead && zones.len() > 1 {
+        asked().for_each(|(_, _, key)| zones.prefetch_zone(key));
+        asked().for_each(|(_, _, key)| zones.prefetch_apex(key));
+    }
+    for (i, query, key) in asked() {
+        found[i] = zones.zone_for(key, query.qtype).map(|zone| &**zone);
+        if let Some(zone) = found[i].filter(|_| look_ahead) {
+            zone.prefetch_slots(key);
+        }
+    }
+    if look_ahead {
+        for (i, _, key) in asked() {
+            if let Some(zone) = found[i] {
+                zone.prefetch_node(key);
+            }
+        }
+    }
+    found
+}

@@ -1,0 +1,129 @@
+//! A request on its way through the server, and the verdicts that may be given on it.
+//!
+//! ```text
+//! request -> policy -> opcode -> view -> cache -> engine -> verdict      pipeline::path
+//! ```
+//! Every transport makes a [`Request`] and obeys the [`Verdict`]; none of them knows how it came about. Requests that are
+//! no questions for records (NOTIFY, UPDATE, transfers) are decided by a [`ZoneRequests`], which the part of the server
+//! that owns zones implements.
+
+use std::net::SocketAddr;
+
+use nameward_answer::{Medium, Reply};
+use nameward_stats::{Protocol, Transport};
+use nameward_wire::Rcode;
+use nameward_wire::message::Query;
+
+use crate::pipeline::WayBack;
+
+/// A view of the zones: which of several sets of zones a client sees.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct ViewId(pub u16);
+
+impl ViewId {
+    /// The only view there is where none are configured.
+    pub const DEFAULT: ViewId = ViewId(0);
+}
+
+/// A TSIG key (RFC 8945), by its place among those that the server knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct TsigKeyId(pub u32);
+
+/// A request that was read, with all that decides about it.
+#[derive(Clone, Copy)]
+pub struct Request<'q> {
+    /// The message.
+    pub query: &'q Query<'q>,
+    /// Who sent it.
+    pub peer: SocketAddr,
+    /// The address that it came to, if that is known.
+    pub local: Option<SocketAddr>,
+    /// How it came.
+    pub transport: Transport,
+    /// The key that it was signed with, once that was verified.
+    pub tsig: Option<TsigKeyId>,
+    /// The view that it is answered from.
+    pub view: ViewId,
+}
+
+impl Request<'_> {
+    /// How the transport shapes an answer.
+    #[inline]
+    pub fn medium(&self) -> Medium {
+        medium_of(self.transport)
+    }
+}
+
+#[inline]
+pub(crate) fn medium_of(transport: Transport) -> Medium {
+    match transport.protocol {
+        Protocol::Udp => Medium::Datagram,
+        Protocol::Tcp => Medium::Stream,
+    }
+}
+
+/// The decision on a request.
+pub enum Verdict {
+    /// The reply is written.
+    Reply(Reply),
+    /// A reply with a response code and, if there is one, an extended error (RFC 8914).
+    Code(Rcode, Option<u16>),
+    /// No reply.
+    Drop,
+    /// Whoever decided has taken the way back ([`WayBack::take`]) and replies later.
+    Later,
+    /// Many messages, made as the client takes them. Streams only; a datagram gets REFUSED instead.
+    Stream(Box<dyn MessageStream>),
+}
+
+/// An answer of many messages (a transfer), made one by one as the client takes them: whoever reads slowly costs no
+/// memory but that of the message in work.
+pub trait MessageStream: Send {
+    /// Writes the next message, without a length before it, into `out`, which has room for the largest.
+    fn next_message(&mut self, out: &mut [u8]) -> NextMessage;
+}
+
+/// The state of an answer of many messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NextMessage {
+    /// A message of this many octets was written.
+    Written(usize),
+    /// The last message was written before.
+    End,
+    /// The answer cannot be completed; the connection is closed without its end.
+    Broken,
+}
+
+/// Decides requests that are not questions for records. Called by workers, so it must not wait: what takes longer takes
+/// the way back and gives [`Verdict::Later`]. Replies are written into `out`, which has room for what the transport takes.
+///
+/// The defaults are a server that has none of these.
+pub trait ZoneRequests: Send + Sync + 'static {
+    /// A NOTIFY (RFC 1996): the zone of the question has changed at its primary.
+    fn notify(&self, _: &Request<'_>, _: &mut WayBack<'_>, _: &mut [u8]) -> Verdict {
+        Verdict::Code(Rcode::NotImp, Some(extended_error::NOT_SUPPORTED))
+    }
+
+    /// An UPDATE (RFC 2136) of the zone of the question.
+    fn update(&self, _: &Request<'_>, _: &mut WayBack<'_>, _: &mut [u8]) -> Verdict {
+        Verdict::Code(Rcode::NotImp, Some(extended_error::NOT_SUPPORTED))
+    }
+
+    /// A transfer (AXFR of RFC 5936, IXFR of RFC 1995) of the zone of the question.
+    fn transfer(&self, _: &Request<'_>, _: &mut WayBack<'_>, _: &mut [u8]) -> Verdict {
+        Verdict::Code(Rcode::Refused, Some(extended_error::PROHIBITED))
+    }
+}
+
+/// A server without NOTIFY, UPDATE and transfers.
+pub struct NoZoneRequests;
+
+impl ZoneRequests for NoZoneRequests {}
+
+/// RFC 8914 section 4: extended error codes.
+pub mod extended_error {
+    /// The client may not have this.
+    pub const PROHIBITED: u16 = 18;
+    /// This server does not do that.
+    pub const NOT_SUPPORTED: u16 = 21;
+}
