@@ -3,12 +3,13 @@
 mod common;
 
 use common::{block_on, name};
-use nameward_store::sql::write::{Edit, NewRecord, NewZone, Origin, Rrset, WriteError, ZoneChange};
+use nameward_store::sql::write::{NewZone, WriteError};
 use nameward_store::sql::{Address, Kind, SqlBackend, SqlOptions, db};
 use nameward_testkit::databases::{Database, DatabaseKind};
 use nameward_wire::rdata::parse_text;
 use nameward_wire::text::Fields;
 use nameward_wire::{Name, Type};
+use nameward_zone::change::{ChangeOrigin, Edit, NewRecord, RrsetData, ZoneChange};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, SystemTime};
@@ -18,7 +19,7 @@ fn now() -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(1_709_164_800)
 }
 
-fn rrset(owner: &str, rtype: &str, contents: &[&str]) -> Rrset {
+fn rrset(owner: &str, rtype: &str, contents: &[&str]) -> RrsetData {
     let rtype = Type::from_text(rtype.as_bytes()).unwrap();
     let records = contents.iter().map(|text| {
         let mut rdata = Vec::new();
@@ -29,7 +30,7 @@ fn rrset(owner: &str, rtype: &str, contents: &[&str]) -> Rrset {
             disabled: false,
         }
     });
-    Rrset {
+    RrsetData {
         name: name(owner),
         rtype,
         ttl: 300,
@@ -40,7 +41,7 @@ fn rrset(owner: &str, rtype: &str, contents: &[&str]) -> Rrset {
 fn change(edits: Vec<Edit>) -> ZoneChange {
     ZoneChange {
         edits,
-        origin: Origin::Operator,
+        origin: ChangeOrigin::Operator,
         now: now(),
     }
 }
@@ -88,7 +89,7 @@ impl Store {
     fn commit(&self, zone: i64, edits: Vec<Edit>) -> Result<u32, String> {
         let committed = block_on(self.backend.commit(zone, &change(edits)));
         committed
-            .map(|committed| committed.serial)
+            .map(|committed| committed.serial.0)
             .map_err(|error| error.to_string())
     }
 
@@ -244,14 +245,14 @@ fn what_would_break_the_zone_is_refused_and_nothing_is_written() {
             "no answer can hold",
         ),
         (
-            Edit::Replace(Rrset {
+            Edit::Replace(RrsetData {
                 ttl: u32::MAX,
                 ..rrset("www.example.org", "A", &["192.0.2.1"])
             }),
             "TTL",
         ),
         (
-            Edit::Replace(Rrset {
+            Edit::Replace(RrsetData {
                 records: vec![NewRecord {
                     rdata: vec![1, 2, 3],
                     disabled: false,
@@ -735,7 +736,7 @@ fn check_server(kind: DatabaseKind) {
     let committed = runtime
         .block_on(backend.commit(zone, &change(vec![edit])))
         .unwrap();
-    assert_eq!(committed.serial, serial + 31);
+    assert_eq!(committed.serial, serial.plus(31));
     database.kill();
     let edit = Edit::DeleteName {
         name: name("h0-1.example.org"),

@@ -7,6 +7,7 @@
 use crate::build::{Origin, ZoneBuilder};
 use crate::draft::{Draft, Flaw};
 use crate::key::NameKey;
+use crate::node::Node;
 use crate::node::flags::{BROKEN, BROKEN_ABOVE, BROKEN_HOST, CUT, DNAME};
 use crate::zone::Find;
 use nameward_wire::{Name, Type};
@@ -85,21 +86,32 @@ impl ZoneBuilder {
     }
 
     fn bits_of_targets(&self, place: u32) -> u8 {
-        let node = self.node(place);
-        let mut bits = 0;
-        for rrset in node.rrsets() {
-            let is_broken = rrset
-                .records()
-                .any(|record| record.place != 0 && self.node(record.place).has(BROKEN_HOST));
-            if is_broken {
-                bits |= BROKEN;
-            }
-            if is_broken && rrset.rtype() == Type::NS && node.has(CUT) {
-                bits |= BROKEN_ABOVE;
-            }
-        }
-        bits
+        let mut key = NameKey::default();
+        bits_of_targets(self.node(place), |target| {
+            key.set(target);
+            let found = self.find(&key, key.labels());
+            found.is_some_and(|place| self.node(place).has(BROKEN_HOST))
+        })
     }
+}
+
+/// Returns the flags of a node whose records lead to hosts with broken addresses.
+pub(crate) fn bits_of_targets(
+    node: Node<'_>,
+    mut is_broken_host: impl FnMut(Name<'_>) -> bool,
+) -> u8 {
+    let mut bits = 0;
+    for rrset in node.rrsets().filter(|rrset| rrset.has_targets()) {
+        let mut targets = rrset.records().filter_map(|record| record.target());
+        let is_broken = targets.any(&mut is_broken_host);
+        if is_broken {
+            bits |= BROKEN;
+        }
+        if is_broken && rrset.rtype() == Type::NS && node.has(CUT) {
+            bits |= BROKEN_ABOVE;
+        }
+    }
+    bits
 }
 
 impl Draft {

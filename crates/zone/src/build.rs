@@ -10,7 +10,7 @@ use crate::draft::{Draft, Keep};
 use crate::finding::{Finding, Findings};
 use crate::key::NameKey;
 use crate::node::{self, Node, flags};
-use crate::packed::{ALIGN, Packed, first_slot, tag};
+use crate::packed::{ALIGN, Packed, first_slot, put_slot, slots_for, tag};
 use crate::zone::Zone;
 use nameward_wire::zonefile::{Record, Sink};
 use nameward_wire::{Class, Name, NameBuf, Type};
@@ -478,16 +478,12 @@ impl ZoneBuilder {
 
 #[inline]
 fn put(slots: &mut [u64], slot: u64) {
-    let mut at = first_slot((slot >> 32) as u32, slots.len());
-    while slots[at] != 0 {
-        at = if at + 1 == slots.len() { 0 } else { at + 1 };
-    }
-    slots[at] = slot;
+    put_slot(slots, (slot >> 32) as u32, slot as u32);
 }
 
 /// The table in its final size: growing by doubling leaves up to two thirds of it empty.
 fn fitting_slots(slots: Vec<u64>, names: usize) -> Box<[u64]> {
-    let wanted = (names * 4 / 3 + 1).max(2);
+    let wanted = slots_for(names);
     if slots.len() == wanted {
         return slots.into_boxed_slice();
     }

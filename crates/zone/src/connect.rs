@@ -140,15 +140,15 @@ impl ZoneBuilder {
 }
 
 /// A record that names a host: where it and the name stand in the arena.
-struct Target {
+pub(crate) struct Target {
     rtype: Type,
-    record_at: usize,
-    name_at: usize,
-    name_len: usize,
+    pub(crate) record_at: usize,
+    pub(crate) name_at: usize,
+    pub(crate) name_len: usize,
 }
 
 /// Lists the records with targets of the node that stands at `base`.
-fn list_targets(node: Node<'_>, base: usize, targets: &mut Vec<Target>) {
+pub(crate) fn list_targets(node: Node<'_>, base: usize, targets: &mut Vec<Target>) {
     targets.clear();
     let mut at = base + node.bytes().len() - node.rrsets_len();
     for rrset in node.rrsets() {
@@ -175,4 +175,9 @@ fn ends_like(name: Name<'_>, apex: Name<'_>) -> bool {
         .checked_sub(apex.len())
         .map(|start| &name[start..]);
     tail.is_some_and(|tail| tail.eq_ignore_ascii_case(apex))
+}
+
+/// Whether a name is at or below the apex.
+pub(crate) fn is_below(name: Name<'_>, apex: Name<'_>) -> bool {
+    ends_like(name, apex) && name.is_at_or_below(apex)
 }

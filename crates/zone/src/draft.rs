@@ -84,15 +84,6 @@ impl Draft {
         }
     }
 
-    /// Removes a record, whatever its TTL; false if it is not there.
-    pub(crate) fn remove(&mut self, rtype: Type, rdata: &[u8]) -> bool {
-        let found = self
-            .entries
-            .iter()
-            .position(|e| e.rtype == rtype && self.rdata(e) == rdata);
-        found.map(|at| self.entries.swap_remove(at)).is_some()
-    }
-
     /// Gives a whole RRset a TTL: the last one that a change names counts.
     pub(crate) fn set_ttl(&mut self, rtype: Type, ttl: u32) {
         self.entries
@@ -173,7 +164,7 @@ impl Draft {
         out.extend_from_slice(&keep.children.to_le_bytes());
         out.extend_from_slice(&[0, wire.len() as u8, 0, 0]);
         out.extend_from_slice(wire);
-        let (mut count, mut bits) = (0u16, keep.flags & flags::WILDCARD_CHILD);
+        let (mut count, mut bits) = (0u16, keep.carried());
         for group in self.entries.chunk_by(|a, b| a.rtype == b.rtype) {
             count += 1;
             match group[0].rtype {
@@ -184,7 +175,7 @@ impl Draft {
             }
             self.encode_rrset(group, out);
         }
-        out[start + 4] = bits;
+        out[start + Node::FLAGS_AT] = bits;
         out[start + 6..start + NODE_HEADER].copy_from_slice(&count.to_le_bytes());
     }
 
@@ -213,4 +204,38 @@ impl Draft {
 pub(crate) struct Keep {
     pub(crate) children: u32,
     pub(crate) flags: u8,
+}
+
+/// Flags of names with records that cannot be read.
+const BROKEN: u8 = flags::BROKEN | flags::BROKEN_ABOVE | flags::BROKEN_HOST;
+
+impl Keep {
+    /// Reads what a node would keep.
+    pub(crate) fn of(node: Node<'_>) -> Self {
+        Keep {
+            children: node.children(),
+            flags: node.flags(),
+        }
+    }
+
+    /// Writes it into the bytes of a node.
+    pub(crate) fn write(self, node: &mut [u8]) {
+        node[..4].copy_from_slice(&self.children.to_le_bytes());
+        node[Node::FLAGS_AT] = self.flags;
+    }
+
+    /// Whether the name has records that cannot be read: it exists even without others.
+    pub(crate) fn is_broken(self) -> bool {
+        self.flags & BROKEN != 0
+    }
+
+    /// Flags that do not follow from the records. A record that cannot be read is not mended by a change of others; if
+    /// it is about names below, the node stays the delegation or DNAME that it made of it.
+    fn carried(self) -> u8 {
+        let mut mask = flags::WILDCARD_CHILD | BROKEN;
+        if self.flags & flags::BROKEN_ABOVE != 0 {
+            mask |= flags::CUT | flags::DNAME;
+        }
+        self.flags & mask
+    }
 }

@@ -1,7 +1,7 @@
 //! Immutable zone contents, the zone table, lookup and the difference of two versions.
 //!
 //! A [`Zone`] is one version: packed bytes read in place ([`node`]) behind a table of hashes, or such a
-//! packed base with a few changes over it ([`change`]). A [`ZoneTable`] holds all served zones. Both are
+//! packed base with a few changes over it ([`change`], which is also the vocabulary of change). A [`ZoneTable`] holds all served zones. Both are
 //! immutable, so any number of threads reads them without a lock.
 
 mod broken;
@@ -18,6 +18,8 @@ mod offer;
 mod order;
 mod packed;
 mod prefetch;
+mod record_list;
+mod serial;
 mod table;
 mod zone;
 
@@ -26,6 +28,8 @@ pub use finding::Finding;
 pub use key::NameKey;
 pub use live::Live;
 pub use node::{Form, Node, Record, Rrset};
-pub use offer::Offered;
+pub use offer::{Contest, Offered, TableChange};
+pub use record_list::{ListError, ListedRecord, ListedRecords, RecordList};
+pub use serial::Serial;
 pub use table::ZoneTable;
 pub use zone::{Find, Zone, negative_ttl};

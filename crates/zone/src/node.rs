@@ -88,7 +88,7 @@ impl<'a> Node<'a> {
     /// The bits of [`flags`].
     #[inline]
     pub fn flags(self) -> u8 {
-        self.bytes[4]
+        self.bytes[Node::FLAGS_AT]
     }
 
     /// Whether all bits of `mask` are set.
@@ -109,7 +109,7 @@ impl<'a> Node<'a> {
         self.rrset_count() == 0
     }
 
-    fn rrset_count(self) -> u16 {
+    pub(crate) fn rrset_count(self) -> u16 {
         read_u16(self.bytes, 6)
     }
 
@@ -140,6 +140,9 @@ impl<'a> Node<'a> {
     pub(crate) fn rrsets_len(self) -> usize {
         self.bytes().len() - NODE_HEADER - self.bytes[5] as usize
     }
+
+    /// Where the flags stand in the bytes of a node.
+    pub(crate) const FLAGS_AT: usize = 4;
 
     /// Whether both are the same node of the same snapshot.
     #[inline]
@@ -194,6 +197,11 @@ impl<'a> Rrset<'a> {
     #[inline]
     pub fn ttl(self) -> u32 {
         read_u32(self.bytes, 4)
+    }
+
+    /// The RRset's bytes.
+    pub(crate) fn bytes(self) -> &'a [u8] {
+        self.bytes
     }
 
     /// Where compressible names stand.

@@ -11,7 +11,7 @@
 use crate::key::NameKey;
 use crate::table::ZoneTable;
 use crate::zone::Zone;
-use nameward_wire::Name;
+use nameward_wire::{Name, NameBuf};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -24,6 +24,28 @@ pub enum Offered {
     TakenFrom(u16),
     /// It stands by: the source of this rank serves the zone.
     KeptBy(u16),
+}
+
+/// A change of the table.
+#[derive(Clone)]
+pub enum TableChange {
+    /// Adds a zone or replaces the one of its name from the same source.
+    Offer(Arc<Zone>),
+    /// As an offer, by a source that had this rank before.
+    Move(Arc<Zone>, u16),
+    /// Takes back the zone of this name, in wire form, from the source of this rank.
+    Withdraw(Box<[u8]>, u16),
+}
+
+/// A zone that two sources have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Contest {
+    /// The zone.
+    pub name: NameBuf,
+    /// The rank of the source that serves it.
+    pub served: u16,
+    /// The rank of the source that stands by.
+    pub other: u16,
 }
 
 /// Zones that stand by, by their names in lower case. Few, so a change copies all.
@@ -52,6 +74,57 @@ impl ZoneTable {
             _ if before != rank => Offered::TakenFrom(before),
             _ => Offered::Taken,
         }
+    }
+
+    /// Makes changes, those that withdraw first: a name that one zone has given up may be that of another now. Returns the
+    /// offered zones that another source has too.
+    pub fn make(&mut self, changes: &[TableChange]) -> Vec<Contest> {
+        for change in changes {
+            if let TableChange::Withdraw(name, rank) = change
+                && let Ok(name) = Name::from_wire(name)
+            {
+                self.withdraw(name, *rank);
+            }
+        }
+        let mut contests = Vec::new();
+        for change in changes {
+            let (zone, before) = match change {
+                TableChange::Offer(zone) => (zone, None),
+                TableChange::Move(zone, before) => (zone, Some(*before)),
+                TableChange::Withdraw(..) => continue,
+            };
+            let (name, rank) = (zone.apex_name().into(), zone.rank());
+            let offered = self.offer(Arc::clone(zone));
+            let (served, other) = match offered {
+                Offered::Taken => (rank, None),
+                Offered::TakenFrom(other) => (rank, Some(other)),
+                Offered::KeptBy(other) => (other, Some(rank)),
+            };
+            // The same source before it moved is no other.
+            if let Some(other) = other
+                && before.is_none_or(|before| before != other && before != served)
+            {
+                contests.push(Contest {
+                    name,
+                    served,
+                    other,
+                });
+            }
+            if let Some(before) = before {
+                self.withdraw(zone.apex_name(), before);
+            }
+        }
+        contests
+    }
+
+    /// The version of a zone that the source of this rank has offered, whether it is served or stands by.
+    pub fn offered_by(&self, name: Name<'_>, rank: u16) -> Option<&Arc<Zone>> {
+        let served = self.exact(name)?;
+        if served.rank() == rank {
+            return Some(served);
+        }
+        let others = self.standing_by.get(&lower_case(name))?;
+        others.iter().find(|zone| zone.rank() == rank)
     }
 
     /// Takes back the zone of this name from the source of this rank; false if that has offered none.
@@ -115,7 +188,6 @@ fn lower_case(name: Name<'_>) -> Box<[u8]> {
 mod tests {
     use super::*;
     use crate::Live;
-    use nameward_wire::NameBuf;
 
     fn zone(name: &str, rank: u16, is_ready: bool) -> Arc<Zone> {
         let name: NameBuf = name.parse().unwrap();

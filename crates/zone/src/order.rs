@@ -72,7 +72,7 @@ impl Zone {
         let changed = self
             .changes()
             .into_iter()
-            .flat_map(|changes| changes.entries());
+            .flat_map(|changes| changes.overlay.in_order());
         Merged {
             base: base.peekable(),
             changed: changed.peekable(),
@@ -82,7 +82,7 @@ impl Zone {
 }
 
 /// Nodes of the base and changed nodes, the changed one winning where both have a name.
-struct Merged<'a, B: Iterator<Item = Node<'a>>, C: Iterator<Item = (&'a [u8], Option<Node<'a>>)>> {
+struct Merged<'a, B: Iterator<Item = Node<'a>>, C: Iterator<Item = (Box<[u8]>, Option<Node<'a>>)>> {
     base: Peekable<B>,
     changed: Peekable<C>,
     key: Vec<u8>,
@@ -91,7 +91,7 @@ struct Merged<'a, B: Iterator<Item = Node<'a>>, C: Iterator<Item = (&'a [u8], Op
 impl<'a, B, C> Iterator for Merged<'a, B, C>
 where
     B: Iterator<Item = Node<'a>>,
-    C: Iterator<Item = (&'a [u8], Option<Node<'a>>)>,
+    C: Iterator<Item = (Box<[u8]>, Option<Node<'a>>)>,
 {
     type Item = Node<'a>;
 
@@ -104,7 +104,7 @@ where
                 None => Ordering::Greater,
                 Some(base) => {
                     sort_key(base.name(), &mut self.key);
-                    self.key.as_slice().cmp(changed_key)
+                    self.key.as_slice().cmp(&**changed_key)
                 }
             };
             if order == Ordering::Less {

@@ -22,7 +22,18 @@ impl Packed {
     /// The node with this name, if there is one.
     #[inline]
     pub(crate) fn find(&self, hash: u64, name: Name<'_>) -> Option<Node<'_>> {
-        let tag = tag(hash);
+        self.find_tag(tag(hash), name)
+    }
+
+    /// As [`Packed::find`], by the part of the hash that slots hold.
+    #[inline]
+    pub(crate) fn find_tag(&self, tag: u32, name: Name<'_>) -> Option<Node<'_>> {
+        self.place_of(tag, name).map(|place| self.node(place))
+    }
+
+    /// Where the node of a name stands.
+    #[inline]
+    pub(crate) fn place_of(&self, tag: u32, name: Name<'_>) -> Option<u32> {
         let mut at = first_slot(tag, self.slots.len());
         loop {
             let slot = *self.slots.get(at)?;
@@ -33,7 +44,7 @@ impl Packed {
                 let node = self.node(slot as u32);
                 // Zones are mostly in lower case, as `name` is: then the plain comparison is enough.
                 if node.name().as_wire() == name.as_wire() || node.name() == name {
-                    return Some(node);
+                    return Some(slot as u32);
                 }
             }
             at = if at + 1 == self.slots.len() {
@@ -73,6 +84,12 @@ impl Packed {
             .map(|&slot| slot as u32)
     }
 
+    /// All nodes with the part of their names' hashes that slots hold, in no order.
+    pub(crate) fn nodes(&self) -> impl Iterator<Item = (u32, Node<'_>)> {
+        let used = self.slots.iter().filter(|&&slot| slot != 0);
+        used.map(|&slot| ((slot >> 32) as u32, self.node(slot as u32)))
+    }
+
     /// Bytes on the heap.
     pub(crate) fn heap_bytes(&self) -> usize {
         self.slots.len() * 8 + self.arena.len()
@@ -87,4 +104,19 @@ pub(crate) fn tag(hash: u64) -> u32 {
 #[inline]
 pub(crate) fn first_slot(tag: u32, slots: usize) -> usize {
     ((tag as u64 * slots as u64) >> 32) as usize
+}
+
+/// Slots of a table for so many names: at most three quarters full, so that runs of slots stay short.
+pub(crate) fn slots_for(names: usize) -> usize {
+    (names * 4 / 3 + 1).max(2)
+}
+
+/// Puts a place into the first free slot for its tag.
+#[inline]
+pub(crate) fn put_slot(slots: &mut [u64], tag: u32, place: u32) {
+    let mut at = first_slot(tag, slots.len());
+    while slots[at] != 0 {
+        at = if at + 1 == slots.len() { 0 } else { at + 1 };
+    }
+    slots[at] = u64::from(tag) << 32 | u64::from(place);
 }

@@ -4,8 +4,9 @@ use crate::change::Changes;
 use crate::key::NameKey;
 use crate::live::{Live, Whereabouts};
 use crate::node::{Node, Record, Rrset, flags};
-use crate::packed::Packed;
+use crate::packed::{Packed, tag};
 use crate::prefetch::prefetch;
+use crate::serial::Serial;
 use nameward_dnssec::Signing;
 use nameward_wire::{Name, Type};
 use std::sync::{Arc, OnceLock};
@@ -87,17 +88,16 @@ impl Zone {
     }
 
     pub(crate) fn with_changes(changes: Changes, summary: Summary) -> Self {
-        let (rank, signing) = (changes.base.rank, changes.base.signing.clone());
-        let changes = Some(Box::new(changes));
-        Zone {
-            packed: Packed::default(),
-            summary,
-            changes,
-            contents: Whereabouts::Here,
-            signing,
-            order: OnceLock::new(),
-            rank,
-        }
+        let mut zone = Zone::new(Packed::default(), summary);
+        zone.changes = Some(Box::new(changes));
+        zone
+    }
+
+    /// Takes over what a version has besides its contents from the version it was made of: where it is from, and how it
+    /// is signed.
+    pub(crate) fn inherit(&mut self, from: &Zone) {
+        self.rank = from.rank;
+        self.signing = from.signing.clone();
     }
 
     pub(crate) fn set_contents(&mut self, contents: Whereabouts) {
@@ -178,10 +178,10 @@ impl Zone {
     pub fn apex(&self) -> Node<'_> {
         match &self.changes {
             None => self.packed.node(self.summary.apex),
-            Some(changes) => changes
-                .find(self.apex_name())
-                .flatten()
-                .unwrap_or_else(|| self.packed().node(self.summary.apex)),
+            Some(changes) => match &changes.apex {
+                Some(apex) => Node::at(apex),
+                None => self.packed().node(self.summary.apex),
+            },
         }
     }
 
@@ -211,15 +211,17 @@ impl Zone {
     }
 
     /// The serial of the SOA.
-    pub fn serial(&self) -> u32 {
-        self.soa().and_then(|soa| soa_field(soa, 20)).unwrap_or(0)
+    pub fn serial(&self) -> Serial {
+        Serial(self.soa().and_then(|soa| soa_field(soa, 20)).unwrap_or(0))
     }
 
     /// The node of the suffix of `labels` labels.
     #[inline]
     pub fn node(&self, key: &NameKey, labels: usize) -> Option<Node<'_>> {
         if let Some(changes) = &self.changes
-            && let Some(changed) = changes.find(key.suffix(labels))
+            && let Some(changed) = changes
+                .overlay
+                .find(tag(key.hash(labels)), key.suffix(labels))
         {
             return changed;
         }
@@ -306,7 +308,8 @@ impl Zone {
         let parent = key.suffix(encloser);
         if let Some(changes) = &self.changes {
             let name = nameward_wire::NameBuf::join(b"\x01*", parent).ok()?;
-            if let Some(changed) = changes.find(name.as_name()) {
+            let tag = tag(key.wildcard_hash(encloser));
+            if let Some(changed) = changes.overlay.find(tag, name.as_name()) {
                 return changed;
             }
         }

@@ -3,10 +3,11 @@
 use std::fmt::Write;
 use std::time::SystemTime;
 
-use nameward_store::sql::write::{Edit, NewRecord, Origin, Rrset, StoredRecord, ZoneChange};
+use nameward_store::sql::write::StoredRecord;
 use nameward_wire::rdata::{parse_text, parse_ttl};
 use nameward_wire::text::Fields;
 use nameward_wire::{Name, NameBuf, Type};
+use nameward_zone::change::{ChangeOrigin, Edit, NewRecord, RrsetData, ZoneChange};
 
 use super::{LINES_MAX, Operations, check_ascii, describe, zone_name};
 
@@ -113,7 +114,7 @@ impl Operations {
         let (database, row) = self.locate(&zone_name(zone)?)?;
         let change = ZoneChange {
             edits: vec![edit(&row.name)?],
-            origin: Origin::Operator,
+            origin: ChangeOrigin::Operator,
             now: SystemTime::now(),
         };
         let committed = self
@@ -149,7 +150,7 @@ pub struct RecordWords<'w> {
 }
 
 impl RecordWords<'_> {
-    fn read(&self, apex: &NameBuf) -> Result<Rrset, String> {
+    fn read(&self, apex: &NameBuf) -> Result<RrsetData, String> {
         let rtype = read_type(self.rtype)?;
         let ttl = parse_ttl(self.ttl.as_bytes())
             .ok_or_else(|| format!("expected a TTL such as 300 or 1h, found {:?}", self.ttl))?;
@@ -159,7 +160,7 @@ impl RecordWords<'_> {
                 disabled: false,
             })
         });
-        Ok(Rrset {
+        Ok(RrsetData {
             name: owner(self.name, apex)?,
             rtype,
             ttl,

@@ -4,8 +4,10 @@ use std::fmt::Write;
 use std::time::SystemTime;
 
 use nameward_store::sql::Kind;
-use nameward_store::sql::write::{NewRecord, NewZone, Rrset, first_serial};
+use nameward_store::sql::write::NewZone;
 use nameward_wire::{NameBuf, Type};
+use nameward_zone::Serial;
+use nameward_zone::change::{NewRecord, RrsetData};
 
 use super::{Database, LINES_MAX, Operations, describe, zone_name};
 
@@ -217,7 +219,7 @@ impl ZoneWords<'_> {
         })
     }
 
-    fn first_records(&self, name: &NameBuf, now: SystemTime) -> Result<Vec<Rrset>, String> {
+    fn first_records(&self, name: &NameBuf, now: SystemTime) -> Result<Vec<RrsetData>, String> {
         let host = |text: &str| {
             zone_name(text).map_err(|_| format!("{text:?} is no name of a name server or mailbox"))
         };
@@ -240,7 +242,7 @@ impl ZoneWords<'_> {
                 .ok_or_else(|| format!("expected a TTL such as 300 or 1h, found {text:?}"))?,
         };
         let mut soa = [first.as_name().as_wire(), hostmaster.as_name().as_wire()].concat();
-        soa.extend(first_serial(now).to_be_bytes());
+        soa.extend(Serial::first(now).0.to_be_bytes());
         soa.extend(TIMES.iter().flat_map(|time| time.to_be_bytes()));
         let record = |rdata| NewRecord {
             rdata,
@@ -249,7 +251,7 @@ impl ZoneWords<'_> {
         let servers = servers
             .iter()
             .map(|server| server.as_name().as_wire().to_vec());
-        let rrset = |rtype, records| Rrset {
+        let rrset = |rtype, records| RrsetData {
             name: *name,
             rtype,
             ttl,

@@ -7,13 +7,14 @@
 use super::super::{Kind, ZoneRow, read_zone};
 use super::check::{check, shown};
 use super::derive::{Denial, Derived, Facts, Key, Knowledge, Nsec3, Standing, ancestors, key};
-use super::edit::{Edit, apply};
+use super::edit::{apply, check_edit};
 use super::rows::{Row, Rows, What};
-use super::serial::next_serial;
 use super::session::{Failure, Session, Value};
-use super::{Committed, Origin, WriteError, ZoneChange};
+use super::{Committed, WriteError};
 use crate::sql::dialect::{Engine, Statement};
 use nameward_wire::Type;
+use nameward_zone::Serial;
+use nameward_zone::change::{ChangeOrigin, Edit, ZoneChange, soa_serial};
 use std::collections::{BTreeSet, HashMap};
 
 /// Rows that are looked at to tell whether something is left below a name.
@@ -46,29 +47,30 @@ pub(super) async fn change(
     zone: &ZoneRow,
     change: &ZoneChange,
 ) -> Result<Committed, WriteError> {
-    if change.origin == Origin::Operator && matches!(zone.kind, Kind::Secondary | Kind::Consumer) {
+    if change.origin == ChangeOrigin::Operator
+        && matches!(zone.kind, Kind::Secondary | Kind::Consumer)
+    {
         return Err(WriteError::Refused(format!(
             "{} is a secondary zone: change it at its primary",
             zone.name
         )));
     }
     let signing = read_signing(session, zone.id).await?;
-    if change.origin == Origin::Operator && signing.is_presigned {
+    if change.origin == ChangeOrigin::Operator && signing.is_presigned {
         return Err(WriteError::Refused(format!(
             "{} was signed elsewhere (PRESIGNED): change it where it is signed",
             zone.name
         )));
     }
     for edit in &change.edits {
-        edit.check(&zone.name, signing.is_presigned)
-            .map_err(WriteError::Refused)?;
+        check_edit(edit, &zone.name, signing.is_presigned).map_err(WriteError::Refused)?;
     }
     let mut work = Work::read(session, zone, signing.denial, &change.edits).await?;
     for edit in &change.edits {
         apply(edit, &mut work.rows, &work.apex).map_err(WriteError::Refused)?;
     }
     let known = work.serial();
-    let serial = known.unwrap_or(0);
+    let serial = known.unwrap_or_default();
     let mut committed = Committed {
         zone: zone.id,
         apex: zone.name,
@@ -83,7 +85,7 @@ pub(super) async fn change(
     }
     let sets_soa = change.edits.iter().any(Edit::sets_soa);
     if !sets_soa && work.before.contains_key(&work.apex) {
-        committed.serial = next_serial(serial, change.now);
+        committed.serial = serial.next(change.now);
         work.set_serial(committed.serial)?;
     }
     work.check_below_dname(session).await?;
@@ -207,18 +209,14 @@ impl Work {
         self.rows.list.get_mut(place)
     }
 
-    fn serial(&mut self) -> Option<u32> {
+    fn serial(&mut self) -> Option<Serial> {
         match &self.soa()?.what {
-            What::Record(_, rdata) => {
-                let at = rdata.len().checked_sub(20)?;
-                let octets = rdata.get(at..at + 4)?;
-                Some(u32::from_be_bytes(octets.try_into().ok()?))
-            }
+            What::Record(_, rdata) => soa_serial(rdata),
             _ => None,
         }
     }
 
-    fn set_serial(&mut self, serial: u32) -> Result<(), WriteError> {
+    fn set_serial(&mut self, serial: Serial) -> Result<(), WriteError> {
         let apex = self.apex.clone();
         let unusable = || {
             let name = shown(&apex);
@@ -230,7 +228,7 @@ impl Work {
             return Err(unusable());
         };
         let at = rdata.len().checked_sub(20).ok_or_else(unusable)?;
-        rdata[at..at + 4].copy_from_slice(&serial.to_be_bytes());
+        rdata[at..at + 4].copy_from_slice(&serial.0.to_be_bytes());
         row.is_changed = true;
         Ok(())
     }

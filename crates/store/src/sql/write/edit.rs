@@ -1,151 +1,57 @@
-//! What a change says, and what it makes of the rows of a zone.
+//! The edits of a change, and what they make of the rows of a zone.
 
 use super::check::{MAX_CONTENT, MAX_NAME_TEXT, shown};
 use super::content::write_content;
 use super::derive::{Key, key};
 use super::rows::{Row, Rows, What, text_of};
-use nameward_wire::rdata::{canonicalise, validate};
+use nameward_wire::rdata::canonicalise;
 use nameward_wire::{NameBuf, Type};
+use nameward_zone::change::{ChangeError, Edit, NewRecord, RrsetData};
 
-/// The highest TTL (RFC 2181 section 8).
-const MAX_TTL: u32 = i32::MAX as u32;
-
-/// A record of an [`Rrset`].
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NewRecord {
-    /// Uncompressed wire form.
-    pub rdata: Vec<u8>,
-    /// Kept but not served.
-    pub disabled: bool,
-}
-
-/// All records of one name and type.
-#[derive(Debug, Clone)]
-pub struct Rrset {
-    /// The owner, absolute.
-    pub name: NameBuf,
-    /// The type.
-    pub rtype: Type,
-    /// The TTL of all its records.
-    pub ttl: u32,
-    /// The records.
-    pub records: Vec<NewRecord>,
-}
-
-/// One step of a change. Steps are applied in order, and all or none of them.
-#[derive(Debug, Clone)]
-pub enum Edit {
-    /// These records and no others; none deletes the RRset.
-    Replace(Rrset),
-    /// These records besides those that are there; the TTL becomes that of all.
-    Add(Rrset),
-    /// Deletes records with this data.
-    DeleteRecords {
-        /// The owner.
-        name: NameBuf,
-        /// The type.
-        rtype: Type,
-        /// Data in wire form.
-        rdata: Vec<Vec<u8>>,
-    },
-    /// Deletes all records of a name and type.
-    DeleteRrset {
-        /// The owner.
-        name: NameBuf,
-        /// The type.
-        rtype: Type,
-    },
-    /// Deletes all records of a name; at the apex SOA and NS stay (RFC 2136 section 3.4.2.3).
-    DeleteName {
-        /// The owner.
-        name: NameBuf,
-    },
-}
-
-impl Edit {
-    pub(super) fn name(&self) -> &NameBuf {
-        match self {
-            Edit::Replace(rrset) | Edit::Add(rrset) => &rrset.name,
-            Edit::DeleteRecords { name, .. }
-            | Edit::DeleteRrset { name, .. }
-            | Edit::DeleteName { name } => name,
-        }
+/// Tells what is wrong with an edit, whatever the zone has.
+pub(super) fn check_edit(edit: &Edit, apex: &NameBuf, is_presigned: bool) -> Result<(), String> {
+    edit.check(apex.as_name()).map_err(|error| match error {
+        ChangeError::OutOfZone(name) => format!("{name} is outside the zone {apex}"),
+        error => error.to_string(),
+    })?;
+    let name = edit.name();
+    let text = text_of(&key(name.as_name()));
+    if text.len() > MAX_NAME_TEXT {
+        return Err(format!(
+            "{name} is too long for the database: {} characters of {MAX_NAME_TEXT}",
+            text.len()
+        ));
     }
-
-    fn rtype(&self) -> Option<Type> {
-        match self {
-            Edit::Replace(rrset) | Edit::Add(rrset) => Some(rrset.rtype),
-            Edit::DeleteRecords { rtype, .. } | Edit::DeleteRrset { rtype, .. } => Some(*rtype),
-            Edit::DeleteName { .. } => None,
-        }
+    let (Edit::Replace(rrset) | Edit::Add(rrset)) = edit else {
+        return Ok(());
+    };
+    let rtype = rrset.rtype;
+    if !is_presigned && matches!(rtype, Type::RRSIG | Type::NSEC | Type::NSEC3) {
+        return Err(format!(
+            "{rtype} records are made by the server that signs the zone"
+        ));
     }
-
-    /// Whether it is about the SOA, so that the serial is the caller's.
-    pub(super) fn sets_soa(&self) -> bool {
-        self.rtype() == Some(Type::SOA)
-    }
-
-    /// What is wrong with it, whatever the zone has.
-    pub(super) fn check(&self, apex: &NameBuf, is_presigned: bool) -> Result<(), String> {
-        let name = self.name();
-        if !name.as_name().is_at_or_below(apex.as_name()) {
-            return Err(format!("{name} is outside the zone {apex}"));
-        }
-        let text = text_of(&key(name.as_name()));
-        if text.len() > MAX_NAME_TEXT {
-            return Err(format!(
-                "{name} is too long for the database: {} characters of {MAX_NAME_TEXT}",
-                text.len()
-            ));
-        }
-        if let (Edit::Replace(rrset) | Edit::Add(rrset), false) = (self, is_presigned)
-            && matches!(rrset.rtype, Type::RRSIG | Type::NSEC | Type::NSEC3)
-        {
-            let rtype = rrset.rtype;
-            return Err(format!(
-                "{rtype} records are made by the server that signs the zone"
-            ));
-        }
-        match self {
-            Edit::Replace(rrset) | Edit::Add(rrset) => rrset.check(),
-            _ => Ok(()),
-        }
+    let is_long =
+        |record: &NewRecord| write_content(rtype, &record.rdata).content.len() > MAX_CONTENT;
+    match rrset.records.iter().any(is_long) {
+        true => Err(format!(
+            "the data of {name} {rtype} is too long for the database"
+        )),
+        false => Ok(()),
     }
 }
 
-impl Rrset {
-    fn check(&self) -> Result<(), String> {
-        let Rrset { name, rtype, .. } = self;
-        if rtype.is_meta() {
-            return Err(format!("the type {rtype} cannot stand in a zone"));
-        }
-        if self.ttl > MAX_TTL {
-            return Err(format!("the TTL {} is larger than {MAX_TTL}", self.ttl));
-        }
-        for record in &self.records {
-            validate(*rtype, &record.rdata)
-                .map_err(|error| format!("the data of {name} {rtype} is not valid: {error}"))?;
-            if write_content(*rtype, &record.rdata).content.len() > MAX_CONTENT {
-                return Err(format!(
-                    "the data of {name} {rtype} is too long for the database"
-                ));
-            }
-        }
-        Ok(())
-    }
-
-    fn row(&self, record: &NewRecord) -> Row {
-        Row {
-            id: None,
-            name: key(self.name.as_name()),
-            what: What::Record(self.rtype, record.rdata.clone()),
-            ttl: self.ttl,
-            disabled: record.disabled,
-            derived: None,
-            is_deleted: false,
-            is_changed: true,
-            is_rederived: false,
-        }
+fn row(rrset: &RrsetData, record: &NewRecord) -> Row {
+    Row {
+        id: None,
+        name: key(rrset.name.as_name()),
+        what: What::Record(rrset.rtype, record.rdata.clone()),
+        ttl: rrset.ttl,
+        disabled: record.disabled,
+        derived: None,
+        is_deleted: false,
+        is_changed: true,
+        is_rederived: false,
     }
 }
 
@@ -185,7 +91,7 @@ pub(super) fn apply(edit: &Edit, rows: &mut Rows, apex: &[u8]) -> Result<(), Str
                         let place = old.swap_remove(at);
                         set(&mut rows.list[place], rrset.ttl, record.disabled);
                     }
-                    None => rows.push(rrset.row(record)),
+                    None => rows.push(row(rrset, record)),
                 }
             }
             old.into_iter().for_each(|place| delete(rows, place));
@@ -206,7 +112,7 @@ pub(super) fn apply(edit: &Edit, rows: &mut Rows, apex: &[u8]) -> Result<(), Str
                 });
                 match kept {
                     Some(&place) => set(&mut rows.list[place], rrset.ttl, record.disabled),
-                    None => rows.push(rrset.row(record)),
+                    None => rows.push(row(rrset, record)),
                 }
             }
         }

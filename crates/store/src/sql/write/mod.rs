@@ -14,17 +14,15 @@ mod edit;
 mod put;
 mod replica;
 mod rows;
-mod serial;
 mod session;
 mod zones;
 
 use super::{SqlBackend, SqlError};
-pub use edit::{Edit, NewRecord, Rrset};
 use nameward_wire::NameBuf;
-pub use serial::{first_serial, next_serial};
+use nameward_zone::Serial;
+use nameward_zone::change::ZoneChange;
 use session::{Failure, Session};
 use std::sync::{Mutex, PoisonError};
-use std::time::SystemTime;
 use tokio::sync::Semaphore;
 pub use zones::{NewZone, StoredRecord};
 
@@ -32,26 +30,6 @@ pub use zones::{NewZone, StoredRecord};
 const TRIES: usize = 5;
 /// Connections that change zones at one time; further changes wait. SQLite has one writer in any case.
 const SESSIONS: usize = 4;
-
-/// Who asks for a change.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Origin {
-    /// An operator or a client of this server: not for zones that come from elsewhere.
-    Operator,
-    /// The primary of the zone.
-    Transfer,
-}
-
-/// A change of one zone.
-#[derive(Debug, Clone)]
-pub struct ZoneChange {
-    /// What to do, in this order.
-    pub edits: Vec<Edit>,
-    /// Who asks.
-    pub origin: Origin,
-    /// For serials that are dates.
-    pub now: SystemTime,
-}
 
 /// A change that is in the database.
 #[derive(Debug, Clone)]
@@ -67,7 +45,7 @@ pub struct Committed {
     /// The zone has a SOA.
     pub has_soa: bool,
     /// The serial after the change.
-    pub serial: u32,
+    pub serial: Serial,
     /// What the one who asked should know.
     pub warnings: Vec<String>,
 }

@@ -43,7 +43,7 @@ impl SqlBackend {
         self.forget(Some(zone.id));
         match self.lookup(&zone, zone.apex.as_name()).await {
             // Someone else may have changed it since: by RFC 1982 that is later.
-            Ok(part) => part.zone.serial().wrapping_sub(committed.serial) < 1 << 31,
+            Ok(part) => !committed.serial.is_after(part.zone.serial()),
             Err(_) => false,
         }
     }

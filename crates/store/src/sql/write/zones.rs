@@ -5,8 +5,10 @@ use super::super::row::{read_content, write_name};
 use super::super::{Kind, SqlBackend, SqlError, ZoneRow, read_zone};
 use super::commit::{change, lock_zone};
 use super::session::{Failure, Session, Value};
-use super::{Committed, Edit, Origin, Rrset, WriteError, ZoneChange};
+use super::{Committed, WriteError};
 use nameward_wire::{Name, NameBuf, Type};
+use nameward_zone::Serial;
+use nameward_zone::change::{ChangeOrigin, Edit, RrsetData, ZoneChange};
 use std::time::SystemTime;
 
 /// A zone to be made.
@@ -19,7 +21,7 @@ pub struct NewZone {
     /// `master`: where a secondary gets it from.
     pub primaries: Option<String>,
     /// Its first records; none for a secondary.
-    pub rrsets: Vec<Rrset>,
+    pub rrsets: Vec<RrsetData>,
     /// The time.
     pub now: SystemTime,
 }
@@ -67,13 +69,13 @@ pub(super) async fn create(session: &mut Session, zone: &NewZone) -> Result<Comm
             is_changed: true,
             is_gone: false,
             has_soa: false,
-            serial: 0,
+            serial: Serial::default(),
             warnings: Vec::new(),
         });
     }
     let first = ZoneChange {
         edits: zone.rrsets.iter().cloned().map(Edit::Replace).collect(),
-        origin: Origin::Transfer,
+        origin: ChangeOrigin::Transfer,
         now: zone.now,
     };
     change(session, &row, &first).await
@@ -95,7 +97,7 @@ pub(super) async fn delete(session: &mut Session, id: i64) -> Result<Committed, 
         is_changed: true,
         is_gone: true,
         has_soa: false,
-        serial: 0,
+        serial: Serial::default(),
         warnings: Vec::new(),
     })
 }

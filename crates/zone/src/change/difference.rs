@@ -1,0 +1,230 @@
+//! The difference of two versions of a zone.
+//!
+//! Both versions hash names alike, so each name of one is looked up in the other: linear in the names, without an order
+//! of them and without memory besides the result. Versions over the same packed base are compared at their changed
+//! names alone. The result is in canonical order, so that equal differences are equal octets.
+
+use super::Difference;
+use crate::layout;
+use crate::node::{Node, Rrset};
+use crate::record_list::{ListedRecord, RecordList};
+use crate::zone::Zone;
+use nameward_wire::Name;
+use std::cmp::Ordering;
+
+/// A name before and after.
+type Pair<'z> = (Option<Node<'z>>, Option<Node<'z>>);
+
+impl Zone {
+    /// Returns the difference that turns `older` into this version.
+    pub fn difference_from(&self, older: &Zone) -> Difference {
+        let mut pairs = match self.shares_base_with(older) {
+            true => self.changed_pairs(older),
+            false => self.all_pairs(older),
+        };
+        let name = |pair: &Pair<'_>| {
+            pair.0
+                .or(pair.1)
+                .map(Node::name)
+                .map_or(Vec::new(), |name| {
+                    let mut key = Vec::new();
+                    crate::order::sort_key(name, &mut key);
+                    key
+                })
+        };
+        pairs.sort_by_cached_key(name);
+        let mut difference = Difference::default();
+        for (old, new) in pairs {
+            push_missing(old, new, &mut difference.removed);
+            push_missing(new, old, &mut difference.added);
+        }
+        difference
+    }
+
+    /// Whether the versions differ at most at names that one of them has changed.
+    fn shares_base_with(&self, older: &Zone) -> bool {
+        core::ptr::eq(self.base(), older.base())
+    }
+
+    /// The packed version that this one stands over; itself if it is packed.
+    fn base(&self) -> &Zone {
+        self.changes().map_or(self, |changes| &changes.base)
+    }
+
+    fn changed_pairs<'z>(&'z self, older: &'z Zone) -> Vec<Pair<'z>> {
+        let mut pairs = Vec::new();
+        let mut push = |tag, name| {
+            let pair = (older.node_by_tag(tag, name), self.node_by_tag(tag, name));
+            if !is_equal(pair) {
+                pairs.push(pair);
+            }
+        };
+        for (tag, name, _) in self.changed_names() {
+            push(tag, name);
+        }
+        let is_new = |tag, name| {
+            self.changes()
+                .is_none_or(|changes| changes.overlay.find(tag, name).is_none())
+        };
+        for (tag, name, _) in older.changed_names() {
+            if is_new(tag, name) {
+                push(tag, name);
+            }
+        }
+        pairs
+    }
+
+    fn all_pairs<'z>(&'z self, older: &'z Zone) -> Vec<Pair<'z>> {
+        let mut pairs = Vec::new();
+        for (tag, node) in older.nodes() {
+            let pair = (Some(node), self.node_by_tag(tag, node.name()));
+            if !is_equal(pair) {
+                pairs.push(pair);
+            }
+        }
+        let came = self
+            .nodes()
+            .filter(|(tag, node)| older.node_by_tag(*tag, node.name()).is_none());
+        pairs.extend(came.map(|(_, node)| (None, Some(node))));
+        pairs
+    }
+
+    fn changed_names(&self) -> impl Iterator<Item = (u32, Name<'_>, Option<Node<'_>>)> {
+        self.changes()
+            .into_iter()
+            .flat_map(|changes| changes.overlay.entries())
+    }
+
+    /// All nodes with 32 bits of the hash of their names, in no order.
+    pub(crate) fn nodes(&self) -> impl Iterator<Item = (u32, Node<'_>)> {
+        let is_base = move |tag, node: Node<'_>| {
+            self.changes()
+                .is_none_or(|changes| changes.overlay.find(tag, node.name()).is_none())
+        };
+        let base = self
+            .packed()
+            .nodes()
+            .filter(move |(tag, node)| is_base(*tag, *node));
+        let changed = self
+            .changed_names()
+            .filter_map(|(tag, _, node)| Some((tag, node?)));
+        base.chain(changed)
+    }
+
+    /// The node of a name by 32 bits of its hash.
+    pub(crate) fn node_by_tag(&self, tag: u32, name: Name<'_>) -> Option<Node<'_>> {
+        if let Some(changes) = self.changes()
+            && let Some(changed) = changes.overlay.find(tag, name)
+        {
+            return changed;
+        }
+        self.packed().find_tag(tag, name)
+    }
+}
+
+fn is_equal(pair: Pair<'_>) -> bool {
+    match pair {
+        (Some(old), Some(new)) => old.is_same(new) || is_equal_node(old, new),
+        (None, None) => true,
+        _ => false,
+    }
+}
+
+/// Whether two nodes have the same records, flags and count of children. The places of targets do not count.
+fn is_equal_node(a: Node<'_>, b: Node<'_>) -> bool {
+    (a.flags(), a.children()) == (b.flags(), b.children())
+        && a.rrset_count() == b.rrset_count()
+        && a.rrsets()
+            .zip(b.rrsets())
+            .all(|(a, b)| is_equal_rrset(a, b))
+}
+
+fn is_equal_rrset(a: Rrset<'_>, b: Rrset<'_>) -> bool {
+    if !a.has_targets() {
+        return a.bytes() == b.bytes();
+    }
+    (a.rtype(), a.ttl(), a.count()) == (b.rtype(), b.ttl(), b.count())
+        && a.records()
+            .map(|r| r.rdata)
+            .eq(b.records().map(|r| r.rdata))
+}
+
+/// Lists the records of `from` that `other` does not have with the same TTL.
+pub(super) fn push_missing(from: Option<Node<'_>>, other: Option<Node<'_>>, out: &mut RecordList) {
+    let Some(node) = from else { return };
+    for rrset in node.rrsets() {
+        let theirs = other
+            .and_then(|node| node.rrset(rrset.rtype()))
+            .filter(|r| r.ttl() == rrset.ttl());
+        // Both are sorted, so one walk over both is enough.
+        let mut theirs = theirs
+            .into_iter()
+            .flat_map(|rrset| rrset.records())
+            .peekable();
+        for record in rrset.records() {
+            let before =
+                |theirs: &[u8]| layout::compare(rrset.rtype(), theirs, record.rdata).is_lt();
+            while theirs.next_if(|their| before(their.rdata)).is_some() {}
+            if theirs
+                .peek()
+                .is_some_and(|their| their.rdata == record.rdata)
+            {
+                continue;
+            }
+            out.push(ListedRecord {
+                owner: node.name(),
+                rtype: rrset.rtype(),
+                ttl: rrset.ttl(),
+                rdata: record.rdata,
+            });
+        }
+    }
+}
+
+impl Difference {
+    /// Returns the difference of two lists of records, in any order. As in a zone, a record that is there twice counts
+    /// once, and the lowest TTL of an RRset is that of all its records (RFC 2181 section 5.2).
+    pub fn between(before: &RecordList, after: &RecordList) -> Difference {
+        let (before, after) = (rrsets_in_order(before), rrsets_in_order(after));
+        let (mut old, mut new) = (before.iter().peekable(), after.iter().peekable());
+        let mut difference = Difference::default();
+        loop {
+            let order = match (old.peek(), new.peek()) {
+                (None, None) => return difference,
+                (Some(_), None) => Ordering::Less,
+                (None, Some(_)) => Ordering::Greater,
+                (Some(a), Some(b)) => compare(a, b),
+            };
+            let a = old.next_if(|_| order.is_le());
+            let b = new.next_if(|_| order.is_ge());
+            if let (Some(a), Some(b)) = (a, b)
+                && (a.ttl, a.rdata) == (b.ttl, b.rdata)
+            {
+                continue;
+            }
+            a.into_iter()
+                .for_each(|record| difference.removed.push(*record));
+            b.into_iter()
+                .for_each(|record| difference.added.push(*record));
+        }
+    }
+}
+
+/// The canonical order of records, TTLs aside.
+fn compare(a: &ListedRecord<'_>, b: &ListedRecord<'_>) -> Ordering {
+    a.owner
+        .canonical_cmp(b.owner)
+        .then_with(|| a.rtype.cmp(&b.rtype))
+        .then_with(|| layout::compare(a.rtype, a.rdata, b.rdata))
+}
+
+fn rrsets_in_order(list: &RecordList) -> Vec<ListedRecord<'_>> {
+    let mut records: Vec<ListedRecord<'_>> = list.iter().collect();
+    records.sort_by(compare);
+    for rrset in records.chunk_by_mut(|a, b| a.rtype == b.rtype && a.owner == b.owner) {
+        let least = rrset.iter().map(|record| record.ttl).min().unwrap_or(0);
+        rrset.iter_mut().for_each(|record| record.ttl = least);
+    }
+    records.dedup_by(|a, b| compare(a, b).is_eq());
+    records
+}

@@ -1,0 +1,286 @@
+//! A new version of a zone in the making: a difference applied name by name.
+//!
+//! A new version shares the packed base and all unchanged names with the version before, so a change of `k` records
+//! costs `k` times the logarithm of what has changed since the zone was packed, whatever the size of the zone.
+
+use super::overlay::{Changes, Overlay};
+use super::{ChangeError, Difference};
+use crate::broken::bits_of_targets;
+use crate::draft::{Draft, Flaw, Keep};
+use crate::key::NameKey;
+use crate::layout;
+use crate::node::{Node, flags};
+use crate::packed::tag;
+use crate::record_list::ListedRecord;
+use crate::zone::{Summary, Zone};
+use nameward_wire::{Name, Type};
+use std::sync::Arc;
+
+impl Zone {
+    /// Returns the version that `difference` makes of this one. Records are removed before others are added, and each
+    /// that is removed must be there; its TTL does not count.
+    pub fn apply(self: &Arc<Self>, difference: &Difference) -> Result<Zone, ChangeError> {
+        if self.is_stand_in() {
+            return Err(ChangeError::NotResident);
+        }
+        let removed = difference
+            .removed
+            .iter()
+            .map(|record| (Step::Remove, record));
+        let added = difference.added.iter().map(|record| (Step::Add, record));
+        let mut steps: Vec<(Step, ListedRecord<'_>)> = removed.chain(added).collect();
+        if let Some((_, record)) = steps
+            .iter()
+            .find(|(_, record)| !record.owner.is_at_or_below(self.apex_name()))
+        {
+            return Err(ChangeError::OutOfZone(record.owner.to_string()));
+        }
+        // Stable, so that removals of a name stay before additions.
+        steps.sort_by(|(_, a), (_, b)| a.owner.canonical_cmp(b.owner));
+        let mut editor = Editor::new(self);
+        for group in steps.chunk_by_mut(|(_, a), (_, b)| a.owner == b.owner) {
+            editor.revise(group)?;
+        }
+        Ok(editor.finish(self))
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Step {
+    Remove,
+    Add,
+}
+
+/// A version in the making.
+pub(super) struct Editor {
+    base: Arc<Zone>,
+    overlay: Overlay,
+    pub(super) summary: Summary,
+}
+
+impl Editor {
+    pub(super) fn new(zone: &Arc<Zone>) -> Self {
+        let (base, overlay) = match zone.changes() {
+            Some(changes) => (changes.base.clone(), changes.overlay.clone()),
+            None => (zone.clone(), Overlay::default()),
+        };
+        Editor {
+            base,
+            overlay,
+            summary: *zone.summary(),
+        }
+    }
+
+    fn node(&self, name: Name<'_>) -> Option<Node<'_>> {
+        let hash = hash(name);
+        match self.overlay.find(tag(hash), name) {
+            Some(changed) => changed,
+            None => self.base.packed().find(hash, name),
+        }
+    }
+
+    /// Sets the node of a name, or tells that the name is gone.
+    pub(super) fn put(&mut self, name: Name<'_>, node: Option<&[u8]>) {
+        let hash = hash(name);
+        match node {
+            Some(node) => self.overlay.put(hash, node, false),
+            None => {
+                let mut bare = Vec::new();
+                Draft::default().encode(name, false, Keep::default(), &mut bare);
+                self.overlay.put(hash, &bare, true);
+            }
+        }
+    }
+
+    fn is_apex(&self, name: Name<'_>) -> bool {
+        name == self.base.apex_name()
+    }
+
+    /// Takes the steps of one name, removals first.
+    fn revise(&mut self, steps: &mut [(Step, ListedRecord<'_>)]) -> Result<(), ChangeError> {
+        let owner = steps[0].1.owner;
+        let removals = steps
+            .iter()
+            .take_while(|(step, _)| *step == Step::Remove)
+            .count();
+        let (removed, added) = steps.split_at_mut(removals);
+        // In the order of the node, so that one walk over both finds all.
+        removed.sort_by(|(_, a), (_, b)| {
+            let data = || layout::compare(a.rtype, a.rdata, b.rdata);
+            a.rtype.cmp(&b.rtype).then_with(data)
+        });
+        let mut removed = removed.iter().map(|(_, record)| record).peekable();
+        let mut draft = Draft::default();
+        if let Some(node) = self.node(owner) {
+            for rrset in node.rrsets() {
+                for record in rrset.records() {
+                    let is_removed = |gone: &&ListedRecord<'_>| {
+                        gone.rtype == rrset.rtype()
+                            && layout::compare(gone.rtype, gone.rdata, record.rdata).is_eq()
+                    };
+                    if removed.next_if(is_removed).is_none() {
+                        draft.push(rrset.rtype(), rrset.ttl(), record.rdata, 0, 0);
+                    }
+                }
+            }
+        }
+        if let Some(record) = removed.next() {
+            return Err(ChangeError::not_there(record));
+        }
+        for (_, record) in added.iter() {
+            draft.push(record.rtype, record.ttl, record.rdata, 0, 0);
+        }
+        // RFC 2181 section 5.2: one TTL for an RRset. The last one that a change names counts.
+        let mut ttls: Vec<(Type, u32)> = added.iter().map(|(_, r)| (r.rtype, r.ttl)).collect();
+        ttls.reverse();
+        ttls.sort_by_key(|(rtype, _)| *rtype);
+        ttls.dedup_by_key(|(rtype, _)| *rtype);
+        for (rtype, ttl) in ttls {
+            draft.set_ttl(rtype, ttl);
+        }
+        self.replace(owner, &mut draft)
+    }
+
+    /// Gives a name other records, keeping the tree of names whole.
+    fn replace(&mut self, owner: Name<'_>, draft: &mut Draft) -> Result<(), ChangeError> {
+        let is_apex = self.is_apex(owner);
+        check(owner, is_apex, draft)?;
+        let before = self.node(owner).map(Keep::of);
+        let keep = before.unwrap_or_default();
+        if draft.is_empty() && keep.children == 0 && !keep.is_broken() {
+            if before.is_some() {
+                self.put(owner, None);
+                self.summary.names -= 1;
+                self.child_left(owner);
+            }
+            return Ok(());
+        }
+        let mut bytes = Vec::new();
+        draft.encode(owner, is_apex, keep, &mut bytes);
+        let leads_to_broken = |target: Name<'_>| {
+            let host = self.node(target);
+            host.is_some_and(|node| node.has(flags::BROKEN_HOST))
+        };
+        let bits = bits_of_targets(Node::at(&bytes), leads_to_broken);
+        bytes[Node::FLAGS_AT] |= bits;
+        if Node::at(&bytes).flags() & (flags::CUT | flags::DNAME | flags::BROKEN_ABOVE) != 0 {
+            self.summary.cut_depths |= 1 << owner.label_count();
+        }
+        self.put(owner, Some(&bytes));
+        if before.is_none() {
+            self.summary.names += 1;
+            let labels = owner.label_count() as u8;
+            self.summary.max_labels = self.summary.max_labels.max(labels);
+            self.child_came(owner);
+        }
+        Ok(())
+    }
+
+    /// Tells the parent of a new name, which must exist (RFC 4592 section 2.2.2).
+    fn child_came(&mut self, child: Name<'_>) {
+        let mut child = child;
+        while let Some(parent) = child.parent().filter(|_| !self.is_apex(child)) {
+            let existed = self.node(parent).is_some();
+            let bits = wildcard_bit(child);
+            self.edit(parent, |keep| Keep {
+                children: keep.children + 1,
+                flags: keep.flags | bits,
+            });
+            if existed {
+                return;
+            }
+            self.summary.names += 1;
+            child = parent;
+        }
+    }
+
+    /// Tells the parent of a name that is gone: an empty one without other children goes too.
+    fn child_left(&mut self, child: Name<'_>) {
+        let mut child = child;
+        while let Some(parent) = child.parent().filter(|_| !self.is_apex(child)) {
+            let bits = wildcard_bit(child);
+            self.edit(parent, |keep| Keep {
+                children: keep.children.saturating_sub(1),
+                flags: keep.flags & !bits,
+            });
+            let is_apex = self.is_apex(parent);
+            let is_bare = self.node(parent).is_some_and(|node| {
+                node.is_empty() && node.children() == 0 && !Keep::of(node).is_broken()
+            });
+            if is_apex || !is_bare {
+                return;
+            }
+            self.put(parent, None);
+            self.summary.names -= 1;
+            child = parent;
+        }
+    }
+
+    /// Changes what a node has besides its records; a name that does not exist becomes an empty non-terminal.
+    fn edit(&mut self, name: Name<'_>, change: impl FnOnce(Keep) -> Keep) {
+        let mut bytes = match self.node(name) {
+            Some(node) => node.bytes().to_vec(),
+            None => {
+                let mut bytes = Vec::new();
+                Draft::default().encode(name, false, Keep::default(), &mut bytes);
+                bytes
+            }
+        };
+        change(Keep::of(Node::at(&bytes))).write(&mut bytes);
+        self.put(name, Some(&bytes));
+    }
+
+    pub(super) fn finish(self, zone: &Zone) -> Zone {
+        let apex = self.base.apex_name();
+        let changed = self.overlay.find(tag(hash(apex)), apex);
+        let apex = changed.flatten().map(|node| Arc::from(node.bytes()));
+        let changes = Changes {
+            base: self.base,
+            overlay: self.overlay,
+            apex,
+        };
+        let mut version = Zone::with_changes(changes, self.summary);
+        version.inherit(zone);
+        version.pack_if_small()
+    }
+}
+
+fn hash(name: Name<'_>) -> u64 {
+    let key = NameKey::new(name);
+    key.hash(key.labels())
+}
+
+fn wildcard_bit(child: Name<'_>) -> u8 {
+    match child.is_wildcard() {
+        true => flags::WILDCARD_CHILD,
+        false => 0,
+    }
+}
+
+/// Tells what is wrong with the records of one name.
+fn check(owner: Name<'_>, is_apex: bool, draft: &mut Draft) -> Result<(), ChangeError> {
+    let invalid = |what: &str| {
+        Err(ChangeError::Invalid {
+            owner: owner.to_string(),
+            what: what.to_owned(),
+        })
+    };
+    let mut worst = None;
+    draft.normalise(|flaw, _| {
+        if flaw.is_error() {
+            worst = Some(flaw);
+        }
+    });
+    match worst {
+        Some(Flaw::CnameAndOther) => return invalid("a CNAME stands alone"),
+        Some(Flaw::Several(_)) => return invalid("several CNAME, DNAME or SOA records"),
+        Some(_) => return invalid("too many records or types at one name"),
+        None => {}
+    }
+    let has_soa = draft.entries.iter().any(|entry| entry.rtype == Type::SOA);
+    match (is_apex, has_soa) {
+        (true, false) => invalid("a zone needs a SOA"),
+        (false, true) => invalid("a SOA stands at the apex only"),
+        _ => Ok(()),
+    }
+}

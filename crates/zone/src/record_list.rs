@@ -1,0 +1,182 @@
+//! Records one after another in uncompressed wire form: owner, type, class, TTL, length, data.
+//!
+//! A list costs no more memory than its records have octets, is written to a journal and read from it as it is, and can
+//! be copied into a message of a transfer. A list that was read from outside is checked once, record by record.
+
+use nameward_wire::{Class, Name, Type};
+use std::fmt;
+
+/// Octets of a record besides its owner and its data: type, class, TTL, length.
+const FIXED: usize = 10;
+
+/// A list of records in wire form.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct RecordList {
+    bytes: Vec<u8>,
+    count: usize,
+}
+
+/// One record of a list.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct ListedRecord<'a> {
+    /// The owner.
+    pub owner: Name<'a>,
+    /// The type.
+    pub rtype: Type,
+    /// The TTL.
+    pub ttl: u32,
+    /// Uncompressed wire data.
+    pub rdata: &'a [u8],
+}
+
+/// The octets are not a list of records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("octet {at} of {len} does not begin a record")]
+pub struct ListError {
+    /// Where the first record that cannot be read begins.
+    pub at: usize,
+    /// Octets of the whole list.
+    pub len: usize,
+}
+
+impl RecordList {
+    /// Reads a list that was written as [`RecordList::as_bytes`]. The data of its records is not looked into.
+    pub fn from_bytes(bytes: Vec<u8>) -> Result<Self, ListError> {
+        let (mut at, mut count) = (0, 0);
+        while at < bytes.len() {
+            let (_, rest) = split_record(&bytes[at..]).ok_or(ListError {
+                at,
+                len: bytes.len(),
+            })?;
+            at = bytes.len() - rest.len();
+            count += 1;
+        }
+        Ok(RecordList { bytes, count })
+    }
+
+    /// The records in wire form.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Appends a record; its data has at most 65,535 octets.
+    pub fn push(&mut self, record: ListedRecord<'_>) {
+        let len = u16::try_from(record.rdata.len()).expect("record data of at most 65,535 octets");
+        self.bytes.extend_from_slice(record.owner.as_wire());
+        self.bytes.extend_from_slice(&record.rtype.0.to_be_bytes());
+        self.bytes.extend_from_slice(&Class::IN.0.to_be_bytes());
+        self.bytes.extend_from_slice(&record.ttl.to_be_bytes());
+        self.bytes.extend_from_slice(&len.to_be_bytes());
+        self.bytes.extend_from_slice(record.rdata);
+        self.count += 1;
+    }
+
+    /// How many records there are.
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// The records in the order they were appended.
+    pub fn iter(&self) -> ListedRecords<'_> {
+        ListedRecords { bytes: &self.bytes }
+    }
+
+    /// The first record of a type.
+    pub fn first_of(&self, rtype: Type) -> Option<ListedRecord<'_>> {
+        self.iter().find(|record| record.rtype == rtype)
+    }
+}
+
+impl<'a> FromIterator<ListedRecord<'a>> for RecordList {
+    fn from_iter<I: IntoIterator<Item = ListedRecord<'a>>>(records: I) -> Self {
+        let mut list = RecordList::default();
+        records.into_iter().for_each(|record| list.push(record));
+        list
+    }
+}
+
+impl<'a> IntoIterator for &'a RecordList {
+    type Item = ListedRecord<'a>;
+    type IntoIter = ListedRecords<'a>;
+
+    fn into_iter(self) -> ListedRecords<'a> {
+        self.iter()
+    }
+}
+
+/// Iterates over the records of a list.
+#[derive(Clone)]
+pub struct ListedRecords<'a> {
+    bytes: &'a [u8],
+}
+
+impl<'a> Iterator for ListedRecords<'a> {
+    type Item = ListedRecord<'a>;
+
+    fn next(&mut self) -> Option<ListedRecord<'a>> {
+        let (record, rest) = split_record(self.bytes)?;
+        self.bytes = rest;
+        Some(record)
+    }
+}
+
+/// Splits the first record off; `None` if there is none or it is cut short.
+fn split_record(bytes: &[u8]) -> Option<(ListedRecord<'_>, &[u8])> {
+    let (owner, rest) = Name::split_from(bytes).ok()?;
+    let (fixed, rest) = rest.split_first_chunk::<FIXED>()?;
+    let [t0, t1, _, _, ttl @ .., l0, l1] = *fixed;
+    let (rdata, rest) = rest.split_at_checked(u16::from_be_bytes([l0, l1]).into())?;
+    let record = ListedRecord {
+        owner,
+        rtype: Type(u16::from_be_bytes([t0, t1])),
+        ttl: u32::from_be_bytes(ttl),
+        rdata,
+    };
+    Some((record, rest))
+}
+
+impl fmt::Debug for RecordList {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+impl fmt::Debug for ListedRecord<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (owner, ttl, rtype) = (self.owner, self.ttl, self.rtype);
+        write!(f, "{owner} {ttl} {rtype} {:02x?}", self.rdata)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nameward_wire::NameBuf;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn octets_of_any_kind_are_a_list_or_an_error(bytes in proptest::collection::vec(0..20u8, 0..120)) {
+            if let Ok(list) = RecordList::from_bytes(bytes) {
+                prop_assert_eq!(list.iter().count(), list.len());
+            }
+        }
+
+        #[test]
+        fn a_list_is_read_back_and_no_part_of_a_record_is(count in 1..5usize, cut in 1..20usize, rdata in proptest::collection::vec(any::<u8>(), 0..40)) {
+            let owner: NameBuf = "Www.example.".parse().unwrap();
+            let record = ListedRecord { owner: owner.as_name(), rtype: Type::TXT, ttl: 60, rdata: &rdata };
+            let list: RecordList = std::iter::repeat_n(record, count).collect();
+            let back = RecordList::from_bytes(list.as_bytes().to_vec()).unwrap();
+            prop_assert_eq!(&back, &list);
+            prop_assert!(back.iter().all(|r| r == record));
+            let short = list.as_bytes().len() - cut;
+            prop_assert!(RecordList::from_bytes(list.as_bytes()[..short].to_vec()).is_err());
+        }
+    }
+}

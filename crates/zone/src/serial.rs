@@ -1,0 +1,172 @@
+//! Serial numbers of zones and their arithmetic (RFC 1982).
+//!
+//! Serials run in a circle of 32 bits, so one is after another only if it is less than half the circle ahead; two that
+//! are exactly half a circle apart have no order (section 3.2). That order is not transitive, hence no `Ord`.
+//!
+//! A serial that reads as a date and two digits (`2024053101`) stays one when it is raised: the next is of today, or
+//! one more if that is larger. Any other serial is raised by one.
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// The serial number of one version of a zone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Serial(pub u32);
+
+impl Serial {
+    /// The most that may be added to a serial at one time (RFC 1982 section 3.1).
+    pub const MAX_STEP: u32 = (1 << 31) - 1;
+
+    /// Compares two serials; `None` if they are half a circle apart (RFC 1982 section 3.2).
+    pub fn compare(self, other: Serial) -> Option<Ordering> {
+        match self.0.wrapping_sub(other.0) {
+            0 => Some(Ordering::Equal),
+            ahead if ahead <= Serial::MAX_STEP => Some(Ordering::Greater),
+            ahead if ahead == 1 << 31 => None,
+            _ => Some(Ordering::Less),
+        }
+    }
+
+    /// Tells whether this serial is newer than `other`.
+    pub fn is_after(self, other: Serial) -> bool {
+        self.compare(other) == Some(Ordering::Greater)
+    }
+
+    /// Adds a step of at most [`Serial::MAX_STEP`] (RFC 1982 section 3.1); a larger one counts as that.
+    #[must_use]
+    pub fn plus(self, step: u32) -> Serial {
+        Serial(self.0.wrapping_add(step.min(Serial::MAX_STEP)))
+    }
+
+    /// Returns the serial that follows this one at `now`. It is never 0, which some secondaries take for "none".
+    #[must_use]
+    pub fn next(self, now: SystemTime) -> Serial {
+        let next = match self.plus(1) {
+            Serial(0) => Serial(1),
+            next => next,
+        };
+        let first = Serial::first(now);
+        match self.is_dated() && first.0 > next.0 {
+            true => first,
+            false => next,
+        }
+    }
+
+    /// Returns the first serial of a new zone: today's date and 01.
+    pub fn first(now: SystemTime) -> Serial {
+        Serial(today(now).saturating_mul(100).saturating_add(1))
+    }
+
+    /// Whether the serial has the form YYYYMMDDnn.
+    fn is_dated(self) -> bool {
+        let (year, month, day) = (
+            self.0 / 1_000_000,
+            self.0 / 10_000 % 100,
+            self.0 / 100 % 100,
+        );
+        (1980..=2105).contains(&year) && (1..=12).contains(&month) && (1..=31).contains(&day)
+    }
+}
+
+impl fmt::Display for Serial {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// The date in UTC as YYYYMMDD.
+fn today(now: SystemTime) -> u32 {
+    let seconds = now
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs());
+    // Days are counted from 1 March of year 0, so that leap days end a year; 400 years have 146,097 days.
+    let days = seconds / 86_400 + 719_468;
+    let (era, of_era) = (days / 146_097, days % 146_097);
+    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let from_march = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * from_march + 2) / 5 + 1;
+    let (month, carry) = match from_march {
+        0..=9 => (from_march + 3, 0),
+        _ => (from_march - 9, 1),
+    };
+    let year = era * 400 + year_of_era + carry;
+    u32::try_from(year * 10_000 + month * 100 + day).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::time::Duration;
+
+    fn at(seconds: u64) -> SystemTime {
+        UNIX_EPOCH + Duration::from_secs(seconds)
+    }
+
+    /// 29 February 2024.
+    const LEAP_DAY: u64 = 1_709_164_800;
+
+    #[test]
+    fn dates_are_those_of_the_calendar() {
+        for (seconds, date) in [
+            (0, 19_700_101),
+            (LEAP_DAY, 20_240_229),
+            (LEAP_DAY + 86_399, 20_240_229),
+            (LEAP_DAY + 86_400, 20_240_301),
+            (4_102_444_799, 20_991_231),
+            (951_782_400, 20_000_229),
+        ] {
+            assert_eq!(today(at(seconds)), date);
+        }
+    }
+
+    #[test]
+    fn dated_serials_stay_dated_and_others_are_counted() {
+        let now = at(LEAP_DAY);
+        for (old, new) in [
+            (1, 2),
+            (0, 1),
+            (u32::MAX, 1),
+            (2_024_010_101, 2_024_022_901),
+            (2_024_022_900, 2_024_022_901),
+            (2_024_022_901, 2_024_022_902),
+            (2_024_022_999, 2_024_023_000),
+            // Of the future: still raised.
+            (2_030_010_100, 2_030_010_101),
+            // No month 13.
+            (2_024_130_100, 2_024_130_101),
+            (1_709_164_800, 1_709_164_801),
+        ] {
+            assert_eq!(Serial(old).next(now), Serial(new), "{old}");
+        }
+        assert_eq!(Serial::first(now), Serial(2_024_022_901));
+    }
+
+    #[test]
+    fn serials_half_a_circle_apart_have_no_order() {
+        // The examples of RFC 1982 section 5.2, for 32 bits.
+        assert_eq!(Serial(1 << 31).compare(Serial(0)), None);
+        assert_eq!(Serial(0).compare(Serial(1 << 31)), None);
+        assert!(Serial(0).is_after(Serial(u32::MAX)));
+        assert!(Serial(100).is_after(Serial(u32::MAX - 100)));
+        assert!(!Serial(u32::MAX - 100).is_after(Serial(100)));
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_added_is_after(serial in any::<u32>(), step in 1..=Serial::MAX_STEP) {
+            let (old, new) = (Serial(serial), Serial(serial).plus(step));
+            prop_assert!(new.is_after(old) && !old.is_after(new));
+            prop_assert_eq!(old.compare(new), Some(Ordering::Less));
+        }
+
+        #[test]
+        fn the_next_serial_is_after_and_never_0(serial in any::<u32>(), seconds in 0..5_000_000_000u64) {
+            let next = Serial(serial).next(at(seconds));
+            prop_assert!(next.is_after(Serial(serial)));
+            prop_assert_ne!(next, Serial(0));
+        }
+    }
+}
