@@ -12,7 +12,7 @@ use administration::{RecordCommand, ZoneCommand};
 use crate::{
     check,
     config::{self, Overrides, settings::ZoneFile},
-    db, remote, serve, terminal,
+    db, remote, serve, state, terminal,
 };
 
 /// An authoritative DNS name server.
@@ -56,6 +56,9 @@ enum Command {
     /// Make or check the schema of a database
     #[command(subcommand)]
     Db(DbCommand),
+    /// Check, compact or copy the state store
+    #[command(subcommand)]
+    State(StateCommand),
     /// Print the version
     Version,
     /// Print every setting with its default and meaning
@@ -91,6 +94,42 @@ enum DbCommand {
     Init(DbArguments),
     /// Say what is wrong with the tables and which rows cannot be served
     Check(DbArguments),
+}
+
+#[derive(Subcommand)]
+enum StateCommand {
+    /// Say what is wrong with the state store: its file, each journal, the zones that are kept in it
+    Check(StateArguments),
+    /// Give room that the state store does not use back to the disk
+    Compact(StateArguments),
+    /// Copy the state store as it is now to a new file; the server may be running
+    Backup {
+        /// The file to write
+        #[arg(value_name = "FILE")]
+        to: PathBuf,
+        #[command(flatten)]
+        arguments: StateArguments,
+    },
+}
+
+#[derive(Args)]
+struct StateArguments {
+    /// Configuration file of the server, to find its state directory
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// The state directory
+    #[arg(long, value_name = "DIRECTORY")]
+    directory: Option<PathBuf>,
+}
+
+impl StateArguments {
+    fn find(self) -> Result<PathBuf, String> {
+        let overrides = Overrides {
+            file: self.config,
+            ..Overrides::default()
+        };
+        state::directory(self.directory, &overrides)
+    }
 }
 
 #[derive(Args)]
@@ -226,6 +265,11 @@ fn dispatch(command: Command) -> Result<ExitCode, String> {
         Command::Stop(remote) => ask("stop", remote),
         Command::Db(DbCommand::Init(arguments)) => db::init(&arguments.database),
         Command::Db(DbCommand::Check(arguments)) => db::check(&arguments.database),
+        Command::State(StateCommand::Check(arguments)) => state::check(&arguments.find()?),
+        Command::State(StateCommand::Compact(arguments)) => state::compact(&arguments.find()?),
+        Command::State(StateCommand::Backup { to, arguments }) => {
+            state::backup(&arguments.find()?, &to)
+        }
         Command::Version => print(concat!("nameward ", env!("CARGO_PKG_VERSION"), "\n").as_bytes()),
         Command::Config { format } => print(
             match format {

@@ -12,6 +12,7 @@ mod pid_file;
 mod privileges;
 mod remote;
 mod serve;
+mod state;
 mod terminal;
 mod zones;
 

@@ -1,4 +1,5 @@
-//! Where zone data comes from: zone files and databases.
+//! Where zone data comes from (zone files and databases), and the state that this server keeps itself.
 
 pub mod file;
 pub mod sql;
+pub mod state;

@@ -22,7 +22,8 @@ pub use document::{as_markdown, as_toml};
 use error::{ConfigError, Problem, base_of, nearest};
 use setting::{Listed, Section, list};
 use settings::{
-    Backend, BackendType, Cache, Overload, Recursor, Rings, SecurityPoll, Server, Web, ZoneFile,
+    Backend, BackendType, Cache, Journal, Overload, Recursor, Rings, SecurityPoll, Server, Web,
+    ZoneFile,
 };
 
 /// A larger file is no configuration.
@@ -39,6 +40,8 @@ pub struct Config {
     pub backends: Vec<Backend>,
     /// `[cache]`
     pub cache: Cache,
+    /// `[journal]`
+    pub journal: Journal,
     /// `[overload]`
     pub overload: Overload,
     /// `[recursor]`
@@ -76,6 +79,7 @@ impl Config {
             web: Web::defaults(),
             backends: Vec::new(),
             cache: Cache::defaults(),
+            journal: Journal::defaults(),
             overload: Overload::defaults(),
             recursor: Recursor::defaults(),
             security_poll: SecurityPoll::defaults(),
@@ -140,6 +144,7 @@ impl Config {
                 Web::NAME => reader.section(&mut config.web, value),
                 Backend::NAME => reader.backends(&mut config.backends, value),
                 Cache::NAME => reader.section(&mut config.cache, value),
+                Journal::NAME => reader.section(&mut config.journal, value),
                 Overload::NAME => reader.section(&mut config.overload, value),
                 Recursor::NAME => reader.section(&mut config.recursor, value),
                 SecurityPoll::NAME => reader.section(&mut config.security_poll, value),
@@ -217,6 +222,7 @@ pub fn tables() -> Vec<Table> {
         of::<Web>(),
         of::<Backend>(),
         of::<Cache>(),
+        of::<Journal>(),
         of::<Overload>(),
         of::<Recursor>(),
         of::<SecurityPoll>(),

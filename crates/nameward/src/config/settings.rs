@@ -116,9 +116,10 @@ section! {
         control_socket: Option<PathBuf> = r#""""#;
         /// A file for the process id; "" writes none.
         pid_file: Option<PathBuf> = r#""""#;
-        /// A directory for what is to survive a restart: the names of the zones in databases, so that
-        /// they are answered SERVFAIL and not refused when a database is down at start. "" means the
-        /// service's state directory (`$STATE_DIRECTORY`); without one nothing is kept.
+        /// A directory for what is to survive a restart: the state store (`state.db`) with the journal of
+        /// changes, and the names of the zones in databases, so that they are answered SERVFAIL and not
+        /// refused when a database is down at start. "" means the service's state directory
+        /// (`$STATE_DIRECTORY`); without one nothing is kept.
         state_directory: Option<PathBuf> = r#""""#;
     }
 }
@@ -210,6 +211,17 @@ section! {
         /// Seconds after which the list of zones of a database is read again, even when the
         /// database did not tell of a change.
         zone_refresh: Count<1, 86_400> = "300";
+    }
+}
+
+section! {
+    /// The journal of changes of each zone, kept in the state directory: from which serial to which, and the
+    /// records that went and came. It is what incremental transfers (IXFR, RFC 1995) are made of.
+    Journal = "journal" {
+        /// MiB of changes that are kept for one zone; then the oldest are dropped.
+        size_max_mb: Count<1, 1_048_576> = "64";
+        /// Changes that are kept for one zone; then the oldest are dropped.
+        changes_max: Count<1, 10_000_000> = "10000";
     }
 }
 

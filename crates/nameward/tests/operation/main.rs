@@ -9,4 +9,5 @@ mod not_ready;
 mod privileges;
 mod reload;
 mod start;
+mod state;
 mod watch;

@@ -1,0 +1,179 @@
+//! The state store: what this server must not forget and no other place keeps, in one SQLite file.
+//!
+//! ```text
+//! zone       the zones that something is kept for: where their contents are at home, the serial the journal ends at
+//! journal    differences, a chain from serial to serial for each zone (IXFR, RFC 1995), bounded in size and number
+//! contents   whole zones that have no other home (secondaries), as they were at one place of the journal
+//! timer      when a zone was refreshed, is to be checked, and expires
+//! item       small values by kind and name: keys, TSIG secrets, members of catalogs
+//! ```
+//! The file is in WAL mode with `synchronous=FULL`. One thread writes; changes that wait are put into one transaction,
+//! and each caller is told of its own after the transaction is on the disk. So nothing that was acknowledged is lost by
+//! kill -9 or by a disk that is full, and of a change that was not acknowledged either all is there or nothing.
+//! Reading takes a connection of its own and waits for nobody.
+
+mod care;
+mod change;
+mod error;
+mod journal;
+mod read;
+mod schema;
+mod writer;
+
+use rusqlite::Connection;
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+pub use care::{CheckReport, CompactReport};
+pub use change::{JournalOrigin, StateChange, Written, ZoneHome, ZoneTimers};
+pub use error::StateError;
+pub use journal::{JournalBounds, JournalEntry};
+pub use read::{KeptZone, KeptZones, StoredItem};
+use writer::Writer;
+
+/// The name of the store in the state directory.
+const FILE: &str = "state.db";
+/// Kept locked by the server that writes to the store.
+const LOCK: &str = "state.lock";
+/// How long a statement waits for another process, a backup or a check, to let go of the file.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Connections for reading that are kept open.
+const IDLE_READERS: usize = 8;
+
+/// An open state store; clones are the same store.
+#[derive(Clone)]
+pub struct StateStore {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    path: PathBuf,
+    writer: Writer,
+    readers: Mutex<Vec<Connection>>,
+    /// Locked as long as the store is open.
+    _lock: File,
+}
+
+impl StateStore {
+    /// Opens the store of a state directory for a server, makes it if there is none, and brings it to the schema of this
+    /// version.
+    pub fn open(directory: &Path, bounds: JournalBounds) -> Result<Self, StateError> {
+        let path = directory.join(FILE);
+        let lock = lock(&directory.join(LOCK))?;
+        let mut connection = open_to_write(&path)?;
+        schema::migrate(&mut connection, schema::MIGRATIONS).map_err(|error| error.of(&path))?;
+        let writer = Writer::start(connection, path.clone(), bounds)?;
+        Ok(StateStore {
+            inner: Arc::new(Inner {
+                path,
+                writer,
+                readers: Mutex::default(),
+                _lock: lock,
+            }),
+        })
+    }
+
+    /// The file of the store.
+    pub fn path(&self) -> &Path {
+        &self.inner.path
+    }
+
+    /// Writes changes, all or none, and waits until they are on the disk.
+    pub fn write(&self, changes: Vec<StateChange>) -> Result<Written, StateError> {
+        self.inner.writer.write(changes)
+    }
+
+    /// Writes changes, all or none, and calls `done` from the writing thread when they are on the disk or failed. Does not
+    /// wait.
+    pub fn submit(
+        &self,
+        changes: Vec<StateChange>,
+        done: impl FnOnce(Result<Written, StateError>) + Send + 'static,
+    ) {
+        self.inner.writer.submit(changes, Box::new(done));
+    }
+
+    /// Reads with a connection that sees the state of one moment.
+    fn read<T>(
+        &self,
+        work: impl FnOnce(&Connection) -> Result<T, StateError>,
+    ) -> Result<T, StateError> {
+        let idle = self.readers().pop();
+        let connection = match idle {
+            Some(connection) => connection,
+            None => open_to_read(&self.inner.path)?,
+        };
+        let result = work(&connection).map_err(|error| error.of(&self.inner.path))?;
+        let mut readers = self.readers();
+        if readers.len() < IDLE_READERS {
+            readers.push(connection);
+        }
+        Ok(result)
+    }
+
+    fn readers(&self) -> std::sync::MutexGuard<'_, Vec<Connection>> {
+        let readers = &self.inner.readers;
+        readers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Takes the lock that keeps a second server from the same state.
+fn lock(path: &Path) -> Result<File, StateError> {
+    let mut options = OpenOptions::new();
+    let file = options
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .mode(0o600)
+        .open(path);
+    let file = file.map_err(|error| StateError::of_io(path, &error))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(std::fs::TryLockError::WouldBlock) => Err(StateError::InUse(path.into())),
+        Err(std::fs::TryLockError::Error(error)) => Err(StateError::of_io(path, &error)),
+    }
+}
+
+/// Opens the file for its one writer.
+fn open_to_write(path: &Path) -> Result<Connection, StateError> {
+    // The store holds secrets: made here, because SQLite would ask for the usual mode.
+    let mut options = OpenOptions::new();
+    let made = options
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .mode(0o600)
+        .open(path);
+    made.map_err(|error| StateError::of_io(path, &error))?;
+    let prepare = || -> rusqlite::Result<Connection> {
+        let connection = Connection::open(path)?;
+        connection.busy_timeout(PATIENCE)?;
+        connection.pragma_update(None, "journal_mode", "wal")?;
+        connection.pragma_update(None, "synchronous", "full")?;
+        connection.pragma_update(None, "foreign_keys", true)?;
+        // A checkpoint after some megabytes: each one copies pages, and the WAL stays small enough to be read again.
+        connection.pragma_update(None, "wal_autocheckpoint", 4000)?;
+        connection.pragma_update(None, "journal_size_limit", 64 << 20)?;
+        connection.set_prepared_statement_cache_capacity(64);
+        Ok(connection)
+    };
+    prepare().map_err(|error| StateError::from(error).of(path))
+}
+
+/// Opens the file for reading; it must be there.
+fn open_to_read(path: &Path) -> Result<Connection, StateError> {
+    use rusqlite::OpenFlags;
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let prepare = || -> rusqlite::Result<Connection> {
+        let connection = Connection::open_with_flags(path, flags)?;
+        connection.busy_timeout(PATIENCE)?;
+        Ok(connection)
+    };
+    prepare().map_err(|error| StateError::from(error).of(path))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,132 @@
+//! Why the state store cannot be used, in words that say what an operator can do.
+
+use nameward_zone::Serial;
+use rusqlite::ErrorCode;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Why something cannot be read from the state store or written to it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum StateError {
+    /// The file or its directory cannot be written.
+    #[error(
+        "state store {0} is read-only: give the server's user the right to write to it and to its directory"
+    )]
+    ReadOnly(PathBuf),
+    /// There is no room on the disk.
+    #[error("state store {0}: the disk is full; nothing was changed")]
+    Full(PathBuf),
+    /// The file is damaged, or it is no state store.
+    #[error(
+        "state store {path} is damaged ({reason}): restore it from a backup, or move it away to begin with an empty one"
+    )]
+    Corrupt {
+        /// The file.
+        path: PathBuf,
+        /// What SQLite says.
+        reason: String,
+    },
+    /// The file was written by a later version of Nameward.
+    #[error(
+        "state store {path} has version {found} and this server knows versions up to {known}: use the newer server, or restore a backup"
+    )]
+    Newer {
+        /// The file.
+        path: PathBuf,
+        /// The version of its schema.
+        found: i64,
+        /// The latest version known here.
+        known: i64,
+    },
+    /// Another server uses the state directory.
+    #[error("{0} is locked: another server uses this state directory")]
+    InUse(PathBuf),
+    /// There is no store.
+    #[error("state store {0} does not exist")]
+    Missing(PathBuf),
+    /// A difference does not continue the journal of its zone.
+    #[error(
+        "the journal of {zone} ends at serial {tip}, and a difference from {from} does not continue it"
+    )]
+    Gap {
+        /// The zone.
+        zone: String,
+        /// The serial the journal ends at.
+        tip: Serial,
+        /// The serial the difference begins at.
+        from: Serial,
+    },
+    /// A difference without a change of the serial cannot stand in a journal.
+    #[error("a difference of {0} does not change the serial")]
+    NoSerial(String),
+    /// The writing thread is gone.
+    #[error("the state store is closed")]
+    Closed,
+    /// Anything else that SQLite or the system says.
+    #[error("state store {path}: {reason}")]
+    Other {
+        /// The file.
+        path: PathBuf,
+        /// The reason.
+        reason: String,
+    },
+}
+
+impl StateError {
+    /// Puts the path in, where it was not known.
+    pub(super) fn of(mut self, file: &Path) -> Self {
+        let place = match &mut self {
+            StateError::ReadOnly(path)
+            | StateError::Full(path)
+            | StateError::Missing(path)
+            | StateError::Corrupt { path, .. }
+            | StateError::Newer { path, .. }
+            | StateError::Other { path, .. } => Some(path),
+            _ => None,
+        };
+        if let Some(path) = place.filter(|path| path.as_os_str().is_empty()) {
+            *path = file.into();
+        }
+        self
+    }
+
+    pub(super) fn of_io(path: &Path, error: &io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                StateError::ReadOnly(path.into())
+            }
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                StateError::Full(path.into())
+            }
+            io::ErrorKind::NotFound => StateError::Missing(path.into()),
+            _ => StateError::Other {
+                path: path.into(),
+                reason: error.to_string(),
+            },
+        }
+    }
+
+    pub(super) fn corrupt(reason: impl ToString) -> Self {
+        StateError::Corrupt {
+            path: PathBuf::new(),
+            reason: reason.to_string(),
+        }
+    }
+}
+
+impl From<rusqlite::Error> for StateError {
+    fn from(error: rusqlite::Error) -> Self {
+        let path = PathBuf::new();
+        match error.sqlite_error_code() {
+            Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => StateError::ReadOnly(path),
+            Some(ErrorCode::DiskFull) => StateError::Full(path),
+            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
+                StateError::corrupt(error)
+            }
+            _ => StateError::Other {
+                path,
+                reason: error.to_string(),
+            },
+        }
+    }
+}

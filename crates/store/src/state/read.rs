@@ -1,0 +1,213 @@
+//! Reading from the state store: the journal of a zone, all zones that are kept, values.
+
+use super::StateStore;
+use super::change::{JournalOrigin, ZoneHome, ZoneTimers};
+use super::error::StateError;
+use super::journal::{JournalEntry, find_zone, stored_name};
+use nameward_wire::{Name, NameBuf};
+use nameward_zone::change::Difference;
+use nameward_zone::{RecordList, Serial};
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+/// A zone that something is kept for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeptZone {
+    /// Its name in lower case.
+    pub name: NameBuf,
+    /// Where its contents are at home.
+    pub home: ZoneHome,
+    /// The serial that its journal ends at.
+    pub serial: Serial,
+    /// Its times, if it has any.
+    pub timers: Option<ZoneTimers>,
+    /// Entries of its journal and their octets.
+    pub entries: u64,
+    /// Octets of these.
+    pub octets: u64,
+}
+
+/// A value with its name before it.
+pub type StoredItem = (Vec<u8>, Vec<u8>);
+
+/// All zones that something is kept for.
+pub type KeptZones = Vec<KeptZone>;
+
+impl StateStore {
+    /// Lists the zones that something is kept for.
+    pub fn zones(&self) -> Result<KeptZones, StateError> {
+        self.read(|connection| {
+            let sql = "SELECT name, home, serial, entries, octets, refreshed, next_check, expires \
+                       FROM zone LEFT JOIN timer ON timer.zone = zone.id ORDER BY zone.id";
+            let mut statement = connection.prepare_cached(sql)?;
+            let mut rows = statement.query([])?;
+            let mut zones = Vec::new();
+            while let Some(row) = rows.next()? {
+                zones.push(kept_zone(row)?);
+            }
+            Ok(zones)
+        })
+    }
+
+    /// Returns the differences that lead from `serial` to the end of a zone's journal, oldest first; `None` if the journal
+    /// does not go back that far. None at all if it ends there.
+    pub fn journal_from(
+        &self,
+        zone: &NameBuf,
+        serial: Serial,
+    ) -> Result<Option<Vec<JournalEntry>>, StateError> {
+        self.read(|connection| {
+            let transaction = connection.unchecked_transaction()?;
+            let Some(row) = find_zone(&transaction, &stored_name(zone))? else {
+                return Ok(None);
+            };
+            if row.serial == serial {
+                return Ok(Some(Vec::new()));
+            }
+            // The last one, where a serial came twice.
+            let sql = "SELECT max(number) FROM journal WHERE zone = ?1 AND from_serial = ?2";
+            let values = params![row.id, serial.0];
+            let first: Option<i64> = transaction.query_row(sql, values, |found| found.get(0))?;
+            let Some(first) = first else {
+                return Ok(None);
+            };
+            Ok(Some(entries(&transaction, row.id, first, serial)?))
+        })
+    }
+
+    /// Returns the differences of a zone's journal that its home lacks, oldest first.
+    pub fn journal_after_base(&self, zone: &NameBuf) -> Result<Vec<JournalEntry>, StateError> {
+        self.read(|connection| {
+            let transaction = connection.unchecked_transaction()?;
+            match find_zone(&transaction, &stored_name(zone))? {
+                Some(row) => unsettled(&transaction, row.id, row.base),
+                None => Ok(Vec::new()),
+            }
+        })
+    }
+
+    /// Reads the contents of a zone that is at home here: calls `part` with its records in parts, then returns the
+    /// differences that are to be applied to them. `None` if the zone is not kept or not at home here.
+    pub fn contents(
+        &self,
+        zone: &NameBuf,
+        mut part: impl FnMut(RecordList),
+    ) -> Result<Option<Vec<JournalEntry>>, StateError> {
+        self.read(|connection| {
+            let transaction = connection.unchecked_transaction()?;
+            let row = find_zone(&transaction, &stored_name(zone))?;
+            let Some(row) = row.filter(|row| row.home == ZoneHome::Store) else {
+                return Ok(None);
+            };
+            let sql = "SELECT records FROM contents WHERE zone = ?1 ORDER BY part";
+            let mut statement = transaction.prepare_cached(sql)?;
+            let mut parts = statement.query([row.id])?;
+            let mut is_empty = true;
+            while let Some(next) = parts.next()? {
+                part(list(next, 0)?);
+                is_empty = false;
+            }
+            if is_empty {
+                return Ok(None);
+            }
+            Ok(Some(unsettled(&transaction, row.id, row.base)?))
+        })
+    }
+
+    /// Reads a value.
+    pub fn item(&self, kind: &str, name: &[u8]) -> Result<Option<Vec<u8>>, StateError> {
+        self.read(|connection| {
+            let sql = "SELECT value FROM item WHERE kind = ?1 AND name = ?2";
+            let mut statement = connection.prepare_cached(sql)?;
+            let value = statement.query_row(params![kind, name], |row| row.get(0));
+            Ok(value.optional()?)
+        })
+    }
+
+    /// Reads all values of a kind with their names.
+    pub fn items(&self, kind: &str) -> Result<Vec<StoredItem>, StateError> {
+        self.read(|connection| {
+            let sql = "SELECT name, value FROM item WHERE kind = ?1 ORDER BY name";
+            let mut statement = connection.prepare_cached(sql)?;
+            let rows = statement.query_map([kind], |row| Ok((row.get(0)?, row.get(1)?)))?;
+            Ok(rows.collect::<rusqlite::Result<_>>()?)
+        })
+    }
+}
+
+fn unsettled(
+    connection: &Connection,
+    zone: i64,
+    base: i64,
+) -> Result<Vec<JournalEntry>, StateError> {
+    let sql = "SELECT from_serial FROM journal WHERE zone = ?1 AND number = ?2";
+    let from = connection.query_row(sql, params![zone, base + 1], |row| row.get(0));
+    match from.optional()? {
+        Some(from) => entries(connection, zone, base + 1, Serial(from)),
+        None => Ok(Vec::new()),
+    }
+}
+
+/// Reads the entries of a journal from a number on, each of which must continue the one before.
+pub(super) fn entries(
+    connection: &Connection,
+    zone: i64,
+    first: i64,
+    from: Serial,
+) -> Result<Vec<JournalEntry>, StateError> {
+    let sql = "SELECT from_serial, to_serial, origin, time, removed, added FROM journal \
+               WHERE zone = ?1 AND number >= ?2 ORDER BY number";
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut rows = statement.query(params![zone, first])?;
+    let (mut entries, mut serial) = (Vec::new(), from);
+    while let Some(row) = rows.next()? {
+        let entry = JournalEntry {
+            from: Serial(row.get(0)?),
+            to: Serial(row.get(1)?),
+            origin: JournalOrigin::of(row.get(2)?)
+                .ok_or_else(|| StateError::corrupt("a difference has an unknown origin"))?,
+            time: row.get::<_, i64>(3)? as u64,
+            difference: Difference {
+                removed: list(row, 4)?,
+                added: list(row, 5)?,
+            },
+        };
+        let is_whole = entry.difference.serials() == Some((entry.from, entry.to));
+        if entry.from != serial || !is_whole {
+            return Err(StateError::corrupt(format_args!(
+                "the journal breaks between serials {serial} and {}",
+                entry.from
+            )));
+        }
+        serial = entry.to;
+        entries.push(entry);
+    }
+    Ok(entries)
+}
+
+fn list(row: &Row<'_>, column: usize) -> Result<RecordList, StateError> {
+    let octets: Vec<u8> = row.get(column)?;
+    RecordList::from_bytes(octets).map_err(StateError::corrupt)
+}
+
+pub(super) fn kept_zone(row: &Row<'_>) -> Result<KeptZone, StateError> {
+    let name: Vec<u8> = row.get(0)?;
+    let name = Name::from_wire(&name).map_err(StateError::corrupt)?;
+    let refreshed: Option<i64> = row.get(5)?;
+    let timers = match refreshed {
+        Some(refreshed) => Some(ZoneTimers {
+            refreshed: refreshed as u64,
+            next_check: row.get::<_, i64>(6)? as u64,
+            expires: row.get::<_, i64>(7)? as u64,
+        }),
+        None => None,
+    };
+    Ok(KeptZone {
+        name: name.into(),
+        home: ZoneHome::of(row.get(1)?)
+            .ok_or_else(|| StateError::corrupt("a zone has an unknown home"))?,
+        serial: Serial(row.get(2)?),
+        timers,
+        entries: row.get::<_, i64>(3)? as u64,
+        octets: row.get::<_, i64>(4)? as u64,
+    })
+}

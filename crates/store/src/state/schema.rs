@@ -1,0 +1,101 @@
+//! The schema of the state store and the way from one version to the next.
+//!
+//! The version stands in `user_version`. Each migration is one transaction, so a store is of one version or the next and
+//! never between. A store of a version that is not known here is left alone.
+
+use super::error::StateError;
+use rusqlite::{Connection, TransactionBehavior};
+use std::path::PathBuf;
+
+/// Tells SQLite files of Nameward from others: "NWst".
+const APPLICATION: i64 = 0x4e57_7374;
+
+/// Migrations in order; the first makes version 1 of an empty file.
+pub(super) const MIGRATIONS: &[&str] = &[VERSION_1];
+
+/// Names are in wire form and lower case, serials and times are unsigned, records are lists in wire form.
+const VERSION_1: &str = "
+CREATE TABLE zone (
+    id INTEGER PRIMARY KEY,
+    name BLOB NOT NULL UNIQUE,
+    -- Where the contents are at home: 0 in a database, 1 in a file, 2 in this store.
+    home INTEGER NOT NULL,
+    -- The serial that the journal ends at.
+    serial INTEGER NOT NULL,
+    -- The last entry of the journal, and the last one that the home has.
+    last INTEGER NOT NULL,
+    base INTEGER NOT NULL,
+    -- Entries of the journal and their octets.
+    entries INTEGER NOT NULL,
+    octets INTEGER NOT NULL
+);
+CREATE TABLE journal (
+    zone INTEGER NOT NULL REFERENCES zone (id) ON DELETE CASCADE,
+    number INTEGER NOT NULL,
+    from_serial INTEGER NOT NULL,
+    to_serial INTEGER NOT NULL,
+    origin INTEGER NOT NULL,
+    time INTEGER NOT NULL,
+    removed BLOB NOT NULL,
+    added BLOB NOT NULL
+);
+CREATE UNIQUE INDEX journal_number ON journal (zone, number);
+CREATE INDEX journal_from ON journal (zone, from_serial);
+CREATE TABLE contents (
+    zone INTEGER NOT NULL REFERENCES zone (id) ON DELETE CASCADE,
+    part INTEGER NOT NULL,
+    records BLOB NOT NULL
+);
+CREATE UNIQUE INDEX contents_part ON contents (zone, part);
+CREATE TABLE timer (
+    zone INTEGER PRIMARY KEY REFERENCES zone (id) ON DELETE CASCADE,
+    refreshed INTEGER NOT NULL,
+    next_check INTEGER NOT NULL,
+    expires INTEGER NOT NULL
+);
+CREATE TABLE item (
+    kind TEXT NOT NULL,
+    name BLOB NOT NULL,
+    value BLOB NOT NULL,
+    PRIMARY KEY (kind, name)
+) WITHOUT ROWID;
+";
+
+/// Returns the version of a store: 0 if it is empty.
+pub(super) fn version(connection: &Connection) -> Result<i64, StateError> {
+    let number = |pragma: &str| connection.pragma_query_value(None, pragma, |row| row.get(0));
+    let (version, application): (i64, i64) = (number("user_version")?, number("application_id")?);
+    let tables = "SELECT count(*) FROM sqlite_schema";
+    let tables: i64 = connection.query_row(tables, [], |row| row.get(0))?;
+    match (application, tables) {
+        (APPLICATION, _) => Ok(version),
+        (0, 0) => Ok(0),
+        _ => Err(StateError::corrupt(
+            "it is an SQLite file of another program",
+        )),
+    }
+}
+
+/// Brings a store to the latest version.
+pub(super) fn migrate(connection: &mut Connection, migrations: &[&str]) -> Result<(), StateError> {
+    let known = migrations.len() as i64;
+    let found = version(connection)?;
+    if !(0..=known).contains(&found) {
+        return Err(StateError::Newer {
+            path: PathBuf::new(),
+            found,
+            known,
+        });
+    }
+    for (number, migration) in (1..).zip(migrations).skip(found as usize) {
+        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        transaction.execute_batch(migration)?;
+        transaction.pragma_update(None, "application_id", APPLICATION)?;
+        transaction.pragma_update(None, "user_version", number)?;
+        transaction.commit()?;
+        if found > 0 {
+            tracing::info!("state store: migrated to version {number}");
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,184 @@
+//! The one thread that writes to the state store: changes that wait are grouped into one transaction.
+//!
+//! A disk takes the same time to make one change durable as a hundred, so whatever has come while the last transaction
+//! was being written goes into the next. Each caller's changes stand behind a savepoint: one that is refused takes
+//! nothing else with it. Callers are told after the transaction is on the disk, never before. If the transaction as a
+//! whole fails, as on a disk that is full, each caller's changes are tried alone, so that a small one may still fit.
+
+use super::change::{StateChange, Written};
+use super::error::StateError;
+use super::journal::{JournalBounds, ZoneRows};
+use rusqlite::Connection;
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
+use std::thread::{self, JoinHandle};
+
+/// Callers whose changes go into one transaction, and octets at which it is full.
+const GROUP: usize = 512;
+const GROUP_OCTETS: usize = 16 << 20;
+
+/// Called with the result when it is durable.
+type Done = Box<dyn FnOnce(Result<Written, StateError>) + Send>;
+
+struct Request {
+    changes: Vec<StateChange>,
+    done: Done,
+}
+
+/// The way to the writing thread; it ends when this is dropped, after all that was handed in.
+pub(super) struct Writer {
+    /// Not bounded here: whoever is told by the writing thread may hand in more, and must not wait for that very thread.
+    /// Those who wait for a result are their own bound, commits have one (`maintain::commit`).
+    requests: Option<Sender<Request>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Writer {
+    pub(super) fn start(
+        connection: Connection,
+        path: PathBuf,
+        bounds: JournalBounds,
+    ) -> Result<Self, StateError> {
+        let (requests, queue) = channel();
+        let failed = |error: std::io::Error| StateError::of_io(&path, &error);
+        let mut scribe = Scribe {
+            connection,
+            path: path.clone(),
+            zones: ZoneRows::new(bounds),
+        };
+        let thread = thread::Builder::new()
+            .name("state".into())
+            .spawn(move || scribe.run(&queue))
+            .map_err(failed)?;
+        Ok(Writer {
+            requests: Some(requests),
+            thread: Some(thread),
+        })
+    }
+
+    pub(super) fn submit(&self, changes: Vec<StateChange>, done: Done) {
+        let request = Request { changes, done };
+        let sent = match &self.requests {
+            Some(requests) => requests.send(request).map_err(|error| error.0),
+            None => Err(request),
+        };
+        if let Err(request) = sent {
+            (request.done)(Err(StateError::Closed));
+        }
+    }
+
+    pub(super) fn write(&self, changes: Vec<StateChange>) -> Result<Written, StateError> {
+        let (sender, receiver) = sync_channel(1);
+        let done = move |result| {
+            let _ = sender.send(result);
+        };
+        self.submit(changes, Box::new(done));
+        receiver.recv().unwrap_or(Err(StateError::Closed))
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.requests = None;
+        if let Some(thread) = self.thread.take() {
+            // A thread that panicked has nothing more to say.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The writing thread's own.
+struct Scribe {
+    connection: Connection,
+    path: PathBuf,
+    zones: ZoneRows,
+}
+
+impl Scribe {
+    fn run(&mut self, queue: &Receiver<Request>) {
+        while let Ok(first) = queue.recv() {
+            let mut octets = size(&first);
+            let mut group = vec![first];
+            while group.len() < GROUP
+                && octets < GROUP_OCTETS
+                && let Ok(next) = queue.try_recv()
+            {
+                octets += size(&next);
+                group.push(next);
+            }
+            self.write(group);
+        }
+    }
+
+    fn write(&mut self, group: Vec<Request>) {
+        let changes: Vec<&[StateChange]> = group.iter().map(|one| &one.changes[..]).collect();
+        let results = match self.transact(&changes) {
+            Ok(results) => results,
+            Err(error) if group.len() == 1 => vec![Err(error)],
+            Err(_) => {
+                let alone = |one: &&[StateChange]| {
+                    let results = self.transact(&[one]);
+                    results.and_then(|mut results| results.pop().unwrap_or(Err(StateError::Closed)))
+                };
+                changes.iter().map(alone).collect()
+            }
+        };
+        for (request, result) in group.into_iter().zip(results) {
+            (request.done)(result.map_err(|error| error.of(&self.path)));
+        }
+    }
+
+    /// Writes the changes of some callers in one transaction; each has a result of its own.
+    fn transact(
+        &mut self,
+        callers: &[&[StateChange]],
+    ) -> Result<Vec<Result<Written, StateError>>, StateError> {
+        let result = self.try_transact(callers);
+        if result.is_err() {
+            self.zones.forget();
+            if !self.connection.is_autocommit() {
+                // If this fails too, the next transaction says so.
+                let _ = self.connection.execute_batch("ROLLBACK");
+            }
+        }
+        result
+    }
+
+    fn try_transact(
+        &mut self,
+        callers: &[&[StateChange]],
+    ) -> Result<Vec<Result<Written, StateError>>, StateError> {
+        let connection = &self.connection;
+        connection.execute_batch("BEGIN IMMEDIATE")?;
+        let mut results = Vec::with_capacity(callers.len());
+        for changes in callers {
+            connection.execute_batch("SAVEPOINT caller")?;
+            let mut written = Written::default();
+            let each = |change| self.zones.apply(connection, change, &mut written);
+            let result = changes.iter().try_for_each(each);
+            if connection.is_autocommit() {
+                // SQLite gave the whole transaction up.
+                return Err(result.err().unwrap_or(StateError::Closed));
+            }
+            if result.is_err() {
+                connection.execute_batch("ROLLBACK TO caller")?;
+                self.zones.forget();
+            }
+            connection.execute_batch("RELEASE caller")?;
+            results.push(result.map(|()| written));
+        }
+        connection.execute_batch("COMMIT")?;
+        Ok(results)
+    }
+}
+
+fn size(request: &Request) -> usize {
+    let octets = |change: &StateChange| match change {
+        StateChange::Append { difference, .. } => difference.octets(),
+        StateChange::SetContents { parts, .. } => {
+            parts.iter().map(|part| part.as_bytes().len()).sum()
+        }
+        _ => 100,
+    };
+    request.changes.iter().map(octets).sum()
+}
