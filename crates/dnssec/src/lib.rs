@@ -1,7 +1,8 @@
 //! DNSSEC for zones that are signed while they are served: keys, signatures, proofs of denial.
 //!
 //! Owns what a zone's keys and metadata mean ([`Key`], [`Policy`]), what is signed and with which keys ([`CanonicalSet`],
-//! [`Signing`]), NSEC and NSEC3 records that are made for one answer, and the cache of signatures. Plain functions over
+//! [`Signing`]), NSEC and NSEC3 records that are made for one answer, the cache of signatures, and signed messages
+//! ([`tsig`]). Plain functions over
 //! memory: the time comes in as a parameter, nothing is read from a disk or a database.
 
 mod cache;
@@ -14,6 +15,7 @@ mod rsa;
 mod set;
 mod signing;
 mod soa_edit;
+pub mod tsig;
 
 pub use cache::SignatureCache;
 pub use key::{Key, KeyUse};

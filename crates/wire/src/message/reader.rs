@@ -46,6 +46,8 @@ pub struct MessageQuestion {
 pub struct RecordView<'m> {
     octets: &'m [u8],
     data_at: usize,
+    /// Where it begins in the message.
+    pub start: usize,
     /// Where it stands.
     pub section: MessageSection,
     /// Its owner.
@@ -194,7 +196,7 @@ impl<'m> MessageRecords<'m> {
             .and_then(<[u8]>::first_chunk)
             .ok_or(MessageError::Short)?;
         let rdlength = u16::from_be_bytes([fixed[8], fixed[9]]);
-        let data_at = at + fixed.len();
+        let (start, data_at) = (self.at, at + fixed.len());
         let end = data_at + usize::from(rdlength);
         if end > self.octets.len() {
             return Err(MessageError::Short);
@@ -203,6 +205,7 @@ impl<'m> MessageRecords<'m> {
         Ok(RecordView {
             octets: self.octets,
             data_at,
+            start,
             section,
             owner,
             rtype: Type(u16::from_be_bytes([fixed[0], fixed[1]])),

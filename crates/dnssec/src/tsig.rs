@@ -1,0 +1,183 @@
+//! TSIG: messages that are signed with a secret which both ends know (RFC 8945).
+//!
+//! Owns keys and their algorithms ([`TsigKey`], [`TsigKeys`]), the record in the message ([`record`]) and who may say
+//! what after whom: [`verify_request`] and [`ReplySigner`] for a server, [`sign_request`] and [`ReplyVerifier`] for a
+//! client. A MAC is compared in constant time. The time comes in as seconds since 1970.
+
+mod exchange;
+mod mac;
+mod record;
+
+pub use exchange::{
+    RefusedRequest, ReplySigner, ReplyVerifier, SignedRequest, TsigFailure, UNSIGNED_IN_A_ROW,
+    sign_request, verify_request,
+};
+pub use record::TsigRecord;
+
+use mac::Mac;
+use nameward_wire::{Name, NameBuf};
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+/// The hash under a MAC (RFC 8945 section 6).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum TsigAlgorithm {
+    /// Broken as a hash; for peers that have nothing else.
+    HmacMd5,
+    /// HMAC-SHA-1.
+    HmacSha1,
+    /// HMAC-SHA-224.
+    HmacSha224,
+    /// HMAC-SHA-256.
+    HmacSha256,
+    /// HMAC-SHA-384.
+    HmacSha384,
+    /// HMAC-SHA-512.
+    HmacSha512,
+}
+
+impl TsigAlgorithm {
+    /// Lists every algorithm.
+    pub const ALL: [TsigAlgorithm; 6] = [
+        TsigAlgorithm::HmacMd5,
+        TsigAlgorithm::HmacSha1,
+        TsigAlgorithm::HmacSha224,
+        TsigAlgorithm::HmacSha256,
+        TsigAlgorithm::HmacSha384,
+        TsigAlgorithm::HmacSha512,
+    ];
+
+    /// Returns the name as configurations spell it.
+    pub fn word(self) -> &'static str {
+        match self {
+            TsigAlgorithm::HmacMd5 => "hmac-md5",
+            TsigAlgorithm::HmacSha1 => "hmac-sha1",
+            TsigAlgorithm::HmacSha224 => "hmac-sha224",
+            TsigAlgorithm::HmacSha256 => "hmac-sha256",
+            TsigAlgorithm::HmacSha384 => "hmac-sha384",
+            TsigAlgorithm::HmacSha512 => "hmac-sha512",
+        }
+    }
+
+    /// Reads the name as configurations spell it: any letter case, a final dot, the long name of HMAC-MD5.
+    pub fn from_word(word: &str) -> Option<Self> {
+        let word = word.strip_suffix('.').unwrap_or(word).to_ascii_lowercase();
+        let short = word.strip_suffix(".sig-alg.reg.int");
+        Self::ALL.into_iter().find(|algorithm| match short {
+            Some(short) => *algorithm == TsigAlgorithm::HmacMd5 && algorithm.word() == short,
+            None => algorithm.word() == word,
+        })
+    }
+
+    /// Returns the name that stands in the record, in lower case.
+    pub fn wire_name(self) -> Name<'static> {
+        Name::from_valid_wire(match self {
+            TsigAlgorithm::HmacMd5 => b"\x08hmac-md5\x07sig-alg\x03reg\x03int\0",
+            TsigAlgorithm::HmacSha1 => b"\x09hmac-sha1\0",
+            TsigAlgorithm::HmacSha224 => b"\x0bhmac-sha224\0",
+            TsigAlgorithm::HmacSha256 => b"\x0bhmac-sha256\0",
+            TsigAlgorithm::HmacSha384 => b"\x0bhmac-sha384\0",
+            TsigAlgorithm::HmacSha512 => b"\x0bhmac-sha512\0",
+        })
+    }
+
+    /// Returns the algorithm that a record names.
+    pub fn from_wire_name(name: Name<'_>) -> Option<Self> {
+        Self::ALL
+            .into_iter()
+            .find(|algorithm| algorithm.wire_name() == name)
+    }
+
+    /// Returns the octets of a whole MAC.
+    pub fn mac_len(self) -> usize {
+        match self {
+            TsigAlgorithm::HmacMd5 => 16,
+            TsigAlgorithm::HmacSha1 => 20,
+            TsigAlgorithm::HmacSha224 => 28,
+            TsigAlgorithm::HmacSha256 => 32,
+            TsigAlgorithm::HmacSha384 => 48,
+            TsigAlgorithm::HmacSha512 => 64,
+        }
+    }
+
+    /// Returns the octets of the shortest MAC that may be taken: half of the whole one, ten at the least
+    /// (RFC 8945 section 5.2.2.1).
+    pub fn shortest_mac(self) -> usize {
+        (self.mac_len() / 2).max(10)
+    }
+}
+
+impl fmt::Display for TsigAlgorithm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
+    }
+}
+
+/// A secret that two servers share, and its name.
+pub struct TsigKey {
+    name: NameBuf,
+    algorithm: TsigAlgorithm,
+    mac: Mac,
+}
+
+impl TsigKey {
+    /// Takes a secret. The letter case of the name does not matter (RFC 8945 section 4.2).
+    pub fn new(name: Name<'_>, algorithm: TsigAlgorithm, secret: &[u8]) -> Self {
+        let mut lower = NameBuf::from(name);
+        lower.make_lowercase();
+        TsigKey {
+            name: lower,
+            algorithm,
+            mac: Mac::new(algorithm, secret),
+        }
+    }
+
+    /// Returns the key's name in lower case.
+    pub fn name(&self) -> Name<'_> {
+        self.name.as_name()
+    }
+
+    /// Returns the key's algorithm.
+    pub fn algorithm(&self) -> TsigAlgorithm {
+        self.algorithm
+    }
+}
+
+impl fmt::Debug for TsigKey {
+    /// Shows everything but the secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TsigKey({} {})", self.name(), self.algorithm)
+    }
+}
+
+/// The keys of a server, by name.
+#[derive(Debug, Clone, Default)]
+pub struct TsigKeys {
+    by_name: HashMap<Box<[u8]>, Arc<TsigKey>>,
+}
+
+impl TsigKeys {
+    /// Adds a key and returns the one of that name which it replaces.
+    pub fn insert(&mut self, key: TsigKey) -> Option<Arc<TsigKey>> {
+        self.by_name
+            .insert(key.name().as_wire().into(), Arc::new(key))
+    }
+
+    /// Finds a key by its name.
+    pub fn find(&self, name: Name<'_>) -> Option<&Arc<TsigKey>> {
+        let mut lower = NameBuf::from(name);
+        lower.make_lowercase();
+        self.by_name.get(lower.as_name().as_wire())
+    }
+
+    /// Returns the number of keys.
+    pub fn len(&self) -> usize {
+        self.by_name.len()
+    }
+
+    /// Tells whether there is no key.
+    pub fn is_empty(&self) -> bool {
+        self.by_name.is_empty()
+    }
+}

@@ -1,0 +1,347 @@
+//! One exchange of signed messages, seen from either end.
+//!
+//! ```text
+//! client   sign_request  -> request ->  verify_request              server
+//!          ReplyVerifier <- replies <-  ReplySigner
+//! ```
+//! Each MAC covers the one before it, so messages can be neither left out nor exchanged (RFC 8945 section 5.3.1). Every
+//! reply is signed here, since some peers refuse a stream that leaves messages unsigned; as a client, up to 99 messages
+//! in a row without a signature are taken.
+
+use super::mac::{MacContext, MacOctets};
+use super::record::{MalformedTsig, TsigFields, TsigRecord, signed_header};
+use super::{TsigAlgorithm, TsigKey, TsigKeys};
+use nameward_wire::NameBuf;
+use nameward_wire::message::HEADER;
+use std::sync::Arc;
+
+/// Seconds that the clocks may differ by (RFC 8945 section 10 recommends 300).
+const FUDGE: u16 = 300;
+/// Messages of a stream without a TSIG record that may follow each other (RFC 8945 section 5.3.1).
+pub const UNSIGNED_IN_A_ROW: u8 = 99;
+
+/// Why a signed message is not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum TsigFailure {
+    /// The record is not as it must be: FORMERR.
+    #[error("the TSIG record is malformed")]
+    Malformed,
+    /// The key is not known, or is known with another algorithm.
+    #[error("the TSIG key is not known here (BADKEY)")]
+    BadKey,
+    /// The MAC does not fit.
+    #[error("the TSIG signature does not verify (BADSIG)")]
+    BadSignature,
+    /// The clocks differ by more than they may.
+    #[error("the TSIG time is too far from this server's clock (BADTIME)")]
+    BadTime,
+    /// The peer refused our own record with this error.
+    #[error("the peer refused the TSIG record with error {0}")]
+    RefusedByPeer(u16),
+    /// A reply, or the end of a stream of replies, is not signed.
+    #[error("the reply is not signed")]
+    Unsigned,
+}
+
+impl TsigFailure {
+    /// Returns the error that stands in the TSIG record of the reply (RFC 8945 section 3), 0 for none.
+    pub fn code(self) -> u16 {
+        match self {
+            TsigFailure::Malformed | TsigFailure::RefusedByPeer(_) | TsigFailure::Unsigned => 0,
+            TsigFailure::BadSignature => 16,
+            TsigFailure::BadKey => 17,
+            TsigFailure::BadTime => 18,
+        }
+    }
+}
+
+impl From<MalformedTsig> for TsigFailure {
+    fn from(_: MalformedTsig) -> Self {
+        TsigFailure::Malformed
+    }
+}
+
+/// A request whose signature verifies.
+pub struct SignedRequest {
+    /// The key that it is signed with.
+    pub key: Arc<TsigKey>,
+    /// Octets of the message in front of the TSIG record.
+    pub unsigned_len: usize,
+    /// Signs the replies.
+    pub signer: ReplySigner,
+}
+
+/// A request whose signature was not taken.
+pub struct RefusedRequest {
+    /// The reason.
+    pub failure: TsigFailure,
+    /// Adds to the reply (FORMERR or NOTAUTH) the TSIG record that it must have, if it must have one.
+    pub signer: Option<ReplySigner>,
+}
+
+/// Verifies a request as a server does, in the order of RFC 8945 section 5.2. `None`: the request is not signed.
+pub fn verify_request(
+    message: &[u8],
+    keys: &TsigKeys,
+    now: u64,
+) -> Result<Option<SignedRequest>, Box<RefusedRequest>> {
+    let refuse = |failure, signer| Box::new(RefusedRequest { failure, signer });
+    let record = match TsigRecord::find(message) {
+        Ok(None) => return Ok(None),
+        Ok(Some(record)) => record,
+        Err(error) => return Err(refuse(error.into(), None)),
+    };
+    let unkeyed = |failure: TsigFailure| {
+        let signer = ReplySigner::unkeyed(&record, failure);
+        refuse(failure, Some(signer))
+    };
+    let algorithm = TsigAlgorithm::from_wire_name(record.algorithm.as_name());
+    let key = keys.find(record.key_name.as_name());
+    let Some(key) = key.filter(|key| Some(key.algorithm()) == algorithm) else {
+        return Err(unkeyed(TsigFailure::BadKey));
+    };
+    check_mac_len(&record, key).map_err(|failure| refuse(failure, None))?;
+    let mut context = key.mac.begin();
+    add_received(&mut context, message, &record);
+    add_variables(&mut context, key, &record.fields());
+    if !context.finish().begins_with(record.mac) {
+        return Err(unkeyed(TsigFailure::BadSignature));
+    }
+    let signer = |error| ReplySigner::keyed(key, &record, error);
+    if !is_timely(&record, now) {
+        let signer = signer(TsigFailure::BadTime.code());
+        return Err(refuse(TsigFailure::BadTime, Some(signer)));
+    }
+    Ok(Some(SignedRequest {
+        key: Arc::clone(key),
+        unsigned_len: record.start,
+        signer: signer(0),
+    }))
+}
+
+/// RFC 8945 section 5.2.2.1: a MAC longer than the algorithm makes, or shorter than may be taken, is FORMERR. Whatever is
+/// left is taken, so BADTRUNC (a stricter policy of one's own) is never answered.
+fn check_mac_len(record: &TsigRecord<'_>, key: &TsigKey) -> Result<(), TsigFailure> {
+    let algorithm = key.algorithm();
+    let allowed = algorithm.shortest_mac()..=algorithm.mac_len();
+    match allowed.contains(&record.mac.len()) {
+        true => Ok(()),
+        false => Err(TsigFailure::Malformed),
+    }
+}
+
+fn is_timely(record: &TsigRecord<'_>, now: u64) -> bool {
+    record.time_signed.abs_diff(now) <= u64::from(record.fudge)
+}
+
+/// Adds a received message to a digest, as it was before it was signed.
+fn add_received(context: &mut MacContext, message: &[u8], record: &TsigRecord<'_>) {
+    if let Some(header) = signed_header(message, record.original_id) {
+        context.update(&header);
+        context.update(&message[HEADER..record.start]);
+    }
+}
+
+/// Adds the MAC before this one, behind its length (RFC 8945 section 4.3.1).
+fn add_prior(context: &mut MacContext, prior: &MacOctets) {
+    context.update(&(prior.as_slice().len() as u16).to_be_bytes());
+    context.update(prior.as_slice());
+}
+
+fn add_variables(context: &mut MacContext, key: &TsigKey, fields: &TsigFields<'_>) {
+    fields.digest_variables(key.name(), key.algorithm().wire_name(), |octets| {
+        context.update(octets)
+    });
+}
+
+/// Signs the replies to one request, one after the other.
+pub struct ReplySigner {
+    proof: ReplyProof,
+    error: u16,
+}
+
+enum ReplyProof {
+    /// With a MAC over each reply and the MAC before it.
+    Keyed {
+        key: Arc<TsigKey>,
+        prior: MacOctets,
+        is_first: bool,
+        request_time: u64,
+    },
+    /// RFC 8945 section 5.3.2: with an empty MAC, since there is no key to make one with.
+    Unkeyed {
+        names: Box<(NameBuf, NameBuf)>,
+        time_signed: u64,
+    },
+}
+
+impl ReplySigner {
+    fn keyed(key: &Arc<TsigKey>, record: &TsigRecord<'_>, error: u16) -> Self {
+        ReplySigner {
+            proof: ReplyProof::Keyed {
+                key: Arc::clone(key),
+                prior: MacOctets::from_slice(record.mac),
+                is_first: true,
+                request_time: record.time_signed,
+            },
+            error,
+        }
+    }
+
+    fn unkeyed(record: &TsigRecord<'_>, failure: TsigFailure) -> Self {
+        ReplySigner {
+            proof: ReplyProof::Unkeyed {
+                names: Box::new((record.key_name, record.algorithm)),
+                time_signed: record.time_signed,
+            },
+            error: failure.code(),
+        }
+    }
+
+    /// Returns the octets that a reply must leave free for the TSIG record.
+    pub fn reserved(&self) -> usize {
+        match &self.proof {
+            // Six for the clock of a BADTIME.
+            ReplyProof::Keyed { key, .. } => key.record_len() + 6,
+            ReplyProof::Unkeyed { names, .. } => {
+                let (key_name, algorithm) = (names.0.as_name(), names.1.as_name());
+                key_name.as_wire().len() + algorithm.as_wire().len() + 26
+            }
+        }
+    }
+
+    /// Appends the TSIG record to the next reply. The reply is complete but for it.
+    pub fn sign(&mut self, reply: &mut Vec<u8>, now: u64) {
+        let id = reply.first_chunk().map_or(0, |id| u16::from_be_bytes(*id));
+        let clock = now.to_be_bytes();
+        let mut fields = TsigFields {
+            time_signed: now,
+            fudge: FUDGE,
+            original_id: id,
+            error: self.error,
+            other: &[],
+        };
+        match &mut self.proof {
+            ReplyProof::Unkeyed { names, time_signed } => {
+                fields.time_signed = *time_signed;
+                fields.append(reply, (names.0.as_name(), names.1.as_name()), &[]);
+            }
+            ReplyProof::Keyed {
+                key,
+                prior,
+                is_first,
+                request_time,
+            } => {
+                if self.error == TsigFailure::BadTime.code() {
+                    // RFC 8945 section 5.2.3: the client's own time, and beside it the server's.
+                    fields.time_signed = *request_time;
+                    fields.other = &clock[2..];
+                }
+                let mut context = key.mac.begin();
+                add_prior(&mut context, prior);
+                context.update(reply);
+                match std::mem::take(is_first) {
+                    true => add_variables(&mut context, key, &fields),
+                    false => fields.digest_timers(|octets| context.update(octets)),
+                }
+                *prior = context.finish();
+                let names = (key.name(), key.algorithm().wire_name());
+                fields.append(reply, names, prior.as_slice());
+            }
+        }
+    }
+}
+
+/// Signs a request as a client does, and returns the verifier of the replies to it.
+pub fn sign_request(key: &Arc<TsigKey>, request: &mut Vec<u8>, now: u64) -> ReplyVerifier {
+    let fields = TsigFields {
+        time_signed: now,
+        fudge: FUDGE,
+        original_id: request
+            .first_chunk()
+            .map_or(0, |id| u16::from_be_bytes(*id)),
+        error: 0,
+        other: &[],
+    };
+    let mut context = key.mac.begin();
+    context.update(request);
+    add_variables(&mut context, key, &fields);
+    let mac = context.finish();
+    fields.append(
+        request,
+        (key.name(), key.algorithm().wire_name()),
+        mac.as_slice(),
+    );
+    ReplyVerifier {
+        key: Arc::clone(key),
+        context: begin_reply(key, &mac),
+        is_first: true,
+        unsigned: 0,
+    }
+}
+
+fn begin_reply(key: &TsigKey, prior: &MacOctets) -> MacContext {
+    let mut context = key.mac.begin();
+    add_prior(&mut context, prior);
+    context
+}
+
+/// Verifies the replies to one signed request, one after the other.
+pub struct ReplyVerifier {
+    key: Arc<TsigKey>,
+    /// The digest of everything since the last MAC.
+    context: MacContext,
+    is_first: bool,
+    unsigned: u8,
+}
+
+impl ReplyVerifier {
+    /// Verifies the next reply and returns its length without the TSIG record.
+    ///
+    /// A reply without one is taken for the moment if it is not the first; only a later MAC vouches for it.
+    pub fn verify(&mut self, reply: &[u8], now: u64) -> Result<usize, TsigFailure> {
+        let Some(record) = TsigRecord::find(reply)? else {
+            if self.is_first || self.unsigned == UNSIGNED_IN_A_ROW {
+                return Err(TsigFailure::Unsigned);
+            }
+            self.unsigned += 1;
+            self.context.update(reply);
+            return Ok(reply.len());
+        };
+        let key = &self.key;
+        if key.name() != record.key_name.as_name()
+            || key.algorithm().wire_name() != record.algorithm.as_name()
+        {
+            return Err(TsigFailure::BadKey);
+        }
+        if record.mac.is_empty() && record.error != 0 {
+            // RFC 8945 section 5.3.2: it proves nothing, but it says what went wrong.
+            return Err(TsigFailure::RefusedByPeer(record.error));
+        }
+        check_mac_len(&record, key)?;
+        add_received(&mut self.context, reply, &record);
+        let fields = record.fields();
+        match std::mem::take(&mut self.is_first) {
+            true => add_variables(&mut self.context, key, &fields),
+            false => fields.digest_timers(|octets| self.context.update(octets)),
+        }
+        let next = begin_reply(key, &MacOctets::from_slice(record.mac));
+        let mac = std::mem::replace(&mut self.context, next).finish();
+        if !mac.begins_with(record.mac) {
+            return Err(TsigFailure::BadSignature);
+        }
+        if record.error != 0 {
+            return Err(TsigFailure::RefusedByPeer(record.error));
+        }
+        if !is_timely(&record, now) {
+            return Err(TsigFailure::BadTime);
+        }
+        self.unsigned = 0;
+        Ok(record.start)
+    }
+
+    /// Tells whether every reply so far is vouched for by a MAC: the last of a stream must be signed.
+    pub fn is_complete(&self) -> bool {
+        !self.is_first && self.unsigned == 0
+    }
+}
