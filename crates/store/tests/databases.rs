@@ -273,7 +273,11 @@ fn check_bad_schema(database: &Database) {
         .run("INSERT INTO records (id, domain_id, name, type, content) VALUES (777, 1, 'bad.example.org', 'A', 'nonsense')")
         .unwrap();
     let report = block_on(db::check(&address)).unwrap();
-    let rows: Vec<_> = report.rows.iter().map(|row| (row.table, row.id)).collect();
+    let rows: Vec<_> = report
+        .rows
+        .iter()
+        .map(|row| (row.error.table, row.error.id))
+        .collect();
     assert_eq!(rows, [("records", 777)]);
     database
         .run("DROP TABLE tsigkeys; ALTER TABLE domains DROP COLUMN last_check")

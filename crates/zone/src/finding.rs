@@ -19,6 +19,8 @@ pub struct Finding {
     pub file: u16,
     /// What was found and what was expected.
     pub message: String,
+    /// How many findings that are not listed this one stands for; 0 if it is one itself.
+    pub unlisted: usize,
 }
 
 /// The findings of one zone, bounded.
@@ -50,6 +52,7 @@ impl Findings {
             line,
             file,
             message,
+            unlisted: 0,
         });
     }
 
@@ -64,6 +67,7 @@ impl Findings {
             line,
             file,
             message,
+            unlisted: 0,
         });
     }
 
@@ -113,6 +117,7 @@ impl Findings {
                     line: 0,
                     file: 0,
                     message: format!("{count} more {what}"),
+                    unlisted: count,
                 });
             }
         };

@@ -48,14 +48,44 @@ pub(crate) const STATEMENTS: usize = 9;
 
 /// All records that are served, for a check: the columns of [`Statement::Lookup`].
 pub(crate) fn all_records(engine: Engine) -> String {
-    let rows = Statement::ZoneRows.sql(engine, 0);
-    let columns = rows.split(" FROM ").next().unwrap_or_default();
-    let zone = match engine {
-        Engine::Sqlite => "domain_id",
-        Engine::Postgres => "CAST(domain_id AS BIGINT)",
-        Engine::Mysql => "CAST(domain_id AS SIGNED)",
+    let (columns, zone) = (record_columns(engine), int(engine, "domain_id"));
+    // Zone after zone, so that each is checked as a whole; a name's rows together.
+    format!("SELECT {columns}, {zone} FROM records WHERE NOT disabled ORDER BY domain_id, name")
+}
+
+/// An integer column, whatever its width in the schema.
+pub(crate) fn int(engine: Engine, column: &str) -> String {
+    match engine {
+        Engine::Sqlite => column.to_owned(),
+        Engine::Postgres => format!("CAST({column} AS BIGINT)"),
+        Engine::Mysql => format!("CAST({column} AS SIGNED)"),
+    }
+}
+
+/// A column of text.
+pub(crate) fn text(engine: Engine, column: &str) -> String {
+    match engine {
+        Engine::Sqlite | Engine::Mysql => column.to_owned(),
+        Engine::Postgres => format!("CAST({column} AS TEXT)"),
+    }
+}
+
+/// The columns of a record: id, name, type, ttl, prio, content.
+pub(crate) fn record_columns(engine: Engine) -> String {
+    let content = match engine {
+        // As stored: the character set of the connection must not change it.
+        Engine::Mysql => "CAST(content AS BINARY)".to_owned(),
+        _ => text(engine, "content"),
     };
-    format!("{columns}, {zone} FROM records WHERE NOT disabled")
+    [
+        int(engine, "id"),
+        text(engine, "name"),
+        text(engine, "type"),
+        int(engine, "ttl"),
+        int(engine, "prio"),
+        content,
+    ]
+    .join(", ")
 }
 
 /// All keys or all metadata, for a check.
@@ -94,32 +124,13 @@ impl Statement {
 
     /// Its text for an engine and a number of names.
     pub(crate) fn sql(self, engine: Engine, names: usize) -> String {
-        let int = |column: &str| match engine {
-            Engine::Sqlite => column.to_owned(),
-            Engine::Postgres => format!("CAST({column} AS BIGINT)"),
-            Engine::Mysql => format!("CAST({column} AS SIGNED)"),
-        };
-        let text = |column: &str| match engine {
-            Engine::Sqlite | Engine::Mysql => column.to_owned(),
-            Engine::Postgres => format!("CAST({column} AS TEXT)"),
-        };
+        let int = |column: &str| int(engine, column);
+        let text = |column: &str| text(engine, column);
         let zone = match engine {
             Engine::Sqlite | Engine::Mysql => "?",
             Engine::Postgres => "CAST($1 AS BIGINT)",
         };
-        let record_columns = format!(
-            "{}, {}, {}, {}, {}, {}",
-            int("id"),
-            text("name"),
-            text("type"),
-            int("ttl"),
-            int("prio"),
-            match engine {
-                // As stored: the character set of the connection must not change it.
-                Engine::Mysql => "CAST(content AS BINARY)".to_owned(),
-                _ => text("content"),
-            }
-        );
+        let record_columns = record_columns(engine);
         let zone_columns = format!(
             "{}, {}, {}, {}, {}, {}, {}, {}, {}",
             int("id"),

@@ -14,6 +14,7 @@
 mod above;
 mod apex;
 mod back_off;
+mod close;
 pub mod db;
 mod dialect;
 mod error;

@@ -62,6 +62,15 @@ impl Sqlite {
         true
     }
 
+    /// Closes the connections that nobody uses.
+    pub(crate) fn close(&self) {
+        for slot in &self.connections {
+            if let Ok(mut slot) = slot.try_lock() {
+                *slot = None;
+            }
+        }
+    }
+
     /// Runs a statement and hands each row over.
     pub(crate) fn query(
         &self,

@@ -4,6 +4,7 @@
 //! touched (data below a DNAME) is looked up.
 
 use super::derive::{Key, ancestors};
+use super::error::InvalidChange;
 use super::rows::{Row, Rows, What, text_of};
 use nameward_wire::zonefile::{Record, Severity};
 use nameward_wire::{Class, Name, Type};
@@ -11,7 +12,7 @@ use nameward_zone::ZoneBuilder;
 use std::collections::BTreeSet;
 
 /// Octets of the data of one RRset that still fit into one message with its question and owner names compressed.
-const MAX_RRSET: usize = 65_000;
+pub(super) const MAX_RRSET: usize = 65_000;
 /// Octets of the column `content`.
 pub(super) const MAX_CONTENT: usize = 64_000;
 /// Octets of the column `name`.
@@ -22,7 +23,7 @@ pub(super) fn check(
     rows: &Rows,
     apex: &[u8],
     touched: &BTreeSet<Key>,
-) -> Result<Vec<String>, String> {
+) -> Result<Vec<String>, InvalidChange> {
     let mut builder = ZoneBuilder::new(Name::from_wire(apex).unwrap_or(Name::ROOT));
     let mut warnings = Vec::new();
     for row in served_records(rows, apex) {
@@ -49,7 +50,7 @@ pub(super) fn check(
         .into_iter()
         .find(|finding| finding.severity == Severity::Error)
     {
-        Some(error) => Err(error.message),
+        Some(error) => Err(InvalidChange::Contents(error.message)),
         None => Ok(warnings),
     }
 }
@@ -80,18 +81,17 @@ fn check_place(
     apex: &[u8],
     name: &[u8],
     warnings: &mut Vec<String>,
-) -> Result<(), String> {
+) -> Result<(), InvalidChange> {
     let Some(row) = served_records(rows, name).next() else {
         return Ok(());
     };
     for above in ancestors(name, apex) {
         let has = |wanted| served_records(rows, above).any(|row| row.rtype() == Some(wanted));
         if has(Type::DNAME) {
-            return Err(format!(
-                "{} stands below {}, which has a DNAME: nothing below it would be served",
-                shown(name),
-                shown(above)
-            ));
+            return Err(InvalidChange::BelowDname {
+                name: shown(name),
+                above: shown(above),
+            });
         }
         let is_address = served_records(rows, name)
             .all(|row| matches!(row.rtype(), Some(Type::A | Type::AAAA | Type::NS)));
@@ -106,7 +106,7 @@ fn check_place(
     Ok(())
 }
 
-fn check_sizes(rows: &Rows, name: &[u8]) -> Result<(), String> {
+fn check_sizes(rows: &Rows, name: &[u8]) -> Result<(), InvalidChange> {
     let mut sizes: Vec<(Type, usize)> = Vec::new();
     for row in served_records(rows, name) {
         let What::Record(rtype, rdata) = &row.what else {
@@ -120,10 +120,11 @@ fn check_sizes(rows: &Rows, name: &[u8]) -> Result<(), String> {
         }
     }
     match sizes.iter().find(|(_, octets)| *octets > MAX_RRSET) {
-        Some((rtype, octets)) => Err(format!(
-            "{} {rtype} would have {octets} octets: no answer can hold more than {MAX_RRSET}",
-            shown(name)
-        )),
+        Some(&(rtype, octets)) => Err(InvalidChange::RrsetTooLarge {
+            name: shown(name),
+            rtype,
+            octets,
+        }),
         None => Ok(()),
     }
 }

@@ -4,13 +4,13 @@
 //! again for the names that the change touches, for all names below a delegation that comes or goes, and for
 //! the empty non-terminals above them; other rows are not looked at.
 
-use super::super::{Kind, ZoneRow, read_zone};
+use super::super::{Kind, SqlError, ZoneRow, read_zone};
 use super::check::{check, shown};
 use super::derive::{Denial, Derived, Facts, Key, Knowledge, Nsec3, Standing, ancestors, key};
 use super::edit::{apply, check_edit};
 use super::rows::{Row, Rows, What};
 use super::session::{Failure, Session, Value};
-use super::{Committed, WriteError};
+use super::{Committed, InvalidChange, ReadOnly, WriteError};
 use crate::sql::dialect::{Engine, Statement};
 use nameward_wire::Type;
 use nameward_zone::Serial;
@@ -36,7 +36,7 @@ pub(super) async fn lock_zone(session: &mut Session, id: i64) -> Result<ZoneRow,
         .await?;
     match found {
         None => Err(WriteError::NoSuchZone),
-        Some(Err(error)) => Err(WriteError::Refused(error.to_string())),
+        Some(Err(error)) => Err(WriteError::Sql(SqlError::Row(error))),
         Some(Ok(zone)) => Ok(zone),
     }
 }
@@ -50,24 +50,22 @@ pub(super) async fn change(
     if change.origin == ChangeOrigin::Operator
         && matches!(zone.kind, Kind::Secondary | Kind::Consumer)
     {
-        return Err(WriteError::Refused(format!(
-            "{} is a secondary zone: change it at its primary",
-            zone.name
+        return Err(WriteError::ReadOnly(ReadOnly::Secondary(
+            zone.name.to_string(),
         )));
     }
     let signing = read_signing(session, zone.id).await?;
     if change.origin == ChangeOrigin::Operator && signing.is_presigned {
-        return Err(WriteError::Refused(format!(
-            "{} was signed elsewhere (PRESIGNED): change it where it is signed",
-            zone.name
+        return Err(WriteError::ReadOnly(ReadOnly::Presigned(
+            zone.name.to_string(),
         )));
     }
     for edit in &change.edits {
-        check_edit(edit, &zone.name, signing.is_presigned).map_err(WriteError::Refused)?;
+        check_edit(edit, &zone.name, signing.is_presigned)?;
     }
     let mut work = Work::read(session, zone, signing.denial, &change.edits).await?;
     for edit in &change.edits {
-        apply(edit, &mut work.rows, &work.apex).map_err(WriteError::Refused)?;
+        apply(edit, &mut work.rows, &work.apex)?;
     }
     let known = work.serial();
     let serial = known.unwrap_or_default();
@@ -89,8 +87,7 @@ pub(super) async fn change(
         work.set_serial(committed.serial)?;
     }
     work.check_below_dname(session).await?;
-    committed.warnings =
-        check(&work.rows, &work.apex, &work.touched).map_err(WriteError::Refused)?;
+    committed.warnings = check(&work.rows, &work.apex, &work.touched)?;
     work.learn(session).await?;
     let empties = work.empties();
     work.derive_rows();
@@ -218,14 +215,10 @@ impl Work {
 
     fn set_serial(&mut self, serial: Serial) -> Result<(), WriteError> {
         let apex = self.apex.clone();
-        let unusable = || {
-            let name = shown(&apex);
-            let text = format!("the SOA of {name} cannot be read: set a new one first");
-            WriteError::Refused(text)
-        };
+        let unusable = || InvalidChange::UnreadableSoa(shown(&apex));
         let row = self.soa().ok_or_else(unusable)?;
         let What::Record(_, rdata) = &mut row.what else {
-            return Err(unusable());
+            return Err(unusable().into());
         };
         let at = rdata.len().checked_sub(20).ok_or_else(unusable)?;
         rdata[at..at + 4].copy_from_slice(&serial.0.to_be_bytes());
@@ -251,11 +244,10 @@ impl Work {
                     && ancestors(&row.name, &self.apex).any(|above| *above == *name)
             });
             if let Some(row) = below {
-                return Err(WriteError::Refused(format!(
-                    "{} has records, and a DNAME at {} would hide them: delete them first",
-                    shown(&row.name),
-                    shown(&name)
-                )));
+                return Err(WriteError::Invalid(InvalidChange::HiddenByDname {
+                    name: shown(&name),
+                    below: shown(&row.name),
+                }));
             }
         }
         Ok(())

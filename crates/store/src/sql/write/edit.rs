@@ -3,40 +3,44 @@
 use super::check::{MAX_CONTENT, MAX_NAME_TEXT, shown};
 use super::content::write_content;
 use super::derive::{Key, key};
+use super::error::InvalidChange;
 use super::rows::{Row, Rows, What, text_of};
 use nameward_wire::rdata::canonicalise;
 use nameward_wire::{NameBuf, Type};
 use nameward_zone::change::{ChangeError, Edit, NewRecord, RrsetData};
 
 /// Tells what is wrong with an edit, whatever the zone has.
-pub(super) fn check_edit(edit: &Edit, apex: &NameBuf, is_presigned: bool) -> Result<(), String> {
+pub(super) fn check_edit(
+    edit: &Edit,
+    apex: &NameBuf,
+    is_presigned: bool,
+) -> Result<(), InvalidChange> {
     edit.check(apex.as_name()).map_err(|error| match error {
-        ChangeError::OutOfZone(name) => format!("{name} is outside the zone {apex}"),
-        error => error.to_string(),
+        ChangeError::OutOfZone(name) => InvalidChange::OutsideZone {
+            name,
+            apex: apex.to_string(),
+        },
+        error => InvalidChange::Edit(error),
     })?;
     let name = edit.name();
     let text = text_of(&key(name.as_name()));
     if text.len() > MAX_NAME_TEXT {
-        return Err(format!(
-            "{name} is too long for the database: {} characters of {MAX_NAME_TEXT}",
-            text.len()
-        ));
+        return Err(InvalidChange::NameTooLong {
+            name: name.to_string(),
+            characters: text.len(),
+        });
     }
     let (Edit::Replace(rrset) | Edit::Add(rrset)) = edit else {
         return Ok(());
     };
     let rtype = rrset.rtype;
     if !is_presigned && matches!(rtype, Type::RRSIG | Type::NSEC | Type::NSEC3) {
-        return Err(format!(
-            "{rtype} records are made by the server that signs the zone"
-        ));
+        return Err(InvalidChange::MadeBySigning(rtype));
     }
     let is_long =
         |record: &NewRecord| write_content(rtype, &record.rdata).content.len() > MAX_CONTENT;
     match rrset.records.iter().any(is_long) {
-        true => Err(format!(
-            "the data of {name} {rtype} is too long for the database"
-        )),
+        true => Err(InvalidChange::DataTooLong(name.to_string(), rtype)),
         false => Ok(()),
     }
 }
@@ -66,7 +70,7 @@ fn same(rtype: Type, a: &[u8], b: &[u8]) -> bool {
 }
 
 /// Applies a step to the rows.
-pub(super) fn apply(edit: &Edit, rows: &mut Rows, apex: &[u8]) -> Result<(), String> {
+pub(super) fn apply(edit: &Edit, rows: &mut Rows, apex: &[u8]) -> Result<(), InvalidChange> {
     let name: Key = key(edit.name().as_name());
     let places = rows.places(&name);
     let of_type = |rows: &Rows, wanted: Type| -> Vec<usize> {
@@ -141,7 +145,7 @@ pub(super) fn apply(edit: &Edit, rows: &mut Rows, apex: &[u8]) -> Result<(), Str
         }
     }
     if *name == *apex && edit.sets_soa() && of_type_count(rows, &name, Type::SOA) != 1 {
-        return Err(format!("expected one SOA at {}", shown(apex)));
+        return Err(InvalidChange::NotOneSoa(shown(apex)));
     }
     Ok(())
 }

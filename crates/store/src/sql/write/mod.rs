@@ -11,6 +11,7 @@ mod commit;
 mod content;
 mod derive;
 mod edit;
+mod error;
 mod put;
 mod replica;
 mod rows;
@@ -18,6 +19,7 @@ mod session;
 mod zones;
 
 use super::{SqlBackend, SqlError};
+pub use error::{InvalidChange, ReadOnly, WriteError};
 use nameward_wire::NameBuf;
 use nameward_zone::Serial;
 use nameward_zone::change::ZoneChange;
@@ -48,35 +50,6 @@ pub struct Committed {
     pub serial: Serial,
     /// What the one who asked should know.
     pub warnings: Vec<String>,
-}
-
-/// Why a change was not made.
-#[derive(Debug, thiserror::Error)]
-pub enum WriteError {
-    /// The change is wrong: what is wrong with it. Nothing was written.
-    #[error("{0}")]
-    Refused(String),
-    /// The zone is not in this database (any more).
-    #[error("the zone is not in the database")]
-    NoSuchZone,
-    /// The database failed. Nothing was written.
-    #[error("{0}")]
-    Sql(SqlError),
-    /// Other changes were in the way each time. Nothing was written.
-    #[error("other changes were in the way: {0}")]
-    Conflict(String),
-    /// The connection broke while the database was told to keep the change.
-    #[error("it is not known whether the change was made: {0}")]
-    Unknown(SqlError),
-}
-
-impl From<Failure> for WriteError {
-    fn from(failure: Failure) -> Self {
-        match failure {
-            Failure::Conflict(text) => WriteError::Conflict(text),
-            Failure::Sql(error) => WriteError::Sql(error),
-        }
-    }
 }
 
 /// What is done in one transaction.
@@ -113,6 +86,11 @@ impl Writer {
         if idle.len() < SESSIONS {
             idle.push(session);
         }
+    }
+
+    /// Closes the connections that nobody uses.
+    pub(super) fn close(&self) {
+        self.idle().clear();
     }
 
     fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Session>> {

@@ -12,6 +12,7 @@ use mysql_async::prelude::Queryable;
 use rusqlite::{ErrorCode, OpenFlags};
 use std::error::Error;
 use std::future::poll_fn;
+use std::ops::ControlFlow;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
@@ -60,6 +61,7 @@ pub(super) struct Session {
 }
 
 type Each<'e> = &'e mut (dyn FnMut(&dyn Cells) + Send);
+type EachUntil<'e> = &'e mut (dyn FnMut(&dyn Cells) -> ControlFlow<()> + Send);
 
 impl Session {
     pub(super) async fn open(address: &Address) -> Result<Self, SqlError> {
@@ -210,6 +212,21 @@ impl Session {
         values: &[Value<'_>],
         each: Each<'_>,
     ) -> Result<(), Failure> {
+        let mut all = |row: &dyn Cells| {
+            each(row);
+            ControlFlow::Continue(())
+        };
+        self.rows_until(sql, values, &mut all).await
+    }
+
+    /// Runs a statement and hands its rows over until `each` breaks off. The connection is of no more use then: rows
+    /// may still be on their way.
+    pub(super) async fn rows_until(
+        &mut self,
+        sql: &str,
+        values: &[Value<'_>],
+        each: EachUntil<'_>,
+    ) -> Result<(), Failure> {
         match &mut self.connection {
             Connection::Sqlite(file) => sqlite_rows(file, sql, values, each).map_err(of_sqlite),
             Connection::Postgres(client) => {
@@ -220,8 +237,8 @@ impl Session {
                 loop {
                     let next = poll_fn(|context| postgres::next_row(rows.as_mut(), context));
                     match within(next).await?.map_err(of_postgres)? {
-                        Some(row) => each(&row),
-                        None => return Ok(()),
+                        Some(row) if each(&row).is_continue() => {}
+                        _ => return Ok(()),
                     }
                 }
             }
@@ -234,7 +251,9 @@ impl Session {
                 let start = connection.exec_iter(sql, parameters);
                 let mut rows = within(start).await?.map_err(of_mysql)?;
                 while let Some(row) = within(rows.next()).await?.map_err(of_mysql)? {
-                    each(&row);
+                    if each(&row).is_break() {
+                        break;
+                    }
                 }
                 Ok(())
             }
@@ -262,7 +281,7 @@ fn sqlite_rows(
     file: &rusqlite::Connection,
     sql: &str,
     values: &[Value<'_>],
-    each: Each<'_>,
+    each: EachUntil<'_>,
 ) -> rusqlite::Result<()> {
     let mut statement = file.prepare_cached(sql)?;
     for (i, value) in values.iter().enumerate() {
@@ -275,7 +294,9 @@ fn sqlite_rows(
     }
     let mut rows = statement.raw_query();
     while let Some(row) = rows.next()? {
-        each(row);
+        if each(row).is_break() {
+            break;
+        }
     }
     Ok(())
 }

@@ -1,14 +1,15 @@
 //! Zones as a whole: made, deleted, found, and listed with all that is stored of them.
 
-use super::super::dialect::{Engine, Statement};
-use super::super::row::{read_content, write_name};
+use super::super::dialect::{Engine, Statement, record_columns};
+use super::super::row::{Cells, read_content, read_name, read_ttl, read_type, write_name};
 use super::super::{Kind, SqlBackend, SqlError, ZoneRow, read_zone};
 use super::commit::{change, lock_zone};
 use super::session::{Failure, Session, Value};
 use super::{Committed, WriteError};
-use nameward_wire::{Name, NameBuf, Type};
+use nameward_wire::{Name, NameBuf};
 use nameward_zone::Serial;
 use nameward_zone::change::{ChangeOrigin, Edit, RrsetData, ZoneChange};
+use std::ops::ControlFlow;
 use std::time::SystemTime;
 
 /// A zone to be made.
@@ -31,26 +32,68 @@ pub struct NewZone {
 pub struct StoredRecord {
     /// `records.id`.
     pub id: i64,
-    /// The owner as stored.
+    /// The owner with its final dot, or as stored if it is not valid.
     pub name: String,
     /// The type as stored.
     pub rtype: String,
-    /// The TTL, if there is one.
-    pub ttl: Option<i64>,
-    /// The data in zone-file form, or what is stored if it is not valid.
-    pub content: Result<String, String>,
+    /// The TTL that is served.
+    pub ttl: u32,
+    /// The data in zone-file form, or as stored if it is not valid.
+    pub content: String,
+    /// Why it cannot be served.
+    pub problem: Option<String>,
     /// It is not served.
     pub disabled: bool,
+}
+
+impl StoredRecord {
+    /// Reads a row: id, name, type, ttl, prio, content, disabled.
+    fn read(row: &dyn Cells) -> Self {
+        let (name, rtype, content) = (
+            row.text(1).unwrap_or_default(),
+            row.text(2).unwrap_or_default(),
+            row.text(5).unwrap_or_default(),
+        );
+        let mut owner = NameBuf::root();
+        let owner = read_name(name, &mut owner).map(|()| owner.to_string());
+        let data = read_type(rtype).and_then(|rtype| {
+            let mut rdata = Vec::new();
+            read_content(rtype, row.int(4), content, &mut rdata)?;
+            let mut text = String::new();
+            nameward_wire::rdata::write_text(rtype, &rdata, &mut text)
+                .map_err(|_| format!("the content of {rtype} cannot be shown"))?;
+            Ok(text)
+        });
+        let problem = owner.as_ref().err().or(data.as_ref().err()).cloned();
+        StoredRecord {
+            id: row.int(0).unwrap_or(0),
+            name: owner.unwrap_or_else(|_| escaped(name)),
+            rtype: escaped(rtype),
+            ttl: read_ttl(row.int(3)),
+            content: data.unwrap_or_else(|_| escaped(content)),
+            problem,
+            disabled: row.int(6) != Some(0),
+        }
+    }
+}
+
+/// Text of the database on one line, fit for a terminal.
+fn escaped(text: &[u8]) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in String::from_utf8_lossy(text).chars() {
+        match c.is_control() {
+            true => out.extend(c.escape_unicode()),
+            false => out.push(c),
+        }
+    }
+    out
 }
 
 pub(super) async fn create(session: &mut Session, zone: &NewZone) -> Result<Committed, WriteError> {
     let mut name = String::new();
     write_name(zone.name.as_name(), &mut name);
     if find(session, &name).await?.is_some() {
-        return Err(WriteError::Refused(format!(
-            "the zone {} is there already",
-            zone.name
-        )));
+        return Err(WriteError::Exists(zone.name.to_string()));
     }
     let sql = "INSERT INTO domains (name, type, master) VALUES (?, ?, ?)";
     let values = [
@@ -137,62 +180,51 @@ impl SqlBackend {
         Ok(found)
     }
 
-    /// Hands over what is stored of a zone, or of one of its names, on the primary: disabled records and such that
-    /// cannot be served too. Ends when `each` says false.
+    /// Hands over all stored records of a zone, or of one of its names, on the primary: disabled ones and such that
+    /// cannot be served too. The SOA comes first, then the apex, then other names in the order of their text. Ends
+    /// when `each` says false.
     pub async fn stored_records(
         &self,
-        zone: i64,
+        zone: &ZoneRow,
         name: Option<Name<'_>>,
         each: &mut (dyn FnMut(StoredRecord) -> bool + Send),
     ) -> Result<(), WriteError> {
         let mut session = self.reader().await?;
         let engine = session.engine();
-        let columns = Statement::ZoneRows.sql(engine, 0);
-        let columns = columns
-            .split(" FROM ")
-            .next()
-            .unwrap_or_default()
-            .to_owned();
         let disabled = match engine {
             Engine::Postgres => "CAST(CAST(disabled AS INT) AS BIGINT)",
             _ => "disabled",
         };
-        let mut text = String::new();
-        let mut sql =
-            format!("{columns}, {disabled} FROM records WHERE domain_id = ? AND type IS NOT NULL");
-        let mut values = vec![Value::Int(zone)];
+        let columns = record_columns(engine);
+        let (mut apex, mut owner) = (String::new(), String::new());
+        let mut sql = format!(
+            "SELECT {columns}, {disabled} FROM records WHERE domain_id = ? AND type IS NOT NULL"
+        );
+        let mut values = vec![Value::Int(zone.id)];
         if let Some(name) = name {
-            write_name(name, &mut text);
+            write_name(name, &mut owner);
             sql.push_str(" AND name = ?");
-            values.push(Value::Text(&text));
+            values.push(Value::Text(&owner));
         }
+        write_name(zone.name.as_name(), &mut apex);
+        // Sorted there: a zone may be larger than the memory that one command should take here.
+        sql.push_str(
+            " ORDER BY CASE WHEN type = 'SOA' THEN 0 WHEN name = ? THEN 1 ELSE 2 END, name, type, id",
+        );
+        values.push(Value::Text(&apex));
         let mut goes_on = true;
         session
-            .rows(&sql, &values, &mut |row| {
-                let text = |column| String::from_utf8_lossy(row.text(column).unwrap_or_default());
-                let content = row.text(5).unwrap_or_default();
-                let mut rdata = Vec::new();
-                let rtype = Type::from_text(row.text(2).unwrap_or_default());
-                let read = rtype.ok_or_else(|| "the type is not known".to_owned());
-                let shown = read.and_then(|rtype| {
-                    read_content(rtype, row.int(4), content, &mut rdata)?;
-                    let mut shown = String::new();
-                    nameward_wire::rdata::write_text(rtype, &rdata, &mut shown)
-                        .map_err(|_| "it cannot be shown".to_owned())?;
-                    Ok(shown)
-                });
-                goes_on = goes_on
-                    && each(StoredRecord {
-                        id: row.int(0).unwrap_or(0),
-                        name: text(1).into_owned(),
-                        rtype: text(2).into_owned(),
-                        ttl: row.int(3),
-                        content: shown.map_err(|_| text(5).into_owned()),
-                        disabled: row.int(6) != Some(0),
-                    });
+            .rows_until(&sql, &values, &mut |row| {
+                goes_on = each(StoredRecord::read(row));
+                match goes_on {
+                    true => ControlFlow::Continue(()),
+                    false => ControlFlow::Break(()),
+                }
             })
             .await?;
-        self.inner.writer.give_back(session);
+        if goes_on {
+            self.inner.writer.give_back(session);
+        }
         Ok(())
     }
 

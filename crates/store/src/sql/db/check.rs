@@ -1,0 +1,431 @@
+//! Checks a database: what its schema lacks, and which rows make an answer fail.
+//!
+//! The records of a zone go through the same builder as those that are served, so that what fails there is found here.
+
+use super::super::dialect::{Engine, Statement, all_of, all_records};
+use super::super::error::{RowError, SqlError};
+use super::super::fragment::{is_made_by_signing, row_id};
+use super::super::row::{Cells, read_content, read_name, read_ttl, read_type, shown};
+use super::super::schema::{TABLES, Table};
+use super::super::url::Address;
+use super::super::{keys, read_zone};
+use super::Admin;
+use super::survey::{ForeignContent, survey_with};
+use core::fmt;
+use nameward_dnssec::Policy;
+use nameward_wire::zonefile::{Record, Severity};
+use nameward_wire::{Class, NameBuf, Type};
+use nameward_zone::ZoneBuilder;
+use std::collections::{HashMap, HashSet};
+
+/// Problems that are told one by one; the rest is counted.
+const MAX_PROBLEMS: usize = 1000;
+
+/// A row that makes answers fail, and the zone it belongs to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RowProblem {
+    /// The zone, if it is known.
+    pub zone: Option<String>,
+    /// The row and the reason.
+    pub error: RowError,
+}
+
+impl fmt::Display for RowProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.zone {
+            Some(zone) => write!(f, "zone {zone}: {}", self.error),
+            None => write!(f, "{}", self.error),
+        }
+    }
+}
+
+/// The problems of a database.
+#[derive(Debug, Default)]
+pub struct CheckReport {
+    /// Tables, columns and indexes that are missing.
+    pub schema: Vec<String>,
+    /// Rows that cannot be served, the first ones.
+    pub rows: Vec<RowProblem>,
+    /// How many problems of rows there are.
+    pub bad_rows: u64,
+    /// Rows that were read.
+    pub checked_rows: u64,
+    /// Content that is served otherwise than by PowerDNS.
+    pub foreign: Vec<ForeignContent>,
+}
+
+impl CheckReport {
+    /// Whether nothing fails; content of PowerDNS that is served otherwise is a warning.
+    pub fn is_clean(&self) -> bool {
+        self.schema.is_empty() && self.bad_rows == 0
+    }
+
+    fn note(&mut self, zone: Option<&NameBuf>, error: RowError) {
+        self.bad_rows += 1;
+        if self.rows.len() < MAX_PROBLEMS {
+            let zone = zone.map(ToString::to_string);
+            self.rows.push(RowProblem { zone, error });
+        }
+    }
+}
+
+/// Checks the schema and the rows of a database.
+pub async fn check(address: &Address) -> Result<CheckReport, SqlError> {
+    if let Address::Sqlite(path) = address
+        && !path.exists()
+    {
+        // Opening would make an empty file.
+        return Err(SqlError::Unavailable(format!(
+            "{}: no such file",
+            path.display()
+        )));
+    }
+    let mut admin = Admin::open(address).await?;
+    let mut report = CheckReport::default();
+    for table in TABLES {
+        check_table(&mut admin, table, &mut report).await?;
+    }
+    let is_missing = |problem: &String| problem.contains("is missing");
+    if report.schema.iter().any(is_missing) {
+        return Ok(report);
+    }
+    let mut zones = check_zones(&mut admin, &mut report).await?;
+    check_signing(&mut admin, &mut zones, &mut report).await?;
+    check_records(&mut admin, zones, &mut report).await?;
+    report.foreign = survey_with(&mut admin).await?;
+    Ok(report)
+}
+
+async fn check_table(
+    admin: &mut Admin,
+    table: &Table,
+    report: &mut CheckReport,
+) -> Result<(), SqlError> {
+    let sql = format!("SELECT 1 FROM {} LIMIT 0", table.name);
+    if admin.select(&sql, &mut |_| {}).await.is_err() {
+        let problem = format!("the table {} is missing", table.name);
+        report.schema.push(problem);
+        return Ok(());
+    }
+    for (column, _) in table.columns {
+        // Qualified: a name in quotes that is no column would be text to SQLite.
+        let sql = format!("SELECT {0}.{column} FROM {0} LIMIT 0", table.name);
+        if admin.select(&sql, &mut |_| {}).await.is_err() {
+            let problem = format!("the column {column} of {} is missing", table.name);
+            report.schema.push(problem);
+        }
+    }
+    check_indexes(admin, table, report).await
+}
+
+/// The indexes of a table, each as its columns in order.
+async fn check_indexes(
+    admin: &mut Admin,
+    table: &Table,
+    report: &mut CheckReport,
+) -> Result<(), SqlError> {
+    let sql = match admin.engine() {
+        Engine::Sqlite => format!(
+            "SELECT 0, l.name, i.name FROM pragma_index_list('{}') l, pragma_index_info(l.name) i \
+             ORDER BY l.name, i.seqno",
+            table.name
+        ),
+        Engine::Postgres => format!(
+            "SELECT CAST(0 AS BIGINT), CAST(c.relname AS TEXT), CAST(a.attname AS TEXT) \
+             FROM pg_index x JOIN pg_class c ON c.oid = x.indexrelid \
+             CROSS JOIN LATERAL unnest(x.indkey) WITH ORDINALITY AS k(attnum, place) \
+             JOIN pg_attribute a ON a.attrelid = x.indrelid AND a.attnum = k.attnum \
+             WHERE x.indrelid = '{}'::regclass ORDER BY c.relname, k.place",
+            table.name
+        ),
+        Engine::Mysql => format!(
+            "SELECT 0, index_name, column_name FROM information_schema.statistics \
+             WHERE table_schema = DATABASE() AND table_name = '{}' ORDER BY index_name, seq_in_index",
+            table.name
+        ),
+    };
+    let mut indexes: HashMap<Vec<u8>, Vec<String>> = HashMap::new();
+    admin
+        .select(&sql, &mut |row| {
+            let index = row.text(1).unwrap_or_default().to_vec();
+            let column = String::from_utf8_lossy(row.text(2).unwrap_or_default());
+            indexes.entry(index).or_default().push(column.into_owned());
+        })
+        .await?;
+    for wanted in table.indexes.iter().filter(|index| index.needed) {
+        // The first column is what keeps a look-up from reading the whole table.
+        if !indexes
+            .values()
+            .any(|columns| columns[0] == wanted.columns[0])
+        {
+            report.schema.push(format!(
+                "an index of {} that starts with {} is missing",
+                table.name, wanted.columns[0]
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// A zone while its rows are checked.
+struct CheckedZone {
+    name: NameBuf,
+    /// It has keys, so that records which a signer makes are not taken from the rows.
+    is_signed: bool,
+    has_soa: bool,
+    has_ns: bool,
+}
+
+type CheckedZones = HashMap<i64, CheckedZone>;
+
+async fn check_zones(
+    admin: &mut Admin,
+    report: &mut CheckReport,
+) -> Result<CheckedZones, SqlError> {
+    let sql = Statement::Zones.sql(admin.engine(), 0);
+    let engine = admin.engine();
+    let mut zones = HashMap::new();
+    admin
+        .select(&sql, &mut |row| {
+            report.checked_rows += 1;
+            match read_zone(row) {
+                Ok(zone) => {
+                    if let Some(reason) = unfindable(engine, row.text(1).unwrap_or_default()) {
+                        let error = RowError {
+                            table: "domains",
+                            id: zone.id,
+                            reason,
+                        };
+                        report.note(Some(&zone.name), error);
+                    }
+                    let checked = CheckedZone {
+                        name: zone.name,
+                        is_signed: false,
+                        has_soa: false,
+                        has_ns: false,
+                    };
+                    zones.insert(zone.id, checked);
+                }
+                Err(error) => report.note(None, error),
+            }
+        })
+        .await?;
+    Ok(zones)
+}
+
+/// Finds keys and metadata that fail answers with DNSSEC.
+async fn check_signing(
+    admin: &mut Admin,
+    zones: &mut CheckedZones,
+    report: &mut CheckReport,
+) -> Result<(), SqlError> {
+    let sql = all_of(Statement::Keys, admin.engine());
+    admin
+        .select(&sql, &mut |row| {
+            report.checked_rows += 1;
+            let mut zone = row.int(5).and_then(|zone| zones.get_mut(&zone));
+            if let Some(zone) = &mut zone {
+                zone.is_signed = true;
+            }
+            if let Err(error) = keys::read_key(row) {
+                report.note(zone.map(|zone| &zone.name), error);
+            }
+        })
+        .await?;
+    let sql = all_of(Statement::Metadata, admin.engine());
+    admin
+        .select(&sql, &mut |row| {
+            report.checked_rows += 1;
+            let text = |column| String::from_utf8_lossy(row.text(column).unwrap_or_default());
+            if let Err(reason) = Policy::default().take(&text(1), &text(2)) {
+                let error = RowError {
+                    table: "domainmetadata",
+                    id: row.int(0).unwrap_or(0),
+                    reason,
+                };
+                let zone = row.int(3).and_then(|zone| zones.get(&zone));
+                report.note(zone.map(|zone| &zone.name), error);
+            }
+        })
+        .await
+}
+
+async fn check_records(
+    admin: &mut Admin,
+    mut zones: CheckedZones,
+    report: &mut CheckReport,
+) -> Result<(), SqlError> {
+    let engine = admin.engine();
+    let mut at_work: Option<(i64, ZoneBuilder)> = None;
+    let mut done = HashSet::new();
+    admin
+        .select(&all_records(engine), &mut |row| {
+            report.checked_rows += 1;
+            let id = row.int(6).unwrap_or(0);
+            let error = |reason| RowError {
+                table: "records",
+                id: row.int(0).unwrap_or(0),
+                reason,
+            };
+            let Some(zone) = zones.get_mut(&id) else {
+                return report.note(None, error("domain_id names no zone".into()));
+            };
+            if at_work.as_ref().is_none_or(|(current, _)| *current != id) {
+                let mut builder = ZoneBuilder::new(zone.name.as_name());
+                builder.tolerate_broken_names();
+                if let Some((before, builder)) = at_work.replace((id, builder)) {
+                    done.insert(before);
+                    finish(before, builder, &zones, report);
+                }
+            }
+            let (Some(zone), Some((_, builder))) = (zones.get_mut(&id), &mut at_work) else {
+                return;
+            };
+            if let Err(reason) = check_record(engine, row, zone, builder) {
+                report.note(Some(&zone.name), error(reason));
+            }
+        })
+        .await?;
+    if let Some((id, builder)) = at_work {
+        done.insert(id);
+        finish(id, builder, &zones, report);
+    }
+    let mut empty: Vec<i64> = zones
+        .keys()
+        .filter(|id| !done.contains(id))
+        .copied()
+        .collect();
+    empty.sort_unstable();
+    for id in empty {
+        note_missing(id, &zones[&id], report);
+    }
+    Ok(())
+}
+
+/// Tells which records of a zone do not go together.
+fn finish(id: i64, builder: ZoneBuilder, zones: &CheckedZones, report: &mut CheckReport) {
+    let zone = &zones[&id];
+    let (_, findings) = builder.finish();
+    for finding in findings {
+        // Findings about the zone as a whole are told below, once.
+        if finding.severity != Severity::Error {
+            continue;
+        }
+        report.bad_rows += finding.unlisted as u64;
+        if row_id(&finding) != 0 {
+            let error = RowError {
+                table: "records",
+                id: row_id(&finding),
+                reason: finding.message,
+            };
+            report.note(Some(&zone.name), error);
+        }
+    }
+    note_missing(id, zone, report);
+}
+
+fn note_missing(id: i64, zone: &CheckedZone, report: &mut CheckReport) {
+    let mut note = |reason: &str| {
+        let error = RowError {
+            table: "domains",
+            id,
+            reason: reason.into(),
+        };
+        report.note(Some(&zone.name), error);
+    };
+    if !zone.has_soa {
+        note("it has no SOA record: every question for it fails");
+    }
+    if !zone.has_ns {
+        // RFC 1034 section 4.2.1 and RFC 2181 section 6.1: the apex has the NS records of the zone.
+        note("it has no NS record at its apex");
+    }
+}
+
+/// Checks a row by itself and hands it to the builder.
+fn check_record(
+    engine: Engine,
+    row: &dyn Cells,
+    zone: &mut CheckedZone,
+    builder: &mut ZoneBuilder,
+) -> Result<(), String> {
+    let Some(rtype) = row.text(2).filter(|rtype| !rtype.is_empty()) else {
+        return Ok(());
+    };
+    let text = row.text(1).unwrap_or_default();
+    let mut name = NameBuf::root();
+    read_name(text, &mut name)?;
+    if !name.as_name().is_at_or_below(zone.name.as_name()) {
+        return Err(format!("{name} is outside the zone"));
+    }
+    if let Some(reason) = unfindable(engine, text) {
+        return Err(reason);
+    }
+    let rtype = read_type(rtype)?;
+    if zone.is_signed && is_made_by_signing(rtype) {
+        return Ok(());
+    }
+    let is_apex = name == zone.name;
+    zone.has_soa |= is_apex && rtype == Type::SOA;
+    zone.has_ns |= is_apex && rtype == Type::NS;
+    let mut rdata = Vec::new();
+    let content = row.text(5).unwrap_or_default();
+    read_content(rtype, row.int(4), content, &mut rdata)
+        .map_err(|reason| format!("{name}: {reason}"))?;
+    let id = row.int(0).unwrap_or(0);
+    builder.add(&Record {
+        owner: name.as_name(),
+        same_owner: false,
+        rtype,
+        class: Class::IN,
+        ttl: read_ttl(row.int(3)),
+        rdata: &rdata,
+        line: id as u32,
+        file: (id >> 32) as u16,
+    });
+    Ok(())
+}
+
+/// Why a name as it is stored is not found by look-ups, which ask for the form that PowerDNS stores.
+fn unfindable(engine: Engine, text: &[u8]) -> Option<String> {
+    // The collations of MySQL ignore case, unless somebody chose another.
+    if engine != Engine::Mysql && text.iter().any(u8::is_ascii_uppercase) {
+        return Some(format!(
+            "the name '{}' has upper-case letters: it is not found",
+            shown(text)
+        ));
+    }
+    let rest = text.strip_suffix(b".").filter(|rest| !rest.is_empty())?;
+    let escapes = rest
+        .iter()
+        .rev()
+        .take_while(|octet| **octet == b'\\')
+        .count();
+    (escapes % 2 == 0).then(|| {
+        format!(
+            "the name '{}' has a final dot: it is not found",
+            shown(text)
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_look_ups_do_not_ask_for_are_told() {
+        let is_told = |text: &str| unfindable(Engine::Sqlite, text.as_bytes()).is_some();
+        for (text, expected) in [
+            ("www.example.org", false),
+            ("www.example.org.", true),
+            (".", false),
+            (r"a\.", false),
+            (r"a\\.", true),
+            ("Www.example.org", true),
+        ] {
+            assert_eq!(is_told(text), expected, "{text}");
+        }
+        assert!(unfindable(Engine::Mysql, b"Www.example.org").is_none());
+    }
+}

@@ -1,0 +1,188 @@
+//! Finds content of PowerDNS that this server serves otherwise: one line a kind, with a count and the first names.
+
+use super::super::dialect::{Engine, int, text};
+use super::super::error::SqlError;
+use super::super::row::shown;
+use super::super::url::Address;
+use super::Admin;
+use core::fmt;
+
+/// Names that are told; the rest is counted.
+const NAMES: usize = 3;
+
+/// Content of PowerDNS that is served otherwise here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ForeignKind {
+    /// Zones of type SLAVE.
+    Secondary,
+    /// Zones of type PRODUCER or CONSUMER, and members of catalogs.
+    Catalog,
+    /// LUA records.
+    Lua,
+    /// ALIAS records.
+    Alias,
+    /// Zones with the metadata PRESIGNED.
+    Presigned,
+    /// Rows of `supermasters`.
+    Autosecondary,
+}
+
+/// All content of one kind in a database.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ForeignContent {
+    /// The kind.
+    pub kind: ForeignKind,
+    /// How many zones or records there are.
+    pub count: u64,
+    /// The first names.
+    pub names: Vec<String>,
+}
+
+impl ForeignKind {
+    const ALL: [ForeignKind; 6] = [
+        ForeignKind::Secondary,
+        ForeignKind::Catalog,
+        ForeignKind::Lua,
+        ForeignKind::Alias,
+        ForeignKind::Presigned,
+        ForeignKind::Autosecondary,
+    ];
+
+    /// The column with the names, and where they are.
+    fn source(self) -> (&'static str, &'static str) {
+        match self {
+            ForeignKind::Secondary => (
+                "name",
+                "domains WHERE UPPER(type) IN ('SLAVE', 'SECONDARY')",
+            ),
+            ForeignKind::Catalog => (
+                "name",
+                "domains WHERE UPPER(type) IN ('PRODUCER', 'CONSUMER') OR catalog <> ''",
+            ),
+            ForeignKind::Lua => ("name", "records WHERE type = 'LUA' AND NOT disabled"),
+            ForeignKind::Alias => ("name", "records WHERE type = 'ALIAS' AND NOT disabled"),
+            ForeignKind::Presigned => (
+                "domains.name",
+                "domains JOIN domainmetadata ON domainmetadata.domain_id = domains.id \
+                 WHERE domainmetadata.kind = 'PRESIGNED' AND domainmetadata.content = '1'",
+            ),
+            ForeignKind::Autosecondary => ("ip", "supermasters"),
+        }
+    }
+
+    /// One and many of it, and what becomes of it here.
+    fn words(self) -> [&'static str; 3] {
+        match self {
+            ForeignKind::Secondary => [
+                "secondary zone (SLAVE)",
+                "secondary zones (SLAVE)",
+                "served as the database has them and never transferred",
+            ],
+            ForeignKind::Catalog => [
+                "zone of a catalog (PRODUCER, CONSUMER or member)",
+                "zones of catalogs (PRODUCER, CONSUMER or member)",
+                "catalogs are neither made nor followed",
+            ],
+            ForeignKind::Lua => [
+                "LUA record",
+                "LUA records",
+                "not run: clients get no addresses from them",
+            ],
+            ForeignKind::Alias => [
+                "ALIAS record",
+                "ALIAS records",
+                "not resolved: clients get no addresses from them",
+            ],
+            ForeignKind::Presigned => [
+                "zone signed elsewhere (PRESIGNED)",
+                "zones signed elsewhere (PRESIGNED)",
+                "answered without signatures and proofs: validating resolvers fail them",
+            ],
+            ForeignKind::Autosecondary => [
+                "autoprimary (table supermasters)",
+                "autoprimaries (table supermasters)",
+                "ignored: NOTIFY adds no zones",
+            ],
+        }
+    }
+}
+
+impl fmt::Display for ForeignContent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [one, many, consequence] = self.kind.words();
+        let noun = if self.count == 1 { one } else { many };
+        write!(f, "{} {noun}, {consequence}: ", self.count)?;
+        f.write_str(&self.names.join(", "))?;
+        match self.count.saturating_sub(self.names.len() as u64) {
+            0 => Ok(()),
+            more => write!(f, " and {more} more"),
+        }
+    }
+}
+
+/// Finds content of PowerDNS that is served otherwise here. It reads an index of all records once.
+pub async fn survey(address: &Address) -> Result<Vec<ForeignContent>, SqlError> {
+    survey_with(&mut Admin::open(address).await?).await
+}
+
+pub(super) async fn survey_with(admin: &mut Admin) -> Result<Vec<ForeignContent>, SqlError> {
+    let mut found = Vec::new();
+    for kind in ForeignKind::ALL {
+        match count(admin, kind).await {
+            Ok(content) if content.count > 0 => found.push(content),
+            // A table that is missing or may not be read has nothing to tell.
+            Ok(_) | Err(SqlError::Refused(_)) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(found)
+}
+
+async fn count(admin: &mut Admin, kind: ForeignKind) -> Result<ForeignContent, SqlError> {
+    let engine: Engine = admin.engine();
+    let (column, source) = kind.source();
+    let mut content = ForeignContent {
+        kind,
+        count: 0,
+        names: Vec::new(),
+    };
+    let sql = format!("SELECT {} FROM {source}", int(engine, "count(*)"));
+    admin
+        .select(&sql, &mut |row| {
+            content.count = row.int(0).map_or(0, i64::unsigned_abs);
+        })
+        .await?;
+    if content.count > 0 {
+        let (shown_column, zero) = (text(engine, column), int(engine, "0"));
+        let sql =
+            format!("SELECT {zero}, {shown_column} FROM {source} ORDER BY {column} LIMIT {NAMES}");
+        admin
+            .select(&sql, &mut |row| {
+                content.names.push(shown(row.text(1).unwrap_or_default()));
+            })
+            .await?;
+    }
+    Ok(content)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kind_is_told_in_one_line_with_its_first_names() {
+        let content = |count, names: &[&str]| ForeignContent {
+            kind: ForeignKind::Alias,
+            count,
+            names: names.iter().map(ToString::to_string).collect(),
+        };
+        assert_eq!(
+            content(1, &["a.test"]).to_string(),
+            "1 ALIAS record, not resolved: clients get no addresses from them: a.test"
+        );
+        assert_eq!(
+            content(12, &["a.test", "b.test", "c.test"]).to_string(),
+            "12 ALIAS records, not resolved: clients get no addresses from them: a.test, b.test, c.test and 9 more"
+        );
+    }
+}
