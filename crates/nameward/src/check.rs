@@ -1,56 +1,93 @@
 //! Owns `nameward check`: the configuration and every zone, read as the server would.
 
-use std::process::ExitCode;
+use std::{io, process::ExitCode};
 
 use arc_swap::ArcSwap;
 use nameward_store::file::{Event, FileBackend, zone_from_text};
-use nameward_wire::{Name, NameBuf, zonefile::Diagnostic};
+use nameward_wire::{
+    Name, NameBuf,
+    zonefile::{Diagnostic, Severity},
+};
 use nameward_zone::ZoneTable;
+use serde_json::json;
 
 use crate::{
+    cli::print::{Form, Printer},
+    command_error::CommandError,
     config::{Config, Overrides},
     db, example, privileges,
     serve::counted,
-    terminal, zones,
+    zones,
 };
 
 /// Reads everything, prints a line for each thing that is wrong, and ends with a sum.
-pub fn run(overrides: &Overrides) -> Result<ExitCode, String> {
-    let config = Config::load(overrides).map_err(|error| error.to_string())?;
-    let sources = zones::sources(&config)?;
-    privileges::find(&config.server.user, &config.server.group)?;
+pub fn run(overrides: &Overrides, form: Form) -> Result<ExitCode, CommandError> {
+    let config = Config::load(overrides)?;
+    let sources = zones::sources(&config).map_err(CommandError::Start)?;
+    privileges::find(&config.server.user, &config.server.group).map_err(CommandError::Start)?;
+    let mut printer = Printer::new(form);
     let (mut good, mut errors, mut warnings) = (0, 0, 0);
     if config.example {
-        example_zone()
-            .map_err(|found| found.iter().map(ToString::to_string).collect::<String>())?;
+        example_zone().map_err(|found| {
+            CommandError::Start(found.iter().map(ToString::to_string).collect())
+        })?;
         good += 1;
     }
     let table = ArcSwap::from_pointee(ZoneTable::default());
-    let print = |diagnostics: &[Diagnostic]| {
-        for diagnostic in diagnostics {
-            println!("{}", terminal::line(diagnostic));
+    let mut written = Ok(());
+    let summary = FileBackend::new().load(&table, &sources, &mut |event| {
+        let result = match event {
+            Event::Served(_, _, diagnostics) => {
+                warnings += diagnostics.len();
+                print(diagnostics, &mut printer)
+            }
+            Event::Refused(_, diagnostics, _) => {
+                errors += 1;
+                print(diagnostics, &mut printer)
+            }
+            Event::Trouble(text) => message("error", text, &mut printer),
+            Event::Note(text) => message("warning", text, &mut printer),
+            Event::Removed(_) | Event::Contested(..) | Event::Progress(..) | Event::Known => Ok(()),
+        };
+        if written.is_ok() {
+            written = result;
         }
-    };
-    let summary = FileBackend::new().load(&table, &sources, &mut |event| match event {
-        Event::Served(_, _, diagnostics) => {
-            warnings += diagnostics.len();
-            print(diagnostics);
-        }
-        Event::Refused(_, diagnostics, _) => {
-            errors += 1;
-            print(diagnostics);
-        }
-        Event::Trouble(text) | Event::Note(text) => println!("{}", terminal::line(text)),
-        Event::Removed(_) | Event::Contested(..) | Event::Progress(..) | Event::Known => {}
     });
+    written.map_err(CommandError::Output)?;
+    let databases = db::check_all(&config, &mut printer)?;
     good += summary.loaded;
-    errors += summary.troubles + db::check_all(&config)?;
-    let (good, warned) = (counted(good, "zone"), counted(warnings, "warning"));
-    println!("{good} good, {} with errors, {warned}", summary.refused);
+    errors += summary.troubles + databases.wrong;
+    warnings += databases.warnings;
+    let (zones, warned) = (counted(good, "zone"), counted(warnings, "warning"));
+    let text = format!("{zones} good, {} with errors, {warned}\n", summary.refused);
+    let object = json!({ "good": good, "refused": summary.refused, "warnings": warnings });
+    printer
+        .object(&object, &text)
+        .map_err(CommandError::Output)?;
     Ok(match errors {
         0 => ExitCode::SUCCESS,
         _ => ExitCode::FAILURE,
     })
+}
+
+fn print(diagnostics: &[Diagnostic], printer: &mut Printer) -> io::Result<()> {
+    for diagnostic in diagnostics {
+        let severity = match diagnostic.severity {
+            Severity::Error => "error",
+            Severity::Warning => "warning",
+        };
+        let object = json!({
+            "severity": severity, "file": *diagnostic.file, "line": diagnostic.line,
+            "column": diagnostic.column, "message": diagnostic.message,
+        });
+        printer.object(&object, &format!("{diagnostic}\n"))?;
+    }
+    Ok(())
+}
+
+fn message(severity: &str, text: &str, printer: &mut Printer) -> io::Result<()> {
+    let object = json!({ "severity": severity, "message": text });
+    printer.object(&object, &format!("{text}\n"))
 }
 
 /// The zone of the built-in example.

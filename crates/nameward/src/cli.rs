@@ -1,18 +1,22 @@
 //! Owns the command line: what can be said, and which part of the program each command runs.
 
-use std::{io::Write, net::SocketAddr, path::PathBuf, process::ExitCode};
+use std::{io, io::Write, net::SocketAddr, path::PathBuf, process::ExitCode, sync::mpsc, thread};
 
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
 mod administration;
+pub mod print;
 
 use administration::{RecordCommand, ZoneCommand};
+use nameward_control::operations::{OperationError, OperationRequest};
+use print::{Form, Printer};
 
 use crate::{
     check,
+    command_error::CommandError,
     config::{self, Overrides, settings::ZoneFile},
-    db, remote, serve, state, terminal,
+    db, remote, serve, state,
 };
 
 /// An authoritative DNS name server.
@@ -22,6 +26,9 @@ use crate::{
 #[derive(Parser)]
 #[command(name = "nameward", version, max_term_width = 100)]
 pub struct Cli {
+    /// Print JSON, one object a line; errors too, on stderr
+    #[arg(long, global = true)]
+    json: bool,
     #[command(subcommand)]
     command: Option<Command>,
 }
@@ -32,6 +39,8 @@ enum Command {
     Serve(ServeArguments),
     /// Read the configuration and all zones and say what is wrong with them
     Check(SourceArguments),
+    /// Show version, uptime and zones of the running server
+    Status(RemoteArguments),
     /// Tell the running server to read its configuration and the changed zones again
     Reload(RemoteArguments),
     /// Print the counters of the running server
@@ -42,7 +51,7 @@ enum Command {
         #[command(flatten)]
         remote: RemoteArguments,
     },
-    /// List, show, make and delete zones of the running server
+    /// List, show, create and delete zones of the running server
     #[command(subcommand)]
     Zone(ZoneCommand),
     /// List, set, add and delete records of zones in databases
@@ -51,7 +60,7 @@ enum Command {
     /// Drop what the caches of the running server have
     #[command(subcommand)]
     Cache(CacheCommand),
-    /// Tell the running server to end
+    /// Stop the running server, and wait until it has ended
     Stop(RemoteArguments),
     /// Make or check the schema of a database
     #[command(subcommand)]
@@ -123,7 +132,7 @@ struct StateArguments {
 }
 
 impl StateArguments {
-    fn find(self) -> Result<PathBuf, String> {
+    fn find(self) -> Result<PathBuf, CommandError> {
         let overrides = Overrides {
             file: self.config,
             ..Overrides::default()
@@ -234,43 +243,71 @@ fn parse_zone(text: &str) -> Result<ZoneFile, String> {
 
 /// Runs the command line of this process.
 pub fn run() -> ExitCode {
-    let command = Cli::parse().command;
-    let command = command.unwrap_or_else(|| Command::Serve(ServeArguments::default()));
-    match dispatch(command) {
+    let cli = Cli::parse();
+    let form = match cli.json {
+        true => Form::Json,
+        false => Form::Text,
+    };
+    let command = cli
+        .command
+        .unwrap_or_else(|| Command::Serve(ServeArguments::default()));
+    match dispatch(command, form) {
         Ok(code) => code,
-        Err(message) => {
-            for line in message.lines() {
-                eprintln!("nameward: {}", terminal::line(line));
-            }
-            ExitCode::FAILURE
+        Err(error) => {
+            let message = error.to_string();
+            print::error(form, &OperationError::new(error.kind(), message));
+            ExitCode::from(error.exit_code())
         }
     }
 }
 
-fn dispatch(command: Command) -> Result<ExitCode, String> {
+fn dispatch(command: Command, form: Form) -> Result<ExitCode, CommandError> {
+    if form == Form::Json
+        && matches!(
+            command,
+            Command::Serve(_) | Command::Completions { .. } | Command::Manual
+        )
+    {
+        return Err(CommandError::NoJson);
+    }
     match command {
-        Command::Serve(arguments) => serve::run(&arguments.overrides()).map(|()| ExitCode::SUCCESS),
-        Command::Check(arguments) => check::run(&arguments.overrides()),
-        Command::Reload(remote) => ask("reload", remote),
-        Command::Stats { names, remote } => {
-            let request = ["stats".to_string()].into_iter().chain(names);
-            ask(&request.collect::<Vec<_>>().join(" "), remote)
-        }
+        Command::Serve(arguments) => serve::run(&arguments.overrides())
+            .map(|()| ExitCode::SUCCESS)
+            .map_err(CommandError::Start),
+        Command::Check(arguments) => check::run(&arguments.overrides(), form),
+        Command::Status(remote) => ask(OperationRequest::Status, remote, form),
+        Command::Reload(remote) => ask(OperationRequest::Reload, remote, form),
+        Command::Stats { names, remote } => ask(OperationRequest::Stats { names }, remote, form),
         Command::Cache(CacheCommand::Flush { name, remote }) => {
-            let words = ["cache", "flush"].into_iter().chain(name.as_deref());
-            ask(&words.collect::<Vec<_>>().join(" "), remote)
+            ask(OperationRequest::CacheFlush { name }, remote, form)
         }
-        Command::Zone(command) => administration::zone(command).ask(),
-        Command::Record(command) => administration::record(command).ask(),
-        Command::Stop(remote) => ask("stop", remote),
-        Command::Db(DbCommand::Init(arguments)) => db::init(&arguments.database),
-        Command::Db(DbCommand::Check(arguments)) => db::check(&arguments.database),
-        Command::State(StateCommand::Check(arguments)) => state::check(&arguments.find()?),
-        Command::State(StateCommand::Compact(arguments)) => state::compact(&arguments.find()?),
+        Command::Zone(command) => {
+            let (request, remote) = administration::zone(command)?;
+            ask(request, remote, form)
+        }
+        Command::Record(command) => {
+            let (request, remote) = administration::record(command)?;
+            ask(request, remote, form)
+        }
+        Command::Stop(remote) => ask(OperationRequest::Stop, remote, form),
+        Command::Db(DbCommand::Init(arguments)) => db::init(&arguments.database, form),
+        Command::Db(DbCommand::Check(arguments)) => db::check(&arguments.database, form),
+        Command::State(StateCommand::Check(arguments)) => state::check(&arguments.find()?, form),
+        Command::State(StateCommand::Compact(arguments)) => {
+            state::compact(&arguments.find()?, form)
+        }
         Command::State(StateCommand::Backup { to, arguments }) => {
-            state::backup(&arguments.find()?, &to)
+            state::backup(&arguments.find()?, &to, form)
         }
-        Command::Version => print(concat!("nameward ", env!("CARGO_PKG_VERSION"), "\n").as_bytes()),
+        Command::Version => {
+            let version = env!("CARGO_PKG_VERSION");
+            let object = serde_json::json!({ "version": version });
+            let text = format!("nameward {version}\n");
+            ended(Printer::new(form).object(&object, &text))
+        }
+        Command::Config { .. } if form == Form::Json => {
+            ended(Printer::new(form).object(&config::as_json(), ""))
+        }
         Command::Config { format } => print(
             match format {
                 ConfigFormat::Toml => config::as_toml(),
@@ -288,13 +325,13 @@ fn dispatch(command: Command) -> Result<ExitCode, String> {
 }
 
 /// The manual page: the program and then each command, from the definition above.
-fn manual() -> Result<Vec<u8>, String> {
+fn manual() -> Result<Vec<u8>, CommandError> {
     let mut out = Vec::new();
     let mut command = Cli::command();
     command.build();
     clap_mangen::Man::new(command.clone())
         .render(&mut out)
-        .map_err(|error| error.to_string())?;
+        .map_err(CommandError::Output)?;
     let mut leaves = Vec::new();
     collect_leaves(&command, "NAMEWARD", &mut leaves);
     for (title, subcommand) in leaves {
@@ -306,7 +343,7 @@ fn manual() -> Result<Vec<u8>, String> {
             clap_mangen::Man::render_options_section,
         ] {
             let mut text = Vec::new();
-            section(&man, &mut text).map_err(|error| error.to_string())?;
+            section(&man, &mut text).map_err(CommandError::Output)?;
             // A section of a command is a subsection of the page.
             let text = String::from_utf8_lossy(&text).replace("\n.SH ", "\n.SS ");
             let text = text
@@ -337,17 +374,36 @@ fn collect_leaves<'c>(
 }
 
 /// Writes to stdout; a reader that went away (`| head`) is no error.
-fn print(text: &[u8]) -> Result<ExitCode, String> {
-    match std::io::stdout().lock().write_all(text) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.to_string()),
+fn print(text: &[u8]) -> Result<ExitCode, CommandError> {
+    ended(std::io::stdout().lock().write_all(text))
+}
+
+/// The end of an output; a reader that went away is no error.
+fn ended(result: io::Result<()>) -> Result<ExitCode, CommandError> {
+    match result {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(CommandError::Output(error)),
         _ => Ok(ExitCode::SUCCESS),
     }
 }
 
 /// Sends a request to the running server and prints its reply.
-fn ask(request: &str, remote: RemoteArguments) -> Result<ExitCode, String> {
-    let reply = remote::ask(request, &remote.overrides())?;
-    print(terminal::lines(reply).to_string().as_bytes())
+fn ask(
+    request: OperationRequest,
+    remote: RemoteArguments,
+    form: Form,
+) -> Result<ExitCode, CommandError> {
+    let overrides = remote.overrides();
+    // Items wait here for a pager, not in the server, where they would hold a connection of a database.
+    let (sender, items) = mpsc::channel();
+    let asking = thread::spawn(move || {
+        remote::ask(request, &overrides, &mut |item| drop(sender.send(item)))
+    });
+    let mut printer = Printer::new(form);
+    if let Err(error) = items.iter().try_for_each(|item| printer.item(&item)) {
+        return ended(Err(error));
+    }
+    let result = asking.join().map_err(|_| CommandError::Interrupted)??;
+    ended(printer.result(&result))
 }
 
 #[cfg(test)]

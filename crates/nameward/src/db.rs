@@ -1,92 +1,139 @@
-//! Owns `nameward db`: the schema of a database, made and checked.
+//! Owns `nameward db`: the schema of a database, made and checked, and its rows.
 
 use nameward_store::sql::{
     Address, SqlError,
     db::{self, CheckReport},
 };
+use serde_json::json;
 use std::process::ExitCode;
 
 use crate::{
+    cli::print::{Form, Printer},
+    command_error::CommandError,
     config::Config,
     serve::{counted, databases},
-    terminal,
 };
 
 /// Makes what is missing of the schema.
-pub fn init(database: &str) -> Result<ExitCode, String> {
-    let address = Address::parse(database).map_err(|error| error.to_string())?;
-    let warnings = wait_for(db::init(&address)).map_err(|error| format!("{address}: {error}"))?;
-    for warning in &warnings {
-        println!("{}", terminal::line(format_args!("{address}: {warning}")));
-    }
-    println!("{}: the schema is there", terminal::line(address));
+pub fn init(database: &str, form: Form) -> Result<ExitCode, CommandError> {
+    let address = Address::parse(database).map_err(CommandError::Address)?;
+    let warnings = wait_for(&address, db::init(&address))?;
+    let lines = warnings.iter().map(|text| format!("{address}: {text}\n"));
+    let text = format!(
+        "{}{address}: the schema is complete\n",
+        lines.collect::<String>()
+    );
+    let object = json!({ "database": address.to_string(), "warnings": warnings });
+    Printer::new(form)
+        .object(&object, &text)
+        .map_err(CommandError::Output)?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Prints a line for each thing that is wrong, and ends with a sum.
-pub fn check(database: &str) -> Result<ExitCode, String> {
-    let address = Address::parse(database).map_err(|error| error.to_string())?;
-    let report = wait_for(db::check(&address)).map_err(|error| format!("{address}: {error}"))?;
-    print(&report, "");
+pub fn check(database: &str, form: Form) -> Result<ExitCode, CommandError> {
+    let address = Address::parse(database).map_err(CommandError::Address)?;
+    let report = wait_for(&address, db::check(&address))?;
+    print(&address, &report, &mut Printer::new(form)).map_err(CommandError::Output)?;
     Ok(match report.is_clean() {
         true => ExitCode::SUCCESS,
         false => ExitCode::FAILURE,
     })
 }
 
-/// Prints what is wrong with the databases of a configuration, each line with the database it is about. Returns how
-/// many are not in order.
-pub fn check_all(config: &Config) -> Result<usize, String> {
-    let mut wrong = 0;
-    for (_, _, backend) in databases::prepare(config, &Default::default())? {
-        let address = &backend.options().address;
-        let is_clean = match wait_for(db::check(address)) {
+/// The databases of a configuration that were checked.
+#[derive(Default)]
+pub struct Checked {
+    /// How many are not in order.
+    pub wrong: usize,
+    /// Warnings about their contents.
+    pub warnings: usize,
+}
+
+/// Prints what is wrong with the databases of a configuration, each line with the database it is about.
+pub fn check_all(config: &Config, printer: &mut Printer) -> Result<Checked, CommandError> {
+    let mut checked = Checked::default();
+    let databases = databases::prepare(config, &Default::default()).map_err(CommandError::Start)?;
+    for (_, _, backend) in databases {
+        let options = backend.options();
+        let address = &options.address;
+        let is_clean = match wait_for(address, db::check(address)) {
             Ok(report) => {
-                print(&report, &format!("{address}: "));
+                print(address, &report, printer).map_err(CommandError::Output)?;
+                checked.warnings += report.foreign.len();
                 report.is_clean()
             }
-            Err(error) => {
-                println!("{}", terminal::line(format_args!("{address}: {error}")));
-                false
-            }
+            Err(error) => fail(address, &error, printer)?,
         };
-        let replica = backend.options().replica.as_ref();
-        let is_read = replica.is_none_or(|replica| match wait_for(backend.zones()) {
-            Ok(_) => true,
-            Err(error) => {
-                println!("{}", terminal::line(format_args!("{replica}: {error}")));
-                false
-            }
-        });
-        wrong += usize::from(!is_clean || !is_read);
+        let replica = options.replica.as_ref();
+        let is_read = match replica.map(|replica| (replica, wait_for(replica, backend.zones()))) {
+            Some((replica, Err(error))) => fail(replica, &error, printer)?,
+            _ => true,
+        };
+        checked.wrong += usize::from(!is_clean || !is_read);
     }
-    Ok(wrong)
+    Ok(checked)
 }
 
-fn print(report: &CheckReport, prefix: &str) {
+/// Prints that a database cannot be checked.
+fn fail(
+    address: &Address,
+    error: &CommandError,
+    printer: &mut Printer,
+) -> Result<bool, CommandError> {
+    let message = error.to_string();
+    let object = json!({
+        "severity": "error", "database": address.to_string(), "message": message,
+    });
+    printer
+        .object(&object, &format!("{message}\n"))
+        .map_err(CommandError::Output)?;
+    Ok(false)
+}
+
+fn print(address: &Address, report: &CheckReport, printer: &mut Printer) -> std::io::Result<()> {
+    let database = address.to_string();
     for problem in &report.schema {
-        println!("{}", terminal::line(format_args!("{prefix}{problem}")));
+        let object = json!({ "severity": "error", "database": database, "message": problem });
+        printer.object(&object, &format!("{address}: {problem}\n"))?;
     }
-    for row in &report.rows {
-        println!("{}", terminal::line(format_args!("{prefix}{row}")));
+    for content in &report.foreign {
+        let message = content.to_string();
+        let object = json!({ "severity": "warning", "database": database, "message": message });
+        printer.object(&object, &format!("{address}: warning: {message}\n"))?;
+    }
+    for problem in &report.rows {
+        let object = json!({
+            "severity": "error", "database": database, "zone": problem.zone,
+            "table": problem.error.table, "id": problem.error.id, "message": problem.error.reason,
+        });
+        printer.object(&object, &format!("{address}: {problem}\n"))?;
     }
     let hidden = report.bad_rows - report.rows.len() as u64;
-    if hidden > 0 {
-        println!(
-            "{prefix}... and {} like these",
-            counted(hidden as usize, "row")
-        );
-    }
+    let more = match hidden {
+        0 => String::new(),
+        _ => format!(
+            "{address}: ... and {} more\n",
+            counted(hidden as usize, "problem")
+        ),
+    };
     let rows = counted(report.checked_rows as usize, "row");
-    let bad = counted(report.bad_rows as usize, "row");
-    println!("{prefix}{rows} read, {bad} that cannot be served");
+    let bad = counted(report.bad_rows as usize, "problem");
+    let object = json!({
+        "database": database, "rows": report.checked_rows, "problems": report.bad_rows,
+        "warnings": report.foreign.len(),
+    });
+    printer.object(&object, &format!("{more}{address}: {rows} read, {bad}\n"))
 }
 
-fn wait_for<T>(task: impl Future<Output = Result<T, SqlError>>) -> Result<T, String> {
+fn wait_for<T>(
+    address: &Address,
+    task: impl Future<Output = Result<T, SqlError>>,
+) -> Result<T, CommandError> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| error.to_string())?
+        .map_err(CommandError::Threads)?
         .block_on(task)
-        .map_err(|error| error.to_string())
+        .map_err(|error| CommandError::Database(address.clone(), error))
 }

@@ -2,6 +2,7 @@
 
 mod check;
 mod cli;
+mod command_error;
 mod config;
 mod db;
 mod example;

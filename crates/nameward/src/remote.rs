@@ -1,13 +1,21 @@
 //! Owns the way to the control socket of a running server: where it is, and one request to it.
 
 use std::{
-    env,
+    env, fs,
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
 
-use nameward_control::socket::{self, SocketError};
+use nameward_control::{
+    operations::{ConfigFile, ControlRequest, ListedItem, OperationRequest, OperationResult},
+    socket::{self, SocketError},
+};
 
-use crate::config::{Config, Overrides};
+use crate::{
+    command_error::CommandError,
+    config::{Config, Overrides, error::ConfigError},
+    serve::resolved,
+};
 
 const FILE_NAME: &str = "control.sock";
 
@@ -56,16 +64,31 @@ impl DefaultPlace {
     }
 }
 
-/// Sends one request line to the running server and returns its reply.
-pub fn ask(request: &str, overrides: &Overrides) -> Result<String, String> {
-    let explicit = match (&overrides.control_socket, &overrides.file) {
-        (Some(path), _) => Some(path.clone()),
-        (None, Some(_)) => {
-            let config = Config::load(overrides).map_err(|error| error.to_string())?;
-            config.server.control_socket
+/// Sends a request to the server of a configuration, hands the items of a listing over and returns the result.
+pub fn ask(
+    request: OperationRequest,
+    overrides: &Overrides,
+    each: &mut dyn FnMut(ListedItem),
+) -> Result<OperationResult, CommandError> {
+    let mut path = overrides.control_socket.clone();
+    let mut config = None;
+    if let Some(file) = &overrides.file {
+        // The server says no if it is that of another configuration.
+        config = Some(config_file(file)?);
+        if path.is_none() {
+            path = Config::load(overrides)?.server.control_socket;
         }
-        (None, None) => None,
-    };
-    let path = explicit.unwrap_or_else(|| DefaultPlace::of_this_process().path());
-    socket::ask(&path, request).map_err(|error| error.to_string())
+    }
+    let path = path.unwrap_or_else(|| DefaultPlace::of_this_process().path());
+    let request = ControlRequest { config, request };
+    Ok(socket::ask(&path, &request, each)?)
+}
+
+fn config_file(path: &Path) -> Result<ConfigFile, ConfigError> {
+    let metadata =
+        fs::metadata(path).map_err(|error| ConfigError::Unreadable(path.to_path_buf(), error))?;
+    Ok(ConfigFile {
+        path: resolved(path),
+        identity: (metadata.dev(), metadata.ino()),
+    })
 }

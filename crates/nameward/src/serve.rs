@@ -20,6 +20,7 @@ pub use announce::counted;
 use nameward_serve::pipeline::Shared;
 use nameward_stats::{Gauge, Stats};
 use nameward_zone::ZoneTable;
+pub use operator::resolved;
 
 use crate::{
     check,
@@ -39,6 +40,8 @@ const DESCRIPTORS: u64 = 65_536;
 /// Serves until it is told to end.
 pub fn run(overrides: &Overrides) -> Result<(), String> {
     let config = Config::load(overrides).map_err(|error| error.to_string())?;
+    // Before the change of user: its directories may not be ours to read then.
+    let config_file = overrides.file.as_deref().map(resolved);
     let sources = zones::sources(&config)?;
     let signatures = databases::signatures(&config);
     let databases = databases::prepare(&config, &signatures)?;
@@ -79,6 +82,7 @@ pub fn run(overrides: &Overrides) -> Result<(), String> {
         .map_err(|error| format!("cannot start threads: {error}"))?;
     let keeper = Keeper {
         overrides: overrides.clone(),
+        config_file,
         config,
         shared,
         log,

@@ -1,40 +1,52 @@
 //! Owns `nameward state`: care of the state store by its operator.
 
-use nameward_store::state::{StateError, StateStore};
+use nameward_store::state::StateStore;
+use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use crate::{
+    cli::print::{Form, Printer},
+    command_error::CommandError,
     config::{Config, Overrides},
     serve::{counted, databases::state_directory},
 };
 
 /// Where the state store is: named on the command line, or by the configuration.
-pub fn directory(named: Option<PathBuf>, overrides: &Overrides) -> Result<PathBuf, String> {
-    if let Some(directory) = named {
-        return Ok(directory);
+pub fn directory(named: Option<PathBuf>, overrides: &Overrides) -> Result<PathBuf, CommandError> {
+    match named {
+        Some(directory) => Ok(directory),
+        None => state_directory(&Config::load(overrides)?).ok_or(CommandError::NoStateDirectory),
     }
-    let config = Config::load(overrides).map_err(|error| error.to_string())?;
-    state_directory(&config).ok_or_else(|| {
-        "there is no state directory: set state_directory in [server], or give --directory".into()
-    })
 }
 
 /// Prints a line for each fault, and ends with a sum.
-pub fn check(directory: &Path) -> Result<ExitCode, String> {
-    let report = StateStore::check(directory).map_err(text)?;
+pub fn check(directory: &Path, form: Form) -> Result<ExitCode, CommandError> {
+    let report = StateStore::check(directory)?;
+    let mut printer = Printer::new(form);
     for fault in &report.faults {
-        println!("{fault}");
+        let message = fault.to_string();
+        let object = json!({ "severity": "error", "message": message });
+        printer
+            .object(&object, &format!("{message}\n"))
+            .map_err(CommandError::Output)?;
     }
     let (zones, entries) = (
         counted(report.zones, "zone"),
         counted(report.entries, "journalled change"),
     );
     let faults = counted(report.faults.len(), "fault");
-    println!(
-        "state store version {}: {zones}, {entries}, {} octets, {faults}",
+    let text = format!(
+        "state store version {}: {zones}, {entries}, {} octets, {faults}\n",
         report.version, report.octets
     );
+    let object = json!({
+        "version": report.version, "zones": report.zones, "entries": report.entries,
+        "octets": report.octets, "faults": report.faults.len(),
+    });
+    printer
+        .object(&object, &text)
+        .map_err(CommandError::Output)?;
     Ok(match report.faults.is_empty() {
         true => ExitCode::SUCCESS,
         false => ExitCode::FAILURE,
@@ -42,22 +54,26 @@ pub fn check(directory: &Path) -> Result<ExitCode, String> {
 }
 
 /// Gives unused room back to the disk.
-pub fn compact(directory: &Path) -> Result<ExitCode, String> {
-    let report = StateStore::compact(directory).map_err(text)?;
-    println!(
-        "state store compacted: {} octets, {} before",
+pub fn compact(directory: &Path, form: Form) -> Result<ExitCode, CommandError> {
+    let report = StateStore::compact(directory)?;
+    let text = format!(
+        "state store compacted: {} octets, {} before\n",
         report.after, report.before
     );
+    let object = json!({ "octets": report.after, "octets_before": report.before });
+    Printer::new(form)
+        .object(&object, &text)
+        .map_err(CommandError::Output)?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Copies the store to a new file.
-pub fn backup(directory: &Path, to: &Path) -> Result<ExitCode, String> {
-    let octets = StateStore::backup(directory, to).map_err(text)?;
-    println!("state store copied to {}: {octets} octets", to.display());
+pub fn backup(directory: &Path, to: &Path, form: Form) -> Result<ExitCode, CommandError> {
+    let octets = StateStore::backup(directory, to)?;
+    let to = to.display().to_string();
+    let text = format!("state store copied to {to}: {octets} octets\n");
+    Printer::new(form)
+        .object(&json!({ "file": to, "octets": octets }), &text)
+        .map_err(CommandError::Output)?;
     Ok(ExitCode::SUCCESS)
-}
-
-fn text(error: StateError) -> String {
-    error.to_string()
 }

@@ -1,23 +1,28 @@
-//! Owns what an operator does to zones: once, whoever asks (the control socket now).
+//! Owns the operations on zones, once, whoever asks for them: their requests, results and errors, and how they are done.
 //!
 //! An operation finds the database that serves the zone, makes the change there, and returns when this server
 //! answers with it. Zones that come from files are never changed. Everything here may block.
 
+mod error;
 mod record;
 mod request;
-mod words;
+mod result;
 mod zone;
 
-pub use request::run;
-pub use words::{decode, encode};
+pub use error::{ErrorKind, OperationError};
+pub use request::{
+    ConfigFile, ControlRequest, OperationRequest, RecordTemplate, Urgency, ZoneKind, ZoneTemplate,
+    default_ttl,
+};
+pub use result::{
+    DatabaseStatus, ListedItem, ListedRecord, ListedZone, NamedCounter, OperationResult,
+    ReloadReport, ReplyLine, ServerStatus, ZoneChanged, ZoneDetails,
+};
 
 use nameward_store::sql::write::{Committed, WriteError};
-use nameward_store::sql::{SqlBackend, ZoneRow};
+use nameward_store::sql::{Address, SqlBackend, ZoneRow};
 use nameward_wire::{Name, NameBuf};
 use tokio::runtime::Handle;
-
-/// Lines of a reply at the most; a zone or a list may have more.
-const LINES_MAX: usize = 200_000;
 
 /// A database of the server.
 pub struct Database {
@@ -28,13 +33,58 @@ pub struct Database {
     /// The database.
     pub backend: SqlBackend,
     /// Makes the server answer with what the database has of a zone, and returns when it does.
-    pub publish: Box<dyn Fn(i64) -> Result<(), String> + Send + Sync>,
+    pub publish: Publish,
+}
+
+/// Makes the server answer with the contents that its database has of a zone.
+pub type Publish = Box<dyn Fn(i64) -> Result<(), PublishError> + Send + Sync>;
+
+/// A change that is in the database, but not in the answers of this server.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PublishError {
+    /// The thread that follows the database has ended.
+    #[error("the follower of the database has ended")]
+    FollowerEnded,
+    /// The zone was not read in time.
+    #[error("reading the zone takes too long")]
+    Timeout,
+    /// The database could not be read.
+    #[error("{0}")]
+    Database(String),
 }
 
 impl Database {
-    /// As an operator names it: from 1.
-    fn number(&self) -> u32 {
+    /// Its number as an operator names it: from 1.
+    pub fn number(&self) -> u32 {
         u32::from(self.rank) + 1
+    }
+
+    /// Its address, shown without the password.
+    pub fn address(&self) -> &Address {
+        &self.backend.options().address
+    }
+
+    /// Its engine, as in the configuration.
+    fn engine(&self) -> &'static str {
+        match self.address() {
+            Address::Sqlite(_) => "sqlite",
+            Address::Postgres(_) => "postgres",
+            Address::Mysql(_) => "mysql",
+        }
+    }
+
+    fn error(&self, error: &WriteError) -> OperationError {
+        OperationError::of_write(self.address(), error)
+    }
+
+    fn changed(&self, committed: &Committed, warnings: Vec<String>) -> ZoneChanged {
+        ZoneChanged {
+            zone: committed.apex.to_string(),
+            backend: self.number(),
+            engine: self.engine().into(),
+            serial: committed.has_soa.then_some(committed.serial.0),
+            warnings,
+        }
     }
 }
 
@@ -42,6 +92,8 @@ impl Database {
 pub type EachZone = Box<dyn Fn(&mut dyn FnMut(Name<'_>, u16)) + Send + Sync>;
 /// The rank of the backend that serves a zone.
 pub type RankOf = Box<dyn Fn(Name<'_>) -> Option<u16> + Send + Sync>;
+/// Takes the items of a listing; false if nobody takes more.
+pub type TakeItem<'t> = &'t mut (dyn FnMut(ListedItem) -> bool + Send);
 
 /// The zones of a server and how to change them.
 pub struct Operations {
@@ -56,25 +108,57 @@ pub struct Operations {
 }
 
 impl Operations {
-    /// The database that serves a zone, and the zone's row there.
-    fn locate(&self, name: &NameBuf) -> Result<(&Database, ZoneRow), String> {
+    /// Does an operation on zones or records; others are not for here.
+    pub fn run(
+        &self,
+        request: &OperationRequest,
+        items: TakeItem<'_>,
+    ) -> Result<OperationResult, OperationError> {
+        match request {
+            OperationRequest::ZoneList => self.list_zones(items),
+            OperationRequest::ZoneShow { zone } => self.show_zone(zone),
+            OperationRequest::ZoneCreate(template) => self.create_zone(template),
+            OperationRequest::ZoneDelete { zone } => self.delete_zone(zone),
+            OperationRequest::RecordList { zone, name, rtype } => {
+                self.list_records(zone, name.as_deref(), rtype.as_deref(), items)
+            }
+            OperationRequest::RecordSet(template) => self.set_records(template),
+            OperationRequest::RecordAdd(template) => self.add_records(template),
+            OperationRequest::RecordDelete {
+                zone,
+                name,
+                rtype,
+                content,
+            } => self.delete_records(zone, name, rtype.as_deref(), content),
+            OperationRequest::Status
+            | OperationRequest::Stop
+            | OperationRequest::Reload
+            | OperationRequest::Stats { .. }
+            | OperationRequest::CacheFlush { .. } => Err(OperationError::refused(
+                "this is no operation on zones or records",
+            )),
+        }
+    }
+
+    /// Finds the database that serves a zone, and the zone's row there.
+    fn locate(&self, name: &NameBuf) -> Result<(&Database, ZoneRow), OperationError> {
         let find = |database: &Database| {
             let find = database.backend.find_zone(name.as_name());
             self.runtime
                 .block_on(find)
-                .map_err(|error| describe(database, &error))
+                .map_err(|error| database.error(&error))
         };
         if let Some(rank) = (self.rank_of)(name.as_name()) {
             let serves = self.databases.iter().find(|database| database.rank == rank);
             let database = serves.ok_or_else(|| {
                 let number = u32::from(rank) + 1;
-                format!(
-                    "the zone {name} comes from a file (backend {number}): change the file, then `nameward reload`"
-                )
+                OperationError::refused(format!(
+                    "zone {name} comes from a file (backend {number}): change the file, then `nameward reload`"
+                ))
             })?;
-            let row = find(database)?;
-            let row =
-                row.ok_or_else(|| format!("the zone {name} is not in the database any more"))?;
+            let row = find(database)?.ok_or_else(|| {
+                OperationError::not_found(format!("zone {name} is not in the database any more"))
+            })?;
             return Ok((database, row));
         }
         // One that cannot be served yet, for want of a SOA perhaps.
@@ -83,51 +167,161 @@ impl Operations {
                 return Ok((database, row));
             }
         }
-        Err(format!(
-            "there is no zone {name}; `nameward zone list` prints those there are"
-        ))
+        Err(OperationError::not_found(format!(
+            "zone {name} not found; `nameward zone list` lists the zones"
+        )))
     }
 
-    /// Makes a committed change visible; returns lines for the one who asked.
-    fn publish(&self, database: &Database, committed: &Committed) -> Result<String, String> {
+    /// Makes a committed change visible; returns warnings for the operator.
+    fn publish(
+        &self,
+        database: &Database,
+        committed: &Committed,
+    ) -> Result<Vec<String>, OperationError> {
         let waiting = database.backend.await_replica(committed);
         let is_there = self.runtime.block_on(waiting);
         (database.publish)(committed.zone).map_err(|error| {
-            format!(
-                "the change is in the database, but not in the answers of this server yet: {error}"
-            )
+            OperationError::backend(format!(
+                "zone {}: the change is in the database, but not in the answers of this server yet: {error}",
+                committed.apex
+            ))
         })?;
-        let warnings = committed.warnings.iter();
-        let mut lines: String = warnings.map(|text| format!("warning: {text}\n")).collect();
+        let mut warnings = committed.warnings.clone();
         if !is_there {
-            lines
-                .push_str("warning: the replica does not show the change yet; answers follow it\n");
+            warnings.push("the replica does not show the change yet; answers follow it".into());
         }
-        Ok(lines)
-    }
-}
-
-fn describe(database: &Database, error: &WriteError) -> String {
-    match error {
-        // It is about what was asked for, not about the database.
-        WriteError::Refused(_) | WriteError::NoSuchZone => error.to_string(),
-        _ => format!("{}: {error}", database.backend.options().address),
+        Ok(warnings)
     }
 }
 
 /// Reads the name of a zone; a final dot is not needed.
-fn zone_name(text: &str) -> Result<NameBuf, String> {
+fn zone_name(text: &str) -> Result<NameBuf, OperationError> {
     check_ascii(text)?;
     NameBuf::from_text(text.as_bytes(), Name::ROOT)
-        .map_err(|error| format!("{text:?} is no zone name: {error}"))
+        .map_err(|error| OperationError::invalid(format!("{text:?} is no zone name: {error}")))
 }
 
 /// Names of other scripts have a form in ASCII (RFC 5891), and only that is looked up.
-fn check_ascii(text: &str) -> Result<(), String> {
+fn check_ascii(text: &str) -> Result<(), OperationError> {
     match text.is_ascii() {
         true => Ok(()),
-        false => Err(format!(
+        false => Err(OperationError::invalid(format!(
             "{text:?} is not in ASCII: write the name in its xn-- form"
-        )),
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// A server with one zone from a file.
+    fn operations(runtime: &tokio::runtime::Runtime) -> Operations {
+        Operations {
+            databases: Vec::new(),
+            rank_of: Box::new(|name| (name.to_string() == "file.test.").then_some(0)),
+            each_zone: Box::new(|each| {
+                let name: NameBuf = "file.test.".parse().unwrap();
+                each(name.as_name(), 0);
+            }),
+            runtime: runtime.handle().clone(),
+        }
+    }
+
+    fn runtime() -> tokio::runtime::Runtime {
+        tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap()
+    }
+
+    fn show(zone: &str) -> OperationRequest {
+        OperationRequest::ZoneShow { zone: zone.into() }
+    }
+
+    fn create(zone: &str, kind: ZoneKind) -> OperationRequest {
+        OperationRequest::ZoneCreate(ZoneTemplate {
+            zone: zone.into(),
+            kind,
+            name_servers: vec!["b.test".into()],
+            hostmaster: None,
+            ttl: 60,
+            backend: None,
+        })
+    }
+
+    #[test]
+    fn zones_of_files_are_listed() {
+        let runtime = runtime();
+        let mut items = Vec::new();
+        let result = operations(&runtime).run(&OperationRequest::ZoneList, &mut |item| {
+            items.push(item);
+            true
+        });
+        assert_eq!(result, Ok(OperationResult::Listed { items: 1 }));
+        let zone = ListedZone {
+            name: "file.test.".into(),
+            kind: ZoneKind::File,
+            backend: 1,
+        };
+        assert_eq!(items, [ListedItem::Zone(zone)]);
+    }
+
+    #[test]
+    fn requests_without_a_database_are_answered_with_a_reason() {
+        let runtime = runtime();
+        let operations = operations(&runtime);
+        for (request, kind, reason) in [
+            (
+                show("file.test"),
+                ErrorKind::Refused,
+                "comes from a file (backend 1)",
+            ),
+            (
+                show("a.test"),
+                ErrorKind::NotFound,
+                "zone a.test. not found",
+            ),
+            (show("a..test"), ErrorKind::Invalid, "no zone name"),
+            (
+                create("a.test", ZoneKind::Native),
+                ErrorKind::Refused,
+                "no backend is a database",
+            ),
+            (
+                create("file.test", ZoneKind::Native),
+                ErrorKind::Conflict,
+                "exists already",
+            ),
+            (
+                create("a.test", ZoneKind::Secondary),
+                ErrorKind::Refused,
+                "secondary",
+            ),
+            (OperationRequest::Stop, ErrorKind::Refused, "no operation"),
+        ] {
+            let error = operations.run(&request, &mut |_| true).unwrap_err();
+            assert_eq!(error.kind, kind, "{request:?}: {error}");
+            assert!(error.message.contains(reason), "{request:?}: {error}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_request_panics(
+            operation in "(zone|record)_(list|show|create|delete|set|add)",
+            zone in "[!-~]{0,12}|file.test",
+            name in "[!-~]{0,12}",
+            content in ".{0,12}",
+        ) {
+            let text = serde_json::json!({
+                "operation": operation, "zone": zone, "name": name, "type": "A", "ttl": 1,
+                "content": [content],
+            });
+            if let Ok(request) = serde_json::from_value::<OperationRequest>(text) {
+                let runtime = runtime();
+                let _ = operations(&runtime).run(&request, &mut |_| true);
+            }
+        }
     }
 }

@@ -1,94 +1,81 @@
-//! Owns records: listed, set, added, deleted.
+//! Owns operations on records: list, set, add, delete.
 
-use std::fmt::Write;
 use std::time::SystemTime;
 
 use nameward_store::sql::write::StoredRecord;
-use nameward_wire::rdata::{parse_text, parse_ttl};
+use nameward_wire::rdata::parse_text;
 use nameward_wire::text::Fields;
 use nameward_wire::{Name, NameBuf, Type};
 use nameward_zone::change::{ChangeOrigin, Edit, NewRecord, RrsetData, ZoneChange};
 
-use super::{LINES_MAX, Operations, check_ascii, describe, zone_name};
+use super::{
+    ListedItem, ListedRecord, OperationError, OperationResult, Operations, RecordTemplate,
+    TakeItem, check_ascii, zone_name,
+};
 
 const SPF: Type = Type(99);
 
 impl Operations {
-    /// The records of a zone, of a name or of a name and type, as lines of a zone file.
+    /// Lists the stored records of a zone, of an owner, or of an owner and type, as they come from the database.
     pub fn list_records(
         &self,
         zone: &str,
         name: Option<&str>,
         rtype: Option<&str>,
-    ) -> Result<String, String> {
+        items: TakeItem<'_>,
+    ) -> Result<OperationResult, OperationError> {
         let (database, row) = self.locate(&zone_name(zone)?)?;
         let owner = name.map(|text| owner(text, &row.name)).transpose()?;
         let wanted = rtype.map(read_type).transpose()?;
-        let (mut records, mut is_cut) = (Vec::new(), false);
+        let mut count = 0;
         let mut take = |record: StoredRecord| {
             let is_it = |wanted| Type::from_text(record.rtype.as_bytes()) == Some(wanted);
-            if wanted.is_none_or(is_it) {
-                let mut name = NameBuf::root();
-                let _ = name.set_from_text(record.name.as_bytes(), Name::ROOT);
-                records.push((name.as_name().as_wire().to_vec(), record));
+            if !wanted.is_none_or(is_it) {
+                return true;
             }
-            is_cut = records.len() >= LINES_MAX;
-            !is_cut
+            count += 1;
+            items(ListedItem::Record(listed(record)))
         };
         let asked = owner.as_ref().map(NameBuf::as_name);
-        let listing = database.backend.stored_records(row.id, asked, &mut take);
-        let listed = self.runtime.block_on(listing);
-        listed.map_err(|error| describe(database, &error))?;
-        records.sort_by(|(a, one), (b, other)| {
-            let (a, b) = (Name::from_valid_wire(a), Name::from_valid_wire(b));
-            let soa_first = |record: &StoredRecord| record.rtype != "SOA";
-            let rest = |record: &StoredRecord| (soa_first(record), record.rtype.clone(), record.id);
-            a.canonical_cmp(b).then_with(|| rest(one).cmp(&rest(other)))
-        });
-        let mut text = String::new();
-        for (name, record) in &records {
-            let name = Name::from_valid_wire(name);
-            let ttl = record.ttl.unwrap_or(3600);
-            let (content, mut note) = match &record.content {
-                Ok(content) => (content.as_str(), ""),
-                Err(stored) => (stored.as_str(), " ; not valid: not served"),
-            };
-            if record.disabled {
-                note = " ; disabled";
-            }
-            let _ = writeln!(text, "{name} {ttl} IN {} {content}{note}", record.rtype);
-        }
-        if is_cut {
-            text.push_str("; and more: name one of them\n");
-        }
-        Ok(text)
+        let listing = database.backend.stored_records(&row, asked, &mut take);
+        let result = self.runtime.block_on(listing);
+        result.map_err(|error| database.error(&error))?;
+        Ok(OperationResult::Listed { items: count })
     }
 
-    /// Puts records in place of all of a name and type.
-    pub fn set_records(&self, zone: &str, record: &RecordWords<'_>) -> Result<String, String> {
-        self.change(zone, |apex| Ok(Edit::Replace(record.read(apex)?)))
+    /// Replaces the RRset of an owner and type.
+    pub fn set_records(
+        &self,
+        template: &RecordTemplate,
+    ) -> Result<OperationResult, OperationError> {
+        self.change(&template.zone, |apex| {
+            Ok(Edit::Replace(template.read(apex)?))
+        })
     }
 
-    /// Adds records to those of a name and type.
-    pub fn add_records(&self, zone: &str, record: &RecordWords<'_>) -> Result<String, String> {
-        self.change(zone, |apex| Ok(Edit::Add(record.read(apex)?)))
+    /// Adds records to the RRset of an owner and type.
+    pub fn add_records(
+        &self,
+        template: &RecordTemplate,
+    ) -> Result<OperationResult, OperationError> {
+        self.change(&template.zone, |apex| Ok(Edit::Add(template.read(apex)?)))
     }
 
-    /// Deletes a name, a name and type, or some records of it.
+    /// Deletes an owner, an RRset, or some records of it.
     pub fn delete_records(
         &self,
         zone: &str,
         name: &str,
         rtype: Option<&str>,
-        contents: &[&str],
-    ) -> Result<String, String> {
+        contents: &[String],
+    ) -> Result<OperationResult, OperationError> {
         self.change(zone, |apex| {
             let name = owner(name, apex)?;
             let Some(rtype) = rtype.map(read_type).transpose()? else {
                 if name == *apex {
-                    return Err(format!(
+                    return Err(OperationError::invalid(format!(
                         "{name} is the zone itself: name a type, or use `nameward zone delete`"
-                    ));
+                    )));
                 }
                 return Ok(Edit::DeleteName { name });
             };
@@ -109,8 +96,8 @@ impl Operations {
     fn change(
         &self,
         zone: &str,
-        edit: impl FnOnce(&NameBuf) -> Result<Edit, String>,
-    ) -> Result<String, String> {
+        edit: impl FnOnce(&NameBuf) -> Result<Edit, OperationError>,
+    ) -> Result<OperationResult, OperationError> {
         let (database, row) = self.locate(&zone_name(zone)?)?;
         let change = ZoneChange {
             edits: vec![edit(&row.name)?],
@@ -120,58 +107,56 @@ impl Operations {
         let committed = self
             .runtime
             .block_on(database.backend.commit(row.id, &change))
-            .map_err(|error| describe(database, &error))?;
+            .map_err(|error| database.error(&error))?;
         if !committed.is_changed {
-            return Ok(format!(
-                "{} is like that already: nothing changed\n",
-                row.name
-            ));
+            let zone = row.name.to_string();
+            return Ok(OperationResult::NoChange { zone });
         }
-        let lines = self.publish(database, &committed)?;
+        let warnings = self.publish(database, &committed)?;
         let serial = committed.serial;
-        tracing::info!(
-            "zone {} changed over the control socket: serial {serial}",
-            row.name
-        );
-        Ok(format!("{} has serial {serial} now\n", row.name) + &lines)
+        tracing::info!("zone {}: changed, serial {serial}", row.name);
+        let changed = database.changed(&committed, warnings);
+        Ok(OperationResult::ZoneChanged(changed))
     }
 }
 
-/// Records as an operator writes them.
-pub struct RecordWords<'w> {
-    /// The owner: `@`, relative to the zone, or absolute.
-    pub name: &'w str,
-    /// The type.
-    pub rtype: &'w str,
-    /// The TTL.
-    pub ttl: &'w str,
-    /// The data of each record.
-    pub contents: Vec<&'w str>,
+fn listed(record: StoredRecord) -> ListedRecord {
+    ListedRecord {
+        id: record.id,
+        name: record.name,
+        ttl: record.ttl,
+        rtype: record.rtype,
+        content: record.content,
+        disabled: record.disabled,
+        problem: record.problem,
+    }
 }
 
-impl RecordWords<'_> {
-    fn read(&self, apex: &NameBuf) -> Result<RrsetData, String> {
-        let rtype = read_type(self.rtype)?;
-        let ttl = parse_ttl(self.ttl.as_bytes())
-            .ok_or_else(|| format!("expected a TTL such as 300 or 1h, found {:?}", self.ttl))?;
-        let records = self.contents.iter().map(|text| {
+impl RecordTemplate {
+    fn read(&self, apex: &NameBuf) -> Result<RrsetData, OperationError> {
+        let rtype = read_type(&self.rtype)?;
+        let records = self.content.iter().map(|text| {
             Ok(NewRecord {
                 rdata: read_content(rtype, text)?,
                 disabled: false,
             })
         });
+        let records = records.collect::<Result<Vec<_>, OperationError>>()?;
+        if records.is_empty() {
+            return Err(OperationError::invalid("expected the data of a record"));
+        }
         Ok(RrsetData {
-            name: owner(self.name, apex)?,
+            name: owner(&self.name, apex)?,
             rtype,
-            ttl,
-            records: records.collect::<Result<_, String>>()?,
+            ttl: self.ttl,
+            records,
         })
     }
 }
 
 /// The owner of a record: `@` is the zone, a name that ends like the zone is absolute, others are relative to it.
-fn owner(text: &str, apex: &NameBuf) -> Result<NameBuf, String> {
-    let wrong = |error| format!("{text:?} is no name: {error}");
+fn owner(text: &str, apex: &NameBuf) -> Result<NameBuf, OperationError> {
+    let wrong = |error| OperationError::invalid(format!("{text:?} is no name: {error}"));
     if text == "@" {
         return Ok(*apex);
     }
@@ -184,15 +169,17 @@ fn owner(text: &str, apex: &NameBuf) -> Result<NameBuf, String> {
     }
 }
 
-fn read_type(text: &str) -> Result<Type, String> {
+fn read_type(text: &str) -> Result<Type, OperationError> {
     Type::from_text(text.as_bytes()).ok_or_else(|| {
-        format!("{text:?} is no record type; there are A, AAAA, MX, TYPE65280 and so on")
+        OperationError::invalid(format!(
+            "{text:?} is no record type; types are A, AAAA, MX, TYPE65280 and so on"
+        ))
     })
 }
 
 /// Reads the data of one record. Names in it must be absolute: whether `mail` is meant to be in the zone or not cannot be
 /// told.
-fn read_content(rtype: Type, text: &str) -> Result<Vec<u8>, String> {
+fn read_content(rtype: Type, text: &str) -> Result<Vec<u8>, OperationError> {
     // A shell takes the quotes away; one string is meant, not one for each word.
     let quoted;
     let text = match matches!(rtype, Type::TXT | SPF) && !text.contains('"') {
@@ -203,32 +190,33 @@ fn read_content(rtype: Type, text: &str) -> Result<Vec<u8>, String> {
         false => text,
     };
     if text.contains('\n') {
-        return Err(format!("the data of {rtype} has more than one line"));
+        return Err(OperationError::invalid(format!(
+            "the data of {rtype} has more than one line"
+        )));
     }
     if has_comment(text) {
-        return Err(format!(
+        return Err(OperationError::invalid(format!(
             "a ; outside quotes begins a comment in {text:?}: put the text in double quotes"
-        ));
+        )));
     }
     let parse = |origin: Name<'_>| {
         let mut rdata = Vec::new();
         parse_text(rtype, &mut Fields::new(text.as_bytes()), origin, &mut rdata)
             .map(|_| rdata)
             .map_err(|error| {
-                format!(
+                OperationError::invalid(format!(
                     "{text:?} is no data of {rtype}: {}; each record is one argument, in quotes if it has spaces",
                     error.message
-                )
+                ))
             })
     };
     let rdata = parse(Name::ROOT)?;
-    let elsewhere: NameBuf =
-        NameBuf::from_text(b"elsewhere.invalid", Name::ROOT).map_err(|error| error.to_string())?;
-    match parse(elsewhere.as_name()) {
+    // Relative names come out differently below another origin.
+    match parse(Name::from_valid_wire(b"\x09elsewhere\x07invalid\0")) {
         Ok(other) if other == rdata => Ok(rdata),
-        _ => Err(format!(
+        _ => Err(OperationError::invalid(format!(
             "a name in {text:?} has no final dot: write it in full, such as mail.example.org."
-        )),
+        ))),
     }
 }
 
@@ -267,7 +255,7 @@ mod tests {
             );
         }
         assert!(owner("a..b", &apex).is_err());
-        assert!(owner("bücher", &apex).unwrap_err().contains("xn--"));
+        assert!(owner("bücher", &apex).unwrap_err().message.contains("xn--"));
         assert!(owner("", &apex).is_err());
     }
 
@@ -275,11 +263,11 @@ mod tests {
     fn names_in_data_are_written_in_full() {
         assert!(read_content(Type::MX, "10 mail.example.org.").is_ok());
         let error = read_content(Type::MX, "10 mail.example.org").unwrap_err();
-        assert!(error.contains("no final dot"), "{error}");
+        assert!(error.message.contains("no final dot"), "{error}");
         assert!(read_content(Type::CNAME, "@").is_err());
         assert!(read_content(Type::A, "192.0.2.1").is_ok());
         let error = read_content(Type::MX, "10").unwrap_err();
-        assert!(error.contains("one argument"), "{error}");
+        assert!(error.message.contains("one argument"), "{error}");
     }
 
     #[test]
@@ -295,7 +283,7 @@ mod tests {
         assert_eq!(read_content(Type::TXT, "a;b"), Ok(b"\x03a;b".to_vec()));
         for lossy in ["a ; \"b\"", "\"a\" ;b"] {
             let error = read_content(Type::TXT, lossy).unwrap_err();
-            assert!(error.contains("comment"), "{error}");
+            assert!(error.message.contains("comment"), "{error}");
         }
     }
 }

@@ -1,123 +1,307 @@
-//! Owns the requests about zones and records that come over the control socket.
+//! Owns the requests that can be made of a running server: one JSON object each.
 
-use super::record::RecordWords;
-use super::zone::ZoneWords;
-use super::{Operations, decode};
+use std::path::PathBuf;
 
-/// Does what a line asks that starts with `zone` or `record`.
-pub fn run(operations: &Operations, line: &str) -> Result<String, String> {
-    let words = decode(line).ok_or("the request cannot be read")?;
-    let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    match words[..] {
-        ["zone", "list"] => operations.list_zones(),
-        ["zone", "show", name] => operations.show_zone(name),
-        ["zone", "create", name, ref rest @ ..] => operations.create_zone(&zone_words(name, rest)?),
-        ["zone", "delete", name] => operations.delete_zone(name),
-        ["record", "list", zone] => operations.list_records(zone, None, None),
-        ["record", "list", zone, name] => operations.list_records(zone, Some(name), None),
-        ["record", "list", zone, name, rtype] => {
-            operations.list_records(zone, Some(name), Some(rtype))
+use nameward_store::sql::Kind;
+use serde::{Deserialize, Serialize};
+
+use super::OperationError;
+
+/// A request line on the control socket.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ControlRequest {
+    /// The configuration whose server is meant; any server if nothing is said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub config: Option<ConfigFile>,
+    /// The operation.
+    pub request: OperationRequest,
+}
+
+/// A configuration file, by its path and by its number in the file system.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ConfigFile {
+    /// The path without links.
+    pub path: PathBuf,
+    /// Device and inode: one file may have several paths.
+    pub identity: (u64, u64),
+}
+
+/// An operation on a running server.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(
+    tag = "operation",
+    rename_all = "snake_case",
+    rename_all_fields = "snake_case",
+    deny_unknown_fields
+)]
+pub enum OperationRequest {
+    /// Version, uptime and zones of the server.
+    Status,
+    /// Ends the server.
+    Stop,
+    /// Reads the configuration and changed zone files again.
+    Reload,
+    /// Counters.
+    Stats {
+        /// These only; a name may end in `*`. All if empty.
+        #[serde(default)]
+        names: Vec<String>,
+    },
+    /// Drops entries of the caches.
+    CacheFlush {
+        /// At this name; with a final `$` at and below it. Everything if nothing is said.
+        #[serde(default)]
+        name: Option<String>,
+    },
+    /// Lists the zones.
+    ZoneList,
+    /// Shows a zone of a database.
+    ZoneShow {
+        /// The zone.
+        zone: String,
+    },
+    /// Creates a zone in a database.
+    ZoneCreate(ZoneTemplate),
+    /// Deletes a zone from its database.
+    ZoneDelete {
+        /// The zone.
+        zone: String,
+    },
+    /// Lists the stored records of a zone.
+    RecordList {
+        /// The zone.
+        zone: String,
+        /// Of this owner only.
+        #[serde(default)]
+        name: Option<String>,
+        /// Of this type only.
+        #[serde(default, rename = "type")]
+        rtype: Option<String>,
+    },
+    /// Replaces the RRset of an owner and type.
+    RecordSet(RecordTemplate),
+    /// Adds records to the RRset of an owner and type.
+    RecordAdd(RecordTemplate),
+    /// Deletes an owner, an RRset or single records.
+    RecordDelete {
+        /// The zone.
+        zone: String,
+        /// The owner.
+        name: String,
+        /// The type; all types if nothing is said.
+        #[serde(default, rename = "type")]
+        rtype: Option<String>,
+        /// The data of the records; the whole RRset if empty.
+        #[serde(default)]
+        content: Vec<String>,
+    },
+}
+
+/// A zone to be created.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ZoneTemplate {
+    /// The name of the zone.
+    pub zone: String,
+    /// The kind.
+    #[serde(default)]
+    pub kind: ZoneKind,
+    /// The name servers; the first one stands in the SOA.
+    #[serde(default)]
+    pub name_servers: Vec<String>,
+    /// The mailbox in the SOA, as a name; `hostmaster` in the zone if nothing is said.
+    #[serde(default)]
+    pub hostmaster: Option<String>,
+    /// The TTL of SOA and NS.
+    #[serde(default = "default_ttl")]
+    pub ttl: u32,
+    /// The number of the backend; the first database if nothing is said.
+    #[serde(default)]
+    pub backend: Option<u32>,
+}
+
+/// The TTL of the first records of a zone, where the request says none.
+pub fn default_ttl() -> u32 {
+    3600
+}
+
+/// Records of one owner and type to be written.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RecordTemplate {
+    /// The zone.
+    pub zone: String,
+    /// The owner: `@`, relative to the zone, or absolute.
+    pub name: String,
+    /// The type.
+    #[serde(rename = "type")]
+    pub rtype: String,
+    /// The TTL in seconds.
+    pub ttl: u32,
+    /// The data of each record, as in a zone file.
+    pub content: Vec<String>,
+}
+
+/// The kind of a zone, as PowerDNS has it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ZoneKind {
+    /// Replicated by the database, if at all.
+    #[default]
+    Native,
+    /// Sends NOTIFY.
+    Primary,
+    /// Transferred in.
+    Secondary,
+    /// A catalog that is made here.
+    Producer,
+    /// A catalog that is followed.
+    Consumer,
+    /// Read from a file.
+    File,
+}
+
+impl ZoneKind {
+    /// All kinds.
+    pub const ALL: [ZoneKind; 6] = [
+        ZoneKind::Native,
+        ZoneKind::Primary,
+        ZoneKind::Secondary,
+        ZoneKind::Producer,
+        ZoneKind::Consumer,
+        ZoneKind::File,
+    ];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            ZoneKind::Native => "native",
+            ZoneKind::Primary => "primary",
+            ZoneKind::Secondary => "secondary",
+            ZoneKind::Producer => "producer",
+            ZoneKind::Consumer => "consumer",
+            ZoneKind::File => "file",
         }
-        [
-            "record",
-            how @ ("set" | "add"),
-            zone,
-            name,
-            rtype,
-            ttl,
-            ref contents @ ..,
-        ] if !contents.is_empty() => {
-            let record = RecordWords {
-                name,
-                rtype,
-                ttl,
-                contents: contents.to_vec(),
-            };
-            match how {
-                "set" => operations.set_records(zone, &record),
-                _ => operations.add_records(zone, &record),
-            }
-        }
-        ["record", "delete", zone, name] => operations.delete_records(zone, name, None, &[]),
-        ["record", "delete", zone, name, rtype, ref contents @ ..] => {
-            operations.delete_records(zone, name, Some(rtype), contents)
-        }
-        ["zone", ..] => Err("expected: zone list|show|create|delete".into()),
-        _ => Err("expected: record list|set|add|delete ZONE ...".into()),
+    }
+
+    /// Reads a name; those of PowerDNS before 4.5 are understood too.
+    pub fn from_name(text: &str) -> Result<Self, OperationError> {
+        let lower = text.to_ascii_lowercase();
+        let name = match lower.as_str() {
+            "master" => "primary",
+            "slave" => "secondary",
+            other => other,
+        };
+        let known = Self::ALL.into_iter().find(|kind| kind.name() == name);
+        known.ok_or_else(|| {
+            OperationError::invalid(format!(
+                "expected the kind native or primary, found {text:?}"
+            ))
+        })
     }
 }
 
-/// The options of a new zone, as `key=value`.
-fn zone_words<'w>(name: &'w str, rest: &[&'w str]) -> Result<ZoneWords<'w>, String> {
-    let mut words = ZoneWords {
-        name,
-        ..ZoneWords::default()
-    };
-    for option in rest {
-        match option.split_once('=') {
-            Some(("kind", value)) => words.kind = Some(value),
-            Some(("ns", value)) => words.name_servers.push(value),
-            Some(("hostmaster", value)) => words.hostmaster = Some(value),
-            Some(("primary", value)) => words.primaries.push(value),
-            Some(("ttl", value)) => words.ttl = Some(value),
-            Some(("backend", value)) => words.backend = Some(value),
-            _ => return Err(format!("unknown option {option:?} of a new zone")),
+impl From<Kind> for ZoneKind {
+    fn from(kind: Kind) -> Self {
+        match kind {
+            Kind::Native => ZoneKind::Native,
+            Kind::Primary => ZoneKind::Primary,
+            Kind::Secondary => ZoneKind::Secondary,
+            Kind::Producer => ZoneKind::Producer,
+            Kind::Consumer => ZoneKind::Consumer,
         }
     }
-    Ok(words)
+}
+
+/// How a request is treated when many wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Urgency {
+    /// Takes a moment and never waits for others.
+    Immediate,
+    /// Waits for other reloads only.
+    Reload,
+    /// Waits for its turn: it may be kept by a database.
+    Ordinary,
+}
+
+impl OperationRequest {
+    /// How it is treated when many wait.
+    pub fn urgency(&self) -> Urgency {
+        match self {
+            OperationRequest::Status | OperationRequest::Stop | OperationRequest::Stats { .. } => {
+                Urgency::Immediate
+            }
+            OperationRequest::Reload => Urgency::Reload,
+            _ => Urgency::Ordinary,
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
 
-    /// A server with one zone from a file.
-    fn operations(runtime: &tokio::runtime::Runtime) -> Operations {
-        Operations {
-            databases: Vec::new(),
-            rank_of: Box::new(|name| (name.to_string() == "file.test.").then_some(0)),
-            each_zone: Box::new(|each| {
-                let name: nameward_wire::NameBuf = "file.test.".parse().unwrap();
-                each(name.as_name(), 0);
-            }),
-            runtime: runtime.handle().clone(),
+    fn read(text: &str) -> Result<OperationRequest, serde_json::Error> {
+        serde_json::from_str(text)
+    }
+
+    #[test]
+    fn requests_are_plain_json() {
+        assert_eq!(
+            read(r#"{"operation":"status"}"#).unwrap(),
+            OperationRequest::Status
+        );
+        let set = read(
+            r#"{"operation":"record_set","zone":"a.test","name":"www","type":"A","ttl":60,"content":["192.0.2.1"]}"#,
+        );
+        let OperationRequest::RecordSet(template) = set.unwrap() else {
+            panic!("record_set is a RecordSet");
+        };
+        assert_eq!((template.rtype.as_str(), template.ttl), ("A", 60));
+        let create =
+            read(r#"{"operation":"zone_create","zone":"a.test","name_servers":["b.test"]}"#);
+        let OperationRequest::ZoneCreate(template) = create.unwrap() else {
+            panic!("zone_create is a ZoneCreate");
+        };
+        assert_eq!((template.kind, template.ttl), (ZoneKind::Native, 3600));
+    }
+
+    #[test]
+    fn misspelt_fields_and_operations_are_errors() {
+        for text in [
+            r#"{"operation":"zone_show","zon":"a.test"}"#,
+            r#"{"operation":"zone_delete","zone":"a.test","force":true}"#,
+            r#"{"operation":"zone_create","zone":"a.test","color":"red"}"#,
+            r#"{"operation":"explode"}"#,
+            r#"{"operation":"record_set","zone":"a.test","name":"www","type":"A","ttl":-1,"content":[]}"#,
+            "[]",
+            "",
+        ] {
+            assert!(read(text).is_err(), "{text}");
         }
     }
 
     #[test]
-    fn requests_without_a_database_are_answered_with_a_reason() {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .build()
-            .unwrap();
-        let operations = operations(&runtime);
+    fn a_request_is_read_as_it_was_written() {
+        let request = ControlRequest {
+            config: Some(ConfigFile {
+                path: "/etc/a b.toml".into(),
+                identity: (1, u64::MAX),
+            }),
+            request: OperationRequest::RecordDelete {
+                zone: "a.test".into(),
+                name: "two words\n".into(),
+                rtype: None,
+                content: vec!["\"é\"".into()],
+            },
+        };
+        let line = serde_json::to_string(&request).unwrap();
+        assert!(!line.contains('\n'), "{line}");
         assert_eq!(
-            run(&operations, "zone list"),
-            Ok("file.test. file 1\n".into())
+            serde_json::from_str::<ControlRequest>(&line).unwrap(),
+            request
         );
-        for (line, reason) in [
-            ("zone show file.test", "comes from a file (backend 1)"),
-            ("zone show a.test", "there is no zone a.test."),
-            ("zone create a.test ns=b.test", "there is no database"),
-            ("zone create a.test color=red", "unknown option"),
-            ("zone", "expected: zone"),
-            ("record", "expected: record"),
-            ("record set a.test www A 60", "expected: record"),
-            ("zone show %zz", "cannot be read"),
-        ] {
-            let error = run(&operations, line).unwrap_err();
-            assert!(error.contains(reason), "{line}: {error}");
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn no_request_panics(
-            start in "(zone|record) (list|show|create|delete|set|add)",
-            rest in "( [!-~]{0,12}){0,6}",
-        ) {
-            let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-            let _ = run(&operations(&runtime), &(start + &rest));
-        }
     }
 }

@@ -1,23 +1,104 @@
 //! The control socket against good clients, bad clients and whatever else stands in its place.
 
-use std::os::unix::fs::symlink;
+use std::{
+    io::{Read, Write},
+    os::unix::fs::symlink,
+    sync::{Arc, Barrier, Condvar, Mutex},
+    thread,
+};
 
+use tokio::sync::watch;
+
+use super::serve::{CONNECTIONS_MAX, RUNNING_MAX, WAITING_MAX};
 use super::*;
+use crate::operations::{
+    ControlRequest, ErrorKind, ListedItem, ListedZone, OperationError, OperationRequest,
+    OperationResult, TakeItem, ZoneKind,
+};
 
-struct Echo;
+/// Does as the name of a zone says: `wait` waits until it is let go.
+#[derive(Default)]
+struct Obedient {
+    waiting: Mutex<usize>,
+    has_changed: Condvar,
+}
 
-impl Commands for Echo {
-    fn run(&self, request: &str) -> Result<String, String> {
-        match request {
-            "fail" => Err("it failed".into()),
-            "panic" => panic!("asked to"),
-            other => Ok(format!("heard {other}\n")),
+const LET_GO: usize = usize::MAX;
+
+impl Obedient {
+    fn wait(&self) {
+        let mut waiting = self.waiting.lock().unwrap();
+        if *waiting != LET_GO {
+            *waiting += 1;
+        }
+        self.has_changed.notify_all();
+        while *waiting != LET_GO {
+            waiting = self.has_changed.wait(waiting).unwrap();
+        }
+    }
+
+    /// Returns when so many commands run.
+    fn await_running(&self, number: usize) {
+        let mut waiting = self.waiting.lock().unwrap();
+        while *waiting < number {
+            waiting = self.has_changed.wait(waiting).unwrap();
+        }
+    }
+
+    fn let_go(&self) {
+        *self.waiting.lock().unwrap() = LET_GO;
+        self.has_changed.notify_all();
+    }
+}
+
+fn listed(number: u32) -> ListedItem {
+    ListedItem::Zone(ListedZone {
+        name: "x".repeat(100),
+        kind: ZoneKind::File,
+        backend: number,
+    })
+}
+
+impl Commands for Obedient {
+    fn run(
+        &self,
+        request: &ControlRequest,
+        items: TakeItem<'_>,
+    ) -> Result<OperationResult, OperationError> {
+        let done = |zone: &str| OperationResult::NoChange { zone: zone.into() };
+        match &request.request {
+            OperationRequest::ZoneShow { zone } => match zone.as_str() {
+                "fail" => Err(OperationError::conflict("it failed")),
+                "panic" => panic!("asked to"),
+                "wait" => {
+                    self.wait();
+                    Ok(done("waited"))
+                }
+                zone => Ok(done(zone)),
+            },
+            OperationRequest::RecordList { zone, .. } => {
+                let number = zone.parse().unwrap();
+                for i in 0..number {
+                    if !items(listed(i)) {
+                        panic!("the client is there");
+                    }
+                }
+                match number {
+                    7 => Err(OperationError::backend("broken in the midst")),
+                    _ => Ok(OperationResult::Listed {
+                        items: number.into(),
+                    }),
+                }
+            }
+            OperationRequest::Reload | OperationRequest::Status => Ok(done("urgent")),
+            OperationRequest::Stop => Ok(done("stop")),
+            _ => Err(OperationError::refused("not here")),
         }
     }
 }
 
 /// Runs `client` against a serving socket and then stops it.
-fn with_server(client: impl FnOnce(&Path)) {
+fn with_server(client: impl FnOnce(&Path, &Arc<Obedient>)) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("control.sock");
     let socket = ControlSocket::bind(&path).unwrap();
@@ -27,61 +108,206 @@ fn with_server(client: impl FnOnce(&Path)) {
         .build()
         .unwrap();
     let (stop, shutdown) = watch::channel(false);
-    let serving = runtime.spawn(socket.serve(Arc::new(Echo), shutdown));
-    client(&path);
+    let commands = Arc::new(Obedient::default());
+    let serving = runtime.spawn(socket.serve(commands.clone(), shutdown));
+    client(&path, &commands);
     stop.send(true).unwrap();
     runtime.block_on(serving).unwrap().unwrap();
     assert!(!path.exists(), "the socket's file goes with it");
 }
 
+fn of(request: OperationRequest) -> ControlRequest {
+    ControlRequest {
+        config: None,
+        request,
+    }
+}
+
+fn show(path: &Path, zone: &str) -> Result<OperationResult, AskError> {
+    let request = of(OperationRequest::ZoneShow { zone: zone.into() });
+    ask(path, &request, &mut |_| {})
+}
+
+fn list(path: &Path, number: usize) -> (Vec<ListedItem>, Result<OperationResult, AskError>) {
+    let request = of(OperationRequest::RecordList {
+        zone: number.to_string(),
+        name: None,
+        rtype: None,
+    });
+    let mut items = Vec::new();
+    let result = ask(path, &request, &mut |item| items.push(item));
+    (items, result)
+}
+
+/// Sends octets and returns the reply.
+fn send(path: &Path, octets: &[u8]) -> String {
+    let mut stream = BlockingStream::connect(path).unwrap();
+    stream.write_all(octets).unwrap();
+    let mut reply = String::new();
+    stream.read_to_string(&mut reply).unwrap();
+    reply
+}
+
 #[test]
-fn a_request_is_answered() {
-    with_server(|path| assert_eq!(ask(path, "hello").unwrap(), "heard hello\n"));
+fn a_request_is_answered_with_one_line() {
+    with_server(|path, _| {
+        let expected = OperationResult::NoChange {
+            zone: "hello".into(),
+        };
+        assert_eq!(show(path, "hello").unwrap(), expected);
+        let request = br#"{"request":{"operation":"zone_show","zone":"hello"}}"#;
+        assert_eq!(
+            send(path, &[&request[..], b"\n"].concat()),
+            "{\"done\":{\"result\":\"no_change\",\"zone\":\"hello\"}}\n"
+        );
+    });
 }
 
 #[test]
 fn a_failure_is_an_error_for_the_client() {
-    with_server(|path| {
-        assert_eq!(ask(path, "fail").unwrap_err().to_string(), "it failed");
-        assert!(ask(path, "panic").is_err());
-        assert!(ask(path, "still there?").is_ok());
+    with_server(|path, _| {
+        let error = show(path, "fail").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Conflict);
+        assert_eq!(error.to_string(), "it failed");
+        assert_eq!(show(path, "panic").unwrap_err().kind(), ErrorKind::Internal);
+        assert!(show(path, "still there?").is_ok());
+    });
+}
+
+#[test]
+fn a_long_listing_comes_whole_or_fails() {
+    with_server(|path, _| {
+        // More than any buffer on the way holds, and more than the old bound of 16 MiB.
+        let number = 150_000;
+        let (items, result) = list(path, number);
+        assert_eq!(items.len(), number);
+        assert_eq!(items.last(), Some(&listed(number as u32 - 1)));
+        assert_eq!(
+            result.unwrap(),
+            OperationResult::Listed {
+                items: number as u64
+            }
+        );
+        let (items, result) = list(path, 7);
+        assert_eq!(items.len(), 7);
+        assert_eq!(result.unwrap_err().kind(), ErrorKind::Backend);
+    });
+}
+
+#[test]
+fn a_reply_without_its_last_line_is_an_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("control.sock");
+    let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    let cutting = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let line = r#"{"item":{"zone":{"name":"a.","kind":"file","backend":1}}}"#;
+        let _ = stream.read(&mut [0; 4096]).unwrap();
+        stream
+            .write_all(format!("{line}\n{line}").as_bytes())
+            .unwrap();
+    });
+    let (items, result) = list(&path, 2);
+    assert_eq!(items.len(), 1);
+    assert!(matches!(result, Err(AskError::Cut)), "{result:?}");
+    cutting.join().unwrap();
+}
+
+#[test]
+fn commands_that_wait_do_not_shut_out_status_stop_and_reload() {
+    with_server(|path, commands| {
+        let full = RUNNING_MAX + WAITING_MAX;
+        let started = Arc::new(Barrier::new(full + 1));
+        let waiting: Vec<_> = (0..full)
+            .map(|_| {
+                let (path, started) = (path.to_path_buf(), Arc::clone(&started));
+                thread::spawn(move || {
+                    started.wait();
+                    show(&path, "wait")
+                })
+            })
+            .collect();
+        started.wait();
+        commands.await_running(RUNNING_MAX);
+        for _ in 0..3 {
+            for request in [
+                OperationRequest::Status,
+                OperationRequest::Reload,
+                OperationRequest::Stop,
+            ] {
+                assert!(ask(path, &of(request), &mut |_| {}).is_ok());
+            }
+        }
+        // Those that wait came on connections before this one, but may not be read yet.
+        let error = loop {
+            let mut one = BlockingStream::connect(path).unwrap();
+            one.set_read_timeout(Some(Duration::from_millis(50)))
+                .unwrap();
+            one.write_all(b"{\"request\":{\"operation\":\"zone_list\"}}\n")
+                .unwrap();
+            let mut reply = String::new();
+            let _ = one.read_to_string(&mut reply);
+            if !reply.is_empty() {
+                break reply;
+            }
+        };
+        assert!(error.contains("\"refused\""), "{error}");
+        commands.let_go();
+        let done = waiting.into_iter().map(|one| one.join().unwrap());
+        let results: Vec<_> = done.collect();
+        let is_served = |result: &&Result<OperationResult, AskError>| result.is_ok();
+        assert!(results.iter().filter(is_served).count() >= RUNNING_MAX);
+        assert!(show(path, "hello").is_ok());
     });
 }
 
 #[test]
 fn a_line_that_is_too_long_is_refused() {
-    with_server(|path| {
+    with_server(|path, _| {
         let long = "x".repeat(REQUEST_MAX as usize);
-        assert!(ask(path, &long).is_err());
-        assert!(ask(path, "short").is_ok());
+        let error = show(path, &long).unwrap_err();
+        assert!(matches!(
+            error.kind(),
+            ErrorKind::Invalid | ErrorKind::Internal
+        ));
+        assert!(show(path, "short").is_ok());
     });
 }
 
 #[test]
-fn bytes_that_are_no_text_are_refused() {
-    with_server(|path| {
-        let mut stream = BlockingStream::connect(path).unwrap();
-        stream.write_all(b"\xff\xfe\n").unwrap();
-        let mut reply = String::new();
-        stream.read_to_string(&mut reply).unwrap();
-        assert_eq!(reply, "error\nthe request is not text\n");
+fn requests_that_cannot_be_read_are_refused() {
+    with_server(|path, _| {
+        let deep = "[".repeat(100_000);
+        for wrong in [
+            &b"\xff\xfe\n"[..],
+            b"zone list\n",
+            b"{}\n",
+            b"{\"request\":{\"operation\":\"none\"}}\n",
+            deep.as_bytes(),
+        ] {
+            let reply = send(path, &[wrong, b"\n"].concat());
+            assert!(
+                reply.starts_with("{\"failed\":{\"kind\":\"invalid\""),
+                "{reply}"
+            );
+        }
     });
 }
 
 #[test]
 fn silent_connections_do_not_shut_others_out() {
-    with_server(|path| {
+    with_server(|path, _| {
         let silent: Vec<_> = (0..CONNECTIONS_MAX - 1)
             .map(|_| BlockingStream::connect(path).unwrap())
             .collect();
-        assert!(ask(path, "hello").is_ok());
+        assert!(show(path, "hello").is_ok());
         drop(silent);
     });
 }
 
 #[test]
 fn only_the_owner_may_open_the_socket() {
-    with_server(|path| {
+    with_server(|path, _| {
         let mode = fs::symlink_metadata(path).unwrap().mode();
         assert_eq!(mode & 0o777, 0o600);
     });
@@ -89,10 +315,10 @@ fn only_the_owner_may_open_the_socket() {
 
 #[test]
 fn a_socket_somebody_answers_is_not_taken_over() {
-    with_server(|path| {
+    with_server(|path, _| {
         let error = ControlSocket::bind(path).unwrap_err();
         assert!(matches!(error, SocketError::Taken(_)), "{error}");
-        assert!(ask(path, "hello").is_ok());
+        assert!(show(path, "hello").is_ok());
     });
 }
 
@@ -135,7 +361,7 @@ fn a_directory_others_may_write_to_is_refused() {
 
 #[test]
 fn without_a_server_the_client_says_so() {
-    let error = ask(Path::new("/nonexistent/control.sock"), "hello").unwrap_err();
+    let error = show(Path::new("/nonexistent/control.sock"), "hello").unwrap_err();
     let text = error.to_string();
     assert!(
         text.starts_with("no server answers at the control socket"),

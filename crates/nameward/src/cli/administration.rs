@@ -1,11 +1,12 @@
-//! Owns the command line of `nameward zone` and `nameward record`: what can be said, and the request it becomes.
-
-use std::process::ExitCode;
+//! Owns the command line of `nameward zone` and `nameward record`, and the requests they become.
 
 use clap::{Args, Subcommand};
-use nameward_control::operations::encode;
+use nameward_control::operations::{
+    OperationError, OperationRequest, RecordTemplate, ZoneKind, ZoneTemplate,
+};
+use nameward_wire::rdata::parse_ttl;
 
-use super::{RemoteArguments, ask};
+use super::RemoteArguments;
 
 #[derive(Subcommand)]
 pub enum ZoneCommand {
@@ -14,7 +15,7 @@ pub enum ZoneCommand {
         #[command(flatten)]
         remote: RemoteArguments,
     },
-    /// Print what is known of a zone in a database
+    /// Show a zone of a database
     Show {
         /// The zone
         #[arg(value_name = "ZONE")]
@@ -22,7 +23,7 @@ pub enum ZoneCommand {
         #[command(flatten)]
         remote: RemoteArguments,
     },
-    /// Make a zone in a database
+    /// Create a zone in a database
     Create(CreateArguments),
     /// Delete a zone from its database, with records, comments, metadata and keys
     Delete {
@@ -39,7 +40,7 @@ pub struct CreateArguments {
     /// The zone
     #[arg(value_name = "ZONE")]
     zone: String,
-    /// native, primary, secondary, producer or consumer
+    /// native or primary
     #[arg(long, value_name = "KIND", default_value = "native")]
     kind: String,
     /// A name server of the zone; may be repeated, the first one stands in the SOA
@@ -48,22 +49,19 @@ pub struct CreateArguments {
     /// The mailbox in the SOA, as a name [default: hostmaster.ZONE]
     #[arg(long, value_name = "NAME")]
     hostmaster: Option<String>,
-    /// Where a secondary zone comes from; may be repeated
-    #[arg(long = "primary", value_name = "ADDRESS")]
-    primaries: Vec<String>,
     /// The TTL of SOA and NS
     #[arg(long, value_name = "TTL", default_value = "3600")]
     ttl: String,
     /// The number of the backend in the configuration [default: the first database]
     #[arg(long, value_name = "NUMBER")]
-    backend: Option<u16>,
+    backend: Option<u32>,
     #[command(flatten)]
     remote: RemoteArguments,
 }
 
 #[derive(Subcommand)]
 pub enum RecordCommand {
-    /// Print records as lines of a zone file, disabled ones too
+    /// Print the stored records as lines of a zone file; those that are not served are comments
     List {
         /// The zone
         #[arg(value_name = "ZONE")]
@@ -125,81 +123,45 @@ pub struct RecordArguments {
     remote: RemoteArguments,
 }
 
-/// A request to the running server.
-pub struct Request {
-    words: Vec<String>,
-    remote: RemoteArguments,
-}
-
-impl Request {
-    fn new(what: &[&str], rest: impl IntoIterator<Item = String>, remote: RemoteArguments) -> Self {
-        let what = what.iter().map(ToString::to_string);
-        Request {
-            words: what.chain(rest).collect(),
-            remote,
-        }
-    }
-
-    /// Sends it and prints the reply.
-    pub fn ask(self) -> Result<ExitCode, String> {
-        ask(&encode(self.words.iter().map(String::as_str)), self.remote)
-    }
-}
-
-/// The request of `nameward zone`.
-pub fn zone(command: ZoneCommand) -> Request {
-    match command {
-        ZoneCommand::List { remote } => Request::new(&["zone", "list"], [], remote),
-        ZoneCommand::Show { zone, remote } => Request::new(&["zone", "show"], [zone], remote),
-        ZoneCommand::Delete { zone, remote } => Request::new(&["zone", "delete"], [zone], remote),
+/// The request of `nameward zone`, and the server it is for.
+pub fn zone(command: ZoneCommand) -> Result<(OperationRequest, RemoteArguments), OperationError> {
+    Ok(match command {
+        ZoneCommand::List { remote } => (OperationRequest::ZoneList, remote),
+        ZoneCommand::Show { zone, remote } => (OperationRequest::ZoneShow { zone }, remote),
+        ZoneCommand::Delete { zone, remote } => (OperationRequest::ZoneDelete { zone }, remote),
         ZoneCommand::Create(arguments) => {
-            let mut words = vec![
-                arguments.zone,
-                format!("kind={}", arguments.kind),
-                format!("ttl={}", arguments.ttl),
-            ];
-            let options = |key: &str, values: Vec<String>| -> Vec<String> {
-                values
-                    .iter()
-                    .map(|value| format!("{key}={value}"))
-                    .collect()
+            let template = ZoneTemplate {
+                zone: arguments.zone,
+                kind: ZoneKind::from_name(&arguments.kind)?,
+                name_servers: arguments.name_servers,
+                hostmaster: arguments.hostmaster,
+                ttl: read_ttl(&arguments.ttl)?,
+                backend: arguments.backend,
             };
-            words.extend(options("ns", arguments.name_servers));
-            words.extend(options("primary", arguments.primaries));
-            words.extend(options(
-                "hostmaster",
-                arguments.hostmaster.into_iter().collect(),
-            ));
-            words.extend(arguments.backend.map(|number| format!("backend={number}")));
-            Request::new(&["zone", "create"], words, arguments.remote)
+            (OperationRequest::ZoneCreate(template), arguments.remote)
         }
-    }
+    })
 }
 
-/// The request of `nameward record`.
-pub fn record(command: RecordCommand) -> Request {
-    let with_contents = |how: &str, arguments: RecordArguments| {
-        let words = [
-            arguments.zone,
-            arguments.name,
-            arguments.rtype,
-            arguments.ttl,
-        ];
-        let words = words.into_iter().chain(arguments.contents);
-        Request::new(&["record", how], words, arguments.remote)
-    };
-    match command {
+/// The request of `nameward record`, and the server it is for.
+pub fn record(
+    command: RecordCommand,
+) -> Result<(OperationRequest, RemoteArguments), OperationError> {
+    Ok(match command {
         RecordCommand::List {
             zone,
             name,
             rtype,
             remote,
-        } => {
-            let words = [zone].into_iter().chain(name).chain(rtype);
-            Request::new(&["record", "list"], words, remote)
+        } => (OperationRequest::RecordList { zone, name, rtype }, remote),
+        RecordCommand::Set(arguments) => {
+            let (template, remote) = arguments.split()?;
+            (OperationRequest::RecordSet(template), remote)
         }
-        RecordCommand::Set(arguments) => with_contents("set", arguments),
-        RecordCommand::Add(arguments) => with_contents("add", arguments),
+        RecordCommand::Add(arguments) => {
+            let (template, remote) = arguments.split()?;
+            (OperationRequest::RecordAdd(template), remote)
+        }
         RecordCommand::Delete {
             zone,
             name,
@@ -207,8 +169,32 @@ pub fn record(command: RecordCommand) -> Request {
             contents,
             remote,
         } => {
-            let words = [zone, name].into_iter().chain(rtype).chain(contents);
-            Request::new(&["record", "delete"], words, remote)
+            let request = OperationRequest::RecordDelete {
+                zone,
+                name,
+                rtype,
+                content: contents,
+            };
+            (request, remote)
         }
+    })
+}
+
+impl RecordArguments {
+    fn split(self) -> Result<(RecordTemplate, RemoteArguments), OperationError> {
+        let template = RecordTemplate {
+            ttl: read_ttl(&self.ttl)?,
+            zone: self.zone,
+            name: self.name,
+            rtype: self.rtype,
+            content: self.contents,
+        };
+        Ok((template, self.remote))
     }
+}
+
+fn read_ttl(text: &str) -> Result<u32, OperationError> {
+    parse_ttl(text.as_bytes()).ok_or_else(|| {
+        OperationError::invalid(format!("expected a TTL such as 300 or 1h, found {text:?}"))
+    })
 }

@@ -1,4 +1,4 @@
-//! Owns the two printed forms of the settings tables: a commented TOML file and Markdown.
+//! Owns the printed forms of the settings tables: a commented TOML file, Markdown and JSON.
 
 use std::fmt::Write;
 
@@ -48,6 +48,18 @@ pub fn as_toml() -> String {
         }
     }
     out
+}
+
+/// Every setting as a JSON object.
+pub fn as_json() -> serde_json::Value {
+    let settings = tables().into_iter().flat_map(|table| table.settings);
+    let objects = settings.map(|setting| {
+        serde_json::json!({
+            "section": setting.section, "key": setting.key, "default": setting.default,
+            "expected": setting.expected, "meaning": sentence(setting.doc),
+        })
+    });
+    objects.collect()
 }
 
 /// docs/configuration.md.

@@ -18,7 +18,7 @@ use toml::{
     de::{DeTable, DeValue},
 };
 
-pub use document::{as_markdown, as_toml};
+pub use document::{as_json, as_markdown, as_toml};
 use error::{ConfigError, Problem, base_of, nearest};
 use setting::{Listed, Section, list};
 use settings::{

@@ -20,6 +20,7 @@ use std::{
     time::Duration,
 };
 
+use nameward_control::operations::PublishError;
 use nameward_serve::pipeline::Shared;
 use nameward_store::sql::SqlBackend;
 use tokio::{
@@ -65,6 +66,16 @@ impl Databases {
         self.list.iter().for_each(|one| one.refresh.notify_one());
     }
 
+    /// Closes them, at the end of the server. May block.
+    pub fn close(&self) {
+        for one in &self.list {
+            if let Err(error) = one.backend.close() {
+                let address = &one.backend.options().address;
+                tracing::warn!("{address}: the write-ahead log is not emptied: {error}");
+            }
+        }
+    }
+
     /// All of them, in the order of the configuration.
     pub fn all(&self) -> &[Followed] {
         &self.list
@@ -72,17 +83,17 @@ impl Databases {
 }
 
 impl Followed {
-    /// Waits until what this server changed in a zone is in its answers.
-    pub fn follow(&self, runtime: &Handle, zone: i64) -> Result<(), String> {
+    /// Waits until the change that this server made in a zone is in its answers.
+    pub fn follow(&self, runtime: &Handle, zone: i64) -> Result<(), PublishError> {
         let (done, followed) = oneshot::channel();
-        let gone = || "the follower of the database is gone".to_string();
         runtime.block_on(async {
             let change = OwnChange { zone, done };
-            self.own.send(change).await.map_err(|_| gone())?;
+            let sent = self.own.send(change).await;
+            sent.map_err(|_| PublishError::FollowerEnded)?;
             match timeout(OWN_PATIENCE, followed).await {
-                Ok(Ok(result)) => result,
-                Ok(Err(_)) => Err(gone()),
-                Err(_) => Err("it takes long to read the zone".into()),
+                Ok(Ok(result)) => result.map_err(|error| PublishError::Database(error.to_string())),
+                Ok(Err(_)) => Err(PublishError::FollowerEnded),
+                Err(_) => Err(PublishError::Timeout),
             }
         })
     }

@@ -1,13 +1,14 @@
-//! Owns `nameward cache flush`: what is kept of live zones, dropped by name.
+//! Owns `nameward cache flush`: entries of live zones, dropped by name.
 
+use nameward_control::operations::OperationError;
 use nameward_serve::pipeline::Shared;
 use nameward_wire::{Name, NameBuf};
 
-/// What `nameward cache flush` is for: everything, a name, or with a final `$` all at and below a name.
-pub fn flush(shared: &Shared, what: Option<&str>) -> Result<String, String> {
-    let name = |text: &str| -> Result<NameBuf, String> {
+/// Drops everything, the entries of a name, or with a final `$` those at and below a name. Returns how many.
+pub fn flush(shared: &Shared, what: Option<&str>) -> Result<usize, OperationError> {
+    let name = |text: &str| {
         NameBuf::from_text(text.as_bytes(), Name::ROOT)
-            .map_err(|error| format!("{text:?} is no name: {error}"))
+            .map_err(|error| OperationError::invalid(format!("{text:?} is no name: {error}")))
     };
     let outdate = |is_meant: &dyn Fn(Name<'_>) -> bool| {
         let mut count = 0;
@@ -21,7 +22,7 @@ pub fn flush(shared: &Shared, what: Option<&str>) -> Result<String, String> {
         }
         count
     };
-    let count = match what {
+    Ok(match what {
         None => outdate(&|_| true) + shared.live.forget(None) + shared.live.flush(&|_| true),
         Some(text) => match text.strip_suffix('$') {
             Some(text) => {
@@ -34,7 +35,5 @@ pub fn flush(shared: &Shared, what: Option<&str>) -> Result<String, String> {
                 shared.live.flush(&|name| name == exact.as_name())
             }
         },
-    };
-    let noun = if count == 1 { "entry" } else { "entries" };
-    Ok(format!("{count} {noun} dropped from the caches\n"))
+    })
 }

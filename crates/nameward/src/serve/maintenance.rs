@@ -6,6 +6,7 @@
 
 use std::{
     collections::HashSet,
+    path::PathBuf,
     sync::{
         Arc,
         mpsc::{self, Receiver, SyncSender, TrySendError},
@@ -14,6 +15,7 @@ use std::{
     time::Instant,
 };
 
+use nameward_control::operations::{ErrorKind, OperationError, ReloadReport};
 use nameward_serve::pipeline::Shared;
 use nameward_store::file::{Event, FileBackend, Look, Source, Standing, Summary, Watcher};
 
@@ -35,12 +37,12 @@ const LINES_MAX: usize = 1000;
 /// Lines about zones that a reload gives to the one who asked for it.
 const REPLY_LINES_MAX: usize = 20;
 
-/// What a reload came to, in text for the one who asked.
-pub type Reply = Result<String, String>;
+/// The outcome of a reload, for the operator who asked.
+type ReloadOutcome = Result<ReloadReport, OperationError>;
 
 /// What the thread is asked for.
 enum Request {
-    Reload(Option<SyncSender<Reply>>),
+    Reload(Option<SyncSender<ReloadOutcome>>),
     Look(Look),
 }
 
@@ -59,13 +61,16 @@ impl Maintenance {
     }
 
     /// Reloads and waits for it.
-    pub fn reload(&self) -> Reply {
-        let gone = |_| "cannot reload: the maintenance thread is gone".to_string();
+    pub fn reload(&self) -> ReloadOutcome {
+        let ended = || {
+            let text = "cannot reload: the maintenance thread has ended";
+            OperationError::new(ErrorKind::Internal, text)
+        };
         let (reply, replied) = mpsc::sync_channel(1);
         self.requests
             .send(Request::Reload(Some(reply)))
-            .map_err(|error| gone(error.to_string()))?;
-        replied.recv().map_err(|error| gone(error.to_string()))?
+            .map_err(|_| ended())?;
+        replied.recv().map_err(|_| ended())?
     }
 }
 
@@ -73,6 +78,8 @@ impl Maintenance {
 pub struct Keeper {
     /// The command line, which wins over the file again at each reload.
     pub overrides: Overrides,
+    /// The configuration file, without links.
+    pub config_file: Option<PathBuf>,
     /// The configuration in use.
     pub config: Config,
     /// What all workers read.
@@ -132,10 +139,11 @@ fn run(
         crate::notify::reloading();
         let reply = reload(&mut keeper, &mut backend, &mut told);
         crate::notify::ready();
-        if let Err(text) = &reply
+        if let Err(error) = &reply
             && request.is_none()
         {
-            tracing::warn!("reload: {}", text.lines().next().unwrap_or_default());
+            let first = error.message.lines().next().unwrap_or_default();
+            tracing::warn!("reload: {first}");
         }
         if let Some(sender) = request {
             // The one who asked may have gone.
@@ -160,17 +168,17 @@ fn load_first(
     }
 }
 
-fn reload(keeper: &mut Keeper, backend: &mut FileBackend, told: &mut Told) -> Reply {
+fn reload(keeper: &mut Keeper, backend: &mut FileBackend, told: &mut Told) -> ReloadOutcome {
     let config = match Config::load(&keeper.overrides) {
         Ok(config) => config,
         Err(error) => {
             let text = error.to_string();
             text.lines()
                 .for_each(|line| tracing::error!("configuration not taken: {line}"));
-            return Err(text);
+            return Err(OperationError::invalid(text));
         }
     };
-    let sources = zones::sources(&config)?;
+    let sources = zones::sources(&config).map_err(OperationError::invalid)?;
     let warnings = live::take(&keeper.shared, &keeper.config, &config);
     for warning in &warnings {
         tracing::warn!("{warning}");
@@ -184,14 +192,17 @@ fn reload(keeper: &mut Keeper, backend: &mut FileBackend, told: &mut Told) -> Re
     keeper.config = config;
     keeper.databases.request_refresh();
     let (summary, said) = load(&keeper.shared, backend, &sources, told);
-    let mut text = said.join("\n");
-    text.extend(warnings.iter().map(|warning| format!("\n{warning}")));
-    let text = format!("{}\n{}", describe(&summary), text.trim())
-        .trim_end()
-        .to_string();
+    let report = ReloadReport {
+        summary: describe(&summary),
+        warnings,
+    };
     match summary.refused + summary.troubles {
-        0 => Ok(text + "\n"),
-        _ => Err(text),
+        0 => Ok(report),
+        _ => {
+            let mut lines = vec![report.summary];
+            lines.extend(said.into_iter().chain(report.warnings));
+            Err(OperationError::invalid(lines.join("\n")))
+        }
     }
 }
 

@@ -1,9 +1,18 @@
-//! Owns what can be asked over the control socket.
+//! Owns the operations that can be asked for over the control socket.
 
-use std::{fmt::Write, sync::Arc};
+use std::{
+    fs,
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Instant,
+};
 
 use nameward_control::{
-    operations::{self, Database, Operations},
+    operations::{
+        ConfigFile, ControlRequest, Database, DatabaseStatus, ErrorKind, NamedCounter,
+        OperationError, OperationRequest, OperationResult, Operations, ServerStatus, TakeItem,
+    },
     socket::Commands,
 };
 use nameward_serve::pipeline::Shared;
@@ -27,9 +36,13 @@ pub struct Operator {
     pub operations: Operations,
     /// Ends the server.
     pub stop: watch::Sender<bool>,
+    /// The configuration file, without links; none for the built-in example.
+    pub config: Option<PathBuf>,
+    /// The start of the server.
+    pub started: Instant,
 }
 
-/// What an operator does to zones, on the databases of this server.
+/// Makes the operations on zones, on the databases of this server.
 pub fn operations(shared: &Arc<Shared>, databases: &Databases, runtime: &Handle) -> Operations {
     let database = |followed: &Followed| {
         let (own, runtime) = (followed.clone(), runtime.clone());
@@ -57,55 +70,123 @@ pub fn operations(shared: &Arc<Shared>, databases: &Databases, runtime: &Handle)
     }
 }
 
+/// The path of a configuration file as two processes can compare it.
+pub fn resolved(path: &Path) -> PathBuf {
+    fs::canonicalize(path)
+        .or_else(|_| std::path::absolute(path))
+        .unwrap_or_else(|_| path.to_path_buf())
+}
+
 impl Commands for Operator {
-    fn run(&self, request: &str) -> Result<String, String> {
-        let mut words = request.split_ascii_whitespace();
-        match words.next().unwrap_or_default() {
-            "reload" => {
-                tracing::info!("reload asked for over the control socket");
-                self.maintenance.reload()
-            }
-            "stats" => self.counters(&words.collect::<Vec<_>>()),
-            "cache" => match (words.next(), words.next(), words.next()) {
-                (Some("flush"), what, None) => {
-                    tracing::info!("caches flushed over the control socket");
-                    flush::flush(&self.shared, what)
-                }
-                _ => Err("expected: cache flush [NAME|NAME$]".into()),
-            },
-            "zone" | "record" => operations::run(&self.operations, request),
-            "version" => Ok(concat!("nameward ", env!("CARGO_PKG_VERSION"), "\n").into()),
-            "stop" => {
-                tracing::info!("stop asked for over the control socket");
+    fn run(
+        &self,
+        request: &ControlRequest,
+        items: TakeItem<'_>,
+    ) -> Result<OperationResult, OperationError> {
+        if let Some(config) = &request.config {
+            self.check_config(config)?;
+        }
+        match &request.request {
+            OperationRequest::Status => Ok(OperationResult::Status(self.status())),
+            OperationRequest::Stop => {
+                tracing::info!("stopping: asked for over the control socket");
                 self.stop.send_replace(true);
-                Ok("stopping\n".into())
+                Ok(OperationResult::Stopping)
             }
-            other => Err(format!(
-                "unknown request {other:?}; there are cache, record, reload, stats, stop, version and zone"
-            )),
+            OperationRequest::Reload => {
+                tracing::info!("reloading: asked for over the control socket");
+                let report = self.maintenance.reload()?;
+                Ok(OperationResult::Reloaded(report))
+            }
+            OperationRequest::Stats { names } => self.counters(names),
+            OperationRequest::CacheFlush { name } => {
+                let entries = flush::flush(&self.shared, name.as_deref())?;
+                let name = name.as_deref().unwrap_or("all names");
+                tracing::info!(
+                    "flushed caches of {}: {entries} entries",
+                    name.escape_debug()
+                );
+                Ok(OperationResult::Flushed { entries })
+            }
+            request => self.operations.run(request, items),
         }
     }
 }
 
 impl Operator {
-    /// `name value` lines; a name may end in `*`.
-    fn counters(&self, names: &[&str]) -> Result<String, String> {
+    /// A command for another configuration is not for this server, even where its socket has the default path.
+    fn check_config(&self, wanted: &ConfigFile) -> Result<(), OperationError> {
+        let is_ours = |ours: &PathBuf| {
+            // As the paths are now: editors replace files.
+            *ours == wanted.path
+                || fs::metadata(ours).is_ok_and(|file| (file.dev(), file.ino()) == wanted.identity)
+        };
+        if self.config.as_ref().is_some_and(is_ours) {
+            return Ok(());
+        }
+        let ours = match &self.config {
+            Some(path) => format!("runs with {}", path.display()),
+            None => "runs without a configuration file".into(),
+        };
+        Err(OperationError::new(
+            ErrorKind::NotRunning,
+            format!(
+                "no server of {} answers: the one at this control socket {ours}; \
+                 server.control_socket gives each server a socket of its own",
+                wanted.path.display()
+            ),
+        ))
+    }
+
+    fn status(&self) -> ServerStatus {
+        let table = self.shared.zones.load();
+        let (mut zones, mut zones_not_ready) = (0, 0);
+        for zone in table.zones() {
+            zones += 1;
+            zones_not_ready += usize::from(!zone.is_ready());
+        }
+        let databases = self.operations.databases.iter();
+        ServerStatus {
+            version: env!("CARGO_PKG_VERSION").into(),
+            process: std::process::id(),
+            uptime_seconds: self.started.elapsed().as_secs(),
+            config: self.config.as_ref().map(|path| path.display().to_string()),
+            zones,
+            zones_not_ready,
+            databases: databases
+                .map(|database| DatabaseStatus {
+                    backend: database.number(),
+                    database: database.address().to_string(),
+                    mode: database.mode.into(),
+                    is_up: database.backend.health().is_up,
+                })
+                .collect(),
+        }
+    }
+
+    /// Reads counters; a name may end in `*`.
+    fn counters(&self, names: &[String]) -> Result<OperationResult, OperationError> {
         let wanted = |known: &str, name: &str| match name.strip_suffix('*') {
             Some(start) => known.starts_with(start),
             None => known == name,
         };
         for name in names {
             if !VARIABLES.iter().any(|variable| wanted(variable.name, name)) {
-                return Err(format!("there is no counter {name:?}"));
+                return Err(OperationError::not_found(format!(
+                    "counter {name:?} not found"
+                )));
             }
         }
         let snapshot = self.shared.stats.snapshot();
-        let mut text = String::new();
-        for variable in VARIABLES {
-            if names.is_empty() || names.iter().any(|name| wanted(variable.name, name)) {
-                let _ = writeln!(text, "{} {}", variable.name, variable.value(&snapshot));
-            }
-        }
-        Ok(text)
+        let is_wanted =
+            |name: &str| names.is_empty() || names.iter().any(|pattern| wanted(name, pattern));
+        let listed = VARIABLES.iter().filter(|variable| is_wanted(variable.name));
+        let counters = listed.map(|variable| NamedCounter {
+            name: variable.name.into(),
+            value: variable.value(&snapshot),
+        });
+        Ok(OperationResult::Counters {
+            counters: counters.collect(),
+        })
     }
 }

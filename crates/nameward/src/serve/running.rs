@@ -6,7 +6,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use nameward_control::web;
@@ -26,6 +26,7 @@ use tokio::{
 
 use super::{
     announce,
+    databases::Databases,
     maintenance::{self, Keeper, Maintenance},
     operator::{self, Operator},
     ports::Ports,
@@ -55,6 +56,7 @@ pub struct Server {
     ready: Arc<AtomicBool>,
     /// Databases that were not asked for their zones yet.
     asked: Vec<oneshot::Receiver<()>>,
+    databases: Databases,
     _looking_up: Running,
 }
 
@@ -102,7 +104,8 @@ impl Server {
             super::databases::start(&shared, databases, refresh, state.as_deref())
                 .map_err(failed)?;
         let operations = operator::operations(&shared, &databases, &Handle::current());
-        keeper.databases = databases;
+        keeper.databases = databases.clone();
+        let config_file = keeper.config_file.clone();
         announce::started(&addresses, web_address);
 
         let stop_workers = Arc::new(AtomicBool::new(false));
@@ -141,6 +144,8 @@ impl Server {
                 shared: Arc::clone(&shared),
                 operations,
                 stop: stop.clone(),
+                config: config_file,
+                started: Instant::now(),
             };
             tasks.spawn(async move {
                 if let Err(error) = control.serve(Arc::new(operator), stopping).await {
@@ -161,6 +166,7 @@ impl Server {
             addresses,
             ready,
             asked,
+            databases,
             _looking_up: looking_up,
         })
     }
@@ -233,6 +239,12 @@ impl Server {
         };
         if tokio::time::timeout(END_PATIENCE, all).await.is_err() {
             tracing::warn!("some parts did not end in time");
+        }
+        // Nobody reads or writes zones any more.
+        let databases = self.databases;
+        let closed = tokio::task::spawn_blocking(move || databases.close());
+        if tokio::time::timeout(END_PATIENCE, closed).await.is_err() {
+            tracing::warn!("some databases were not closed in time");
         }
     }
 }

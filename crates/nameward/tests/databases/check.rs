@@ -1,7 +1,8 @@
 //! `nameward check` with databases: what cannot be served is named, whichever database it is in.
 
-use crate::operation::zone;
+use crate::operation::{SERVFAIL, wait_for, wait_for_code, zone};
 use crate::rows::Sqlite;
+use nameward_testkit::Setup;
 use std::process::Command;
 
 /// Runs the check; returns whether all is well, and what it printed.
@@ -31,10 +32,7 @@ fn check_names_rows_schemas_and_databases_that_are_wrong() {
     bad.add(&zone("two.test", "192.0.2.2"));
     let (is_well, text) = check(directory.path(), &backend(&good.path));
     assert!(is_well, "{text}");
-    assert!(
-        text.contains("rows read, 0 rows that cannot be served"),
-        "{text}"
-    );
+    assert!(text.contains("rows read, 0 problems"), "{text}");
 
     bad.run("PRAGMA foreign_keys = OFF; INSERT INTO records (id, domain_id, name, type, content) VALUES (777, 1, 'a.two.test', 'A', 'x'), \
              (778, 1, 'Upper.two.test', 'A', '192.0.2.3'), (779, 9, 'b.two.test', 'A', '192.0.2.4')");
@@ -46,10 +44,14 @@ fn check_names_rows_schemas_and_databases_that_are_wrong() {
     assert!(!is_well, "{text}");
     let path = bad.path.display();
     for expected in [
-        format!("{path}: table records, id 777: a.two.test.: the content of A is not valid"),
-        format!("{path}: table records, id 778: the name 'Upper.two.test' has upper-case letters"),
+        format!(
+            "{path}: zone two.test.: table records, id 777: a.two.test.: the content of A is not valid"
+        ),
+        format!(
+            "{path}: zone two.test.: table records, id 778: the name 'Upper.two.test' has upper-case letters"
+        ),
         format!("{path}: table records, id 779: domain_id names no zone"),
-        format!("{path}: 8 rows read, 3 rows that cannot be served"),
+        format!("{path}: 8 rows read, 3 problems"),
         format!("{}: no such file", missing.display()),
     ] {
         assert!(text.contains(&expected), "{expected}\n{text}");
@@ -62,4 +64,109 @@ fn check_names_rows_schemas_and_databases_that_are_wrong() {
         !is_well && text.contains(&format!("{path}: the table tsigkeys is missing")),
         "{text}"
     );
+}
+
+/// Content that PowerDNS serves in its own way.
+const FOREIGN: &str = "INSERT INTO domains (name, type, master) VALUES \
+     ('s1.test', 'SLAVE', '192.0.2.1'), ('s2.test', 'SLAVE', '192.0.2.1'), ('s3.test', 'slave', '192.0.2.1'), \
+     ('s4.test', 'SLAVE', '192.0.2.1'), ('producer.test', 'PRODUCER', NULL); \
+     UPDATE domains SET catalog = 'producer.test' WHERE name = 'one.test'; \
+     INSERT INTO records (domain_id, name, type, content, ttl) \
+     SELECT id, name, 'SOA', 'ns.test host.test 1 2 3 4 5', 60 FROM domains WHERE name <> 'one.test'; \
+     INSERT INTO records (domain_id, name, type, content, ttl) \
+     SELECT id, name, 'NS', 'ns.test', 60 FROM domains WHERE name <> 'one.test'; \
+     INSERT INTO records (domain_id, name, type, content, ttl) VALUES \
+     (1, 'lua.one.test', 'LUA', 'A \"ifportup(443, {''192.0.2.1''})\"', 60), \
+     (1, 'alias1.one.test', 'ALIAS', 'www.one.test', 60), (1, 'alias2.one.test', 'ALIAS', 'www.one.test', 60); \
+     INSERT INTO domainmetadata (domain_id, kind, content) VALUES (1, 'PRESIGNED', '1'); \
+     INSERT INTO supermasters (ip, nameserver, account) VALUES ('192.0.2.53', 'ns.test', 'x')";
+
+const WARNINGS: [&str; 6] = [
+    "4 secondary zones (SLAVE), served as the database has them and never transferred: s1.test, s2.test, s3.test and 1 more",
+    "2 zones of catalogs (PRODUCER, CONSUMER or member), catalogs are neither made nor followed: one.test, producer.test",
+    "1 LUA record, not run: clients get no addresses from them: lua.one.test",
+    "2 ALIAS records, not resolved: clients get no addresses from them: alias1.one.test, alias2.one.test",
+    "1 zone signed elsewhere (PRESIGNED), answered without signatures and proofs: validating resolvers fail them: one.test",
+    "1 autoprimary (table supermasters), ignored: NOTIFY adds no zones: 192.0.2.53",
+];
+
+#[test]
+fn content_that_powerdns_serves_otherwise_is_told_once_a_kind_by_check_and_at_start() {
+    let setup = Setup::new().without_web();
+    let database = Sqlite::new(setup.dir());
+    database.add(&zone("one.test", "192.0.2.1"));
+    database.run(FOREIGN);
+    let config = backend(&database.path);
+    let directory = tempfile::tempdir().unwrap();
+    let (is_well, text) = check(directory.path(), &config);
+    assert!(is_well, "warnings only\n{text}");
+    let server = setup.config(&config).start();
+    for warning in WARNINGS {
+        let line = format!("{}: warning: {warning}", database.path.display());
+        assert_eq!(text.matches(&line).count(), 1, "{warning}\n{text}");
+        assert!(server.wait_for_log(warning), "{warning}\n{}", server.log());
+        assert_eq!(server.log().matches(warning).count(), 1, "{warning}");
+    }
+    assert!(text.ends_with("6 warnings\n"), "{text}");
+}
+
+#[test]
+fn db_check_finds_every_row_that_makes_an_answer_fail() {
+    let setup = Setup::new().without_web();
+    let database = Sqlite::new(setup.dir());
+    database.add(&zone("one.test", "192.0.2.1"));
+    database.add(&zone("two.test", "192.0.2.2"));
+    let insert = "INSERT INTO records (id, domain_id, name, type, content, ttl) VALUES";
+    database.run(&format!(
+        "{insert} (501, 1, 'both.one.test', 'A', '192.0.2.9', 60), (502, 1, 'both.one.test', 'CNAME', 'www.one.test', 60); \
+         {insert} (503, 1, 'twice.one.test', 'CNAME', 'a.test', 60), (504, 1, 'twice.one.test', 'CNAME', 'b.test', 60); \
+         {insert} (505, 1, 'dot.one.test.', 'A', '192.0.2.9', 60); \
+         {insert} (506, 1, 'below.one.test', 'SOA', 'a.test b.test 1 2 3 4 5', 60); \
+         INSERT INTO domains (id, name, type) VALUES (30, 'nons.test', 'NATIVE'), (31, 'empty.test', 'NATIVE'); \
+         {insert} (507, 30, 'nons.test', 'SOA', 'a.test b.test 1 2 3 4 5', 60); \
+         INSERT INTO cryptokeys (id, domain_id, flags, active, published, content) VALUES (77, 2, 257, 1, 1, 'nonsense'); \
+         INSERT INTO domainmetadata (id, domain_id, kind, content) VALUES (78, 2, 'NSEC3PARAM', 'odd')"
+    ));
+    let output = Command::new(nameward_testkit::server::binary())
+        .args(["db", "check"])
+        .arg(&database.path)
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let path = database.path.display();
+    for expected in [
+        "zone one.test.: table records, id 501: both.one.test. has a CNAME and also A",
+        "zone one.test.: table records, id 50",
+        "expected one CNAME at twice.one.test., found several",
+        "zone one.test.: table records, id 505: the name 'dot.one.test.' has a final dot",
+        "zone one.test.: table records, id 506: expected the SOA at one.test., found one at below.one.test.",
+        "zone nons.test.: table domains, id 30: it has no NS record at its apex",
+        "zone empty.test.: table domains, id 31: it has no SOA record",
+        "zone empty.test.: table domains, id 31: it has no NS record at its apex",
+        "zone two.test.: table cryptokeys, id 77: ",
+        "zone two.test.: table domainmetadata, id 78: ",
+    ] {
+        assert!(text.contains(expected), "{expected}\n{text}");
+    }
+    for line in text.lines() {
+        assert!(line.starts_with(&format!("sqlite:{path}: ")), "{line}");
+    }
+    assert!(text.ends_with(", 9 problems\n"), "{text}");
+
+    // And they are those that fail: names and answers agree with the check.
+    for mode in ["live", "resident"] {
+        let directory = Setup::new().without_web();
+        let config = format!("{}mode = \"{mode}\"\n", backend(&database.path));
+        let server = directory.config(&config).start();
+        wait_for(&server, "www.one.test.", (0, 1));
+        for name in [
+            "both.one.test.",
+            "twice.one.test.",
+            "below.one.test.",
+            "www.empty.test.",
+        ] {
+            wait_for_code(&server, name, SERVFAIL);
+        }
+    }
 }

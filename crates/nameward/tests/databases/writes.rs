@@ -89,8 +89,10 @@ fn what_cannot_be_changed_is_refused_with_a_reason() {
     let setup = Setup::new().without_web();
     let database = Sqlite::new(setup.dir());
     database.add(&zone("one.test", "192.0.2.10"));
+    database.add(&zone("sec.test", "192.0.2.11"));
     database.run(
-        "UPDATE records SET type = 'CNAME', content = 'ns1.one.test' WHERE name = 'www.one.test'",
+        "UPDATE records SET type = 'CNAME', content = 'ns1.one.test' WHERE name = 'www.one.test';
+         UPDATE domains SET type = 'SLAVE', master = '192.0.2.53' WHERE name = 'sec.test'",
     );
     let server = setup
         .config(&sqlite(&database, "live"))
@@ -107,7 +109,7 @@ fn what_cannot_be_changed_is_refused_with_a_reason() {
         ),
         (
             &["record", "set", "none.test", "www", "A", "60", "192.0.2.1"],
-            "there is no zone none.test.",
+            "zone none.test. not found",
         ),
         (
             &["record", "add", "one.test", "www", "A", "60", "192.0.2.1"],
@@ -144,7 +146,7 @@ fn what_cannot_be_changed_is_refused_with_a_reason() {
         (&["record", "delete", "one.test", "@"], "zone delete"),
         (
             &["zone", "create", "one.test", "--ns", "a.b"],
-            "there already",
+            "zone one.test. exists already",
         ),
         (&["zone", "create", "two.test"], "--ns NAME"),
         (
@@ -161,24 +163,20 @@ fn what_cannot_be_changed_is_refused_with_a_reason() {
         ),
         (
             &["zone", "create", "two.test", "--kind", "secondary"],
-            "--primary ADDRESS",
+            "zones are not transferred in yet",
+        ),
+        (
+            &["zone", "create", "two.test", "--kind", "consumer"],
+            "catalog zones are not supported yet",
+        ),
+        (
+            &["zone", "create", "two.test", "--kind", "odd"],
+            "expected the kind native or primary",
         ),
     ] {
         let error = fail(&server, arguments);
         assert!(error.contains(reason), "{arguments:?}: {error}");
     }
-    run(
-        &server,
-        &[
-            "zone",
-            "create",
-            "sec.test",
-            "--kind",
-            "secondary",
-            "--primary",
-            "192.0.2.53",
-        ],
-    );
     let error = fail(
         &server,
         &["record", "set", "sec.test", "www", "A", "60", "192.0.2.1"],
@@ -210,6 +208,102 @@ fn what_was_acknowledged_survives_the_end_of_the_server() {
         soa.contains(" 11 "),
         "the serial was raised each time: {soa}"
     );
+}
+
+#[test]
+fn records_are_listed_whole_and_those_not_served_are_comments() {
+    let setup = Setup::new().without_web();
+    let database = Sqlite::new(setup.dir());
+    database.add(&zone("one.test", "192.0.2.10"));
+    database.run(
+        "INSERT INTO records (id, domain_id, name, type, content, ttl, disabled) VALUES \
+         (501, 1, 'a..b.one.test', 'A', '192.0.2.1', 60, 0), \
+         (502, 1, 'off.one.test', 'A', '192.0.2.2', 60, 1), \
+         (503, 1, 'wrong.one.test', 'A', 'a' || char(10) || 'b' || char(27), 60, 0), \
+         (504, 1, 'odd.one.test', 'NONSENSE', 'x', 60, 0)",
+    );
+    let server = setup.config(&sqlite(&database, "live")).start();
+    let listed = run(&server, &["record", "list", "one.test"]);
+    let lines: Vec<&str> = listed.lines().collect();
+    assert!(
+        lines[0].starts_with("one.test. 3600 IN SOA ns1.one.test. "),
+        "{listed}"
+    );
+    assert_eq!(lines[1], "one.test. 3600 IN NS ns1.one.test.");
+    assert_eq!(lines.len(), 8, "{listed}");
+    assert!(
+        lines.contains(&"; disabled: off.one.test. 60 IN A 192.0.2.2"),
+        "{listed}"
+    );
+    for id in [501, 503, 504] {
+        let start = format!("; cannot be served, id {id}: ");
+        assert!(
+            lines.iter().any(|line| line.starts_with(&start)),
+            "{listed}"
+        );
+    }
+    assert!(!listed.contains('\u{1b}'), "{listed}");
+    // Without its comments it is a zone file with what is served.
+    let apex: nameward_wire::NameBuf = "one.test.".parse().unwrap();
+    nameward_store::file::zone_from_text(apex.as_name(), "listed", listed.as_bytes()).unwrap();
+    let json = run(&server, &["record", "list", "one.test", "off", "--json"]);
+    assert_eq!(
+        json,
+        "{\"id\":502,\"name\":\"off.one.test.\",\"ttl\":60,\"type\":\"A\",\"content\":\"192.0.2.2\",\"disabled\":true}\n"
+    );
+}
+
+#[test]
+fn a_listing_of_more_than_16_mib_comes_to_its_end() {
+    const ROWS: usize = 9_000;
+    let setup = Setup::new().without_web();
+    let database = Sqlite::new(setup.dir());
+    database.add(&zone("one.test", "192.0.2.10"));
+    database.run(&format!(
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {ROWS}) \
+         INSERT INTO records (domain_id, name, type, content, ttl) \
+         SELECT 1, printf('h%05d.one.test', i), 'TXT', '\"' || hex(zeroblob(1000)) || '\"', 60 FROM n"
+    ));
+    let server = setup.config(&sqlite(&database, "live")).start();
+    let listed = run(&server, &["record", "list", "one.test"]);
+    assert!(listed.len() > 16 << 20, "{}", listed.len());
+    assert_eq!(listed.lines().count(), ROWS + 4);
+    let last = listed.lines().last().unwrap();
+    assert!(last.starts_with("www.one.test. "), "{last}");
+}
+
+#[test]
+fn a_clean_stop_leaves_a_file_that_can_be_copied() {
+    for how in ["stop", "TERM"] {
+        let setup = Setup::new().without_web();
+        let database = Sqlite::new(setup.dir());
+        database.add(&zone("one.test", "192.0.2.10"));
+        let server = setup.config(&sqlite(&database, "live")).start();
+        assert_eq!(ask(&server, "www.one.test."), Some((0, 10)));
+        let arguments = ["record", "set", "one.test", "www", "A", "60", "192.0.2.99"];
+        run(&server, &arguments);
+        let copies = tempfile::tempdir().unwrap();
+        let copy = copies.path().join("copy.db");
+        match how {
+            "stop" => {
+                run(&server, &["stop"]);
+                // The command returned, so the server has ended.
+                std::fs::copy(&database.path, &copy).unwrap();
+            }
+            signal => {
+                server.signal(signal);
+                // Its directory goes with the server, so a reader keeps the file.
+                let path = database.path.clone();
+                let file = std::fs::File::open(&path).unwrap();
+                assert_eq!(server.wait().code(), Some(0));
+                std::io::copy(&mut &file, &mut std::fs::File::create(&copy).unwrap()).unwrap();
+            }
+        }
+        let connection = rusqlite::Connection::open(&copy).unwrap();
+        let sql = "SELECT content FROM records WHERE name = 'www.one.test'";
+        let content: String = connection.query_row(sql, [], |row| row.get(0)).unwrap();
+        assert_eq!(content, "192.0.2.99", "{how}");
+    }
 }
 
 /// A database made with the schema of PowerDNS, if that is installed, and then told to tell of changes.

@@ -41,6 +41,7 @@ fn help_names_every_command() {
     for command in [
         "serve",
         "check",
+        "status",
         "reload",
         "stats",
         "stop",
@@ -130,11 +131,14 @@ fn an_unknown_user_and_a_wrong_zone_name_are_one_line() {
 
 #[test]
 fn a_command_for_a_server_that_is_not_there_is_one_line() {
-    for command in ["reload", "stats", "stop"] {
+    for command in ["reload", "stats", "status", "stop"] {
+        let output = nameward(&[command]);
+        // As init scripts have it: not running.
+        assert_eq!(output.status.code(), Some(3), "{output:?}");
         assert_eq!(
-            error_line(&[command]),
+            stderr(&output),
             "nameward: no server answers at the control socket /nonexistent/control.sock: \
-             No such file or directory"
+             No such file or directory\n"
         );
     }
 }

@@ -3,6 +3,7 @@
 mod ask;
 mod attacks;
 mod cli;
+mod control;
 mod ending;
 mod named_conf;
 mod not_ready;

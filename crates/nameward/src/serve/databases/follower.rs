@@ -48,7 +48,7 @@ impl Known {
 /// Something that this server changed, and who waits until its answers show it.
 pub struct OwnChange {
     pub(super) zone: i64,
-    pub(super) done: oneshot::Sender<Result<(), String>>,
+    pub(super) done: oneshot::Sender<Result<(), SqlError>>,
 }
 
 /// Follows one database.
@@ -222,7 +222,7 @@ impl Follower {
 
     fn fail_waiting(&mut self, error: &SqlError) {
         for own in self.waiting.drain(..) {
-            let _ = own.done.send(Err(error.to_string()));
+            let _ = own.done.send(Err(error.clone()));
         }
     }
 

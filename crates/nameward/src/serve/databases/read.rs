@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use nameward_store::sql::{Change, LiveZone, RowError, SqlError, ZoneList, ZoneRow, row_error};
+use nameward_store::sql::{Change, LiveZone, RowError, SqlError, ZoneList, ZoneRow, db, row_error};
 use nameward_wire::{Name, NameBuf, zonefile::Severity};
 use nameward_zone::{Live, Zone, ZoneBuilder};
 use tokio::sync::mpsc;
@@ -137,8 +137,23 @@ impl Follower {
         if !std::mem::replace(&mut self.is_listed, true) {
             let (name, zones) = (&self.name, counted(self.known.len(), "zone"));
             tracing::info!("{name}: {zones}");
+            self.tell_foreign_content();
         }
         memory::give_back();
+    }
+
+    /// Warns of content that is served otherwise than by PowerDNS, once. It reads the names of all records, so it runs
+    /// beside everything else.
+    fn tell_foreign_content(&self) {
+        let options = self.backend.options();
+        let address = options.replica.as_ref().unwrap_or(&options.address).clone();
+        let (name, runtime) = (self.name.clone(), tokio::runtime::Handle::current());
+        tokio::task::spawn_blocking(move || match runtime.block_on(db::survey(&address)) {
+            Ok(found) => found
+                .iter()
+                .for_each(|content| tracing::warn!("{name}: {content}")),
+            Err(error) => tracing::debug!("{name}: the content is not known: {error}"),
+        });
     }
 
     /// Loads zones one after the other, until all are or one is known to have changed.

@@ -1,0 +1,138 @@
+//! Owns the errors of operations: a kind for programs, a sentence for people.
+
+use nameward_store::sql::SqlError;
+use nameward_store::sql::write::WriteError;
+use serde::{Deserialize, Serialize};
+
+/// The kind of an error, which decides the exit code of a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ErrorKind {
+    /// The zone, record, counter or backend does not exist.
+    NotFound,
+    /// The zone exists already, or another change was in the way each time.
+    Conflict,
+    /// The request or the zone it would leave is wrong.
+    Invalid,
+    /// The server does not do this, for this zone or now.
+    Refused,
+    /// A database or file failed.
+    Backend,
+    /// The server of this configuration does not run.
+    NotRunning,
+    /// The server failed by a fault of its own; its log has more.
+    Internal,
+}
+
+impl ErrorKind {
+    /// All kinds, in the order of their exit codes.
+    pub const ALL: [ErrorKind; 7] = [
+        ErrorKind::Internal,
+        ErrorKind::NotRunning,
+        ErrorKind::NotFound,
+        ErrorKind::Conflict,
+        ErrorKind::Invalid,
+        ErrorKind::Refused,
+        ErrorKind::Backend,
+    ];
+
+    /// The exit code of a command that ends with this error. 2 is a wrong command line; 3 is what init scripts
+    /// mean by a service that does not run.
+    pub fn exit_code(self) -> u8 {
+        match self {
+            ErrorKind::Internal => 1,
+            ErrorKind::NotRunning => 3,
+            ErrorKind::NotFound => 4,
+            ErrorKind::Conflict => 5,
+            ErrorKind::Invalid => 6,
+            ErrorKind::Refused => 7,
+            ErrorKind::Backend => 8,
+        }
+    }
+}
+
+/// An operation that was not done, or not wholly.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{message}")]
+pub struct OperationError {
+    /// The kind, for programs.
+    pub kind: ErrorKind,
+    /// The zone or thing, the reason and what to do, for people.
+    pub message: String,
+}
+
+impl OperationError {
+    /// Makes an error of a kind.
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        OperationError {
+            kind,
+            message: message.into(),
+        }
+    }
+
+    /// Makes an error about something that does not exist.
+    pub fn not_found(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::NotFound, message)
+    }
+
+    /// Makes an error about something that is in the way.
+    pub fn conflict(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Conflict, message)
+    }
+
+    /// Makes an error about a wrong request.
+    pub fn invalid(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Invalid, message)
+    }
+
+    /// Makes an error about something that the server does not do.
+    pub fn refused(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Refused, message)
+    }
+
+    /// Makes an error about a database or file that failed.
+    pub fn backend(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Backend, message)
+    }
+
+    /// Makes the error of a failed change from what the database `address` said.
+    pub(super) fn of_write(address: &impl std::fmt::Display, error: &WriteError) -> Self {
+        let named = || format!("{address}: {error}");
+        match error {
+            // These are about the request, not about the database.
+            WriteError::Invalid(_) => Self::invalid(error.to_string()),
+            WriteError::ReadOnly(_) => Self::refused(error.to_string()),
+            WriteError::Exists(_) => Self::conflict(error.to_string()),
+            WriteError::NoSuchZone => Self::not_found(error.to_string()),
+            WriteError::Conflict(_) => Self::conflict(named()),
+            WriteError::Sql(_) | WriteError::Unknown(_) => Self::backend(named()),
+        }
+    }
+
+    /// Makes the error of a database that could not be read.
+    pub(super) fn of_sql(address: &impl std::fmt::Display, error: &SqlError) -> Self {
+        Self::backend(format!("{address}: {error}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_has_an_exit_code_of_its_own() {
+        let codes: std::collections::HashSet<u8> =
+            ErrorKind::ALL.iter().map(|kind| kind.exit_code()).collect();
+        assert_eq!(codes.len(), ErrorKind::ALL.len());
+        assert!(!codes.contains(&0) && !codes.contains(&2));
+    }
+
+    #[test]
+    fn an_error_is_one_json_object_with_kind_and_message() {
+        let error = OperationError::not_found("no zone a.test.");
+        assert_eq!(
+            serde_json::to_string(&error).unwrap(),
+            r#"{"kind":"not_found","message":"no zone a.test."}"#
+        );
+    }
+}

@@ -1,0 +1,228 @@
+//! Owns the results of operations: one JSON object each, and one for each item of a listing.
+
+use serde::{Deserialize, Serialize};
+
+use super::{OperationError, request::ZoneKind};
+
+/// A reply line on the control socket: any number of items, then one of the others.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ReplyLine {
+    /// An item of a listing; more follows.
+    Item(ListedItem),
+    /// The operation is done.
+    Done(OperationResult),
+    /// The operation failed. Items that came before are part of a listing that is not whole.
+    Failed(OperationError),
+}
+
+/// An item of a listing.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ListedItem {
+    /// A zone.
+    Zone(ListedZone),
+    /// A record.
+    Record(ListedRecord),
+}
+
+/// A zone of the server.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListedZone {
+    /// The name, with its final dot.
+    pub name: String,
+    /// The kind.
+    pub kind: ZoneKind,
+    /// The number of the backend.
+    pub backend: u32,
+}
+
+/// A record as it is stored.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListedRecord {
+    /// `records.id`.
+    pub id: i64,
+    /// The owner with its final dot; as stored if it is not valid.
+    pub name: String,
+    /// The TTL.
+    pub ttl: u32,
+    /// The type.
+    #[serde(rename = "type")]
+    pub rtype: String,
+    /// The data as in a zone file; as stored if it is not valid.
+    pub content: String,
+    /// It is kept but not served.
+    pub disabled: bool,
+    /// Why it cannot be served.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+}
+
+/// The result of an operation.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "result", rename_all = "snake_case")]
+pub enum OperationResult {
+    /// Of `status`.
+    Status(ServerStatus),
+    /// Of `stop`: the connection stays open until the server has ended.
+    Stopping,
+    /// Of `reload`.
+    Reloaded(ReloadReport),
+    /// Of `stats`.
+    Counters {
+        /// In the order of the status page.
+        counters: Vec<NamedCounter>,
+    },
+    /// Of `cache flush`.
+    Flushed {
+        /// Entries that were dropped.
+        entries: usize,
+    },
+    /// The end of a listing.
+    Listed {
+        /// Items that were sent.
+        items: u64,
+    },
+    /// Of `zone show`.
+    Zone(ZoneDetails),
+    /// Of `zone create`.
+    ZoneCreated(ZoneChanged),
+    /// Of `zone delete`.
+    ZoneDeleted(ZoneChanged),
+    /// Of a change of records.
+    ZoneChanged(ZoneChanged),
+    /// Of a change that changes nothing.
+    NoChange {
+        /// The zone.
+        zone: String,
+    },
+}
+
+/// A counter of the server.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct NamedCounter {
+    /// Its name.
+    pub name: String,
+    /// Its value.
+    pub value: u64,
+}
+
+/// A change of a zone that is durable and served.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ZoneChanged {
+    /// The zone.
+    pub zone: String,
+    /// The number of its backend.
+    pub backend: u32,
+    /// The engine of the backend.
+    pub engine: String,
+    /// The serial after the change; none for a zone without SOA.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub serial: Option<u32>,
+    /// What the operator should know.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
+}
+
+/// A zone of a database.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ZoneDetails {
+    /// The name.
+    pub name: String,
+    /// The kind.
+    pub kind: ZoneKind,
+    /// The serial; none without a SOA that can be read.
+    pub serial: Option<u32>,
+    /// Records that are not disabled.
+    pub records: u64,
+    /// Records that are disabled.
+    pub disabled: u64,
+    /// The number of the backend.
+    pub backend: u32,
+    /// The address of the database, without its password.
+    pub database: String,
+    /// `live` or `resident`.
+    pub mode: String,
+    /// Addresses of primaries, as stored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub primaries: Option<String>,
+    /// The account, as stored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub account: Option<String>,
+    /// The catalog it is a member of, as stored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub catalog: Option<String>,
+}
+
+/// The state of a server.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServerStatus {
+    /// The version of the program.
+    pub version: String,
+    /// The process id.
+    pub process: u32,
+    /// Seconds since the start.
+    pub uptime_seconds: u64,
+    /// The configuration file; none for the built-in example.
+    pub config: Option<String>,
+    /// Zones that are served.
+    pub zones: usize,
+    /// Zones of these that have no contents yet, or none that can be served.
+    pub zones_not_ready: usize,
+    /// The databases.
+    pub databases: Vec<DatabaseStatus>,
+}
+
+/// The state of a database.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DatabaseStatus {
+    /// The number of the backend.
+    pub backend: u32,
+    /// Its address, without its password.
+    pub database: String,
+    /// `live` or `resident`.
+    pub mode: String,
+    /// It answers.
+    pub is_up: bool,
+}
+
+/// The outcome of a reload.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReloadReport {
+    /// Counts of zones, in words.
+    pub summary: String,
+    /// Settings that take effect after a restart, and the like.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_a_listing_is_one_json_object() {
+        let line = ReplyLine::Item(ListedItem::Zone(ListedZone {
+            name: "a.test.".into(),
+            kind: ZoneKind::Native,
+            backend: 1,
+        }));
+        let text = serde_json::to_string(&line).unwrap();
+        assert_eq!(
+            text,
+            r#"{"item":{"zone":{"name":"a.test.","kind":"native","backend":1}}}"#
+        );
+        assert_eq!(serde_json::from_str::<ReplyLine>(&text).unwrap(), line);
+    }
+
+    #[test]
+    fn results_say_what_they_are() {
+        let text = serde_json::to_string(&ReplyLine::Done(OperationResult::NoChange {
+            zone: "a.test.".into(),
+        }));
+        assert_eq!(
+            text.unwrap(),
+            r#"{"done":{"result":"no_change","zone":"a.test."}}"#
+        );
+    }
+}

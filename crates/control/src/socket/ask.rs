@@ -1,0 +1,106 @@
+//! Owns the client's side of the control socket: one request, and the reply to its last line.
+
+use std::{
+    io::{self, BufRead, BufReader, Read, Write},
+    os::unix::net::UnixStream as BlockingStream,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use super::{CLIENT_PATIENCE, plain};
+use crate::operations::{
+    ControlRequest, ErrorKind, ListedItem, OperationError, OperationResult, ReplyLine,
+};
+
+/// How long a client waits for the next line: a reload reads every changed zone.
+const WORK_PATIENCE: Duration = Duration::from_secs(3600);
+/// How long a client waits for the end of a server that said it is stopping.
+const STOP_PATIENCE: Duration = Duration::from_secs(60);
+/// Octets of the longest line of a reply.
+const LINE_MAX: u64 = 16 << 20;
+
+/// Why a request got no result.
+#[derive(Debug, thiserror::Error)]
+pub enum AskError {
+    /// Nobody answers there.
+    #[error("no server answers at the control socket {}: {}", .0.display(), plain(.1))]
+    NotRunning(PathBuf, #[source] io::Error),
+    /// The connection broke, or the reply makes no sense.
+    #[error("the server did not reply: {}", plain(.0))]
+    Broken(#[source] io::Error),
+    /// The connection ended before the reply did.
+    #[error("the reply is not whole: the server ended the connection")]
+    Cut,
+    /// The server says that it is stopping, and does not end.
+    #[error("the server is stopping, but has not ended within {} s", STOP_PATIENCE.as_secs())]
+    StillStopping,
+    /// The server did not do it.
+    #[error("{0}")]
+    Failed(OperationError),
+}
+
+impl AskError {
+    /// The kind of the error, as the server would name it.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            AskError::NotRunning(..) => ErrorKind::NotRunning,
+            AskError::Failed(error) => error.kind,
+            AskError::Broken(_) | AskError::Cut | AskError::StillStopping => ErrorKind::Internal,
+        }
+    }
+}
+
+/// Sends a request to the server whose control socket is `path`, hands the items of a listing over as they come, and
+/// returns the result.
+pub fn ask(
+    path: &Path,
+    request: &ControlRequest,
+    each: &mut dyn FnMut(ListedItem),
+) -> Result<OperationResult, AskError> {
+    let mut stream = BlockingStream::connect(path)
+        .map_err(|error| AskError::NotRunning(path.to_path_buf(), error))?;
+    send(&mut stream, request).map_err(AskError::Broken)?;
+    let mut reader = BufReader::new(stream);
+    loop {
+        match read_line(&mut reader)? {
+            ReplyLine::Item(item) => each(item),
+            ReplyLine::Failed(error) => return Err(AskError::Failed(error)),
+            ReplyLine::Done(OperationResult::Stopping) => {
+                return await_end(reader.into_inner()).map(|()| OperationResult::Stopping);
+            }
+            ReplyLine::Done(result) => return Ok(result),
+        }
+    }
+}
+
+fn send(stream: &mut BlockingStream, request: &ControlRequest) -> io::Result<()> {
+    stream.set_write_timeout(Some(CLIENT_PATIENCE))?;
+    stream.set_read_timeout(Some(WORK_PATIENCE))?;
+    let mut line = serde_json::to_vec(request)?;
+    line.push(b'\n');
+    stream.write_all(&line)
+}
+
+fn read_line(reader: &mut BufReader<BlockingStream>) -> Result<ReplyLine, AskError> {
+    let mut line = Vec::new();
+    reader
+        .by_ref()
+        .take(LINE_MAX)
+        .read_until(b'\n', &mut line)
+        .map_err(AskError::Broken)?;
+    if !line.ends_with(b"\n") {
+        return Err(AskError::Cut);
+    }
+    serde_json::from_slice(&line).map_err(|error| AskError::Broken(error.into()))
+}
+
+/// Waits until the server has ended: its end closes the connection.
+fn await_end(mut stream: BlockingStream) -> Result<(), AskError> {
+    stream
+        .set_read_timeout(Some(STOP_PATIENCE))
+        .map_err(AskError::Broken)?;
+    match stream.read(&mut [0]) {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(AskError::StillStopping),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,251 @@
+//! Owns the server's side of the control socket: who is heard, in which order, and how replies are sent.
+//!
+//! Commands are read as they come, and only then wait for their turn. At most [`RUNNING_MAX`] ordinary commands run and
+//! [`WAITING_MAX`] wait; more are refused at once, so that they never hold all connections. Reloads have seats of
+//! their own, and what takes a moment (`status`, `stop`, `stats`) needs none.
+
+use std::{
+    io::{self, BufWriter, Write},
+    os::{fd::IntoRawFd, unix::net::UnixStream as BlockingStream},
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+    time::Duration,
+};
+
+use tokio::{
+    io::{AsyncBufReadExt, AsyncReadExt, BufReader},
+    net::{UnixListener, UnixStream},
+    sync::{OwnedSemaphorePermit, Semaphore, watch},
+    time::timeout,
+};
+
+use super::{CLIENT_PATIENCE, ControlSocket};
+use crate::operations::{
+    ControlRequest, ErrorKind, OperationError, OperationResult, ReplyLine, TakeItem, Urgency,
+};
+
+/// Octets of the longest request line: an RRset as large as an answer can hold, in text.
+pub const REQUEST_MAX: u64 = 512 << 10;
+/// Connections open at one time; others wait in the kernel's queue. More than all that may run and wait.
+pub(super) const CONNECTIONS_MAX: usize = 128;
+/// Commands of one urgency that run at one time.
+pub(super) const RUNNING_MAX: usize = 16;
+/// Commands of one urgency that wait for their turn.
+pub(super) const WAITING_MAX: usize = 24;
+/// Octets of a reply that are collected before they are sent.
+const BUFFER: usize = 64 << 10;
+
+/// Does the operations that clients ask for. Called on a thread that may block.
+pub trait Commands: Send + Sync + 'static {
+    /// Does an operation; the items of a listing go to `items`.
+    fn run(
+        &self,
+        request: &ControlRequest,
+        items: TakeItem<'_>,
+    ) -> Result<OperationResult, OperationError>;
+}
+
+/// The seats for commands of one urgency.
+struct Seats {
+    /// Those that run or wait.
+    admitted: Arc<Semaphore>,
+    running: Arc<Semaphore>,
+}
+
+impl Default for Seats {
+    fn default() -> Self {
+        Seats {
+            admitted: Arc::new(Semaphore::new(RUNNING_MAX + WAITING_MAX)),
+            running: Arc::new(Semaphore::new(RUNNING_MAX)),
+        }
+    }
+}
+
+impl Seats {
+    /// Waits for a turn; `None` if too many wait already.
+    async fn take(&self) -> Option<[OwnedSemaphorePermit; 2]> {
+        let admitted = Arc::clone(&self.admitted).try_acquire_owned().ok()?;
+        let running = Arc::clone(&self.running).acquire_owned().await.ok()?;
+        Some([admitted, running])
+    }
+}
+
+/// The parts that all conversations share.
+struct Server {
+    commands: Arc<dyn Commands>,
+    ordinary: Seats,
+    reloads: Seats,
+}
+
+impl ControlSocket {
+    /// Answers requests until `shutdown` says true, and then ends when those that run have ended.
+    pub async fn serve(
+        self,
+        commands: Arc<dyn Commands>,
+        mut shutdown: watch::Receiver<bool>,
+    ) -> io::Result<()> {
+        let listener = UnixListener::from_std(self.listener.try_clone()?)?;
+        let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+        let server = Arc::new(Server {
+            commands,
+            ordinary: Seats::default(),
+            reloads: Seats::default(),
+        });
+        loop {
+            let accepted = tokio::select! {
+                biased;
+                _ = shutdown.wait_for(|stop| *stop) => break,
+                accepted = accept(&listener, &connections) => accepted,
+            };
+            let Some((stream, connection)) = accepted else {
+                // Short of descriptors: waiting is all that helps.
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                continue;
+            };
+            // The file mode says the same; this also holds where somebody changed it.
+            let peer = stream.peer_cred().map(|peer| peer.uid());
+            if !peer.is_ok_and(|uid| uid == 0 || uid == self.owner) {
+                continue;
+            }
+            let (server, mut shutdown) = (Arc::clone(&server), shutdown.clone());
+            tokio::spawn(async move {
+                server.converse(stream, &mut shutdown).await;
+                drop(connection);
+            });
+        }
+        // Not heard any more, and then whoever has a turn gets its reply.
+        drop(listener);
+        let _ = connections.acquire_many(CONNECTIONS_MAX as u32).await;
+        Ok(())
+    }
+}
+
+async fn accept(
+    listener: &UnixListener,
+    connections: &Arc<Semaphore>,
+) -> Option<(UnixStream, OwnedSemaphorePermit)> {
+    let connection = Arc::clone(connections).acquire_owned().await.ok()?;
+    let (stream, _) = listener.accept().await.ok()?;
+    Some((stream, connection))
+}
+
+impl Server {
+    /// Reads one request and answers it.
+    async fn converse(&self, mut stream: UnixStream, shutdown: &mut watch::Receiver<bool>) {
+        let request = tokio::select! {
+            biased;
+            _ = shutdown.wait_for(|stop| *stop) => return,
+            request = read_request(&mut stream) => request,
+        };
+        let Some(request) = request else {
+            return;
+        };
+        let (request, turn) = match request {
+            Ok(request) => {
+                let turn = tokio::select! {
+                    turn = self.turn(&request) => turn,
+                    _ = shutdown.wait_for(|stop| *stop) => {
+                        Err(OperationError::refused("the server is stopping"))
+                    }
+                };
+                (Some(request), turn)
+            }
+            Err(error) => (None, Err(error)),
+        };
+        // From here on the thread that does the work sends the reply, and waits where the client is slow.
+        let Ok(stream) = blocking(stream) else {
+            return;
+        };
+        let commands = Arc::clone(&self.commands);
+        let work = move || match (request, turn) {
+            (Some(request), Ok(_turn)) => answer(stream, &*commands, &request),
+            (_, Err(error)) => drop(send(stream, &ReplyLine::Failed(error))),
+            (None, Ok(_)) => {}
+        };
+        let _ = tokio::task::spawn_blocking(work).await;
+    }
+
+    /// Waits until a command may run.
+    async fn turn(
+        &self,
+        request: &ControlRequest,
+    ) -> Result<Option<[OwnedSemaphorePermit; 2]>, OperationError> {
+        let (seats, what) = match request.request.urgency() {
+            Urgency::Immediate => return Ok(None),
+            Urgency::Reload => (
+                &self.reloads,
+                "reloads wait already, and one of them will take what is there now",
+            ),
+            Urgency::Ordinary => (
+                &self.ordinary,
+                "commands run or wait already: try again later",
+            ),
+        };
+        let refused = || {
+            let number = RUNNING_MAX + WAITING_MAX;
+            OperationError::refused(format!("{number} {what}"))
+        };
+        seats.take().await.map(Some).ok_or_else(refused)
+    }
+}
+
+/// Reads one request line; `None` if none comes.
+async fn read_request(stream: &mut UnixStream) -> Option<Result<ControlRequest, OperationError>> {
+    let mut line = Vec::new();
+    let mut reader = BufReader::new(stream.take(REQUEST_MAX));
+    match timeout(CLIENT_PATIENCE, reader.read_until(b'\n', &mut line)).await {
+        Ok(Ok(0)) | Ok(Err(_)) | Err(_) => None,
+        Ok(Ok(_)) if !line.ends_with(b"\n") => Some(Err(OperationError::invalid(format!(
+            "expected one line of at most {REQUEST_MAX} octets"
+        )))),
+        Ok(Ok(_)) => Some(serde_json::from_slice(&line).map_err(|error| {
+            OperationError::invalid(format!("the request cannot be read: {error}"))
+        })),
+    }
+}
+
+fn blocking(stream: UnixStream) -> io::Result<BlockingStream> {
+    let stream = stream.into_std()?;
+    stream.set_nonblocking(false)?;
+    stream.set_write_timeout(Some(CLIENT_PATIENCE))?;
+    Ok(stream)
+}
+
+/// Does an operation and sends its items as they come, then its result.
+fn answer(stream: BlockingStream, commands: &dyn Commands, request: &ControlRequest) {
+    let mut writer = BufWriter::with_capacity(BUFFER, stream);
+    let mut is_open = true;
+    let mut items = |item| {
+        is_open = is_open && write_line(&mut writer, &ReplyLine::Item(item)).is_ok();
+        is_open
+    };
+    // A fault in one command must not take its reply away, nor its seat.
+    let result = catch_unwind(AssertUnwindSafe(|| commands.run(request, &mut items)));
+    let last = match result {
+        Ok(Ok(result)) => ReplyLine::Done(result),
+        Ok(Err(error)) => ReplyLine::Failed(error),
+        Err(_) => ReplyLine::Failed(OperationError::new(
+            ErrorKind::Internal,
+            "the operation failed by a fault of the server; see its log",
+        )),
+    };
+    let is_stopping = matches!(last, ReplyLine::Done(OperationResult::Stopping));
+    let is_sent = is_open && write_line(&mut writer, &last).is_ok() && writer.flush().is_ok();
+    if let Ok(stream) = writer.into_inner()
+        && is_stopping
+        && is_sent
+    {
+        // Left open: the end of the process closes it, and so tells the client that the server has ended.
+        let _ = stream.into_raw_fd();
+    }
+}
+
+fn send(mut stream: BlockingStream, line: &ReplyLine) -> io::Result<()> {
+    write_line(&mut stream, line)
+}
+
+fn write_line(writer: &mut impl Write, line: &ReplyLine) -> io::Result<()> {
+    let mut text = serde_json::to_vec(line)?;
+    text.push(b'\n');
+    writer.write_all(&text)
+}

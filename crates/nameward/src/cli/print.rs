@@ -1,0 +1,319 @@
+//! Owns the output of commands: lines for people, or one JSON object a line for programs.
+
+use std::{
+    fmt::Write as _,
+    io::{self, BufWriter, Write},
+};
+
+use nameward_control::operations::{
+    ListedItem, ListedRecord, OperationError, OperationResult, ServerStatus, ZoneChanged,
+    ZoneDetails,
+};
+use serde::Serialize;
+
+use crate::{serve::counted, terminal};
+
+/// The form of the output.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// Lines for people.
+    Text,
+    /// JSON objects, one a line.
+    Json,
+}
+
+/// An output that may be closed by its reader (`| head`), which is no error.
+pub struct Printer {
+    out: BufWriter<io::StdoutLock<'static>>,
+    form: Form,
+}
+
+impl Printer {
+    /// Prints to stdout.
+    pub fn new(form: Form) -> Self {
+        Printer {
+            out: BufWriter::with_capacity(64 << 10, io::stdout().lock()),
+            form,
+        }
+    }
+
+    /// Prints an item of a listing.
+    pub fn item(&mut self, item: &ListedItem) -> io::Result<()> {
+        match (self.form, item) {
+            (Form::Json, ListedItem::Zone(zone)) => self.json(zone),
+            (Form::Json, ListedItem::Record(record)) => self.json(record),
+            (Form::Text, ListedItem::Zone(zone)) => {
+                let (name, kind) = (&zone.name, zone.kind.name());
+                writeln!(self.out, "{name} {kind} {}", zone.backend)
+            }
+            (Form::Text, ListedItem::Record(record)) => {
+                write!(self.out, "{}", terminal::lines(record_line(record)))
+            }
+        }
+    }
+
+    /// Prints the result of an operation.
+    pub fn result(&mut self, result: &OperationResult) -> io::Result<()> {
+        match (self.form, result) {
+            // The items were it.
+            (_, OperationResult::Listed { .. }) => {}
+            (Form::Json, result) => self.json(result)?,
+            (Form::Text, result) => write!(self.out, "{}", terminal::lines(text(result)))?,
+        }
+        self.out.flush()
+    }
+
+    /// Prints an object: as JSON, or as `text` says it.
+    pub fn object(&mut self, object: &impl Serialize, text: &str) -> io::Result<()> {
+        match self.form {
+            Form::Json => self.json(object)?,
+            Form::Text => write!(self.out, "{}", terminal::lines(text))?,
+        }
+        self.out.flush()
+    }
+
+    fn json(&mut self, object: &impl Serialize) -> io::Result<()> {
+        serde_json::to_writer(&mut self.out, object)?;
+        self.out.write_all(b"\n")
+    }
+}
+
+/// Prints an error to stderr.
+pub fn error(form: Form, error: &OperationError) {
+    match form {
+        Form::Text => {
+            for line in error.message.lines() {
+                eprintln!("nameward: {}", terminal::line(line));
+            }
+        }
+        Form::Json => eprintln!("{}", serde_json::json!({ "error": error })),
+    }
+}
+
+/// The name of a zone in a sentence: without its final dot, unless it is the root.
+pub fn zone_text(name: &str) -> &str {
+    match name.strip_suffix('.') {
+        None | Some("") => name,
+        Some(rest) => rest,
+    }
+}
+
+/// A record as a line of a zone file; one that is not served is a comment.
+fn record_line(record: &ListedRecord) -> String {
+    let ListedRecord {
+        id,
+        name,
+        ttl,
+        rtype,
+        content,
+        ..
+    } = record;
+    let line = format!("{name} {ttl} IN {rtype} {content}\n");
+    match (&record.problem, record.disabled) {
+        (None, false) => line,
+        (None, true) => format!("; disabled: {line}"),
+        (Some(problem), false) => format!("; cannot be served, id {id}: {problem}: {line}"),
+        (Some(problem), true) => format!("; disabled, id {id}: {problem}: {line}"),
+    }
+}
+
+/// A result in the words that operators of BIND and PowerDNS know.
+fn text(result: &OperationResult) -> String {
+    match result {
+        OperationResult::Status(status) => status_text(status),
+        OperationResult::Stopping => "stopped\n".into(),
+        OperationResult::Reloaded(report) => {
+            let warnings = report.warnings.iter();
+            let lines = warnings.map(|warning| format!("\nwarning: {warning}"));
+            format!(
+                "reloaded: {}{}\n",
+                report.summary,
+                lines.collect::<String>()
+            )
+        }
+        OperationResult::Counters { counters } => {
+            let line = |text: &mut String, name: &str, value: u64| {
+                let _ = writeln!(text, "{name} {value}");
+            };
+            let mut text = String::new();
+            for counter in counters {
+                line(&mut text, &counter.name, counter.value);
+            }
+            text
+        }
+        OperationResult::Flushed { entries: 1 } => "1 entry dropped from the caches\n".into(),
+        OperationResult::Flushed { entries } => {
+            format!("{entries} entries dropped from the caches\n")
+        }
+        OperationResult::Listed { .. } => String::new(),
+        OperationResult::Zone(details) => details_text(details),
+        OperationResult::ZoneCreated(changed) => {
+            let (zone, backend) = (zone_text(&changed.zone), backend_text(changed));
+            with_warnings(format!("created zone {zone} in {backend}\n"), changed)
+        }
+        OperationResult::ZoneDeleted(changed) => {
+            let (zone, backend) = (zone_text(&changed.zone), backend_text(changed));
+            with_warnings(format!("deleted zone {zone} from {backend}\n"), changed)
+        }
+        OperationResult::ZoneChanged(changed) => {
+            let zone = zone_text(&changed.zone);
+            let serial = match changed.serial {
+                Some(serial) => format!(", serial {serial}"),
+                None => String::new(),
+            };
+            with_warnings(format!("zone {zone}: changed{serial}\n"), changed)
+        }
+        OperationResult::NoChange { zone } => format!("zone {}: no change\n", zone_text(zone)),
+    }
+}
+
+fn backend_text(changed: &ZoneChanged) -> String {
+    format!("backend {} ({})", changed.backend, changed.engine)
+}
+
+fn with_warnings(mut text: String, changed: &ZoneChanged) -> String {
+    for warning in &changed.warnings {
+        let _ = writeln!(text, "warning: {warning}");
+    }
+    text
+}
+
+fn status_text(status: &ServerStatus) -> String {
+    let mut text = format!(
+        "version {}\nprocess {}\nuptime {}\n",
+        status.version,
+        status.process,
+        duration_text(status.uptime_seconds)
+    );
+    if let Some(config) = &status.config {
+        let _ = writeln!(text, "configuration {config}");
+    }
+    let _ = writeln!(text, "zones {}", status.zones);
+    if status.zones_not_ready > 0 {
+        let number = counted(status.zones_not_ready, "zone");
+        let _ = writeln!(
+            text,
+            "not-ready {number} without contents that can be served"
+        );
+    }
+    for database in &status.databases {
+        let state = if database.is_up { "up" } else { "down" };
+        let _ = writeln!(
+            text,
+            "backend {} {} {} {state}",
+            database.backend, database.database, database.mode
+        );
+    }
+    text
+}
+
+/// "2d 3h 4m 5s", without units that are zero in front.
+fn duration_text(seconds: u64) -> String {
+    let parts = [
+        (seconds / 86_400, "d"),
+        (seconds / 3600 % 24, "h"),
+        (seconds / 60 % 60, "m"),
+        (seconds % 60, "s"),
+    ];
+    let first = parts.iter().position(|(number, _)| *number > 0);
+    let shown = &parts[first.unwrap_or(parts.len() - 1)..];
+    let words = shown.iter().map(|(number, unit)| format!("{number}{unit}"));
+    words.collect::<Vec<_>>().join(" ")
+}
+
+fn details_text(details: &ZoneDetails) -> String {
+    let serial = details
+        .serial
+        .map_or("none".into(), |serial| serial.to_string());
+    let mut text = String::new();
+    let mut line = |key: &str, value: &str| {
+        let _ = writeln!(text, "{key} {value}");
+    };
+    line("name", &details.name);
+    line("kind", details.kind.name());
+    line("serial", &serial);
+    line("records", &details.records.to_string());
+    line("disabled", &details.disabled.to_string());
+    line(
+        "backend",
+        &format!("{} {}", details.backend, details.database),
+    );
+    line("mode", &details.mode);
+    for (key, value) in [
+        ("primaries", &details.primaries),
+        ("account", &details.account),
+        ("catalog", &details.catalog),
+    ] {
+        if let Some(value) = value {
+            line(key, value);
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(disabled: bool, problem: Option<&str>) -> String {
+        record_line(&ListedRecord {
+            id: 7,
+            name: "www.a.test.".into(),
+            ttl: 60,
+            rtype: "A".into(),
+            content: "192.0.2.1".into(),
+            disabled,
+            problem: problem.map(Into::into),
+        })
+    }
+
+    #[test]
+    fn records_that_are_not_served_are_comments() {
+        assert_eq!(record(false, None), "www.a.test. 60 IN A 192.0.2.1\n");
+        assert_eq!(
+            record(true, None),
+            "; disabled: www.a.test. 60 IN A 192.0.2.1\n"
+        );
+        for disabled in [false, true] {
+            let line = record(disabled, Some("the name is not valid"));
+            assert!(line.starts_with("; ") && line.contains("id 7"), "{line}");
+        }
+    }
+
+    #[test]
+    fn results_are_told_in_the_words_of_other_servers() {
+        let changed = ZoneChanged {
+            zone: "example.org.".into(),
+            backend: 1,
+            engine: "sqlite".into(),
+            serial: Some(2_026_111_502),
+            warnings: vec!["look".into()],
+        };
+        assert_eq!(
+            text(&OperationResult::ZoneCreated(changed.clone())),
+            "created zone example.org in backend 1 (sqlite)\nwarning: look\n"
+        );
+        assert_eq!(
+            text(&OperationResult::ZoneChanged(changed)),
+            "zone example.org: changed, serial 2026111502\nwarning: look\n"
+        );
+        let zone = "example.org.".into();
+        assert_eq!(
+            text(&OperationResult::NoChange { zone }),
+            "zone example.org: no change\n"
+        );
+        assert_eq!(zone_text("."), ".");
+    }
+
+    #[test]
+    fn durations_leave_out_what_is_zero_in_front() {
+        for (seconds, expected) in [
+            (0, "0s"),
+            (61, "1m 1s"),
+            (3600, "1h 0m 0s"),
+            (90_061, "1d 1h 1m 1s"),
+        ] {
+            assert_eq!(duration_text(seconds), expected);
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! The commands that talk to a running server: which server they reach, what they print, how they end.
+
+use std::{
+    fs,
+    io::{Read, Write},
+    os::unix::net::UnixStream,
+    process::Output,
+};
+
+use nameward_testkit::TestServer;
+
+use super::ask::{rcode, zone};
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+fn config_of(server: &TestServer) -> String {
+    server.dir().join("nameward.toml").display().to_string()
+}
+
+#[test]
+fn status_tells_version_process_and_zones() {
+    let bad = "@ SOA broken\n";
+    let server = TestServer::start("", &[("one.example", &zone("www")), ("bad.example", bad)]);
+    let output = server.command(&["status"]);
+    assert!(output.status.success(), "{output:?}");
+    let text = stdout(&output);
+    for line in [
+        concat!("version ", env!("CARGO_PKG_VERSION")).to_string(),
+        format!("process {}", server.pid()),
+        format!("configuration {}", config_of(&server)),
+        "zones 2".into(),
+        "not-ready 1 zone without contents that can be served".into(),
+    ] {
+        assert!(text.lines().any(|found| found == line), "{line}\n{text}");
+    }
+    assert!(text.contains("\nuptime "), "{text}");
+    let json = stdout(&server.command(&["status", "--json"]));
+    assert!(
+        json.starts_with("{\"result\":\"status\",\"version\":"),
+        "{json}"
+    );
+    assert!(json.contains("\"zones\":2,\"zones_not_ready\":1"), "{json}");
+    assert_eq!(json.lines().count(), 1);
+}
+
+#[test]
+fn a_command_for_another_configuration_does_not_reach_this_server() {
+    let server = TestServer::start("", &[("one.example", &zone("www"))]);
+    let other = server.dir().join("other.toml");
+    fs::write(&other, "[server]\nlisten = [\"127.0.0.1:0\"]\n").unwrap();
+    let other = other.to_str().unwrap();
+    for command in ["stop", "reload", "status"] {
+        let output = server.command(&[command, "--config", other]);
+        assert_eq!(output.status.code(), Some(3), "{command}: {output:?}");
+        let error = stderr(&output);
+        assert!(
+            error.contains("no server of ") && error.contains("other.toml"),
+            "{error}"
+        );
+        assert!(error.contains(&config_of(&server)), "{error}");
+    }
+    assert_eq!(rcode(server.address(), "www.one.example"), 0);
+    // By its own configuration it is reached, whatever the path is called.
+    let own = config_of(&server);
+    let link = server.dir().join("link.toml");
+    std::os::unix::fs::symlink(&own, &link).unwrap();
+    for path in [&own, link.to_str().unwrap()] {
+        let output = server.command(&["status", "--config", path]);
+        assert!(output.status.success(), "{output:?}");
+    }
+    let output = server.command(&["stop", "--config", &own]);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(server.wait().code(), Some(0));
+}
+
+#[test]
+fn stop_returns_when_the_server_has_ended() {
+    let server = TestServer::start("", &[("one.example", &zone("www"))]);
+    let output = server.command(&["stop"]);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(stdout(&output), "stopped\n");
+    let dir = server.dir().to_path_buf();
+    assert!(!dir.join("control.sock").exists(), "it is gone already");
+    assert_eq!(server.wait().code(), Some(0));
+}
+
+#[test]
+fn exit_codes_tell_the_kinds_of_errors_apart() {
+    let server = TestServer::start("", &[("one.example", &zone("www"))]);
+    for (arguments, code, kind) in [
+        (&["zone", "show", "none.example"][..], 4, "not_found"),
+        (&["stats", "no-such-counter"], 4, "not_found"),
+        (
+            &["zone", "create", "one.example", "--ns", "a.b"],
+            5,
+            "conflict",
+        ),
+        (&["zone", "show", "a..b"], 6, "invalid"),
+        (&["cache", "flush", "a..b"], 6, "invalid"),
+        (&["zone", "show", "one.example"], 7, "refused"),
+        (
+            &["zone", "create", "two.example", "--kind", "secondary"],
+            7,
+            "refused",
+        ),
+        (&["status", "--control", "/nonexistent"], 3, "not_running"),
+    ] {
+        let output = server.command(arguments);
+        assert_eq!(
+            output.status.code(),
+            Some(code),
+            "{arguments:?}: {output:?}"
+        );
+        assert_eq!(stdout(&output), "", "{arguments:?}");
+        let with_json = [arguments, &["--json"]].concat();
+        let output = server.command(&with_json);
+        assert_eq!(
+            output.status.code(),
+            Some(code),
+            "{arguments:?}: {output:?}"
+        );
+        let error = stderr(&output);
+        let start = format!("{{\"error\":{{\"kind\":\"{kind}\",\"message\":\"");
+        assert!(error.starts_with(&start), "{arguments:?}: {error}");
+        assert_eq!(error.lines().count(), 1, "{error}");
+    }
+}
+
+#[test]
+fn every_command_that_prints_data_prints_json() {
+    let server = TestServer::start("", &[("one.example", &zone("www"))]);
+    for (arguments, expected) in [
+        (&["reload"][..], "{\"result\":\"reloaded\",\"summary\":"),
+        (
+            &["stats", "udp-queries"],
+            "{\"result\":\"counters\",\"counters\":[{\"name\":\"udp-queries\",\"value\":0}]}\n",
+        ),
+        (
+            &["cache", "flush"],
+            "{\"result\":\"flushed\",\"entries\":0}\n",
+        ),
+        (
+            &["zone", "list"],
+            "{\"name\":\"one.example.\",\"kind\":\"file\",\"backend\":1}\n",
+        ),
+        (
+            &["version"],
+            concat!("{\"version\":\"", env!("CARGO_PKG_VERSION"), "\"}\n"),
+        ),
+        (&["config"], "[{"),
+        (&["check"], "{\"good\":1,\"refused\":0,\"warnings\":0}\n"),
+    ] {
+        let output = server.command(&[arguments, &["--json"]].concat());
+        assert!(output.status.success(), "{arguments:?}: {output:?}");
+        let text = stdout(&output);
+        assert!(text.starts_with(expected), "{arguments:?}: {text}");
+        assert_eq!(text.lines().count(), 1, "{text}");
+    }
+    for command in ["manual", "serve"] {
+        let output = server.command(&[command, "--json"]);
+        assert_eq!(output.status.code(), Some(2), "{command}: {output:?}");
+    }
+}
+
+#[test]
+fn clients_that_say_nothing_do_not_keep_it_from_stopping() {
+    let server = TestServer::start("", &[("one.example", &zone("www"))]);
+    let socket = server.dir().join("control.sock");
+    let silent: Vec<_> = (0..40)
+        .map(|_| UnixStream::connect(&socket).unwrap())
+        .collect();
+    let mut half = UnixStream::connect(&socket).unwrap();
+    half.write_all(b"{\"request\":").unwrap();
+    let output = server.command(&["stop"]);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(server.wait().code(), Some(0));
+    let mut reply = String::new();
+    let _ = half.read_to_string(&mut reply);
+    assert_eq!(reply, "");
+    drop(silent);
+}
