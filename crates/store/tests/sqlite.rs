@@ -44,7 +44,11 @@ fn check_names_what_is_missing_and_which_rows_are_wrong() {
         )
         .unwrap();
     let report = block_on(db::check(&fixture.address)).unwrap();
-    let mut found: Vec<_> = report.rows.iter().map(|row| (row.table, row.id)).collect();
+    let mut found: Vec<_> = report
+        .rows
+        .iter()
+        .map(|row| (row.error.table, row.error.id))
+        .collect();
     found.sort();
     let records = [10, 11, 12, 13, 14].map(|id| ("records", id));
     let domains = [2, 3, 4].map(|id| ("domains", id));

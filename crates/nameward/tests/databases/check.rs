@@ -143,7 +143,6 @@ fn db_check_finds_every_row_that_makes_an_answer_fail() {
         "zone one.test.: table records, id 506: expected the SOA at one.test., found one at below.one.test.",
         "zone nons.test.: table domains, id 30: it has no NS record at its apex",
         "zone empty.test.: table domains, id 31: it has no SOA record",
-        "zone empty.test.: table domains, id 31: it has no NS record at its apex",
         "zone two.test.: table cryptokeys, id 77: ",
         "zone two.test.: table domainmetadata, id 78: ",
     ] {
@@ -152,7 +151,7 @@ fn db_check_finds_every_row_that_makes_an_answer_fail() {
     for line in text.lines() {
         assert!(line.starts_with(&format!("sqlite:{path}: ")), "{line}");
     }
-    assert!(text.ends_with(", 9 problems\n"), "{text}");
+    assert!(text.ends_with(", 8 problems\n"), "{text}");
 
     // And they are those that fail: names and answers agree with the check.
     for mode in ["live", "resident"] {

@@ -335,8 +335,7 @@ fn note_missing(id: i64, zone: &CheckedZone, report: &mut CheckReport) {
     };
     if !zone.has_soa {
         note("it has no SOA record: every question for it fails");
-    }
-    if !zone.has_ns {
+    } else if !zone.has_ns {
         // RFC 1034 section 4.2.1 and RFC 2181 section 6.1: the apex has the NS records of the zone.
         note("it has no NS record at its apex");
     }
