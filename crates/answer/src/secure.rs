@@ -186,14 +186,17 @@ impl<'n> Encoder<'n, '_> {
             ),
             Data::Absent => {
                 let name = Name::from_valid_wire(self.spelled(entry.owner, made));
-                self.proof(signing.covering(name, types(node)), entry.ttl, signing)
+                let is_free = |sibling: Name<'_>| entry.zone.is_free(sibling);
+                let proof = signing.covering(name, types(node), is_free);
+                self.proof(proof, entry.ttl, signing)
             }
             Data::NoWildcard => {
                 // Where `*` does not fit before the name, it cannot exist.
                 let Ok(wildcard) = NameBuf::join(b"\x01*", node.name()) else {
                     return Ok(0);
                 };
-                let proof = signing.covering(wildcard.as_name(), types(node));
+                let is_free = |sibling: Name<'_>| entry.zone.is_free(sibling);
+                let proof = signing.covering(wildcard.as_name(), types(node), is_free);
                 self.proof(proof, entry.ttl, signing)
             }
         }

@@ -1,7 +1,7 @@
 //! What the engine needs to know of zones: two small traits.
 
 use nameward_dnssec::Signing;
-use nameward_wire::Type;
+use nameward_wire::{Name, Type};
 use nameward_zone::{Find, NameKey, Node, Record, Zone, ZoneTable};
 
 /// One version of a zone, wherever its data comes from.
@@ -19,6 +19,10 @@ pub trait ZoneView {
     /// How its answers are signed, if they are.
     fn signing(&self) -> Option<&Signing> {
         None
+    }
+    /// Whether nothing stands at a name and below it, as far as that is known.
+    fn is_free(&self, _name: Name<'_>) -> bool {
+        false
     }
     /// Whether this only stands for contents that are not here.
     fn is_elsewhere(&self) -> bool {
@@ -67,6 +71,12 @@ impl ZoneView for Zone {
     #[inline]
     fn signing(&self) -> Option<&Signing> {
         Zone::signing(self)
+    }
+
+    fn is_free(&self, name: Name<'_>) -> bool {
+        // Ancestors of what exists exist, so nothing is below a name that does not.
+        let found = || Zone::find(self, &NameKey::new(name));
+        !self.is_part() && matches!(found(), Find::Missing { .. } | Find::Wildcard { .. })
     }
 
     #[inline]

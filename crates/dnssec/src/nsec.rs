@@ -1,37 +1,42 @@
 //! Names for minimally covering NSEC records (RFC 4470): right before a name and right after it.
 //!
 //! What is denied is the next closer name, whose descendants do not exist either, so the record covers the name with
-//! all that stands below it and nothing else. Owners are chosen among the siblings of the name, because validators take
-//! the closest encloser from the labels that both ends share with the question.
+//! all that stands below it and nothing else. The owner is the very last name that can stand before it, because a sibling
+//! of the name may exist, and so may names below that; where it is known that nothing does, the sibling itself, which is
+//! shorter. Validators take the closest encloser from the labels that both ends share with the question; below a
+//! sibling these are the same as at the sibling.
 
 use nameward_wire::name::{MAX_LABEL, MAX_NAME};
 use nameward_wire::{Name, NameBuf};
 
-/// The last name before `name`, which is below the apex; `None` if that is its parent, which exists.
-pub(crate) fn before(name: Name<'_>) -> Option<NameBuf> {
-    let (label, parent) = split(name)?;
-    let (&last, head) = label.split_last()?;
-    if last == 0 && head.is_empty() {
-        return None;
+/// The last possible name before `name`, which is below the apex; `None` if that is its parent, which exists. A sibling that
+/// `is_free`, with all below it, does as well.
+pub(crate) fn before(name: Name<'_>, is_free: impl Fn(Name<'_>) -> bool) -> Option<NameBuf> {
+    let (mut label, parent) = split(name)?;
+    match label.pop()? {
+        0 if label.is_empty() => return None,
+        // The sibling without the zero.
+        0 => {}
+        last => {
+            // Upper-case letters count as lower-case ones, which stand elsewhere in the order.
+            label.push(if last == b'[' { b'@' } else { last - 1 });
+            label.resize(MAX_LABEL.min(MAX_NAME - parent.as_wire().len() - 1), 0xff);
+        }
     }
+    label.insert(0, label.len() as u8);
+    let sibling = NameBuf::join(&label, parent).ok()?;
+    match is_free(sibling.as_name()) {
+        true => Some(sibling),
+        false => Some(last_below(sibling.as_name())),
+    }
+}
+
+/// The last name that can stand below a name.
+fn last_below(name: Name<'_>) -> NameBuf {
     let mut wire = Vec::with_capacity(MAX_NAME);
-    if last == 0 {
-        // The sibling without the zero, and all that could stand below it.
-        fill(
-            MAX_NAME - parent.as_wire().len() - head.len() - 1,
-            &mut wire,
-        );
-        wire.push(head.len() as u8);
-        wire.extend_from_slice(head);
-    } else {
-        let most = MAX_LABEL.min(MAX_NAME - parent.as_wire().len() - 1);
-        wire.push(most as u8);
-        wire.extend_from_slice(head);
-        // Upper-case letters count as lower-case ones, which stand elsewhere in the order.
-        wire.push(if last == b'[' { b'@' } else { last - 1 });
-        wire.resize(1 + most, 0xff);
-    }
-    NameBuf::join(&wire, parent).ok()
+    fill(MAX_NAME - name.as_wire().len(), &mut wire);
+    // It fills what room there is.
+    NameBuf::join(&wire, name).unwrap_or_else(|_| name.into())
 }
 
 /// The first name after `name` and all that could stand below it; the apex if there is none.
@@ -121,6 +126,29 @@ mod tests {
         Some(name)
     }
 
+    /// A label whose last octet is one more or less.
+    fn changed(label: &[u8], by: i8) -> Vec<u8> {
+        let mut label = label.to_vec();
+        if let Some(last) = label.last_mut() {
+            *last = last.wrapping_add_signed(by);
+        }
+        label
+    }
+
+    #[test]
+    fn the_owner_is_the_last_name_below_the_decremented_sibling() {
+        let long = |last: &str| format!("{}{last}.example.org.", "x".repeat(62));
+        let asked: NameBuf = long("b").parse().unwrap();
+        let sibling: NameBuf = long("a").parse().unwrap();
+        let owner = before(asked.as_name(), |_| false).unwrap();
+        assert!(owner.as_name().is_at_or_below(sibling.as_name()));
+        let below = &owner.as_name().as_wire()[..owner.as_name().as_wire().len() - 77];
+        assert_eq!((below.len(), below[0]), (178, 49));
+        assert!(below[1..].iter().all(|octet| matches!(octet, 63 | 0xff)));
+        let owner = before(asked.as_name(), |free| free == sibling.as_name());
+        assert_eq!(owner, Some(sibling));
+    }
+
     proptest! {
         #[test]
         fn a_name_and_all_below_it_stand_in_between_and_no_sibling(
@@ -133,7 +161,8 @@ mod tests {
             let apex = apex.as_name();
             let Some(denied) = name(&labels, apex) else { return Ok(()) };
             let denied = denied.as_name();
-            let first = before(denied);
+            let (denied_label, _) = split(denied).unwrap();
+            let first = before(denied, |_| false);
             let start = match &first {
                 Some(made) => made.as_name(),
                 None => denied.parent().unwrap(),
@@ -146,15 +175,17 @@ mod tests {
                     && (is_last || name.canonical_cmp(end) == Ordering::Less)
             };
             prop_assert!(within(denied), "{start} {denied} {end}");
-            if let Some(child) = name(&[child], denied) {
+            if let Some(child) = name(std::slice::from_ref(&child), denied) {
                 prop_assert!(within(child.as_name()));
             }
-            // A sibling with other letters is not denied, nor what is below it.
-            if let Some(other) = name(&[sibling], denied.parent().unwrap())
-                && other.as_name() != denied
-                && other.as_name() != start
-            {
-                prop_assert!(!within(other.as_name()), "{start} {other} {end}");
+            // A sibling with other letters is not denied, nor what is below it, however close it stands.
+            let near = [sibling, changed(&denied_label, -1), changed(&denied_label, 1)];
+            for other in near.into_iter().filter(|other| !other.is_empty()) {
+                let Some(other) = name(&[other], denied.parent().unwrap()) else { continue };
+                let below = [name(std::slice::from_ref(&child), other.as_name()), Some(last_below(other.as_name()))];
+                for other in below.into_iter().flatten().chain([other]) {
+                    prop_assert!(other.as_name().is_at_or_below(denied) || !within(other.as_name()), "{start} {other} {end}");
+                }
             }
             let next = below(denied, apex);
             prop_assert!(next.as_name() == apex || denied.canonical_cmp(next.as_name()) == Ordering::Less);

@@ -259,13 +259,20 @@ impl Signing {
         }
     }
 
-    /// Proves that a name does not exist. `parent` has the types of the name above it, which exists.
-    pub fn covering(&self, name: Name<'_>, parent: impl Iterator<Item = Type>) -> Option<Proof> {
+    /// Proves that a name does not exist. `parent` has the types of the name above it, which exists; `is_free` tells of a
+    /// sibling whether it is known that nothing stands there and below.
+    pub fn covering(
+        &self,
+        name: Name<'_>,
+        parent: impl Iterator<Item = Type>,
+        is_free: impl Fn(Name<'_>) -> bool,
+    ) -> Option<Proof> {
         match self.denial() {
             Denial::Nsec => {
                 let next = nsec::after(name, self.apex.as_name());
-                Some(match nsec::before(name) {
-                    Some(owner) => self.nsec(owner, next, std::iter::empty()),
+                Some(match nsec::before(name, is_free) {
+                    // The owner may exist, or have types that a wildcard, a DNAME or a zone below gives it. RFC 6840 section 4.1: a record with NS and without SOA denies no type there but DS.
+                    Some(owner) => self.nsec(owner, next, [Type::NS, Type::DS].into_iter()),
                     None => self.nsec(name.parent()?.into(), next, parent),
                 })
             }

@@ -36,6 +36,8 @@ pub struct Zone {
     contents: Whereabouts,
     /// How its answers are signed, if they are.
     signing: Option<Arc<Signing>>,
+    /// It has only the names that one question needs.
+    is_part: bool,
     order: OnceLock<Box<[u32]>>,
     /// Which source it is from: the lower one wins where two have the zone.
     rank: u16,
@@ -82,6 +84,7 @@ impl Zone {
             changes: None,
             contents: Whereabouts::Here,
             signing: None,
+            is_part: false,
             order: OnceLock::new(),
             rank: 0,
         }
@@ -133,6 +136,16 @@ impl Zone {
     /// Has its answers signed. The records that a signed zone has at its apex are there already.
     pub fn set_signing(&mut self, signing: Option<Arc<Signing>>) {
         self.signing = signing;
+    }
+
+    /// Whether it has only the names that one question needs: that another is missing means nothing.
+    pub fn is_part(&self) -> bool {
+        self.is_part
+    }
+
+    /// Says that it has only the names that one question needs.
+    pub fn mark_as_part(&mut self) {
+        self.is_part = true;
     }
 
     /// The rank of the source it is from.

@@ -167,6 +167,7 @@ impl Gathering {
         let (zone, findings) = builder.finish();
         match zone {
             Some(mut zone) => {
+                zone.mark_as_part();
                 zone.set_signing(self.signing.filter(|signing| signing.signs()));
                 Ok(Fragment {
                     zone,
