@@ -176,6 +176,9 @@ section! {
         /// MiB of memory for pages of a SQLite database, over all connections. Look-ups are twice as
         /// fast where the whole file has room in it.
         page_cache_mb: Count<1, 1_048_576> = "256";
+        /// Whether the keys and metadata of zones are read, and zones that have keys are signed. Where
+        /// they cannot be read, zones fail; false is for a database whose account may not read them.
+        dnssec: bool = "true";
         /// Milliseconds a database may take to answer.
         timeout_ms: Count<10, 600_000> = "2000";
     }

@@ -76,7 +76,13 @@ fn mariadb_is_read_from_the_replica_that_the_configuration_names() {
     // A second database stands for the replica; that it has other contents shows which of them is read.
     run(&database, kind, &fill(&[zone("one.test", "192.0.2.10")]));
     database.run("CREATE DATABASE replica").unwrap();
-    for table in ["domains", "records", "nameward_changes"] {
+    for table in [
+        "domains",
+        "records",
+        "cryptokeys",
+        "domainmetadata",
+        "nameward_changes",
+    ] {
         let sql = format!(
             "CREATE TABLE replica.{table} LIKE pdns.{table}; INSERT INTO replica.{table} SELECT * FROM pdns.{table}"
         );

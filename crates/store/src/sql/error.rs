@@ -36,6 +36,9 @@ pub enum SqlError {
         "the database refused a statement: {0}; `nameward db check` tells what is wrong with the schema"
     )]
     Refused(String),
+    /// The database could not do a statement at this moment: a lock, a deadlock, a conflict with others.
+    #[error("the database could not answer now: {0}")]
+    Busy(String),
     /// The address of the database is wrong.
     #[error("{0}")]
     Address(String),

@@ -1,54 +1,115 @@
 //! How zones are signed: their keys and their metadata, together.
+//!
+//! A zone without keys is served unsigned, so "there are none" and "they could not be read" must never be mixed up:
+//! resolvers that know the zone's DS would take every answer for forged, and without `domainmetadata` a zone with NSEC3
+//! would show its names by NSEC. Whatever the database refuses is an error here. Look-ups go on with what was last read
+//! about the zone and fail where nothing was; a load fails, and the version from before stays.
 
 use super::dialect::{MAX_NAMES, Statement};
-use super::error::SqlError;
+use super::error::{RowError, SqlError};
 use super::metadata::Metadata;
 use super::row::Cells;
+use super::zone_cache::ZoneCache;
 use super::{LiveZone, SqlBackend};
 use nameward_dnssec::{Keys, Signing};
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Facts of one kind by the id of their zone.
+pub(super) type FactsOf<T> = HashMap<i64, Arc<T>>;
 
 /// What was read about some zones.
 pub(super) struct Facts {
-    keys: HashMap<i64, Arc<Keys>>,
-    metadata: HashMap<i64, Arc<Metadata>>,
+    keys: FactsOf<Keys>,
+    metadata: FactsOf<Metadata>,
+    /// Why there is nothing about the zones that are missing.
+    failed: Option<SqlError>,
     pub(super) statements: u32,
 }
 
 impl Facts {
-    /// How a zone is signed, if it has keys and was among those that were read.
-    pub(super) fn signing(&self, backend: &SqlBackend, zone: &LiveZone) -> Option<Arc<Signing>> {
-        let (keys, metadata) = (self.keys.get(&zone.id)?, self.metadata.get(&zone.id)?);
-        backend.combine(zone, keys.clone(), metadata)
+    /// How a zone is signed; `None` if it has no keys.
+    pub(super) fn signing(
+        &self,
+        backend: &SqlBackend,
+        zone: &LiveZone,
+    ) -> Result<Option<Arc<Signing>>, SqlError> {
+        match (self.keys.get(&zone.id), self.metadata.get(&zone.id)) {
+            (Some(keys), Some(metadata)) => Ok(backend.combine(zone, keys.clone(), metadata)),
+            _ => Err(self.failed.clone().unwrap_or_else(|| {
+                SqlError::Unavailable("keys and metadata were not asked for".into())
+            })),
+        }
     }
 }
 
 impl SqlBackend {
     /// How a zone is signed, if the caches tell.
     pub(super) fn known_signing(&self, zone: &LiveZone) -> Option<Option<Arc<Signing>>> {
+        if !self.inner.options.security.is_read {
+            return Some(None);
+        }
         let keys = self.inner.keys.find(zone.id)?;
         let metadata = self.inner.metadata.find(zone.id)?;
         Some(self.combine(zone, keys, &metadata))
     }
 
-    /// How a zone is signed; `None` if it has no keys.
+    /// How a zone is signed now; `None` if it has no keys.
     pub(super) async fn signing(&self, zone: &LiveZone) -> Result<Option<Arc<Signing>>, SqlError> {
-        match self.known_signing(zone) {
-            Some(signing) => Ok(signing),
-            None => Ok(self.read_facts(&[zone.id]).await?.signing(self, zone)),
+        if let Some(signing) = self.known_signing(zone) {
+            return Ok(signing);
+        }
+        let zones = [*zone];
+        let (keys, metadata) = self.read_both(&zones).await;
+        let facts = Facts {
+            keys: keys?,
+            metadata: metadata?,
+            failed: None,
+            statements: 2,
+        };
+        facts.signing(self, zone)
+    }
+
+    /// Reads keys and metadata of zones for look-ups. What the database refuses is as it was last read.
+    pub(super) async fn read_facts(&self, zones: &[LiveZone]) -> Facts {
+        let generations = (
+            self.inner.keys.generation(),
+            self.inner.metadata.generation(),
+        );
+        let (keys, metadata) = self.read_both(zones).await;
+        let mut failed = None;
+        let keys = or_last(keys, &self.inner.keys, zones, generations.0, &mut failed);
+        let metadata = or_last(
+            metadata,
+            &self.inner.metadata,
+            zones,
+            generations.1,
+            &mut failed,
+        );
+        Facts {
+            keys,
+            metadata,
+            failed,
+            statements: 2 * zones.len().div_ceil(MAX_NAMES) as u32,
         }
     }
 
-    /// Reads keys and metadata of zones, both at once: PostgreSQL takes them in one go.
-    pub(super) async fn read_facts(&self, zones: &[i64]) -> Result<Facts, SqlError> {
+    /// Both at once: PostgreSQL takes them in one go.
+    async fn read_both(
+        &self,
+        zones: &[LiveZone],
+    ) -> (
+        Result<FactsOf<Keys>, SqlError>,
+        Result<FactsOf<Metadata>, SqlError>,
+    ) {
         let (keys, metadata) = tokio::join!(self.read_keys(zones), self.read_metadata(zones));
-        Ok(Facts {
-            keys: keys?,
-            metadata: metadata?,
-            statements: 2 * zones.len().div_ceil(MAX_NAMES) as u32,
-        })
+        let result = keys.as_ref().map(|_| ()).and(metadata.as_ref().map(|_| ()));
+        let failure = result.err();
+        self.inner
+            .readable
+            .note(failure, &self.inner.options.address);
+        (keys, metadata)
     }
 
     fn combine(
@@ -69,36 +130,80 @@ impl SqlBackend {
         Some(Arc::new(signing))
     }
 
-    /// Reads a table that an account may be kept from reading, since it holds secrets: then the zones are served
-    /// without what it says, as ever before, and the log tells once.
-    pub(super) async fn read_optional(
+    /// Reads a table for some zones. A table that is refused says nothing about whether the database is up.
+    pub(super) async fn read_about(
         &self,
         statement: Statement,
-        zones: &[i64],
+        zones: &[LiveZone],
         each: &mut (dyn FnMut(&dyn Cells) + Send),
     ) -> Result<(), SqlError> {
-        let texts: Vec<String> = zones.iter().map(i64::to_string).collect();
+        let texts: Vec<String> = zones.iter().map(|zone| zone.id.to_string()).collect();
         let list: Vec<&str> = texts.iter().map(String::as_str).collect();
         for chunk in list.chunks(MAX_NAMES) {
             let mut take = |row: &dyn Cells| {
                 each(row);
                 Ok(())
             };
-            let result = self
-                .inner
-                .reads
-                .query(statement, None, chunk, &mut take)
-                .await;
-            let database = &self.inner.options.address;
-            if let Err(SqlError::Refused(reason)) = &result {
-                if !self.inner.told_unreadable.swap(true, Ordering::Relaxed) {
-                    tracing::warn!(%database, reason, "keys or metadata cannot be read: zones are not signed");
-                }
-                return Ok(());
+            let reads = &self.inner.reads;
+            let result = reads.query(statement, None, chunk, &mut take).await;
+            if !matches!(result, Err(SqlError::Refused(_) | SqlError::Busy(_))) {
+                let database = &self.inner.options.address;
+                self.inner.condition.note(&result, database);
             }
-            self.inner.condition.note(&result, database);
             result?;
         }
         Ok(())
+    }
+}
+
+/// Returns what was read, or else what was last known of each zone.
+fn or_last<T>(
+    read: Result<FactsOf<T>, SqlError>,
+    cache: &ZoneCache<T>,
+    zones: &[LiveZone],
+    generation: u64,
+    failed: &mut Option<SqlError>,
+) -> FactsOf<T> {
+    match read {
+        Ok(facts) => facts,
+        Err(error) => {
+            *failed = Some(error);
+            let last = |zone: &LiveZone| Some((zone.id, cache.fall_back(zone, generation)?));
+            zones.iter().filter_map(last).collect()
+        }
+    }
+}
+
+/// Tells of a row that signing needs; once for each time it is read, so not for every question.
+pub(super) fn tell_unusable(zone: &LiveZone, error: &RowError, has_last: bool) {
+    let apex = &zone.apex;
+    match has_last {
+        true => {
+            tracing::error!("zone {apex}: signed with the keys and metadata of before: {error}")
+        }
+        false => tracing::error!("zone {apex}: answers with DNSSEC fail: {error}"),
+    }
+}
+
+/// Whether keys and metadata can be read, as the log told it.
+#[derive(Default)]
+pub(super) struct Readable {
+    has_failed: AtomicBool,
+}
+
+impl Readable {
+    fn note(&self, failure: Option<&SqlError>, database: &super::Address) {
+        if self.has_failed.load(Ordering::Relaxed) == failure.is_some() {
+            return;
+        }
+        self.has_failed.store(failure.is_some(), Ordering::Relaxed);
+        match failure {
+            Some(reason) => tracing::error!(
+                %database, %reason,
+                "cannot read cryptokeys and domainmetadata: zones are signed as before, those not known yet fail; \
+                 if no zone of this database is signed, set dnssec = false for it"
+            ),
+            None => tracing::info!(%database, "cryptokeys and domainmetadata can be read again"),
+        }
     }
 }

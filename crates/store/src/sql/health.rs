@@ -65,7 +65,10 @@ impl Condition {
     pub(super) fn note(&self, result: &Result<(), SqlError>, database: &Address) {
         let reason = match result {
             Err(
-                error @ (SqlError::Unavailable(_) | SqlError::Timeout(_) | SqlError::Refused(_)),
+                error @ (SqlError::Unavailable(_)
+                | SqlError::Timeout(_)
+                | SqlError::Refused(_)
+                | SqlError::Busy(_)),
             ) => error.to_string(),
             _ if self.is_up.load(Ordering::Relaxed) && !self.is_untold.load(Ordering::Relaxed) => {
                 return;

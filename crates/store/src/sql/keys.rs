@@ -1,9 +1,10 @@
 //! The keys of zones (`cryptokeys`), read for many zones at once and kept for a while: the key cache.
 
-use super::SqlBackend;
 use super::dialect::Statement;
 use super::error::{RowError, SqlError};
+use super::facts::{FactsOf, tell_unusable};
 use super::row::Cells;
+use super::{LiveZone, SqlBackend};
 use nameward_dnssec::{Key, KeyUse, Keys};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,41 +13,51 @@ use std::sync::Arc;
 const MAX_KEYS: usize = 64;
 
 impl SqlBackend {
-    /// Reads the keys of zones; every one is in the result, also those without keys.
-    pub(super) async fn read_keys(
-        &self,
-        zones: &[i64],
-    ) -> Result<HashMap<i64, Arc<Keys>>, SqlError> {
+    /// Reads the keys of zones; every one is in the result, also those without keys. A zone with a key that cannot be used
+    /// has the keys that were last read, or none that signs.
+    pub(super) async fn read_keys(&self, zones: &[LiveZone]) -> Result<FactsOf<Keys>, SqlError> {
         let cache = &self.inner.keys;
         let generation = cache.generation();
         let mut read: HashMap<i64, Result<Vec<Key>, RowError>> =
-            zones.iter().map(|zone| (*zone, Ok(Vec::new()))).collect();
-        self.read_optional(Statement::Keys, zones, &mut |row| {
+            zones.iter().map(|zone| (zone.id, Ok(Vec::new()))).collect();
+        self.read_about(Statement::Keys, zones, &mut |row| {
             let of = row.int(5).and_then(|zone| read.get_mut(&zone));
             let Some(of) = of else { return };
-            if let Ok(keys) = of
-                && keys.len() < MAX_KEYS
-            {
+            if let Ok(keys) = of {
                 match read_key(row) {
+                    Ok(_) if keys.len() >= MAX_KEYS => *of = Err(too_many(row)),
                     Ok(key) => keys.push(key),
                     Err(error) => *of = Err(error),
                 }
             }
         })
         .await?;
-        let finished = read.into_iter().map(|(zone, keys)| {
-            let keys = Arc::new(match keys {
-                Ok(keys) => Keys::new(keys),
-                Err(error) => {
-                    // Once for each time the keys are read, so not for every question.
-                    tracing::error!("answers with DNSSEC fail: {error}");
-                    Keys::broken()
+        let finished = zones.iter().map(|zone| {
+            let keys = match read.remove(&zone.id) {
+                None => Arc::default(),
+                Some(Ok(keys)) => {
+                    let keys = Arc::new(Keys::new(keys));
+                    cache.keep(zone, keys.clone(), generation);
+                    keys
                 }
-            });
-            cache.keep(zone, keys.clone(), generation);
-            (zone, keys)
+                Some(Err(error)) => {
+                    let last = cache.fall_back(zone, generation);
+                    tell_unusable(zone, &error, last.is_some());
+                    last.unwrap_or_else(|| Arc::new(Keys::broken()))
+                }
+            };
+            (zone.id, keys)
         });
         Ok(finished.collect())
+    }
+}
+
+/// Signing with some of the keys could be signing with the wrong ones.
+fn too_many(row: &dyn Cells) -> RowError {
+    RowError {
+        table: "cryptokeys",
+        id: row.int(0).unwrap_or(0),
+        reason: format!("expected at most {MAX_KEYS} keys of a zone, found more"),
     }
 }
 

@@ -147,7 +147,7 @@ impl<'b> Batch<'b> {
         let (statements, facts) = tokio::join!(self.fetch_names(), facts);
         round.statements += statements;
         if let Some(facts) = facts {
-            round.statements += self.take_facts(facts);
+            round.statements += self.take_facts(&facts);
         }
         let ended = self.open.extract_if(.., |open| open.has_ended(backend));
         round
@@ -159,35 +159,28 @@ impl<'b> Batch<'b> {
 
 impl Batch<'_> {
     /// The zones of which it is not known how they are signed.
-    fn unknown_zones(&self) -> Vec<i64> {
+    fn unknown_zones(&self) -> Vec<LiveZone> {
         let open = self.open.iter();
         let unknown = open.filter(|open| open.needs_facts && !open.is_stuck);
-        let mut zones: Vec<i64> = unknown.map(|open| open.zone.id).collect();
-        zones.sort_unstable();
-        zones.dedup();
+        let mut zones: Vec<LiveZone> = unknown.map(|open| open.zone).collect();
+        zones.sort_unstable_by_key(|zone| zone.id);
+        zones.dedup_by_key(|zone| zone.id);
         zones
     }
 
-    /// Tells each look-up how its zone is signed; returns how many statements it took to know.
-    fn take_facts(&mut self, facts: Result<Facts, SqlError>) -> u32 {
-        let unknown = self.open.iter_mut().filter(|open| open.needs_facts);
-        match facts {
-            Ok(facts) => {
-                for open in unknown.filter(|open| !open.is_stuck) {
-                    open.needs_facts = false;
-                    let signing = facts.signing(self.backend, &open.zone);
-                    open.gathering.set_signing(signing);
-                    open.gathering.add_statements(facts.statements);
-                }
-                facts.statements
-            }
-            Err(error) => {
-                for open in unknown {
-                    open.failed.get_or_insert_with(|| error.clone());
-                }
-                2
+    /// Tells each look-up how its zone is signed; returns how many statements it took to know. One that cannot know
+    /// fails.
+    fn take_facts(&mut self, facts: &Facts) -> u32 {
+        let unknown = self.open.iter_mut();
+        for open in unknown.filter(|open| open.needs_facts && !open.is_stuck) {
+            open.needs_facts = false;
+            open.gathering.add_statements(facts.statements);
+            match facts.signing(self.backend, &open.zone) {
+                Ok(signing) => open.gathering.set_signing(signing),
+                Err(error) => drop(open.failed.get_or_insert(error)),
             }
         }
+        facts.statements
     }
 
     /// Asks for the names that are listed; returns how many statements it took.

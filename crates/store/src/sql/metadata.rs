@@ -1,8 +1,9 @@
 //! The metadata of zones (`domainmetadata`), read for many zones at once and kept for a while: the metadata cache.
 
-use super::SqlBackend;
 use super::dialect::Statement;
 use super::error::{RowError, SqlError};
+use super::facts::{FactsOf, tell_unusable};
+use super::{LiveZone, SqlBackend};
 use nameward_dnssec::Policy;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,42 +16,61 @@ pub(crate) struct Metadata {
     pub(super) is_broken: bool,
 }
 
+impl Metadata {
+    fn broken() -> Self {
+        Metadata {
+            policy: Arc::default(),
+            is_broken: true,
+        }
+    }
+}
+
 impl SqlBackend {
-    /// Reads the metadata of zones; every one is in the result, also those without any.
+    /// Reads the metadata of zones; every one is in the result, also those without any. A zone with an item that makes no
+    /// sense has the metadata that was last read, or is broken.
     pub(super) async fn read_metadata(
         &self,
-        zones: &[i64],
-    ) -> Result<HashMap<i64, Arc<Metadata>>, SqlError> {
+        zones: &[LiveZone],
+    ) -> Result<FactsOf<Metadata>, SqlError> {
         let cache = &self.inner.metadata;
         let generation = cache.generation();
-        let mut read: HashMap<i64, (Policy, bool)> = zones
+        let mut read: HashMap<i64, Result<Policy, RowError>> = zones
             .iter()
-            .map(|zone| (*zone, Default::default()))
+            .map(|zone| (zone.id, Ok(Policy::default())))
             .collect();
-        self.read_optional(Statement::Metadata, zones, &mut |row| {
+        self.read_about(Statement::Metadata, zones, &mut |row| {
             let of = row.int(3).and_then(|zone| read.get_mut(&zone));
-            let Some((policy, is_broken)) = of else {
-                return;
-            };
+            let Some(of) = of else { return };
             let text = |column| String::from_utf8_lossy(row.text(column).unwrap_or_default());
-            if let Err(reason) = policy.take(&text(1), &text(2)) {
-                *is_broken = true;
-                let error = RowError {
+            if let Ok(policy) = of
+                && let Err(reason) = policy.take(&text(1), &text(2))
+            {
+                *of = Err(RowError {
                     table: "domainmetadata",
                     id: row.int(0).unwrap_or(0),
                     reason,
-                };
-                tracing::error!("answers with DNSSEC fail: {error}");
+                });
             }
         })
         .await?;
-        let finished = read.into_iter().map(|(zone, (policy, is_broken))| {
-            let metadata = Arc::new(Metadata {
-                policy: policy.into(),
-                is_broken,
-            });
-            cache.keep(zone, metadata.clone(), generation);
-            (zone, metadata)
+        let finished = zones.iter().map(|zone| {
+            let metadata = match read.remove(&zone.id) {
+                None => Arc::default(),
+                Some(Ok(policy)) => {
+                    let metadata = Arc::new(Metadata {
+                        policy: policy.into(),
+                        is_broken: false,
+                    });
+                    cache.keep(zone, metadata.clone(), generation);
+                    metadata
+                }
+                Some(Err(error)) => {
+                    let last = cache.fall_back(zone, generation);
+                    tell_unusable(zone, &error, last.is_some());
+                    last.unwrap_or_else(|| Arc::new(Metadata::broken()))
+                }
+            };
+            (zone.id, metadata)
         });
         Ok(finished.collect())
     }

@@ -57,7 +57,6 @@ use row::{Cells, read_name, shown};
 use sqlite::Sqlite;
 use std::hash::RandomState;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 pub use url::Address;
 pub use watch::Change;
@@ -91,6 +90,8 @@ pub struct SqlOptions {
 /// The caches of signed zones.
 #[derive(Debug, Clone)]
 pub struct SecurityOptions {
+    /// Whether keys and metadata are read at all; zones are not signed otherwise.
+    pub is_read: bool,
     /// Zones whose keys are kept.
     pub keys: CacheBounds,
     /// Zones whose metadata is kept.
@@ -106,6 +107,7 @@ impl Default for SecurityOptions {
             ttl: Duration::from_secs(seconds),
         };
         SecurityOptions {
+            is_read: true,
             keys: bounds(30),
             metadata: bounds(60),
             signatures: Arc::default(),
@@ -246,8 +248,7 @@ struct Inner {
     condition: Condition,
     keys: ZoneCache<Keys>,
     metadata: ZoneCache<Metadata>,
-    /// It was told that keys cannot be read.
-    told_unreadable: AtomicBool,
+    readable: facts::Readable,
 }
 
 impl SqlBackend {
@@ -279,7 +280,7 @@ impl SqlBackend {
                 condition: Condition::default(),
                 keys,
                 metadata,
-                told_unreadable: AtomicBool::new(false),
+                readable: facts::Readable::default(),
             }),
         })
     }

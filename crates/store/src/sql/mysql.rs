@@ -50,7 +50,9 @@ impl Mysql {
         let options = OptsBuilder::from_opts(options(url)?)
             .pool_opts(pool)
             .prefer_socket(false)
-            .stmt_cache_size(32usize);
+            .stmt_cache_size(32usize)
+            // A table that is being altered fails its statements before clients give up. In seconds, 1 is the least.
+            .init(vec!["SET SESSION lock_wait_timeout = 1"]);
         Ok(Mysql {
             pool: Pool::new(options),
             timeout,
@@ -154,8 +156,10 @@ impl Mysql {
 pub(crate) fn failure(error: &Error) -> SqlError {
     match error {
         Error::Server(refusal) => match refusal.code {
-            // Lock wait, or a time limit of the server.
-            1205 | 1969 | 3024 => SqlError::Timeout(0),
+            // A time limit of the server.
+            1969 | 3024 => SqlError::Timeout(0),
+            // Lock wait, deadlock, the table changed meanwhile, serialisation failure.
+            1205 | 1213 | 1412 | 1020 => SqlError::Busy(refusal.message.clone()),
             // Too many connections, login, no such database, shutting down, killed.
             1040 | 1044 | 1045 | 1049 | 1053 | 1129 | 1130 | 1203 | 1226 | 1317 | 1927 | 3169 => {
                 SqlError::Unavailable(refusal.message.clone())

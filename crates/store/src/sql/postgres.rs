@@ -155,6 +155,7 @@ impl Postgres {
         match connect(&self.target, self.timeout).await {
             Ok(client) => {
                 back_off.succeed();
+                self.bound_locks(&client).await;
                 let session = Arc::new(Session {
                     client,
                     prepared: std::array::from_fn(|_| OnceCell::new()),
@@ -164,6 +165,14 @@ impl Postgres {
             }
             Err(error) => Err(back_off.fail(error)),
         }
+    }
+
+    /// A table that is locked (it is being altered) fails its own statements soon, and not all that wait behind them
+    /// on the connection.
+    async fn bound_locks(&self, client: &Client) {
+        let most = (self.timeout / 4).as_millis().max(1);
+        let set = format!("SET lock_timeout = {most}");
+        let _ = tokio::time::timeout(self.timeout, client.batch_execute(&set)).await;
     }
 
     async fn run(
@@ -272,6 +281,8 @@ pub(crate) fn failure(error: &tokio_postgres::Error) -> SqlError {
     match refusal.code().code() {
         // Cancelled by a time limit of the server.
         "57014" => SqlError::Timeout(0),
+        // Lock timeout, serialisation failure, deadlock.
+        code if code == "55P03" || code.starts_with("40") => SqlError::Busy(message),
         // Connection, resources, shutting down or starting up, login, no such database.
         code if ["08", "53", "57", "28", "3D"]
             .iter()

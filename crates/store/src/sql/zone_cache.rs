@@ -1,12 +1,17 @@
 //! Facts about zones that are kept for a while: bounded, evicted one by one, dropped when a zone changes.
 //!
 //! That a zone has none of them is a fact too, so zones without keys or metadata cost a statement now and then, not one
-//! for each question.
+//! for each question. The last fact that was read stays known beyond its time, for when the database does not tell
+//! the next one: a zone that was signed must not turn into one that is not.
 
+use super::LiveZone;
 use quick_cache::sync::Cache;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+
+/// How long the last known fact is used before the database is asked again.
+const RETRY: Duration = Duration::from_secs(2);
 
 /// How much is kept, and for how long.
 #[derive(Debug, Clone, Copy)]
@@ -17,16 +22,32 @@ pub struct CacheBounds {
     pub ttl: Duration,
 }
 
-struct Kept<T> {
+/// A fact and the time it is good for.
+struct TimedFact<T> {
     fact: Arc<T>,
-    since: Instant,
+    until: Instant,
 }
 
-impl<T> Clone for Kept<T> {
+impl<T> Clone for TimedFact<T> {
     fn clone(&self) -> Self {
-        Kept {
+        TimedFact {
             fact: self.fact.clone(),
-            since: self.since,
+            until: self.until,
+        }
+    }
+}
+
+/// The last fact that was read about a zone. The name is part of it: an id may come to another zone.
+struct LastFact<T> {
+    fact: Arc<T>,
+    apex: Arc<[u8]>,
+}
+
+impl<T> Clone for LastFact<T> {
+    fn clone(&self) -> Self {
+        LastFact {
+            fact: self.fact.clone(),
+            apex: self.apex.clone(),
         }
     }
 }
@@ -34,7 +55,8 @@ impl<T> Clone for Kept<T> {
 /// Facts by the id of their zone.
 pub(crate) struct ZoneCache<T> {
     ttl: Duration,
-    kept: Option<Cache<i64, Kept<T>>>,
+    kept: Option<Cache<i64, TimedFact<T>>>,
+    last: Option<Cache<i64, LastFact<T>>>,
     /// Counts calls of [`ZoneCache::forget`].
     generation: AtomicU64,
 }
@@ -45,13 +67,15 @@ impl<T> ZoneCache<T> {
         ZoneCache {
             ttl: bounds.ttl,
             kept: is_on.then(|| Cache::new(bounds.entries)),
+            last: (bounds.entries > 0).then(|| Cache::new(bounds.entries)),
             generation: AtomicU64::new(0),
         }
     }
 
+    /// Returns the fact about a zone while it is good.
     pub(crate) fn find(&self, zone: i64) -> Option<Arc<T>> {
         let kept = self.kept.as_ref()?.get(&zone)?;
-        (kept.since.elapsed() < self.ttl).then_some(kept.fact)
+        (Instant::now() < kept.until).then_some(kept.fact)
     }
 
     /// To be asked before the database is, and handed to [`ZoneCache::keep`].
@@ -60,10 +84,29 @@ impl<T> ZoneCache<T> {
     }
 
     /// Keeps what was read after `generation` was told; not if anything changed since.
-    pub(crate) fn keep(&self, zone: i64, fact: Arc<T>, generation: u64) {
+    pub(crate) fn keep(&self, zone: &LiveZone, fact: Arc<T>, generation: u64) {
+        if let Some(last) = &self.last {
+            let apex = zone.apex.as_name().as_wire().into();
+            let fact = fact.clone();
+            last.insert(zone.id, LastFact { fact, apex });
+        }
+        self.keep_for(self.ttl, zone.id, fact, generation);
+    }
+
+    /// Returns what was last read about a zone, and uses it for a moment, because the database does not tell it now.
+    pub(crate) fn fall_back(&self, zone: &LiveZone, generation: u64) -> Option<Arc<T>> {
+        let last = self.last.as_ref()?.get(&zone.id)?;
+        if *last.apex != *zone.apex.as_name().as_wire() {
+            return None;
+        }
+        self.keep_for(RETRY.min(self.ttl), zone.id, last.fact.clone(), generation);
+        Some(last.fact)
+    }
+
+    fn keep_for(&self, time: Duration, zone: i64, fact: Arc<T>, generation: u64) {
         let Some(cache) = &self.kept else { return };
-        let since = Instant::now();
-        cache.insert(zone, Kept { fact, since });
+        let until = Instant::now() + time;
+        cache.insert(zone, TimedFact { fact, until });
         // Looked at afterwards, so that a change between the two is seen by one side or the other.
         if self.generation() != generation {
             cache.remove(&zone);
@@ -93,6 +136,13 @@ impl<T> ZoneCache<T> {
 mod tests {
     use super::*;
 
+    fn zone(id: i64) -> LiveZone {
+        LiveZone {
+            id,
+            apex: "example.org".parse().unwrap(),
+        }
+    }
+
     fn cache(entries: usize, ttl: Duration) -> ZoneCache<u8> {
         ZoneCache::new(CacheBounds { entries, ttl })
     }
@@ -102,9 +152,9 @@ mod tests {
         let cache = cache(10, Duration::from_secs(60));
         let generation = cache.generation();
         cache.forget(Some(2));
-        cache.keep(1, Arc::new(7), generation);
+        cache.keep(&zone(1), Arc::new(7), generation);
         assert_eq!(cache.find(1), None);
-        cache.keep(1, Arc::new(7), cache.generation());
+        cache.keep(&zone(1), Arc::new(7), cache.generation());
         assert_eq!(cache.find(1), Some(Arc::new(7)));
         assert_eq!((cache.forget(Some(1)), cache.find(1)), (1, None));
     }
@@ -112,15 +162,35 @@ mod tests {
     #[test]
     fn it_is_bounded_and_can_be_off() {
         let small = cache(100, Duration::from_secs(60));
-        for zone in 0..10_000 {
-            small.keep(zone, Arc::new(1), small.generation());
+        for id in 0..10_000 {
+            small.keep(&zone(id), Arc::new(1), small.generation());
         }
         assert!(small.len() <= 100, "{}", small.len());
         assert!(small.forget(None) > 50);
         assert_eq!(small.len(), 0);
         for off in [cache(0, Duration::from_secs(60)), cache(10, Duration::ZERO)] {
-            off.keep(1, Arc::new(1), off.generation());
+            off.keep(&zone(1), Arc::new(1), off.generation());
             assert_eq!((off.find(1), off.len()), (None, 0));
         }
+    }
+
+    #[test]
+    fn the_last_fact_outlives_changes_and_time_but_not_a_change_of_the_name() {
+        let cache = cache(10, Duration::from_secs(60));
+        assert_eq!(cache.fall_back(&zone(1), cache.generation()), None);
+        cache.keep(&zone(1), Arc::new(7), cache.generation());
+        cache.forget(None);
+        assert_eq!(cache.find(1), None);
+        let other = LiveZone {
+            apex: "example.net".parse().unwrap(),
+            ..zone(1)
+        };
+        assert_eq!(cache.fall_back(&other, cache.generation()), None);
+        assert_eq!(cache.find(1), None);
+        let last = cache.fall_back(&zone(1), cache.generation());
+        assert_eq!(
+            (last, cache.find(1)),
+            (Some(Arc::new(7)), Some(Arc::new(7)))
+        );
     }
 }

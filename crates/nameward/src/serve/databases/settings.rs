@@ -58,8 +58,9 @@ pub fn signatures(config: &Config) -> Arc<SignatureCache> {
     Arc::new(SignatureCache::new(config.cache.signature_entries.get()))
 }
 
-fn security(cache: &Cache, signatures: &Arc<SignatureCache>) -> SecurityOptions {
+fn security(cache: &Cache, is_read: bool, signatures: &Arc<SignatureCache>) -> SecurityOptions {
     SecurityOptions {
+        is_read,
         keys: CacheBounds {
             entries: cache.key_entries.get(),
             ttl: cache.key_ttl.seconds(),
@@ -82,7 +83,7 @@ pub fn prepare(
         .filter(|(_, backend)| backend.r#type != BackendType::File)
         .map(|(index, backend)| {
             let mut options = options(backend).map_err(|error| error.to_string())?;
-            options.security = security(&config.cache, signatures);
+            options.security = security(&config.cache, backend.dnssec, signatures);
             let sql = SqlBackend::new(options).map_err(|error| error.to_string())?;
             Ok((zones::rank(index), backend.mode, sql))
         })
