@@ -3,7 +3,7 @@
 use crate::plan::{Data, Entry, Owner, Plan, Section};
 use crate::view::ZoneView;
 use arrayvec::ArrayVec;
-use nameward_dnssec::{Proof, Signing};
+use nameward_dnssec::{Making, Proof, Signing};
 use nameward_wire::message::{
     Full, HEADER, MessageSection, MessageWriter, OptRecord, OwnerForm, Query, ReplyFlags,
 };
@@ -19,7 +19,7 @@ pub(crate) struct Encoder<'n, 'b> {
     pub(crate) dnssec_ok: bool,
     /// Seconds since 1970.
     pub(crate) now: u32,
-    pub(crate) signatures: u32,
+    pub(crate) making: Making,
     /// What was proven so far.
     pub(crate) proofs: Vec<Proof>,
 }
@@ -31,6 +31,8 @@ pub(crate) enum Stop {
     Full,
     /// A key of the zone cannot be used.
     CannotSign,
+    /// A signature is not made yet.
+    NotSigned,
 }
 
 impl From<Full> for Stop {
@@ -45,11 +47,9 @@ pub(crate) type Fit = Result<(), Stop>;
 /// What came of a reply.
 pub(crate) struct Written {
     pub(crate) len: usize,
-    pub(crate) truncated: bool,
-    /// Signatures that were made.
-    pub(crate) signatures: u32,
-    /// The reply is of no use.
-    pub(crate) cannot_sign: bool,
+    /// Why it is not whole: cut, or of no use.
+    pub(crate) stop: Option<Stop>,
+    pub(crate) making: Making,
 }
 
 impl<'n, 'b> Encoder<'n, 'b> {
@@ -60,7 +60,7 @@ impl<'n, 'b> Encoder<'n, 'b> {
             writer: MessageWriter::reply(query, out, limit),
             dnssec_ok: false,
             now: 0,
-            signatures: 0,
+            making: Making::NOW,
             proofs: Vec::new(),
         }
     }
@@ -94,9 +94,8 @@ impl<'n, 'b> Encoder<'n, 'b> {
         };
         Written {
             len: self.writer.finish(query.packet(), flags),
-            truncated,
-            signatures: self.signatures,
-            cannot_sign: result == Err(Stop::CannotSign),
+            stop: result.err(),
+            making: self.making,
         }
     }
 
@@ -125,7 +124,7 @@ impl<'n, 'b> Encoder<'n, 'b> {
                         Section::Referral => self.glue(entry, rrset)?,
                         _ => {
                             let owner = self.owner_form(entry.owner, made);
-                            self.additional(entry, owner, rrset);
+                            self.additional(entry, owner, rrset)?;
                         }
                     }
                 }
@@ -276,13 +275,13 @@ impl<'n, 'b> Encoder<'n, 'b> {
         Ok(())
     }
 
-    /// Addresses of the hosts an answer names, as far as there is room (RFC 1034 section 3.7, RFC 9460 section 4.1).
+    /// Addresses of the hosts an answer names, as far as there is room: never a reason to cut it (RFC 1034 section 3.7, RFC 9460 section 4.1).
     fn additional<V: ZoneView>(
         &mut self,
         entry: &Entry<'n, V>,
         owner: OwnerForm<'n>,
         rrset: Rrset<'n>,
-    ) {
+    ) -> Fit {
         let mut seen = ArrayVec::<Node<'n>, MAX_TARGETS>::new();
         for record in rrset.records() {
             let (node, name) = match entry.zone.target(record) {
@@ -295,8 +294,13 @@ impl<'n, 'b> Encoder<'n, 'b> {
                 continue;
             }
             let signing = self.signing_of_host(entry.zone, node);
-            if seen.try_push(node).is_err() || self.addresses(node, name, signing).is_err() {
-                return;
+            if seen.try_push(node).is_err() {
+                return Ok(());
+            }
+            match self.addresses(node, name, signing) {
+                Ok(()) => {}
+                Err(Stop::NotSigned) => return Err(Stop::NotSigned),
+                Err(Stop::Full | Stop::CannotSign) => return Ok(()),
             }
             // RFC 9460 section 4.1: the SVCB records of a target go with its addresses.
             if matches!(rrset.rtype(), Type::SVCB | Type::HTTPS)
@@ -305,10 +309,12 @@ impl<'n, 'b> Encoder<'n, 'b> {
             {
                 match self.maybe_signed(name, service, node, signing) {
                     Ok(count) => self.writer.add_count(MessageSection::Additional, count),
-                    Err(_) => return,
+                    Err(Stop::NotSigned) => return Err(Stop::NotSigned),
+                    Err(Stop::Full | Stop::CannotSign) => return Ok(()),
                 }
             }
         }
+        Ok(())
     }
 
     fn addresses(

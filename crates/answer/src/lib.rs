@@ -10,7 +10,8 @@ mod plan;
 mod secure;
 mod view;
 
-use encode::{Encoder, Written};
+use encode::{Encoder, Stop};
+pub use nameward_dnssec::Making;
 use nameward_wire::message::{HEADER, Malformed, OptRecord, Query, ReplyFlags, write_reply_header};
 use nameward_wire::{Class, Rcode, Type};
 use nameward_zone::NameKey;
@@ -79,6 +80,8 @@ pub enum Outcome {
     /// Contents that the answer needs are not here; nothing was written. They belong to the question's own name if
     /// its zone is elsewhere, otherwise to [`Scratch::pending`].
     Pending,
+    /// Signatures that the answer needs are not made yet, and this caller makes none; nothing was written.
+    Unsigned,
     /// A backend gave no contents.
     BackendFailure,
     /// Anything else: errors, other classes, other opcodes.
@@ -108,6 +111,17 @@ impl Reply {
         truncated: false,
         zone_found: Some(true),
     };
+
+    const UNSIGNED: Reply = Reply {
+        outcome: Outcome::Unsigned,
+        ..Reply::PENDING
+    };
+
+    /// Whether nothing was written because the answer needs contents or signatures that are not here.
+    #[inline]
+    pub fn comes_later(&self) -> bool {
+        matches!(self.outcome, Outcome::Pending | Outcome::Unsigned)
+    }
 }
 
 /// Why a backend gave no contents, for the extended error (RFC 8914).
@@ -228,17 +242,40 @@ impl Engine {
         let mut encoder = Encoder::new(query, out, self.limit(query, medium));
         encoder.now = scratch.now;
         encoder.dnssec_ok = question.dnssec_ok;
+        encoder.making = scratch.making;
         let written = encoder.write(query, &plan, &scratch.made, self.opt(query, None));
-        scratch.signatures += written.signatures;
-        if written.cannot_sign {
-            return self.respond_with_failure(query, BackendFailure::BadData, medium, out);
+        scratch.making = written.making;
+        match written.stop {
+            None | Some(Stop::Full) => {}
+            Some(Stop::NotSigned) => return Reply::UNSIGNED,
+            Some(Stop::CannotSign) => {
+                return self.respond_with_failure(query, BackendFailure::BadData, medium, out);
+            }
         }
-        let Written { len, truncated, .. } = written;
         Reply {
-            len,
+            len: written.len,
             rcode: plan.rcode,
             outcome: plan.outcome,
-            truncated,
+            truncated: written.stop.is_some(),
+            zone_found: Some(true),
+        }
+    }
+
+    /// The reply that sends a client over to TCP: TC and no records.
+    #[cold]
+    pub fn respond_truncated(&self, query: &Query<'_>, out: &mut [u8]) -> Reply {
+        let plan = plan::Plan::<nameward_zone::Zone> {
+            truncate: true,
+            authoritative: true,
+            ..plan::Plan::empty(Rcode::NoError)
+        };
+        let encoder = Encoder::new(query, out, self.limit(query, Medium::Datagram));
+        let len = encoder.write(query, &plan, &[], self.opt(query, None)).len;
+        Reply {
+            len,
+            rcode: Rcode::NoError,
+            outcome: Outcome::Other,
+            truncated: true,
             zone_found: Some(true),
         }
     }

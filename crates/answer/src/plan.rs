@@ -17,6 +17,7 @@ use crate::secure::proof_ttl;
 use crate::view::{ZoneView, Zones};
 use crate::{AnyPolicy, Follow, Outcome, Policy};
 use arrayvec::ArrayVec;
+use nameward_dnssec::Making;
 use nameward_wire::{Name, NameBuf, Rcode, Type};
 use nameward_zone::node::flags;
 use nameward_zone::{Find, NameKey, Node, Rrset, negative_ttl};
@@ -120,7 +121,7 @@ pub struct Scratch {
     key: NameKey,
     pub(crate) made: ArrayVec<NameBuf, MAX_CHAIN>,
     pub(crate) now: u32,
-    pub(crate) signatures: u32,
+    pub(crate) making: Making,
 }
 
 impl Scratch {
@@ -136,10 +137,17 @@ impl Scratch {
         self.now = now;
     }
 
+    /// Tells whether signatures that are not in the cache are made. Where they are not, an answer that needs one is
+    /// [`Outcome::Unsigned`].
+    #[inline]
+    pub fn set_making(&mut self, making: Making) {
+        self.making = making;
+    }
+
     /// How many signatures were made since the last call.
     #[inline]
     pub fn take_signatures(&mut self) -> u32 {
-        std::mem::take(&mut self.signatures)
+        self.making.take_made()
     }
 
     /// Whether the answer has names that were made from the question's by a DNAME, letter case included.
@@ -154,7 +162,7 @@ impl Default for Scratch {
             key: NameKey::default(),
             made: ArrayVec::new(),
             now: 0,
-            signatures: 0,
+            making: Making::NOW,
         }
     }
 }

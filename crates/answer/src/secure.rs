@@ -16,7 +16,7 @@ use crate::Outcome;
 use crate::encode::{Encoder, Fit, Stop, split_name};
 use crate::plan::{Current, Data, Entry, Owner, Planner, Section};
 use crate::view::{ZoneView, Zones};
-use nameward_dnssec::{CanonicalSet, Denial, Proof, Signing, SoaEdit};
+use nameward_dnssec::{CanonicalSet, Denial, NoSignature, Proof, Signing, SoaEdit};
 use nameward_wire::message::{MAX_POINTER, OwnerForm, WrittenName};
 use nameward_wire::{Class, Name, NameBuf, Type};
 use nameward_zone::node::flags;
@@ -207,8 +207,11 @@ impl<'n> Encoder<'n, '_> {
             return Ok(Vec::new());
         }
         signing
-            .signatures(set, self.now, &mut self.signatures)
-            .map_err(|_| Stop::CannotSign)
+            .signatures(set, self.now, &mut self.making)
+            .map_err(|error| match error {
+                NoSignature::CannotSign => Stop::CannotSign,
+                NoSignature::NotMade => Stop::NotSigned,
+            })
     }
 
     /// An RRset and its signatures, both or neither. `node` is where it stands in the zone.

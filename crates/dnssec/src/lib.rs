@@ -22,5 +22,5 @@ pub use key::{Key, KeyUse};
 pub use nsec3::{MAX_ITERATIONS, Nsec3};
 pub use policy::{Denial, Policy, Publish};
 pub use set::CanonicalSet;
-pub use signing::{CannotSign, Keys, Proof, Signing};
+pub use signing::{Keys, Making, NoSignature, Proof, Signing};
 pub use soa_edit::SoaEdit;

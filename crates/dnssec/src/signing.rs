@@ -85,10 +85,42 @@ impl Keys {
     }
 }
 
-/// A key cannot be used, or the library failed.
+/// Why an RRset has no signature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the zone cannot be signed")]
-pub struct CannotSign;
+pub enum NoSignature {
+    /// A key cannot be used, or the library failed.
+    #[error("the zone cannot be signed")]
+    CannotSign,
+    /// It is not in the cache, and the caller makes none.
+    #[error("the signature has to be made")]
+    NotMade,
+}
+
+/// Whether the caller makes signatures that are not in the cache: that takes up to a millisecond of CPU each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Making {
+    /// It does; `made` counts them.
+    Now {
+        /// Signatures made.
+        made: u32,
+    },
+    /// It leaves that to others.
+    Never,
+}
+
+impl Making {
+    /// Signatures are made; none was yet.
+    pub const NOW: Making = Making::Now { made: 0 };
+
+    /// How many were made since the last call.
+    #[inline]
+    pub fn take_made(&mut self) -> u32 {
+        match self {
+            Making::Now { made } => std::mem::take(made),
+            Making::Never => 0,
+        }
+    }
+}
 
 /// A record that proves what exists and what does not.
 #[derive(Debug, PartialEq, Eq)]
@@ -202,15 +234,15 @@ impl Signing {
         records
     }
 
-    /// The data of the RRSIGs of an RRset, from the cache where they are there; `made` counts the others.
+    /// The data of the RRSIGs of an RRset, from the cache where they are there; others are made as `making` has it.
     pub fn signatures(
         &self,
         set: &CanonicalSet,
         now: u32,
-        made: &mut u32,
-    ) -> Result<Vec<Arc<[u8]>>, CannotSign> {
+        making: &mut Making,
+    ) -> Result<Vec<Arc<[u8]>>, NoSignature> {
         if self.keys.is_broken {
-            return Err(CannotSign);
+            return Err(NoSignature::CannotSign);
         }
         let all = self.keys.signers(set.rtype).map(|key| {
             let head = self.rrsig_head(key, set, now);
@@ -218,10 +250,13 @@ impl Signing {
             if let Some(rrsig) = self.cache.find(&signed) {
                 return Ok(rrsig);
             }
+            let Making::Now { made } = making else {
+                return Err(NoSignature::NotMade);
+            };
             let mut message = Vec::with_capacity(head.len() + set.records.len());
             message.extend_from_slice(&head);
             message.extend_from_slice(&set.records);
-            let signature = key.sign(&message).ok_or(CannotSign)?;
+            let signature = key.sign(&message).ok_or(NoSignature::CannotSign)?;
             *made += 1;
             let rrsig: Arc<[u8]> = [head, signature].concat().into();
             self.cache.keep(signed, rrsig.clone());

@@ -1,7 +1,9 @@
 //! Keys, tags, digests and signatures of the RFCs.
 
 use data_encoding::{BASE64, HEXLOWER};
-use nameward_dnssec::{CanonicalSet, Key, KeyUse, Keys, Policy, SignatureCache, Signing};
+use nameward_dnssec::{
+    CanonicalSet, Key, KeyUse, Keys, Making, NoSignature, Policy, SignatureCache, Signing,
+};
 use nameward_wire::rdata::parse_text;
 use nameward_wire::text::Fields;
 use nameward_wire::{Name, NameBuf, Type};
@@ -124,9 +126,9 @@ fn what_is_signed_is_in_canonical_form_and_order() {
         Signing::new(name("example.com").as_name(), keys, policy, cache.clone())
     };
     let cache = Arc::new(SignatureCache::new(10));
-    let mut made = 0;
+    let mut making = Making::NOW;
     let mut sign = |records: &[Vec<u8>], owner: &str| {
-        let rrsigs = signing(&cache).signatures(&set(records, owner), 1_700_000_000, &mut made);
+        let rrsigs = signing(&cache).signatures(&set(records, owner), 1_700_000_000, &mut making);
         rrsigs.unwrap()[0].clone()
     };
     let first = sign(&records, "EXAMPLE.com");
@@ -137,7 +139,10 @@ fn what_is_signed_is_in_canonical_form_and_order() {
     let wildcard = sign(&records, "*.example.com");
     assert_eq!((first[3], wildcard[3]), (2, 2), "labels");
     assert_ne!(first, wildcard);
-    assert_eq!((made, cache.len()), (2, 2));
+    assert_eq!((making.take_made(), cache.len()), (2, 2));
+    let (new, mut making) = (set(&records, "new.example.com"), Making::Never);
+    let refused = signing(&cache).signatures(&new, 1_700_000_000, &mut making);
+    assert_eq!(refused, Err(NoSignature::NotMade));
 }
 
 #[test]
@@ -176,7 +181,7 @@ fn nothing_is_signed_when_a_key_is_broken() {
         1,
         [&[0u8; 4][..]].into_iter(),
     );
-    assert!(signing.signatures(&set, 0, &mut 0).is_err());
+    assert!(signing.signatures(&set, 0, &mut { Making::NOW }).is_err());
 }
 
 const FIELDS: &[&str] = &[
@@ -222,7 +227,7 @@ proptest! {
                 let apex = name("example");
                 let signing = Signing::new(apex.as_name(), keys, Arc::default(), Arc::default());
                 let set = CanonicalSet::new(apex.as_name(), Type::A, 1, [&[0u8; 4][..]].into_iter());
-                prop_assert_eq!(signing.signatures(&set, 0, &mut 0).unwrap().len(), 1);
+                prop_assert_eq!(signing.signatures(&set, 0, &mut { Making::NOW }).unwrap().len(), 1);
                 prop_assert!(!signing.apex_records().is_empty());
             }
         }

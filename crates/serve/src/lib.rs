@@ -2,7 +2,8 @@
 //!
 //! `listen` binds (before privileges are dropped), `udp` and `tcp` run what was bound. They know
 //! nothing about answers: they call a [`udp::BatchHandler`] or a [`tcp::StreamHandler`]. `pipeline` answers,
-//! `live` takes over the questions for zones that are looked up in a backend.
+//! `live` takes over the questions for zones that are looked up in a backend, `signing` those whose signatures have to be
+//! made.
 
 #![deny(unsafe_code)]
 
@@ -10,6 +11,7 @@ pub mod listen;
 pub mod live;
 pub mod pipeline;
 pub mod request;
+mod signing;
 mod sys;
 pub mod tcp;
 pub mod udp;

@@ -30,6 +30,7 @@ use nameward_stats::{Gauge, Stats};
 use nameward_wire::Name;
 use nameward_zone::Live;
 
+pub(crate) use answerer::Answerer;
 pub(crate) use attempt::{Attempt, Tried};
 pub(crate) use flights::{Boarded, Flight, Flights};
 pub(crate) use job::Job;
@@ -66,6 +67,10 @@ pub struct LiveSettings {
     pub lookups_per_zone: usize,
     /// Threads for look-ups in blocking sources.
     pub threads: usize,
+    /// Questions that may wait for signatures to be made.
+    pub signing_queue: usize,
+    /// Share of all cores that making signatures may take.
+    pub signing_cpu_percent: usize,
     /// Where the sources of signed zones keep signatures.
     pub signatures: Arc<SignatureCache>,
 }
@@ -83,6 +88,8 @@ impl Default for LiveSettings {
             query_timeout: Duration::from_millis(1500),
             lookups_per_zone: 1000,
             threads: 2,
+            signing_queue: 4096,
+            signing_cpu_percent: 50,
             signatures: Arc::default(),
         }
     }
@@ -142,6 +149,11 @@ impl LiveZones {
             told: Mutex::default(),
         }));
         (backends.len() - 1) as u32
+    }
+
+    /// How long a question may wait.
+    pub(crate) fn query_timeout(&self) -> Duration {
+        self.settings.query_timeout
     }
 
     fn backend(&self, index: u32) -> Option<Arc<Backend>> {

@@ -25,10 +25,11 @@ pub(crate) use record::record_signatures;
 
 use crate::live::{LiveSettings, LiveZones};
 use crate::request::{NoZoneRequests, ZoneRequests};
+use crate::signing::SigningQueue;
 use arc_swap::{ArcSwap, Cache};
 use late::LateSender;
 use nameward_answer::Engine;
-use nameward_stats::Stats;
+use nameward_stats::{Gauge, Stats};
 use nameward_zone::ZoneTable;
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -42,6 +43,8 @@ pub struct Shared {
     pub stats: Arc<Stats>,
     /// Caches and look-ups for zones that are not in memory.
     pub live: LiveZones,
+    /// Questions that wait for signatures.
+    pub(crate) signing: Arc<SigningQueue>,
     /// Who decides NOTIFY, UPDATE and transfers.
     zone_requests: OnceLock<Arc<dyn ZoneRequests>>,
     /// Sends replies of those who decide later.
@@ -60,11 +63,15 @@ impl Shared {
             zones: ArcSwap::from_pointee(ZoneTable::default()),
             engine: ArcSwap::from_pointee(engine),
             stats,
+            signing: Arc::new(SigningQueue::new(live.signing_queue)),
             live: LiveZones::new(live),
             zone_requests: OnceLock::new(),
             late: Mutex::new(None),
         });
         LiveZones::show_sizes(&shared, &shared.stats);
+        let signing = Arc::clone(&shared.signing);
+        let waiting = move || signing.len() as u64;
+        shared.stats.gauge_from(Gauge::SigningQueue, waiting);
         shared
     }
 

@@ -176,6 +176,8 @@ counters! {
         RecursingAnswers,
         RecursionUnanswered,
         Signatures,
+        SigningWaits,
+        SigningRefusals,
     }
 }
 
@@ -190,6 +192,7 @@ counters! {
         SignatureCacheSize,
         OpenTcpConnections,
         QsizeQ,
+        SigningQueue,
         XfrQueue,
         SecurityStatus,
     }

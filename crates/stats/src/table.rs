@@ -219,6 +219,10 @@ pub static VARIABLES: &[Variable] = &[
     counter("udp6-noport-errors", "UDP no-port errors over IPv6", Source::Host(|host| host.udp6_noport_errors)).of_host(),
     counter("udp6-recvbuf-errors", "UDP receive-buffer errors over IPv6", Source::Host(|host| host.udp6_recvbuf_errors)).of_host(),
     counter("udp6-sndbuf-errors", "UDP send-buffer errors over IPv6", Source::Host(|host| host.udp6_sndbuf_errors)).of_host(),
+    // Beyond the specification's table.
+    gauge("signing-queue", "Questions waiting for signatures to be made", Source::Gauge(Gauge::SigningQueue)),
+    counter("signing-refusals", "Questions that could not wait for signatures because too many do: TC over UDP, SERVFAIL over TCP", Source::Counter(Counter::SigningRefusals)),
+    counter("signing-waits", "Questions that waited for signatures to be made", Source::Counter(Counter::SigningWaits)),
 ];
 
 /// The variable of this name.

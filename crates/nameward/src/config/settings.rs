@@ -241,6 +241,11 @@ section! {
         lookups_per_zone: Count<1, 10_000_000> = "1000";
         /// Threads that look up in SQLite; 0 means one for each core.
         lookup_threads: Count<0, 1024> = "0";
+        /// Questions that may wait for signatures to be made, of one zone a quarter of them; more are
+        /// answered with TC over UDP and SERVFAIL over TCP. Signatures in the cache do not wait.
+        signing_queue: Count<4, 10_000_000> = "4096";
+        /// Share of all cores that making signatures may take, in percent.
+        signing_cpu_percent: Count<1, 100> = "50";
     }
 }
 

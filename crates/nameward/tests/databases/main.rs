@@ -13,5 +13,6 @@ mod rows;
 mod secured;
 mod servers;
 mod signed;
+mod signing_flood;
 mod tls;
 mod writes;

@@ -120,14 +120,14 @@ pub fn judge(validator: &Validator, ask: &Ask, own: &Message) -> Option<String> 
     })
 }
 
-fn backend(database: &Sqlite, mode: &str) -> String {
+pub fn backend(database: &Sqlite, mode: &str) -> String {
     format!(
         "[[backend]]\ntype = \"sqlite\"\npath = \"{}\"\nmode = \"{mode}\"\n",
         database.path.display()
     )
 }
 
-fn add_key(database: &Sqlite, zone: &str, flags: u16, key: &str) {
+pub fn add_key(database: &Sqlite, zone: &str, flags: u16, key: &str) {
     database.run(&format!(
         "INSERT INTO cryptokeys (domain_id, flags, active, published, content)
          SELECT id, {flags}, 1, 1, '{key}' FROM domains WHERE name = '{zone}'"
@@ -214,7 +214,7 @@ fn answers_of_generated_zones_in_memory_are_secure() {
     check_generated(2, "resident");
 }
 
-fn gauge(server: &TestServer, name: &str) -> u64 {
+pub fn gauge(server: &TestServer, name: &str) -> u64 {
     let output = server.command(&["stats", name]);
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let value = text.split_ascii_whitespace().nth(1);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use nameward_answer::{BackendFailure, Medium, Scratch, TCP_MAX};
+use nameward_answer::{BackendFailure, Making, Medium, Scratch, TCP_MAX};
 use nameward_stats::{Counter, Recorder, Stamp};
 use nameward_zone::NameKey;
 
@@ -16,17 +16,20 @@ pub(crate) struct Answerer {
     snapshots: Snapshots,
     pub(crate) recorder: Recorder,
     scratch: Scratch,
+    making: Making,
     key: NameKey,
     out: Box<[u8]>,
     replies: LateReplies,
 }
 
 impl Answerer {
-    pub(crate) fn new(shared: &Arc<Shared>) -> Self {
+    /// `making` tells whether it signs, or leaves that to the threads that do.
+    pub(crate) fn new(shared: &Arc<Shared>, making: Making) -> Self {
         Answerer {
             snapshots: Snapshots::new(shared),
             recorder: shared.stats.recorder(),
             scratch: Scratch::default(),
+            making,
             key: NameKey::default(),
             out: vec![0; TCP_MAX].into_boxed_slice(),
             replies: LateReplies::new(),
@@ -46,6 +49,7 @@ impl Answerer {
             &mut self.recorder,
             &mut self.scratch,
         );
+        turn.scratch.set_making(self.making);
         let (job, verdict) = how(&mut turn, &mut self.key, job, &mut self.out);
         drop(turn);
         if let (Some(job), Verdict::Reply(reply)) = (job, verdict) {
@@ -55,7 +59,7 @@ impl Answerer {
         }
     }
 
-    /// Answers a question with the parts it has, or lets it wait for one more.
+    /// Answers a question with the parts it has, or lets it wait for one more, or for signatures.
     pub(crate) fn answer(&mut self, shared: &Arc<Shared>, job: Job) {
         self.decide(shared, job, |turn, key, mut job, out| {
             let query = job.request.query();
@@ -75,17 +79,24 @@ impl Answerer {
             let attempt = turn.attempt(&request, (key, zone), Instant::now());
             let flight = match attempt.run(&mut parts, turn.scratch, turn.recorder, out) {
                 Tried::Answered(reply) => return (Some(job), Verdict::Reply(reply)),
-                Tried::Missing(flight) => flight,
+                Tried::Missing(flight) => Ok(flight),
+                Tried::Unsigned => Err(attempt.place_for_signing()),
             };
             job.parts.extend(parts);
-            match board(shared, *flight, job) {
-                Ok(()) => (None, Verdict::Later),
-                Err(job) => {
-                    let query = job.request.query();
-                    let verdict = turn.turn_away(&job.request.request(&query), out);
-                    (Some(job), verdict)
-                }
-            }
+            let (waits, is_lookup) = match flight {
+                Ok(flight) => (board(shared, *flight, job), true),
+                Err(place) => (turn.wait_for_signatures(place, job), false),
+            };
+            let Err(job) = waits else {
+                return (None, Verdict::Later);
+            };
+            let query = job.request.query();
+            let request = job.request.request(&query);
+            let verdict = match is_lookup {
+                true => turn.turn_away(&request, out),
+                false => turn.refuse_signing(&request, out),
+            };
+            (Some(job), verdict)
         });
     }
 

@@ -10,6 +10,7 @@ use nameward_zone::{Live, NameKey, ZoneTable};
 
 use crate::pipeline::record_signatures;
 use crate::request::ViewId;
+use crate::signing::Place;
 
 use super::{Cached, Fit, Flight, Held, Hit, LiveView, LiveZones, Parts, Used};
 
@@ -33,6 +34,8 @@ pub(crate) enum Tried {
     Answered(Reply),
     /// This has to be looked up first.
     Missing(Box<Flight>),
+    /// Signatures have to be made first.
+    Unsigned,
 }
 
 impl Attempt<'_> {
@@ -81,6 +84,9 @@ impl Attempt<'_> {
                 .engine
                 .respond(&view, self.query, asked, self.medium, scratch, out);
             let used = view.used();
+            if reply.outcome == Outcome::Unsigned {
+                return Tried::Unsigned;
+            }
             if reply.outcome != Outcome::Pending {
                 record_signatures(recorder, scratch);
                 // A zone that cannot be signed is asked again: its keys may be better the next time.
@@ -111,6 +117,17 @@ impl Attempt<'_> {
                     name_hash: wanted.hash(wanted.labels()),
                 }));
             }
+        }
+    }
+
+    /// Where the question waits for signatures.
+    pub(crate) fn place_for_signing(&self) -> Place {
+        let zone = self.zones.zone_for(self.key, self.query.qtype);
+        let apex_labels = zone.map_or(0, |zone| zone.apex_labels());
+        let of_type = u64::from(self.query.qtype.0).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        Place {
+            zone: self.key.hash(apex_labels),
+            question: self.key.hash(self.key.labels()) ^ of_type,
         }
     }
 

@@ -12,14 +12,14 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use nameward_answer::BackendFailure;
+use nameward_answer::{BackendFailure, Making};
 use nameward_stats::Counter;
 use tokio::runtime::Handle;
 
-use super::answerer::Answerer;
 use super::landing::Landing;
-use super::{Backend, Boarded, Ended, Flight, Job, LookupError, Wanted};
+use super::{Answerer, Backend, Boarded, Ended, Flight, Job, LookupError, Wanted};
 use crate::pipeline::Shared;
+use crate::signing::{self, SigningQueue};
 
 /// Look-ups of one batch at the most.
 const BATCH: usize = 64;
@@ -110,6 +110,7 @@ impl Queue {
 /// Keeps the threads and tasks of live zones at work; they end when it is dropped.
 pub struct Running {
     queue: Arc<Queue>,
+    signing: Arc<SigningQueue>,
     sweeper: tokio::task::JoinHandle<()>,
 }
 
@@ -117,11 +118,12 @@ impl Drop for Running {
     fn drop(&mut self) {
         self.queue.lock().is_closed = true;
         self.queue.more.notify_all();
+        self.signing.close();
         self.sweeper.abort();
     }
 }
 
-/// Starts the threads and tasks that look up and answer. Call within the runtime, once.
+/// Starts the threads and tasks that look up, sign and answer. Call within the runtime, once.
 pub fn start(shared: &Arc<Shared>, runtime_threads: usize) -> io::Result<Running> {
     let live = &shared.live;
     let queue = Arc::new(Queue::default());
@@ -129,7 +131,7 @@ pub fn start(shared: &Arc<Shared>, runtime_threads: usize) -> io::Result<Running
         runtime: Handle::current(),
         queue: Arc::clone(&queue),
         answerers: (0..runtime_threads.max(1))
-            .map(|_| Mutex::new(Answerer::new(shared)))
+            .map(|_| Mutex::new(Answerer::new(shared, Making::Never)))
             .collect(),
     };
     let _ = live.crew.set(crew);
@@ -140,7 +142,13 @@ pub fn start(shared: &Arc<Shared>, runtime_threads: usize) -> io::Result<Running
             .spawn(move || work(&shared, &queue))?;
     }
     let sweeper = tokio::spawn(sweep(Arc::downgrade(shared), live.settings.query_timeout));
-    Ok(Running { queue, sweeper })
+    signing::start(shared, live.settings.signing_cpu_percent)?;
+    let signing = Arc::clone(&shared.signing);
+    Ok(Running {
+        queue,
+        signing,
+        sweeper,
+    })
 }
 
 /// Lets a question wait for a look-up, and begins that unless it is under way. Gives the question back if too much
@@ -316,7 +324,7 @@ fn wanted(flight: &Flight) -> Wanted {
 
 /// A thread for look-ups that block.
 fn work(shared: &Arc<Shared>, queue: &Queue) {
-    let mut answerer = Answerer::new(shared);
+    let mut answerer = Answerer::new(shared, Making::Never);
     let Some(runtime) = shared.live.crew.get().map(|crew| crew.runtime.clone()) else {
         return;
     };

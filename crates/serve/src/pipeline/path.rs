@@ -7,6 +7,7 @@
 //! | engine | zones in memory | reply |
 //! | cache | zones that are looked up: packet cache, query cache | reply |
 //! | look-up | nothing is known yet | later; none is free: drop over UDP, SERVFAIL over a stream |
+//! | signing | a signature is not in the cache | later; too much waits: TC over UDP, SERVFAIL over a stream |
 //!
 //! Zones in memory do not go through the packet cache, because making an answer costs no more than finding one.
 
@@ -25,6 +26,7 @@ use super::record::{record_malformed, record_received, record_signatures};
 use super::{Shared, Snapshots};
 use crate::live::{Attempt, Job, Parts, Tried, board};
 use crate::request::{Request, Verdict, extended_error};
+use crate::signing::Place;
 
 /// One snapshot of the zones and the tools of one thread: all that decides requests for the time of one batch, or of
 /// one message.
@@ -50,6 +52,7 @@ impl<'t> Turn<'t> {
         scratch: &'t mut Scratch,
     ) -> Self {
         scratch.set_now(crate::sys::seconds_since_1970());
+        scratch.set_making(shared.signing.making_of_others());
         Turn {
             shared,
             engine: snapshots.engine.load(),
@@ -77,8 +80,8 @@ impl<'t> Turn<'t> {
         let reply =
             self.engine
                 .respond(self.zones, request.query, asked, medium, self.scratch, out);
-        if reply.outcome == Outcome::Pending {
-            return self.decide_live(request, asked, &mut way_back, out);
+        if reply.comes_later() {
+            return self.decide_later(request, (asked, reply), &mut way_back, out);
         }
         Verdict::Reply(reply)
     }
@@ -133,12 +136,13 @@ impl<'t> Turn<'t> {
         Verdict::Reply(engine.respond_with_code(request.query, (rcode, error), medium, out))
     }
 
-    /// Decides a question whose answer needs a live zone: from the caches, or after a look-up.
+    /// Decides a question whose answer needs a live zone, or signatures: from the caches, or after a look-up, or after
+    /// signing. `reply` is what the engine said of it.
     #[inline(never)]
-    fn decide_live(
+    fn decide_later(
         &mut self,
         request: &Request<'_>,
-        asked: Asked<'_>,
+        (asked, reply): (Asked<'_>, Reply),
         reply_to: &mut dyn FnMut() -> Option<ReplyTo>,
         out: &mut [u8],
     ) -> Verdict {
@@ -146,13 +150,17 @@ impl<'t> Turn<'t> {
         let is_timed = self.now.is_none();
         let now = *self.now.get_or_insert_with(Instant::now);
         let attempt = self.attempt(request, asked, now);
-        if let Some(reply) = attempt.ask_packet_cache(self.recorder, is_timed, out) {
-            return Verdict::Reply(reply);
+        let (mut parts, mut tried) = (Parts::new(), Tried::Unsigned);
+        if reply.outcome == Outcome::Pending {
+            if let Some(reply) = attempt.ask_packet_cache(self.recorder, is_timed, out) {
+                return Verdict::Reply(reply);
+            }
+            tried = attempt.run(&mut parts, self.scratch, self.recorder, out);
         }
-        let mut parts = Parts::new();
-        let flight = match attempt.run(&mut parts, self.scratch, self.recorder, out) {
+        let flight = match tried {
             Tried::Answered(reply) => return Verdict::Reply(reply),
-            Tried::Missing(flight) => flight,
+            Tried::Missing(flight) => Some(flight),
+            Tried::Unsigned => None,
         };
         let Some(reply_to) = reply_to() else {
             return Verdict::Drop;
@@ -161,9 +169,31 @@ impl<'t> Turn<'t> {
             request: Box::new(LateRequest::new(request, reply_to, now)),
             parts: parts.into_iter().collect(),
         };
-        match board(self.shared, *flight, job) {
-            Ok(()) => Verdict::Later,
-            Err(_) => self.turn_away(request, out),
+        match flight {
+            Some(flight) => match board(self.shared, *flight, job) {
+                Ok(()) => Verdict::Later,
+                Err(_) => self.turn_away(request, out),
+            },
+            None => match self.wait_for_signatures(attempt.place_for_signing(), job) {
+                Ok(()) => Verdict::Later,
+                Err(_) => self.refuse_signing(request, out),
+            },
+        }
+    }
+
+    /// Lets a question wait for signatures; gives it back if too much waits already.
+    pub(crate) fn wait_for_signatures(&mut self, place: Place, job: Job) -> Result<(), Job> {
+        self.shared.signing.push(place, job)?;
+        self.recorder.add(Counter::SigningWaits, 1);
+        Ok(())
+    }
+
+    /// Decides a question that cannot wait for signatures: a datagram is sent over to TCP, a stream is told.
+    pub(crate) fn refuse_signing(&mut self, request: &Request<'_>, out: &mut [u8]) -> Verdict {
+        self.recorder.add(Counter::SigningRefusals, 1);
+        match request.medium() {
+            Medium::Datagram => Verdict::Reply(self.engine.respond_truncated(request.query, out)),
+            Medium::Stream => self.fail(request, BackendFailure::NotReady, out),
         }
     }
 

@@ -96,7 +96,7 @@ pub(crate) fn record_answer(
             Outcome::Referral => stats::Outcome::Referral,
             Outcome::NotOurs => stats::Outcome::Unauth,
             Outcome::BackendFailure => stats::Outcome::BackendFailure,
-            Outcome::Pending | Outcome::Other => stats::Outcome::Other,
+            Outcome::Pending | Outcome::Unsigned | Outcome::Other => stats::Outcome::Other,
         },
     });
 }

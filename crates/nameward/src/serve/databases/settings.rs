@@ -30,6 +30,8 @@ pub fn live_settings(config: &Config, signatures: &Arc<SignatureCache>) -> LiveS
         query_timeout: overload.query_timeout_ms.millis(),
         lookups_per_zone: overload.lookups_per_zone.get(),
         threads: or_cores(overload.lookup_threads.get()),
+        signing_queue: overload.signing_queue.get(),
+        signing_cpu_percent: overload.signing_cpu_percent.get(),
         signatures: Arc::clone(signatures),
     }
 }

@@ -1,0 +1,102 @@
+//! Signatures that are not in the cache are made here, away from the UDP workers, the TCP runtime and the look-ups.
+//!
+//! ```text
+//! worker, runtime, look-up:  engine with the signature cache alone -> all there: answered at once
+//!                            one is missing: the question leaves, as those do that wait for a look-up
+//! signing thread:            engine again, making what is missing -> cache, answer
+//! ```
+//! An RSA signature takes as long as a thousand answers, and anybody can ask for names that nobody asked for before. The
+//! threads together take a share of the CPU that is a setting, and give way to others when the CPU is short. Questions wait
+//! in a bounded queue ([`queue`]), zones take turns, and those who ask for the same wait together. Over UDP a
+//! question that finds no room is answered with TC: clients with a true address come back over TCP, which has room of
+//! its own.
+
+mod pace;
+mod queue;
+
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nameward_answer::Making;
+
+use crate::live::{Answerer, Job};
+use crate::pipeline::Shared;
+use crate::sys;
+use pace::Pace;
+pub(crate) use queue::{Place, SigningQueue};
+
+/// Starts the threads that sign. They end when the queue is closed.
+pub(crate) fn start(shared: &Arc<Shared>, cpu_percent: usize) -> io::Result<()> {
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    let (threads, share) = divide(cores, cpu_percent);
+    for index in 0..threads {
+        let shared = Arc::clone(shared);
+        thread::Builder::new()
+            .name(format!("sign-{index}"))
+            .spawn(move || work(&shared, share))?;
+    }
+    shared.signing.open();
+    Ok(())
+}
+
+/// How many threads there are, and the share of a core that each may take.
+fn divide(cores: usize, cpu_percent: usize) -> (usize, f64) {
+    let hundredths = (cores * cpu_percent).max(1);
+    let threads = hundredths.div_ceil(100);
+    (threads, hundredths as f64 / (threads * 100) as f64)
+}
+
+fn work(shared: &Arc<Shared>, share: f64) {
+    sys::give_way();
+    let mut answerer = Answerer::new(shared, Making::NOW);
+    let mut pace = Pace::new(share, Instant::now());
+    let patience = shared.live.query_timeout();
+    let mut jobs = Vec::new();
+    while shared.signing.pop(&mut jobs) {
+        let before = sys::thread_cpu_time();
+        // A bug that one question uncovers costs those who ask the same, not the thread.
+        let run = AssertUnwindSafe(|| answer_all(shared, &mut answerer, &mut jobs, patience));
+        if catch_unwind(run).is_err() {
+            jobs.clear();
+            tracing::error!("a bug while signing");
+        }
+        let used = sys::thread_cpu_time().saturating_sub(before);
+        if let Some(pause) = pace.spend(used, Instant::now()) {
+            thread::sleep(pause);
+        }
+    }
+}
+
+/// Answers questions that are the same: the first makes the signatures, the others find them.
+fn answer_all(
+    shared: &Arc<Shared>,
+    answerer: &mut Answerer,
+    jobs: &mut Vec<Job>,
+    patience: Duration,
+) {
+    for job in jobs.drain(..) {
+        match job.request.received().elapsed() < patience {
+            true => answerer.answer(shared, job),
+            false => answerer.give_up(shared, job),
+        }
+    }
+    answerer.flush();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_share_is_divided_over_as_few_threads_as_can_take_it() {
+        assert_eq!(divide(1, 100), (1, 1.0));
+        assert_eq!(divide(2, 25), (1, 0.5));
+        assert_eq!(divide(2, 50), (1, 1.0));
+        assert_eq!(divide(32, 25), (8, 1.0));
+        assert_eq!(divide(3, 50), (2, 0.75));
+        assert_eq!(divide(1, 1), (1, 0.01));
+    }
+}

@@ -1,0 +1,242 @@
+//! Questions that wait for signatures: bounded in all and for each zone, zones in turn, equal questions together.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use nameward_answer::{Making, Medium};
+
+use crate::live::Job;
+
+/// Parts of the queue that one zone may fill: a flood of names in one leaves room for others.
+const ZONES: usize = 4;
+
+/// Where a question stands in the queue. Hashes with a seed that nobody knows; two questions that share one are merely
+/// taken out together.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Place {
+    pub(crate) zone: u64,
+    pub(crate) question: u64,
+}
+
+/// What waits for one zone.
+#[derive(Default)]
+struct ZoneQueue {
+    /// Questions in the order they came.
+    order: VecDeque<u64>,
+    jobs: HashMap<u64, Vec<Job>>,
+    count: usize,
+}
+
+#[derive(Default)]
+struct Waiting {
+    zones: HashMap<u64, ZoneQueue>,
+    /// Zones with questions, each once.
+    turns: VecDeque<u64>,
+    is_closed: bool,
+}
+
+/// Questions that wait for signatures.
+pub(crate) struct SigningQueue {
+    waiting: Mutex<Waiting>,
+    more: Condvar,
+    count: AtomicUsize,
+    /// There are threads that sign.
+    is_open: AtomicBool,
+    most: usize,
+}
+
+impl SigningQueue {
+    pub(crate) fn new(most: usize) -> Self {
+        SigningQueue {
+            waiting: Mutex::default(),
+            more: Condvar::new(),
+            count: AtomicUsize::new(0),
+            is_open: AtomicBool::new(false),
+            most,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many questions wait.
+    pub(crate) fn len(&self) -> usize {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn open(&self) {
+        self.is_open.store(true, Ordering::Relaxed);
+    }
+
+    /// Lets the threads end.
+    pub(crate) fn close(&self) {
+        self.is_open.store(false, Ordering::Relaxed);
+        self.lock().is_closed = true;
+        self.more.notify_all();
+    }
+
+    /// Whether others than the threads of the queue make signatures: only where there are none.
+    #[inline]
+    pub(crate) fn making_of_others(&self) -> Making {
+        match self.is_open.load(Ordering::Relaxed) {
+            true => Making::Never,
+            false => Making::NOW,
+        }
+    }
+
+    /// Lets a question wait; gives it back if too much waits already. Datagrams, whose senders may not be who they say,
+    /// leave half of a zone's room to streams.
+    pub(crate) fn push(&self, place: Place, job: Job) -> Result<(), Job> {
+        let of_zone = (self.most / ZONES).max(1);
+        let room = match job.request.medium() {
+            Medium::Datagram => of_zone.div_ceil(2),
+            Medium::Stream => of_zone,
+        };
+        let mut waiting = self.lock();
+        if waiting.is_closed || self.len() >= self.most {
+            return Err(job);
+        }
+        let Waiting { zones, turns, .. } = &mut *waiting;
+        let zone = zones.entry(place.zone).or_default();
+        if zone.count >= room {
+            return Err(job);
+        }
+        if zone.count == 0 {
+            turns.push_back(place.zone);
+        }
+        zone.count += 1;
+        let same = zone.jobs.entry(place.question).or_default();
+        if same.is_empty() {
+            zone.order.push_back(place.question);
+        }
+        same.push(job);
+        self.count.fetch_add(1, Ordering::Relaxed);
+        drop(waiting);
+        self.more.notify_one();
+        Ok(())
+    }
+
+    /// Waits for a question and takes it out with all that are equal to it; false when there will be no more.
+    pub(super) fn pop(&self, into: &mut Vec<Job>) -> bool {
+        let mut waiting = self.lock();
+        loop {
+            if waiting.is_closed {
+                return false;
+            }
+            if waiting.take_next(into) {
+                self.count.fetch_sub(into.len(), Ordering::Relaxed);
+                return true;
+            }
+            let woken = self.more.wait(waiting);
+            waiting = woken.unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+impl Waiting {
+    /// Takes the next question of the zone whose turn it is.
+    fn take_next(&mut self, into: &mut Vec<Job>) -> bool {
+        let Some(name) = self.turns.pop_front() else {
+            return false;
+        };
+        let Some(zone) = self.zones.get_mut(&name) else {
+            return false;
+        };
+        if let Some(jobs) = zone.order.pop_front().and_then(|of| zone.jobs.remove(&of)) {
+            zone.count -= jobs.len();
+            into.extend(jobs);
+        }
+        match zone.count {
+            0 => drop(self.zones.remove(&name)),
+            _ => self.turns.push_back(name),
+        }
+        !into.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pipeline::{LateRequest, ReplyTo};
+    use crate::request::{Request, ViewId};
+    use crate::tcp::Ticket;
+    use nameward_stats::{Protocol, Transport};
+    use nameward_wire::message::Query;
+    use std::net::SocketAddr;
+    use std::time::Instant;
+
+    /// A question over TCP with this id.
+    fn job(number: u8) -> Job {
+        let packet = [0, number, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 1];
+        let peer: SocketAddr = "192.0.2.1:53".parse().unwrap();
+        let request = Request {
+            query: &Query::parse(&packet).unwrap(),
+            peer,
+            local: None,
+            transport: Transport::to(Protocol::Tcp, peer.ip()),
+            tsig: None,
+            view: ViewId::DEFAULT,
+        };
+        let reply_to = ReplyTo::Stream(Ticket::for_nobody());
+        Job {
+            request: Box::new(LateRequest::new(&request, reply_to, Instant::now())),
+            parts: Vec::new(),
+        }
+    }
+
+    fn place(zone: u64, question: u64) -> Place {
+        Place { zone, question }
+    }
+
+    fn take(queue: &SigningQueue) -> Vec<u8> {
+        let mut jobs = Vec::new();
+        assert!(queue.pop(&mut jobs));
+        jobs.iter()
+            .map(|job| job.request.query().packet()[1])
+            .collect()
+    }
+
+    #[test]
+    fn zones_take_turns_and_equal_questions_go_together() {
+        let queue = SigningQueue::new(100);
+        for (zone, question, number) in [(1, 1, 1), (1, 2, 2), (1, 1, 3), (1, 3, 4), (2, 1, 5)] {
+            assert!(queue.push(place(zone, question), job(number)).is_ok());
+        }
+        assert_eq!(queue.len(), 5);
+        let order: Vec<Vec<u8>> = (0..4).map(|_| take(&queue)).collect();
+        assert_eq!(order, [vec![1, 3], vec![5], vec![2], vec![4]]);
+        assert_eq!(queue.len(), 0);
+        assert!(queue.lock().zones.is_empty() && queue.lock().turns.is_empty());
+        assert!(queue.push(place(1, 1), job(6)).is_ok());
+        assert_eq!(take(&queue), [6]);
+    }
+
+    #[test]
+    fn one_zone_cannot_fill_the_queue_and_all_together_no_more_than_it() {
+        let queue = SigningQueue::new(40);
+        let pushed = |zone| {
+            let taken = (0..50).filter(|n| queue.push(place(zone, *n), job(0)).is_ok());
+            taken.count()
+        };
+        let counts: Vec<usize> = (0..6).map(pushed).collect();
+        assert_eq!(counts, [10, 10, 10, 10, 0, 0]);
+        // Equal questions count too: each holds memory.
+        let queue = SigningQueue::new(40);
+        let same = (0..50).filter(|_| queue.push(place(1, 1), job(0)).is_ok());
+        assert_eq!(same.count(), 10);
+    }
+
+    #[test]
+    fn a_closed_queue_takes_nothing_and_lets_threads_end() {
+        let queue = SigningQueue::new(40);
+        assert_eq!(queue.making_of_others(), Making::NOW);
+        queue.open();
+        assert_eq!(queue.making_of_others(), Making::Never);
+        queue.close();
+        assert_eq!(queue.making_of_others(), Making::NOW);
+        assert!(queue.push(place(1, 1), job(0)).is_err());
+        assert!(!queue.pop(&mut Vec::new()));
+    }
+}

@@ -1,0 +1,270 @@
+//! Signatures are made away from the workers: what is asked for the first time waits, what is warm and what is unsigned
+//! does not, and a flood of new names costs others nothing.
+
+use nameward_answer::Engine;
+use nameward_dnssec::{Key, KeyUse, Keys, Policy, SignatureCache, Signing};
+use nameward_serve::live::{LiveSettings, Running, start};
+use nameward_serve::pipeline::{Shared, TcpPipeline, UdpPipeline};
+use nameward_serve::udp::{UdpSettings, UdpWorker, spawn_workers};
+use nameward_serve::{listen, tcp};
+use nameward_stats::{RingCapacities, Stats, VARIABLES};
+use nameward_wire::NameBuf;
+use nameward_wire::zonefile::{Options, parse_bytes};
+use nameward_zone::{Zone, ZoneBuilder, ZoneTable};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use tokio::sync::watch;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+const RSA: &str = include_str!("rsa2048.private");
+const ED25519: &str = "Private-key-format: v1.2\nAlgorithm: 15 (ED25519)\n\
+                       PrivateKey: ODIyNjAzODQ2MjgwODAxMjI2NDUxOTAyMDQxNDIyNjI=\n";
+const RRSIG: [u8; 2] = [0, 46];
+
+fn zone(apex: &str) -> Zone {
+    let origin: NameBuf = apex.parse().unwrap();
+    let mut builder = ZoneBuilder::new(origin.as_name());
+    let text = "@ 60 SOA ns host 1 2 3 4 5\n@ 60 NS ns\nns 60 A 192.0.2.1\nwww 60 A 192.0.2.2\n";
+    let report = parse_bytes("zone", text.as_bytes(), &Options::new(origin), &mut builder);
+    assert!(!report.has_errors());
+    builder.finish().0.unwrap()
+}
+
+fn signed(apex: &str, key: &str, cache: &Arc<SignatureCache>) -> Zone {
+    let mut zone = zone(apex);
+    let usage = KeyUse {
+        active: true,
+        published: true,
+    };
+    let keys = Keys::new(vec![Key::read(key.as_bytes(), 257, usage).unwrap()]);
+    let policy = Arc::new(Policy::default());
+    let signing = Signing::new(zone.apex_name(), keys.into(), policy, cache.clone());
+    zone.set_signing(Some(Arc::new(signing)));
+    zone
+}
+
+struct Server {
+    shared: Arc<Shared>,
+    address: SocketAddr,
+    _runtime: tokio::runtime::Runtime,
+    _running: Running,
+    workers: Vec<UdpWorker>,
+    stop: Arc<AtomicBool>,
+    _stop_tcp: watch::Sender<bool>,
+}
+
+impl Server {
+    /// Serves `rsa.`, `ed.` and the unsigned `plain.`.
+    fn start(settings: LiveSettings) -> Server {
+        let stats = Stats::new(RingCapacities::default());
+        let cache = settings.signatures.clone();
+        let shared = Shared::with_live(Engine::default(), stats, settings);
+        let mut table = ZoneTable::default();
+        table.insert(Arc::new(signed("rsa.", RSA, &cache)));
+        table.insert(Arc::new(signed("ed.", ED25519, &cache)));
+        table.insert(Arc::new(zone("plain.")));
+        shared.zones.store(Arc::new(table));
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .unwrap();
+        let bound = listen::bind_all(&["127.0.0.1:0".parse().unwrap()], 1).unwrap();
+        let address = bound.addresses[0];
+        let stop = Arc::new(AtomicBool::new(false));
+        let running = {
+            let _inside = runtime.enter();
+            start(&shared, 2).unwrap()
+        };
+        let workers = spawn_workers(bound.udp, &UdpSettings::default(), &stop, |_| {
+            UdpPipeline::new(shared.clone())
+        })
+        .unwrap();
+        let (stop_tcp, stopping) = watch::channel(false);
+        let pipeline = Arc::new(TcpPipeline::new(&shared, 2));
+        let settings = tcp::TcpSettings::default();
+        runtime.spawn(tcp::serve(bound.tcp, pipeline, settings, stopping));
+        Server {
+            shared,
+            address,
+            _runtime: runtime,
+            _running: running,
+            workers,
+            stop,
+            _stop_tcp: stop_tcp,
+        }
+    }
+
+    fn socket(&self) -> UdpSocket {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket.connect(self.address).unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket
+    }
+
+    fn ask(&self, qname: &str) -> Vec<u8> {
+        let socket = self.socket();
+        socket.send(&question(qname, 7)).unwrap();
+        receive(&socket).expect("an answer")
+    }
+
+    /// Asks over a new connection.
+    fn ask_tcp(&self, qname: &str) -> Vec<u8> {
+        let mut stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let packet = question(qname, 7);
+        let prefix = (packet.len() as u16).to_be_bytes();
+        stream.write_all(&[&prefix[..], &packet].concat()).unwrap();
+        let mut prefix = [0; 2];
+        stream.read_exact(&mut prefix).unwrap();
+        let mut reply = vec![0; u16::from_be_bytes(prefix).into()];
+        stream.read_exact(&mut reply).unwrap();
+        reply
+    }
+
+    fn counter(&self, name: &str) -> u64 {
+        let variable = VARIABLES.iter().find(|v| v.name == name).unwrap();
+        variable.value(&self.shared.stats.snapshot())
+    }
+
+    /// Waits until a counter has a value; workers make theirs visible a moment after the answer.
+    fn wait_counter(&self, name: &str, value: u64) {
+        let start = Instant::now();
+        while self.counter(name) != value {
+            let seen = self.counter(name);
+            assert!(start.elapsed() < PATIENCE, "{name}: {seen}, not {value}");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.workers.drain(..).for_each(UdpWorker::join);
+    }
+}
+
+/// A question for an address, with DO.
+fn question(qname: &str, id: u16) -> Vec<u8> {
+    let name: NameBuf = qname.parse().unwrap();
+    let mut packet = b"\0\0\x01\x00\x00\x01\0\0\0\0\x00\x01".to_vec();
+    packet[..2].copy_from_slice(&id.to_be_bytes());
+    packet.extend_from_slice(name.as_name().as_wire());
+    packet.extend_from_slice(b"\0\x01\0\x01\0\x00\x29\x10\x00\0\0\x80\0\0\0");
+    packet
+}
+
+fn receive(socket: &UdpSocket) -> Option<Vec<u8>> {
+    let mut reply = [0; 4096];
+    let len = socket.recv(&mut reply).ok()?;
+    Some(reply[..len].to_vec())
+}
+
+fn is_truncated(reply: &[u8]) -> bool {
+    reply[2] & 2 != 0
+}
+
+fn is_signed(reply: &[u8]) -> bool {
+    let class_in = [RRSIG, [0, 1]].concat();
+    reply.windows(4).any(|octets| octets == class_in)
+}
+
+fn rcode(reply: &[u8]) -> u8 {
+    reply[3] & 15
+}
+
+#[test]
+fn the_first_answer_waits_for_its_signatures_and_the_next_finds_them() {
+    let server = Server::start(LiveSettings::default());
+    for (waits, zone) in ["rsa", "ed"].into_iter().enumerate() {
+        let name = format!("www.{zone}.");
+        let first = server.ask(&name);
+        assert!(is_signed(&first) && rcode(&first) == 0);
+        server.wait_counter("signing-waits", 2 * waits as u64 + 1);
+        assert_eq!(server.ask(&name)[2..], first[2..], "{zone}: warm");
+        assert_eq!(
+            server.ask_tcp(&name)[2..],
+            first[2..],
+            "{zone}: warm over TCP"
+        );
+        let cold = server.ask_tcp(&format!("no.{zone}."));
+        assert!(is_signed(&cold) && rcode(&cold) == 3);
+        server.wait_counter("signing-waits", 2 * waits as u64 + 2);
+    }
+    assert_eq!(server.counter("signing-refusals"), 0);
+    assert_eq!(server.counter("udp-answers"), server.counter("udp-queries"));
+}
+
+#[test]
+fn those_who_ask_for_the_same_share_the_signatures() {
+    let server = Server::start(LiveSettings::default());
+    let socket = server.socket();
+    for id in 0..100 {
+        socket.send(&question("www.rsa.", id)).unwrap();
+    }
+    for _ in 0..100 {
+        assert!(is_signed(&receive(&socket).expect("an answer")));
+    }
+    server.wait_counter("udp-answers", 100);
+    assert_eq!(server.counter("signatures"), 1);
+}
+
+/// The threads that sign have next to no time, so nearly all of the flood finds the queue full.
+#[test]
+fn a_flood_of_new_names_is_sent_to_tcp_and_nobody_else_waits() {
+    let server = Server::start(LiveSettings {
+        signing_queue: 32,
+        signing_cpu_percent: 1,
+        ..LiveSettings::default()
+    });
+    assert!(is_signed(&server.ask("www.ed.")));
+    let flood = server.socket();
+    flood.set_nonblocking(true).unwrap();
+    let (mut truncated, mut whole) = (0u64, 0u64);
+    let mut count = |reply: Vec<u8>| match is_truncated(&reply) {
+        true => truncated += 1,
+        false => whole += 1,
+    };
+    const NAMES: u64 = 600;
+    for n in 0..NAMES {
+        flood
+            .send(&question(&format!("n{n}.rsa."), n as u16))
+            .unwrap();
+        while let Some(reply) = receive(&flood) {
+            count(reply);
+        }
+        if n % 20 == 0 {
+            assert_eq!(rcode(&server.ask("www.plain.")), 0);
+            assert!(is_signed(&server.ask("www.ed.")), "warm");
+            assert_eq!(rcode(&server.ask_tcp("www.plain.")), 0, "a fresh client");
+        }
+        // Few enough on their way for any socket buffer.
+        if n % 50 == 49 {
+            server.wait_counter("udp-queries", 1 + (n + 1) + 2 * (n / 20 + 1));
+        }
+    }
+    // Another zone has a turn and room, too.
+    assert!(is_signed(&server.ask("ns.ed.")));
+    let answered = |server: &Server| {
+        server.counter("udp-answers") + server.counter("timedout-packets")
+            == server.counter("udp-queries")
+    };
+    let start = Instant::now();
+    while !answered(&server) {
+        assert!(start.elapsed() < PATIENCE);
+        std::thread::sleep(Duration::from_millis(5));
+        while let Some(reply) = receive(&flood) {
+            count(reply);
+        }
+    }
+    assert_eq!(
+        server.counter("signing-refusals") + server.counter("signing-waits"),
+        NAMES + 2
+    );
+    assert!(truncated > NAMES / 2, "{truncated} cut, {whole} whole");
+    assert_eq!(server.counter("signing-queue"), 0);
+}
