@@ -4,6 +4,9 @@
 //! hostile until a type of this crate says otherwise: a [`Name`] is a valid uncompressed name, a
 //! record accepted by [`rdata`] is well formed.
 
+#![forbid(unsafe_code)]
+
+pub mod calendar;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod message;

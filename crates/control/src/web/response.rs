@@ -3,6 +3,8 @@
 use std::fmt::Write as _;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use nameward_wire::calendar::{UtcTime, weekday};
+
 use super::request::Method;
 use super::ring_text::RingText;
 
@@ -177,29 +179,21 @@ fn reason(status: u16) -> &'static str {
 
 /// An IMF-fixdate (RFC 9110 section 5.6.7).
 fn http_date(now: SystemTime) -> String {
-    const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
+    const DAYS: [&str; 7] = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
     const MONTHS: [&str; 12] = [
         "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
     ];
     let seconds = now.duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
-    let (days, time) = (seconds / 86400, seconds % 86400);
-    // Days to a civil date, in eras of 400 years that begin on 1 March.
-    let shifted = days + 719_468;
-    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = (month_from_march + 2) % 12;
-    let year = era * 400 + year_of_era + u64::from(month < 2);
+    let time = UtcTime::from_unix(seconds);
     format!(
-        "{}, {day:02} {} {year:04} {:02}:{:02}:{:02} GMT",
-        DAYS[(days % 7) as usize],
-        MONTHS[month as usize],
-        time / 3600,
-        time / 60 % 60,
-        time % 60
+        "{}, {:02} {} {:04} {:02}:{:02}:{:02} GMT",
+        DAYS[weekday(seconds)],
+        time.day,
+        MONTHS[time.month as usize - 1],
+        time.year,
+        time.hour,
+        time.minute,
+        time.second
     )
 }
 

@@ -1,7 +1,8 @@
 //! Record data as text: absolute names, one line.
 
 use super::field::{Codes, Field};
-use super::{apl, bitmap, check, describe, loc, svcb, time, validate, wks};
+use super::{apl, bitmap, check, describe, loc, svcb, validate, wks};
+use crate::calendar::UtcTime;
 use crate::name::Name;
 use crate::rtype::Type;
 use core::fmt;
@@ -63,11 +64,9 @@ fn print_field(field: &Field, data: &[u8], out: &mut dyn fmt::Write) -> fmt::Res
             write!(out, "{}", number(data))
         }
         Field::Time => {
-            let [year, month, day, hour, minute, second] = time::to_date(number(data) as u32);
-            write!(
-                out,
-                "{year:04}{month:02}{day:02}{hour:02}{minute:02}{second:02}"
-            )
+            let time = UtcTime::from_unix(number(data));
+            let (hour, minute, second) = (time.hour, time.minute, time.second);
+            write!(out, "{}{hour:02}{minute:02}{second:02}", time.date_number())
         }
         Field::RrType => write!(out, "{}", Type(number(data) as u16)),
         Field::Code8(codes) | Field::Code16(codes) => code(codes, number(data) as u16, out),
