@@ -4,6 +4,8 @@
 //! backends and allocates nothing, unless it has to sign. [`plan`] decides which RRsets make the answer, [`secure`] what
 //! proves it, [`encode`] writes them.
 
+#![forbid(unsafe_code)]
+
 mod chaos;
 mod encode;
 mod plan;

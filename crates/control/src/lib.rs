@@ -1,5 +1,7 @@
 //! HTTP status page, metrics, control socket, and what an operator does to zones.
 
+#![forbid(unsafe_code)]
+
 pub mod operations;
 pub mod socket;
 pub mod web;

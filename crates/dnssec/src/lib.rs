@@ -5,6 +5,8 @@
 //! ([`tsig`]). Plain functions over
 //! memory: the time comes in as a parameter, nothing is read from a disk or a database.
 
+#![deny(unsafe_code)]
+
 mod cache;
 mod key;
 mod nsec;

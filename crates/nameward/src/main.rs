@@ -1,5 +1,7 @@
 //! The `nameward` binary: command line, configuration, wiring of all parts.
 
+#![deny(unsafe_code)]
+
 mod check;
 mod cli;
 mod command_error;

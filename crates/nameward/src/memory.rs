@@ -1,5 +1,7 @@
 //! Owns what the allocator is asked beyond allocating.
 
+#![allow(unsafe_code)]
+
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

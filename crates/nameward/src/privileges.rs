@@ -3,6 +3,8 @@
 //! The order is fixed: supplementary groups, group, user; afterwards it is checked that there is no
 //! way back. Unsafe code is needed because the standard library has none of these calls.
 
+#![allow(unsafe_code)]
+
 use std::{ffi::CString, io, ptr};
 
 /// A user and group to become.

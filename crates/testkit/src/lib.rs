@@ -3,6 +3,8 @@
 //! [`wire`] is a DNS client that shares no code with the server. [`conformance`] reads and runs the
 //! text files of `tests/conformance`.
 
+#![forbid(unsafe_code)]
+
 pub mod conformance;
 pub mod databases;
 pub mod differential;

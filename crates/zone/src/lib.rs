@@ -4,6 +4,8 @@
 //! packed base with a few changes over it ([`change`], which is also the vocabulary of change). A [`ZoneTable`] holds all served zones. Both are
 //! immutable, so any number of threads reads them without a lock.
 
+#![deny(unsafe_code)]
+
 mod broken;
 mod build;
 pub mod change;

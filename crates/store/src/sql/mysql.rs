@@ -22,7 +22,7 @@ pub(crate) struct Mysql {
     lists: [[String; NAME_COUNTS.len()]; Statement::LISTED.len()],
 }
 
-/// Reads an address; TLS is not there yet.
+/// Reads an address, and from its `sslmode` whether the connection is encrypted.
 pub(crate) fn options(url: &str) -> Result<Opts, SqlError> {
     let wish = Wish::read(url)?;
     // The message of the parser may quote the address, with the password.
