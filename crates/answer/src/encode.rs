@@ -290,7 +290,8 @@ impl<'n, 'b> Encoder<'n, 'b> {
                 None if is_own_service(rrset.rtype(), record.rdata) => (entry.node, owner),
                 None => continue,
             };
-            if seen.iter().any(|other| other.is_same(node)) {
+            // RFC 2181 section 5: an RRset is sent whole or not at all.
+            if node.has_unreadable_address() || seen.iter().any(|other| other.is_same(node)) {
                 continue;
             }
             let signing = self.signing_of_host(entry.zone, node);

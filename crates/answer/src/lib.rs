@@ -16,6 +16,7 @@ use encode::{Encoder, Stop};
 pub use nameward_dnssec::Making;
 use nameward_wire::message::{HEADER, Malformed, OptRecord, Query, ReplyFlags, write_reply_header};
 use nameward_wire::{Class, Rcode, Type};
+pub use nameward_zone::BackendFailure;
 use nameward_zone::NameKey;
 use plan::Question;
 pub use plan::{MAX_CHAIN, Scratch};
@@ -124,17 +125,6 @@ impl Reply {
     pub fn comes_later(&self) -> bool {
         matches!(self.outcome, Outcome::Pending | Outcome::Unsigned)
     }
-}
-
-/// Why a backend gave no contents, for the extended error (RFC 8914).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum BackendFailure {
-    /// It does not answer.
-    Unreachable,
-    /// What it has cannot be used.
-    BadData,
-    /// It has not given them yet, or never could; the zone is known by its name only.
-    NotReady,
 }
 
 /// What the server says of itself.

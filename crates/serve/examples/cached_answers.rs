@@ -3,13 +3,15 @@
 
 use nameward_answer::Engine;
 use nameward_serve::listen;
-use nameward_serve::live::{Fetched, LiveSettings, LiveSource, Lookup, Wanted, start};
+use nameward_serve::live::{LiveSettings, start};
 use nameward_serve::pipeline::{Shared, UdpPipeline};
 use nameward_serve::udp::{Batch, BatchHandler, BatchTiming, UdpSettings, spawn_workers};
 use nameward_stats::{RingCapacities, Stats};
 use nameward_wire::NameBuf;
 use nameward_wire::zonefile::{Options, parse_bytes};
-use nameward_zone::{Live, Zone, ZoneBuilder, ZoneTable};
+use nameward_zone::{
+    Live, LiveSource, LookupFuture, LookupRequest, Zone, ZoneBuilder, ZonePart, ZoneTable,
+};
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -30,11 +32,14 @@ fn build(text: &str) -> Zone {
 struct Parts;
 
 impl LiveSource for Parts {
-    fn lookup<'a>(&'a self, wanted: &'a Wanted) -> Lookup<'a> {
+    fn lookup<'a>(&'a self, wanted: &'a LookupRequest) -> LookupFuture<'a> {
         Box::pin(async move {
             let zone = build(&format!("{HEAD}{} 60 A 192.0.2.80\n", wanted.name));
-            let statements = 1;
-            Ok(Fetched { zone, statements })
+            Ok(ZonePart {
+                zone: Arc::new(zone),
+                statements: 1,
+                is_shared: false,
+            })
         })
     }
 

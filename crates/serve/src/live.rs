@@ -1,48 +1,49 @@
-//! Questions for zones that are looked up in a backend: caches, look-ups in flight, and answers that come later.
+//! Questions for zones that are looked up in a backend: caches, look-ups under way, and answers that come later.
 //!
 //! ```text
 //! worker, no waiting:   packet cache -> engine over the parts in the query cache -> answered in its batch
-//!                                  a part is missing: the question joins its look-up (flights) and leaves the batch
-//! look-up ended:        part into the query cache -> engine for each that waits -> answered, or joins the next look-up
+//!                       a part is missing: the question joins its look-up and leaves the batch
+//! look-up complete:     part into the query cache -> engine for each that waits -> answered, or joins the next look-up
+//! sweep:                a part that is out of date, where the query cache has one, before the client gives up
 //! ```
-//! Look-ups of a blocking source (SQLite) run on threads of their own, others as tasks on the runtime. Bounds:
-//! questions that wait, look-ups of one zone, entries of both caches, the time that a question waits.
+//! Look-ups of a blocking source (SQLite) run on threads of that source, others as tasks on the runtime. Bounds: the
+//! questions that wait for one source, look-ups of one zone, entries of both caches, the time that a question waits.
 
 mod answerer;
 mod attempt;
-mod flights;
-mod job;
-mod landing;
-mod lanes;
+mod batch_queue;
+mod completion;
+mod log_throttle;
+mod lookups;
 mod packet_cache;
 mod query_cache;
+mod question;
 mod run;
-mod source;
-mod told;
+mod thread_queue;
 mod view;
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use nameward_dnssec::SignatureCache;
 use nameward_stats::{Gauge, Stats};
 use nameward_wire::Name;
-use nameward_zone::Live;
+use nameward_zone::{CacheSizes, Live, LiveSource, LookupError};
 
 pub(crate) use answerer::Answerer;
 pub(crate) use attempt::{Attempt, Tried};
-pub(crate) use flights::{Boarded, Flight, Flights};
-pub(crate) use job::Job;
+use batch_queue::BatchQueue;
+use log_throttle::LogThrottle;
+pub(crate) use lookups::{Admission, Lookup};
+use lookups::{Lookups, WaitingCount};
 pub(crate) use packet_cache::{Fit, Hit, PacketCache};
 pub(crate) use query_cache::{Cached, QueryCache, QueryCacheSettings};
-pub(crate) use run::board;
+pub(crate) use question::WaitingQuestion;
+pub(crate) use run::join_lookup;
 pub use run::{Running, start};
-pub use source::{
-    Ended, Fetched, Kept, LiveSource, Lookup, LookupBatch, LookupError, Round, Wanted,
-};
-use told::Told;
-pub(crate) use view::{Held, LiveView, Parts, Used};
+use thread_queue::ThreadQueue;
+pub(crate) use view::{HeldPart, LiveView, Parts, Used};
 
 /// Settings of the caches and of overload.
 #[derive(Clone, Debug)]
@@ -59,13 +60,15 @@ pub struct LiveSettings {
     pub negative_ttl: Duration,
     /// How much longer it may be served while the backend is down.
     pub stale_while_down: Duration,
-    /// Questions that may wait for backends; more are dropped.
+    /// How long a question waits for a backend before it is served such data.
+    pub stale_after: Duration,
+    /// Questions that may wait for one backend; more are dropped.
     pub overload_queue: usize,
     /// How long a question may wait.
     pub query_timeout: Duration,
     /// Look-ups of one zone that may be under way.
     pub lookups_per_zone: usize,
-    /// Threads for look-ups in blocking sources.
+    /// Threads for the look-ups of each blocking source.
     pub threads: usize,
     /// Questions that may wait for signatures to be made.
     pub signing_queue: usize,
@@ -84,6 +87,7 @@ impl Default for LiveSettings {
             query_ttl: Duration::from_secs(20),
             negative_ttl: Duration::from_secs(60),
             stale_while_down: Duration::from_secs(3600),
+            stale_after: Duration::from_millis(300),
             overload_queue: 5000,
             query_timeout: Duration::from_millis(1500),
             lookups_per_zone: 1000,
@@ -95,24 +99,29 @@ impl Default for LiveSettings {
     }
 }
 
-/// A source, and what is known of it here.
+/// A source with the queues, bounds and threads that belong to it alone.
 struct Backend {
     source: Arc<dyn LiveSource>,
-    /// What to call it in the log.
+    /// Its name in the log.
     name: String,
+    /// Look-ups under way.
     lookups: AtomicUsize,
-    lanes: lanes::Lanes,
-    told: Mutex<Told>,
+    waiting: WaitingCount,
+    /// A question waits for it for longer than data that is out of date is held back.
+    is_late: AtomicBool,
+    batches: BatchQueue,
+    threads: ThreadQueue,
+    log_throttle: Mutex<LogThrottle>,
 }
 
-/// What all workers share for live zones.
+/// The caches, look-ups and sources of live zones, which all workers share.
 pub struct LiveZones {
     settings: LiveSettings,
     pub(crate) packets: PacketCache,
     pub(crate) queries: QueryCache,
-    pub(crate) flights: Flights,
+    lookups: Lookups,
     backends: RwLock<Vec<Arc<Backend>>>,
-    crew: OnceLock<run::Crew>,
+    runner: OnceLock<run::LookupRunner>,
 }
 
 impl LiveZones {
@@ -128,9 +137,9 @@ impl LiveZones {
         LiveZones {
             packets: PacketCache::new(settings.packet_entries, settings.packet_ttl),
             queries: QueryCache::new(queries),
-            flights: Flights::new(settings.overload_queue, max_per_zone),
+            lookups: Lookups::new(max_per_zone),
             backends: RwLock::default(),
-            crew: OnceLock::new(),
+            runner: OnceLock::new(),
             settings,
         }
     }
@@ -145,8 +154,11 @@ impl LiveZones {
             source,
             name: name.into(),
             lookups: AtomicUsize::new(0),
-            lanes: lanes::Lanes::default(),
-            told: Mutex::default(),
+            waiting: WaitingCount::new(self.settings.overload_queue),
+            is_late: AtomicBool::new(false),
+            batches: BatchQueue::default(),
+            threads: ThreadQueue::default(),
+            log_throttle: Mutex::default(),
         }));
         (backends.len() - 1) as u32
     }
@@ -176,9 +188,27 @@ impl LiveZones {
         }
     }
 
-    fn kept(&self, what: fn(Kept) -> usize) -> usize {
+    /// How many questions wait, for all sources together.
+    fn waiting(&self) -> usize {
         let backends = self.backends.read().unwrap_or_else(PoisonError::into_inner);
-        let sources = backends.iter().map(|backend| what(backend.source.kept()));
+        backends.iter().map(|backend| backend.waiting.get()).sum()
+    }
+
+    /// How old a waiting question is at least when it is taken out.
+    fn first_sweep(&self) -> Duration {
+        self.settings.stale_after.min(self.settings.query_timeout)
+    }
+
+    fn close_threads(&self) {
+        let backends = self.backends.read().unwrap_or_else(PoisonError::into_inner);
+        backends.iter().for_each(|backend| backend.threads.close());
+    }
+
+    fn cache_size(&self, of: fn(CacheSizes) -> usize) -> usize {
+        let backends = self.backends.read().unwrap_or_else(PoisonError::into_inner);
+        let sources = backends
+            .iter()
+            .map(|backend| of(backend.source.cache_sizes()));
         sources.sum()
     }
 
@@ -200,9 +230,13 @@ impl LiveZones {
         };
         gauge(Gauge::PacketcacheSize, |live| live.packets.len());
         gauge(Gauge::QueryCacheSize, |live| live.queries.len());
-        gauge(Gauge::QsizeQ, |live| live.flights.waiting());
-        gauge(Gauge::KeyCacheSize, |live| live.kept(|kept| kept.keys));
-        gauge(Gauge::MetaCacheSize, |live| live.kept(|kept| kept.metadata));
+        gauge(Gauge::QsizeQ, LiveZones::waiting);
+        gauge(Gauge::KeyCacheSize, |live| {
+            live.cache_size(|sizes| sizes.keys)
+        });
+        gauge(Gauge::MetaCacheSize, |live| {
+            live.cache_size(|sizes| sizes.metadata)
+        });
         gauge(Gauge::SignatureCacheSize, |live| {
             live.settings.signatures.len()
         });
@@ -210,22 +244,35 @@ impl LiveZones {
 }
 
 impl Backend {
-    /// A question failed: said now and then, with how many there were since the last time.
-    fn log_failure(&self, flight: &Flight, error: &LookupError) {
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(unsaid) = told.take(error.kind, &error.reason, Instant::now()) else {
+    /// Logs that a look-up failed, now and then, with how many did since the last time.
+    fn log_failure(&self, lookup: &Lookup, error: &LookupError) {
+        let mut throttle = self
+            .log_throttle
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let Some(unlogged) = throttle.admit(error.kind, &error.reason, Instant::now()) else {
             return;
         };
-        let more = match unsaid {
+        let more = match unlogged {
             0 => String::new(),
             more => format!(" ({more} more failed since the last such message)"),
         };
-        let (backend, name) = (&self.name, flight.name);
+        let (backend, name) = (&self.name, lookup.name);
         tracing::error!("backend {backend}: no answer for {name}: {error}{more}");
     }
 
-    /// Whether what is out of date has to do: the source is down, and somebody else is already trying it.
-    fn is_given_up(&self) -> bool {
-        !self.source.is_up() && self.lookups.load(Ordering::Relaxed) > 0
+    /// Notes that a look-up was answered.
+    fn note_in_time(&self) {
+        // Mostly nothing is late: then no worker writes to what all read.
+        if self.is_late.load(Ordering::Relaxed) {
+            self.is_late.store(false, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether data that is out of date is served at once: the source is down or hangs, and a look-up is trying it
+    /// already (RFC 8767 section 5).
+    fn serves_stale(&self) -> bool {
+        let is_down = self.is_late.load(Ordering::Relaxed) || !self.source.is_up();
+        is_down && self.lookups.load(Ordering::Relaxed) > 0
     }
 }

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 
 use nameward_answer::Making;
 
-use crate::live::{Answerer, Job};
+use crate::live::{Answerer, WaitingQuestion};
 use crate::pipeline::Shared;
 use crate::sys;
 use pace::Pace;
@@ -74,7 +74,7 @@ fn work(shared: &Arc<Shared>, share: f64) {
 fn answer_all(
     shared: &Arc<Shared>,
     answerer: &mut Answerer,
-    jobs: &mut Vec<Job>,
+    jobs: &mut Vec<WaitingQuestion>,
     patience: Duration,
 ) {
     for job in jobs.drain(..) {

@@ -1,17 +1,17 @@
 //! Live zones through sockets, with a source whose look-ups the test holds, counts and fails.
 
 use nameward_answer::{BackendFailure, Engine};
-use nameward_serve::live::{
-    Ended, Fetched, LiveSettings, LiveSource, Lookup, LookupBatch, LookupError, Round, Running,
-    Wanted, start,
-};
+use nameward_serve::live::{LiveSettings, Running, start};
 use nameward_serve::pipeline::{Shared, TcpPipeline, UdpPipeline};
 use nameward_serve::udp::{UdpSettings, UdpWorker, spawn_workers};
 use nameward_serve::{listen, tcp};
 use nameward_stats::{RingCapacities, Stats, VARIABLES};
 use nameward_wire::NameBuf;
 use nameward_wire::zonefile::{Options, parse_bytes};
-use nameward_zone::{Live, Zone, ZoneBuilder, ZoneTable};
+use nameward_zone::{
+    BatchRound, Live, LiveSource, LookupBatch, LookupEnd, LookupError, LookupFuture, LookupRequest,
+    Zone, ZoneBuilder, ZonePart, ZoneTable,
+};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::pin::Pin;
@@ -113,7 +113,7 @@ impl Memory {
 }
 
 impl LiveSource for Memory {
-    fn lookup<'a>(&'a self, wanted: &'a Wanted) -> Lookup<'a> {
+    fn lookup<'a>(&'a self, wanted: &'a LookupRequest) -> LookupFuture<'a> {
         Box::pin(async move {
             self.begun.fetch_add(1, Ordering::SeqCst);
             let (apex, text) = self.texts.lock().unwrap()[wanted.zone as usize].clone();
@@ -129,9 +129,10 @@ impl LiveSource for Memory {
                 return fail(BackendFailure::BadData, "table records, id 7");
             }
             assert_ne!(wanted.name, name("bug.example."), "a bug on purpose");
-            Ok(Fetched {
-                zone: zone(&apex, &text),
+            Ok(ZonePart {
+                zone: Arc::new(zone(&apex, &text)),
                 statements: 1,
+                is_shared: false,
             })
         })
     }
@@ -140,7 +141,7 @@ impl LiveSource for Memory {
         self.batches
     }
 
-    fn batch<'a>(&'a self, wanted: &[Wanted]) -> Option<Box<dyn LookupBatch + 'a>> {
+    fn batch<'a>(&'a self, wanted: &[LookupRequest]) -> Option<Box<dyn LookupBatch + 'a>> {
         if self.batches == 0 {
             return None;
         }
@@ -161,11 +162,11 @@ impl LiveSource for Memory {
 /// Ends its look-ups in the first round, but for names with `alone` and `never` in front.
 struct MemoryBatch<'s> {
     source: &'s Memory,
-    open: Vec<(usize, Wanted)>,
+    open: Vec<(usize, LookupRequest)>,
 }
 
 impl LookupBatch for MemoryBatch<'_> {
-    fn round<'a>(&'a mut self) -> Pin<Box<dyn Future<Output = Round> + Send + 'a>> {
+    fn round<'a>(&'a mut self) -> Pin<Box<dyn Future<Output = BatchRound> + Send + 'a>> {
         Box::pin(async move {
             let (mut ended, mut never) = (Vec::new(), Vec::new());
             for (place, wanted) in self.open.drain(..) {
@@ -173,15 +174,15 @@ impl LookupBatch for MemoryBatch<'_> {
                 if text.starts_with("never") {
                     never.push((place, wanted));
                 } else if text.starts_with("alone") {
-                    ended.push((place, Ended::Alone));
+                    ended.push((place, LookupEnd::Alone));
                 } else {
                     let result = self.source.lookup(&wanted).await;
-                    ended.push((place, Ended::Done(result)));
+                    ended.push((place, LookupEnd::Done(result)));
                 }
             }
             self.open = never;
             let statements = 1;
-            Round { ended, statements }
+            BatchRound { ended, statements }
         })
     }
 }
@@ -204,10 +205,21 @@ impl Server {
     }
 
     fn with(settings: LiveSettings, source: Arc<Memory>, address: &str) -> Server {
+        Server::with_sources(settings, [source.clone(), source], address)
+    }
+
+    /// The zone `example.` is in the first source, `other.` in the second.
+    fn with_sources(settings: LiveSettings, sources: [Arc<Memory>; 2], address: &str) -> Server {
         let stats = Stats::new(RingCapacities::default());
         let shared = Shared::with_live(Engine::default(), stats, settings);
-        let backend = shared.live.add_source("memory", source.clone());
-        let lives = [Live::new(backend, 0), Live::new(backend, 1)];
+        let add = |name, source: &Arc<Memory>| shared.live.add_source(name, source.clone());
+        let first = add("first", &sources[0]);
+        let second = match Arc::ptr_eq(&sources[0], &sources[1]) {
+            true => first,
+            false => add("second", &sources[1]),
+        };
+        let lives = [Live::new(first, 0), Live::new(second, 1)];
+        let [source, _] = sources;
         let mut table = ZoneTable::default();
         for (live, apex) in lives.iter().zip(["example.", "other."]) {
             table.insert(Arc::new(Zone::stand_in(name(apex).as_name(), live.clone())));
@@ -796,6 +808,131 @@ fn a_bug_costs_its_batch_and_not_those_after_it() {
         server.wait_begun(1);
         wait_for("the end", || server.counter("qsize-q") == 0);
         assert_eq!(rcode(&server.ask("www.example.", 1)), 0);
+    }
+}
+
+#[test]
+fn a_source_that_hangs_keeps_no_other_waiting() {
+    for blocking in [false, true] {
+        let sources = [Memory::new(blocking), Memory::new(blocking)];
+        let settings = LiveSettings {
+            threads: 1,
+            ..uncached()
+        };
+        let server = Server::with_sources(settings, sources, "127.0.0.1:0");
+        server.source.hold();
+        let socket = server.socket();
+        for i in 0..10 {
+            let packet = question(&format!("n{i}.example."), 1);
+            socket.send(&packet).unwrap();
+        }
+        wait_for("questions", || server.counter("qsize-q") == 10);
+        for _ in 0..20 {
+            assert_eq!(answers(&server.ask("www.other.", 1)), 1);
+        }
+    }
+}
+
+#[test]
+fn the_questions_that_wait_for_one_source_take_no_room_from_another() {
+    let settings = LiveSettings {
+        overload_queue: 4,
+        ..uncached()
+    };
+    let sources = [Memory::new(false), Memory::new(false)];
+    let server = Server::with_sources(settings, sources, "127.0.0.1:0");
+    server.source.hold();
+    let socket = server.socket();
+    for i in 0..10 {
+        let packet = question(&format!("n{i}.example."), 1);
+        socket.send(&packet).unwrap();
+    }
+    server.wait_counter("overload-drops", 6);
+    assert_eq!(answers(&server.ask("www.other.", 1)), 1);
+    assert_eq!(server.counter("overload-drops"), 6);
+}
+
+#[test]
+fn a_source_that_hangs_is_answered_for_with_stale_data_before_the_client_gives_up() {
+    for blocking in [false, true] {
+        let settings = LiveSettings {
+            query_ttl: Duration::ZERO,
+            stale_after: Duration::from_millis(50),
+            // Longer than the test waits for any answer.
+            query_timeout: 10 * PATIENCE,
+            threads: 1,
+            ..without_packet_cache()
+        };
+        let server = Server::with(settings, Memory::new(blocking), "127.0.0.1:0");
+        for qname in ["www.example.", "ns1.example."] {
+            assert_eq!(answers(&server.ask(qname, 1)), 1);
+        }
+        server.source.hold();
+        for qname in ["www.example.", "ns1.example.", "www.example."] {
+            assert_eq!(answers(&server.ask(qname, 1)), 1, "{qname}");
+        }
+        // Only the first one had to wait; others were not looked up at all.
+        assert_eq!(server.source.begun(), 3);
+        let socket = server.socket();
+        socket.send(&question("never-seen.example.", 1)).unwrap();
+        wait_for("a question", || server.counter("qsize-q") == 1);
+        server.source.release();
+        assert_eq!(rcode(&receive(&socket)), 3);
+    }
+}
+
+#[test]
+fn data_that_cannot_be_used_is_not_read_again_for_each_question() {
+    let server = Server::start(LiveSettings::default());
+    for _ in 0..3 {
+        let packet = with_edns(question("broken.example.", 1), 1232, false, &[]);
+        let reply = server.ask_packet(&packet);
+        assert_eq!((rcode(&reply), &reply[reply.len() - 2..]), (2, &[0, 0][..]));
+    }
+    assert_eq!(server.source.begun(), 1);
+    server.wait_counter("servfail-packets", 3);
+    // A change of the zone may have mended it.
+    server.lives[0].advance();
+    assert_eq!(rcode(&server.ask("broken.example.", 1)), 2);
+    assert_eq!(server.source.begun(), 2);
+}
+
+#[test]
+fn a_look_up_for_which_nobody_waits_any_more_is_not_begun() {
+    for (blocking, batches) in [(true, 0), (true, 1), (false, 1)] {
+        let settings = LiveSettings {
+            threads: 1,
+            stale_after: Duration::from_millis(50),
+            query_timeout: Duration::from_millis(100),
+            ..uncached()
+        };
+        let mut source = Memory::new(blocking);
+        Arc::get_mut(&mut source).unwrap().batches = batches;
+        let server = Server::with(settings, source, "127.0.0.1:0");
+        server.source.hold();
+        let socket = server.socket();
+        socket.send(&question("first.example.", 1)).unwrap();
+        server.wait_begun(1);
+        for i in 0..20 {
+            let packet = question(&format!("n{i}.example."), 1);
+            socket.send(&packet).unwrap();
+        }
+        server.wait_counter("timedout-packets", 21);
+        server.source.release();
+        // In the queue behind those that were given up.
+        wait_for("an answer", || {
+            let socket = server.socket();
+            let patience = Some(Duration::from_millis(200));
+            socket.set_read_timeout(patience).unwrap();
+            socket.send(&question("www.example.", 1)).unwrap();
+            socket.recv(&mut [0; 512]).is_ok()
+        });
+        let text = "look-ups begun";
+        assert!(
+            server.source.begun() < 10,
+            "{text}: {}",
+            server.source.begun()
+        );
     }
 }
 

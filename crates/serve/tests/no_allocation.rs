@@ -2,7 +2,7 @@
 
 use nameward_answer::Engine;
 use nameward_dnssec::{Key, KeyUse, Keys, Policy, SignatureCache, Signing};
-use nameward_serve::live::{Fetched, LiveSettings, LiveSource, Lookup, Wanted, start};
+use nameward_serve::live::{LiveSettings, start};
 use nameward_serve::pipeline::{Shared, TcpPipeline, UdpPipeline};
 use nameward_serve::udp::{
     Batch, BatchHandler, BatchTiming, UdpSettings, UdpWorker, spawn_workers,
@@ -11,7 +11,9 @@ use nameward_serve::{listen, tcp};
 use nameward_stats::{Counter, Ring, RingCapacities, Stats};
 use nameward_wire::NameBuf;
 use nameward_wire::zonefile::{Options, parse_bytes};
-use nameward_zone::{Live, Zone, ZoneBuilder, ZoneTable};
+use nameward_zone::{
+    Live, LiveSource, LookupFuture, LookupRequest, Zone, ZoneBuilder, ZonePart, ZoneTable,
+};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::io::{Read, Write};
@@ -218,12 +220,15 @@ struct Memory {
 }
 
 impl LiveSource for Memory {
-    fn lookup<'a>(&'a self, _: &'a Wanted) -> Lookup<'a> {
+    fn lookup<'a>(&'a self, _: &'a LookupRequest) -> LookupFuture<'a> {
         Box::pin(async {
             let mut zone = zone("example.", ZONE);
             zone.set_signing(self.signing.clone());
-            let statements = 1;
-            Ok(Fetched { zone, statements })
+            Ok(ZonePart {
+                zone: Arc::new(zone),
+                statements: 1,
+                is_shared: false,
+            })
         })
     }
 

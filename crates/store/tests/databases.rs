@@ -117,7 +117,7 @@ async fn check_contract(backend: &SqlBackend, what: &str) {
     let whole = resident(backend, &live).await;
     assert_eq!(whole.name_count(), file.name_count(), "{what}");
     for qname in questions() {
-        let fragment = backend
+        let part = backend
             .lookup(&live, qname.as_name())
             .await
             .unwrap_or_else(|error| panic!("{what}: {qname}: {error}"));
@@ -128,7 +128,7 @@ async fn check_contract(backend: &SqlBackend, what: &str) {
                 expected,
                 "{what}, resident: {qname} {qtype}"
             );
-            let live = answer(&fragment.zone, &qname, qtype);
+            let live = answer(&part.zone, &qname, qtype);
             assert_eq!(live, expected, "{what}, live: {qname} {qtype}");
         }
     }

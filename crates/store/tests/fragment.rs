@@ -1,4 +1,4 @@
-//! A fragment answers as the whole zone does, for every name and type.
+//! The part of a zone that was looked up answers as the whole zone does, for every name and type.
 
 mod common;
 
@@ -7,6 +7,7 @@ use nameward_store::sql::{Found, LiveZone, SqlError};
 use nameward_wire::{NameBuf, Type};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 const APEX: &str = "example.org";
 const TYPES: [Type; 12] = [
@@ -124,10 +125,10 @@ proptest! {
             let whole = resident(&backend, &live).await;
             for qname in questions(&rows) {
                 let qname: NameBuf = qname.parse().unwrap();
-                let fragment = backend.lookup(&live, qname.as_name()).await.unwrap();
+                let part = backend.lookup(&live, qname.as_name()).await.unwrap();
                 for qtype in TYPES {
                     assert_eq!(
-                        answer(&fragment.zone, &qname, qtype),
+                        answer(&part.zone, &qname, qtype),
                         answer(&whole, &qname, qtype),
                         "{qname} {qtype} of {:?}", rows.iter().map(|r| format!("{} {:?} {}", r.name, r.rtype, r.content)).collect::<Vec<_>>()
                     );
@@ -210,8 +211,8 @@ fn a_change_is_seen_once_it_is_told() {
     };
     let qname = name("new.example.org");
     let rcode = || {
-        let fragment = block_on(backend.lookup(&live, qname.as_name())).unwrap();
-        answer(&fragment.zone, &qname, Type::A)[3] & 15
+        let part = block_on(backend.lookup(&live, qname.as_name())).unwrap();
+        answer(&part.zone, &qname, Type::A)[3] & 15
     };
     assert_eq!(rcode(), 3);
     let insert = "INSERT INTO records (domain_id, name, type, content, ttl) \
@@ -357,4 +358,154 @@ fn a_wildcard_at_the_apex_that_comes_later_is_seen() {
         let part = backend.lookup(&zone, missing.as_name()).await.unwrap();
         assert_eq!(answer(&part.zone, &missing, Type::TXT)[3] & 15, 0);
     });
+}
+
+fn zone_of(rows: &[Row]) -> (SqliteFixture, LiveZone) {
+    let apex = name(APEX);
+    (SqliteFixture::new(APEX, rows), LiveZone { id: 1, apex })
+}
+
+fn wildcard(addresses: u32) -> Vec<Row> {
+    let mut rows = small();
+    rows.extend((0..addresses).map(|n| {
+        let content = format!("10.{}.{}.{}", n >> 16, n >> 8 & 255, n & 255);
+        row("*.wild.example.org", "A", &content)
+    }));
+    rows
+}
+
+#[test]
+fn a_wildcard_is_built_for_its_first_name_and_kept_for_the_others() {
+    let (fixture, live) = zone_of(&wildcard(4000));
+    let backend = fixture.backend();
+    let lookup = |qname: &str| block_on(backend.lookup(&live, name(qname).as_name())).unwrap();
+    let first = lookup("a.wild.example.org");
+    assert!(!first.is_shared);
+    for qname in ["b.wild.example.org", "x.y.wild.example.org"] {
+        let next = lookup(qname);
+        assert!(
+            Arc::ptr_eq(&first.zone, &next.zone) && next.is_shared,
+            "{qname}"
+        );
+        assert_eq!(next.statements, 1, "whether the name itself has rows");
+        let reply = answer(&next.zone, &name(qname), Type::A);
+        assert_eq!(reply[2] & 2, 2, "it fills more than a datagram");
+    }
+    // Names with records of their own, the empty non-terminal and the wildcard itself have parts of their own.
+    for qname in ["wild.example.org", "*.wild.example.org", "www.example.org"] {
+        assert!(!Arc::ptr_eq(&first.zone, &lookup(qname).zone), "{qname}");
+    }
+    fixture
+        .connection()
+        .execute_batch(
+            "DELETE FROM records WHERE name = '*.wild.example.org' AND content <> '10.0.0.7';
+             INSERT INTO records (domain_id, name, type, content) VALUES
+               (1, 'b.wild.example.org', 'A', '192.0.2.99');",
+        )
+        .unwrap();
+    // A name that gets rows has them at once, whatever is kept of the wildcard.
+    let reply = answer(
+        &lookup("b.wild.example.org").zone,
+        &name("b.wild.example.org"),
+        Type::A,
+    );
+    assert_eq!(reply[7], 1);
+    backend.forget(Some(1));
+    let reply = answer(
+        &lookup("a.wild.example.org").zone,
+        &name("a.wild.example.org"),
+        Type::A,
+    );
+    assert_eq!(reply[7], 1);
+}
+
+#[test]
+fn names_below_a_delegation_and_names_that_do_not_exist_share_their_parts() {
+    let mut rows = small();
+    rows.push(row("sub.example.org", "NS", "ns.sub.example.org"));
+    rows.push(row("ns.sub.example.org", "A", "192.0.2.53"));
+    let (fixture, live) = zone_of(&rows);
+    let backend = fixture.backend();
+    let lookup = |qname: &str| block_on(backend.lookup(&live, name(qname).as_name())).unwrap();
+    for (first, next, statements) in [
+        ("x.sub.example.org", "ns.sub.example.org", 0),
+        ("no1.example.org", "no2.example.org", 1),
+        ("x.www.example.org", "y.www.example.org", 1),
+    ] {
+        let (first, next) = (lookup(first), lookup(next));
+        assert!(Arc::ptr_eq(&first.zone, &next.zone));
+        assert_eq!(next.statements, statements);
+    }
+}
+
+#[test]
+fn a_name_with_more_rows_than_an_answer_holds_fails_and_others_of_its_batch_do_not() {
+    let (fixture, live) = zone_of(&wildcard(20_000));
+    let backend = fixture.backend();
+    let mut batch = backend.batch();
+    let names = ["www.example.org", "a.wild.example.org", "mx.example.org"];
+    names
+        .iter()
+        .for_each(|qname| batch.add(&live, name(qname).as_name()));
+    let mut failed = Vec::new();
+    block_on(async {
+        while !batch.is_done() {
+            for (place, found) in batch.round().await.found {
+                let result = match found {
+                    Found::Ended(result) => result,
+                    Found::Alone => {
+                        backend
+                            .lookup_alone(&live, name(names[place]).as_name())
+                            .await
+                    }
+                };
+                if let Err(error) = result {
+                    failed.push((place, error));
+                }
+            }
+        }
+    });
+    let [(1, SqlError::Row(error))] = &failed[..] else {
+        panic!("{failed:?}");
+    };
+    assert!(error.reason.contains("more than 16384 records"), "{error}");
+    assert!(error.reason.contains("*.wild.example.org"), "{error}");
+    // It is known now: no statement asks for it again.
+    let mut statements = 0;
+    let mut batch = backend.batch();
+    batch.add(&live, name("b.wild.example.org").as_name());
+    block_on(async {
+        while !batch.is_done() {
+            let round = batch.round().await;
+            statements += round.statements;
+            assert!(matches!(
+                &round.found[..],
+                [(0, Found::Ended(Err(SqlError::Row(_))))] | []
+            ));
+        }
+    });
+    assert_eq!(statements, 1);
+    // What the wildcard is not needed for goes on.
+    let lookup = |qname: &str| block_on(backend.lookup(&live, name(qname).as_name()));
+    assert!(lookup("nothing.example.org").is_ok());
+    fixture
+        .connection()
+        .execute_batch(
+            "DELETE FROM records WHERE name = '*.wild.example.org' AND content <> '10.0.0.7'",
+        )
+        .unwrap();
+    backend.forget(Some(1));
+    assert!(lookup("b.wild.example.org").is_ok());
+}
+
+#[test]
+fn a_name_with_more_text_than_an_answer_holds_fails() {
+    let mut rows = small();
+    let text = format!("\"{}\"", "x".repeat(60_000));
+    rows.extend((0..60).map(|n| row("big.example.org", "TXT", &format!("\"{n}\" {text}"))));
+    let (fixture, live) = zone_of(&rows);
+    let backend = fixture.backend();
+    let lookup = |qname: &str| block_on(backend.lookup(&live, name(qname).as_name())).map(|_| ());
+    assert!(matches!(lookup("big.example.org"), Err(SqlError::Row(_))));
+    assert_eq!(lookup("www.example.org"), Ok(()));
 }

@@ -141,7 +141,7 @@ fn a_database_filled_by_pdnsutil_is_served_unchanged() {
         };
         let (file, whole) = (from_file(), resident(&backend, &live).await);
         for qname in questions() {
-            let fragment = backend.lookup(&live, qname.as_name()).await.unwrap();
+            let part = backend.lookup(&live, qname.as_name()).await.unwrap();
             for qtype in [1, 2, 5, 6, 15, 16, 28, 33, 35, 39, 43, 65, 255, 257].map(Type) {
                 let expected = answer(&file, &qname, qtype);
                 assert_eq!(
@@ -150,7 +150,7 @@ fn a_database_filled_by_pdnsutil_is_served_unchanged() {
                     "resident: {qname} {qtype}"
                 );
                 assert_eq!(
-                    answer(&fragment.zone, &qname, qtype),
+                    answer(&part.zone, &qname, qtype),
                     expected,
                     "live: {qname} {qtype}"
                 );

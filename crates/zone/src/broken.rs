@@ -1,8 +1,9 @@
 //! Names with records that cannot be read: no complete answer can be given for them, so they fail, and others go on.
 //!
 //! What fails is what would need the record: the name itself; names below it, if it is about a delegation or a
-//! DNAME; and names whose records lead to the host, if it is about an address, because their additional section
-//! would not be whole. A zone whose SOA or own NS records are broken fails as a whole.
+//! DNAME; and a delegation to the host, if it is about an address, because a referral needs its glue (RFC 9471 section 3).
+//! Other answers that lead to the host go without its addresses: the additional section may lack them. A zone whose SOA or
+//! own NS records are broken fails as a whole.
 
 use crate::build::{Origin, ZoneBuilder};
 use crate::draft::{Draft, Flaw};
@@ -65,7 +66,7 @@ impl ZoneBuilder {
         }
     }
 
-    /// Marks broken names, and those that lead to hosts with broken addresses.
+    /// Marks broken names, and delegations to hosts with broken addresses.
     pub(crate) fn mark_broken(&mut self, with_targets: &[Origin]) {
         let mut key = NameKey::default();
         for (name, bits) in std::mem::take(&mut self.broken) {
@@ -95,23 +96,17 @@ impl ZoneBuilder {
     }
 }
 
-/// Returns the flags of a node whose records lead to hosts with broken addresses.
-pub(crate) fn bits_of_targets(
-    node: Node<'_>,
-    mut is_broken_host: impl FnMut(Name<'_>) -> bool,
-) -> u8 {
-    let mut bits = 0;
-    for rrset in node.rrsets().filter(|rrset| rrset.has_targets()) {
-        let mut targets = rrset.records().filter_map(|record| record.target());
-        let is_broken = targets.any(&mut is_broken_host);
-        if is_broken {
-            bits |= BROKEN;
-        }
-        if is_broken && rrset.rtype() == Type::NS && node.has(CUT) {
-            bits |= BROKEN_ABOVE;
-        }
+/// Returns the flags of a node whose records lead to hosts with broken addresses: only a delegation needs them.
+pub(crate) fn bits_of_targets(node: Node<'_>, is_broken_host: impl FnMut(Name<'_>) -> bool) -> u8 {
+    let servers = node.rrset(Type::NS).filter(|_| node.has(CUT));
+    let records = servers.into_iter().flat_map(|servers| servers.records());
+    match records
+        .filter_map(|record| record.target())
+        .any(is_broken_host)
+    {
+        true => BROKEN | BROKEN_ABOVE,
+        false => 0,
     }
-    bits
 }
 
 impl Draft {

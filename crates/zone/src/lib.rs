@@ -22,6 +22,7 @@ mod packed;
 mod prefetch;
 mod record_list;
 mod serial;
+mod source;
 mod table;
 mod zone;
 
@@ -33,5 +34,9 @@ pub use node::{Form, Node, Record, Rrset};
 pub use offer::{Contest, Offered, TableChange};
 pub use record_list::{ListError, ListedRecord, ListedRecords, RecordList};
 pub use serial::Serial;
+pub use source::{
+    BackendFailure, BatchRound, CacheSizes, LiveSource, LookupBatch, LookupEnd, LookupError,
+    LookupFuture, LookupRequest, ZonePart,
+};
 pub use table::ZoneTable;
 pub use zone::{Find, Zone, negative_ttl};

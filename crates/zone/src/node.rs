@@ -97,6 +97,12 @@ impl<'a> Node<'a> {
         self.flags() & mask == mask
     }
 
+    /// Whether it is a host with an address, or what goes with one, that cannot be read.
+    #[inline]
+    pub fn has_unreadable_address(self) -> bool {
+        self.has(flags::BROKEN_HOST)
+    }
+
     /// The owner name, case as in the zone.
     #[inline]
     pub fn name(self) -> Name<'a> {

@@ -199,8 +199,11 @@ section! {
         query_ttl: Count<0, 86_400> = "20";
         /// Seconds for which it is remembered that a name does not exist.
         negative_ttl: Count<0, 86_400> = "60";
-        /// Seconds for which data that is too old is served while its database is down.
+        /// Seconds for which data that is too old is served while its database is down or hangs.
         stale_while_down: Count<0, 31_536_000> = "3600";
+        /// Milliseconds a question waits for a database that hangs before it is answered with such
+        /// data; resolvers give up after 400 and more.
+        stale_after_ms: Count<1, 600_000> = "300";
         /// Zones of databases whose keys are kept, also that there are none; 0 keeps none.
         key_entries: Count<0, 1_000_000_000> = "100000";
         /// Seconds for which the keys of a zone are kept.
@@ -231,15 +234,15 @@ section! {
 section! {
     /// Questions that wait for a database.
     Overload = "overload" {
-        /// Questions that may wait; more are dropped. Answers from caches and zones in memory
-        /// do not wait.
+        /// Questions that may wait for one database; more are dropped. Answers from caches and
+        /// zones in memory do not wait.
         overload_queue: Count<1, 10_000_000> = "5000";
         /// Milliseconds a question may wait; then it is dropped.
         query_timeout_ms: Count<10, 600_000> = "1500";
         /// Names of one zone that may be looked up at one time; questions for more are dropped,
         /// so that a flood of random names does not reach the database.
         lookups_per_zone: Count<1, 10_000_000> = "1000";
-        /// Threads that look up in SQLite; 0 means one for each core.
+        /// Threads that look up in one SQLite database; 0 means one for each core.
         lookup_threads: Count<0, 1024> = "0";
         /// Questions that may wait for signatures to be made, of one zone a quarter of them; more are
         /// answered with TC over UDP and SERVFAIL over TCP. Signatures in the cache do not wait.

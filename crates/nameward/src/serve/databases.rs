@@ -10,7 +10,6 @@ mod publish;
 mod read;
 mod remembered;
 mod settings;
-mod source;
 
 use std::{
     collections::{HashMap, HashSet},
@@ -34,7 +33,6 @@ use follower::{Follower, OwnChange};
 pub use publish::contested;
 use remembered::Remembered;
 pub use settings::{live_settings, prepare, signatures, state_directory};
-use source::SqlSource;
 
 /// Changes of this server that wait to be followed.
 const OWN_CHANGES: usize = 64;
@@ -111,7 +109,7 @@ pub fn start(
     let mut asked = Vec::new();
     for (rank, mode, backend) in databases {
         let name = backend.options().address.to_string();
-        let source = Arc::new(SqlSource(backend.clone()));
+        let source = Arc::new(backend.clone());
         let refresh = Arc::new(Notify::new());
         let (own, own_changes) = mpsc::channel(OWN_CHANGES);
         let remembered = Remembered::new(state_directory, &name);

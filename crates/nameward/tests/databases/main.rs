@@ -15,4 +15,5 @@ mod servers;
 mod signed;
 mod signing_flood;
 mod tls;
+mod trouble;
 mod writes;

@@ -7,7 +7,7 @@ use nameward_answer::{BackendFailure, Making, Medium, Scratch, TCP_MAX};
 use nameward_stats::{Counter, Recorder, Stamp};
 use nameward_zone::NameKey;
 
-use super::{Job, Parts, Tried, board};
+use super::{Parts, Tried, WaitingQuestion, join_lookup};
 use crate::pipeline::{LateReplies, Shared, Snapshots, Turn};
 use crate::request::Verdict;
 
@@ -40,8 +40,13 @@ impl Answerer {
     fn decide(
         &mut self,
         shared: &Arc<Shared>,
-        job: Job,
-        how: impl FnOnce(&mut Turn<'_>, &mut NameKey, Job, &mut [u8]) -> (Option<Job>, Verdict),
+        question: WaitingQuestion,
+        how: impl FnOnce(
+            &mut Turn<'_>,
+            &mut NameKey,
+            WaitingQuestion,
+            &mut [u8],
+        ) -> (Option<WaitingQuestion>, Verdict),
     ) {
         let mut turn = Turn::new(
             shared,
@@ -50,71 +55,76 @@ impl Answerer {
             &mut self.scratch,
         );
         turn.scratch.set_making(self.making);
-        let (job, verdict) = how(&mut turn, &mut self.key, job, &mut self.out);
+        let (question, verdict) = how(&mut turn, &mut self.key, question, &mut self.out);
         drop(turn);
-        if let (Some(job), Verdict::Reply(reply)) = (job, verdict) {
+        if let (Some(question), Verdict::Reply(reply)) = (question, verdict) {
             let octets = &self.out[..reply.len];
             self.replies
-                .send(*job.request, (reply, octets), &mut self.recorder);
+                .send(*question.request, (reply, octets), &mut self.recorder);
         }
     }
 
     /// Answers a question with the parts it has, or lets it wait for one more, or for signatures.
-    pub(crate) fn answer(&mut self, shared: &Arc<Shared>, job: Job) {
-        self.decide(shared, job, |turn, key, mut job, out| {
-            let query = job.request.query();
-            let request = job.request.request(&query);
+    pub(crate) fn answer(&mut self, shared: &Arc<Shared>, question: WaitingQuestion) {
+        self.decide(shared, question, |turn, key, mut question, out| {
+            let query = question.request.query();
+            let request = question.request.request(&query);
             let out = room(request.medium(), out);
             let mut parts = Parts::new();
-            if job
+            if question
                 .parts
                 .drain(..)
                 .any(|held| parts.try_push(held).is_err())
             {
                 let verdict = turn.fail(&request, BackendFailure::BadData, out);
-                return (Some(job), verdict);
+                return (Some(question), verdict);
             }
             key.set(query.qname);
             let zone = turn.zones.zone_for(key, query.qtype).map(|zone| &**zone);
             let attempt = turn.attempt(&request, (key, zone), Instant::now());
-            let flight = match attempt.run(&mut parts, turn.scratch, turn.recorder, out) {
-                Tried::Answered(reply) => return (Some(job), Verdict::Reply(reply)),
-                Tried::Missing(flight) => Ok(flight),
+            let lookup = match attempt.run(&mut parts, turn.scratch, turn.recorder, out) {
+                Tried::Answered(reply) => return (Some(question), Verdict::Reply(reply)),
+                Tried::Missing(lookup) => Ok(lookup),
                 Tried::Unsigned => Err(attempt.place_for_signing()),
             };
-            job.parts.extend(parts);
-            let (waits, is_lookup) = match flight {
-                Ok(flight) => (board(shared, *flight, job), true),
-                Err(place) => (turn.wait_for_signatures(place, job), false),
+            question.parts.extend(parts);
+            let (waits, is_lookup) = match lookup {
+                Ok(lookup) => (join_lookup(shared, *lookup, question), true),
+                Err(place) => (turn.wait_for_signatures(place, question), false),
             };
-            let Err(job) = waits else {
+            let Err(question) = waits else {
                 return (None, Verdict::Later);
             };
-            let query = job.request.query();
-            let request = job.request.request(&query);
+            let query = question.request.query();
+            let request = question.request.request(&query);
             let verdict = match is_lookup {
                 true => turn.turn_away(&request, out),
                 false => turn.refuse_signing(&request, out),
             };
-            (Some(job), verdict)
+            (Some(question), verdict)
         });
     }
 
     /// Answers SERVFAIL.
-    pub(crate) fn fail(&mut self, shared: &Arc<Shared>, job: Job, failure: BackendFailure) {
-        self.decide(shared, job, |turn, _, job, out| {
-            let query = job.request.query();
-            let request = job.request.request(&query);
+    pub(crate) fn fail(
+        &mut self,
+        shared: &Arc<Shared>,
+        question: WaitingQuestion,
+        failure: BackendFailure,
+    ) {
+        self.decide(shared, question, |turn, _, question, out| {
+            let query = question.request.query();
+            let request = question.request.request(&query);
             let verdict = turn.fail(&request, failure, room(request.medium(), out));
-            (Some(job), verdict)
+            (Some(question), verdict)
         });
     }
 
     /// A question that has waited for too long: a datagram is dropped, a stream is told.
-    pub(crate) fn give_up(&mut self, shared: &Arc<Shared>, job: Job) {
-        match job.request.medium() {
+    pub(crate) fn give_up(&mut self, shared: &Arc<Shared>, question: WaitingQuestion) {
+        match question.request.medium() {
             Medium::Datagram => self.recorder.add(Counter::TimedoutPackets, 1),
-            Medium::Stream => self.fail(shared, job, BackendFailure::Unreachable),
+            Medium::Stream => self.fail(shared, question, BackendFailure::Unreachable),
         }
     }
 

@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use nameward_answer::{Engine, Medium, Outcome, Reply, Scratch, Zones};
+use nameward_answer::{BackendFailure, Engine, Medium, Outcome, Reply, Scratch, Zones};
 use nameward_stats::{Counter, Latency, Recorder};
 use nameward_wire::message::Query;
 use nameward_zone::{Live, NameKey, ZoneTable};
@@ -12,7 +12,7 @@ use crate::pipeline::record_signatures;
 use crate::request::ViewId;
 use crate::signing::Place;
 
-use super::{Cached, Fit, Flight, Held, Hit, LiveView, LiveZones, Parts, Used};
+use super::{Cached, Fit, HeldPart, Hit, LiveView, LiveZones, Lookup, Parts, Used};
 
 /// A question and what it is answered with.
 pub(crate) struct Attempt<'a> {
@@ -33,9 +33,16 @@ pub(crate) enum Tried {
     /// The reply is written.
     Answered(Reply),
     /// This has to be looked up first.
-    Missing(Box<Flight>),
+    Missing(Box<Lookup>),
     /// Signatures have to be made first.
     Unsigned,
+}
+
+/// The answer of the query cache for a name.
+enum Known {
+    Part(HeldPart),
+    Failure(BackendFailure),
+    Nothing,
 }
 
 impl Attempt<'_> {
@@ -107,14 +114,23 @@ impl Attempt<'_> {
             };
             // Before the look-up: what changes after this is newer than what it brings.
             let generation = live.generation();
-            let held = self.ask_query_cache(live, wanted, recorder);
-            if held.is_none_or(|held| parts.try_push(held).is_err()) {
-                return Tried::Missing(Box::new(Flight {
+            let is_new = match self.ask_query_cache(live, wanted, recorder) {
+                Known::Part(held) => parts.try_push(held).is_err(),
+                Known::Failure(kind) => {
+                    let (engine, medium) = (self.engine, self.medium);
+                    let reply = engine.respond_with_failure(self.query, kind, medium, out);
+                    return Tried::Answered(reply);
+                }
+                Known::Nothing => true,
+            };
+            if is_new {
+                return Tried::Missing(Box::new(Lookup {
                     live: live.clone(),
                     generation,
                     apex: zone.apex_name().into(),
                     name: wanted.suffix(wanted.labels()).into(),
                     name_hash: wanted.hash(wanted.labels()),
+                    asked: self.now,
                 }));
             }
         }
@@ -131,26 +147,29 @@ impl Attempt<'_> {
         }
     }
 
-    fn ask_query_cache(
-        &self,
-        live: &Live,
-        wanted: &NameKey,
-        recorder: &mut Recorder,
-    ) -> Option<Held> {
-        let cached = self.live.queries.find(live, wanted, self.now)?;
+    fn ask_query_cache(&self, live: &Live, wanted: &NameKey, recorder: &mut Recorder) -> Known {
+        let Some(cached) = self.live.queries.find(live, wanted, self.now) else {
+            return Known::Nothing;
+        };
         let (counter, part) = match cached {
             Cached::Fresh(part) => (Counter::QueryCacheHit, Some(part)),
-            Cached::Old(part) if self.live.has_given_up(live.backend) => {
+            Cached::Old(part) if self.live.serves_stale(live.backend) => {
                 (Counter::QueryCacheHit, Some(part))
+            }
+            Cached::Failed(kind) => {
+                recorder.add(Counter::QueryCacheHit, 1);
+                return Known::Failure(kind);
             }
             Cached::Old(_) | Cached::Nothing => (Counter::QueryCacheMiss, None),
             Cached::Busy => (Counter::DeferredCacheLookup, None),
         };
         recorder.add(counter, 1);
-        part.map(|part| Held::new(live, wanted, part.generation, part.zone))
+        part.map_or(Known::Nothing, |part| {
+            Known::Part(HeldPart::new(live, wanted, part.generation, part.zone))
+        })
     }
 
-    fn keep_packet(&self, held: &Held, answer: (Reply, &[u8]), recorder: &mut Recorder) {
+    fn keep_packet(&self, held: &HeldPart, answer: (Reply, &[u8]), recorder: &mut Recorder) {
         if let (Some(live), Some(fit)) = (self.own, self.fit())
             && !self
                 .live
@@ -163,9 +182,9 @@ impl Attempt<'_> {
 }
 
 impl LiveZones {
-    /// Whether what is out of date has to do for this backend.
-    fn has_given_up(&self, backend: u32) -> bool {
+    /// Whether data of this backend that is out of date is served without waiting for it.
+    fn serves_stale(&self, backend: u32) -> bool {
         self.backend(backend)
-            .is_some_and(|backend| backend.is_given_up())
+            .is_some_and(|backend| backend.serves_stale())
     }
 }

@@ -1,19 +1,23 @@
 //! The query cache: what backends said, that a name does not exist included.
 //!
 //! An entry is good while its zone's generation is the same and its time is not over. After that it stays until
-//! it is evicted, one by one, because it may be served for a while when its backend is down.
+//! it is evicted, one by one, because it may be served for a while when its backend is down. That the data of a name
+//! cannot be used is kept too, for a moment (RFC 2308 section 7): who asks for it again costs the backend nothing.
 
 use std::cell::Cell;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use nameward_answer::BackendFailure;
 use nameward_wire::Name;
-use nameward_zone::{Find, Live, NameKey, Zone};
+use nameward_zone::{Find, Live, NameKey, Zone, ZonePart};
 use quick_cache::{Equivalent, Weighter, sync::Cache};
 
 /// Bytes that count as one entry: a larger one counts as several.
 const ENTRY_BYTES: usize = 1024;
+/// How long a failure is kept at the most: a row may be mended without a notice.
+const FAILURE_TTL: Duration = Duration::from_secs(5);
 
 #[derive(PartialEq, Eq)]
 struct Key {
@@ -53,18 +57,41 @@ impl Equivalent<Key> for Borrowed<'_> {
 
 /// A part of a zone, as it was at one generation.
 #[derive(Clone)]
-pub(crate) struct Part {
+pub(crate) struct CachedPart {
     pub(crate) zone: Arc<Zone>,
     pub(crate) generation: u64,
+    is_shared: bool,
     expires: Instant,
+}
+
+/// An entry of the cache.
+#[derive(Clone)]
+enum Entry {
+    Part(CachedPart),
+    /// The data of the name cannot be used.
+    Failure {
+        generation: u64,
+        expires: Instant,
+    },
+}
+
+impl Entry {
+    fn generation(&self) -> u64 {
+        match self {
+            Entry::Part(part) => part.generation,
+            Entry::Failure { generation, .. } => *generation,
+        }
+    }
 }
 
 /// What the cache has for a name.
 pub(crate) enum Cached {
     /// Good.
-    Fresh(Part),
+    Fresh(CachedPart),
     /// Its time is over, but nobody said that it changed.
-    Old(Part),
+    Old(CachedPart),
+    /// A look-up failed a moment ago.
+    Failed(BackendFailure),
     /// Nothing.
     Nothing,
     /// Somebody is changing this part of the cache right now.
@@ -74,9 +101,13 @@ pub(crate) enum Cached {
 #[derive(Clone)]
 struct Weigh;
 
-impl Weighter<Key, Part> for Weigh {
-    fn weight(&self, key: &Key, part: &Part) -> u64 {
-        let bytes = size_of::<Part>() + size_of::<Zone>() + key.name.len() + part.zone.heap_bytes();
+impl Weighter<Key, Entry> for Weigh {
+    fn weight(&self, key: &Key, entry: &Entry) -> u64 {
+        let contents = match entry {
+            Entry::Part(part) if !part.is_shared => size_of::<Zone>() + part.zone.heap_bytes(),
+            Entry::Part(_) | Entry::Failure { .. } => 0,
+        };
+        let bytes = size_of::<Entry>() + key.name.len() + contents;
         bytes.div_ceil(ENTRY_BYTES) as u64
     }
 }
@@ -92,7 +123,7 @@ pub(crate) struct QueryCacheSettings {
 
 pub(crate) struct QueryCache {
     settings: QueryCacheSettings,
-    parts: Option<Cache<Key, Part, Weigh>>,
+    parts: Option<Cache<Key, Entry, Weigh>>,
 }
 
 impl QueryCache {
@@ -111,22 +142,35 @@ impl QueryCache {
         };
         Some(match self.parts.as_ref()?.try_get(&borrowed) {
             Err(_) => Cached::Busy,
-            Ok(Some(part)) if part.generation == live.generation() => {
-                if now < part.expires {
-                    Cached::Fresh(part)
-                } else if now < part.expires + self.settings.stale {
-                    Cached::Old(part)
-                } else {
-                    Cached::Nothing
+            Ok(Some(entry)) if entry.generation() == live.generation() => match entry {
+                Entry::Part(part) if now < part.expires => Cached::Fresh(part),
+                Entry::Part(part) if now < part.expires + self.settings.stale => Cached::Old(part),
+                Entry::Failure { expires, .. } if now < expires => {
+                    Cached::Failed(BackendFailure::BadData)
                 }
-            }
+                Entry::Part(_) | Entry::Failure { .. } => Cached::Nothing,
+            },
             Ok(_) => Cached::Nothing,
         })
     }
 
     /// Keeps a part that was looked up when the zone had this generation; false if it was passed over because this
     /// part of the cache is being changed.
-    pub(crate) fn keep(&self, live: &Live, name: &NameKey, part: Part) -> bool {
+    pub(crate) fn keep(&self, live: &Live, name: &NameKey, part: CachedPart) -> bool {
+        self.insert(live, name, Entry::Part(part))
+    }
+
+    /// Keeps for a moment that the data of a name could not be used when the zone had this generation.
+    pub(crate) fn keep_failure(&self, live: &Live, name: &NameKey, generation: u64, now: Instant) {
+        let expires = now + self.settings.negative_ttl.min(FAILURE_TTL);
+        let failure = Entry::Failure {
+            generation,
+            expires,
+        };
+        self.insert(live, name, failure);
+    }
+
+    fn insert(&self, live: &Live, name: &NameKey, entry: Entry) -> bool {
         let Some(parts) = &self.parts else {
             return true;
         };
@@ -135,18 +179,25 @@ impl QueryCache {
             zone: live.number(),
             name: name.suffix(name.labels()).as_wire().into(),
         };
-        parts.try_insert(key, part).is_ok()
+        parts.try_insert(key, entry).is_ok()
     }
 
     /// A part with the time it is good for.
-    pub(crate) fn part(&self, zone: Zone, name: &NameKey, generation: u64, now: Instant) -> Part {
-        let ttl = match zone.find(name) {
+    pub(crate) fn part(
+        &self,
+        part: ZonePart,
+        name: &NameKey,
+        generation: u64,
+        now: Instant,
+    ) -> CachedPart {
+        let ttl = match part.zone.find(name) {
             Find::Missing { .. } => self.settings.negative_ttl,
             _ => self.settings.positive_ttl,
         };
-        Part {
-            zone: Arc::new(zone),
+        CachedPart {
+            zone: part.zone,
             generation,
+            is_shared: part.is_shared,
             expires: now + ttl,
         }
     }

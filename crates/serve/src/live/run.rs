@@ -1,23 +1,23 @@
-//! Who works on look-ups: threads for blocking sources, tasks for others.
+//! Runs look-ups: on threads of their own for a blocking source, as tasks for others.
 //!
-//! A source that takes batches is asked for many names at once. A batch is what waits when a thread or a lane (a task
-//! that has the source to itself for one batch at a time) is free: one look-up when little goes on, more when more
-//! does, and none ever waits for others to come.
+//! A source that takes batches is asked for many names at once. A batch is what waits when a thread or a task of the
+//! source is free: one look-up when little goes on, more when more does, and none ever waits for others to come.
 
-use std::collections::VecDeque;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use nameward_answer::{BackendFailure, Making};
 use nameward_stats::Counter;
+use nameward_zone::{BatchRound, LookupEnd, LookupError, LookupRequest};
 use tokio::runtime::Handle;
 
-use super::landing::Landing;
-use super::{Answerer, Backend, Boarded, Ended, Flight, Job, LookupError, Wanted};
+use super::completion::Completion;
+use super::lookups::{Overdue, SweepTerms};
+use super::{Admission, Answerer, Backend, LiveZones, Lookup, WaitingQuestion};
 use crate::pipeline::Shared;
 use crate::signing::{self, SigningQueue};
 
@@ -28,15 +28,14 @@ const MAX_ROUNDS: usize = 64;
 /// How often overdue questions are looked for at most.
 const SWEEP_AT_LEAST: Duration = Duration::from_millis(20);
 
-/// Who works on look-ups.
-pub(crate) struct Crew {
+/// The runtime on which look-ups run, and its answerers.
+pub(crate) struct LookupRunner {
     runtime: Handle,
-    queue: Arc<Queue>,
     /// For answers that tasks of the runtime give; one for each of its threads, so that the locks are free.
     answerers: Box<[Mutex<Answerer>]>,
 }
 
-impl Crew {
+impl LookupRunner {
     fn answerer(&self) -> MutexGuard<'_, Answerer> {
         let free = self
             .answerers
@@ -50,102 +49,39 @@ impl Crew {
     }
 }
 
-/// Look-ups for blocking sources. Bounded by the questions that may wait: each look-up has one at least.
-#[derive(Default)]
-struct Queue {
-    inner: Mutex<Waiting>,
-    more: Condvar,
-}
-
-#[derive(Default)]
-struct Waiting {
-    flights: VecDeque<Flight>,
-    idle: usize,
-    is_closed: bool,
-}
-
-impl Queue {
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn push(&self, flight: Flight) {
-        let mut waiting = self.lock();
-        waiting.flights.push_back(flight);
-        // Waking is a system call, so it is done only where somebody sleeps.
-        if waiting.idle > 0 {
-            drop(waiting);
-            self.more.notify_one();
-        }
-    }
-
-    /// Waits for look-ups of one source, some of those that wait, so that other idle threads have the rest; nothing
-    /// when there will be no more.
-    fn pop(&self, into: &mut Vec<Flight>) {
-        let mut waiting = self.lock();
-        while waiting.flights.is_empty() && !waiting.is_closed {
-            waiting.idle += 1;
-            waiting = self
-                .more
-                .wait(waiting)
-                .unwrap_or_else(PoisonError::into_inner);
-            waiting.idle -= 1;
-        }
-        let share = waiting.flights.len().div_ceil(waiting.idle + 1).min(BATCH);
-        while into.len() < share
-            && let Some(next) = waiting.flights.pop_front_if(|next| {
-                into.first()
-                    .is_none_or(|first| first.live.backend == next.live.backend)
-            })
-        {
-            into.push(next);
-        }
-        // One notice may have been for several look-ups.
-        if !waiting.flights.is_empty() && waiting.idle > 0 {
-            self.more.notify_one();
-        }
-    }
-}
-
 /// Keeps the threads and tasks of live zones at work; they end when it is dropped.
 pub struct Running {
-    queue: Arc<Queue>,
+    shared: Weak<Shared>,
     signing: Arc<SigningQueue>,
     sweeper: tokio::task::JoinHandle<()>,
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.queue.lock().is_closed = true;
-        self.queue.more.notify_all();
         self.signing.close();
         self.sweeper.abort();
+        if let Some(shared) = self.shared.upgrade() {
+            shared.live.close_threads();
+        }
     }
 }
 
-/// Starts the threads and tasks that look up, sign and answer. Call within the runtime, once.
+/// Starts the threads and tasks that look up, sign and answer; threads of sources follow when they are needed. Call within the runtime, once.
 pub fn start(shared: &Arc<Shared>, runtime_threads: usize) -> io::Result<Running> {
     let live = &shared.live;
-    let queue = Arc::new(Queue::default());
-    let crew = Crew {
+    let runner = LookupRunner {
         runtime: Handle::current(),
-        queue: Arc::clone(&queue),
         answerers: (0..runtime_threads.max(1))
             .map(|_| Mutex::new(Answerer::new(shared, Making::Never)))
             .collect(),
     };
-    let _ = live.crew.set(crew);
-    for index in 0..live.settings.threads.max(1) {
-        let (shared, queue) = (Arc::clone(shared), Arc::clone(&queue));
-        thread::Builder::new()
-            .name(format!("lookup-{index}"))
-            .spawn(move || work(&shared, &queue))?;
-    }
-    let sweeper = tokio::spawn(sweep(Arc::downgrade(shared), live.settings.query_timeout));
+    let _ = live.runner.set(runner);
     signing::start(shared, live.settings.signing_cpu_percent)?;
     let signing = Arc::clone(&shared.signing);
+    let shared = Arc::downgrade(shared);
+    let sweeper = tokio::spawn(sweep(shared.clone()));
     Ok(Running {
-        queue,
+        shared,
         signing,
         sweeper,
     })
@@ -153,112 +89,138 @@ pub fn start(shared: &Arc<Shared>, runtime_threads: usize) -> io::Result<Running
 
 /// Lets a question wait for a look-up, and begins that unless it is under way. Gives the question back if too much
 /// waits already.
-pub(crate) fn board(shared: &Arc<Shared>, flight: Flight, job: Job) -> Result<(), Job> {
-    match shared.live.flights.board(&flight, job) {
-        Boarded::Joined => Ok(()),
-        Boarded::Full(job) => Err(job),
-        Boarded::First => {
-            begin(shared, flight);
+pub(crate) fn join_lookup(
+    shared: &Arc<Shared>,
+    lookup: Lookup,
+    question: WaitingQuestion,
+) -> Result<(), WaitingQuestion> {
+    let live = &shared.live;
+    let Some(backend) = live.backend(lookup.live.backend) else {
+        return Err(question);
+    };
+    match live.lookups.join(&lookup, &backend.waiting, question) {
+        Admission::Joined => Ok(()),
+        Admission::Full(question) => Err(question),
+        Admission::First => {
+            begin(shared, backend, lookup);
             Ok(())
         }
     }
 }
 
-fn begin(shared: &Arc<Shared>, flight: Flight) {
+fn begin(shared: &Arc<Shared>, backend: Arc<Backend>, lookup: Lookup) {
     let live = &shared.live;
-    let (Some(crew), Some(backend)) = (live.crew.get(), live.backend(flight.live.backend)) else {
-        // Nobody looks up: only a server that is not started yet has such zones.
-        live.flights.land(&flight);
+    let Some(runner) = live.runner.get() else {
+        // Only a server that is not started yet has such zones.
+        live.lookups.end(&lookup, &backend.waiting);
         return;
     };
     backend.lookups.fetch_add(1, Ordering::Relaxed);
     if backend.source.is_blocking() {
-        crew.queue.push(flight);
+        if backend.threads.push(lookup, live.settings.threads.max(1)) {
+            start_thread(shared, backend);
+        }
         return;
     }
     let shared = Arc::clone(shared);
     if backend.source.batches() == 0 {
-        crew.runtime
-            .spawn(async move { fly_alone(&shared, &backend, &flight).await });
-    } else if backend.lanes.push(flight, backend.source.batches()) {
-        crew.runtime.spawn(lane(shared, backend));
+        runner
+            .runtime
+            .spawn(async move { run_alone(&shared, &backend, &lookup).await });
+    } else if backend.batches.push(lookup, backend.source.batches()) {
+        runner.runtime.spawn(run_batches(shared, backend));
     }
 }
 
-/// Works on what waits for a source until nothing does.
-async fn lane(shared: Arc<Shared>, backend: Arc<Backend>) {
+/// Works on look-ups that wait for a source until none does.
+async fn run_batches(shared: Arc<Shared>, backend: Arc<Backend>) {
     loop {
-        let flights = backend.lanes.take(BATCH);
-        if flights.is_empty() {
+        let mut lookups = backend.batches.take(BATCH);
+        if lookups.is_empty() {
             return;
         }
-        // A bug that a look-up uncovers costs its batch, not the lane.
-        let batch = tokio::spawn(fly_together(
+        drop_unwanted(&shared.live, &backend, &mut lookups);
+        // A bug that a look-up uncovers costs its batch, not the task.
+        let batch = tokio::spawn(run_batch(
             Arc::clone(&shared),
             Arc::clone(&backend),
-            flights,
+            lookups,
         ));
         if let Err(error) = batch.await
             && error.is_panic()
         {
-            tracing::error!("a bug while looking up in {}", backend.name);
+            tracing::error!("backend {}: a bug while looking up", backend.name);
         }
     }
 }
 
-async fn fly_together(shared: Arc<Shared>, backend: Arc<Backend>, flights: Vec<Flight>) {
-    let Some(crew) = shared.live.crew.get() else {
+/// Drops look-ups that waited for so long that no question waits for them any more.
+fn drop_unwanted(live: &LiveZones, backend: &Backend, lookups: &mut Vec<Lookup>) {
+    let now = Instant::now();
+    lookups.retain(|lookup| {
+        // Only a sweep takes questions out, and none so young.
+        let is_young = now.saturating_duration_since(lookup.asked) < live.first_sweep();
+        let is_wanted = is_young || !live.lookups.end_if_unwanted(lookup);
+        if !is_wanted {
+            backend.lookups.fetch_sub(1, Ordering::Relaxed);
+        }
+        is_wanted
+    });
+}
+
+async fn run_batch(shared: Arc<Shared>, backend: Arc<Backend>, lookups: Vec<Lookup>) {
+    let Some(runner) = shared.live.runner.get() else {
         return;
     };
-    let mut trip = Trip::new(&shared, &backend, &flights);
-    let wanted: Vec<Wanted> = flights.iter().map(wanted).collect();
-    let Some(mut batch) = backend.source.batch(&wanted) else {
+    let mut open = OpenBatch::new(&shared, &backend, &lookups);
+    let requests: Vec<LookupRequest> = lookups.iter().map(request).collect();
+    let Some(mut batch) = backend.source.batch(&requests) else {
         return;
     };
-    while trip.goes_on() {
+    while open.goes_on() {
         let round = batch.round().await;
-        trip.land(round, &mut crew.answerer());
+        open.complete(round, &mut runner.answerer());
     }
-    for index in std::mem::take(&mut trip.alone) {
-        let flight = flights[index].clone();
+    for index in std::mem::take(&mut open.alone) {
+        let lookup = lookups[index].clone();
         let (shared, backend) = (Arc::clone(&shared), Arc::clone(&backend));
-        // Those who wait are still aboard; only the one who lands them changes.
-        if trip.hand_over(index) {
-            tokio::spawn(async move { fly_alone(&shared, &backend, &flight).await });
+        // The questions go on waiting; only who completes the look-up changes.
+        if open.hand_over(index) {
+            tokio::spawn(async move { run_alone(&shared, &backend, &lookup).await });
         }
     }
 }
 
-async fn fly_alone(shared: &Arc<Shared>, backend: &Backend, flight: &Flight) {
-    let landing = Landing::new(shared, backend, flight);
-    let wanted = wanted(flight);
-    let result = backend.source.lookup(&wanted).await;
-    if let Some(crew) = shared.live.crew.get() {
-        let mut answerer = crew.answerer();
-        let statements = result.as_ref().map_or(1, |fetched| fetched.statements);
+async fn run_alone(shared: &Arc<Shared>, backend: &Backend, lookup: &Lookup) {
+    let completion = Completion::new(shared, backend, lookup);
+    let request = request(lookup);
+    let result = backend.source.lookup(&request).await;
+    if let Some(runner) = shared.live.runner.get() {
+        let mut answerer = runner.answerer();
+        let statements = result.as_ref().map_or(1, |part| part.statements);
         answerer
             .recorder
             .add(Counter::BackendQueries, statements.into());
-        landing.land(result, &mut answerer);
+        completion.complete(result, &mut answerer);
         answerer.flush();
     }
 }
 
-/// The look-ups of one batch that have not landed.
-struct Trip<'f> {
-    landings: Vec<Option<Landing<'f>>>,
+/// The look-ups of one batch that are not complete.
+struct OpenBatch<'l> {
+    completions: Vec<Option<Completion<'l>>>,
     under_way: usize,
     rounds: usize,
     /// Places of those that have to go on alone.
     alone: Vec<usize>,
 }
 
-impl<'f> Trip<'f> {
-    fn new(shared: &'f Arc<Shared>, backend: &'f Backend, flights: &'f [Flight]) -> Self {
-        let landing = |flight| Some(Landing::new(shared, backend, flight));
-        Trip {
-            landings: flights.iter().map(landing).collect(),
-            under_way: flights.len(),
+impl<'l> OpenBatch<'l> {
+    fn new(shared: &'l Arc<Shared>, backend: &'l Backend, lookups: &'l [Lookup]) -> Self {
+        let completion = |lookup| Some(Completion::new(shared, backend, lookup));
+        OpenBatch {
+            completions: lookups.iter().map(completion).collect(),
+            under_way: lookups.len(),
             rounds: 0,
             alone: Vec::new(),
         }
@@ -268,130 +230,192 @@ impl<'f> Trip<'f> {
         self.under_way > 0 && self.rounds < MAX_ROUNDS
     }
 
-    fn land(&mut self, round: super::Round, answerer: &mut Answerer) {
+    fn complete(&mut self, round: BatchRound, answerer: &mut Answerer) {
         self.rounds += 1;
         answerer
             .recorder
             .add(Counter::BackendQueries, round.statements.into());
-        for (index, ended) in round.ended {
-            self.under_way = self.under_way.saturating_sub(1);
-            match ended {
-                Ended::Alone => self.alone.push(index),
-                Ended::Done(result) => {
-                    if let Some(landing) = self.landings.get_mut(index).and_then(Option::take) {
-                        landing.land(result, answerer);
+        for (index, end) in round.ended {
+            let Some(slot) = self.completions.get_mut(index) else {
+                continue;
+            };
+            match end {
+                LookupEnd::Alone if slot.is_some() => {
+                    self.under_way = self.under_way.saturating_sub(1);
+                    self.alone.push(index);
+                }
+                LookupEnd::Alone => {}
+                LookupEnd::Done(result) => {
+                    if let Some(completion) = slot.take() {
+                        self.under_way = self.under_way.saturating_sub(1);
+                        completion.complete(result, answerer);
                     }
                 }
             }
         }
-        if !self.goes_on() && self.under_way > 0 {
+        if self.goes_on() {
+            self.drop_unwanted();
+        } else if self.under_way > 0 {
             self.give_up(answerer);
         }
         answerer.flush();
     }
 
-    /// Ends what a source did not.
+    /// Ends look-ups for which no question waits any more; a batch without any other is not gone on with.
+    fn drop_unwanted(&mut self) {
+        for (index, slot) in self.completions.iter_mut().enumerate() {
+            if !self.alone.contains(&index)
+                && let Some(completion) = slot
+                && completion.end_if_unwanted()
+            {
+                *slot = None;
+                self.under_way = self.under_way.saturating_sub(1);
+            }
+        }
+    }
+
+    /// Fails the look-ups that a source did not end.
     fn give_up(&mut self, answerer: &mut Answerer) {
         let alone = std::mem::take(&mut self.alone);
-        for (index, landing) in self.landings.iter_mut().enumerate() {
+        for (index, completion) in self.completions.iter_mut().enumerate() {
             if !alone.contains(&index)
-                && let Some(landing) = landing.take()
+                && let Some(completion) = completion.take()
             {
                 let error = LookupError {
                     kind: BackendFailure::BadData,
-                    reason: "it does not end".into(),
+                    reason: "the look-up does not end".into(),
                 };
-                landing.land(Err(error), answerer);
+                completion.complete(Err(error), answerer);
             }
         }
         self.alone = alone;
     }
 
-    /// Lets somebody else land a look-up.
+    /// Lets another completion end a look-up.
     fn hand_over(&mut self, index: usize) -> bool {
-        let landing = self.landings.get_mut(index).and_then(Option::take);
-        landing.map(Landing::hand_over).is_some()
+        let completion = self.completions.get_mut(index).and_then(Option::take);
+        completion.map(Completion::hand_over).is_some()
     }
 }
 
-fn wanted(flight: &Flight) -> Wanted {
-    Wanted {
-        zone: flight.live.id,
-        apex: flight.apex,
-        name: flight.name,
+fn request(lookup: &Lookup) -> LookupRequest {
+    LookupRequest {
+        zone: lookup.live.id,
+        apex: lookup.apex,
+        name: lookup.name,
     }
 }
 
-/// A thread for look-ups that block.
-fn work(shared: &Arc<Shared>, queue: &Queue) {
-    let mut answerer = Answerer::new(shared, Making::Never);
-    let Some(runtime) = shared.live.crew.get().map(|crew| crew.runtime.clone()) else {
+fn start_thread(shared: &Arc<Shared>, backend: Arc<Backend>) {
+    let (shared, threads) = (Arc::clone(shared), Arc::clone(&backend));
+    let started = thread::Builder::new()
+        .name("lookup".into())
+        .spawn(move || run_thread(&shared, &backend));
+    if let Err(error) = started {
+        threads.threads.note_not_started();
+        let name = &threads.name;
+        tracing::error!("backend {name}: cannot start a thread for look-ups: {error}");
+    }
+}
+
+/// Works on look-ups that block, as long as there are any.
+fn run_thread(shared: &Arc<Shared>, backend: &Arc<Backend>) {
+    let Some(runtime) = shared.live.runner.get().map(|runner| &runner.runtime) else {
         return;
     };
-    let mut flights = Vec::new();
-    loop {
-        queue.pop(&mut flights);
-        let Some(first) = flights.first() else { return };
-        if let Some(backend) = shared.live.backend(first.live.backend) {
-            // A bug that a look-up uncovers costs its batch, not the thread.
-            let run = AssertUnwindSafe(|| {
-                work_on(shared, &backend, &flights, &runtime, &mut answerer);
-            });
-            if catch_unwind(run).is_err() {
-                tracing::error!("a bug while looking up in {}", backend.name);
-            }
+    let mut answerer = Answerer::new(shared, Making::Never);
+    let mut lookups = Vec::new();
+    while backend.threads.pop(&mut lookups, BATCH) {
+        drop_unwanted(&shared.live, backend, &mut lookups);
+        // A bug that a look-up uncovers costs its batch, not the thread.
+        let run = AssertUnwindSafe(|| {
+            run_blocking(shared, backend, &lookups, runtime, &mut answerer);
+        });
+        if catch_unwind(run).is_err() {
+            tracing::error!("backend {}: a bug while looking up", backend.name);
         }
         answerer.flush();
-        flights.clear();
+        lookups.clear();
     }
 }
 
-fn work_on(
+fn run_blocking(
     shared: &Arc<Shared>,
     backend: &Backend,
-    flights: &[Flight],
+    lookups: &[Lookup],
     runtime: &Handle,
     answerer: &mut Answerer,
 ) {
-    let mut trip = Trip::new(shared, backend, flights);
-    let wanted: Vec<Wanted> = flights.iter().map(wanted).collect();
-    match backend.source.batch(&wanted) {
+    let mut open = OpenBatch::new(shared, backend, lookups);
+    let requests: Vec<LookupRequest> = lookups.iter().map(request).collect();
+    match backend.source.batch(&requests) {
         Some(mut batch) => {
-            while trip.goes_on() {
+            while open.goes_on() {
                 let round = runtime.block_on(batch.round());
-                trip.land(round, answerer);
+                open.complete(round, answerer);
             }
         }
-        None => trip.alone = (0..flights.len()).collect(),
+        None => open.alone = (0..lookups.len()).collect(),
     }
-    for index in std::mem::take(&mut trip.alone) {
-        let result = runtime.block_on(backend.source.lookup(&wanted[index]));
-        let statements = result.as_ref().map_or(1, |fetched| fetched.statements);
+    for index in std::mem::take(&mut open.alone) {
+        let Some(mut completion) = open.completions[index].take() else {
+            continue;
+        };
+        if completion.end_if_unwanted() {
+            continue;
+        }
+        let result = runtime.block_on(backend.source.lookup(&requests[index]));
+        let statements = result.as_ref().map_or(1, |part| part.statements);
         answerer
             .recorder
             .add(Counter::BackendQueries, statements.into());
-        if let Some(landing) = trip.landings[index].take() {
-            landing.land(result, answerer);
-            answerer.flush();
-        }
+        completion.complete(result, answerer);
+        answerer.flush();
     }
 }
 
-/// Drops questions that have waited for too long.
-async fn sweep(shared: Weak<Shared>, patience: Duration) {
-    let mut interval = tokio::time::interval((patience / 8).max(SWEEP_AT_LEAST));
+/// Answers questions that have waited for too long: with data that is out of date while there is some, else not at all.
+async fn sweep(shared: Weak<Shared>) {
+    let Some(first) = shared.upgrade().map(|shared| shared.live.first_sweep()) else {
+        return;
+    };
+    let mut interval = tokio::time::interval((first / 4).max(SWEEP_AT_LEAST));
     loop {
         interval.tick().await;
         let Some(shared) = shared.upgrade() else {
             return;
         };
-        let overdue = shared.live.flights.overdue(Instant::now(), patience);
-        if let (false, Some(crew)) = (overdue.is_empty(), shared.live.crew.get()) {
-            let mut answerer = crew.answerer();
-            for job in overdue {
-                answerer.give_up(&shared, job);
-            }
-            answerer.flush();
+        if shared.live.waiting() > 0 {
+            sweep_once(&shared);
         }
     }
+}
+
+fn sweep_once(shared: &Arc<Shared>) {
+    let (live, now) = (&shared.live, Instant::now());
+    let swept = live.lookups.sweep(&SweepTerms {
+        now,
+        stale_after: live.settings.stale_after,
+        patience: live.settings.query_timeout,
+        find_stale: &|zone, name| live.queries.find(zone, name, now),
+    });
+    for index in &swept.late {
+        if let Some(backend) = live.backend(*index) {
+            backend.is_late.store(true, Ordering::Relaxed);
+        }
+    }
+    let Some(runner) = live.runner.get().filter(|_| !swept.overdue.is_empty()) else {
+        return;
+    };
+    let mut answerer = runner.answerer();
+    for (index, overdue) in swept.overdue {
+        if let Some(backend) = live.backend(index) {
+            backend.waiting.subtract(1);
+        }
+        match overdue {
+            Overdue::Stale(question) => answerer.answer(shared, question),
+            Overdue::TooLate(question) => answerer.give_up(shared, question),
+        }
+    }
+    answerer.flush();
 }

@@ -14,16 +14,16 @@ const MAX_PARTS: usize = MAX_CHAIN + 1;
 
 /// A part that was fetched for one question.
 #[derive(Clone)]
-pub(crate) struct Held {
+pub(crate) struct HeldPart {
     zone: u64,
     name: u64,
     pub(crate) generation: u64,
     pub(crate) part: Arc<Zone>,
 }
 
-impl Held {
+impl HeldPart {
     pub(crate) fn new(live: &Live, name: &NameKey, generation: u64, part: Arc<Zone>) -> Self {
-        Held {
+        HeldPart {
             zone: live.number(),
             name: name.hash(name.labels()),
             generation,
@@ -33,7 +33,7 @@ impl Held {
 }
 
 /// The parts fetched for one question.
-pub(crate) type Parts = ArrayVec<Held, MAX_PARTS>;
+pub(crate) type Parts = ArrayVec<HeldPart, MAX_PARTS>;
 
 /// How an answer used the zones.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

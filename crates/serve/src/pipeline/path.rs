@@ -24,7 +24,7 @@ use nameward_zone::{NameKey, Zone, ZoneTable};
 use super::late::{LateRequest, ReplyTo, WayBack};
 use super::record::{record_malformed, record_received, record_signatures};
 use super::{Shared, Snapshots};
-use crate::live::{Attempt, Job, Parts, Tried, board};
+use crate::live::{Attempt, Parts, Tried, WaitingQuestion, join_lookup};
 use crate::request::{Request, Verdict, extended_error};
 use crate::signing::Place;
 
@@ -157,24 +157,24 @@ impl<'t> Turn<'t> {
             }
             tried = attempt.run(&mut parts, self.scratch, self.recorder, out);
         }
-        let flight = match tried {
+        let lookup = match tried {
             Tried::Answered(reply) => return Verdict::Reply(reply),
-            Tried::Missing(flight) => Some(flight),
+            Tried::Missing(lookup) => Some(lookup),
             Tried::Unsigned => None,
         };
         let Some(reply_to) = reply_to() else {
             return Verdict::Drop;
         };
-        let job = Job {
+        let question = WaitingQuestion {
             request: Box::new(LateRequest::new(request, reply_to, now)),
             parts: parts.into_iter().collect(),
         };
-        match flight {
-            Some(flight) => match board(self.shared, *flight, job) {
+        match lookup {
+            Some(lookup) => match join_lookup(self.shared, *lookup, question) {
                 Ok(()) => Verdict::Later,
                 Err(_) => self.turn_away(request, out),
             },
-            None => match self.wait_for_signatures(attempt.place_for_signing(), job) {
+            None => match self.wait_for_signatures(attempt.place_for_signing(), question) {
                 Ok(()) => Verdict::Later,
                 Err(_) => self.refuse_signing(request, out),
             },
@@ -182,8 +182,12 @@ impl<'t> Turn<'t> {
     }
 
     /// Lets a question wait for signatures; gives it back if too much waits already.
-    pub(crate) fn wait_for_signatures(&mut self, place: Place, job: Job) -> Result<(), Job> {
-        self.shared.signing.push(place, job)?;
+    pub(crate) fn wait_for_signatures(
+        &mut self,
+        place: Place,
+        question: WaitingQuestion,
+    ) -> Result<(), WaitingQuestion> {
+        self.shared.signing.push(place, question)?;
         self.recorder.add(Counter::SigningWaits, 1);
         Ok(())
     }

@@ -6,7 +6,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use nameward_answer::{Making, Medium};
 
-use crate::live::Job;
+use crate::live::WaitingQuestion;
 
 /// Parts of the queue that one zone may fill: a flood of names in one leaves room for others.
 const ZONES: usize = 4;
@@ -24,7 +24,7 @@ pub(crate) struct Place {
 struct ZoneQueue {
     /// Questions in the order they came.
     order: VecDeque<u64>,
-    jobs: HashMap<u64, Vec<Job>>,
+    jobs: HashMap<u64, Vec<WaitingQuestion>>,
     count: usize,
 }
 
@@ -88,7 +88,7 @@ impl SigningQueue {
 
     /// Lets a question wait; gives it back if too much waits already. Datagrams, whose senders may not be who they say,
     /// leave half of a zone's room to streams.
-    pub(crate) fn push(&self, place: Place, job: Job) -> Result<(), Job> {
+    pub(crate) fn push(&self, place: Place, job: WaitingQuestion) -> Result<(), WaitingQuestion> {
         let of_zone = (self.most / ZONES).max(1);
         let room = match job.request.medium() {
             Medium::Datagram => of_zone.div_ceil(2),
@@ -119,7 +119,7 @@ impl SigningQueue {
     }
 
     /// Waits for a question and takes it out with all that are equal to it; false when there will be no more.
-    pub(super) fn pop(&self, into: &mut Vec<Job>) -> bool {
+    pub(super) fn pop(&self, into: &mut Vec<WaitingQuestion>) -> bool {
         let mut waiting = self.lock();
         loop {
             if waiting.is_closed {
@@ -137,7 +137,7 @@ impl SigningQueue {
 
 impl Waiting {
     /// Takes the next question of the zone whose turn it is.
-    fn take_next(&mut self, into: &mut Vec<Job>) -> bool {
+    fn take_next(&mut self, into: &mut Vec<WaitingQuestion>) -> bool {
         let Some(name) = self.turns.pop_front() else {
             return false;
         };
@@ -168,7 +168,7 @@ mod tests {
     use std::time::Instant;
 
     /// A question over TCP with this id.
-    fn job(number: u8) -> Job {
+    fn job(number: u8) -> WaitingQuestion {
         let packet = [0, number, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 1];
         let peer: SocketAddr = "192.0.2.1:53".parse().unwrap();
         let request = Request {
@@ -180,7 +180,7 @@ mod tests {
             view: ViewId::DEFAULT,
         };
         let reply_to = ReplyTo::Stream(Ticket::for_nobody());
-        Job {
+        WaitingQuestion {
             request: Box::new(LateRequest::new(&request, reply_to, Instant::now())),
             parts: Vec::new(),
         }

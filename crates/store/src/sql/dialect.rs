@@ -21,6 +21,10 @@ pub(crate) const NAME_COUNTS: [usize; 8] = [1, 2, 4, 8, 16, 32, 64, 256];
 /// Names in one statement at the most.
 pub(crate) const MAX_NAMES: usize = 256;
 
+/// Rows that one look-up statement brings at the most. A message of 65,535 octets holds 5,461 records (RFC 1035 section
+/// 4.1.3: each has 12 octets at least), and a name has more than one type.
+pub(crate) const MAX_ROWS: usize = 16_384;
+
 /// What is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Statement {
@@ -108,6 +112,26 @@ impl Statement {
         Statement::DataVersion,
     ];
 
+    /// Whether it reads a bounded number of rows, as a look-up does, so that it has to end in time.
+    pub(crate) fn reads_little(self) -> bool {
+        matches!(
+            self,
+            Statement::Lookup | Statement::Zone | Statement::Keys | Statement::Metadata
+        )
+    }
+
+    /// Whether it reads `domains` or `records`, without which there are no zones.
+    pub(crate) fn reads_zones(self) -> bool {
+        matches!(
+            self,
+            Statement::Lookup
+                | Statement::ZoneRows
+                | Statement::Names
+                | Statement::Zones
+                | Statement::Zone
+        )
+    }
+
     /// Those that take a list.
     pub(crate) const LISTED: [Statement; 3] =
         [Statement::Lookup, Statement::Keys, Statement::Metadata];
@@ -156,7 +180,8 @@ impl Statement {
                 };
                 let zone = int("domain_id");
                 format!(
-                    "SELECT {record_columns}, {zone} FROM records WHERE {listed} AND NOT disabled"
+                    "SELECT {record_columns}, {zone} FROM records WHERE {listed} AND NOT disabled LIMIT {}",
+                    MAX_ROWS + 1
                 )
             }
             Statement::ZoneRows => format!(

@@ -53,6 +53,11 @@ impl Condition {
         self.notes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether the last statement was answered, or none was tried yet.
+    pub(super) fn is_up(&self) -> bool {
+        self.is_up.load(Ordering::Relaxed)
+    }
+
     pub(super) fn health(&self) -> Health {
         Health {
             is_up: self.is_up.load(Ordering::Relaxed),

@@ -10,22 +10,26 @@
 
 use super::above::Above;
 use super::apex::Scope;
-use super::dialect::{MAX_NAMES, Statement};
+use super::dialect::{MAX_NAMES, MAX_ROWS, Statement};
 use super::error::SqlError;
 use super::facts::Facts;
-use super::fragment::{Fragment, Gathering, Known};
+use super::fragment::{Gathering, Known};
 use super::row::{read_name, write_name};
 use super::{LiveZone, SqlBackend};
 use nameward_wire::{Name, NameBuf};
+use nameward_zone::ZonePart;
 use std::sync::Arc;
 
 /// Questions this many labels below the apex first look whether anything can be that deep.
 const DEEP: usize = 6;
+/// Octets of content that one statement brings at the most: the text of an RRset that fills a message has four times its
+/// octets at most, and a name has more than one type.
+const MAX_CONTENT: usize = 2 << 20;
 
 /// What came of one look-up of a batch.
 pub enum Found {
     /// It is complete, or failed.
-    Ended(Result<Fragment, SqlError>),
+    Ended(Result<ZonePart, SqlError>),
     /// It needs to know all names of its zone: [`SqlBackend::lookup_alone`] does that.
     Alone,
 }
@@ -53,8 +57,8 @@ struct Open {
     /// How the zone is signed was not known when the look-up began.
     needs_facts: bool,
     gathering: Gathering,
-    /// Of what is kept about apexes.
-    generation: u64,
+    /// Of what is kept about apexes, and of parts that are kept.
+    generation: (u64, u64),
     above: Option<Arc<Above>>,
     /// It cannot go on without reading all names of its zone.
     is_stuck: bool,
@@ -100,10 +104,13 @@ impl<'b> Batch<'b> {
             Some(_) => Scope::Signed,
             None => Scope::Plain,
         });
-        let (apex, generation) = self.backend.inner.apexes.of(zone.id, scope);
+        let inner = &self.backend.inner;
+        let (apex, apex_generation) = inner.apexes.of(zone.id, scope);
+        let generation = (apex_generation, inner.parts.generation());
         let known = Known {
             above: above.as_deref(),
             apex,
+            parts: scope.map(|scope| (&inner.parts, scope == Scope::Signed)),
         };
         let mut gathering = Gathering::new(zone.id, &zone.apex, qname, known);
         let needs_facts = signing.is_none();
@@ -131,8 +138,9 @@ impl<'b> Batch<'b> {
         self.names.clear();
         for (index, open) in self.open.iter_mut().enumerate() {
             if !open.is_stuck {
+                let parts = &self.backend.inner.parts;
                 open.gathering
-                    .next_names(|text| self.names.push(text, index as u32));
+                    .next_names(parts, |text| self.names.push(text, index as u32));
             }
         }
         self.names.sort();
@@ -186,35 +194,82 @@ impl Batch<'_> {
     /// Asks for the names that are listed; returns how many statements it took.
     async fn fetch_names(&mut self) -> u32 {
         let mut statements = 0;
-        for chunk in self.names.unique().chunks(MAX_NAMES) {
+        let unique = self.names.unique();
+        let mut chunks: Vec<&[&str]> = unique.chunks(MAX_NAMES).rev().collect();
+        while let Some(chunk) = chunks.pop() {
             statements += 1;
-            let open = &mut self.open;
-            let names = &self.names;
-            let result = self
-                .backend
-                .query(Statement::Lookup, None, chunk, &mut |row| {
-                    let text = row.text(1).unwrap_or_default();
-                    let zone = row.int(6);
-                    names.askers(text, |asker| {
-                        let open = &mut open[asker as usize];
-                        if zone == Some(open.zone.id)
-                            && let Err(error) = open.gathering.take(row)
-                        {
-                            open.failed.get_or_insert(error);
-                        }
-                    });
-                    Ok(())
-                })
-                .await;
-            if let Err(error) = result {
-                for open in self.open.iter_mut().filter(|open| !open.is_stuck) {
-                    open.failed.get_or_insert_with(|| error.clone());
+            let size = fetch_chunk(self.backend, chunk, &self.names, &mut self.open).await;
+            match size {
+                Ok(Size::Whole) => {}
+                Ok(Size::TooLarge) if chunk.len() > 1 => {
+                    // One of them has too many rows: the others shall not suffer for it.
+                    let (first, second) = chunk.split_at(chunk.len() / 2);
+                    chunks.extend([second, first]);
                 }
-                break;
+                Ok(Size::TooLarge) => {
+                    let name = chunk[0];
+                    self.backend.inner.parts.note_oversized(name);
+                    self.names.askers(name.as_bytes(), |asker| {
+                        self.open[asker as usize].gathering.note_oversized(name);
+                    });
+                }
+                Err(error) => {
+                    for open in self.open.iter_mut().filter(|open| !open.is_stuck) {
+                        open.failed.get_or_insert_with(|| error.clone());
+                    }
+                    break;
+                }
             }
         }
         statements
     }
+}
+
+/// Whether all rows of some names were fetched.
+enum Size {
+    Whole,
+    /// There are too many; what came was dropped.
+    TooLarge,
+}
+
+/// Asks for some names and hands their rows to the look-ups that want them.
+async fn fetch_chunk(
+    backend: &SqlBackend,
+    chunk: &[&str],
+    names: &NameList,
+    open: &mut [Open],
+) -> Result<Size, SqlError> {
+    open.iter_mut().for_each(|open| open.gathering.set_mark());
+    let (mut rows, mut octets) = (0, 0);
+    let mut is_too_large = false;
+    let result = backend
+        .query(Statement::Lookup, None, chunk, &mut |row| {
+            rows += 1;
+            octets += row.text(5).map_or(0, <[u8]>::len);
+            if rows > MAX_ROWS || octets > MAX_CONTENT {
+                is_too_large = true;
+                // Ends the statement; it is not told.
+                return Err(SqlError::row("records", 0, ""));
+            }
+            let text = row.text(1).unwrap_or_default();
+            let zone = row.int(6);
+            names.askers(text, |asker| {
+                let open = &mut open[asker as usize];
+                if zone == Some(open.zone.id)
+                    && let Err(error) = open.gathering.take(row)
+                {
+                    open.failed.get_or_insert(error);
+                }
+            });
+            Ok(())
+        })
+        .await;
+    if is_too_large {
+        open.iter_mut()
+            .for_each(|open| open.gathering.roll_back(chunk));
+        return Ok(Size::TooLarge);
+    }
+    result.map(|()| Size::Whole)
 }
 
 impl Open {
@@ -249,20 +304,39 @@ impl Open {
         })
     }
 
-    fn end(self, backend: &SqlBackend) -> Found {
+    fn end(mut self, backend: &SqlBackend) -> Found {
         if self.is_stuck {
             return Found::Alone;
         }
         if let Some(error) = self.failed {
             return Found::Ended(Err(error));
         }
+        let (inner, id) = (&backend.inner, self.zone.id);
         if let Some(apex) = self.gathering.apex_to_keep() {
-            backend
-                .inner
-                .apexes
-                .keep(self.zone.id, apex, self.generation);
+            inner.apexes.keep(id, apex, self.generation.0);
         }
-        Found::Ended(self.gathering.finish())
+        let statements = self.gathering.statements();
+        if let Some(zone) = self.gathering.ready_part() {
+            return Found::Ended(Ok(ZonePart {
+                zone,
+                statements,
+                is_shared: true,
+            }));
+        }
+        let is_signed = self.gathering.is_signed();
+        let zone = match self.gathering.finish() {
+            Ok(zone) => Arc::new(zone),
+            Err(error) => return Found::Ended(Err(error)),
+        };
+        if let Some((name, part)) = self.gathering.shared_part(&zone) {
+            let generation = self.generation.1;
+            inner.parts.keep(id, name, (part, is_signed), generation);
+        }
+        Found::Ended(Ok(ZonePart {
+            zone,
+            statements,
+            is_shared: false,
+        }))
     }
 }
 
@@ -273,16 +347,16 @@ impl SqlBackend {
     }
 
     /// The part of a zone that answers every question for `qname`, which is at or below its apex.
-    pub async fn lookup(&self, zone: &LiveZone, qname: Name<'_>) -> Result<Fragment, SqlError> {
+    pub async fn lookup(&self, zone: &LiveZone, qname: Name<'_>) -> Result<ZonePart, SqlError> {
         let mut batch = self.batch();
         batch.add(zone, qname);
         let (found, statements) = only(batch).await;
         match found {
             Found::Ended(result) => counted(result, statements),
             Found::Alone => {
-                let fragment = self.lookup_alone(zone, qname).await?;
-                let statements = statements + fragment.statements;
-                counted(Ok(fragment), statements)
+                let part = self.lookup_alone(zone, qname).await?;
+                let statements = statements + part.statements;
+                counted(Ok(part), statements)
             }
         }
     }
@@ -292,7 +366,7 @@ impl SqlBackend {
         &self,
         zone: &LiveZone,
         qname: Name<'_>,
-    ) -> Result<Fragment, SqlError> {
+    ) -> Result<ZonePart, SqlError> {
         let (above, names_read) = self.above(zone).await?;
         let mut batch = self.batch();
         batch.add_with(zone, qname, Some(above), false);
@@ -317,12 +391,9 @@ async fn only(mut batch: Batch<'_>) -> (Found, u32) {
     (Found::Alone, statements)
 }
 
-/// A fragment with all statements that were sent for it.
-fn counted(result: Result<Fragment, SqlError>, statements: u32) -> Result<Fragment, SqlError> {
-    result.map(|fragment| Fragment {
-        statements,
-        ..fragment
-    })
+/// A part with all statements that were sent for it.
+fn counted(result: Result<ZonePart, SqlError>, statements: u32) -> Result<ZonePart, SqlError> {
+    result.map(|part| ZonePart { statements, ..part })
 }
 
 /// The names that a statement asks for, each with the look-ups that want it.

@@ -6,7 +6,7 @@
 //!
 //! Two ways to use a zone:
 //! - resident: [`SqlBackend::load_zone`] streams all rows into a `ZoneBuilder`;
-//! - live: [`SqlBackend::lookup`] fetches a [`Fragment`] that answers every question for one name exactly as
+//! - live: [`SqlBackend::lookup`] fetches a `ZonePart` that answers every question for one name exactly as
 //!   the whole zone would.
 //!
 //! Nothing here caches answers; callers do, and drop them when [`SqlBackend::watch`] tells of a [`Change`].
@@ -26,10 +26,13 @@ mod load;
 mod lookup;
 mod metadata;
 mod mysql;
+mod parts;
 mod postgres;
 mod row;
 mod schema;
+mod source;
 mod sqlite;
+mod sqlite_file;
 mod tls;
 mod url;
 mod watch;
@@ -41,7 +44,7 @@ use apex::Apexes;
 pub use dialect::Engine;
 use dialect::Statement;
 pub use error::{RowError, SqlError};
-pub use fragment::{Fragment, row_error, row_id};
+pub use fragment::{row_error, row_id};
 use health::Condition;
 pub use health::Health;
 pub use load::LoadReport;
@@ -52,6 +55,7 @@ use mysql::Mysql;
 use nameward_dnssec::{Keys, SignatureCache};
 use nameward_wire::NameBuf;
 use nameward_zone::ZoneBuilder;
+use parts::SharedParts;
 use postgres::Postgres;
 use row::{Cells, read_name, shown};
 use sqlite::Sqlite;
@@ -242,6 +246,7 @@ struct Inner {
     reads: Driver,
     above: AboveSets,
     apexes: Apexes,
+    parts: SharedParts,
     /// Of the fingerprints of zones.
     seed: RandomState,
     writer: write::Writer,
@@ -275,6 +280,7 @@ impl SqlBackend {
                 reads,
                 above,
                 apexes: Apexes::default(),
+                parts: SharedParts::default(),
                 seed: RandomState::new(),
                 writer: write::Writer::default(),
                 condition: Condition::default(),
@@ -379,6 +385,7 @@ impl SqlBackend {
     /// Returns how many entries the key cache and the metadata cache lost.
     pub fn forget(&self, zone: Option<i64>) -> usize {
         self.inner.apexes.forget(zone);
+        self.inner.parts.forget(zone);
         self.inner.above.forget(zone);
         self.inner.keys.forget(zone) + self.inner.metadata.forget(zone)
     }

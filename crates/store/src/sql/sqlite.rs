@@ -2,7 +2,7 @@
 //!
 //! A look-up in a file that is in memory takes some microseconds, less than handing it to another thread would, so
 //! it runs where it is called and its future never waits. Callers that must not block at all call it from a thread
-//! of their own.
+//! of their own. A look-up that takes longer than the time limit is interrupted.
 
 use super::SqlOptions;
 use super::dialect::{Engine, NAME_COUNTS, STATEMENTS, Statement};
@@ -10,14 +10,24 @@ use super::error::SqlError;
 use super::row::Cells;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
-use std::time::Duration;
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::{Duration, Instant};
 
 /// Memory that each connection has for pages at least, in KiB.
 const CACHE_KIB_MIN: usize = 4 * 1024;
+/// After how many steps of its program a statement looks at the clock: some milliseconds.
+const STEPS: i32 = 100_000;
+/// The time from which deadlines are counted.
+static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+
+/// An open connection.
+struct Session {
+    connection: Connection,
+    /// When its statement is interrupted, in milliseconds since [`START`].
+    deadline: Arc<AtomicU64>,
+}
 
 pub(crate) struct Sqlite {
     path: PathBuf,
@@ -25,10 +35,8 @@ pub(crate) struct Sqlite {
     /// Pages each connection keeps, in KiB. Where the file is larger, reading a page from the system's cache costs as
     /// much as the rest of a look-up.
     cache_kib: usize,
-    connections: Box<[Mutex<Option<Connection>>]>,
+    connections: Box<[Mutex<Option<Session>>]>,
     next: AtomicUsize,
-    /// The file's number in its file system when it was last looked at; 0 before.
-    file: AtomicU64,
     statements: [String; STATEMENTS],
     /// Those that take a list, for each of [`NAME_COUNTS`].
     lists: [[String; NAME_COUNTS.len()]; Statement::LISTED.len()],
@@ -43,23 +51,19 @@ impl Sqlite {
             cache_kib: (options.page_cache_kib / connections).max(CACHE_KIB_MIN),
             connections: (0..connections).map(|_| Mutex::default()).collect(),
             next: AtomicUsize::new(0),
-            file: AtomicU64::new(0),
             statements: Statement::ALL.map(|statement| statement.sql(Engine::Sqlite, 1)),
             lists: Statement::lists(Engine::Sqlite),
         }
     }
 
-    /// Opens the file anew if another one has taken its place; true if so.
-    pub(crate) fn reopen_if_replaced(&self) -> bool {
-        let now = std::fs::metadata(&self.path).map_or(0, |file| file.ino());
-        let before = self.file.swap(now, Ordering::Relaxed);
-        if before == now || before == 0 {
-            return false;
-        }
-        for slot in &self.connections {
-            *slot.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        }
-        true
+    /// Closes all connections; each is opened anew when it is used. All at once: as long as one is open, new ones share
+    /// its index of the write-ahead log, which is not that of another file.
+    pub(crate) fn reopen(&self) {
+        let slots = self.connections.iter();
+        let mut slots: Vec<_> = slots
+            .map(|slot| slot.lock().unwrap_or_else(PoisonError::into_inner))
+            .collect();
+        slots.iter_mut().for_each(|slot| **slot = None);
     }
 
     /// Closes the connections that nobody uses.
@@ -83,27 +87,45 @@ impl Sqlite {
         if slot.is_none() {
             *slot = Some(self.open()?);
         }
-        let Some(connection) = slot.as_ref() else {
+        let Some(session) = slot.as_ref() else {
             return Err(SqlError::Unavailable("no connection".into()));
         };
-        let result = self.run(connection, statement, zone, names, each);
-        if matches!(result, Err(SqlError::Unavailable(_))) {
+        let limit = match statement.reads_little() {
+            true => (START.elapsed() + self.timeout).as_millis() as u64,
+            false => u64::MAX,
+        };
+        session.deadline.store(limit, Ordering::Relaxed);
+        let result = self.run(&session.connection, statement, zone, names, each);
+        let is_suspect = match &result {
+            Err(SqlError::Unavailable(_)) => true,
+            // Without tables that every schema has: not all have a table of changes, keys or metadata.
+            Err(SqlError::Refused(_)) => statement.reads_zones(),
+            _ => false,
+        };
+        if is_suspect {
             // The file may have been replaced: open it anew next time.
             *slot = None;
         }
         result
     }
 
-    fn open(&self) -> Result<Connection, SqlError> {
+    fn open(&self) -> Result<Session, SqlError> {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let connection =
-            Connection::open_with_flags(&self.path, flags).map_err(|error| self.error(&error))?;
+        let fail = |error: rusqlite::Error| self.error(&error);
+        let mut connection = Connection::open_with_flags(&self.path, flags).map_err(fail)?;
         connection.set_prepared_statement_cache_capacity(32);
+        let deadline = Arc::new(AtomicU64::new(u64::MAX));
+        let limit = Arc::clone(&deadline);
+        let is_over = move || START.elapsed().as_millis() as u64 > limit.load(Ordering::Relaxed);
         connection
             .busy_timeout(self.timeout)
             .and_then(|()| connection.pragma_update(None, "cache_size", -(self.cache_kib as i64)))
-            .map_err(|error| self.error(&error))?;
-        Ok(connection)
+            .and_then(|()| connection.progress_handler(STEPS, Some(is_over)))
+            .map_err(fail)?;
+        Ok(Session {
+            connection,
+            deadline,
+        })
     }
 
     fn run(
@@ -141,7 +163,7 @@ impl Sqlite {
     }
 
     /// A connection that nobody uses, or the next one to become free.
-    fn slot(&self) -> MutexGuard<'_, Option<Connection>> {
+    fn slot(&self) -> MutexGuard<'_, Option<Session>> {
         let start = self.next.fetch_add(1, Ordering::Relaxed);
         let count = self.connections.len();
         for i in 0..count {
@@ -158,9 +180,11 @@ impl Sqlite {
 
     fn error(&self, error: &rusqlite::Error) -> SqlError {
         match error.sqlite_error_code() {
-            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
-                SqlError::Timeout(self.timeout.as_millis())
-            }
+            Some(
+                ErrorCode::DatabaseBusy
+                | ErrorCode::DatabaseLocked
+                | ErrorCode::OperationInterrupted,
+            ) => SqlError::Timeout(self.timeout.as_millis()),
             Some(ErrorCode::Unknown) => SqlError::Refused(error.to_string()),
             _ => SqlError::Unavailable(format!("{}: {error}", self.path.display())),
         }

@@ -1,17 +1,19 @@
 //! Tells which zones changed in a database, whoever changed them.
 //!
 //! SQLite: its own counter of commits, asked often because that is cheap, then the table of changes that triggers
-//! keep. MySQL: that table, asked twice a second where reads go. PostgreSQL: notices of the primary. Without
+//! keep; and its file, because another one may take its place. MySQL: that table, asked twice a second where reads go. PostgreSQL: notices of the primary. Without
 //! triggers SQLite can still tell that something changed; others tell nothing and the caller's TTLs apply.
 
 use super::dialect::Statement;
 use super::error::SqlError;
 use super::schema::CHANNEL;
+use super::sqlite_file::{DatabaseFile, FileChange};
 use super::{Address, Driver, SqlBackend, SqlOptions, Sqlite, postgres};
 use std::collections::{HashMap, VecDeque};
 use std::future::poll_fn;
+use std::path::Path;
 use std::pin::pin;
-use std::task::Poll;
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
 use tokio_postgres::AsyncMessage;
@@ -41,6 +43,8 @@ const SQLITE_INTERVAL: Duration = Duration::from_millis(250);
 const TABLE_INTERVAL: Duration = Duration::from_millis(500);
 /// How long a database that is down is left alone at the most.
 const MAX_BACK_OFF: Duration = Duration::from_secs(2);
+/// The id of a zone that no database has.
+const NO_ZONE: i64 = -1;
 /// How long one that has no table of changes is.
 const NO_TABLE: Duration = Duration::from_secs(15);
 
@@ -63,7 +67,10 @@ impl SqlBackend {
             owes_all: false,
             echoes: VecDeque::new(),
         };
-        tokio::spawn(watch(teller));
+        match &self.inner.options.address {
+            Address::Sqlite(path) => watch_sqlite(teller, path),
+            _ => drop(tokio::spawn(watch(teller))),
+        }
         (receiver, has_begun)
     }
 }
@@ -143,21 +150,73 @@ impl Teller {
 async fn watch(mut teller: Teller) {
     let backend = teller.backend.clone();
     match &backend.inner.options.address {
-        Address::Sqlite(path) => {
-            // The counter of commits is one of each connection, so this needs its own.
-            let options = SqlOptions {
-                connections: 1,
-                page_cache_kib: 0,
-                ..backend.inner.options.clone()
-            };
-            let own = Driver::Sqlite(Sqlite::new(path, &options));
-            poll(&mut teller, &own, SQLITE_INTERVAL, Counter::Commits).await;
-        }
+        Address::Sqlite(_) => {}
         Address::Postgres(url) => listen(&mut teller, url).await,
-        Address::Mysql(_) => {
-            let reads = &backend.inner.reads;
-            poll(&mut teller, reads, TABLE_INTERVAL, Counter::None).await;
+        Address::Mysql(_) => poll(&mut teller, &backend.inner.reads).await,
+    }
+}
+
+/// SQLite blocks, so it is watched on a thread of its own: a file that hangs keeps nothing else waiting.
+fn watch_sqlite(teller: Teller, path: &Path) {
+    // The counter of commits is one of each connection, so this needs its own.
+    let options = SqlOptions {
+        connections: 1,
+        page_cache_kib: 0,
+        ..teller.backend.inner.options.clone()
+    };
+    let own = Sqlite::new(path, &options);
+    let file = DatabaseFile::new(path);
+    let watching = move || poll_sqlite(teller, own, file);
+    let thread = std::thread::Builder::new().name("watch-sqlite".into());
+    if let Err(error) = thread.spawn(watching) {
+        tracing::error!(database = %options.address, %error, "changes are not watched");
+    }
+}
+
+fn poll_sqlite(mut teller: Teller, own: Sqlite, mut file: DatabaseFile) {
+    let backend = teller.backend.clone();
+    let own = Driver::Sqlite(own);
+    let reopen = |driver: &Driver| {
+        if let Driver::Sqlite(sqlite) = driver {
+            sqlite.reopen();
         }
+    };
+    let mut seen = Seen::default();
+    let mut wait = SQLITE_INTERVAL;
+    while !teller.sender.is_closed() {
+        teller.retry_owed();
+        match file.look() {
+            FileChange::None => {}
+            // What connections keep of it is of no use any more, and their counter may be that of another file.
+            FileChange::Written => reopen(&backend.inner.reads),
+            FileChange::Replaced => {
+                tracing::info!(database = %backend.inner.options.address, "the file was replaced: opened anew");
+                // Writers first: the last one of all connections would copy its log into the file.
+                backend.inner.writer.close();
+                reopen(&own);
+                reopen(&backend.inner.reads);
+                seen = Seen::after_gap();
+            }
+        }
+        // Statements of SQLite never wait for another task.
+        let looked = {
+            let looking = pin!(seen.look(&own, Counter::Commits));
+            looking.poll(&mut Context::from_waker(Waker::noop()))
+        };
+        match looked {
+            Poll::Ready(Ok(changes)) => {
+                wait = SQLITE_INTERVAL;
+                changes.into_iter().for_each(|change| teller.tell(change));
+            }
+            Poll::Ready(Err(error)) => {
+                tracing::debug!(%error, "cannot ask for changes");
+                seen = Seen::after_gap();
+                wait = (wait * 2).min(MAX_BACK_OFF);
+            }
+            Poll::Pending => {}
+        }
+        teller.tell_begun();
+        std::thread::sleep(wait);
     }
 }
 
@@ -258,33 +317,20 @@ enum Counter {
     None,
 }
 
-async fn poll(teller: &mut Teller, driver: &Driver, interval: Duration, counter: Counter) {
-    let backend = teller.backend.clone();
+/// MySQL: the table of changes.
+async fn poll(teller: &mut Teller, driver: &Driver) {
     let mut seen = Seen::default();
-    let mut wait = interval;
+    let mut wait = TABLE_INTERVAL;
     while !teller.sender.is_closed() {
         teller.retry_owed();
-        if let (Driver::Sqlite(own), Driver::Sqlite(reads)) = (driver, &backend.inner.reads) {
-            // A file renamed over the old one: everything may be different.
-            let is_new = own.reopen_if_replaced();
-            if reads.reopen_if_replaced() || is_new {
-                seen.missed = true;
-                seen.versions = None;
-                seen.commits = None;
-            }
-        }
-        match seen.look(driver, counter).await {
+        match seen.look(driver, Counter::None).await {
             Ok(changes) => {
-                wait = interval;
+                wait = TABLE_INTERVAL;
                 changes.into_iter().for_each(|change| teller.tell(change));
             }
             Err(error) => {
                 tracing::debug!(%error, "cannot ask for changes");
-                // What happens meanwhile is not seen.
-                seen = Seen {
-                    missed: true,
-                    ..Seen::default()
-                };
+                seen = Seen::after_gap();
                 wait = match error {
                     SqlError::Refused(_) => NO_TABLE,
                     _ => (wait * 2).min(MAX_BACK_OFF),
@@ -305,6 +351,14 @@ struct Seen {
 }
 
 impl Seen {
+    /// Begins anew after a time in which changes were not seen.
+    fn after_gap() -> Self {
+        Seen {
+            missed: true,
+            ..Seen::default()
+        }
+    }
+
     async fn look(&mut self, driver: &Driver, counter: Counter) -> Result<Vec<Change>, SqlError> {
         let mut has_commits = true;
         if counter == Counter::Commits {
@@ -320,6 +374,12 @@ impl Seen {
         }
         if !has_commits {
             return Ok(Vec::new());
+        }
+        if counter == Counter::Commits && self.missed {
+            // A file that is being restored may have no zones yet: those that are known stay as they are.
+            driver
+                .query(Statement::Zone, Some(NO_ZONE), &[], &mut |_| Ok(()))
+                .await?;
         }
         let is_first = self.versions.is_none();
         let mut versions = HashMap::new();
@@ -353,6 +413,12 @@ impl Seen {
                 Vec::new()
             });
         };
+        // Versions only grow, unless the database is an older one now.
+        let is_older =
+            |(zone, version): (&i64, &i64)| old.get(zone).is_some_and(|old| old > version);
+        if new.iter().any(is_older) {
+            return Ok(vec![Change::All]);
+        }
         let changed = new
             .iter()
             .filter(|(zone, version)| old.get(zone) != Some(version));

@@ -26,6 +26,7 @@ pub fn live_settings(config: &Config, signatures: &Arc<SignatureCache>) -> LiveS
         query_ttl: cache.query_ttl.seconds(),
         negative_ttl: cache.negative_ttl.seconds(),
         stale_while_down: cache.stale_while_down.seconds(),
+        stale_after: cache.stale_after_ms.millis(),
         overload_queue: overload.overload_queue.get(),
         query_timeout: overload.query_timeout_ms.millis(),
         lookups_per_zone: overload.lookups_per_zone.get(),

@@ -4,24 +4,16 @@ use super::super::apex::{Apex, ApexRecord, Scope};
 use super::super::error::{RowError, SqlError};
 use super::super::row::shown;
 use super::need::{self, is_made_by_signing, is_needed};
-use super::{Gathering, Held, Wanted};
+use super::{FetchedRow, Gathering, WantedName};
 use nameward_wire::zonefile::{Record, Severity};
 use nameward_wire::{Class, NameBuf, Type};
 use nameward_zone::{Finding, Zone, ZoneBuilder};
-
-/// The part of a zone that answers questions for one name.
-pub struct Fragment {
-    /// An ordinary zone with the few names that matter.
-    pub zone: Zone,
-    /// How many statements it took.
-    pub statements: u32,
-}
 
 impl Gathering {
     /// What the look-ups to come may know of the apex, if it was fetched. An apex with a DNAME, or whose name
     /// is written in another case than that of the zone, is fetched each time.
     pub(crate) fn apex_to_keep(&self) -> Option<Apex> {
-        let apex = &self.wanted[0];
+        let apex = self.wanted.first()?;
         let same_case = apex.name.as_name().as_wire() == self.apex.as_name().as_wire();
         if self.apex_records.is_some() || !same_case || self.has_type(0, Type::DNAME) {
             return None;
@@ -61,14 +53,19 @@ impl Gathering {
 
     /// What is needed of a name, all told. A row of the closest encloser that cannot be read does not fail the answer: it
     /// is not about that name.
-    fn is_needed(&self, wanted: &Wanted, row: &Held) -> Need {
+    fn is_needed(&self, wanted: &WantedName, row: &FetchedRow) -> Need {
         let is_signed = self.signing.is_some();
         let by_type = match row.rtype {
             Ok(rtype) if is_signed && is_made_by_signing(rtype) => return Need::No,
             Ok(rtype) => is_needed(wanted.needs, rtype),
             Err(_) => wanted.needs & need::ALL != 0,
         };
-        if by_type {
+        // Who asks for a name can do without addresses of hosts that it leads to, but not without those of a delegation.
+        let is_additional = wanted.needs & need::GLUE == 0
+            && matches!(row.rtype, Ok(rtype) if !is_needed(wanted.needs & !need::ADDRESSES, rtype));
+        if by_type && is_additional {
+            Need::Additional
+        } else if by_type {
             Need::Yes
         } else if is_signed && wanted.needs & need::ENCLOSER != 0 {
             Need::IfReadable
@@ -100,7 +97,7 @@ impl Gathering {
     }
 
     /// Builds the zone from what was found to be needed.
-    pub(crate) fn finish(self) -> Result<Fragment, SqlError> {
+    pub(crate) fn finish(&mut self) -> Result<Zone, SqlError> {
         let mut builder =
             ZoneBuilder::with_capacity(self.apex.as_name(), 512 + self.content.len() * 2);
         let mut rdata = Vec::with_capacity(256);
@@ -117,6 +114,13 @@ impl Gathering {
             if wanted.needs & !ignored == 0 {
                 continue;
             }
+            if wanted.is_oversized {
+                if wanted.needs & need::GLUE != 0 {
+                    self.check_size(at)?;
+                }
+                builder.add_broken(wanted.name.as_name(), Some(Type::A));
+                continue;
+            }
             for (i, row) in self.rows.iter().enumerate().filter(|(_, row)| row.of == at) {
                 let needed = self.is_needed(wanted, row);
                 if needed == Need::No {
@@ -125,6 +129,10 @@ impl Gathering {
                 rdata.clear();
                 let rtype = match self.parse(i, &mut rdata) {
                     Err(_) if needed == Need::IfReadable => continue,
+                    Err(_) if needed == Need::Additional => {
+                        builder.add_broken(wanted.name.as_name(), row.rtype.clone().ok());
+                        continue;
+                    }
                     rtype => rtype?,
                 };
                 if rtype == Type::SOA && at == 0 {
@@ -168,11 +176,8 @@ impl Gathering {
         match zone {
             Some(mut zone) => {
                 zone.mark_as_part();
-                zone.set_signing(self.signing.filter(|signing| signing.signs()));
-                Ok(Fragment {
-                    zone,
-                    statements: self.statements,
-                })
+                zone.set_signing(self.signing.take().filter(|signing| signing.signs()));
+                Ok(zone)
             }
             None => Err(first_error(self.zone_id, &findings)),
         }
@@ -185,6 +190,8 @@ enum Need {
     No,
     /// Only its type matters.
     IfReadable,
+    /// It goes into the additional section, which an answer may lack.
+    Additional,
     Yes,
 }
 

@@ -16,19 +16,23 @@ mod walk;
 
 use super::above::Above;
 use super::apex::Apex;
+use super::dialect::MAX_ROWS;
 use super::error::SqlError;
+use super::parts::{PartKind, SharedPart, SharedParts, too_many_rows};
 use super::row::{Cells, read_content, read_name, read_ttl, read_type, write_name};
 pub(crate) use build::soa_minimum;
-pub use build::{Fragment, row_error, row_id};
+pub use build::{row_error, row_id};
 use nameward_dnssec::Signing;
 use nameward_wire::{Name, NameBuf, Type};
-use nameward_zone::NameKey;
+use nameward_zone::{NameKey, Zone};
 pub(crate) use need::is_made_by_signing;
 use std::sync::Arc;
 
 /// Links of a chain of aliases that are followed; as many as the answer engine follows.
 const MAX_CHAIN: usize = 16;
-struct Wanted {
+
+/// A name whose rows a look-up asks for.
+struct WantedName {
     name: NameBuf,
     text: String,
     /// Rows were asked for.
@@ -36,12 +40,14 @@ struct Wanted {
     has_rows: bool,
     /// PowerDNS says that it is an empty non-terminal.
     has_empty_row: bool,
+    /// It has more rows than are fetched.
+    is_oversized: bool,
     /// Bits of [`need`].
-    needs: u8,
+    needs: u16,
 }
 
 /// A row as it came; its data is read when it turns out to be needed.
-struct Held {
+struct FetchedRow {
     of: usize,
     id: i64,
     rtype: Result<Type, String>,
@@ -55,18 +61,32 @@ struct Held {
 pub(crate) struct Known<'a> {
     pub(crate) above: Option<&'a Above>,
     pub(crate) apex: Option<Arc<Apex>>,
+    /// The parts that are kept, if it is known whether the zone is signed.
+    pub(crate) parts: Option<(&'a SharedParts, bool)>,
 }
 
 pub(crate) struct Gathering {
     zone_id: i64,
     apex: NameBuf,
     apex_labels: usize,
-    wanted: Vec<Wanted>,
-    rows: Vec<Held>,
+    wanted: Vec<WantedName>,
+    rows: Vec<FetchedRow>,
     content: Vec<u8>,
-    /// Names still to be walked to: the question, then aliases.
+    /// How many rows and octets of content there were before the statement in work.
+    mark: (usize, usize),
+    /// The name that was asked for; not here while it is walked to.
+    question: Option<Box<NameKey>>,
+    /// It is still to be walked to.
+    is_pending: bool,
+    /// Aliases still to be walked to, and all that were found.
     pending: Vec<NameBuf>,
     visited: Vec<NameBuf>,
+    /// A part that is kept for names below an ancestor of the question: it may turn out to be the one that is asked for.
+    shared: Option<SharedPart>,
+    /// It did.
+    ready: Option<Arc<Zone>>,
+    /// The names that the part will answer for, if not for the question alone, and the labels of their ancestor.
+    kind: Option<(PartKind, usize)>,
     /// Records of the apex from before, as long as nothing else of the apex is needed.
     apex_records: Option<Arc<Apex>>,
     /// It is known that no wildcard stands right below the apex.
@@ -78,26 +98,103 @@ pub(crate) struct Gathering {
 
 impl Gathering {
     pub(crate) fn new(zone_id: i64, apex: &NameBuf, qname: Name<'_>, known: Known<'_>) -> Self {
-        let above = known.above;
+        let (key, apex_labels) = (Box::new(NameKey::new(qname)), apex.as_name().label_count());
+        let shared = known
+            .parts
+            .and_then(|(parts, is_signed)| parts.find(zone_id, (&key, apex_labels), is_signed));
         let mut gathering = Gathering {
             zone_id,
             apex: *apex,
-            apex_labels: apex.as_name().label_count(),
+            apex_labels,
             wanted: Vec::with_capacity(4),
             rows: Vec::with_capacity(8),
             content: Vec::with_capacity(256),
+            mark: (0, 0),
+            question: None,
+            is_pending: true,
             pending: Vec::new(),
             visited: Vec::new(),
+            shared: None,
+            ready: None,
+            kind: None,
             no_wildcard: known.apex.as_ref().is_some_and(|apex| apex.no_wildcard),
             apex_records: known.apex,
             signing: None,
             statements: 0,
         };
-        let at = gathering.want(apex.as_name());
-        gathering.wanted[at].needs = need::APEX;
-        gathering.wanted[at].asked = gathering.apex_records.is_some();
-        gathering.follow(qname, above);
+        match shared {
+            Some(part) if part.kind == PartKind::Delegation => {
+                gathering.ready = Some(part.zone);
+                gathering.is_pending = false;
+            }
+            shared => {
+                let at = gathering.want(apex.as_name());
+                gathering.wanted[at].needs = need::APEX;
+                gathering.wanted[at].asked = gathering.apex_records.is_some();
+                // Nothing at or above the encloser of a kept part has to be fetched again.
+                let top = shared.as_ref().map_or(apex_labels, |part| part.labels + 1);
+                gathering.shared = shared;
+                gathering.want_path(&key, top, known.above);
+            }
+        }
+        gathering.question = Some(key);
         gathering
+    }
+
+    /// The part of another look-up, if it answers for the question.
+    pub(crate) fn ready_part(&self) -> Option<Arc<Zone>> {
+        self.ready.clone()
+    }
+
+    /// The question, and the part that is shared if `zone` is the part for it.
+    pub(crate) fn shared_part(&self, zone: &Arc<Zone>) -> Option<(&NameKey, SharedPart)> {
+        let (kind, labels) = self.kind?;
+        let zone = Arc::clone(zone);
+        let part = SharedPart { kind, labels, zone };
+        Some((self.question.as_deref()?, part))
+    }
+
+    pub(crate) fn is_signed(&self) -> bool {
+        self.signing.is_some()
+    }
+
+    pub(crate) fn statements(&self) -> u32 {
+        self.statements
+    }
+
+    /// Remembers what there is before a statement.
+    pub(crate) fn set_mark(&mut self) {
+        self.mark = (self.rows.len(), self.content.len());
+    }
+
+    /// Drops what a statement brought; its names are sorted.
+    pub(crate) fn roll_back(&mut self, names: &[&str]) {
+        self.rows.truncate(self.mark.0);
+        self.content.truncate(self.mark.1);
+        for wanted in &mut self.wanted {
+            if names.binary_search(&wanted.text.as_str()).is_ok() {
+                wanted.has_rows = false;
+                wanted.has_empty_row = false;
+            }
+        }
+    }
+
+    /// Notes that a name has more rows than are fetched.
+    pub(crate) fn note_oversized(&mut self, name: &str) {
+        for wanted in self.wanted.iter_mut().filter(|wanted| wanted.text == name) {
+            wanted.is_oversized = true;
+            wanted.has_rows = true;
+        }
+    }
+
+    /// Fails what needs the rows of a name that has more of them than are fetched.
+    fn check_size(&self, at: usize) -> Result<(), SqlError> {
+        let wanted = &self.wanted[at];
+        if !wanted.is_oversized {
+            return Ok(());
+        }
+        let reason = too_many_rows(wanted.name.as_name(), MAX_ROWS);
+        Err(SqlError::row("records", 0, reason))
     }
 
     pub(crate) fn add_statements(&mut self, statements: u32) {
@@ -116,12 +213,13 @@ impl Gathering {
         }
         let mut text = String::with_capacity(name.as_wire().len());
         write_name(name, &mut text);
-        self.wanted.push(Wanted {
+        self.wanted.push(WantedName {
             name: name.into(),
             text,
             asked: false,
             has_rows: false,
             has_empty_row: false,
+            is_oversized: false,
             needs: 0,
         });
         self.wanted.len() - 1
@@ -142,23 +240,31 @@ impl Gathering {
 
     /// Goes on with a name: its ancestors and their wildcards are wanted too.
     fn follow(&mut self, name: Name<'_>, above: Option<&Above>) {
-        if self.visited.iter().any(|visited| visited.as_name() == name) {
+        let is_question = |question: &NameKey| question.suffix(question.labels()) == name;
+        if self.visited.iter().any(|visited| visited.as_name() == name)
+            || self.question.as_deref().is_some_and(is_question)
+        {
             return;
         }
         // What leads out of the zone is for the zone that has it.
-        if !name.is_at_or_below(self.apex.as_name()) || self.visited.len() > MAX_CHAIN {
+        if !name.is_at_or_below(self.apex.as_name()) || self.visited.len() >= MAX_CHAIN {
             return;
         }
-        self.visited.push(name.into());
         let mut lower: NameBuf = name.into();
         lower.make_lowercase();
+        self.visited.push(lower);
         self.pending.push(lower);
         let key = NameKey::new(lower.as_name());
+        self.want_path(&key, self.apex_labels, above);
+    }
+
+    /// Wants the rows of a name, of its ancestors down from the one with `top` labels, and of their wildcards.
+    fn want_path(&mut self, key: &NameKey, top: usize, above: Option<&Above>) {
         if key.labels() == self.apex_labels {
             self.fetch_apex();
         }
-        let limit = self.deepest(&key, above);
-        for n in (self.apex_labels..=limit).rev() {
+        let limit = self.deepest(key, above);
+        for n in (top..=limit).rev() {
             self.want(key.suffix(n));
             if n < limit
                 && !(n == self.apex_labels && self.no_wildcard)
@@ -184,11 +290,16 @@ impl Gathering {
     }
 
     /// Hands over the names that the next statement has to fetch.
-    pub(crate) fn next_names(&mut self, mut each: impl FnMut(&str)) {
+    pub(crate) fn next_names(&mut self, parts: &SharedParts, mut each: impl FnMut(&str)) {
         let unasked = self.wanted.iter_mut().filter(|wanted| !wanted.asked);
         let mut any = false;
         for wanted in unasked {
             wanted.asked = true;
+            if parts.is_oversized(&wanted.text) {
+                wanted.is_oversized = true;
+                wanted.has_rows = true;
+                continue;
+            }
             any = true;
             each(&wanted.text);
         }
@@ -197,7 +308,8 @@ impl Gathering {
 
     /// Whether names are wanted that no statement asked for yet.
     pub(crate) fn is_short(&self) -> bool {
-        !self.pending.is_empty() || self.wanted.iter().any(|wanted| !wanted.asked)
+        let is_missing = |wanted: &WantedName| !wanted.asked;
+        self.ready.is_none() && (!self.pending.is_empty() || self.wanted.iter().any(is_missing))
     }
 
     /// Takes one row: id, name, type, ttl, prio, content.
@@ -226,7 +338,7 @@ impl Gathering {
         self.content
             .extend_from_slice(row.text(5).unwrap_or_default());
         self.wanted[of].has_rows = true;
-        self.rows.push(Held {
+        self.rows.push(FetchedRow {
             of,
             id,
             rtype: read_type(rtype),

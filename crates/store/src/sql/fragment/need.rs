@@ -3,24 +3,26 @@
 use nameward_wire::Type;
 
 /// That it exists.
-pub(super) const EXISTENCE: u8 = 1;
+pub(super) const EXISTENCE: u16 = 1;
 /// Its addresses.
-pub(super) const ADDRESSES: u8 = 2;
+pub(super) const ADDRESSES: u16 = 2;
 /// What stands at a delegation.
-pub(super) const CUT: u8 = 4;
+pub(super) const CUT: u16 = 4;
 /// Its DNAME.
-pub(super) const DNAME: u8 = 8;
+pub(super) const DNAME: u16 = 8;
 /// What every answer needs of the apex.
-pub(super) const APEX: u8 = 16;
+pub(super) const APEX: u16 = 16;
 /// Everything.
-pub(super) const ALL: u8 = 32;
+pub(super) const ALL: u16 = 32;
 /// It is the closest encloser: if the zone is signed, proofs tell which types it has.
-pub(super) const ENCLOSER: u8 = 64;
+pub(super) const ENCLOSER: u16 = 64;
 /// Whether it hides what stands below it: glue is not signed.
-pub(super) const HIDING: u8 = 128;
+pub(super) const HIDING: u16 = 128;
+/// Its addresses are those of a server of a delegation: a referral is of no use without them (RFC 9471 section 3).
+pub(super) const GLUE: u16 = 256;
 
 /// Whether records of a type are among what is needed.
-pub(super) fn is_needed(needs: u8, rtype: Type) -> bool {
+pub(super) fn is_needed(needs: u16, rtype: Type) -> bool {
     let by_type = match rtype {
         // RFC 9460 section 4.1: services of a target go with its addresses.
         Type::A | Type::AAAA | Type::SVCB | Type::HTTPS => ADDRESSES,

@@ -2,10 +2,12 @@
 
 use super::super::above::Above;
 use super::super::error::SqlError;
+use super::super::parts::PartKind;
 use super::{Gathering, need};
 use nameward_wire::rdata::names as names_in;
 use nameward_wire::{Name, NameBuf, Type};
 use nameward_zone::NameKey;
+use std::sync::Arc;
 
 /// Hosts whose addresses are fetched for one question.
 const MAX_TARGETS: usize = 256;
@@ -13,6 +15,13 @@ const MAX_TARGETS: usize = 256;
 /// How many labels below the apex of a signed zone hosts may be whose addresses are fetched: whether they are glue
 /// depends on each name above them.
 const MAX_DEPTH_OF_HOSTS: usize = 8;
+
+/// Which name is walked to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Target {
+    Question,
+    Alias,
+}
 
 /// Where a walk ended.
 enum Walked {
@@ -25,10 +34,28 @@ enum Walked {
 impl Gathering {
     /// Walks to all names that are pending. False: `above` is needed first.
     pub(crate) fn walk(&mut self, above: Option<&Above>) -> Result<bool, SqlError> {
+        if self.ready.is_some() {
+            return Ok(true);
+        }
         // Aliases found on the way are for the next round: their rows are not here yet.
         let mut names = std::mem::take(&mut self.pending);
+        if self.is_pending
+            && let Some(key) = self.question.take()
+        {
+            let walked = self.walk_to(&key, Target::Question, above);
+            self.forget_circle(&key);
+            self.question = Some(key);
+            if matches!(walked?, Walked::NeedsAbove) {
+                return Ok(false);
+            }
+            self.is_pending = false;
+        }
         while let Some(name) = names.pop() {
-            if matches!(self.walk_to(&name, above)?, Walked::NeedsAbove) {
+            let key = NameKey::new(name.as_name());
+            if matches!(
+                self.walk_to(&key, Target::Alias, above)?,
+                Walked::NeedsAbove
+            ) {
                 self.pending.push(name);
                 self.pending.append(&mut names);
                 return Ok(false);
@@ -37,24 +64,42 @@ impl Gathering {
         Ok(true)
     }
 
+    /// An alias that leads to the question itself is no name to go on with.
+    fn forget_circle(&mut self, question: &NameKey) {
+        let question = question.suffix(question.labels());
+        self.pending.retain(|name| name.as_name() != question);
+    }
+
     /// RFC 1034 section 4.3.2 step 3, over the rows.
-    fn walk_to(&mut self, name: &NameBuf, above: Option<&Above>) -> Result<Walked, SqlError> {
-        let key = NameKey::new(name.as_name());
+    fn walk_to(
+        &mut self,
+        key: &NameKey,
+        target: Target,
+        above: Option<&Above>,
+    ) -> Result<Walked, SqlError> {
         let labels = key.labels();
-        let mut encloser = self.apex_labels;
-        for n in self.apex_labels..=labels {
+        let kept = match target {
+            Target::Question => self.shared.as_ref().map(|part| part.labels),
+            Target::Alias => None,
+        };
+        let mut encloser = kept.unwrap_or(self.apex_labels);
+        for n in kept.map_or(self.apex_labels, |kept| kept + 1)..=labels {
             let Some(at) = self.position(key.suffix(n)) else {
                 break;
             };
+            self.check_size(at)?;
             let below_apex = n > self.apex_labels;
             if below_apex && self.has_type(at, Type::NS) && n < labels {
                 self.wanted[at].needs |= need::CUT;
+                if target == Target::Question {
+                    self.kind = Some((PartKind::Delegation, n));
+                }
                 self.fetch_targets(at, &[Type::NS])?;
                 return Ok(Walked::Done);
             }
             if n < labels && self.has_type(at, Type::DNAME) {
                 self.wanted[at].needs |= need::DNAME;
-                self.follow_dname(at, (name, key.prefix_len(n)), above)?;
+                self.follow_dname(at, (key, key.prefix_len(n)), above)?;
                 return Ok(Walked::Done);
             }
             if n == labels && (self.wanted[at].has_rows || !below_apex) {
@@ -68,14 +113,14 @@ impl Gathering {
         let Some(above) = above else {
             return Ok(Walked::NeedsAbove);
         };
-        self.walk_without_rows(&key, encloser, above)?;
+        self.walk_without_rows((key, target), encloser, above)?;
         Ok(Walked::Done)
     }
 
     /// The name has no rows. `encloser`: labels of the deepest ancestor that has some.
     fn walk_without_rows(
         &mut self,
-        key: &NameKey,
+        (key, target): (&NameKey, Target),
         mut encloser: usize,
         above: &Above,
     ) -> Result<(), SqlError> {
@@ -89,6 +134,14 @@ impl Gathering {
                 break;
             }
             encloser = n;
+        }
+        if target == Target::Question && encloser < labels {
+            let shared = self.shared.as_ref().filter(|part| part.labels == encloser);
+            if let Some(part) = shared {
+                self.ready = Some(Arc::clone(&part.zone));
+                return Ok(());
+            }
+            self.kind = Some((PartKind::Encloser, encloser));
         }
         if let Some(at) = self.position(key.suffix(encloser)) {
             self.wanted[at].needs |= need::ENCLOSER;
@@ -117,6 +170,7 @@ impl Gathering {
 
     /// Everything of a name: hosts its records name, and where it leads if it is an alias.
     fn take_all(&mut self, at: usize, above: Option<&Above>) -> Result<(), SqlError> {
+        self.check_size(at)?;
         self.wanted[at].needs |= need::ALL;
         self.fetch_targets(at, &[])?;
         if let Some(row) = self.row_of(at, Type::CNAME) {
@@ -138,7 +192,7 @@ impl Gathering {
     fn follow_dname(
         &mut self,
         at: usize,
-        (name, prefix): (&NameBuf, usize),
+        (name, prefix): (&NameKey, usize),
         above: Option<&Above>,
     ) -> Result<(), SqlError> {
         let Some(row) = self.row_of(at, Type::DNAME) else {
@@ -147,7 +201,7 @@ impl Gathering {
         let mut rdata = Vec::new();
         self.parse(row, &mut rdata)?;
         if let Ok(target) = Name::from_wire(&rdata)
-            && let Ok(made) = NameBuf::join(&name.as_name().as_wire()[..prefix], target)
+            && let Ok(made) = NameBuf::join(&name.suffix(name.labels()).as_wire()[..prefix], target)
         {
             self.follow(made.as_name(), above);
         }
@@ -157,7 +211,7 @@ impl Gathering {
     /// Wants the addresses of the hosts in the zone that records of a name name; no types means all.
     fn fetch_targets(&mut self, at: usize, types: &[Type]) -> Result<(), SqlError> {
         let mut rdata = Vec::new();
-        let mut targets: Vec<(NameBuf, bool)> = Vec::new();
+        let mut targets: Vec<(NameBuf, u16, bool)> = Vec::new();
         for (i, row) in self.rows.iter().enumerate() {
             let Ok(rtype) = row.rtype else { continue };
             if row.of != at || !(types.is_empty() || types.contains(&rtype)) {
@@ -170,7 +224,12 @@ impl Gathering {
             self.parse(i, &mut rdata)?;
             let hosts = names_in(rtype, &rdata).filter(|(_, _, name_use)| name_use.additional);
             // Addresses of the servers of a delegation are not signed, whatever stands above them.
-            let is_signed = self.signing.is_some() && (rtype != Type::NS || at == 0);
+            let is_delegation = rtype == Type::NS && at != 0;
+            let is_signed = self.signing.is_some() && !is_delegation;
+            let needs = match is_delegation {
+                true => need::ADDRESSES | need::GLUE,
+                false => need::ADDRESSES,
+            };
             targets.extend(
                 hosts
                     .map(|(_, host, _)| host)
@@ -179,16 +238,16 @@ impl Gathering {
                         let depth = host.label_count() - self.apex_labels;
                         !is_signed || depth <= MAX_DEPTH_OF_HOSTS
                     })
-                    .map(|host| (host.into(), is_signed)),
+                    .map(|host| (host.into(), needs, is_signed)),
             );
         }
-        for (target, is_signed) in targets.iter_mut().take(MAX_TARGETS) {
+        for (target, needs, is_signed) in targets.iter_mut().take(MAX_TARGETS) {
             target.make_lowercase();
             let at = self.want(target.as_name());
             if at == 0 {
                 self.fetch_apex();
             }
-            self.wanted[at].needs |= need::ADDRESSES;
+            self.wanted[at].needs |= *needs;
             if *is_signed {
                 self.want_above(target.as_name());
             }

@@ -1,0 +1,137 @@
+//! The end of a look-up: the part it brought goes to the query cache and to every question that waits for it.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use nameward_answer::BackendFailure;
+use nameward_stats::{Counter, Latency, Recorder};
+use nameward_zone::{LookupError, NameKey, ZonePart};
+
+use super::answerer::Answerer;
+use super::query_cache::{Cached, CachedPart};
+use super::{Backend, HeldPart, Lookup, WaitingQuestion};
+use crate::pipeline::Shared;
+
+/// The completion of a look-up that has begun. However it ends, even by a panic, no question waits for it afterwards.
+pub(super) struct Completion<'l> {
+    shared: &'l Arc<Shared>,
+    backend: &'l Backend,
+    lookup: &'l Lookup,
+    begun: Instant,
+    is_over: bool,
+}
+
+impl<'l> Completion<'l> {
+    pub(super) fn new(shared: &'l Arc<Shared>, backend: &'l Backend, lookup: &'l Lookup) -> Self {
+        Completion {
+            shared,
+            backend,
+            lookup,
+            begun: Instant::now(),
+            is_over: false,
+        }
+    }
+
+    /// Leaves the look-up, and the questions that wait, to another completion.
+    pub(super) fn hand_over(mut self) {
+        self.is_over = true;
+    }
+
+    /// Ends the look-up if no question waits for it any more; true if so.
+    pub(super) fn end_if_unwanted(&mut self) -> bool {
+        let is_unwanted = self.shared.live.lookups.end_if_unwanted(self.lookup);
+        if is_unwanted {
+            self.is_over = true;
+            self.backend.lookups.fetch_sub(1, Ordering::Relaxed);
+        }
+        is_unwanted
+    }
+
+    fn take_questions(&mut self) -> Vec<WaitingQuestion> {
+        if std::mem::replace(&mut self.is_over, true) {
+            return Vec::new();
+        }
+        self.backend.lookups.fetch_sub(1, Ordering::Relaxed);
+        let lookups = &self.shared.live.lookups;
+        lookups.end(self.lookup, &self.backend.waiting)
+    }
+
+    /// Keeps the result of the look-up and answers all that wait for it.
+    pub(super) fn complete(
+        mut self,
+        result: Result<ZonePart, LookupError>,
+        answerer: &mut Answerer,
+    ) {
+        let (shared, lookup, now) = (self.shared, self.lookup, Instant::now());
+        let recorder = &mut answerer.recorder;
+        let took_ns = (now - self.begun).as_nanos() as u64;
+        recorder.add_latency(Latency::Backend, 1, took_ns);
+        let key = NameKey::new(lookup.name.as_name());
+        let part = match result {
+            Ok(part) => {
+                self.backend.note_in_time();
+                Ok(keep(shared, lookup, &key, part, (now, recorder)))
+            }
+            Err(error) => {
+                self.backend.log_failure(lookup, &error);
+                substitute(shared, lookup, &key, now, error.kind)
+            }
+        };
+        for mut question in self.take_questions() {
+            match &part {
+                Ok(part) => {
+                    let zone = Arc::clone(&part.zone);
+                    let held = HeldPart::new(&lookup.live, &key, part.generation, zone);
+                    question.parts.push(held);
+                    answerer.answer(shared, question);
+                }
+                Err(kind) => answerer.fail(shared, question, *kind),
+            }
+        }
+    }
+}
+
+impl Drop for Completion<'_> {
+    fn drop(&mut self) {
+        self.take_questions();
+    }
+}
+
+fn keep(
+    shared: &Shared,
+    lookup: &Lookup,
+    key: &NameKey,
+    part: ZonePart,
+    (now, recorder): (Instant, &mut Recorder),
+) -> CachedPart {
+    let queries = &shared.live.queries;
+    let part = queries.part(part, key, lookup.generation, now);
+    if !queries.keep(&lookup.live, key, part.clone()) {
+        recorder.add(Counter::DeferredCacheInserts, 1);
+    }
+    part
+}
+
+/// Returns a part that is out of date while the source is down, but never in place of data that cannot be used: that
+/// failure is kept, so that the next question for the name does not read the same data again.
+fn substitute(
+    shared: &Shared,
+    lookup: &Lookup,
+    key: &NameKey,
+    now: Instant,
+    kind: BackendFailure,
+) -> Result<CachedPart, BackendFailure> {
+    let queries = &shared.live.queries;
+    match kind {
+        BackendFailure::Unreachable => match queries.find(&lookup.live, key, now) {
+            Some(Cached::Fresh(part) | Cached::Old(part)) => Ok(part),
+            _ => Err(kind),
+        },
+        BackendFailure::BadData => {
+            queries.keep_failure(&lookup.live, key, lookup.generation, now);
+            Err(kind)
+        }
+        BackendFailure::NotReady => Err(kind),
+    }
+}

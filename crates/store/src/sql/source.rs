@@ -1,0 +1,89 @@
+//! A database as the source of look-ups in live zones.
+
+use super::lookup::{Batch, Found};
+use super::{LiveZone, SqlBackend, SqlError};
+use nameward_zone::{
+    BackendFailure, BatchRound, CacheSizes, LiveSource, LookupBatch, LookupEnd, LookupError,
+    LookupFuture, LookupRequest,
+};
+use std::future::Future;
+use std::pin::Pin;
+
+impl LiveSource for SqlBackend {
+    fn lookup<'a>(&'a self, request: &'a LookupRequest) -> LookupFuture<'a> {
+        Box::pin(async move {
+            let zone = zone(request);
+            let part = self.lookup_alone(&zone, request.name.as_name()).await;
+            part.map_err(|error| lookup_error(&error))
+        })
+    }
+
+    fn batches(&self) -> usize {
+        self.options().batches
+    }
+
+    fn batch<'a>(&'a self, requests: &[LookupRequest]) -> Option<Box<dyn LookupBatch + 'a>> {
+        let mut batch = SqlBackend::batch(self);
+        for request in requests {
+            batch.add(&zone(request), request.name.as_name());
+        }
+        Some(Box::new(batch))
+    }
+
+    fn is_blocking(&self) -> bool {
+        SqlBackend::is_blocking(self)
+    }
+
+    fn is_up(&self) -> bool {
+        self.inner.condition.is_up()
+    }
+
+    fn cache_sizes(&self) -> CacheSizes {
+        CacheSizes {
+            keys: self.key_cache_len(),
+            metadata: self.metadata_cache_len(),
+        }
+    }
+
+    fn forget(&self, zone: Option<i64>) -> usize {
+        SqlBackend::forget(self, zone)
+    }
+}
+
+impl LookupBatch for Batch<'_> {
+    fn round<'a>(&'a mut self) -> Pin<Box<dyn Future<Output = BatchRound> + Send + 'a>> {
+        Box::pin(async move {
+            let round = Batch::round(self).await;
+            let ended = round.found.into_iter().map(|(place, found)| {
+                let end = match found {
+                    Found::Ended(result) => {
+                        LookupEnd::Done(result.map_err(|error| lookup_error(&error)))
+                    }
+                    Found::Alone => LookupEnd::Alone,
+                };
+                (place, end)
+            });
+            BatchRound {
+                ended: ended.collect(),
+                statements: round.statements,
+            }
+        })
+    }
+}
+
+fn zone(request: &LookupRequest) -> LiveZone {
+    LiveZone {
+        id: request.zone,
+        apex: request.apex,
+    }
+}
+
+fn lookup_error(error: &SqlError) -> LookupError {
+    LookupError {
+        kind: match error {
+            SqlError::Row(_) => BackendFailure::BadData,
+            _ => BackendFailure::Unreachable,
+        },
+        reason: error.to_string(),
+    }
+}

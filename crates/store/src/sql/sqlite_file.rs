@@ -1,0 +1,222 @@
+//! The file of a SQLite database as others leave it: replaced, emptied, restored from a backup, or just written to.
+//!
+//! A connection trusts that its file changes by SQLite's rules alone. `cp backup.db live.db` breaks them: the connection
+//! goes on with pages and a schema that are gone. Such a file is told from one with new commits by what SQLite leaves
+//! behind: only a checkpoint writes to the file of a database with a write-ahead log, and it says so in the index of
+//! the log before it writes.
+
+use std::fs::{File, Metadata};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+/// The octets of the index of a log in which checkpoints leave traces: salts and frames of the log, and the frames that
+/// checkpoints have copied or will (https://www.sqlite.org/walformat.html sections 2.1 and 2.2).
+const INDEX_HEAD: usize = 136;
+const SALTS: std::ops::Range<usize> = 32..40;
+const COPIED: std::ops::Range<usize> = 96..100;
+const ATTEMPTED: std::ops::Range<usize> = 128..132;
+
+/// The difference between two looks at a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FileChange {
+    /// Nothing that a connection does not notice by itself.
+    None,
+    /// A database without a write-ahead log was written to.
+    Written,
+    /// Another file or other contents have taken its place.
+    Replaced,
+}
+
+/// A file by its number and its contents by their time.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Identity {
+    device: u64,
+    inode: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Contents {
+    size: u64,
+    modified: (i64, i64),
+}
+
+/// What stood in the index of the log.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Checkpoint {
+    salts: [u8; 8],
+    copied: [u8; 4],
+    attempted: [u8; 4],
+}
+
+#[derive(Clone, Copy)]
+struct Look {
+    file: Identity,
+    contents: Contents,
+    log: Option<Identity>,
+    index: Option<Identity>,
+    checkpoint: Option<Checkpoint>,
+}
+
+/// Follows the file of one database from look to look.
+pub(crate) struct DatabaseFile {
+    path: PathBuf,
+    last: Option<Look>,
+    /// The index of the log. It stays open: to close any descriptor of a file takes all locks of the process from it,
+    /// those of SQLite too (https://www.sqlite.org/howtocorrupt.html section 2.2).
+    index: Option<(Identity, File)>,
+}
+
+impl DatabaseFile {
+    pub(crate) fn new(path: &Path) -> Self {
+        DatabaseFile {
+            path: path.into(),
+            last: None,
+            index: None,
+        }
+    }
+
+    /// Looks at the file; the first look finds no change, and a file that is gone is waited for.
+    pub(crate) fn look(&mut self) -> FileChange {
+        let Ok(file) = std::fs::metadata(&self.path) else {
+            return FileChange::None;
+        };
+        let log = self.beside("-wal").map(|log| identity(&log));
+        let index = self.beside("-shm").map(|index| identity(&index));
+        let now = Look {
+            file: identity(&file),
+            contents: Contents {
+                size: file.size(),
+                modified: (file.mtime(), file.mtime_nsec()),
+            },
+            log,
+            index,
+            checkpoint: index.and_then(|index| self.read_checkpoint(index)),
+        };
+        match self.last.replace(now) {
+            Some(before) => change(&before, &now),
+            None => FileChange::None,
+        }
+    }
+
+    fn beside(&self, end: &str) -> Option<Metadata> {
+        std::fs::metadata(self.path_beside(end)).ok()
+    }
+
+    fn path_beside(&self, end: &str) -> PathBuf {
+        let mut path = self.path.clone().into_os_string();
+        path.push(end);
+        path.into()
+    }
+
+    fn read_checkpoint(&mut self, index: Identity) -> Option<Checkpoint> {
+        if self.index.as_ref().is_none_or(|(open, _)| *open != index) {
+            let file = File::open(self.path_beside("-shm")).ok()?;
+            self.index = Some((index, file));
+        }
+        let mut head = [0; INDEX_HEAD];
+        let (_, file) = self.index.as_ref()?;
+        file.read_exact_at(&mut head, 0).ok()?;
+        Some(Checkpoint {
+            salts: head[SALTS].try_into().ok()?,
+            copied: head[COPIED].try_into().ok()?,
+            attempted: head[ATTEMPTED].try_into().ok()?,
+        })
+    }
+}
+
+fn identity(file: &Metadata) -> Identity {
+    Identity {
+        device: file.dev(),
+        inode: file.ino(),
+    }
+}
+
+fn change(before: &Look, now: &Look) -> FileChange {
+    // While connections are open nobody but an operator takes a log away or puts another one in its place.
+    let is_other = |before: Option<Identity>, now| before.is_some() && before != now;
+    if before.file != now.file || is_other(before.log, now.log) || is_other(before.index, now.index)
+    {
+        return FileChange::Replaced;
+    }
+    if before.contents == now.contents {
+        return FileChange::None;
+    }
+    match (before.checkpoint, now.checkpoint) {
+        (Some(before), Some(now)) if before == now => FileChange::Replaced,
+        (Some(_), Some(_)) => FileChange::None,
+        _ => FileChange::Written,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rusqlite::Connection;
+
+    fn database(mode: &str) -> (tempfile::TempDir, PathBuf, Connection) {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("test.db");
+        let connection = Connection::open(&path).unwrap();
+        connection
+            .execute_batch(&format!(
+                "PRAGMA journal_mode = {mode}; CREATE TABLE t (x); INSERT INTO t VALUES (1)"
+            ))
+            .unwrap();
+        (directory, path, connection)
+    }
+
+    /// Puts the contents of a file into another, as `cp` does.
+    fn copy_over(from: &Path, to: &Path) {
+        // The clock of a file system may stand still for some milliseconds.
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        std::fs::write(to, std::fs::read(from).unwrap()).unwrap();
+    }
+
+    #[test]
+    fn commits_and_checkpoints_are_no_replacement() {
+        let (_directory, path, connection) = database("WAL");
+        let mut file = DatabaseFile::new(&path);
+        assert_eq!(file.look(), FileChange::None);
+        for _ in 0..3 {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            connection.execute("INSERT INTO t VALUES (2)", []).unwrap();
+            assert_eq!(file.look(), FileChange::None);
+            connection
+                .query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))
+                .unwrap();
+            assert_eq!(file.look(), FileChange::None);
+        }
+    }
+
+    #[test]
+    fn contents_copied_over_a_file_are_a_replacement() {
+        let (directory, path, connection) = database("WAL");
+        connection
+            .query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))
+            .unwrap();
+        let backup = directory.path().join("backup.db");
+        std::fs::write(&backup, std::fs::read(&path).unwrap()).unwrap();
+        let mut file = DatabaseFile::new(&path);
+        file.look();
+        copy_over(&backup, &path);
+        assert_eq!(file.look(), FileChange::Replaced);
+        assert_eq!(file.look(), FileChange::None);
+        copy_over(Path::new("/dev/null"), &path);
+        assert_eq!(file.look(), FileChange::Replaced, "emptied");
+        std::fs::rename(&backup, &path).unwrap();
+        assert_eq!(file.look(), FileChange::Replaced, "another file");
+        std::fs::remove_file(directory.path().join("test.db-wal")).unwrap();
+        assert_eq!(file.look(), FileChange::Replaced, "without its log");
+    }
+
+    #[test]
+    fn a_database_without_a_log_is_written_to() {
+        let (_directory, path, connection) = database("DELETE");
+        let mut file = DatabaseFile::new(&path);
+        assert_eq!(file.look(), FileChange::None);
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        connection.execute("INSERT INTO t VALUES (2)", []).unwrap();
+        assert_eq!(file.look(), FileChange::Written);
+        assert_eq!(file.look(), FileChange::None);
+    }
+}
