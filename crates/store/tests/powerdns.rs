@@ -4,6 +4,7 @@ mod common;
 
 use common::{answer, block_on, name, resident};
 use nameward_store::sql::{Address, Kind, LiveZone, SqlBackend, SqlOptions, db};
+use nameward_testkit::require;
 use nameward_wire::zonefile::{Options, parse_bytes};
 use nameward_wire::{NameBuf, Type};
 use nameward_zone::{Zone, ZoneBuilder};
@@ -40,7 +41,10 @@ dotted\.label IN A 192.0.2.6
 fn made_by_powerdns(directory: &Path) -> Option<Address> {
     let schema = Path::new("/usr/share/pdns-backend-sqlite3/schema/schema.sqlite3.sql");
     let path = directory.join("pdns.sqlite3");
-    let schema = std::fs::read_to_string(schema).ok()?;
+    let schema = require(
+        std::fs::read_to_string(schema).ok(),
+        "the schema of PowerDNS",
+    )?;
     rusqlite::Connection::open(&path)
         .unwrap()
         .execute_batch(&schema)
@@ -67,8 +71,8 @@ fn made_by_powerdns(directory: &Path) -> Option<Address> {
         let output = Command::new("pdnsutil")
             .arg(format!("--config-dir={}", directory.display()))
             .args(arguments)
-            .output()
-            .ok()?;
+            .output();
+        let output = require(output.ok(), "pdnsutil")?;
         assert!(output.status.success(), "{arguments:?}: {output:?}");
     }
     Some(Address::Sqlite(path))
@@ -86,7 +90,6 @@ fn from_file() -> Zone {
 fn a_database_filled_by_pdnsutil_is_served_unchanged() {
     let directory = tempfile::tempdir().unwrap();
     let Some(address) = made_by_powerdns(directory.path()) else {
-        eprintln!("pdnsutil or its schema is not installed: skipped");
         return;
     };
     let Address::Sqlite(path) = &address else {

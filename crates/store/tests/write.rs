@@ -6,6 +6,7 @@ use common::{block_on, name};
 use nameward_store::sql::write::{NewZone, WriteError};
 use nameward_store::sql::{Address, Kind, SqlBackend, SqlOptions, db};
 use nameward_testkit::databases::{Database, DatabaseKind};
+use nameward_testkit::require;
 use nameward_wire::rdata::parse_text;
 use nameward_wire::text::Fields;
 use nameward_wire::{Name, Type};
@@ -413,7 +414,7 @@ struct Pdns {
 impl Pdns {
     fn new() -> Option<Self> {
         let schema = "/usr/share/pdns-backend-sqlite3/schema/schema.sqlite3.sql";
-        let schema = std::fs::read_to_string(schema).ok()?;
+        let schema = require(std::fs::read_to_string(schema).ok(), schema)?;
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("pdns.db");
         let connection = rusqlite::Connection::open(&path).unwrap();
@@ -545,7 +546,6 @@ fn check_sequence(pdns: &Pdns, zone: i64, seed: u64, rounds: usize) {
 #[test]
 fn rectify_zone_of_powerdns_finds_nothing_to_do() {
     let Some(pdns) = Pdns::new() else {
-        eprintln!("the schema of PowerDNS is not installed: skipped");
         return;
     };
     let address = Address::Sqlite(pdns.path.clone());
@@ -564,8 +564,7 @@ fn rectify_zone_of_powerdns_finds_nothing_to_do() {
     ];
     for (i, commands) in modes.iter().enumerate() {
         for arguments in *commands {
-            if pdns.tool(arguments).is_none() {
-                eprintln!("pdnsutil is not installed: skipped");
+            if require(pdns.tool(arguments), "pdnsutil").is_none() {
                 return;
             }
         }
@@ -579,7 +578,6 @@ fn rectify_zone_of_powerdns_finds_nothing_to_do() {
 #[test]
 fn check_zone_of_powerdns_is_content_with_every_type() {
     let Some(pdns) = Pdns::new() else {
-        eprintln!("the schema of PowerDNS is not installed: skipped");
         return;
     };
     let address = Address::Sqlite(pdns.path.clone());
@@ -642,7 +640,7 @@ fn on_server(kind: DatabaseKind) -> Option<(Database, Pdns)> {
             "/usr/share/pdns-backend-mysql/schema/schema.mysql.sql",
         ),
     };
-    let schema = std::fs::read_to_string(schema).ok()?;
+    let schema = require(std::fs::read_to_string(schema).ok(), schema)?;
     let database = Database::start(kind)?.unwrap();
     database.run(&schema).unwrap();
     let directory = tempfile::tempdir().unwrap();
@@ -666,7 +664,6 @@ fn on_server(kind: DatabaseKind) -> Option<(Database, Pdns)> {
 /// again is written to as if nothing had been.
 fn check_server(kind: DatabaseKind) {
     let Some((mut database, pdns)) = on_server(kind) else {
-        eprintln!("{kind:?} or the schema of PowerDNS is not installed: skipped");
         return;
     };
     let address = Address::parse(&database.url()).unwrap();
@@ -690,9 +687,8 @@ fn check_server(kind: DatabaseKind) {
         &["set-nsec3", "example.org", "1 1 1 ab"],
     ];
     for (i, arguments) in modes.iter().enumerate() {
-        if pdns.tool(arguments).is_none() {
-            eprintln!("pdnsutil is not installed: skipped");
-            break;
+        if require(pdns.tool(arguments), "pdnsutil").is_none() {
+            return;
         }
         pdns.tool(&["rectify-zone", "example.org"]);
         let mut random = Random(0xabcd_ef01 + i as u64);

@@ -6,6 +6,7 @@
 mod replica;
 mod tls;
 
+use crate::missing::require;
 use crate::peers::{free_address, watch};
 use std::fs::{self, File};
 use std::io;
@@ -40,9 +41,9 @@ pub struct Database {
 }
 
 impl Database {
-    /// Starts a database; `None` if it is not installed.
+    /// Starts a database; `None` if it is not installed and that is allowed ([`require`]).
     pub fn start(kind: DatabaseKind) -> Option<io::Result<Self>> {
-        program(kind, server_program(kind))?;
+        require(program(kind, server_program(kind)), server_program(kind))?;
         Some(Self::create(kind))
     }
 

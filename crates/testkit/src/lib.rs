@@ -8,9 +8,11 @@
 pub mod conformance;
 pub mod databases;
 pub mod differential;
+mod missing;
 pub mod peers;
 pub mod server;
 pub mod validator;
 pub mod wire;
 
+pub use missing::require;
 pub use server::{Setup, StartFailure, TestServer};

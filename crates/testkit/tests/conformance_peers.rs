@@ -40,6 +40,9 @@ fn serve(suite: &Suite, kind: PeerKind) -> Result<(tempfile::TempDir, Peer), Str
 }
 
 fn judge(kind: PeerKind) {
+    if kind.require().is_none() {
+        return;
+    }
     let name = kind.to_string();
     let mut complaints = Vec::new();
     for suite in suites() {

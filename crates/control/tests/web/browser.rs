@@ -1,9 +1,10 @@
-//! The page in a real browser. Passed over, aloud, where there is none.
+//! The page in a real browser.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::process::Command;
 
 use nameward_stats::Outcome;
+use nameward_testkit::require;
 
 use crate::client::{Server, ask_now};
 
@@ -26,14 +27,18 @@ fn the_page_works_in_a_browser() {
         .args([script, &url])
         .arg(pictures.path())
         .output();
-    let Ok(output) = run else {
-        eprintln!("no python3: the page was not opened in a browser");
+    let Some(output) = require(run.ok(), "python3") else {
         return;
     };
     let said = String::from_utf8_lossy(&output.stdout).into_owned()
         + &String::from_utf8_lossy(&output.stderr);
-    if output.status.code() == Some(77) {
-        eprintln!("{said}");
+    let has_browser = output.status.code() != Some(77);
+    if require(
+        has_browser.then_some(()),
+        "a browser (chromium, chromium-driver)",
+    )
+    .is_none()
+    {
         return;
     }
     assert!(output.status.success(), "{said}");

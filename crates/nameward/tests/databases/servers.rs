@@ -16,11 +16,7 @@ fn quoted(text: &str) -> String {
 }
 
 pub fn started(kind: DatabaseKind) -> Option<Database> {
-    let Some(database) = Database::start(kind) else {
-        eprintln!("{kind:?} is not installed: skipped");
-        return None;
-    };
-    let database = database.unwrap();
+    let database = Database::start(kind)?.unwrap();
     let address = Address::parse(&database.url()).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

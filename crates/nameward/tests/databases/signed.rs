@@ -7,6 +7,7 @@ use crate::rows::Sqlite;
 use nameward_testkit::conformance::ZoneText;
 use nameward_testkit::differential::questions::{Ask, Edns};
 use nameward_testkit::differential::{asks, zones};
+use nameward_testkit::peers::PeerKind;
 use nameward_testkit::validator::{Anchor, Validator};
 use nameward_testkit::wire::{Exchange, Message, Name, Question, Transport, type_from_text};
 use nameward_testkit::{Setup, TestServer};
@@ -178,13 +179,11 @@ fn check_generated(seed: u64, mode: &str) {
     }
     let server = setup.config(&backend(&database, mode)).start();
     let names: Vec<&str> = made.iter().map(|zone| zone.name.as_str()).collect();
-    let validator = match Validator::start(server.address(), &anchors(server.address(), &names)) {
-        Ok(validator) => validator,
-        Err(error) => {
-            eprintln!("{error}: skipped");
-            return;
-        }
-    };
+    if PeerKind::Bind.require().is_none() {
+        return;
+    }
+    let validator = Validator::start(server.address(), &anchors(server.address(), &names));
+    let validator = validator.unwrap_or_else(|error| panic!("{error}"));
     let (mut asked, mut wrong) = (0, Vec::new());
     for mut ask in asks(&made, seed) {
         ask.edns = Edns::Do;

@@ -2,7 +2,7 @@
 
 use std::{fs, os::unix::fs::PermissionsExt};
 
-use nameward_testkit::Setup;
+use nameward_testkit::{Setup, require};
 
 use super::ask::{rcode, zone};
 
@@ -39,8 +39,7 @@ fn server_of_nobody() -> Setup {
 
 #[test]
 fn root_is_given_up_for_good_after_binding() {
-    if !is_root() {
-        eprintln!("passed over: only root can become somebody else");
+    if require(is_root().then_some(()), "root (to become somebody else)").is_none() {
         return;
     }
     let server = server_of_nobody().start();
@@ -73,8 +72,7 @@ fn root_is_given_up_for_good_after_binding() {
 
 #[test]
 fn a_reload_works_after_the_change_of_user() {
-    if !is_root() {
-        eprintln!("passed over: only root can become somebody else");
+    if require(is_root().then_some(()), "root (to become somebody else)").is_none() {
         return;
     }
     let server = server_of_nobody().start();
@@ -87,8 +85,7 @@ fn a_reload_works_after_the_change_of_user() {
 
 #[test]
 fn who_is_not_root_cannot_become_somebody_else_and_is_told() {
-    if !is_root() {
-        eprintln!("passed over: it takes root to become nobody first");
+    if require(is_root().then_some(()), "root (to become somebody else)").is_none() {
         return;
     }
     let dir = tempfile::tempdir().unwrap();

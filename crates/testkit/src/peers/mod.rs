@@ -20,6 +20,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tempfile::TempDir;
 
+use crate::missing::require;
+
 /// How often a start is tried again on another port when the server ended at once, which is what
 /// happens when a parallel test took the port between our look and the server's bind.
 const START_ATTEMPTS: usize = 3;
@@ -53,6 +55,11 @@ impl PeerKind {
             Self::Bind => "named",
             Self::PowerDns => "pdns_server",
         }
+    }
+
+    /// Where the program is installed; `None` if it is not and that is allowed ([`require`]).
+    pub fn require(self) -> Option<PathBuf> {
+        require(self.find_program(), self.program())
     }
 
     /// Where the program is installed, if it is.

@@ -3,12 +3,14 @@
 //! It shares no code with the server. It reads strictly: what a server must not send (forward
 //! pointers, names compressed where RFC 3597 forbids it, octets after the last record) is an error.
 
+mod client;
 mod exchange;
 mod message;
 mod name;
 mod rdata;
 mod rtype;
 
+pub use client::{Client, question};
 pub use exchange::{Exchange, Sockets, Transport, answers};
 pub use message::{Message, Opt, Question, Reader, Record, encode_opt, encode_question, fold};
 pub use name::Name;

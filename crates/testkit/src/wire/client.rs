@@ -1,0 +1,116 @@
+//! A client with an address of its own, for what depends on who asks.
+
+use super::{Message, Name, Opt, Question, Transport, encode_opt, encode_question, type_from_text};
+use socket2::{Domain, Socket, Type};
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
+use std::time::Duration;
+
+/// Only a lost message takes so long.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A question with EDNS.
+pub fn question(id: u16, name: &str, rtype: &str) -> Vec<u8> {
+    let mut message = id.to_be_bytes().to_vec();
+    message.extend_from_slice(&[0, 0, 0, 1, 0, 0, 0, 0, 0, 1]);
+    let question = Question {
+        name: Name::parse(name).expect("a test asks for a name"),
+        rtype: type_from_text(rtype).expect("a test asks for a type"),
+        class: 1,
+    };
+    encode_question(&mut message, &question);
+    let opt = Opt {
+        size: 1232,
+        ..Opt::default()
+    };
+    encode_opt(&mut message, &opt);
+    message
+}
+
+/// Asks a server from one address of this machine.
+#[derive(Clone, Copy, Debug)]
+pub struct Client {
+    /// Where questions come from: 127.0.0.1, 127.0.0.2, ::1.
+    pub source: IpAddr,
+    /// Where they go.
+    pub server: SocketAddr,
+}
+
+impl Client {
+    /// A client whose address is given as text.
+    pub fn new(source: &str, server: SocketAddr) -> Self {
+        Client {
+            source: source.parse().expect("a test gives an address"),
+            server,
+        }
+    }
+
+    /// Sends a message and returns the answer; `None` if a connection is closed without one.
+    ///
+    /// # Errors
+    /// When a datagram is not answered.
+    pub fn exchange(&self, transport: Transport, message: &[u8]) -> io::Result<Option<Message>> {
+        let reply = match transport {
+            Transport::Udp => {
+                let socket = self.send(message)?;
+                socket.set_read_timeout(Some(PATIENCE))?;
+                let mut buffer = vec![0; 65_535];
+                let length = socket.recv(&mut buffer)?;
+                buffer.truncate(length);
+                buffer
+            }
+            Transport::Tcp => match self.over_tcp(message)? {
+                Some(reply) => reply,
+                None => return Ok(None),
+            },
+        };
+        Message::read(&reply).map(Some).map_err(io::Error::other)
+    }
+
+    /// Asks a question.
+    ///
+    /// # Panics
+    /// When it is not answered.
+    pub fn ask(&self, transport: Transport, name: &str, rtype: &str) -> Message {
+        let asked = format!("{name} {rtype} over {transport} from {}", self.source);
+        match self.exchange(transport, &question(7, name, rtype)) {
+            Ok(Some(message)) => message,
+            other => panic!("{asked}: {other:?}"),
+        }
+    }
+
+    /// Sends a datagram; the socket is where an answer would come.
+    pub fn send(&self, message: &[u8]) -> io::Result<UdpSocket> {
+        let socket = UdpSocket::bind(SocketAddr::new(self.source, 0))?;
+        socket.connect(self.server)?;
+        socket.send(message)?;
+        Ok(socket)
+    }
+
+    fn over_tcp(&self, message: &[u8]) -> io::Result<Option<Vec<u8>>> {
+        let domain = Domain::for_address(self.server);
+        let socket = Socket::new(domain, Type::STREAM, None)?;
+        socket.bind(&SocketAddr::new(self.source, 0).into())?;
+        socket.connect_timeout(&self.server.into(), PATIENCE)?;
+        let mut stream = TcpStream::from(socket);
+        stream.set_read_timeout(Some(PATIENCE))?;
+        let length = (message.len() as u16).to_be_bytes();
+        let mut reply_length = [0; 2];
+        let outcome = stream
+            .write_all(&[&length, message].concat())
+            .and_then(|()| stream.read_exact(&mut reply_length));
+        match outcome {
+            Ok(()) => {}
+            Err(error) if is_closed(&error) => return Ok(None),
+            Err(error) => return Err(error),
+        }
+        let mut reply = vec![0; u16::from_be_bytes(reply_length).into()];
+        stream.read_exact(&mut reply)?;
+        Ok(Some(reply))
+    }
+}
+
+fn is_closed(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+    matches!(error.kind(), BrokenPipe | ConnectionReset | UnexpectedEof)
+}
