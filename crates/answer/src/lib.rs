@@ -80,6 +80,8 @@ pub enum Outcome {
     Referral,
     /// No zone of ours.
     NotOurs,
+    /// A zone of ours that this client may not ask.
+    Denied,
     /// Contents that the answer needs are not here; nothing was written. They belong to the question's own name if
     /// its zone is elsewhere, otherwise to [`Scratch::pending`].
     Pending,
@@ -145,6 +147,7 @@ mod extended_error {
     pub const NETWORK_ERROR: u16 = 23;
     pub const NOT_AUTHORITATIVE: u16 = 20;
     pub const NOT_SUPPORTED: u16 = 21;
+    pub const PROHIBITED: u16 = 18;
 }
 
 /// Answers requests.
@@ -290,6 +293,24 @@ impl Engine {
             outcome: Outcome::BackendFailure,
             zone_found: Some(true),
             ..self.error(query, Rcode::ServFail, Some(error), medium, out)
+        }
+    }
+
+    /// The reply to a client that the access list of the question's zone does not have: REFUSED with the extended error
+    /// Prohibited (RFC 8914 section 4.19). Requests that no zone is asked for are answered as for everybody.
+    #[cold]
+    pub fn respond_denied(&self, query: &Query<'_>, medium: Medium, out: &mut [u8]) -> Reply {
+        if let Some(reply) = self.refuse_early(query, medium, out) {
+            return reply;
+        }
+        if query.qclass != Class::IN {
+            return self.other_class(query, medium, out);
+        }
+        let error = Some(extended_error::PROHIBITED);
+        Reply {
+            outcome: Outcome::Denied,
+            zone_found: Some(true),
+            ..self.error(query, Rcode::Refused, error, medium, out)
         }
     }
 

@@ -71,6 +71,8 @@ pub fn run(overrides: &Overrides) -> Result<(), String> {
         table.insert(Arc::new(zone));
         shared.zones.store(Arc::new(table));
     }
+    // Before the first zone, so that none is ever served to more clients than it should be.
+    zones::set_access(&shared.zones, zones::access(&config));
     if !sources.is_empty() {
         unknown::begin(&shared.zones);
     }

@@ -1,11 +1,16 @@
 //! Owns the way from settings to the terms of the layers below: sources of zones, ring capacities.
 
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
 use nameward_stats::{Ring, RingCapacities, Stats};
 use nameward_store::file::Source;
 use nameward_wire::{Name, NameBuf};
+use nameward_zone::{AccessRules, AccessSource, ZoneTable};
 
 use crate::config::{
     Config,
+    clients::Clients,
     settings::{BackendType, Rings},
 };
 
@@ -36,6 +41,33 @@ pub fn sources(config: &Config) -> Result<Vec<Source>, String> {
             })
         })
         .collect()
+}
+
+/// The access lists that the configuration sets.
+pub fn access(config: &Config) -> AccessRules {
+    let own = |list: &Clients| Some(Arc::new(list.0.clone()));
+    let mut rules = AccessRules::default();
+    rules.default = own(&config.zone_defaults.allow_query).filter(|list| !list.is_any());
+    rules.blackhole = own(&config.server.blackhole).filter(|list| !list.is_none());
+    for zone in &config.zones {
+        if let Some(list) = &zone.allow_query {
+            rules.set_zone(zone.name.0.as_name(), Arc::new(list.0.clone()));
+        }
+    }
+    rules
+}
+
+/// Puts the access lists of the configuration in force.
+pub fn set_access(table: &ArcSwap<ZoneTable>, rules: AccessRules) {
+    let rules = Arc::new(rules);
+    if **table.load().access(AccessSource::Configured) == *rules {
+        return;
+    }
+    table.rcu(|table| {
+        let mut table = ZoneTable::clone(table);
+        table.set_access(AccessSource::Configured, Arc::clone(&rules));
+        table
+    });
 }
 
 /// Each ring with the capacity it is to have.

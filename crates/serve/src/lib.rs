@@ -7,6 +7,7 @@
 
 #![deny(unsafe_code)]
 
+mod access;
 pub mod listen;
 pub mod live;
 pub mod pipeline;

@@ -107,6 +107,8 @@ pub enum Outcome {
     NxDomain,
     /// REFUSED because no served zone matches.
     Unauth,
+    /// REFUSED because the zone is not for this client.
+    Denied,
     /// SERVFAIL because a backend failed or its data cannot be used.
     BackendFailure,
     /// A delegation was handed out.
@@ -178,6 +180,8 @@ counters! {
         Signatures,
         SigningWaits,
         SigningRefusals,
+        QueryDenied,
+        BlackholeDrops,
     }
 }
 

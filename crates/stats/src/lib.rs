@@ -40,7 +40,7 @@ pub use rates::{CHART_STEP, HISTORY, Rate, Rates, Second, WINDOWS, first_of_char
 pub use recorder::{Answered, Received, Recorder, Timing};
 pub use ring::{EntryKind, Ring, RingCapacities, RingView};
 pub use snapshot::{Histogram, Snapshot};
-pub use table::{Kind, Scope, Unit, VARIABLES, Variable, variable};
+pub use table::{FAMILIES, Family, Kind, Scope, Unit, VARIABLES, Variable, variable};
 pub use text::{Mnemonic, common_mnemonic, write_name, write_type};
 
 use messages::{MessageKind, Messages};

@@ -199,6 +199,8 @@ impl Recorder {
             Outcome::BackendFailure => {
                 self.enter_question(Ring::ServfailQueries, answer.qname, answer.qtype);
             }
+            // Not unauth: the zone is served, only not to this client.
+            Outcome::Denied => self.add(Counter::QueryDenied, 1),
             Outcome::Unauth => {
                 self.add(Counter::UnauthPackets, 1);
                 self.enter_question(Ring::UnauthQueries, answer.qname, answer.qtype);

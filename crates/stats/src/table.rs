@@ -225,6 +225,36 @@ pub static VARIABLES: &[Variable] = &[
     counter("signing-waits", "Questions that waited for signatures to be made", Source::Counter(Counter::SigningWaits)),
 ];
 
+/// A counter that is no row of the page: /metrics shows it as `nameward_<name>_total`.
+pub struct Family {
+    /// The name in /metrics, without what stands before and behind it.
+    pub name: &'static str,
+    /// What it means.
+    pub description: &'static str,
+    counter: Counter,
+}
+
+impl Family {
+    /// The value in a snapshot.
+    pub fn value(&self, snapshot: &Snapshot) -> u64 {
+        snapshot.counter(self.counter)
+    }
+}
+
+/// Every counter that is no row of the page.
+pub static FAMILIES: &[Family] = &[
+    Family {
+        name: "query_denied",
+        description: "Questions refused because allow_query of the zone does not have the client",
+        counter: Counter::QueryDenied,
+    },
+    Family {
+        name: "blackhole_drops",
+        description: "Packets dropped because blackhole has the client",
+        counter: Counter::BlackholeDrops,
+    },
+];
+
 /// The variable of this name.
 pub fn variable(name: &str) -> Option<&'static Variable> {
     VARIABLES.iter().find(|variable| variable.name == name)
@@ -248,7 +278,8 @@ mod tests {
             let shown = VARIABLES
                 .iter()
                 .any(|v| matches!(v.source, Source::Counter(c) if c == *counter));
-            assert!(shown, "{counter:?} is not shown");
+            let is_family = FAMILIES.iter().any(|family| family.counter == *counter);
+            assert!(shown || is_family, "{counter:?} is not shown");
         }
         let row = |protocol, ip, traffic| {
             VARIABLES.iter().any(|v| {

@@ -21,12 +21,13 @@ mod work;
 
 use std::{
     path::{Path, PathBuf},
+    sync::Arc,
     time::Instant,
 };
 
 use arc_swap::ArcSwap;
 use nameward_wire::{Name, NameBuf, zonefile::Diagnostic};
-use nameward_zone::{Zone, ZoneTable};
+use nameward_zone::{AccessSource, Zone, ZoneTable};
 
 use known::Known;
 use load::Load;
@@ -65,6 +66,8 @@ pub enum Event<'a> {
     Trouble(&'a str),
     /// Something of a source is not served, or not as it was; one line with the path.
     Note(&'a str),
+    /// The copy of a secondary is not there; the path where it should be.
+    Waiting(Name<'a>, &'a Path),
     /// Which zones there are is known and visible; they are read from now on.
     Known,
     /// So many zones of so many are done.
@@ -179,6 +182,11 @@ impl FileBackend {
             publisher: Publisher::new(table),
             events,
         };
+        // First of all, so that no zone is served to more clients than its configuration lets in; the lists of zones
+        // that are about to go stay until they are gone.
+        let access = self.configurations.access();
+        let before = Arc::clone(table.load().access(AccessSource::Imported));
+        publish::set_access(table, access.with_leftovers_of(&before));
         load.announce(&jobs, &mut self.known.slots);
         (load.events)(Event::Known);
         load.run(&jobs, &mut self.known.slots);
@@ -187,6 +195,7 @@ impl FileBackend {
             self.known.forget_gone(spared);
         }
         load.publish();
+        publish::set_access(table, access);
         let summary = load.summary;
         self.watch_includes(sources);
         if let Some(watcher) = &self.watcher {

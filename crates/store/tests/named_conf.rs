@@ -3,13 +3,14 @@
 use std::{
     collections::{BTreeSet, HashMap},
     fs, io,
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     path::{Path, PathBuf},
     process::Command,
 };
 
 use nameward_store::file::named_conf::{Files, Found, OnDisk, Remote, Taken, Zone, ZoneType, read};
-use nameward_wire::NameBuf;
+use nameward_testkit::require;
+use nameward_wire::{NameBuf, zonefile::Diagnostic};
 
 /// A configuration of several files in memory.
 struct Texts(HashMap<PathBuf, String>);
@@ -23,6 +24,13 @@ impl Files for Texts {
 
     fn matching(&mut self, _: &Path) -> io::Result<Vec<PathBuf>> {
         Ok(Vec::new())
+    }
+
+    fn interfaces(&mut self) -> io::Result<Vec<(IpAddr, u8)>> {
+        let all = [("127.0.0.1", 8), ("::1", 128), ("192.0.2.10", 24)];
+        Ok(all
+            .map(|(address, bits)| (address.parse().unwrap(), bits))
+            .into())
     }
 }
 
@@ -44,6 +52,16 @@ fn good(text: &str) -> Taken {
 fn errors(text: &str, others: &[(&str, &str)]) -> Vec<String> {
     let found = parse(text, others);
     found.diagnostics.iter().map(ToString::to_string).collect()
+}
+
+/// The warnings, without the path of the one file.
+fn notes(taken: &Taken) -> Vec<String> {
+    let text = |note: &Diagnostic| {
+        let text = note.to_string();
+        let file = text.find("named.conf:").unwrap();
+        text[file + "named.conf:".len()..].to_string()
+    };
+    taken.notes.iter().map(text).collect()
 }
 
 fn names(zones: &[Zone]) -> Vec<String> {
@@ -103,11 +121,244 @@ fn of_several_views_the_first_for_everybody_is_taken_and_the_others_are_told() {
     assert!(taken.zones[0].file.as_ref().unwrap().ends_with("views/a"));
     assert!(taken.zones[1].file.as_ref().unwrap().ends_with("views/o"));
     assert_eq!(
-        taken.notes,
+        notes(&taken),
         [
-            "the view \"in\" with 2 zones is not taken: it is for some clients only, and there are no views here",
-            "the view \"last\" with 1 zone is not taken: the view \"out\" comes first, and there is one view here",
-            "the view \"chaos\" with 1 zone is not taken: its class is not IN",
+            "3:6: warning: the view \"in\" with 2 zones is not taken: it is for some clients only, and there is one view here",
+            "13:6: warning: the view \"last\" with 1 zone is not taken: the view \"out\" comes first, and there is one view here",
+            "14:6: warning: the view \"chaos\" with 1 zone is not taken: its class is not IN",
+            "2:11: warning: recursion in options is not taken",
+        ]
+    );
+    // Those who were meant for the other view see nothing of this one.
+    for zone in &taken.zones {
+        assert_eq!(who(zone), ["192.0.2.1", "192.0.2.10", "2001:db8::1"]);
+    }
+}
+
+/// Clients of several kinds that may ask a zone.
+fn who(zone: &Zone) -> Vec<&'static str> {
+    let clients = ["10.0.0.1", "192.0.2.1", "192.0.2.10", "2001:db8::1"];
+    let may_ask = |client: &&str| {
+        let client = client.parse().unwrap();
+        zone.allow_query().is_none_or(|list| list.contains(client))
+    };
+    clients.into_iter().filter(may_ask).collect()
+}
+
+fn one_zone(rest: &str, own: &str) -> Taken {
+    good(&format!(
+        "{rest} zone a {{ type primary; file \"a\"; {own} }};"
+    ))
+}
+
+#[test]
+fn lists_of_clients_are_kept_at_every_level() {
+    let everybody = ["10.0.0.1", "192.0.2.1", "192.0.2.10", "2001:db8::1"];
+    for (rest, own, expected) in [
+        ("", "", &everybody[..]),
+        ("", "allow-query { any; };", &everybody),
+        ("", "allow-query { none; };", &[]),
+        ("", "allow-query { };", &[]),
+        ("", "allow-query { 10/8; };", &["10.0.0.1"]),
+        ("", "allow-query { 10.0.0.0 / 8; };", &["10.0.0.1"]),
+        (
+            "",
+            "ALLOW-QUERY { !192.0.2.10; 192.0.2/24; };",
+            &["192.0.2.1"],
+        ),
+        (
+            "",
+            "allow-query { ! { 10/8; 192.0.2.0/24; }; any; };",
+            &["2001:db8::1"],
+        ),
+        // What a list in a list leaves out is not matched by it, so that the next entry decides.
+        (
+            "",
+            "allow-query { { !192.0.2.1; 192.0.2/24; }; 192.0.2.1; };",
+            &["192.0.2.1", "192.0.2.10"],
+        ),
+        ("", "allow-query { !none; };", &everybody),
+        ("", "allow-query { localhost; };", &["192.0.2.10"]),
+        (
+            "",
+            "allow-query { LocalNets; };",
+            &["192.0.2.1", "192.0.2.10"],
+        ),
+        (
+            "",
+            "allow-query { !localhost; localnets; 2001:db8::/32; };",
+            &["192.0.2.1", "2001:db8::1"],
+        ),
+        // Names of lists may come later, in any case.
+        (
+            "acl inner { 10/8; }; acl \"Outer\" { INNER; 2001:db8::1; };",
+            "allow-query { outer; };",
+            &["10.0.0.1", "2001:db8::1"],
+        ),
+        ("options { allow-query { 10/8; }; };", "", &["10.0.0.1"]),
+        (
+            "options { allow-query { 10/8; }; };",
+            "allow-query { any; };",
+            &everybody,
+        ),
+        (
+            "options { allow-query { any; }; };",
+            "allow-query { 10/8; };",
+            &["10.0.0.1"],
+        ),
+        (
+            "",
+            "allow-query { 10/8; }; allow-query-on { any; };",
+            &["10.0.0.1"],
+        ),
+    ] {
+        let taken = one_zone(rest, own);
+        assert_eq!(who(&taken.zones[0]), expected, "{rest} {own}");
+        assert!(taken.notes.is_empty(), "{:?}", taken.notes);
+    }
+    let view = "options { allow-query { none; }; }; view v { allow-query { 10/8; }; zone a { type primary; file \"a\"; }; };";
+    assert_eq!(who(&good(view).zones[0]), ["10.0.0.1"]);
+}
+
+#[test]
+fn a_single_view_is_taken_for_its_own_clients() {
+    let view = |rest: &str, own: &str| {
+        good(&format!(
+            "view v {{ {rest} zone a {{ type primary; file \"a\"; {own} }}; }};"
+        ))
+    };
+    let taken = view("match-clients { 10/8; 192.0.2.1; };", "");
+    assert_eq!(who(&taken.zones[0]), ["10.0.0.1", "192.0.2.1"]);
+    let taken = view(
+        "match-clients { 10/8; 192.0.2.1; };",
+        "allow-query { 192.0.2/24; };",
+    );
+    assert_eq!(who(&taken.zones[0]), ["192.0.2.1"]);
+    for (rest, reason) in [
+        (
+            "match-destinations { 192.0.2.1; };",
+            "it is for some addresses of this server only (/etc/named.conf:1:10)",
+        ),
+        (
+            "match-recursive-only yes;",
+            "it is for questions that ask for recursion (/etc/named.conf:1:10)",
+        ),
+        (
+            "match-clients { geoip country CH; };",
+            "geoip cannot be decided here (/etc/named.conf:1:26)",
+        ),
+    ] {
+        let taken = view(rest, "");
+        assert!(taken.zones.is_empty(), "{rest}");
+        assert_eq!(
+            notes(&taken)[0],
+            format!("1:6: warning: the view \"v\" with 1 zone is not taken: {reason}")
+        );
+    }
+}
+
+#[test]
+fn a_zone_that_cannot_be_kept_from_others_is_not_taken() {
+    for (rest, own, note) in [
+        (
+            "",
+            "allow-query-on { 192.0.2.10; };",
+            "1:7: warning: the zone a. is not taken: allow-query-on is not for all addresses of this server, \
+             and cannot be kept (/etc/named.conf:1:35)",
+        ),
+        (
+            "acl ch { geoip country CH; };",
+            "allow-query { ch; };",
+            "1:36: warning: the zone a. is not taken: geoip cannot be decided here (/etc/named.conf:1:10)",
+        ),
+        (
+            "options { allow-query-on { localhost; }; };",
+            "",
+            "1:50: warning: the zone a. is not taken: allow-query-on is not for all addresses of this server, \
+             and cannot be kept (/etc/named.conf:1:11)",
+        ),
+    ] {
+        let taken = one_zone(rest, own);
+        assert!(taken.zones.is_empty());
+        assert_eq!(notes(&taken), [note]);
+    }
+    // Nobody has shown that he has a key, so a key lets nobody in.
+    let taken = one_zone("", "allow-query { key k; 10/8; };");
+    assert_eq!(who(&taken.zones[0]), ["10.0.0.1"]);
+    assert_eq!(notes(&taken).len(), 1);
+    assert!(
+        notes(&taken)[0].starts_with("1:49: warning: a key in a list of clients matches nobody")
+    );
+}
+
+#[test]
+fn a_zone_that_bind_signs_is_not_taken_unsigned() {
+    for (rest, own, statement) in [
+        ("", "dnssec-policy default;", Some("dnssec-policy")),
+        (
+            "",
+            "dnssec-policy default; inline-signing no;",
+            Some("dnssec-policy"),
+        ),
+        (
+            "",
+            "inline-signing yes; dnssec-policy none;",
+            Some("inline-signing"),
+        ),
+        ("", "auto-dnssec maintain;", Some("auto-dnssec")),
+        (
+            "options { dnssec-policy default; };",
+            "",
+            Some("dnssec-policy"),
+        ),
+        (
+            "options { dnssec-policy default; };",
+            "dnssec-policy none;",
+            None,
+        ),
+        ("", "dnssec-policy insecure;", None),
+        ("", "auto-dnssec off;", None),
+    ] {
+        let taken = one_zone(rest, own);
+        assert_eq!(taken.zones.is_empty(), statement.is_some(), "{rest} {own}");
+        if let Some(statement) = statement {
+            let reason = format!(
+                "a. is not taken: BIND signs it ({statement}), and it is never served unsigned"
+            );
+            assert!(notes(&taken)[0].contains(&reason), "{:?}", notes(&taken));
+        }
+    }
+}
+
+#[test]
+fn the_clients_that_bind_drops_are_kept() {
+    let taken = good("acl bad { 10/8; }; options { blackhole { !10.0.0.2; bad; }; };");
+    let list = taken.blackhole.unwrap();
+    assert!(list.contains("10.0.0.1".parse().unwrap()));
+    assert!(!list.contains("10.0.0.2".parse().unwrap()));
+    assert!(
+        good("options { blackhole { none; }; };")
+            .blackhole
+            .is_none()
+    );
+}
+
+#[test]
+fn what_is_not_taken_is_listed_once_with_its_place() {
+    let taken = good(
+        "options {\n directory \"/z\";\n listen-on { any; };\n};\nlogging { };\n\
+         zone a { type primary; file \"a\"; allow-transfer { any; }; };\n\
+         zone b { type primary; file \"b\";\n ALLOW-TRANSFER { any; }; notify no; };\n\
+         zone c { type primary; file \"c\"; allow-transfer { any; }; };\n",
+    );
+    assert_eq!(taken.zones.len(), 3);
+    assert_eq!(
+        notes(&taken),
+        [
+            "3:2: warning: listen-on in options is not taken",
+            "5:1: warning: logging is not taken",
+            "6:34: warning: allow-transfer in a zone is not taken, here and 2 times more",
+            "8:27: warning: notify in a zone is not taken",
         ]
     );
 }
@@ -115,22 +366,30 @@ fn of_several_views_the_first_for_everybody_is_taken_and_the_others_are_told() {
 #[test]
 fn types_that_are_not_served_are_told_once_each() {
     let taken = bind("types");
-    assert_eq!(names(&taken.zones), ["signed.example.", "p.example."]);
+    assert_eq!(names(&taken.zones), ["p.example."]);
+    let zones = notes(&taken);
+    let zones: Vec<&str> = zones
+        .iter()
+        .filter_map(|note| Some(note.split_once("the zone")?.1))
+        .collect();
     assert_eq!(
-        taken.notes,
+        zones,
         [
-            "the zone signed.example. is served as in the file: the keys of BIND are not used",
-            "the zone db.example. is not taken: the contents are in no file",
-            "the zone d.example. is not taken: type delegation-only",
-            "the zone f.example. is not taken: type forward",
-            "the zone m.example. is not taken: type mirror",
-            "the zone ss.example. is not taken: type static-stub",
-            "the zone st.example. is not taken: type stub",
+            " f.example. is not taken: type forward",
+            " st.example. is not taken: type stub",
+            " ss.example. is not taken: type static-stub",
+            " d.example. is not taken: type delegation-only",
+            " m.example. is not taken: type mirror",
+            " db.example. is not taken: the contents are in no file",
+            " signed.example. is not taken: BIND signs it (dnssec-policy), and it is never served unsigned; \
+             signatures that BIND keeps are not served yet",
         ]
     );
-    let many = "zone a { type hint; }; zone b { type hint; };";
-    let note = "2 zones, a. the first of them, are not taken: type hint";
-    assert_eq!(good(many).notes, [note]);
+    let many = "zone a { type hint; };\nzone b { type hint; };";
+    assert_eq!(
+        notes(&good(many)),
+        ["1:6: warning: the zones a., b. are not taken: type hint"]
+    );
 }
 
 fn remote(address: &str, key: Option<&str>) -> Remote {
@@ -182,7 +441,6 @@ fn zones_that_others_change_may_have_a_journal() {
     assert!(!has_journal("allow-update { none; };"));
     assert!(has_journal("allow-update { key k; };"));
     assert!(has_journal("update-policy local;"));
-    assert!(has_journal("dnssec-policy default;"));
     let copy = "zone a { type slave; masters { 192.0.2.1; }; file \"a.db\"; };";
     let journal = good(copy).zones[0].journal();
     assert_eq!(journal.as_deref(), Some(Path::new("/etc/a.db.jnl")));
@@ -274,6 +532,31 @@ fn errors_say_where_and_what_was_expected() {
             "1:35: error: expected a port, found 'x'",
         ),
         (
+            "zone a { type hint; allow-query { b; }; };",
+            "1:35: error: expected an address or the name of a list, found 'b'",
+        ),
+        (
+            "acl b { { b; }; }; zone a { type hint; allow-query { b; }; };",
+            "1:11: error: the list 'b' holds itself",
+        ),
+        (
+            "zone a { type hint; allow-query { 10.0.0.1/8; }; };",
+            "1:35: error: '10.0.0.1/8': the address has bits behind its prefix",
+        ),
+        (
+            "zone a { type hint; allow-query { 10/33; }; };",
+            "1:35: error: '10/33': the prefix is too long",
+        ),
+        ("acl any { };", "1:5: error: 'any' is built in"),
+        (
+            "acl b { }; acl B { };",
+            "1:12: error: a list of this name is there already",
+        ),
+        (
+            "options { blackhole { geoip country CH; }; };",
+            "1:23: error: geoip cannot be decided here",
+        ),
+        (
             "include \"/nowhere\";",
             "1:9: error: cannot read /nowhere: ",
         ),
@@ -342,7 +625,7 @@ fn what_would_never_end_is_bounded() {
 #[test]
 fn the_package_of_debian_is_read() {
     let path = Path::new("/etc/bind/named.conf");
-    if !path.exists() {
+    if require(path.exists().then_some(()), "the configuration of bind9").is_none() {
         return;
     }
     let found = read(path, &mut OnDisk);

@@ -6,6 +6,7 @@
 
 #![deny(unsafe_code)]
 
+mod access;
 mod broken;
 mod build;
 pub mod change;
@@ -26,6 +27,7 @@ mod source;
 mod table;
 mod zone;
 
+pub use access::{AccessEntry, AccessList, AccessRules, AccessSource, AccessTerm};
 pub use build::ZoneBuilder;
 pub use finding::Finding;
 pub use key::NameKey;
@@ -38,5 +40,5 @@ pub use source::{
     BackendFailure, BatchRound, CacheSizes, LiveSource, LookupBatch, LookupEnd, LookupError,
     LookupFuture, LookupRequest, ZonePart,
 };
-pub use table::ZoneTable;
+pub use table::{ZoneMatch, ZoneTable};
 pub use zone::{Find, Zone, negative_ttl};

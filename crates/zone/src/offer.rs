@@ -179,7 +179,8 @@ impl ZoneTable {
     }
 }
 
-fn lower_case(name: Name<'_>) -> Box<[u8]> {
+/// A name in wire form and lower case.
+pub(crate) fn lower_case(name: Name<'_>) -> Box<[u8]> {
     let key = NameKey::new(name);
     key.suffix(key.labels()).as_wire().into()
 }

@@ -3,11 +3,13 @@
 //! The table is immutable and published as a whole; it is split into shards so that a new version after
 //! a change of one zone copies one shard and shares the others.
 
+use crate::access::{AccessIndex, AccessList, AccessRules, AccessSource};
 use crate::key::NameKey;
 use crate::offer::StandingBy;
 use crate::prefetch::prefetch;
 use crate::zone::Zone;
 use nameward_wire::{Name, Type};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 const SHARDS: usize = 256;
@@ -21,7 +23,10 @@ struct Shard {
 
 #[derive(Clone, Default)]
 struct Slot {
-    hash: u64,
+    /// The low half of the hash, which chooses the slot; the name is compared besides.
+    hash: u32,
+    /// Which access list the zone has; 0 for none.
+    access: u32,
     zone: Option<Arc<Zone>>,
 }
 
@@ -35,6 +40,15 @@ pub struct ZoneTable {
     depth_mask: u128,
     len: usize,
     pub(crate) standing_by: StandingBy,
+    access: Arc<AccessIndex>,
+}
+
+/// A zone that answers a question, and the access list that it has in its table.
+#[derive(Clone, Copy)]
+pub struct ZoneMatch<'t> {
+    /// The zone.
+    pub zone: &'t Zone,
+    access: u32,
 }
 
 impl Default for ZoneTable {
@@ -46,6 +60,7 @@ impl Default for ZoneTable {
             depth_mask: 0,
             len: 0,
             standing_by: StandingBy::default(),
+            access: Arc::default(),
         }
     }
 }
@@ -72,18 +87,69 @@ impl ZoneTable {
     /// The zone with exactly this name.
     pub fn exact(&self, name: Name<'_>) -> Option<&Arc<Zone>> {
         let key = NameKey::new(name);
-        self.probe(&key, key.labels())
+        self.probe(&key, key.labels())?.zone.as_ref()
+    }
+
+    /// Replaces the access rules of one source; they are in force for every zone of this table, now and later.
+    pub fn set_access(&mut self, source: AccessSource, rules: Arc<AccessRules>) {
+        if **self.access.rules(source) == *rules {
+            return;
+        }
+        self.access = Arc::new(self.access.with(source, rules));
+        for shard in &mut self.shards {
+            let is_other = |slot: &Slot| {
+                let zone = slot.zone.as_ref();
+                zone.is_some_and(|zone| self.access.number_of(zone.apex_name()) != slot.access)
+            };
+            if shard.slots.iter().any(is_other) {
+                for slot in &mut Arc::make_mut(shard).slots {
+                    if let Some(zone) = &slot.zone {
+                        slot.access = self.access.number_of(zone.apex_name());
+                    }
+                }
+            }
+        }
+    }
+
+    /// The access rules of one source.
+    pub fn access(&self, source: AccessSource) -> &Arc<AccessRules> {
+        self.access.rules(source)
+    }
+
+    /// Clients whose packets are dropped, if there are any.
+    #[inline]
+    pub fn blackhole(&self) -> Option<&AccessList> {
+        self.access.blackhole.as_ref()
+    }
+
+    /// Whether a client may ask a zone of this table. One that has no list costs one comparison.
+    #[inline]
+    pub fn allows(&self, found: ZoneMatch<'_>, client: IpAddr) -> bool {
+        found.access == 0 || self.access.contains(found.access, client)
     }
 
     /// The zone that answers a question: the longest match, but for DS at the apex of a served zone its
     /// parent, if that is served too (RFC 4035 section 3.1.4.1).
     #[inline]
     pub fn zone_for(&self, key: &NameKey, qtype: Type) -> Option<&Arc<Zone>> {
+        self.slot_for(key, qtype)?.zone.as_ref()
+    }
+
+    /// The zone that answers a question, as [`ZoneTable::zone_for`] has it, with its access list.
+    #[inline]
+    pub fn match_for(&self, key: &NameKey, qtype: Type) -> Option<ZoneMatch<'_>> {
+        let slot = self.slot_for(key, qtype)?;
+        let (zone, access) = (&**slot.zone.as_ref()?, slot.access);
+        Some(ZoneMatch { zone, access })
+    }
+
+    #[inline]
+    fn slot_for(&self, key: &NameKey, qtype: Type) -> Option<&Slot> {
         let labels = key.labels();
         let found = self.longest_match(key, labels)?;
         if qtype == Type::DS
             && labels > 0
-            && found.apex_labels() == labels
+            && found.zone.as_ref()?.apex_labels() == labels
             && let Some(parent) = self.longest_match(key, labels - 1)
         {
             return Some(parent);
@@ -92,13 +158,13 @@ impl ZoneTable {
     }
 
     #[inline]
-    fn longest_match(&self, key: &NameKey, labels: usize) -> Option<&Arc<Zone>> {
+    fn longest_match(&self, key: &NameKey, labels: usize) -> Option<&Slot> {
         // Only lengths that some zone has are looked at, the longest first.
         let mut depths = self.depth_mask & (u128::MAX >> (127 - labels));
         while depths != 0 {
             let n = 127 - depths.leading_zeros() as usize;
-            if let Some(zone) = self.probe(key, n) {
-                return Some(zone);
+            if let Some(found) = self.probe(key, n) {
+                return Some(found);
             }
             depths &= !(1 << n);
         }
@@ -106,7 +172,7 @@ impl ZoneTable {
     }
 
     #[inline]
-    fn probe(&self, key: &NameKey, labels: usize) -> Option<&Arc<Zone>> {
+    fn probe(&self, key: &NameKey, labels: usize) -> Option<&Slot> {
         let hash = key.hash(labels);
         let shard = &self.shards[shard_of(hash)];
         let mask = shard.slots.len().wrapping_sub(1);
@@ -114,8 +180,8 @@ impl ZoneTable {
         loop {
             let slot = shard.slots.get(at)?;
             let zone = slot.zone.as_ref()?;
-            if slot.hash == hash && same_name(zone.apex_name(), key.suffix(labels)) {
-                return Some(zone);
+            if slot.hash == hash as u32 && same_name(zone.apex_name(), key.suffix(labels)) {
+                return Some(slot);
             }
             at = (at + 1) & mask;
         }
@@ -163,8 +229,9 @@ impl ZoneTable {
         let key = NameKey::new(zone.apex_name());
         let labels = key.labels();
         let hash = key.hash(labels);
+        let access = self.access.number_of(zone.apex_name());
         let shard = Arc::make_mut(&mut self.shards[shard_of(hash)]);
-        if shard.put(hash, zone) {
+        if shard.put(hash as u32, access, zone) {
             self.len += 1;
             self.depths[labels] += 1;
             self.depth_mask |= 1 << labels;
@@ -177,7 +244,7 @@ impl ZoneTable {
         let labels = key.labels();
         let hash = key.hash(labels);
         let shard = Arc::make_mut(&mut self.shards[shard_of(hash)]);
-        if !shard.take(hash, name) {
+        if !shard.take(hash as u32, name) {
             return false;
         }
         self.len -= 1;
@@ -191,28 +258,30 @@ impl ZoneTable {
 
 impl Shard {
     /// Puts a zone in; true if its name was not there before.
-    fn put(&mut self, hash: u64, zone: Arc<Zone>) -> bool {
+    fn put(&mut self, hash: u32, access: u32, zone: Arc<Zone>) -> bool {
         if (self.used + 1) * 4 > self.slots.len() * 3 {
             self.rebuild((self.slots.len() * 2).max(4));
         }
         let mask = self.slots.len() - 1;
         let mut at = hash as usize & mask;
+        let mut is_new = true;
         while let Some(there) = &self.slots[at].zone {
             if self.slots[at].hash == hash && there.apex_name() == zone.apex_name() {
-                self.slots[at].zone = Some(zone);
-                return false;
+                is_new = false;
+                break;
             }
             at = (at + 1) & mask;
         }
         self.slots[at] = Slot {
             hash,
+            access,
             zone: Some(zone),
         };
-        self.used += 1;
-        true
+        self.used += usize::from(is_new);
+        is_new
     }
 
-    fn take(&mut self, hash: u64, name: Name<'_>) -> bool {
+    fn take(&mut self, hash: u32, name: Name<'_>) -> bool {
         let found = self.slots.iter_mut().find(|slot| {
             slot.hash == hash
                 && slot

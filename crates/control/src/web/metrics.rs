@@ -5,7 +5,9 @@
 
 use std::fmt::Write as _;
 
-use nameward_stats::{Histogram, Kind, Scope, Snapshot, Transport, VARIABLES, write_type};
+use nameward_stats::{
+    FAMILIES, Histogram, Kind, Scope, Snapshot, Transport, VARIABLES, write_type,
+};
 
 use super::Mnemonic;
 
@@ -27,6 +29,11 @@ pub fn draw(snapshot: &Snapshot, version: &str, mnemonic: Mnemonic) -> String {
         let help = format!("{}{scope}", variable.description);
         head(&mut out, &name, &help, kind);
         let _ = writeln!(out, "{name} {}", variable.value(snapshot));
+    }
+    for family in FAMILIES {
+        let name = format!("nameward_{}_total", family.name);
+        head(&mut out, &name, family.description, "counter");
+        let _ = writeln!(out, "{name} {}", family.value(snapshot));
     }
     families(&mut out, snapshot, mnemonic);
     head(

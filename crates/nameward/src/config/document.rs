@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::{
     Table,
     setting::{Listed, Section},
-    settings::Backend,
+    settings::{Backend, ZoneSettings},
     tables,
 };
 
@@ -18,8 +18,13 @@ fn sentence(lines: &[&str]) -> String {
         .join(" ")
 }
 
+/// Whether a table may be given several times.
+fn is_repeated(table: &str) -> bool {
+    [Backend::NAME, ZoneSettings::NAME].contains(&table)
+}
+
 fn heading(table: &str) -> String {
-    if table == Backend::NAME {
+    if is_repeated(table) {
         format!("[[{table}]]")
     } else {
         format!("[{table}]")
@@ -35,10 +40,7 @@ pub fn as_toml() -> String {
         settings,
     } in tables()
     {
-        let (about, comment) = (
-            sentence(about),
-            if name == Backend::NAME { "# " } else { "" },
-        );
+        let (about, comment) = (sentence(about), if is_repeated(name) { "# " } else { "" });
         let _ = write!(out, "\n# {about}\n{comment}{}\n", heading(name));
         for setting in settings {
             for line in setting.doc {

@@ -1,6 +1,7 @@
 //! Owns the configuration: one TOML file, read into typed sections, with errors that name the
 //! file, the line and the column.
 
+pub mod clients;
 mod document;
 pub mod error;
 pub mod read;
@@ -8,6 +9,7 @@ pub mod setting;
 pub mod settings;
 
 use std::{
+    collections::HashSet,
     fs,
     net::SocketAddr,
     path::{Path, PathBuf},
@@ -23,7 +25,7 @@ use error::{ConfigError, Problem, base_of, nearest};
 use setting::{Listed, Section, list};
 use settings::{
     Backend, BackendType, Cache, Journal, Overload, Recursor, Rings, SecurityPoll, Server, Web,
-    ZoneFile,
+    ZoneDefaults, ZoneFile, ZoneSettings,
 };
 
 /// A larger file is no configuration.
@@ -38,6 +40,10 @@ pub struct Config {
     pub web: Web,
     /// `[[backend]]`, in the order of the file.
     pub backends: Vec<Backend>,
+    /// `[zone_defaults]`
+    pub zone_defaults: ZoneDefaults,
+    /// `[[zone]]`, no two of one name.
+    pub zones: Vec<ZoneSettings>,
     /// `[cache]`
     pub cache: Cache,
     /// `[journal]`
@@ -78,6 +84,8 @@ impl Config {
             server: Server::defaults(),
             web: Web::defaults(),
             backends: Vec::new(),
+            zone_defaults: ZoneDefaults::defaults(),
+            zones: Vec::new(),
             cache: Cache::defaults(),
             journal: Journal::defaults(),
             overload: Overload::defaults(),
@@ -143,6 +151,8 @@ impl Config {
                 Server::NAME => reader.section(&mut config.server, value),
                 Web::NAME => reader.section(&mut config.web, value),
                 Backend::NAME => reader.backends(&mut config.backends, value),
+                ZoneDefaults::NAME => reader.section(&mut config.zone_defaults, value),
+                ZoneSettings::NAME => reader.zones(&mut config.zones, value),
                 Cache::NAME => reader.section(&mut config.cache, value),
                 Journal::NAME => reader.section(&mut config.journal, value),
                 Overload::NAME => reader.section(&mut config.overload, value),
@@ -221,6 +231,8 @@ pub fn tables() -> Vec<Table> {
         of::<Server>(),
         of::<Web>(),
         of::<Backend>(),
+        of::<ZoneDefaults>(),
+        of::<ZoneSettings>(),
         of::<Cache>(),
         of::<Journal>(),
         of::<Overload>(),
@@ -300,6 +312,37 @@ impl Reader<'_> {
                 self.problem(entry.span(), message.into());
             }
             backends.push(backend);
+        }
+    }
+
+    fn zones(&mut self, zones: &mut Vec<ZoneSettings>, value: &Spanned<DeValue<'_>>) {
+        let Some(list) = value.get_ref().as_array() else {
+            return self.problem(
+                value.span(),
+                "zone may be given several times: write [[zone]]".into(),
+            );
+        };
+        let mut names = HashSet::new();
+        for entry in list.iter() {
+            let mut zone = ZoneSettings::defaults();
+            let before = self.problems.len();
+            self.section(&mut zone, entry);
+            let table = entry.get_ref().as_table();
+            let has_name = table.is_none_or(|table| table.contains_key("name"));
+            if self.problems.len() > before {
+                continue;
+            }
+            if !has_name {
+                self.problem(entry.span(), "a zone needs a name".into());
+            } else if !names.insert(zone.name.0.as_name().as_wire().to_ascii_lowercase()) {
+                let name = zone.name.0;
+                self.problem(
+                    entry.span(),
+                    format!("the zone {name} has settings already"),
+                );
+            } else {
+                zones.push(zone);
+            }
         }
     }
 

@@ -8,9 +8,11 @@ use std::{
 };
 
 use ipnet::IpNet;
+use nameward_wire::{Name, NameBuf};
 use toml::{Spanned, de::DeValue};
 
 use super::{
+    clients::Clients,
     read::{Count, Plural, Read, Secret, Wrong, words},
     setting::section,
 };
@@ -108,6 +110,8 @@ section! {
         tcp_idle_timeout_ms: Count<10, 3_600_000> = "10000";
         /// Milliseconds after which a TCP connection is closed even if it is in use.
         tcp_total_timeout_ms: Count<10, 86_400_000> = "600000";
+        /// Clients whose packets are dropped without an answer, whatever they ask.
+        blackhole: Clients = "[]";
         /// The least important message that is logged.
         log_level: LogLevel = r#""info""#;
         /// The socket for `nameward reload` and the like. "" means `control.sock` in the
@@ -181,6 +185,25 @@ section! {
         dnssec: bool = "true";
         /// Milliseconds a database may take to answer.
         timeout_ms: Count<10, 600_000> = "2000";
+    }
+}
+
+section! {
+    /// What holds for every zone that has no setting of its own in `[[zone]]`.
+    ZoneDefaults = "zone_defaults" {
+        /// Clients that may ask; others are answered REFUSED. The first entry that matches decides.
+        allow_query: Clients = r#"["any"]"#;
+    }
+}
+
+section! {
+    /// One zone's own settings, whichever backend it comes from. This table may be given several times.
+    ZoneSettings = "zone" {
+        /// The zone's name.
+        name: ZoneName = r#"".""#;
+        /// Clients that may ask; others are answered REFUSED. "" means what the BIND configuration that
+        /// has the zone says, or else `[zone_defaults]`.
+        allow_query: Option<Clients> = r#""""#;
     }
 }
 
@@ -336,5 +359,24 @@ impl Read for ZoneFile {
             (Some(name), Some(file)) => Ok(Self { name, file }),
             _ => Err(wrong()),
         }
+    }
+}
+
+/// The name of a zone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ZoneName(pub NameBuf);
+
+impl Read for ZoneName {
+    fn expected() -> String {
+        r#"the name of a zone such as "example.org""#.into()
+    }
+
+    fn read(value: &Spanned<DeValue<'_>>, base: &Path) -> Result<Self, Wrong> {
+        let text = String::read(value, base)?;
+        let name = NameBuf::from_text(text.as_bytes(), Name::ROOT);
+        name.map(Self).map_err(|error| Wrong {
+            span: value.span(),
+            message: format!("{text:?} is no zone name: {error}"),
+        })
     }
 }

@@ -38,6 +38,10 @@ fn every_printed_default_can_be_written_into_a_file() {
                 "directory = \"zones\"\ndirectory = \"\"",
                 "directory = \"zones\"",
             )
+        } else if section == ZoneSettings::NAME && key != "name" {
+            format!("[[zone]]\nname = \"example\"\n{key} = {default}\n")
+        } else if section == ZoneSettings::NAME {
+            format!("[[zone]]\n{key} = {default}\n")
         } else {
             format!("[{section}]\n{key} = {default}\n")
         };
@@ -264,4 +268,49 @@ fn a_missing_file_is_one_line_that_names_it() {
         told,
         "cannot read /nonexistent/n.toml: No such file or directory"
     );
+}
+
+#[test]
+fn lists_of_clients_are_read_and_mistakes_in_them_are_told() {
+    let config = parse(
+        "[[zone]]\nname = \"Example.org\"\nallow_query = [\"!192.0.2.1\", \"192.0.2.0/24\", \"::1\"]\n\
+         [[zone]]\nname = \"open.example.\"\nallow_query = [\"any\"]\n[[zone]]\nname = \"plain.example\"\n",
+    );
+    let list = config.zones[0].allow_query.clone().unwrap().0;
+    let contains = |client: &str| list.contains(client.parse().unwrap());
+    assert!(!contains("192.0.2.1") && contains("192.0.2.2") && contains("::1"));
+    assert!(config.zones[1].allow_query.as_ref().unwrap().0.is_any());
+    assert_eq!(config.zones[2].allow_query, None);
+    for (text, expected) in [
+        (
+            "[[zone]]\nallow_query = []\n",
+            "test.toml:1:1: a zone needs a name",
+        ),
+        (
+            "[[zone]]\nname = \"a\"\n[[zone]]\nname = \"A.\"\n",
+            "test.toml:3:1: the zone A. has settings already",
+        ),
+        (
+            "[zone]\nname = \"a\"\n",
+            "zone may be given several times: write [[zone]]",
+        ),
+        (
+            "[[zone]]\nname = \"a..b\"\n",
+            "test.toml:2:8: name: \"a..b\" is no zone name",
+        ),
+        (
+            "[zone_defaults]\nallow_query = [\"key:k.\"]\n",
+            "test.toml:2:16: allow_query: \"key:k.\": keys do not count in this list yet",
+        ),
+        (
+            "[server]\nblackhole = [\"everybody\"]\n",
+            "test.toml:2:14: blackhole: expected an address or network such as",
+        ),
+    ] {
+        assert!(
+            mistakes(text).contains(expected),
+            "{text}: {}",
+            mistakes(text)
+        );
+    }
 }

@@ -13,8 +13,9 @@ use crate::config::{
 };
 
 /// Settings that take effect by a reload, besides zones and rings.
-const LIVE: [&str; 6] = [
+const LIVE: [&str; 7] = [
     "server.any",
+    "server.blackhole",
     "server.cname_follow",
     "server.log_level",
     "server.nsid",

@@ -18,6 +18,7 @@ use std::{
 use nameward_control::operations::{ErrorKind, OperationError, ReloadReport};
 use nameward_serve::pipeline::Shared;
 use nameward_store::file::{Event, FileBackend, Look, Source, Standing, Summary, Watcher};
+use nameward_zone::AccessSource;
 
 use super::{
     announce::counted,
@@ -25,6 +26,7 @@ use super::{
     live, unknown,
 };
 use crate::{
+    check,
     config::{Config, Overrides},
     logging::LogControl,
     memory, zones,
@@ -189,9 +191,15 @@ fn reload(keeper: &mut Keeper, backend: &mut FileBackend, told: &mut Told) -> Re
     if config.rings != keeper.config.rings {
         zones::resize_rings(&keeper.shared.stats, &config.rings);
     }
+    let access = zones::access(&config);
+    let table = &keeper.shared.zones;
+    let before = Arc::clone(table.load().access(AccessSource::Configured));
+    // A zone that this reload is about to remove keeps its list until it is gone.
+    zones::set_access(table, access.with_leftovers_of(&before));
     keeper.config = config;
     keeper.databases.request_refresh();
     let (summary, said) = load(&keeper.shared, backend, &sources, told);
+    zones::set_access(&keeper.shared.zones, access);
     let report = ReloadReport {
         summary: describe(&summary),
         warnings,
@@ -316,6 +324,9 @@ impl Chronicle {
             }
             Event::Trouble(text) => self.error((*text).to_string()),
             Event::Note(text) => self.line((*text).to_string(), |text| tracing::warn!("{text}")),
+            Event::Waiting(name, path) => {
+                self.line(check::waiting(*name, path), |text| tracing::warn!("{text}"));
+            }
             Event::Known => {}
             Event::Progress(done, total) => tracing::info!("{done} of {total} zones read"),
         }

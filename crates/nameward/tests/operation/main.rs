@@ -1,7 +1,9 @@
 //! The server as an operator meets it: command line, start, reload, change of user, end.
 
+mod access;
 mod ask;
 mod attacks;
+mod bind_access;
 mod cli;
 mod control;
 mod ending;

@@ -59,6 +59,8 @@ fn its_zones_are_served_and_a_reload_follows_it() {
     assert_eq!(rcode(at, "www.example"), 5);
     assert!(server.wait_for_log("the zone . is not taken: type hint"));
     assert!(server.wait_for_log("1 without a copy yet"));
+    let named = "zone later.example.: secondary without a copy: ";
+    assert!(server.wait_for_log(named));
     assert!(server.wait_for_log("the zone copy.example. has a journal, which is not read"));
 
     let directory = server.dir().join("bind/db");
@@ -118,5 +120,33 @@ fn a_mistake_in_it_is_one_line_at_start_and_one_of_the_check() {
     assert!(
         last.starts_with("nameward: ") && last.contains(place),
         "{last}"
+    );
+}
+
+#[test]
+fn the_check_names_what_is_not_taken_and_secondaries_without_a_copy() {
+    let setup = setup();
+    let config = setup.dir().join("nameward.toml");
+    fs::write(&config, "[[backend]]\nnamed_conf = \"bind/named.conf\"\n").unwrap();
+    let check = std::process::Command::new(nameward_testkit::server::binary())
+        .args(["check", "--config"])
+        .arg(&config)
+        .output()
+        .unwrap();
+    let said = String::from_utf8(check.stdout).unwrap();
+    assert!(check.status.success(), "{said}");
+    for line in [
+        "bind/named.conf:4:6: warning: the zone . is not taken: type hint",
+        "bind/named.conf:5:35: warning: masters in a zone is not taken",
+        "bind/named.conf:6:40: warning: primaries in a zone is not taken",
+        "zone later.example.: secondary without a copy: ",
+        "bind/db/later is not there; questions are answered SERVFAIL",
+    ] {
+        assert!(said.contains(line), "{line} in {said}");
+    }
+    // The hints, two lists of servers, the journal and the missing copy.
+    assert!(
+        said.ends_with("2 zones good, 0 with errors, 5 warnings\n"),
+        "{said}"
     );
 }

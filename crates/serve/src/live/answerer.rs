@@ -80,8 +80,8 @@ impl Answerer {
                 return (Some(question), verdict);
             }
             key.set(query.qname);
-            let zone = turn.zones.zone_for(key, query.qtype).map(|zone| &**zone);
-            let attempt = turn.attempt(&request, (key, zone), Instant::now());
+            let found = turn.zones.match_for(key, query.qtype);
+            let attempt = turn.attempt(&request, (key, found), Instant::now());
             let lookup = match attempt.run(&mut parts, turn.scratch, turn.recorder, out) {
                 Tried::Answered(reply) => return (Some(question), Verdict::Reply(reply)),
                 Tried::Missing(lookup) => Ok(lookup),

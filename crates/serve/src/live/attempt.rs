@@ -6,8 +6,9 @@ use std::time::Instant;
 use nameward_answer::{BackendFailure, Engine, Medium, Outcome, Reply, Scratch, Zones};
 use nameward_stats::{Counter, Latency, Recorder};
 use nameward_wire::message::Query;
-use nameward_zone::{Live, NameKey, ZoneTable};
+use nameward_zone::{Live, NameKey};
 
+use crate::access::ClientZones;
 use crate::pipeline::record_signatures;
 use crate::request::ViewId;
 use crate::signing::Place;
@@ -18,7 +19,7 @@ use super::{Cached, Fit, HeldPart, Hit, LiveView, LiveZones, Lookup, Parts, Used
 pub(crate) struct Attempt<'a> {
     pub(crate) live: &'a LiveZones,
     pub(crate) engine: &'a Engine,
-    pub(crate) zones: &'a ZoneTable,
+    pub(crate) zones: ClientZones<'a>,
     pub(crate) query: &'a Query<'a>,
     pub(crate) key: &'a NameKey,
     /// The zone of the question, if that is a live one.
@@ -86,6 +87,11 @@ impl Attempt<'_> {
         loop {
             let view = LiveView::new(self.zones, parts);
             let zone = view.zone_for(self.key, self.query.qtype);
+            if zone.is_none() && self.zones.denies(self.key, self.query.qtype) {
+                // The access list changed while the question waited.
+                let reply = self.engine.respond_denied(self.query, self.medium, out);
+                return Tried::Answered(reply);
+            }
             let asked = (self.key, zone);
             let reply = self
                 .engine
@@ -107,7 +113,7 @@ impl Attempt<'_> {
             }
             let is_own = zone.is_none_or(|zone| zone.live().is_some());
             let wanted = if is_own { self.key } else { scratch.pending() };
-            let zone = self.zones.zone_for(wanted, self.query.qtype);
+            let zone = self.zones.find(wanted, self.query.qtype);
             let Some((zone, live)) = zone.and_then(|zone| Some((zone, zone.live()?))) else {
                 // The engine says that there is a live zone, so this cannot be; a bug costs one answer.
                 return Tried::Answered(reply);

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use arrayvec::ArrayVec;
 use nameward_answer::{MAX_CHAIN, Zones};
 use nameward_wire::Type;
-use nameward_zone::{Live, NameKey, Zone, ZoneTable};
+use nameward_zone::{Live, NameKey, Zone};
+
+use crate::access::ClientZones;
 
 /// Parts that one answer may need: one for each time a chain enters a live zone.
 const MAX_PARTS: usize = MAX_CHAIN + 1;
@@ -47,7 +49,7 @@ pub(crate) enum Used {
 }
 
 pub(crate) struct LiveView<'a> {
-    table: &'a ZoneTable,
+    table: ClientZones<'a>,
     parts: &'a Parts,
     /// The live zone that a chain is in: a part has every name that it leads to inside the zone.
     current: Cell<Option<(u64, usize)>>,
@@ -55,7 +57,7 @@ pub(crate) struct LiveView<'a> {
 }
 
 impl<'a> LiveView<'a> {
-    pub(crate) fn new(table: &'a ZoneTable, parts: &'a Parts) -> Self {
+    pub(crate) fn new(table: ClientZones<'a>, parts: &'a Parts) -> Self {
         LiveView {
             table,
             parts,
@@ -85,7 +87,7 @@ impl Zones for LiveView<'_> {
     type View = Zone;
 
     fn zone_for(&self, key: &NameKey, qtype: Type) -> Option<&Zone> {
-        let zone = self.table.zone_for(key, qtype);
+        let zone = self.table.find(key, qtype);
         let live = zone.and_then(|zone| zone.live());
         let index = live.and_then(|live| self.index_of(live, key));
         self.used.set(match (self.used.get(), index) {
@@ -97,7 +99,7 @@ impl Zones for LiveView<'_> {
             .set(live.zip(index).map(|(live, index)| (live.number(), index)));
         match index {
             Some(index) => Some(&self.parts[index].part),
-            None => zone.map(|zone| &**zone),
+            None => zone,
         }
     }
 }

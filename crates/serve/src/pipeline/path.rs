@@ -2,6 +2,7 @@
 //!
 //! | step | here | verdict |
 //! |---|---|---|
+//! | policy | clients in the blackhole; clients that the zone's access list does not have | drop; REFUSED |
 //! | opcode | other than QUERY, transfers, later versions of EDNS | of a [`ZoneRequests`](crate::request::ZoneRequests), or a code |
 //! | view | one for all: [`ViewId::DEFAULT`](crate::request::ViewId) | |
 //! | engine | zones in memory | reply |
@@ -19,11 +20,12 @@ use nameward_answer::{BackendFailure, Engine, Medium, Outcome, Reply, Scratch};
 use nameward_stats::{Counter, Recorder};
 use nameward_wire::message::{Malformed, Query};
 use nameward_wire::{Opcode, Rcode, Type};
-use nameward_zone::{NameKey, Zone, ZoneTable};
+use nameward_zone::{NameKey, ZoneMatch, ZoneTable};
 
 use super::late::{LateRequest, ReplyTo, WayBack};
 use super::record::{record_malformed, record_received, record_signatures};
 use super::{Shared, Snapshots};
+use crate::access::ClientZones;
 use crate::live::{Attempt, Parts, Tried, WaitingQuestion, join_lookup};
 use crate::request::{Request, Verdict, extended_error};
 use crate::signing::Place;
@@ -40,8 +42,8 @@ pub(crate) struct Turn<'t> {
     now: Option<Instant>,
 }
 
-/// The zone of a question, and the question's name as a key.
-pub(crate) type Asked<'a> = (&'a NameKey, Option<&'a Zone>);
+/// The zone of a question with its access list, and the question's name as a key.
+pub(crate) type Asked<'a> = (&'a NameKey, Option<ZoneMatch<'a>>);
 
 impl<'t> Turn<'t> {
     #[inline]
@@ -76,14 +78,42 @@ impl<'t> Turn<'t> {
         if !is_question(request.query) {
             return self.decide_other(request, &mut way_back, out);
         }
-        let medium = request.medium();
-        let reply =
-            self.engine
-                .respond(self.zones, request.query, asked, medium, self.scratch, out);
+        let (query, medium) = (request.query, request.medium());
+        let zones = self.zones_of(request);
+        let (key, found) = asked;
+        if let Some(found) = found
+            && !self.zones.allows(found, zones.client)
+        {
+            return Verdict::Reply(self.engine.respond_denied(query, medium, out));
+        }
+        let zone = found.map(|found| found.zone);
+        let reply = self
+            .engine
+            .respond(&zones, query, (key, zone), medium, self.scratch, out);
         if reply.comes_later() {
             return self.decide_later(request, (asked, reply), &mut way_back, out);
         }
         Verdict::Reply(reply)
+    }
+
+    /// The zones that the sender of a request may ask.
+    #[inline]
+    fn zones_of(&self, request: &Request<'_>) -> ClientZones<'t> {
+        ClientZones {
+            table: self.zones,
+            client: request.peer.ip(),
+        }
+    }
+
+    /// Whether packets of this client are dropped, whatever they are; counts one if so.
+    #[inline]
+    pub(crate) fn drops(&mut self, peer: SocketAddr) -> bool {
+        let list = self.zones.blackhole();
+        let is_dropped = list.is_some_and(|list| list.contains(peer.ip()));
+        if is_dropped {
+            self.recorder.add(Counter::BlackholeDrops, 1);
+        }
+        is_dropped
     }
 
     /// Decides a request that is no question for records.
@@ -205,7 +235,7 @@ impl<'t> Turn<'t> {
     pub(crate) fn attempt<'a>(
         &self,
         request: &Request<'a>,
-        (key, zone): Asked<'a>,
+        (key, found): Asked<'a>,
         now: Instant,
     ) -> Attempt<'a>
     where
@@ -214,10 +244,12 @@ impl<'t> Turn<'t> {
         Attempt {
             live: &self.shared.live,
             engine: self.engine,
-            zones: self.zones,
+            zones: self.zones_of(request),
             query: request.query,
             key,
-            own: zone.and_then(|zone| zone.live()).map(|live| &**live),
+            own: found
+                .and_then(|found| found.zone.live())
+                .map(|live| &**live),
             view: request.view,
             medium: request.medium(),
             now,

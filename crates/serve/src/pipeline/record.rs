@@ -95,6 +95,7 @@ pub(crate) fn record_answer(
             Outcome::NxDomain => stats::Outcome::NxDomain,
             Outcome::Referral => stats::Outcome::Referral,
             Outcome::NotOurs => stats::Outcome::Unauth,
+            Outcome::Denied => stats::Outcome::Denied,
             Outcome::BackendFailure => stats::Outcome::BackendFailure,
             Outcome::Pending | Outcome::Unsigned | Outcome::Other => stats::Outcome::Other,
         },

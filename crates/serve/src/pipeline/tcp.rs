@@ -114,13 +114,15 @@ impl TcpState {
             &mut self.recorder,
             &mut self.scratch,
         );
+        if turn.drops(ends.client) {
+            return StreamAction::Close;
+        }
         let (mut action, mut qname) = (StreamAction::Continue, &[][..]);
         let done = match Query::parse(packet) {
             Ok(query) => {
                 qname = query.qname.as_wire();
                 self.key.set(query.qname);
-                let zone = turn.zones.zone_for(&self.key, query.qtype);
-                let asked = (&self.key, zone.map(|zone| &**zone));
+                let asked = (&self.key, turn.zones.match_for(&self.key, query.qtype));
                 let request = Request {
                     query: &query,
                     peer: ends.client,

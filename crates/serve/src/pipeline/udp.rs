@@ -8,7 +8,7 @@ use crate::udp::{BATCH, Batch, BatchHandler, BatchTiming, Queries};
 use nameward_answer::Scratch;
 use nameward_stats::{Protocol, Recorder, Stamp, Timing, Transport};
 use nameward_wire::message::{HEADER, Malformed, Query};
-use nameward_zone::{NameKey, Zone, ZoneTable};
+use nameward_zone::{NameKey, ZoneMatch, ZoneTable};
 use std::sync::Arc;
 
 /// Answers the datagrams of one worker.
@@ -58,6 +58,7 @@ impl BatchHandler for UdpPipeline {
         for (i, query) in parsed[..queries.len()].iter().enumerate() {
             let (peer, out) = (queries.client(i), replies.buffer(i));
             self.done[i] = match query {
+                _ if turn.drops(peer) => None,
                 Ok(query) => {
                     let request = Request {
                         query,
@@ -137,7 +138,7 @@ fn find_zones<'z>(
     parsed: &[Result<Query<'_>, Malformed>],
     zones: &'z ZoneTable,
     keys: &[NameKey; BATCH],
-) -> [Option<&'z Zone>; BATCH] {
+) -> [Option<ZoneMatch<'z>>; BATCH] {
     let asked = || {
         let numbered = parsed.iter().zip(keys.iter()).enumerate();
         numbered.filter_map(|(i, (query, key))| query.as_ref().ok().map(|query| (i, query, key)))
@@ -150,15 +151,15 @@ fn find_zones<'z>(
         asked().for_each(|(_, _, key)| zones.prefetch_apex(key));
     }
     for (i, query, key) in asked() {
-        found[i] = zones.zone_for(key, query.qtype).map(|zone| &**zone);
-        if let Some(zone) = found[i].filter(|_| look_ahead) {
-            zone.prefetch_slots(key);
+        found[i] = zones.match_for(key, query.qtype);
+        if let Some(found) = found[i].filter(|_| look_ahead) {
+            found.zone.prefetch_slots(key);
         }
     }
     if look_ahead {
         for (i, _, key) in asked() {
-            if let Some(zone) = found[i] {
-                zone.prefetch_node(key);
+            if let Some(found) = found[i] {
+                found.zone.prefetch_node(key);
             }
         }
     }

@@ -1,6 +1,9 @@
 //! Owns one load while it runs: zones are read, judged, and handed over to be published.
 
-use std::time::{Duration, Instant};
+use std::{
+    path::PathBuf,
+    time::{Duration, Instant},
+};
 
 use nameward_wire::Name;
 use nameward_zone::Zone;
@@ -72,6 +75,9 @@ impl Load<'_> {
             slot.fingerprint = None;
             if read.is_missing && self.candidates.is_copy(job.candidate) {
                 self.summary.waiting += 1;
+                let mut path = PathBuf::new();
+                self.candidates.path_into(job.candidate, &mut path);
+                (self.events)(Event::Waiting(name, &path));
                 return;
             }
             self.summary.refused += 1;

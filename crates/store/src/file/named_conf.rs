@@ -4,26 +4,38 @@
 //! lex       words, braces, semicolons, comments
 //! syntax    statements and blocks, whatever they mean
 //! include   files and patterns, with bounds
-//! read      options, views, zones, over all included files
+//! acl       address match lists, lists with names; interfaces of this machine for localhost and localnets
 //! remotes   primaries, also-notify, lists with names
+//! read      options, views, zones, over all included files
+//! settle    what depends on statements that may come later: the directory, lists, defaults
+//! notes     what is not taken, with file and line
 //! ```
-//! Statements that say nothing about where zones come from are passed over. Zones that cannot be served from a
-//! file are not taken, and [`Found::take`] says which. Errors have file, line and column; with any error
-//! nothing is taken, so that a mistake does not remove zones.
+//! A zone is taken as BIND serves it or not at all: to no client more than `allow-query`, `allow-query-on` and the
+//! clients of its view let in, and never without the signatures that BIND makes. [`Found::take`] says what is left out.
+//! Errors have file, line and column; with any error nothing is taken, so that a mistake does not remove zones.
 
+mod acl;
 pub mod fuzzing;
 mod include;
+mod interfaces;
 mod lex;
+mod notes;
 mod read;
 mod remotes;
+mod settle;
 mod syntax;
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeSet, HashMap},
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use nameward_wire::{Name, zonefile::Diagnostic};
+use nameward_zone::AccessList;
+
+use lex::Place;
+use notes::Notes;
 
 pub use include::{Files, OnDisk};
 pub use remotes::Remote;
@@ -99,15 +111,29 @@ pub struct Zone {
     in_view: Option<Box<str>>,
     is_internet: bool,
     is_from_database: bool,
-    is_signed: bool,
+    /// The statement that has BIND sign it.
+    signed_by: Option<&'static str>,
     /// It is changed by others than the one who writes its file.
     is_dynamic: bool,
     /// Index of the view it stands in; 0 for none.
     view: usize,
+    spot: Spot,
+    /// Who may ask it; `None` for everybody.
+    allow_query: Result<Option<Arc<AccessList>>, Refusal>,
+}
+
+/// A file, by its index, and a place in it.
+type Spot = (usize, Place);
+
+/// Why a zone cannot be served to those who may ask it and nobody else.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Refusal {
+    spot: Spot,
+    reason: String,
 }
 
 impl Zone {
-    fn new(name: Name<'_>, is_internet: bool) -> Self {
+    fn new(name: Name<'_>, is_internet: bool, spot: Spot) -> Self {
         Self {
             name: name.as_wire().into(),
             kind: None,
@@ -117,9 +143,11 @@ impl Zone {
             in_view: None,
             is_internet,
             is_from_database: false,
-            is_signed: false,
+            signed_by: None,
             is_dynamic: false,
             view: 0,
+            spot,
+            allow_query: Ok(None),
         }
     }
 
@@ -133,13 +161,32 @@ impl Zone {
         self.kind == Some(ZoneType::Secondary)
     }
 
+    /// Who may ask it; `None` for everybody.
+    pub fn allow_query(&self) -> Option<&Arc<AccessList>> {
+        self.allow_query.as_ref().ok()?.as_ref()
+    }
+
     /// Where BIND keeps changes that are not in the file yet, if it does.
     pub fn journal(&self) -> Option<PathBuf> {
-        let changes = self.is_dynamic || self.is_signed || self.is_copy();
+        let changes = self.is_dynamic || self.is_copy();
         let file = self.file.as_ref().filter(|_| changes)?;
         let mut journal = file.clone().into_os_string();
         journal.push(".jnl");
         Some(journal.into())
+    }
+
+    /// The zone for those clients alone that are of the view.
+    fn within(mut self, view: &View) -> Self {
+        let clients = view.clients.as_ref().map(|clients| &clients.list);
+        if let (Ok(clients), Ok(allowed)) = (clients, &mut self.allow_query)
+            && !clients.is_any()
+        {
+            *allowed = Some(match allowed.take() {
+                Some(list) => Arc::new(list.intersection(clients)),
+                None => Arc::clone(clients),
+            });
+        }
+        self
     }
 
     fn key(&self, view: usize) -> (usize, Vec<u8>) {
@@ -153,16 +200,30 @@ struct View {
     /// `None` for zones that stand in no view.
     name: Option<String>,
     is_internet: bool,
-    /// Anybody is answered from it.
-    is_open: bool,
+    spot: Spot,
+    /// Whom it answers.
+    clients: Result<ViewClients, Refusal>,
 }
 
-impl Default for View {
-    fn default() -> Self {
+/// The clients of a view.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct ViewClients {
+    list: Arc<AccessList>,
+    /// Everybody is among them, but for those that are left out by name.
+    is_for_all: bool,
+}
+
+impl View {
+    fn new(name: Option<String>, is_internet: bool, spot: Spot) -> Self {
+        let clients = ViewClients {
+            list: Arc::new(AccessList::any()),
+            is_for_all: true,
+        };
         Self {
-            name: None,
-            is_internet: true,
-            is_open: true,
+            name,
+            is_internet,
+            spot,
+            clients: Ok(clients),
         }
     }
 }
@@ -174,8 +235,10 @@ pub struct Found {
     views: Vec<View>,
     /// Every file that was read, or would have been if it were there.
     pub files: Vec<PathBuf>,
-    /// Zones are added while the server runs, and kept elsewhere.
-    adds_zones: bool,
+    /// Clients whose packets BIND drops.
+    blackhole: Option<Arc<AccessList>>,
+    /// Statements that are not taken.
+    notes: Vec<(Spot, String)>,
     /// What is wrong.
     pub diagnostics: Vec<Diagnostic>,
 }
@@ -185,8 +248,10 @@ pub struct Found {
 pub struct Taken {
     /// Primaries, and secondaries from the copies that are there.
     pub zones: Vec<Zone>,
-    /// What was not taken, and what is other than it was: one line each.
-    pub notes: Vec<String>,
+    /// Clients whose packets BIND drops.
+    pub blackhole: Option<Arc<AccessList>>,
+    /// A warning for everything that is not taken.
+    pub notes: Vec<Diagnostic>,
 }
 
 /// Reads a configuration and all it includes.
@@ -210,32 +275,25 @@ impl Found {
         lines.collect()
     }
 
-    /// The zones that anybody would get an answer for, and a line for whatever that leaves out.
+    /// The zones that are served, each to the clients that BIND would answer, and a warning for all that is left out.
     ///
     /// Of several views the first one counts that is for everybody: a client that no other rule knows would be
-    /// answered from it, and nobody sees what was meant for some only.
+    /// answered from it. A single view is taken for the clients that it has.
     pub fn take(self) -> Taken {
-        let mut notes = Notes::default();
-        let is_for_all = |view: &View| view.name.is_some() && view.is_internet && view.is_open;
-        let open = self.views.iter().position(is_for_all);
+        let mut notes = Notes::new(&self.files);
+        let served = self.served_view();
         for (index, view) in self.views.iter().enumerate().skip(1) {
-            if Some(index) != open {
+            if Some(index) != served {
                 let zones = self.zones.iter().filter(|zone| zone.view == index).count();
-                notes.view(
-                    view,
-                    zones,
-                    open.and_then(|open| self.views[open].name.as_deref()),
-                );
+                let served = served.and_then(|served| self.views[served].name.as_deref());
+                notes.view(view, zones, served);
             }
-        }
-        if self.adds_zones {
-            let note = "zones that were added with rndc addzone are not taken: they are not in the configuration";
-            notes.lines.push(note.into());
         }
         let others = self.referred_to();
         let mut zones = Vec::with_capacity(self.zones.len());
         for zone in &self.zones {
-            let is_seen = zone.view == 0 || Some(zone.view) == open;
+            let is_seen = zone.view == 0 || Some(zone.view) == served;
+            let view = &self.views[zone.view];
             let zone = match &zone.in_view {
                 None => Some(zone),
                 Some(view) => {
@@ -246,12 +304,27 @@ impl Found {
             if let Some(zone) = zone.filter(|_| is_seen)
                 && notes.is_taken(zone)
             {
-                zones.push(zone.clone());
+                zones.push(zone.clone().within(view));
             }
+        }
+        for (spot, text) in self.notes {
+            notes.add(spot, text);
         }
         Taken {
             zones,
+            blackhole: self.blackhole,
             notes: notes.finish(),
+        }
+    }
+
+    /// The one view whose zones are served.
+    fn served_view(&self) -> Option<usize> {
+        let views = self.views.iter().enumerate().skip(1);
+        let mut views = views.filter(|(_, view)| view.is_internet);
+        let is_for_all = |view: &View| view.clients.as_ref().is_ok_and(|own| own.is_for_all);
+        match (views.clone().count(), views.clone().next()) {
+            (1, Some((only, view))) => view.clients.is_ok().then_some(only),
+            _ => views.find(|(_, view)| is_for_all(view)).map(|(at, _)| at),
         }
     }
 
@@ -269,77 +342,5 @@ impl Found {
     fn view_named(&self, name: &str) -> Option<usize> {
         let is_it = |view: &View| view.name.as_deref() == Some(name);
         self.views.iter().position(is_it)
-    }
-}
-
-/// Counts zones by why they are not taken, or not as they were.
-#[derive(Default)]
-struct Notes {
-    lines: Vec<String>,
-    /// How many, and the first.
-    counts: BTreeMap<&'static str, (usize, String)>,
-}
-
-impl Notes {
-    fn view(&mut self, view: &View, zones: usize, served: Option<&str>) {
-        let name = view.name.as_deref().unwrap_or_default();
-        let reason = match served {
-            _ if !view.is_internet => "its class is not IN".to_string(),
-            _ if !view.is_open => {
-                "it is for some clients only, and there are no views here".to_string()
-            }
-            Some(served) => format!("the view {served:?} comes first, and there is one view here"),
-            None => "there are no views here".to_string(),
-        };
-        let noun = if zones == 1 { "zone" } else { "zones" };
-        let line = format!("the view {name:?} with {zones} {noun} is not taken: {reason}");
-        self.lines.push(line);
-    }
-
-    fn is_taken(&mut self, zone: &Zone) -> bool {
-        let reason = match zone.kind {
-            _ if !zone.is_internet => Some("class other than IN"),
-            _ if zone.is_from_database => Some("database"),
-            Some(ZoneType::Primary | ZoneType::Secondary) => None,
-            Some(other) => Some(other.as_str()),
-            None => Some("type missing"),
-        };
-        if let Some(reason) = reason {
-            self.count(reason, zone);
-        } else if zone.is_signed {
-            self.count("", zone);
-        }
-        reason.is_none()
-    }
-
-    fn count(&mut self, reason: &'static str, zone: &Zone) {
-        let first = || (0, zone.name().to_string());
-        self.counts.entry(reason).or_insert_with(first).0 += 1;
-    }
-
-    fn finish(self) -> Vec<String> {
-        let mut lines = self.lines;
-        for (reason, (count, first)) in self.counts {
-            let zones = match count {
-                1 => format!("the zone {first}"),
-                count => format!("{count} zones, {first} the first of them,"),
-            };
-            let verb = if count == 1 { "is" } else { "are" };
-            lines.push(match reason {
-                "" => {
-                    format!("{zones} {verb} served as in the file: the keys of BIND are not used")
-                }
-                reason => format!("{zones} {verb} not taken: {}", explain(reason)),
-            });
-        }
-        lines
-    }
-}
-
-fn explain(reason: &str) -> String {
-    match reason {
-        "class other than IN" | "type missing" => reason.to_string(),
-        "database" => "the contents are in no file".into(),
-        kind => format!("type {kind}"),
     }
 }

@@ -7,7 +7,7 @@ use std::{
 
 use arc_swap::ArcSwap;
 use nameward_wire::{Name, NameBuf};
-use nameward_zone::{Offered, Zone, ZoneTable};
+use nameward_zone::{AccessRules, AccessSource, Offered, Zone, ZoneTable};
 
 /// How soon new zones are made visible while a load goes on. Each time costs the size of the table,
 /// so the wait doubles from the first of these to the second.
@@ -20,6 +20,19 @@ enum Change {
     Move(Arc<Zone>, u16),
     /// Takes back what the source of this rank offered.
     Withdraw(Box<[u8]>, u16),
+}
+
+/// Puts the access lists of other servers' configurations in force.
+pub(super) fn set_access(table: &ArcSwap<ZoneTable>, rules: AccessRules) {
+    let rules = Arc::new(rules);
+    if **table.load().access(AccessSource::Imported) == *rules {
+        return;
+    }
+    table.rcu(|table| {
+        let mut table = ZoneTable::clone(table);
+        table.set_access(AccessSource::Imported, Arc::clone(&rules));
+        table
+    });
 }
 
 /// Gathers changes of the table and makes them visible in groups. Others change the table too, so each group is

@@ -7,11 +7,14 @@ use std::{
     collections::HashMap,
     ffi::OsStr,
     fs, io,
+    net::IpAddr,
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use nameward_wire::{Name, NameBuf};
+use nameward_zone::{AccessList, AccessRules};
 
 use super::{
     Source,
@@ -125,17 +128,46 @@ pub(super) enum Said<'s> {
 
 /// What the configurations of BIND said when they were good the last time, by their paths.
 #[derive(Default)]
-pub(super) struct Configurations(HashMap<PathBuf, Vec<named_conf::Zone>>);
+pub(super) struct Configurations(HashMap<PathBuf, Imported>);
+
+/// What is taken of one configuration of BIND.
+struct Imported {
+    zones: Vec<named_conf::Zone>,
+    blackhole: Option<Arc<AccessList>>,
+}
 
 impl Configurations {
     /// All their zones.
     pub(super) fn zones(&self) -> impl Iterator<Item = &named_conf::Zone> {
-        self.0.values().flatten()
+        self.0.values().flat_map(|imported| &imported.zones)
     }
 
     /// The zones of one of them.
     pub(super) fn of(&self, path: &Path) -> &[named_conf::Zone] {
-        self.0.get(path).map_or(&[], Vec::as_slice)
+        self.0.get(path).map_or(&[], |imported| &imported.zones)
+    }
+
+    /// Who may ask their zones. Where two have a zone, a client has to be in the lists of both.
+    pub(super) fn access(&self) -> AccessRules {
+        let mut rules = AccessRules::default();
+        for zone in self.zones() {
+            if let Some(list) = zone.allow_query() {
+                let list = match rules.zone(zone.name()) {
+                    Some(other) if other != list => Arc::new(list.intersection(other)),
+                    _ => Arc::clone(list),
+                };
+                rules.set_zone(zone.name(), list);
+            }
+        }
+        for imported in self.0.values() {
+            if let Some(list) = &imported.blackhole {
+                rules.blackhole = Some(match rules.blackhole {
+                    Some(other) => Arc::new(list.union(&other)),
+                    None => Arc::clone(list),
+                });
+            }
+        }
+        rules
     }
 
     /// Forgets those that no source has any more.
@@ -161,14 +193,18 @@ impl Configurations {
         if found.diagnostics.is_empty() {
             let taken = found.take();
             for note in &taken.notes {
-                say(Said::Note(&format!("{}: {note}", path.display())));
+                say(Said::Note(&note.to_string()));
             }
             if let Some(note) = journals(&taken.zones) {
                 say(Said::Note(&format!("{}: {note}", path.display())));
             }
-            self.0.insert(path.to_path_buf(), taken.zones);
+            let imported = Imported {
+                zones: taken.zones,
+                blackhole: taken.blackhole,
+            };
+            self.0.insert(path.to_path_buf(), imported);
         }
-        self.0.get(path).map(Vec::as_slice)
+        self.0.get(path).map(|imported| &imported.zones[..])
     }
 }
 
@@ -202,6 +238,10 @@ impl Files for Watched<'_> {
             watcher.directory(directory, Kind::Any);
         }
         OnDisk.matching(pattern)
+    }
+
+    fn interfaces(&mut self) -> io::Result<Vec<(IpAddr, u8)>> {
+        OnDisk.interfaces()
     }
 }
 

@@ -81,7 +81,11 @@ impl Fixture {
                 }
                 Event::Removed(name) => said.removed.push(name.to_string()),
                 Event::Trouble(text) => said.troubles.push(text.into()),
-                Event::Contested(..) | Event::Progress(..) | Event::Note(_) | Event::Known => {}
+                Event::Contested(..)
+                | Event::Progress(..)
+                | Event::Note(_)
+                | Event::Waiting(..)
+                | Event::Known => {}
             });
         Said { summary, ..said }
     }

@@ -2,6 +2,7 @@
 
 use std::{
     io,
+    net::{IpAddr, Ipv4Addr},
     path::{Path, PathBuf},
 };
 
@@ -21,6 +22,10 @@ impl Files for Mirror<'_> {
 
     fn matching(&mut self, pattern: &Path) -> io::Result<Vec<PathBuf>> {
         Ok(vec![pattern.join("1"), pattern.join("2")])
+    }
+
+    fn interfaces(&mut self) -> io::Result<Vec<(IpAddr, u8)>> {
+        Ok(vec![(Ipv4Addr::LOCALHOST.into(), 8)])
     }
 }
 

@@ -4,11 +4,12 @@ use std::{
     ffi::OsStr,
     fs, io,
     io::Read,
+    net::IpAddr,
     os::unix::ffi::OsStrExt,
     path::{Component, Path, PathBuf},
 };
 
-use super::super::one;
+use super::{super::one, interfaces};
 
 /// Files that one pattern may stand for.
 const MATCHES_MAX: usize = 10_000;
@@ -19,6 +20,8 @@ pub trait Files {
     fn read(&mut self, path: &Path, max: u64) -> io::Result<Vec<u8>>;
     /// The files that a path with wildcards stands for, sorted.
     fn matching(&mut self, pattern: &Path) -> io::Result<Vec<PathBuf>>;
+    /// The addresses of this machine with the lengths of their networks' prefixes, for `localhost` and `localnets`.
+    fn interfaces(&mut self) -> io::Result<Vec<(IpAddr, u8)>>;
 }
 
 /// The files of this machine.
@@ -55,6 +58,10 @@ impl Files for OnDisk {
         found.retain(|path| path.exists());
         found.sort();
         Ok(found)
+    }
+
+    fn interfaces(&mut self) -> io::Result<Vec<(IpAddr, u8)>> {
+        interfaces::addresses()
     }
 }
 

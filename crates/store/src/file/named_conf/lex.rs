@@ -14,6 +14,11 @@ pub(super) struct Place {
     pub column: u32,
 }
 
+impl Place {
+    /// Where a file begins.
+    pub(super) const START: Place = Place { line: 1, column: 1 };
+}
+
 /// What is wrong, and where.
 #[derive(Debug)]
 pub(super) struct Wrong {

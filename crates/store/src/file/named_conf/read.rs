@@ -13,7 +13,8 @@ use nameward_wire::{
 };
 
 use super::{
-    Found, View, Zone, ZoneType,
+    Found, Spot, View, Zone, ZoneType,
+    acl::{self, MatchList},
     include::{Files, has_wildcards},
     lex::{Place, Wrong, quoted},
     remotes::{self, NamedLists, RemoteList},
@@ -59,46 +60,69 @@ const TOP: &[&str] = &[
 ];
 /// Names for a list of other servers.
 const LISTS: &[&str] = &["primaries", "masters", "remote-servers", "parental-agents"];
-/// Statements that have a zone signed.
-const SIGNING: &[&str] = &["dnssec-policy", "auto-dnssec", "inline-signing"];
+/// Statements that have a zone signed. Each is inherited for itself.
+pub(super) const SIGNING: [&str; 3] = ["dnssec-policy", "inline-signing", "auto-dnssec"];
+/// Statements that are not taken are listed by their keywords, so many of them at most.
+const PASSED_OVER_MAX: usize = 500;
 
-/// What is settled where a zone says nothing: in `options`, or in a view.
+/// What `options`, a view or a zone may say; a zone inherits what it does not say itself.
 #[derive(Default)]
-struct Defaults {
-    also_notify: Option<RemoteList>,
-    is_signed: Option<bool>,
+pub(super) struct Inherited {
+    pub also_notify: Option<RemoteList>,
+    pub allow_query: Option<MatchList>,
+    pub allow_query_on: Option<MatchList>,
+    /// Whether each statement of [`SIGNING`] has the zone signed.
+    pub signing: [Option<bool>; 3],
+}
+
+/// Which clients a view is for.
+#[derive(Default)]
+pub(super) struct ViewMatch {
+    pub clients: Option<MatchList>,
+    pub destinations: Option<MatchList>,
+    pub recursive_only: Option<Spot>,
 }
 
 /// A zone as it is written.
-struct RawZone {
-    zone: Zone,
-    is_signed: Option<bool>,
+pub(super) struct RawZone {
+    pub zone: Zone,
     /// Something in it is wrong and told already.
-    is_wrong: bool,
-    view: usize,
-    file: Option<PathBuf>,
-    primaries: Option<RemoteList>,
-    also_notify: Option<RemoteList>,
-    place: (usize, Place),
+    pub is_wrong: bool,
+    pub view: usize,
+    pub file: Option<PathBuf>,
+    pub primaries: Option<RemoteList>,
+    pub own: Inherited,
+}
+
+/// A statement that is not taken, by its keyword and the kind of block that it stands in.
+struct PassedOver {
+    text: String,
+    spot: Spot,
+    count: usize,
 }
 
 /// Reads one configuration.
 pub(super) struct Reader<'f> {
-    files: &'f mut dyn Files,
+    pub(super) files: &'f mut dyn Files,
     /// Every file that was read or looked for, in order.
-    paths: Vec<PathBuf>,
+    pub(super) paths: Vec<PathBuf>,
     /// Those that are being read, by their index.
     open: Vec<usize>,
     bytes: u64,
     /// Where relative paths begin until `directory` says otherwise.
-    base: PathBuf,
-    directory: Option<PathBuf>,
-    lists: NamedLists,
-    views: Vec<View>,
-    defaults: Vec<Defaults>,
-    zones: Vec<RawZone>,
-    adds_zones: bool,
-    diagnostics: Vec<Diagnostic>,
+    pub(super) base: PathBuf,
+    pub(super) directory: Option<PathBuf>,
+    pub(super) remotes: NamedLists,
+    pub(super) acls: HashMap<String, MatchList>,
+    pub(super) blackhole: Option<MatchList>,
+    pub(super) views: Vec<View>,
+    /// Of each view; the first are those of `options`.
+    pub(super) defaults: Vec<Inherited>,
+    /// Of each view.
+    pub(super) matches: Vec<ViewMatch>,
+    pub(super) zones: Vec<RawZone>,
+    passed_over: Vec<PassedOver>,
+    pub(super) diagnostics: Vec<Diagnostic>,
 }
 
 /// Where a statement stands.
@@ -119,12 +143,15 @@ impl<'f> Reader<'f> {
             bytes: 0,
             base: PathBuf::new(),
             directory: None,
-            lists: HashMap::new(),
+            remotes: HashMap::new(),
+            acls: HashMap::new(),
+            blackhole: None,
             // The zones that stand in no view.
-            views: vec![View::default()],
-            defaults: vec![Defaults::default()],
+            views: vec![View::new(None, true, (0, Place::START))],
+            defaults: vec![Inherited::default()],
+            matches: vec![ViewMatch::default()],
             zones: Vec::new(),
-            adds_zones: false,
+            passed_over: Vec::new(),
             diagnostics: Vec::new(),
         }
     }
@@ -146,7 +173,7 @@ impl<'f> Reader<'f> {
         self.diagnostics.len() >= WRONGS_MAX
     }
 
-    fn report(&mut self, file: usize, place: Option<Place>, message: String) {
+    pub(super) fn report(&mut self, file: usize, place: Option<Place>, message: String) {
         if self.is_full() {
             return;
         }
@@ -160,8 +187,51 @@ impl<'f> Reader<'f> {
         });
     }
 
+    /// The file that is being read.
+    fn file_now(&self) -> usize {
+        self.open.last().copied().unwrap_or(0)
+    }
+
+    /// Notes a statement that is not taken.
+    fn pass_over(&mut self, keyword: &Word<'_>, level: Level) {
+        let block = match level {
+            Level::Top => "",
+            Level::Options => " in options",
+            Level::View(_) => " in a view",
+            Level::Zone(_) => " in a zone",
+        };
+        let word = keyword.string().to_ascii_lowercase();
+        let text = format!("{}{block}", quoted(word.as_bytes()).trim_matches('\''));
+        let mut known = self.passed_over.iter_mut();
+        if let Some(known) = known.find(|known| known.text == text) {
+            known.count += 1;
+        } else if self.passed_over.len() < PASSED_OVER_MAX {
+            let spot = (self.file_now(), keyword.place);
+            let count = 1;
+            self.passed_over.push(PassedOver { text, spot, count });
+        }
+    }
+
+    /// A warning for each statement that is not taken.
+    pub(super) fn take_notes(&mut self) -> Vec<(Spot, String)> {
+        let passed_over = std::mem::take(&mut self.passed_over).into_iter();
+        let line = |PassedOver { text, spot, count }| match count {
+            _ if text.starts_with("allow-new-zones") => {
+                let elsewhere = "zones that rndc addzone added are kept elsewhere";
+                (spot, format!("{text} is not taken: {elsewhere}"))
+            }
+            1 => (spot, format!("{text} is not taken")),
+            2 => (spot, format!("{text} is not taken, here and once more")),
+            _ => (
+                spot,
+                format!("{text} is not taken, here and {} times more", count - 1),
+            ),
+        };
+        passed_over.map(line).collect()
+    }
+
     fn wrong(&mut self, wrong: Wrong) {
-        let file = self.open.last().copied().unwrap_or(0);
+        let file = self.file_now();
         self.report(file, Some(wrong.place), wrong.message);
     }
 
@@ -267,13 +337,24 @@ impl<'f> Reader<'f> {
             return Ok(());
         }
         if keyword.is_one_of(LISTS) {
-            let file = self.open.last().copied().unwrap_or(0);
+            let file = self.file_now();
             if let (Some(name), list) = remotes::read(statement, file, true)? {
-                self.lists.insert(name, list);
+                self.remotes.insert(name, list);
+            }
+            return Ok(());
+        }
+        if keyword.is("acl") {
+            let (name, list) = acl::read_named(statement, self.file_now())?;
+            if self.acls.insert(name, list).is_some() {
+                return Err(Wrong::new(
+                    keyword.place,
+                    "a list of this name is there already",
+                ));
             }
             return Ok(());
         }
         if keyword.is_one_of(TOP) {
+            self.pass_over(keyword, Level::Top);
             return Ok(());
         }
         let found = quoted(&keyword.text);
@@ -289,23 +370,13 @@ impl<'f> Reader<'f> {
             self.directory = Some(self.absolute(&word.text));
             return Ok(());
         }
-        self.default(keyword, statement, 0)
-    }
-
-    /// What `options` and views may say for all their zones.
-    fn default(
-        &mut self,
-        keyword: &Word<'_>,
-        statement: &Statement<'_>,
-        view: usize,
-    ) -> Result<(), Wrong> {
-        if keyword.is("also-notify") {
-            let file = self.open.last().copied().unwrap_or(0);
-            self.defaults[view].also_notify = Some(remotes::read(statement, file, false)?.1);
-        } else if keyword.is_one_of(SIGNING) {
-            self.defaults[view].is_signed = Some(is_on(statement));
-        } else if keyword.is("allow-new-zones") {
-            self.adds_zones |= is_on(statement);
+        if keyword.is("blackhole") {
+            self.blackhole = Some(acl::read(statement, self.file_now())?);
+            return Ok(());
+        }
+        let file = self.file_now();
+        if !inherit(&mut self.defaults[0], keyword, statement, file)? {
+            self.pass_over(keyword, Level::Options);
         }
         Ok(())
     }
@@ -313,13 +384,10 @@ impl<'f> Reader<'f> {
     fn view(&mut self, statement: &Statement<'_>) -> Result<(), Wrong> {
         let (words, block) = statement.words_and_block()?;
         let (name, class) = name_and_class(statement, &words, "view")?;
-        let index = self.views.len();
-        self.views.push(View {
-            name: Some(name.string()),
-            is_internet: class,
-            is_open: true,
-        });
-        self.defaults.push(Defaults::default());
+        let (index, spot) = (self.views.len(), (self.file_now(), name.place));
+        self.views.push(View::new(Some(name.string()), class, spot));
+        self.defaults.push(Inherited::default());
+        self.matches.push(ViewMatch::default());
         self.statements(block, Level::View(index));
         Ok(())
     }
@@ -333,13 +401,18 @@ impl<'f> Reader<'f> {
         if keyword.is("zone") {
             return self.zone(statement, view);
         }
-        if keyword.is_one_of(&["match-clients", "match-destinations"]) {
-            let (_, list) = statement.words_and_block()?;
-            self.views[view].is_open &= matches_anybody(list);
+        let file = self.file_now();
+        let matches = &mut self.matches[view];
+        if keyword.is("match-clients") {
+            matches.clients = Some(acl::read(statement, file)?);
+        } else if keyword.is("match-destinations") {
+            matches.destinations = Some(acl::read(statement, file)?);
         } else if keyword.is("match-recursive-only") {
-            self.views[view].is_open &= !is_on(statement);
+            matches.recursive_only = is_on(statement).then_some((file, keyword.place));
+        } else if !inherit(&mut self.defaults[view], keyword, statement, file)? {
+            self.pass_over(keyword, Level::View(view));
         }
-        self.default(keyword, statement, view)
+        Ok(())
     }
 
     fn zone(&mut self, statement: &Statement<'_>, view: usize) -> Result<(), Wrong> {
@@ -352,17 +425,14 @@ impl<'f> Reader<'f> {
                 format!("expected the name of a zone, found {found}: {error}"),
             )
         })?;
-        let index = self.zones.len();
-        let file = self.open.last().copied().unwrap_or(0);
+        let (index, spot) = (self.zones.len(), (self.file_now(), word.place));
         self.zones.push(RawZone {
-            zone: Zone::new(name.as_name(), class),
-            is_signed: None,
+            zone: Zone::new(name.as_name(), class, spot),
             is_wrong: false,
             view,
             file: None,
             primaries: None,
-            also_notify: None,
-            place: (file, word.place),
+            own: Inherited::default(),
         });
         self.statements(block, Level::Zone(index));
         Ok(())
@@ -374,7 +444,7 @@ impl<'f> Reader<'f> {
         statement: &Statement<'_>,
         index: usize,
     ) -> Result<(), Wrong> {
-        let file = self.open.last().copied().unwrap_or(0);
+        let file = self.file_now();
         let raw = &mut self.zones[index];
         if keyword.is("type") {
             let word = statement.value("the type of the zone")?;
@@ -389,82 +459,46 @@ impl<'f> Reader<'f> {
             let word = statement.value("the name of a file")?;
             use std::os::unix::ffi::OsStrExt;
             raw.file = Some(std::ffi::OsStr::from_bytes(&word.text).into());
-        } else if keyword.is_one_of(&["primaries", "masters"]) {
-            raw.primaries = Some(remotes::read(statement, file, false)?.1);
-        } else if keyword.is("also-notify") {
-            raw.also_notify = Some(remotes::read(statement, file, false)?.1);
         } else if keyword.is("in-view") {
             raw.zone.in_view = Some(statement.value("the name of a view")?.string().into());
         } else if keyword.is_one_of(&["database", "dlz"]) {
             raw.zone.is_from_database = true;
-        } else if keyword.is_one_of(&["allow-update", "update-policy"]) {
-            raw.zone.is_dynamic = allows_somebody(statement);
-        } else if keyword.is_one_of(SIGNING) {
-            raw.is_signed = Some(is_on(statement));
+        } else if keyword.is("masterfile-format") {
+            // Text and raw form are told apart by how a file begins.
+        } else if !inherit(&mut raw.own, keyword, statement, file)? {
+            if keyword.is_one_of(&["primaries", "masters"]) {
+                raw.primaries = Some(remotes::read(statement, file, false)?.1);
+            } else if keyword.is_one_of(&["allow-update", "update-policy"]) {
+                raw.zone.is_dynamic = allows_somebody(statement);
+            }
+            self.pass_over(keyword, Level::Zone(index));
         }
         Ok(())
     }
-
-    /// Settles what depends on statements that may come later: the directory, lists, defaults.
-    fn finish(mut self) -> Found {
-        let mut zones = Vec::with_capacity(self.zones.len());
-        let mut seen = std::collections::HashSet::with_capacity(self.zones.len());
-        for mut raw in std::mem::take(&mut self.zones) {
-            let (view, place) = (raw.view, raw.place);
-            let name = raw.zone.name().to_string();
-            if !seen.insert((view, raw.zone.is_internet, name.to_ascii_lowercase())) {
-                self.report(
-                    place.0,
-                    Some(place.1),
-                    format!("the zone {name} is defined twice"),
-                );
-                continue;
-            }
-            raw.zone.file = raw.file.take().map(|file| {
-                let directory = self.directory.as_ref().unwrap_or(&self.base);
-                directory.join(file)
-            });
-            let signed = raw.is_signed.or(self.defaults[view].is_signed);
-            raw.zone.is_signed = signed.or(self.defaults[0].is_signed).unwrap_or(false);
-            if let Some(message) = incomplete(&raw.zone).filter(|_| !raw.is_wrong) {
-                self.report(place.0, Some(place.1), format!("the zone {name} {message}"));
-            }
-            let notify = raw.also_notify.as_ref();
-            let notify = notify.or(self.defaults[view].also_notify.as_ref());
-            let notify = notify.or(self.defaults[0].also_notify.as_ref());
-            let resolved = [raw.primaries.as_ref(), notify].map(|list| match list {
-                Some(list) => remotes::resolve(list, &self.lists),
-                None => Ok(Vec::new()),
-            });
-            for (at, result) in resolved.into_iter().enumerate() {
-                match result {
-                    Ok(remotes) if at == 0 => raw.zone.primaries = remotes,
-                    Ok(remotes) => raw.zone.also_notify = remotes,
-                    Err((file, wrong)) => self.report(file, Some(wrong.place), wrong.message),
-                }
-            }
-            raw.zone.view = view;
-            zones.push(raw.zone);
-        }
-        Found {
-            zones,
-            views: self.views,
-            files: self.paths,
-            adds_zones: self.adds_zones,
-            diagnostics: self.diagnostics,
-        }
-    }
 }
 
-fn incomplete(zone: &Zone) -> Option<&'static str> {
-    match zone.kind {
-        _ if zone.in_view.is_some() => None,
-        None => Some("has no type"),
-        Some(ZoneType::Primary) if zone.file.is_none() && !zone.is_from_database => {
-            Some("has no file")
+/// Reads a statement that zones inherit; whether it is taken.
+fn inherit(
+    to: &mut Inherited,
+    keyword: &Word<'_>,
+    statement: &Statement<'_>,
+    file: usize,
+) -> Result<bool, Wrong> {
+    let signing = SIGNING.iter().position(|word| keyword.is(word));
+    if keyword.is("allow-query") {
+        to.allow_query = Some(acl::read(statement, file)?);
+    } else if keyword.is("allow-query-on") {
+        to.allow_query_on = Some(acl::read(statement, file)?);
+    } else if let Some(at) = signing {
+        to.signing[at] = Some(is_on(statement));
+    } else {
+        if keyword.is("also-notify") {
+            to.also_notify = Some(remotes::read(statement, file, false)?.1);
         }
-        Some(_) => None,
+        // Nobody is notified yet.
+        return Ok(false);
     }
+    Ok(true)
 }
 
 /// `NAME [CLASS]`; whether the class is that of the Internet.
@@ -502,10 +536,10 @@ fn name_and_class<'w, 't>(
     ))
 }
 
-/// Whether a switch is on: `yes`, or anything that is not a no.
+/// Whether a switch is on: `yes`, or anything that is not a no. The policy `insecure` signs nothing.
 fn is_on(statement: &Statement<'_>) -> bool {
     match statement.items().get(1) {
-        Some(Item::Word(word)) => !word.is_one_of(&["no", "false", "0", "off", "none"]),
+        Some(Item::Word(word)) => !word.is_one_of(&["no", "false", "0", "off", "none", "insecure"]),
         _ => false,
     }
 }
@@ -519,13 +553,4 @@ fn allows_somebody(statement: &Statement<'_>) -> bool {
         // `update-policy local;`
         _ => true,
     }
-}
-
-/// Whether a list of addresses has everybody in it. What stands before with a `!` takes some out, which
-/// does not matter for all others.
-fn matches_anybody(list: &[Statement<'_>]) -> bool {
-    list.iter().any(|statement| match statement.items() {
-        [Item::Word(word)] => word.is_one_of(&["any", "0.0.0.0/0", "::/0", "0/0"]),
-        _ => false,
-    })
 }

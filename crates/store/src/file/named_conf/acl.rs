@@ -1,0 +1,314 @@
+//! Address match lists: `acl`, `allow-query`, `match-clients` and the like, as BIND 9 reads them.
+//!
+//! The first entry that matches an address decides; `!` negates; `none` is `!any`; a list in a list, by its name or in
+//! braces, matches with the addresses that it allows. Names of lists may be used before they are defined. Entries that
+//! a client address alone cannot decide (`geoip`) make the list one that cannot be kept; a key matches nobody, because
+//! signatures of questions are not looked at yet.
+
+use std::{collections::HashMap, net::IpAddr, sync::Arc};
+
+use nameward_zone::{AccessEntry, AccessList, AccessTerm};
+
+use super::{
+    lex::{Place, Wrong, quoted},
+    syntax::{Item, Statement, Word},
+};
+
+/// Lists in lists, at most.
+const DEPTH_MAX: usize = 16;
+/// Entries of the lists of one configuration that are looked at, at most.
+const ENTRIES_MAX: usize = 4_000_000;
+/// Names that BIND itself gives to lists.
+const BUILT_IN: &[&str] = &["any", "none", "localhost", "localnets"];
+
+/// A list as it is written.
+#[derive(Debug, Clone)]
+pub(super) struct MatchList {
+    /// The file it stands in, for messages.
+    pub file: usize,
+    /// Where the statement begins.
+    pub place: Place,
+    entries: Vec<MatchEntry>,
+}
+
+#[derive(Debug, Clone)]
+struct MatchEntry {
+    place: Place,
+    is_negated: bool,
+    element: Element,
+}
+
+#[derive(Debug, Clone)]
+enum Element {
+    Network(IpAddr, u8),
+    /// A list by its name, which may be one of BIND itself.
+    Named(String),
+    List(MatchList),
+    Key,
+    /// Something that an address does not decide.
+    Undecided(String),
+}
+
+/// Reads `KEYWORD { ... };`.
+pub(super) fn read(statement: &Statement<'_>, file: usize) -> Result<MatchList, Wrong> {
+    let (words, block) = statement.words_and_block()?;
+    match words.first() {
+        Some(word) => Err(expected("'{'", word)),
+        None => match_list(statement.place(), block, file),
+    }
+}
+
+/// Reads `acl NAME { ... };`.
+pub(super) fn read_named(
+    statement: &Statement<'_>,
+    file: usize,
+) -> Result<(String, MatchList), Wrong> {
+    let (words, block) = statement.words_and_block()?;
+    let [name] = words[..] else {
+        let message = "expected the name of the list and '{'";
+        return Err(Wrong::new(statement.place(), message));
+    };
+    if name.is_one_of(BUILT_IN) {
+        let found = quoted(&name.text);
+        return Err(Wrong::new(name.place, format!("{found} is built in")));
+    }
+    let list = match_list(statement.place(), block, file)?;
+    Ok((name.string().to_ascii_lowercase(), list))
+}
+
+fn match_list(place: Place, block: &[Statement<'_>], file: usize) -> Result<MatchList, Wrong> {
+    let entries = block.iter().map(|statement| entry(statement, file));
+    Ok(MatchList {
+        file,
+        place,
+        entries: entries.collect::<Result<_, _>>()?,
+    })
+}
+
+fn entry(statement: &Statement<'_>, file: usize) -> Result<MatchEntry, Wrong> {
+    let mut items = statement.items();
+    let place = statement.place();
+    let mut is_negated = false;
+    if let [Item::Word(word), rest @ ..] = items
+        && word.is("!")
+    {
+        (is_negated, items) = (true, rest);
+    }
+    let element = match items {
+        [Item::Block(place, block)] => Element::List(match_list(*place, block, file)?),
+        [Item::Word(first), rest @ ..] => element(first, rest)?,
+        _ => return Err(Wrong::new(place, "expected an address or a list")),
+    };
+    Ok(MatchEntry {
+        place,
+        is_negated,
+        element,
+    })
+}
+
+fn element(first: &Word<'_>, rest: &[Item<'_>]) -> Result<Element, Wrong> {
+    if first.is("key") && rest.len() == 1 {
+        return Ok(Element::Key);
+    }
+    if first.is_one_of(&["geoip", "ecs"]) {
+        return Ok(Element::Undecided(first.string()));
+    }
+    // Blanks may stand around the slash.
+    let mut text = first.string();
+    for item in rest {
+        match item {
+            Item::Word(word) if text.ends_with('/') || word.text.starts_with(b"/") => {
+                text.push_str(&word.string());
+            }
+            Item::Word(word) => return Err(expected("';'", word)),
+            Item::Block(place, _) => return Err(Wrong::new(*place, "expected ';', found '{'")),
+        }
+    }
+    match text.split_once('/') {
+        Some((address, bits)) => network(address, bits)
+            .map(|(address, bits)| Element::Network(address, bits))
+            .map_err(|message| {
+                Wrong::new(
+                    first.place,
+                    format!("{}: {message}", quoted(text.as_bytes())),
+                )
+            }),
+        // A zone index (`fe80::1%eth0`) is a matter of this machine's interfaces.
+        None => Ok(match text.split('%').next().unwrap_or_default().parse() {
+            Ok(address @ IpAddr::V4(_)) => Element::Network(address, 32),
+            Ok(address @ IpAddr::V6(_)) => Element::Network(address, 128),
+            Err(_) => Element::Named(text.to_ascii_lowercase()),
+        }),
+    }
+}
+
+/// An address, of IPv4 also in part (`10/8`), and the length of its prefix. Bits behind the prefix are a mistake, as
+/// they are for BIND.
+fn network(address: &str, bits: &str) -> Result<(IpAddr, u8), &'static str> {
+    let mut text = address.to_string();
+    let mut parsed = text.parse::<IpAddr>();
+    for _ in 0..3 {
+        if parsed.is_ok() || text.contains(':') {
+            break;
+        }
+        text.push_str(".0");
+        parsed = text.parse();
+    }
+    let address = parsed.map_err(|_| "expected an address before '/'")?;
+    let bits: u8 = bits.parse().map_err(|_| "expected a number after '/'")?;
+    let (number, width) = match address {
+        IpAddr::V4(v4) => (u128::from(v4.to_bits()), 32),
+        IpAddr::V6(v6) => (v6.to_bits(), 128),
+    };
+    let Some(free) = u32::checked_sub(width, bits.into()) else {
+        return Err("the prefix is too long");
+    };
+    match number & 1_u128.checked_shl(free).map_or(u128::MAX, |next| next - 1) {
+        0 => Ok((address, bits)),
+        _ => Err("the address has bits behind its prefix"),
+    }
+}
+
+fn expected(what: &str, word: &Word<'_>) -> Wrong {
+    let found = quoted(&word.text);
+    Wrong::new(word.place, format!("expected {what}, found {found}"))
+}
+
+/// A list that cannot be used.
+pub(super) enum Unusable {
+    /// It is wrong: the file, and what is wrong there.
+    Wrong(usize, Wrong),
+    /// It is right, but nothing here can decide it.
+    Undecided(usize, Wrong),
+}
+
+/// A list whose names are resolved.
+#[derive(Debug, Clone)]
+pub(super) struct Resolved {
+    pub list: Arc<AccessList>,
+    /// Everybody is in it, but for those that a negated entry leaves out.
+    pub is_for_all: bool,
+    /// Where a key stands, which matches nobody here.
+    pub key: Option<(usize, Place)>,
+}
+
+/// Resolves the names in lists.
+pub(super) struct Resolver<'n> {
+    named: &'n HashMap<String, MatchList>,
+    /// What named lists come to; `None` while one is being resolved.
+    known: HashMap<String, Option<Resolved>>,
+    /// Addresses of this machine with the lengths of their networks' prefixes.
+    interfaces: &'n [(IpAddr, u8)],
+    entries: usize,
+}
+
+impl<'n> Resolver<'n> {
+    pub(super) fn new(
+        named: &'n HashMap<String, MatchList>,
+        interfaces: &'n [(IpAddr, u8)],
+    ) -> Self {
+        Self {
+            named,
+            known: HashMap::new(),
+            interfaces,
+            entries: 0,
+        }
+    }
+
+    /// The addresses in a list.
+    pub(super) fn resolve(&mut self, list: &MatchList) -> Result<Resolved, Unusable> {
+        self.resolve_within(list, DEPTH_MAX)
+    }
+
+    fn resolve_within(&mut self, list: &MatchList, depth: usize) -> Result<Resolved, Unusable> {
+        let mut entries = Vec::with_capacity(list.entries.len());
+        let (mut is_for_all, mut key) = (false, None);
+        for entry in &list.entries {
+            self.entries += 1;
+            if self.entries > ENTRIES_MAX || depth == 0 {
+                let message = match depth {
+                    0 => format!("more than {DEPTH_MAX} lists in each other"),
+                    _ => format!("more than {ENTRIES_MAX} entries of lists"),
+                };
+                return Err(Unusable::Wrong(list.file, Wrong::new(entry.place, message)));
+            }
+            let mut is_negated = entry.is_negated;
+            let term = match &entry.element {
+                Element::Key => {
+                    key = key.or(Some((list.file, entry.place)));
+                    continue;
+                }
+                Element::Undecided(word) => {
+                    let message = format!("{word} cannot be decided here");
+                    let wrong = Wrong::new(entry.place, message);
+                    return Err(Unusable::Undecided(list.file, wrong));
+                }
+                Element::Network(address, bits) => AccessTerm::Network(*address, *bits),
+                Element::Named(name) if name == "any" => AccessTerm::Any,
+                Element::Named(name) if name == "none" => {
+                    is_negated = !is_negated;
+                    AccessTerm::Any
+                }
+                Element::Named(name) if name == "localhost" => self.local(false),
+                Element::Named(name) if name == "localnets" => self.local(true),
+                Element::Named(name) => {
+                    let inner = self.named(name, (list.file, entry.place), depth)?;
+                    is_for_all |= inner.is_for_all && !is_negated;
+                    key = key.or(inner.key);
+                    AccessTerm::List(AccessList::clone(&inner.list))
+                }
+                Element::List(inner) => {
+                    let inner = self.resolve_within(inner, depth - 1)?;
+                    is_for_all |= inner.is_for_all && !is_negated;
+                    key = key.or(inner.key);
+                    AccessTerm::List(AccessList::clone(&inner.list))
+                }
+            };
+            let is_all = matches!(term, AccessTerm::Any | AccessTerm::Network(_, 0));
+            is_for_all |= is_all && !is_negated;
+            entries.push(AccessEntry { is_negated, term });
+        }
+        Ok(Resolved {
+            list: Arc::new(AccessList::new(&entries)),
+            is_for_all,
+            key,
+        })
+    }
+
+    fn named(
+        &mut self,
+        name: &str,
+        (file, place): (usize, Place),
+        depth: usize,
+    ) -> Result<Resolved, Unusable> {
+        let wrong = |what: String| Err(Unusable::Wrong(file, Wrong::new(place, what)));
+        let shown = quoted(name.as_bytes());
+        match self.known.get(name) {
+            Some(Some(known)) => return Ok(known.clone()),
+            Some(None) => return wrong(format!("the list {shown} holds itself")),
+            None => {}
+        }
+        let Some(list) = self.named.get(name) else {
+            return wrong(format!(
+                "expected an address or the name of a list, found {shown}"
+            ));
+        };
+        self.known.insert(name.to_string(), None);
+        let resolved = self.resolve_within(list, depth - 1);
+        match &resolved {
+            Ok(resolved) => self.known.insert(name.to_string(), Some(resolved.clone())),
+            Err(_) => self.known.remove(name),
+        };
+        resolved
+    }
+
+    /// The addresses of this machine, or the networks that it is in.
+    fn local(&self, is_networks: bool) -> AccessTerm {
+        let entries = self.interfaces.iter().map(|(address, bits)| {
+            let whole = if address.is_ipv4() { 32 } else { 128 };
+            let bits = if is_networks { *bits } else { whole };
+            AccessEntry::positive(AccessTerm::Network(*address, bits))
+        });
+        AccessTerm::List(AccessList::new(&entries.collect::<Vec<_>>()))
+    }
+}

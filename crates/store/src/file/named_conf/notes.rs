@@ -1,0 +1,135 @@
+//! Warnings about what is not taken of a configuration: each kind once, with the place where it stands first.
+
+use std::{collections::HashMap, path::PathBuf, sync::Arc};
+
+use nameward_wire::zonefile::{Diagnostic, Severity};
+
+use super::{Spot, View, Zone, ZoneType};
+
+/// Zones that one warning names.
+const NAMES_MAX: usize = 10;
+
+/// Collects warnings.
+pub(super) struct Notes<'f> {
+    files: &'f [PathBuf],
+    lines: Vec<(Spot, String)>,
+    /// Zones by why they are not taken.
+    refused: Vec<RefusedZones>,
+    /// Where a reason stands among them.
+    by_reason: HashMap<String, usize>,
+}
+
+struct RefusedZones {
+    spot: Spot,
+    reason: String,
+    /// The first of them.
+    names: Vec<String>,
+    count: usize,
+}
+
+impl<'f> Notes<'f> {
+    pub(super) fn new(files: &'f [PathBuf]) -> Self {
+        Self {
+            files,
+            lines: Vec::new(),
+            refused: Vec::new(),
+            by_reason: HashMap::new(),
+        }
+    }
+
+    pub(super) fn add(&mut self, spot: Spot, text: String) {
+        self.lines.push((spot, text));
+    }
+
+    /// A view that is not taken with its zones.
+    pub(super) fn view(&mut self, view: &View, zones: usize, served: Option<&str>) {
+        let name = view.name.as_deref().unwrap_or_default();
+        let reason = match (&view.clients, served) {
+            _ if !view.is_internet => "its class is not IN".to_string(),
+            (Err(refusal), _) => self.with_place(refusal.spot, &refusal.reason),
+            (Ok(clients), _) if !clients.is_for_all => {
+                "it is for some clients only, and there is one view here".to_string()
+            }
+            (_, Some(served)) => {
+                format!("the view {served:?} comes first, and there is one view here")
+            }
+            (_, None) => "there is one view here".to_string(),
+        };
+        let noun = if zones == 1 { "zone" } else { "zones" };
+        let line = format!("the view {name:?} with {zones} {noun} is not taken: {reason}");
+        self.add(view.spot, line);
+    }
+
+    /// Whether a zone is taken; if not, it is counted by the reason.
+    pub(super) fn is_taken(&mut self, zone: &Zone) -> bool {
+        let reason = match (zone.kind, zone.signed_by, &zone.allow_query) {
+            _ if !zone.is_internet => "the class is not IN".into(),
+            _ if zone.is_from_database => "the contents are in no file".into(),
+            (None, ..) => "the type is missing".into(),
+            (Some(ZoneType::Primary | ZoneType::Secondary), Some(statement), _) => format!(
+                "BIND signs it ({statement}), and it is never served unsigned; \
+                 signatures that BIND keeps are not served yet"
+            ),
+            (Some(ZoneType::Primary | ZoneType::Secondary), None, Err(refusal)) => {
+                self.with_place(refusal.spot, &refusal.reason)
+            }
+            (Some(ZoneType::Primary | ZoneType::Secondary), None, Ok(_)) => return true,
+            (Some(other), ..) => format!("type {}", other.as_str()),
+        };
+        self.refuse(zone, reason);
+        false
+    }
+
+    fn refuse(&mut self, zone: &Zone, reason: String) {
+        let next = self.refused.len();
+        let at = *self.by_reason.entry(reason.clone()).or_insert(next);
+        if at == next {
+            self.refused.push(RefusedZones {
+                spot: zone.spot,
+                reason,
+                names: Vec::new(),
+                count: 0,
+            });
+        }
+        let refused = &mut self.refused[at];
+        refused.count += 1;
+        if refused.names.len() < NAMES_MAX {
+            refused.names.push(zone.name().to_string());
+        }
+    }
+
+    fn with_place(&self, (file, place): Spot, text: &str) -> String {
+        let file = self.files.get(file).map(|path| path.to_string_lossy());
+        let file = file.unwrap_or_default();
+        format!("{text} ({file}:{}:{})", place.line, place.column)
+    }
+
+    /// All warnings: zones last.
+    pub(super) fn finish(self) -> Vec<Diagnostic> {
+        let files = self.files;
+        let zones = self.refused.into_iter().map(|refused| {
+            let names = refused.names.join(", ");
+            let text = match (refused.count, refused.count - refused.names.len()) {
+                (1, _) => format!("the zone {names} is not taken: {}", refused.reason),
+                (_, 0) => format!("the zones {names} are not taken: {}", refused.reason),
+                (_, more) => {
+                    let reason = refused.reason;
+                    format!("the zones {names} and {more} more are not taken: {reason}")
+                }
+            };
+            (refused.spot, text)
+        });
+        let lines = self.lines.into_iter().chain(zones);
+        let diagnostics = lines.map(|((file, place), message)| {
+            let file = files.get(file).map(|path| path.to_string_lossy());
+            Diagnostic {
+                severity: Severity::Warning,
+                file: Arc::from(&*file.unwrap_or_default()),
+                line: place.line,
+                column: place.column,
+                message,
+            }
+        });
+        diagnostics.collect()
+    }
+}

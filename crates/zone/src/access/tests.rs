@@ -1,0 +1,259 @@
+//! Lists against a plain reading of their entries, and rules against the zones of a table.
+
+use super::*;
+use crate::{Live, NameKey, Zone, ZoneTable};
+use nameward_wire::{NameBuf, Type};
+use proptest::prelude::*;
+
+fn entry(text: &str) -> AccessEntry {
+    let (is_negated, text) = match text.strip_prefix('!') {
+        Some(rest) => (true, rest),
+        None => (false, text),
+    };
+    let term = match text.split_once('/') {
+        _ if text == "any" => AccessTerm::Any,
+        Some((address, bits)) => {
+            AccessTerm::Network(address.parse().unwrap(), bits.parse().unwrap())
+        }
+        None => {
+            let address: IpAddr = text.parse().unwrap();
+            AccessTerm::Network(address, if address.is_ipv4() { 32 } else { 128 })
+        }
+    };
+    AccessEntry { is_negated, term }
+}
+
+fn list(entries: &[&str]) -> AccessList {
+    AccessList::new(&entries.iter().map(|text| entry(text)).collect::<Vec<_>>())
+}
+
+fn contains(list: &AccessList, client: &str) -> bool {
+    list.contains(client.parse().unwrap())
+}
+
+#[test]
+fn the_first_entry_that_matches_decides() {
+    let some = list(&["!192.0.2.1", "192.0.2.0/24", "!192.0.2.2", "2001:db8::/32"]);
+    for (client, expected) in [
+        ("192.0.2.1", false),
+        ("192.0.2.2", true),
+        ("192.0.2.255", true),
+        ("192.0.3.0", false),
+        ("::ffff:192.0.2.2", true),
+        ("2001:db8::1", true),
+        ("2001:db9::", false),
+        ("::", false),
+    ] {
+        assert_eq!(contains(&some, client), expected, "{client}");
+    }
+    assert!(list(&["any"]).is_any() && list(&["0.0.0.0/0", "::/0"]).is_any());
+    assert!(!list(&["0.0.0.0/0"]).is_any());
+    assert!(!contains(&list(&["!any", "any"]), "192.0.2.1"));
+    assert!(!contains(&list(&[]), "192.0.2.1"));
+    let edges = list(&[
+        "0.0.0.0",
+        "255.255.255.255",
+        "::",
+        "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff",
+    ]);
+    assert!(contains(&edges, "0.0.0.0") && contains(&edges, "255.255.255.255"));
+    assert!(contains(&edges, "::") && !contains(&edges, "::1"));
+}
+
+#[test]
+fn a_list_in_a_list_matches_with_its_own_addresses_only() {
+    let inner = list(&["!192.0.2.1", "192.0.2.0/24"]);
+    let nested = |is_negated| AccessEntry {
+        is_negated,
+        term: AccessTerm::List(inner.clone()),
+    };
+    let positive = AccessList::new(&[nested(false), entry("192.0.2.1")]);
+    assert!(contains(&positive, "192.0.2.1") && contains(&positive, "192.0.2.9"));
+    let negative = AccessList::new(&[nested(true), entry("any")]);
+    assert!(contains(&negative, "192.0.2.1") && !contains(&negative, "192.0.2.9"));
+}
+
+/// The decision of a list by going through its entries.
+fn plainly(entries: &[AccessEntry], client: IpAddr) -> bool {
+    for entry in entries {
+        let is_match = match &entry.term {
+            AccessTerm::Any => true,
+            AccessTerm::Network(address, bits) => match (address, client) {
+                (IpAddr::V4(network), IpAddr::V4(client)) => {
+                    let shift = 32 - u32::from(*bits);
+                    network.to_bits().checked_shr(shift) == client.to_bits().checked_shr(shift)
+                }
+                (IpAddr::V6(network), IpAddr::V6(client)) => {
+                    let shift = 128 - u32::from(*bits);
+                    network.to_bits().checked_shr(shift) == client.to_bits().checked_shr(shift)
+                }
+                _ => false,
+            },
+            AccessTerm::List(list) => list.contains(client),
+        };
+        if is_match {
+            return !entry.is_negated;
+        }
+    }
+    false
+}
+
+/// Addresses that are near each other, so that networks overlap, touch and hold each other.
+fn address() -> impl Strategy<Value = IpAddr> {
+    prop_oneof![
+        (0_u32..64).prop_map(|low| IpAddr::V4(low.into())),
+        (0_u32..64).prop_map(|low| IpAddr::V4((u32::MAX - low).into())),
+        (0_u128..64).prop_map(|low| IpAddr::V6((low + (1 << 100)).into())),
+        (0_u128..64).prop_map(|low| IpAddr::V6((u128::MAX - low).into())),
+    ]
+}
+
+fn entries() -> impl Strategy<Value = Vec<AccessEntry>> {
+    let term = (address(), 0_u8..8).prop_map(|(address, bits)| match (address, bits) {
+        (_, 7) => AccessTerm::Any,
+        (IpAddr::V4(_), bits) => AccessTerm::Network(address, 32 - bits),
+        (IpAddr::V6(_), bits) => AccessTerm::Network(address, 128 - bits),
+    });
+    let entry =
+        (any::<bool>(), term).prop_map(|(is_negated, term)| AccessEntry { is_negated, term });
+    prop::collection::vec(entry, 0..12)
+}
+
+proptest! {
+    #[test]
+    fn ranges_decide_as_the_entries_do(
+        one in entries(), other in entries(), negated: bool, client in address()
+    ) {
+        let (first, second) = (AccessList::new(&one), AccessList::new(&other));
+        prop_assert_eq!(first.contains(client), plainly(&one, client));
+        let mut nested = one.clone();
+        nested.insert(one.len() / 2, AccessEntry {
+            is_negated: negated,
+            term: AccessTerm::List(second.clone()),
+        });
+        prop_assert_eq!(AccessList::new(&nested).contains(client), plainly(&nested, client));
+        let both = first.contains(client) && second.contains(client);
+        prop_assert_eq!(first.intersection(&second).contains(client), both);
+        let either = first.contains(client) || second.contains(client);
+        prop_assert_eq!(first.union(&second).contains(client), either);
+    }
+}
+
+fn name(text: &str) -> NameBuf {
+    text.parse().unwrap()
+}
+
+fn table(zones: &[&str]) -> ZoneTable {
+    let mut table = ZoneTable::default();
+    for zone in zones {
+        add(&mut table, zone);
+    }
+    table
+}
+
+fn add(table: &mut ZoneTable, zone: &str) {
+    table.offer(Arc::new(Zone::stand_in(
+        name(zone).as_name(),
+        Live::new(0, 1),
+    )));
+}
+
+fn may_ask(table: &ZoneTable, qname: &str, client: &str) -> Option<bool> {
+    let key = NameKey::new(name(qname).as_name());
+    let found = table.match_for(&key, Type::A)?;
+    Some(table.allows(found, client.parse().unwrap()))
+}
+
+fn rules(zones: &[(&str, &[&str])], default: Option<&[&str]>) -> Arc<AccessRules> {
+    let mut rules = AccessRules::default();
+    for (zone, entries) in zones {
+        rules.set_zone(name(zone).as_name(), Arc::new(list(entries)));
+    }
+    rules.default = default.map(|entries| Arc::new(list(entries)));
+    Arc::new(rules)
+}
+
+#[test]
+fn a_zone_has_its_own_list_whether_it_comes_before_the_rules_or_after() {
+    let mut table = table(&["example.", "Internal.example."]);
+    table.set_access(
+        AccessSource::Configured,
+        rules(
+            &[("internal.EXAMPLE.", &["192.0.2.0/24"]), ("later.", &[])],
+            None,
+        ),
+    );
+    add(&mut table, "later.");
+    for (qname, client, expected) in [
+        ("www.example.", "198.51.100.1", Some(true)),
+        ("www.internal.example.", "198.51.100.1", Some(false)),
+        ("www.internal.example.", "192.0.2.7", Some(true)),
+        ("later.", "192.0.2.7", Some(false)),
+        ("other.", "192.0.2.7", None),
+    ] {
+        assert_eq!(may_ask(&table, qname, client), expected, "{qname} {client}");
+    }
+    // Many zones, so that slots are placed anew.
+    (0..5000).for_each(|n| add(&mut table, &format!("z{n}.")));
+    (0..5000).for_each(|n| assert_eq!(may_ask(&table, &format!("z{n}."), "192.0.2.7"), Some(true)));
+    assert_eq!(
+        may_ask(&table, "internal.example.", "198.51.100.1"),
+        Some(false)
+    );
+    table.set_access(AccessSource::Configured, Arc::default());
+    assert_eq!(
+        may_ask(&table, "internal.example.", "198.51.100.1"),
+        Some(true)
+    );
+}
+
+#[test]
+fn the_list_of_the_operator_comes_before_an_imported_one_and_that_before_the_default() {
+    let mut table = table(&["a.", "b.", "c."]);
+    let imported = rules(&[("a.", &["192.0.2.1"]), ("b.", &["192.0.2.1"])], None);
+    table.set_access(AccessSource::Imported, imported);
+    let own = rules(&[("a.", &["any"])], Some(&["192.0.2.2"]));
+    table.set_access(AccessSource::Configured, own);
+    let who =
+        |zone| ["192.0.2.1", "192.0.2.2"].map(|client| may_ask(&table, zone, client).unwrap());
+    assert_eq!(who("a."), [true, true]);
+    assert_eq!(who("b."), [true, false]);
+    assert_eq!(who("c."), [false, true]);
+}
+
+#[test]
+fn leftovers_keep_what_is_about_to_go_and_never_widen_what_is_new() {
+    let old = rules(&[("gone.", &["192.0.2.1"]), ("kept.", &["any"])], Some(&[]));
+    let new = rules(&[("kept.", &["192.0.2.2"])], None);
+    let merged = new.with_leftovers_of(&old);
+    assert_eq!(
+        merged.zone(name("gone.").as_name()),
+        old.zone(name("gone.").as_name())
+    );
+    assert_eq!(
+        merged.zone(name("kept.").as_name()),
+        new.zone(name("kept.").as_name())
+    );
+    assert_eq!(merged.default, old.default);
+}
+
+#[test]
+fn both_sources_blackhole() {
+    let mut table = ZoneTable::default();
+    assert!(table.blackhole().is_none());
+    for (source, address) in [
+        (AccessSource::Configured, "192.0.2.1"),
+        (AccessSource::Imported, "192.0.2.2"),
+    ] {
+        let rules = AccessRules {
+            blackhole: Some(Arc::new(list(&[address]))),
+            ..AccessRules::default()
+        };
+        table.set_access(source, Arc::new(rules));
+    }
+    let dropped = table.blackhole().unwrap();
+    assert_eq!(
+        ["192.0.2.1", "192.0.2.2", "192.0.2.3"].map(|client| contains(dropped, client)),
+        [true, true, false]
+    );
+}
