@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use ipnet::IpNet;
 use nameward_control::web::{Settings, Web, tick_every_second};
 use nameward_stats::{
     Answered, Counter, Gauge, Outcome, Received, RingCapacities, Stamp, Stats, Timing, Transport,
@@ -157,9 +158,10 @@ fn main() -> std::io::Result<()> {
     runtime.block_on(async {
         let listener = tokio::net::TcpListener::bind(&address).await?;
         println!("http://{}/", listener.local_addr()?);
+        let loopback = [127, 0, 0, 1].into();
         let settings = Settings {
             api_key: "demo".into(),
-            ..Settings::default()
+            ..Settings::new(vec![IpNet::from(IpAddr::V4(loopback))], 64 << 20)
         };
         let web = Web::new(Arc::clone(&stats), settings).map_err(std::io::Error::other)?;
         tokio::select! {

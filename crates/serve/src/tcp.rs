@@ -20,6 +20,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use nameward_stats::LogThrottle;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 
@@ -68,16 +69,22 @@ pub struct TcpSettings {
     pub stop_grace: Duration,
 }
 
-impl Default for TcpSettings {
-    fn default() -> TcpSettings {
+impl TcpSettings {
+    /// Makes settings from those that the operator decides; the others are bounds that nobody had to change yet.
+    pub fn new(
+        idle_timeout: Duration,
+        lifetime: Duration,
+        max_connections: usize,
+        max_connections_per_client: usize,
+    ) -> TcpSettings {
         TcpSettings {
-            idle_timeout: Duration::from_secs(10),
+            idle_timeout,
             message_timeout: Duration::from_secs(5),
             write_timeout: Duration::from_secs(10),
-            lifetime: Duration::from_secs(600),
+            lifetime,
             max_queries_per_connection: 20_000,
-            max_connections: 20_000,
-            max_connections_per_client: 200,
+            max_connections,
+            max_connections_per_client,
             max_held_bytes: 64 << 20,
             stop_grace: Duration::from_secs(2),
         }
@@ -263,7 +270,7 @@ async fn accept_all<H: StreamHandler, S: ByteStream>(
     lay_over: fn(TcpStream) -> S,
 ) {
     let stopping = shutdown.clone();
-    let mut logged: Option<Instant> = None;
+    let mut log = LogThrottle::new(ACCEPT_LOG_INTERVAL);
     loop {
         let accepted = tokio::select! {
             biased;
@@ -281,8 +288,7 @@ async fn accept_all<H: StreamHandler, S: ByteStream>(
                 }
             }
             Err(error) if is_shortage(&error) => {
-                if logged.is_none_or(|at| at.elapsed() >= ACCEPT_LOG_INTERVAL) {
-                    logged = Some(Instant::now());
+                if log.admit("", Instant::now()).is_some() {
                     tracing::warn!("cannot accept TCP connections for now: {error}");
                 }
                 // Frees one descriptor for those who wait; resting keeps this from spinning.

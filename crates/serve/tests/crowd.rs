@@ -18,6 +18,12 @@ use nameward_serve::udp::{
 };
 use tokio::sync::watch;
 
+/// Settings as an operator might choose them.
+fn settings() -> TcpSettings {
+    let (idle_timeout, lifetime) = (Duration::from_secs(10), Duration::from_secs(600));
+    TcpSettings::new(idle_timeout, lifetime, 20_000, 200)
+}
+
 const PATIENCE: Duration = Duration::from_secs(20);
 const CROWD: usize = 10_000;
 
@@ -122,7 +128,7 @@ fn idle_crowd_and_exhausted_descriptors_lock_nobody_out() {
         idle_timeout: Duration::from_secs(60),
         message_timeout: Duration::from_secs(60),
         max_connections: crowd,
-        ..TcpSettings::default()
+        ..settings()
     };
     let serving = runtime.spawn(serve(bound.tcp, Arc::clone(&handler), settings, stopping));
     let udp = UdpSocket::bind("127.0.0.1:0").unwrap();

@@ -20,6 +20,12 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::sync::{Semaphore, watch};
 
+/// Settings as an operator might choose them.
+fn tcp_settings() -> tcp::TcpSettings {
+    let (idle_timeout, lifetime) = (Duration::from_secs(10), Duration::from_secs(600));
+    tcp::TcpSettings::new(idle_timeout, lifetime, 20_000, 200)
+}
+
 const PATIENCE: Duration = Duration::from_secs(20);
 
 const EXAMPLE: &str = "
@@ -250,12 +256,7 @@ impl Server {
         .unwrap();
         let (stop_tcp, stopping) = watch::channel(false);
         let pipeline = Arc::new(TcpPipeline::new(&shared, 2));
-        runtime.spawn(tcp::serve(
-            bound.tcp,
-            pipeline,
-            tcp::TcpSettings::default(),
-            stopping,
-        ));
+        runtime.spawn(tcp::serve(bound.tcp, pipeline, tcp_settings(), stopping));
         Server {
             shared,
             source,

@@ -27,6 +27,12 @@ thread_local! {
     static IS_COUNTED: Cell<bool> = const { Cell::new(false) };
 }
 
+/// Settings as an operator might choose them.
+fn tcp_settings() -> tcp::TcpSettings {
+    let (idle_timeout, lifetime) = (Duration::from_secs(10), Duration::from_secs(600));
+    tcp::TcpSettings::new(idle_timeout, lifetime, 20_000, 200)
+}
+
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 
 /// Lets one test at a time answer, where all run in one process.
@@ -189,7 +195,7 @@ fn a_warmed_connection_answers_without_allocating() {
     let bound = listen::bind_all(&["127.0.0.1:0".parse().unwrap()], 1).unwrap();
     let (_stop, stopping) = tokio::sync::watch::channel(false);
     let pipeline = Arc::new(TcpPipeline::new(&shared, 1));
-    let settings = tcp::TcpSettings::default();
+    let settings = tcp_settings();
     runtime.spawn(tcp::serve(bound.tcp, pipeline, settings, stopping));
     let mut stream = TcpStream::connect(bound.addresses[0]).unwrap();
     let framed: Vec<Vec<u8>> = questions()

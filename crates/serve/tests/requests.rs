@@ -16,6 +16,12 @@ use nameward_wire::message::{MessageWriter, ReplyFlags};
 use nameward_wire::{Class, NameBuf, Rcode, Type};
 use tokio::sync::watch;
 
+/// Settings as an operator might choose them.
+fn tcp_settings() -> tcp::TcpSettings {
+    let (idle_timeout, lifetime) = (Duration::from_secs(10), Duration::from_secs(600));
+    tcp::TcpSettings::new(idle_timeout, lifetime, 20_000, 200)
+}
+
 const PATIENCE: Duration = Duration::from_secs(20);
 const AXFR: u16 = 252;
 const QUERY: u8 = 0;
@@ -109,7 +115,7 @@ impl Server {
         runtime.spawn(tcp::serve(
             bound.tcp,
             Arc::new(TcpPipeline::new(&shared, 1)),
-            tcp::TcpSettings::default(),
+            tcp_settings(),
             stopping,
         ));
         Server {

@@ -18,6 +18,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
+/// Settings as an operator might choose them.
+fn tcp_settings() -> tcp::TcpSettings {
+    let (idle_timeout, lifetime) = (Duration::from_secs(10), Duration::from_secs(600));
+    tcp::TcpSettings::new(idle_timeout, lifetime, 20_000, 200)
+}
+
 const PATIENCE: Duration = Duration::from_secs(20);
 const RSA: &str = include_str!("rsa2048.private");
 const ED25519: &str = "Private-key-format: v1.2\nAlgorithm: 15 (ED25519)\n\
@@ -85,7 +91,7 @@ impl Server {
         .unwrap();
         let (stop_tcp, stopping) = watch::channel(false);
         let pipeline = Arc::new(TcpPipeline::new(&shared, 2));
-        let settings = tcp::TcpSettings::default();
+        let settings = tcp_settings();
         runtime.spawn(tcp::serve(bound.tcp, pipeline, settings, stopping));
         Server {
             shared,

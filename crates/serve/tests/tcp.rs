@@ -15,6 +15,12 @@ use tokio::runtime::Runtime;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+/// Settings as an operator might choose them.
+fn settings() -> TcpSettings {
+    let (idle_timeout, lifetime) = (Duration::from_secs(10), Duration::from_secs(600));
+    TcpSettings::new(idle_timeout, lifetime, 20_000, 200)
+}
+
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Sends messages back. "close" ends the connection, "silence" gets nothing, "two" gets two
@@ -211,7 +217,7 @@ fn until(what: &str, condition: impl Fn() -> bool) {
 
 #[test]
 fn thousand_pipelined_queries_are_answered_in_order() {
-    let server = Server::start(TcpSettings::default());
+    let server = Server::start(settings());
     let mut stream = server.connect();
     let queries: Vec<Vec<u8>> = (0..1000).map(|i| format!("query {i}").into()).collect();
     let all: Vec<u8> = queries.iter().flat_map(|query| framed(query)).collect();
@@ -225,7 +231,7 @@ fn thousand_pipelined_queries_are_answered_in_order() {
 
 #[test]
 fn message_split_at_every_byte_is_answered() {
-    let server = Server::start(TcpSettings::default());
+    let server = Server::start(settings());
     let mut stream = server.connect();
     stream.set_nodelay(true).unwrap();
     for byte in [framed(b"split"), framed(b""), framed(b"again")].concat() {
@@ -240,7 +246,7 @@ fn message_split_at_every_byte_is_answered() {
 
 #[test]
 fn largest_message_passes_whole_and_in_pieces() {
-    let server = Server::start(TcpSettings::default());
+    let server = Server::start(settings());
     let mut stream = server.connect();
     let largest: Vec<u8> = (0..65_535u32).map(|i| (i % 251) as u8).collect();
     ask(&mut stream, &largest);
@@ -255,7 +261,7 @@ fn largest_message_passes_whole_and_in_pieces() {
 
 #[test]
 fn handler_may_answer_nothing_or_twice_or_close() {
-    let server = Server::start(TcpSettings::default());
+    let server = Server::start(settings());
     let mut stream = server.connect();
     let queries = [&b"silence"[..], b"two", b"close", b"never answered"];
     let all: Vec<u8> = queries.iter().flat_map(|query| framed(query)).collect();
@@ -270,7 +276,7 @@ fn handler_may_answer_nothing_or_twice_or_close() {
 
 #[test]
 fn half_closed_client_gets_all_its_answers() {
-    let server = Server::start_on("[::1]:0", TcpSettings::default());
+    let server = Server::start_on("[::1]:0", settings());
     let mut stream = server.connect();
     for _ in 0..100 {
         stream.write_all(&framed(b"large")).unwrap();
@@ -288,7 +294,7 @@ fn half_closed_client_gets_all_its_answers() {
 fn connection_ends_after_its_queries_are_used_up() {
     let settings = TcpSettings {
         max_queries_per_connection: 3,
-        ..TcpSettings::default()
+        ..settings()
     };
     let server = Server::start(settings);
     let mut stream = server.connect();
@@ -306,14 +312,14 @@ fn connection_ends_after_its_queries_are_used_up() {
 fn idle_and_old_connections_are_closed() {
     let idle = Server::start(TcpSettings {
         idle_timeout: Duration::from_millis(100),
-        ..TcpSettings::default()
+        ..settings()
     });
     assert!(ends(&mut idle.connect()));
     idle.stop();
 
     let old = Server::start(TcpSettings {
         lifetime: Duration::from_millis(200),
-        ..TcpSettings::default()
+        ..settings()
     });
     let mut stream = old.connect();
     let deadline = Instant::now() + PATIENCE;
@@ -327,7 +333,7 @@ fn idle_and_old_connections_are_closed() {
 fn slow_writer_is_cut_although_it_keeps_writing() {
     let server = Server::start(TcpSettings {
         message_timeout: Duration::from_millis(200),
-        ..TcpSettings::default()
+        ..settings()
     });
     let mut slow = server.connect();
     slow.set_nodelay(true).unwrap();
@@ -350,7 +356,7 @@ fn client_that_never_reads_is_cut_and_harms_nobody() {
     let server = Server::start(TcpSettings {
         write_timeout: Duration::from_millis(300),
         max_queries_per_connection: u64::MAX,
-        ..TcpSettings::default()
+        ..settings()
     });
     let mut greedy = server.connect();
     greedy
@@ -375,7 +381,7 @@ fn held_bytes_are_bounded_over_all_connections() {
     let server = Server::start(TcpSettings {
         max_held_bytes: 100_000,
         message_timeout: Duration::from_secs(60),
-        ..TcpSettings::default()
+        ..settings()
     });
     // Each leaves a message incomplete that fills most of a buffer.
     let mut hoarders: Vec<TcpStream> = (0..5).map(|_| server.connect()).collect();
@@ -408,7 +414,7 @@ fn those_who_never_read_lose_and_the_honest_reader_stays() {
     let server = Server::start(TcpSettings {
         max_held_bytes: 1 << 20,
         write_timeout: Duration::from_secs(600),
-        ..TcpSettings::default()
+        ..settings()
     });
     // From two clients, so that the reader is neither a client that holds much nor the only other one.
     let connect = |n: u8| server.connect_from([127, 0, 0, 2 + n % 2]);
@@ -444,7 +450,7 @@ fn until_it_rests(count: &AtomicUsize, first: usize) -> usize {
 
 #[test]
 fn an_answer_of_many_messages_is_made_as_its_client_reads() {
-    let server = Server::start(TcpSettings::default());
+    let server = Server::start(settings());
     let mut stream = server.connect_from([127, 0, 0, 1]);
     stream
         .write_all(&[framed(b"many"), framed(b"after")].concat())
@@ -466,7 +472,7 @@ fn an_answer_of_many_messages_is_made_as_its_client_reads() {
 
 #[test]
 fn an_answer_that_breaks_off_ends_its_connection() {
-    let server = Server::start(TcpSettings::default());
+    let server = Server::start(settings());
     let mut stream = server.connect();
     stream
         .write_all(&[framed(b"broken"), framed(b"after")].concat())
@@ -511,7 +517,7 @@ impl ByteStream for Turned {
 
 #[test]
 fn another_stream_over_tcp_is_served_the_same_way() {
-    let server = Server::start_over("127.0.0.1:0", TcpSettings::default(), Turned);
+    let server = Server::start_over("127.0.0.1:0", settings(), Turned);
     let mut stream = server.connect();
     let turned = |octets: Vec<u8>| octets.into_iter().map(|octet| !octet).collect::<Vec<u8>>();
     let queries = [framed(b"one"), framed(b"large"), framed(b"close")].concat();
@@ -528,7 +534,7 @@ fn answers_that_come_later_count_as_held() {
     let server = Server::start(TcpSettings {
         max_held_bytes: 1 << 20,
         write_timeout: Duration::from_secs(600),
-        ..TcpSettings::default()
+        ..settings()
     });
     let mut greedy = server.connect_from([127, 0, 0, 2]);
     let all: Vec<u8> = (0..100).flat_map(|_| framed(b"later")).collect();
@@ -551,7 +557,7 @@ fn answers_that_come_later_count_as_held() {
 fn client_over_its_limit_is_refused_and_others_are_not() {
     let server = Server::start(TcpSettings {
         max_connections_per_client: 3,
-        ..TcpSettings::default()
+        ..settings()
     });
     let mut own: Vec<TcpStream> = (0..3).map(|_| server.connect()).collect();
     own.iter_mut().for_each(|stream| ask(stream, b"in"));
@@ -568,7 +574,7 @@ fn client_over_its_limit_is_refused_and_others_are_not() {
 fn longest_idle_connection_makes_room() {
     let server = Server::start(TcpSettings {
         max_connections: 3,
-        ..TcpSettings::default()
+        ..settings()
     });
     let mut streams: Vec<TcpStream> = (0..3).map(|_| server.connect()).collect();
     streams.iter_mut().for_each(|stream| ask(stream, b"in"));
@@ -586,7 +592,7 @@ fn longest_idle_connection_makes_room() {
 fn stopping_closes_idle_connections_and_delivers_answers() {
     let server = Server::start(TcpSettings {
         stop_grace: PATIENCE,
-        ..TcpSettings::default()
+        ..settings()
     });
     let mut idle = server.connect();
     ask(&mut idle, b"once");

@@ -1,4 +1,4 @@
-//! Counters, rings and rates.
+//! Counters, rings and rates, and the throttle of the log.
 //!
 //! ```text
 //!  worker 1: Recorder --flush, once a batch--> Block 1 (Mutex) --+
@@ -16,6 +16,7 @@
 #![forbid(unsafe_code)]
 
 mod counter;
+mod log_throttle;
 mod messages;
 mod part;
 mod proc;
@@ -34,6 +35,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 pub use counter::{Counter, Gauge, IpVersion, Latency, Outcome, Protocol, Traffic, Transport};
+pub use log_throttle::LogThrottle;
 pub use proc::HostReadings;
 pub use rank::{RankedEntry, RankedPlace, RankedRing, Ranking};
 pub use rates::{CHART_STEP, HISTORY, Rate, Rates, Second, WINDOWS, first_of_chart};

@@ -73,18 +73,16 @@ pub struct Settings {
     pub mnemonic: Mnemonic,
 }
 
-impl Default for Settings {
-    fn default() -> Self {
+impl Settings {
+    /// Makes settings without a password and without an API, from those that the operator always decides.
+    pub fn new(allow_from: Vec<IpNet>, max_held_bytes: usize) -> Self {
         Settings {
             title: concat!("Nameward ", env!("CARGO_PKG_VERSION")).into(),
-            allow_from: vec![
-                IpNet::from(std::net::IpAddr::from([127, 0, 0, 1])),
-                IpNet::from(std::net::IpAddr::from(std::net::Ipv6Addr::LOCALHOST)),
-            ],
+            allow_from,
             password: String::new(),
             api_key: String::new(),
             host_names: Vec::new(),
-            limits: Limits::default(),
+            limits: Limits::new(max_held_bytes),
             mnemonic: nameward_stats::common_mnemonic,
         }
     }
@@ -107,15 +105,16 @@ pub struct Limits {
     pub max_held_bytes: usize,
 }
 
-impl Default for Limits {
-    fn default() -> Self {
+impl Limits {
+    /// Makes bounds from the one that the operator decides; the others are those that nobody had to change yet.
+    pub fn new(max_held_bytes: usize) -> Self {
         Limits {
             max_connections: 256,
             max_head_bytes: 16 * 1024,
             max_body_bytes: 16 * 1024,
             head_timeout: Duration::from_secs(5),
             reply_timeout: Duration::from_secs(10),
-            max_held_bytes: 64 << 20,
+            max_held_bytes,
         }
     }
 }
@@ -293,8 +292,9 @@ mod tests {
     async fn nothing_waits_behind_a_guess_that_is_being_computed() {
         let (release, released) = mpsc::channel::<()>();
         let released = Mutex::new(released);
-        let mut web =
-            Web::new(Stats::new(RingCapacities::default()), Settings::default()).expect("settings");
+        let loopback = IpNet::from(std::net::IpAddr::from([127, 0, 0, 1]));
+        let settings = Settings::new(vec![loopback], 1 << 20);
+        let mut web = Web::new(Stats::new(RingCapacities::default()), settings).expect("settings");
         let password = Password::hashed(move |given| {
             let waits = given == "wrong";
             if waits {

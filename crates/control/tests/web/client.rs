@@ -13,6 +13,12 @@ use nameward_stats::{
 };
 use tokio::sync::oneshot;
 
+/// Settings as an operator might choose them: this machine alone may look.
+pub fn settings() -> Settings {
+    let loopback = ["127.0.0.1/32", "::1/128"].map(|net| net.parse().expect("a network"));
+    Settings::new(loopback.into(), 64 << 20)
+}
+
 /// A running web server; ends when dropped.
 pub struct Server {
     pub address: SocketAddr,
@@ -23,7 +29,7 @@ pub struct Server {
 
 impl Server {
     pub fn start() -> Server {
-        Server::with(Settings::default())
+        Server::with(settings())
     }
 
     pub fn with(settings: Settings) -> Server {

@@ -7,12 +7,12 @@ use std::time::Duration;
 use nameward_control::web::{Limits, Settings};
 use nameward_stats::{Outcome, Ring};
 
-use crate::client::{Reply, Server, ask};
+use crate::client::{Reply, Server, ask, settings};
 
 fn with_limits(limits: Limits) -> Server {
     Server::with(Settings {
         limits,
-        ..Settings::default()
+        ..settings()
     })
 }
 
@@ -20,7 +20,7 @@ fn with_limits(limits: Limits) -> Server {
 fn a_client_that_does_not_finish_its_request_is_cut_off_without_an_answer() {
     let server = with_limits(Limits {
         head_timeout: Duration::from_millis(300),
-        ..Limits::default()
+        ..settings().limits
     });
     for start in [&b""[..], b"GET / HTTP/1.1\r\nHost: a\r\nX: "] {
         let mut stream = server.connect();
@@ -36,7 +36,7 @@ fn a_client_that_does_not_finish_its_request_is_cut_off_without_an_answer() {
 fn single_bytes_do_not_prolong_the_time_for_the_head() {
     let server = with_limits(Limits {
         head_timeout: Duration::from_millis(400),
-        ..Limits::default()
+        ..settings().limits
     });
     let mut stream = server.connect();
     let mut sent = 0;
@@ -56,7 +56,7 @@ fn a_client_that_does_not_read_is_cut_off() {
     let server = with_limits(Limits {
         reply_timeout: Duration::from_millis(300),
         max_connections: 1,
-        ..Limits::default()
+        ..settings().limits
     });
     // More than socket buffers take. Not by a request: the only place may still be taken by the one before.
     server
@@ -90,7 +90,7 @@ fn idle_connections_make_room_for_a_real_request() {
     let server = with_limits(Limits {
         max_connections: 20,
         head_timeout: Duration::from_secs(600),
-        ..Limits::default()
+        ..settings().limits
     });
     let idle: Vec<TcpStream> = (0..200).map(|_| server.connect()).collect();
     for _ in 0..10 {
@@ -169,7 +169,7 @@ fn clients_that_never_read_hold_bounded_memory_and_the_honest_one_is_served() {
     let server = with_limits(Limits {
         reply_timeout: Duration::from_secs(600),
         max_held_bytes: 16 << 20,
-        ..Limits::default()
+        ..settings().limits
     });
     server.stats.resize_ring(Ring::Logmessages, MESSAGES);
     let text = "x".repeat(2000);
@@ -201,7 +201,7 @@ fn clients_that_never_read_hold_bounded_memory_and_the_honest_one_is_served() {
 fn a_text_that_can_never_have_room_is_refused_with_the_reason() {
     let server = with_limits(Limits {
         max_held_bytes: 256 << 10,
-        ..Limits::default()
+        ..settings().limits
     });
     for n in 0..200 {
         server.stats.log(&format!("{n} {}", "x".repeat(1000)));
@@ -221,7 +221,7 @@ fn probes_are_answered_while_all_places_are_taken_by_clients_that_do_not_read() 
     let server = with_limits(Limits {
         max_connections: 8,
         reply_timeout: Duration::from_secs(600),
-        ..Limits::default()
+        ..settings().limits
     });
     server.stats.resize_ring(Ring::Logmessages, 3000);
     for n in 0..3000 {
@@ -257,7 +257,7 @@ fn authorization(password: &str) -> String {
 fn a_crowd_of_guessers_stops_neither_probes_nor_those_who_know_the_password() {
     let server = Server::with(Settings {
         password: hashed_password(),
-        ..Settings::default()
+        ..settings()
     });
     let right = authorization("password");
     assert_eq!(server.request("GET", "/", &right).status(), 200);

@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use nameward_control::web::{Settings, Web};
 use nameward_stats::{RingCapacities, Stats};
 
-use crate::client::{Reply, Server};
+use crate::client::{Reply, Server, settings};
 
 /// What every reply must be, whatever was asked.
 fn assert_sound(reply: &Reply) {
@@ -257,7 +257,7 @@ fn each_request_is_one_log_message_that_states_all_bytes_of_its_reply() {
 fn clients_outside_the_list_are_closed_without_an_answer() {
     let settings = Settings {
         allow_from: vec!["192.0.2.0/24".parse().expect("a network")],
-        ..Settings::default()
+        ..settings()
     };
     let server = Server::with(settings);
     let mut stream = server.connect();
@@ -272,7 +272,7 @@ fn clients_outside_the_list_are_closed_without_an_answer() {
 fn a_password_is_asked_for_everywhere_but_by_the_probes() {
     let server = Server::with(Settings {
         password: "secret".into(),
-        ..Settings::default()
+        ..settings()
     });
     for target in [
         "/",
@@ -302,7 +302,7 @@ fn a_password_is_asked_for_everywhere_but_by_the_probes() {
 #[test]
 fn readiness_is_what_the_server_says() {
     let stats = Stats::new(RingCapacities::default());
-    let web = Web::with_readiness(stats.clone(), Settings::default(), || false).expect("settings");
+    let web = Web::with_readiness(stats.clone(), settings(), || false).expect("settings");
     let server = Server::run(stats, web);
     assert_eq!(server.get("/readyz").status(), 503);
     assert_eq!(server.get("/livez").status(), 200);
@@ -335,7 +335,7 @@ fn status_for_host(server: &Server, host: &str) -> u16 {
 fn without_a_password_only_our_own_names_are_served() {
     let server = Server::with(Settings {
         host_names: vec!["Status.Example.org".into(), "192.0.2.7".into()],
-        ..Settings::default()
+        ..settings()
     });
     let port = server.address.port();
     for host in [
@@ -391,7 +391,7 @@ fn a_rebound_name_can_neither_reset_a_ring_nor_read_a_number() {
 fn with_a_password_any_name_is_served() {
     let server = Server::with(Settings {
         password: "secret".into(),
-        ..Settings::default()
+        ..settings()
     });
     let headers = "Host: any.example\r\nAuthorization: Basic YW55b25lOnNlY3JldA==\r\n";
     assert_eq!(server.request("GET", "/", headers).status(), 200);

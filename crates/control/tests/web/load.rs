@@ -5,12 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use nameward_control::web::Settings;
 use nameward_stats::{
     Answered, Kind, Outcome, Received, Ring, RingCapacities, Stamp, Stats, Transport, VARIABLES,
 };
 
-use crate::client::{Server, rows, value};
+use crate::client::{Server, rows, settings, value};
 
 fn write_until(stats: &Arc<Stats>, stop: &AtomicBool, worker: u8) {
     let mut recorder = stats.recorder();
@@ -113,7 +112,7 @@ fn every_relation_holds_on_every_page_under_full_load() {
     let mut capacities = RingCapacities::default();
     capacities.set(Ring::RemotesUnauth, 20_000); // unoptimised builds rank slowly
     let stats = Stats::new(capacities);
-    let server = Server::over(Arc::clone(&stats), Settings::default());
+    let server = Server::over(Arc::clone(&stats), settings());
     let stop = Arc::new(AtomicBool::new(false));
     let workers: Vec<_> = (0..2u8)
         .map(|worker| {

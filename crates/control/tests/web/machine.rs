@@ -3,7 +3,7 @@
 use nameward_control::web::Settings;
 use nameward_stats::{Outcome, VARIABLES};
 
-use crate::client::{CLIENT, Server, ask_now};
+use crate::client::{CLIENT, Server, ask_now, settings};
 
 const PATH: &str = "/api/v1/servers/localhost/statistics";
 
@@ -96,7 +96,7 @@ fn numbers_of_the_whole_host_say_so_in_their_help_and_not_on_the_page() {
 fn with_key() -> Server {
     Server::with(Settings {
         api_key: "key".into(),
-        ..Settings::default()
+        ..settings()
     })
 }
 

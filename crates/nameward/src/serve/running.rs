@@ -266,11 +266,10 @@ async fn tick(shared: Arc<Shared>, mut stopping: watch::Receiver<bool>) {
 }
 
 fn tcp_settings(server: &settings::Server) -> TcpSettings {
-    TcpSettings {
-        idle_timeout: server.tcp_idle_timeout_ms.millis(),
-        lifetime: server.tcp_total_timeout_ms.millis(),
-        max_connections: server.tcp_connections_max.get(),
-        max_connections_per_client: server.tcp_connections_per_client.get(),
-        ..TcpSettings::default()
-    }
+    TcpSettings::new(
+        server.tcp_idle_timeout_ms.millis(),
+        server.tcp_total_timeout_ms.millis(),
+        server.tcp_connections_max.get(),
+        server.tcp_connections_per_client.get(),
+    )
 }

@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use nameward_control::web::{Limits, Settings, Web};
+use nameward_control::web::{Settings, Web};
 use nameward_stats::Stats;
 use tokio::sync::watch;
 
@@ -21,17 +21,13 @@ pub fn prepare(
     stats: &Arc<Stats>,
     ready: Arc<AtomicBool>,
 ) -> Result<Web, String> {
+    let held = settings.reply_memory_mb.get() << 20;
     let settings = Settings {
-        allow_from: settings.allow_from.clone(),
         password: settings.password.reveal().into(),
         api_key: settings.api_key.reveal().into(),
         host_names: settings.host_names.clone(),
-        limits: Limits {
-            max_held_bytes: settings.reply_memory_mb.get() << 20,
-            ..Limits::default()
-        },
         mnemonic: |rtype| nameward_wire::Type(rtype).mnemonic(),
-        ..Settings::default()
+        ..Settings::new(settings.allow_from.clone(), held)
     };
     let is_ready = move || ready.load(Ordering::Relaxed);
     Web::with_readiness(Arc::clone(stats), settings, is_ready).map_err(|error| error.to_string())
