@@ -1,0 +1,94 @@
+//! Takes prepared questions the whole way of a datagram many times, without sockets, counters and rings included:
+//! `pipeline_loop SCENARIO COUNT`, for counting instructions (`bench/instructions`) and for profiling.
+
+use nameward_answer::Engine;
+use nameward_serve::pipeline::{Shared, UdpPipeline};
+use nameward_serve::udp::{BATCH, Batch, BatchHandler, BatchTiming};
+use nameward_stats::{RingCapacities, Stats};
+use nameward_wire::NameBuf;
+use nameward_wire::zonefile::{Options, parse_bytes};
+use nameward_zone::{ZoneBuilder, ZoneTable};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+const APEX: &str =
+    "@ 3600 SOA ns1 host 1 7200 3600 1209600 300\n@ 3600 NS ns1\nns1 3600 A 192.0.2.1\n";
+
+fn add_zone(table: &mut ZoneTable, apex: &str, text: &str) {
+    let origin: NameBuf = apex.parse().expect("a name");
+    let mut builder = ZoneBuilder::new(origin.as_name());
+    let report = parse_bytes(apex, text.as_bytes(), &Options::new(origin), &mut builder);
+    assert!(!report.has_errors(), "{:?}", report.diagnostics);
+    table.insert(Arc::new(builder.finish().0.expect("a zone")));
+}
+
+/// The zones of a scenario in small, and the names that a batch asks for.
+fn scenario(name: &str) -> (ZoneTable, Vec<String>) {
+    let mut table = ZoneTable::default();
+    let lines = |line: &dyn Fn(usize) -> String| {
+        (0..1000)
+            .map(line)
+            .fold(APEX.to_string(), |all, one| all + &one)
+    };
+    let names = |name: &dyn Fn(usize) -> String| (0..BATCH).map(|i| name(i * 31)).collect();
+    match name {
+        "small" | "flat" => {
+            let line = |i| format!("name{i} 3600 A 10.0.0.1\n");
+            add_zone(&mut table, "small.test.", &lines(&line));
+            (table, names(&|i| format!("name{i}.small.test.")))
+        }
+        "tld" => {
+            let delegation = |i| {
+                format!(
+                    "d{i} 3600 NS ns1.d{i}\nd{i} 3600 NS ns.h{i}.example.\nns1.d{i} 3600 A 10.0.0.1\n"
+                )
+            };
+            add_zone(&mut table, "tld.", &lines(&delegation));
+            (table, names(&|i| format!("www.d{i}.tld.")))
+        }
+        "hosting" => {
+            for i in 0..1000 {
+                let text = format!("{APEX}www 3600 A 10.0.0.1\n");
+                add_zone(&mut table, &format!("zone{i}.example."), &text);
+            }
+            (table, names(&|i| format!("www.zone{i}.example.")))
+        }
+        other => panic!("expected small, flat, tld or hosting, found {other}"),
+    }
+}
+
+fn question(name: &str) -> Vec<u8> {
+    let name: NameBuf = name.parse().expect("a name");
+    let mut packet = b"\x12\x34\x00\x00\x00\x01\0\0\0\0\0\x01".to_vec();
+    packet.extend_from_slice(name.as_name().as_wire());
+    packet.extend_from_slice(b"\0\x01\0\x01\0\0\x29\x04\xd0\0\0\0\0\0\0");
+    packet
+}
+
+fn main() {
+    let mut arguments = std::env::args().skip(1);
+    let (Some(name), Some(count)) = (arguments.next(), arguments.next()) else {
+        panic!("pipeline_loop SCENARIO COUNT");
+    };
+    let count: usize = count.parse().expect("a number");
+    let (table, names) = scenario(&name);
+    let shared = Shared::new(Engine::default(), Stats::new(RingCapacities::default()));
+    shared.zones.store(Arc::new(table));
+    let packets: Vec<_> = names.iter().map(|name| question(name)).collect();
+    let client = |i: usize| SocketAddr::from((Ipv4Addr::from(0x7f00_0001), 4000 + i as u16));
+    let datagrams = packets.iter().enumerate().map(|(i, p)| (&p[..], client(i)));
+    let mut batch = Batch::of(&datagrams.collect::<Vec<_>>());
+    let mut pipeline = UdpPipeline::new(shared);
+    let timing = BatchTiming {
+        receive_ns: Some(1),
+        answer_ns: 1,
+        send_ns: 1,
+    };
+    for _ in 0..count.div_ceil(BATCH) {
+        pipeline.handle(&mut batch);
+        pipeline.sent(&batch, timing);
+    }
+    for i in 0..BATCH {
+        assert!(batch.replied(i).len() > 40 && batch.replied(i)[3] & 15 == 0);
+    }
+}
