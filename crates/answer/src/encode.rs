@@ -111,9 +111,8 @@ impl<'n, 'b> Encoder<'n, 'b> {
             self.writer.add_count(section, records);
             wants_additional |= matches!(entry.data, Data::Rrset(rrset) if rrset.has_targets());
         }
-        for proof in &plan.proofs {
-            let records = self.entry(proof, made)?;
-            self.writer.add_count(MessageSection::Authority, records);
+        if !plan.proofs.is_empty() {
+            self.proofs(plan, made)?;
         }
         if wants_additional {
             for entry in &plan.entries {
@@ -133,8 +132,17 @@ impl<'n, 'b> Encoder<'n, 'b> {
         Ok(())
     }
 
+    #[cold]
+    fn proofs<V: ZoneView>(&mut self, plan: &Plan<'n, V>, made: &'n [NameBuf]) -> Fit {
+        for proof in &plan.proofs {
+            let records = self.entry(proof, made)?;
+            self.writer.add_count(MessageSection::Authority, records);
+        }
+        Ok(())
+    }
+
     /// Writes one planned RRset; returns how many records it had.
-    #[inline]
+    #[inline(always)]
     fn entry<V: ZoneView>(
         &mut self,
         entry: &Entry<'n, V>,
@@ -149,7 +157,7 @@ impl<'n, 'b> Encoder<'n, 'b> {
             Data::All(node) => {
                 let mut count = 0;
                 for rrset in node.rrsets() {
-                    count += self.rrset(owner, rrset, rrset.ttl())?;
+                    count += self.further_rrset(owner, rrset, rrset.ttl())?;
                 }
                 Ok(count)
             }
@@ -195,7 +203,7 @@ impl<'n, 'b> Encoder<'n, 'b> {
     }
 
     /// Truncation is by whole RRsets (RFC 2181 section 9): one that does not fit leaves no trace.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn undo_if_full<T>(
         &mut self,
         write: impl FnOnce(&mut Self) -> Result<T, Stop>,
@@ -208,8 +216,8 @@ impl<'n, 'b> Encoder<'n, 'b> {
         result
     }
 
-    #[inline]
-    pub(crate) fn rrset(
+    #[inline(always)]
+    fn rrset(
         &mut self,
         owner: OwnerForm<'n>,
         rrset: Rrset<'n>,
@@ -241,10 +249,9 @@ impl<'n, 'b> Encoder<'n, 'b> {
         })
     }
 
-    /// As [`Encoder::rrset`], away from the path of unsigned zones, into which that is built.
-    #[cold]
+    /// As [`Encoder::rrset`], away from the path of answers of one RRset, into which that is built.
     #[inline(never)]
-    pub(crate) fn rrset_of_signed(
+    pub(crate) fn further_rrset(
         &mut self,
         owner: OwnerForm<'n>,
         rrset: Rrset<'n>,

@@ -271,7 +271,7 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
                 return;
             }
             zone = next;
-            step = self.step(zone, key, current, &mut scratch.made);
+            step = self.further_step(zone, key, current, &mut scratch.made);
         }
     }
 
@@ -283,7 +283,19 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
         }
     }
 
-    #[inline]
+    /// A step after the first, away from the path of questions without an alias, into which that is built.
+    #[inline(never)]
+    fn further_step(
+        &mut self,
+        zone: &'z Z::View,
+        key: &NameKey,
+        current: Current<'z>,
+        made: &mut ArrayVec<NameBuf, MAX_CHAIN>,
+    ) -> Step<'z> {
+        self.step(zone, key, current, made)
+    }
+
+    #[inline(always)]
     fn step(
         &mut self,
         zone: &'z Z::View,
@@ -308,7 +320,7 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
             }
             Find::Cut { node, exact: true } if self.qtype == Type::DS => {
                 // RFC 4035 section 3.1.4.1: the parent is authoritative for DS.
-                self.at_name_without_alias(zone, node, key, current)
+                self.at_cut(zone, node, key, current)
             }
             Find::Cut { node, .. } => self.referral(zone, node, key, current),
             Find::Dname { node, labels } => self.dname(zone, (node, labels), key, current, made),
@@ -324,7 +336,7 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
     }
 
     /// The name exists, or a wildcard stands for it.
-    #[inline]
+    #[inline(always)]
     fn at_name(
         &mut self,
         zone: &'z Z::View,
@@ -358,7 +370,18 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
         self.at_name_without_alias(zone, node, key, current)
     }
 
-    #[inline]
+    #[cold]
+    fn at_cut(
+        &mut self,
+        zone: &'z Z::View,
+        node: Node<'z>,
+        key: &NameKey,
+        current: Current<'z>,
+    ) -> Step<'z> {
+        self.at_name_without_alias(zone, node, key, current)
+    }
+
+    #[inline(always)]
     fn at_name_without_alias(
         &mut self,
         zone: &'z Z::View,

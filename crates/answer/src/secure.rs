@@ -161,7 +161,7 @@ impl<'n> Encoder<'n, '_> {
         match entry.data {
             // RFC 4035 section 2.2: the NS of a delegation are not signed.
             Data::Rrset(rrset) if entry.section == Section::Referral => {
-                self.rrset_of_signed(owner, rrset, entry.ttl)
+                self.further_rrset(owner, rrset, entry.ttl)
             }
             Data::Rrset(rrset) if rrset.rtype() == Type::SOA => {
                 self.soa(owner, rrset, entry, signing)
@@ -223,13 +223,13 @@ impl<'n> Encoder<'n, '_> {
         signing: &Signing,
     ) -> Result<u16, Stop> {
         if !self.dnssec_ok {
-            return self.rrset_of_signed(owner, rrset, ttl);
+            return self.further_rrset(owner, rrset, ttl);
         }
         let data = rrset.records().map(|record| record.rdata);
         let set = CanonicalSet::new(node.name(), rrset.rtype(), rrset.ttl(), data);
         let rrsigs = self.rrsigs(&set, signing)?;
         self.undo_if_full(|this| {
-            let count = this.rrset_of_signed(owner, rrset, ttl)?;
+            let count = this.further_rrset(owner, rrset, ttl)?;
             for rrsig in &rrsigs {
                 this.writer.owner(owner)?;
                 this.rrsig(rrsig, ttl)?;
@@ -353,7 +353,7 @@ impl<'n> Encoder<'n, '_> {
     ) -> Result<u16, Stop> {
         match signing {
             Some(signing) => self.signed(owner, (rrset, rrset.ttl()), node, signing),
-            None => self.rrset(owner, rrset, rrset.ttl()),
+            None => self.further_rrset(owner, rrset, rrset.ttl()),
         }
     }
 }

@@ -256,7 +256,7 @@ impl Zone {
         let mut limit = labels.min(self.summary.max_labels as usize);
         // Only depths at which delegations or DNAMEs stand are looked at, from the top: what stands
         // below one is not visible.
-        let mut depths = self.summary.cut_depths & (u128::MAX >> (127 - limit));
+        let mut depths = self.cut_depths_to(limit);
         while depths != 0 {
             let n = depths.trailing_zeros() as usize;
             depths &= depths - 1;
@@ -379,10 +379,19 @@ impl Zone {
         }
     }
 
+    /// The depths at which delegations or DNAMEs stand, down to `limit` labels. Most zones have none.
+    #[inline]
+    fn cut_depths_to(&self, limit: usize) -> u128 {
+        match self.summary.cut_depths {
+            0 => 0,
+            depths => depths & (u128::MAX >> (127 - limit)),
+        }
+    }
+
     #[inline]
     fn first_probe(&self, key: &NameKey) -> usize {
         let limit = key.labels().min(self.summary.max_labels as usize);
-        let depths = self.summary.cut_depths & (u128::MAX >> (127 - limit));
+        let depths = self.cut_depths_to(limit);
         if depths != 0 {
             depths.trailing_zeros() as usize
         } else {
