@@ -217,12 +217,7 @@ impl<'n, 'b> Encoder<'n, 'b> {
     }
 
     #[inline(always)]
-    fn rrset(
-        &mut self,
-        owner: OwnerForm<'n>,
-        rrset: Rrset<'n>,
-        ttl: u32,
-    ) -> Result<u16, Stop> {
+    fn rrset(&mut self, owner: OwnerForm<'n>, rrset: Rrset<'n>, ttl: u32) -> Result<u16, Stop> {
         self.undo_if_full(|this| {
             let (mut owner, writer) = (owner, &mut this.writer);
             for record in rrset.records() {

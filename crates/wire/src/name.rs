@@ -4,6 +4,11 @@
 //! order of RFC 4034 section 6.1 and the `\DDD` escapes of RFC 1035 section 5.1. Letter case is kept
 //! as given and ignored when comparing (RFC 4343). Nothing here allocates.
 
+mod octets;
+
+pub(crate) use octets::common_tail;
+pub use octets::{lower8, same_octets};
+
 use core::cmp::Ordering;
 use core::fmt;
 

@@ -6,7 +6,7 @@
 //! customer of a shared server make many names that collide). The seed is random for each process.
 
 use nameward_wire::Name;
-use nameward_wire::name::{MAX_LABELS, MAX_NAME};
+use nameward_wire::name::{MAX_LABELS, MAX_NAME, lower8};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::LazyLock;
 
@@ -181,22 +181,10 @@ fn lower16(octets: [u8; 16]) -> [u8; 16] {
     octets.map(|octet| octet.to_ascii_lowercase())
 }
 
-/// Lower-cases the ASCII letters among eight octets at once.
-#[inline]
-fn lower8(word: u64) -> u64 {
-    const ONES: u64 = 0x0101_0101_0101_0101;
-    let low7 = word & (0x7f * ONES);
-    let at_least_a = low7 + (0x80 - b'A' as u64) * ONES;
-    let above_z = low7 + (0x7f - b'Z' as u64) * ONES;
-    let upper = !word & (at_least_a ^ above_z) & (0x80 * ONES);
-    word | upper >> 2
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use nameward_wire::NameBuf;
-    use proptest::prelude::*;
 
     #[test]
     fn suffix_hashes_are_those_of_the_ancestors() {
@@ -221,14 +209,6 @@ mod tests {
             lower_into(&wire, &mut out);
             assert_eq!(out[..len], wire.to_ascii_lowercase());
             assert!(out[len..].iter().all(|&octet| octet == 0xee), "{len}");
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn lower_case_is_exact(bytes in any::<[u8; 8]>()) {
-            let expected = bytes.to_ascii_lowercase();
-            prop_assert_eq!(&lower8(u64::from_le_bytes(bytes)).to_le_bytes()[..], &expected[..]);
         }
     }
 }

@@ -6,6 +6,7 @@
 
 use crate::node::Node;
 use nameward_wire::Name;
+use nameward_wire::name::same_octets;
 
 /// Nodes start at multiples of this, so that a 32-bit place reaches 16 GiB.
 pub(crate) const ALIGN: usize = 4;
@@ -43,7 +44,7 @@ impl Packed {
             if (slot >> 32) as u32 == tag {
                 let node = self.node(slot as u32);
                 // Zones are mostly in lower case, as `name` is: then the plain comparison is enough.
-                if node.name().as_wire() == name.as_wire() || node.name() == name {
+                if same_octets(node.name().as_wire(), name.as_wire()) || node.name() == name {
                     return Some(slot as u32);
                 }
             }

@@ -11,6 +11,7 @@
 use arrayvec::ArrayVec;
 
 use super::{HEADER, OPT_FIXED, Query, ReplyFlags, write_reply_header};
+use crate::name::common_tail;
 use crate::rtype::{Class, Rcode, Type};
 
 /// Names written in full that later names are compressed with.
@@ -400,34 +401,6 @@ fn copy_short(out: &mut [u8], bytes: &[u8]) {
         16..32 => ends::<16>(out, bytes).unwrap_or(()),
         _ => out.copy_from_slice(bytes),
     }
-}
-
-/// Octets of the longest common tail of two names, ignoring case.
-#[inline(always)]
-fn common_tail(a: &[u8], b: &[u8]) -> usize {
-    let most = a.len().min(b.len());
-    let (a, b) = (&a[a.len() - most..], &b[b.len() - most..]);
-    let mut common = 0;
-    // Eight octets at a time; equal up to the bit that tells the case of letters is looked at again.
-    while let (Some(x), Some(y)) = (word_before(a, common), word_before(b, common)) {
-        if x != y && !x.to_le_bytes().eq_ignore_ascii_case(&y.to_le_bytes()) {
-            break;
-        }
-        common += 8;
-    }
-    let rest = a[..most - common]
-        .iter()
-        .rev()
-        .zip(b[..most - common].iter().rev());
-    common + rest.take_while(|(x, y)| x.eq_ignore_ascii_case(y)).count()
-}
-
-/// The eight octets that end `skip` octets before the end.
-#[inline]
-fn word_before(bytes: &[u8], skip: usize) -> Option<u64> {
-    bytes[..bytes.len() - skip]
-        .last_chunk()
-        .map(|chunk| u64::from_le_bytes(*chunk))
 }
 
 #[cfg(test)]
