@@ -615,6 +615,7 @@ fn check_zone_of_powerdns_is_content_with_every_type() {
         "IPSECKEY 10 0",
         "KEY 49152",
         "HTTPS 0 svc",
+        "'no-default-alpn' parameter without 'alpn'",
         "'::ffff:192.0.2.1'",
         r"'\# 0'",
         "LOC '0 0 0.000 N",

@@ -16,6 +16,8 @@ use memchr::memchr;
 pub struct Notes {
     /// A character string of more than 255 octets was split.
     pub txt_split: bool,
+    /// Service parameters have `no-default-alpn` without `alpn`: clients pass over the record.
+    pub no_alpn: bool,
 }
 
 /// Reads the data of one record from the remaining words of its entry and appends it in
@@ -311,7 +313,12 @@ fn parse_other(
         Field::Loc => loc::parse(words, target.out)?,
         Field::Apl => apl::parse(words, target.out)?,
         Field::Wks => wks::parse(words, target.out)?,
-        Field::SvcParams => return checked(field, words, target, svcb::parse),
+        Field::SvcParams => {
+            let at = target.out.len();
+            checked(field, words, target, svcb::parse)?;
+            target.notes.no_alpn |= svcb::lacks_alpn(&target.out[at..]);
+            return Ok(());
+        }
         _ => return parse_octets(field, words, target),
     }
     Ok(())

@@ -60,11 +60,10 @@ fn split_param(data: &[u8]) -> Result<(u16, &[u8], &[u8]), RdataError> {
     Ok((u16::from_be_bytes([*k0, *k1]), value, rest))
 }
 
-/// Checks parameters up to the end: ascending keys, each value by its key's rules, and what one key
-/// demands of others.
+/// Checks parameters up to the end: ascending keys, each value by its key's rules, and that mandatory keys are there.
 pub(super) fn check(data: &[u8]) -> Result<(), RdataError> {
     let (mut rest, mut previous) = (data, None);
-    let (mut alpn, mut no_default, mut mandatory) = (false, false, &[][..]);
+    let mut mandatory = &[][..];
     while !rest.is_empty() {
         let (key, value, behind) = split_param(rest)?;
         if previous.is_some_and(|previous| key <= previous) {
@@ -74,16 +73,10 @@ pub(super) fn check(data: &[u8]) -> Result<(), RdataError> {
         }
         previous = Some(key);
         check_value(key, value)?;
-        match key {
-            MANDATORY => mandatory = value,
-            ALPN => alpn = true,
-            NO_DEFAULT_ALPN => no_default = true,
-            _ => {}
+        if key == MANDATORY {
+            mandatory = value;
         }
         rest = behind;
-    }
-    if no_default && !alpn {
-        return Err(RdataError::Value("no-default-alpn without alpn"));
     }
     // Both lists ascend, so one pass finds each mandatory key.
     let mut wanted = mandatory.chunks_exact(2).peekable();
@@ -97,6 +90,19 @@ pub(super) fn check(data: &[u8]) -> Result<(), RdataError> {
         None => Ok(()),
         Some(_) => Err(RdataError::Value("a mandatory key that is not there")),
     }
+}
+
+/// Whether checked parameters have `no-default-alpn` without `alpn`. RFC 9460 section 7.1.2: the record is not
+/// self-consistent, and clients pass over it (section 2.4.3). It can be carried all the same, as other servers do.
+pub(super) fn lacks_alpn(data: &[u8]) -> bool {
+    let mut rest = data;
+    let (mut alpn, mut no_default) = (false, false);
+    while let Ok((key, _, behind)) = split_param(rest) {
+        alpn |= key == ALPN;
+        no_default |= key == NO_DEFAULT_ALPN;
+        rest = behind;
+    }
+    no_default && !alpn
 }
 
 fn check_value(key: u16, value: &[u8]) -> Result<(), RdataError> {
