@@ -16,7 +16,7 @@ use crate::{
     check,
     command_error::CommandError,
     config::{self, Overrides, settings::ZoneFile},
-    db, remote, serve, state,
+    db, remote, serve, signals, state,
 };
 
 /// An authoritative DNS name server.
@@ -251,6 +251,9 @@ pub fn run() -> ExitCode {
     let command = cli
         .command
         .unwrap_or_else(|| Command::Serve(ServeArguments::default()));
+    if !matches!(command, Command::Serve(_)) {
+        signals::release_hangup();
+    }
     match dispatch(command, form) {
         Ok(code) => code,
         Err(error) => {

@@ -15,10 +15,12 @@ mod pid_file;
 mod privileges;
 mod remote;
 mod serve;
+mod signals;
 mod state;
 mod terminal;
 mod zones;
 
 fn main() -> std::process::ExitCode {
+    signals::hold_hangup();
     cli::run()
 }

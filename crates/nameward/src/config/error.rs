@@ -42,6 +42,8 @@ pub enum ConfigError {
     Unreadable(PathBuf, io::Error),
     /// The file says something that cannot be used.
     Wrong(PathBuf, Vec<Problem>),
+    /// A running server has backends and the file has none any more.
+    NoBackend(PathBuf),
     /// The settings do not go together, or an argument is wrong.
     Contradiction(String),
 }
@@ -68,6 +70,12 @@ impl fmt::Display for ConfigError {
                 }
                 Ok(())
             }
+            Self::NoBackend(path) => write!(
+                f,
+                "{}: expected a [[backend]], as there was before, found none: the configuration in use stays \
+                 (a restart takes this one)",
+                path.display()
+            ),
             Self::Contradiction(message) => f.write_str(message),
         }
     }

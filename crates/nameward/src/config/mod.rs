@@ -118,6 +118,22 @@ impl Config {
         Ok(config)
     }
 
+    /// Reads the configuration again for a server that runs with this one. An editor, a full disk or a tool may have
+    /// left the file empty for now: a reload does not take all zones away.
+    pub fn reload(&self, overrides: &Overrides) -> Result<Self, ConfigError> {
+        let config = Self::load(overrides)?;
+        let from_file = |config: &Self| {
+            let added = usize::from(!overrides.zones.is_empty());
+            config.backends.len().saturating_sub(added)
+        };
+        match &overrides.file {
+            Some(path) if from_file(self) > 0 && from_file(&config) == 0 => {
+                Err(ConfigError::NoBackend(path.clone()))
+            }
+            _ => Ok(config),
+        }
+    }
+
     /// Reads a file.
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
         let unreadable = |error| ConfigError::Unreadable(path.to_path_buf(), error);

@@ -171,7 +171,7 @@ fn load_first(
 }
 
 fn reload(keeper: &mut Keeper, backend: &mut FileBackend, told: &mut Told) -> ReloadOutcome {
-    let config = match Config::load(&keeper.overrides) {
+    let config = match keeper.config.reload(&keeper.overrides) {
         Ok(config) => config,
         Err(error) => {
             let text = error.to_string();

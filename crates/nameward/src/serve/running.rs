@@ -33,7 +33,7 @@ use super::{
 };
 use crate::{
     config::settings::{self, BackendMode},
-    example, notify,
+    example, notify, signals,
 };
 
 /// Threads for TCP, the web page and the control socket. UDP has its own.
@@ -88,7 +88,8 @@ impl Server {
         let web =
             super::web::prepare(&keeper.config.web, &keeper.shared.stats, Arc::clone(&ready))?;
         let failed = |error: std::io::Error| format!("cannot start: {error}");
-        let signals = Signals::new().map_err(failed)?;
+        let heard = Signals::new().map_err(failed)?;
+        signals::release_hangup();
         let (shared, config) = (Arc::clone(&keeper.shared), keeper.config.clone());
         let web_address = ports.web_address();
         let Ports {
@@ -160,7 +161,7 @@ impl Server {
             tasks,
             maintenance,
             loaded,
-            signals,
+            signals: heard,
             shared,
             example: config.example,
             addresses,

@@ -145,3 +145,23 @@ fn reloads_at_the_same_time_all_get_their_reply() {
         }
     });
 }
+
+#[test]
+fn an_emptied_configuration_takes_no_zone_away() {
+    let server = TestServer::start("", &[("one.example", &zone("www"))]);
+    let path = server.dir().join("nameward.toml");
+    let text = fs::read_to_string(&path).unwrap();
+    let client = ConstantClient::start(server.address(), "www.one.example");
+    for emptied in ["", "# nothing but a comment\n", "[server]\nworkers = 1\n"] {
+        fs::write(&path, emptied).unwrap();
+        let (good, said) = output_of(&server, &["reload"]);
+        assert!(!good, "{said}");
+        let expected = "nameward.toml: expected a [[backend]], as there was before, found none";
+        assert!(said.contains(expected), "{said}");
+        assert_eq!(rcode(server.address(), "www.one.example"), 0);
+    }
+    fs::write(&path, text).unwrap();
+    let (good, said) = output_of(&server, &["reload"]);
+    assert!(good && said.contains("0 removed"), "{said}");
+    client.stop().unwrap();
+}

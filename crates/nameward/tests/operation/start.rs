@@ -1,6 +1,12 @@
 //! Starting: what is printed, what stops it, and what does not.
 
-use std::{fs, net::UdpSocket, process::Command};
+use std::{
+    fs,
+    io::{BufRead, Write},
+    net::UdpSocket,
+    os::unix::fs::OpenOptionsExt,
+    process::Command,
+};
 
 use nameward_testkit::{Setup, TestServer};
 
@@ -270,4 +276,52 @@ fn the_service_manager_is_told_of_start_reload_and_end() {
     assert_eq!(told(), "READY=1\n");
     assert_eq!(server.stop().code(), Some(0));
     assert_eq!(told(), "STOPPING=1\n");
+}
+
+#[test]
+fn sighup_before_the_server_listens_is_a_reload_and_not_its_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let (config, zones) = (dir.path().join("nameward.toml"), dir.path().join("zones"));
+    fs::create_dir(&zones).unwrap();
+    fs::write(zones.join("one.example.zone"), zone("www")).unwrap();
+    assert!(
+        Command::new("mkfifo")
+            .arg(&config)
+            .status()
+            .unwrap()
+            .success()
+    );
+    let mut child = Command::new(nameward_testkit::server::binary())
+        .args(["serve", "--listen", "127.0.0.1:0", "--config"])
+        .arg(&config)
+        .env("RUNTIME_DIRECTORY", dir.path())
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let text = "[[backend]]\ndirectory = \"zones\"\nwatch = false\n";
+    // Opening waits until the server opens it too; it can do nothing before it has read this.
+    let mut writer = fs::File::options().write(true).open(&config).unwrap();
+    let pid = child.id().to_string();
+    assert!(
+        Command::new("kill")
+            .args(["-HUP", &pid])
+            .status()
+            .unwrap()
+            .success()
+    );
+    writer.write_all(text.as_bytes()).unwrap();
+    drop(writer);
+    let lines = std::io::BufReader::new(child.stdout.take().unwrap()).lines();
+    let ready = lines
+        .map_while(Result::ok)
+        .any(|line| line == "ready: 1 zone");
+    // The reload reads the configuration once more.
+    let mut open = fs::File::options();
+    open.write(true).custom_flags(libc::O_NONBLOCK);
+    let again = eventually(|| open.open(&config), |opened| !ready || opened.is_ok());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(ready, "it ended");
+    assert!(again.is_ok(), "there was no reload: {again:?}");
 }

@@ -4,6 +4,12 @@ use std::{
     fs,
     os::unix::fs::symlink,
     path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::Duration,
 };
 
 use nameward_testkit::{Setup, TestServer};
@@ -192,4 +198,31 @@ fn a_backend_that_is_not_watched_is_left_alone() {
     assert!(server.command(&["reload"]).status.success());
     assert_eq!(rcode(server.address(), "www.still.example"), REFUSED);
     assert_eq!(rcode(server.address(), "www.other.example"), 0);
+}
+
+#[test]
+fn a_file_that_is_rewritten_all_the_time_is_taken() {
+    let server = Setup::new()
+        .watched()
+        .zone("one.example", &zone("www"))
+        .start();
+    let path = zones(&server).join("one.example.zone");
+    let stop = Arc::new(AtomicBool::new(false));
+    let writer = {
+        let (path, stop) = (path.clone(), Arc::clone(&stop));
+        thread::spawn(move || {
+            // More often than a file has to be quiet for. Only the pace is by the clock.
+            while !stop.load(Ordering::Relaxed) {
+                fs::write(&path, with("new")).unwrap();
+                thread::sleep(Duration::from_millis(30));
+            }
+        })
+    };
+    let found = eventually(
+        || rcode(server.address(), "new.one.example"),
+        |code| *code == 0,
+    );
+    stop.store(true, Ordering::Relaxed);
+    writer.join().unwrap();
+    assert_eq!(found, 0, "{}", server.log());
 }

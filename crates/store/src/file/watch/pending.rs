@@ -11,6 +11,8 @@ use std::{
 const QUIET: Duration = Duration::from_millis(100);
 /// One that somebody seems to be writing, after this.
 const QUIET_OPEN: Duration = Duration::from_secs(1);
+/// A file that is closed again and again is looked at when it is closed next after this time.
+const LATEST: Duration = Duration::from_secs(2);
 /// How long looking at everything waits for files that are being written.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Files that are remembered one by one; for more, all are looked at.
@@ -28,8 +30,8 @@ pub enum Look {
 /// Changes that wait.
 #[derive(Default)]
 pub(super) struct Pending {
-    /// When each file is quiet.
-    files: HashMap<PathBuf, Instant>,
+    /// When each file is quiet, and when that is not waited for any longer.
+    files: HashMap<PathBuf, (Instant, Instant)>,
     /// When everything is to be looked at, and when at the latest.
     all: Option<(Instant, Instant)>,
 }
@@ -41,7 +43,12 @@ impl Pending {
             return self.all(now);
         }
         let quiet = if is_unfinished { QUIET_OPEN } else { QUIET };
-        self.files.insert(path, now + quiet);
+        let waiting = self.files.entry(path).or_insert((now, now + LATEST));
+        waiting.0 = match waiting.1 <= now {
+            // Just closed, so it is whole, and no time would be better: it may be rewritten for ever.
+            true if !is_unfinished => now,
+            _ => now + quiet,
+        };
     }
 
     /// Something changed that concerns more than files.
@@ -52,7 +59,7 @@ impl Pending {
 
     /// How long nothing is due; `None` when nothing waits.
     pub(super) fn next(&self, now: Instant) -> Option<Duration> {
-        let files = self.files.values().min().copied();
+        let files = self.files.values().map(|(quiet, _)| *quiet).min();
         let all = self.all.map(|(due, _)| due);
         let next = files.into_iter().chain(all).min()?;
         Some(next.saturating_duration_since(now))
@@ -62,14 +69,14 @@ impl Pending {
     pub(super) fn due(&mut self, now: Instant) -> Option<Look> {
         if let Some((due, latest)) = self.all {
             // What is being written would be read half.
-            let busy = self.files.values().max().copied();
+            let busy = self.files.values().map(|(quiet, _)| *quiet).max();
             let due = busy.map_or(due, |busy| due.max(busy)).min(latest);
             if due <= now {
                 return Some(Look::AtAll);
             }
             self.all = Some((due, latest));
         }
-        let quiet = self.files.iter().filter(|(_, quiet)| **quiet <= now);
+        let quiet = self.files.iter().filter(|(_, (quiet, _))| *quiet <= now);
         let mut paths: Vec<PathBuf> = quiet.map(|(path, _)| path.clone()).collect();
         paths.sort();
         (!paths.is_empty()).then_some(Look::At(paths))
@@ -103,6 +110,30 @@ mod tests {
         assert_eq!(look, Look::At(vec!["a".into()]));
         pending.take(&look);
         assert_eq!(pending.next(start), None);
+    }
+
+    #[test]
+    fn a_file_that_is_never_quiet_is_looked_at_as_soon_as_it_is_closed_after_the_latest_time() {
+        let (mut pending, start) = (Pending::default(), Instant::now());
+        let mut now = start;
+        // Opened and closed every 50 ms.
+        let look = loop {
+            pending.file("busy".into(), true, now);
+            assert_eq!(pending.due(now), None, "it is open");
+            now += 25 * MS;
+            pending.file("busy".into(), false, now);
+            if let Some(look) = pending.due(now) {
+                break look;
+            }
+            now += 25 * MS;
+            assert!(now < start + 2 * LATEST);
+        };
+        assert_eq!(look, Look::At(vec!["busy".into()]));
+        assert!(now >= start + LATEST);
+        pending.take(&look);
+        // From then on it waits anew.
+        pending.file("busy".into(), false, now);
+        assert_eq!(pending.due(now), None);
     }
 
     #[test]
