@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use nameward_stats::{Ring, RingCapacities, Stats};
-use nameward_store::file::Source;
+use nameward_store::file::{Limits, Source};
 use nameward_wire::{Name, NameBuf};
-use nameward_zone::{AccessRules, AccessSource, ZoneTable};
+use nameward_zone::{AccessRules, AccessSource, ZoneLimits, ZoneTable};
 
 use crate::config::{
     Config,
     clients::Clients,
-    settings::{BackendType, Rings},
+    settings::{Backend, BackendType, Rings},
 };
 
 /// The rank of a backend by its place in the configuration.
@@ -38,6 +38,7 @@ pub fn sources(config: &Config) -> Result<Vec<Source>, String> {
                 zones: zones.collect::<Result<_, String>>()?,
                 named_conf: backend.named_conf.clone(),
                 watch: backend.watch,
+                limits: limits(backend),
             })
         })
         .collect()
@@ -68,6 +69,18 @@ pub fn set_access(table: &ArcSwap<ZoneTable>, rules: AccessRules) {
         table.set_access(AccessSource::Configured, Arc::clone(&rules));
         table
     });
+}
+
+/// What one zone of a backend may grow to.
+fn limits(backend: &Backend) -> Limits {
+    let octets = |mib: usize| (mib as u64) << 20;
+    Limits {
+        zone: ZoneLimits {
+            octets: octets(backend.zone_max_mb.get()),
+            records: backend.zone_records_max.get() as u64,
+        },
+        generated_octets: octets(backend.generated_max_mb.get()),
+    }
 }
 
 /// Each ring with the capacity it is to have.

@@ -26,8 +26,11 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use nameward_wire::{Name, NameBuf, zonefile::Diagnostic};
-use nameward_zone::{AccessSource, Zone, ZoneTable};
+use nameward_wire::{
+    Name, NameBuf,
+    zonefile::{Diagnostic, Options},
+};
+use nameward_zone::{AccessSource, Zone, ZoneLimits, ZoneTable};
 
 use known::Known;
 use load::Load;
@@ -50,6 +53,26 @@ pub struct Source {
     pub named_conf: Option<PathBuf>,
     /// Whether changes are looked for without being told of.
     pub watch: bool,
+    /// What each of its zones may grow to.
+    pub limits: Limits,
+}
+
+/// Bounds for one zone of a source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Memory and records.
+    pub zone: ZoneLimits,
+    /// Octets that `$GENERATE` may make in any case; a large file may make more.
+    pub generated_octets: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            zone: ZoneLimits::default(),
+            generated_octets: Options::new(NameBuf::root()).generated_octets,
+        }
+    }
 }
 
 /// What a load has to say while it runs.

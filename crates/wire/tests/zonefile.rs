@@ -3,7 +3,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use nameward_wire::zonefile::{Options, Record, Report, Severity, Sink, parse_bytes, parse_file};
+use nameward_wire::zonefile::{
+    GENERATED_FACTOR, Options, Record, Refusal, Report, Severity, Sink, parse_bytes, parse_file,
+};
 use nameward_wire::{Name, NameBuf, Type};
 
 /// Records as `owner ttl type data`.
@@ -11,7 +13,7 @@ use nameward_wire::{Name, NameBuf, Type};
 struct Lines(Vec<String>);
 
 impl Sink for Lines {
-    fn record(&mut self, record: &Record<'_>) -> Result<(), String> {
+    fn record(&mut self, record: &Record<'_>) -> Result<(), Refusal> {
         let data = match record.rtype {
             Type::NS | Type::PTR => Name::from_wire(record.rdata).unwrap().to_string(),
             Type::A => {
@@ -206,6 +208,18 @@ fn raw_bytes_above_ascii_are_kept() {
 }
 
 #[test]
+fn owners_outside_ascii_are_warned_of_once_where_they_are_not_escaped() {
+    let text = "a 1 TXT \u{e4}\n\u{e4}pfel 1 A 1.1.1.1\n 1 A 1.1.1.2\n\\195\\164 1 A 1.1.1.1\n\u{e4}pfel 1 TXT ( a\n b )\n";
+    let place = |line| {
+        format!(
+            "zone:{line}:1: warning: the owner has octets outside ASCII: expected the form xn--... of an \
+             internationalized name"
+        )
+    };
+    assert_eq!(messages(text), [place(2), place(5)]);
+}
+
+#[test]
 fn odd_entries_are_read_as_bind_reads_them() {
     // Each line was compared with `named-checkzone -D`.
     for (entry, expected) in [
@@ -349,6 +363,22 @@ fn an_error_of_the_sink_stands_at_the_line_of_the_record() {
 }
 
 #[test]
+fn no_default_alpn_without_alpn_is_served_with_a_warning() {
+    for (params, warned) in [
+        ("no-default-alpn", true),
+        ("alpn=h2 no-default-alpn", false),
+    ] {
+        let (lines, report) = read(&format!("a 5 HTTPS 1 . {params}\n"));
+        assert_eq!(lines.len(), 1, "{params}");
+        assert!(!report.has_errors());
+        let said: Vec<String> = report.diagnostics.iter().map(ToString::to_string).collect();
+        let warning =
+            "zone:1:5: warning: no-default-alpn without alpn: clients will ignore the record";
+        assert_eq!(said, if warned { vec![warning] } else { vec![] });
+    }
+}
+
+#[test]
 fn generate_makes_a_record_for_each_number() {
     assert_eq!(
         records("$TTL 1\n$GENERATE 1-5/2 h$ A 10.0.0.$\n"),
@@ -405,6 +435,80 @@ fn generate_has_bounds_and_says_what_is_wrong() {
     }
     let message = one_message("$GENERATE 254-257 a$ 5 A 1.1.1.$\n");
     assert!(message.contains("in the entry for 256: expected"));
+}
+
+/// Counts records and what they take, and wants no more at some time.
+#[derive(Default)]
+struct Tally {
+    records: usize,
+    octets: usize,
+    most: usize,
+}
+
+impl Sink for Tally {
+    fn record(&mut self, record: &Record<'_>) -> Result<(), Refusal> {
+        if self.records == self.most {
+            return Err(Refusal::Stop);
+        }
+        self.records += 1;
+        self.octets += record.owner.as_wire().len() + record.rdata.len();
+        Ok(())
+    }
+}
+
+fn unlimited() -> Tally {
+    Tally {
+        most: usize::MAX,
+        ..Tally::default()
+    }
+}
+
+#[test]
+fn what_all_generate_lines_make_together_is_bounded() {
+    // A line within every bound of its own, several times: 250 MB of strings from 3 KB of text.
+    let strings = "\"0123456789\" ".repeat(50);
+    let line = format!("$GENERATE 0-65535 h$ 5 TXT {strings}\n");
+    let text = line.repeat(4);
+    let options = Options {
+        generated_octets: 1 << 20,
+        ..options()
+    };
+    let mut tally = unlimited();
+    let report = parse_bytes("zone", text.as_bytes(), &options, &mut tally);
+    let most = (text.len() as u64 * GENERATED_FACTOR).max(1 << 20) as usize;
+    assert!(tally.octets <= most + 4096, "{} > {most}", tally.octets);
+    let first = report.diagnostics[0].to_string();
+    assert!(
+        first.starts_with("zone:1:1: error: in the entry for "),
+        "{first}"
+    );
+    assert!(
+        first.contains("octets from $GENERATE (generated_max_mb"),
+        "{first}"
+    );
+}
+
+#[test]
+fn a_reverse_zone_is_generated_whatever_the_size_of_its_file() {
+    let text = "$GENERATE 0-65535 $ 5 PTR host-$.customers.example.net.\n";
+    let mut tally = unlimited();
+    let report = parse_bytes("zone", text.as_bytes(), &options(), &mut tally);
+    assert!(!report.has_errors(), "{:?}", report.diagnostics);
+    assert_eq!(tally.records, 65_536);
+}
+
+#[test]
+fn a_sink_that_wants_no_more_ends_the_reading_without_a_message() {
+    let text = "a 5 A 1.1.1.1\n$GENERATE 1-1000 b$ 5 A 1.1.1.1\nc 5 A 1.1.1.1\nwrong\n";
+    for most in [0, 5] {
+        let mut tally = Tally {
+            most,
+            ..Tally::default()
+        };
+        let report = parse_bytes("zone", text.as_bytes(), &options(), &mut tally);
+        assert_eq!((tally.records, report.records), (most, most as u64));
+        assert!(report.diagnostics.is_empty(), "{:?}", report.diagnostics);
+    }
 }
 
 #[test]

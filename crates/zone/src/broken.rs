@@ -7,6 +7,7 @@
 
 use crate::build::{Origin, ZoneBuilder};
 use crate::draft::{Draft, Flaw};
+use crate::finding::KEPT;
 use crate::key::NameKey;
 use crate::node::Node;
 use crate::node::flags::{BROKEN, BROKEN_ABOVE, BROKEN_HOST, CUT, DNAME};
@@ -47,8 +48,12 @@ impl ZoneBuilder {
 
     /// Sorts the records of a name and takes note of those that do not go together.
     pub(crate) fn normalise(&mut self, draft: &mut Draft, owner: Name<'_>) {
-        let mut flaws = Vec::new();
-        draft.normalise(|flaw, entry| flaws.push((flaw, *entry)));
+        let (mut flaws, mut more) = (Vec::new(), 0);
+        draft.normalise(|flaw, entry| match flaw.is_error() || flaws.len() < KEPT {
+            true => flaws.push((flaw, *entry)),
+            false => more += 1,
+        });
+        self.findings.count_warnings(more);
         for (flaw, entry) in flaws {
             self.findings.flaw(flaw, owner, &entry, self.is_tolerant);
             if self.is_tolerant && flaw.is_error() {

@@ -9,31 +9,36 @@ use crate::broken::Broken;
 use crate::draft::{Draft, Keep};
 use crate::finding::{Finding, Findings};
 use crate::key::NameKey;
+use crate::layout;
 use crate::node::{self, Node, flags};
-use crate::packed::{ALIGN, Packed, first_slot, put_slot, slots_for, tag};
+use crate::packed::{ALIGN, Packed, first_slot, put_slot, tag};
+use crate::room::{Full, ZoneLimits, fitting_arena, fitting_slots, try_push};
 use crate::zone::Zone;
-use nameward_wire::zonefile::{Record, Sink};
+use nameward_wire::zonefile::{Record, Refusal, Sink};
 use nameward_wire::{Class, Name, NameBuf, Type};
 use std::collections::HashMap;
 
 /// NSEC3 iterations a zone may ask for.
 const MAX_ITERATIONS: u16 = 100;
 
+/// Places from one empty non-terminal of a chain to the one above it.
+pub(crate) const CHAIN_STEP: u32 = (node::CHAIN_NODE / ALIGN) as u32;
+
 /// Collects the records of one zone.
 pub struct ZoneBuilder {
     apex: NameKey,
-    apex_name: NameBuf,
+    pub(crate) apex_name: NameBuf,
     pub(crate) arena: Vec<u8>,
     pub(crate) slots: Vec<u64>,
     pub(crate) names: usize,
     /// The owner in work.
     current: Draft,
-    current_name: NameBuf,
+    pub(crate) current_name: NameBuf,
     current_key: NameKey,
     current_in_zone: bool,
     /// Records of owners that were packed before.
-    late: Draft,
-    late_of: Vec<u32>,
+    pub(crate) late: Draft,
+    pub(crate) late_of: Vec<u32>,
     /// Names that exist whether they have records here or not.
     empties: Vec<NameBuf>,
     pub(crate) broken: Broken,
@@ -43,6 +48,18 @@ pub struct ZoneBuilder {
     pub(crate) cut_depths: u128,
     pub(crate) max_labels: usize,
     pub(crate) findings: Findings,
+    /// Where records stand that name hosts and are of another file than the first of their owner, by their places.
+    pub(crate) elsewhere: HashMap<usize, (u32, u16)>,
+    /// All numbers of files that records came from, by OR: 0 while there is one.
+    files: u16,
+    /// Line and file of the SOA, once it is packed.
+    soa_at: (u32, u16),
+    pub(crate) limits: ZoneLimits,
+    pub(crate) records: u64,
+    /// Octets that the owner in work may take.
+    pub(crate) octets_left: usize,
+    /// A limit is reached and reported.
+    pub(crate) is_full: bool,
 }
 
 /// A node and the line its first record came from.
@@ -56,9 +73,12 @@ pub(crate) struct Origin {
 /// A zone file goes straight into the builder.
 impl Sink for ZoneBuilder {
     #[inline]
-    fn record(&mut self, record: &Record<'_>) -> Result<(), String> {
+    fn record(&mut self, record: &Record<'_>) -> Result<(), Refusal> {
         self.add(record);
-        Ok(())
+        match self.is_full {
+            false => Ok(()),
+            true => Err(Refusal::Stop),
+        }
     }
 }
 
@@ -70,7 +90,9 @@ impl ZoneBuilder {
 
     /// Starts a zone whose text or transfer has about this many bytes.
     pub fn with_capacity(apex: Name<'_>, bytes: usize) -> Self {
-        let mut arena = Vec::with_capacity(bytes.max(256));
+        let mut arena = Vec::with_capacity(256);
+        // Without so much memory it may still be enough, if the zone turns out to be smaller.
+        let _ = arena.try_reserve(bytes);
         arena.resize(ALIGN, 0);
         let key = NameKey::new(apex);
         ZoneBuilder {
@@ -93,12 +115,22 @@ impl ZoneBuilder {
             with_targets: Vec::new(),
             cut_depths: 0,
             findings: Findings::default(),
+            elsewhere: HashMap::new(),
+            files: 0,
+            soa_at: (0, 0),
+            limits: ZoneLimits::default(),
+            records: 0,
+            octets_left: usize::MAX,
+            is_full: false,
         }
     }
 
-    /// Takes one record.
+    /// Takes one record. A zone that has reached one of its limits takes none any more.
     #[inline]
     pub fn add(&mut self, record: &Record<'_>) {
+        if self.is_full {
+            return;
+        }
         let continues =
             record.same_owner || record.owner.as_wire() == self.current_name.as_name().as_wire();
         if !continues || self.names == 0 && self.current.is_empty() {
@@ -116,13 +148,27 @@ impl ZoneBuilder {
             );
             return;
         }
-        self.current.push(
-            record.rtype,
-            record.ttl,
-            record.rdata,
-            record.line,
-            record.file,
-        );
+        self.files |= record.file;
+        self.records += 1;
+        if let Err(full) = self.push(record) {
+            self.refuse(full, record.line, record.file);
+        }
+    }
+
+    #[inline]
+    fn push(&mut self, record: &Record<'_>) -> Result<(), Full> {
+        if self.is_full {
+            return Ok(());
+        }
+        if self.records > self.limits.records {
+            return Err(Full::Records(self.limits.records));
+        }
+        if self.current.octets() > self.octets_left {
+            return Err(Full::Octets(self.limits.octets));
+        }
+        let place = (record.line, record.file);
+        self.current
+            .try_push(record.rtype, record.ttl, record.rdata, place)
     }
 
     /// Tells that a name of the zone exists although none of the records added makes it exist: a part of a
@@ -147,13 +193,15 @@ impl ZoneBuilder {
         {
             return;
         }
-        let place = self.insert_empty(&key, labels, 0);
-        if labels > apex_labels + 1 || name.is_wildcard() {
-            self.deep.push(Origin {
-                place,
-                line: 0,
-                file: 0,
-            });
+        let made = self.insert_chain(&key, labels, 1).and_then(|place| {
+            if labels > apex_labels + 1 || name.is_wildcard() {
+                let (line, file) = (0, 0);
+                try_push(&mut self.deep, Origin { place, line, file })?;
+            }
+            Ok(())
+        });
+        if let Err(full) = made {
+            self.refuse(full, 0, 0);
         }
         self.max_labels = self.max_labels.max(labels);
     }
@@ -184,44 +232,46 @@ impl ZoneBuilder {
         let Some(&first) = self.current.entries.first() else {
             return;
         };
-        let labels = self.current_key.labels();
-        let hash = self.current_key.hash(labels);
-        if let Some(slot) = self.find_slot(hash, self.current_name.as_name()) {
-            let place = self.slots[slot] as u32;
-            for entry in &self.current.entries {
-                self.late.push(
-                    entry.rtype,
-                    entry.ttl,
-                    self.current.rdata(entry),
-                    entry.line,
-                    entry.file,
-                );
-                self.late_of.push(place);
-            }
-            self.current.clear();
-            return;
-        }
         let mut draft = std::mem::take(&mut self.current);
-        let place = self.pack(&mut draft, hash, None);
-        let origin = Origin {
-            place,
-            line: first.line,
-            file: first.file,
-        };
-        if labels > self.apex.labels() + 1 || self.current_name.as_name().is_wildcard() {
-            self.deep.push(origin);
+        let packed = self
+            .pack_or_put_aside(&mut draft, first.line, first.file)
+            .and_then(|()| self.check_octets());
+        if let Err(full) = packed {
+            self.refuse(full, first.line, first.file);
         }
-        self.max_labels = self.max_labels.max(labels);
         draft.clear();
         self.current = draft;
     }
 
+    fn pack_or_put_aside(&mut self, draft: &mut Draft, line: u32, file: u16) -> Result<(), Full> {
+        let labels = self.current_key.labels();
+        let hash = self.current_key.hash(labels);
+        if let Some(slot) = self.find_slot(hash, self.current_name.as_name()) {
+            let place = self.slots[slot] as u32;
+            for entry in &draft.entries {
+                let rdata = draft.rdata(entry);
+                let from = (entry.line, entry.file);
+                self.late.try_push(entry.rtype, entry.ttl, rdata, from)?;
+                try_push(&mut self.late_of, place)?;
+            }
+            return Ok(());
+        }
+        let place = self.pack(draft, hash, None)?;
+        if labels > self.apex.labels() + 1 || self.current_name.as_name().is_wildcard() {
+            try_push(&mut self.deep, Origin { place, line, file })?;
+        }
+        self.max_labels = self.max_labels.max(labels);
+        Ok(())
+    }
+
     /// Writes `draft` as the node of the current name and points its slot to it.
-    fn pack(&mut self, draft: &mut Draft, hash: u64, slot: Option<usize>) -> u32 {
+    fn pack(&mut self, draft: &mut Draft, hash: u64, slot: Option<usize>) -> Result<u32, Full> {
         let is_apex = self.is_apex(&self.current_key);
         let name = self.current_name;
         self.normalise(draft, name.as_name());
         let place = self.arena.len() / ALIGN;
+        let most = draft.encoded_len_max(name.as_name()) + ALIGN;
+        self.arena.try_reserve(most).map_err(|_| Full::Memory)?;
         draft.encode(name.as_name(), is_apex, Keep::default(), &mut self.arena);
         self.arena
             .resize(self.arena.len().next_multiple_of(ALIGN), 0);
@@ -231,34 +281,65 @@ impl ZoneBuilder {
         if node_flags & (flags::CUT | flags::DNAME) != 0 {
             self.cut_depths |= 1 << self.current_key.labels();
         }
-        let first = draft.entries[0];
         if node.rrsets().any(|rrset| rrset.has_targets()) {
-            self.with_targets.push(Origin {
-                place,
-                line: first.line,
-                file: first.file,
-            });
-        }
-        if !is_apex && let Some(soa) = draft.entries.iter().find(|e| e.rtype == Type::SOA) {
-            let message = format_args!(
-                "expected the SOA at {}, found one at {name}",
-                self.apex_name
-            );
-            match self.is_tolerant {
-                true => self.findings.error_of_name(soa.line, soa.file, message),
-                false => self.findings.error(soa.line, soa.file, message),
+            let first = draft.entries[0];
+            let (line, file) = (first.line, first.file);
+            try_push(&mut self.with_targets, Origin { place, line, file })?;
+            if self.files != 0 {
+                self.note_files(draft, place, file)?;
             }
-            self.add_broken(name.as_name(), None);
         }
+        self.check_soa(draft, is_apex);
         self.check_iterations(draft);
+        self.advise_on_aliases(draft);
         if node_flags & flags::CUT != 0 {
             self.warn_of_data_at_cut(draft);
         }
         match slot {
             Some(slot) => self.slots[slot] = (tag(hash) as u64) << 32 | place as u64,
-            None => self.insert(hash, place),
+            None => self.insert(hash, place)?,
         }
-        place
+        Ok(place)
+    }
+
+    /// The lines of records that name hosts wait in their nodes until all names are there, but not their files:
+    /// takes note of those that differ from the first of the owner.
+    fn note_files(&mut self, draft: &Draft, place: u32, file: u16) -> Result<(), Full> {
+        let base = place as usize * ALIGN;
+        let mut at = base + Node::at(&self.arena[base..]).rrsets_at();
+        for group in draft.entries.chunk_by(|a, b| a.rtype == b.rtype) {
+            at += node::RRSET_HEADER;
+            let has_target = layout::of(group[0].rtype).target != node::NO_TARGET;
+            for entry in group {
+                if has_target && entry.file != file {
+                    self.elsewhere.try_reserve(1).map_err(|_| Full::Memory)?;
+                    self.elsewhere.insert(at, (entry.line, entry.file));
+                }
+                at += draft.rdata(entry).len() + if has_target { 6 } else { 2 };
+            }
+        }
+        Ok(())
+    }
+
+    /// RFC 1035 section 5.2: one SOA, at the apex.
+    fn check_soa(&mut self, draft: &Draft, is_apex: bool) {
+        let Some(soa) = draft.entries.iter().find(|e| e.rtype == Type::SOA) else {
+            return;
+        };
+        if is_apex {
+            self.soa_at = (soa.line, soa.file);
+            return;
+        }
+        let name = self.current_name;
+        let message = format_args!(
+            "expected the SOA at {}, found one at {name}",
+            self.apex_name
+        );
+        match self.is_tolerant {
+            true => self.findings.error_of_name(soa.line, soa.file, message),
+            false => self.findings.error(soa.line, soa.file, message),
+        }
+        self.add_broken(name.as_name(), None);
     }
 
     /// RFC 9276: many NSEC3 iterations cost a server and its clients dearly (CVE-2023-50868).
@@ -336,75 +417,94 @@ impl ZoneBuilder {
         Node::at(&self.arena[place as usize * ALIGN..])
     }
 
-    fn insert(&mut self, hash: u64, place: u32) {
-        // At most three quarters full, so that runs of slots stay short.
-        if (self.names + 1) * 4 > self.slots.len() * 3 {
-            let larger = self.slots.len() * 2;
-            let old = std::mem::replace(&mut self.slots, vec![0; larger]);
-            // Slots are ordered by hash, so this writes the new table front to back.
-            old.into_iter()
-                .filter(|&slot| slot != 0)
-                .for_each(|slot| put(&mut self.slots, slot));
-        }
+    fn insert(&mut self, hash: u64, place: u32) -> Result<(), Full> {
+        self.reserve_slots(1)?;
         self.names += 1;
-        put(&mut self.slots, (tag(hash) as u64) << 32 | place as u64);
+        put_slot(&mut self.slots, tag(hash), place);
+        Ok(())
     }
 
-    /// Adds an empty non-terminal (RFC 4592 section 2.2.2).
-    pub(crate) fn insert_empty(&mut self, key: &NameKey, labels: usize, children: u32) -> u32 {
-        let place = self.arena.len() / ALIGN;
-        Draft::default().encode(
-            key.suffix(labels),
-            false,
-            Keep { children, flags: 0 },
-            &mut self.arena,
-        );
+    /// Adds `count` empty non-terminals (RFC 4592 section 2.2.2), the suffix of `labels` labels and those above it.
+    /// Returns the place of the deepest; the next follow at distances of [`CHAIN_STEP`].
+    pub(crate) fn insert_chain(
+        &mut self,
+        key: &NameKey,
+        labels: usize,
+        count: usize,
+    ) -> Result<u32, Full> {
+        let name = key.suffix(labels);
+        let octets = count * node::CHAIN_NODE + name.as_wire().len() + ALIGN;
+        self.arena.try_reserve(octets).map_err(|_| Full::Memory)?;
+        self.reserve_slots(count)?;
+        let first = self.arena.len() / ALIGN;
+        node::encode_chain(name, count, &mut self.arena);
         self.arena
             .resize(self.arena.len().next_multiple_of(ALIGN), 0);
-        let place = self.place(place);
-        self.insert(key.hash(labels), place);
-        place
+        for n in 0..count {
+            let place = self.place(first + n * CHAIN_STEP as usize);
+            self.insert(key.hash(labels - n), place)?;
+        }
+        self.check_octets()?;
+        Ok(self.place(first))
     }
 
     /// Merges the records that were put aside, one rebuild a name however many there are.
     fn merge_late(&mut self) {
-        if self.late_of.is_empty() {
+        if self.is_full || self.late_of.is_empty() {
             return;
         }
-        let mut moved = HashMap::new();
-        let mut order: Vec<u32> = (0..self.late_of.len() as u32).collect();
-        order.sort_by_key(|&i| self.late_of[i as usize]);
+        if let Err(full) = self.merge_each() {
+            self.refuse(full, 0, 0);
+        }
+    }
+
+    fn merge_each(&mut self) -> Result<(), Full> {
         let (late, late_of) = (
             std::mem::take(&mut self.late),
             std::mem::take(&mut self.late_of),
         );
+        let mut order: Vec<u32> = Vec::new();
+        order
+            .try_reserve_exact(late_of.len())
+            .map_err(|_| Full::Memory)?;
+        order.extend(0..late_of.len() as u32);
+        order.sort_unstable_by_key(|&i| (late_of[i as usize], i));
+        let mut moved = HashMap::new();
         for group in order.chunk_by(|&a, &b| late_of[a as usize] == late_of[b as usize]) {
             let old = late_of[group[0] as usize];
-            let first = late.entries[group[0] as usize];
             self.current_name = self.node(old).name().into();
             self.current_key.set(self.current_name.as_name());
-            let mut draft = Draft::default();
-            draft.push_node(self.node(old), first.line, first.file);
+            let mut draft = self.draft_of(old)?;
             for &i in group {
                 let entry = &late.entries[i as usize];
-                draft.push(
-                    entry.rtype,
-                    entry.ttl,
-                    late.rdata(entry),
-                    entry.line,
-                    entry.file,
-                );
+                let from = (entry.line, entry.file);
+                draft.try_push(entry.rtype, entry.ttl, late.rdata(entry), from)?;
             }
             let hash = self.current_key.hash(self.current_key.labels());
             let slot = self.find_slot(hash, self.current_name.as_name());
-            let place = self.pack(&mut draft, hash, slot);
+            let place = self.pack(&mut draft, hash, slot)?;
+            moved.try_reserve(1).map_err(|_| Full::Memory)?;
             moved.insert(old, place);
+            self.check_octets()?;
         }
         self.with_targets
             .retain(|origin| !moved.contains_key(&origin.place));
         for origin in &mut self.deep {
             origin.place = *moved.get(&origin.place).unwrap_or(&origin.place);
         }
+        Ok(())
+    }
+
+    /// The records of a packed node. Their lines are forgotten, but for those that name hosts.
+    fn draft_of(&self, place: u32) -> Result<Draft, Full> {
+        let mut draft = Draft::default();
+        for rrset in self.node(place).rrsets() {
+            for record in rrset.records() {
+                let line = if self.files == 0 { record.place } else { 0 };
+                draft.try_push(rrset.rtype(), rrset.ttl(), record.rdata, (line, 0))?;
+            }
+        }
+        Ok(draft)
     }
 
     /// Ends the zone: connects its names, runs the checks and packs it for serving.
@@ -412,11 +512,16 @@ impl ZoneBuilder {
     /// If there is no zone, at least one finding is an error. If there is one, they are warnings, or errors that broke
     /// one name (see [`ZoneBuilder::tolerate_broken_names`]).
     pub fn finish(mut self) -> (Option<Zone>, Vec<Finding>) {
-        self.pack_current();
+        if !self.is_full {
+            self.pack_current();
+        }
         self.merge_late();
         self.insert_empties();
         self.insert_broken();
         self.connect_ancestors();
+        if self.is_full {
+            return (None, self.findings.into_list());
+        }
         let with_targets = match self.broken.is_empty() {
             true => Vec::new(),
             false => self.with_targets.clone(),
@@ -449,11 +554,27 @@ impl ZoneBuilder {
             cut_depths: self.cut_depths,
             names: self.names as u32,
         };
-        let packed = Packed {
-            slots: fitting_slots(self.slots, self.names),
-            arena: fitting_arena(self.arena),
-        };
-        (Some(Zone::new(packed, summary)), self.findings.into_list())
+        let slots = fitting_slots(self.slots, self.names);
+        let packed = slots.and_then(|slots| {
+            let arena = fitting_arena(self.arena)?;
+            Ok(Packed { slots, arena })
+        });
+        match packed {
+            Ok(packed) => (Some(Zone::new(packed, summary)), self.findings.into_list()),
+            Err(full) => {
+                self.findings.error(0, 0, format_args!("{full}"));
+                (None, self.findings.into_list())
+            }
+        }
+    }
+
+    /// Line and file of the SOA at the apex; 0 and 0 if there is none.
+    pub fn soa_place(&self) -> (u32, u16) {
+        let mut current = self.current.entries.iter();
+        match current.find(|entry| entry.rtype == Type::SOA) {
+            Some(soa) if self.is_apex(&self.current_key) => (soa.line, soa.file),
+            _ => self.soa_at,
+        }
     }
 
     pub(crate) fn apex_key(&self) -> &NameKey {
@@ -469,39 +590,8 @@ impl ZoneBuilder {
         self.arena[place as usize * ALIGN + 4] |= bits;
     }
 
-    /// Notes where the node of a record's target stands.
+    /// Notes where the node of a record's target stands, 0 if it is not in the zone.
     pub(crate) fn set_target(&mut self, record_at: usize, place: u32) {
-        debug_assert_eq!(node::read_u32(&self.arena, record_at + 2), 0);
         self.arena[record_at + 2..record_at + 6].copy_from_slice(&place.to_le_bytes());
-    }
-}
-
-#[inline]
-fn put(slots: &mut [u64], slot: u64) {
-    put_slot(slots, (slot >> 32) as u32, slot as u32);
-}
-
-/// The table in its final size: growing by doubling leaves up to two thirds of it empty.
-fn fitting_slots(slots: Vec<u64>, names: usize) -> Box<[u64]> {
-    let wanted = slots_for(names);
-    if slots.len() == wanted {
-        return slots.into_boxed_slice();
-    }
-    let mut fitting = vec![0; wanted].into_boxed_slice();
-    slots
-        .into_iter()
-        .filter(|&slot| slot != 0)
-        .for_each(|slot| put(&mut fitting, slot));
-    fitting
-}
-
-/// The arena in its final size. Allocators keep the room of a small block that shrinks, so that is copied: a
-/// hundred thousand small zones would waste a quarter of their memory.
-fn fitting_arena(arena: Vec<u8>) -> Box<[u8]> {
-    const SMALL: usize = 64 << 10;
-    if arena.len() < SMALL {
-        Box::from(&arena[..])
-    } else {
-        arena.into_boxed_slice()
     }
 }

@@ -1,9 +1,10 @@
 //! What can only be known when all names of a zone are there: empty non-terminals, occluded data,
 //! where the hosts named by NS, MX, SRV, SVCB and HTTPS records stand.
 
-use crate::build::{Origin, ZoneBuilder};
+use crate::advice::has_address;
+use crate::build::{CHAIN_STEP, Origin, ZoneBuilder};
 use crate::key::NameKey;
-use crate::node::{Node, RRSET_HEADER, flags};
+use crate::node::{Node, RRSET_HEADER, flags, read_u32};
 use crate::packed::ALIGN;
 use nameward_wire::{Name, NameBuf, Type};
 
@@ -11,30 +12,46 @@ impl ZoneBuilder {
     /// Makes the ancestors of deep names exist (RFC 4592 section 2.2.2), counts children, marks the parents
     /// of wildcards and warns of occluded names.
     pub(crate) fn connect_ancestors(&mut self) {
+        if self.is_full {
+            return;
+        }
         let apex_labels = self.apex_key().labels();
         let mut key = NameKey::default();
         for origin in std::mem::take(&mut self.deep) {
             key.set(self.node(origin.place).name());
-            for labels in (apex_labels..key.labels()).rev() {
-                let found = self.find(&key, labels);
-                let created = found.is_none() && labels > apex_labels;
-                let place = match found {
-                    Some(place) => {
-                        self.set_children(place, self.node(place).children() + 1);
-                        place
-                    }
-                    None if created => self.insert_empty(&key, labels, 1),
-                    // No apex: the missing SOA is reported elsewhere.
-                    None => break,
-                };
+            let parent = key.labels() - 1;
+            // The deepest ancestor that exists. Without an apex there is none: the missing SOA is reported elsewhere.
+            let mut depth = parent;
+            let found = loop {
+                match self.find(&key, depth) {
+                    Some(place) => break place,
+                    None if depth <= apex_labels => return,
+                    None => depth -= 1,
+                }
+            };
+            let made = match parent - depth {
+                0 => Ok(found),
+                missing => self.insert_chain(&key, parent, missing),
+            };
+            let deepest = match made {
+                Ok(place) => place,
+                Err(full) => return self.refuse(full, origin.line, origin.file),
+            };
+            self.set_children(deepest, self.node(deepest).children() + 1);
+            if deepest != found {
+                self.set_children(found, self.node(found).children() + 1);
+            }
+            for labels in depth..=parent {
                 // An empty non-terminal `*` is a wildcard too (RFC 4592 section 2.2.3).
                 if key.suffix(labels + 1).is_wildcard() {
+                    let place = match labels == depth {
+                        true => found,
+                        false => deepest + (parent - labels) as u32 * CHAIN_STEP,
+                    };
                     self.set_flags(place, flags::WILDCARD_CHILD);
                 }
-                if !created {
-                    break;
-                }
             }
+            self.advise_on_owner(&key, origin);
             self.warn_if_occluded(&key, apex_labels, origin);
         }
     }
@@ -86,21 +103,50 @@ impl ZoneBuilder {
                 &mut targets,
             );
             for target in &targets {
+                let origin = self.origin_of(target, origin);
+                self.set_target(target.record_at, 0);
+                if target.name_len == 0 {
+                    continue;
+                }
                 let name = self.name_at(target);
-                if !ends_like(name, apex) {
-                    continue;
-                }
-                key.set(name);
                 let labels = self.apex_key().labels();
-                if key.labels() < labels || key.suffix(labels) != apex {
-                    continue;
-                }
-                let found = self.find(&key, key.labels());
+                let is_inside = ends_like(name, apex) && {
+                    key.set(name);
+                    key.labels() >= labels && key.suffix(labels) == apex
+                };
+                let found = match is_inside {
+                    true => self.find(&key, key.labels()),
+                    false => None,
+                };
                 if let Some(place) = found {
                     self.set_target(target.record_at, place);
                 }
-                self.check_target(target, found, origin);
+                let message = match is_inside {
+                    true => self.warning_about_target(target, &key, found, origin.place),
+                    false => {
+                        let owner = (self.node(origin.place), target.rtype);
+                        self.advice_on_foreign_host(owner, self.name_at(target))
+                    }
+                };
+                if let Some(message) = message {
+                    self.findings
+                        .warning(origin.line, origin.file, format_args!("{message}"));
+                }
             }
+        }
+    }
+
+    /// Where the record itself came from: its line waits in the place of its target.
+    fn origin_of(&self, target: &Target, owner: Origin) -> Origin {
+        let line = read_u32(&self.arena, target.record_at + 2);
+        let (line, file) = match self.elsewhere.get(&target.record_at) {
+            Some(&place) => place,
+            None => (line, owner.file),
+        };
+        Origin {
+            line,
+            file,
+            ..owner
         }
     }
 
@@ -108,34 +154,36 @@ impl ZoneBuilder {
         Name::from_valid_wire(&self.arena[target.name_at..target.name_at + target.name_len])
     }
 
-    fn check_target(&mut self, target: &Target, found: Option<u32>, origin: Origin) {
+    /// The warning about a host in the zone that a record of the node at `owner` names, if there is one.
+    fn warning_about_target(
+        &self,
+        target: &Target,
+        host: &NameKey,
+        found: Option<u32>,
+        owner: u32,
+    ) -> Option<String> {
         let rtype = target.rtype;
-        if !matches!(rtype, Type::NS | Type::MX | Type::SRV) {
-            return;
-        }
-        let (owner, name) = (self.node(origin.place), self.name_at(target));
+        let (owner, name) = (self.node(owner), self.name_at(target));
         let node = found.map(|place| self.node(place));
-        let is_address = |node: Node<'_>| node.rrset(Type::A).or(node.rrset(Type::AAAA)).is_some();
-        let message = if node.is_some_and(|node| node.has(flags::CNAME)) {
-            format!(
-                "{} {rtype} points to {name}, which is a CNAME",
-                owner.name()
-            )
+        let is_host = matches!(rtype, Type::NS | Type::MX | Type::SRV);
+        if is_host && node.is_some_and(|node| node.has(flags::CNAME)) {
+            let owner = owner.name();
+            Some(format!(
+                "{owner} {rtype} points to {name}, which is a CNAME"
+            ))
         } else if rtype == Type::NS
             && owner.has(flags::CUT)
-            && !node.is_some_and(is_address)
+            && !node.is_some_and(has_address)
             // Glue is needed for a server at or below the delegation that names it.
             && name.is_at_or_below(owner.name())
         {
-            format!(
-                "{} NS {name} has no glue: expected A or AAAA records",
-                owner.name()
-            )
+            let owner = owner.name();
+            Some(format!(
+                "{owner} NS {name} has no glue: expected A or AAAA records"
+            ))
         } else {
-            return;
-        };
-        self.findings
-            .warning(origin.line, origin.file, format_args!("{message}"));
+            self.advice_on_host((owner, rtype), host, node)
+        }
     }
 }
 
@@ -150,16 +198,18 @@ pub(crate) struct Target {
 /// Lists the records with targets of the node that stands at `base`.
 pub(crate) fn list_targets(node: Node<'_>, base: usize, targets: &mut Vec<Target>) {
     targets.clear();
-    let mut at = base + node.bytes().len() - node.rrsets_len();
+    let mut at = base + node.rrsets_at();
     for rrset in node.rrsets() {
         at += RRSET_HEADER;
         for record in rrset.records() {
-            if let Some((offset, name)) = record.target_place() {
+            let place = record.target_place();
+            if rrset.has_targets() {
+                let (offset, len) = place.map_or((0, 0), |(at, name)| (at, name.as_wire().len()));
                 targets.push(Target {
                     rtype: rrset.rtype(),
                     record_at: at,
                     name_at: at + record.stored_len() - record.rdata.len() + offset,
-                    name_len: name.as_wire().len(),
+                    name_len: len,
                 });
             }
             at += record.stored_len();

@@ -1,7 +1,8 @@
 //! One name's records while they are collected, and their encoding as a node.
 
 use crate::layout;
-use crate::node::{NO_TARGET, NODE_HEADER, Node, flags};
+use crate::node::{NO_TARGET, NODE_HEADER, Node, RRSET_HEADER, flags};
+use crate::room::Full;
 use nameward_wire::{Name, Type};
 
 /// Types at one name. More would make the search for a type at that name slow (CVE-2024-1737).
@@ -75,13 +76,27 @@ impl Draft {
         self.entries.push(entry);
     }
 
-    /// Adds all records of an existing node.
-    pub(crate) fn push_node(&mut self, node: Node<'_>, line: u32, file: u16) {
-        for rrset in node.rrsets() {
-            for record in rrset.records() {
-                self.push(rrset.rtype(), rrset.ttl(), record.rdata, line, file);
-            }
+    /// Makes room for one more record with so many octets of data.
+    #[inline]
+    pub(crate) fn reserve(&mut self, octets: usize) -> Result<(), Full> {
+        if self.data.len() + octets > u32::MAX as usize {
+            return Err(Full::Octets(u32::MAX.into()));
         }
+        let room = self.data.try_reserve(octets);
+        room.and_then(|()| self.entries.try_reserve(1))
+            .map_err(|_| Full::Memory)
+    }
+
+    /// Octets of the data of all records.
+    #[inline]
+    pub(crate) fn data_len(&self) -> usize {
+        self.data.len()
+    }
+
+    /// Octets that [`Draft::encode`] appends at most.
+    pub(crate) fn encoded_len_max(&self, name: Name<'_>) -> usize {
+        let records = self.entries.len() * (RRSET_HEADER + 6) + self.data.len();
+        NODE_HEADER + name.as_wire().len() + records
     }
 
     /// Gives a whole RRset a TTL: the last one that a change names counts.
@@ -107,10 +122,12 @@ impl Draft {
         }
         let data = &self.data;
         let rdata = |e: &Entry| &data[e.start as usize..e.start as usize + e.len as usize];
-        self.entries.sort_by(|a, b| {
+        // Records of the same data stay in the order in which they came.
+        self.entries.sort_unstable_by(|a, b| {
             a.rtype
                 .cmp(&b.rtype)
                 .then_with(|| layout::compare(a.rtype, rdata(a), rdata(b)))
+                .then_with(|| a.start.cmp(&b.start))
         });
         self.entries.dedup_by(|later, kept| {
             let same = later.rtype == kept.rtype
@@ -126,34 +143,25 @@ impl Draft {
         for group in self.entries.chunk_by_mut(|a, b| a.rtype == b.rtype) {
             types += 1;
             let rtype = group[0].rtype;
-            let least = group.iter().map(|e| e.ttl).min().unwrap_or(0);
-            for entry in group.iter_mut().filter(|e| e.ttl != least) {
-                flaw(Flaw::TtlsDiffer(rtype), entry);
-                entry.ttl = least;
+            if let Some(odd) = first_of_another_ttl(group) {
+                flaw(Flaw::TtlsDiffer(rtype), odd);
+                let least = group.iter().map(|e| e.ttl).min().unwrap_or(0);
+                group.iter_mut().for_each(|entry| entry.ttl = least);
             }
             let single = matches!(rtype, Type::CNAME | Type::DNAME | Type::SOA);
             if single && group.len() > 1 {
-                flaw(Flaw::Several(rtype), &group[1]);
+                flaw(Flaw::Several(rtype), last_to_come(group));
             }
             if group.len() > MAX_RECORDS {
-                flaw(Flaw::TooManyRecords(rtype), &group[MAX_RECORDS]);
+                flaw(Flaw::TooManyRecords(rtype), last_to_come(group));
             }
             has_cname |= rtype == Type::CNAME;
         }
-        if has_cname {
-            // RFC 4034 sections 3 and 4: only DNSSEC's own types may stand beside a CNAME.
-            let beside = |e: &&Entry| {
-                !matches!(
-                    e.rtype,
-                    Type::CNAME | Type::RRSIG | Type::NSEC | Type(24) | Type(25)
-                )
-            };
-            if let Some(other) = self.entries.iter().find(beside) {
-                flaw(Flaw::CnameAndOther, other);
-            }
+        if has_cname && let Some(other) = beside_cname(&self.entries) {
+            flaw(Flaw::CnameAndOther, &other);
         }
         if types > MAX_TYPES {
-            flaw(Flaw::TooManyTypes, &self.entries[0]);
+            flaw(Flaw::TooManyTypes, last_to_come(&self.entries));
         }
     }
 
@@ -192,11 +200,48 @@ impl Draft {
         for entry in group {
             out.extend_from_slice(&entry.len.to_le_bytes());
             if layout.target != NO_TARGET {
-                out.extend_from_slice(&[0; 4]);
+                // Where the target stands is known when all names are there; until then its line waits here.
+                out.extend_from_slice(&entry.line.to_le_bytes());
             }
             out.extend_from_slice(self.rdata(entry));
         }
     }
+}
+
+/// The first record that came with another TTL than the one before it.
+fn first_of_another_ttl(group: &[Entry]) -> Option<&Entry> {
+    let first = group.iter().min_by_key(|entry| entry.start)?;
+    let others = group.iter().filter(|entry| entry.ttl != first.ttl);
+    others.min_by_key(|entry| entry.start)
+}
+
+/// The record that came last: the one too many.
+fn last_to_come(entries: &[Entry]) -> &Entry {
+    let last = entries.iter().max_by_key(|entry| entry.start);
+    last.unwrap_or(&entries[0])
+}
+
+/// A record that must not stand beside the CNAME, with the line of the one of both that came later.
+fn beside_cname(entries: &[Entry]) -> Option<Entry> {
+    // RFC 4034 sections 3 and 4: only DNSSEC's own types may stand beside a CNAME.
+    let is_beside = |e: &&Entry| {
+        !matches!(
+            e.rtype,
+            Type::CNAME | Type::RRSIG | Type::NSEC | Type(24) | Type(25)
+        )
+    };
+    let others = entries.iter().filter(is_beside);
+    let other = *others.max_by_key(|entry| entry.start)?;
+    let cname = entries.iter().find(|entry| entry.rtype == Type::CNAME)?;
+    let (line, file) = match cname.start > other.start {
+        true => (cname.line, cname.file),
+        false => (other.line, other.file),
+    };
+    Some(Entry {
+        line,
+        file,
+        ..other
+    })
 }
 
 /// What a node keeps when its records change.

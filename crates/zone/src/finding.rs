@@ -6,7 +6,7 @@ use nameward_wire::Name;
 use nameward_wire::zonefile::Severity;
 
 /// Messages of one severity that are kept; the rest is counted.
-const KEPT: usize = 20;
+pub(crate) const KEPT: usize = 20;
 
 /// Something the operator should know about a zone.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,6 +69,11 @@ impl Findings {
             message,
             unlisted: 0,
         });
+    }
+
+    /// Counts warnings that nobody will read.
+    pub(crate) fn count_warnings(&mut self, more: usize) {
+        self.more_warnings += more;
     }
 
     /// Tells a flaw; one that is tolerated breaks its owner only.

@@ -7,6 +7,7 @@
 #![deny(unsafe_code)]
 
 mod access;
+mod advice;
 mod broken;
 mod build;
 pub mod change;
@@ -22,6 +23,7 @@ mod order;
 mod packed;
 mod prefetch;
 mod record_list;
+mod room;
 mod serial;
 mod source;
 mod table;
@@ -35,6 +37,7 @@ pub use live::Live;
 pub use node::{Form, Node, Record, Rrset};
 pub use offer::{Contest, Offered, TableChange};
 pub use record_list::{ListError, ListedRecord, ListedRecords, RecordList};
+pub use room::ZoneLimits;
 pub use serial::Serial;
 pub use source::{
     BackendFailure, BatchRound, CacheSizes, LiveSource, LookupBatch, LookupEnd, LookupError,

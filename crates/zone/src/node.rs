@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! node:   children u32 | flags u8 | name length u8 | rrset count u16 | name (wire, case kept) | rrsets
+//! chain:  nodes of empty non-terminals without their names, each with an offset u32 | name of the deepest
 //! rrset:  type u16 | count u16 | ttl u32 | length u32 | form u8 | target u8 | records, sorted
 //! record: rdata length u16 | [place of the target's node u32, if the rrset has targets] | rdata (wire)
 //! ```
@@ -9,13 +10,20 @@
 //! tells where compressible names stand and `target` where the name stands whose addresses belong into the
 //! additional section. RRsets are sorted by type and records in canonical order (RFC 4034 section 6.3), so
 //! that two equal nodes are equal bytes (the places of targets aside).
+//!
+//! Empty non-terminals that one name makes exist are ancestors of each other, so the name of each is a suffix of
+//! the deepest one's. They share it: a name of 127 labels costs its 126 ancestors 12 octets each and one name, not 126
+//! names.
 
 use nameward_wire::{Name, Type};
+use std::borrow::Cow;
 
 /// Octets before the name.
 pub(crate) const NODE_HEADER: usize = 8;
 /// Octets before the records of an RRset.
 pub(crate) const RRSET_HEADER: usize = 14;
+/// Octets of an empty non-terminal in a chain, a multiple of [`crate::packed::ALIGN`].
+pub(crate) const CHAIN_NODE: usize = 12;
 /// `target` of an RRset without targets.
 pub(crate) const NO_TARGET: u8 = 0xff;
 
@@ -35,6 +43,8 @@ pub mod flags {
     pub const BROKEN_ABOVE: u8 = 32;
     /// That record is about the addresses of the node: answers that need these fail.
     pub const BROKEN_HOST: u8 = 64;
+    /// The name stands behind the nodes of a chain of empty non-terminals, not behind the header.
+    pub(crate) const SHARED_NAME: u8 = 128;
 }
 
 /// Where names that may be compressed stand in the data of a type (RFC 3597 section 4).
@@ -88,7 +98,7 @@ impl<'a> Node<'a> {
     /// The bits of [`flags`].
     #[inline]
     pub fn flags(self) -> u8 {
-        self.bytes[Node::FLAGS_AT]
+        self.bytes[Node::FLAGS_AT] & !flags::SHARED_NAME
     }
 
     /// Whether all bits of `mask` are set.
@@ -106,7 +116,11 @@ impl<'a> Node<'a> {
     /// The owner name, case as in the zone.
     #[inline]
     pub fn name(self) -> Name<'a> {
-        Name::from_valid_wire(&self.bytes[NODE_HEADER..NODE_HEADER + self.bytes[5] as usize])
+        let start = match self.bytes[Node::FLAGS_AT] & flags::SHARED_NAME {
+            0 => NODE_HEADER,
+            _ => read_u32(self.bytes, NODE_HEADER) as usize,
+        };
+        Name::from_valid_wire(&self.bytes[start..start + self.bytes[5] as usize])
     }
 
     /// Whether the node has no RRsets: an empty non-terminal.
@@ -135,16 +149,22 @@ impl<'a> Node<'a> {
         self.rrsets().find(|rrset| rrset.rtype() == rtype)
     }
 
-    /// The node's bytes, exactly.
-    pub(crate) fn bytes(self) -> &'a [u8] {
+    /// The node's bytes, exactly; a shared name becomes its own.
+    pub(crate) fn bytes(self) -> Cow<'a, [u8]> {
+        if self.bytes[Node::FLAGS_AT] & flags::SHARED_NAME != 0 {
+            let mut bytes = self.bytes[..NODE_HEADER].to_vec();
+            bytes[Node::FLAGS_AT] = self.flags();
+            bytes.extend_from_slice(self.name().as_wire());
+            return Cow::Owned(bytes);
+        }
         let mut rrsets = self.rrsets();
         while rrsets.next().is_some() {}
-        &self.bytes[..self.bytes.len() - rrsets.bytes.len()]
+        Cow::Borrowed(&self.bytes[..self.bytes.len() - rrsets.bytes.len()])
     }
 
-    /// Octets of all RRsets.
-    pub(crate) fn rrsets_len(self) -> usize {
-        self.bytes().len() - NODE_HEADER - self.bytes[5] as usize
+    /// Octets before the RRsets of a node that has some.
+    pub(crate) fn rrsets_at(self) -> usize {
+        NODE_HEADER + self.bytes[5] as usize
     }
 
     /// Where the flags stand in the bytes of a node.
@@ -155,6 +175,22 @@ impl<'a> Node<'a> {
     pub fn is_same(self, other: Node<'_>) -> bool {
         core::ptr::eq(self.bytes.as_ptr(), other.bytes.as_ptr())
     }
+}
+
+/// Appends a chain of empty non-terminals: the suffixes of `deepest` with one label less each, `count` of them with
+/// `deepest` itself. Each has the one before it as its child, and the deepest none yet.
+pub(crate) fn encode_chain(deepest: Name<'_>, count: usize, out: &mut Vec<u8>) {
+    let mut wire = deepest.as_wire();
+    let name_at = count * CHAIN_NODE;
+    for n in 0..count {
+        let children = u32::from(n > 0);
+        let cut = deepest.as_wire().len() - wire.len();
+        out.extend_from_slice(&children.to_le_bytes());
+        out.extend_from_slice(&[flags::SHARED_NAME, wire.len() as u8, 0, 0]);
+        out.extend_from_slice(&((name_at - n * CHAIN_NODE + cut) as u32).to_le_bytes());
+        wire = &wire[(1 + wire[0] as usize).min(wire.len() - 1)..];
+    }
+    out.extend_from_slice(deepest.as_wire());
 }
 
 /// Iterates over the RRsets of a node.

@@ -165,6 +165,14 @@ section! {
         /// Whether zone files, and the BIND configuration, are watched: a change is served within about a
         /// second. If not, changes are taken by `nameward reload`.
         watch: bool = "true";
+        /// MiB of memory that one zone of a file may grow to; a larger one is refused and its old version
+        /// stays in service.
+        zone_max_mb: Count<1, 16_384> = "4096";
+        /// Records that one zone of a file may have.
+        zone_records_max: Count<1, 4_000_000_000> = "100000000";
+        /// MiB of names and data that the `$GENERATE` lines of one zone may make. A large file may make
+        /// 1000 times its own size.
+        generated_max_mb: Count<0, 16_384> = "64";
         /// The file of a SQLite database. `nameward db init` makes one.
         path: Option<PathBuf> = r#""""#;
         /// A PostgreSQL or MySQL database, as `postgres://user:password@host/database` or

@@ -5,7 +5,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use nameward_wire::Name;
+use nameward_wire::{
+    Name,
+    zonefile::{Diagnostic, Severity},
+};
 use nameward_zone::Zone;
 
 use super::{
@@ -70,7 +73,8 @@ impl Load<'_> {
     /// Takes over what was read for one zone.
     fn settle(&mut self, job: &Job, read: ZoneRead, slot: &mut Slot) {
         let name = self.candidates.name(job.candidate);
-        let Some(zone) = read.zone else {
+        let mut read = read;
+        let Some(zone) = read.zone.take() else {
             // Read and reported again by the next load, changed or not.
             slot.fingerprint = None;
             if read.is_missing && self.candidates.is_copy(job.candidate) {
@@ -89,8 +93,14 @@ impl Load<'_> {
             return;
         };
         self.summary.loaded += 1;
-        (self.events)(Event::Served(name, &zone, &read.diagnostics));
         let rank = self.candidates.rank(job.candidate);
+        if slot.served {
+            let table = self.publisher.table();
+            let before = table.exact(name).filter(|before| before.rank() == rank);
+            let warning = before.and_then(|before| advice_on_serial(before, &zone, &read));
+            read.diagnostics.extend(warning);
+        }
+        (self.events)(Event::Served(name, &zone, &read.diagnostics));
         self.publisher.offer(zone, rank, slot.rank);
         slot.settle(read.fingerprint, read.includes, rank);
     }
@@ -118,4 +128,27 @@ impl Load<'_> {
             (self.events)(Event::Contested(name.as_name(), served, other));
         }
     }
+}
+
+/// The warning about a new version whose serial tells nobody that it is new. Secondaries take a version only if its
+/// serial is greater (RFC 1996 section 3.10, RFC 1982 section 3.2).
+fn advice_on_serial(before: &Zone, now: &Zone, read: &ZoneRead) -> Option<Diagnostic> {
+    let (old, new) = (before.serial(), now.serial());
+    if new.is_after(old) || !before.is_ready() || now.has_same_records(before) {
+        return None;
+    }
+    let message = match old == new {
+        true => format!(
+            "the contents changed and the serial {new} did not: secondaries will not follow"
+        ),
+        false => format!("the serial went back from {old} to {new}: secondaries will not follow"),
+    };
+    let (file, line) = read.soa_place.clone();
+    Some(Diagnostic {
+        severity: Severity::Warning,
+        file,
+        line,
+        column: 0,
+        message,
+    })
 }

@@ -46,7 +46,10 @@ impl FileBackend {
         if self.has_rivals {
             return None;
         }
-        let mut aim = Aim::default();
+        let mut aim = Aim {
+            candidates: Candidates::bounded_by(sources),
+            ..Aim::default()
+        };
         for path in paths {
             for source in sources.iter().filter(|source| source.watch) {
                 for (name, origin) in self.zones_of(source, path) {

@@ -10,6 +10,7 @@ use std::{
     num::NonZeroU64,
     os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
+    sync::Arc,
     time::{Duration, SystemTime},
 };
 
@@ -19,7 +20,7 @@ use nameward_wire::{
 };
 use nameward_zone::{Finding, Zone, ZoneBuilder};
 
-use super::{raw, scan::plain};
+use super::{Limits, raw, scan::plain};
 
 /// Files up to this size are read whole.
 const SMALL: u64 = 256 * 1024;
@@ -28,6 +29,11 @@ const MOST_RESERVED: u64 = 1 << 30;
 /// A file changed this short a time before it was read may change again within the same tick of
 /// the clock that stamps files; it is not trusted to be unchanged.
 const SETTLED: Duration = Duration::from_millis(50);
+/// A file that was not changed for this long is hardly being written just now.
+const OLD: Duration = Duration::from_secs(10);
+
+/// How often a file is read that changes while it is read.
+const READS: usize = 3;
 
 /// Which contents a file had: equal fingerprints mean that it was not touched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,6 +53,8 @@ pub(super) struct ZoneRead {
     /// There is no such file.
     pub is_missing: bool,
     pub diagnostics: Vec<Diagnostic>,
+    /// Where the SOA stands.
+    pub soa_place: (Arc<str>, u32),
     /// Of the file and all it includes.
     pub fingerprint: Option<Fingerprint>,
     pub includes: Vec<PathBuf>,
@@ -66,23 +74,30 @@ impl Reader {
         }
     }
 
-    /// Reads the zone `name` from `path`.
-    pub(super) fn read(&mut self, name: Name<'_>, path: &Path) -> ZoneRead {
+    /// Reads the zone `name` from `path`. Half of one version and half of the next are no zone: a file that changes
+    /// meanwhile is read again.
+    pub(super) fn read(&mut self, name: Name<'_>, path: &Path, limits: Limits) -> ZoneRead {
+        read_whole(path, || self.read_once(name, path, limits))
+    }
+
+    fn read_once(&mut self, name: Name<'_>, path: &Path, limits: Limits) -> Once {
         let (mut file, metadata) = match open(path) {
             Ok(opened) => opened,
-            Err(error) => return unreadable(path, &error),
+            Err(error) => return (unreadable(path, &error), None),
         };
         let mut stamp = Stamp::new();
         stamp.add(&metadata);
         self.options.origin = name.into();
+        self.options.generated_octets = limits.generated_octets;
         // Packed, lines of one short record take 1.8 to 2.2 times the room of their text; what is
         // not used is never touched, but growing copies and doubles.
         let room = (metadata.len().saturating_mul(9) / 4).min(MOST_RESERVED);
         let mut builder = ZoneBuilder::with_capacity(name, room as usize);
+        builder.set_limits(limits.zone);
         let report = if metadata.len() <= SMALL {
             match self.fill(&mut file, metadata.len() as usize) {
                 Ok(length) => self.parse(path, length, &mut builder),
-                Err(error) => return unreadable(path, &error),
+                Err(error) => return (unreadable(path, &error), None),
             }
         } else if raw::is_raw(&start(&file)) {
             raw::parse(path, file, &mut builder)
@@ -91,7 +106,7 @@ impl Reader {
             self.options.include_base = None;
             zonefile::parse_file(path, &self.options, &mut builder)
         };
-        finish(builder, report, stamp)
+        (finish(builder, report, stamp), Some(metadata))
     }
 
     /// Reads up to the size the file had; what is appended later is seen by the next load.
@@ -122,6 +137,35 @@ impl Reader {
         }
         let label = path.to_string_lossy();
         zonefile::parse_bytes(&label, text, &self.options, builder)
+    }
+}
+
+/// What was read, and the state in which the file was opened.
+type Once = (ZoneRead, Option<Metadata>);
+
+/// Reads a file until it did not change while it was read.
+fn read_whole(path: &Path, mut once: impl FnMut() -> Once) -> ZoneRead {
+    for _ in 0..READS {
+        match once() {
+            (read, Some(before)) if may_be_torn(path, &before) => drop(read),
+            (read, _) => return read,
+        }
+    }
+    unreadable(path, &io::Error::other("it changes while it is read"))
+}
+
+/// Whether the file is another one than when it was opened. Small files that nobody changed for a while are read in
+/// one call; of these it is not asked, since there may be a hundred thousand.
+fn may_be_torn(path: &Path, before: &Metadata) -> bool {
+    let is_old = |modified: SystemTime| modified.elapsed().is_ok_and(|age| age >= OLD);
+    if before.len() <= SMALL && before.modified().is_ok_and(is_old) {
+        return false;
+    }
+    let state = |m: &Metadata| (m.dev(), m.ino(), m.size(), m.mtime(), m.mtime_nsec());
+    match std::fs::metadata(path) {
+        Ok(now) => state(&now) != state(before),
+        // Gone: that is for the next look.
+        Err(_) => false,
     }
 }
 
@@ -202,6 +246,7 @@ fn unreadable(path: &Path, error: &io::Error) -> ZoneRead {
         zone: None,
         is_missing: error.kind() == io::ErrorKind::NotFound,
         diagnostics: vec![diagnostic(path, Severity::Error, 0, message)],
+        soa_place: ("".into(), 0),
         fingerprint: None,
         includes: Vec::new(),
     }
@@ -231,6 +276,7 @@ fn diagnostic(path: &Path, severity: Severity, line: u32, message: String) -> Di
 fn finish(builder: ZoneBuilder, report: Report, mut stamp: Stamp) -> ZoneRead {
     let broken = report.has_errors();
     let mut includes: Vec<PathBuf> = report.files;
+    let (soa_line, soa_file) = builder.soa_place();
     let (zone, findings) = builder.finish();
     let mut diagnostics = report.diagnostics;
     // After syntax errors the checks complain about records that were not read.
@@ -242,6 +288,10 @@ fn finish(builder: ZoneBuilder, report: Report, mut stamp: Stamp) -> ZoneRead {
     );
     diagnostics
         .sort_by_key(|diagnostic| (diagnostic.severity == Severity::Warning, diagnostic.line));
+    let soa_place = (
+        path_of(soa_file, &includes).to_string_lossy().into(),
+        soa_line,
+    );
     includes.drain(..includes.len().min(1));
     let mut all_there = true;
     for include in &includes {
@@ -254,13 +304,56 @@ fn finish(builder: ZoneBuilder, report: Report, mut stamp: Stamp) -> ZoneRead {
         zone: zone.filter(|_| !broken),
         is_missing: false,
         diagnostics,
+        soa_place,
         fingerprint: stamp.finish().filter(|_| all_there),
         includes,
     }
 }
 
 fn placed(finding: Finding, files: &[PathBuf]) -> Diagnostic {
-    let path = files.get(usize::from(finding.file)).or(files.first());
-    let path = path.map_or(Path::new(""), PathBuf::as_path);
+    let path = path_of(finding.file, files);
     diagnostic(path, finding.severity, finding.line, finding.message)
+}
+
+/// The file of a number, as the parser numbered them.
+fn path_of(file: u16, files: &[PathBuf]) -> &Path {
+    let path = files.get(usize::from(file)).or(files.first());
+    path.map_or(Path::new(""), PathBuf::as_path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nameward_wire::NameBuf;
+
+    const ZONE: &str = "$TTL 300\n@ SOA ns h 1 2 3 4 5\n@ NS ns\nns A 192.0.2.1\n";
+
+    #[test]
+    fn a_file_that_changes_while_it_is_read_is_read_again_and_at_last_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("example.zone");
+        let name: NameBuf = "example".parse().unwrap();
+        for (changes, expected) in [(0, 1), (2, 3), (3, 3)] {
+            std::fs::write(&path, ZONE).unwrap();
+            let mut reader = Reader::new();
+            let mut reads = 0;
+            let read = read_whole(&path, || {
+                let once = reader.read_once(name.as_name(), &path, Limits::default());
+                reads += 1;
+                if reads <= changes {
+                    let more = format!("{ZONE}www{} A 192.0.2.2\n", "x".repeat(reads));
+                    std::fs::write(&path, more).unwrap();
+                }
+                once
+            });
+            assert_eq!(reads, expected);
+            assert_eq!(read.zone.is_some(), changes < READS);
+            let said = read.diagnostics.iter().map(ToString::to_string);
+            let said: String = said.collect();
+            assert_eq!(
+                said.contains("it changes while it is read"),
+                changes == READS
+            );
+        }
+    }
 }

@@ -9,12 +9,13 @@
 
 use std::{
     io::{self, Read},
+    ops::ControlFlow,
     path::Path,
 };
 
 use nameward_wire::{
     Class, Name, Type, rdata,
-    zonefile::{Diagnostic, Record, Report, Severity, Sink},
+    zonefile::{Diagnostic, Record, Refusal, Report, Severity, Sink},
 };
 
 /// How such a file begins.
@@ -85,7 +86,9 @@ impl<R: Read> RawReader<R> {
                 return Err(format!("expected a length, found {length}"));
             }
             self.fill(&mut buffer, length - 4)?;
-            self.rrset(&buffer, sink)?;
+            if self.rrset(&buffer, sink)?.is_break() {
+                return Ok(());
+            }
             self.at += length;
         }
     }
@@ -101,7 +104,8 @@ impl<R: Read> RawReader<R> {
         }
     }
 
-    fn rrset(&mut self, bytes: &[u8], sink: &mut dyn Sink) -> Result<(), String> {
+    /// Hands over the records of one RRset. Breaks where the sink wants no more; it says itself why.
+    fn rrset(&mut self, bytes: &[u8], sink: &mut dyn Sink) -> Result<ControlFlow<()>, String> {
         let short = || "the RRset ends too soon".to_string();
         let mut fields = Fields(bytes);
         let class = Class(fields.u16().ok_or_else(short)?);
@@ -120,7 +124,7 @@ impl<R: Read> RawReader<R> {
         for number in 0..count {
             let data = fields.counted().ok_or_else(short)?;
             rdata::validate(rtype, data).map_err(|error| format!("{owner} {rtype}: {error}"))?;
-            sink.record(&Record {
+            let taken = sink.record(&Record {
                 owner,
                 same_owner: number > 0,
                 rtype,
@@ -129,11 +133,15 @@ impl<R: Read> RawReader<R> {
                 rdata: data,
                 line: 0,
                 file: 0,
-            })?;
-            self.records += 1;
+            });
+            match taken {
+                Ok(()) => self.records += 1,
+                Err(Refusal::Record(message)) => return Err(message),
+                Err(Refusal::Stop) => return Ok(ControlFlow::Break(())),
+            }
         }
         match fields.0.len() {
-            0 => Ok(()),
+            0 => Ok(ControlFlow::Continue(())),
             more => Err(format!("expected the next RRset, found {more} more octets")),
         }
     }

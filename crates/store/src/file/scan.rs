@@ -17,7 +17,7 @@ use nameward_wire::{Name, NameBuf};
 use nameward_zone::{AccessList, AccessRules};
 
 use super::{
-    Source,
+    Limits, Source,
     named_conf::{self, Files, OnDisk},
     watch::{Interest, Kind, Watcher},
 };
@@ -34,6 +34,8 @@ pub(super) struct Candidates {
     list: Vec<Entry>,
     /// The rank of the source that is looked at.
     rank: u16,
+    /// What zones may grow to, by the rank of their source.
+    limits: Vec<(u16, Limits)>,
 }
 
 struct Entry {
@@ -52,8 +54,24 @@ struct Entry {
 }
 
 impl Candidates {
+    /// No files yet; those that come are bounded as their sources say.
+    pub(super) fn bounded_by(sources: &[Source]) -> Self {
+        let limits = sources.iter().map(|source| (source.rank, source.limits));
+        Self {
+            limits: limits.collect(),
+            ..Self::default()
+        }
+    }
+
     pub(super) fn len(&self) -> usize {
         self.list.len()
+    }
+
+    /// What the zone may grow to.
+    pub(super) fn limits(&self, index: usize) -> Limits {
+        let rank = self.rank(index);
+        let found = self.limits.iter().find(|(of, _)| *of == rank);
+        found.map_or_else(Limits::default, |(_, limits)| *limits)
     }
 
     /// Adds one file.
@@ -111,7 +129,6 @@ impl Candidates {
 }
 
 /// What a search found.
-#[derive(Default)]
 pub(super) struct Scanned {
     pub candidates: Candidates,
     /// Not everything could be looked at: a zone that is not among the candidates may be there.
@@ -252,7 +269,10 @@ pub(super) fn scan(
     watcher: Option<&Watcher>,
     say: &mut dyn FnMut(Said<'_>),
 ) -> Scanned {
-    let mut scanned = Scanned::default();
+    let mut scanned = Scanned {
+        candidates: Candidates::bounded_by(sources),
+        incomplete: false,
+    };
     for source in sources {
         scanned.candidates.rank = source.rank;
         let watcher = watcher.filter(|_| source.watch);

@@ -97,6 +97,7 @@ impl<'l> Looker<'l> {
             .fingerprint
             .is_some_and(|old| fingerprint_now(&self.path, includes) == Some(old));
         let name = self.candidates.name(job.candidate);
-        (!unchanged).then(|| self.reader.read(name, &self.path))
+        let limits = self.candidates.limits(job.candidate);
+        (!unchanged).then(|| self.reader.read(name, &self.path, limits))
     }
 }

@@ -57,7 +57,12 @@ pub(super) struct Diagnostics {
 }
 
 impl Diagnostics {
-    /// Whether there were so many errors that nobody needs more of them.
+    /// Has reading stop without a message.
+    pub(super) fn stop(&mut self) {
+        self.stopped = true;
+    }
+
+    /// Whether there were so many errors that nobody needs more of them, or reading was stopped.
     pub(super) fn is_full(&self) -> bool {
         self.stopped
     }

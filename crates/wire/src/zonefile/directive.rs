@@ -87,6 +87,7 @@ impl<S: Sink + ?Sized> Parser<'_, S> {
             result
         })?;
 
+        self.text_octets = self.text_octets.saturating_add(source.size());
         let before = (self.origin, self.last_owner, self.file);
         let owner_before = self.owner.clone();
         self.origin = origin.unwrap_or(self.origin);

@@ -3,7 +3,7 @@
 use super::diagnostic::Severity;
 use super::parser::{LastOwner, Parser, Step, step};
 use super::source::BlockEnd;
-use super::{Record, Sink};
+use super::{Record, Refusal, Sink};
 use crate::name::{Name, NameError};
 use crate::rdata;
 use crate::rtype::{Class, Type};
@@ -132,6 +132,7 @@ impl<S: Sink + ?Sized> Parser<'_, S> {
         self.owner.clear();
         rdata::append_name(text, self.origin.as_name(), &mut self.owner)?;
         self.last_owner = LastOwner::Known;
+        self.owner_is_raw = !text.is_ascii();
         self.owner_text = Some((offset, text.len()));
         Ok(())
     }
@@ -237,6 +238,9 @@ impl<S: Sink + ?Sized> Parser<'_, S> {
         if self.last_owner != LastOwner::Known {
             return;
         }
+        if self.owner_is_raw && !self.owner_delivered {
+            self.warn_of_raw_owner(line);
+        }
         let record = Record {
             owner: Name::from_valid_wire(&self.owner),
             same_owner: self.owner_delivered,
@@ -252,10 +256,11 @@ impl<S: Sink + ?Sized> Parser<'_, S> {
                 self.owner_delivered = true;
                 self.records += 1;
             }
-            Err(message) => {
+            Err(Refusal::Record(message)) => {
                 self.owner_delivered = false;
                 self.error_at(line, 0, message);
             }
+            Err(Refusal::Stop) => self.stop(),
         }
     }
 }

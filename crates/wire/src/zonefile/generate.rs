@@ -5,9 +5,9 @@
 //! in base `d`, `o`, `x`, `X`, or as reversed nibbles with dots `n`, `N` (the width counts the dots).
 //! Data in one pair of quotes loses them, as in BIND; data of several words is taken as it stands.
 
-use super::Sink;
 use super::parser::{Parser, Step, step};
 use super::source::BlockEnd;
+use super::{GENERATED_FACTOR, Sink};
 use crate::rtype::Class;
 use crate::text::{Fields, TextError, Token};
 
@@ -74,6 +74,7 @@ impl<S: Sink + ?Sized> Parser<'_, S> {
                     message,
                 });
             made.and_then(|()| self.generated(&text, directive.line))
+                .and_then(|()| self.count_generated(text.len(), directive))
                 .map_err(|error| {
                     let message = format!("in the entry for {number}: {}", error.message);
                     at(directive, message)
@@ -81,6 +82,26 @@ impl<S: Sink + ?Sized> Parser<'_, S> {
             number += range.step;
         }
         Ok(Step::Done)
+    }
+
+    /// Counts the record just made. Lines, numbers and the size of an entry are bounded each; their product is what
+    /// one small file could end a server with.
+    fn count_generated(&mut self, text: usize, directive: &Token<'_>) -> Result<(), TextError> {
+        // Text that becomes little data takes its time all the same.
+        self.generated += (self.owner.len() + self.rdata.len().max(text)) as u64;
+        let by_size = self.text_octets.saturating_mul(GENERATED_FACTOR);
+        let most = by_size.max(self.options.generated_octets);
+        if self.generated <= most {
+            return Ok(());
+        }
+        Err(TextError {
+            line: directive.line,
+            column: directive.column,
+            message: format!(
+                "expected at most {most} octets from $GENERATE (generated_max_mb, or \
+                 {GENERATED_FACTOR} times the size of the file), found more"
+            ),
+        })
     }
 }
 

@@ -49,15 +49,24 @@ pub struct Record<'a> {
     pub file: u16,
 }
 
+/// Why a sink does not take a record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Refusal {
+    /// The record is wrong: the message becomes an error at its line, and reading goes on.
+    Record(String),
+    /// No more records are wanted. The sink says why; nothing is reported here.
+    Stop,
+}
+
 /// Takes the records of a zone file in their order.
 pub trait Sink {
-    /// Takes one record. A message becomes an error at the record's line.
-    fn record(&mut self, record: &Record<'_>) -> Result<(), String>;
+    /// Takes one record.
+    fn record(&mut self, record: &Record<'_>) -> Result<(), Refusal>;
 }
 
 impl<F: FnMut(&Record<'_>) -> Result<(), String>> Sink for F {
-    fn record(&mut self, record: &Record<'_>) -> Result<(), String> {
-        self(record)
+    fn record(&mut self, record: &Record<'_>) -> Result<(), Refusal> {
+        self(record).map_err(Refusal::Record)
     }
 }
 
@@ -75,7 +84,13 @@ pub struct Options {
     pub include_base: Option<PathBuf>,
     /// How many records one `$GENERATE` may make.
     pub max_generate: u64,
+    /// Octets that all `$GENERATE` may make in any case. A large file may make more: so many octets as
+    /// [`GENERATED_FACTOR`] says for each of its own.
+    pub generated_octets: u64,
 }
+
+/// How many octets may be generated for each octet of the file and what it includes.
+pub const GENERATED_FACTOR: u64 = 1000;
 
 impl Options {
     /// Class IN, no default TTL.
@@ -87,6 +102,7 @@ impl Options {
             include_base: None,
             // A reverse zone of an IPv4 /8.
             max_generate: 1 << 24,
+            generated_octets: 64 << 20,
         }
     }
 }

@@ -48,6 +48,10 @@ pub(super) struct Parser<'p, S: Sink + ?Sized> {
     /// The outermost text is in no file.
     pub(super) is_text: bool,
     pub(super) records: u64,
+    /// Octets of the text that was opened so far.
+    pub(super) text_octets: u64,
+    /// Octets that `$GENERATE` made so far.
+    pub(super) generated: u64,
 
     pub(super) origin: NameBuf,
     /// The last owner in wire form.
@@ -55,6 +59,8 @@ pub(super) struct Parser<'p, S: Sink + ?Sized> {
     pub(super) last_owner: LastOwner,
     /// Where in the block the text of the last owner stands, when the origin is still the same.
     pub(super) owner_text: Option<(usize, usize)>,
+    /// The last owner was written with octets outside ASCII.
+    pub(super) owner_is_raw: bool,
     /// The sink has the last owner already.
     pub(super) owner_delivered: bool,
     /// From `$TTL`, or the minimum of a SOA record without a TTL.
@@ -76,10 +82,13 @@ impl<'p, S: Sink + ?Sized> Parser<'p, S> {
             includes: 0,
             is_text: false,
             records: 0,
+            text_octets: 0,
+            generated: 0,
             origin: options.origin,
             owner: Vec::with_capacity(MAX_NAME),
             last_owner: LastOwner::None,
             owner_text: None,
+            owner_is_raw: false,
             owner_delivered: false,
             default_ttl: None,
             last_ttl: None,
@@ -100,7 +109,10 @@ impl<'p, S: Sink + ?Sized> Parser<'p, S> {
         self.file = self.register(path.to_path_buf());
         self.open.push(self.file);
         match Source::open(path) {
-            Ok(source) => self.parse_source(source),
+            Ok(source) => {
+                self.text_octets = source.size();
+                self.parse_source(source);
+            }
             Err(error) => self.error_at(0, 0, format!("cannot be read: {error}")),
         }
     }
@@ -110,6 +122,7 @@ impl<'p, S: Sink + ?Sized> Parser<'p, S> {
         self.file = self.register(PathBuf::from(label));
         self.open.push(self.file);
         self.is_text = true;
+        self.text_octets = text.len() as u64;
         let start = self.pass_byte_order_mark(text);
         self.parse_block(&text[start..], 1, BlockEnd::EndOfFile);
     }
@@ -119,6 +132,7 @@ impl<'p, S: Sink + ?Sized> Parser<'p, S> {
         self.file = self.register(PathBuf::from(label));
         self.open.push(self.file);
         self.is_text = true;
+        self.text_octets = text.len() as u64;
         self.parse_source(Source::with_block(text, size));
     }
 
@@ -226,6 +240,20 @@ impl<'p, S: Sink + ?Sized> Parser<'p, S> {
             let message = "a character string longer than 255 octets was split".to_string();
             self.push(Severity::Warning, word.line, word.column, message);
         }
+        if notes.no_alpn {
+            // RFC 9460 sections 2.4.3 and 7.1.2.
+            let message =
+                "no-default-alpn without alpn: clients will ignore the record".to_string();
+            self.push(Severity::Warning, word.line, word.column, message);
+        }
+    }
+
+    /// RFC 5890 section 2.3.2.1: an internationalized name stands in the DNS as ASCII. Clients ask for that form, so
+    /// nobody finds a name that was written as in an editor.
+    #[cold]
+    pub(super) fn warn_of_raw_owner(&mut self, line: u32) {
+        let message = "the owner has octets outside ASCII: expected the form xn--... of an internationalized name";
+        self.push(Severity::Warning, line, 1, message.to_string());
     }
 
     #[cold]
@@ -248,7 +276,13 @@ impl<'p, S: Sink + ?Sized> Parser<'p, S> {
         });
     }
 
-    /// Whether there were so many errors that reading stopped.
+    /// Ends the reading: the sink wants no more records.
+    #[cold]
+    pub(super) fn stop(&mut self) {
+        self.diagnostics.stop();
+    }
+
+    /// Whether there were so many errors that reading stopped, or the sink wants no more.
     pub(super) fn has_stopped(&self) -> bool {
         self.diagnostics.is_full()
     }

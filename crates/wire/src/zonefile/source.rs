@@ -33,6 +33,8 @@ pub(super) struct Source<R> {
     complete: bool,
     /// The size of a file that fits into one block: no second read has to show its end.
     small: Option<usize>,
+    /// Bytes of the file when it was opened.
+    size: u64,
 }
 
 impl Source<File> {
@@ -53,6 +55,7 @@ impl Source<File> {
             .filter(|size| (1..BLOCK).contains(size));
         let mut source = Source::with_block(File::open(path)?, small.unwrap_or(BLOCK));
         source.small = small;
+        source.size = metadata.len();
         Ok(source)
     }
 }
@@ -67,7 +70,13 @@ impl<R: Read> Source<R> {
             filled: 0,
             complete: false,
             small: None,
+            size: 0,
         }
+    }
+
+    /// Bytes that the file had when it was opened.
+    pub(super) fn size(&self) -> u64 {
+        self.size
     }
 
     /// Drops the first `consumed` bytes of the block and reads what has room behind the others.

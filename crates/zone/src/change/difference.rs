@@ -74,6 +74,21 @@ impl Zone {
         pairs
     }
 
+    /// Tells whether both versions have the same records with the same TTLs. Costs a look-up for each name, unless both
+    /// were packed from equal text.
+    pub fn has_same_records(&self, other: &Zone) -> bool {
+        if self.name_count() != other.name_count() {
+            return false;
+        }
+        let is_same_text = self.changes().is_none()
+            && other.changes().is_none()
+            && self.packed().arena == other.packed().arena;
+        is_same_text
+            || self
+                .nodes()
+                .all(|(tag, node)| is_equal((Some(node), other.node_by_tag(tag, node.name()))))
+    }
+
     fn all_pairs<'z>(&'z self, older: &'z Zone) -> Vec<Pair<'z>> {
         let mut pairs = Vec::new();
         for (tag, node) in older.nodes() {

@@ -219,7 +219,7 @@ impl Editor {
     /// Changes what a node has besides its records; a name that does not exist becomes an empty non-terminal.
     fn edit(&mut self, name: Name<'_>, change: impl FnOnce(Keep) -> Keep) {
         let mut bytes = match self.node(name) {
-            Some(node) => node.bytes().to_vec(),
+            Some(node) => node.bytes().into_owned(),
             None => {
                 let mut bytes = Vec::new();
                 Draft::default().encode(name, false, Keep::default(), &mut bytes);
@@ -233,7 +233,7 @@ impl Editor {
     pub(super) fn finish(self, zone: &Zone) -> Zone {
         let apex = self.base.apex_name();
         let changed = self.overlay.find(tag(hash(apex)), apex);
-        let apex = changed.flatten().map(|node| Arc::from(node.bytes()));
+        let apex = changed.flatten().map(|node| Arc::from(&*node.bytes()));
         let changes = Changes {
             base: self.base,
             overlay: self.overlay,

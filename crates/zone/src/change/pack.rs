@@ -57,7 +57,7 @@ impl Zone {
         let (mut key, mut with_targets) = (NameKey::default(), Vec::new());
         for node in self.nodes_in_order() {
             let place = u32::try_from(arena.len() / ALIGN).ok()?;
-            arena.extend_from_slice(node.bytes());
+            arena.extend_from_slice(&node.bytes());
             arena.resize(arena.len().next_multiple_of(ALIGN), 0);
             key.set(node.name());
             put_slot(&mut packed.slots, tag(key.hash(key.labels())), place);
@@ -89,7 +89,7 @@ impl Zone {
             while let Some(next) = name.filter(|name| name.is_at_or_below(current.apex_name())) {
                 let node = current.node_of(next);
                 if node.is_some() || self.node_of(next).is_some() {
-                    editor.put(next, node.map(|node| node.bytes()));
+                    editor.put(next, node.map(|node| node.bytes()).as_deref());
                 }
                 name = next.parent();
             }

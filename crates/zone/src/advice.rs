@@ -1,0 +1,179 @@
+//! Warnings of what a zone may say but hardly means: a final dot that was forgotten, an address where a host's name
+//! belongs, servers that nobody can reach.
+//!
+//! None of them keeps a zone from being served. Zones of databases are not judged here: their names are absolute, and
+//! most are built a part at a time.
+
+use crate::build::{Origin, ZoneBuilder};
+use crate::draft::Draft;
+use crate::key::NameKey;
+use crate::node::{Node, flags};
+use nameward_wire::{Name, NameBuf, Type};
+
+impl ZoneBuilder {
+    /// Looks at the data of one owner whose names are not resolved later: those of CNAME, DNAME and PTR.
+    pub(crate) fn advise_on_aliases(&mut self, draft: &Draft) {
+        if self.is_tolerant {
+            return;
+        }
+        for entry in &draft.entries {
+            if !matches!(entry.rtype, Type::CNAME | Type::DNAME | Type::PTR) {
+                continue;
+            }
+            let Ok(name) = Name::from_wire(draft.rdata(entry)) else {
+                continue;
+            };
+            let (owner, rtype) = (self.current_name, entry.rtype);
+            let apex = self.apex_name;
+            let message = if ends_twice(name, apex.as_name()) {
+                doubled(owner.as_name(), rtype, name, apex.as_name())
+            } else if rtype == Type::PTR
+                && is_reverse(apex.as_name())
+                && name.is_at_or_below(apex.as_name())
+            {
+                // RFC 1035 section 3.5: the data is the name of a host.
+                format!(
+                    "{owner} PTR points to {name}, below the reverse zone: is a final dot missing?"
+                )
+            } else {
+                continue;
+            };
+            self.findings
+                .warning(entry.line, entry.file, format_args!("{message}"));
+        }
+    }
+
+    /// Warns of an owner that ends in the name of the zone twice.
+    pub(crate) fn advise_on_owner(&mut self, key: &NameKey, origin: Origin) {
+        let apex_labels = self.apex_key().labels();
+        if key.labels() < 2 * apex_labels || self.is_tolerant || origin.line == 0 {
+            return;
+        }
+        let (owner, apex) = (key.suffix(key.labels()), self.apex_name);
+        if ends_twice(owner, apex.as_name()) {
+            let message = format_args!("{owner} ends in {apex} twice: is a final dot missing?");
+            self.findings.warning(origin.line, origin.file, message);
+        }
+    }
+
+    /// The warning about a host that a record of this owner names, if there is one. `found` is its node in the zone.
+    pub(crate) fn advice_on_host(
+        &self,
+        (owner, rtype): (Node<'_>, Type),
+        host: &NameKey,
+        found: Option<Node<'_>>,
+    ) -> Option<String> {
+        let (name, apex) = (host.suffix(host.labels()), self.apex_name);
+        let apex = apex.as_name();
+        if self.is_tolerant || !matches!(rtype, Type::NS | Type::MX | Type::SRV) {
+            return None;
+        }
+        if ends_twice(name, apex) {
+            return Some(doubled(owner.name(), rtype, name, apex));
+        }
+        // Data at a delegation is its child's business, but for the glue.
+        if owner.has(flags::CUT) || found.is_some_and(has_address) {
+            return None;
+        }
+        let is_address = starts_like_address(name) && !is_reverse(apex);
+        match is_address {
+            true => Some(address(owner.name(), rtype, name)),
+            false if found.is_none() && self.is_covered(host) => None,
+            false if self.is_below_cut(host) => None,
+            false => Some(format!(
+                "{} {rtype} points to {name}, which has no address: expected A or AAAA records",
+                owner.name()
+            )),
+        }
+    }
+
+    /// The warning about a host outside the zone that is an address.
+    pub(crate) fn advice_on_foreign_host(
+        &self,
+        (owner, rtype): (Node<'_>, Type),
+        name: Name<'_>,
+    ) -> Option<String> {
+        let is_host = matches!(rtype, Type::NS | Type::MX | Type::SRV);
+        // Four labels of digits and nothing behind them: cheap to tell by the length, mostly.
+        let is_address = is_host && !self.is_tolerant && name.as_wire().len() <= 17;
+        (is_address && starts_like_address(name) && name.label_count() == 4)
+            .then(|| address(owner.name(), rtype, name))
+    }
+
+    /// Whether a wildcard with an address stands for a name that does not exist (RFC 4592 section 3.3).
+    fn is_covered(&self, host: &NameKey) -> bool {
+        let apex_labels = self.apex_key().labels();
+        let encloser = (apex_labels..host.labels())
+            .rev()
+            .find(|&labels| self.find(host, labels).is_some());
+        let Some(encloser) = encloser else {
+            return false;
+        };
+        let Ok(wildcard) = NameBuf::join(b"\x01*", host.suffix(encloser)) else {
+            return false;
+        };
+        let key = NameKey::new(wildcard.as_name());
+        let found = self.find(&key, key.labels());
+        found.is_some_and(|place| {
+            let node = self.node(place);
+            has_address(node) || node.has(flags::CNAME)
+        })
+    }
+
+    /// Whether a name stands at or below a delegation or below a DNAME.
+    fn is_below_cut(&self, host: &NameKey) -> bool {
+        let apex_labels = self.apex_key().labels();
+        (apex_labels + 1..=host.labels())
+            .filter(|&labels| self.cut_depths >> labels & 1 != 0)
+            .filter_map(|labels| self.find(host, labels))
+            .any(|place| self.node(place).flags() & (flags::CUT | flags::DNAME) != 0)
+    }
+}
+
+pub(crate) fn has_address(node: Node<'_>) -> bool {
+    node.rrset(Type::A).or(node.rrset(Type::AAAA)).is_some()
+}
+
+fn doubled(owner: Name<'_>, rtype: Type, name: Name<'_>, apex: Name<'_>) -> String {
+    format!("{owner} {rtype} points to {name}, which ends in {apex} twice: is a final dot missing?")
+}
+
+fn address(owner: Name<'_>, rtype: Type, name: Name<'_>) -> String {
+    format!("{owner} {rtype} points to {name}: expected the name of a host, found an address")
+}
+
+/// Whether a name ends in the name of the zone twice. A zone of one label is left alone: `org.org` is a name like
+/// others.
+fn ends_twice(name: Name<'_>, apex: Name<'_>) -> bool {
+    let (name, apex) = (name.as_wire(), apex.as_wire());
+    let once = &apex[..apex.len() - 1];
+    let Some(start) = name.len().checked_sub(once.len() + apex.len()) else {
+        return false;
+    };
+    let has_labels = once
+        .first()
+        .is_some_and(|&len| 1 + usize::from(len) < once.len());
+    let (first, second) = name[start..].split_at(once.len());
+    has_labels && first.eq_ignore_ascii_case(once) && second.eq_ignore_ascii_case(apex)
+}
+
+/// Whether the first four labels are numbers as in an IPv4 address.
+fn starts_like_address(name: Name<'_>) -> bool {
+    let is_octet = |label: &[u8]| {
+        let text = str::from_utf8(label).unwrap_or_default();
+        label.iter().all(u8::is_ascii_digit) && text.parse::<u8>().is_ok()
+    };
+    name.labels()
+        .take(4)
+        .filter(|label| is_octet(label))
+        .count()
+        == 4
+}
+
+/// Whether the zone is one of the reverse tree, where numbers are names.
+fn is_reverse(apex: Name<'_>) -> bool {
+    const TREES: [&[u8]; 2] = [b"\x07in-addr\x04arpa\0", b"\x03ip6\x04arpa\0"];
+    TREES
+        .iter()
+        .any(|tree| apex.is_at_or_below(Name::from_valid_wire(tree)))
+}

@@ -1,0 +1,156 @@
+//! What one zone may grow to, and how its buffers grow: by asking, so that memory that is not there is an error of the
+//! zone and not the end of the process.
+//!
+//! A zone that has reached a limit takes no more records; it is refused with the line at which it was full.
+
+use crate::build::ZoneBuilder;
+use crate::draft::{Draft, Entry};
+use crate::packed::{put_slot, slots_for};
+use nameward_wire::Type;
+
+/// Octets of memory and records that one zone may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ZoneLimits {
+    /// Octets of memory while it is built.
+    pub octets: u64,
+    /// Records, those that stand there twice counted twice.
+    pub records: u64,
+}
+
+impl Default for ZoneLimits {
+    fn default() -> Self {
+        ZoneLimits {
+            octets: 4 << 30,
+            records: 100_000_000,
+        }
+    }
+}
+
+/// Why a zone takes no more records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Full {
+    #[error("the zone has more than {0} records (zone_records_max)")]
+    Records(u64),
+    #[error("the zone needs more than {} MiB of memory (zone_max_mb)", .0 >> 20)]
+    Octets(u64),
+    #[error("there is no memory left for the zone")]
+    Memory,
+}
+
+impl ZoneBuilder {
+    /// Bounds what the zone may grow to.
+    pub fn set_limits(&mut self, limits: ZoneLimits) {
+        self.limits = limits;
+    }
+
+    /// Octets that the zone takes, the owner in work not counted.
+    fn octets(&self) -> u64 {
+        let lists = (self.deep.len() + self.with_targets.len()) * size_of::<crate::build::Origin>();
+        let late = self.late.octets() + self.late_of.len() * size_of::<u32>();
+        (self.arena.len() + self.slots.len() * size_of::<u64>() + lists + late) as u64
+    }
+
+    /// Checks the size of the zone, and settles what the next owner may take.
+    pub(crate) fn check_octets(&mut self) -> Result<(), Full> {
+        match self.limits.octets.checked_sub(self.octets()) {
+            None => Err(Full::Octets(self.limits.octets)),
+            Some(left) => {
+                self.octets_left = usize::try_from(left).unwrap_or(usize::MAX);
+                Ok(())
+            }
+        }
+    }
+
+    /// Refuses the zone: it is full, and a record of this line would have been too much.
+    #[cold]
+    pub(crate) fn refuse(&mut self, full: Full, line: u32, file: u16) {
+        self.is_full = true;
+        self.findings.error(line, file, format_args!("{full}"));
+    }
+
+    /// Makes room in the table of slots for `more` names.
+    pub(crate) fn reserve_slots(&mut self, more: usize) -> Result<(), Full> {
+        // At most three quarters full, so that runs of slots stay short.
+        let mut size = self.slots.len();
+        while (self.names + more) * 4 > size * 3 {
+            size *= 2;
+        }
+        if size == self.slots.len() {
+            return Ok(());
+        }
+        let larger = zeroes(size)?;
+        let old = std::mem::replace(&mut self.slots, larger);
+        // Slots are ordered by hash, so this writes the new table front to back.
+        old.into_iter()
+            .filter(|&slot| slot != 0)
+            .for_each(|slot| put_slot(&mut self.slots, (slot >> 32) as u32, slot as u32));
+        Ok(())
+    }
+}
+
+impl Draft {
+    /// Octets of memory that the records take.
+    #[inline]
+    pub(crate) fn octets(&self) -> usize {
+        self.data_len() + self.entries.len() * size_of::<Entry>()
+    }
+
+    /// Adds a record if there is memory for it.
+    #[inline]
+    pub(crate) fn try_push(
+        &mut self,
+        rtype: Type,
+        ttl: u32,
+        rdata: &[u8],
+        place: (u32, u16),
+    ) -> Result<(), Full> {
+        self.reserve(rdata.len())?;
+        self.push(rtype, ttl, rdata, place.0, place.1);
+        Ok(())
+    }
+}
+
+/// Adds to a list if there is memory for it.
+#[inline]
+pub(crate) fn try_push<T>(list: &mut Vec<T>, item: T) -> Result<(), Full> {
+    list.try_reserve(1).map_err(|_| Full::Memory)?;
+    list.push(item);
+    Ok(())
+}
+
+fn zeroes(count: usize) -> Result<Vec<u64>, Full> {
+    let mut list = Vec::new();
+    list.try_reserve_exact(count).map_err(|_| Full::Memory)?;
+    list.resize(count, 0);
+    Ok(list)
+}
+
+/// The table in its final size: growing by doubling leaves up to two thirds of it empty.
+pub(crate) fn fitting_slots(slots: Vec<u64>, names: usize) -> Result<Box<[u64]>, Full> {
+    let wanted = slots_for(names);
+    if slots.len() == wanted {
+        return Ok(slots.into_boxed_slice());
+    }
+    let mut fitting = zeroes(wanted)?.into_boxed_slice();
+    slots
+        .into_iter()
+        .filter(|&slot| slot != 0)
+        .for_each(|slot| put_slot(&mut fitting, (slot >> 32) as u32, slot as u32));
+    Ok(fitting)
+}
+
+/// The arena in its final size. Allocators keep the room of a small block that shrinks, so that is copied: a
+/// hundred thousand small zones would waste a quarter of their memory. One that is less than half full is copied by
+/// allocators too, so that is asked for; another shrinks in its place.
+pub(crate) fn fitting_arena(arena: Vec<u8>) -> Result<Box<[u8]>, Full> {
+    const SMALL: usize = 64 << 10;
+    if arena.len() >= SMALL && arena.len() >= arena.capacity() / 2 {
+        return Ok(arena.into_boxed_slice());
+    }
+    let mut fitting = Vec::new();
+    fitting
+        .try_reserve_exact(arena.len())
+        .map_err(|_| Full::Memory)?;
+    fitting.extend_from_slice(&arena);
+    Ok(fitting.into_boxed_slice())
+}

@@ -1,0 +1,164 @@
+//! What a zone may say but hardly means is warned of, each time at the line of the record that says it.
+
+use nameward_wire::NameBuf;
+use nameward_wire::zonefile::{Options, Severity, parse_bytes, parse_file};
+use nameward_zone::{Finding, ZoneBuilder};
+
+const HEAD: &str = "$TTL 300\n@ SOA ns h 1 2 3 4 5\n@ NS ns\nns A 192.0.2.1\n";
+
+fn findings_of(apex: &str, text: &str) -> Vec<Finding> {
+    let apex: NameBuf = apex.parse().unwrap();
+    let mut builder = ZoneBuilder::new(apex.as_name());
+    let report = parse_bytes("zone", text.as_bytes(), &Options::new(apex), &mut builder);
+    assert!(report.diagnostics.is_empty(), "{:?}", report.diagnostics);
+    builder.finish().1
+}
+
+fn lines(findings: Vec<Finding>, severity: Severity) -> Vec<String> {
+    let mut told = findings;
+    told.sort_by_key(|finding| finding.line);
+    let told = told.into_iter().filter(|f| f.severity == severity);
+    told.map(|f| format!("{}: {}", f.line, f.message)).collect()
+}
+
+/// Warnings about lines behind the head, which begin with line 5.
+fn warnings(apex: &str, more: &str) -> Vec<String> {
+    lines(
+        findings_of(apex, &format!("{HEAD}{more}")),
+        Severity::Warning,
+    )
+}
+
+#[test]
+fn a_forgotten_final_dot_is_told() {
+    let zone = "www A 192.0.2.1\n@ MX 10 mail.Example.org\n@ NS ns.example.org\n_a._tcp SRV 1 1 1 www.example.org\n\
+                alias CNAME www.example.org\nwww.example.org A 192.0.2.1\nfine CNAME www.example.org.\n";
+    let twice = "which ends in example.org. twice: is a final dot missing?";
+    assert_eq!(
+        warnings("example.org", zone),
+        [
+            format!("6: example.org. MX points to mail.example.org.example.org., {twice}"),
+            format!("7: example.org. NS points to ns.example.org.example.org., {twice}"),
+            format!("8: _a._tcp.example.org. SRV points to www.example.org.example.org., {twice}"),
+            format!("9: alias.example.org. CNAME points to www.example.org.example.org., {twice}"),
+            "10: www.example.org.example.org. ends in example.org. twice: is a final dot missing?"
+                .into(),
+        ]
+    );
+    // A name like others.
+    assert!(
+        warnings(
+            "org",
+            "org A 192.0.2.1\n@ MX 10 org\nx.org CNAME org.org.\n"
+        )
+        .is_empty()
+    );
+    assert_eq!(
+        warnings(
+            "2.0.192.in-addr.arpa",
+            "1 PTR host.example.org\n2 PTR host.example.org.\n"
+        ),
+        [
+            "5: 1.2.0.192.in-addr.arpa. PTR points to host.example.org.2.0.192.in-addr.arpa., below the reverse zone: \
+          is a final dot missing?"
+        ]
+    );
+}
+
+#[test]
+fn servers_of_the_zone_without_an_address_are_told() {
+    let zone = "@ NS gone\n@ NS elsewhere.example.\n@ NS text\ntext TXT a\n@ NS a.wild\n*.wild AAAA 2001:db8::1\n\
+                @ NS ns.sub\nsub NS ns.sub\nns.sub A 192.0.2.2\n@ MX 1 b.wild\n@ MX 2 gone\n@ NS ns.delegated\n\
+                delegated NS ns.elsewhere.example.\n";
+    let gone = "which has no address: expected A or AAAA records";
+    assert_eq!(
+        warnings("example.org", zone),
+        [
+            format!("5: example.org. NS points to gone.example.org., {gone}"),
+            format!("7: example.org. NS points to text.example.org., {gone}"),
+            format!("15: example.org. MX points to gone.example.org., {gone}"),
+        ]
+    );
+}
+
+#[test]
+fn an_address_in_the_place_of_a_host_is_told() {
+    let zone = "@ MX 10 192.0.2.1\n@ MX 20 192.0.2.1.\n@ NS 192.0.2.2\nx MX 10 192.0.2.1.example.\n10.2.0.192 A 192.0.2.1\n@ MX 1 10.2.0.192\n";
+    let found = "expected the name of a host, found an address";
+    assert_eq!(
+        warnings("example.org", zone),
+        [
+            format!("5: example.org. MX points to 192.0.2.1.example.org.: {found}"),
+            format!("6: example.org. MX points to 192.0.2.1.: {found}"),
+            format!("7: example.org. NS points to 192.0.2.2.example.org.: {found}"),
+        ]
+    );
+    assert!(warnings("2.0.192.in-addr.arpa", "@ NS 1.0\n1.0 A 192.0.2.1\n").is_empty());
+}
+
+#[test]
+fn warnings_stand_at_the_line_of_the_record_they_are_about() {
+    // The owner begins lines before, and its records are sorted by type.
+    let zone = "www A 192.0.2.1\nalias CNAME www\n@ TXT a\n@ MX 10 alias\n@ A 192.0.2.1\n";
+    assert_eq!(
+        warnings("example.org", zone),
+        ["8: example.org. MX points to alias.example.org., which is a CNAME"]
+    );
+    let zone = "sub DS 1 8 2 0000000000000000000000000000000000000000000000000000000000000000\nsub NS a.sub\n\
+                sub NS b.sub\na.sub A 192.0.2.1\n";
+    assert_eq!(
+        warnings("example.org", zone),
+        ["7: sub.example.org. NS b.sub.example.org. has no glue: expected A or AAAA records"]
+    );
+    let zone = "a 60 A 192.0.2.2\na 60 A 192.0.2.3\na 30 A 192.0.2.1\nb 60 TXT x\nb 60 TXT x\n";
+    assert_eq!(
+        warnings("example.org", zone),
+        [
+            "7: the TTLs of a.example.org. A differ: the least is used",
+            "9: b.example.org. TXT stands there twice: merged",
+        ]
+    );
+}
+
+#[test]
+fn records_of_an_owner_that_comes_back_are_told_of_at_their_own_lines() {
+    let zone = "a 60 A 192.0.2.1\nb 60 TXT x\na 60 TXT y\nb 60 TXT z\na 30 A 192.0.2.2\nb 60 TXT x\n\
+                c A 192.0.2.1\n@ MX 1 alias\nalias CNAME c\n";
+    assert_eq!(
+        warnings("example.org", zone),
+        [
+            "9: the TTLs of a.example.org. A differ: the least is used",
+            "10: b.example.org. TXT stands there twice: merged",
+            "12: example.org. MX points to alias.example.org., which is a CNAME",
+        ]
+    );
+    let zone = "a A 192.0.2.1\nb CNAME c\nc A 192.0.2.1\na CNAME c\nd A 192.0.2.1\nb TXT x\n";
+    assert_eq!(
+        lines(
+            findings_of("example.org", &format!("{HEAD}{zone}")),
+            Severity::Error
+        ),
+        [
+            "8: a.example.org. has a CNAME and also A: a CNAME stands alone",
+            "10: b.example.org. has a CNAME and also TXT: a CNAME stands alone",
+        ]
+    );
+}
+
+#[test]
+fn records_of_included_files_are_told_of_with_their_files() {
+    let directory = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(directory.path().join(name), text).unwrap();
+    write("main", &format!("{HEAD}$INCLUDE more\n@ MX 3 gone\n"));
+    write("more", "\n@ MX 1 gone\n@ MX 2 ns\n");
+    let apex: NameBuf = "example.org".parse().unwrap();
+    let mut builder = ZoneBuilder::new(apex.as_name());
+    parse_file(
+        &directory.path().join("main"),
+        &Options::new(apex),
+        &mut builder,
+    );
+    let findings = builder.finish().1;
+    let places: Vec<_> = findings.iter().map(|f| (f.file, f.line)).collect();
+    assert_eq!(places, [(1, 2), (0, 6)], "{findings:?}");
+}
