@@ -3,12 +3,12 @@
 use crate::plan::{Data, Entry, Owner, Plan, Section};
 use crate::view::ZoneView;
 use arrayvec::ArrayVec;
-use nameward_dnssec::{Making, Proof, Signing};
+use nameward_dnssec::{Making, Proof};
 use nameward_wire::message::{
     Full, HEADER, MessageSection, MessageWriter, OptRecord, OwnerForm, Query, ReplyFlags,
 };
 use nameward_wire::{Class, Name, NameBuf, Type};
-use nameward_zone::{Form, Node, Rrset};
+use nameward_zone::{Form, Node, Rrset, SigningState};
 
 /// Hosts whose addresses are added for MX, SRV and the like (CVE-2024-11187: additional data as amplifier).
 const MAX_TARGETS: usize = 32;
@@ -20,8 +20,10 @@ pub(crate) struct Encoder<'n, 'b> {
     /// Seconds since 1970.
     pub(crate) now: u32,
     pub(crate) making: Making,
-    /// What was proven so far.
+    /// Proofs that were made and written so far.
     pub(crate) proofs: Vec<Proof>,
+    /// Nodes whose NSEC or NSEC3 was written so far.
+    pub(crate) proven: Vec<Node<'n>>,
 }
 
 /// Why a record was not written.
@@ -62,6 +64,7 @@ impl<'n, 'b> Encoder<'n, 'b> {
             now: 0,
             making: Making::NOW,
             proofs: Vec::new(),
+            proven: Vec::new(),
         }
     }
 
@@ -149,8 +152,8 @@ impl<'n, 'b> Encoder<'n, 'b> {
         made: &'n [NameBuf],
     ) -> Result<u16, Stop> {
         let owner = self.owner_form(entry.owner, made);
-        if let Some(signing) = entry.zone.signing() {
-            return self.secure_entry(entry, owner, signing, made);
+        if entry.zone.signing().is_signed() {
+            return self.secure_entry(entry, owner, made);
         }
         match entry.data {
             Data::Rrset(rrset) => self.rrset(owner, rrset, entry.ttl),
@@ -163,7 +166,7 @@ impl<'n, 'b> Encoder<'n, 'b> {
             }
             Data::MadeCname(index, ttl) => self.made_cname(owner, &made[index], ttl),
             // Planned for signed zones only.
-            Data::Types | Data::Absent | Data::NoWildcard => Ok(0),
+            Data::Proof(_) => Ok(0),
         }
     }
 
@@ -324,7 +327,7 @@ impl<'n, 'b> Encoder<'n, 'b> {
         &mut self,
         node: Node<'n>,
         owner: OwnerForm<'n>,
-        signing: Option<&Signing>,
+        signing: Option<&SigningState>,
     ) -> Fit {
         for rtype in [Type::A, Type::AAAA] {
             if let Some(rrset) = node.rrset(rtype) {

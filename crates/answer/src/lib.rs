@@ -205,7 +205,7 @@ impl Engine {
                 false => self.respond_with_failure(query, BackendFailure::NotReady, medium, out),
             };
         }
-        if query.qtype == Type::RRSIG && zone.signing().is_some() {
+        if query.qtype == Type::RRSIG && zone.signing().online().is_some() {
             // A question for all signatures of a name costs much and helps nobody (RFC 8482 section 7).
             return Reply {
                 zone_found: Some(true),

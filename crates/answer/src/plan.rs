@@ -13,7 +13,7 @@
 //!
 //! A plan is a short list of references to RRsets; nothing is copied and nothing is written here.
 
-use crate::secure::proof_ttl;
+use crate::secure::{Claim, proof_ttl};
 use crate::view::{ZoneView, Zones};
 use crate::{AnyPolicy, Follow, Outcome, Policy};
 use arrayvec::ArrayVec;
@@ -58,12 +58,8 @@ pub(crate) enum Data<'z> {
     All(Node<'z>),
     /// The CNAME that a DNAME stands for: which made name it points to, and its TTL.
     MadeCname(usize, u32),
-    /// What types the node has: NSEC or NSEC3 of its name.
-    Types,
-    /// That the owner does not exist, whose parent the node is.
-    Absent,
-    /// That the node has no child `*`.
-    NoWildcard,
+    /// The NSEC or NSEC3 records that prove something about the node.
+    Proof(Claim),
 }
 
 pub(crate) struct Entry<'z, V> {
@@ -352,7 +348,7 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
             && let Some(cname) = node.rrset(Type::CNAME)
             && node.rrset(self.qtype).is_none()
             // RFC 4035 section 2.5: an alias has an NSEC record of its own.
-            && (self.qtype != Type::NSEC || zone.signing().is_none())
+            && (self.qtype != Type::NSEC || zone.signing().online().is_none())
         {
             self.push(
                 Section::Answer,
@@ -390,6 +386,7 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
         current: Current<'z>,
     ) -> Step<'z> {
         match node.rrset(self.qtype) {
+            Some(rrset) if self.is_said(rrset, node) => Step::Done,
             Some(rrset) => {
                 self.push(
                     Section::Answer,
@@ -403,7 +400,8 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
             None if self.qtype == Type::NSEC && self.has_own_nsec(zone, node, key) => {
                 let owner = Owner::Name(node.name());
                 let ttl = proof_ttl(zone);
-                self.push(Section::Answer, owner, Data::Types, ttl, (zone, node));
+                let proof = Data::Proof(Claim::Types);
+                self.push(Section::Answer, owner, proof, ttl, (zone, node));
                 Step::Done
             }
             None => self.no_data(zone, node, key, current),
@@ -443,6 +441,9 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
                     .into_iter()
                     .find_map(|rtype| node.rrset(rtype))
                     .unwrap_or(first);
+                if self.is_said(rrset, node) {
+                    return Step::Done;
+                }
                 self.push(
                     Section::Answer,
                     owner(current),
@@ -527,13 +528,8 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
         let Some(dname) = node.rrset(Type::DNAME) else {
             return Step::Done;
         };
-        // A DNAME above its own target is met again and again; it is said once.
-        if !self
-            .plan
-            .entries
-            .iter()
-            .any(|entry| entry.node.is_same(node))
-        {
+        // A DNAME above its own target is met again and again.
+        if !self.is_said(dname, node) {
             let dname_owner = ancestor(current, key, labels, node);
             self.push(
                 Section::Answer,
@@ -577,6 +573,13 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
         } else {
             Step::FollowMade
         }
+    }
+
+    /// Whether the answer has a DNAME already, because a chain went through it.
+    #[inline]
+    fn is_said(&self, rrset: Rrset<'_>, node: Node<'_>) -> bool {
+        let entries = || self.plan.entries.iter();
+        rrset.rtype() == Type::DNAME && entries().any(|entry| entry.node.is_same(node))
     }
 
     #[inline]

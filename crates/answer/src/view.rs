@@ -1,8 +1,7 @@
 //! What the engine needs to know of zones: two small traits.
 
-use nameward_dnssec::Signing;
 use nameward_wire::{Name, Type};
-use nameward_zone::{Find, NameKey, Node, Record, Zone, ZoneTable};
+use nameward_zone::{Find, NameKey, Node, Record, SigningState, Zone, ZoneTable};
 
 /// One version of a zone, wherever its data comes from.
 pub trait ZoneView {
@@ -16,10 +15,8 @@ pub trait ZoneView {
     fn target(&self, record: Record<'_>) -> Option<Node<'_>>;
     /// The node of the suffix of `labels` labels, whatever stands above it.
     fn node(&self, key: &NameKey, labels: usize) -> Option<Node<'_>>;
-    /// How its answers are signed, if they are.
-    fn signing(&self) -> Option<&Signing> {
-        None
-    }
+    /// How its answers are signed.
+    fn signing(&self) -> &SigningState;
     /// Whether nothing stands at a name and below it, as far as that is known.
     fn is_free(&self, _name: Name<'_>) -> bool {
         false
@@ -69,7 +66,7 @@ impl ZoneView for Zone {
     }
 
     #[inline]
-    fn signing(&self) -> Option<&Signing> {
+    fn signing(&self) -> &SigningState {
         Zone::signing(self)
     }
 

@@ -1,11 +1,13 @@
 //! Hashed names of NSEC3 (RFC 5155 section 5) and the records right around them (RFC 7129 appendix B).
 
 use aws_lc_rs::digest::{Context, SHA1_FOR_LEGACY_USE_ONLY};
-use data_encoding::BASE32HEX_NOPAD;
+use data_encoding::{BASE32HEX_NOPAD, HEXLOWER_PERMISSIVE};
 use nameward_wire::{Name, NameBuf};
 
 /// RFC 9276: more rounds help nobody and cost both sides (CVE-2023-50868).
 pub const MAX_ITERATIONS: u16 = 100;
+/// The one hash algorithm there is (RFC 5155 section 11).
+const SHA_1: u8 = 1;
 /// Octets of a hashed name.
 pub(crate) const HASH: usize = 20;
 
@@ -19,6 +21,21 @@ pub struct Nsec3 {
 }
 
 impl Nsec3 {
+    /// Reads the data of an NSEC3PARAM record; `None` if names are hashed in a way that is not known.
+    pub fn from_param(rdata: &[u8]) -> Option<Self> {
+        let (&[algorithm, _, high, low, salt_len], salt) = rdata.split_first_chunk()?;
+        let is_known = algorithm == SHA_1 && salt.len() == usize::from(salt_len);
+        is_known.then(|| Nsec3 {
+            iterations: u16::from_be_bytes([high, low]),
+            salt: salt.to_vec(),
+        })
+    }
+
+    /// Returns the name whose NSEC3 record tells of a name: its hash below the apex; `None` if that does not fit.
+    pub fn owner(&self, name: Name<'_>, apex: Name<'_>) -> Option<NameBuf> {
+        owner(&self.hash(name), apex)
+    }
+
     /// Hashes a name.
     pub fn hash(&self, name: Name<'_>) -> [u8; HASH] {
         let mut hash = self.round(&name.as_wire().to_ascii_lowercase());
@@ -47,7 +64,13 @@ impl Nsec3 {
     /// What NSEC3 and NSEC3PARAM begin with: SHA-1, no flags. Every delegation is proven, so Opt-Out is not used.
     pub(crate) fn parameters(&self) -> Vec<u8> {
         let iterations = self.iterations.min(MAX_ITERATIONS).to_be_bytes();
-        let mut rdata = vec![1, 0, iterations[0], iterations[1], self.salt.len() as u8];
+        let mut rdata = vec![
+            SHA_1,
+            0,
+            iterations[0],
+            iterations[1],
+            self.salt.len() as u8,
+        ];
         rdata.extend_from_slice(&self.salt);
         rdata
     }
@@ -86,9 +109,64 @@ pub(crate) fn previous(hash: &[u8; HASH]) -> [u8; HASH] {
     previous
 }
 
+/// The metadata NSEC3PARAM, as `pdnsutil set-nsec3` writes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Nsec3Param {
+    /// How names are hashed.
+    pub hashing: Nsec3,
+    /// Whether delegations without DS have no NSEC3 of their own.
+    pub opt_out: bool,
+}
+
+impl Nsec3Param {
+    /// Reads `1 0 0 -`: algorithm, flags, iterations, salt. The error says what was expected.
+    pub fn read(content: &str) -> Result<Self, String> {
+        let words: Vec<&str> = content.split_ascii_whitespace().collect();
+        let expected = || "expected NSEC3PARAM as '1 FLAGS ITERATIONS SALT', found something else";
+        let [algorithm, flags, iterations, salt] = words[..] else {
+            return Err(expected().into());
+        };
+        if algorithm != "1" {
+            return Err("expected NSEC3 algorithm 1 (SHA-1), found another one".into());
+        }
+        let flags: u8 = flags.parse().map_err(|_| expected())?;
+        let iterations: u16 = iterations.parse().map_err(|_| expected())?;
+        let salt = match salt {
+            "-" => Vec::new(),
+            salt => HEXLOWER_PERMISSIVE
+                .decode(salt.as_bytes())
+                .map_err(|_| expected())?,
+        };
+        if salt.len() > 255 {
+            return Err(expected().into());
+        }
+        Ok(Nsec3Param {
+            hashing: Nsec3 {
+                // As PowerDNS does: the zone stays in service, with the most that validators accept.
+                iterations: iterations.min(MAX_ITERATIONS),
+                salt,
+            },
+            opt_out: flags & 1 != 0,
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_data_of_nsec3param_is_read_as_it_is_written() {
+        let nsec3 = Nsec3 {
+            iterations: 12,
+            salt: vec![0xaa, 0xbb],
+        };
+        let param = nsec3.param();
+        assert_eq!(Nsec3::from_param(&param), Some(nsec3));
+        for wrong in [&param[..6], &param[1..], &[][..]] {
+            assert_eq!(Nsec3::from_param(wrong), None);
+        }
+    }
 
     /// RFC 5155 appendix A.
     #[test]

@@ -1,8 +1,7 @@
 //! How a zone is signed, as its metadata says.
 
-use crate::nsec3::{MAX_ITERATIONS, Nsec3};
+use crate::nsec3::{Nsec3, Nsec3Param};
 use crate::soa_edit::SoaEdit;
-use data_encoding::HEXLOWER_PERMISSIVE;
 
 /// How it is proven that something does not exist.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
@@ -46,7 +45,7 @@ impl Policy {
     pub fn take(&mut self, kind: &str, content: &str) -> Result<(), String> {
         let content = content.trim();
         match kind.to_ascii_uppercase().as_str() {
-            "NSEC3PARAM" => self.denial = Denial::Nsec3(read_nsec3(content)?),
+            "NSEC3PARAM" => self.denial = Denial::Nsec3(Nsec3Param::read(content)?.hashing),
             "PUBLISH-CDS" => self.cds = read_cds(content)?,
             "PUBLISH-CDNSKEY" => {
                 self.cdnskey = match content {
@@ -66,33 +65,6 @@ impl Policy {
         }
         Ok(())
     }
-}
-
-/// `1 0 0 -`: algorithm, flags, iterations, salt.
-fn read_nsec3(content: &str) -> Result<Nsec3, String> {
-    let words: Vec<&str> = content.split_ascii_whitespace().collect();
-    let expected = || "expected NSEC3PARAM as '1 FLAGS ITERATIONS SALT', found something else";
-    let [algorithm, _flags, iterations, salt] = words[..] else {
-        return Err(expected().into());
-    };
-    if algorithm != "1" {
-        return Err("expected NSEC3 algorithm 1 (SHA-1), found another one".into());
-    }
-    let iterations: u16 = iterations.parse().map_err(|_| expected())?;
-    let salt = match salt {
-        "-" => Vec::new(),
-        salt => HEXLOWER_PERMISSIVE
-            .decode(salt.as_bytes())
-            .map_err(|_| expected())?,
-    };
-    if salt.len() > 255 {
-        return Err(expected().into());
-    }
-    Ok(Nsec3 {
-        // As PowerDNS does: the zone stays in service, with the most that validators accept.
-        iterations: iterations.min(MAX_ITERATIONS),
-        salt,
-    })
 }
 
 /// `2,4`: digest types; `0` asks for removal.

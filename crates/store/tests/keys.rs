@@ -51,7 +51,7 @@ async fn look(backend: &SqlBackend) -> Seen {
     {
         Err(SqlError::Row(error)) => panic!("{error}"),
         Err(_) => Seen::Failed,
-        Ok(fragment) => match fragment.zone.signing() {
+        Ok(fragment) => match fragment.zone.signing().online() {
             None => Seen::Unsigned,
             Some(signing) if signing.is_broken() => Seen::Broken,
             Some(signing) => match signing.denial() {

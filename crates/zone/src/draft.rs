@@ -144,7 +144,10 @@ impl Draft {
             types += 1;
             let rtype = group[0].rtype;
             if let Some(odd) = first_of_another_ttl(group) {
-                flaw(Flaw::TtlsDiffer(rtype), odd);
+                // RFC 4034 section 3: each RRSIG has the TTL of the RRset it covers.
+                if rtype != Type::RRSIG {
+                    flaw(Flaw::TtlsDiffer(rtype), odd);
+                }
                 let least = group.iter().map(|e| e.ttl).min().unwrap_or(0);
                 group.iter_mut().for_each(|entry| entry.ttl = least);
             }

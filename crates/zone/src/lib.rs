@@ -25,6 +25,7 @@ mod prefetch;
 mod record_list;
 mod room;
 mod serial;
+mod signing_state;
 mod source;
 mod table;
 mod zone;
@@ -39,6 +40,7 @@ pub use offer::{Contest, Offered, TableChange};
 pub use record_list::{ListError, ListedRecord, ListedRecords, RecordList};
 pub use room::ZoneLimits;
 pub use serial::Serial;
+pub use signing_state::{DenialIndex, SigningState};
 pub use source::{
     BackendFailure, BatchRound, CacheSizes, LiveSource, LookupBatch, LookupEnd, LookupError,
     LookupFuture, LookupRequest, ZonePart,

@@ -149,6 +149,15 @@ impl<'a> Node<'a> {
         self.rrsets().find(|rrset| rrset.rtype() == rtype)
     }
 
+    /// The data of the RRSIG records that cover the RRset of a type. They have the TTL of that RRset (RFC 4034 section 3),
+    /// and are no RRset themselves (RFC 4035 section 2.2): in canonical order those of one type stand together.
+    pub fn signatures(self, covered: Type) -> impl Iterator<Item = &'a [u8]> {
+        let covered = covered.0.to_be_bytes();
+        let all = self.rrset(Type::RRSIG).into_iter();
+        let data = all.flat_map(|rrset| rrset.records().map(|record| record.rdata));
+        data.filter(move |rdata| rdata.starts_with(&covered))
+    }
+
     /// The node's bytes, exactly; a shared name becomes its own.
     pub(crate) fn bytes(self) -> Cow<'a, [u8]> {
         if self.bytes[Node::FLAGS_AT] & flags::SHARED_NAME != 0 {

@@ -7,7 +7,7 @@ use crate::node::{Node, Record, Rrset, flags};
 use crate::packed::{Packed, tag};
 use crate::prefetch::prefetch;
 use crate::serial::Serial;
-use nameward_dnssec::Signing;
+use crate::signing_state::SigningState;
 use nameward_wire::{Name, Type};
 use std::sync::{Arc, OnceLock};
 
@@ -34,8 +34,7 @@ pub struct Zone {
     changes: Option<Box<Changes>>,
     /// Anything but `Here`: this is the stand-in for contents that are not in memory.
     contents: Whereabouts,
-    /// How its answers are signed, if they are.
-    signing: Option<Arc<Signing>>,
+    signing: SigningState,
     /// It has only the names that one question needs.
     is_part: bool,
     order: OnceLock<Box<[u32]>>,
@@ -83,7 +82,7 @@ impl Zone {
             summary,
             changes: None,
             contents: Whereabouts::Here,
-            signing: None,
+            signing: SigningState::Unsigned,
             is_part: false,
             order: OnceLock::new(),
             rank: 0,
@@ -100,7 +99,11 @@ impl Zone {
     /// is signed.
     pub(crate) fn inherit(&mut self, from: &Zone) {
         self.rank = from.rank;
-        self.signing = from.signing.clone();
+        self.signing = match &from.signing {
+            // The chain of denial may have changed with the contents.
+            SigningState::Stored(_) => self.stored_signatures(),
+            state => state.clone(),
+        };
     }
 
     pub(crate) fn set_contents(&mut self, contents: Whereabouts) {
@@ -127,15 +130,15 @@ impl Zone {
         !matches!(self.contents, Whereabouts::NotReady)
     }
 
-    /// How its answers are signed, if they are.
+    /// How its answers are signed.
     #[inline]
-    pub fn signing(&self) -> Option<&Signing> {
-        self.signing.as_deref()
+    pub fn signing(&self) -> &SigningState {
+        &self.signing
     }
 
-    /// Has its answers signed. The records that a signed zone has at its apex are there already.
-    pub fn set_signing(&mut self, signing: Option<Arc<Signing>>) {
-        self.signing = signing;
+    /// Says how its answers are signed. The records that a signed zone has at its apex are there already.
+    pub fn set_signing(&mut self, signing: impl Into<SigningState>) {
+        self.signing = signing.into();
     }
 
     /// Whether it has only the names that one question needs: that another is missing means nothing.

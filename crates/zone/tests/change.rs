@@ -278,13 +278,13 @@ fn a_changed_and_a_packed_version_keep_rank_and_signing() {
         ))]));
         zone = Arc::new(zone.apply(&difference.unwrap()).unwrap());
         assert_eq!(
-            (zone.rank(), zone.signing().is_some()),
+            (zone.rank(), zone.signing().is_signed()),
             (7, true),
             "after {i} changes"
         );
     }
     let packed = zone.pack().unwrap();
-    assert_eq!((packed.rank(), packed.signing().is_some()), (7, true));
+    assert_eq!((packed.rank(), packed.signing().is_signed()), (7, true));
 }
 
 #[test]

@@ -14,6 +14,7 @@ mod secured;
 mod servers;
 mod signed;
 mod signing_flood;
+mod stored;
 mod tls;
 mod trouble;
 mod writes;

@@ -277,7 +277,10 @@ fn finish(builder: ZoneBuilder, report: Report, mut stamp: Stamp) -> ZoneRead {
     let broken = report.has_errors();
     let mut includes: Vec<PathBuf> = report.files;
     let (soa_line, soa_file) = builder.soa_place();
-    let (zone, findings) = builder.finish();
+    let (mut zone, findings) = builder.finish();
+    if let Some(zone) = &mut zone {
+        zone.set_signing(zone.stored_signatures());
+    }
     let mut diagnostics = report.diagnostics;
     // After syntax errors the checks complain about records that were not read.
     diagnostics.extend(

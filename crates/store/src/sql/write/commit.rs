@@ -6,12 +6,13 @@
 
 use super::super::{Kind, SqlError, ZoneRow, read_zone};
 use super::check::{check, shown};
-use super::derive::{Denial, Derived, Facts, Key, Knowledge, Nsec3, Standing, ancestors, key};
+use super::derive::{Derived, Facts, KeptDenial, Key, Knowledge, Standing, ancestors, key};
 use super::edit::{apply, check_edit};
 use super::rows::{Row, Rows, What};
 use super::session::{Failure, Session, Value};
 use super::{Committed, InvalidChange, ReadOnly, WriteError};
 use crate::sql::dialect::{Engine, Statement};
+use nameward_dnssec::Nsec3Param;
 use nameward_wire::Type;
 use nameward_zone::Serial;
 use nameward_zone::change::{ChangeOrigin, Edit, ZoneChange, soa_serial};
@@ -97,7 +98,7 @@ pub(super) async fn change(
 }
 
 struct Signing {
-    denial: Denial,
+    denial: KeptDenial,
     is_presigned: bool,
 }
 
@@ -126,12 +127,14 @@ async fn read_signing(session: &mut Session, zone: i64) -> Result<Signing, Failu
     session
         .rows(sql, &[Value::Int(zone)], &mut |_| has_keys = true)
         .await?;
-    let nsec3 = param.and_then(|text| Nsec3::read(&text, narrow));
+    // Names that are put in a wrong order would be denied by PowerDNS.
+    let param = param.map(|text| Nsec3Param::read(&text)).transpose();
+    let param = param.map_err(|reason| SqlError::row("domainmetadata", 0, reason))?;
     Ok(Signing {
-        denial: match (has_keys || is_presigned, nsec3) {
-            (false, _) => Denial::Unsigned,
-            (true, None) => Denial::Nsec,
-            (true, Some(nsec3)) => Denial::Nsec3(nsec3),
+        denial: match (has_keys || is_presigned, param) {
+            (false, _) => KeptDenial::Unsigned,
+            (true, None) => KeptDenial::Nsec,
+            (true, Some(param)) => KeptDenial::Nsec3 { param, narrow },
         },
         is_presigned,
     })
@@ -140,7 +143,7 @@ async fn read_signing(session: &mut Session, zone: i64) -> Result<Signing, Failu
 /// A change in work.
 pub(super) struct Work {
     apex: Key,
-    denial: Denial,
+    denial: KeptDenial,
     pub(super) rows: Rows,
     /// Names that steps are about.
     touched: BTreeSet<Key>,
@@ -164,7 +167,7 @@ impl Work {
     async fn read(
         session: &mut Session,
         zone: &ZoneRow,
-        denial: Denial,
+        denial: KeptDenial,
         edits: &[Edit],
     ) -> Result<Self, Failure> {
         let apex = key(zone.name.as_name());

@@ -5,44 +5,20 @@
 //! place in the order, addresses do not; DS is authoritative wherever it stands). Only rows that are served count.
 
 use super::super::row::write_label;
-use nameward_dnssec::Nsec3 as Hashed;
+use nameward_dnssec::{Nsec3, Nsec3Param};
 use nameward_wire::{Name, Type};
 use std::collections::HashMap;
 
 /// How a zone denies existence, as far as PowerDNS keeps it in the table.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Denial {
+pub(super) enum KeptDenial {
     Unsigned,
     Nsec,
-    Nsec3(Nsec3),
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Nsec3 {
-    how: Hashed,
-    pub(super) opt_out: bool,
-    /// Denied by ranges made up for each question: nothing is kept.
-    pub(super) narrow: bool,
-}
-
-impl Nsec3 {
-    /// Reads the metadata NSEC3PARAM: algorithm, flags, iterations, salt.
-    pub(super) fn read(text: &str, narrow: bool) -> Option<Self> {
-        let mut words = text.split_ascii_whitespace();
-        let (_, flags) = (words.next()?, words.next()?.parse::<u8>().ok()?);
-        let iterations = words.next()?.parse().ok()?;
-        let salt = match words.next()? {
-            "-" => Vec::new(),
-            digits => data_encoding::HEXLOWER_PERMISSIVE
-                .decode(digits.as_bytes())
-                .ok()?,
-        };
-        Some(Nsec3 {
-            how: Hashed { iterations, salt },
-            opt_out: flags & 1 != 0,
-            narrow,
-        })
-    }
+    Nsec3 {
+        param: Nsec3Param,
+        /// Denied by ranges made up for each question: nothing is kept.
+        narrow: bool,
+    },
 }
 
 /// What stands at a name, of what is served.
@@ -92,7 +68,7 @@ pub(super) fn ancestors<'k>(name: &'k [u8], apex: &'k [u8]) -> impl Iterator<Ite
 /// What is known of a zone: of each name that matters, and of all its ancestors.
 pub(super) struct Knowledge<'k> {
     pub(super) apex: &'k [u8],
-    pub(super) denial: &'k Denial,
+    pub(super) denial: &'k KeptDenial,
     pub(super) facts: &'k HashMap<Key, Facts>,
 }
 
@@ -157,14 +133,14 @@ impl Knowledge<'_> {
         let is_ds = rtype == Some(Type::DS);
         let is_glue = (cut || below) && matches!(rtype, Some(Type::A | Type::AAAA));
         let ordername = match self.denial {
-            Denial::Unsigned => None,
-            Denial::Nsec if is_glue => None,
-            Denial::Nsec => Some(order(name, self.apex)),
-            Denial::Nsec3(nsec3) => {
+            KeptDenial::Unsigned => None,
+            KeptDenial::Nsec if is_glue => None,
+            KeptDenial::Nsec => Some(order(name, self.apex)),
+            KeptDenial::Nsec3 { param, narrow } => {
                 let opted_out =
-                    nsec3.opt_out && cut && rtype == Some(Type::NS) && !self.facts(name).ds;
-                let hidden = nsec3.narrow || is_glue || below || opted_out;
-                (!hidden).then(|| hash(name, nsec3))
+                    param.opt_out && cut && rtype == Some(Type::NS) && !self.facts(name).ds;
+                let hidden = *narrow || is_glue || below || opted_out;
+                (!hidden).then(|| hash(name, &param.hashing))
             }
         };
         Derived {
@@ -176,18 +152,18 @@ impl Knowledge<'_> {
     /// The columns of an empty non-terminal with these names below it.
     pub(super) fn of_empty(&self, name: &[u8], below: Standing) -> Derived {
         match self.denial {
-            Denial::Unsigned | Denial::Nsec => Derived {
+            KeptDenial::Unsigned | KeptDenial::Nsec => Derived {
                 auth: below.auth,
                 ordername: None,
             },
-            Denial::Nsec3(nsec3) => {
-                let (auth, ordered) = match nsec3.opt_out {
+            KeptDenial::Nsec3 { param, narrow } => {
+                let (auth, ordered) = match param.opt_out {
                     true => (below.auth, below.ordered),
                     false => (!self.is_below_cut(name), !self.is_below_cut(name)),
                 };
                 Derived {
                     auth,
-                    ordername: (ordered && !nsec3.narrow).then(|| hash(name, nsec3)),
+                    ordername: (ordered && !*narrow).then(|| hash(name, &param.hashing)),
                 }
             }
         }
@@ -213,7 +189,7 @@ fn order(name: &[u8], apex: &[u8]) -> String {
 fn hash(name: &[u8], nsec3: &Nsec3) -> String {
     let name = Name::from_wire(name).unwrap_or(Name::ROOT);
     data_encoding::BASE32HEX_NOPAD
-        .encode(&nsec3.how.hash(name))
+        .encode(&nsec3.hash(name))
         .to_ascii_lowercase()
 }
 
@@ -228,14 +204,14 @@ mod tests {
 
     #[test]
     fn hashes_are_those_of_rfc_5155() {
-        let nsec3 = Nsec3::read("1 1 12 aabbccdd", false).unwrap();
-        assert!(nsec3.opt_out);
+        let param = Nsec3Param::read("1 1 12 aabbccdd").unwrap();
+        assert!(param.opt_out);
         for (name, expected) in [
             ("example", "0p9mhaveqvm6t7vbl5lop2u3t2rp3tom"),
             ("a.example", "35mthgpgcu1qg68fab165klnsnk3dpvl"),
             ("*.w.example", "r53bq7cc2uvmubfu5ocmm6pers9tk9en"),
         ] {
-            assert_eq!(hash(&wire(name), &nsec3), expected);
+            assert_eq!(hash(&wire(name), &param.hashing), expected);
         }
     }
 

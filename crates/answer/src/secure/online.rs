@@ -1,0 +1,170 @@
+//! Proofs and signatures that are made for one answer.
+//!
+//! Proofs cover nothing but the names they are about (RFC 4470, RFC 7129 appendix B), so no order of names is needed and
+//! nobody can walk the zone.
+
+use super::{Claim, wildcard_below};
+use crate::encode::{Encoder, Stop, split_name};
+use crate::plan::Entry;
+use crate::view::ZoneView;
+use nameward_dnssec::{CanonicalSet, NoSignature, Proof, Signing, SoaEdit};
+use nameward_wire::message::{MAX_POINTER, OwnerForm, WrittenName};
+use nameward_wire::{Class, Name, Type};
+use nameward_zone::node::flags;
+use nameward_zone::{Node, Rrset};
+use std::sync::Arc;
+
+type Rrsigs = Vec<Arc<[u8]>>;
+
+/// The types that a proof names. At a delegation the parent has NS and DS only (RFC 4035 section 2.3).
+fn types(node: Node<'_>) -> impl Iterator<Item = Type> {
+    let is_cut = node.has(flags::CUT);
+    node.rrsets()
+        .map(|rrset| rrset.rtype())
+        .filter(move |&rtype| match rtype {
+            Type::NS | Type::DS => true,
+            Type::RRSIG | Type::NSEC | Type::NSEC3 => false,
+            _ => !is_cut,
+        })
+}
+
+impl<'n> Encoder<'n, '_> {
+    /// Makes the record that proves a claim, and writes it.
+    pub(super) fn made_proof<V: ZoneView>(
+        &mut self,
+        entry: &Entry<'n, V>,
+        (claim, next_closer): (Claim, Name<'_>),
+        signing: &Signing,
+    ) -> Result<u16, Stop> {
+        let node = entry.node;
+        let is_free = |sibling: Name<'_>| entry.zone.is_free(sibling);
+        let proof = match claim {
+            Claim::Types => signing.matching(node.name(), types(node)),
+            Claim::Absent => signing.covering(next_closer, types(node), is_free),
+            Claim::NoWildcard => match wildcard_below(node.name()) {
+                Some(wildcard) => signing.covering(wildcard.as_name(), types(node), is_free),
+                None => return Ok(0),
+            },
+        };
+        self.proof(proof, entry.ttl, signing)
+    }
+
+    fn rrsigs(&mut self, set: &CanonicalSet, signing: &Signing) -> Result<Rrsigs, Stop> {
+        if !self.dnssec_ok {
+            return Ok(Vec::new());
+        }
+        signing
+            .signatures(set, self.now, &mut self.making)
+            .map_err(|error| match error {
+                NoSignature::CannotSign => Stop::CannotSign,
+                NoSignature::NotMade => Stop::NotSigned,
+            })
+    }
+
+    /// An RRset and its signatures, both or neither. `node` is where it stands in the zone.
+    pub(super) fn signed_online(
+        &mut self,
+        owner: OwnerForm<'n>,
+        (rrset, ttl): (Rrset<'n>, u32),
+        node: Node<'n>,
+        signing: &Signing,
+    ) -> Result<u16, Stop> {
+        if rrset.rtype() == Type::SOA && signing.soa_edit() != SoaEdit::None {
+            return self.edited_soa(owner, (rrset, ttl), node, signing);
+        }
+        if !self.dnssec_ok {
+            return self.further_rrset(owner, rrset, ttl);
+        }
+        let data = rrset.records().map(|record| record.rdata);
+        let set = CanonicalSet::new(node.name(), rrset.rtype(), rrset.ttl(), data);
+        let rrsigs = self.rrsigs(&set, signing)?;
+        self.undo_if_full(|this| {
+            let count = this.further_rrset(owner, rrset, ttl)?;
+            for rrsig in &rrsigs {
+                this.writer.owner(owner)?;
+                this.rrsig(rrsig, ttl)?;
+            }
+            Ok(count + rrsigs.len() as u16)
+        })
+    }
+
+    /// The SOA, its serial as the zone's policy has it.
+    fn edited_soa(
+        &mut self,
+        owner: OwnerForm<'n>,
+        (rrset, ttl): (Rrset<'n>, u32),
+        node: Node<'n>,
+        signing: &Signing,
+    ) -> Result<u16, Stop> {
+        let Some(record) = rrset.records().next() else {
+            return Ok(0);
+        };
+        let (primary, rest) = split_name(record.rdata);
+        let (mailbox, rest) = split_name(rest);
+        let Some((serial, rest)) = rest.split_first_chunk() else {
+            return Ok(0);
+        };
+        let serial = signing
+            .soa_edit()
+            .serial(u32::from_be_bytes(*serial), self.now);
+        let serial = serial.to_be_bytes();
+        let shown = [primary, mailbox, &serial, rest].concat();
+        let data = std::iter::once(&shown[..]);
+        let set = CanonicalSet::new(node.name(), Type::SOA, rrset.ttl(), data);
+        let rrsigs = self.rrsigs(&set, signing)?;
+        self.undo_if_full(|this| {
+            this.writer.owner(owner)?;
+            let length_at = this.writer.fixed(Type::SOA, Class::IN, ttl)?;
+            this.writer.name(primary)?;
+            this.writer.name(mailbox)?;
+            this.writer.bytes(&serial)?;
+            this.writer.bytes(rest)?;
+            this.writer.set_length(length_at);
+            for rrsig in &rrsigs {
+                this.writer.owner(owner)?;
+                this.rrsig(rrsig, ttl)?;
+            }
+            Ok(1 + rrsigs.len() as u16)
+        })
+    }
+
+    /// A proof and its signatures. Its name was made for it and is pointed at by nothing else.
+    fn proof(&mut self, proof: Option<Proof>, ttl: u32, signing: &Signing) -> Result<u16, Stop> {
+        // A hash does not fit before the name of the zone: it cannot use NSEC3.
+        let proof = proof.ok_or(Stop::CannotSign)?;
+        // Two names of a chain may need the same: both below one name that does not exist.
+        if self.proofs.contains(&proof) {
+            return Ok(0);
+        }
+        let name = proof.owner.as_name();
+        let data = std::iter::once(&proof.rdata[..]);
+        let set = CanonicalSet::new(name, proof.rtype, ttl, data);
+        let rrsigs = self.rrsigs(&set, signing)?;
+        let count = self.undo_if_full(|this| {
+            let WrittenName {
+                at,
+                literal,
+                pointer,
+            } = this.writer.passing_name(name.as_wire())?;
+            let length_at = this.writer.fixed(proof.rtype, Class::IN, ttl)?;
+            this.writer.bytes(&proof.rdata)?;
+            this.writer.set_length(length_at);
+            let at = if literal == 0 {
+                pointer.unwrap_or(at)
+            } else {
+                at
+            };
+            for rrsig in &rrsigs {
+                if name.is_root() || at > MAX_POINTER {
+                    this.writer.passing_name(name.as_wire())?;
+                } else {
+                    this.writer.owner(OwnerForm::pointer(at, false))?;
+                }
+                this.rrsig(rrsig, ttl)?;
+            }
+            Ok(1 + rrsigs.len() as u16)
+        })?;
+        self.proofs.push(proof);
+        Ok(count)
+    }
+}

@@ -1,0 +1,108 @@
+//! Zone files that bring their signatures: signed by BIND's tools, and secure for BIND as a resolver.
+
+use crate::signed::{anchors, is_complete, judge, whole};
+use nameward_testkit::Setup;
+use nameward_testkit::differential::questions::{Ask, Edns};
+use nameward_testkit::differential::{asks, zones};
+use nameward_testkit::validator::Validator;
+use nameward_testkit::wire::Message;
+use std::path::Path;
+use std::process::Command;
+
+const CNAME: u16 = 5;
+const DS: u16 = 43;
+const NSEC: u16 = 47;
+
+/// Runs a tool of BIND in a directory.
+fn run(dir: &Path, tool: &str, arguments: &[&str]) -> Result<(), String> {
+    let output = Command::new(tool).current_dir(dir).args(arguments).output();
+    let output = output.map_err(|error| format!("{tool}: {error}"))?;
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    output.status.success().then_some(()).ok_or(said)
+}
+
+/// Signs a zone; the text of the signed one.
+fn sign(dir: &Path, zone: &str, text: &str, denial: &[&str]) -> Result<String, String> {
+    let origin = if zone.is_empty() { "." } else { zone };
+    for flag in [&["-f", "KSK"][..], &[]] {
+        let new = ["-q", "-a", "ECDSAP256SHA256"];
+        run(dir, "dnssec-keygen", &[&new[..], flag, &[origin]].concat())?;
+    }
+    std::fs::write(dir.join("unsigned"), text).unwrap();
+    // Smart signing takes the keys of the directory; the full form is one that any server reads.
+    let arguments = ["-S", "-O", "full", "-o", origin, "-f", "signed"];
+    run(
+        dir,
+        "dnssec-signzone",
+        &[&arguments[..], denial, &["unsigned"]].concat(),
+    )?;
+    Ok(std::fs::read_to_string(dir.join("signed")).unwrap())
+}
+
+/// Whether BIND as a resolver can tell: it takes no alias for an answer to NSEC, and the DS that an alias leads to may
+/// belong to a parent which nobody serves.
+fn can_judge(ask: &Ask, own: &Message) -> bool {
+    let is_alias = own.answer.iter().any(|record| record.rtype == CNAME);
+    is_complete(ask, own) && !(is_alias && matches!(ask.question.rtype, NSEC | DS))
+}
+
+/// What a resolver makes of answers.
+#[derive(PartialEq)]
+enum Judged {
+    Secure,
+    /// RFC 5155 section 9.2: what is denied by Opt-Out is not secure, but not bogus either.
+    NotBogus,
+}
+
+/// Everything that a seed asks of its zones.
+fn check(seed: u64, denial: &[&str], expected: Judged) {
+    let mut setup = Setup::new().without_web();
+    let made = zones::zones(seed);
+    let mut signed = Vec::new();
+    for zone in &made {
+        let dir = tempfile::tempdir().unwrap();
+        // What BIND does not load is not asked for.
+        if let Ok(text) = sign(dir.path(), &zone.name, zone.text(), denial) {
+            setup = setup.zone(&zone.name, &text);
+            signed.push(zone.name.as_str());
+        }
+    }
+    assert!(signed.len() * 2 > made.len(), "{signed:?}");
+    let server = setup.start();
+    let validator = Validator::start(server.address(), &anchors(server.address(), &signed));
+    let validator = validator.expect("named");
+    let (mut asked, mut wrong) = (0, Vec::new());
+    for mut ask in asks(&made, seed) {
+        ask.edns = Edns::Do;
+        let own = whole(server.address(), &ask);
+        if can_judge(&ask, &own) {
+            asked += 1;
+            let same_code = format!("codes {:?}", (own.rcode(), own.rcode()));
+            let is_wrong = |said: &String| expected == Judged::Secure || !said.contains(&same_code);
+            wrong.extend(judge(&validator, &ask, &own).filter(is_wrong));
+        }
+    }
+    assert!(asked > 200, "{asked} asked");
+    let (count, first) = (wrong.len(), &wrong[..wrong.len().min(20)]);
+    let log = validator.log_tail();
+    assert!(
+        wrong.is_empty(),
+        "{count} of {asked}\n{}\n{log}",
+        first.join("\n")
+    );
+}
+
+#[test]
+fn zone_files_signed_with_nsec_are_secure() {
+    check(3, &[], Judged::Secure);
+}
+
+#[test]
+fn zone_files_signed_with_nsec3_are_secure() {
+    check(4, &["-3", "aabb", "-H", "2"], Judged::Secure);
+}
+
+#[test]
+fn zone_files_signed_with_nsec3_and_opt_out_are_not_bogus() {
+    check(5, &["-3", "-", "-A"], Judged::NotBogus);
+}

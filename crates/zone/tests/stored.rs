@@ -1,0 +1,138 @@
+//! Zones that have their signatures among their records: how they are told from others, and what covers a name.
+
+use nameward_dnssec::Nsec3;
+use nameward_wire::zonefile::{Options, parse_bytes};
+use nameward_wire::{NameBuf, Type};
+use nameward_zone::change::{ChangeOrigin, Edit, NewRecord, RrsetData, ZoneChange};
+use nameward_zone::{NameKey, SigningState, Zone, ZoneBuilder};
+use std::sync::Arc;
+use std::time::UNIX_EPOCH;
+
+const APEX: &str = "$TTL 300\n@ SOA ns host 1 2 3 4 60\n@ NS ns\n";
+const SIGNED: &str = "@ RRSIG SOA 13 1 300 20300101000000 20200101000000 1 @ AAAA\n";
+
+fn zone(text: &str) -> Zone {
+    let apex: NameBuf = "example.".parse().unwrap();
+    let mut builder = ZoneBuilder::new(apex.as_name());
+    let report = parse_bytes("zone", text.as_bytes(), &Options::new(apex), &mut builder);
+    assert!(!report.has_errors(), "{:?}", report.diagnostics);
+    let (zone, findings) = builder.finish();
+    let mut zone = zone.unwrap_or_else(|| panic!("{findings:?}"));
+    zone.set_signing(zone.stored_signatures());
+    zone
+}
+
+/// The owner of the record that covers a name or matches it.
+fn owner_for(zone: &Zone, name: &str) -> String {
+    let SigningState::Stored(index) = zone.signing() else {
+        panic!("not signed");
+    };
+    let name: NameBuf = name.parse().unwrap();
+    index.at_or_before(name.as_name()).unwrap().to_string()
+}
+
+#[test]
+fn a_zone_is_signed_by_its_records_if_its_soa_is_and_it_has_a_chain() {
+    let chain = "@ NSEC b NS SOA RRSIG NSEC\nb NSEC @ A RRSIG NSEC\nb A 192.0.2.1\n";
+    let is_signed = |parts: &[&str]| {
+        let state = zone(&parts.concat()).signing().clone();
+        (
+            state.is_signed(),
+            state.uses_nsec3(),
+            state.online().is_some(),
+        )
+    };
+    assert_eq!(is_signed(&[APEX]), (false, false, false));
+    assert_eq!(is_signed(&[APEX, chain]), (false, false, false));
+    assert_eq!(is_signed(&[APEX, SIGNED]), (false, false, false));
+    assert_eq!(is_signed(&[APEX, SIGNED, chain]), (true, false, false));
+    let hashed = "@ NSEC3PARAM 1 0 0 -\n\
+                  0p9mhaveqvm6t7vbl5lop2u3t2rp3tom NSEC3 1 0 0 - 0p9mhaveqvm6t7vbl5lop2u3t2rp3tom SOA\n";
+    assert_eq!(is_signed(&[APEX, SIGNED, hashed]), (true, true, false));
+}
+
+#[test]
+fn the_record_before_a_name_covers_it_also_after_a_change() {
+    let text = [APEX, SIGNED, "@ NSEC b SOA\nb NSEC x.c A\nx.c NSEC @ A\n"].concat();
+    let zone = Arc::new(zone(&text));
+    for (name, owner) in [
+        ("example.", "example."),
+        ("a.example.", "example."),
+        ("b.example.", "b.example."),
+        ("a.b.example.", "b.example."),
+        // An empty non-terminal.
+        ("c.example.", "b.example."),
+        ("z.example.", "x.c.example."),
+    ] {
+        assert_eq!(owner_for(&zone, name), owner, "{name}");
+    }
+    let nsec = RrsetData {
+        name: "w.example.".parse().unwrap(),
+        rtype: Type::NSEC,
+        ttl: 60,
+        records: vec![NewRecord {
+            rdata: b"\x07example\0\0\x01\x40".to_vec(),
+            disabled: false,
+        }],
+    };
+    let change = ZoneChange {
+        edits: vec![Edit::Add(nsec)],
+        origin: ChangeOrigin::Operator,
+        now: UNIX_EPOCH,
+    };
+    let difference = zone.difference_of(&change).unwrap();
+    let changed = zone.apply(&difference).unwrap();
+    assert_eq!(owner_for(&changed, "z.example."), "w.example.");
+    assert_eq!(owner_for(&zone, "z.example."), "x.c.example.");
+}
+
+/// Hashes go around: before the first stands the last.
+#[test]
+fn the_last_nsec3_covers_what_stands_before_the_first() {
+    let (first, last) = (
+        "0p9mhaveqvm6t7vbl5lop2u3t2rp3tom",
+        "t644ebqk9bibcna874givr6joj62mlhv",
+    );
+    let chain = format!(
+        "@ NSEC3PARAM 1 0 2 aabb\n{first} NSEC3 1 0 2 aabb {last} SOA\n{last} NSEC3 1 0 2 aabb {first} A\n\
+         www A 192.0.2.1\n"
+    );
+    let zone = zone(&[APEX, SIGNED, &chain].concat());
+    let SigningState::Stored(index) = zone.signing() else {
+        panic!("not signed");
+    };
+    let hashing = Nsec3 {
+        iterations: 2,
+        salt: vec![0xaa, 0xbb],
+    };
+    assert_eq!(index.hashing(), Some(&hashing));
+    for (label, owner) in [("00", last), (first, first), ("1", first), ("www", last)] {
+        let name = format!("{label}.example.");
+        assert_eq!(owner_for(&zone, &name), format!("{owner}.example."));
+    }
+}
+
+#[test]
+fn signatures_stand_beside_the_rrset_they_cover() {
+    let of = |rtype: &str, octets: &str| {
+        format!("b RRSIG {rtype} 13 2 300 20300101000000 20200101000000 1 @ {octets}\n")
+    };
+    let text = [
+        APEX,
+        "b A 192.0.2.1\nb TXT x\n",
+        &of("TXT", "AAAA"),
+        &of("A", "AAAB"),
+        &of("A", "AAAC"),
+    ]
+    .concat();
+    let zone = zone(&text);
+    let key = NameKey::new("b.example.".parse::<NameBuf>().unwrap().as_name());
+    let node = zone.node(&key, key.labels()).unwrap();
+    let last = |rtype| -> Vec<u8> {
+        let data = node.signatures(rtype);
+        data.map(|rdata| *rdata.last().unwrap()).collect()
+    };
+    assert_eq!(last(Type::A), [1, 2]);
+    assert_eq!(last(Type::TXT), [0]);
+    assert_eq!(last(Type::AAAA), []);
+}
