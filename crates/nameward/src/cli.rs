@@ -226,18 +226,26 @@ impl RemoteArguments {
     }
 }
 
-fn parse_address(text: &str) -> Result<SocketAddr, String> {
-    text.parse()
-        .map_err(|_| "expected an address with a port such as 127.0.0.1:53 or [::1]:53".into())
+/// An argument that cannot be read.
+#[derive(Debug, thiserror::Error)]
+enum ArgumentError {
+    #[error("expected an address with a port such as 127.0.0.1:53 or [::1]:53")]
+    Address,
+    #[error("expected NAME=FILE such as example.org=example.org.zone")]
+    ZoneFile,
 }
 
-fn parse_zone(text: &str) -> Result<ZoneFile, String> {
+fn parse_address(text: &str) -> Result<SocketAddr, ArgumentError> {
+    text.parse().map_err(|_| ArgumentError::Address)
+}
+
+fn parse_zone(text: &str) -> Result<ZoneFile, ArgumentError> {
     match text.split_once('=') {
         Some((name, file)) if !name.is_empty() && !file.is_empty() => Ok(ZoneFile {
             name: name.into(),
             file: file.into(),
         }),
-        _ => Err("expected NAME=FILE such as example.org=example.org.zone".into()),
+        _ => Err(ArgumentError::ZoneFile),
     }
 }
 

@@ -3,12 +3,20 @@
 
 use std::{
     fs::{self, OpenOptions},
-    io::Write,
+    io::{self, Write},
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
 };
 
 use crate::config::error::plain;
+
+/// A process id file that cannot be written.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot write {}: {}", path.display(), plain(source))]
+pub struct PidFileError {
+    path: PathBuf,
+    source: io::Error,
+}
 
 /// A written process id file, taken away when it is dropped.
 #[derive(Debug)]
@@ -16,7 +24,7 @@ pub struct PidFile(PathBuf);
 
 impl PidFile {
     /// Writes the id of this process to `path`.
-    pub fn write(path: &Path) -> Result<Self, String> {
+    pub fn write(path: &Path) -> Result<Self, PidFileError> {
         let id = std::process::id();
         let mut new = path.as_os_str().to_owned();
         new.push(format!(".{id}"));
@@ -33,13 +41,12 @@ impl PidFile {
         };
         match write() {
             Ok(()) => Ok(Self(path.to_path_buf())),
-            Err(error) => {
+            Err(source) => {
                 let _ = fs::remove_file(&new);
-                Err(format!(
-                    "cannot write {}: {}",
-                    path.display(),
-                    plain(&error)
-                ))
+                Err(PidFileError {
+                    path: path.to_path_buf(),
+                    source,
+                })
             }
         }
     }
@@ -77,9 +84,9 @@ mod tests {
 
     #[test]
     fn a_missing_directory_is_one_line() {
-        let told = PidFile::write(Path::new("/nonexistent/pid")).unwrap_err();
+        let error = PidFile::write(Path::new("/nonexistent/pid")).unwrap_err();
         assert_eq!(
-            told,
+            error.to_string(),
             "cannot write /nonexistent/pid: No such file or directory"
         );
     }

@@ -14,6 +14,39 @@ pub struct Identity {
     gid: libc::gid_t,
 }
 
+/// A user or group that this process cannot become.
+#[derive(Debug, thiserror::Error)]
+pub enum IdentityError {
+    /// `server.user` names nobody.
+    #[error("server.user: there is no user {0:?}")]
+    NoUser(String),
+    /// `server.group` names no group.
+    #[error("server.group: there is no group {0:?}")]
+    NoGroup(String),
+    /// Only root may become another user.
+    #[error("cannot become user {user:?} group {group:?}: not started as root")]
+    NotRoot {
+        /// `server.user`.
+        user: String,
+        /// `server.group`.
+        group: String,
+    },
+    /// The user database failed.
+    #[error("cannot read the user database: {0}")]
+    Database(io::Error),
+    /// The system refused a step.
+    #[error("cannot give up root ({step}): {source}")]
+    Refused {
+        /// The call.
+        step: &'static str,
+        /// The answer of the system.
+        source: io::Error,
+    },
+    /// The way back to root is open.
+    #[error("cannot give up root: it could be taken back")]
+    NotForGood,
+}
+
 /// The user this process runs as.
 pub fn own_user() -> u32 {
     Identity::current().uid
@@ -21,33 +54,30 @@ pub fn own_user() -> u32 {
 
 /// Looks up what `server.user` and `server.group` mean, and whether this process may become it;
 /// `None` when neither is set.
-pub fn resolve(user: &str, group: &str) -> Result<Option<Identity>, String> {
+pub fn resolve(user: &str, group: &str) -> Result<Option<Identity>, IdentityError> {
     let identity = find(user, group)?;
     let current = Identity::current();
     if identity.is_some_and(|identity| identity != current) && current.uid != 0 {
-        return Err(format!(
-            "cannot become user {user:?} group {group:?}: not started as root"
-        ));
+        return Err(IdentityError::NotRoot {
+            user: user.into(),
+            group: group.into(),
+        });
     }
     Ok(identity)
 }
 
 /// Looks up what `server.user` and `server.group` mean; `None` when neither is set.
-pub fn find(user: &str, group: &str) -> Result<Option<Identity>, String> {
+pub fn find(user: &str, group: &str) -> Result<Option<Identity>, IdentityError> {
     if user.is_empty() && group.is_empty() {
         return Ok(None);
     }
     let of_user = match user {
         "" => Identity::current(),
-        name => {
-            find_user(name)?.ok_or_else(|| format!("server.user: there is no user {name:?}"))?
-        }
+        name => find_user(name)?.ok_or_else(|| IdentityError::NoUser(name.into()))?,
     };
     let gid = match group {
         "" => of_user.gid,
-        name => {
-            find_group(name)?.ok_or_else(|| format!("server.group: there is no group {name:?}"))?
-        }
+        name => find_group(name)?.ok_or_else(|| IdentityError::NoGroup(name.into()))?,
     };
     Ok(Some(Identity { gid, ..of_user }))
 }
@@ -65,13 +95,13 @@ impl Identity {
     }
 
     /// Becomes this user for good. Call before other threads exist.
-    pub fn assume(self) -> Result<(), String> {
+    pub fn assume(self) -> Result<(), IdentityError> {
         if self == Self::current() {
             return Ok(());
         }
-        let refused = |what: &str| {
-            let error = io::Error::last_os_error();
-            Err(format!("cannot give up root ({what}): {error}"))
+        let refused = |step| {
+            let source = io::Error::last_os_error();
+            Err(IdentityError::Refused { step, source })
         };
         // SAFETY: the list has one element and lives through the call.
         if unsafe { libc::setgroups(1, &self.gid) } != 0 {
@@ -87,7 +117,7 @@ impl Identity {
         }
         // SAFETY: plain numbers; it must fail, and the process ends if it does not.
         if self.uid != 0 && unsafe { libc::setuid(0) } == 0 {
-            return Err("cannot give up root: it could be taken back".into());
+            return Err(IdentityError::NotForGood);
         }
         Ok(())
     }
@@ -97,7 +127,7 @@ impl Identity {
 const ENTRY_MAX: usize = 1 << 20;
 
 /// Calls a lookup of the user database with a buffer that grows until the entry fits.
-fn look_up(mut call: impl FnMut(&mut Vec<u8>) -> (i32, bool)) -> Result<bool, String> {
+fn look_up(mut call: impl FnMut(&mut Vec<u8>) -> (i32, bool)) -> Result<bool, IdentityError> {
     let mut buffer = vec![0_u8; 4096];
     loop {
         match call(&mut buffer) {
@@ -108,13 +138,13 @@ fn look_up(mut call: impl FnMut(&mut Vec<u8>) -> (i32, bool)) -> Result<bool, St
             (libc::ENOENT | libc::ESRCH | libc::EBADF | libc::EPERM, _) => return Ok(false),
             (error, _) => {
                 let error = io::Error::from_raw_os_error(error);
-                return Err(format!("cannot read the user database: {error}"));
+                return Err(IdentityError::Database(error));
             }
         }
     }
 }
 
-fn find_user(name: &str) -> Result<Option<Identity>, String> {
+fn find_user(name: &str) -> Result<Option<Identity>, IdentityError> {
     let Ok(c_name) = CString::new(name) else {
         return Ok(None);
     };
@@ -144,7 +174,7 @@ fn find_user(name: &str) -> Result<Option<Identity>, String> {
     Ok(identity)
 }
 
-fn find_group(name: &str) -> Result<Option<libc::gid_t>, String> {
+fn find_group(name: &str) -> Result<Option<libc::gid_t>, IdentityError> {
     let Ok(c_name) = CString::new(name) else {
         return Ok(None);
     };
@@ -188,7 +218,7 @@ mod tests {
         assert_eq!(find_group("root").unwrap(), Some(0));
         assert_eq!(find_user("no-such-user").unwrap(), None);
         assert_eq!(find_user("nul\0inside").unwrap(), None);
-        let told = resolve("no-such-user", "").unwrap_err();
-        assert_eq!(told, "server.user: there is no user \"no-such-user\"");
+        let error = resolve("no-such-user", "").unwrap_err().to_string();
+        assert_eq!(error, "server.user: there is no user \"no-such-user\"");
     }
 }

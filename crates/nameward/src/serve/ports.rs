@@ -17,6 +17,25 @@ use crate::{
     remote::DefaultPlace,
 };
 
+/// A port or socket that cannot be bound; one line that says which and why.
+#[derive(Debug, thiserror::Error)]
+pub enum PortError {
+    /// A DNS port.
+    #[error("{0}")]
+    Dns(#[from] ListenError),
+    /// The port of the status page.
+    #[error("cannot listen on {address} for the web page: {}", plain(source))]
+    Web {
+        /// Its address.
+        address: SocketAddr,
+        /// The answer of the system.
+        source: std::io::Error,
+    },
+    /// The control socket.
+    #[error("{0}")]
+    Control(#[from] SocketError),
+}
+
 /// What is bound and not yet served.
 pub struct Ports {
     /// UDP and TCP.
@@ -28,12 +47,12 @@ pub struct Ports {
 }
 
 impl Ports {
-    /// Binds what the configuration names; an error is one line that says what and where.
-    pub fn bind(config: &Config) -> Result<Self, String> {
+    /// Binds the ports that the configuration names.
+    pub fn bind(config: &Config) -> Result<Self, PortError> {
         Ok(Self {
-            dns: bind_dns(config).map_err(|error| error.to_string())?,
+            dns: bind_dns(config)?,
             web: config.web.listen.map(bind_web).transpose()?,
-            control: bind_control(config).map_err(|error| error.to_string())?,
+            control: bind_control(config)?,
         })
     }
 
@@ -74,18 +93,13 @@ fn has_ipv6(error: &std::io::Error) -> bool {
         .is_some_and(|code| lacking.contains(&code))
 }
 
-fn bind_web(address: SocketAddr) -> Result<TcpListener, String> {
+fn bind_web(address: SocketAddr) -> Result<TcpListener, PortError> {
     let bind = || {
         let listener = TcpListener::bind(address)?;
         listener.set_nonblocking(true)?;
         Ok(listener)
     };
-    bind().map_err(|error: std::io::Error| {
-        format!(
-            "cannot listen on {address} for the web page: {}",
-            plain(&error)
-        )
-    })
+    bind().map_err(|source| PortError::Web { address, source })
 }
 
 /// A control socket that was asked for must be there; the default one is a convenience that several
@@ -101,7 +115,7 @@ fn bind_control(config: &Config) -> Result<Option<ControlSocket>, SocketError> {
     {
         Ok(socket) => Ok(Some(socket)),
         Err(error) => {
-            tracing::warn!("{error}; going on without one");
+            tracing::warn!("{error}; no control socket: set server.control_socket to have one");
             Ok(None)
         }
     }

@@ -16,7 +16,7 @@ use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream}
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream as Inner;
 use tokio_rustls::rustls::crypto::aws_lc_rs::default_provider;
-use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::pem::{self, PemObject};
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
@@ -62,16 +62,25 @@ impl Wish {
     }
 }
 
+/// A file of authorities that cannot be used.
+#[derive(Debug, thiserror::Error)]
+enum AuthorityError {
+    #[error("{0}")]
+    Unreadable(#[from] pem::Error),
+    #[error("{0}")]
+    Unusable(#[from] tokio_rustls::rustls::Error),
+    #[error("there is no certificate in it")]
+    Empty,
+}
+
 /// Reads the authorities of a file.
-fn read_authorities(path: &Path) -> Result<RootCertStore, String> {
-    let certificates = CertificateDer::pem_file_iter(path).map_err(|error| error.to_string())?;
+fn read_authorities(path: &Path) -> Result<RootCertStore, AuthorityError> {
     let mut store = RootCertStore::empty();
-    for certificate in certificates {
-        let certificate = certificate.map_err(|error| error.to_string())?;
-        store.add(certificate).map_err(|error| error.to_string())?;
+    for certificate in CertificateDer::pem_file_iter(path)? {
+        store.add(certificate?)?;
     }
     match store.is_empty() {
-        true => Err("there is no certificate in it".into()),
+        true => Err(AuthorityError::Empty),
         false => Ok(store),
     }
 }
@@ -85,11 +94,12 @@ impl Tls {
         let Some(path) = authorities else {
             return Ok(Tls(None));
         };
-        let told = |error: String| SqlError::Address(format!("{}: {error}", path.display()));
+        let unusable =
+            |error: AuthorityError| SqlError::Address(format!("{}: {error}", path.display()));
         let config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
             .with_safe_default_protocol_versions()
-            .map_err(|error| told(error.to_string()))?
-            .with_root_certificates(read_authorities(path).map_err(told)?)
+            .map_err(|error| unusable(error.into()))?
+            .with_root_certificates(read_authorities(path).map_err(unusable)?)
             .with_no_client_auth();
         Ok(Tls(Some(Arc::new(config))))
     }

@@ -100,15 +100,12 @@ impl Remembered {
         let Some(path) = &self.path else {
             return Vec::new();
         };
-        let read = || -> Result<Zones, String> {
-            let length = fs::metadata(path).map_err(|error| error.to_string())?.len();
+        let read = || -> Result<Zones, ListError> {
+            let length = fs::metadata(path)?.len();
             if length > MAX_FILE as u64 {
-                return Err(format!(
-                    "expected at most {MAX_FILE} octets, found {length}"
-                ));
+                return Err(ListError::TooLarge(length));
             }
-            let bytes = fs::read(path).map_err(|error| error.to_string())?;
-            decode(&bytes, &self.address)
+            decode(&fs::read(path)?, &self.address)
         };
         match read() {
             Ok(zones) => zones,
@@ -157,20 +154,39 @@ fn encode<'a>(address: &str, zones: impl Iterator<Item = Entry<'a>>) -> Option<V
     Some(bytes)
 }
 
-fn decode(bytes: &[u8], address: &str) -> Result<Zones, String> {
-    let short = || "it ends too soon".to_string();
+/// A list of zones on disk that cannot be used.
+#[derive(Debug, thiserror::Error)]
+enum ListError {
+    #[error("{0}")]
+    Unreadable(#[from] io::Error),
+    #[error("expected at most {MAX_FILE} octets, found {0}")]
+    TooLarge(u64),
+    #[error("it ends too soon")]
+    Short,
+    #[error("its checksum is wrong")]
+    Checksum,
+    #[error("it is not a list of zones that this version knows")]
+    Unknown,
+    #[error("it is of another database")]
+    OtherDatabase,
+    #[error("zone {0} has no proper name")]
+    BadName(i64),
+}
+
+fn decode(bytes: &[u8], address: &str) -> Result<Zones, ListError> {
+    let short = || ListError::Short;
     let (bytes, sum) = bytes.split_last_chunk::<8>().ok_or_else(short)?;
     if checksum(bytes) != u64::from_le_bytes(*sum) {
-        return Err("its checksum is wrong".into());
+        return Err(ListError::Checksum);
     }
     let mut reader = Reader(bytes);
     if reader.take::<16>() != Some(MAGIC) {
-        return Err("it is not a list of zones that this version knows".into());
+        return Err(ListError::Unknown);
     }
     let length = reader.take().map(|length| u16::from_le_bytes(*length));
     let found = reader.slice(length.unwrap_or(0).into()).ok_or_else(short)?;
     if found != address.as_bytes() {
-        return Err("it is of another database".into());
+        return Err(ListError::OtherDatabase);
     }
     let count = u32::from_le_bytes(*reader.take().ok_or_else(short)?);
     // A zone takes ten octets at least, so a wrong count asks for no more than the file has.
@@ -180,7 +196,7 @@ fn decode(bytes: &[u8], address: &str) -> Result<Zones, String> {
         let [length] = *reader.take().ok_or_else(short)?;
         let name = reader.slice(length.into()).ok_or_else(short)?;
         if Name::from_wire(name).is_err() {
-            return Err(format!("zone {id} has no proper name"));
+            return Err(ListError::BadName(id));
         }
         zones.push((id, name.into()));
     }
