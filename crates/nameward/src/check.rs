@@ -16,21 +16,19 @@ use crate::{
     command_error::CommandError,
     config::{Config, Overrides},
     db, example, privileges,
-    serve::counted,
+    serve::{StartError, counted},
     zones,
 };
 
 /// Reads everything, prints a line for each thing that is wrong, and ends with a sum.
 pub fn run(overrides: &Overrides, form: Form) -> Result<ExitCode, CommandError> {
     let config = Config::load(overrides)?;
-    let sources = zones::sources(&config).map_err(CommandError::Start)?;
-    privileges::find(&config.server.user, &config.server.group).map_err(CommandError::Start)?;
+    let sources = zones::sources(&config)?;
+    privileges::find(&config.server.user, &config.server.group).map_err(StartError::from)?;
     let mut printer = Printer::new(form);
     let (mut good, mut errors, mut warnings) = (0, 0, 0);
     if config.example {
-        example_zone().map_err(|found| {
-            CommandError::Start(found.iter().map(ToString::to_string).collect())
-        })?;
+        example_zone().map_err(StartError::Example)?;
         good += 1;
     }
     let table = ArcSwap::from_pointee(ZoneTable::default());
@@ -66,10 +64,10 @@ pub fn run(overrides: &Overrides, form: Form) -> Result<ExitCode, CommandError> 
     errors += summary.troubles + databases.wrong;
     warnings += databases.warnings;
     let (zones, warned) = (counted(good, "zone"), counted(warnings, "warning"));
-    let text = format!("{zones} good, {} with errors, {warned}\n", summary.refused);
+    let text = format!("{zones} good, {} with errors, {warned}", summary.refused);
     let object = json!({ "good": good, "refused": summary.refused, "warnings": warnings });
     printer
-        .object(&object, &text)
+        .object(&object, text)
         .map_err(CommandError::Output)?;
     Ok(match errors {
         0 => ExitCode::SUCCESS,
@@ -87,14 +85,14 @@ fn print(diagnostics: &[Diagnostic], printer: &mut Printer) -> io::Result<()> {
             "severity": severity, "file": *diagnostic.file, "line": diagnostic.line,
             "column": diagnostic.column, "message": diagnostic.message,
         });
-        printer.object(&object, &format!("{diagnostic}\n"))?;
+        printer.object(&object, diagnostic)?;
     }
     Ok(())
 }
 
 fn message(severity: &str, text: &str, printer: &mut Printer) -> io::Result<()> {
     let object = json!({ "severity": severity, "message": text });
-    printer.object(&object, &format!("{text}\n"))
+    printer.object(&object, text)
 }
 
 /// Says that a secondary has no copy.

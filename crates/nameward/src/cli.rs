@@ -282,9 +282,10 @@ fn dispatch(command: Command, form: Form) -> Result<ExitCode, CommandError> {
         return Err(CommandError::NoJson);
     }
     match command {
-        Command::Serve(arguments) => serve::run(&arguments.overrides())
-            .map(|()| ExitCode::SUCCESS)
-            .map_err(CommandError::Start),
+        Command::Serve(arguments) => {
+            serve::run(&arguments.overrides())?;
+            Ok(ExitCode::SUCCESS)
+        }
         Command::Check(arguments) => check::run(&arguments.overrides(), form),
         Command::Status(remote) => ask(OperationRequest::Status, remote, form),
         Command::Reload(remote) => ask(OperationRequest::Reload, remote, form),
@@ -313,8 +314,8 @@ fn dispatch(command: Command, form: Form) -> Result<ExitCode, CommandError> {
         Command::Version => {
             let version = env!("CARGO_PKG_VERSION");
             let object = serde_json::json!({ "version": version });
-            let text = format!("nameward {version}\n");
-            ended(Printer::new(form).object(&object, &text))
+            let text = format_args!("nameward {version}");
+            ended(Printer::new(form).object(&object, text))
         }
         Command::Config { .. } if form == Form::Json => {
             ended(Printer::new(form).object(&config::as_json(), ""))

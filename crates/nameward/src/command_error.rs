@@ -11,7 +11,7 @@ use nameward_store::{
     state::StateError,
 };
 
-use crate::config::error::ConfigError;
+use crate::{config::error::ConfigError, serve::StartError};
 
 /// Why a command was not done.
 #[derive(Debug, thiserror::Error)]
@@ -39,7 +39,7 @@ pub enum CommandError {
     NoStateDirectory,
     /// The server could not start, or ended by a fault.
     #[error("{0}")]
-    Start(String),
+    Start(#[from] StartError),
     /// The output could not be written.
     #[error("cannot write the output: {0}")]
     Output(io::Error),

@@ -11,22 +11,24 @@ use crate::{
     cli::print::{Form, Printer},
     command_error::CommandError,
     config::Config,
-    serve::{counted, databases},
+    serve::{StartError, counted, databases},
 };
 
 /// Makes what is missing of the schema.
 pub fn init(database: &str, form: Form) -> Result<ExitCode, CommandError> {
     let address = Address::parse(database).map_err(CommandError::Address)?;
     let warnings = wait_for(&address, db::init(&address))?;
-    let lines = warnings.iter().map(|text| format!("{address}: {text}\n"));
-    let text = format!(
-        "{}{address}: the schema is complete\n",
-        lines.collect::<String>()
-    );
-    let object = json!({ "database": address.to_string(), "warnings": warnings });
-    Printer::new(form)
-        .object(&object, &text)
-        .map_err(CommandError::Output)?;
+    let database = address.to_string();
+    let mut printer = Printer::new(form);
+    let mut print = || {
+        for warning in &warnings {
+            let object = json!({ "severity": "warning", "database": database, "message": warning });
+            printer.object(&object, format_args!("{address}: warning: {warning}"))?;
+        }
+        let object = json!({ "database": database, "warnings": warnings.len() });
+        printer.object(&object, format_args!("{address}: the schema is complete"))
+    };
+    print().map_err(CommandError::Output)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -53,7 +55,7 @@ pub struct Checked {
 /// Prints what is wrong with the databases of a configuration, each line with the database it is about.
 pub fn check_all(config: &Config, printer: &mut Printer) -> Result<Checked, CommandError> {
     let mut checked = Checked::default();
-    let databases = databases::prepare(config, &Default::default()).map_err(CommandError::Start)?;
+    let databases = databases::prepare(config, &Default::default()).map_err(StartError::from)?;
     for (_, _, backend) in databases {
         let options = backend.options();
         let address = &options.address;
@@ -86,7 +88,7 @@ fn fail(
         "severity": "error", "database": address.to_string(), "message": message,
     });
     printer
-        .object(&object, &format!("{message}\n"))
+        .object(&object, &message)
         .map_err(CommandError::Output)?;
     Ok(false)
 }
@@ -95,27 +97,24 @@ fn print(address: &Address, report: &CheckReport, printer: &mut Printer) -> std:
     let database = address.to_string();
     for problem in &report.schema {
         let object = json!({ "severity": "error", "database": database, "message": problem });
-        printer.object(&object, &format!("{address}: {problem}\n"))?;
+        printer.object(&object, format_args!("{address}: {problem}"))?;
     }
     for content in &report.foreign {
         let message = content.to_string();
         let object = json!({ "severity": "warning", "database": database, "message": message });
-        printer.object(&object, &format!("{address}: warning: {message}\n"))?;
+        printer.object(&object, format_args!("{address}: warning: {message}"))?;
     }
     for problem in &report.rows {
         let object = json!({
             "severity": "error", "database": database, "zone": problem.zone,
             "table": problem.error.table, "id": problem.error.id, "message": problem.error.reason,
         });
-        printer.object(&object, &format!("{address}: {problem}\n"))?;
+        printer.object(&object, format_args!("{address}: {problem}"))?;
     }
     let hidden = report.bad_rows - report.rows.len() as u64;
     let more = match hidden {
         0 => String::new(),
-        _ => format!(
-            "{address}: ... and {} more\n",
-            counted(hidden as usize, "problem")
-        ),
+        _ => format!(", the first {} are listed", report.rows.len()),
     };
     let rows = counted(report.checked_rows as usize, "row");
     let bad = counted(report.bad_rows as usize, "problem");
@@ -123,7 +122,7 @@ fn print(address: &Address, report: &CheckReport, printer: &mut Printer) -> std:
         "database": database, "rows": report.checked_rows, "problems": report.bad_rows,
         "warnings": report.foreign.len(),
     });
-    printer.object(&object, &format!("{more}{address}: {rows} read, {bad}\n"))
+    printer.object(&object, format_args!("{address}: {rows} read, {bad}{more}"))
 }
 
 fn wait_for<T>(

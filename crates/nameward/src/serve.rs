@@ -5,6 +5,7 @@
 
 mod announce;
 pub mod databases;
+mod error;
 mod flush;
 mod live;
 mod maintenance;
@@ -17,6 +18,7 @@ mod web;
 use std::sync::Arc;
 
 pub use announce::counted;
+pub use error::StartError;
 use nameward_serve::pipeline::Shared;
 use nameward_stats::{Gauge, Stats};
 use nameward_zone::ZoneTable;
@@ -38,8 +40,8 @@ use running::{RUNTIME_THREADS, Server};
 const DESCRIPTORS: u64 = 65_536;
 
 /// Serves until it is told to end.
-pub fn run(overrides: &Overrides) -> Result<(), String> {
-    let config = Config::load(overrides).map_err(|error| error.to_string())?;
+pub fn run(overrides: &Overrides) -> Result<(), StartError> {
+    let config = Config::load(overrides)?;
     // Before the change of user: its directories may not be ours to read then.
     let config_file = overrides.file.as_deref().map(resolved);
     let sources = zones::sources(&config)?;
@@ -66,7 +68,7 @@ pub fn run(overrides: &Overrides) -> Result<(), String> {
     let count = move || watched.zones.load().len() as u64;
     shared.stats.gauge_from(Gauge::ZoneCacheSize, count);
     if config.example {
-        let zone = check::example_zone().map_err(|found| format!("{found:?}"))?;
+        let zone = check::example_zone().map_err(StartError::Example)?;
         let mut table = ZoneTable::default();
         table.insert(Arc::new(zone));
         shared.zones.store(Arc::new(table));
@@ -80,8 +82,7 @@ pub fn run(overrides: &Overrides) -> Result<(), String> {
         .worker_threads(RUNTIME_THREADS)
         .thread_name("edge")
         .enable_all()
-        .build()
-        .map_err(|error| format!("cannot start threads: {error}"))?;
+        .build()?;
     let keeper = Keeper {
         overrides: overrides.clone(),
         config_file,

@@ -28,7 +28,7 @@ pub fn check(directory: &Path, form: Form) -> Result<ExitCode, CommandError> {
         let message = fault.to_string();
         let object = json!({ "severity": "error", "message": message });
         printer
-            .object(&object, &format!("{message}\n"))
+            .object(&object, message.as_str())
             .map_err(CommandError::Output)?;
     }
     let (zones, entries) = (
@@ -37,7 +37,7 @@ pub fn check(directory: &Path, form: Form) -> Result<ExitCode, CommandError> {
     );
     let faults = counted(report.faults.len(), "fault");
     let text = format!(
-        "state store version {}: {zones}, {entries}, {} octets, {faults}\n",
+        "state store version {}: {zones}, {entries}, {} octets, {faults}",
         report.version, report.octets
     );
     let object = json!({
@@ -45,7 +45,7 @@ pub fn check(directory: &Path, form: Form) -> Result<ExitCode, CommandError> {
         "octets": report.octets, "faults": report.faults.len(),
     });
     printer
-        .object(&object, &text)
+        .object(&object, text)
         .map_err(CommandError::Output)?;
     Ok(match report.faults.is_empty() {
         true => ExitCode::SUCCESS,
@@ -57,12 +57,12 @@ pub fn check(directory: &Path, form: Form) -> Result<ExitCode, CommandError> {
 pub fn compact(directory: &Path, form: Form) -> Result<ExitCode, CommandError> {
     let report = StateStore::compact(directory)?;
     let text = format!(
-        "state store compacted: {} octets, {} before\n",
+        "state store compacted: {} octets, {} before",
         report.after, report.before
     );
     let object = json!({ "octets": report.after, "octets_before": report.before });
     Printer::new(form)
-        .object(&object, &text)
+        .object(&object, text)
         .map_err(CommandError::Output)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -71,9 +71,9 @@ pub fn compact(directory: &Path, form: Form) -> Result<ExitCode, CommandError> {
 pub fn backup(directory: &Path, to: &Path, form: Form) -> Result<ExitCode, CommandError> {
     let octets = StateStore::backup(directory, to)?;
     let to = to.display().to_string();
-    let text = format!("state store copied to {to}: {octets} octets\n");
+    let text = format!("state store copied to {to}: {octets} octets");
     Printer::new(form)
-        .object(&json!({ "file": to, "octets": octets }), &text)
+        .object(&json!({ "file": to, "octets": octets }), text)
         .map_err(CommandError::Output)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -8,10 +8,13 @@ use nameward_store::file::{Limits, Source};
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::{AccessRules, AccessSource, ZoneLimits, ZoneTable};
 
-use crate::config::{
-    Config,
-    clients::Clients,
-    settings::{Backend, BackendType, Rings},
+use crate::{
+    config::{
+        Config,
+        clients::Clients,
+        settings::{Backend, BackendType, Rings},
+    },
+    serve::StartError,
 };
 
 /// The rank of a backend by its place in the configuration.
@@ -20,7 +23,7 @@ pub fn rank(index: usize) -> u16 {
 }
 
 /// The sources of zones that file backends name.
-pub fn sources(config: &Config) -> Result<Vec<Source>, String> {
+pub fn sources(config: &Config) -> Result<Vec<Source>, StartError> {
     config
         .backends
         .iter()
@@ -29,13 +32,13 @@ pub fn sources(config: &Config) -> Result<Vec<Source>, String> {
         .map(|(index, backend)| {
             let zones = backend.zones.iter().map(|zone| {
                 let name = NameBuf::from_text(zone.name.as_bytes(), Name::ROOT)
-                    .map_err(|error| format!("{:?} is no zone name: {error}", zone.name))?;
+                    .map_err(|error| StartError::ZoneName(zone.name.clone(), error))?;
                 Ok((name, zone.file.clone()))
             });
             Ok(Source {
                 rank: rank(index),
                 directory: backend.directory.clone(),
-                zones: zones.collect::<Result<_, String>>()?,
+                zones: zones.collect::<Result<_, StartError>>()?,
                 named_conf: backend.named_conf.clone(),
                 watch: backend.watch,
                 limits: limits(backend),

@@ -288,14 +288,29 @@ impl FileBackend {
     }
 }
 
-/// Whether every listed file and every directory can be opened; if not, one line that says which
-/// and why. Cheap: for a start that should fail at once and not after the first load.
-pub fn preflight(sources: &[Source]) -> Result<(), String> {
+/// A source of zones that cannot be read; one line that says which and why.
+#[derive(Debug, thiserror::Error)]
+pub enum PreflightError {
+    /// A named.conf has errors.
+    #[error("{0}")]
+    NamedConf(Diagnostic),
+    /// A file or directory cannot be opened.
+    #[error("cannot read {}: {}", path.display(), scan::plain(source))]
+    Unreadable {
+        /// The file or directory.
+        path: PathBuf,
+        /// The answer of the system.
+        source: std::io::Error,
+    },
+}
+
+/// Tells whether every listed file and every directory can be opened. Cheap: for a start that should fail at once and not after the first load.
+pub fn preflight(sources: &[Source]) -> Result<(), PreflightError> {
     for source in sources {
         if let Some(path) = &source.named_conf {
             let found = named_conf::read(path, &mut named_conf::OnDisk);
             if let Some(first) = found.diagnostics.first() {
-                return Err(first.to_string());
+                return Err(PreflightError::NamedConf(first.clone()));
             }
         }
         let files = source
@@ -305,9 +320,9 @@ pub fn preflight(sources: &[Source]) -> Result<(), String> {
         let directory = source.directory.iter();
         let directories = directory.map(|path| (path, std::fs::read_dir(path).err()));
         for (path, error) in files.chain(directories) {
-            if let Some(error) = error {
-                let reason = scan::plain(&error);
-                return Err(format!("cannot read {}: {reason}", path.display()));
+            if let Some(source) = error {
+                let path = path.clone();
+                return Err(PreflightError::Unreadable { path, source });
             }
         }
     }

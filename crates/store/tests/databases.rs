@@ -3,6 +3,7 @@
 mod common;
 
 use common::{Row, SqliteFixture, answer, block_on, name, resident, row, until_told};
+use nameward_store::sql::db::ForeignKind;
 use nameward_store::sql::{Address, Change, LiveZone, SqlBackend, SqlError, SqlOptions, db};
 use nameward_testkit::databases::{Database, DatabaseKind};
 use nameward_wire::zonefile::{Options, parse_bytes};
@@ -271,13 +272,37 @@ fn check_bad_schema(database: &Database) {
     database
         .run("INSERT INTO records (id, domain_id, name, type, content) VALUES (777, 1, 'bad.example.org', 'A', 'nonsense')")
         .unwrap();
+    database
+        .run(
+            "INSERT INTO domains (id, name, type) VALUES (50, 'slave.test', 'SLAVE'); \
+             INSERT INTO records (id, domain_id, name, type, content) VALUES \
+             (778, 50, 'slave.test', 'SOA', 'a.test b.test 1 2 3 4 5'), (779, 50, 'slave.test', 'NS', 'a.test'), \
+             (780, 1, 'both.example.org', 'A', '192.0.2.1'), (781, 1, 'both.example.org', 'CNAME', 'a.test'), \
+             (782, 1, 'alias.example.org', 'ALIAS', 'a.test'); \
+             INSERT INTO domainmetadata (domain_id, kind, content) VALUES (50, 'PRESIGNED', '1'); \
+             INSERT INTO supermasters (ip, nameserver, account) VALUES ('192.0.2.53', 'a.test', 'x')",
+        )
+        .unwrap();
     let report = block_on(db::check(&address)).unwrap();
+    let kinds: Vec<_> = report.foreign.iter().map(|content| content.kind).collect();
+    assert_eq!(
+        kinds,
+        [
+            ForeignKind::Secondary,
+            ForeignKind::Alias,
+            ForeignKind::Presigned,
+            ForeignKind::Autosecondary
+        ]
+    );
+    assert_eq!(report.foreign[0].names, ["slave.test"]);
     let rows: Vec<_> = report
         .rows
         .iter()
         .map(|row| (row.error.table, row.error.id))
         .collect();
-    assert_eq!(rows, [("records", 777)]);
+    assert_eq!(rows.len(), 2, "{:?}", report.rows);
+    assert!(rows.contains(&("records", 777)), "{rows:?}");
+    assert!(matches!(rows[1], ("records", 780 | 781)), "{rows:?}");
     database
         .run("DROP TABLE tsigkeys; ALTER TABLE domains DROP COLUMN last_check")
         .unwrap();

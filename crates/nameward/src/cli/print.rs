@@ -1,7 +1,7 @@
 //! Owns the output of commands: lines for people, or one JSON object a line for programs.
 
 use std::{
-    fmt::Write as _,
+    fmt::{self, Write as _},
     io::{self, BufWriter, Write},
 };
 
@@ -63,11 +63,11 @@ impl Printer {
         self.out.flush()
     }
 
-    /// Prints an object: as JSON, or as `text` says it.
-    pub fn object(&mut self, object: &impl Serialize, text: &str) -> io::Result<()> {
+    /// Prints an object: as JSON, or as one line of text.
+    pub fn object(&mut self, object: &impl Serialize, text: impl fmt::Display) -> io::Result<()> {
         match self.form {
             Form::Json => self.json(object)?,
-            Form::Text => write!(self.out, "{}", terminal::lines(text))?,
+            Form::Text => writeln!(self.out, "{}", terminal::line(text))?,
         }
         self.out.flush()
     }

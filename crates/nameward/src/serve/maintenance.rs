@@ -21,21 +21,25 @@ use nameward_store::file::{Event, FileBackend, Look, Source, Standing, Summary, 
 use nameward_zone::AccessSource;
 
 use super::{
+    StartError,
     announce::counted,
     databases::{self, Databases},
     live, unknown,
 };
 use crate::{
     check,
+    cli::print::zone_text,
     config::{Config, Overrides},
     logging::LogControl,
-    memory, zones,
+    memory, terminal, zones,
 };
 
 /// Reloads that may wait.
 const WAITING: usize = 4;
 /// Lines about zones that one load writes to the log.
 const LINES_MAX: usize = 1000;
+/// Loaded zones that one load names in the log.
+const LOADED_MAX: usize = 100;
 /// Lines about zones that a reload gives to the one who asked for it.
 const REPLY_LINES_MAX: usize = 20;
 
@@ -58,7 +62,7 @@ impl Maintenance {
     /// Reloads some time soon (SIGHUP).
     pub fn request_reload(&self) {
         if let Err(TrySendError::Disconnected(_)) = self.requests.try_send(Request::Reload(None)) {
-            tracing::error!("cannot reload: the maintenance thread is gone");
+            tracing::error!("cannot reload: the maintenance thread has ended");
         }
     }
 
@@ -95,7 +99,7 @@ pub struct Keeper {
 /// Starts the thread; it loads all zones, calls `loaded`, and then waits for requests.
 pub fn start(
     keeper: Keeper,
-    loaded: impl FnOnce(Result<(), String>) + Send + 'static,
+    loaded: impl FnOnce(Result<(), StartError>) + Send + 'static,
 ) -> std::io::Result<Maintenance> {
     let (requests, queue) = mpsc::sync_channel(WAITING);
     let requests = Arc::new(requests);
@@ -122,7 +126,7 @@ fn run(
     mut keeper: Keeper,
     mut backend: FileBackend,
     queue: &Receiver<Request>,
-    loaded: impl FnOnce(Result<(), String>),
+    loaded: impl FnOnce(Result<(), StartError>),
 ) {
     let mut told = Told::new();
     let first = match zones::sources(&keeper.config) {
@@ -160,11 +164,11 @@ fn load_first(
     backend: &mut FileBackend,
     sources: &[Source],
     told: &mut Told,
-) -> Result<(), String> {
+) -> Result<(), StartError> {
     let (summary, said) = load(shared, backend, sources, told);
     match said.first() {
         Some(first) if summary.refused > 0 && summary.loaded == 0 => {
-            Err(format!("no zone can be served: {first}"))
+            Err(StartError::NoZone(first.clone()))
         }
         _ => Ok(()),
     }
@@ -176,11 +180,12 @@ fn reload(keeper: &mut Keeper, backend: &mut FileBackend, told: &mut Told) -> Re
         Err(error) => {
             let text = error.to_string();
             text.lines()
-                .for_each(|line| tracing::error!("configuration not taken: {line}"));
+                .for_each(|line| tracing::error!("configuration not loaded: {line}"));
             return Err(OperationError::invalid(text));
         }
     };
-    let sources = zones::sources(&config).map_err(OperationError::invalid)?;
+    let sources =
+        zones::sources(&config).map_err(|error| OperationError::invalid(error.to_string()))?;
     let warnings = live::take(&keeper.shared, &keeper.config, &config);
     for warning in &warnings {
         tracing::warn!("{warning}");
@@ -208,7 +213,9 @@ fn reload(keeper: &mut Keeper, backend: &mut FileBackend, told: &mut Told) -> Re
         0 => Ok(report),
         _ => {
             let mut lines = vec![report.summary];
-            lines.extend(said.into_iter().chain(report.warnings));
+            let told = said.into_iter().chain(report.warnings);
+            // A name of a file may hold a line end.
+            lines.extend(told.map(|line| terminal::line(line).to_string()));
             Err(OperationError::invalid(lines.join("\n")))
         }
     }
@@ -290,14 +297,23 @@ struct Chronicle {
     before: Told,
     told: Told,
     passed_over: usize,
+    /// Zones that were loaded.
+    loaded: usize,
     errors: Vec<String>,
 }
 
 impl Chronicle {
     fn write(&mut self, event: &Event<'_>) {
         match event {
-            Event::Served(name, _, diagnostics) => {
-                tracing::debug!("zone {name} loaded");
+            Event::Served(name, zone, diagnostics) => {
+                let name = name.to_string();
+                let (zone_name, serial) = (zone_text(&name), zone.serial().0);
+                self.loaded += 1;
+                // Lines about many zones would push everything else out of the log.
+                match self.loaded <= LOADED_MAX {
+                    true => tracing::info!("loaded zone {zone_name} serial {serial}"),
+                    false => tracing::debug!("loaded zone {zone_name} serial {serial}"),
+                }
                 for diagnostic in *diagnostics {
                     self.line(diagnostic.to_string(), |text| tracing::warn!("{text}"));
                 }
@@ -314,7 +330,8 @@ impl Chronicle {
                 self.line(text, |text| tracing::error!("{text}"));
             }
             Event::Removed(name) => {
-                self.line(format!("zone {name} removed"), |text| {
+                let name = name.to_string();
+                self.line(format!("removed zone {}", zone_text(&name)), |text| {
                     tracing::info!("{text}")
                 });
             }

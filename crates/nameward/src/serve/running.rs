@@ -25,7 +25,7 @@ use tokio::{
 };
 
 use super::{
-    announce,
+    StartError, announce,
     databases::Databases,
     maintenance::{self, Keeper, Maintenance},
     operator::{self, Operator},
@@ -48,7 +48,7 @@ pub struct Server {
     stop: watch::Sender<bool>,
     tasks: JoinSet<()>,
     maintenance: Maintenance,
-    loaded: oneshot::Receiver<Result<(), String>>,
+    loaded: oneshot::Receiver<Result<(), StartError>>,
     signals: Signals,
     shared: Arc<Shared>,
     example: bool,
@@ -83,12 +83,11 @@ impl Server {
         mut keeper: Keeper,
         ports: Ports,
         databases: Vec<(u16, BackendMode, SqlBackend)>,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, StartError> {
         let ready = Arc::new(AtomicBool::new(false));
         let web =
             super::web::prepare(&keeper.config.web, &keeper.shared.stats, Arc::clone(&ready))?;
-        let failed = |error: std::io::Error| format!("cannot start: {error}");
-        let heard = Signals::new().map_err(failed)?;
+        let heard = Signals::new()?;
         signals::release_hangup();
         let (shared, config) = (Arc::clone(&keeper.shared), keeper.config.clone());
         let web_address = ports.web_address();
@@ -98,12 +97,11 @@ impl Server {
             control,
         } = ports;
         let addresses = dns.addresses.clone();
-        let looking_up = nameward_serve::live::start(&shared, RUNTIME_THREADS).map_err(failed)?;
+        let looking_up = nameward_serve::live::start(&shared, RUNTIME_THREADS)?;
         let refresh = config.cache.zone_refresh.seconds();
         let state = super::databases::state_directory(&config);
         let (databases, asked) =
-            super::databases::start(&shared, databases, refresh, state.as_deref())
-                .map_err(failed)?;
+            super::databases::start(&shared, databases, refresh, state.as_deref())?;
         let operations = operator::operations(&shared, &databases, &Handle::current());
         keeper.databases = databases.clone();
         let config_file = keeper.config_file.clone();
@@ -112,8 +110,7 @@ impl Server {
         let stop_workers = Arc::new(AtomicBool::new(false));
         let workers = udp::spawn_workers(dns.udp, &UdpSettings::default(), &stop_workers, |_| {
             UdpPipeline::new(Arc::clone(&shared))
-        })
-        .map_err(failed)?;
+        })?;
 
         let (stop, stopping) = watch::channel(false);
         let mut tasks = JoinSet::new();
@@ -137,8 +134,7 @@ impl Server {
         let (loaded_sender, loaded) = oneshot::channel();
         let maintenance = maintenance::start(keeper, |result| {
             let _ = loaded_sender.send(result);
-        })
-        .map_err(failed)?;
+        })?;
         if let Some(control) = control {
             let operator = Operator {
                 maintenance: maintenance.clone(),
@@ -173,14 +169,14 @@ impl Server {
     }
 
     /// Waits until somebody or something ends the server.
-    pub async fn watch(&mut self) -> Result<(), String> {
+    pub async fn watch(&mut self) -> Result<(), StartError> {
         let mut stopping = self.stop.subscribe();
         let (mut loading, mut is_announced) = (true, false);
         loop {
             tokio::select! {
                 result = &mut self.loaded, if loading => {
                     loading = false;
-                    result.unwrap_or_else(|_| Err("the maintenance thread is gone".into()))?;
+                    result.unwrap_or(Err(StartError::MaintenanceEnded))?;
                     is_announced = self.asked.is_empty();
                     if is_announced {
                         self.announce_ready();
@@ -191,15 +187,15 @@ impl Server {
                     self.announce_ready();
                 }
                 _ = self.signals.hangup.recv() => {
-                    tracing::info!("SIGHUP: reload");
+                    tracing::info!("received SIGHUP: reloading");
                     self.maintenance.request_reload();
                 }
                 _ = self.signals.terminate.recv() => {
-                    tracing::info!("SIGTERM: end");
+                    tracing::info!("received SIGTERM: stopping");
                     return Ok(());
                 }
                 _ = self.signals.interrupt.recv() => {
-                    tracing::info!("SIGINT: end");
+                    tracing::info!("received SIGINT: stopping");
                     return Ok(());
                 }
                 _ = stopping.wait_for(|stop| *stop) => return Ok(()),

@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use nameward_control::web::{Settings, Web};
+use nameward_control::web::{BadHash, Settings, Web};
 use nameward_stats::Stats;
 use tokio::sync::watch;
 
@@ -20,7 +20,7 @@ pub fn prepare(
     settings: &settings::Web,
     stats: &Arc<Stats>,
     ready: Arc<AtomicBool>,
-) -> Result<Web, String> {
+) -> Result<Web, BadHash> {
     let held = settings.reply_memory_mb.get() << 20;
     let settings = Settings {
         password: settings.password.reveal().into(),
@@ -30,7 +30,7 @@ pub fn prepare(
         ..Settings::new(settings.allow_from.clone(), held)
     };
     let is_ready = move || ready.load(Ordering::Relaxed);
-    Web::with_readiness(Arc::clone(stats), settings, is_ready).map_err(|error| error.to_string())
+    Web::with_readiness(Arc::clone(stats), settings, is_ready)
 }
 
 /// Serves the status page until `stopping` says true.

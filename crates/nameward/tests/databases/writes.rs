@@ -400,6 +400,16 @@ fn check_fleet(kind: DatabaseKind) {
         let fastest = times.iter().min().unwrap();
         assert!(*fastest < Duration::from_secs(1), "{kind:?}: {times:?}");
     }
+    let listed = run(&servers[0], &["record", "list", "one.test"]);
+    let lines: Vec<&str> = listed.lines().collect();
+    assert!(lines[0].starts_with("one.test. 3600 IN SOA "), "{listed}");
+    assert_eq!(
+        lines[1..],
+        [
+            "one.test. 3600 IN NS ns1.one.test.",
+            "www.one.test. 300 IN A 192.0.2.14"
+        ]
+    );
     check_without_triggers(kind, &database, &servers);
     run(&servers[1], &["zone", "delete", "one.test"]);
     assert_eq!(

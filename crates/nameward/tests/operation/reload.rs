@@ -55,7 +55,7 @@ fn sighup_reloads_without_losing_a_query() {
         }
     }
     client.stop().unwrap();
-    assert!(server.wait_for_log("SIGHUP: reload"));
+    assert!(server.wait_for_log("received SIGHUP: reloading"));
 }
 
 #[test]

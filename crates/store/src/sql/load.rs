@@ -3,7 +3,7 @@
 use super::MAX_REPORTED;
 use super::error::RowError;
 use super::fragment::{is_made_by_signing, soa_minimum};
-use super::row::{Cells, read_content, read_name, read_ttl, read_type};
+use super::row::{Cells, RowFault, read_content, read_name, read_ttl, read_type};
 use nameward_dnssec::Signing;
 use nameward_wire::zonefile::Record;
 use nameward_wire::{Class, NameBuf, Type};
@@ -102,7 +102,7 @@ impl<'b> Loader<'b> {
         if text != self.name_text || text.is_empty() {
             self.name_text.clear();
             if let Err(reason) = read_name(text, &mut self.name) {
-                return self.note(id, reason);
+                return self.note(id, reason.to_string());
             }
             self.name_text.extend_from_slice(text);
         }
@@ -135,7 +135,7 @@ impl<'b> Loader<'b> {
         self.report.records += 1;
     }
 
-    fn note_broken(&mut self, id: i64, rtype: Option<Type>, reason: &str) {
+    fn note_broken(&mut self, id: i64, rtype: Option<Type>, reason: &RowFault) {
         self.builder.add_broken(self.name.as_name(), rtype);
         let reason = format!("{}: {reason}", self.name);
         self.note(id, reason);

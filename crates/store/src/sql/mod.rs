@@ -409,7 +409,8 @@ fn read_zone(row: &dyn Cells) -> Result<ZoneRow, RowError> {
         reason,
     };
     let mut name = NameBuf::root();
-    read_name(row.text(1).unwrap_or_default(), &mut name).map_err(bad)?;
+    read_name(row.text(1).unwrap_or_default(), &mut name)
+        .map_err(|fault| bad(fault.to_string()))?;
     let kind = row.text(2).unwrap_or_default();
     let Some(kind) = Kind::read(kind) else {
         let reason = "expected the type NATIVE, MASTER, SLAVE, PRODUCER or CONSUMER, found";

@@ -5,7 +5,7 @@
 
 use nameward_wire::rdata::parse_text;
 use nameward_wire::text::Fields;
-use nameward_wire::{Name, NameBuf, Type};
+use nameward_wire::{Name, NameBuf, NameError, Type};
 
 /// What is used for a TTL that is NULL: the default of PowerDNS.
 const DEFAULT_TTL: u32 = 3600;
@@ -14,6 +14,21 @@ const MAX_TTL: i64 = i32::MAX as i64;
 /// The fields that a SOA may lack at its end: serial, refresh, retry, expire, minimum.
 const SOA_DEFAULTS: [&str; 5] = ["0", "10800", "3600", "604800", "3600"];
 
+/// A column that cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum RowFault {
+    #[error("the name '{0}' is not valid: {1}")]
+    Name(String, NameError),
+    #[error("the type {0} cannot stand in a zone")]
+    MetaType(String),
+    #[error("the type '{0}' is not known")]
+    UnknownType(String),
+    #[error("the content of {0} has more than one line")]
+    ManyLines(Type),
+    #[error("the content of {0} is not valid: {1}")]
+    Content(Type, String),
+}
+
 /// Gives access to the columns of a row, whichever driver it comes from.
 pub(crate) trait Cells {
     fn int(&self, column: usize) -> Option<i64>;
@@ -21,15 +36,13 @@ pub(crate) trait Cells {
 }
 
 /// Reads a name as it stands in the database.
-pub(crate) fn read_name(text: &[u8], name: &mut NameBuf) -> Result<(), String> {
-    // "@" would be taken for the origin; in a database it is a label.
-    if text == b"@" {
-        return name
-            .set_from_text(b"\\@", Name::ROOT)
-            .map_err(|error| error.to_string());
-    }
-    name.set_from_text(text, Name::ROOT)
-        .map_err(|error| format!("the name '{}' is not valid: {error}", shown(text)))
+pub(crate) fn read_name(text: &[u8], name: &mut NameBuf) -> Result<(), RowFault> {
+    let read = match text {
+        // Taken for the origin elsewhere; in a database it is a label.
+        b"@" => name.set_from_text(b"\\@", Name::ROOT),
+        _ => name.set_from_text(text, Name::ROOT),
+    };
+    read.map_err(|error| RowFault::Name(shown(text), error))
 }
 
 /// Writes a name as PowerDNS stores it: lower case, no final dot, octets that are not printable as `\DDD`.
@@ -69,11 +82,11 @@ pub(crate) fn read_ttl(ttl: Option<i64>) -> u32 {
 }
 
 /// Reads the type.
-pub(crate) fn read_type(text: &[u8]) -> Result<Type, String> {
+pub(crate) fn read_type(text: &[u8]) -> Result<Type, RowFault> {
     match Type::from_text(text.trim_ascii()) {
         Some(rtype) if !rtype.is_meta() => Ok(rtype),
-        Some(_) => Err(format!("the type {} cannot stand in a zone", shown(text))),
-        None => Err(format!("the type '{}' is not known", shown(text))),
+        Some(_) => Err(RowFault::MetaType(shown(text))),
+        None => Err(RowFault::UnknownType(shown(text))),
     }
 }
 
@@ -83,7 +96,7 @@ pub(crate) fn read_content(
     prio: Option<i64>,
     content: &[u8],
     out: &mut Vec<u8>,
-) -> Result<(), String> {
+) -> Result<(), RowFault> {
     match rtype {
         Type::MX if words(content) < 2 => parse_with_prio(rtype, prio, content, out),
         Type::SRV if words(content) < 4 => parse_with_prio(rtype, prio, content, out),
@@ -104,7 +117,7 @@ fn parse_with_prio(
     prio: Option<i64>,
     content: &[u8],
     out: &mut Vec<u8>,
-) -> Result<(), String> {
+) -> Result<(), RowFault> {
     let prio = prio.unwrap_or(0);
     let mut whole = Vec::with_capacity(content.len() + 6);
     whole.extend_from_slice(prio.to_string().as_bytes());
@@ -113,15 +126,15 @@ fn parse_with_prio(
     parse(rtype, &whole, out)
 }
 
-fn parse(rtype: Type, content: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
+fn parse(rtype: Type, content: &[u8], out: &mut Vec<u8>) -> Result<(), RowFault> {
     let content = content.trim_ascii_end();
     // A line end would end the entry and hide what follows it.
     if content.contains(&b'\n') {
-        return Err(format!("the content of {rtype} has more than one line"));
+        return Err(RowFault::ManyLines(rtype));
     }
     parse_text(rtype, &mut Fields::new(content), Name::ROOT, out)
         .map(|_| ())
-        .map_err(|error| format!("the content of {rtype} is not valid: {}", error.message))
+        .map_err(|error| RowFault::Content(rtype, error.message))
 }
 
 fn words(content: &[u8]) -> usize {
@@ -147,7 +160,7 @@ pub(crate) fn shown(text: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    fn content(rtype: Type, prio: Option<i64>, text: &str) -> Result<Vec<u8>, String> {
+    fn content(rtype: Type, prio: Option<i64>, text: &str) -> Result<Vec<u8>, RowFault> {
         let mut out = Vec::new();
         read_content(rtype, prio, text.as_bytes(), &mut out).map(|()| out)
     }
@@ -195,7 +208,7 @@ mod tests {
             (Type::A, "192.0.2.1\n192.0.2.2"),
             (Type::CNAME, "a..b"),
         ] {
-            let error = content(rtype, None, text).unwrap_err();
+            let error = content(rtype, None, text).unwrap_err().to_string();
             assert!(error.contains("content of"), "{text}: {error}");
         }
     }

@@ -16,7 +16,7 @@ use super::{
     owed::Owed,
     publish::Step,
 };
-use crate::{config::settings::BackendMode, memory, serve::counted};
+use crate::{cli::print::zone_text, config::settings::BackendMode, memory, serve::counted};
 
 /// Zones in memory that are made visible together, while many are loaded.
 const PUBLISH_AT: usize = 1000;
@@ -122,7 +122,7 @@ impl Follower {
         }
         if gone.len() > LINES_MAX {
             let (name, zones) = (&self.name, counted(gone.len(), "zone"));
-            tracing::info!("{name}: {zones} gone in all");
+            tracing::info!("{name}: removed {zones} in all");
         }
         for row in &list.zones {
             self.admit(row, &mut steps);
@@ -136,7 +136,7 @@ impl Follower {
         (owed.list, owed.contents) = (false, false);
         if !std::mem::replace(&mut self.is_listed, true) {
             let (name, zones) = (&self.name, counted(self.known.len(), "zone"));
-            tracing::info!("{name}: {zones}");
+            tracing::info!("{name}: found {zones}");
             self.tell_foreign_content();
         }
         memory::give_back();
@@ -234,7 +234,8 @@ impl Follower {
 
     fn tell_gone(&self, id: i64) {
         if let Some(known) = self.known.get(&id) {
-            tracing::info!("{}: zone {} is gone", self.name, known.name());
+            let zone = known.name().to_string();
+            tracing::info!("{}: removed zone {}", self.name, zone_text(&zone));
         }
     }
 
@@ -250,7 +251,7 @@ impl Follower {
             let took = start.elapsed();
             tracing::debug!(?took, "the list of zones is read");
             tracing::warn!(
-                "{name}: {zones} known from before; they fail until the database answers"
+                "{name}: {zones} known from before, answered SERVFAIL until the database answers"
             );
         }
         !steps.is_empty()
@@ -282,6 +283,9 @@ impl Follower {
         match zone {
             Some(mut zone) => {
                 zone.set_signing(report.signing);
+                let (name, serial) = (apex.to_string(), zone.serial().0);
+                let name = zone_text(&name);
+                tracing::debug!("{}: loaded zone {name} serial {serial}", self.name);
                 self.offer(id, zone, steps);
             }
             None => tracing::error!("{}: zone {apex} cannot be served", self.name),

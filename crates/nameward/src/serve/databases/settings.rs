@@ -80,14 +80,14 @@ fn security(cache: &Cache, is_read: bool, signatures: &Arc<SignatureCache>) -> S
 pub fn prepare(
     config: &Config,
     signatures: &Arc<SignatureCache>,
-) -> Result<Vec<(u16, BackendMode, SqlBackend)>, String> {
+) -> Result<Vec<(u16, BackendMode, SqlBackend)>, SqlError> {
     let numbered = config.backends.iter().enumerate();
     numbered
         .filter(|(_, backend)| backend.r#type != BackendType::File)
         .map(|(index, backend)| {
-            let mut options = options(backend).map_err(|error| error.to_string())?;
+            let mut options = options(backend)?;
             options.security = security(&config.cache, backend.dnssec, signatures);
-            let sql = SqlBackend::new(options).map_err(|error| error.to_string())?;
+            let sql = SqlBackend::new(options)?;
             Ok((zones::rank(index), backend.mode, sql))
         })
         .collect()

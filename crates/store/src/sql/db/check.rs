@@ -5,7 +5,7 @@
 use super::super::dialect::{Engine, Statement, all_of, all_records};
 use super::super::error::{RowError, SqlError};
 use super::super::fragment::{is_made_by_signing, row_id};
-use super::super::row::{Cells, read_content, read_name, read_ttl, read_type, shown};
+use super::super::row::{Cells, RowFault, read_content, read_name, read_ttl, read_type, shown};
 use super::super::schema::{TABLES, Table};
 use super::super::url::Address;
 use super::super::{keys, read_zone};
@@ -194,7 +194,7 @@ async fn check_zones(
                         let error = RowError {
                             table: "domains",
                             id: zone.id,
-                            reason,
+                            reason: reason.to_string(),
                         };
                         report.note(Some(&zone.name), error);
                     }
@@ -282,7 +282,7 @@ async fn check_records(
                 return;
             };
             if let Err(reason) = check_record(engine, row, zone, builder) {
-                report.note(Some(&zone.name), error(reason));
+                report.note(Some(&zone.name), error(reason.to_string()));
             }
         })
         .await?;
@@ -341,13 +341,26 @@ fn note_missing(id: i64, zone: &CheckedZone, report: &mut CheckReport) {
     }
 }
 
+/// A record that cannot be served, whatever stands beside it.
+#[derive(Debug, thiserror::Error)]
+enum CheckFault {
+    #[error("{0}")]
+    Row(#[from] RowFault),
+    #[error("{0}: {1}")]
+    Content(String, RowFault),
+    #[error("{0} is outside the zone")]
+    OutsideZone(String),
+    #[error("{0}")]
+    NotFound(Unfindable),
+}
+
 /// Checks a row by itself and hands it to the builder.
 fn check_record(
     engine: Engine,
     row: &dyn Cells,
     zone: &mut CheckedZone,
     builder: &mut ZoneBuilder,
-) -> Result<(), String> {
+) -> Result<(), CheckFault> {
     let Some(rtype) = row.text(2).filter(|rtype| !rtype.is_empty()) else {
         return Ok(());
     };
@@ -355,10 +368,10 @@ fn check_record(
     let mut name = NameBuf::root();
     read_name(text, &mut name)?;
     if !name.as_name().is_at_or_below(zone.name.as_name()) {
-        return Err(format!("{name} is outside the zone"));
+        return Err(CheckFault::OutsideZone(name.to_string()));
     }
     if let Some(reason) = unfindable(engine, text) {
-        return Err(reason);
+        return Err(CheckFault::NotFound(reason));
     }
     let rtype = read_type(rtype)?;
     if zone.is_signed && is_made_by_signing(rtype) {
@@ -370,7 +383,7 @@ fn check_record(
     let mut rdata = Vec::new();
     let content = row.text(5).unwrap_or_default();
     read_content(rtype, row.int(4), content, &mut rdata)
-        .map_err(|reason| format!("{name}: {reason}"))?;
+        .map_err(|fault| CheckFault::Content(name.to_string(), fault))?;
     let id = row.int(0).unwrap_or(0);
     builder.add(&Record {
         owner: name.as_name(),
@@ -385,27 +398,24 @@ fn check_record(
     Ok(())
 }
 
-/// Why a name as it is stored is not found by look-ups, which ask for the form that PowerDNS stores.
-fn unfindable(engine: Engine, text: &[u8]) -> Option<String> {
+/// A name as it is stored that look-ups do not find: they ask for the form that PowerDNS stores.
+#[derive(Debug, thiserror::Error)]
+enum Unfindable {
+    #[error("the name '{0}' has upper-case letters: it is not found")]
+    UpperCase(String),
+    #[error("the name '{0}' has a final dot: it is not found")]
+    FinalDot(String),
+}
+
+fn unfindable(engine: Engine, text: &[u8]) -> Option<Unfindable> {
     // The collations of MySQL ignore case, unless somebody chose another.
     if engine != Engine::Mysql && text.iter().any(u8::is_ascii_uppercase) {
-        return Some(format!(
-            "the name '{}' has upper-case letters: it is not found",
-            shown(text)
-        ));
+        return Some(Unfindable::UpperCase(shown(text)));
     }
     let rest = text.strip_suffix(b".").filter(|rest| !rest.is_empty())?;
-    let escapes = rest
-        .iter()
-        .rev()
-        .take_while(|octet| **octet == b'\\')
-        .count();
-    (escapes % 2 == 0).then(|| {
-        format!(
-            "the name '{}' has a final dot: it is not found",
-            shown(text)
-        )
-    })
+    let backslashes = rest.iter().rev().take_while(|octet| **octet == b'\\');
+    // An odd number escapes the dot: it is part of the label.
+    (backslashes.count() % 2 == 0).then(|| Unfindable::FinalDot(shown(text)))
 }
 
 #[cfg(test)]

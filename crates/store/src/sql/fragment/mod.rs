@@ -19,7 +19,7 @@ use super::apex::Apex;
 use super::dialect::MAX_ROWS;
 use super::error::SqlError;
 use super::parts::{PartKind, SharedPart, SharedParts, too_many_rows};
-use super::row::{Cells, read_content, read_name, read_ttl, read_type, write_name};
+use super::row::{Cells, RowFault, read_content, read_name, read_ttl, read_type, write_name};
 pub(crate) use build::soa_minimum;
 pub use build::{row_error, row_id};
 use nameward_dnssec::Signing;
@@ -50,7 +50,7 @@ struct WantedName {
 struct FetchedRow {
     of: usize,
     id: i64,
-    rtype: Result<Type, String>,
+    rtype: Result<Type, RowFault>,
     ttl: u32,
     prio: Option<i64>,
     content: (usize, usize),
@@ -322,7 +322,7 @@ impl Gathering {
                 // A collation that ignores case, or more, brought it.
                 let mut name = NameBuf::root();
                 read_name(text, &mut name)
-                    .map_err(|reason| SqlError::row("records", id, reason))?;
+                    .map_err(|reason| SqlError::row("records", id, reason.to_string()))?;
                 let Some(of) = self.position(name.as_name()) else {
                     return Ok(());
                 };
@@ -357,7 +357,7 @@ impl Gathering {
 
     fn parse(&self, row: usize, out: &mut Vec<u8>) -> Result<Type, SqlError> {
         let row = &self.rows[row];
-        let bad = |reason: String| {
+        let bad = |reason: RowFault| {
             let owner = &self.wanted[row.of].name;
             SqlError::row("records", row.id, format!("{owner}: {reason}"))
         };

@@ -1,7 +1,9 @@
 //! Zones as a whole: made, deleted, found, and listed with all that is stored of them.
 
 use super::super::dialect::{Engine, Statement, record_columns};
-use super::super::row::{Cells, read_content, read_name, read_ttl, read_type, write_name};
+use super::super::row::{
+    Cells, RowFault, read_content, read_name, read_ttl, read_type, write_name,
+};
 use super::super::{Kind, SqlBackend, SqlError, ZoneRow, read_zone};
 use super::commit::{change, lock_zone};
 use super::session::{Failure, Session, Value};
@@ -61,10 +63,11 @@ impl StoredRecord {
             read_content(rtype, row.int(4), content, &mut rdata)?;
             let mut text = String::new();
             nameward_wire::rdata::write_text(rtype, &rdata, &mut text)
-                .map_err(|_| format!("the content of {rtype} cannot be shown"))?;
+                .map_err(|error| RowFault::Content(rtype, error.to_string()))?;
             Ok(text)
         });
-        let problem = owner.as_ref().err().or(data.as_ref().err()).cloned();
+        let problem = owner.as_ref().err().or(data.as_ref().err());
+        let problem = problem.map(ToString::to_string);
         StoredRecord {
             id: row.int(0).unwrap_or(0),
             name: owner.unwrap_or_else(|_| escaped(name)),

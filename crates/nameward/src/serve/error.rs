@@ -1,0 +1,51 @@
+//! Owns the errors with which a server does not start, or ends.
+
+use std::io;
+
+use nameward_control::web::BadHash;
+use nameward_store::{file::PreflightError, sql::SqlError};
+use nameward_wire::{NameError, zonefile::Diagnostic};
+
+use super::ports::PortError;
+use crate::{config::error::ConfigError, pid_file::PidFileError, privileges::IdentityError};
+
+/// Why a server does not start, or ended by a fault.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The configuration cannot be used.
+    #[error("{0}")]
+    Config(#[from] ConfigError),
+    /// A zone in the configuration has no proper name.
+    #[error("{0:?} is no zone name: {1}")]
+    ZoneName(String, NameError),
+    /// The address of a database is wrong.
+    #[error("{0}")]
+    Database(#[from] SqlError),
+    /// A user or group cannot be taken.
+    #[error("{0}")]
+    Identity(#[from] IdentityError),
+    /// A port cannot be bound.
+    #[error("{0}")]
+    Port(#[from] PortError),
+    /// The process id cannot be written.
+    #[error("{0}")]
+    PidFile(#[from] PidFileError),
+    /// A file or directory with zones cannot be read.
+    #[error("{0}")]
+    Files(#[from] PreflightError),
+    /// The password of the status page cannot be used.
+    #[error("{0}")]
+    Password(#[from] BadHash),
+    /// The built-in example is no zone, which is our mistake.
+    #[error("the built-in example has errors: {0:?}")]
+    Example(Vec<Diagnostic>),
+    /// Threads or signals could not be had.
+    #[error("cannot start: {0}")]
+    System(#[from] io::Error),
+    /// Zones are named, and none of them can be served.
+    #[error("no zone can be served: {0}")]
+    NoZone(String),
+    /// The thread that maintains zones has ended.
+    #[error("the maintenance thread has ended")]
+    MaintenanceEnded,
+}
