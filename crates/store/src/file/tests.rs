@@ -346,7 +346,7 @@ fn a_listed_zone_whose_file_is_missing_is_told_before_and_by_a_load() {
     fixture.sources[0].zones = vec![(name, fixture.path("missing"))];
     let path = fixture.path("missing");
     assert_eq!(
-        preflight(&fixture.sources).unwrap_err(),
+        preflight(&fixture.sources).unwrap_err().to_string(),
         format!("cannot read {}: No such file or directory", path.display())
     );
     let said = fixture.load();
