@@ -1,4 +1,4 @@
-//! Fuzzes `nameward_store::file::named_conf::fuzzing::named_conf`.
+//! Fuzzes `nameward_import::bind::fuzzing::named_conf`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| nameward_store::file::named_conf::fuzzing::named_conf(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| nameward_import::bind::fuzzing::named_conf(data));

@@ -11,7 +11,6 @@
 mod known;
 mod load;
 mod look;
-pub mod named_conf;
 mod one;
 mod publish;
 mod raw;
@@ -26,6 +25,7 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
+use nameward_import::{OnDisk, bind, open_regular, reason_of};
 use nameward_wire::{
     Name, NameBuf,
     zonefile::{Diagnostic, Options},
@@ -249,7 +249,7 @@ impl FileBackend {
     }
 
     /// The zones of BIND configurations, with their types and the servers that they name.
-    pub fn configured(&self) -> impl Iterator<Item = &named_conf::Zone> {
+    pub fn configured(&self) -> impl Iterator<Item = &bind::Zone> {
         self.configurations.zones()
     }
 
@@ -295,7 +295,7 @@ pub enum PreflightError {
     #[error("{0}")]
     NamedConf(Diagnostic),
     /// A file or directory cannot be opened.
-    #[error("cannot read {}: {}", path.display(), scan::plain(source))]
+    #[error("cannot read {}: {}", path.display(), reason_of(source))]
     Unreadable {
         /// The file or directory.
         path: PathBuf,
@@ -308,7 +308,7 @@ pub enum PreflightError {
 pub fn preflight(sources: &[Source]) -> Result<(), PreflightError> {
     for source in sources {
         if let Some(path) = &source.named_conf {
-            let found = named_conf::read(path, &mut named_conf::OnDisk);
+            let found = bind::read(path, &mut OnDisk);
             if let Some(first) = found.diagnostics.first() {
                 return Err(PreflightError::NamedConf(first.clone()));
             }
@@ -316,7 +316,7 @@ pub fn preflight(sources: &[Source]) -> Result<(), PreflightError> {
         let files = source
             .zones
             .iter()
-            .map(|(_, path)| (path, one::open(path).err()));
+            .map(|(_, path)| (path, open_regular(path).err()));
         let directory = source.directory.iter();
         let directories = directory.map(|path| (path, std::fs::read_dir(path).err()));
         for (path, error) in files.chain(directories) {

@@ -4,23 +4,24 @@
 //! keeps: open, fstat, read, close. Large ones are read in blocks by the parser.
 
 use std::{
-    fs::{File, Metadata, OpenOptions},
+    fs::{File, Metadata},
     hash::{DefaultHasher, Hash, Hasher},
     io::{self, Read},
     num::NonZeroU64,
-    os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt},
+    os::unix::fs::{FileExt, MetadataExt},
     path::{Path, PathBuf},
     sync::Arc,
     time::{Duration, SystemTime},
 };
 
+use nameward_import::{open_regular, reason_of};
 use nameward_wire::{
     Name,
     zonefile::{self, Diagnostic, Options, Report, Severity},
 };
 use nameward_zone::{Finding, Zone, ZoneBuilder};
 
-use super::{Limits, raw, scan::plain};
+use super::{Limits, raw};
 
 /// Files up to this size are read whole.
 const SMALL: u64 = 256 * 1024;
@@ -81,7 +82,7 @@ impl Reader {
     }
 
     fn read_once(&mut self, name: Name<'_>, path: &Path, limits: Limits) -> Once {
-        let (mut file, metadata) = match open(path) {
+        let (mut file, metadata) = match open_regular(path) {
             Ok(opened) => opened,
             Err(error) => return (unreadable(path, &error), None),
         };
@@ -224,24 +225,8 @@ impl Stamp {
     }
 }
 
-/// Opens a regular file. Without O_NONBLOCK, opening a FIFO would wait for its writer.
-pub(super) fn open(path: &Path) -> io::Result<(File, Metadata)> {
-    let file = OpenOptions::new()
-        .read(true)
-        .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
-        .open(path)?;
-    let metadata = file.metadata()?;
-    if metadata.is_file() {
-        Ok((file, metadata))
-    } else if metadata.is_dir() {
-        Err(io::Error::other("it is a directory"))
-    } else {
-        Err(io::Error::other("it is not a regular file"))
-    }
-}
-
 fn unreadable(path: &Path, error: &io::Error) -> ZoneRead {
-    let message = format!("cannot be read: {}", plain(error));
+    let message = format!("cannot be read: {}", reason_of(error));
     ZoneRead {
         zone: None,
         is_missing: error.kind() == io::ErrorKind::NotFound,

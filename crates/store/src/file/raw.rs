@@ -148,7 +148,7 @@ impl<R: Read> RawReader<R> {
 }
 
 fn unreadable(error: io::Error) -> String {
-    format!("cannot be read: {}", super::scan::plain(&error))
+    format!("cannot be read: {}", nameward_import::reason_of(&error))
 }
 
 /// Takes numbers and strings from the front.

@@ -13,12 +13,12 @@ use std::{
     sync::Arc,
 };
 
+use nameward_import::{Files, OnDisk, bind, reason_of};
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::{AccessList, AccessRules};
 
 use super::{
     Limits, Source,
-    named_conf::{self, Files, OnDisk},
     watch::{Interest, Kind, Watcher},
 };
 
@@ -149,18 +149,18 @@ pub(super) struct Configurations(HashMap<PathBuf, Imported>);
 
 /// What is taken of one configuration of BIND.
 struct Imported {
-    zones: Vec<named_conf::Zone>,
+    zones: Vec<bind::Zone>,
     blackhole: Option<Arc<AccessList>>,
 }
 
 impl Configurations {
     /// All their zones.
-    pub(super) fn zones(&self) -> impl Iterator<Item = &named_conf::Zone> {
+    pub(super) fn zones(&self) -> impl Iterator<Item = &bind::Zone> {
         self.0.values().flat_map(|imported| &imported.zones)
     }
 
     /// The zones of one of them.
-    pub(super) fn of(&self, path: &Path) -> &[named_conf::Zone] {
+    pub(super) fn of(&self, path: &Path) -> &[bind::Zone] {
         self.0.get(path).map_or(&[], |imported| &imported.zones)
     }
 
@@ -202,8 +202,8 @@ impl Configurations {
         path: &Path,
         watcher: Option<&Watcher>,
         say: &mut dyn FnMut(Said<'_>),
-    ) -> Option<&[named_conf::Zone]> {
-        let found = named_conf::read(path, &mut Watched(watcher));
+    ) -> Option<&[bind::Zone]> {
+        let found = bind::read(path, &mut Watched(watcher));
         for diagnostic in &found.diagnostics {
             say(Said::Trouble(&diagnostic.to_string()));
         }
@@ -226,8 +226,8 @@ impl Configurations {
 }
 
 /// Tells of zones whose files are older than what BIND serves.
-fn journals(zones: &[named_conf::Zone]) -> Option<String> {
-    let has_one = |zone: &&named_conf::Zone| zone.journal().is_some_and(|path| path.exists());
+fn journals(zones: &[bind::Zone]) -> Option<String> {
+    let has_one = |zone: &&bind::Zone| zone.journal().is_some_and(|path| path.exists());
     let mut zones = zones.iter().filter(has_one);
     let first = zones.next()?.name();
     let more = match zones.count() {
@@ -310,7 +310,7 @@ pub(super) fn scan(
 }
 
 /// A zone of BIND's configuration.
-fn configured(zone: &named_conf::Zone, scanned: &mut Scanned, watcher: Option<&Watcher>) {
+fn configured(zone: &bind::Zone, scanned: &mut Scanned, watcher: Option<&Watcher>) {
     let file = zone.file.as_deref().map_or(OsStr::new(""), Path::as_os_str);
     if let (Some(watcher), Some(path)) = (watcher, &zone.file) {
         watcher.file(path, Interest::Zone);
@@ -334,7 +334,7 @@ impl Walk<'_> {
         }
         if let Err(error) = self.list(directory, &mut subdirectories) {
             self.scanned.incomplete = true;
-            let reason = plain(&error);
+            let reason = reason_of(&error);
             self.trouble(&format!("cannot read {}: {reason}", directory.display()));
         }
         for subdirectory in subdirectories {
@@ -406,10 +406,4 @@ pub(super) fn zone_at(directory: &Path, path: &Path) -> Option<NameBuf> {
 fn zone_name(file_name: &OsStr) -> Option<Result<NameBuf, nameward_wire::NameError>> {
     let stem = file_name.as_bytes().strip_suffix(b".zone")?;
     Some(NameBuf::from_text(stem, Name::ROOT))
-}
-
-/// The text of an I/O error without its number.
-pub(super) fn plain(error: &io::Error) -> String {
-    let text = error.to_string();
-    text.split(" (os error").next().unwrap_or_default().into()
 }

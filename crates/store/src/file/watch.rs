@@ -23,7 +23,7 @@ use std::{
 
 pub use pending::Look;
 
-use super::scan::plain;
+use nameward_import::reason_of;
 use pending::Pending;
 use sys::{Event, Inotify};
 
@@ -104,7 +104,7 @@ impl Watcher {
             is_asked: AtomicBool::new(false),
         });
         if let Some(error) = error {
-            inner.fall_back(&plain(&error));
+            inner.fall_back(&reason_of(&error));
         }
         let weak = Arc::downgrade(&inner);
         thread::Builder::new()

@@ -1,15 +1,16 @@
-//! Files of a configuration: reading them with bounds, and the patterns that `include` may have.
+//! Files of a configuration: reading them with bounds, and the patterns that an include may have.
 
 use std::{
     ffi::OsStr,
-    fs, io,
+    fs::{self, File, Metadata, OpenOptions},
+    io,
     io::Read,
     net::IpAddr,
-    os::unix::ffi::OsStrExt,
+    os::unix::{ffi::OsStrExt, fs::OpenOptionsExt},
     path::{Component, Path, PathBuf},
 };
 
-use super::{super::one, interfaces};
+use crate::bind::interfaces;
 
 /// Files that one pattern may stand for.
 const MATCHES_MAX: usize = 10_000;
@@ -29,7 +30,7 @@ pub struct OnDisk;
 
 impl Files for OnDisk {
     fn read(&mut self, path: &Path, max: u64) -> io::Result<Vec<u8>> {
-        let (file, metadata) = one::open(path)?;
+        let (file, metadata) = open_regular(path)?;
         if metadata.len() > max {
             return Err(io::Error::other(format!("it has more than {max} bytes")));
         }
@@ -65,6 +66,28 @@ impl Files for OnDisk {
     }
 }
 
+/// Opens a regular file. Without O_NONBLOCK, opening a FIFO would wait for its writer.
+pub fn open_regular(path: &Path) -> io::Result<(File, Metadata)> {
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
+        .open(path)?;
+    let metadata = file.metadata()?;
+    if metadata.is_file() {
+        Ok((file, metadata))
+    } else if metadata.is_dir() {
+        Err(io::Error::other("it is a directory"))
+    } else {
+        Err(io::Error::other("it is not a regular file"))
+    }
+}
+
+/// The text of an I/O error without its number.
+pub fn reason_of(error: &io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error").next().unwrap_or_default().into()
+}
+
 fn list(directory: &Path, pattern: &OsStr, found: &mut Vec<PathBuf>) -> io::Result<()> {
     let here = match directory.as_os_str().is_empty() {
         true => Path::new("."),
@@ -91,7 +114,7 @@ fn list(directory: &Path, pattern: &OsStr, found: &mut Vec<PathBuf>) -> io::Resu
 }
 
 /// Whether a path is a pattern.
-pub(super) fn has_wildcards(path: &[u8]) -> bool {
+pub(crate) fn has_wildcards(path: &[u8]) -> bool {
     path.iter().any(|byte| matches!(byte, b'*' | b'?' | b'['))
 }
 

@@ -6,7 +6,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{Files, read};
+use super::read;
+use crate::Files;
 
 /// Every file that is included is the input again, so many times.
 struct Mirror<'d> {

@@ -12,10 +12,11 @@ use nameward_wire::{
     zonefile::{Diagnostic, MAX_ERRORS, Severity},
 };
 
+use crate::files::{Files, has_wildcards, reason_of};
+
 use super::{
     Found, Spot, View, Zone, ZoneType,
     acl::{self, MatchList},
-    include::{Files, has_wildcards},
     lex::{Place, Wrong, quoted},
     remotes::{self, NamedLists, RemoteList},
     syntax::{self, Item, Statement, Word},
@@ -160,11 +161,7 @@ impl<'f> Reader<'f> {
         self.base = path.parent().unwrap_or(Path::new("")).to_path_buf();
         if let Err(error) = self.file(path, Level::Top) {
             let file = self.paths.len().saturating_sub(1);
-            self.report(
-                file,
-                None,
-                format!("cannot be read: {}", super::super::scan::plain(&error)),
-            );
+            self.report(file, None, format!("cannot be read: {}", reason_of(&error)));
         }
         self.finish()
     }
@@ -283,7 +280,7 @@ impl<'f> Reader<'f> {
         let path = self.absolute(&word.text);
         let wrong = |message: String| Wrong::new(word.place, message);
         let cannot = |path: &Path, error: &io::Error| {
-            let reason = super::super::scan::plain(error);
+            let reason = reason_of(error);
             wrong(format!("cannot read {}: {reason}", path.display()))
         };
         let paths = match has_wildcards(&word.text) {

@@ -3,7 +3,6 @@
 //! ```text
 //! lex       words, braces, semicolons, comments
 //! syntax    statements and blocks, whatever they mean
-//! include   files and patterns, with bounds
 //! acl       address match lists, lists with names; interfaces of this machine for localhost and localnets
 //! remotes   primaries, also-notify, lists with names
 //! read      options, views, zones, over all included files
@@ -16,8 +15,7 @@
 
 mod acl;
 pub mod fuzzing;
-mod include;
-mod interfaces;
+pub(crate) mod interfaces;
 mod lex;
 mod notes;
 mod read;
@@ -34,10 +32,10 @@ use std::{
 use nameward_wire::{Name, zonefile::Diagnostic};
 use nameward_zone::AccessList;
 
+use crate::Files;
 use lex::Place;
 use notes::Notes;
 
-pub use include::{Files, OnDisk};
 pub use remotes::Remote;
 
 /// The type of a zone. Old spellings are the same as new ones.

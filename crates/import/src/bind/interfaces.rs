@@ -9,7 +9,7 @@ use std::{
 };
 
 /// The addresses of all interfaces that are up, each with the length of its network's prefix.
-pub(super) fn addresses() -> io::Result<Vec<(IpAddr, u8)>> {
+pub(crate) fn addresses() -> io::Result<Vec<(IpAddr, u8)>> {
     let mut first: *mut libc::ifaddrs = ptr::null_mut();
     // SAFETY: `first` is a valid place for the pointer to the list that the call allocates.
     if unsafe { libc::getifaddrs(&mut first) } != 0 {

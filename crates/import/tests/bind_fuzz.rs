@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use nameward_store::file::named_conf::fuzzing::named_conf;
+use nameward_import::bind::fuzzing::named_conf;
 
 /// Inputs of one run. `scripts/fuzz` runs as long as one likes.
 const INPUTS: usize = 10_000;

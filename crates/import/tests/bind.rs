@@ -8,7 +8,8 @@ use std::{
     process::Command,
 };
 
-use nameward_store::file::named_conf::{Files, Found, OnDisk, Remote, Taken, Zone, ZoneType, read};
+use nameward_import::bind::{Found, Remote, Taken, Zone, ZoneType, read};
+use nameward_import::{Files, OnDisk};
 use nameward_testkit::require;
 use nameward_wire::{NameBuf, zonefile::Diagnostic};
 
