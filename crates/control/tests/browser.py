@@ -27,7 +27,7 @@ class Browser:
         self.driver = subprocess.Popen(
             ["chromedriver", f"--port={port}"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
         self.base = f"http://127.0.0.1:{port}"
-        for _ in range(150):
+        for _ in range(600):
             try:
                 if self.call("GET", "/status")["ready"]:
                     break

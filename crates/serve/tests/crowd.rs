@@ -18,13 +18,7 @@ use nameward_serve::udp::{
 };
 use tokio::sync::watch;
 
-/// Settings as an operator might choose them.
-fn settings() -> TcpSettings {
-    let (idle_timeout, lifetime) = (Duration::from_secs(10), Duration::from_secs(600));
-    TcpSettings::new(idle_timeout, lifetime, 20_000, 200)
-}
-
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(120);
 const CROWD: usize = 10_000;
 
 struct Datagrams;
@@ -125,8 +119,8 @@ fn idle_crowd_and_exhausted_descriptors_lock_nobody_out() {
     let (stop_tcp, stopping) = watch::channel(false);
     let handler = Arc::new(Streams::default());
     let settings = TcpSettings {
-        idle_timeout: Duration::from_secs(60),
-        message_timeout: Duration::from_secs(60),
+        idle_timeout: Duration::from_secs(3600),
+        message_timeout: Duration::from_secs(3600),
         max_connections: crowd,
         ..settings()
     };

@@ -93,6 +93,7 @@ pub struct Setup {
     listen: Vec<String>,
     web: bool,
     watch: bool,
+    patient: bool,
 }
 
 impl Default for Setup {
@@ -117,6 +118,7 @@ impl Setup {
             listen: vec!["127.0.0.1:0".into(), "[::1]:0".into()],
             web: true,
             watch: false,
+            patient: false,
         }
     }
 
@@ -141,6 +143,13 @@ impl Setup {
     pub fn config(mut self, toml: &str) -> Self {
         self.config.push_str(toml);
         self.config.push('\n');
+        self
+    }
+
+    /// Lets questions and databases take as long as they need. For tests of what is answered: on a busy machine a look-up
+    /// may take longer than any client would wait, and is then SERVFAIL or dropped, as it should be.
+    pub fn patient(mut self) -> Self {
+        self.patient = true;
         self
     }
 
@@ -184,7 +193,11 @@ impl Setup {
         let config_path = self.dir.path().join("nameward.toml");
         let backend = "\n[[backend]]\ntype = \"file\"\ndirectory = \"zones\"";
         let watch = self.watch;
-        let text = format!("{}{backend}\nwatch = {watch}\n", self.config);
+        let config = match self.patient {
+            true => with_patience(&self.config),
+            false => self.config,
+        };
+        let text = format!("{config}{backend}\nwatch = {watch}\n");
         fs::write(&config_path, text).expect("the configuration can be written");
         let mut command = Command::new(binary());
         command.arg("serve").arg("--config").arg(&config_path);
@@ -388,6 +401,37 @@ impl Drop for TestServer {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Gives every database of a configuration, and the questions that wait for one, a minute.
+fn with_patience(config: &str) -> String {
+    let mut tables: Vec<String> = Vec::new();
+    for line in config.lines() {
+        if line.starts_with('[') || tables.is_empty() {
+            tables.push(String::new());
+        }
+        if let Some(table) = tables.last_mut() {
+            table.push_str(line);
+            table.push('\n');
+        }
+    }
+    for table in &mut tables {
+        let is_database = ["sqlite", "postgres", "mysql"]
+            .iter()
+            .any(|kind| table.contains(&format!("type = \"{kind}\"")));
+        let setting = match &**table {
+            text if text.starts_with("[[backend]]") && is_database => "timeout_ms",
+            text if text.starts_with("[overload]") => "query_timeout_ms",
+            _ => continue,
+        };
+        if !table.lines().any(|line| line.starts_with(setting)) {
+            table.push_str(&format!("{setting} = 60000\n"));
+        }
+    }
+    if !tables.iter().any(|table| table.starts_with("[overload]")) {
+        tables.push("[overload]\nquery_timeout_ms = 60000\n".into());
+    }
+    tables.concat()
 }
 
 fn zone_path(dir: &Path, name: &str) -> PathBuf {

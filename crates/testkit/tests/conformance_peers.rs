@@ -7,7 +7,6 @@ use nameward_testkit::conformance::{self, Judge, Suite};
 use nameward_testkit::peers::{Peer, PeerKind, PeerOptions};
 use nameward_testkit::wire::Sockets;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 fn suites() -> Vec<Suite> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/conformance");
@@ -27,14 +26,7 @@ fn serve(suite: &Suite, kind: PeerKind) -> Result<(tempfile::TempDir, Peer), Str
         .iter()
         .map(|(name, file)| (name.as_str(), file.as_path()))
         .collect();
-    let peer = Peer::start(
-        kind,
-        &zones,
-        &PeerOptions {
-            ready_timeout: Duration::from_secs(20),
-            ..PeerOptions::default()
-        },
-    );
+    let peer = Peer::start(kind, &zones, &PeerOptions::default());
     let peer = peer.map_err(|error| format!("{}: {error}", suite.path.display()))?;
     Ok((directory, peer))
 }

@@ -75,10 +75,10 @@ fn setup(kind: DatabaseKind, database: &Database, memory: &Sqlite, settings: &st
         memory.path.display()
     );
     let timeout = match settings.contains("query_timeout_ms = 60000") {
-        true => "timeout_ms = 60000",
-        false => "timeout_ms = 1000",
+        true => "timeout_ms = 60000\n",
+        false => "timeout_ms = 1000\n",
     };
-    let live = backend(kind, &database.url(), "live").replace("timeout_ms = 1000", timeout);
+    let live = backend(kind, &database.url(), "live") + timeout;
     let server = Setup::new()
         .config("[cache]\nquery_ttl = 3600\npacket_ttl = 3600\nnegative_ttl = 3600\n")
         .config(settings)

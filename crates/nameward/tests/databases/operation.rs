@@ -87,7 +87,7 @@ const NXDOMAIN: u8 = 3;
 #[test]
 fn a_change_in_sql_is_answered_in_both_modes() {
     for mode in ["live", "resident"] {
-        let setup = Setup::new().without_web();
+        let setup = Setup::new().without_web().patient();
         let database = Sqlite::new(setup.dir());
         database.add(&zone("one.test", "192.0.2.10"));
         let server = setup.config(&backend(&database, mode)).start();
@@ -105,7 +105,7 @@ fn a_change_in_sql_is_answered_in_both_modes() {
 
 #[test]
 fn the_first_backend_serves_a_zone_that_two_have_and_the_log_says_so() {
-    let setup = Setup::new().without_web();
+    let setup = Setup::new().without_web().patient();
     let database = Sqlite::new(setup.dir());
     database.add(&zone("both.test", "192.0.2.20"));
     database.add(&zone("own.test", "192.0.2.22"));
@@ -129,7 +129,7 @@ fn the_first_backend_serves_a_zone_that_two_have_and_the_log_says_so() {
 
 #[test]
 fn a_database_that_is_missing_at_start_is_served_when_it_comes() {
-    let setup = Setup::new().without_web();
+    let setup = Setup::new().without_web().patient();
     let hidden = setup.dir().join("later");
     std::fs::create_dir(&hidden).unwrap();
     let database = Sqlite::new(&hidden);
@@ -155,7 +155,7 @@ fn a_database_that_is_missing_at_start_is_served_when_it_comes() {
 #[test]
 fn rows_that_do_not_parse_fail_their_name_and_the_log_names_them() {
     for mode in ["live", "resident"] {
-        let setup = Setup::new().without_web();
+        let setup = Setup::new().without_web().patient();
         let database = Sqlite::new(setup.dir());
         database.add(&zone("one.test", "192.0.2.10"));
         database.add(&zone("two.test", "192.0.2.12"));
@@ -191,7 +191,7 @@ fn rows_that_do_not_parse_fail_their_name_and_the_log_names_them() {
 #[test]
 fn the_next_source_of_a_zone_takes_over_at_once() {
     for mode in ["live", "resident"] {
-        let setup = Setup::new().without_web();
+        let setup = Setup::new().without_web().patient();
         let directory = tempfile::tempdir().unwrap();
         let (first, second) = (Sqlite::new(setup.dir()), Sqlite::new(directory.path()));
         first.add(&zone("both.test", "192.0.2.1"));
@@ -222,7 +222,7 @@ fn the_next_source_of_a_zone_takes_over_at_once() {
 #[test]
 fn a_zone_that_takes_the_name_of_another_is_served() {
     for mode in ["live", "resident"] {
-        let setup = Setup::new().without_web();
+        let setup = Setup::new().without_web().patient();
         let database = Sqlite::new(setup.dir());
         database.add(&zone("one.test", "192.0.2.1"));
         database.add(&zone("two.test", "192.0.2.2"));
@@ -249,7 +249,7 @@ fn a_zone_that_takes_the_name_of_another_is_served() {
 
 #[test]
 fn without_triggers_zones_that_did_not_change_are_not_made_anew() {
-    let setup = Setup::new().without_web();
+    let setup = Setup::new().without_web().patient();
     let database = Sqlite::new(setup.dir());
     database.add(&zone("one.test", "192.0.2.1"));
     database.add(&zone("two.test", "192.0.2.2"));
@@ -270,7 +270,7 @@ fn without_triggers_zones_that_did_not_change_are_not_made_anew() {
 
 #[test]
 fn caches_are_flushed_over_the_control_socket() {
-    let setup = Setup::new().without_web();
+    let setup = Setup::new().without_web().patient();
     let database = Sqlite::new(setup.dir());
     database.add(&zone("one.test", "192.0.2.10"));
     let server = setup.config(&backend(&database, "live")).start();

@@ -167,6 +167,7 @@ impl Store {
         };
         Setup::new()
             .without_web()
+            .patient()
             .config(&format!("[[backend]]\n{backend}mode = \"{mode}\"\n"))
             .start()
     }

@@ -69,7 +69,7 @@ impl Server {
     pub fn connect(name: &str, address: SocketAddr, apexes: &[&str]) -> std::io::Result<Server> {
         let socket = UdpSocket::bind("127.0.0.1:0")?;
         socket.connect(address)?;
-        socket.set_read_timeout(Some(Duration::from_secs(3)))?;
+        socket.set_read_timeout(Some(Duration::from_secs(60)))?;
         let apexes = apexes.iter().map(|apex| format!("{apex}.")).collect();
         Ok(Server {
             name: name.to_string(),

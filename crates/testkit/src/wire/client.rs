@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
 use std::time::Duration;
 
 /// Only a lost message takes so long.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A question with EDNS.
 pub fn question(id: u16, name: &str, rtype: &str) -> Vec<u8> {

@@ -1,0 +1,98 @@
+//! The house rules that a machine can keep: layers, lengths, module style, names, defaults, first lines.
+//!
+//! Faults that are there already stand in `exceptions.txt`, each with a bound. The list may only shrink: a new fault
+//! fails, a fault that grows fails, and an entry that is not needed any more fails until it is taken out, which
+//! `UPDATE_TIDY=1` does. Nothing is ever added by that.
+
+mod exceptions;
+mod rules;
+mod sources;
+
+use exceptions::Exceptions;
+use sources::Workspace;
+
+/// Compares what a rule finds with the exceptions from it.
+fn keep(rule: &str, found: Vec<(String, usize)>, advice: &str) {
+    let complaints = Exceptions::read().judge(rule, &found);
+    let lines: String = complaints
+        .iter()
+        .map(|line| format!("  {line}\n"))
+        .collect();
+    assert!(complaints.is_empty(), "{advice}\n{lines}");
+}
+
+#[test]
+fn a_crate_imports_only_from_rows_below_its_own() {
+    let found = rules::layers(&Workspace::read());
+    keep(
+        "layer",
+        found,
+        "ARCHITECTURE.md says which crate may import which:",
+    );
+}
+
+#[test]
+fn tokio_and_unsafe_code_stay_where_they_belong() {
+    let found = rules::places(&Workspace::read());
+    keep(
+        "place",
+        found,
+        "these do not belong there (ARCHITECTURE.md):",
+    );
+}
+
+#[test]
+fn files_have_a_length_that_can_be_read() {
+    let found = rules::lengths(&Workspace::read());
+    keep(
+        "length",
+        found,
+        "files above 500 lines fall into parts, or have grown:",
+    );
+}
+
+#[test]
+fn modules_are_files_of_their_name() {
+    let found = rules::module_style(&Workspace::read());
+    keep(
+        "mod",
+        found,
+        "a module stands in NAME.rs, not in NAME/mod.rs:",
+    );
+}
+
+#[test]
+fn a_type_name_means_one_thing_in_the_whole_workspace() {
+    let found = rules::type_names(&Workspace::read());
+    keep("name", found, "another type has this name already:");
+}
+
+#[test]
+fn defaults_of_settings_stand_in_the_table_of_settings() {
+    let found = rules::defaults(&Workspace::read());
+    keep(
+        "default",
+        found,
+        "the default of a setting stands in config::settings alone:",
+    );
+}
+
+#[test]
+fn every_file_says_what_it_owns() {
+    let found = rules::first_lines(&Workspace::read());
+    keep(
+        "first-line",
+        found,
+        "a file begins with //! and what it owns:",
+    );
+}
+
+#[test]
+fn doc_comments_begin_with_a_noun_of_the_field() {
+    let found = rules::first_words(&Workspace::read());
+    keep(
+        "first-word",
+        found,
+        "no doc comment begins with What, Those or Somebody:",
+    );
+}

@@ -1,0 +1,154 @@
+//! The rules. Each gives its faults: what it is about, and how much of it there is.
+
+use crate::sources::{SourceFile, Workspace};
+use std::collections::BTreeMap;
+
+type Faults = Vec<(String, usize)>;
+
+/// Lines of a file that can be read.
+const LENGTH_MAX: usize = 500;
+/// Crates that are plain functions over memory and files.
+const WITHOUT_TOKIO: [&str; 6] = ["stats", "wire", "dnssec", "zone", "answer", "import"];
+
+/// The rows of the layers, from the top.
+fn rows(workspace: &Workspace) -> Vec<&str> {
+    let section = workspace.architecture.split("\n## Layers\n").nth(1);
+    let block = section.and_then(|text| text.split("```").nth(1));
+    let rows = block.expect("ARCHITECTURE.md draws the layers").lines();
+    let name = |line: &'_ str| !line.starts_with(' ') && !line.is_empty();
+    rows.filter(|line| name(line))
+        .filter_map(|line| line.split_whitespace().next())
+        .collect()
+}
+
+/// Imports from a row that is not below, and crates without a row.
+pub fn layers(workspace: &Workspace) -> Faults {
+    let rows = rows(workspace);
+    let row = |name: &str| rows.iter().position(|row| *row == name);
+    let mut faults = Vec::new();
+    for own in &workspace.crates {
+        let Some(own_row) = row(&own.name) else {
+            faults.push((format!("{}-has-no-row", own.name), 1));
+            continue;
+        };
+        let layers = own
+            .dependencies()
+            .filter_map(|name| name.strip_prefix("nameward-"));
+        for other in layers {
+            // The kit for tests is imported by tests alone, which are no part of a layer.
+            let is_below = row(other).is_some_and(|row| row > own_row) && other != "testkit";
+            if !is_below {
+                faults.push((format!("{}->{other}", own.name), 1));
+            }
+        }
+    }
+    faults
+}
+
+/// tokio in crates that have no use for it, drivers of databases outside of store, roots without a word on unsafe code.
+pub fn places(workspace: &Workspace) -> Faults {
+    let mut faults = Vec::new();
+    for own in &workspace.crates {
+        for dependency in own.dependencies() {
+            let is_driver = ["mysql_async", "tokio-postgres", "rusqlite"].contains(&dependency);
+            let is_wrong = (dependency == "tokio" && WITHOUT_TOKIO.contains(&own.name.as_str()))
+                || (is_driver && own.name != "store");
+            if is_wrong {
+                faults.push((format!("{}:{dependency}", own.name), 1));
+            }
+        }
+    }
+    for file in &workspace.files {
+        let is_root = file.path.ends_with("src/lib.rs") || file.path.ends_with("src/main.rs");
+        let says = |word: &str| file.text.contains(&format!("#![{word}(unsafe_code)]"));
+        if is_root && !says("forbid") && !says("deny") {
+            faults.push((format!("{}:unsafe", file.path), 1));
+        }
+    }
+    faults
+}
+
+/// Files above the length, unit tests included: they are read too.
+pub fn lengths(workspace: &Workspace) -> Faults {
+    let length = |file: &SourceFile| (file.path.clone(), file.text.lines().count());
+    let all = workspace.files.iter().map(length);
+    all.filter(|(_, length)| *length > LENGTH_MAX).collect()
+}
+
+/// Modules in `mod.rs`.
+pub fn module_style(workspace: &Workspace) -> Faults {
+    let files = workspace.files.iter();
+    let found = files.filter(|file| file.path.ends_with("/mod.rs"));
+    found.map(|file| (file.path.clone(), 1)).collect()
+}
+
+/// The type that a line declares outside of all blocks.
+fn declared(line: &str) -> Option<&str> {
+    let mut words = line
+        .split([' ', '<', '(', '{', ';', ':', '='])
+        .filter(|word| !word.is_empty());
+    let mut word = words.next().filter(|_| !line.starts_with(' '))?;
+    while ["pub", "crate)", "super)", "crate", "super", "unsafe"].contains(&word) {
+        word = words.next()?;
+    }
+    match ["struct", "enum", "trait", "union"].contains(&word) {
+        true => words.next(),
+        false => None,
+    }
+}
+
+/// Names that several types have.
+pub fn type_names(workspace: &Workspace) -> Faults {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    let files = workspace.files.iter();
+    // The kit has its own DNS, on purpose the same words for the same things.
+    let files = files.filter(|file| file.crate_name() != "testkit" && !file.is_test());
+    for name in files.flat_map(|file| file.code().filter_map(declared)) {
+        *counts.entry(name).or_default() += 1;
+    }
+    let several = counts.into_iter().filter(|(_, count)| *count > 1);
+    several
+        .map(|(name, count)| (name.to_string(), count))
+        .collect()
+}
+
+/// Defaults of settings outside of the table of settings.
+pub fn defaults(workspace: &Workspace) -> Faults {
+    let is_default = |line: &&str| {
+        let name = line.strip_prefix("impl Default for ");
+        let name = name.map(|rest| rest.trim_end_matches(" {"));
+        name.is_some_and(|name| name.ends_with("Settings") || name.ends_with("Options"))
+    };
+    let files = workspace.files.iter();
+    let files = files.filter(|file| file.crate_name() != "testkit");
+    let counted = files.map(|file| (file.path.clone(), file.code().filter(is_default).count()));
+    counted.filter(|(_, count)| *count > 0).collect()
+}
+
+/// Files that do not say what they own.
+pub fn first_lines(workspace: &Workspace) -> Faults {
+    let files = workspace.files.iter();
+    let found = files.filter(|file| !file.text.starts_with("//! "));
+    found.map(|file| (file.path.clone(), 1)).collect()
+}
+
+/// Doc comments whose first word says nothing.
+pub fn first_words(workspace: &Workspace) -> Faults {
+    let mut faults = Vec::new();
+    for file in &workspace.files {
+        let mut before = "";
+        let mut count = 0;
+        for line in file.text.lines().map(str::trim_start) {
+            let begins = !before.starts_with("///") && !before.starts_with("//!");
+            let text = line.strip_prefix("/// ").or(line.strip_prefix("//! "));
+            let word = text.and_then(|text| text.split([' ', ',']).next());
+            let is_empty = word.is_some_and(|word| ["What", "Those", "Somebody"].contains(&word));
+            count += usize::from(begins && is_empty);
+            before = line;
+        }
+        if count > 0 {
+            faults.push((file.path.clone(), count));
+        }
+    }
+    faults
+}
