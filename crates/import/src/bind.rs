@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! lex       words, braces, semicolons, comments
+//! words     forms that statements share
 //! syntax    statements and blocks, whatever they mean
 //! acl       address match lists, lists with names; interfaces of this machine for localhost and localnets
 //! remotes   primaries, also-notify, lists with names
@@ -10,7 +11,7 @@
 //! notes     what is not taken, with file and line
 //! ```
 //! A zone is taken as BIND serves it or not at all: to no client more than `allow-query`, `allow-query-on` and the
-//! clients of its view let in, and never without the signatures that BIND makes. [`Found::take`] says what is left out.
+//! clients of its view let in, and never without the signatures that BIND makes. [`NamedConf::take`] says what is left out.
 //! Errors have file, line and column; with any error nothing is taken, so that a mistake does not remove zones.
 
 mod acl;
@@ -22,6 +23,7 @@ mod read;
 mod remotes;
 mod settle;
 mod syntax;
+mod words;
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -33,8 +35,8 @@ use nameward_wire::{Name, zonefile::Diagnostic};
 use nameward_zone::AccessList;
 
 use crate::Files;
-use lex::Place;
-use notes::Notes;
+use lex::TextPlace;
+use notes::ImportNotes;
 
 pub use remotes::Remote;
 
@@ -94,7 +96,7 @@ impl ZoneType {
 
 /// A zone of the configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Zone {
+pub struct BindZone {
     /// Its name in wire form.
     name: Box<[u8]>,
     /// Its type; `None` where another view has the zone.
@@ -117,20 +119,20 @@ pub struct Zone {
     view: usize,
     spot: Spot,
     /// Who may ask it; `None` for everybody.
-    allow_query: Result<Option<Arc<AccessList>>, Refusal>,
+    allow_query: Result<Option<Arc<AccessList>>, NotTaken>,
 }
 
 /// A file, by its index, and a place in it.
-type Spot = (usize, Place);
+type Spot = (usize, TextPlace);
 
 /// Why a zone cannot be served to those who may ask it and nobody else.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Refusal {
+struct NotTaken {
     spot: Spot,
     reason: String,
 }
 
-impl Zone {
+impl BindZone {
     fn new(name: Name<'_>, is_internet: bool, spot: Spot) -> Self {
         Self {
             name: name.as_wire().into(),
@@ -200,7 +202,7 @@ struct View {
     is_internet: bool,
     spot: Spot,
     /// Whom it answers.
-    clients: Result<ViewClients, Refusal>,
+    clients: Result<ViewClients, NotTaken>,
 }
 
 /// The clients of a view.
@@ -226,10 +228,10 @@ impl View {
     }
 }
 
-/// What a configuration has.
+/// A configuration that was read: its zones, views and lists.
 #[derive(Debug)]
-pub struct Found {
-    zones: Vec<Zone>,
+pub struct NamedConf {
+    zones: Vec<BindZone>,
     views: Vec<View>,
     /// Every file that was read, or would have been if it were there.
     pub files: Vec<PathBuf>,
@@ -237,7 +239,7 @@ pub struct Found {
     blackhole: Option<Arc<AccessList>>,
     /// Statements that are not taken.
     notes: Vec<(Spot, String)>,
-    /// What is wrong.
+    /// Mistakes, each with its place.
     pub diagnostics: Vec<Diagnostic>,
 }
 
@@ -245,7 +247,7 @@ pub struct Found {
 #[derive(Debug, Default)]
 pub struct Taken {
     /// Primaries, and secondaries from the copies that are there.
-    pub zones: Vec<Zone>,
+    pub zones: Vec<BindZone>,
     /// Clients whose packets BIND drops.
     pub blackhole: Option<Arc<AccessList>>,
     /// A warning for everything that is not taken.
@@ -253,11 +255,11 @@ pub struct Taken {
 }
 
 /// Reads a configuration and all it includes.
-pub fn read(path: &Path, files: &mut dyn Files) -> Found {
-    read::Reader::new(files).read(path)
+pub fn read(path: &Path, files: &mut dyn Files) -> NamedConf {
+    read::NamedConfReader::new(files).read(path)
 }
 
-impl Found {
+impl NamedConf {
     /// All zones as `named-checkconf -l` lists them: name, class, view, type; in no order, types in new spelling.
     pub fn list(&self) -> Vec<String> {
         let lines = self.zones.iter().map(|zone| {
@@ -278,7 +280,7 @@ impl Found {
     /// Of several views the first one counts that is for everybody: a client that no other rule knows would be
     /// answered from it. A single view is taken for the clients that it has.
     pub fn take(self) -> Taken {
-        let mut notes = Notes::new(&self.files);
+        let mut notes = ImportNotes::new(&self.files);
         let served = self.served_view();
         for (index, view) in self.views.iter().enumerate().skip(1) {
             if Some(index) != served {
@@ -327,7 +329,7 @@ impl Found {
     }
 
     /// The zones of views that others refer to with `in-view`.
-    fn referred_to(&self) -> HashMap<(usize, Vec<u8>), &Zone> {
+    fn referred_to(&self) -> HashMap<(usize, Vec<u8>), &BindZone> {
         let views = self.zones.iter().filter_map(|zone| zone.in_view.as_deref());
         let views: BTreeSet<usize> = views.filter_map(|view| self.view_named(view)).collect();
         let zones = self.zones.iter();

@@ -8,7 +8,7 @@ use std::{
     process::Command,
 };
 
-use nameward_import::bind::{Found, Remote, Taken, Zone, ZoneType, read};
+use nameward_import::bind::{BindZone, NamedConf, Remote, Taken, ZoneType, read};
 use nameward_import::{Files, OnDisk};
 use nameward_testkit::require;
 use nameward_wire::{NameBuf, zonefile::Diagnostic};
@@ -35,7 +35,7 @@ impl Files for Texts {
     }
 }
 
-fn parse(text: &str, others: &[(&str, &str)]) -> Found {
+fn parse(text: &str, others: &[(&str, &str)]) -> NamedConf {
     let mut files: HashMap<PathBuf, String> = others
         .iter()
         .map(|(path, text)| (path.into(), text.to_string()))
@@ -65,7 +65,7 @@ fn notes(taken: &Taken) -> Vec<String> {
     taken.notes.iter().map(text).collect()
 }
 
-fn names(zones: &[Zone]) -> Vec<String> {
+fn names(zones: &[BindZone]) -> Vec<String> {
     zones.iter().map(|zone| zone.name().to_string()).collect()
 }
 
@@ -137,7 +137,7 @@ fn of_several_views_the_first_for_everybody_is_taken_and_the_others_are_told() {
 }
 
 /// Clients of several kinds that may ask a zone.
-fn who(zone: &Zone) -> Vec<&'static str> {
+fn who(zone: &BindZone) -> Vec<&'static str> {
     let clients = ["10.0.0.1", "192.0.2.1", "192.0.2.10", "2001:db8::1"];
     let may_ask = |client: &&str| {
         let client = client.parse().unwrap();

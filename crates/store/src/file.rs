@@ -249,7 +249,7 @@ impl FileBackend {
     }
 
     /// The zones of BIND configurations, with their types and the servers that they name.
-    pub fn configured(&self) -> impl Iterator<Item = &bind::Zone> {
+    pub fn configured(&self) -> impl Iterator<Item = &bind::BindZone> {
         self.configurations.zones()
     }
 

@@ -37,9 +37,9 @@ pub struct AccessEntry {
 pub enum AccessTerm {
     /// All.
     Any,
-    /// Those whose first bits, as many as said, are those of this address.
+    /// Addresses that share this many first bits with this one.
     Network(IpAddr, u8),
-    /// Those in another list. An address that the other list negates is not matched by it, so that two negations
+    /// Addresses in another list. One that the other list negates is not matched by it, so that two negations
     /// never let somebody in; BIND does the same.
     List(AccessList),
 }

@@ -10,8 +10,8 @@ use std::{collections::HashMap, net::IpAddr, sync::Arc};
 use nameward_zone::{AccessEntry, AccessList, AccessTerm};
 
 use super::{
-    lex::{Place, Wrong, quoted},
-    syntax::{Item, Statement, Word},
+    lex::{ConfMistake, TextPlace, quoted},
+    syntax::{ConfItem, ConfStatement, Word},
 };
 
 /// Lists in lists, at most.
@@ -27,13 +27,13 @@ pub(super) struct MatchList {
     /// The file it stands in, for messages.
     pub file: usize,
     /// Where the statement begins.
-    pub place: Place,
+    pub place: TextPlace,
     entries: Vec<MatchEntry>,
 }
 
 #[derive(Debug, Clone)]
 struct MatchEntry {
-    place: Place,
+    place: TextPlace,
     is_negated: bool,
     element: Element,
 }
@@ -50,7 +50,7 @@ enum Element {
 }
 
 /// Reads `KEYWORD { ... };`.
-pub(super) fn read(statement: &Statement<'_>, file: usize) -> Result<MatchList, Wrong> {
+pub(super) fn read(statement: &ConfStatement<'_>, file: usize) -> Result<MatchList, ConfMistake> {
     let (words, block) = statement.words_and_block()?;
     match words.first() {
         Some(word) => Err(expected("'{'", word)),
@@ -60,23 +60,27 @@ pub(super) fn read(statement: &Statement<'_>, file: usize) -> Result<MatchList, 
 
 /// Reads `acl NAME { ... };`.
 pub(super) fn read_named(
-    statement: &Statement<'_>,
+    statement: &ConfStatement<'_>,
     file: usize,
-) -> Result<(String, MatchList), Wrong> {
+) -> Result<(String, MatchList), ConfMistake> {
     let (words, block) = statement.words_and_block()?;
     let [name] = words[..] else {
         let message = "expected the name of the list and '{'";
-        return Err(Wrong::new(statement.place(), message));
+        return Err(ConfMistake::new(statement.place(), message));
     };
     if name.is_one_of(BUILT_IN) {
         let found = quoted(&name.text);
-        return Err(Wrong::new(name.place, format!("{found} is built in")));
+        return Err(ConfMistake::new(name.place, format!("{found} is built in")));
     }
     let list = match_list(statement.place(), block, file)?;
     Ok((name.string().to_ascii_lowercase(), list))
 }
 
-fn match_list(place: Place, block: &[Statement<'_>], file: usize) -> Result<MatchList, Wrong> {
+fn match_list(
+    place: TextPlace,
+    block: &[ConfStatement<'_>],
+    file: usize,
+) -> Result<MatchList, ConfMistake> {
     let entries = block.iter().map(|statement| entry(statement, file));
     Ok(MatchList {
         file,
@@ -85,19 +89,19 @@ fn match_list(place: Place, block: &[Statement<'_>], file: usize) -> Result<Matc
     })
 }
 
-fn entry(statement: &Statement<'_>, file: usize) -> Result<MatchEntry, Wrong> {
+fn entry(statement: &ConfStatement<'_>, file: usize) -> Result<MatchEntry, ConfMistake> {
     let mut items = statement.items();
     let place = statement.place();
     let mut is_negated = false;
-    if let [Item::Word(word), rest @ ..] = items
+    if let [ConfItem::Word(word), rest @ ..] = items
         && word.is("!")
     {
         (is_negated, items) = (true, rest);
     }
     let element = match items {
-        [Item::Block(place, block)] => Element::List(match_list(*place, block, file)?),
-        [Item::Word(first), rest @ ..] => element(first, rest)?,
-        _ => return Err(Wrong::new(place, "expected an address or a list")),
+        [ConfItem::Block(place, block)] => Element::List(match_list(*place, block, file)?),
+        [ConfItem::Word(first), rest @ ..] => element(first, rest)?,
+        _ => return Err(ConfMistake::new(place, "expected an address or a list")),
     };
     Ok(MatchEntry {
         place,
@@ -106,7 +110,7 @@ fn entry(statement: &Statement<'_>, file: usize) -> Result<MatchEntry, Wrong> {
     })
 }
 
-fn element(first: &Word<'_>, rest: &[Item<'_>]) -> Result<Element, Wrong> {
+fn element(first: &Word<'_>, rest: &[ConfItem<'_>]) -> Result<Element, ConfMistake> {
     if first.is("key") && rest.len() == 1 {
         return Ok(Element::Key);
     }
@@ -117,18 +121,20 @@ fn element(first: &Word<'_>, rest: &[Item<'_>]) -> Result<Element, Wrong> {
     let mut text = first.string();
     for item in rest {
         match item {
-            Item::Word(word) if text.ends_with('/') || word.text.starts_with(b"/") => {
+            ConfItem::Word(word) if text.ends_with('/') || word.text.starts_with(b"/") => {
                 text.push_str(&word.string());
             }
-            Item::Word(word) => return Err(expected("';'", word)),
-            Item::Block(place, _) => return Err(Wrong::new(*place, "expected ';', found '{'")),
+            ConfItem::Word(word) => return Err(expected("';'", word)),
+            ConfItem::Block(place, _) => {
+                return Err(ConfMistake::new(*place, "expected ';', found '{'"));
+            }
         }
     }
     match text.split_once('/') {
         Some((address, bits)) => network(address, bits)
             .map(|(address, bits)| Element::Network(address, bits))
             .map_err(|message| {
-                Wrong::new(
+                ConfMistake::new(
                     first.place,
                     format!("{}: {message}", quoted(text.as_bytes())),
                 )
@@ -169,17 +175,17 @@ fn network(address: &str, bits: &str) -> Result<(IpAddr, u8), &'static str> {
     }
 }
 
-fn expected(what: &str, word: &Word<'_>) -> Wrong {
+fn expected(what: &str, word: &Word<'_>) -> ConfMistake {
     let found = quoted(&word.text);
-    Wrong::new(word.place, format!("expected {what}, found {found}"))
+    ConfMistake::new(word.place, format!("expected {what}, found {found}"))
 }
 
 /// A list that cannot be used.
 pub(super) enum Unusable {
     /// It is wrong: the file, and what is wrong there.
-    Wrong(usize, Wrong),
+    Wrong(usize, ConfMistake),
     /// It is right, but nothing here can decide it.
-    Undecided(usize, Wrong),
+    Undecided(usize, ConfMistake),
 }
 
 /// A list whose names are resolved.
@@ -189,20 +195,20 @@ pub(super) struct Resolved {
     /// Everybody is in it, but for those that a negated entry leaves out.
     pub is_for_all: bool,
     /// Where a key stands, which matches nobody here.
-    pub key: Option<(usize, Place)>,
+    pub key: Option<(usize, TextPlace)>,
 }
 
 /// Resolves the names in lists.
-pub(super) struct Resolver<'n> {
+pub(super) struct AclResolver<'n> {
     named: &'n HashMap<String, MatchList>,
-    /// What named lists come to; `None` while one is being resolved.
+    /// Named lists that are resolved; `None` while one is being resolved.
     known: HashMap<String, Option<Resolved>>,
     /// Addresses of this machine with the lengths of their networks' prefixes.
     interfaces: &'n [(IpAddr, u8)],
     entries: usize,
 }
 
-impl<'n> Resolver<'n> {
+impl<'n> AclResolver<'n> {
     pub(super) fn new(
         named: &'n HashMap<String, MatchList>,
         interfaces: &'n [(IpAddr, u8)],
@@ -230,7 +236,10 @@ impl<'n> Resolver<'n> {
                     0 => format!("more than {DEPTH_MAX} lists in each other"),
                     _ => format!("more than {ENTRIES_MAX} entries of lists"),
                 };
-                return Err(Unusable::Wrong(list.file, Wrong::new(entry.place, message)));
+                return Err(Unusable::Wrong(
+                    list.file,
+                    ConfMistake::new(entry.place, message),
+                ));
             }
             let mut is_negated = entry.is_negated;
             let term = match &entry.element {
@@ -240,7 +249,7 @@ impl<'n> Resolver<'n> {
                 }
                 Element::Undecided(word) => {
                     let message = format!("{word} cannot be decided here");
-                    let wrong = Wrong::new(entry.place, message);
+                    let wrong = ConfMistake::new(entry.place, message);
                     return Err(Unusable::Undecided(list.file, wrong));
                 }
                 Element::Network(address, bits) => AccessTerm::Network(*address, *bits),
@@ -278,10 +287,10 @@ impl<'n> Resolver<'n> {
     fn named(
         &mut self,
         name: &str,
-        (file, place): (usize, Place),
+        (file, place): (usize, TextPlace),
         depth: usize,
     ) -> Result<Resolved, Unusable> {
-        let wrong = |what: String| Err(Unusable::Wrong(file, Wrong::new(place, what)));
+        let wrong = |what: String| Err(Unusable::Wrong(file, ConfMistake::new(place, what)));
         let shown = quoted(name.as_bytes());
         match self.known.get(name) {
             Some(Some(known)) => return Ok(known.clone()),

@@ -1,4 +1,4 @@
-//! What the fuzz target does with its input, shared by `fuzz/` and the short run among the tests.
+//! The work of the fuzz target on its input, shared by `fuzz/` and the short run among the tests.
 
 use std::{
     io,

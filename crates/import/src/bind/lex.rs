@@ -7,27 +7,27 @@ use std::borrow::Cow;
 
 /// Where something stands in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct TextPlace {
     /// Line, from 1.
     pub line: u32,
     /// Column in bytes, from 1.
     pub column: u32,
 }
 
-impl Place {
+impl TextPlace {
     /// Where a file begins.
-    pub(super) const START: Place = Place { line: 1, column: 1 };
+    pub(super) const START: TextPlace = TextPlace { line: 1, column: 1 };
 }
 
-/// What is wrong, and where.
+/// A mistake in a configuration, and its place.
 #[derive(Debug)]
-pub(super) struct Wrong {
-    pub place: Place,
+pub(super) struct ConfMistake {
+    pub place: TextPlace,
     pub message: String,
 }
 
-impl Wrong {
-    pub(super) fn new(place: Place, message: impl Into<String>) -> Self {
+impl ConfMistake {
+    pub(super) fn new(place: TextPlace, message: impl Into<String>) -> Self {
         Self {
             place,
             message: message.into(),
@@ -37,7 +37,7 @@ impl Wrong {
 
 /// One token.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Token<'t> {
+pub(super) enum ConfToken<'t> {
     /// A string with or without quotes.
     Word(Cow<'t, [u8]>),
     /// `{`
@@ -50,15 +50,15 @@ pub(super) enum Token<'t> {
     End,
 }
 
-impl Token<'_> {
+impl ConfToken<'_> {
     /// The token as a reader of an error message knows it.
     pub(super) fn describe(&self) -> String {
         match self {
-            Token::Word(word) => quoted(word),
-            Token::Open => "'{'".into(),
-            Token::Close => "'}'".into(),
-            Token::Semicolon => "';'".into(),
-            Token::End => "the end of the file".into(),
+            ConfToken::Word(word) => quoted(word),
+            ConfToken::Open => "'{'".into(),
+            ConfToken::Close => "'}'".into(),
+            ConfToken::Semicolon => "';'".into(),
+            ConfToken::End => "the end of the file".into(),
         }
     }
 }
@@ -90,8 +90,8 @@ impl<'t> Lexer<'t> {
         }
     }
 
-    fn place(&self) -> Place {
-        Place {
+    fn place(&self) -> TextPlace {
+        TextPlace {
             line: self.line,
             column: u32::try_from(self.at - self.line_start + 1).unwrap_or(u32::MAX),
         }
@@ -106,25 +106,25 @@ impl<'t> Lexer<'t> {
     }
 
     /// The next token and where it begins.
-    pub(super) fn next(&mut self) -> Result<(Place, Token<'t>), Wrong> {
+    pub(super) fn next(&mut self) -> Result<(TextPlace, ConfToken<'t>), ConfMistake> {
         self.skip_blanks()?;
         let place = self.place();
         let Some(&byte) = self.text.get(self.at) else {
-            return Ok((place, Token::End));
+            return Ok((place, ConfToken::End));
         };
         let special = match byte {
-            b'"' => return Ok((place, Token::Word(self.quoted_string()?))),
-            b'{' => Token::Open,
-            b'}' => Token::Close,
-            b';' => Token::Semicolon,
-            b'!' => Token::Word(Cow::Borrowed(&self.text[self.at..=self.at])),
-            _ => return Ok((place, Token::Word(Cow::Borrowed(self.bare_word())))),
+            b'"' => return Ok((place, ConfToken::Word(self.quoted_string()?))),
+            b'{' => ConfToken::Open,
+            b'}' => ConfToken::Close,
+            b';' => ConfToken::Semicolon,
+            b'!' => ConfToken::Word(Cow::Borrowed(&self.text[self.at..=self.at])),
+            _ => return Ok((place, ConfToken::Word(Cow::Borrowed(self.bare_word())))),
         };
         self.step();
         Ok((place, special))
     }
 
-    fn skip_blanks(&mut self) -> Result<(), Wrong> {
+    fn skip_blanks(&mut self) -> Result<(), ConfMistake> {
         while let Some(&byte) = self.text.get(self.at) {
             match byte {
                 b' ' | b'\t' | b'\r' | b'\n' | 0x0b | 0x0c => self.step(),
@@ -143,12 +143,15 @@ impl<'t> Lexer<'t> {
         }
     }
 
-    fn skip_comment(&mut self) -> Result<(), Wrong> {
+    fn skip_comment(&mut self) -> Result<(), ConfMistake> {
         let place = self.place();
         self.at += 2;
         while !self.text[self.at..].starts_with(b"*/") {
             if self.at >= self.text.len() {
-                return Err(Wrong::new(place, "this comment has no end: expected '*/'"));
+                return Err(ConfMistake::new(
+                    place,
+                    "this comment has no end: expected '*/'",
+                ));
             }
             self.step();
         }
@@ -172,7 +175,7 @@ impl<'t> Lexer<'t> {
 
     /// A backslash takes the meaning from a quotation mark and is kept before anything else: names of zones have
     /// escapes of their own.
-    fn quoted_string(&mut self) -> Result<Cow<'t, [u8]>, Wrong> {
+    fn quoted_string(&mut self) -> Result<Cow<'t, [u8]>, ConfMistake> {
         let place = self.place();
         self.at += 1;
         let start = self.at;
@@ -180,7 +183,10 @@ impl<'t> Lexer<'t> {
         let mut is_escaped = false;
         loop {
             let Some(&byte) = self.text.get(self.at) else {
-                return Err(Wrong::new(place, "this string has no end: expected '\"'"));
+                return Err(ConfMistake::new(
+                    place,
+                    "this string has no end: expected '\"'",
+                ));
             };
             match byte {
                 b'"' if !is_escaped => {

@@ -4,13 +4,13 @@ use std::{collections::HashMap, path::PathBuf, sync::Arc};
 
 use nameward_wire::zonefile::{Diagnostic, Severity};
 
-use super::{Spot, View, Zone, ZoneType};
+use super::{BindZone, Spot, View, ZoneType};
 
 /// Zones that one warning names.
 const NAMES_MAX: usize = 10;
 
 /// Collects warnings.
-pub(super) struct Notes<'f> {
+pub(super) struct ImportNotes<'f> {
     files: &'f [PathBuf],
     lines: Vec<(Spot, String)>,
     /// Zones by why they are not taken.
@@ -27,7 +27,7 @@ struct RefusedZones {
     count: usize,
 }
 
-impl<'f> Notes<'f> {
+impl<'f> ImportNotes<'f> {
     pub(super) fn new(files: &'f [PathBuf]) -> Self {
         Self {
             files,
@@ -61,7 +61,7 @@ impl<'f> Notes<'f> {
     }
 
     /// Whether a zone is taken; if not, it is counted by the reason.
-    pub(super) fn is_taken(&mut self, zone: &Zone) -> bool {
+    pub(super) fn is_taken(&mut self, zone: &BindZone) -> bool {
         let reason = match (zone.kind, zone.signed_by, &zone.allow_query) {
             _ if !zone.is_internet => "the class is not IN".into(),
             _ if zone.is_from_database => "the contents are in no file".into(),
@@ -80,7 +80,7 @@ impl<'f> Notes<'f> {
         false
     }
 
-    fn refuse(&mut self, zone: &Zone, reason: String) {
+    fn refuse(&mut self, zone: &BindZone, reason: String) {
         let next = self.refused.len();
         let at = *self.by_reason.entry(reason.clone()).or_insert(next);
         if at == next {

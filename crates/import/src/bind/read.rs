@@ -1,4 +1,4 @@
-//! What the statements of a `named.conf` say about zones, over all files that it includes.
+//! The reader of a `named.conf` and of all files that it includes: options, views and zones as they are written.
 
 use std::{
     collections::HashMap,
@@ -15,11 +15,12 @@ use nameward_wire::{
 use crate::files::{Files, has_wildcards, reason_of};
 
 use super::{
-    Found, Spot, View, Zone, ZoneType,
+    BindZone, NamedConf, Spot, View, ZoneType,
     acl::{self, MatchList},
-    lex::{Place, Wrong, quoted},
+    lex::{ConfMistake, TextPlace, quoted},
     remotes::{self, NamedLists, RemoteList},
-    syntax::{self, Item, Statement, Word},
+    syntax::{self, ConfStatement, Word},
+    words::{allows_somebody, is_on, name_and_class},
 };
 
 /// Files that include each other, at most.
@@ -66,7 +67,7 @@ pub(super) const SIGNING: [&str; 3] = ["dnssec-policy", "inline-signing", "auto-
 /// Statements that are not taken are listed by their keywords, so many of them at most.
 const PASSED_OVER_MAX: usize = 500;
 
-/// What `options`, a view or a zone may say; a zone inherits what it does not say itself.
+/// Statements of `options`, a view or a zone; a zone inherits what it does not say itself.
 #[derive(Default)]
 pub(super) struct Inherited {
     pub also_notify: Option<RemoteList>,
@@ -86,7 +87,7 @@ pub(super) struct ViewMatch {
 
 /// A zone as it is written.
 pub(super) struct RawZone {
-    pub zone: Zone,
+    pub zone: BindZone,
     /// Something in it is wrong and told already.
     pub is_wrong: bool,
     pub view: usize,
@@ -103,11 +104,11 @@ struct PassedOver {
 }
 
 /// Reads one configuration.
-pub(super) struct Reader<'f> {
+pub(super) struct NamedConfReader<'f> {
     pub(super) files: &'f mut dyn Files,
     /// Every file that was read or looked for, in order.
     pub(super) paths: Vec<PathBuf>,
-    /// Those that are being read, by their index.
+    /// Files that are being read, by their index.
     open: Vec<usize>,
     bytes: u64,
     /// Where relative paths begin until `directory` says otherwise.
@@ -135,7 +136,7 @@ enum Level {
     Zone(usize),
 }
 
-impl<'f> Reader<'f> {
+impl<'f> NamedConfReader<'f> {
     pub(super) fn new(files: &'f mut dyn Files) -> Self {
         Self {
             files,
@@ -148,7 +149,7 @@ impl<'f> Reader<'f> {
             acls: HashMap::new(),
             blackhole: None,
             // The zones that stand in no view.
-            views: vec![View::new(None, true, (0, Place::START))],
+            views: vec![View::new(None, true, (0, TextPlace::START))],
             defaults: vec![Inherited::default()],
             matches: vec![ViewMatch::default()],
             zones: Vec::new(),
@@ -157,7 +158,7 @@ impl<'f> Reader<'f> {
         }
     }
 
-    pub(super) fn read(mut self, path: &Path) -> Found {
+    pub(super) fn read(mut self, path: &Path) -> NamedConf {
         self.base = path.parent().unwrap_or(Path::new("")).to_path_buf();
         if let Err(error) = self.file(path, Level::Top) {
             let file = self.paths.len().saturating_sub(1);
@@ -170,7 +171,7 @@ impl<'f> Reader<'f> {
         self.diagnostics.len() >= WRONGS_MAX
     }
 
-    pub(super) fn report(&mut self, file: usize, place: Option<Place>, message: String) {
+    pub(super) fn report(&mut self, file: usize, place: Option<TextPlace>, message: String) {
         if self.is_full() {
             return;
         }
@@ -189,7 +190,7 @@ impl<'f> Reader<'f> {
         self.open.last().copied().unwrap_or(0)
     }
 
-    /// Notes a statement that is not taken.
+    /// ImportNotes a statement that is not taken.
     fn pass_over(&mut self, keyword: &Word<'_>, level: Level) {
         let block = match level {
             Level::Top => "",
@@ -227,7 +228,7 @@ impl<'f> Reader<'f> {
         passed_over.map(line).collect()
     }
 
-    fn wrong(&mut self, wrong: Wrong) {
+    fn wrong(&mut self, wrong: ConfMistake) {
         let file = self.file_now();
         self.report(file, Some(wrong.place), wrong.message);
     }
@@ -247,13 +248,13 @@ impl<'f> Reader<'f> {
         Ok(())
     }
 
-    fn statements(&mut self, statements: &[Statement<'_>], level: Level) {
+    fn statements(&mut self, statements: &[ConfStatement<'_>], level: Level) {
         for statement in statements {
             if self.is_full() {
                 return;
             }
             let Some(keyword) = statement.keyword() else {
-                self.wrong(Wrong::new(
+                self.wrong(ConfMistake::new(
                     statement.place(),
                     "expected a statement, found '{'",
                 ));
@@ -275,10 +276,10 @@ impl<'f> Reader<'f> {
         }
     }
 
-    fn include(&mut self, statement: &Statement<'_>, level: Level) -> Result<(), Wrong> {
+    fn include(&mut self, statement: &ConfStatement<'_>, level: Level) -> Result<(), ConfMistake> {
         let word = statement.value("the name of a file")?;
         let path = self.absolute(&word.text);
-        let wrong = |message: String| Wrong::new(word.place, message);
+        let wrong = |message: String| ConfMistake::new(word.place, message);
         let cannot = |path: &Path, error: &io::Error| {
             let reason = reason_of(error);
             wrong(format!("cannot read {}: {reason}", path.display()))
@@ -321,7 +322,11 @@ impl<'f> Reader<'f> {
         self.directory.as_ref().unwrap_or(&self.base).join(path)
     }
 
-    fn top(&mut self, keyword: &Word<'_>, statement: &Statement<'_>) -> Result<(), Wrong> {
+    fn top(
+        &mut self,
+        keyword: &Word<'_>,
+        statement: &ConfStatement<'_>,
+    ) -> Result<(), ConfMistake> {
         if keyword.is("zone") {
             return self.zone(statement, 0);
         }
@@ -343,7 +348,7 @@ impl<'f> Reader<'f> {
         if keyword.is("acl") {
             let (name, list) = acl::read_named(statement, self.file_now())?;
             if self.acls.insert(name, list).is_some() {
-                return Err(Wrong::new(
+                return Err(ConfMistake::new(
                     keyword.place,
                     "a list of this name is there already",
                 ));
@@ -356,10 +361,14 @@ impl<'f> Reader<'f> {
         }
         let found = quoted(&keyword.text);
         let message = format!("expected zone, view, options or another statement, found {found}");
-        Err(Wrong::new(keyword.place, message))
+        Err(ConfMistake::new(keyword.place, message))
     }
 
-    fn option(&mut self, keyword: &Word<'_>, statement: &Statement<'_>) -> Result<(), Wrong> {
+    fn option(
+        &mut self,
+        keyword: &Word<'_>,
+        statement: &ConfStatement<'_>,
+    ) -> Result<(), ConfMistake> {
         if keyword.is("directory") {
             let word = statement.value("a directory")?;
             // A relative one starts at the configuration, whatever directory the server was started in.
@@ -378,7 +387,7 @@ impl<'f> Reader<'f> {
         Ok(())
     }
 
-    fn view(&mut self, statement: &Statement<'_>) -> Result<(), Wrong> {
+    fn view(&mut self, statement: &ConfStatement<'_>) -> Result<(), ConfMistake> {
         let (words, block) = statement.words_and_block()?;
         let (name, class) = name_and_class(statement, &words, "view")?;
         let (index, spot) = (self.views.len(), (self.file_now(), name.place));
@@ -392,9 +401,9 @@ impl<'f> Reader<'f> {
     fn in_view(
         &mut self,
         keyword: &Word<'_>,
-        statement: &Statement<'_>,
+        statement: &ConfStatement<'_>,
         view: usize,
-    ) -> Result<(), Wrong> {
+    ) -> Result<(), ConfMistake> {
         if keyword.is("zone") {
             return self.zone(statement, view);
         }
@@ -412,19 +421,19 @@ impl<'f> Reader<'f> {
         Ok(())
     }
 
-    fn zone(&mut self, statement: &Statement<'_>, view: usize) -> Result<(), Wrong> {
+    fn zone(&mut self, statement: &ConfStatement<'_>, view: usize) -> Result<(), ConfMistake> {
         let (words, block) = statement.words_and_block()?;
         let (word, class) = name_and_class(statement, &words, "zone")?;
         let name = NameBuf::from_text(&word.text, Name::ROOT).map_err(|error| {
             let found = quoted(&word.text);
-            Wrong::new(
+            ConfMistake::new(
                 word.place,
                 format!("expected the name of a zone, found {found}: {error}"),
             )
         })?;
         let (index, spot) = (self.zones.len(), (self.file_now(), word.place));
         self.zones.push(RawZone {
-            zone: Zone::new(name.as_name(), class, spot),
+            zone: BindZone::new(name.as_name(), class, spot),
             is_wrong: false,
             view,
             file: None,
@@ -438,16 +447,16 @@ impl<'f> Reader<'f> {
     fn in_zone(
         &mut self,
         keyword: &Word<'_>,
-        statement: &Statement<'_>,
+        statement: &ConfStatement<'_>,
         index: usize,
-    ) -> Result<(), Wrong> {
+    ) -> Result<(), ConfMistake> {
         let file = self.file_now();
         let raw = &mut self.zones[index];
         if keyword.is("type") {
             let word = statement.value("the type of the zone")?;
             raw.zone.kind = Some(ZoneType::parse(&word.text).ok_or_else(|| {
                 let found = quoted(&word.text);
-                Wrong::new(
+                ConfMistake::new(
                     word.place,
                     format!("expected primary, secondary or another type, found {found}"),
                 )
@@ -478,9 +487,9 @@ impl<'f> Reader<'f> {
 fn inherit(
     to: &mut Inherited,
     keyword: &Word<'_>,
-    statement: &Statement<'_>,
+    statement: &ConfStatement<'_>,
     file: usize,
-) -> Result<bool, Wrong> {
+) -> Result<bool, ConfMistake> {
     let signing = SIGNING.iter().position(|word| keyword.is(word));
     if keyword.is("allow-query") {
         to.allow_query = Some(acl::read(statement, file)?);
@@ -496,58 +505,4 @@ fn inherit(
         return Ok(false);
     }
     Ok(true)
-}
-
-/// `NAME [CLASS]`; whether the class is that of the Internet.
-fn name_and_class<'w, 't>(
-    statement: &Statement<'_>,
-    words: &[&'w Word<'t>],
-    what: &str,
-) -> Result<(&'w Word<'t>, bool), Wrong> {
-    let Some((name, rest)) = words.split_first() else {
-        return Err(Wrong::new(
-            statement.place(),
-            format!("expected the name of the {what}, found '{{'"),
-        ));
-    };
-    let Some((class, rest)) = rest.split_first() else {
-        return Ok((name, true));
-    };
-    if let Some(more) = rest.first() {
-        let found = quoted(&more.text);
-        return Err(Wrong::new(
-            more.place,
-            format!("expected '{{', found {found}"),
-        ));
-    }
-    if class.is("in") {
-        return Ok((name, true));
-    }
-    if class.is_one_of(&["ch", "chaos", "hs", "hesiod", "any", "none"]) {
-        return Ok((name, false));
-    }
-    let found = quoted(&class.text);
-    Err(Wrong::new(
-        class.place,
-        format!("expected a class or '{{', found {found}"),
-    ))
-}
-
-/// Whether a switch is on: `yes`, or anything that is not a no. The policy `insecure` signs nothing.
-fn is_on(statement: &Statement<'_>) -> bool {
-    match statement.items().get(1) {
-        Some(Item::Word(word)) => !word.is_one_of(&["no", "false", "0", "off", "none", "insecure"]),
-        _ => false,
-    }
-}
-
-/// Whether a list of those who may do something has anybody in it.
-fn allows_somebody(statement: &Statement<'_>) -> bool {
-    match statement.items().get(1) {
-        Some(Item::Block(_, list)) => list
-            .iter()
-            .any(|entry| entry.keyword().is_none_or(|word| !word.is("none"))),
-        // `update-policy local;`
-        _ => true,
-    }
 }

@@ -6,8 +6,8 @@ use std::{
 };
 
 use super::{
-    lex::{Place, Wrong, quoted},
-    syntax::{Item, Statement, Word},
+    lex::{ConfMistake, TextPlace, quoted},
+    syntax::{ConfItem, ConfStatement, Word},
 };
 
 /// Lists in lists, at most.
@@ -30,8 +30,8 @@ pub struct Remote {
 
 /// One entry of a list as it is written.
 #[derive(Debug, Clone)]
-struct Entry {
-    place: Place,
+struct RemoteEntry {
+    place: TextPlace,
     /// An address, or the name of another list.
     target: Result<IpAddr, String>,
     port: Option<u16>,
@@ -44,7 +44,7 @@ struct Entry {
 pub(super) struct RemoteList {
     /// The file it stands in, for messages.
     pub file: usize,
-    entries: Vec<Entry>,
+    entries: Vec<RemoteEntry>,
 }
 
 /// All lists that have names.
@@ -52,10 +52,10 @@ pub(super) type NamedLists = HashMap<String, RemoteList>;
 
 /// Reads `KEYWORD [NAME] [port N] { ... };`, and the name if one may be there.
 pub(super) fn read(
-    statement: &Statement<'_>,
+    statement: &ConfStatement<'_>,
     file: usize,
     has_name: bool,
-) -> Result<(Option<String>, RemoteList), Wrong> {
+) -> Result<(Option<String>, RemoteList), ConfMistake> {
     let (words, block) = statement.words_and_block()?;
     let mut words = words.into_iter();
     let name = match has_name {
@@ -63,7 +63,7 @@ pub(super) fn read(
             Some(word) => Some(word.string()),
             None => {
                 let message = "expected the name of the list, found '{'";
-                return Err(Wrong::new(statement.place(), message));
+                return Err(ConfMistake::new(statement.place(), message));
             }
         },
         false => None,
@@ -82,19 +82,21 @@ pub(super) fn read(
 }
 
 #[derive(Default)]
-struct Options {
+struct RemoteOptions {
     port: Option<u16>,
     key: Option<Box<str>>,
     tls: Option<Box<str>>,
 }
 
 /// Pairs of a keyword and its value; those that mean nothing here are passed over.
-fn options<'w, 't: 'w>(mut words: impl Iterator<Item = &'w Word<'t>>) -> Result<Options, Wrong> {
-    let mut options = Options::default();
+fn options<'w, 't: 'w>(
+    mut words: impl Iterator<Item = &'w Word<'t>>,
+) -> Result<RemoteOptions, ConfMistake> {
+    let mut options = RemoteOptions::default();
     while let Some(keyword) = words.next() {
         let Some(value) = words.next() else {
             let message = format!("expected a value after {}", quoted(&keyword.text));
-            return Err(Wrong::new(keyword.place, message));
+            return Err(ConfMistake::new(keyword.place, message));
         };
         if keyword.is("port") {
             // `*` is any port, which means nothing for a server that is asked.
@@ -109,36 +111,38 @@ fn options<'w, 't: 'w>(mut words: impl Iterator<Item = &'w Word<'t>>) -> Result<
         } else if !keyword.is_one_of(&["dscp", "source", "source-v6"]) {
             let found = quoted(&keyword.text);
             let message = format!("expected port, key, tls or ';', found {found}");
-            return Err(Wrong::new(keyword.place, message));
+            return Err(ConfMistake::new(keyword.place, message));
         }
     }
     Ok(options)
 }
 
-fn port(word: &Word<'_>) -> Result<u16, Wrong> {
+fn port(word: &Word<'_>) -> Result<u16, ConfMistake> {
     let number = std::str::from_utf8(&word.text).ok();
     number
         .and_then(|number| number.parse().ok())
         .ok_or_else(|| {
             let found = quoted(&word.text);
-            Wrong::new(word.place, format!("expected a port, found {found}"))
+            ConfMistake::new(word.place, format!("expected a port, found {found}"))
         })
 }
 
-fn entry(statement: &Statement<'_>) -> Result<Entry, Wrong> {
+fn entry(statement: &ConfStatement<'_>) -> Result<RemoteEntry, ConfMistake> {
     let words = statement.items().iter().map(|item| match item {
-        Item::Word(word) => Ok(word),
-        Item::Block(place, _) => Err(Wrong::new(*place, "expected an address, found '{'")),
+        ConfItem::Word(word) => Ok(word),
+        ConfItem::Block(place, _) => {
+            Err(ConfMistake::new(*place, "expected an address, found '{'"))
+        }
     });
     let words = words.collect::<Result<Vec<_>, _>>()?;
     let Some((first, rest)) = words.split_first() else {
-        return Err(Wrong::new(statement.place(), "expected an address"));
+        return Err(ConfMistake::new(statement.place(), "expected an address"));
     };
     let options = options(rest.iter().copied())?;
     let text = first.string();
     // A zone index (`fe80::1%eth0`) is a matter of this machine's interfaces; the address is what is kept.
     let address = text.split('%').next().unwrap_or_default();
-    Ok(Entry {
+    Ok(RemoteEntry {
         place: first.place,
         target: address.parse().map_err(|_| text),
         port: options.port,
@@ -151,8 +155,8 @@ fn entry(statement: &Statement<'_>) -> Result<Entry, Wrong> {
 pub(super) fn resolve(
     list: &RemoteList,
     named: &NamedLists,
-) -> Result<Vec<Remote>, (usize, Wrong)> {
-    let mut resolver = Resolver {
+) -> Result<Vec<Remote>, (usize, ConfMistake)> {
+    let mut resolver = RemoteResolver {
         named,
         remotes: Vec::new(),
         entries: 0,
@@ -161,23 +165,23 @@ pub(super) fn resolve(
     Ok(resolver.remotes)
 }
 
-struct Resolver<'n> {
+struct RemoteResolver<'n> {
     named: &'n NamedLists,
     remotes: Vec<Remote>,
     /// Looked at so far: lists of empty lists are no servers but work.
     entries: usize,
 }
 
-impl Resolver<'_> {
+impl RemoteResolver<'_> {
     /// Adds the servers of a list; what `by`, the entry that names it, says is good where the list says nothing.
     fn add(
         &mut self,
         list: &RemoteList,
-        by: Option<&Entry>,
+        by: Option<&RemoteEntry>,
         depth: usize,
-    ) -> Result<(), (usize, Wrong)> {
+    ) -> Result<(), (usize, ConfMistake)> {
         for entry in &list.entries {
-            let wrong = |message: String| (list.file, Wrong::new(entry.place, message));
+            let wrong = |message: String| (list.file, ConfMistake::new(entry.place, message));
             self.entries += 1;
             if self.entries > ENTRIES_MAX {
                 return Err(wrong(format!("more than {ENTRIES_MAX} servers")));
@@ -206,7 +210,7 @@ impl Resolver<'_> {
     }
 }
 
-fn remote(ip: IpAddr, entry: &Entry, by: Option<&Entry>) -> Remote {
+fn remote(ip: IpAddr, entry: &RemoteEntry, by: Option<&RemoteEntry>) -> Remote {
     let port = entry.port.or(by.and_then(|by| by.port)).unwrap_or(PORT);
     let inherited = |own: &Option<Box<str>>, other: Option<&Option<Box<str>>>| {
         own.clone().or_else(|| other.cloned().flatten())

@@ -9,19 +9,19 @@ use std::{
 use nameward_zone::AccessList;
 
 use super::{
-    Found, Refusal, Spot, ViewClients, Zone, ZoneType,
-    acl::{MatchList, Resolved, Resolver, Unusable},
-    read::{Inherited, RawZone, Reader, SIGNING, ViewMatch},
+    BindZone, NamedConf, NotTaken, Spot, ViewClients, ZoneType,
+    acl::{AclResolver, MatchList, Resolved, Unusable},
+    read::{Inherited, NamedConfReader, RawZone, SIGNING, ViewMatch},
     remotes,
 };
 
-impl Reader<'_> {
+impl NamedConfReader<'_> {
     /// The configuration as a whole.
-    pub(super) fn finish(mut self) -> Found {
+    pub(super) fn finish(mut self) -> NamedConf {
         let interfaces = self.interfaces();
         let acls = std::mem::take(&mut self.acls);
         let mut lists = Lists {
-            resolver: Resolver::new(&acls, &interfaces),
+            resolver: AclResolver::new(&acls, &interfaces),
             inherited: HashMap::new(),
             keys: Vec::new(),
         };
@@ -53,7 +53,7 @@ impl Reader<'_> {
             let text = "a key in a list of clients matches nobody: signatures of questions are not looked at yet";
             (spot, text.to_string())
         }));
-        Found {
+        NamedConf {
             zones,
             views: self.views,
             files: self.paths,
@@ -75,7 +75,7 @@ impl Reader<'_> {
         })
     }
 
-    fn settle_zone(&mut self, mut raw: RawZone, name: &str, lists: &mut Lists<'_>) -> Zone {
+    fn settle_zone(&mut self, mut raw: RawZone, name: &str, lists: &mut Lists<'_>) -> BindZone {
         let (file, place) = raw.zone.spot;
         raw.zone.view = raw.view;
         raw.zone.file = raw.file.take().map(|file| {
@@ -96,7 +96,7 @@ impl Reader<'_> {
         match allow_query {
             Ok(list) => raw.zone.allow_query = Ok(list),
             Err(Unusable::Undecided(file, wrong)) => {
-                raw.zone.allow_query = Err(Refusal {
+                raw.zone.allow_query = Err(NotTaken {
                     spot: (file, wrong.place),
                     reason: wrong.message,
                 });
@@ -123,10 +123,10 @@ impl Reader<'_> {
         &mut self,
         matches: &ViewMatch,
         lists: &mut Lists<'_>,
-    ) -> Option<Result<ViewClients, Refusal>> {
+    ) -> Option<Result<ViewClients, NotTaken>> {
         if let Some(spot) = matches.recursive_only {
             let reason = "it is for questions that ask for recursion".into();
-            return Some(Err(Refusal { spot, reason }));
+            return Some(Err(NotTaken { spot, reason }));
         }
         if let Some(list) = &matches.destinations {
             match lists.resolve(list) {
@@ -134,7 +134,7 @@ impl Reader<'_> {
                 Ok(_) => {
                     let reason = "it is for some addresses of this server only".into();
                     let spot = (list.file, list.place);
-                    return Some(Err(Refusal { spot, reason }));
+                    return Some(Err(NotTaken { spot, reason }));
                 }
                 Err(unusable) => return self.refuse(unusable).map(Err),
             }
@@ -163,10 +163,10 @@ impl Reader<'_> {
         }
     }
 
-    /// What follows from a list that cannot be used; a mistake is reported.
-    fn refuse(&mut self, unusable: Unusable) -> Option<Refusal> {
+    /// Returns why a view is not taken whose list cannot be used; a mistake is reported.
+    fn refuse(&mut self, unusable: Unusable) -> Option<NotTaken> {
         match unusable {
-            Unusable::Undecided(file, wrong) => Some(Refusal {
+            Unusable::Undecided(file, wrong) => Some(NotTaken {
                 spot: (file, wrong.place),
                 reason: wrong.message,
             }),
@@ -180,7 +180,7 @@ impl Reader<'_> {
 
 /// The lists of a configuration while zones are settled.
 struct Lists<'n> {
-    resolver: Resolver<'n>,
+    resolver: AclResolver<'n>,
     /// Who may ask the zones that inherit all from this view.
     inherited: HashMap<usize, Option<Arc<AccessList>>>,
     /// Where keys stand in lists that are in use.
@@ -216,7 +216,7 @@ impl Lists<'_> {
         {
             let reason =
                 "allow-query-on is not for all addresses of this server, and cannot be kept";
-            let wrong = super::lex::Wrong::new(on.place, reason);
+            let wrong = super::lex::ConfMistake::new(on.place, reason);
             return Err(Unusable::Undecided(on.file, wrong));
         }
         let from = levels.iter().find_map(|level| level.allow_query.as_ref());
@@ -231,7 +231,7 @@ impl Lists<'_> {
     }
 }
 
-fn incomplete(zone: &Zone) -> Option<&'static str> {
+fn incomplete(zone: &BindZone) -> Option<&'static str> {
     match zone.kind {
         _ if zone.in_view.is_some() => None,
         None => Some("has no type"),

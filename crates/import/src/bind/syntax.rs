@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::lex::{Lexer, Place, Token, Wrong, quoted};
+use super::lex::{ConfMistake, ConfToken, Lexer, TextPlace, quoted};
 
 /// Blocks in blocks, at most. Real configurations have five.
 const DEPTH_MAX: usize = 32;
@@ -10,7 +10,7 @@ const DEPTH_MAX: usize = 32;
 /// A word.
 #[derive(Debug)]
 pub(super) struct Word<'t> {
-    pub place: Place,
+    pub place: TextPlace,
     pub text: Cow<'t, [u8]>,
 }
 
@@ -31,56 +31,56 @@ impl Word<'_> {
 
 /// A part of a statement.
 #[derive(Debug)]
-pub(super) enum Item<'t> {
+pub(super) enum ConfItem<'t> {
     Word(Word<'t>),
-    Block(Place, Vec<Statement<'t>>),
+    Block(TextPlace, Vec<ConfStatement<'t>>),
 }
 
-impl Item<'_> {
-    fn place(&self) -> Place {
+impl ConfItem<'_> {
+    fn place(&self) -> TextPlace {
         match self {
-            Item::Word(word) => word.place,
-            Item::Block(place, _) => *place,
+            ConfItem::Word(word) => word.place,
+            ConfItem::Block(place, _) => *place,
         }
     }
 
     fn describe(&self) -> String {
         match self {
-            Item::Word(word) => quoted(&word.text),
-            Item::Block(..) => "'{'".into(),
+            ConfItem::Word(word) => quoted(&word.text),
+            ConfItem::Block(..) => "'{'".into(),
         }
     }
 }
 
 /// Items up to a semicolon, at least one.
 #[derive(Debug)]
-pub(super) struct Statement<'t> {
-    items: Vec<Item<'t>>,
+pub(super) struct ConfStatement<'t> {
+    items: Vec<ConfItem<'t>>,
     /// Where the semicolon stands.
-    end: Place,
+    end: TextPlace,
 }
 
-impl<'t> Statement<'t> {
-    pub(super) fn items(&self) -> &[Item<'t>] {
+impl<'t> ConfStatement<'t> {
+    pub(super) fn items(&self) -> &[ConfItem<'t>] {
         &self.items
     }
 
     /// The word that says what it is about; `None` where a block comes first.
     pub(super) fn keyword(&self) -> Option<&Word<'t>> {
         match self.items.first() {
-            Some(Item::Word(word)) => Some(word),
+            Some(ConfItem::Word(word)) => Some(word),
             _ => None,
         }
     }
 
-    pub(super) fn place(&self) -> Place {
-        self.items.first().map_or(self.end, Item::place)
+    pub(super) fn place(&self) -> TextPlace {
+        self.items.first().map_or(self.end, ConfItem::place)
     }
 
     /// The one word after the keyword.
-    pub(super) fn value(&self, expected: &str) -> Result<&Word<'t>, Wrong> {
+    pub(super) fn value(&self, expected: &str) -> Result<&Word<'t>, ConfMistake> {
         let word = match self.items.get(1) {
-            Some(Item::Word(word)) => word,
+            Some(ConfItem::Word(word)) => word,
             other => return Err(self.missing(expected, other)),
         };
         match self.items.get(2) {
@@ -90,12 +90,14 @@ impl<'t> Statement<'t> {
     }
 
     /// The words between the keyword and the block that ends the statement, and that block.
-    pub(super) fn words_and_block(&self) -> Result<(Vec<&Word<'t>>, &[Statement<'t>]), Wrong> {
+    pub(super) fn words_and_block(
+        &self,
+    ) -> Result<(Vec<&Word<'t>>, &[ConfStatement<'t>]), ConfMistake> {
         let mut words = Vec::new();
         for (at, item) in self.items.iter().enumerate().skip(1) {
             match item {
-                Item::Word(word) => words.push(word),
-                Item::Block(_, statements) => {
+                ConfItem::Word(word) => words.push(word),
+                ConfItem::Block(_, statements) => {
                     return match self.items.get(at + 1) {
                         None => Ok((words, statements)),
                         other => Err(self.missing("';' after '}'", other)),
@@ -106,17 +108,17 @@ impl<'t> Statement<'t> {
         Err(self.missing("'{'", None))
     }
 
-    fn missing(&self, expected: &str, found: Option<&Item<'_>>) -> Wrong {
+    fn missing(&self, expected: &str, found: Option<&ConfItem<'_>>) -> ConfMistake {
         let (place, found) = match found {
             Some(item) => (item.place(), item.describe()),
             None => (self.end, "';'".into()),
         };
-        Wrong::new(place, format!("expected {expected}, found {found}"))
+        ConfMistake::new(place, format!("expected {expected}, found {found}"))
     }
 }
 
 /// Reads the statements of a whole file.
-pub(super) fn parse(text: &[u8]) -> Result<Vec<Statement<'_>>, Wrong> {
+pub(super) fn parse(text: &[u8]) -> Result<Vec<ConfStatement<'_>>, ConfMistake> {
     let mut lexer = Lexer::new(text);
     statements(&mut lexer, None)
 }
@@ -124,38 +126,44 @@ pub(super) fn parse(text: &[u8]) -> Result<Vec<Statement<'_>>, Wrong> {
 /// Reads statements up to the end of the block that began at `open`, or of the file.
 fn statements<'t>(
     lexer: &mut Lexer<'t>,
-    open: Option<(Place, usize)>,
-) -> Result<Vec<Statement<'t>>, Wrong> {
+    open: Option<(TextPlace, usize)>,
+) -> Result<Vec<ConfStatement<'t>>, ConfMistake> {
     let depth = open.map_or(0, |(_, depth)| depth);
     let mut all = Vec::new();
     let mut items = Vec::new();
     loop {
         let (place, token) = lexer.next()?;
         match token {
-            Token::Word(text) => items.push(Item::Word(Word { place, text })),
-            Token::Open if depth == DEPTH_MAX => {
+            ConfToken::Word(text) => items.push(ConfItem::Word(Word { place, text })),
+            ConfToken::Open if depth == DEPTH_MAX => {
                 let message = format!("more than {DEPTH_MAX} blocks in each other");
-                return Err(Wrong::new(place, message));
+                return Err(ConfMistake::new(place, message));
             }
-            Token::Open => {
+            ConfToken::Open => {
                 let inner = statements(lexer, Some((place, depth + 1)))?;
-                items.push(Item::Block(place, inner));
+                items.push(ConfItem::Block(place, inner));
             }
-            Token::Semicolon if items.is_empty() => {}
-            Token::Semicolon => all.push(Statement {
+            ConfToken::Semicolon if items.is_empty() => {}
+            ConfToken::Semicolon => all.push(ConfStatement {
                 items: std::mem::take(&mut items),
                 end: place,
             }),
-            Token::Close | Token::End if !items.is_empty() => {
+            ConfToken::Close | ConfToken::End if !items.is_empty() => {
                 let found = token.describe();
-                return Err(Wrong::new(place, format!("expected ';' before {found}")));
+                return Err(ConfMistake::new(
+                    place,
+                    format!("expected ';' before {found}"),
+                ));
             }
-            Token::Close if open.is_some() => return Ok(all),
-            Token::Close => return Err(Wrong::new(place, "this '}' closes nothing")),
-            Token::End => match open {
+            ConfToken::Close if open.is_some() => return Ok(all),
+            ConfToken::Close => return Err(ConfMistake::new(place, "this '}' closes nothing")),
+            ConfToken::End => match open {
                 None => return Ok(all),
                 Some((open, _)) => {
-                    return Err(Wrong::new(open, "this '{' is not closed: expected '}'"));
+                    return Err(ConfMistake::new(
+                        open,
+                        "this '{' is not closed: expected '}'",
+                    ));
                 }
             },
         }

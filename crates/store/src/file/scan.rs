@@ -149,18 +149,18 @@ pub(super) struct Configurations(HashMap<PathBuf, Imported>);
 
 /// What is taken of one configuration of BIND.
 struct Imported {
-    zones: Vec<bind::Zone>,
+    zones: Vec<bind::BindZone>,
     blackhole: Option<Arc<AccessList>>,
 }
 
 impl Configurations {
     /// All their zones.
-    pub(super) fn zones(&self) -> impl Iterator<Item = &bind::Zone> {
+    pub(super) fn zones(&self) -> impl Iterator<Item = &bind::BindZone> {
         self.0.values().flat_map(|imported| &imported.zones)
     }
 
     /// The zones of one of them.
-    pub(super) fn of(&self, path: &Path) -> &[bind::Zone] {
+    pub(super) fn of(&self, path: &Path) -> &[bind::BindZone] {
         self.0.get(path).map_or(&[], |imported| &imported.zones)
     }
 
@@ -202,7 +202,7 @@ impl Configurations {
         path: &Path,
         watcher: Option<&Watcher>,
         say: &mut dyn FnMut(Said<'_>),
-    ) -> Option<&[bind::Zone]> {
+    ) -> Option<&[bind::BindZone]> {
         let found = bind::read(path, &mut Watched(watcher));
         for diagnostic in &found.diagnostics {
             say(Said::Trouble(&diagnostic.to_string()));
@@ -226,8 +226,8 @@ impl Configurations {
 }
 
 /// Tells of zones whose files are older than what BIND serves.
-fn journals(zones: &[bind::Zone]) -> Option<String> {
-    let has_one = |zone: &&bind::Zone| zone.journal().is_some_and(|path| path.exists());
+fn journals(zones: &[bind::BindZone]) -> Option<String> {
+    let has_one = |zone: &&bind::BindZone| zone.journal().is_some_and(|path| path.exists());
     let mut zones = zones.iter().filter(has_one);
     let first = zones.next()?.name();
     let more = match zones.count() {
@@ -310,7 +310,7 @@ pub(super) fn scan(
 }
 
 /// A zone of BIND's configuration.
-fn configured(zone: &bind::Zone, scanned: &mut Scanned, watcher: Option<&Watcher>) {
+fn configured(zone: &bind::BindZone, scanned: &mut Scanned, watcher: Option<&Watcher>) {
     let file = zone.file.as_deref().map_or(OsStr::new(""), Path::as_os_str);
     if let (Some(watcher), Some(path)) = (watcher, &zone.file) {
         watcher.file(path, Interest::Zone);

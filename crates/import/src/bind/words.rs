@@ -1,0 +1,62 @@
+//! Small forms that several statements share: a name with its class, a switch, a list that may be empty.
+
+use super::{
+    lex::{ConfMistake, quoted},
+    syntax::{ConfItem, ConfStatement, Word},
+};
+
+/// `NAME [CLASS]`; whether the class is that of the Internet.
+pub(super) fn name_and_class<'w, 't>(
+    statement: &ConfStatement<'_>,
+    words: &[&'w Word<'t>],
+    what: &str,
+) -> Result<(&'w Word<'t>, bool), ConfMistake> {
+    let Some((name, rest)) = words.split_first() else {
+        return Err(ConfMistake::new(
+            statement.place(),
+            format!("expected the name of the {what}, found '{{'"),
+        ));
+    };
+    let Some((class, rest)) = rest.split_first() else {
+        return Ok((name, true));
+    };
+    if let Some(more) = rest.first() {
+        let found = quoted(&more.text);
+        return Err(ConfMistake::new(
+            more.place,
+            format!("expected '{{', found {found}"),
+        ));
+    }
+    if class.is("in") {
+        return Ok((name, true));
+    }
+    if class.is_one_of(&["ch", "chaos", "hs", "hesiod", "any", "none"]) {
+        return Ok((name, false));
+    }
+    let found = quoted(&class.text);
+    Err(ConfMistake::new(
+        class.place,
+        format!("expected a class or '{{', found {found}"),
+    ))
+}
+
+/// Whether a switch is on: `yes`, or anything that is not a no. The policy `insecure` signs nothing.
+pub(super) fn is_on(statement: &ConfStatement<'_>) -> bool {
+    match statement.items().get(1) {
+        Some(ConfItem::Word(word)) => {
+            !word.is_one_of(&["no", "false", "0", "off", "none", "insecure"])
+        }
+        _ => false,
+    }
+}
+
+/// Whether a list of those who may do something has anybody in it.
+pub(super) fn allows_somebody(statement: &ConfStatement<'_>) -> bool {
+    match statement.items().get(1) {
+        Some(ConfItem::Block(_, list)) => list
+            .iter()
+            .any(|entry| entry.keyword().is_none_or(|word| !word.is("none"))),
+        // `update-policy local;`
+        _ => true,
+    }
+}
