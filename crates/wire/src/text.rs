@@ -9,7 +9,7 @@ mod scan;
 
 use core::fmt;
 
-use scan::{ByteClass, class, line_end, plain_end};
+use scan::{ByteClass, Marks, class, line_end, plain_end};
 
 /// What was found and what was expected, and where.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -78,6 +78,7 @@ pub struct Fields<'a> {
     depth: u32,
     /// Line and column of the outermost parenthesis that is open.
     opened: (u32, u32),
+    marks: Marks,
 }
 
 impl<'a> Fields<'a> {
@@ -95,6 +96,7 @@ impl<'a> Fields<'a> {
             line_start: 0,
             depth: 0,
             opened: (0, 0),
+            marks: Marks::default(),
         }
     }
 
@@ -354,13 +356,17 @@ impl<'a> Fields<'a> {
     /// of the newline behind them. A line that starts with a blank has an empty first word. Stays
     /// where it is.
     #[inline]
-    pub(crate) fn plain_line(&self, words: &mut [&'a [u8]; 5]) -> Option<(usize, usize)> {
+    pub(crate) fn plain_line(&mut self, words: &mut [&'a [u8]; 5]) -> Option<(usize, usize)> {
         let (mut at, mut count) = (self.at, 0);
         loop {
-            let end = plain_end(self.input, at);
+            let end = match self.marks.next(self.input, at) {
+                Some(end) => end,
+                None => plain_end(self.input, at),
+            };
             *words.get_mut(count)? = &self.input[at..end];
             count += 1;
             at = end;
+            // Mostly one blank, and then the next word.
             while let Some(b' ' | b'\t') = self.input.get(at) {
                 at += 1;
             }

@@ -144,7 +144,8 @@ fn address(owner: Name<'_>, rtype: Type, name: Name<'_>) -> String {
 
 /// Whether a name ends in the name of the zone twice. A zone of one label is left alone: `org.org` is a name like
 /// others.
-fn ends_twice(name: Name<'_>, apex: Name<'_>) -> bool {
+#[inline]
+pub(crate) fn ends_twice(name: Name<'_>, apex: Name<'_>) -> bool {
     let (name, apex) = (name.as_wire(), apex.as_wire());
     let once = &apex[..apex.len() - 1];
     let Some(start) = name.len().checked_sub(once.len() + apex.len()) else {
@@ -158,16 +159,19 @@ fn ends_twice(name: Name<'_>, apex: Name<'_>) -> bool {
 }
 
 /// Whether the first four labels are numbers as in an IPv4 address.
-fn starts_like_address(name: Name<'_>) -> bool {
+pub(crate) fn starts_like_address(name: Name<'_>) -> bool {
     let is_octet = |label: &[u8]| {
         let text = str::from_utf8(label).unwrap_or_default();
         label.iter().all(u8::is_ascii_digit) && text.parse::<u8>().is_ok()
     };
-    name.labels()
-        .take(4)
-        .filter(|label| is_octet(label))
-        .count()
-        == 4
+    // Hardly any name begins with a digit, so this is decided at once.
+    name.as_wire().get(1).is_some_and(u8::is_ascii_digit)
+        && name
+            .labels()
+            .take(4)
+            .filter(|label| is_octet(label))
+            .count()
+            == 4
 }
 
 /// Whether the zone is one of the reverse tree, where numbers are names.

@@ -8,6 +8,7 @@
 use crate::broken::Broken;
 use crate::draft::{Draft, Keep};
 use crate::finding::{Finding, Findings};
+use crate::glue::LastCut;
 use crate::key::NameKey;
 use crate::layout;
 use crate::node::{self, Node, flags};
@@ -34,7 +35,7 @@ pub struct ZoneBuilder {
     /// The owner in work.
     current: Draft,
     pub(crate) current_name: NameBuf,
-    current_key: NameKey,
+    pub(crate) current_key: NameKey,
     current_in_zone: bool,
     /// Records of owners that were packed before.
     pub(crate) late: Draft,
@@ -51,13 +52,18 @@ pub struct ZoneBuilder {
     /// Where records stand that name hosts and are of another file than the first of their owner, by their places.
     pub(crate) elsewhere: HashMap<usize, (u32, u16)>,
     /// All numbers of files that records came from, by OR: 0 while there is one.
-    files: u16,
+    pub(crate) files: u16,
+    pub(crate) last_cut: LastCut,
+    /// Delegations whose servers are known.
+    pub(crate) connected: Vec<u32>,
     /// Line and file of the SOA, once it is packed.
     soa_at: (u32, u16),
     pub(crate) limits: ZoneLimits,
     pub(crate) records: u64,
     /// Octets that the owner in work may take.
     pub(crate) octets_left: usize,
+    /// All records are there, and those that were put aside are merged.
+    is_merging: bool,
     /// A limit is reached and reported.
     pub(crate) is_full: bool,
 }
@@ -117,10 +123,13 @@ impl ZoneBuilder {
             findings: Findings::default(),
             elsewhere: HashMap::new(),
             files: 0,
+            last_cut: LastCut::default(),
+            connected: Vec::new(),
             soa_at: (0, 0),
             limits: ZoneLimits::default(),
             records: 0,
             octets_left: usize::MAX,
+            is_merging: false,
             is_full: false,
         }
     }
@@ -208,12 +217,13 @@ impl ZoneBuilder {
 
     fn begin_owner(&mut self, record: &Record<'_>) {
         self.pack_current();
-        self.current_name = record.owner.into();
+        self.current_name.assign(record.owner);
         self.current_key.set(record.owner);
         let (key, apex) = (&self.current_key, &self.apex);
+        // Both are in lower case.
         self.current_in_zone = key.labels() >= apex.labels()
             && key.hash(apex.labels()) == apex.hash(apex.labels())
-            && key.suffix(apex.labels()) == apex.suffix(apex.labels());
+            && key.suffix(apex.labels()).as_wire() == apex.suffix(apex.labels()).as_wire();
         if !self.current_in_zone {
             let message = format_args!(
                 "{} is outside the zone {}: ignored",
@@ -246,60 +256,89 @@ impl ZoneBuilder {
     fn pack_or_put_aside(&mut self, draft: &mut Draft, line: u32, file: u16) -> Result<(), Full> {
         let labels = self.current_key.labels();
         let hash = self.current_key.hash(labels);
-        if let Some(slot) = self.find_slot(hash, self.current_name.as_name()) {
-            let place = self.slots[slot] as u32;
-            for entry in &draft.entries {
-                let rdata = draft.rdata(entry);
-                let from = (entry.line, entry.file);
-                self.late.try_push(entry.rtype, entry.ttl, rdata, from)?;
-                try_push(&mut self.late_of, place)?;
-            }
+        // Before a free slot is found, which then stays the right one.
+        self.reserve_slots(1)?;
+        let slot = match self.probe(hash, self.current_name.as_name()) {
+            Err(free) => free,
+            Ok(slot) => return self.put_aside(draft, self.slots[slot] as u32),
+        };
+        let place = self.pack(draft, hash, Keep::default())?;
+        self.slots[slot] = (tag(hash) as u64) << 32 | place as u64;
+        self.names += 1;
+        self.max_labels = self.max_labels.max(labels);
+        let is_deep = labels > self.apex.labels() + 1;
+        if is_deep && self.connect_glue(place, draft)? {
             return Ok(());
         }
-        let place = self.pack(draft, hash, None)?;
-        if labels > self.apex.labels() + 1 || self.current_name.as_name().is_wildcard() {
+        if is_deep || self.current_name.as_name().is_wildcard() {
             try_push(&mut self.deep, Origin { place, line, file })?;
         }
-        self.max_labels = self.max_labels.max(labels);
         Ok(())
     }
 
-    /// Writes `draft` as the node of the current name and points its slot to it.
-    fn pack(&mut self, draft: &mut Draft, hash: u64, slot: Option<usize>) -> Result<u32, Full> {
+    /// Keeps records of an owner that is packed already until all are there.
+    fn put_aside(&mut self, draft: &Draft, place: u32) -> Result<(), Full> {
+        for entry in &draft.entries {
+            let rdata = draft.rdata(entry);
+            let from = (entry.line, entry.file);
+            self.late.try_push(entry.rtype, entry.ttl, rdata, from)?;
+            try_push(&mut self.late_of, place)?;
+        }
+        Ok(())
+    }
+
+    /// Writes `draft` as the node of the current name; a slot has to point to it.
+    fn pack(&mut self, draft: &mut Draft, hash: u64, keep: Keep) -> Result<u32, Full> {
         let is_apex = self.is_apex(&self.current_key);
-        let name = self.current_name;
-        self.normalise(draft, name.as_name());
+        if draft.entries.len() > 1 {
+            let name = self.current_name;
+            self.normalise(draft, name.as_name());
+        }
+        let name = self.current_name.as_name();
         let place = self.arena.len() / ALIGN;
-        let most = draft.encoded_len_max(name.as_name()) + ALIGN;
+        let most = draft.encoded_len_max(name) + ALIGN;
         self.arena.try_reserve(most).map_err(|_| Full::Memory)?;
-        draft.encode(name.as_name(), is_apex, Keep::default(), &mut self.arena);
+        draft.encode(name, is_apex, keep, &mut self.arena);
         self.arena
             .resize(self.arena.len().next_multiple_of(ALIGN), 0);
         let place = self.place(place);
-        let node = Node::at(&self.arena[place as usize * ALIGN..]);
-        let node_flags = node.flags();
+        let node_flags = self.arena[place as usize * ALIGN + 4];
         if node_flags & (flags::CUT | flags::DNAME) != 0 {
             self.cut_depths |= 1 << self.current_key.labels();
         }
-        if node.rrsets().any(|rrset| rrset.has_targets()) {
-            let first = draft.entries[0];
-            let (line, file) = (first.line, first.file);
-            try_push(&mut self.with_targets, Origin { place, line, file })?;
-            if self.files != 0 {
-                self.note_files(draft, place, file)?;
-            }
+        let (mut has_targets, mut is_special) = (false, false);
+        for entry in &draft.entries {
+            has_targets |= layout::of(entry.rtype).target != node::NO_TARGET;
+            is_special |= is_checked_alone(entry.rtype);
         }
-        self.check_soa(draft, is_apex);
-        self.check_iterations(draft);
-        self.advise_on_aliases(draft);
+        if has_targets {
+            self.note_targets(draft, place, hash)?;
+        }
+        if is_special {
+            self.check_soa(draft, is_apex);
+            self.check_iterations(draft);
+            self.advise_on_aliases(draft);
+        }
         if node_flags & flags::CUT != 0 {
             self.warn_of_data_at_cut(draft);
         }
-        match slot {
-            Some(slot) => self.slots[slot] = (tag(hash) as u64) << 32 | place as u64,
-            None => self.insert(hash, place)?,
-        }
         Ok(place)
+    }
+
+    /// Takes note of a node that names hosts.
+    fn note_targets(&mut self, draft: &Draft, place: u32, hash: u64) -> Result<(), Full> {
+        let first = draft.entries[0];
+        let (line, file) = (first.line, first.file);
+        self.end_cut()?;
+        let is_cut = self.node(place).has(flags::CUT);
+        if is_cut && !self.is_merging && self.begin_cut(place, hash, line) {
+            return Ok(());
+        }
+        try_push(&mut self.with_targets, Origin { place, line, file })?;
+        match self.files {
+            0 => Ok(()),
+            _ => self.note_files(draft, place, file),
+        }
     }
 
     /// The lines of records that name hosts wait in their nodes until all names are there, but not their files:
@@ -388,17 +427,17 @@ impl ZoneBuilder {
         })
     }
 
-    /// The slot of a packed name.
-    pub(crate) fn find_slot(&self, hash: u64, name: Name<'_>) -> Option<usize> {
+    /// The slot of a packed name, or else the free slot that it would get.
+    fn probe(&self, hash: u64, name: Name<'_>) -> Result<usize, usize> {
         let tag = tag(hash);
         let mut at = first_slot(tag, self.slots.len());
         loop {
             let slot = self.slots[at];
             if slot == 0 {
-                return None;
+                return Err(at);
             }
             if (slot >> 32) as u32 == tag && self.node(slot as u32).name() == name {
-                return Some(at);
+                return Ok(at);
             }
             at = if at + 1 == self.slots.len() {
                 0
@@ -409,8 +448,8 @@ impl ZoneBuilder {
     }
 
     pub(crate) fn find(&self, key: &NameKey, labels: usize) -> Option<u32> {
-        self.find_slot(key.hash(labels), key.suffix(labels))
-            .map(|slot| self.slots[slot] as u32)
+        let slot = self.probe(key.hash(labels), key.suffix(labels)).ok()?;
+        Some(self.slots[slot] as u32)
     }
 
     pub(crate) fn node(&self, place: u32) -> Node<'_> {
@@ -470,6 +509,7 @@ impl ZoneBuilder {
         order.extend(0..late_of.len() as u32);
         order.sort_unstable_by_key(|&i| (late_of[i as usize], i));
         let mut moved = HashMap::new();
+        self.is_merging = true;
         for group in order.chunk_by(|&a, &b| late_of[a as usize] == late_of[b as usize]) {
             let old = late_of[group[0] as usize];
             self.current_name = self.node(old).name().into();
@@ -481,8 +521,14 @@ impl ZoneBuilder {
                 draft.try_push(entry.rtype, entry.ttl, late.rdata(entry), from)?;
             }
             let hash = self.current_key.hash(self.current_key.labels());
-            let slot = self.find_slot(hash, self.current_name.as_name());
-            let place = self.pack(&mut draft, hash, slot)?;
+            let keep = Keep {
+                children: self.node(old).children(),
+                flags: self.node(old).flags(),
+            };
+            let place = self.pack(&mut draft, hash, keep)?;
+            if let Ok(slot) = self.probe(hash, self.current_name.as_name()) {
+                self.slots[slot] = (tag(hash) as u64) << 32 | place as u64;
+            }
             moved.try_reserve(1).map_err(|_| Full::Memory)?;
             moved.insert(old, place);
             self.check_octets()?;
@@ -492,15 +538,19 @@ impl ZoneBuilder {
         for origin in &mut self.deep {
             origin.place = *moved.get(&origin.place).unwrap_or(&origin.place);
         }
+        self.follow_moved(&moved);
         Ok(())
     }
 
     /// The records of a packed node. Their lines are forgotten, but for those that name hosts.
     fn draft_of(&self, place: u32) -> Result<Draft, Full> {
         let mut draft = Draft::default();
-        for rrset in self.node(place).rrsets() {
+        let node = self.node(place);
+        // A delegation may know its servers already, in the place of the lines.
+        let has_lines = self.files == 0 && !node.has(flags::CUT);
+        for rrset in node.rrsets() {
             for record in rrset.records() {
-                let line = if self.files == 0 { record.place } else { 0 };
+                let line = if has_lines { record.place } else { 0 };
                 draft.try_push(rrset.rtype(), rrset.ttl(), record.rdata, (line, 0))?;
             }
         }
@@ -514,6 +564,9 @@ impl ZoneBuilder {
     pub fn finish(mut self) -> (Option<Zone>, Vec<Finding>) {
         if !self.is_full {
             self.pack_current();
+        }
+        if let Err(full) = self.end_cut() {
+            self.refuse(full, 0, 0);
         }
         self.merge_late();
         self.insert_empties();
@@ -594,4 +647,12 @@ impl ZoneBuilder {
     pub(crate) fn set_target(&mut self, record_at: usize, place: u32) {
         self.arena[record_at + 2..record_at + 6].copy_from_slice(&place.to_le_bytes());
     }
+}
+
+/// Whether records of a type have rules of their own that are checked when they are packed.
+fn is_checked_alone(rtype: Type) -> bool {
+    matches!(
+        rtype,
+        Type::SOA | Type::CNAME | Type::DNAME | Type::PTR | Type::NSEC3 | Type::NSEC3PARAM
+    )
 }

@@ -218,7 +218,8 @@ pub(crate) fn list_targets(node: Node<'_>, base: usize, targets: &mut Vec<Target
 }
 
 /// Whether the last octets of `name` are those of `apex`: cheap, and needed to be at or below it.
-fn ends_like(name: Name<'_>, apex: Name<'_>) -> bool {
+#[inline]
+pub(crate) fn ends_like(name: Name<'_>, apex: Name<'_>) -> bool {
     let (name, apex) = (name.as_wire(), apex.as_wire());
     let tail = name
         .len()

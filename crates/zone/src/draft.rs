@@ -4,6 +4,7 @@ use crate::layout;
 use crate::node::{NO_TARGET, NODE_HEADER, Node, RRSET_HEADER, flags};
 use crate::room::Full;
 use nameward_wire::{Name, Type};
+use std::cmp::Ordering;
 
 /// Types at one name. More would make the search for a type at that name slow (CVE-2024-1737).
 pub const MAX_TYPES: usize = 256;
@@ -117,7 +118,7 @@ impl Draft {
 
     /// Sorts the records, merges duplicates and tells what is wrong.
     pub(crate) fn normalise(&mut self, mut flaw: impl FnMut(Flaw, &Entry)) {
-        if self.entries.len() < 2 {
+        if self.entries.len() < 2 || self.sort_two() {
             return;
         }
         let data = &self.data;
@@ -151,8 +152,7 @@ impl Draft {
                 let least = group.iter().map(|e| e.ttl).min().unwrap_or(0);
                 group.iter_mut().for_each(|entry| entry.ttl = least);
             }
-            let single = matches!(rtype, Type::CNAME | Type::DNAME | Type::SOA);
-            if single && group.len() > 1 {
+            if is_single(rtype) && group.len() > 1 {
                 flaw(Flaw::Several(rtype), last_to_come(group));
             }
             if group.len() > MAX_RECORDS {
@@ -168,12 +168,30 @@ impl Draft {
         }
     }
 
+    /// Sorts two records of one type, as delegations have them; false if there is more to be done.
+    #[inline]
+    fn sort_two(&mut self) -> bool {
+        let [one, two] = &self.entries[..] else {
+            return false;
+        };
+        let is_plain = one.rtype == two.rtype && one.ttl == two.ttl && !is_single(one.rtype);
+        if !is_plain {
+            return false;
+        }
+        match layout::compare(one.rtype, self.rdata(one), self.rdata(two)) {
+            Ordering::Equal => return false,
+            Ordering::Greater => self.entries.swap(0, 1),
+            Ordering::Less => {}
+        }
+        true
+    }
+
     /// Appends the node to `out`. The records are normalised; `keep` are flags and children to carry over.
     pub(crate) fn encode(&self, name: Name<'_>, is_apex: bool, keep: Keep, out: &mut Vec<u8>) {
         let wire = name.as_wire();
         let start = out.len();
-        out.extend_from_slice(&keep.children.to_le_bytes());
-        out.extend_from_slice(&[0, wire.len() as u8, 0, 0]);
+        let [a, b, c, d] = keep.children.to_le_bytes();
+        out.extend_from_slice(&[a, b, c, d, 0, wire.len() as u8, 0, 0]);
         out.extend_from_slice(wire);
         let (mut count, mut bits) = (0u16, keep.carried());
         for group in self.entries.chunk_by(|a, b| a.rtype == b.rtype) {
@@ -195,20 +213,28 @@ impl Draft {
         let layout = layout::of(first.rtype);
         let per_record = if layout.target == NO_TARGET { 2 } else { 6 };
         let len: usize = group.iter().map(|e| per_record + e.len as usize).sum();
-        out.extend_from_slice(&first.rtype.0.to_le_bytes());
-        out.extend_from_slice(&(group.len() as u16).to_le_bytes());
-        out.extend_from_slice(&first.ttl.to_le_bytes());
-        out.extend_from_slice(&(len as u32).to_le_bytes());
-        out.extend_from_slice(&[layout.form.to_byte(), layout.target]);
+        let mut header = [0; RRSET_HEADER];
+        header[..2].copy_from_slice(&first.rtype.0.to_le_bytes());
+        header[2..4].copy_from_slice(&(group.len() as u16).to_le_bytes());
+        header[4..8].copy_from_slice(&first.ttl.to_le_bytes());
+        header[8..12].copy_from_slice(&(len as u32).to_le_bytes());
+        header[12..].copy_from_slice(&[layout.form.to_byte(), layout.target]);
+        out.extend_from_slice(&header);
         for entry in group {
-            out.extend_from_slice(&entry.len.to_le_bytes());
-            if layout.target != NO_TARGET {
+            let ([a, b], [c, d, e, f]) = (entry.len.to_le_bytes(), entry.line.to_le_bytes());
+            match layout.target {
+                NO_TARGET => out.extend_from_slice(&[a, b]),
                 // Where the target stands is known when all names are there; until then its line waits here.
-                out.extend_from_slice(&entry.line.to_le_bytes());
+                _ => out.extend_from_slice(&[a, b, c, d, e, f]),
             }
             out.extend_from_slice(self.rdata(entry));
         }
     }
+}
+
+/// Whether an RRset of this type has one record (RFC 2181 section 10.1, RFC 6672 section 2.4, RFC 1035 section 5.2).
+fn is_single(rtype: Type) -> bool {
+    matches!(rtype, Type::CNAME | Type::DNAME | Type::SOA)
 }
 
 /// The first record that came with another TTL than the one before it.

@@ -14,6 +14,7 @@ pub mod change;
 mod connect;
 mod draft;
 mod finding;
+mod glue;
 pub mod key;
 mod layout;
 mod live;

@@ -261,6 +261,11 @@ impl<'a> Rrset<'a> {
         Form::from_byte(self.bytes[12])
     }
 
+    /// Octets of all records.
+    pub(crate) fn records_len(self) -> usize {
+        self.bytes.len() - RRSET_HEADER
+    }
+
     /// Whether the records name hosts whose addresses belong into the additional section.
     #[inline]
     pub fn has_targets(self) -> bool {

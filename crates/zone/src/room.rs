@@ -46,7 +46,8 @@ impl ZoneBuilder {
     /// Octets that the zone takes, the owner in work not counted.
     fn octets(&self) -> u64 {
         let lists = (self.deep.len() + self.with_targets.len()) * size_of::<crate::build::Origin>();
-        let late = self.late.octets() + self.late_of.len() * size_of::<u32>();
+        let places = self.late_of.len() + self.connected.len();
+        let late = self.late.octets() + places * size_of::<u32>();
         (self.arena.len() + self.slots.len() * size_of::<u64>() + lists + late) as u64
     }
 

@@ -19,6 +19,7 @@ mod names;
 mod octets;
 mod parse;
 mod print;
+mod short_name;
 mod svcb;
 mod table;
 mod time;
@@ -34,6 +35,7 @@ pub use table::{describe, types};
 pub use ttl::parse_ttl;
 
 pub(crate) use digits::{ipv4, ipv6};
+pub(crate) use short_name::ShortName;
 pub(crate) use table::{mnemonic_of, type_of_mnemonic};
 
 use crate::name::{Name, NameBuf, NameError};

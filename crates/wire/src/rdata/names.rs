@@ -2,8 +2,9 @@
 
 use super::check;
 use super::field::{Field, NameUse, TypeInfo};
+use super::short_name::ShortName;
 use super::{describe, name_at};
-use crate::name::{MAX_LABEL, MAX_NAME, Name, NameBuf, NameError};
+use crate::name::{Name, NameBuf, NameError};
 use crate::rtype::Type;
 
 /// The names in well-formed uncompressed data: offset, name, and how it is treated. Ends early at
@@ -103,67 +104,16 @@ impl Field {
 }
 
 /// Appends the name written in `text` in wire form; relative names get `origin`. After an error
-/// `out` may hold a part of it.
-///
-/// Without escapes the wire form is the text moved by one octet with lengths in the places of dots,
-/// so the text is copied as a whole and the lengths are filled in.
+/// `out` is as it was.
 #[inline]
 pub fn append_name(text: &[u8], origin: Name<'_>, out: &mut Vec<u8>) -> Result<(), NameError> {
-    if text.len() >= MAX_NAME {
+    if memchr::memchr(b'\\', text).is_some() {
         return append_escaped(text, origin, out);
     }
-    match text {
-        b"@" => {
-            out.extend_from_slice(origin.as_wire());
-            return Ok(());
-        }
-        b"." => {
-            out.push(0);
-            return Ok(());
-        }
-        b"" => return Err(NameError::EmptyLabel),
-        _ => {}
-    }
-    let start = out.len();
-    out.push(0);
-    out.extend_from_slice(text);
-    let wire = &mut out[start..];
-    // `label` is where the length octet of the label in work stands.
-    let mut label = 0;
-    for at in 1..wire.len() {
-        match wire[at] {
-            b'.' => {
-                wire[label] = label_length(at - label - 1)?;
-                label = at;
-            }
-            b'\\' => {
-                out.truncate(start);
-                return append_escaped(text, origin, out);
-            }
-            _ => {}
-        }
-    }
-    let end = wire.len();
-    if label == end - 1 {
-        // The text ended with a dot: absolute.
-        wire[label] = 0;
-        return Ok(());
-    }
-    wire[label] = label_length(end - label - 1)?;
-    if end + origin.as_wire().len() > MAX_NAME {
-        return Err(NameError::LongName);
-    }
-    out.extend_from_slice(origin.as_wire());
+    let mut name = ShortName::default();
+    name.set_plain(text, origin)?;
+    out.extend_from_slice(name.as_wire());
     Ok(())
-}
-
-#[inline]
-fn label_length(len: usize) -> Result<u8, NameError> {
-    match len {
-        0 => Err(NameError::EmptyLabel),
-        1..=MAX_LABEL => Ok(len as u8),
-        _ => Err(NameError::LongLabel),
-    }
 }
 
 #[cold]

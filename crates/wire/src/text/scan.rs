@@ -75,9 +75,73 @@ fn possible_stops(word: u64) -> u64 {
     (is_low | parenthesis | semicolon | backslash) & (0x80 * ONES)
 }
 
+/// Which of 64 bytes may not be plain, one bit each; computed once for all words that lie in them.
+#[derive(Clone, Copy)]
+pub(super) struct Marks {
+    /// Where the 64 bytes start.
+    base: usize,
+    bits: u64,
+}
+
+impl Default for Marks {
+    fn default() -> Self {
+        Marks {
+            // Of no bytes yet: no input is so long.
+            base: usize::MAX / 2,
+            bits: 0,
+        }
+    }
+}
+
+impl Marks {
+    /// Where the first byte from `at` stands that may not be plain. `None` near the end of the input, where no 64
+    /// bytes are left.
+    #[inline]
+    pub(super) fn next(&mut self, input: &[u8], mut at: usize) -> Option<usize> {
+        loop {
+            let offset = at.wrapping_sub(self.base);
+            if offset < 64 {
+                let bits = self.bits >> offset;
+                if bits != 0 {
+                    return Some(at + bits.trailing_zeros() as usize);
+                }
+                at = self.base + 64;
+            }
+            let block = input.get(at..)?.first_chunk::<64>()?;
+            (self.base, self.bits) = (at, marks_of(block));
+        }
+    }
+}
+
+/// The marks of [`possible_stops`], one bit for each of 64 bytes.
+#[inline]
+fn marks_of(block: &[u8; 64]) -> u64 {
+    let (chunks, _) = block.as_chunks::<8>();
+    chunks.iter().rev().fold(0, |bits, chunk| {
+        let stops = possible_stops(u64::from_le_bytes(*chunk)) >> 7;
+        // Gathers the low bits of eight octets in the highest octet.
+        bits << 8 | stops.wrapping_mul(0x0102_0408_1020_4080) >> 56
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn marks_stand_where_bytes_may_not_be_plain() {
+        for byte in 0..=255u8 {
+            for place in [0, 1, 15, 16, 63, 64, 100] {
+                let mut text = [b'x'; 192];
+                text[place] = byte;
+                let mut marks = Marks::default();
+                let is_marked = possible_stops(u64::from_le_bytes([byte; 8])) != 0;
+                assert!(is_marked || class(byte) == ByteClass::Plain);
+                let found = marks.next(&text, 0);
+                assert_eq!(found, is_marked.then_some(place), "{byte} at {place}");
+            }
+        }
+    }
 
     #[test]
     fn eight_bytes_at_once_stop_where_the_table_says() {

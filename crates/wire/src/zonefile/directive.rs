@@ -89,7 +89,7 @@ impl<S: Sink + ?Sized> Parser<'_, S> {
 
         self.text_octets = self.text_octets.saturating_add(source.size());
         let before = (self.origin, self.last_owner, self.file);
-        let owner_before = self.owner.clone();
+        let owner_before = self.owner;
         self.origin = origin.unwrap_or(self.origin);
         self.file = self.register(path);
         self.open.push(self.file);

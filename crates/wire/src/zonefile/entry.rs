@@ -12,6 +12,16 @@ use crate::text::{Fields, TextError, Token};
 /// What was expected where neither a TTL nor a class nor a type stood.
 const EXPECTED_TYPE: &str = "a TTL, a class or a type";
 
+/// Where the data of a record stands that was just read.
+enum Data {
+    Ipv4([u8; 4]),
+    Ipv6([u8; 16]),
+    /// In [`Parser::host`].
+    Host,
+    /// In [`Parser::rdata`].
+    Any,
+}
+
 impl<S: Sink + ?Sized> Parser<'_, S> {
     /// Reads one entry up to the newline that ends it.
     #[inline]
@@ -69,13 +79,14 @@ impl<S: Sink + ?Sized> Parser<'_, S> {
         }
         let ttl = explicit.or(self.default_ttl).or(self.last_ttl)?;
 
-        let origin = self.origin.as_name();
-        self.rdata.clear();
-        match rtype {
-            Type::A => self.rdata.extend_from_slice(&rdata::ipv4(data)?),
-            Type::AAAA => self.rdata.extend_from_slice(&rdata::ipv6(data)?),
-            _ => rdata::append_name(data, origin, &mut self.rdata).ok()?,
-        }
+        let data = match rtype {
+            Type::A => Data::Ipv4(rdata::ipv4(data)?),
+            Type::AAAA => Data::Ipv6(rdata::ipv6(data)?),
+            _ => {
+                self.host.set_plain(data, self.origin.as_name()).ok()?;
+                Data::Host
+            }
+        };
         if owner.is_empty() {
             if self.last_owner == LastOwner::None {
                 return None;
@@ -86,7 +97,7 @@ impl<S: Sink + ?Sized> Parser<'_, S> {
         if explicit.is_some() {
             self.last_ttl = explicit;
         }
-        self.deliver(rtype, ttl, fields.line());
+        self.deliver(rtype, ttl, fields.line(), data);
         fields.go_to(newline);
         Some(())
     }
@@ -129,8 +140,7 @@ impl<S: Sink + ?Sized> Parser<'_, S> {
         self.owner_text = None;
         self.owner_delivered = false;
         self.last_owner = LastOwner::Wrong;
-        self.owner.clear();
-        rdata::append_name(text, self.origin.as_name(), &mut self.owner)?;
+        self.owner.set_text(text, self.origin.as_name())?;
         self.last_owner = LastOwner::Known;
         self.owner_is_raw = !text.is_ascii();
         self.owner_text = Some((offset, text.len()));
@@ -174,7 +184,7 @@ impl<S: Sink + ?Sized> Parser<'_, S> {
             self.warn(&word, notes);
         }
         let ttl = self.settle_ttl(ttl, rtype, &word)?;
-        self.deliver(rtype, ttl, line);
+        self.deliver(rtype, ttl, line, Data::Any);
         Ok(Step::Done)
     }
 
@@ -234,7 +244,7 @@ impl<S: Sink + ?Sized> Parser<'_, S> {
     }
 
     #[inline]
-    fn deliver(&mut self, rtype: Type, ttl: u32, line: u32) {
+    fn deliver(&mut self, rtype: Type, ttl: u32, line: u32, data: Data) {
         if self.last_owner != LastOwner::Known {
             return;
         }
@@ -242,12 +252,17 @@ impl<S: Sink + ?Sized> Parser<'_, S> {
             self.warn_of_raw_owner(line);
         }
         let record = Record {
-            owner: Name::from_valid_wire(&self.owner),
+            owner: Name::from_valid_wire(self.owner.as_wire()),
             same_owner: self.owner_delivered,
             rtype,
             class: self.options.class,
             ttl,
-            rdata: &self.rdata,
+            rdata: match &data {
+                Data::Ipv4(address) => address,
+                Data::Ipv6(address) => address,
+                Data::Host => self.host.as_wire(),
+                Data::Any => &self.rdata,
+            },
             line,
             file: self.file,
         };

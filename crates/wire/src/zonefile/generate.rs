@@ -88,7 +88,7 @@ impl<S: Sink + ?Sized> Parser<'_, S> {
     /// one small file could end a server with.
     fn count_generated(&mut self, text: usize, directive: &Token<'_>) -> Result<(), TextError> {
         // Text that becomes little data takes its time all the same.
-        self.generated += (self.owner.len() + self.rdata.len().max(text)) as u64;
+        self.generated += (self.owner.as_wire().len() + self.rdata.len().max(text)) as u64;
         let by_size = self.text_octets.saturating_mul(GENERATED_FACTOR);
         let most = by_size.max(self.options.generated_octets);
         if self.generated <= most {

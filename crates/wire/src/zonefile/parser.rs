@@ -8,8 +8,8 @@ use std::sync::Arc;
 use super::diagnostic::{Diagnostic, Diagnostics, Severity};
 use super::source::{BlockEnd, MAX_ENTRY, Source};
 use super::{Options, Report, Sink};
-use crate::name::{MAX_NAME, NameBuf};
-use crate::rdata;
+use crate::name::NameBuf;
+use crate::rdata::{self, ShortName};
 use crate::text::{Fields, Passed, TextError, Token};
 
 /// The owner for entries that start with a blank.
@@ -54,8 +54,8 @@ pub(super) struct Parser<'p, S: Sink + ?Sized> {
     pub(super) generated: u64,
 
     pub(super) origin: NameBuf,
-    /// The last owner in wire form.
-    pub(super) owner: Vec<u8>,
+    /// The last owner.
+    pub(super) owner: ShortName,
     pub(super) last_owner: LastOwner,
     /// Where in the block the text of the last owner stands, when the origin is still the same.
     pub(super) owner_text: Option<(usize, usize)>,
@@ -67,6 +67,8 @@ pub(super) struct Parser<'p, S: Sink + ?Sized> {
     pub(super) default_ttl: Option<u32>,
     pub(super) last_ttl: Option<u32>,
     pub(super) rdata: Vec<u8>,
+    /// Data that is one name, of a plain entry.
+    pub(super) host: ShortName,
 }
 
 impl<'p, S: Sink + ?Sized> Parser<'p, S> {
@@ -85,7 +87,8 @@ impl<'p, S: Sink + ?Sized> Parser<'p, S> {
             text_octets: 0,
             generated: 0,
             origin: options.origin,
-            owner: Vec::with_capacity(MAX_NAME),
+            owner: ShortName::default(),
+            host: ShortName::default(),
             last_owner: LastOwner::None,
             owner_text: None,
             owner_is_raw: false,
