@@ -146,22 +146,16 @@ fn fold(a: u64, b: u64) -> u64 {
 /// Copies `wire` in lower case, in steps of sixteen octets; the last step overlaps the one before.
 #[inline]
 fn lower_into(wire: &[u8], out: &mut [u8; MAX_NAME + 17]) {
-    let len = wire.len().min(MAX_NAME);
-    let mut put = |at: usize| {
-        if let (Some(from), Some(to)) = (
-            wire.get(at..).and_then(<[u8]>::first_chunk::<16>),
-            out.get_mut(at..).and_then(<[u8]>::first_chunk_mut),
-        ) {
-            *to = lower16(*from);
-        }
-    };
-    if len >= 16 {
+    let len = wire.len();
+    if let (Some(tail), true) = (wire.last_chunk::<16>(), len <= MAX_NAME) {
         let mut at = 0;
         while at + 16 < len {
-            put(at);
+            let mut step = [0; 16];
+            step.copy_from_slice(&wire[at..at + 16]);
+            out[at..at + 16].copy_from_slice(&lower16(step));
             at += 16;
         }
-        put(len - 16);
+        out[len - 16..len].copy_from_slice(&lower16(*tail));
         return;
     }
     if let (Some(head), Some(tail)) = (wire.first_chunk::<8>(), wire.last_chunk::<8>()) {

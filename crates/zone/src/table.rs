@@ -8,6 +8,7 @@ use crate::key::NameKey;
 use crate::offer::StandingBy;
 use crate::prefetch::prefetch;
 use crate::zone::Zone;
+use nameward_wire::name::same_octets;
 use nameward_wire::{Name, Type};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -160,15 +161,30 @@ impl ZoneTable {
     #[inline]
     fn longest_match(&self, key: &NameKey, labels: usize) -> Option<&Slot> {
         // Only lengths that some zone has are looked at, the longest first.
-        let mut depths = self.depth_mask & (u128::MAX >> (127 - labels));
-        while depths != 0 {
-            let n = 127 - depths.leading_zeros() as usize;
+        let mut limit = labels;
+        loop {
+            let n = self.depth_to(limit)?;
             if let Some(found) = self.probe(key, n) {
                 return Some(found);
             }
-            depths &= !(1 << n);
+            limit = n.checked_sub(1)?;
         }
-        None
+    }
+
+    /// The most labels, up to `limit`, that the name of some zone has.
+    #[inline]
+    fn depth_to(&self, limit: usize) -> Option<usize> {
+        if limit < 64 {
+            let depths = self.depth_mask as u64 & (u64::MAX >> (63 - limit));
+            return (depths != 0).then(|| 63 - depths.leading_zeros() as usize);
+        }
+        self.depth_of_long_names_to(limit)
+    }
+
+    #[cold]
+    fn depth_of_long_names_to(&self, limit: usize) -> Option<usize> {
+        let depths = self.depth_mask & (u128::MAX >> (127 - limit));
+        (depths != 0).then(|| 127 - depths.leading_zeros() as usize)
     }
 
     #[inline]
@@ -213,11 +229,7 @@ impl ZoneTable {
 
     #[inline]
     fn first_slot(&self, key: &NameKey) -> Option<&Slot> {
-        let depths = self.depth_mask & (u128::MAX >> (127 - key.labels()));
-        if depths == 0 {
-            return None;
-        }
-        let hash = key.hash(127 - depths.leading_zeros() as usize);
+        let hash = key.hash(self.depth_to(key.labels())?);
         let shard = &self.shards[shard_of(hash)];
         shard
             .slots
@@ -313,7 +325,7 @@ impl Shard {
 /// Zones are mostly in lower case, as keys are: then the plain comparison is enough.
 #[inline]
 fn same_name(apex: Name<'_>, lower: Name<'_>) -> bool {
-    apex.as_wire() == lower.as_wire() || apex == lower
+    same_octets(apex.as_wire(), lower.as_wire()) || apex == lower
 }
 
 /// The low bits choose the slot, so the high ones choose the shard.

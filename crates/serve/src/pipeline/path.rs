@@ -12,12 +12,12 @@
 //!
 //! Zones in memory do not go through the packet cache, because making an answer costs no more than finding one.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Instant;
 
 use nameward_answer::{BackendFailure, Engine, Medium, Outcome, Reply, Scratch};
-use nameward_stats::{Counter, Recorder};
+use nameward_stats::{Counter, Recorder, Transport};
 use nameward_wire::message::{Malformed, Query};
 use nameward_wire::{Opcode, Rcode, Type};
 use nameward_zone::{NameKey, ZoneMatch, ZoneTable};
@@ -27,7 +27,7 @@ use super::record::{record_malformed, record_received, record_signatures};
 use super::{Shared, Snapshots};
 use crate::access::ClientZones;
 use crate::live::{Attempt, Parts, Tried, WaitingQuestion, join_lookup};
-use crate::request::{Request, Verdict, extended_error};
+use crate::request::{Request, Verdict, ViewId, extended_error, medium_of};
 use crate::signing::Place;
 
 /// One snapshot of the zones and the tools of one thread: all that decides requests for the time of one batch, or of
@@ -40,6 +40,31 @@ pub(crate) struct Turn<'t> {
     pub(crate) scratch: &'t mut Scratch,
     /// Read when the first live zone is asked for: others need no clock.
     now: Option<Instant>,
+}
+
+/// A request as its transport has it.
+pub(crate) trait Arrival {
+    /// Who sent it.
+    fn peer(&self) -> SocketAddr;
+    /// The address that it came to, if that is known.
+    fn local(&self) -> Option<SocketAddr>;
+    /// How it came.
+    fn transport(&self) -> Transport;
+    /// Where the reply goes if it comes later. Asked for once at the most.
+    fn reply_to(&mut self) -> Option<ReplyTo>;
+
+    /// All of it.
+    #[cold]
+    fn request<'q>(&self, query: &'q Query<'q>) -> Request<'q> {
+        Request {
+            query,
+            peer: self.peer(),
+            local: self.local(),
+            transport: self.transport(),
+            tsig: None,
+            view: ViewId::DEFAULT,
+        }
+    }
 }
 
 /// The zone of a question with its access list, and the question's name as a key.
@@ -65,21 +90,23 @@ impl<'t> Turn<'t> {
         }
     }
 
-    /// Decides a request. `way_back` is asked for at most once, and only if the reply comes later.
+    /// Decides a request. The whole [`Request`] is put together only where a question has no plain answer.
     #[inline]
     pub(crate) fn decide(
         &mut self,
-        request: &Request<'_>,
+        query: &Query<'_>,
+        arrival: &mut impl Arrival,
         asked: Asked<'_>,
-        mut way_back: impl FnMut() -> Option<ReplyTo>,
         out: &mut [u8],
     ) -> Verdict {
-        record_received(self.recorder, request);
-        if !is_question(request.query) {
-            return self.decide_other(request, &mut way_back, out);
+        let (peer, transport) = (arrival.peer(), arrival.transport());
+        record_received(self.recorder, query, transport, peer.ip());
+        if !is_question(query) {
+            let request = arrival.request(query);
+            return self.decide_other(&request, &mut || arrival.reply_to(), out);
         }
-        let (query, medium) = (request.query, request.medium());
-        let zones = self.zones_of(request);
+        let medium = medium_of(transport);
+        let zones = self.zones_of(peer.ip());
         let (key, found) = asked;
         if let Some(found) = found
             && !self.zones.allows(found, zones.client)
@@ -91,17 +118,19 @@ impl<'t> Turn<'t> {
             .engine
             .respond(&zones, query, (key, zone), medium, self.scratch, out);
         if reply.comes_later() {
-            return self.decide_later(request, (asked, reply), &mut way_back, out);
+            let request = arrival.request(query);
+            let reply_to = &mut || arrival.reply_to();
+            return self.decide_later(&request, (asked, reply), reply_to, out);
         }
         Verdict::Reply(reply)
     }
 
-    /// The zones that the sender of a request may ask.
+    /// The zones that a client may ask.
     #[inline]
-    fn zones_of(&self, request: &Request<'_>) -> ClientZones<'t> {
+    fn zones_of(&self, client: IpAddr) -> ClientZones<'t> {
         ClientZones {
             table: self.zones,
-            client: request.peer.ip(),
+            client,
         }
     }
 
@@ -244,7 +273,7 @@ impl<'t> Turn<'t> {
         Attempt {
             live: &self.shared.live,
             engine: self.engine,
-            zones: self.zones_of(request),
+            zones: self.zones_of(request.peer.ip()),
             query: request.query,
             key,
             own: found

@@ -1,6 +1,5 @@
 //! Counts each request and each reply in the worker's counters and rings.
 
-use crate::request::Request;
 use nameward_answer::{Outcome, Reply, Scratch};
 use nameward_stats::{self as stats, Answered, Counter, Received, Recorder, Transport};
 use nameward_wire::message::{Malformed, Query};
@@ -50,11 +49,15 @@ pub(crate) fn record_signatures(recorder: &mut Recorder, scratch: &mut Scratch) 
 }
 
 #[inline]
-pub(super) fn record_received(recorder: &mut Recorder, request: &Request<'_>) {
-    let query = request.query;
+pub(super) fn record_received(
+    recorder: &mut Recorder,
+    query: &Query<'_>,
+    transport: Transport,
+    client: IpAddr,
+) {
     recorder.received(&Received {
-        transport: request.transport,
-        client: request.peer.ip(),
+        transport,
+        client,
         qname: query.qname.as_wire(),
         qtype: query.qtype.0,
         rd: query.rd(),

@@ -1,9 +1,9 @@
 //! Messages of streams on their way, one at a time.
 
-use super::path::Turn;
+use super::path::{Arrival, Turn};
 use super::record::{Done, record_answer};
 use super::{ReplyTo, Shared, Snapshots};
-use crate::request::{MessageStream, NextMessage, Request, Verdict, ViewId};
+use crate::request::{MessageStream, NextMessage, Verdict};
 use crate::tcp::{Endpoints, Later, StreamAction, StreamHandler};
 use nameward_answer::{Outcome, Reply, Scratch, TCP_MAX};
 use nameward_stats::{Gauge, Protocol, Recorder, Stamp, Stats, Timing, Transport};
@@ -123,16 +123,8 @@ impl TcpState {
                 qname = query.qname.as_wire();
                 self.key.set(query.qname);
                 let asked = (&self.key, turn.zones.match_for(&self.key, query.qtype));
-                let request = Request {
-                    query: &query,
-                    peer: ends.client,
-                    local: Some(ends.local),
-                    transport,
-                    tsig: None,
-                    view: ViewId::DEFAULT,
-                };
-                let way_back = || Some(ReplyTo::Stream(later.ticket()));
-                match turn.decide(&request, asked, way_back, &mut self.out[..]) {
+                let mut message = StreamMessage { ends, later };
+                match turn.decide(&query, &mut message, asked, &mut self.out[..]) {
                     Verdict::Reply(reply) => Done::new(reply, &query),
                     // Codes are replies by now.
                     Verdict::Drop | Verdict::Later | Verdict::Code(..) => return action,
@@ -159,6 +151,30 @@ impl TcpState {
         out.extend_from_slice(&(done.reply.len as u16).to_be_bytes());
         out.extend_from_slice(&self.out[..done.reply.len]);
         action
+    }
+}
+
+/// A message of a stream.
+struct StreamMessage<'m, 'l> {
+    ends: Endpoints,
+    later: &'m mut Later<'l>,
+}
+
+impl Arrival for StreamMessage<'_, '_> {
+    fn peer(&self) -> SocketAddr {
+        self.ends.client
+    }
+
+    fn local(&self) -> Option<SocketAddr> {
+        Some(self.ends.local)
+    }
+
+    fn transport(&self) -> Transport {
+        Transport::to(Protocol::Tcp, self.ends.client.ip())
+    }
+
+    fn reply_to(&mut self) -> Option<ReplyTo> {
+        Some(ReplyTo::Stream(self.later.ticket()))
     }
 }
 

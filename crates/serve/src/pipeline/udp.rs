@@ -1,14 +1,15 @@
 //! Datagrams on their way: a batch is read as a whole before the first is decided, so that cache misses overlap.
 
-use super::path::Turn;
+use super::path::{Arrival, Turn};
 use super::record::{Done, record_answer};
 use super::{ReplyTo, Shared, Snapshots};
-use crate::request::{Request, Verdict, ViewId};
+use crate::request::Verdict;
 use crate::udp::{BATCH, Batch, BatchHandler, BatchTiming, Queries};
 use nameward_answer::Scratch;
 use nameward_stats::{Protocol, Recorder, Stamp, Timing, Transport};
 use nameward_wire::message::{HEADER, Malformed, Query};
 use nameward_zone::{NameKey, ZoneMatch, ZoneTable};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 /// Answers the datagrams of one worker.
@@ -60,17 +61,13 @@ impl BatchHandler for UdpPipeline {
             self.done[i] = match query {
                 _ if turn.drops(peer) => None,
                 Ok(query) => {
-                    let request = Request {
-                        query,
+                    let mut datagram = Datagram {
+                        queries: &queries,
+                        i,
                         peer,
-                        local: queries.local(i),
-                        transport: Transport::to(Protocol::Udp, peer.ip()),
-                        tsig: None,
-                        view: ViewId::DEFAULT,
                     };
                     let asked = (&self.keys[i], found[i]);
-                    let way_back = || queries.return_path(i).map(Box::new).map(ReplyTo::Datagram);
-                    match turn.decide(&request, asked, way_back, out) {
+                    match turn.decide(query, &mut datagram, asked, out) {
                         Verdict::Reply(reply) => Some(Done::new(reply, query)),
                         // Codes and streams are replies by now.
                         Verdict::Drop | Verdict::Later | Verdict::Code(..) | Verdict::Stream(_) => {
@@ -112,6 +109,34 @@ impl BatchHandler for UdpPipeline {
     fn idle(&mut self) {
         self.snapshots.renew();
         self.recorder.flush(Stamp::now(), None);
+    }
+}
+
+/// A datagram of a batch.
+struct Datagram<'b> {
+    queries: &'b Queries<'b>,
+    i: usize,
+    peer: SocketAddr,
+}
+
+impl Arrival for Datagram<'_> {
+    #[inline]
+    fn peer(&self) -> SocketAddr {
+        self.peer
+    }
+
+    fn local(&self) -> Option<SocketAddr> {
+        self.queries.local(self.i)
+    }
+
+    #[inline]
+    fn transport(&self) -> Transport {
+        Transport::to(Protocol::Udp, self.peer.ip())
+    }
+
+    fn reply_to(&mut self) -> Option<ReplyTo> {
+        let path = self.queries.return_path(self.i)?;
+        Some(ReplyTo::Datagram(Box::new(path)))
     }
 }
 
