@@ -1,9 +1,9 @@
 //! Measures a database of one large zone: look-ups a second on one thread, and the time to load it.
 //!
-//! `sql_speed URL make RECORDS` fills an empty SQLite file, `sql_speed URL lookup|missing|load|zones` measures. Look-ups run
-//! `IN_FLIGHT` at a time where the database can take more than one.
+//! `sql_speed URL make RECORDS` fills an empty SQLite file, `sql_speed URL lookup|batch|missing|load|zones` measures. Look-ups
+//! run `IN_FLIGHT` at a time where the database can take more than one; `batch` has as many share a statement.
 
-use nameward_store::sql::{Address, LiveZone, SqlBackend, SqlOptions, db};
+use nameward_store::sql::{Address, Found, LiveZone, SqlBackend, SqlOptions, db};
 use nameward_wire::NameBuf;
 use nameward_zone::ZoneBuilder;
 use std::error::Error;
@@ -93,9 +93,43 @@ async fn measure(backend: SqlBackend, what: &str, count: u32) -> Result<(), Box<
                 .lookup(&zone, "none.example.org".parse::<NameBuf>()?.as_name())
                 .await?;
             println!("first look-up: {:?}", started.elapsed());
+            if what == "batch" {
+                return look_up_together(backend, zone, count).await;
+            }
             look_up(backend, zone, prefix, count).await?;
         }
     }
+    Ok(())
+}
+
+/// Look-ups in batches, one batch after the other.
+async fn look_up_together(
+    backend: SqlBackend,
+    zone: LiveZone,
+    count: u32,
+) -> Result<(), Box<dyn Error>> {
+    const BATCHES: usize = 1000;
+    let started = Instant::now();
+    let mut random = 1_u64;
+    for _ in 0..BATCHES {
+        let mut batch = backend.batch();
+        for _ in 0..IN_FLIGHT {
+            random = random
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            let name = format!("host{}.example.org", (random >> 33) % u64::from(count));
+            batch.add(&zone, name.parse::<NameBuf>()?.as_name());
+        }
+        while !batch.is_done() {
+            for (_, found) in batch.round().await.found {
+                if !matches!(found, Found::Ended(Ok(_))) {
+                    return Err("a failed look-up".into());
+                }
+            }
+        }
+    }
+    let (lookups, took) = (BATCHES * IN_FLIGHT, started.elapsed());
+    println!("{lookups} look-ups in {took:?}");
     Ok(())
 }
 
