@@ -92,10 +92,38 @@ pub(crate) fn record_columns(engine: Engine) -> String {
     .join(", ")
 }
 
-/// All keys or all metadata, for a check.
-pub(crate) fn all_of(statement: Statement, engine: Engine) -> String {
-    let some = statement.sql(engine, 0);
-    some.split(" WHERE ").next().unwrap_or_default().to_owned()
+/// The columns of a key: id, flags, active, published, content, domain_id.
+fn key_columns(engine: Engine) -> String {
+    [
+        int(engine, "id"),
+        int(engine, "flags"),
+        int(engine, "CASE WHEN active THEN 1 ELSE 0 END"),
+        int(engine, "CASE WHEN published THEN 1 ELSE 0 END"),
+        text(engine, "content"),
+        int(engine, "domain_id"),
+    ]
+    .join(", ")
+}
+
+/// The columns of an item of metadata: id, kind, content, domain_id.
+fn metadata_columns(engine: Engine) -> String {
+    [
+        int(engine, "id"),
+        text(engine, "kind"),
+        text(engine, "content"),
+        int(engine, "domain_id"),
+    ]
+    .join(", ")
+}
+
+/// All keys, for a check: the columns of [`Statement::Keys`].
+pub(crate) fn all_keys(engine: Engine) -> String {
+    format!("SELECT {} FROM cryptokeys", key_columns(engine))
+}
+
+/// All metadata, for a check: the columns of [`Statement::Metadata`].
+pub(crate) fn all_metadata(engine: Engine) -> String {
+    format!("SELECT {} FROM domainmetadata", metadata_columns(engine))
 }
 
 impl Statement {
@@ -195,22 +223,14 @@ impl Statement {
             ),
             Statement::Zones => format!("SELECT {zone_columns} FROM domains"),
             Statement::Zone => format!("SELECT {zone_columns} FROM domains WHERE id = {zone}"),
-            Statement::Keys => format!(
-                "SELECT {}, {}, {}, {}, {}, {} FROM cryptokeys WHERE {zones}",
-                int("id"),
-                int("flags"),
-                int("CASE WHEN active THEN 1 ELSE 0 END"),
-                int("CASE WHEN published THEN 1 ELSE 0 END"),
-                text("content"),
-                int("domain_id")
-            ),
-            Statement::Metadata => format!(
-                "SELECT {}, {}, {}, {} FROM domainmetadata WHERE {zones}",
-                int("id"),
-                text("kind"),
-                text("content"),
-                int("domain_id")
-            ),
+            Statement::Keys => {
+                let columns = key_columns(engine);
+                format!("SELECT {columns} FROM cryptokeys WHERE {zones}")
+            }
+            Statement::Metadata => {
+                let columns = metadata_columns(engine);
+                format!("SELECT {columns} FROM domainmetadata WHERE {zones}")
+            }
             Statement::Changes => {
                 // A transaction shows its row when it commits, which may be long after it wrote the time.
                 let since = match engine {

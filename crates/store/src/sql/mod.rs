@@ -15,6 +15,7 @@ mod above;
 mod apex;
 mod back_off;
 mod close;
+mod connection;
 pub mod db;
 mod dialect;
 mod error;

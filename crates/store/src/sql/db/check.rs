@@ -2,14 +2,14 @@
 //!
 //! The records of a zone go through the same builder as those that are served, so that what fails there is found here.
 
-use super::super::dialect::{Engine, Statement, all_of, all_records};
+use super::super::connection::Connection;
+use super::super::dialect::{Engine, Statement, all_keys, all_metadata, all_records};
 use super::super::error::{RowError, SqlError};
 use super::super::fragment::{is_made_by_signing, row_id};
 use super::super::row::{Cells, RowFault, read_content, read_name, read_ttl, read_type, shown};
 use super::super::schema::{TABLES, Table};
 use super::super::url::Address;
 use super::super::{keys, read_zone};
-use super::Admin;
 use super::survey::{ForeignContent, survey_with};
 use core::fmt;
 use nameward_dnssec::Policy;
@@ -80,7 +80,7 @@ pub async fn check(address: &Address) -> Result<CheckReport, SqlError> {
             path.display()
         )));
     }
-    let mut admin = Admin::open(address).await?;
+    let mut admin = super::open(address).await?;
     let mut report = CheckReport::default();
     for table in TABLES {
         check_table(&mut admin, table, &mut report).await?;
@@ -97,12 +97,12 @@ pub async fn check(address: &Address) -> Result<CheckReport, SqlError> {
 }
 
 async fn check_table(
-    admin: &mut Admin,
+    admin: &mut Connection,
     table: &Table,
     report: &mut CheckReport,
 ) -> Result<(), SqlError> {
     let sql = format!("SELECT 1 FROM {} LIMIT 0", table.name);
-    if admin.select(&sql, &mut |_| {}).await.is_err() {
+    if admin.rows(&sql, &[], &mut |_| {}).await.is_err() {
         let problem = format!("the table {} is missing", table.name);
         report.schema.push(problem);
         return Ok(());
@@ -110,7 +110,7 @@ async fn check_table(
     for (column, _) in table.columns {
         // Qualified: a name in quotes that is no column would be text to SQLite.
         let sql = format!("SELECT {0}.{column} FROM {0} LIMIT 0", table.name);
-        if admin.select(&sql, &mut |_| {}).await.is_err() {
+        if admin.rows(&sql, &[], &mut |_| {}).await.is_err() {
             let problem = format!("the column {column} of {} is missing", table.name);
             report.schema.push(problem);
         }
@@ -120,7 +120,7 @@ async fn check_table(
 
 /// The indexes of a table, each as its columns in order.
 async fn check_indexes(
-    admin: &mut Admin,
+    admin: &mut Connection,
     table: &Table,
     report: &mut CheckReport,
 ) -> Result<(), SqlError> {
@@ -146,7 +146,7 @@ async fn check_indexes(
     };
     let mut indexes: HashMap<Vec<u8>, Vec<String>> = HashMap::new();
     admin
-        .select(&sql, &mut |row| {
+        .rows(&sql, &[], &mut |row| {
             let index = row.text(1).unwrap_or_default().to_vec();
             let column = String::from_utf8_lossy(row.text(2).unwrap_or_default());
             indexes.entry(index).or_default().push(column.into_owned());
@@ -179,14 +179,14 @@ struct CheckedZone {
 type CheckedZones = HashMap<i64, CheckedZone>;
 
 async fn check_zones(
-    admin: &mut Admin,
+    admin: &mut Connection,
     report: &mut CheckReport,
 ) -> Result<CheckedZones, SqlError> {
     let sql = Statement::Zones.sql(admin.engine(), 0);
     let engine = admin.engine();
     let mut zones = HashMap::new();
     admin
-        .select(&sql, &mut |row| {
+        .rows(&sql, &[], &mut |row| {
             report.checked_rows += 1;
             match read_zone(row) {
                 Ok(zone) => {
@@ -215,13 +215,13 @@ async fn check_zones(
 
 /// Finds keys and metadata that fail answers with DNSSEC.
 async fn check_signing(
-    admin: &mut Admin,
+    admin: &mut Connection,
     zones: &mut CheckedZones,
     report: &mut CheckReport,
 ) -> Result<(), SqlError> {
-    let sql = all_of(Statement::Keys, admin.engine());
+    let sql = all_keys(admin.engine());
     admin
-        .select(&sql, &mut |row| {
+        .rows(&sql, &[], &mut |row| {
             report.checked_rows += 1;
             let mut zone = row.int(5).and_then(|zone| zones.get_mut(&zone));
             if let Some(zone) = &mut zone {
@@ -232,9 +232,9 @@ async fn check_signing(
             }
         })
         .await?;
-    let sql = all_of(Statement::Metadata, admin.engine());
+    let sql = all_metadata(admin.engine());
     admin
-        .select(&sql, &mut |row| {
+        .rows(&sql, &[], &mut |row| {
             report.checked_rows += 1;
             let text = |column| String::from_utf8_lossy(row.text(column).unwrap_or_default());
             if let Err(reason) = Policy::default().take(&text(1), &text(2)) {
@@ -247,11 +247,12 @@ async fn check_signing(
                 report.note(zone.map(|zone| &zone.name), error);
             }
         })
-        .await
+        .await?;
+    Ok(())
 }
 
 async fn check_records(
-    admin: &mut Admin,
+    admin: &mut Connection,
     mut zones: CheckedZones,
     report: &mut CheckReport,
 ) -> Result<(), SqlError> {
@@ -259,7 +260,7 @@ async fn check_records(
     let mut at_work: Option<(i64, ZoneBuilder)> = None;
     let mut done = HashSet::new();
     admin
-        .select(&all_records(engine), &mut |row| {
+        .rows(&all_records(engine), &[], &mut |row| {
             report.checked_rows += 1;
             let id = row.int(6).unwrap_or(0);
             let error = |reason| RowError {

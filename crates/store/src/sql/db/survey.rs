@@ -1,10 +1,10 @@
 //! Finds content of PowerDNS that this server serves otherwise: one line a kind, with a count and the first names.
 
+use super::super::connection::Connection;
 use super::super::dialect::{Engine, int, text};
 use super::super::error::SqlError;
 use super::super::row::shown;
 use super::super::url::Address;
-use super::Admin;
 use core::fmt;
 
 /// Names that are told; the rest is counted.
@@ -122,10 +122,10 @@ impl fmt::Display for ForeignContent {
 
 /// Finds content of PowerDNS that is served otherwise here. It reads an index of all records once.
 pub async fn survey(address: &Address) -> Result<Vec<ForeignContent>, SqlError> {
-    survey_with(&mut Admin::open(address).await?).await
+    survey_with(&mut super::open(address).await?).await
 }
 
-pub(super) async fn survey_with(admin: &mut Admin) -> Result<Vec<ForeignContent>, SqlError> {
+pub(super) async fn survey_with(admin: &mut Connection) -> Result<Vec<ForeignContent>, SqlError> {
     let mut found = Vec::new();
     for kind in ForeignKind::ALL {
         match count(admin, kind).await {
@@ -138,7 +138,7 @@ pub(super) async fn survey_with(admin: &mut Admin) -> Result<Vec<ForeignContent>
     Ok(found)
 }
 
-async fn count(admin: &mut Admin, kind: ForeignKind) -> Result<ForeignContent, SqlError> {
+async fn count(admin: &mut Connection, kind: ForeignKind) -> Result<ForeignContent, SqlError> {
     let engine: Engine = admin.engine();
     let (column, source) = kind.source();
     let mut content = ForeignContent {
@@ -148,7 +148,7 @@ async fn count(admin: &mut Admin, kind: ForeignKind) -> Result<ForeignContent, S
     };
     let sql = format!("SELECT {} FROM {source}", int(engine, "count(*)"));
     admin
-        .select(&sql, &mut |row| {
+        .rows(&sql, &[], &mut |row| {
             content.count = row.int(0).map_or(0, i64::unsigned_abs);
         })
         .await?;
@@ -157,7 +157,7 @@ async fn count(admin: &mut Admin, kind: ForeignKind) -> Result<ForeignContent, S
         let sql =
             format!("SELECT {zero}, {shown_column} FROM {source} ORDER BY {column} LIMIT {NAMES}");
         admin
-            .select(&sql, &mut |row| {
+            .rows(&sql, &[], &mut |row| {
                 content.names.push(shown(row.text(1).unwrap_or_default()));
             })
             .await?;

@@ -1,0 +1,314 @@
+//! One connection to a database of any engine, for those who need one to themselves: a change of a zone, an
+//! administrator. Look-ups go through pools of connections with prepared statements instead.
+//!
+//! Statements are written once with `?` for each value; what an engine wants in its place is told here.
+
+use super::dialect::Engine;
+use super::error::SqlError;
+use super::row::Cells;
+use super::url::Address;
+use super::{mysql, postgres};
+use mysql_async::prelude::Queryable;
+use rusqlite::{ErrorCode, OpenFlags};
+use std::error::Error;
+use std::future::poll_fn;
+use std::ops::ControlFlow;
+use std::pin::pin;
+use std::time::Duration;
+use tokio_postgres::types::{IsNull, ToSql, Type, private::BytesMut, to_sql_checked};
+
+/// A value of a statement.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Value<'v> {
+    Int(i64),
+    Bool(bool),
+    Text(&'v str),
+    Null,
+}
+
+impl<'v> From<Option<&'v str>> for Value<'v> {
+    fn from(text: Option<&'v str>) -> Self {
+        text.map_or(Value::Null, Value::Text)
+    }
+}
+
+/// How a connection is to be used.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Terms {
+    /// A SQLite file that is missing is made.
+    pub(super) creates_file: bool,
+    /// How long a connection attempt may take, and SQLite may wait for a lock.
+    pub(super) patience: Duration,
+    /// How long a statement may take; `None`: as long as it needs.
+    pub(super) statement_time: Option<Duration>,
+}
+
+enum Client {
+    Sqlite(rusqlite::Connection),
+    Postgres(tokio_postgres::Client),
+    Mysql(Box<mysql_async::Conn>),
+}
+
+/// A connection that nobody else uses.
+pub(super) struct Connection {
+    client: Client,
+    terms: Terms,
+}
+
+/// Why a statement failed, as the client of its engine tells it.
+#[derive(Debug)]
+pub(super) enum ClientError {
+    Sqlite(rusqlite::Error),
+    Postgres(tokio_postgres::Error),
+    Mysql(mysql_async::Error),
+    Timeout(Duration),
+}
+
+impl From<ClientError> for SqlError {
+    fn from(error: ClientError) -> Self {
+        match error {
+            ClientError::Sqlite(error) => of_sqlite(&error),
+            ClientError::Postgres(error) => postgres::failure(&error),
+            ClientError::Mysql(error) => mysql::failure(&error),
+            ClientError::Timeout(time) => SqlError::Timeout(time.as_millis()),
+        }
+    }
+}
+
+fn of_sqlite(error: &rusqlite::Error) -> SqlError {
+    match error.sqlite_error_code() {
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => SqlError::Timeout(0),
+        Some(ErrorCode::Unknown | ErrorCode::ConstraintViolation) => {
+            SqlError::Refused(error.to_string())
+        }
+        _ => SqlError::Unavailable(error.to_string()),
+    }
+}
+
+/// Takes the rows of a statement.
+pub(super) type Each<'e> = &'e mut (dyn FnMut(&dyn Cells) + Send);
+/// Takes the rows of a statement until it breaks off.
+pub(super) type EachUntil<'e> = &'e mut (dyn FnMut(&dyn Cells) -> ControlFlow<()> + Send);
+
+impl Connection {
+    pub(super) async fn open(address: &Address, terms: Terms) -> Result<Self, SqlError> {
+        let client = match address {
+            Address::Sqlite(path) => {
+                let unreachable =
+                    |error| SqlError::Unavailable(format!("{}: {error}", path.display()));
+                let mut flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+                flags.set(OpenFlags::SQLITE_OPEN_CREATE, terms.creates_file);
+                let file =
+                    rusqlite::Connection::open_with_flags(path, flags).map_err(unreachable)?;
+                file.busy_timeout(terms.patience).map_err(unreachable)?;
+                Client::Sqlite(file)
+            }
+            Address::Postgres(url) => {
+                let config = postgres::config(url, terms.patience)?;
+                Client::Postgres(postgres::connect(&config, terms.patience).await?)
+            }
+            Address::Mysql(url) => {
+                let connect = mysql_async::Conn::new(mysql::options(url)?);
+                let connection = tokio::time::timeout(terms.patience, connect)
+                    .await
+                    .map_err(|_| SqlError::Timeout(terms.patience.as_millis()))?
+                    .map_err(|error| mysql::failure(&error))?;
+                Client::Mysql(Box::new(connection))
+            }
+        };
+        Ok(Connection { client, terms })
+    }
+
+    pub(super) fn engine(&self) -> Engine {
+        match self.client {
+            Client::Sqlite(_) => Engine::Sqlite,
+            Client::Postgres(_) => Engine::Postgres,
+            Client::Mysql(_) => Engine::Mysql,
+        }
+    }
+
+    /// Runs a statement without values that the protocol for prepared ones may not take.
+    pub(super) async fn command(&mut self, sql: &str) -> Result<(), ClientError> {
+        let terms = self.terms;
+        match &mut self.client {
+            Client::Sqlite(file) => file.execute_batch(sql).map_err(ClientError::Sqlite),
+            Client::Postgres(client) => within(terms, client.batch_execute(sql))
+                .await?
+                .map_err(ClientError::Postgres),
+            Client::Mysql(connection) => within(terms, connection.query_drop(sql))
+                .await?
+                .map_err(ClientError::Mysql),
+        }
+    }
+
+    /// Runs a statement and hands its rows over.
+    pub(super) async fn rows(
+        &mut self,
+        sql: &str,
+        values: &[Value<'_>],
+        each: Each<'_>,
+    ) -> Result<(), ClientError> {
+        let mut all = |row: &dyn Cells| {
+            each(row);
+            ControlFlow::Continue(())
+        };
+        self.rows_until(sql, values, &mut all).await
+    }
+
+    /// Runs a statement and hands its rows over until `each` breaks off. The connection is of no more use then: rows
+    /// may still be on their way.
+    pub(super) async fn rows_until(
+        &mut self,
+        sql: &str,
+        values: &[Value<'_>],
+        each: EachUntil<'_>,
+    ) -> Result<(), ClientError> {
+        let terms = self.terms;
+        match &mut self.client {
+            Client::Sqlite(file) => {
+                sqlite_rows(file, sql, values, each).map_err(ClientError::Sqlite)
+            }
+            Client::Postgres(client) => {
+                let (sql, values) = numbered(sql, values);
+                let start = client.query_raw(&sql, values.iter());
+                let rows = within(terms, start).await?;
+                let mut rows = pin!(rows.map_err(ClientError::Postgres)?);
+                loop {
+                    let next = poll_fn(|context| postgres::next_row(rows.as_mut(), context));
+                    let row = within(terms, next).await?;
+                    match row.map_err(ClientError::Postgres)? {
+                        Some(row) if each(&row).is_continue() => {}
+                        _ => return Ok(()),
+                    }
+                }
+            }
+            Client::Mysql(connection) => {
+                let values: Vec<mysql_async::Value> = values.iter().map(Value::for_mysql).collect();
+                let parameters = match values.len() {
+                    0 => mysql_async::Params::Empty,
+                    _ => mysql_async::Params::Positional(values),
+                };
+                let start = within(terms, connection.exec_iter(sql, parameters)).await?;
+                let mut rows = start.map_err(ClientError::Mysql)?;
+                loop {
+                    let row = within(terms, rows.next()).await?;
+                    match row.map_err(ClientError::Mysql)? {
+                        Some(row) if each(&row).is_continue() => {}
+                        _ => return Ok(()),
+                    }
+                }
+            }
+        }
+    }
+}
+
+async fn within<T>(terms: Terms, step: impl Future<Output = T>) -> Result<T, ClientError> {
+    match terms.statement_time {
+        Some(time) => tokio::time::timeout(time, step)
+            .await
+            .map_err(|_| ClientError::Timeout(time)),
+        None => Ok(step.await),
+    }
+}
+
+fn sqlite_rows(
+    file: &rusqlite::Connection,
+    sql: &str,
+    values: &[Value<'_>],
+    each: EachUntil<'_>,
+) -> rusqlite::Result<()> {
+    let mut statement = file.prepare_cached(sql)?;
+    for (i, value) in values.iter().enumerate() {
+        match value {
+            Value::Int(value) => statement.raw_bind_parameter(i + 1, value)?,
+            Value::Bool(value) => statement.raw_bind_parameter(i + 1, value)?,
+            Value::Text(text) => statement.raw_bind_parameter(i + 1, text)?,
+            Value::Null => statement.raw_bind_parameter(i + 1, None::<i64>)?,
+        }
+    }
+    let mut rows = statement.raw_query();
+    while let Some(row) = rows.next()? {
+        if each(row).is_break() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// PostgreSQL numbers its values and wants to know what they are, whatever integers a schema has. NULL is written out.
+fn numbered<'v>(sql: &str, values: &'v [Value<'v>]) -> (String, Vec<&'v Value<'v>>) {
+    let (mut text, mut bound) = (String::with_capacity(sql.len() + 24 * values.len()), vec![]);
+    let mut values = values.iter();
+    for (i, part) in sql.split('?').enumerate() {
+        if i > 0 {
+            let value = values.next().unwrap_or(&Value::Null);
+            let kind = match value {
+                Value::Int(_) => "BIGINT",
+                Value::Bool(_) => "BOOLEAN",
+                Value::Text(_) => "VARCHAR",
+                Value::Null => "",
+            };
+            if kind.is_empty() {
+                text.push_str("NULL");
+            } else {
+                bound.push(value);
+                text.push_str(&format!("CAST(${} AS {kind})", bound.len()));
+            }
+        }
+        text.push_str(part);
+    }
+    (text, bound)
+}
+
+impl ToSql for Value<'_> {
+    fn to_sql(
+        &self,
+        kind: &Type,
+        out: &mut BytesMut,
+    ) -> Result<IsNull, Box<dyn Error + Sync + Send>> {
+        match self {
+            Value::Int(value) => value.to_sql(kind, out),
+            Value::Bool(value) => value.to_sql(kind, out),
+            Value::Text(text) => text.to_sql(kind, out),
+            Value::Null => Ok(IsNull::Yes),
+        }
+    }
+
+    fn accepts(_: &Type) -> bool {
+        true
+    }
+
+    to_sql_checked!();
+}
+
+impl Value<'_> {
+    fn for_mysql(&self) -> mysql_async::Value {
+        match self {
+            Value::Int(value) => mysql_async::Value::Int(*value),
+            Value::Bool(value) => mysql_async::Value::Int((*value).into()),
+            Value::Text(text) => mysql_async::Value::Bytes(text.as_bytes().into()),
+            Value::Null => mysql_async::Value::NULL,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn postgres_gets_numbers_with_types_and_nulls_written_out() {
+        let values = [
+            Value::Int(1),
+            Value::Null,
+            Value::Text("a"),
+            Value::Bool(true),
+        ];
+        let (sql, bound) = numbered("INSERT INTO t VALUES (?, ?, ?, ?)", &values);
+        assert_eq!(
+            sql,
+            "INSERT INTO t VALUES (CAST($1 AS BIGINT), NULL, CAST($2 AS VARCHAR), CAST($3 AS BOOLEAN))"
+        );
+        assert_eq!(bound.len(), 3);
+    }
+}
