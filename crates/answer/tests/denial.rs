@@ -9,7 +9,7 @@ use hickory_proto::op::Message;
 use hickory_proto::rr::{Record, RecordType};
 use hickory_proto::serialize::binary::BinEncodable;
 use nameward_answer::{Engine, Medium, Scratch};
-use nameward_dnssec::{Denial, Key, KeyUse, Keys, Nsec3, Policy, Signing};
+use nameward_dnssec::{Denial, Key, KeyUse, Keys, Nsec3, Policy, SignatureCache, Signing};
 use nameward_wire::message::Query;
 use nameward_wire::zonefile::{Options, parse_bytes};
 use nameward_wire::{Name, NameBuf};
@@ -178,7 +178,7 @@ fn signed_zone(
         apex.as_name(),
         keys.into(),
         policy.into(),
-        Arc::default(),
+        Arc::new(SignatureCache::new(1000)),
     ))));
     // As a part that was looked up, which does not know what else exists.
     if contents == Contents::Part {

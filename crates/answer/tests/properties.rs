@@ -6,7 +6,7 @@ use hickory_proto::rr::Record;
 use hickory_proto::rr::RecordType;
 use hickory_proto::serialize::binary::BinEncodable;
 use nameward_answer::{AnyPolicy, Engine, Medium, Outcome, Policy, Reply, Scratch};
-use nameward_dnssec::{Key, KeyUse, Keys, Policy as Metadata, Signing};
+use nameward_dnssec::{Key, KeyUse, Keys, Policy as Metadata, SignatureCache, Signing};
 use nameward_wire::message::Query;
 use nameward_wire::zonefile::{Options, parse_bytes};
 use nameward_wire::{Name, NameBuf, Rcode};
@@ -190,7 +190,8 @@ fn signing(apex: Name<'_>, denial: SignedBy) -> Arc<Signing> {
         metadata.take("NSEC3PARAM", "1 0 0 -").expect("metadata");
     }
     let keys = Arc::new(Keys::new(vec![key]));
-    Arc::new(Signing::new(apex, keys, metadata.into(), Arc::default()))
+    let cache = Arc::new(SignatureCache::new(1000));
+    Arc::new(Signing::new(apex, keys, metadata.into(), cache))
 }
 
 /// How many signatures cover the RRset of a record.

@@ -62,12 +62,6 @@ impl SignatureCache {
     }
 }
 
-impl Default for SignatureCache {
-    fn default() -> Self {
-        SignatureCache::new(100_000)
-    }
-}
-
 impl std::fmt::Debug for SignatureCache {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} signatures", self.len())

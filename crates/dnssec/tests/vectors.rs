@@ -173,7 +173,7 @@ fn keys_that_cannot_be_used_are_errors_that_do_not_tell_the_key() {
 #[test]
 fn nothing_is_signed_when_a_key_is_broken() {
     let keys = Arc::new(Keys::broken());
-    let cache = Arc::new(SignatureCache::default());
+    let cache = Arc::new(SignatureCache::new(1000));
     let signing = Signing::new(name("example").as_name(), keys, Arc::default(), cache);
     let set = CanonicalSet::new(
         name("example").as_name(),
@@ -225,7 +225,12 @@ proptest! {
                 // What was taken can be used.
                 let keys = Arc::new(Keys::new(vec![key]));
                 let apex = name("example");
-                let signing = Signing::new(apex.as_name(), keys, Arc::default(), Arc::default());
+                let signing = Signing::new(
+                    apex.as_name(),
+                    keys,
+                    Arc::default(),
+                    Arc::new(SignatureCache::new(1000)),
+                );
                 let set = CanonicalSet::new(apex.as_name(), Type::A, 1, [&[0u8; 4][..]].into_iter());
                 prop_assert_eq!(signing.signatures(&set, 0, &mut { Making::NOW }).unwrap().len(), 1);
                 prop_assert!(!signing.apex_records().is_empty());

@@ -55,7 +55,8 @@ pub struct Checked {
 /// Prints what is wrong with the databases of a configuration, each line with the database it is about.
 pub fn check_all(config: &Config, printer: &mut Printer) -> Result<Checked, CommandError> {
     let mut checked = Checked::default();
-    let databases = databases::prepare(config, &Default::default()).map_err(StartError::from)?;
+    let signatures = databases::signatures(config);
+    let databases = databases::prepare(config, &signatures).map_err(StartError::from)?;
     for (_, _, backend) in databases {
         let options = backend.options();
         let address = &options.address;

@@ -79,7 +79,7 @@ fn main() {
                 0
             },
             query_entries: 10 * names,
-            ..LiveSettings::default()
+            ..LiveSettings::for_tests()
         };
         let stats = Stats::new(RingCapacities::default());
         let shared = Shared::with_live(Engine::default(), stats, settings);

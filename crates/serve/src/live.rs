@@ -34,7 +34,7 @@ use nameward_zone::{CacheSizes, Live, LiveSource, LookupError};
 pub(crate) use answerer::Answerer;
 pub(crate) use attempt::{Attempt, Tried};
 use batch_queue::BatchQueue;
-use log_throttle::LogThrottle;
+use log_throttle::FailureThrottle;
 pub(crate) use lookups::{Admission, Lookup};
 use lookups::{Lookups, WaitingCount};
 pub(crate) use packet_cache::{Fit, Hit, PacketCache};
@@ -78,8 +78,9 @@ pub struct LiveSettings {
     pub signatures: Arc<SignatureCache>,
 }
 
-impl Default for LiveSettings {
-    fn default() -> Self {
+impl LiveSettings {
+    /// Makes settings for tests and examples. A server takes each of them from its configuration.
+    pub fn for_tests() -> Self {
         LiveSettings {
             packet_entries: 100_000,
             packet_ttl: Duration::from_secs(20),
@@ -94,7 +95,7 @@ impl Default for LiveSettings {
             threads: 2,
             signing_queue: 4096,
             signing_cpu_percent: 50,
-            signatures: Arc::default(),
+            signatures: Arc::new(SignatureCache::new(10_000)),
         }
     }
 }
@@ -111,7 +112,7 @@ struct Backend {
     is_late: AtomicBool,
     batches: BatchQueue,
     threads: ThreadQueue,
-    log_throttle: Mutex<LogThrottle>,
+    log_throttle: Mutex<FailureThrottle>,
 }
 
 /// The caches, look-ups and sources of live zones, which all workers share.

@@ -54,7 +54,7 @@ pub struct Shared {
 impl Shared {
     /// Starts without zones.
     pub fn new(engine: Engine, stats: Arc<Stats>) -> Arc<Self> {
-        Self::with_live(engine, stats, LiveSettings::default())
+        Self::with_live(engine, stats, LiveSettings::for_tests())
     }
 
     /// Starts without zones, with these caches and bounds for live ones.

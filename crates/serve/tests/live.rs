@@ -354,21 +354,21 @@ fn uncached() -> LiveSettings {
     LiveSettings {
         packet_entries: 0,
         query_entries: 0,
-        ..LiveSettings::default()
+        ..LiveSettings::for_tests()
     }
 }
 
 fn without_packet_cache() -> LiveSettings {
     LiveSettings {
         packet_entries: 0,
-        ..LiveSettings::default()
+        ..LiveSettings::for_tests()
     }
 }
 
 #[test]
 fn a_live_zone_answers_like_any_other() {
     for source in [Memory::new(false), Memory::new(true)] {
-        let server = Server::with(LiveSettings::default(), source, "127.0.0.1:0");
+        let server = Server::with(LiveSettings::for_tests(), source, "127.0.0.1:0");
         for _ in 0..2 {
             let reply = server.ask("www.example.", 1);
             assert_eq!((rcode(&reply), answers(&reply)), (0, 1));
@@ -388,7 +388,7 @@ fn a_live_zone_answers_like_any_other() {
 
 #[test]
 fn a_reply_leaves_a_wildcard_socket_from_the_address_that_was_asked() {
-    let server = Server::with(LiveSettings::default(), Memory::new(false), "0.0.0.0:0");
+    let server = Server::with(LiveSettings::for_tests(), Memory::new(false), "0.0.0.0:0");
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.set_read_timeout(Some(PATIENCE)).unwrap();
     let asked: SocketAddr = format!("127.0.0.77:{}", server.address.port())
@@ -402,7 +402,7 @@ fn a_reply_leaves_a_wildcard_socket_from_the_address_that_was_asked() {
 
 #[test]
 fn chains_go_in_and_out_of_live_zones() {
-    let server = Server::start(LiveSettings::default());
+    let server = Server::start(LiveSettings::for_tests());
     for _ in 0..2 {
         assert_eq!(answers(&server.ask("out.example.", 1)), 2);
         assert_eq!(answers(&server.ask("back.example.", 1)), 3);
@@ -416,7 +416,7 @@ fn chains_go_in_and_out_of_live_zones() {
 
 #[test]
 fn a_chain_that_ends_at_a_zone_that_is_not_ready_is_not_kept() {
-    let server = Server::start(LiveSettings::default());
+    let server = Server::start(LiveSettings::for_tests());
     let offer = |zone: Zone| {
         let mut table = ZoneTable::clone(&server.shared.zones.load());
         table.insert(Arc::new(zone));
@@ -536,7 +536,7 @@ fn ask_tcp(server: &Server, packets: &[Vec<u8>]) -> Vec<Vec<u8>> {
 
 #[test]
 fn tcp_questions_are_answered_as_their_lookups_end() {
-    let server = Server::start(LiveSettings::default());
+    let server = Server::start(LiveSettings::for_tests());
     let mut packets = Vec::new();
     for i in 0..300u16 {
         let mut packet = question(&format!("n{i}.example."), 1);
@@ -553,7 +553,7 @@ fn tcp_questions_are_answered_as_their_lookups_end() {
 
 #[test]
 fn a_change_is_seen_in_the_next_answer_even_with_a_lookup_under_way() {
-    let server = Server::start(LiveSettings::default());
+    let server = Server::start(LiveSettings::for_tests());
     let tail = |reply: Vec<u8>| reply[reply.len() - 1];
     assert_eq!(tail(server.ask("www.example.", 1)), 80);
     assert_eq!(tail(server.ask("www.example.", 1)), 80);
@@ -583,7 +583,7 @@ fn a_change_is_seen_in_the_next_answer_even_with_a_lookup_under_way() {
 
 #[test]
 fn a_backend_that_is_down_fails_its_questions_and_only_those() {
-    let server = Server::start(LiveSettings::default());
+    let server = Server::start(LiveSettings::for_tests());
     server.source.set_down(true);
     let reply = server.ask_packet(&with_edns(question("www.example.", 1), 1232, false, &[]));
     assert_eq!(rcode(&reply), 2);
@@ -597,7 +597,7 @@ fn a_backend_that_is_down_fails_its_questions_and_only_those() {
 
 #[test]
 fn data_that_cannot_be_used_fails_its_name_and_only_that() {
-    let server = Server::start(LiveSettings::default());
+    let server = Server::start(LiveSettings::for_tests());
     let reply = server.ask_packet(&with_edns(question("broken.example.", 1), 1232, false, &[]));
     assert_eq!((rcode(&reply), &reply[reply.len() - 2..]), (2, &[0, 0][..]));
     assert_eq!(answers(&server.ask("www.example.", 1)), 1);
@@ -671,7 +671,7 @@ fn a_name_that_does_not_exist_has_its_own_time() {
 
 #[test]
 fn a_flush_forgets_the_names_it_is_for() {
-    let server = Server::start(LiveSettings::default());
+    let server = Server::start(LiveSettings::for_tests());
     server.ask("www.example.", 1);
     server.ask("ns1.example.", 1);
     server.wait_counter("query-cache-size", 2);
@@ -689,7 +689,7 @@ fn a_flush_forgets_the_names_it_is_for() {
 
 #[test]
 fn a_cached_answer_is_what_the_engine_would_write() {
-    let cached = Server::start(LiveSettings::default());
+    let cached = Server::start(LiveSettings::for_tests());
     let plain = Server::start(uncached());
     let names = [
         "www.example.",
@@ -753,7 +753,7 @@ fn caches_stay_within_their_bounds() {
     let settings = LiveSettings {
         packet_entries: 64,
         query_entries: 64,
-        ..LiveSettings::default()
+        ..LiveSettings::for_tests()
     };
     let server = Server::start(settings);
     let packets: Vec<_> = (0..600)
@@ -884,7 +884,7 @@ fn a_source_that_hangs_is_answered_for_with_stale_data_before_the_client_gives_u
 
 #[test]
 fn data_that_cannot_be_used_is_not_read_again_for_each_question() {
-    let server = Server::start(LiveSettings::default());
+    let server = Server::start(LiveSettings::for_tests());
     for _ in 0..3 {
         let packet = with_edns(question("broken.example.", 1), 1232, false, &[]);
         let reply = server.ask_packet(&packet);
@@ -939,7 +939,7 @@ fn a_look_up_for_which_nobody_waits_any_more_is_not_begun() {
 
 #[test]
 fn a_question_with_a_cookie_comes_from_the_packet_cache() {
-    let server = Server::start(LiveSettings::default());
+    let server = Server::start(LiveSettings::for_tests());
     let ask = |cookie: &[u8]| {
         let option = [b"\0\x0a\0\x08", cookie].concat();
         server.ask_packet(&with_edns(question("www.example.", 1), 1232, true, &option))
@@ -961,7 +961,7 @@ fn a_question_that_waits_is_one_sample_of_latency_and_a_dropped_packet_is_none()
     for source in [Memory::new(true), Memory::new(false)] {
         let settings = LiveSettings {
             query_timeout: PATIENCE,
-            ..LiveSettings::default()
+            ..LiveSettings::for_tests()
         };
         let server = Server::with(settings, source, "127.0.0.1:0");
         server.source.hold();

@@ -270,7 +270,7 @@ fn allocations_from_cache(signing: Option<Arc<Signing>>, at_least: usize) -> u64
     let _inside = runtime.enter();
     let settings = LiveSettings {
         packet_ttl: Duration::from_secs(3600),
-        ..LiveSettings::default()
+        ..LiveSettings::for_tests()
     };
     let shared = Shared::with_live(Engine::default(), stats(), settings);
     let source = Arc::new(Memory { signing });

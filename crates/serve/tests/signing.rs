@@ -185,7 +185,7 @@ fn rcode(reply: &[u8]) -> u8 {
 
 #[test]
 fn the_first_answer_waits_for_its_signatures_and_the_next_finds_them() {
-    let server = Server::start(LiveSettings::default());
+    let server = Server::start(LiveSettings::for_tests());
     for (waits, zone) in ["rsa", "ed"].into_iter().enumerate() {
         let name = format!("www.{zone}.");
         let first = server.ask(&name);
@@ -207,7 +207,7 @@ fn the_first_answer_waits_for_its_signatures_and_the_next_finds_them() {
 
 #[test]
 fn those_who_ask_for_the_same_share_the_signatures() {
-    let server = Server::start(LiveSettings::default());
+    let server = Server::start(LiveSettings::for_tests());
     let socket = server.socket();
     for id in 0..100 {
         socket.send(&question("www.rsa.", id)).unwrap();
@@ -225,7 +225,7 @@ fn a_flood_of_new_names_is_sent_to_tcp_and_nobody_else_waits() {
     let server = Server::start(LiveSettings {
         signing_queue: 32,
         signing_cpu_percent: 1,
-        ..LiveSettings::default()
+        ..LiveSettings::for_tests()
     });
     assert!(is_signed(&server.ask("www.ed.")));
     let flood = server.socket();

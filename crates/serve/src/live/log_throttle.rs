@@ -1,9 +1,10 @@
-//! A log throttle for the failures of a source: a database that is down fails every question, and a row that cannot be
-//! read every question for its name, but nobody reads a line a question.
+//! Failures of a source that go to the log: a database that is down fails every question, and a row that cannot be read
+//! every question for its name, but nobody reads a line a question.
 
 use std::time::{Duration, Instant};
 
 use nameward_answer::BackendFailure;
+use nameward_stats::LogThrottle;
 
 /// How often the log says that a source does not answer.
 const INTERVAL: Duration = Duration::from_secs(5);
@@ -12,18 +13,22 @@ const SAME_DATA: Duration = Duration::from_secs(60);
 /// Different data that the log names within that time.
 const MOST: usize = 32;
 
-/// The failures of one source that were logged of late.
-#[derive(Default)]
-pub(super) struct LogThrottle {
-    last: Option<Instant>,
-    /// Failures since then that were not logged.
-    unlogged: u64,
-    /// Reasons of data that cannot be used, and when each was logged.
-    data: Vec<(Instant, String)>,
-    unlogged_data: u64,
+/// The failures of one source that were logged of late, apart by kind: neither hides the other.
+pub(super) struct FailureThrottle {
+    down: LogThrottle,
+    data: LogThrottle,
 }
 
-impl LogThrottle {
+impl Default for FailureThrottle {
+    fn default() -> Self {
+        FailureThrottle {
+            down: LogThrottle::new(INTERVAL),
+            data: LogThrottle::by_text(SAME_DATA, MOST),
+        }
+    }
+}
+
+impl FailureThrottle {
     /// Returns whether to log this failure; if so, how many of its kind were passed over before it.
     pub(super) fn admit(
         &mut self,
@@ -31,30 +36,10 @@ impl LogThrottle {
         reason: &str,
         now: Instant,
     ) -> Option<u64> {
-        let (is_logged, unlogged) = match kind {
-            BackendFailure::BadData => (self.admit_data(reason, now), &mut self.unlogged_data),
-            BackendFailure::Unreachable | BackendFailure::NotReady => {
-                let is_due = self.last.is_none_or(|last| now - last >= INTERVAL);
-                if is_due {
-                    self.last = Some(now);
-                }
-                (is_due, &mut self.unlogged)
-            }
-        };
-        if is_logged {
-            return Some(std::mem::take(unlogged));
+        match kind {
+            BackendFailure::BadData => self.data.admit(reason, now),
+            BackendFailure::Unreachable | BackendFailure::NotReady => self.down.admit(reason, now),
         }
-        *unlogged += 1;
-        None
-    }
-
-    fn admit_data(&mut self, reason: &str, now: Instant) -> bool {
-        self.data.retain(|(logged, _)| now - *logged < SAME_DATA);
-        if self.data.len() >= MOST || self.data.iter().any(|(_, logged)| logged == reason) {
-            return false;
-        }
-        self.data.push((now, reason.into()));
-        true
     }
 }
 
@@ -64,7 +49,7 @@ mod tests {
 
     #[test]
     fn a_source_that_is_down_does_not_hide_data_that_cannot_be_used() {
-        let (mut throttle, now) = (LogThrottle::default(), Instant::now());
+        let (mut throttle, now) = (FailureThrottle::default(), Instant::now());
         let (down, bad) = (BackendFailure::Unreachable, BackendFailure::BadData);
         assert_eq!(throttle.admit(down, "no route", now), Some(0));
         assert_eq!(throttle.admit(down, "no route", now), None);
@@ -77,11 +62,10 @@ mod tests {
 
     #[test]
     fn what_is_remembered_is_bounded() {
-        let (mut throttle, now) = (LogThrottle::default(), Instant::now());
+        let (mut throttle, now) = (FailureThrottle::default(), Instant::now());
         let bad = BackendFailure::BadData;
         let is_logged = |n: &usize| throttle.admit(bad, &format!("id {n}"), now).is_some();
         assert_eq!((0..1000).filter(is_logged).count(), MOST);
-        assert_eq!(throttle.data.len(), MOST);
         assert_eq!(throttle.admit(bad, "id 1", now + SAME_DATA), Some(968));
     }
 }

@@ -115,7 +115,7 @@ impl Default for SecurityOptions {
             is_read: true,
             keys: bounds(30),
             metadata: bounds(60),
-            signatures: Arc::default(),
+            signatures: Arc::new(SignatureCache::new(10_000)),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What an operator reads when a zone file is wrong: file, line, column, what was found and expected.
 
-use core::fmt;
+use core::fmt::{self, Write as _};
 use std::sync::Arc;
 
 /// So many errors, and so many warnings, are reported; then parsing stops or warnings are dropped.
@@ -32,7 +32,13 @@ pub struct Diagnostic {
 
 impl fmt::Display for Diagnostic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.file)?;
+        // The name of a file may hold line ends and what a terminal obeys; a diagnostic is one line.
+        for c in self.file.chars() {
+            match c.is_control() {
+                true => write!(f, "\\{:03}", u32::from(c))?,
+                false => f.write_char(c)?,
+            }
+        }
         for place in [self.line, self.column] {
             if place == 0 {
                 break;
