@@ -320,7 +320,7 @@ fn signed_answers_from_the_packet_cache_are_given_without_allocating() {
     };
     let key = Key::read(KEY, 257, usage).unwrap();
     let keys = Arc::new(Keys::new(vec![key]));
-    let cache = Arc::new(SignatureCache::default());
+    let cache = Arc::new(SignatureCache::new(1000));
     let policy = Arc::new(Policy::default());
     let signing = Arc::new(Signing::new(apex.as_name(), keys, policy, cache));
     // A signature of Ed25519 alone has 64 octets.
