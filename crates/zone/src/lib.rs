@@ -37,7 +37,7 @@ pub use finding::Finding;
 pub use key::NameKey;
 pub use live::Live;
 pub use node::{Form, Node, Record, Rrset};
-pub use offer::{Contest, Offered, TableChange};
+pub use offer::{Contest, NO_SOURCE, Offered, TableChange};
 pub use record_list::{ListError, ListedRecord, ListedRecords, RecordList};
 pub use room::ZoneLimits;
 pub use serial::Serial;

@@ -48,6 +48,9 @@ pub struct Contest {
     pub other: u16,
 }
 
+/// The rank of a stand-in that no source has offered: behind all sources, and no rival of any.
+pub const NO_SOURCE: u16 = u16::MAX;
+
 /// Zones that stand by, by their names in lower case. Few, so a change copies all.
 pub(crate) type StandingBy = Arc<HashMap<Box<[u8]>, Vec<Arc<Zone>>>>;
 
@@ -71,7 +74,7 @@ impl ZoneTable {
         });
         match self.serve_best(all) {
             Some(served) if served != rank => Offered::KeptBy(served),
-            _ if before != rank => Offered::TakenFrom(before),
+            _ if before != rank && before != NO_SOURCE => Offered::TakenFrom(before),
             _ => Offered::Taken,
         }
     }
@@ -258,5 +261,17 @@ mod tests {
         assert_eq!(table.offer(zone("example.", 1, false)), Offered::Taken);
         assert_eq!(served(&table), Some((1, true)));
         assert_eq!(table.offered().count(), 1);
+    }
+
+    #[test]
+    fn a_stand_in_of_no_source_is_no_rival() {
+        let mut table = ZoneTable::default();
+        assert_eq!(
+            table.offer(zone("example.", NO_SOURCE, false)),
+            Offered::Taken
+        );
+        assert_eq!(table.offer(zone("example.", 0, false)), Offered::Taken);
+        assert_eq!(table.offer(zone("example.", 0, true)), Offered::Taken);
+        assert_eq!(served(&table), Some((0, true)));
     }
 }

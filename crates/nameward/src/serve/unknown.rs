@@ -8,17 +8,14 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use nameward_wire::Name;
-use nameward_zone::{Zone, ZoneTable};
-
-/// Behind the rank of every source.
-const RANK: u16 = u16::MAX;
+use nameward_zone::{NO_SOURCE, Zone, ZoneTable};
 
 /// Whatever is in no zone of the table may be ours.
 pub fn begin(table: &ArcSwap<ZoneTable>) {
     table.rcu(|table| {
         let mut table = ZoneTable::clone(table);
         let mut zone = Zone::not_ready(Name::ROOT);
-        zone.set_rank(RANK);
+        zone.set_rank(NO_SOURCE);
         table.offer(Arc::new(zone));
         table
     });
@@ -26,11 +23,11 @@ pub fn begin(table: &ArcSwap<ZoneTable>) {
 
 /// The zones that are ours are in the table.
 pub fn end(table: &ArcSwap<ZoneTable>) {
-    let is_there = table.load().offered().any(|zone| zone.rank() == RANK);
+    let is_there = table.load().offered().any(|zone| zone.rank() == NO_SOURCE);
     if is_there {
         table.rcu(|table| {
             let mut table = ZoneTable::clone(table);
-            table.withdraw(Name::ROOT, RANK);
+            table.withdraw(Name::ROOT, NO_SOURCE);
             table
         });
     }

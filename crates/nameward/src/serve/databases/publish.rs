@@ -9,7 +9,7 @@ use super::follower::{Follower, LINES_MAX};
 
 /// How a zone that two sources have is told.
 pub fn contested(name: Name<'_>, served: u16, other: u16) -> String {
-    let (served, other) = (served + 1, other + 1);
+    let [served, other] = [served, other].map(|rank| u32::from(rank) + 1);
     format!("zone {name} is in backend {served} and in backend {other}: the first one serves it")
 }
 
@@ -66,5 +66,17 @@ impl Follower {
         {
             tracing::warn!("{text}");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_rank_is_told_like_any_other() {
+        let text = contested(Name::ROOT, 0, u16::MAX);
+        let expected = "zone . is in backend 1 and in backend 65536: the first one serves it";
+        assert_eq!(text, expected);
     }
 }
