@@ -230,8 +230,11 @@ impl Driver {
     ) -> Result<(), SqlError> {
         match self {
             Driver::Sqlite(sqlite) => sqlite.query(statement, zone, names, each),
-            Driver::Postgres(postgres) => postgres.query(statement, zone, names, each).await,
-            Driver::Mysql(mysql) => mysql.query(statement, zone, names, each).await,
+            // Apart: the futures of the clients have tens of kilobytes, and a look-up in SQLite would move them about.
+            Driver::Postgres(postgres) => {
+                Box::pin(postgres.query(statement, zone, names, each)).await
+            }
+            Driver::Mysql(mysql) => Box::pin(mysql.query(statement, zone, names, each)).await,
         }
     }
 }
