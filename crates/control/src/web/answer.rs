@@ -15,7 +15,7 @@ use super::response::{Response, media};
 use super::routes::{self, Route, Secret, SecretKind};
 
 /// The two ends of a connection.
-pub(super) struct Client {
+pub(super) struct ConnectionEnds {
     /// The client.
     pub peer: SocketAddr,
     /// The address that it connected to.
@@ -26,7 +26,7 @@ pub(super) struct Client {
 pub(super) async fn respond<'a>(
     shared: &'a Arc<Shared>,
     request: Request,
-    client: &Client,
+    client: &ConnectionEnds,
 ) -> (Response, Option<SemaphorePermit<'a>>) {
     if request.content_length > shared.settings.limits.max_body_bytes {
         return (Response::error(413), None);

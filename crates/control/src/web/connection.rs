@@ -88,7 +88,7 @@ pub(super) async fn converse(place: Place, mut stream: TcpStream, peer: SocketAd
         is_done: false,
     };
     let local = connection.stream.local_addr().ok().map(|local| local.ip());
-    let client = answer::Client { peer, local };
+    let client = answer::ConnectionEnds { peer, local };
     let reply = prepare(&shared, request, &client, &task).await;
     if send(&shared, &mut connection.stream, reply).await.is_none() {
         return;
@@ -137,7 +137,7 @@ async fn read_away(stream: &mut TcpStream) {
 async fn prepare(
     shared: &Arc<Shared>,
     request: Result<Request, Malformed>,
-    client: &answer::Client,
+    client: &answer::ConnectionEnds,
     task: &AbortHandle,
 ) -> Outgoing {
     let (method, line) = match &request {
