@@ -5,6 +5,8 @@
 //! back later are put aside and merged once at the end, so a file in any order costs no more than sorting
 //! what was put aside.
 
+mod check;
+
 use crate::broken::Broken;
 use crate::draft::{Draft, Keep};
 use crate::finding::{Finding, Findings};
@@ -19,8 +21,7 @@ use nameward_wire::zonefile::{Record, Refusal, Sink};
 use nameward_wire::{Class, Name, NameBuf, Type};
 use std::collections::HashMap;
 
-/// NSEC3 iterations a zone may ask for.
-const MAX_ITERATIONS: u16 = 100;
+use check::is_checked_alone;
 
 /// Places from one empty non-terminal of a chain to the one above it.
 pub(crate) const CHAIN_STEP: u32 = (node::CHAIN_NODE / ALIGN) as u32;
@@ -360,65 +361,6 @@ impl ZoneBuilder {
         Ok(())
     }
 
-    /// RFC 1035 section 5.2: one SOA, at the apex.
-    fn check_soa(&mut self, draft: &Draft, is_apex: bool) {
-        let Some(soa) = draft.entries.iter().find(|e| e.rtype == Type::SOA) else {
-            return;
-        };
-        if is_apex {
-            self.soa_at = (soa.line, soa.file);
-            return;
-        }
-        let name = self.current_name;
-        let message = format_args!(
-            "expected the SOA at {}, found one at {name}",
-            self.apex_name
-        );
-        match self.is_tolerant {
-            true => self.findings.error_of_name(soa.line, soa.file, message),
-            false => self.findings.error(soa.line, soa.file, message),
-        }
-        self.add_broken(name.as_name(), None);
-    }
-
-    /// RFC 9276: many NSEC3 iterations cost a server and its clients dearly (CVE-2023-50868).
-    fn check_iterations(&mut self, draft: &Draft) {
-        for entry in &draft.entries {
-            if matches!(entry.rtype, Type::NSEC3 | Type::NSEC3PARAM)
-                && let Some(&[_, _, high, low]) = draft.rdata(entry).first_chunk()
-                && u16::from_be_bytes([high, low]) > MAX_ITERATIONS
-            {
-                let found = u16::from_be_bytes([high, low]);
-                let message = format_args!(
-                    "expected at most {MAX_ITERATIONS} NSEC3 iterations, found {found}"
-                );
-                match self.is_tolerant {
-                    true => self.findings.error_of_name(entry.line, entry.file, message),
-                    false => self.findings.error(entry.line, entry.file, message),
-                }
-                let name = self.current_name;
-                self.add_broken(name.as_name(), None);
-            }
-        }
-    }
-
-    fn warn_of_data_at_cut(&mut self, draft: &Draft) {
-        // RFC 4035 section 2.6 and RFC 1034 section 4.2.1: what may stand at the parent's side of a cut.
-        let allowed = |t| {
-            matches!(
-                t,
-                Type::NS | Type::DS | Type::NSEC | Type::RRSIG | Type::A | Type::AAAA
-            )
-        };
-        if let Some(other) = draft.entries.iter().find(|e| !allowed(e.rtype)) {
-            let message = format_args!(
-                "{} {} stands at a delegation: not served",
-                self.current_name, other.rtype
-            );
-            self.findings.warning(other.line, other.file, message);
-        }
-    }
-
     fn place(&mut self, place: usize) -> u32 {
         u32::try_from(place).unwrap_or_else(|_| {
             self.findings
@@ -647,12 +589,4 @@ impl ZoneBuilder {
     pub(crate) fn set_target(&mut self, record_at: usize, place: u32) {
         self.arena[record_at + 2..record_at + 6].copy_from_slice(&place.to_le_bytes());
     }
-}
-
-/// Whether records of a type have rules of their own that are checked when they are packed.
-fn is_checked_alone(rtype: Type) -> bool {
-    matches!(
-        rtype,
-        Type::SOA | Type::CNAME | Type::DNAME | Type::PTR | Type::NSEC3 | Type::NSEC3PARAM
-    )
 }

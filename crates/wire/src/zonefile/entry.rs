@@ -13,7 +13,7 @@ use crate::text::{Fields, TextError, Token};
 const EXPECTED_TYPE: &str = "a TTL, a class or a type";
 
 /// Where the data of a record stands that was just read.
-enum Data {
+enum EntryData {
     Ipv4([u8; 4]),
     Ipv6([u8; 16]),
     /// In [`Parser::host`].
@@ -80,11 +80,11 @@ impl<S: Sink + ?Sized> Parser<'_, S> {
         let ttl = explicit.or(self.default_ttl).or(self.last_ttl)?;
 
         let data = match rtype {
-            Type::A => Data::Ipv4(rdata::ipv4(data)?),
-            Type::AAAA => Data::Ipv6(rdata::ipv6(data)?),
+            Type::A => EntryData::Ipv4(rdata::ipv4(data)?),
+            Type::AAAA => EntryData::Ipv6(rdata::ipv6(data)?),
             _ => {
                 self.host.set_plain(data, self.origin.as_name()).ok()?;
-                Data::Host
+                EntryData::Host
             }
         };
         if owner.is_empty() {
@@ -184,7 +184,7 @@ impl<S: Sink + ?Sized> Parser<'_, S> {
             self.warn(&word, notes);
         }
         let ttl = self.settle_ttl(ttl, rtype, &word)?;
-        self.deliver(rtype, ttl, line, Data::Any);
+        self.deliver(rtype, ttl, line, EntryData::Any);
         Ok(Step::Done)
     }
 
@@ -244,7 +244,7 @@ impl<S: Sink + ?Sized> Parser<'_, S> {
     }
 
     #[inline]
-    fn deliver(&mut self, rtype: Type, ttl: u32, line: u32, data: Data) {
+    fn deliver(&mut self, rtype: Type, ttl: u32, line: u32, data: EntryData) {
         if self.last_owner != LastOwner::Known {
             return;
         }
@@ -258,10 +258,10 @@ impl<S: Sink + ?Sized> Parser<'_, S> {
             class: self.options.class,
             ttl,
             rdata: match &data {
-                Data::Ipv4(address) => address,
-                Data::Ipv6(address) => address,
-                Data::Host => self.host.as_wire(),
-                Data::Any => &self.rdata,
+                EntryData::Ipv4(address) => address,
+                EntryData::Ipv6(address) => address,
+                EntryData::Host => self.host.as_wire(),
+                EntryData::Any => &self.rdata,
             },
             line,
             file: self.file,
