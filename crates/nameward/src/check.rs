@@ -1,8 +1,9 @@
 //! Owns `nameward check`: the configuration and every zone, read as the server would.
 
-use std::{io, path::Path, process::ExitCode};
+use std::{io, process::ExitCode};
 
 use arc_swap::ArcSwap;
+use nameward_maintain::follow;
 use nameward_store::file::{Event, FileBackend, zone_from_text};
 use nameward_wire::{
     Name, NameBuf,
@@ -50,7 +51,7 @@ pub fn run(overrides: &Overrides, form: Form) -> Result<ExitCode, CommandError> 
             }
             Event::Waiting(name, path) => {
                 warnings += 1;
-                message("warning", &waiting(name, path), &mut printer)
+                message("warning", &follow::waiting(name, path), &mut printer)
             }
             Event::Removed(_) | Event::Contested(..) | Event::Progress(..) | Event::Known => Ok(()),
         };
@@ -93,15 +94,6 @@ fn print(diagnostics: &[Diagnostic], printer: &mut Printer) -> io::Result<()> {
 fn message(severity: &str, text: &str, printer: &mut Printer) -> io::Result<()> {
     let object = json!({ "severity": severity, "message": text });
     printer.object(&object, text)
-}
-
-/// Says that a secondary has no copy.
-pub fn waiting(name: Name<'_>, path: &Path) -> String {
-    let place = match path.as_os_str().is_empty() {
-        true => "it has no file".to_string(),
-        false => format!("{} is not there", path.display()),
-    };
-    format!("zone {name}: secondary without a copy: {place}; questions are answered SERVFAIL")
 }
 
 /// The zone of the built-in example.

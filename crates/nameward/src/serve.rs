@@ -12,16 +12,16 @@ mod maintenance;
 mod operator;
 mod ports;
 mod running;
-mod unknown;
 mod web;
 
 use std::sync::Arc;
 
 pub use announce::counted;
 pub use error::StartError;
+use nameward_maintain::{Commits, Durable, Table, follow::unknown};
 use nameward_serve::pipeline::Shared;
 use nameward_stats::{Gauge, Stats};
-use nameward_zone::ZoneTable;
+use nameward_zone::{AccessSource, TableChange};
 pub use operator::resolved;
 
 use crate::{
@@ -29,7 +29,7 @@ use crate::{
     config::{Config, Overrides},
     logging,
     pid_file::PidFile,
-    privileges, zones,
+    privileges, state, zones,
 };
 use databases::Databases;
 use maintenance::Keeper;
@@ -67,16 +67,17 @@ pub fn run(overrides: &Overrides) -> Result<(), StartError> {
     let watched = Arc::clone(&shared);
     let count = move || watched.zones.load().len() as u64;
     shared.stats.gauge_from(Gauge::ZoneCacheSize, count);
+    let table = Arc::new(Table::over(Arc::clone(&shared.zones)));
+    let durable = state::open(&config).map(|store| Arc::new(store) as Arc<dyn Durable>);
+    let commits = Commits::new(Arc::clone(&table), durable, |_| ())?;
     if config.example {
         let zone = check::example_zone().map_err(StartError::Example)?;
-        let mut table = ZoneTable::default();
-        table.insert(Arc::new(zone));
-        shared.zones.store(Arc::new(table));
+        table.publish(&[TableChange::Offer(Arc::new(zone))]);
     }
     // Before the first zone, so that none is ever served to more clients than it should be.
-    zones::set_access(&shared.zones, zones::access(&config));
+    table.set_access(AccessSource::Configured, zones::access(&config));
     if !sources.is_empty() {
-        unknown::begin(&shared.zones);
+        unknown::begin(&table);
     }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(RUNTIME_THREADS)
@@ -88,6 +89,7 @@ pub fn run(overrides: &Overrides) -> Result<(), StartError> {
         config_file,
         config,
         shared,
+        commits,
         log,
         databases: Databases::default(),
     };

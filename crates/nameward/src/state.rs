@@ -1,6 +1,6 @@
 //! Owns `nameward state`: care of the state store by its operator.
 
-use nameward_store::state::StateStore;
+use nameward_store::state::{JournalBounds, StateStore};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -17,6 +17,22 @@ pub fn directory(named: Option<PathBuf>, overrides: &Overrides) -> Result<PathBu
     match named {
         Some(directory) => Ok(directory),
         None => state_directory(&Config::load(overrides)?).ok_or(CommandError::NoStateDirectory),
+    }
+}
+
+/// Opens the state store of a server. One that cannot be used is told of, and the server serves what does not need it.
+pub fn open(config: &Config) -> Option<StateStore> {
+    let directory = state_directory(config)?;
+    let bounds = JournalBounds {
+        octets: (config.journal.size_max_mb.get() as u64) << 20,
+        entries: config.journal.changes_max.get() as u64,
+    };
+    match StateStore::open(&directory, bounds) {
+        Ok(store) => Some(store),
+        Err(error) => {
+            tracing::error!("{error}; changes are not journalled");
+            None
+        }
     }
 }
 

@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use arc_swap::ArcSwap;
 use nameward_stats::{Ring, RingCapacities, Stats};
 use nameward_store::file::{Limits, Source};
 use nameward_wire::{Name, NameBuf};
-use nameward_zone::{AccessRules, AccessSource, ZoneLimits, ZoneTable};
+use nameward_zone::{AccessRules, ZoneLimits};
 
 use crate::{
     config::{
@@ -59,19 +58,6 @@ pub fn access(config: &Config) -> AccessRules {
         }
     }
     rules
-}
-
-/// Puts the access lists of the configuration in force.
-pub fn set_access(table: &ArcSwap<ZoneTable>, rules: AccessRules) {
-    let rules = Arc::new(rules);
-    if **table.load().access(AccessSource::Configured) == *rules {
-        return;
-    }
-    table.rcu(|table| {
-        let mut table = ZoneTable::clone(table);
-        table.set_access(AccessSource::Configured, Arc::clone(&rules));
-        table
-    });
 }
 
 /// What one zone of a backend may grow to.

@@ -35,8 +35,8 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 /// Everything that all workers answer from. Maintenance swaps the pointers; workers follow with their next batch.
 pub struct Shared {
-    /// The zones.
-    pub zones: ArcSwap<ZoneTable>,
+    /// The zones; maintenance writes them, and nobody else.
+    pub zones: Arc<ArcSwap<ZoneTable>>,
     /// Policy and identity.
     pub engine: ArcSwap<Engine>,
     /// Counters and rings.
@@ -60,7 +60,7 @@ impl Shared {
     /// Starts without zones, with these caches and bounds for live ones.
     pub fn with_live(engine: Engine, stats: Arc<Stats>, live: LiveSettings) -> Arc<Self> {
         let shared = Arc::new(Shared {
-            zones: ArcSwap::from_pointee(ZoneTable::default()),
+            zones: Arc::default(),
             engine: ArcSwap::from_pointee(engine),
             stats,
             signing: Arc::new(SigningQueue::new(live.signing_queue)),

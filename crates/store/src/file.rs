@@ -24,17 +24,17 @@ use std::{
     time::Instant,
 };
 
-use arc_swap::ArcSwap;
 use nameward_import::{OnDisk, bind, open_regular, reason_of};
 use nameward_wire::{
     Name, NameBuf,
     zonefile::{Diagnostic, Options},
 };
-use nameward_zone::{AccessSource, Zone, ZoneLimits, ZoneTable};
+use nameward_zone::{AccessSource, Zone, ZoneLimits};
 
 use known::Known;
 use load::Load;
 use publish::Publisher;
+pub use publish::ZoneTarget;
 use scan::{Candidates, Configurations, Said};
 use watch::Interest;
 pub use watch::{Look, Watcher};
@@ -149,7 +149,7 @@ impl FileBackend {
     /// table that did not come from here are left alone.
     pub fn load(
         &mut self,
-        table: &ArcSwap<ZoneTable>,
+        table: &dyn ZoneTarget,
         sources: &[Source],
         events: &mut dyn FnMut(Event<'_>),
     ) -> Summary {
@@ -160,7 +160,7 @@ impl FileBackend {
     /// Loads what was seen to change. Sources that are not watched are left as they are.
     pub fn look(
         &mut self,
-        table: &ArcSwap<ZoneTable>,
+        table: &dyn ZoneTarget,
         sources: &[Source],
         look: &Look,
         events: &mut dyn FnMut(Event<'_>),
@@ -179,7 +179,7 @@ impl FileBackend {
     /// Loads, and leaves zones alone that are from sources of the `spared` ranks.
     fn load_spared(
         &mut self,
-        table: &ArcSwap<ZoneTable>,
+        table: &dyn ZoneTarget,
         sources: &[Source],
         spared: &[u16],
         events: &mut dyn FnMut(Event<'_>),
@@ -208,8 +208,8 @@ impl FileBackend {
         // First of all, so that no zone is served to more clients than its configuration lets in; the lists of zones
         // that are about to go stay until they are gone.
         let access = self.configurations.access();
-        let before = Arc::clone(table.load().access(AccessSource::Imported));
-        publish::set_access(table, access.with_leftovers_of(&before));
+        let before = Arc::clone(table.table().access(AccessSource::Imported));
+        table.set_access(access.with_leftovers_of(&before));
         load.announce(&jobs, &mut self.known.slots);
         (load.events)(Event::Known);
         load.run(&jobs, &mut self.known.slots);
@@ -218,7 +218,7 @@ impl FileBackend {
             self.known.forget_gone(spared);
         }
         load.publish();
-        publish::set_access(table, access);
+        table.set_access(access);
         let summary = load.summary;
         self.watch_includes(sources);
         if let Some(watcher) = &self.watcher {

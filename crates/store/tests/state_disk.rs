@@ -5,7 +5,7 @@ use nameward_store::state::{
 };
 use nameward_wire::{NameBuf, Type};
 use nameward_zone::change::Difference;
-use nameward_zone::{ListedRecord, RecordList, Serial};
+use nameward_zone::{RecordList, Serial, WireRecord};
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
@@ -46,7 +46,7 @@ fn list(serial: u32, filler: usize) -> RecordList {
     let numbers: Vec<u8> = numbers.iter().flat_map(|n| n.to_be_bytes()).collect();
     let mut list = RecordList::default();
     let mut push = |rtype, rdata: &[u8]| {
-        list.push(ListedRecord {
+        list.push(WireRecord {
             owner: owner.as_name(),
             rtype,
             ttl: 300,

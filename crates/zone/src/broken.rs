@@ -6,12 +6,13 @@
 //! own NS records are broken fails as a whole.
 
 use crate::build::{Origin, ZoneBuilder};
+use crate::change::Difference;
 use crate::draft::{Draft, Flaw};
 use crate::finding::KEPT;
 use crate::key::NameKey;
 use crate::node::Node;
 use crate::node::flags::{BROKEN, BROKEN_ABOVE, BROKEN_HOST, CUT, DNAME};
-use crate::zone::Find;
+use crate::zone::{Find, Zone};
 use nameward_wire::{Name, Type};
 use std::collections::HashMap;
 
@@ -120,6 +121,19 @@ impl Draft {
         if matches!(flaw, Flaw::TooManyTypes | Flaw::TooManyRecords(_)) {
             self.entries.truncate(1);
         }
+    }
+}
+
+impl Zone {
+    /// Whether a difference is about names with records that cannot be read. It may be what mends them, which only a
+    /// look at all their records tells.
+    pub fn is_broken_at(&self, difference: &Difference) -> bool {
+        let records = difference.removed.iter().chain(&difference.added);
+        let is_broken = |name| {
+            let node = self.node_of(name);
+            node.is_some_and(|node| node.flags() & (BROKEN | BROKEN_ABOVE | BROKEN_HOST) != 0)
+        };
+        records.into_iter().any(|record| is_broken(record.owner))
     }
 }
 

@@ -15,7 +15,7 @@ mod overlay;
 mod pack;
 mod plan;
 
-use crate::record_list::{ListedRecord, RecordList};
+use crate::record_list::{RecordList, WireRecord};
 use crate::serial::Serial;
 use nameward_wire::{NameBuf, Type};
 pub(crate) use overlay::Changes;
@@ -187,7 +187,7 @@ pub enum ChangeError {
 }
 
 impl ChangeError {
-    fn not_there(record: &ListedRecord<'_>) -> Self {
+    fn not_there(record: &WireRecord<'_>) -> Self {
         ChangeError::NotThere {
             owner: record.owner.to_string(),
             rtype: record.rtype,

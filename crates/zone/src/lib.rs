@@ -38,7 +38,7 @@ pub use key::NameKey;
 pub use live::Live;
 pub use node::{Form, Node, Record, Rrset};
 pub use offer::{Contest, NO_SOURCE, Offered, TableChange};
-pub use record_list::{ListError, ListedRecord, ListedRecords, RecordList};
+pub use record_list::{ListError, RecordList, WireRecord, WireRecords};
 pub use room::ZoneLimits;
 pub use serial::Serial;
 pub use signing_state::{DenialIndex, SigningState};

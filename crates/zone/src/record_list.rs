@@ -18,7 +18,7 @@ pub struct RecordList {
 
 /// One record of a list.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct ListedRecord<'a> {
+pub struct WireRecord<'a> {
     /// The owner.
     pub owner: Name<'a>,
     /// The type.
@@ -60,7 +60,7 @@ impl RecordList {
     }
 
     /// Appends a record; its data has at most 65,535 octets.
-    pub fn push(&mut self, record: ListedRecord<'_>) {
+    pub fn push(&mut self, record: WireRecord<'_>) {
         let len = u16::try_from(record.rdata.len()).expect("record data of at most 65,535 octets");
         self.bytes.extend_from_slice(record.owner.as_wire());
         self.bytes.extend_from_slice(&record.rtype.0.to_be_bytes());
@@ -82,18 +82,18 @@ impl RecordList {
     }
 
     /// The records in the order they were appended.
-    pub fn iter(&self) -> ListedRecords<'_> {
-        ListedRecords { bytes: &self.bytes }
+    pub fn iter(&self) -> WireRecords<'_> {
+        WireRecords { bytes: &self.bytes }
     }
 
     /// The first record of a type.
-    pub fn first_of(&self, rtype: Type) -> Option<ListedRecord<'_>> {
+    pub fn first_of(&self, rtype: Type) -> Option<WireRecord<'_>> {
         self.iter().find(|record| record.rtype == rtype)
     }
 }
 
-impl<'a> FromIterator<ListedRecord<'a>> for RecordList {
-    fn from_iter<I: IntoIterator<Item = ListedRecord<'a>>>(records: I) -> Self {
+impl<'a> FromIterator<WireRecord<'a>> for RecordList {
+    fn from_iter<I: IntoIterator<Item = WireRecord<'a>>>(records: I) -> Self {
         let mut list = RecordList::default();
         records.into_iter().for_each(|record| list.push(record));
         list
@@ -101,24 +101,24 @@ impl<'a> FromIterator<ListedRecord<'a>> for RecordList {
 }
 
 impl<'a> IntoIterator for &'a RecordList {
-    type Item = ListedRecord<'a>;
-    type IntoIter = ListedRecords<'a>;
+    type Item = WireRecord<'a>;
+    type IntoIter = WireRecords<'a>;
 
-    fn into_iter(self) -> ListedRecords<'a> {
+    fn into_iter(self) -> WireRecords<'a> {
         self.iter()
     }
 }
 
 /// Iterates over the records of a list.
 #[derive(Clone)]
-pub struct ListedRecords<'a> {
+pub struct WireRecords<'a> {
     bytes: &'a [u8],
 }
 
-impl<'a> Iterator for ListedRecords<'a> {
-    type Item = ListedRecord<'a>;
+impl<'a> Iterator for WireRecords<'a> {
+    type Item = WireRecord<'a>;
 
-    fn next(&mut self) -> Option<ListedRecord<'a>> {
+    fn next(&mut self) -> Option<WireRecord<'a>> {
         let (record, rest) = split_record(self.bytes)?;
         self.bytes = rest;
         Some(record)
@@ -126,12 +126,12 @@ impl<'a> Iterator for ListedRecords<'a> {
 }
 
 /// Splits the first record off; `None` if there is none or it is cut short.
-fn split_record(bytes: &[u8]) -> Option<(ListedRecord<'_>, &[u8])> {
+fn split_record(bytes: &[u8]) -> Option<(WireRecord<'_>, &[u8])> {
     let (owner, rest) = Name::split_from(bytes).ok()?;
     let (fixed, rest) = rest.split_first_chunk::<FIXED>()?;
     let [t0, t1, _, _, ttl @ .., l0, l1] = *fixed;
     let (rdata, rest) = rest.split_at_checked(u16::from_be_bytes([l0, l1]).into())?;
-    let record = ListedRecord {
+    let record = WireRecord {
         owner,
         rtype: Type(u16::from_be_bytes([t0, t1])),
         ttl: u32::from_be_bytes(ttl),
@@ -146,7 +146,7 @@ impl fmt::Debug for RecordList {
     }
 }
 
-impl fmt::Debug for ListedRecord<'_> {
+impl fmt::Debug for WireRecord<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (owner, ttl, rtype) = (self.owner, self.ttl, self.rtype);
         write!(f, "{owner} {ttl} {rtype} {:02x?}", self.rdata)
@@ -170,7 +170,7 @@ mod tests {
         #[test]
         fn a_list_is_read_back_and_no_part_of_a_record_is(count in 1..5usize, cut in 1..20usize, rdata in proptest::collection::vec(any::<u8>(), 0..40)) {
             let owner: NameBuf = "Www.example.".parse().unwrap();
-            let record = ListedRecord { owner: owner.as_name(), rtype: Type::TXT, ttl: 60, rdata: &rdata };
+            let record = WireRecord { owner: owner.as_name(), rtype: Type::TXT, ttl: 60, rdata: &rdata };
             let list: RecordList = std::iter::repeat_n(record, count).collect();
             let back = RecordList::from_bytes(list.as_bytes().to_vec()).unwrap();
             prop_assert_eq!(&back, &list);

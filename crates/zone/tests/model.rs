@@ -5,7 +5,7 @@ mod common;
 use common::{APEX, Rec, add, build, contents, list, name, soa, wire_name};
 use nameward_wire::{Name, NameBuf, Type};
 use nameward_zone::change::Difference;
-use nameward_zone::{Find, ListedRecord, NameKey, Zone, ZoneBuilder, ZoneTable};
+use nameward_zone::{Find, NameKey, WireRecord, Zone, ZoneBuilder, ZoneTable};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -148,7 +148,7 @@ type Listed = (String, Type, u32, Vec<u8>);
 /// The records of a difference in an order of their own.
 fn sorted(difference: &Difference) -> [Vec<Listed>; 2] {
     [&difference.removed, &difference.added].map(|list| {
-        let record = |r: ListedRecord<'_>| {
+        let record = |r: WireRecord<'_>| {
             let owner = r.owner.to_string().to_ascii_lowercase();
             (owner, r.rtype, r.ttl, r.rdata.to_vec())
         };

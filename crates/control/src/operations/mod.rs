@@ -36,8 +36,8 @@ pub struct Database {
     pub publish: Publish,
 }
 
-/// Makes the server answer with the contents that its database has of a zone.
-pub type Publish = Box<dyn Fn(i64) -> Result<(), PublishError> + Send + Sync>;
+/// Makes the server answer with a change that its database has.
+pub type Publish = Box<dyn Fn(&Committed) -> Result<(), PublishError> + Send + Sync>;
 
 /// A change that is in the database, but not in the answers of this server.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -180,7 +180,7 @@ impl Operations {
     ) -> Result<Vec<String>, OperationError> {
         let waiting = database.backend.await_replica(committed);
         let is_there = self.runtime.block_on(waiting);
-        (database.publish)(committed.zone).map_err(|error| {
+        (database.publish)(committed).map_err(|error| {
             OperationError::backend(format!(
                 "zone {}: the change is in the database, but not in the answers of this server yet: {error}",
                 committed.apex

@@ -20,8 +20,9 @@ use std::{
 };
 
 use nameward_control::operations::PublishError;
+use nameward_maintain::Commits;
 use nameward_serve::pipeline::Shared;
-use nameward_store::sql::SqlBackend;
+use nameward_store::sql::{SqlBackend, write::Committed};
 use tokio::{
     runtime::Handle,
     sync::{Notify, mpsc, oneshot},
@@ -30,7 +31,6 @@ use tokio::{
 
 use crate::config::settings::BackendMode;
 use follower::{Follower, OwnChange};
-pub use publish::contested;
 use remembered::Remembered;
 pub use settings::{live_settings, prepare, signatures, state_directory};
 
@@ -82,10 +82,14 @@ impl Databases {
 
 impl Followed {
     /// Waits until the change that this server made in a zone is in its answers.
-    pub fn follow(&self, runtime: &Handle, zone: i64) -> Result<(), PublishError> {
+    pub fn follow(&self, runtime: &Handle, committed: &Committed) -> Result<(), PublishError> {
         let (done, followed) = oneshot::channel();
         runtime.block_on(async {
-            let change = OwnChange { zone, done };
+            let change = OwnChange {
+                zone: committed.zone,
+                difference: committed.difference.clone(),
+                done,
+            };
             let sent = self.own.send(change).await;
             sent.map_err(|_| PublishError::FollowerEnded)?;
             match timeout(OWN_PATIENCE, followed).await {
@@ -101,6 +105,7 @@ impl Followed {
 /// zones for the first time, whether it answered or not.
 pub fn start(
     shared: &Arc<Shared>,
+    commits: &Arc<Commits>,
     databases: Vec<(u16, BackendMode, SqlBackend)>,
     refresh_interval: Duration,
     state_directory: Option<&Path>,
@@ -115,7 +120,7 @@ pub fn start(
         let remembered = Remembered::new(state_directory, &name);
         let follower = Follower {
             index: shared.live.add_source(&name, source),
-            shared: Arc::clone(shared),
+            commits: Arc::clone(commits),
             name,
             rank,
             mode,

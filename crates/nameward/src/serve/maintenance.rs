@@ -1,34 +1,29 @@
-//! Owns the one thread that changes zones while the server runs: the first load, every reload, and every look at
-//! files that were seen to change.
+//! Owns the thread that reads the configuration and has zone files followed: the first load, every reload, and every
+//! look at files that were seen to change.
 //!
 //! Requests wait in a short queue. A reload that is waiting covers every request that comes before
 //! it begins, so a full queue loses nothing; changed files are offered again by whoever watches them.
 
 use std::{
-    collections::HashSet,
     path::PathBuf,
     sync::{
         Arc,
         mpsc::{self, Receiver, SyncSender, TrySendError},
     },
     thread,
-    time::Instant,
 };
 
 use nameward_control::operations::{ErrorKind, OperationError, ReloadReport};
+use nameward_maintain::{
+    Commits,
+    follow::{FileFollower, LoadOutcome},
+};
 use nameward_serve::pipeline::Shared;
-use nameward_store::file::{Event, FileBackend, Look, Source, Standing, Summary, Watcher};
+use nameward_store::file::{Look, Source};
 use nameward_zone::AccessSource;
 
-use super::{
-    StartError,
-    announce::counted,
-    databases::{self, Databases},
-    live, unknown,
-};
+use super::{StartError, databases::Databases, live};
 use crate::{
-    check,
-    cli::print::zone_text,
     config::{Config, Overrides},
     logging::LogControl,
     memory, terminal, zones,
@@ -36,12 +31,6 @@ use crate::{
 
 /// Reloads that may wait.
 const WAITING: usize = 4;
-/// Lines about zones that one load writes to the log.
-const LINES_MAX: usize = 1000;
-/// Loaded zones that one load names in the log.
-const LOADED_MAX: usize = 100;
-/// Lines about zones that a reload gives to the one who asked for it.
-const REPLY_LINES_MAX: usize = 20;
 
 /// The outcome of a reload, for the operator who asked.
 type ReloadOutcome = Result<ReloadReport, OperationError>;
@@ -90,6 +79,8 @@ pub struct Keeper {
     pub config: Config,
     /// What all workers read.
     pub shared: Arc<Shared>,
+    /// The way of new versions of zones.
+    pub commits: Arc<Commits>,
     /// The level of the log can change.
     pub log: LogControl,
     /// Asked for their zones again by a reload.
@@ -109,28 +100,21 @@ pub fn start(
         Some(requests) => requests.try_send(Request::Look(look.clone())).is_ok(),
         None => true,
     };
-    let backend = match Watcher::start(look) {
-        Ok(watcher) => FileBackend::new().watched_by(watcher),
-        Err(error) => {
-            tracing::warn!("zone files are not watched: {error}");
-            FileBackend::new()
-        }
-    };
+    let files = FileFollower::start(Arc::clone(&keeper.commits), look, memory::give_back);
     thread::Builder::new()
         .name("maintenance".into())
-        .spawn(move || run(keeper, backend, &queue, loaded))?;
+        .spawn(move || run(keeper, files, &queue, loaded))?;
     Ok(Maintenance { requests })
 }
 
 fn run(
     mut keeper: Keeper,
-    mut backend: FileBackend,
+    mut files: FileFollower,
     queue: &Receiver<Request>,
     loaded: impl FnOnce(Result<(), StartError>),
 ) {
-    let mut told = Told::new();
     let first = match zones::sources(&keeper.config) {
-        Ok(sources) => load_first(&keeper.shared, &mut backend, &sources, &mut told),
+        Ok(sources) => load_first(&mut files, &sources),
         Err(error) => Err(error),
     };
     loaded(first);
@@ -138,12 +122,14 @@ fn run(
         let request = match request {
             Request::Reload(request) => request,
             Request::Look(what) => {
-                look(&keeper, &mut backend, &what, &mut told);
+                if let Ok(sources) = zones::sources(&keeper.config) {
+                    files.look(&sources, &what);
+                }
                 continue;
             }
         };
         crate::notify::reloading();
-        let reply = reload(&mut keeper, &mut backend, &mut told);
+        let reply = reload(&mut keeper, &mut files);
         crate::notify::ready();
         if let Err(error) = &reply
             && request.is_none()
@@ -159,14 +145,9 @@ fn run(
 }
 
 /// At start, a server that has zones and can serve none of them is of no use.
-fn load_first(
-    shared: &Shared,
-    backend: &mut FileBackend,
-    sources: &[Source],
-    told: &mut Told,
-) -> Result<(), StartError> {
-    let (summary, said) = load(shared, backend, sources, told);
-    match said.first() {
+fn load_first(files: &mut FileFollower, sources: &[Source]) -> Result<(), StartError> {
+    let LoadOutcome { summary, errors } = files.load(sources);
+    match errors.first() {
         Some(first) if summary.refused > 0 && summary.loaded == 0 => {
             Err(StartError::NoZone(first.clone()))
         }
@@ -174,7 +155,7 @@ fn load_first(
     }
 }
 
-fn reload(keeper: &mut Keeper, backend: &mut FileBackend, told: &mut Told) -> ReloadOutcome {
+fn reload(keeper: &mut Keeper, files: &mut FileFollower) -> ReloadOutcome {
     let config = match keeper.config.reload(&keeper.overrides) {
         Ok(config) => config,
         Err(error) => {
@@ -197,180 +178,27 @@ fn reload(keeper: &mut Keeper, backend: &mut FileBackend, told: &mut Told) -> Re
         zones::resize_rings(&keeper.shared.stats, &config.rings);
     }
     let access = zones::access(&config);
-    let table = &keeper.shared.zones;
+    let table = Arc::clone(keeper.commits.table());
     let before = Arc::clone(table.load().access(AccessSource::Configured));
     // A zone that this reload is about to remove keeps its list until it is gone.
-    zones::set_access(table, access.with_leftovers_of(&before));
+    let with_leftovers = access.with_leftovers_of(&before);
+    table.set_access(AccessSource::Configured, with_leftovers);
     keeper.config = config;
     keeper.databases.request_refresh();
-    let (summary, said) = load(&keeper.shared, backend, &sources, told);
-    zones::set_access(&keeper.shared.zones, access);
+    let outcome = files.load(&sources);
+    table.set_access(AccessSource::Configured, access);
     let report = ReloadReport {
-        summary: describe(&summary),
+        summary: outcome.describe(),
         warnings,
     };
-    match summary.refused + summary.troubles {
+    match outcome.summary.refused + outcome.summary.troubles {
         0 => Ok(report),
         _ => {
             let mut lines = vec![report.summary];
-            let told = said.into_iter().chain(report.warnings);
+            let told = outcome.errors.into_iter().chain(report.warnings);
             // A name of a file may hold a line end.
             lines.extend(told.map(|line| terminal::line(line).to_string()));
             Err(OperationError::invalid(lines.join("\n")))
-        }
-    }
-}
-
-/// Looks at what was seen to change. What was told of before and is still so is not told again.
-fn look(keeper: &Keeper, backend: &mut FileBackend, what: &Look, told: &mut Told) {
-    let Ok(sources) = zones::sources(&keeper.config) else {
-        return;
-    };
-    let start = Instant::now();
-    let mut chronicle = Chronicle::default();
-    if let Look::AtAll = what {
-        chronicle.before = std::mem::take(told);
-    }
-    let summary = backend.look(&keeper.shared.zones, &sources, what, &mut |event| {
-        chronicle.write(&event);
-    });
-    chronicle.finish();
-    if let Look::AtAll = what {
-        memory::give_back();
-        *told = chronicle.told;
-    }
-    if summary.loaded + summary.removed > 0 {
-        let took = start.elapsed().as_secs_f64();
-        tracing::info!("files changed: {} in {took:.3} s", describe(&summary));
-    }
-}
-
-/// Loads, writes to the log, and returns the first of the errors as well.
-fn load(
-    shared: &Shared,
-    backend: &mut FileBackend,
-    sources: &[Source],
-    told: &mut Told,
-) -> (Summary, Vec<String>) {
-    let start = Instant::now();
-    let mut chronicle = Chronicle::default();
-    let summary = backend.load(&shared.zones, sources, &mut |event| {
-        if let Event::Known = event {
-            unknown::end(&shared.zones);
-        }
-        chronicle.write(&event);
-    });
-    memory::give_back();
-    chronicle.finish();
-    if !sources.is_empty() {
-        let took = start.elapsed().as_secs_f64();
-        tracing::info!("{} in {took:.2} s", describe(&summary));
-    }
-    *told = chronicle.told;
-    (summary, chronicle.errors)
-}
-
-fn describe(summary: &Summary) -> String {
-    let Summary {
-        unchanged,
-        refused,
-        removed,
-        ..
-    } = summary;
-    let loaded = counted(summary.loaded, "zone");
-    let waiting = match summary.waiting {
-        0 => String::new(),
-        waiting => format!(", {waiting} without a copy yet"),
-    };
-    format!(
-        "{loaded} loaded, {unchanged} unchanged, {removed} removed, {refused} with errors{waiting}"
-    )
-}
-
-/// Lines that were written to the log.
-type Told = HashSet<String>;
-
-/// Writes what a load says to the log, with a bound.
-#[derive(Default)]
-struct Chronicle {
-    /// Of the load before: not written again.
-    before: Told,
-    told: Told,
-    passed_over: usize,
-    /// Zones that were loaded.
-    loaded: usize,
-    errors: Vec<String>,
-}
-
-impl Chronicle {
-    fn write(&mut self, event: &Event<'_>) {
-        match event {
-            Event::Served(name, zone, diagnostics) => {
-                let name = name.to_string();
-                let (zone_name, serial) = (zone_text(&name), zone.serial().0);
-                self.loaded += 1;
-                // Lines about many zones would push everything else out of the log.
-                match self.loaded <= LOADED_MAX {
-                    true => tracing::info!("loaded zone {zone_name} serial {serial}"),
-                    false => tracing::debug!("loaded zone {zone_name} serial {serial}"),
-                }
-                for diagnostic in *diagnostics {
-                    self.line(diagnostic.to_string(), |text| tracing::warn!("{text}"));
-                }
-            }
-            Event::Refused(name, diagnostics, standing) => {
-                for diagnostic in *diagnostics {
-                    self.error(diagnostic.to_string());
-                }
-                let consequence = match standing {
-                    Standing::OldVersion => "the old version stays in service",
-                    Standing::NotReady => "there is no older version to serve",
-                };
-                let text = format!("zone {name} has errors: {consequence}");
-                self.line(text, |text| tracing::error!("{text}"));
-            }
-            Event::Removed(name) => {
-                let name = name.to_string();
-                self.line(format!("removed zone {}", zone_text(&name)), |text| {
-                    tracing::info!("{text}")
-                });
-            }
-            Event::Contested(name, served, other) => {
-                let text = databases::contested(*name, *served, *other);
-                self.line(text, |text| tracing::warn!("{text}"));
-            }
-            Event::Trouble(text) => self.error((*text).to_string()),
-            Event::Note(text) => self.line((*text).to_string(), |text| tracing::warn!("{text}")),
-            Event::Waiting(name, path) => {
-                self.line(check::waiting(*name, path), |text| tracing::warn!("{text}"));
-            }
-            Event::Known => {}
-            Event::Progress(done, total) => tracing::info!("{done} of {total} zones read"),
-        }
-    }
-
-    fn error(&mut self, text: String) {
-        if self.errors.len() < REPLY_LINES_MAX {
-            self.errors.push(text.clone());
-        }
-        self.line(text, |text| tracing::error!("{text}"));
-    }
-
-    fn line(&mut self, text: String, write: impl FnOnce(&str)) {
-        if self.told.len() >= LINES_MAX {
-            self.passed_over += 1;
-            return;
-        }
-        if !self.before.contains(&text) {
-            write(&text);
-        }
-        self.told.insert(text);
-    }
-
-    fn finish(&self) {
-        if self.passed_over > 0 && self.before.is_empty() {
-            let more = self.passed_over;
-            tracing::warn!("{more} more lines about zones; `nameward check` prints them all");
         }
     }
 }

@@ -53,7 +53,7 @@ pub fn operations(shared: &Arc<Shared>, databases: &Databases, runtime: &Handle)
                 BackendMode::Resident => "resident",
             },
             backend: followed.backend.clone(),
-            publish: Box::new(move |zone| own.follow(&runtime, zone)),
+            publish: Box::new(move |committed| own.follow(&runtime, committed)),
         }
     };
     let (one, all) = (Arc::clone(shared), Arc::clone(shared));

@@ -100,8 +100,13 @@ impl Server {
         let looking_up = nameward_serve::live::start(&shared, RUNTIME_THREADS)?;
         let refresh = config.cache.zone_refresh.seconds();
         let state = super::databases::state_directory(&config);
-        let (databases, asked) =
-            super::databases::start(&shared, databases, refresh, state.as_deref())?;
+        let (databases, asked) = super::databases::start(
+            &shared,
+            &keeper.commits,
+            databases,
+            refresh,
+            state.as_deref(),
+        )?;
         let operations = operator::operations(&shared, &databases, &Handle::current());
         keeper.databases = databases.clone();
         let config_file = keeper.config_file.clone();

@@ -124,8 +124,9 @@ impl Load<'_> {
 
     /// Makes the changes visible, and tells where another source has a zone too.
     pub(super) fn publish(&mut self) {
-        for (name, served, other) in self.publisher.publish() {
-            (self.events)(Event::Contested(name.as_name(), served, other));
+        for contest in self.publisher.publish() {
+            let name = contest.name.as_name();
+            (self.events)(Event::Contested(name, contest.served, contest.other));
         }
     }
 }

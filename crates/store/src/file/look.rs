@@ -8,12 +8,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use arc_swap::ArcSwap;
 use nameward_wire::{Name, NameBuf};
-use nameward_zone::ZoneTable;
 
 use super::{
-    Event, FileBackend, Source, Summary,
+    Event, FileBackend, Source, Summary, ZoneTarget,
     load::Load,
     publish::Publisher,
     scan::{self, Candidates},
@@ -123,7 +121,7 @@ impl FileBackend {
     /// Loads what was aimed at.
     pub(super) fn look_at(
         &mut self,
-        table: &ArcSwap<ZoneTable>,
+        table: &dyn ZoneTarget,
         aim: Aim,
         events: &mut dyn FnMut(Event<'_>),
     ) -> Summary {

@@ -1,4 +1,4 @@
-//! Owns the way of loaded zones into the table that all workers read.
+//! Owns the way of loaded zones to whoever maintains the table that all workers read.
 
 use std::{
     sync::Arc,
@@ -6,48 +6,64 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use nameward_wire::{Name, NameBuf};
-use nameward_zone::{AccessRules, AccessSource, Offered, Zone, ZoneTable};
+use nameward_wire::Name;
+use nameward_zone::{AccessRules, AccessSource, Contest, TableChange, Zone, ZoneTable};
 
 /// How soon new zones are made visible while a load goes on. Each time costs the size of the table,
 /// so the wait doubles from the first of these to the second.
 const PUBLISH_FIRST: Duration = Duration::from_millis(100);
 const PUBLISH_AT_LEAST: Duration = Duration::from_secs(5);
 
-enum Change {
-    Insert(Arc<Zone>),
-    /// As an insert; it had this rank before.
-    Move(Arc<Zone>, u16),
-    /// Takes back what the source of this rank offered.
-    Withdraw(Box<[u8]>, u16),
+/// Where zones go that were read.
+pub trait ZoneTarget {
+    /// The table as it is now.
+    fn table(&self) -> Arc<ZoneTable>;
+
+    /// Makes changes visible, and returns the zones that another source has too.
+    fn publish(&self, changes: Vec<TableChange>) -> Vec<Contest>;
+
+    /// Puts the access lists of other servers' configurations in force.
+    fn set_access(&self, rules: AccessRules);
 }
 
-/// Puts the access lists of other servers' configurations in force.
-pub(super) fn set_access(table: &ArcSwap<ZoneTable>, rules: AccessRules) {
-    let rules = Arc::new(rules);
-    if **table.load().access(AccessSource::Imported) == *rules {
-        return;
+/// A table of its own, for tools that have no maintenance.
+impl ZoneTarget for ArcSwap<ZoneTable> {
+    fn table(&self) -> Arc<ZoneTable> {
+        self.load_full()
     }
-    table.rcu(|table| {
-        let mut table = ZoneTable::clone(table);
-        table.set_access(AccessSource::Imported, Arc::clone(&rules));
-        table
-    });
+
+    fn publish(&self, changes: Vec<TableChange>) -> Vec<Contest> {
+        let mut contests = Vec::new();
+        self.rcu(|table| {
+            let mut table = ZoneTable::clone(table);
+            contests = table.make(&changes);
+            table
+        });
+        contests
+    }
+
+    fn set_access(&self, rules: AccessRules) {
+        let rules = Arc::new(rules);
+        self.rcu(|table| {
+            let mut table = ZoneTable::clone(table);
+            table.set_access(AccessSource::Imported, Arc::clone(&rules));
+            table
+        });
+    }
 }
 
-/// Gathers changes of the table and makes them visible in groups. Others change the table too, so each group is
-/// applied to what the table is then.
+/// Gathers changes of the table and makes them visible in groups.
 pub(super) struct Publisher<'t> {
-    shared: &'t ArcSwap<ZoneTable>,
-    changes: Vec<Change>,
+    target: &'t dyn ZoneTarget,
+    changes: Vec<TableChange>,
     last: Instant,
     interval: Duration,
 }
 
 impl<'t> Publisher<'t> {
-    pub(super) fn new(shared: &'t ArcSwap<ZoneTable>) -> Self {
+    pub(super) fn new(target: &'t dyn ZoneTarget) -> Self {
         Self {
-            shared,
+            target,
             changes: Vec::new(),
             last: Instant::now(),
             interval: PUBLISH_FIRST,
@@ -58,19 +74,19 @@ impl<'t> Publisher<'t> {
         zone.set_rank(rank);
         let zone = Arc::new(zone);
         self.changes.push(match rank_before {
-            Some(before) if before != rank => Change::Move(zone, before),
-            _ => Change::Insert(zone),
+            Some(before) if before != rank => TableChange::Move(zone, before),
+            _ => TableChange::Offer(zone),
         });
     }
 
     pub(super) fn withdraw(&mut self, name: Name<'_>, rank: u16) {
         let name = name.as_wire().into();
-        self.changes.push(Change::Withdraw(name, rank));
+        self.changes.push(TableChange::Withdraw(name, rank));
     }
 
     /// The table as it is now.
     pub(super) fn table(&self) -> Arc<ZoneTable> {
-        self.shared.load_full()
+        self.target.table()
     }
 
     pub(super) fn is_due(&mut self, now: Instant) -> bool {
@@ -82,49 +98,11 @@ impl<'t> Publisher<'t> {
         is_due
     }
 
-    /// Returns the zones that another source has too: the rank that is served, and the one that is not.
-    pub(super) fn publish(&mut self) -> Vec<(NameBuf, u16, u16)> {
-        let mut contested = Vec::new();
-        if self.changes.is_empty() {
-            return contested;
+    /// Makes the changes visible. Returns the zones that another source has too.
+    pub(super) fn publish(&mut self) -> Vec<Contest> {
+        match self.changes.is_empty() {
+            true => Vec::new(),
+            false => self.target.publish(std::mem::take(&mut self.changes)),
         }
-        self.shared.rcu(|table| {
-            contested.clear();
-            let mut table = ZoneTable::clone(table);
-            for change in &self.changes {
-                let (zone, offered) = match change {
-                    Change::Insert(zone) => (zone, table.offer(Arc::clone(zone))),
-                    Change::Move(zone, before) => {
-                        let offered = table.offer(Arc::clone(zone));
-                        table.withdraw(zone.apex_name(), *before);
-                        (zone, offered)
-                    }
-                    Change::Withdraw(name, rank) => {
-                        if let Ok(name) = Name::from_wire(name) {
-                            table.withdraw(name, *rank);
-                        }
-                        continue;
-                    }
-                };
-                let (name, rank) = (zone.apex_name(), zone.rank());
-                match offered {
-                    Offered::TakenFrom(other) if !is_own(change, other) => {
-                        contested.push((name.into(), rank, other));
-                    }
-                    Offered::KeptBy(other) if !is_own(change, other) => {
-                        contested.push((name.into(), other, rank));
-                    }
-                    _ => {}
-                }
-            }
-            table
-        });
-        self.changes.clear();
-        contested
     }
-}
-
-/// Whether the other source is the same one before it moved.
-fn is_own(change: &Change, other: u16) -> bool {
-    matches!(change, Change::Move(_, before) if *before == other)
 }

@@ -12,6 +12,8 @@ use nameward_zone::NameKey;
 use tempfile::TempDir;
 
 use super::*;
+use arc_swap::ArcSwap;
+use nameward_zone::ZoneTable;
 
 mod look;
 

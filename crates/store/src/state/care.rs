@@ -8,7 +8,7 @@ use super::{FILE, StateStore, open_to_read, schema};
 use nameward_wire::rdata::validate;
 use nameward_wire::zonefile::Record;
 use nameward_wire::{Class, NameBuf};
-use nameward_zone::{ListedRecord, RecordList, Serial, Zone, ZoneBuilder};
+use nameward_zone::{RecordList, Serial, WireRecord, Zone, ZoneBuilder};
 use rusqlite::{Connection, params};
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
@@ -230,7 +230,7 @@ fn build(connection: &Connection, id: i64, name: &NameBuf) -> Result<Option<Zone
     zone.map(Some).ok_or_else(|| StateError::corrupt(fault()))
 }
 
-fn listed(record: ListedRecord<'_>) -> Record<'_> {
+fn listed(record: WireRecord<'_>) -> Record<'_> {
     Record {
         owner: record.owner,
         same_owner: false,

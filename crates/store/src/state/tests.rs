@@ -3,7 +3,7 @@
 use super::*;
 use nameward_wire::{NameBuf, Type};
 use nameward_zone::change::Difference;
-use nameward_zone::{ListedRecord, RecordList, Serial};
+use nameward_zone::{RecordList, Serial, WireRecord};
 use std::sync::mpsc;
 use tempfile::TempDir;
 
@@ -26,7 +26,7 @@ fn list(zone: &str, serial: u32, data: &[&[u8]]) -> RecordList {
     let zone = name(zone);
     let mut list = RecordList::default();
     let mut push = |rtype, rdata: &[u8]| {
-        list.push(ListedRecord {
+        list.push(WireRecord {
             owner: zone.as_name(),
             rtype,
             ttl: 300,

@@ -80,7 +80,13 @@ impl Writer {
 impl Drop for Writer {
     fn drop(&mut self) {
         self.requests = None;
-        if let Some(thread) = self.thread.take() {
+        let own = thread::current().id();
+        // Somebody who was told by the writing thread may have been the last to hold the store: it cannot wait for itself.
+        if let Some(thread) = self
+            .thread
+            .take()
+            .filter(|thread| thread.thread().id() != own)
+        {
             // A thread that panicked has nothing more to say.
             let _ = thread.join();
         }

@@ -7,7 +7,7 @@
 use super::Difference;
 use crate::layout;
 use crate::node::{Node, Rrset};
-use crate::record_list::{ListedRecord, RecordList};
+use crate::record_list::{RecordList, WireRecord};
 use crate::zone::Zone;
 use nameward_wire::Name;
 use std::cmp::Ordering;
@@ -186,7 +186,7 @@ pub(super) fn push_missing(from: Option<Node<'_>>, other: Option<Node<'_>>, out:
             {
                 continue;
             }
-            out.push(ListedRecord {
+            out.push(WireRecord {
                 owner: node.name(),
                 rtype: rrset.rtype(),
                 ttl: rrset.ttl(),
@@ -226,15 +226,15 @@ impl Difference {
 }
 
 /// The canonical order of records, TTLs aside.
-fn compare(a: &ListedRecord<'_>, b: &ListedRecord<'_>) -> Ordering {
+fn compare(a: &WireRecord<'_>, b: &WireRecord<'_>) -> Ordering {
     a.owner
         .canonical_cmp(b.owner)
         .then_with(|| a.rtype.cmp(&b.rtype))
         .then_with(|| layout::compare(a.rtype, a.rdata, b.rdata))
 }
 
-fn rrsets_in_order(list: &RecordList) -> Vec<ListedRecord<'_>> {
-    let mut records: Vec<ListedRecord<'_>> = list.iter().collect();
+fn rrsets_in_order(list: &RecordList) -> Vec<WireRecord<'_>> {
+    let mut records: Vec<WireRecord<'_>> = list.iter().collect();
     records.sort_by(compare);
     for rrset in records.chunk_by_mut(|a, b| a.rtype == b.rtype && a.owner == b.owner) {
         let least = rrset.iter().map(|record| record.ttl).min().unwrap_or(0);

@@ -11,7 +11,7 @@ use crate::key::NameKey;
 use crate::layout;
 use crate::node::{Node, flags};
 use crate::packed::tag;
-use crate::record_list::ListedRecord;
+use crate::record_list::WireRecord;
 use crate::zone::{Summary, Zone};
 use nameward_wire::{Name, Type};
 use std::sync::Arc;
@@ -28,7 +28,7 @@ impl Zone {
             .iter()
             .map(|record| (Step::Remove, record));
         let added = difference.added.iter().map(|record| (Step::Add, record));
-        let mut steps: Vec<(Step, ListedRecord<'_>)> = removed.chain(added).collect();
+        let mut steps: Vec<(Step, WireRecord<'_>)> = removed.chain(added).collect();
         if let Some((_, record)) = steps
             .iter()
             .find(|(_, record)| !record.owner.is_at_or_below(self.apex_name()))
@@ -97,7 +97,7 @@ impl Editor {
     }
 
     /// Takes the steps of one name, removals first.
-    fn revise(&mut self, steps: &mut [(Step, ListedRecord<'_>)]) -> Result<(), ChangeError> {
+    fn revise(&mut self, steps: &mut [(Step, WireRecord<'_>)]) -> Result<(), ChangeError> {
         let owner = steps[0].1.owner;
         let removals = steps
             .iter()
@@ -114,7 +114,7 @@ impl Editor {
         if let Some(node) = self.node(owner) {
             for rrset in node.rrsets() {
                 for record in rrset.records() {
-                    let is_removed = |gone: &&ListedRecord<'_>| {
+                    let is_removed = |gone: &&WireRecord<'_>| {
                         gone.rtype == rrset.rtype()
                             && layout::compare(gone.rtype, gone.rdata, record.rdata).is_eq()
                     };

@@ -5,7 +5,7 @@
 use nameward_dnssec::{Keys, Policy, SignatureCache, Signing};
 use nameward_wire::zonefile::Record;
 use nameward_wire::{Class, NameBuf, Type};
-use nameward_zone::{ListedRecord, Node, RecordList, Zone, ZoneBuilder};
+use nameward_zone::{Node, RecordList, WireRecord, Zone, ZoneBuilder};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -70,7 +70,7 @@ pub fn contents(zone: &Zone) -> BTreeSet<Rec> {
 pub fn list<'r>(records: impl IntoIterator<Item = &'r Rec>) -> RecordList {
     let mut list = RecordList::default();
     for (owner, rtype, rdata) in records {
-        list.push(ListedRecord {
+        list.push(WireRecord {
             owner: name(owner).as_name(),
             rtype: Type(*rtype),
             ttl: 300,

@@ -7,10 +7,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use nameward_serve::pipeline::Shared;
+use nameward_maintain::{Commits, VersionSource};
 use nameward_store::sql::{Change, SqlBackend, SqlError};
-use nameward_wire::Name;
-use nameward_zone::Live;
+use nameward_store::state::{JournalOrigin, ZoneHome};
+use nameward_wire::{Name, NameBuf};
+use nameward_zone::{Live, change::Difference};
 use tokio::{
     sync::{Notify, mpsc, oneshot},
     time::timeout,
@@ -48,12 +49,14 @@ impl Known {
 /// Something that this server changed, and who waits until its answers show it.
 pub struct OwnChange {
     pub(super) zone: i64,
+    /// The records that went and came, if the change could tell.
+    pub(super) difference: Option<Difference>,
     pub(super) done: oneshot::Sender<Result<(), SqlError>>,
 }
 
 /// Follows one database.
 pub(super) struct Follower {
-    pub(super) shared: Arc<Shared>,
+    pub(super) commits: Arc<Commits>,
     /// As the source of look-ups.
     pub(super) index: u32,
     pub(super) name: String,
@@ -203,9 +206,46 @@ impl Follower {
         }
     }
 
-    fn take_own(&mut self, own: OwnChange, owed: &mut Owed) {
+    fn take_own(&mut self, mut own: OwnChange, owed: &mut Owed) {
+        let is_owed = owed.list || owed.zones.contains(&own.zone);
+        if let Some(difference) = own.difference.take()
+            && !is_owed
+            && self.apply_own(own.zone, difference)
+        {
+            // The one who asked may have gone.
+            let _ = own.done.send(Ok(()));
+            return;
+        }
         self.take_note(Change::Zone(own.zone), owed);
         self.waiting.push(own);
+    }
+
+    /// Applies a change of this server to a zone in memory, so that it need not be read again; false if it must be.
+    fn apply_own(&mut self, id: i64, difference: Difference) -> bool {
+        let Some(known) = self.known.get(&id) else {
+            return false;
+        };
+        let (zone, table) = (NameBuf::from(known.name()), self.commits.table());
+        let version = table.version(known.name(), self.rank);
+        let is_whole = version
+            .is_some_and(|version| !version.is_stand_in() && !version.is_broken_at(&difference));
+        if self.mode != BackendMode::Resident || !is_whole {
+            return false;
+        }
+        let source = VersionSource {
+            zone,
+            rank: self.rank,
+            home: ZoneHome::Database,
+            origin: JournalOrigin::Change,
+            confirmed: None,
+        };
+        match self.commits.difference_and_wait(source, difference) {
+            Ok(_) => true,
+            Err(error) => {
+                tracing::debug!("zone {zone}: read again: {error}");
+                false
+            }
+        }
     }
 
     /// Tells those who wait for changes that are followed now.

@@ -1,17 +1,12 @@
-//! Owns how a database changes the table of zones, which others change too.
+//! Owns how a database changes the table of zones.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
-use nameward_wire::Name;
-use nameward_zone::{Offered, Zone, ZoneTable};
+use nameward_maintain::follow::contested;
+use nameward_store::state::ZoneHome;
+use nameward_zone::{Contest, TableChange, Zone};
 
 use super::follower::{Follower, LINES_MAX};
-
-/// How a zone that two sources have is told.
-pub fn contested(name: Name<'_>, served: u16, other: u16) -> String {
-    let [served, other] = [served, other].map(|rank| u32::from(rank) + 1);
-    format!("zone {name} is in backend {served} and in backend {other}: the first one serves it")
-}
 
 /// A change of the table.
 pub(super) enum Step {
@@ -20,51 +15,33 @@ pub(super) enum Step {
 }
 
 impl Follower {
-    /// Applies steps to the table, whoever else changes it at the same time.
+    /// Applies steps to the table.
     pub(super) fn publish(&mut self, steps: &[Step]) {
         if steps.is_empty() {
             return;
         }
-        let offered = Mutex::new(Vec::new());
-        self.shared.zones.rcu(|table| {
-            let mut table = ZoneTable::clone(table);
-            let mut outcomes = Vec::with_capacity(steps.len());
-            // A name that one zone has given up may be that of another now.
-            for step in steps {
-                if let Step::Withdraw(name) = step {
-                    let name = Name::from_wire(name).unwrap_or(Name::ROOT);
-                    table.withdraw(name, self.rank);
-                }
-            }
-            for step in steps {
-                if let Step::Offer(id, zone) = step {
-                    outcomes.push((*id, table.offer(Arc::clone(zone))));
-                }
-            }
-            if let Ok(mut offered) = offered.lock() {
-                *offered = outcomes;
-            }
-            table
-        });
-        for (id, outcome) in offered.into_inner().unwrap_or_default() {
-            self.take_outcome(id, outcome);
+        let change = |step: &Step| match step {
+            Step::Offer(_, zone) => TableChange::Offer(Arc::clone(zone)),
+            Step::Withdraw(name) => TableChange::Withdraw(name.clone(), self.rank),
+        };
+        let changes = steps.iter().map(change).collect();
+        for contest in self.commits.load(changes, ZoneHome::Database) {
+            self.tell_contest(&contest, steps);
         }
     }
 
-    fn take_outcome(&mut self, id: i64, outcome: Offered) {
-        let Some(known) = self.known.get(&id) else {
-            return;
-        };
-        let text = match outcome {
-            Offered::Taken => None,
-            Offered::TakenFrom(other) => Some(contested(known.name(), self.rank, other)),
-            Offered::KeptBy(other) => Some(contested(known.name(), other, self.rank)),
-        };
-        if let Some(text) = text
+    /// Tells once of each zone that another source has it too.
+    fn tell_contest(&mut self, contest: &Contest, steps: &[Step]) {
+        let name = contest.name.as_name();
+        let id = steps.iter().find_map(|step| match step {
+            Step::Offer(id, zone) if zone.apex_name() == name => Some(*id),
+            _ => None,
+        });
+        if let Some(id) = id
             && self.told.len() < LINES_MAX
             && self.told.insert(id)
         {
-            tracing::warn!("{text}");
+            tracing::warn!("{}", contested(name, contest.served, contest.other));
         }
     }
 }

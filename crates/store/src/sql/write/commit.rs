@@ -12,10 +12,11 @@ use super::rows::{Row, Rows, What};
 use super::session::{Failure, Session, Value};
 use super::{Committed, InvalidChange, ReadOnly, WriteError};
 use crate::sql::dialect::{Engine, Statement};
+use crate::sql::fragment::{is_made_by_signing, soa_minimum};
 use nameward_dnssec::Nsec3Param;
-use nameward_wire::Type;
-use nameward_zone::Serial;
-use nameward_zone::change::{ChangeOrigin, Edit, ZoneChange, soa_serial};
+use nameward_wire::{Name, Type};
+use nameward_zone::change::{ChangeOrigin, Difference, Edit, ZoneChange, soa_serial};
+use nameward_zone::{RecordList, Serial, WireRecord};
 use std::collections::{BTreeSet, HashMap};
 
 /// Rows that are looked at to tell whether something is left below a name.
@@ -65,6 +66,8 @@ pub(super) async fn change(
         check_edit(edit, &zone.name, signing.is_presigned)?;
     }
     let mut work = Work::read(session, zone, signing.denial, &change.edits).await?;
+    // Records of a zone that was signed elsewhere are served by other rules.
+    let before = (!signing.is_presigned).then(|| work.served()).flatten();
     for edit in &change.edits {
         apply(edit, &mut work.rows, &work.apex)?;
     }
@@ -77,6 +80,7 @@ pub(super) async fn change(
         is_gone: false,
         has_soa: known.is_some(),
         serial,
+        difference: None,
         warnings: Vec::new(),
     };
     if !committed.is_changed {
@@ -87,6 +91,7 @@ pub(super) async fn change(
         committed.serial = serial.next(change.now);
         work.set_serial(committed.serial)?;
     }
+    committed.difference = work.difference(before);
     work.check_below_dname(session).await?;
     committed.warnings = check(&work.rows, &work.apex, &work.touched)?;
     work.learn(session).await?;
@@ -199,6 +204,45 @@ impl Work {
         let rows = self.rows.list.iter();
         rows.into_iter()
             .any(|row| row.is_changed && !row.is_deleted || row.is_deleted && row.id.is_some())
+    }
+
+    /// The records that are served at the apex and the names that steps are about; `None` if rows there cannot be read.
+    fn served(&self) -> Option<RecordList> {
+        let is_signed = !matches!(self.denial, KeptDenial::Unsigned);
+        let mut list = RecordList::default();
+        let own = self.touched.iter().filter(|name| ***name != *self.apex);
+        for name in std::iter::once(&self.apex).chain(own) {
+            for row in self.rows.at(name).filter(|row| row.is_served()) {
+                let (What::Record(rtype, rdata), Ok(owner)) = (&row.what, Name::from_wire(name))
+                else {
+                    return None;
+                };
+                // As a zone in memory has them: what signing makes is not from rows.
+                if is_signed && is_made_by_signing(*rtype) {
+                    continue;
+                }
+                list.push(WireRecord {
+                    owner,
+                    rtype: *rtype,
+                    ttl: row.ttl,
+                    rdata,
+                });
+            }
+        }
+        Some(list)
+    }
+
+    /// The difference between the records that were served and those that will be.
+    fn difference(&self, before: Option<RecordList>) -> Option<Difference> {
+        let (before, after) = (before?, self.served()?);
+        let minimum =
+            |list: &RecordList| list.first_of(Type::SOA).map(|soa| soa_minimum(soa.rdata));
+        // The records that signing makes at the apex have that for their TTL.
+        let is_signed = !matches!(self.denial, KeptDenial::Unsigned);
+        if is_signed && minimum(&before) != minimum(&after) {
+            return None;
+        }
+        Some(Difference::between(&before, &after))
     }
 
     fn soa(&mut self) -> Option<&mut Row> {

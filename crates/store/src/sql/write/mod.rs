@@ -22,7 +22,7 @@ use super::{SqlBackend, SqlError};
 pub use error::{InvalidChange, ReadOnly, WriteError};
 use nameward_wire::NameBuf;
 use nameward_zone::Serial;
-use nameward_zone::change::ZoneChange;
+use nameward_zone::change::{Difference, ZoneChange};
 use session::{Failure, Session};
 use std::sync::{Mutex, PoisonError};
 use tokio::sync::Semaphore;
@@ -48,6 +48,9 @@ pub struct Committed {
     pub has_soa: bool,
     /// The serial after the change.
     pub serial: Serial,
+    /// The records that went and came, as they are served. `None` if that cannot be told from the rows that the change
+    /// has read: names with rows that cannot be read, a zone that came or went.
+    pub difference: Option<Difference>,
     /// What the one who asked should know.
     pub warnings: Vec<String>,
 }

@@ -116,6 +116,7 @@ pub(super) async fn create(session: &mut Session, zone: &NewZone) -> Result<Comm
             is_gone: false,
             has_soa: false,
             serial: Serial::default(),
+            difference: None,
             warnings: Vec::new(),
         });
     }
@@ -144,6 +145,7 @@ pub(super) async fn delete(session: &mut Session, id: i64) -> Result<Committed, 
         is_gone: true,
         has_soa: false,
         serial: Serial::default(),
+        difference: None,
         warnings: Vec::new(),
     })
 }

@@ -4,32 +4,24 @@
 //! A stand-in for the root, behind all sources, has every question of that moment answered SERVFAIL: REFUSED would be
 //! wrong for the zones that the search is about to find.
 
+use crate::table::Table;
+use nameward_wire::Name;
+use nameward_zone::{NO_SOURCE, TableChange, Zone};
 use std::sync::Arc;
 
-use arc_swap::ArcSwap;
-use nameward_wire::Name;
-use nameward_zone::{NO_SOURCE, Zone, ZoneTable};
-
-/// Whatever is in no zone of the table may be ours.
-pub fn begin(table: &ArcSwap<ZoneTable>) {
-    table.rcu(|table| {
-        let mut table = ZoneTable::clone(table);
-        let mut zone = Zone::not_ready(Name::ROOT);
-        zone.set_rank(NO_SOURCE);
-        table.offer(Arc::new(zone));
-        table
-    });
+/// Answers SERVFAIL for whatever is in no zone of the table: it may be ours.
+pub fn begin(table: &Table) {
+    let mut zone = Zone::not_ready(Name::ROOT);
+    zone.set_rank(NO_SOURCE);
+    table.publish(&[TableChange::Offer(Arc::new(zone))]);
 }
 
-/// The zones that are ours are in the table.
-pub fn end(table: &ArcSwap<ZoneTable>) {
-    let is_there = table.load().offered().any(|zone| zone.rank() == NO_SOURCE);
+/// Ends that: the zones that are ours are in the table.
+pub fn end(table: &Table) {
+    let is_there = table.load().offered_by(Name::ROOT, NO_SOURCE).is_some();
     if is_there {
-        table.rcu(|table| {
-            let mut table = ZoneTable::clone(table);
-            table.withdraw(Name::ROOT, NO_SOURCE);
-            table
-        });
+        let root = Name::ROOT.as_wire().into();
+        table.publish(&[TableChange::Withdraw(root, NO_SOURCE)]);
     }
 }
 
@@ -39,7 +31,7 @@ mod tests {
     use nameward_wire::{NameBuf, Type};
     use nameward_zone::NameKey;
 
-    fn found(table: &ArcSwap<ZoneTable>) -> Option<bool> {
+    fn found(table: &Table) -> Option<bool> {
         let name: NameBuf = "www.example.".parse().unwrap();
         let table = table.load();
         let zone = table.zone_for(&NameKey::new(name.as_name()), Type::A);
@@ -48,7 +40,7 @@ mod tests {
 
     #[test]
     fn every_name_is_found_not_ready_until_the_zones_are_known() {
-        let table = ArcSwap::from_pointee(ZoneTable::default());
+        let table = Table::default();
         begin(&table);
         assert_eq!(found(&table), Some(false));
         end(&table);
@@ -59,11 +51,10 @@ mod tests {
 
     #[test]
     fn a_root_zone_of_a_source_stays() {
-        let table = ArcSwap::from_pointee(ZoneTable::default());
+        let table = Table::default();
         begin(&table);
-        let mut with_root = ZoneTable::clone(&table.load());
-        with_root.offer(Arc::new(Zone::not_ready(Name::ROOT)));
-        table.store(Arc::new(with_root));
+        let root = Zone::not_ready(Name::ROOT);
+        table.publish(&[TableChange::Offer(Arc::new(root))]);
         end(&table);
         assert_eq!(table.load().offered().count(), 1);
     }

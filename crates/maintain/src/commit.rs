@@ -1,0 +1,550 @@
+//! The one way in which a zone in memory changes, whoever asks.
+//!
+//! ```text
+//! validate   the change becomes a difference and a new version; what breaks a rule of zones is refused
+//! durable    the difference goes to the journal, unless the zone is at home elsewhere and there already
+//! publish    the new version takes the place of the old one in the table: the next query sees it
+//! tell       whoever waits for it, and whoever tells secondaries
+//! ```
+//! Changes of one zone follow each other without waiting for the disk: each is made on top of the last one that was
+//! handed to the journal, and they are published in that order as they become durable. So many clients of one zone
+//! share a write to the disk. If one cannot be written those on top of it fail too, because the journal refuses a gap, and
+//! the zone goes on from the version that is published. Nothing is ever read again.
+
+mod under_way;
+
+use crate::contents::contents_of;
+use crate::pack::{self, Packer};
+use crate::schedule::Moment;
+use crate::table::Table;
+use crate::zone::SoaTimes;
+use nameward_store::state::{
+    JournalOrigin, StateChange, StateError, StateStore, Written, ZoneHome,
+};
+use nameward_wire::{Name, NameBuf};
+use nameward_zone::change::{ChangeError, Difference, ZoneChange};
+use nameward_zone::{Contest, Serial, TableChange, Zone};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use under_way::{Gate, UnderWay, lock};
+
+/// The zone and the source of a change: where the zone is from, where it is at home, who asks.
+#[derive(Debug, Clone, Copy)]
+pub struct VersionSource {
+    /// The name of the zone.
+    pub zone: NameBuf,
+    /// The rank of the source that offers it.
+    pub rank: u16,
+    /// Where its contents are at home.
+    pub home: ZoneHome,
+    /// Who made the change.
+    pub origin: JournalOrigin,
+    /// When a primary gave the new version, if one did: its times are kept with it.
+    pub confirmed: Option<Moment>,
+}
+
+impl VersionSource {
+    /// Whether the new version is durable before it comes here: its home has it.
+    fn is_home_first(&self) -> bool {
+        self.home == ZoneHome::Database || self.origin == JournalOrigin::Home
+    }
+}
+
+/// A change that is durable and published.
+#[derive(Clone)]
+pub struct CommittedVersion {
+    /// The version that is served.
+    pub zone: Arc<Zone>,
+    /// The records that went and came; empty if the zone was like that already.
+    pub difference: Arc<Difference>,
+}
+
+/// Why a change was not made.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CommitError {
+    /// The source does not offer the zone, or has withdrawn it.
+    #[error("the zone is not served from here")]
+    NoSuchZone,
+    /// The change breaks a rule of zones.
+    #[error(transparent)]
+    Invalid(#[from] ChangeError),
+    /// A difference begins at another version than the one in memory.
+    #[error("the zone has serial {have} and the difference begins at {from}")]
+    Stale {
+        /// The serial in memory.
+        have: Serial,
+        /// The serial before the difference.
+        from: Serial,
+    },
+    /// The change cannot be made durable.
+    #[error(transparent)]
+    State(#[from] StateError),
+    /// There is no state store to make the change durable.
+    #[error("a change of {0} cannot be kept: set state_directory")]
+    NoStore(String),
+}
+
+/// Called with the result when it is on the disk, or was refused.
+pub type WrittenDone = Box<dyn FnOnce(Result<Written, StateError>) + Send>;
+
+/// Makes changes durable. A simulation puts faults between the commits and their store.
+pub trait Durable: Send + Sync {
+    /// Writes changes, all or none, and calls `done` when they are on the disk; in the order they came.
+    fn submit(&self, changes: Vec<StateChange>, done: WrittenDone);
+
+    /// The store that they can be read from.
+    fn store(&self) -> &StateStore;
+}
+
+impl Durable for StateStore {
+    fn submit(&self, changes: Vec<StateChange>, done: WrittenDone) {
+        StateStore::submit(self, changes, done);
+    }
+
+    fn store(&self) -> &StateStore {
+        self
+    }
+}
+
+/// Called with the result of a commit.
+type Done = Box<dyn FnOnce(Result<CommittedVersion, CommitError>) + Send>;
+/// Told of each version after it is published.
+type Listener = Box<dyn Fn(&CommittedVersion) + Send + Sync>;
+
+type ZoneKey = (Box<[u8]>, u16);
+
+/// The commits of all zones.
+pub struct Commits {
+    table: Arc<Table>,
+    durable: Option<Arc<dyn Durable>>,
+    zones: Mutex<HashMap<ZoneKey, Arc<Mutex<UnderWay>>>>,
+    listener: Listener,
+    packer: Packer,
+    gate: Arc<Gate>,
+}
+
+impl Commits {
+    /// Commits to a table, durably if there is a state store. `listener` is told of each version after it is published.
+    pub fn new(
+        table: Arc<Table>,
+        durable: Option<Arc<dyn Durable>>,
+        listener: impl Fn(&CommittedVersion) + Send + Sync + 'static,
+    ) -> std::io::Result<Arc<Self>> {
+        let (packer, requests) = Packer::new();
+        let commits = Arc::new(Commits {
+            table,
+            durable,
+            zones: Mutex::default(),
+            listener: Box::new(listener),
+            packer,
+            gate: Arc::default(),
+        });
+        pack::start(requests, &commits)?;
+        Ok(commits)
+    }
+
+    /// The table that versions are published in.
+    pub fn table(&self) -> &Arc<Table> {
+        &self.table
+    }
+
+    /// The state store, if there is one.
+    pub fn store(&self) -> Option<&StateStore> {
+        self.durable.as_ref().map(|durable| durable.store())
+    }
+
+    /// Writes to the state store, if there is one, without waiting; what fails is told in the log.
+    pub fn keep(&self, zone: NameBuf, changes: Vec<StateChange>) {
+        let Some(durable) = &self.durable else {
+            return;
+        };
+        let done = move |result: Result<Written, StateError>| {
+            if let Err(error) = result {
+                tracing::error!("zone {zone}: state not kept: {error}");
+            }
+        };
+        durable.submit(changes, Box::new(done));
+    }
+
+    /// Makes a change that somebody asks for, and calls `done` when it is durable and published, or refused.
+    pub fn change(
+        self: &Arc<Self>,
+        source: VersionSource,
+        change: &ZoneChange,
+        done: impl FnOnce(Result<CommittedVersion, CommitError>) + Send + 'static,
+    ) {
+        let make = |tip: &Arc<Zone>| {
+            let difference = tip.difference_of(change)?;
+            let zone = match difference.is_empty() {
+                true => None,
+                false => Some(Arc::new(tip.apply(&difference)?)),
+            };
+            Ok((difference, zone))
+        };
+        self.advance(source, make, Box::new(done));
+    }
+
+    /// Applies a difference that is known, as from a database or an IXFR.
+    pub fn difference(
+        self: &Arc<Self>,
+        source: VersionSource,
+        difference: Difference,
+        done: impl FnOnce(Result<CommittedVersion, CommitError>) + Send + 'static,
+    ) {
+        let make = |tip: &Arc<Zone>| {
+            if let Some((from, _)) = difference.serials()
+                && from != tip.serial()
+            {
+                let have = tip.serial();
+                return Err(CommitError::Stale { have, from });
+            }
+            let zone = tip.apply(&difference)?;
+            Ok((difference, Some(Arc::new(zone))))
+        };
+        self.advance(source, make, Box::new(done));
+    }
+
+    /// Puts a whole new version in the place of the one that the source has offered, as after a file was read again.
+    pub fn version(
+        self: &Arc<Self>,
+        source: VersionSource,
+        mut zone: Zone,
+        done: impl FnOnce(Result<CommittedVersion, CommitError>) + Send + 'static,
+    ) {
+        zone.set_rank(source.rank);
+        self.shared_version(source, Arc::new(zone), Box::new(done));
+    }
+
+    fn shared_version(self: &Arc<Self>, source: VersionSource, zone: Arc<Zone>, done: Done) {
+        let make = |tip: &Arc<Zone>| {
+            let difference = match tip.is_stand_in() {
+                true => Difference::default(),
+                false => zone.difference_from(tip),
+            };
+            Ok((difference, Some(zone)))
+        };
+        self.advance(source, make, done);
+    }
+
+    /// Takes changes over that a source of zones has found. A zone that is to take the place of an older version is
+    /// committed, so that their difference is journalled; without a state store nobody needs the difference. Returns the
+    /// zones that another source has too.
+    pub fn load(self: &Arc<Self>, changes: Vec<TableChange>, home: ZoneHome) -> Vec<Contest> {
+        if self.durable.is_none() {
+            return self.table.publish(&changes);
+        }
+        let table = self.table.load();
+        let is_newer = |change: &TableChange| match change {
+            TableChange::Offer(zone) if !zone.is_stand_in() => table
+                .offered_by(zone.apex_name(), zone.rank())
+                .is_some_and(|older| !older.is_stand_in()),
+            _ => false,
+        };
+        let (newer, others): (Vec<_>, Vec<_>) = changes.into_iter().partition(is_newer);
+        let contests = self.table.publish(&others);
+        for change in newer {
+            let TableChange::Offer(zone) = change else {
+                continue;
+            };
+            let name = name_of(&zone);
+            let source = VersionSource {
+                zone: name,
+                rank: zone.rank(),
+                home,
+                origin: JournalOrigin::Home,
+                confirmed: None,
+            };
+            let done = move |result: Result<CommittedVersion, CommitError>| {
+                if let Err(error) = result {
+                    tracing::error!("zone {name}: new version not taken: {error}");
+                }
+            };
+            self.shared_version(source, zone, Box::new(done));
+        }
+        contests
+    }
+
+    /// As [`Commits::change`], and waits for it.
+    pub fn change_and_wait(
+        self: &Arc<Self>,
+        source: VersionSource,
+        change: &ZoneChange,
+    ) -> Result<CommittedVersion, CommitError> {
+        wait(|done| self.change(source, change, done))
+    }
+
+    /// As [`Commits::difference`], and waits for it.
+    pub fn difference_and_wait(
+        self: &Arc<Self>,
+        source: VersionSource,
+        difference: Difference,
+    ) -> Result<CommittedVersion, CommitError> {
+        wait(|done| self.difference(source, difference, done))
+    }
+
+    /// As [`Commits::version`], and waits for it.
+    pub fn version_and_wait(
+        self: &Arc<Self>,
+        source: VersionSource,
+        zone: Zone,
+    ) -> Result<CommittedVersion, CommitError> {
+        wait(|done| self.version(source, zone, done))
+    }
+
+    /// The zone under its own lock, so that the work on a large one keeps no other waiting.
+    fn zone(&self, zone: Name<'_>, rank: u16) -> Arc<Mutex<UnderWay>> {
+        let name = zone.as_wire().to_ascii_lowercase();
+        let mut zones = self.zones.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(zones.entry((name.into(), rank)).or_default())
+    }
+
+    /// Packs a zone with many changes aside, and puts it in the place of the last version with what changed meanwhile.
+    pub(crate) fn pack(&self, zone: Name<'_>, rank: u16) {
+        let place = self.zone(zone, rank);
+        let mut under_way = lock(&place);
+        let last = |under_way: &UnderWay| {
+            under_way
+                .tip
+                .clone()
+                .or_else(|| self.table.version(zone, rank))
+        };
+        let snapshot = match last(&under_way) {
+            Some(snapshot) if snapshot.is_worth_packing() => snapshot,
+            _ => return,
+        };
+        under_way.changed = Some(Vec::new());
+        drop(under_way);
+        let packed = snapshot.pack();
+        let mut under_way = lock(&place);
+        let (Some(changed), Some(packed)) = (under_way.changed.take(), packed) else {
+            return;
+        };
+        let Some(current) = last(&under_way) else {
+            return;
+        };
+        let owners = changed
+            .iter()
+            .filter_map(|owner| Name::from_wire(owner).ok());
+        let caught_up = Arc::new(Arc::new(packed).caught_up(&current, owners));
+        match &mut under_way.tip {
+            // Versions that are on their way are published as they are; the next is made of this.
+            Some(tip) => *tip = caught_up,
+            None => {
+                self.table.replace(caught_up);
+            }
+        }
+    }
+
+    /// Makes the next version of a zone on top of the last one, and sees it through.
+    fn advance(
+        self: &Arc<Self>,
+        source: VersionSource,
+        make: impl FnOnce(&Arc<Zone>) -> Result<(Difference, Option<Arc<Zone>>), CommitError>,
+        done: Done,
+    ) {
+        // Before the lock: the thread that empties the queue needs it.
+        self.gate.enter();
+        let gate = Arc::clone(&self.gate);
+        let done: Done = Box::new(move |result| {
+            gate.leave();
+            done(result);
+        });
+        let place = self.zone(source.zone.as_name(), source.rank);
+        let mut under_way = lock(&place);
+        let made = self.tip(&source, &under_way).and_then(|tip| {
+            let (difference, zone) = make(&tip)?;
+            let mut changes = self.durably(&source, &tip, &difference, zone.as_deref())?;
+            if let (Some(now), Some(zone)) = (source.confirmed, &zone) {
+                let timers = SoaTimes::of(zone).confirmed(now, Duration::ZERO);
+                let zone = source.zone;
+                changes.push(StateChange::SetTimers { zone, timers });
+            }
+            Ok((tip, difference, zone, changes))
+        });
+        let (tip, difference, zone, changes) = match made {
+            Ok(made) => made,
+            Err(error) => {
+                drop(under_way);
+                return done(Err(error));
+            }
+        };
+        under_way.note(
+            &difference,
+            zone.as_ref().is_some_and(|zone| zone.is_packed()),
+        );
+        let zone = zone.unwrap_or(tip);
+        let committed = CommittedVersion {
+            zone,
+            difference: Arc::new(difference),
+        };
+        // What its home has already is served at once, unless older versions are still on their way.
+        let is_published = source.is_home_first() && under_way.count == 0;
+        if is_published {
+            self.publish(&committed);
+        }
+        let Some(durable) = self
+            .durable
+            .as_ref()
+            .filter(|_| !(changes.is_empty() && under_way.count == 0))
+        else {
+            drop(under_way);
+            let result = is_published || self.publish(&committed);
+            return done(result.then_some(committed).ok_or(CommitError::NoSuchZone));
+        };
+        under_way.tip = Some(Arc::clone(&committed.zone));
+        under_way.count += 1;
+        let (commits, own) = (Arc::clone(self), Arc::clone(&place));
+        // Under the lock, so that the journal gets the versions in their order.
+        let done = move |written| {
+            let result = commits.settle(&source, &committed, is_published, written);
+            let mut under_way = lock(&own);
+            under_way.count -= 1;
+            if under_way.count == 0 || result.is_err() {
+                under_way.tip = None;
+            }
+            drop(under_way);
+            // Whoever is told may end the server.
+            drop(commits);
+            done(result.map(|()| committed));
+        };
+        durable.submit(changes, Box::new(done));
+    }
+
+    /// The version that the next one is made of.
+    fn tip(&self, source: &VersionSource, under_way: &UnderWay) -> Result<Arc<Zone>, CommitError> {
+        let published = || self.table.version(source.zone.as_name(), source.rank);
+        let tip = under_way.tip.clone().or_else(published);
+        tip.ok_or(CommitError::NoSuchZone)
+    }
+
+    /// What has to be written for a new version.
+    fn durably(
+        &self,
+        source: &VersionSource,
+        tip: &Zone,
+        difference: &Difference,
+        zone: Option<&Zone>,
+    ) -> Result<Vec<StateChange>, CommitError> {
+        let Some(zone) = zone else {
+            return Ok(Vec::new());
+        };
+        if self.durable.is_none() {
+            return match source.is_home_first() {
+                true => Ok(Vec::new()),
+                false => Err(CommitError::NoStore(source.zone.to_string())),
+            };
+        }
+        let serial = zone.serial();
+        let name = source.zone;
+        let is_forward = serial.is_after(tip.serial()) && difference.serials().is_some();
+        if source.home == ZoneHome::Store && (tip.is_stand_in() || is_rewrite(difference, zone)) {
+            let parts = Arc::new(contents_of(zone));
+            return Ok(vec![StateChange::SetContents {
+                zone: name,
+                serial,
+                parts,
+            }]);
+        }
+        if difference.is_empty() {
+            return Ok(Vec::new());
+        }
+        if !is_forward && !source.is_home_first() {
+            return Err(CommitError::Invalid(ChangeError::Invalid {
+                owner: name.to_string(),
+                what: format!("the serial {serial} is not after {}", tip.serial()),
+            }));
+        }
+        let home = source.home;
+        let restart = StateChange::RestartJournal {
+            zone: name,
+            home,
+            serial,
+        };
+        if !is_forward {
+            let before = tip.serial();
+            tracing::warn!(
+                "zone {name}: changed, but its serial {serial} is not after {before}: secondaries will not notice"
+            );
+            return Ok(vec![restart]);
+        }
+        Ok(vec![StateChange::Append {
+            zone: name,
+            home,
+            origin: source.origin,
+            difference: Arc::new(difference.clone()),
+            time: now_seconds(),
+        }])
+    }
+
+    /// Ends a commit when the disk has it, or has refused it.
+    fn settle(
+        &self,
+        source: &VersionSource,
+        committed: &CommittedVersion,
+        is_published: bool,
+        written: Result<Written, StateError>,
+    ) -> Result<(), CommitError> {
+        if let Err(error) = written {
+            if !source.is_home_first() {
+                return Err(error.into());
+            }
+            // The home has it, so it is served; only the past is lost.
+            self.restart_journal(source, committed.zone.serial(), &error);
+        }
+        match is_published || self.publish(committed) {
+            true => Ok(()),
+            false => Err(CommitError::NoSuchZone),
+        }
+    }
+
+    fn restart_journal(&self, source: &VersionSource, serial: Serial, error: &StateError) {
+        let (zone, home) = (source.zone, source.home);
+        match error {
+            // It was changed where this server did not see it, as while it was down.
+            StateError::Gap { .. } => tracing::debug!("zone {zone}: journal begins anew: {error}"),
+            _ => tracing::error!("zone {zone}: change not journalled: {error}"),
+        }
+        self.keep(
+            zone,
+            vec![StateChange::RestartJournal { zone, home, serial }],
+        );
+    }
+
+    fn publish(&self, committed: &CommittedVersion) -> bool {
+        let is_there = self.table.replace(Arc::clone(&committed.zone));
+        if is_there && !committed.difference.is_empty() {
+            (self.listener)(committed);
+        }
+        if committed.zone.is_worth_packing() {
+            self.packer
+                .request(name_of(&committed.zone), committed.zone.rank());
+        }
+        is_there
+    }
+}
+
+/// Waits for the result of a commit.
+fn wait(begin: impl FnOnce(Done)) -> Result<CommittedVersion, CommitError> {
+    let (sender, receiver) = std::sync::mpsc::sync_channel(1);
+    begin(Box::new(move |result| {
+        let _ = sender.send(result);
+    }));
+    receiver.recv().unwrap_or(Err(StateError::Closed.into()))
+}
+
+/// Whether writing the whole zone costs no more than writing the difference.
+fn is_rewrite(difference: &Difference, zone: &Zone) -> bool {
+    difference.octets() > zone.heap_bytes() / 2
+}
+
+/// The name of a zone, for a source.
+pub fn name_of(zone: &Zone) -> NameBuf {
+    let name: Name<'_> = zone.apex_name();
+    name.into()
+}
+
+fn now_seconds() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs())
+}

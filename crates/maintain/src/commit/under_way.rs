@@ -1,0 +1,59 @@
+//! Commits that are under way: the last version of each zone that has any, and a bound for all.
+
+use nameward_zone::Zone;
+use nameward_zone::change::Difference;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+/// Commits that may wait for the disk at one time; whoever has one more waits.
+const WAITING: usize = 4096;
+/// Records that may change while their zone is packed aside; with more it is packed another time.
+const CHANGED_WHILE_PACKING: usize = 100_000;
+
+/// A zone with changes under way.
+#[derive(Default)]
+pub(super) struct UnderWay {
+    /// The last version that was handed to the journal, while any is not durable yet.
+    pub(super) tip: Option<Arc<Zone>>,
+    pub(super) count: usize,
+    /// While the zone is packed aside: the owners of all records that went or came since.
+    pub(super) changed: Option<Vec<Box<[u8]>>>,
+}
+
+impl UnderWay {
+    /// Takes note of a new version for the one who packs.
+    pub(super) fn note(&mut self, difference: &Difference, is_packed: bool) {
+        let Some(changed) = &mut self.changed else {
+            return;
+        };
+        let records = difference.removed.iter().chain(&difference.added);
+        changed.extend(records.map(|record| record.owner.as_wire().into()));
+        if is_packed || changed.len() > CHANGED_WHILE_PACKING {
+            self.changed = None;
+        }
+    }
+}
+
+/// Lets so many commits wait for the disk at one time.
+#[derive(Default)]
+pub(super) struct Gate {
+    inside: Mutex<usize>,
+    left: Condvar,
+}
+
+impl Gate {
+    pub(super) fn enter(&self) {
+        let inside = self.inside.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_full = |inside: &mut usize| *inside >= WAITING;
+        let inside = self.left.wait_while(inside, is_full);
+        *inside.unwrap_or_else(PoisonError::into_inner) += 1;
+    }
+
+    pub(super) fn leave(&self) {
+        *self.inside.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+        self.left.notify_one();
+    }
+}
+
+pub(super) fn lock(place: &Mutex<UnderWay>) -> MutexGuard<'_, UnderWay> {
+    place.lock().unwrap_or_else(PoisonError::into_inner)
+}

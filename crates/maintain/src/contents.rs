@@ -1,0 +1,84 @@
+//! Zones that have no other home than the state store: reading them back, and writing them as a whole.
+
+use nameward_store::state::{StateError, StateStore};
+use nameward_wire::zonefile::Record;
+use nameward_wire::{Class, NameBuf};
+use nameward_zone::{RecordList, WireRecord, Zone, ZoneBuilder};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Octets of one part of contents in the state store.
+const PART: usize = 256 << 10;
+
+/// Reads the contents of a zone and applies what its journal has on top of them; `None` if none are kept.
+pub fn read_contents(store: &StateStore, name: &NameBuf) -> Result<Option<Zone>, StateError> {
+    let mut builder = ZoneBuilder::new(name.as_name());
+    let journal = store.contents(name, |part| {
+        part.iter().for_each(|record| builder.add(&listed(record)));
+    })?;
+    let Some(journal) = journal else {
+        return Ok(None);
+    };
+    let corrupt = |reason: String| StateError::Corrupt {
+        path: PathBuf::from(store.path()),
+        reason: format!("zone {name}: {reason}"),
+    };
+    let (zone, findings) = builder.finish();
+    let zone = zone.ok_or_else(|| {
+        let first = findings.into_iter().next();
+        corrupt(first.map_or_else(String::new, |finding| finding.message))
+    })?;
+    if journal.is_empty() {
+        return Ok(Some(zone));
+    }
+    let mut zone = Arc::new(zone);
+    for entry in journal {
+        let next = zone.apply(&entry.difference);
+        zone = Arc::new(next.map_err(|error| corrupt(error.to_string()))?);
+    }
+    // Nobody else has it; if it is not packed, that is done later.
+    let packed = zone.pack();
+    let whole = packed.or_else(|| Arc::try_unwrap(zone).ok());
+    whole
+        .map(Some)
+        .ok_or_else(|| corrupt("it cannot be packed".into()))
+}
+
+fn listed(record: WireRecord<'_>) -> Record<'_> {
+    Record {
+        owner: record.owner,
+        same_owner: false,
+        rtype: record.rtype,
+        class: Class::IN,
+        ttl: record.ttl,
+        rdata: record.rdata,
+        line: 0,
+        file: 0,
+    }
+}
+
+/// All records of a zone, in parts of some size.
+pub fn contents_of(zone: &Zone) -> Vec<RecordList> {
+    let mut parts = vec![RecordList::default()];
+    for node in zone.nodes_in_order() {
+        for rrset in node.rrsets() {
+            for record in rrset.records() {
+                if parts
+                    .last()
+                    .is_none_or(|part| part.as_bytes().len() >= PART)
+                {
+                    parts.push(RecordList::default());
+                }
+                if let Some(part) = parts.last_mut() {
+                    part.push(WireRecord {
+                        owner: node.name(),
+                        rtype: rrset.rtype(),
+                        ttl: rrset.ttl(),
+                        rdata: record.rdata,
+                    });
+                }
+            }
+        }
+    }
+    parts
+}

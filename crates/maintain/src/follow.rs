@@ -1,0 +1,8 @@
+//! Following the sources of zones: what changes there changes in the table.
+
+mod files;
+mod log;
+pub mod unknown;
+
+pub use files::{FileFollower, LoadOutcome};
+pub use log::{contested, counted, waiting};

@@ -1,0 +1,246 @@
+//! Following zone files: the first load, every reload, and every look at files that were seen to change.
+//!
+//! A zone that was read takes the place of its older version by a commit, so that the difference of the two is
+//! journalled; at the first load the journal is compared with what the file has.
+
+use super::log::{contested, counted, waiting, zone_text};
+use super::unknown;
+use crate::commit::Commits;
+use crate::reconcile::Reconciler;
+use nameward_store::file::{
+    Event, FileBackend, Look, Source, Standing, Summary, Watcher, ZoneTarget,
+};
+use nameward_store::state::ZoneHome;
+use nameward_zone::{AccessRules, AccessSource, Contest, TableChange, ZoneTable};
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Lines about zones that one load writes to the log.
+const LINES_MAX: usize = 1000;
+/// Loaded zones that one load names in the log.
+const LOADED_MAX: usize = 100;
+/// Lines about zones that a reload gives to the one who asked for it.
+const REPLY_LINES_MAX: usize = 20;
+
+/// The result of a load.
+pub struct LoadOutcome {
+    /// Its sums.
+    pub summary: Summary,
+    /// The first errors.
+    pub errors: Vec<String>,
+}
+
+impl LoadOutcome {
+    /// The sums in words.
+    pub fn describe(&self) -> String {
+        describe(&self.summary)
+    }
+}
+
+/// Follows all zone files.
+pub struct FileFollower {
+    backend: FileBackend,
+    target: FileTarget,
+    /// Gives memory back that a load needed only while it ran.
+    give_back: fn(),
+    logged: LoggedLines,
+}
+
+impl FileFollower {
+    /// Starts to watch files; `look` is asked to have [`FileFollower::look`] called, and says whether it will be.
+    pub fn start(
+        commits: Arc<Commits>,
+        look: impl Fn(&Look) -> bool + Send + 'static,
+        give_back: fn(),
+    ) -> Self {
+        let backend = match Watcher::start(look) {
+            Ok(watcher) => FileBackend::new().watched_by(watcher),
+            Err(error) => {
+                tracing::warn!("zone files are not watched: {error}");
+                FileBackend::new()
+            }
+        };
+        let reconciler = Reconciler::new(&commits, ZoneHome::File);
+        FileFollower {
+            backend,
+            target: FileTarget {
+                commits,
+                reconciler,
+            },
+            give_back,
+            logged: LoggedLines::new(),
+        }
+    }
+
+    /// Brings the table to what the sources say now, and writes to the log what is wrong with them.
+    pub fn load(&mut self, sources: &[Source]) -> LoadOutcome {
+        let start = Instant::now();
+        let mut chronicle = Chronicle::default();
+        let target = &self.target;
+        let summary = self.backend.load(target, sources, &mut |event| {
+            if let Event::Known = event {
+                unknown::end(target.commits.table());
+            }
+            chronicle.write(&event);
+        });
+        (self.give_back)();
+        chronicle.finish();
+        if !sources.is_empty() {
+            let took = start.elapsed().as_secs_f64();
+            tracing::info!("{} in {took:.2} s", describe(&summary));
+        }
+        self.logged = chronicle.logged;
+        LoadOutcome {
+            summary,
+            errors: chronicle.errors,
+        }
+    }
+
+    /// Looks at what was seen to change. What was logged before and is still so is not logged again.
+    pub fn look(&mut self, sources: &[Source], what: &Look) {
+        let start = Instant::now();
+        let mut chronicle = Chronicle::default();
+        if let Look::AtAll = what {
+            chronicle.before = std::mem::take(&mut self.logged);
+        }
+        let each = &mut |event: Event<'_>| chronicle.write(&event);
+        let summary = self.backend.look(&self.target, sources, what, each);
+        chronicle.finish();
+        if let Look::AtAll = what {
+            (self.give_back)();
+            self.logged = chronicle.logged;
+        }
+        if summary.loaded + summary.removed > 0 {
+            let took = start.elapsed().as_secs_f64();
+            tracing::info!("files changed: {} in {took:.3} s", describe(&summary));
+        }
+    }
+}
+
+/// Takes zones over that were read from files.
+struct FileTarget {
+    commits: Arc<Commits>,
+    reconciler: Reconciler,
+}
+
+impl ZoneTarget for FileTarget {
+    fn table(&self) -> Arc<ZoneTable> {
+        self.commits.table().load()
+    }
+
+    fn publish(&self, mut changes: Vec<TableChange>) -> Vec<Contest> {
+        self.reconciler.bring_forward(&mut changes);
+        self.commits.load(changes, ZoneHome::File)
+    }
+
+    fn set_access(&self, rules: AccessRules) {
+        let table = self.commits.table();
+        table.set_access(AccessSource::Imported, rules);
+    }
+}
+
+fn describe(summary: &Summary) -> String {
+    let Summary {
+        unchanged,
+        refused,
+        removed,
+        ..
+    } = summary;
+    let loaded = counted(summary.loaded, "zone");
+    let waiting = match summary.waiting {
+        0 => String::new(),
+        waiting => format!(", {waiting} without a copy yet"),
+    };
+    format!(
+        "{loaded} loaded, {unchanged} unchanged, {removed} removed, {refused} with errors{waiting}"
+    )
+}
+
+/// Lines that were written to the log.
+type LoggedLines = HashSet<String>;
+
+/// Writes what a load says to the log, with a bound.
+#[derive(Default)]
+struct Chronicle {
+    /// Of the load before: not written again.
+    before: LoggedLines,
+    logged: LoggedLines,
+    passed_over: usize,
+    /// Zones that were loaded.
+    loaded: usize,
+    errors: Vec<String>,
+}
+
+impl Chronicle {
+    fn write(&mut self, event: &Event<'_>) {
+        match event {
+            Event::Served(name, zone, diagnostics) => {
+                let name = name.to_string();
+                let (zone_name, serial) = (zone_text(&name), zone.serial());
+                self.loaded += 1;
+                // Lines about many zones would push everything else out of the log.
+                match self.loaded <= LOADED_MAX {
+                    true => tracing::info!("loaded zone {zone_name} serial {serial}"),
+                    false => tracing::debug!("loaded zone {zone_name} serial {serial}"),
+                }
+                for diagnostic in *diagnostics {
+                    self.line(diagnostic.to_string(), |text| tracing::warn!("{text}"));
+                }
+            }
+            Event::Refused(name, diagnostics, standing) => {
+                for diagnostic in *diagnostics {
+                    self.error(diagnostic.to_string());
+                }
+                let consequence = match standing {
+                    Standing::OldVersion => "the old version stays in service",
+                    Standing::NotReady => "there is no older version to serve",
+                };
+                let text = format!("zone {name} has errors: {consequence}");
+                self.line(text, |text| tracing::error!("{text}"));
+            }
+            Event::Removed(name) => {
+                let name = name.to_string();
+                self.line(format!("removed zone {}", zone_text(&name)), |text| {
+                    tracing::info!("{text}")
+                });
+            }
+            Event::Contested(name, served, other) => {
+                let text = contested(*name, *served, *other);
+                self.line(text, |text| tracing::warn!("{text}"));
+            }
+            Event::Trouble(text) => self.error((*text).to_string()),
+            Event::Note(text) => self.line((*text).to_string(), |text| tracing::warn!("{text}")),
+            Event::Waiting(name, path) => {
+                self.line(waiting(*name, path), |text| tracing::warn!("{text}"));
+            }
+            Event::Known => {}
+            Event::Progress(done, total) => tracing::info!("{done} of {total} zones read"),
+        }
+    }
+
+    fn error(&mut self, text: String) {
+        if self.errors.len() < REPLY_LINES_MAX {
+            self.errors.push(text.clone());
+        }
+        self.line(text, |text| tracing::error!("{text}"));
+    }
+
+    fn line(&mut self, text: String, write: impl FnOnce(&str)) {
+        if self.logged.len() >= LINES_MAX {
+            self.passed_over += 1;
+            return;
+        }
+        if !self.before.contains(&text) {
+            write(&text);
+        }
+        self.logged.insert(text);
+    }
+
+    fn finish(&self) {
+        if self.passed_over > 0 && self.before.is_empty() {
+            let more = self.passed_over;
+            tracing::warn!("{more} more lines about zones; `nameward check` prints them all");
+        }
+    }
+}

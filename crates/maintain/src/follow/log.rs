@@ -1,0 +1,33 @@
+//! Words that the log and its readers share.
+
+use nameward_wire::Name;
+use std::path::Path;
+
+/// Tells that two sources have a zone, by the numbers of their backends.
+pub fn contested(name: Name<'_>, served: u16, other: u16) -> String {
+    let [served, other] = [served, other].map(|rank| u32::from(rank) + 1);
+    format!("zone {name} is in backend {served} and in backend {other}: the first one serves it")
+}
+
+/// Returns "1 zone", "2 zones".
+pub fn counted(number: usize, noun: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} {noun}{plural}")
+}
+
+/// Says that a secondary has no copy.
+pub fn waiting(name: Name<'_>, path: &Path) -> String {
+    let place = match path.as_os_str().is_empty() {
+        true => "it has no file".to_string(),
+        false => format!("{} is not there", path.display()),
+    };
+    format!("zone {name}: secondary without a copy: {place}; questions are answered SERVFAIL")
+}
+
+/// Returns the name of a zone without its final dot, as people write it.
+pub(super) fn zone_text(name: &str) -> &str {
+    match name.strip_suffix('.') {
+        None | Some("") => name,
+        Some(rest) => rest,
+    }
+}

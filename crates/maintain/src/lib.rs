@@ -1,0 +1,30 @@
+//! The maintenance half: the only writer of the zone table.
+//!
+//! ```text
+//! table      the snapshot that serving reads, and its one writer
+//! commit     a change of one zone: validate, write durably, apply, publish, tell
+//! follow     what follows zone files and databases
+//! reconcile  the journal of a zone compared with what its home has at start
+//! schedule   what is due for which zone, and when; takes `now` and does nothing itself
+//! zone       what is known of a zone that comes from a primary: settings, times, state
+//! contents   zones that have no other home than the state store
+//! life       the life of secondary zones: checks, transfers, expiry; outgoing connections come in by a trait
+//! ```
+//! Serving never waits for any of this: it reads the version that was published last.
+
+#![forbid(unsafe_code)]
+
+pub mod commit;
+mod contents;
+pub mod follow;
+pub mod life;
+mod pack;
+mod reconcile;
+pub mod schedule;
+pub mod table;
+pub mod zone;
+
+pub use commit::{CommitError, Commits, CommittedVersion, Durable, VersionSource, WrittenDone};
+pub use contents::{contents_of, read_contents};
+pub use schedule::{EventUrgency, Moment, Schedule, ZoneEvent};
+pub use table::{Snapshot, Table};

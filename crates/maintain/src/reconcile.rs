@@ -1,0 +1,118 @@
+//! The journal of a zone compared with what its home has when the server starts.
+//!
+//! A zone file may lack the last changes of the journal (they were made through this server and are not written to the
+//! file yet): these are applied to what the file has. A home that has moved on by itself while the server was down
+//! has the journal begin anew. Changes that the file lacks and that do not fit to it any more are left in the journal and
+//! told of: nothing that was acknowledged is dropped.
+
+use crate::commit::{Commits, name_of};
+use nameward_store::state::{JournalEntry, KeptZone, StateChange, ZoneHome};
+use nameward_zone::{TableChange, Zone};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The zones of one kind of home that the state store has a journal of and that were not seen since the start.
+pub(crate) struct Reconciler {
+    commits: Arc<Commits>,
+    kept: Mutex<HashMap<Box<[u8]>, KeptZone>>,
+}
+
+impl Reconciler {
+    /// Reads which zones have a journal.
+    pub(crate) fn new(commits: &Arc<Commits>, home: ZoneHome) -> Self {
+        let mut kept = HashMap::new();
+        match commits.store().map(|store| store.zones()) {
+            Some(Ok(zones)) => {
+                let own = zones.into_iter().filter(|zone| zone.home == home);
+                kept.extend(own.map(|zone| (key(&name_wire(&zone)), zone)));
+            }
+            Some(Err(error)) => tracing::error!("journals not read: {error}"),
+            None => {}
+        }
+        Reconciler {
+            commits: Arc::clone(commits),
+            kept: Mutex::new(kept),
+        }
+    }
+
+    /// Applies to zones that are offered for the first time the changes of their journals that their home lacks.
+    pub(crate) fn bring_forward(&self, changes: &mut [TableChange]) {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.is_empty() {
+            return;
+        }
+        for change in changes {
+            let (TableChange::Offer(zone) | TableChange::Move(zone, _)) = change else {
+                continue;
+            };
+            if !zone.is_stand_in()
+                && let Some(kept) = kept.remove(&key(zone.apex_name().as_wire()))
+                && let Some(newer) = self.reconcile(zone, &kept)
+            {
+                *zone = newer;
+            }
+        }
+    }
+
+    /// Returns the version that the journal makes of a zone, if its home lacks something.
+    fn reconcile(&self, zone: &Arc<Zone>, kept: &KeptZone) -> Option<Arc<Zone>> {
+        let (name, serial) = (name_of(zone), zone.serial());
+        let store = self.commits.store()?;
+        if serial == kept.serial {
+            self.commits
+                .keep(name, vec![StateChange::Settle { zone: name, serial }]);
+            return None;
+        }
+        let missing = match store.journal_after_base(&name) {
+            Ok(missing) => missing,
+            Err(error) => {
+                tracing::error!("zone {name}: journal not read: {error}");
+                return None;
+            }
+        };
+        let from = missing.iter().position(|entry| entry.from == serial);
+        match from.and_then(|from| apply(zone, &missing[from..])) {
+            Some(newer) => {
+                let count = missing.len();
+                tracing::info!(
+                    "zone {name}: {count} changes of the journal applied, serial {}",
+                    newer.serial()
+                );
+                Some(newer)
+            }
+            None if missing.is_empty() => {
+                // It has moved on by itself: the journal does not lead to it.
+                let (zone, home) = (name, kept.home);
+                self.commits.keep(
+                    name,
+                    vec![StateChange::RestartJournal { zone, home, serial }],
+                );
+                None
+            }
+            None => {
+                tracing::error!(
+                    "zone {name}: the file has serial {serial}, and {} changes of the journal up to serial {} do not fit to it: they are kept, but not served",
+                    missing.len(),
+                    kept.serial
+                );
+                None
+            }
+        }
+    }
+}
+
+fn apply(zone: &Arc<Zone>, entries: &[JournalEntry]) -> Option<Arc<Zone>> {
+    let mut zone = Arc::clone(zone);
+    for entry in entries {
+        zone = Arc::new(zone.apply(&entry.difference).ok()?);
+    }
+    Some(zone)
+}
+
+fn key(wire: &[u8]) -> Box<[u8]> {
+    wire.to_ascii_lowercase().into()
+}
+
+fn name_wire(zone: &KeptZone) -> Vec<u8> {
+    zone.name.as_name().as_wire().to_vec()
+}

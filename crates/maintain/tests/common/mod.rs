@@ -1,0 +1,165 @@
+//! Zones of small contents for the tests of this crate.
+
+#![allow(dead_code, reason = "each test uses a part")]
+
+use nameward_store::state::JournalBounds;
+use nameward_wire::zonefile::Record;
+use nameward_wire::{Class, NameBuf, Type};
+use nameward_zone::change::{ChangeOrigin, Edit, NewRecord, RrsetData, ZoneChange};
+use nameward_zone::{Zone, ZoneBuilder};
+use std::collections::BTreeMap;
+use std::time::UNIX_EPOCH;
+
+pub const BOUNDS: JournalBounds = JournalBounds {
+    octets: 1 << 20,
+    entries: 50,
+};
+
+/// Contents of a zone: hosts by their labels, each with the last octet of its address.
+pub type Hosts = BTreeMap<u8, u8>;
+
+pub fn name(text: &str) -> NameBuf {
+    text.parse().unwrap()
+}
+
+/// The times in the SOA of all zones here: refresh, retry, expire, minimum.
+pub const TIMES: [u32; 4] = [3600, 600, 86_400, 300];
+
+pub fn soa(serial: u32) -> Vec<u8> {
+    let [refresh, retry, expire, minimum] = TIMES;
+    let numbers = [serial, refresh, retry, expire, minimum];
+    let numbers = numbers.iter().flat_map(|n| n.to_be_bytes());
+    b"\x01m\0\x01h\0".iter().copied().chain(numbers).collect()
+}
+
+pub fn build(zone: &NameBuf, serial: u32, hosts: &Hosts) -> Zone {
+    let mut builder = ZoneBuilder::new(zone.as_name());
+    let mut add = |owner: &NameBuf, rtype, rdata: &[u8]| {
+        builder.add(&Record {
+            owner: owner.as_name(),
+            same_owner: false,
+            rtype,
+            class: Class::IN,
+            ttl: 300,
+            rdata,
+            line: 1,
+            file: 0,
+        });
+    };
+    add(zone, Type::SOA, &soa(serial));
+    for (host, octet) in hosts {
+        add(&owner(zone, *host), Type::A, &[192, 0, 2, *octet]);
+    }
+    builder.finish().0.unwrap()
+}
+
+pub fn owner(zone: &NameBuf, host: u8) -> NameBuf {
+    let label = format!("h{host}");
+    let prefix = [&[label.len() as u8], label.as_bytes()].concat();
+    NameBuf::join(&prefix, zone.as_name()).unwrap()
+}
+
+/// The hosts of a zone, read back.
+pub fn hosts_of(zone: &Zone) -> Hosts {
+    let mut hosts = Hosts::new();
+    for node in zone.nodes_in_order() {
+        if let Some(record) = node.rrset(Type::A).and_then(|rrset| rrset.records().next()) {
+            let label = node.name().labels().next().unwrap();
+            let host = std::str::from_utf8(&label[1..]).unwrap().parse().unwrap();
+            hosts.insert(host, record.rdata[3]);
+        }
+    }
+    hosts
+}
+
+pub fn set_host(zone: &NameBuf, host: u8, octet: Option<u8>) -> ZoneChange {
+    let records = octet.map(|octet| NewRecord {
+        rdata: vec![192, 0, 2, octet],
+        disabled: false,
+    });
+    ZoneChange {
+        edits: vec![Edit::Replace(RrsetData {
+            name: owner(zone, host),
+            rtype: Type::A,
+            ttl: 300,
+            records: records.into_iter().collect(),
+        })],
+        origin: ChangeOrigin::Operator,
+        now: UNIX_EPOCH,
+    }
+}
+
+/// Sets the serial of a zone and nothing else.
+pub fn set_serial(zone: &NameBuf, serial: u32) -> ZoneChange {
+    let mut change = set_host(zone, 0, Some(0));
+    if let Some(Edit::Replace(rrset)) = change.edits.first_mut() {
+        (rrset.name, rrset.rtype) = (*zone, Type::SOA);
+        rrset.records[0].rdata = soa(serial);
+    }
+    change
+}
+
+fn numbered(zone: &NameBuf, number: u32) -> NameBuf {
+    let label = format!("n{number}");
+    let prefix = [&[label.len() as u8], label.as_bytes()].concat();
+    NameBuf::join(&prefix, zone.as_name()).unwrap()
+}
+
+/// A zone of many names, each with an address that says its number.
+pub fn build_large(zone: &NameBuf, serial: u32, names: u32) -> Zone {
+    let mut builder = ZoneBuilder::new(zone.as_name());
+    let mut add = |owner: &NameBuf, rtype, rdata: &[u8]| {
+        builder.add(&Record {
+            owner: owner.as_name(),
+            same_owner: false,
+            rtype,
+            class: Class::IN,
+            ttl: 300,
+            rdata,
+            line: 1,
+            file: 0,
+        });
+    };
+    add(zone, Type::SOA, &soa(serial));
+    for number in 0..names {
+        add(&numbered(zone, number), Type::A, &number.to_be_bytes());
+    }
+    builder.finish().0.unwrap()
+}
+
+/// Sets the address of a name of such a zone.
+pub fn set_address(zone: &NameBuf, number: u32, address: u32) -> ZoneChange {
+    let mut change = set_host(zone, 0, Some(0));
+    if let Some(Edit::Replace(rrset)) = change.edits.first_mut() {
+        rrset.name = numbered(zone, number);
+        rrset.ttl = 60;
+        rrset.records[0].rdata = address.to_be_bytes().to_vec();
+    }
+    change
+}
+
+pub fn address_of(zone: &Zone, number: u32) -> Option<u32> {
+    let apex: NameBuf = zone.apex_name().into();
+    let node = zone.node_of(numbered(&apex, number).as_name())?;
+    let record = node.rrset(Type::A)?.records().next()?;
+    record
+        .rdata
+        .first_chunk()
+        .map(|octets| u32::from_be_bytes(*octets))
+}
+
+/// Numbers from a seed.
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn below(&mut self, limit: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) % limit.max(1)
+    }
+
+    pub fn one_in(&mut self, n: u64) -> bool {
+        self.below(n) == 0
+    }
+}
