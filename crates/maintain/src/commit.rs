@@ -11,12 +11,12 @@
 //! share a write to the disk. If one cannot be written those on top of it fail too, because the journal refuses a gap, and
 //! the zone goes on from the version that is published. Nothing is ever read again.
 
+mod terms;
 mod under_way;
 
 use crate::contents::contents_of;
 use crate::pack::{self, Packer};
-use crate::schedule::Moment;
-use crate::table::Table;
+use crate::table::TableWriter;
 use crate::zone::SoaTimes;
 use nameward_store::state::{
     JournalOrigin, StateChange, StateError, StateStore, Written, ZoneHome,
@@ -27,85 +27,8 @@ use nameward_zone::{Contest, Serial, TableChange, Zone};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+pub use terms::{CommitError, CommittedVersion, Durable, VersionSource, WrittenDone};
 use under_way::{Gate, UnderWay, lock};
-
-/// The zone and the source of a change: where the zone is from, where it is at home, who asks.
-#[derive(Debug, Clone, Copy)]
-pub struct VersionSource {
-    /// The name of the zone.
-    pub zone: NameBuf,
-    /// The rank of the source that offers it.
-    pub rank: u16,
-    /// Where its contents are at home.
-    pub home: ZoneHome,
-    /// Who made the change.
-    pub origin: JournalOrigin,
-    /// When a primary gave the new version, if one did: its times are kept with it.
-    pub confirmed: Option<Moment>,
-}
-
-impl VersionSource {
-    /// Whether the new version is durable before it comes here: its home has it.
-    fn is_home_first(&self) -> bool {
-        self.home == ZoneHome::Database || self.origin == JournalOrigin::Home
-    }
-}
-
-/// A change that is durable and published.
-#[derive(Clone)]
-pub struct CommittedVersion {
-    /// The version that is served.
-    pub zone: Arc<Zone>,
-    /// The records that went and came; empty if the zone was like that already.
-    pub difference: Arc<Difference>,
-}
-
-/// Why a change was not made.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum CommitError {
-    /// The source does not offer the zone, or has withdrawn it.
-    #[error("the zone is not served from here")]
-    NoSuchZone,
-    /// The change breaks a rule of zones.
-    #[error(transparent)]
-    Invalid(#[from] ChangeError),
-    /// A difference begins at another version than the one in memory.
-    #[error("the zone has serial {have} and the difference begins at {from}")]
-    Stale {
-        /// The serial in memory.
-        have: Serial,
-        /// The serial before the difference.
-        from: Serial,
-    },
-    /// The change cannot be made durable.
-    #[error(transparent)]
-    State(#[from] StateError),
-    /// There is no state store to make the change durable.
-    #[error("a change of {0} cannot be kept: set state_directory")]
-    NoStore(String),
-}
-
-/// Called with the result when it is on the disk, or was refused.
-pub type WrittenDone = Box<dyn FnOnce(Result<Written, StateError>) + Send>;
-
-/// Makes changes durable. A simulation puts faults between the commits and their store.
-pub trait Durable: Send + Sync {
-    /// Writes changes, all or none, and calls `done` when they are on the disk; in the order they came.
-    fn submit(&self, changes: Vec<StateChange>, done: WrittenDone);
-
-    /// The store that they can be read from.
-    fn store(&self) -> &StateStore;
-}
-
-impl Durable for StateStore {
-    fn submit(&self, changes: Vec<StateChange>, done: WrittenDone) {
-        StateStore::submit(self, changes, done);
-    }
-
-    fn store(&self) -> &StateStore {
-        self
-    }
-}
 
 /// Called with the result of a commit.
 type Done = Box<dyn FnOnce(Result<CommittedVersion, CommitError>) + Send>;
@@ -116,7 +39,7 @@ type ZoneKey = (Box<[u8]>, u16);
 
 /// The commits of all zones.
 pub struct Commits {
-    table: Arc<Table>,
+    table: Arc<TableWriter>,
     durable: Option<Arc<dyn Durable>>,
     zones: Mutex<HashMap<ZoneKey, Arc<Mutex<UnderWay>>>>,
     listener: Listener,
@@ -127,7 +50,7 @@ pub struct Commits {
 impl Commits {
     /// Commits to a table, durably if there is a state store. `listener` is told of each version after it is published.
     pub fn new(
-        table: Arc<Table>,
+        table: Arc<TableWriter>,
         durable: Option<Arc<dyn Durable>>,
         listener: impl Fn(&CommittedVersion) + Send + Sync + 'static,
     ) -> std::io::Result<Arc<Self>> {
@@ -145,7 +68,7 @@ impl Commits {
     }
 
     /// The table that versions are published in.
-    pub fn table(&self) -> &Arc<Table> {
+    pub fn table(&self) -> &Arc<TableWriter> {
         &self.table
     }
 

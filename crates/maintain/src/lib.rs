@@ -27,4 +27,4 @@ pub mod zone;
 pub use commit::{CommitError, Commits, CommittedVersion, Durable, VersionSource, WrittenDone};
 pub use contents::{contents_of, read_contents};
 pub use schedule::{EventUrgency, Moment, Schedule, ZoneEvent};
-pub use table::{Snapshot, Table};
+pub use table::{Snapshot, TableWriter};

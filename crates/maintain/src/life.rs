@@ -7,22 +7,28 @@
 //! expire     nobody has confirmed the zone for too long: SERVFAIL until somebody does
 //! ```
 //! There is no clock, no socket and no thread in here. Time comes in as `now`; questions to primaries go out by
-//! [`Outgoing`] and their answers come back by [`Secondaries::answered`]; commits end in a queue that
+//! [`AskPrimary`] and their answers come back by [`Secondaries::answered`]; commits end in a queue that
 //! [`Secondaries::run`] empties. So the whole life of a zone runs in a simulation.
 
-use crate::commit::{CommitError, Commits, VersionSource};
+mod ask;
+mod secondary;
+
+use crate::commit::{CommitError, Commits};
 use crate::contents::read_contents;
 use crate::schedule::{EventUrgency, Moment, Schedule, ZoneEvent, ZoneNumber};
 use crate::zone::{SecondarySettings, SoaTimes, ZoneState};
-use nameward_store::state::{JournalOrigin, StateChange, StateError, ZoneHome, ZoneTimers};
+use nameward_store::state::{StateChange, StateError, ZoneTimers};
 use nameward_wire::NameBuf;
 use nameward_zone::change::Difference;
 use nameward_zone::{Serial, TableChange, Zone};
 use std::collections::HashMap;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
+
+use secondary::{Ended, Secondary, source_of};
+
+pub use ask::{Ask, AskPrimary, AskTicket, PrimaryAnswer, PrimaryError, SecondaryStatus};
 
 /// Checks and transfers that run at one time.
 const RUNNING: usize = 100;
@@ -30,86 +36,6 @@ const RUNNING: usize = 100;
 const SPREAD: Duration = Duration::from_secs(300);
 /// How often the retry time is doubled for a zone that was never transferred.
 const DOUBLED: u32 = 5;
-
-/// Asks primaries; the answer comes back by [`Secondaries::answered`].
-pub trait Outgoing {
-    /// Begins to ask. It must not wait.
-    fn ask(&mut self, ask: Ask);
-}
-
-/// A question to a primary: whether it has a newer version of a zone, and what that is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ask {
-    /// To be given back with the answer.
-    pub ticket: Ticket,
-    /// The zone.
-    pub zone: NameBuf,
-    /// Whom to ask.
-    pub primary: SocketAddr,
-    /// The version that is here.
-    pub have: Option<Serial>,
-}
-
-/// Tells one question from another. An answer to one that is not under way any more is passed over.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Ticket {
-    zone: ZoneNumber,
-    number: u64,
-}
-
-/// The answer of a primary.
-pub enum PrimaryAnswer {
-    /// The serial it has, which is not newer.
-    Same(Serial),
-    /// The differences that lead from the version that is here to a newer one (RFC 1995).
-    Differences(Vec<Difference>),
-    /// A whole version (RFC 5936).
-    Whole(Box<Zone>),
-}
-
-/// Why a primary did not answer, in words for the log.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct AskError(pub String);
-
-/// One zone.
-struct Secondary {
-    settings: SecondarySettings,
-    state: ZoneState,
-    /// The last version, also while it is too old to be served.
-    version: Option<Arc<Zone>>,
-    timers: ZoneTimers,
-    /// The question that is under way.
-    ticket: Option<u64>,
-    /// The next primary to ask, and how many were asked in this check.
-    next_primary: usize,
-    asked: usize,
-    /// Checks that failed since the last that did not.
-    failures: u32,
-    last_error: Option<String>,
-    /// Commits that have not ended.
-    commits: usize,
-    commit_error: Option<String>,
-}
-
-/// The end of a commit.
-struct Ended {
-    zone: ZoneNumber,
-    result: Result<Arc<Zone>, CommitError>,
-}
-
-/// What people are shown of a zone.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SecondaryStatus {
-    /// Its state.
-    pub state: ZoneState,
-    /// The serial that is here.
-    pub serial: Option<Serial>,
-    /// Its times.
-    pub timers: ZoneTimers,
-    /// Why the last check failed, if it did.
-    pub last_error: Option<String>,
-}
 
 /// All zones that come from primaries.
 pub struct Secondaries<O> {
@@ -124,7 +50,7 @@ pub struct Secondaries<O> {
     random: u64,
 }
 
-impl<O: Outgoing> Secondaries<O> {
+impl<O: AskPrimary> Secondaries<O> {
     /// No zones yet. `seed` is for the spreading of checks.
     pub fn new(commits: Arc<Commits>, outgoing: O, seed: u64) -> Self {
         Secondaries {
@@ -284,7 +210,7 @@ impl<O: Outgoing> Secondaries<O> {
         zone.asked += 1;
         zone.ticket = Some(self.next_ticket);
         let ask = Ask {
-            ticket: Ticket {
+            ticket: AskTicket {
                 zone: number,
                 number: self.next_ticket,
             },
@@ -299,8 +225,8 @@ impl<O: Outgoing> Secondaries<O> {
     /// Takes the answer to a question.
     pub fn answered(
         &mut self,
-        ticket: Ticket,
-        answer: Result<PrimaryAnswer, AskError>,
+        ticket: AskTicket,
+        answer: Result<PrimaryAnswer, PrimaryError>,
         now: Moment,
     ) {
         let Some(zone) = self.zones.get_mut(&ticket.zone) else {
@@ -532,16 +458,6 @@ impl<O: Outgoing> Secondaries<O> {
 
 fn key(zone: &NameBuf) -> Box<[u8]> {
     zone.as_name().as_wire().to_ascii_lowercase().into()
-}
-
-fn source_of(zone: &Secondary, now: Moment) -> VersionSource {
-    VersionSource {
-        zone: zone.settings.name,
-        rank: zone.settings.rank,
-        home: ZoneHome::Store,
-        origin: JournalOrigin::Transfer,
-        confirmed: Some(now),
-    }
 }
 
 /// Sends the end of a commit to the queue.

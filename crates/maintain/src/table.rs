@@ -13,15 +13,15 @@ pub type Snapshot = Arc<ArcSwap<ZoneTable>>;
 
 /// The table of zones.
 #[derive(Default)]
-pub struct Table {
+pub struct TableWriter {
     snapshot: Snapshot,
     writing: Mutex<()>,
 }
 
-impl Table {
+impl TableWriter {
     /// Becomes the writer of a snapshot, which nobody else may write.
     pub fn over(snapshot: Snapshot) -> Self {
-        Table {
+        TableWriter {
             snapshot,
             writing: Mutex::default(),
         }

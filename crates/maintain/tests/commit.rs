@@ -4,7 +4,7 @@ mod common;
 
 use common::{BOUNDS, Hosts, build, hosts_of, name, owner, set_host};
 use nameward_maintain::{
-    CommitError, Commits, CommittedVersion, Table, VersionSource, read_contents,
+    CommitError, Commits, CommittedVersion, TableWriter, VersionSource, read_contents,
 };
 use nameward_store::state::{JournalOrigin, StateError, StateStore, ZoneHome};
 use nameward_wire::{NameBuf, Type};
@@ -26,7 +26,7 @@ fn server(store: Option<StateStore>, hosts: &Hosts) -> Server {
     let listener = Arc::clone(&told);
     let durable = store.map(|store| Arc::new(store) as Arc<_>);
     let commits = Commits::new(
-        Arc::new(Table::default()),
+        Arc::new(TableWriter::default()),
         durable,
         move |committed: &CommittedVersion| {
             listener.lock().unwrap().push(committed.zone.serial());

@@ -7,7 +7,7 @@
 mod common;
 
 use common::{BOUNDS, Hosts, Random, build, hosts_of, name, set_host};
-use nameward_maintain::{Commits, Table, VersionSource, read_contents};
+use nameward_maintain::{Commits, TableWriter, VersionSource, read_contents};
 use nameward_store::state::{JournalOrigin, StateChange, StateStore, ZoneHome};
 use nameward_wire::NameBuf;
 use nameward_zone::{Serial, TableChange, Zone};
@@ -80,7 +80,12 @@ fn child() {
         .iter()
         .map(|(zone, home)| kept(&store, &name(zone), *home))
         .collect();
-    let commits = Commits::new(Arc::new(Table::default()), Some(Arc::new(store)), |_| ()).unwrap();
+    let commits = Commits::new(
+        Arc::new(TableWriter::default()),
+        Some(Arc::new(store)),
+        |_| (),
+    )
+    .unwrap();
     let workers = ZONES.iter().zip(versions).map(|((zone, home), version)| {
         let (zone, home, commits) = (name(zone), *home, Arc::clone(&commits));
         std::thread::spawn(move || change_for_ever(&commits, zone, home, version))

@@ -9,11 +9,11 @@ mod common;
 
 use common::{BOUNDS, Hosts, Random, TIMES, build, hosts_of, name, set_host};
 use nameward_maintain::life::{
-    Ask, AskError, Outgoing, PrimaryAnswer, Secondaries, SecondaryStatus,
+    Ask, AskPrimary, PrimaryAnswer, PrimaryError, Secondaries, SecondaryStatus,
 };
 use nameward_maintain::zone::{SecondarySettings, ZoneState};
 use nameward_maintain::{
-    CommitError, Commits, Durable, Moment, Table, VersionSource, WrittenDone, read_contents,
+    CommitError, Commits, Durable, Moment, TableWriter, VersionSource, WrittenDone, read_contents,
 };
 use nameward_store::state::{JournalOrigin, StateChange, StateError, StateStore, ZoneHome};
 use nameward_wire::NameBuf;
@@ -74,7 +74,7 @@ struct Net {
     asked: Vec<Ask>,
 }
 
-impl Outgoing for Net {
+impl AskPrimary for Net {
     fn ask(&mut self, ask: Ask) {
         self.asked.push(ask);
     }
@@ -173,8 +173,12 @@ impl World {
             store,
             fault: Arc::clone(&self.fault),
         };
-        let commits =
-            Commits::new(Arc::new(Table::default()), Some(Arc::new(disk)), |_| ()).unwrap();
+        let commits = Commits::new(
+            Arc::new(TableWriter::default()),
+            Some(Arc::new(disk)),
+            |_| (),
+        )
+        .unwrap();
         let mut secondaries = Secondaries::new(
             Arc::clone(&commits),
             Net::default(),
@@ -326,8 +330,8 @@ impl World {
     }
 
     /// The primaries of the world, of which some lie.
-    fn answer(&mut self, ask: &Ask) -> Result<PrimaryAnswer, AskError> {
-        let failed = |text: &str| Err(AskError(text.into()));
+    fn answer(&mut self, ask: &Ask) -> Result<PrimaryAnswer, PrimaryError> {
+        let failed = |text: &str| Err(PrimaryError(text.into()));
         if self.is_net_down || self.random.one_in(6) {
             return failed("timed out");
         }

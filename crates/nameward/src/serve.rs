@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 pub use announce::counted;
 pub use error::StartError;
-use nameward_maintain::{Commits, Durable, Table, follow::unknown};
+use nameward_maintain::{Commits, Durable, TableWriter, follow::unknown};
 use nameward_serve::pipeline::Shared;
 use nameward_stats::{Gauge, Stats};
 use nameward_zone::{AccessSource, TableChange};
@@ -67,7 +67,7 @@ pub fn run(overrides: &Overrides) -> Result<(), StartError> {
     let watched = Arc::clone(&shared);
     let count = move || watched.zones.load().len() as u64;
     shared.stats.gauge_from(Gauge::ZoneCacheSize, count);
-    let table = Arc::new(Table::over(Arc::clone(&shared.zones)));
+    let table = Arc::new(TableWriter::over(Arc::clone(&shared.zones)));
     let durable = state::open(&config).map(|store| Arc::new(store) as Arc<dyn Durable>);
     let commits = Commits::new(Arc::clone(&table), durable, |_| ())?;
     if config.example {

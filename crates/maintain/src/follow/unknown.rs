@@ -4,20 +4,20 @@
 //! A stand-in for the root, behind all sources, has every question of that moment answered SERVFAIL: REFUSED would be
 //! wrong for the zones that the search is about to find.
 
-use crate::table::Table;
+use crate::table::TableWriter;
 use nameward_wire::Name;
 use nameward_zone::{NO_SOURCE, TableChange, Zone};
 use std::sync::Arc;
 
 /// Answers SERVFAIL for whatever is in no zone of the table: it may be ours.
-pub fn begin(table: &Table) {
+pub fn begin(table: &TableWriter) {
     let mut zone = Zone::not_ready(Name::ROOT);
     zone.set_rank(NO_SOURCE);
     table.publish(&[TableChange::Offer(Arc::new(zone))]);
 }
 
 /// Ends that: the zones that are ours are in the table.
-pub fn end(table: &Table) {
+pub fn end(table: &TableWriter) {
     let is_there = table.load().offered_by(Name::ROOT, NO_SOURCE).is_some();
     if is_there {
         let root = Name::ROOT.as_wire().into();
@@ -31,7 +31,7 @@ mod tests {
     use nameward_wire::{NameBuf, Type};
     use nameward_zone::NameKey;
 
-    fn found(table: &Table) -> Option<bool> {
+    fn found(table: &TableWriter) -> Option<bool> {
         let name: NameBuf = "www.example.".parse().unwrap();
         let table = table.load();
         let zone = table.zone_for(&NameKey::new(name.as_name()), Type::A);
@@ -40,7 +40,7 @@ mod tests {
 
     #[test]
     fn every_name_is_found_not_ready_until_the_zones_are_known() {
-        let table = Table::default();
+        let table = TableWriter::default();
         begin(&table);
         assert_eq!(found(&table), Some(false));
         end(&table);
@@ -51,7 +51,7 @@ mod tests {
 
     #[test]
     fn a_root_zone_of_a_source_stays() {
-        let table = Table::default();
+        let table = TableWriter::default();
         begin(&table);
         let root = Zone::not_ready(Name::ROOT);
         table.publish(&[TableChange::Offer(Arc::new(root))]);

@@ -8,12 +8,10 @@ use std::{
 };
 
 use nameward_wire::Type;
-use nameward_zone::NameKey;
+use nameward_zone::{NameKey, ZoneTable};
 use tempfile::TempDir;
 
 use super::*;
-use arc_swap::ArcSwap;
-use nameward_zone::ZoneTable;
 
 mod look;
 
@@ -24,7 +22,7 @@ const BROKEN: &str = "$TTL 300\n@ SOA ns h 1 2 3 4 5\n@ NS ns\nns A 192.0.2.1000
 struct Fixture {
     dir: TempDir,
     backend: FileBackend,
-    table: ArcSwap<ZoneTable>,
+    table: arc_swap::ArcSwap<ZoneTable>,
     sources: Vec<Source>,
 }
 
@@ -49,7 +47,7 @@ impl Fixture {
         Self {
             dir,
             backend: FileBackend::new(),
-            table: ArcSwap::from_pointee(ZoneTable::default()),
+            table: arc_swap::ArcSwap::from_pointee(ZoneTable::default()),
             sources,
         }
     }

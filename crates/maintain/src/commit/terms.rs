@@ -1,0 +1,88 @@
+//! The terms of a commit: where a version is from, what comes of it, and what makes it durable.
+
+use crate::schedule::Moment;
+use nameward_store::state::{
+    JournalOrigin, StateChange, StateError, StateStore, Written, ZoneHome,
+};
+use nameward_wire::NameBuf;
+use nameward_zone::change::{ChangeError, Difference};
+use nameward_zone::{Serial, Zone};
+use std::sync::Arc;
+
+/// The zone and the source of a change: where the zone is from, where it is at home, who asks.
+#[derive(Debug, Clone, Copy)]
+pub struct VersionSource {
+    /// The name of the zone.
+    pub zone: NameBuf,
+    /// The rank of the source that offers it.
+    pub rank: u16,
+    /// Where its contents are at home.
+    pub home: ZoneHome,
+    /// Who made the change.
+    pub origin: JournalOrigin,
+    /// When a primary gave the new version, if one did: its times are kept with it.
+    pub confirmed: Option<Moment>,
+}
+
+impl VersionSource {
+    /// Whether the new version is durable before it comes here: its home has it.
+    pub(super) fn is_home_first(&self) -> bool {
+        self.home == ZoneHome::Database || self.origin == JournalOrigin::Home
+    }
+}
+
+/// A change that is durable and published.
+#[derive(Clone)]
+pub struct CommittedVersion {
+    /// The version that is served.
+    pub zone: Arc<Zone>,
+    /// The records that went and came; empty if the zone was like that already.
+    pub difference: Arc<Difference>,
+}
+
+/// Why a change was not made.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CommitError {
+    /// The source does not offer the zone, or has withdrawn it.
+    #[error("the zone is not served from here")]
+    NoSuchZone,
+    /// The change breaks a rule of zones.
+    #[error(transparent)]
+    Invalid(#[from] ChangeError),
+    /// A difference begins at another version than the one in memory.
+    #[error("the zone has serial {have} and the difference begins at {from}")]
+    Stale {
+        /// The serial in memory.
+        have: Serial,
+        /// The serial before the difference.
+        from: Serial,
+    },
+    /// The change cannot be made durable.
+    #[error(transparent)]
+    State(#[from] StateError),
+    /// There is no state store to make the change durable.
+    #[error("a change of {0} cannot be kept: set state_directory")]
+    NoStore(String),
+}
+
+/// Called with the result when it is on the disk, or was refused.
+pub type WrittenDone = Box<dyn FnOnce(Result<Written, StateError>) + Send>;
+
+/// Makes changes durable. A simulation puts faults between the commits and their store.
+pub trait Durable: Send + Sync {
+    /// Writes changes, all or none, and calls `done` when they are on the disk; in the order they came.
+    fn submit(&self, changes: Vec<StateChange>, done: WrittenDone);
+
+    /// The store that they can be read from.
+    fn store(&self) -> &StateStore;
+}
+
+impl Durable for StateStore {
+    fn submit(&self, changes: Vec<StateChange>, done: WrittenDone) {
+        StateStore::submit(self, changes, done);
+    }
+
+    fn store(&self) -> &StateStore {
+        self
+    }
+}
