@@ -45,15 +45,3 @@ impl Follower {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_last_rank_is_told_like_any_other() {
-        let text = contested(Name::ROOT, 0, u16::MAX);
-        let expected = "zone . is in backend 1 and in backend 65536: the first one serves it";
-        assert_eq!(text, expected);
-    }
-}
