@@ -341,7 +341,7 @@ impl Commits {
         tip.ok_or(CommitError::NoSuchZone)
     }
 
-    /// What has to be written for a new version.
+    /// Returns the changes of the state that make a new version durable.
     fn durably(
         &self,
         source: &VersionSource,

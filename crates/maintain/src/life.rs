@@ -147,7 +147,7 @@ impl<O: AskPrimary> Secondaries<O> {
         true
     }
 
-    /// What is known of a zone.
+    /// Returns the status of a zone.
     pub fn status(&self, zone: &NameBuf) -> Option<SecondaryStatus> {
         let zone = self.zones.get(self.numbers.get(&key(zone))?)?;
         Some(SecondaryStatus {

@@ -32,7 +32,7 @@ impl Moment {
     }
 }
 
-/// What is to be done for a zone. Of two that are due at the same time the first goes first.
+/// An event in the life of a zone. Of two that are due at the same time the first goes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ZoneEvent {
     /// The contents are too old to be served (RFC 1035 section 3.3.13, EXPIRE).
@@ -52,7 +52,7 @@ pub enum ZoneEvent {
 pub enum EventUrgency {
     /// Its time has come.
     Timed,
-    /// Somebody asked for it: before all that is merely timed.
+    /// A client or an operator asked for it: before all that is merely timed.
     Asked,
 }
 

@@ -1,4 +1,4 @@
-//! What is known of a zone that comes from a primary besides its contents: its settings, its times, its state.
+//! The settings, the times and the state of a zone that comes from a primary.
 
 use crate::schedule::Moment;
 use nameward_store::state::ZoneTimers;
