@@ -224,7 +224,9 @@ fn those_who_ask_for_the_same_share_the_signatures() {
 fn a_flood_of_new_names_is_sent_to_tcp_and_nobody_else_waits() {
     let server = Server::start(LiveSettings {
         signing_queue: 32,
-        signing_cpu_percent: 1,
+        signing_cpu_percent: 5,
+        // The order in which questions are served is tested, not how fast a busy machine signs.
+        query_timeout: PATIENCE,
         ..LiveSettings::for_tests()
     });
     assert!(is_signed(&server.ask("www.ed.")));
