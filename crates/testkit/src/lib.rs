@@ -8,6 +8,7 @@
 pub mod conformance;
 pub mod databases;
 pub mod differential;
+pub mod mesh;
 mod missing;
 pub mod peers;
 pub mod server;

@@ -97,6 +97,8 @@ pub struct PeerOptions {
     pub ready_timeout: Duration,
     /// Its program; without it, the one that is installed.
     pub program: Option<PathBuf>,
+    /// Where it listens, if that has to be known before it starts.
+    pub address: Option<SocketAddr>,
 }
 
 impl Default for PeerOptions {
@@ -107,6 +109,7 @@ impl Default for PeerOptions {
             allow_transfer: false,
             ready_timeout: Duration::from_secs(60),
             program: None,
+            address: None,
         }
     }
 }
@@ -190,7 +193,10 @@ impl Peer {
         let mut attempt = 1;
         loop {
             let directory = tempfile::Builder::new().prefix("peer-").tempdir()?;
-            let addr = free_address()?;
+            let addr = match options.address {
+                Some(address) => address,
+                None => free_address()?,
+            };
             let command = prepare(directory.path(), addr)?;
             let child = spawn(command, directory.path(), options.cpu)?;
             let watchdog = watch(child.id(), directory.path())?;
@@ -249,6 +255,17 @@ impl Peer {
         match self.child.try_wait()? {
             Some(_) => Err(PeerError::Ended(self.log_tail())),
             None => Ok(()),
+        }
+    }
+
+    /// Sends a signal by name to the server's first process.
+    pub fn signal(&self, name: &str) -> io::Result<()> {
+        let status = Command::new("kill")
+            .args(["-s", name, &self.child.id().to_string()])
+            .status()?;
+        match status.success() {
+            true => Ok(()),
+            false => Err(io::Error::other("the server is not there to be signalled")),
         }
     }
 
@@ -328,7 +345,7 @@ pub(crate) fn watch(group: u32, directory: &Path) -> io::Result<Child> {
 ///
 /// It is below the range from which the kernel takes ports for clients and for "port 0", so that
 /// nobody is given it between this look and the server's own bind.
-pub(crate) fn free_address() -> io::Result<SocketAddr> {
+pub fn free_address() -> io::Result<SocketAddr> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     const FIRST: u64 = 10_000;
     const COUNT: u64 = 22_000;

@@ -1,0 +1,224 @@
+//! Other name servers as the primary or the secondary of a server under test, over transfers signed with a TSIG key.
+//!
+//! A [`MeshPeer`] is a real server of some brand ([`PeerKind`]) with one zone. As a primary it is given new versions of
+//! the zone ([`MeshPeer::change`]) and sends NOTIFY to the other side; as a secondary it transfers the zone from there.
+//! Everything stays on 127.0.0.1, each server in a directory of its own.
+
+mod config;
+mod zone;
+
+use std::fs;
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+use crate::peers::{Peer, PeerError, PeerKind, PeerOptions};
+
+pub use zone::{ChangingZone, ZoneSigner};
+
+/// The longest time until a change has reached the other side. Generous: only a hang reaches it.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// The key that signs all transfers and NOTIFYs of a mesh.
+pub const KEY_NAME: &str = "mesh.example.";
+/// Its algorithm.
+pub const KEY_ALGORITHM: &str = "hmac-sha256";
+/// Its secret, in Base64.
+pub const KEY_SECRET: &str = "bWVzaCBvZiBuYW1lIHNlcnZlcnMsIGFsbCBsb29wYmFjaw==";
+
+/// The side of a transfer that the peer is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MeshRole {
+    /// The peer has the zone and gives it to the other side.
+    Primary,
+    /// The peer gets the zone from the other side.
+    Secondary,
+}
+
+/// A peer that is to be started.
+#[derive(Clone, Debug)]
+pub struct MeshSetup<'a> {
+    /// Its brand.
+    pub kind: PeerKind,
+    /// Its side.
+    pub role: MeshRole,
+    /// The name of the zone.
+    pub zone: &'a str,
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// Where the server under test listens.
+    pub other: SocketAddr,
+}
+
+/// A running server that is one side of transfers.
+pub struct MeshPeer {
+    peer: Peer,
+    kind: PeerKind,
+    zone: String,
+    address: SocketAddr,
+    files: TempDir,
+}
+
+impl MeshPeer {
+    /// Starts a peer. `text` is the first version of the zone of a primary, and is not used for a secondary.
+    pub fn start(setup: &MeshSetup<'_>, text: &str) -> Result<Self, PeerError> {
+        let program = setup.kind.find_program();
+        let program = program.ok_or(PeerError::NotInstalled(setup.kind.program()))?;
+        let files = tempfile::Builder::new().prefix("mesh-").tempdir()?;
+        let file = files.path().join("zone");
+        if setup.role == MeshRole::Primary {
+            fs::write(&file, text)?;
+        }
+        let options = PeerOptions {
+            address: Some(setup.address),
+            ..PeerOptions::default()
+        };
+        let ready: &[&str] = match setup.role {
+            MeshRole::Primary => &[setup.zone],
+            MeshRole::Secondary => &[],
+        };
+        let peer = Peer::launch(ready, &options, |directory, _| {
+            config::write(setup, directory, &file)?;
+            let mut command = Command::new(&program);
+            command.args(config::arguments(setup.kind, directory));
+            Ok(command)
+        })?;
+        Ok(MeshPeer {
+            peer,
+            kind: setup.kind,
+            zone: setup.zone.into(),
+            address: setup.address,
+            files,
+        })
+    }
+
+    /// Gives a primary a new version of its zone.
+    pub fn change(&self, text: &str) -> io::Result<()> {
+        let file = self.files.path().join("zone");
+        let new = self.files.path().join("zone.new");
+        fs::write(&new, text)?;
+        fs::rename(&new, &file)?;
+        match self.kind {
+            PeerKind::PowerDns => {
+                config::pdnsutil(
+                    self.peer.directory(),
+                    &["load-zone", &self.zone, &file.to_string_lossy()],
+                )?;
+                // Told at once, not when it next looks at the serials of its zones.
+                config::pdns_control(self.peer.directory(), &["purge", &self.zone])?;
+                config::pdns_control(self.peer.directory(), &["notify", &self.zone])
+            }
+            _ => self.peer.signal("HUP"),
+        }
+    }
+
+    /// The end of its log.
+    pub fn log_tail(&self) -> String {
+        self.peer.log_tail()
+    }
+
+    /// Where it answers.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+/// Waits until a server answers with this serial for the zone; gives the serial that it has in the end.
+pub fn wait_for_serial(server: SocketAddr, zone: &str, serial: u32) -> Result<(), Option<u32>> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let there = serial_at(server, zone);
+        if there == Some(serial) {
+            return Ok(());
+        }
+        if Instant::now() > deadline {
+            return Err(there);
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// The serial of the zone that a server answers with.
+pub fn serial_at(server: SocketAddr, zone: &str) -> Option<u32> {
+    let output = Command::new("dig")
+        .args(["+short", "+tries=1", "+time=2", "+norec", "-p"])
+        .arg(server.port().to_string())
+        .arg(format!("@{}", server.ip()))
+        .args(["-t", "SOA", "-q", zone])
+        .stdin(Stdio::null())
+        .output()
+        .ok()?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    text.split_whitespace().nth(2)?.parse().ok()
+}
+
+/// Transfers a zone by AXFR with `dig` into a file, one SOA record in it.
+pub fn dump(server: SocketAddr, zone: &str, file: &Path) -> Result<(), String> {
+    let output = Command::new("dig")
+        .args(["+onesoa", "+noall", "+answer", "+tries=1", "-p"])
+        .arg(server.port().to_string())
+        .arg(format!("@{}", server.ip()))
+        .args(["-y", &format!("{KEY_ALGORITHM}:{KEY_NAME}:{KEY_SECRET}")])
+        .args(["-t", "AXFR", "-q", zone])
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| format!("dig: {error}"))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    if !output.status.success() || !text.contains("SOA") || text.contains("Transfer failed") {
+        return Err(format!("dig axfr {zone} @{server}: {text}"));
+    }
+    fs::write(file, text.as_bytes()).map_err(|error| format!("{}: {error}", file.display()))
+}
+
+/// Compares the contents that two servers transfer, with `ldns-compare-zones`; an error says what differs.
+pub fn compare(one: SocketAddr, other: SocketAddr, zone: &str) -> Result<(), String> {
+    let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let (first, second) = (directory.path().join("one"), directory.path().join("other"));
+    dump(one, zone, &first)?;
+    dump(other, zone, &second)?;
+    let output = Command::new("ldns-compare-zones")
+        .args(["-a", "-s"])
+        .args([&first, &second])
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| format!("ldns-compare-zones: {error}"))?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let is_equal = text
+        .lines()
+        .last()
+        .is_some_and(|line| line.trim() == "+0\t-0\t~0");
+    // ldns says nothing of TTLs, and reads only what it can: the lines are compared as well.
+    let sorted = |path: &PathBuf| {
+        let text = fs::read_to_string(path).unwrap_or_default();
+        let mut lines: Vec<String> = text
+            .lines()
+            .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+            .map(|line| line.to_ascii_lowercase())
+            .collect();
+        lines.sort();
+        lines
+    };
+    let (ours, theirs) = (sorted(&first), sorted(&second));
+    let only = |these: &[String], those: &[String]| {
+        let those: std::collections::HashSet<&String> = those.iter().collect();
+        let lines = these.iter().filter(|line| !those.contains(line));
+        lines
+            .take(10)
+            .map(|line| line.chars().take(120).collect::<String>())
+            .collect::<Vec<_>>()
+            .join("\n  ")
+    };
+    match is_equal && ours == theirs {
+        true => Ok(()),
+        false => Err(format!(
+            "{text}{}\nonly at {one}:\n  {}\nonly at {other}:\n  {}",
+            String::from_utf8_lossy(&output.stderr),
+            only(&ours, &theirs),
+            only(&theirs, &ours)
+        )),
+    }
+}
