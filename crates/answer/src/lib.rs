@@ -24,6 +24,8 @@ pub use view::{ZoneView, Zones};
 
 /// Octets every UDP client takes (RFC 1035 section 4.2.1).
 pub const UDP_MIN: usize = 512;
+/// Octets of a reply that a TSIG record does not take: a header, a question and an OPT record.
+const SIGNED_MIN: usize = 300;
 /// Octets of the largest message over TCP.
 pub const TCP_MAX: usize = 65_535;
 
@@ -241,6 +243,8 @@ impl Engine {
         let written = encoder.write(query, &plan, &scratch.made, self.opt(query, None));
         scratch.making = written.making;
         match written.stop {
+            // RFC 8945 section 5.3: a reply that the TSIG record leaves no room for is a question with TC.
+            Some(Stop::Full) if query.reserved > 0 => return self.respond_truncated(query, out),
             None | Some(Stop::Full) => {}
             Some(Stop::NotSigned) => return Reply::UNSIGNED,
             Some(Stop::CannotSign) => {
@@ -393,19 +397,26 @@ impl Engine {
             dnssec_ok: edns.dnssec_ok,
             nsid,
             error,
+            expire: None,
         })
     }
 
     /// Octets the reply may have.
     #[inline]
     pub fn limit(&self, query: &Query<'_>, medium: Medium) -> usize {
-        match (medium, query.edns) {
+        let limit = match (medium, query.edns) {
             (Medium::Stream, _) => TCP_MAX,
             (Medium::Datagram, None) => UDP_MIN,
             // RFC 6891 section 6.2.3: values below 512 are taken as 512.
             (Medium::Datagram, Some(edns)) => {
                 (edns.payload.min(self.udp_payload) as usize).max(UDP_MIN)
             }
+        };
+        match query.reserved {
+            0 => limit,
+            // However long the names of a TSIG record are: the question and an OPT record go before it. The request was
+            // as long as that too.
+            reserved => (limit - usize::from(reserved).min(limit)).max(SIGNED_MIN),
         }
     }
 

@@ -8,6 +8,7 @@
 //! schedule   what is due for which zone, and when; takes `now` and does nothing itself
 //! zone       what is known of a zone that comes from a primary: settings, times, state
 //! contents   zones that have no other home than the state store
+//! notify     the way of a NOTIFY that was received to whoever keeps secondaries
 //! life       the life of secondary zones: checks, transfers, expiry; outgoing connections come in by a trait
 //! ```
 //! Serving never waits for any of this: it reads the version that was published last.
@@ -18,6 +19,7 @@ pub mod commit;
 mod contents;
 pub mod follow;
 pub mod life;
+pub mod notify;
 mod pack;
 mod reconcile;
 pub mod schedule;

@@ -2,7 +2,9 @@
 //!
 //! ```text
 //! packet -> read: parse, hash the name, find its zone                        udp (in batches), tcp
+//!        -> verify: the TSIG record, if there is one                              signed
 //!        -> decide: policy, opcode, view, cache, engine -> verdict            path
+//!        -> sign: the reply, or each message of a stream, if the request was      signed, late
 //!        -> reply, drop, later, or a stream of messages                       udp, tcp, late
 //!        -> this worker's counters and rings                                  record
 //! ```
@@ -12,6 +14,7 @@
 mod late;
 mod path;
 mod record;
+mod signed;
 mod tcp;
 mod udp;
 
@@ -29,6 +32,7 @@ use crate::signing::SigningQueue;
 use arc_swap::{ArcSwap, Cache};
 use late::LateSender;
 use nameward_answer::Engine;
+use nameward_dnssec::tsig::TsigKeys;
 use nameward_stats::{Gauge, Stats};
 use nameward_zone::ZoneTable;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -39,6 +43,8 @@ pub struct Shared {
     pub zones: Arc<ArcSwap<ZoneTable>>,
     /// Policy and identity.
     pub engine: ArcSwap<Engine>,
+    /// The TSIG keys that requests may be signed with (RFC 8945).
+    pub tsig_keys: ArcSwap<TsigKeys>,
     /// Counters and rings.
     pub stats: Arc<Stats>,
     /// Caches and look-ups for zones that are not in memory.
@@ -62,6 +68,7 @@ impl Shared {
         let shared = Arc::new(Shared {
             zones: Arc::default(),
             engine: ArcSwap::from_pointee(engine),
+            tsig_keys: ArcSwap::default(),
             stats,
             signing: Arc::new(SigningQueue::new(live.signing_queue)),
             live: LiveZones::new(live),

@@ -10,9 +10,10 @@
 use std::net::SocketAddr;
 
 use nameward_answer::{Medium, Reply};
+use nameward_dnssec::tsig::ReplySigner;
 use nameward_stats::{Protocol, Transport};
-use nameward_wire::Rcode;
 use nameward_wire::message::Query;
+use nameward_wire::{Name, Rcode};
 
 use crate::pipeline::WayBack;
 
@@ -25,10 +26,6 @@ impl ViewId {
     pub const DEFAULT: ViewId = ViewId(0);
 }
 
-/// A TSIG key (RFC 8945), by its place among those that the server knows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct TsigKeyId(pub u32);
-
 /// A request that was read, with all that decides about it.
 #[derive(Clone, Copy)]
 pub struct Request<'q> {
@@ -40,13 +37,18 @@ pub struct Request<'q> {
     pub local: Option<SocketAddr>,
     /// How it came.
     pub transport: Transport,
-    /// The key that it was signed with, once that was verified.
-    pub tsig: Option<TsigKeyId>,
+    /// The signer of the replies, if the request was signed (RFC 8945) and verified. It has the key.
+    pub tsig: Option<&'q ReplySigner>,
     /// The view that it is answered from.
     pub view: ViewId,
 }
 
-impl Request<'_> {
+impl<'q> Request<'q> {
+    /// Returns the name of the TSIG key that the request was signed with, in lower case.
+    pub fn key_name(&self) -> Option<Name<'q>> {
+        Some(self.tsig?.key()?.name())
+    }
+
     /// How the transport shapes an answer.
     #[inline]
     pub fn medium(&self) -> Medium {
@@ -79,7 +81,8 @@ pub enum Verdict {
 /// An answer of many messages (a transfer), made one by one as the client takes them: whoever reads slowly costs no
 /// memory but that of the message in work.
 pub trait MessageStream: Send {
-    /// Writes the next message, without a length before it, into `out`, which has room for the largest.
+    /// Writes the next message, without a length before it, into `out`, and no more than `out` has room for: 65,535
+    /// octets, or what a TSIG record leaves of them.
     fn next_message(&mut self, out: &mut [u8]) -> NextMessage;
 }
 
@@ -95,7 +98,8 @@ pub enum NextMessage {
 }
 
 /// Decides requests that are not questions for records. Called by workers, so it must not wait: what takes longer takes
-/// the way back and gives [`Verdict::Later`]. Replies are written into `out`, which has room for what the transport takes.
+/// the way back and gives [`Verdict::Later`]. Replies are written into `out`, which has room for what the client takes;
+/// who signs them is not their concern.
 ///
 /// The defaults are a server that has none of these.
 pub trait ZoneRequests: Send + Sync + 'static {

@@ -182,6 +182,7 @@ counters! {
         SigningRefusals,
         QueryDenied,
         BlackholeDrops,
+        TsigFailures,
     }
 }
 

@@ -253,6 +253,11 @@ pub static FAMILIES: &[Family] = &[
         description: "Packets dropped because blackhole has the client",
         counter: Counter::BlackholeDrops,
     },
+    Family {
+        name: "tsig_failures",
+        description: "Requests whose TSIG record was not taken: unknown key, wrong signature or time, malformed",
+        counter: Counter::TsigFailures,
+    },
 ];
 
 /// The variable of this name.

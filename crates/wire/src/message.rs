@@ -1,13 +1,15 @@
 //! Messages: requests as a responder needs them ([`Query`]), any message with all its sections ([`Message`]), and the
-//! one writer of messages ([`MessageWriter`]).
+//! writers of messages: [`MessageWriter`] for any, [`BulkWriter`] for those of transfers.
 //!
 //! [`Query::parse`] reads the header, the question and the OPT record (RFC 6891), and skips all other
 //! records with their bounds checked. It never allocates and its cost is linear in the packet: names
 //! of other records are skipped, not expanded, so compression cannot multiply work.
 
+mod bulk;
 mod reader;
 mod writer;
 
+pub use bulk::{BulkWriter, WrittenOwner};
 pub use reader::{Message, MessageError, MessageQuestion, MessageRecords, RecordView};
 pub use writer::{
     Full, MAX_POINTER, Mark, MessageSection, MessageWriter, OptRecord, OwnerForm, WrittenName,
@@ -42,6 +44,10 @@ pub struct Query<'a> {
     pub question_end: usize,
     /// The OPT record, if there is one.
     pub edns: Option<Edns<'a>>,
+    /// A TSIG record stands somewhere behind the question (RFC 8945), unverified.
+    pub is_signed: bool,
+    /// Octets that the reply leaves free for its own TSIG record.
+    pub reserved: u16,
 }
 
 /// The OPT record of a request.
@@ -55,6 +61,8 @@ pub struct Edns<'a> {
     pub dnssec_ok: bool,
     /// Whether the NSID option was asked for (RFC 5001).
     pub nsid: bool,
+    /// Whether the EXPIRE option was asked for (RFC 7314).
+    pub expire: bool,
     /// The COOKIE option (RFC 7873), unverified.
     pub cookie: Option<&'a [u8]>,
 }
@@ -114,6 +122,8 @@ impl<'a> Query<'a> {
             qclass: Class(u16::from_be_bytes([c0, c1])),
             question_end,
             edns: None,
+            is_signed: false,
+            reserved: 0,
         };
         query
             .read_records(header)
@@ -139,6 +149,9 @@ impl<'a> Query<'a> {
                     return None;
                 }
                 self.edns = Some(Edns::parse(fixed, rdata)?);
+            } else if rtype == Type::TSIG {
+                // Whether it stands where it must is looked at when it is verified.
+                self.is_signed = true;
             }
             at = end;
         }
@@ -162,6 +175,8 @@ impl<'a> Query<'a> {
 pub struct QueryBuf {
     octets: Box<[u8]>,
     edns: Option<Edns<'static>>,
+    is_signed: bool,
+    reserved: u16,
 }
 
 impl QueryBuf {
@@ -178,6 +193,8 @@ impl QueryBuf {
             qclass: Class(number(name_end + 2)),
             question_end: octets.len(),
             edns: self.edns,
+            is_signed: self.is_signed,
+            reserved: self.reserved,
         }
     }
 }
@@ -191,8 +208,11 @@ impl From<&Query<'_>> for QueryBuf {
                 version: edns.version,
                 dnssec_ok: edns.dnssec_ok,
                 nsid: edns.nsid,
+                expire: edns.expire,
                 cookie: None,
             }),
+            is_signed: query.is_signed,
+            reserved: query.reserved,
         }
     }
 }
@@ -204,6 +224,7 @@ impl<'a> Edns<'a> {
             version: fixed[5],
             dnssec_ok: fixed[6] & 0x80 != 0,
             nsid: false,
+            expire: false,
             cookie: None,
         };
         let mut rest = options;
@@ -213,6 +234,7 @@ impl<'a> Edns<'a> {
                 tail.split_at_checked(u16::from_be_bytes([head[2], head[3]]) as usize)?;
             match u16::from_be_bytes([head[0], head[1]]) {
                 3 => edns.nsid = true,
+                9 => edns.expire = true,
                 10 if edns.cookie.is_none() => edns.cookie = Some(value),
                 // RFC 6891 section 6.1.2: unknown options are ignored.
                 _ => {}

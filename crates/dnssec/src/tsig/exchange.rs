@@ -9,7 +9,9 @@
 //! in a row without a signature are taken.
 
 use super::mac::{MacContext, MacOctets};
-use super::record::{MalformedTsig, TsigFields, TsigRecord, signed_header};
+use super::record::{
+    MalformedTsig, TsigFields, TsigRecord, add_to_additional_count, signed_header,
+};
 use super::{TsigAlgorithm, TsigKey, TsigKeys};
 use nameward_wire::NameBuf;
 use nameward_wire::message::HEADER;
@@ -155,11 +157,13 @@ fn add_variables(context: &mut MacContext, key: &TsigKey, fields: &TsigFields<'_
 }
 
 /// Signs the replies to one request, one after the other.
+#[derive(Clone)]
 pub struct ReplySigner {
     proof: ReplyProof,
     error: u16,
 }
 
+#[derive(Clone)]
 enum ReplyProof {
     /// With a MAC over each reply and the MAC before it.
     Keyed {
@@ -210,8 +214,35 @@ impl ReplySigner {
         }
     }
 
+    /// Returns the key that the request was signed with, if it is one of ours.
+    pub fn key(&self) -> Option<&Arc<TsigKey>> {
+        match &self.proof {
+            ReplyProof::Keyed { key, .. } => Some(key),
+            ReplyProof::Unkeyed { .. } => None,
+        }
+    }
+
+    /// Appends the TSIG record to the next reply, which stands in the first `len` octets of a buffer; returns its new
+    /// length, or `None` if the buffer has less room than [`ReplySigner::reserved`] says.
+    pub fn sign_in_place(&mut self, buffer: &mut [u8], len: usize, now: u64) -> Option<usize> {
+        let (reply, room) = buffer.split_at_mut_checked(len)?;
+        let mut record = Vec::with_capacity(self.reserved());
+        self.make_record(reply, &mut record, now);
+        room.get_mut(..record.len())?.copy_from_slice(&record);
+        add_to_additional_count(reply, 1);
+        Some(len + record.len())
+    }
+
     /// Appends the TSIG record to the next reply. The reply is complete but for it.
     pub fn sign(&mut self, reply: &mut Vec<u8>, now: u64) {
+        let mut record = Vec::with_capacity(self.reserved());
+        self.make_record(reply, &mut record, now);
+        reply.append(&mut record);
+        add_to_additional_count(reply, 1);
+    }
+
+    /// Makes the TSIG record of a reply that is complete but for it.
+    fn make_record(&mut self, reply: &[u8], record: &mut Vec<u8>, now: u64) {
         let id = reply.first_chunk().map_or(0, |id| u16::from_be_bytes(*id));
         let clock = now.to_be_bytes();
         let mut fields = TsigFields {
@@ -224,7 +255,7 @@ impl ReplySigner {
         match &mut self.proof {
             ReplyProof::Unkeyed { names, time_signed } => {
                 fields.time_signed = *time_signed;
-                fields.append(reply, (names.0.as_name(), names.1.as_name()), &[]);
+                fields.encode((names.0.as_name(), names.1.as_name()), &[], record);
             }
             ReplyProof::Keyed {
                 key,
@@ -246,7 +277,7 @@ impl ReplySigner {
                 }
                 *prior = context.finish();
                 let names = (key.name(), key.algorithm().wire_name());
-                fields.append(reply, names, prior.as_slice());
+                fields.encode(names, prior.as_slice(), record);
             }
         }
     }
@@ -267,11 +298,9 @@ pub fn sign_request(key: &Arc<TsigKey>, request: &mut Vec<u8>, now: u64) -> Repl
     context.update(request);
     add_variables(&mut context, key, &fields);
     let mac = context.finish();
-    fields.append(
-        request,
-        (key.name(), key.algorithm().wire_name()),
-        mac.as_slice(),
-    );
+    let names = (key.name(), key.algorithm().wire_name());
+    fields.encode(names, mac.as_slice(), request);
+    add_to_additional_count(request, 1);
     ReplyVerifier {
         key: Arc::clone(key),
         context: begin_reply(key, &mac),

@@ -146,12 +146,12 @@ impl TsigFields<'_> {
         update(&self.fudge.to_be_bytes());
     }
 
-    /// Appends the record to a message and counts it.
-    pub(super) fn append(
+    /// Appends the record; whoever has the message counts it.
+    pub(super) fn encode(
         &self,
-        message: &mut Vec<u8>,
         (key_name, algorithm): (Name<'_>, Name<'_>),
         mac: &[u8],
+        message: &mut Vec<u8>,
     ) {
         message.extend_from_slice(key_name.as_wire());
         message.extend_from_slice(&Type::TSIG.0.to_be_bytes());
@@ -168,7 +168,6 @@ impl TsigFields<'_> {
         message.extend_from_slice(&self.error.to_be_bytes());
         message.extend_from_slice(&(self.other.len() as u16).to_be_bytes());
         message.extend_from_slice(self.other);
-        add_to_additional_count(message, 1);
     }
 }
 

@@ -4,8 +4,9 @@
 //! |---|---|
 //! | view, name (without case), type, DO, EDNS or not, octets the answer may have, transport | the key |
 //! | id, RD, letter case of the name | taken from the question at each hit |
+//! | TSIG (RFC 8945) | answers are kept unsigned, and signed for each client |
 //! | COOKIE (RFC 7873: none is answered) and options that are not known | change no answer and are ignored |
-//! | anything else: other opcodes and classes, NSID, records other than OPT | such questions pass by |
+//! | anything else: other opcodes and classes, NSID, records other than OPT and TSIG | such questions pass by |
 //!
 //! An answer enters only if all of it came from one live zone and none of it was made from the letters of the
 //! question (DNAME), so what is patched is all that differs. It is good while the zone has the same generation.
@@ -50,7 +51,7 @@ impl Fit {
             && query.qclass == Class::IN
             && (!query.qtype.is_meta() || query.qtype == Type::ANY)
             && answers == 0
-            && additional == u32::from(query.edns.is_some());
+            && additional == u32::from(query.edns.is_some()) + u32::from(query.is_signed);
         let edns_is_plain = query
             .edns
             .is_none_or(|edns| edns.version == 0 && !edns.nsid);

@@ -8,13 +8,14 @@ use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
 use nameward_answer::{Medium, Outcome, Reply};
+use nameward_dnssec::tsig::ReplySigner;
 use nameward_stats::{Recorder, Stamp, Transport};
 use nameward_wire::Rcode;
 use nameward_wire::message::{HEADER, Query, QueryBuf};
 
 use super::Shared;
 use super::record::{Done, record_answer};
-use crate::request::{Request, TsigKeyId, ViewId, medium_of};
+use crate::request::{Request, ViewId, medium_of};
 use crate::sys::outbox::Outbox;
 use crate::tcp::Ticket;
 use crate::udp::ReturnPath;
@@ -31,7 +32,8 @@ pub(crate) struct LateRequest {
     peer: SocketAddr,
     local: Option<SocketAddr>,
     transport: Transport,
-    tsig: Option<TsigKeyId>,
+    /// Signs the reply, if the request was signed.
+    signer: Option<Box<ReplySigner>>,
     view: ViewId,
     reply_to: ReplyTo,
     received: Instant,
@@ -44,7 +46,7 @@ impl LateRequest {
             peer: request.peer,
             local: request.local,
             transport: request.transport,
-            tsig: request.tsig,
+            signer: request.tsig.cloned().map(Box::new),
             view: request.view,
             reply_to,
             received,
@@ -57,13 +59,13 @@ impl LateRequest {
     }
 
     /// The request again, with what [`LateRequest::query`] gave.
-    pub(crate) fn request<'q>(&self, query: &'q Query<'q>) -> Request<'q> {
+    pub(crate) fn request<'q>(&'q self, query: &'q Query<'q>) -> Request<'q> {
         Request {
             query,
             peer: self.peer,
             local: self.local,
             transport: self.transport,
-            tsig: self.tsig,
+            tsig: self.signer.as_deref(),
             view: self.view,
         }
     }
@@ -106,10 +108,20 @@ impl LateReplies {
     /// Lets a reply go: a datagram with the next ones, at the latest with [`LateReplies::flush`].
     pub(crate) fn send(
         &mut self,
-        late: LateRequest,
-        (reply, octets): (Reply, &[u8]),
+        mut late: LateRequest,
+        (mut reply, octets): (Reply, &[u8]),
         recorder: &mut Recorder,
     ) {
+        let mut signed = Vec::new();
+        let octets = match late.signer.take() {
+            None => octets,
+            Some(mut signer) => {
+                signed.extend_from_slice(octets);
+                signer.sign(&mut signed, crate::sys::seconds_since_1970().into());
+                reply.len = signed.len();
+                &signed[..]
+            }
+        };
         let leaving = Leaving {
             done: Done::new(reply, &late.query()),
             transport: late.transport,

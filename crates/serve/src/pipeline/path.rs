@@ -2,6 +2,7 @@
 //!
 //! | step | here | verdict |
 //! |---|---|---|
+//! | TSIG | a record that is no good | NOTAUTH or FORMERR ([`super::signed`]) |
 //! | policy | clients in the blackhole; clients that the zone's access list does not have | drop; REFUSED |
 //! | opcode | other than QUERY, transfers, later versions of EDNS | of a [`ZoneRequests`](crate::request::ZoneRequests), or a code |
 //! | view | one for all: [`ViewId::DEFAULT`](crate::request::ViewId) | |
@@ -17,6 +18,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use nameward_answer::{BackendFailure, Engine, Medium, Outcome, Reply, Scratch};
+use nameward_dnssec::tsig::ReplySigner;
 use nameward_stats::{Counter, Recorder, Transport};
 use nameward_wire::message::{Malformed, Query};
 use nameward_wire::{Opcode, Rcode, Type};
@@ -55,13 +57,13 @@ pub(crate) trait Arrival {
 
     /// All of it.
     #[cold]
-    fn request<'q>(&self, query: &'q Query<'q>) -> Request<'q> {
+    fn request<'q>(&self, query: &'q Query<'q>, tsig: Option<&'q ReplySigner>) -> Request<'q> {
         Request {
             query,
             peer: self.peer(),
             local: self.local(),
             transport: self.transport(),
-            tsig: None,
+            tsig,
             view: ViewId::DEFAULT,
         }
     }
@@ -101,8 +103,24 @@ impl<'t> Turn<'t> {
     ) -> Verdict {
         let (peer, transport) = (arrival.peer(), arrival.transport());
         record_received(self.recorder, query, transport, peer.ip());
+        match query.is_signed {
+            true => self.decide_signed(query, arrival, asked, out),
+            false => self.decide_verified((query, None), arrival, asked, out),
+        }
+    }
+
+    /// Decides a request that is not signed, or whose signature was verified.
+    #[inline]
+    pub(super) fn decide_verified(
+        &mut self,
+        (query, tsig): (&Query<'_>, Option<&ReplySigner>),
+        arrival: &mut impl Arrival,
+        asked: Asked<'_>,
+        out: &mut [u8],
+    ) -> Verdict {
+        let (peer, transport) = (arrival.peer(), arrival.transport());
         if !is_question(query) {
-            let request = arrival.request(query);
+            let request = arrival.request(query, tsig);
             return self.decide_other(&request, &mut || arrival.reply_to(), out);
         }
         let medium = medium_of(transport);
@@ -118,7 +136,7 @@ impl<'t> Turn<'t> {
             .engine
             .respond(&zones, query, (key, zone), medium, self.scratch, out);
         if reply.comes_later() {
-            let request = arrival.request(query);
+            let request = arrival.request(query, tsig);
             let reply_to = &mut || arrival.reply_to();
             return self.decide_later(&request, (asked, reply), reply_to, out);
         }
@@ -154,6 +172,8 @@ impl<'t> Turn<'t> {
         out: &mut [u8],
     ) -> Verdict {
         let query = request.query;
+        let limit = self.engine.limit(query, request.medium()).min(out.len());
+        let out = &mut out[..limit];
         let mut way_back = WayBack::new(self.shared, request, reply_to);
         let requests = self.shared.zone_requests();
         let verdict = match query.opcode {

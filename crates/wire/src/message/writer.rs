@@ -45,13 +45,46 @@ pub struct OptRecord<'a> {
     pub nsid: Option<&'a [u8]>,
     /// An extended error (RFC 8914).
     pub error: Option<u16>,
+    /// Seconds after which the zone expires here unless it is refreshed (RFC 7314).
+    pub expire: Option<u32>,
 }
 
 impl OptRecord<'_> {
     /// Octets of the record.
     #[inline]
     pub fn octets(&self) -> usize {
-        OPT_FIXED + self.nsid.map_or(0, |id| 4 + id.len()) + self.error.map_or(0, |_| 6)
+        OPT_FIXED
+            + self.nsid.map_or(0, |id| 4 + id.len())
+            + self.error.map_or(0, |_| 6)
+            + self.expire.map_or(0, |_| 8)
+    }
+
+    /// Writes the record into `out`, which has as many octets as it.
+    #[inline]
+    pub(super) fn encode(&self, rcode: Rcode, out: &mut [u8]) {
+        let (fixed, mut rest) = out.split_at_mut(OPT_FIXED);
+        let (payload, extended) = (self.payload.to_be_bytes(), (rcode as u16 >> 4) as u8);
+        let flags = if self.dnssec_ok { 0x80 } else { 0 };
+        let len = (rest.len() as u16).to_be_bytes();
+        fixed.copy_from_slice(&[
+            0, 0, 41, payload[0], payload[1], extended, 0, flags, 0, len[0], len[1],
+        ]);
+        let mut option = |code: u8, value: &[u8]| {
+            let (option, behind) = std::mem::take(&mut rest).split_at_mut(4 + value.len());
+            let len = (value.len() as u16).to_be_bytes();
+            option[..4].copy_from_slice(&[0, code, len[0], len[1]]);
+            option[4..].copy_from_slice(value);
+            rest = behind;
+        };
+        if let Some(id) = self.nsid {
+            option(3, id);
+        }
+        if let Some(code) = self.error {
+            option(15, &code.to_be_bytes());
+        }
+        if let Some(seconds) = self.expire {
+            option(9, &seconds.to_be_bytes());
+        }
     }
 }
 
@@ -353,23 +386,12 @@ impl<'n, 'b> MessageWriter<'n, 'b> {
     /// Writes the OPT record, for which room was kept.
     #[inline]
     pub fn opt(&mut self, opt: &OptRecord<'_>, rcode: Rcode) -> Result<(), Full> {
-        let options = (opt.octets() - OPT_FIXED) as u16;
-        let extended = (rcode as u16 >> 4) as u8;
-        let payload = opt.payload.to_be_bytes();
-        let flags = if opt.dnssec_ok { 0x80 } else { 0 };
-        let len = options.to_be_bytes();
-        self.bytes(&[
-            0, 0, 41, payload[0], payload[1], extended, 0, flags, 0, len[0], len[1],
-        ])?;
-        if let Some(id) = opt.nsid {
-            self.bytes(&[0, 3])?;
-            self.bytes(&(id.len() as u16).to_be_bytes())?;
-            self.bytes(id)?;
+        let end = self.at + opt.octets();
+        if end > self.limit {
+            return Err(Full);
         }
-        if let Some(code) = opt.error {
-            self.bytes(&[0, 15, 0, 2])?;
-            self.bytes(&code.to_be_bytes())?;
-        }
+        opt.encode(rcode, &mut self.out[self.at..end]);
+        self.at = end;
         self.counts[MessageSection::Additional as usize] += 1;
         Ok(())
     }

@@ -1,0 +1,208 @@
+//! A server on loopback inside the test: UDP and TCP, zones in memory, one zone that is looked up.
+
+#![allow(dead_code)] // each test uses its part
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use nameward_answer::Engine;
+use nameward_serve::live::{Running, start};
+use nameward_serve::pipeline::{Shared, TcpPipeline, UdpPipeline};
+use nameward_serve::udp::{UdpSettings, UdpWorker, spawn_workers};
+use nameward_serve::{listen, tcp};
+use nameward_stats::{FAMILIES, RingCapacities, Stats, VARIABLES};
+use nameward_wire::zonefile::{Options, parse_bytes};
+use nameward_wire::{NameBuf, Type};
+use nameward_zone::{
+    Live, LiveSource, LookupFuture, LookupRequest, Zone, ZoneBuilder, ZonePart, ZoneTable,
+};
+use tokio::sync::watch;
+
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A running server.
+pub struct Loopback {
+    pub shared: Arc<Shared>,
+    pub address: SocketAddr,
+    runtime: Option<tokio::runtime::Runtime>,
+    workers: Vec<UdpWorker>,
+    stop: Arc<AtomicBool>,
+    _stop_tcp: watch::Sender<bool>,
+    _running: Running,
+}
+
+impl Loopback {
+    /// Serves these zones, and the last of `live` as one that is looked up.
+    pub fn start(zones: Vec<Zone>, live: Option<(&str, &str)>) -> Loopback {
+        let shared = Shared::new(Engine::default(), Stats::new(RingCapacities::default()));
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .unwrap();
+        let inside = runtime.enter();
+        let mut table = ZoneTable::default();
+        zones
+            .into_iter()
+            .for_each(|zone| table.insert(Arc::new(zone)));
+        if let Some((apex, text)) = live {
+            let source = Arc::new(Memory(apex.into(), text.into()));
+            let backend = shared.live.add_source("memory", source);
+            let apex: NameBuf = apex.parse().unwrap();
+            let stand_in = Zone::stand_in(apex.as_name(), Live::new(backend, 1));
+            table.insert(Arc::new(stand_in));
+        }
+        shared.zones.store(Arc::new(table));
+        let running = start(&shared, 2).unwrap();
+        let bound = listen::bind_all(&["127.0.0.1:0".parse().unwrap()], 1).unwrap();
+        let address = bound.addresses[0];
+        let stop = Arc::new(AtomicBool::new(false));
+        let make = |_| UdpPipeline::new(shared.clone());
+        let workers = spawn_workers(bound.udp, &UdpSettings::default(), &stop, make).unwrap();
+        let (stop_tcp, stopping) = watch::channel(false);
+        let (idle, lifetime) = (Duration::from_secs(10), Duration::from_secs(600));
+        let settings = tcp::TcpSettings::new(idle, lifetime, 20_000, 2000);
+        let pipeline = Arc::new(TcpPipeline::new(&shared, 2));
+        runtime.spawn(tcp::serve(bound.tcp, pipeline, settings, stopping));
+        drop(inside);
+        Loopback {
+            shared,
+            address,
+            runtime: Some(runtime),
+            workers,
+            stop,
+            _stop_tcp: stop_tcp,
+            _running: running,
+        }
+    }
+
+    pub fn udp(&self) -> UdpSocket {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket.connect(self.address).unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket
+    }
+
+    pub fn tcp(&self) -> TcpStream {
+        let stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream
+    }
+
+    /// Sends a request and waits for the reply to it.
+    pub fn ask(&self, request: &[u8], over_tcp: bool) -> Vec<u8> {
+        if over_tcp {
+            let mut stream = self.tcp();
+            send(&mut stream, request);
+            return receive(&mut stream).expect("a reply");
+        }
+        let socket = self.udp();
+        socket.send(request).unwrap();
+        let mut reply = vec![0; 65_535];
+        let len = socket.recv(&mut reply).expect("a reply");
+        reply.truncate(len);
+        reply
+    }
+
+    pub fn counter(&self, name: &str) -> u64 {
+        let snapshot = self.shared.stats.snapshot();
+        let row = VARIABLES.iter().find(|row| row.name == name);
+        let family = FAMILIES.iter().find(|family| family.name == name);
+        row.map(|row| row.value(&snapshot))
+            .or(family.map(|family| family.value(&snapshot)))
+            .unwrap_or_else(|| panic!("there is no counter {name}"))
+    }
+
+    pub fn wait_counter(&self, name: &str, value: u64) {
+        let start = Instant::now();
+        while self.counter(name) != value {
+            let now = self.counter(name);
+            assert!(start.elapsed() < PATIENCE, "{name} is {now}, not {value}");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+}
+
+impl Drop for Loopback {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.workers.drain(..).for_each(UdpWorker::join);
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+/// Gives the whole zone as the part for any name.
+struct Memory(String, String);
+
+impl LiveSource for Memory {
+    fn lookup<'a>(&'a self, _: &'a LookupRequest) -> LookupFuture<'a> {
+        Box::pin(async {
+            Ok(ZonePart {
+                zone: Arc::new(zone(&self.0, &self.1)),
+                statements: 1,
+                is_shared: false,
+            })
+        })
+    }
+
+    fn is_blocking(&self) -> bool {
+        false
+    }
+
+    fn is_up(&self) -> bool {
+        true
+    }
+}
+
+pub fn zone(apex: &str, text: &str) -> Zone {
+    let origin: NameBuf = apex.parse().unwrap();
+    let mut builder = ZoneBuilder::new(origin.as_name());
+    let report = parse_bytes("zone", text.as_bytes(), &Options::new(origin), &mut builder);
+    assert!(!report.has_errors(), "{:?}", report.diagnostics);
+    builder.finish().0.unwrap()
+}
+
+/// A question with an OPT record.
+pub fn question(name: &str, qtype: Type) -> Vec<u8> {
+    let mut packet = plain_question(name, qtype);
+    packet[11] = 1;
+    packet.extend_from_slice(b"\0\x00\x29\x04\xd0\0\0\0\0\0\0");
+    packet
+}
+
+/// A question without an OPT record.
+pub fn plain_question(name: &str, qtype: Type) -> Vec<u8> {
+    let name: NameBuf = name.parse().unwrap();
+    let mut packet = b"\x12\x34\x00\x00\x00\x01\0\0\0\0\x00\x00".to_vec();
+    packet.extend_from_slice(name.as_name().as_wire());
+    packet.extend_from_slice(&qtype.0.to_be_bytes());
+    packet.extend_from_slice(&[0, 1]);
+    packet
+}
+
+pub fn send(stream: &mut TcpStream, packet: &[u8]) {
+    let framed = [&(packet.len() as u16).to_be_bytes()[..], packet].concat();
+    stream.write_all(&framed).unwrap();
+}
+
+/// Reads the next message; `None` if the connection ends before it is complete.
+pub fn receive(stream: &mut TcpStream) -> Option<Vec<u8>> {
+    let mut len = [0; 2];
+    stream.read_exact(&mut len).ok()?;
+    let mut message = vec![0; usize::from(u16::from_be_bytes(len))];
+    stream.read_exact(&mut message).ok()?;
+    Some(message)
+}
+
+pub fn rcode(reply: &[u8]) -> u8 {
+    reply[3] & 15
+}
+
+pub fn is_truncated(reply: &[u8]) -> bool {
+    reply[2] & 2 != 0
+}

@@ -1,0 +1,329 @@
+//! Packs many records into messages of a transfer: names compressed by a small table instead of by comparing.
+//!
+//! A transfer has millions of names, so a name costs one probe for each of its labels until a suffix is found that stands
+//! in the message already. The table has one place for each hash and forgets what it has no room for, so the cost is
+//! linear in the names and the memory fixed (known attack: quadratic compression). Letters are compared with their case, so
+//! that a name is read as it stands in the zone.
+
+use super::{Full, HEADER, MAX_POINTER, OptRecord, Query, ReplyFlags, write_reply_header};
+use crate::name::same_octets;
+use crate::rtype::{Class, Rcode, Type};
+
+/// Places of the table of names.
+const SLOTS: usize = 512;
+
+/// A suffix that stands in the message.
+#[derive(Clone, Copy)]
+struct WrittenSuffix<'n> {
+    octets: &'n [u8],
+    at: u16,
+}
+
+/// An owner that was written, for the records of its RRset that follow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WrittenOwner {
+    pointer: Option<u16>,
+}
+
+/// A message that is being packed with records of the answer section.
+pub struct BulkWriter<'n, 'b> {
+    out: &'b mut [u8],
+    at: usize,
+    /// Octets kept for the OPT record.
+    reserved: usize,
+    questions: u16,
+    answers: u16,
+    additional: u16,
+    suffixes: [WrittenSuffix<'n>; SLOTS],
+}
+
+impl<'n, 'b> BulkWriter<'n, 'b> {
+    /// Starts a message as long as `out` at the most, with the question of `query` copied.
+    pub fn reply(query: &Query<'n>, out: &'b mut [u8]) -> Result<Self, Full> {
+        let end = query.question_end;
+        let question = query.packet().get(HEADER..end).ok_or(Full)?;
+        let room = out.get_mut(HEADER..end).ok_or(Full)?;
+        room.copy_from_slice(question);
+        let mut writer = Self::without_question(out)?;
+        (writer.at, writer.questions) = (end, 1);
+        let name = query.qname.as_wire();
+        writer.note_suffixes(name, name.len() - 1, HEADER);
+        Ok(writer)
+    }
+
+    /// Starts a further message of a transfer, without a question (RFC 5936 section 2.2.1).
+    pub fn without_question(out: &'b mut [u8]) -> Result<Self, Full> {
+        if out.len() < HEADER {
+            return Err(Full);
+        }
+        Ok(BulkWriter {
+            out,
+            at: HEADER,
+            reserved: 0,
+            questions: 0,
+            answers: 0,
+            additional: 0,
+            suffixes: [WrittenSuffix { octets: &[], at: 0 }; SLOTS],
+        })
+    }
+
+    /// Keeps room for the OPT record that comes last.
+    pub fn reserve(&mut self, octets: usize) {
+        self.reserved = octets;
+    }
+
+    /// Returns the number of records so far.
+    pub fn records(&self) -> u16 {
+        self.answers
+    }
+
+    /// Returns the octets so far.
+    pub fn len(&self) -> usize {
+        self.at
+    }
+
+    /// Tells whether there are no records yet.
+    pub fn is_empty(&self) -> bool {
+        self.answers == 0
+    }
+
+    #[inline]
+    fn room(&mut self, octets: usize) -> Result<&mut [u8], Full> {
+        let end = self.at + octets;
+        if end + self.reserved > self.out.len() {
+            return Err(Full);
+        }
+        let room = &mut self.out[self.at..end];
+        self.at = end;
+        Ok(room)
+    }
+
+    /// Writes octets as they are.
+    #[inline]
+    pub fn bytes(&mut self, octets: &[u8]) -> Result<(), Full> {
+        self.room(octets.len())?.copy_from_slice(octets);
+        Ok(())
+    }
+
+    /// Writes the owner of a record. What it returns stands for the same owner in the records that follow.
+    #[inline]
+    pub fn owner(
+        &mut self,
+        name: &'n [u8],
+        written: Option<WrittenOwner>,
+    ) -> Result<WrittenOwner, Full> {
+        if let Some(WrittenOwner {
+            pointer: Some(pointer),
+        }) = written
+        {
+            self.room(2)?.copy_from_slice(&pointer.to_be_bytes());
+            return Ok(WrittenOwner {
+                pointer: Some(pointer),
+            });
+        }
+        let at = self.name(name)?;
+        let can_point = name.len() > 1 && at <= MAX_POINTER;
+        Ok(WrittenOwner {
+            pointer: can_point.then_some(0xc000 | at as u16),
+        })
+    }
+
+    /// Writes type, class IN and TTL; returns where the length of the data goes.
+    #[inline]
+    pub fn fixed(&mut self, rtype: Type, ttl: u32) -> Result<usize, Full> {
+        let at = self.at;
+        let room = self.room(10)?;
+        room[..2].copy_from_slice(&rtype.0.to_be_bytes());
+        room[2..4].copy_from_slice(&Class::IN.0.to_be_bytes());
+        room[4..8].copy_from_slice(&ttl.to_be_bytes());
+        Ok(at + 8)
+    }
+
+    /// Ends a record whose data began behind `length_at`, and counts it.
+    #[inline]
+    pub fn end_record(&mut self, length_at: usize) -> Result<(), Full> {
+        self.answers = self.answers.checked_add(1).ok_or(Full)?;
+        let len = (self.at - length_at - 2) as u16;
+        self.out[length_at..length_at + 2].copy_from_slice(&len.to_be_bytes());
+        Ok(())
+    }
+
+    /// Takes back what was written since the message had `len` octets. Nothing may be written after that: names may
+    /// point to what was taken back.
+    pub fn take_back(&mut self, len: usize) {
+        self.at = self.at.min(len.max(HEADER));
+    }
+
+    /// Writes a name, compressed with what stands in the message; returns where it can be pointed at.
+    #[inline]
+    pub fn name(&mut self, name: &'n [u8]) -> Result<usize, Full> {
+        let (at, mut start) = (self.at, 0);
+        while name.len() - start > 1 {
+            let suffix = &name[start..];
+            let slot = self.suffixes[slot_of(suffix)];
+            if same_octets(slot.octets, suffix) {
+                let pointer = (0xc000 | slot.at).to_be_bytes();
+                self.bytes(&name[..start])?;
+                self.bytes(&pointer)?;
+                self.note_suffixes(name, start, at);
+                return Ok(if start == 0 { slot.at.into() } else { at });
+            }
+            start += 1 + usize::from(name[start]);
+        }
+        self.bytes(name)?;
+        self.note_suffixes(name, start, at);
+        Ok(at)
+    }
+
+    /// Notes the suffixes that begin in the first `literal` octets of a name, which stands at `at`.
+    #[inline]
+    fn note_suffixes(&mut self, name: &'n [u8], literal: usize, at: usize) {
+        let mut start = 0;
+        while start < literal && at + start <= MAX_POINTER {
+            let octets = &name[start..];
+            self.suffixes[slot_of(octets)] = WrittenSuffix {
+                octets,
+                at: (at + start) as u16,
+            };
+            start += 1 + usize::from(name[start]);
+        }
+    }
+
+    /// Writes the OPT record, for which room was kept.
+    pub fn opt(&mut self, opt: &OptRecord<'_>, rcode: Rcode) -> Result<(), Full> {
+        self.reserved = 0;
+        let room = self.room(opt.octets())?;
+        opt.encode(rcode, room);
+        self.additional += 1;
+        Ok(())
+    }
+
+    /// Writes the header of a reply to `request`; returns the octets of the message.
+    pub fn finish(self, request: &[u8], flags: ReplyFlags) -> usize {
+        let counts = [self.questions, self.answers, 0, self.additional];
+        write_reply_header(request, self.out, flags, counts);
+        self.at
+    }
+}
+
+/// The place of a suffix in the table: by its length and its first octets, which differ most.
+#[inline]
+fn slot_of(suffix: &[u8]) -> usize {
+    let head = match suffix.first_chunk::<8>() {
+        Some(head) => u64::from_le_bytes(*head),
+        None => {
+            let mut head = [0; 8];
+            head[..suffix.len()].copy_from_slice(suffix);
+            u64::from_le_bytes(head)
+        }
+    };
+    let mixed = (head ^ (suffix.len() as u64) << 56).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (mixed >> 32) as usize % SLOTS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::NameBuf;
+    use crate::message::Message;
+    use proptest::prelude::*;
+
+    const QUESTION: &[u8] =
+        b"\x12\x34\x01\x00\x00\x01\0\0\0\0\0\0\x07example\x03org\0\x00\xfc\x00\x01";
+
+    fn write<'n>(
+        writer: &mut BulkWriter<'n, '_>,
+        owner: &'n NameBuf,
+        target: &'n NameBuf,
+    ) -> Result<(), Full> {
+        let before = writer.len();
+        let result = (|| {
+            let written = writer.owner(owner.as_name().as_wire(), None)?;
+            let length_at = writer.fixed(Type::NS, 60)?;
+            writer.name(target.as_name().as_wire())?;
+            writer.end_record(length_at)?;
+            writer.owner(owner.as_name().as_wire(), Some(written))?;
+            let length_at = writer.fixed(Type::A, 60)?;
+            writer.bytes(&[127, 0, 0, 1])?;
+            writer.end_record(length_at)
+        })();
+        if result.is_err() {
+            writer.take_back(before);
+        }
+        result
+    }
+
+    proptest! {
+        #[test]
+        fn names_are_read_as_they_were_written_and_take_less_room(
+            labels in proptest::collection::vec(("[a-cA-C]{1,3}", 0usize..4), 1..400),
+        ) {
+            let tails = ["example.org.", "Example.org.", "deep.sub.example.org.", "."];
+            let text = |(label, tail): &(String, usize)| match tails[*tail] {
+                "." => format!("{label}."),
+                tail => format!("{label}.{tail}"),
+            };
+            let names: Vec<NameBuf> = labels.iter().map(|name| text(name).parse().unwrap()).collect();
+            let query = Query::parse(QUESTION).unwrap();
+            let mut out = vec![0; 65_535];
+            let mut writer = BulkWriter::reply(&query, &mut out).unwrap();
+            for pair in names.windows(2) {
+                write(&mut writer, &pair[0], &pair[1]).unwrap();
+            }
+            let len = writer.finish(query.packet(), ReplyFlags::default());
+            let message = Message::parse(&out[..len]).unwrap();
+            let records: Vec<_> = message.records().map(Result::unwrap).collect();
+            prop_assert_eq!(records.len(), 2 * (names.len() - 1));
+            for (pair, read) in names.windows(2).zip(records.chunks(2)) {
+                let mut data = Vec::new();
+                read[0].expand_data(&mut data).unwrap();
+                prop_assert_eq!(&data[..], pair[1].as_name().as_wire());
+                for record in read {
+                    prop_assert_eq!(record.owner.as_name().as_wire(), pair[0].as_name().as_wire());
+                }
+            }
+            prop_assert!(len <= QUESTION.len() + names.len() * (2 * 40 + 10));
+        }
+    }
+
+    #[test]
+    fn names_beyond_the_reach_of_pointers_are_not_pointed_at() {
+        let query = Query::parse(QUESTION).unwrap();
+        let names: Vec<NameBuf> = (0..4000)
+            .map(|n| format!("name-{n}.example.org.").parse().unwrap())
+            .collect();
+        let mut out = vec![0; 65_535];
+        let mut writer = BulkWriter::reply(&query, &mut out).unwrap();
+        let written = names.iter().take_while(|name| write(&mut writer, name, name).is_ok());
+        let written = written.count();
+        assert!(writer.len() > 65_400 && writer.records() == 2 * written as u16);
+        let len = writer.finish(query.packet(), ReplyFlags::default());
+        let message = Message::parse(&out[..len]).unwrap();
+        for (i, record) in message.records().enumerate() {
+            let record = record.unwrap();
+            assert_eq!(record.owner, names[i / 2]);
+        }
+        // Four octets of TTL and address, and a pointer for each of two names, are the least.
+        assert!(written > 1000, "{written}");
+    }
+
+    #[test]
+    fn room_that_is_kept_is_there_for_the_opt_record_alone() {
+        let query = Query::parse(QUESTION).unwrap();
+        let name: NameBuf = "example.org.".parse().unwrap();
+        let opt = OptRecord {
+            payload: 1232,
+            expire: Some(7200),
+            ..OptRecord::default()
+        };
+        let mut out = vec![0; QUESTION.len() + 14 + 16 + opt.octets() - 1];
+        let mut writer = BulkWriter::reply(&query, &mut out).unwrap();
+        writer.reserve(opt.octets());
+        assert_eq!(write(&mut writer, &name, &name), Err(Full));
+        assert_eq!(writer.len(), QUESTION.len());
+        writer.opt(&opt, Rcode::NoError).unwrap();
+        let len = writer.finish(query.packet(), ReplyFlags::default());
+        assert!(out[..len].ends_with(&[0, 9, 0, 4, 0, 0, 28, 32]));
+        assert!(BulkWriter::without_question(&mut [0; 11]).is_err());
+    }
+}
