@@ -25,7 +25,10 @@ $GENERATE 1-40 big 60 TXT \"a string of some length, number $\"
 const NOTAUTH: u8 = 9;
 
 fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap()
+        .as_secs()
 }
 
 fn key(name: &str, algorithm: TsigAlgorithm, secret: &[u8]) -> Arc<TsigKey> {
@@ -57,7 +60,10 @@ fn server() -> Loopback {
 
 /// The reply without what differs between clients: the TSIG record and the count of it.
 fn unsigned(mut reply: Vec<u8>) -> Vec<u8> {
-    let start = TsigRecord::find(&reply).unwrap().expect("a signed reply").start;
+    let start = TsigRecord::find(&reply)
+        .unwrap()
+        .expect("a signed reply")
+        .start;
     reply.truncate(start);
     reply[11] -= 1;
     reply
@@ -76,7 +82,11 @@ fn signed_questions_get_the_plain_answer_and_a_signature_that_verifies() {
                 let reply = server.ask(&request, over_tcp);
                 assert!(verifier.verify(&reply, now()).is_ok(), "{name} {round}");
                 assert!(verifier.is_complete());
-                assert_eq!(unsigned(reply), server.ask(&plain, over_tcp), "{name} {round}");
+                assert_eq!(
+                    unsigned(reply),
+                    server.ask(&plain, over_tcp),
+                    "{name} {round}"
+                );
             }
         }
     }
@@ -92,7 +102,11 @@ fn what_is_wrong_with_a_signature_is_answered_as_the_rfc_says() {
         let mut request = question("ns1.here.", Type::A);
         let mut verifier = sign_request(key, &mut request, at);
         let reply = server.ask(&request, false);
-        assert_eq!(rcode(&reply), rcode(&server.ask(&request, true)), "over TCP the same");
+        assert_eq!(
+            rcode(&reply),
+            rcode(&server.ask(&request, true)),
+            "over TCP the same"
+        );
         let failure = verifier.verify(&reply, at).unwrap_err();
         let message = Message::parse(&reply).unwrap();
         assert_eq!(message.promised(MessageSection::Answer), 0);
@@ -101,12 +115,24 @@ fn what_is_wrong_with_a_signature_is_answered_as_the_rfc_says() {
     let sha256 = TsigAlgorithm::HmacSha256;
     // RFC 8945 section 5.2.1: an unknown key, and a known one with another algorithm.
     let unknown = ask(&key("other.example.", sha256, SECRET), now());
-    assert_eq!((unknown.0, unknown.1), (NOTAUTH, TsigFailure::RefusedByPeer(17)));
-    let other = ask(&key("key.example.", TsigAlgorithm::HmacSha512, SECRET), now());
-    assert_eq!((other.0, other.1), (NOTAUTH, TsigFailure::RefusedByPeer(17)));
+    assert_eq!(
+        (unknown.0, unknown.1),
+        (NOTAUTH, TsigFailure::RefusedByPeer(17))
+    );
+    let other = ask(
+        &key("key.example.", TsigAlgorithm::HmacSha512, SECRET),
+        now(),
+    );
+    assert_eq!(
+        (other.0, other.1),
+        (NOTAUTH, TsigFailure::RefusedByPeer(17))
+    );
     // Section 5.2.2: a wrong secret. Neither reply has a MAC, since there is no key to make one with.
     let wrong = ask(&key("key.example.", sha256, b"another secret"), now());
-    assert_eq!((wrong.0, wrong.1), (NOTAUTH, TsigFailure::RefusedByPeer(16)));
+    assert_eq!(
+        (wrong.0, wrong.1),
+        (NOTAUTH, TsigFailure::RefusedByPeer(16))
+    );
     for reply in [&unknown.2, &other.2, &wrong.2] {
         assert!(TsigRecord::find(reply).unwrap().unwrap().mac.is_empty());
     }
@@ -174,7 +200,10 @@ fn a_datagram_that_the_signature_leaves_no_room_is_a_question_with_tc() {
         let mut request = question(name, Type::TXT);
         let mut verifier = sign_request(&our_key(), &mut request, now());
         let reply = server.ask(&request, true);
-        assert!(verifier.verify(&reply, now()).is_ok() && !is_truncated(&reply), "{name}");
+        assert!(
+            verifier.verify(&reply, now()).is_ok() && !is_truncated(&reply),
+            "{name}"
+        );
         assert!(reply.len() > 1500, "{name}: {}", reply.len());
     }
 }
@@ -263,7 +292,11 @@ fn every_message_of_a_stream_is_signed() {
     send(&mut stream, &request);
     for _ in 0..3 {
         let message = receive(&mut stream).expect("a message");
-        assert_eq!(message.len(), 65_535 - 6, "all the room but that of a time which did not fit");
+        assert_eq!(
+            message.len(),
+            65_535 - 6,
+            "all the room but that of a time which did not fit"
+        );
         assert!(TsigRecord::find(&message).unwrap().is_some());
         assert!(verifier.verify(&message, now()).is_ok());
     }
@@ -299,7 +332,10 @@ fn replies_that_come_later_are_signed_when_they_leave() {
     let mut received = [0; 512];
     let len = socket.recv(&mut received).unwrap();
     assert_eq!(verifier.verify(&received[..len], now()), Ok(reply.len()));
-    assert_eq!(*handler.keys.lock().unwrap(), [Some("key.example.".to_string())]);
+    assert_eq!(
+        *handler.keys.lock().unwrap(),
+        [Some("key.example.".to_string())]
+    );
 }
 
 /// What a tool prints for a signed question.
@@ -327,12 +363,22 @@ fn dig_and_kdig_take_signed_answers_of_every_algorithm_over_both_transports() {
                 assert!(!text.contains("Couldn't verify"), "{text}");
                 let text = run("kdig", &server, &["-y", &signer, transport, name, "A"]);
                 assert!(text.contains("192.0.2.1"), "{text}");
-                assert!(!text.contains(";; WARNING") && !text.contains(";; ERROR"), "{text}");
+                assert!(
+                    !text.contains(";; WARNING") && !text.contains(";; ERROR"),
+                    "{text}"
+                );
             }
         }
     }
-    let text = run("dig", &server, &["-y", &format!("hmac-sha256:other:{secret}"), "ns1.here"]);
-    assert!(text.contains("NOTAUTH") && text.contains("BADKEY"), "{text}");
+    let text = run(
+        "dig",
+        &server,
+        &["-y", &format!("hmac-sha256:other:{secret}"), "ns1.here"],
+    );
+    assert!(
+        text.contains("NOTAUTH") && text.contains("BADKEY"),
+        "{text}"
+    );
     let other = data_encoding::BASE64.encode(b"not the secret");
     let signer = format!("hmac-sha256:key.example:{other}");
     let text = run("kdig", &server, &["-y", &signer, "ns1.here"]);

@@ -294,7 +294,9 @@ mod tests {
             .collect();
         let mut out = vec![0; 65_535];
         let mut writer = BulkWriter::reply(&query, &mut out).unwrap();
-        let written = names.iter().take_while(|name| write(&mut writer, name, name).is_ok());
+        let written = names
+            .iter()
+            .take_while(|name| write(&mut writer, name, name).is_ok());
         let written = written.count();
         assert!(writer.len() > 65_400 && writer.records() == 2 * written as u16);
         let len = writer.finish(query.packet(), ReplyFlags::default());
