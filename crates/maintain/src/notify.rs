@@ -19,7 +19,7 @@ pub struct Notification<'n> {
     pub key: Option<Name<'n>>,
 }
 
-/// What comes of a NOTIFY.
+/// The outcome of a NOTIFY.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NotifyOutcome {
     /// A check is made, now or with one that waits already.

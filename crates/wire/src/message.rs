@@ -6,14 +6,14 @@
 //! of other records are skipped, not expanded, so compression cannot multiply work.
 
 mod bulk;
+mod opt;
 mod reader;
 mod writer;
 
 pub use bulk::{BulkWriter, WrittenOwner};
+pub use opt::OptRecord;
 pub use reader::{Message, MessageError, MessageQuestion, MessageRecords, RecordView};
-pub use writer::{
-    Full, MAX_POINTER, Mark, MessageSection, MessageWriter, OptRecord, OwnerForm, WrittenName,
-};
+pub use writer::{Full, MAX_POINTER, Mark, MessageSection, MessageWriter, OwnerForm, WrittenName};
 
 use crate::name::Name;
 use crate::rtype::{Class, Opcode, Type};

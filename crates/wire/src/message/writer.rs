@@ -10,7 +10,7 @@
 
 use arrayvec::ArrayVec;
 
-use super::{HEADER, OPT_FIXED, Query, ReplyFlags, write_reply_header};
+use super::{HEADER, OptRecord, Query, ReplyFlags, write_reply_header};
 use crate::name::common_tail;
 use crate::rtype::{Class, Rcode, Type};
 
@@ -32,60 +32,6 @@ pub enum MessageSection {
     Authority = 2,
     /// Additional data.
     Additional = 3,
-}
-
-/// The OPT record of a reply and its options (RFC 6891).
-#[derive(Debug, Clone, Copy, Default)]
-pub struct OptRecord<'a> {
-    /// Octets of the largest UDP message that is taken.
-    pub payload: u16,
-    /// The DO bit, as in the request (RFC 3225).
-    pub dnssec_ok: bool,
-    /// The name of this server (RFC 5001).
-    pub nsid: Option<&'a [u8]>,
-    /// An extended error (RFC 8914).
-    pub error: Option<u16>,
-    /// Seconds after which the zone expires here unless it is refreshed (RFC 7314).
-    pub expire: Option<u32>,
-}
-
-impl OptRecord<'_> {
-    /// Octets of the record.
-    #[inline]
-    pub fn octets(&self) -> usize {
-        OPT_FIXED
-            + self.nsid.map_or(0, |id| 4 + id.len())
-            + self.error.map_or(0, |_| 6)
-            + self.expire.map_or(0, |_| 8)
-    }
-
-    /// Writes the record into `out`, which has as many octets as it.
-    #[inline]
-    pub(super) fn encode(&self, rcode: Rcode, out: &mut [u8]) {
-        let (fixed, mut rest) = out.split_at_mut(OPT_FIXED);
-        let (payload, extended) = (self.payload.to_be_bytes(), (rcode as u16 >> 4) as u8);
-        let flags = if self.dnssec_ok { 0x80 } else { 0 };
-        let len = (rest.len() as u16).to_be_bytes();
-        fixed.copy_from_slice(&[
-            0, 0, 41, payload[0], payload[1], extended, 0, flags, 0, len[0], len[1],
-        ]);
-        let mut option = |code: u8, value: &[u8]| {
-            let (option, behind) = std::mem::take(&mut rest).split_at_mut(4 + value.len());
-            let len = (value.len() as u16).to_be_bytes();
-            option[..4].copy_from_slice(&[0, code, len[0], len[1]]);
-            option[4..].copy_from_slice(value);
-            rest = behind;
-        };
-        if let Some(id) = self.nsid {
-            option(3, id);
-        }
-        if let Some(code) = self.error {
-            option(15, &code.to_be_bytes());
-        }
-        if let Some(seconds) = self.expire {
-            option(9, &seconds.to_be_bytes());
-        }
-    }
 }
 
 /// A name that stands in the message: `name[..literal]` at `at`, the rest behind a pointer.
