@@ -13,7 +13,7 @@
 //!
 //! A plan is a short list of references to RRsets; nothing is copied and nothing is written here.
 
-use crate::secure::{Claim, proof_ttl};
+use crate::secure::{Claim, has_own_nsec, proof_ttl};
 use crate::view::{ZoneView, Zones};
 use crate::{AnyPolicy, Follow, Outcome, Policy};
 use arrayvec::ArrayVec;
@@ -348,7 +348,7 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
             && let Some(cname) = node.rrset(Type::CNAME)
             && node.rrset(self.qtype).is_none()
             // RFC 4035 section 2.5: an alias has an NSEC record of its own.
-            && (self.qtype != Type::NSEC || zone.signing().online().is_none())
+            && (self.qtype != Type::NSEC || !has_own_nsec(zone))
         {
             self.push(
                 Section::Answer,
@@ -397,11 +397,10 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
                 );
                 Step::Done
             }
-            None if self.qtype == Type::NSEC && self.has_own_nsec(zone, node, key) => {
-                let owner = Owner::Name(node.name());
+            None if self.qtype == Type::NSEC && has_own_nsec(zone) => {
                 let ttl = proof_ttl(zone);
                 let proof = Data::Proof(Claim::Types);
-                self.push(Section::Answer, owner, proof, ttl, (zone, node));
+                self.push(Section::Answer, owner(current), proof, ttl, (zone, node));
                 Step::Done
             }
             None => self.no_data(zone, node, key, current),

@@ -39,18 +39,15 @@ pub(crate) fn proof_ttl(zone: &impl ZoneView) -> u32 {
     zone.apex().rrset(Type::SOA).map_or(0, negative_ttl)
 }
 
-impl<'z, Z: Zones> Planner<'z, '_, Z> {
-    /// Whether a name has an NSEC record that can be asked for.
-    #[cold]
-    pub(crate) fn has_own_nsec(&self, zone: &'z Z::View, node: Node<'z>, key: &NameKey) -> bool {
-        // That of a wildcard says nothing about the names it stands for.
-        node.name() == key.suffix(key.labels())
-            && zone
-                .signing()
-                .online()
-                .is_some_and(|signing| *signing.denial() == Denial::Nsec)
-    }
+/// Whether the names of a zone have NSEC records, made when they are asked for. RFC 4592 section 4.8: that of a wildcard is
+/// an answer for the names it stands for.
+#[cold]
+pub(crate) fn has_own_nsec(zone: &impl ZoneView) -> bool {
+    let signing = zone.signing().online();
+    signing.is_some_and(|signing| *signing.denial() == Denial::Nsec)
+}
 
+impl<'z, Z: Zones> Planner<'z, '_, Z> {
     fn prove(&mut self, claim: Claim, owner: Owner<'z>, (zone, node): (&'z Z::View, Node<'z>)) {
         // MAX_PROOFS covers the longest chain.
         let _ = self.plan.proofs.try_push(Entry {
@@ -172,6 +169,9 @@ impl<'n> Encoder<'n, '_> {
             Data::MadeCname(index, ttl) => self.made_cname(owner, &made[index], ttl),
             Data::Proof(claim) => match state {
                 SigningState::Unsigned => Ok(0),
+                SigningState::Online(signing) if entry.section == Section::Answer => {
+                    self.asked_nsec(owner, entry, signing)
+                }
                 SigningState::Online(signing) => {
                     let next_closer = Name::from_valid_wire(self.spelled(entry.owner, made));
                     self.made_proof(entry, (claim, next_closer), signing)

@@ -53,6 +53,13 @@ pub struct Key {
 }
 
 impl Key {
+    /// Returns the number of the algorithm of a private key that this server cannot sign with; `None` for one that it can
+    /// sign with, or for a text that is no key.
+    pub fn unsupported_algorithm(text: &[u8]) -> Option<u8> {
+        let algorithm = Fields::read(text).ok()?.algorithm().ok()?;
+        (!matches!(algorithm, 5 | 7 | 8 | 10 | 13 | 14 | 15)).then_some(algorithm)
+    }
+
     /// Reads a private key. The error says what was expected, and never quotes the text.
     pub fn read(text: &[u8], flags: u16, usage: KeyUse) -> Result<Key, String> {
         let fields = Fields::read(text)?;

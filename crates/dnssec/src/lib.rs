@@ -22,7 +22,7 @@ pub mod tsig;
 pub use cache::SignatureCache;
 pub use key::{Key, KeyUse};
 pub use nsec3::{MAX_ITERATIONS, Nsec3, Nsec3Param};
-pub use policy::{Denial, Policy, Publish};
+pub use policy::{Denial, Policy, PolicyItemError, Publish};
 pub use set::CanonicalSet;
 pub use signing::{Keys, Making, NoSignature, Proof, Signing};
 pub use soa_edit::SoaEdit;

@@ -40,25 +40,51 @@ pub struct Policy {
     pub is_presigned: bool,
 }
 
+/// The trouble with an item of metadata; the text says what was expected.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PolicyItemError {
+    /// The item is passed over, in whole or in part, and the zone is served: nothing that validators need depends on it.
+    #[error("{0}")]
+    PassedOver(&'static str),
+    /// Signing without the item would be signing in a way that nobody asked for.
+    #[error("{0}")]
+    Unusable(String),
+}
+
 impl Policy {
-    /// Takes one item of metadata; others than those about signing are passed over. The error says what was expected.
-    pub fn take(&mut self, kind: &str, content: &str) -> Result<(), String> {
+    /// Takes one item of metadata; others than those about signing are passed over.
+    pub fn take(&mut self, kind: &str, content: &str) -> Result<(), PolicyItemError> {
+        use PolicyItemError::{PassedOver, Unusable};
         let content = content.trim();
         match kind.to_ascii_uppercase().as_str() {
-            "NSEC3PARAM" => self.denial = Denial::Nsec3(Nsec3Param::read(content)?.hashing),
-            "PUBLISH-CDS" => self.cds = read_cds(content)?,
+            "NSEC3PARAM" => {
+                let param = Nsec3Param::read(content).map_err(Unusable)?;
+                self.denial = Denial::Nsec3(param.hashing);
+            }
+            "PUBLISH-CDS" => {
+                let (cds, is_read) = read_cds(content);
+                self.cds = cds;
+                if !is_read {
+                    return Err(PassedOver(
+                        "expected PUBLISH-CDS as a list of digest types (1, 2, 4), found something else",
+                    ));
+                }
+            }
+            // PowerDNS takes any text but 0 as "publish".
             "PUBLISH-CDNSKEY" => {
                 self.cdnskey = match content {
+                    "" => Publish::Nothing,
                     "0" => Publish::Removal,
-                    "1" => Publish::Keys(()),
-                    _ => return Err("expected PUBLISH-CDNSKEY 0 or 1, found something else".into()),
+                    _ => Publish::Keys(()),
                 };
             }
+            // PowerDNS shows the serial as it is where the word says nothing to it, as those of its old versions do.
             "SOA-EDIT" => {
-                self.soa_edit = SoaEdit::read(content).ok_or(
+                self.soa_edit = SoaEdit::None;
+                self.soa_edit = SoaEdit::read(content).ok_or(PassedOver(
                     "expected SOA-EDIT INCREMENT-WEEKS, INCEPTION-EPOCH, INCEPTION-INCREMENT, \
-                     EPOCH or NONE, found something else",
-                )?;
+                     EPOCH or NONE, found something else: the serial is shown as it is",
+                ))?;
             }
             "PRESIGNED" => self.is_presigned = content == "1",
             _ => {}
@@ -67,29 +93,28 @@ impl Policy {
     }
 }
 
-/// `2,4`: digest types; `0` asks for removal.
-fn read_cds(content: &str) -> Result<Publish<Vec<u8>>, String> {
-    let numbers: Result<Vec<u8>, _> = content
-        .split([',', ' '])
-        .filter(|word| !word.is_empty())
-        .map(str::parse)
-        .collect();
-    match numbers {
-        Ok(numbers) if numbers.contains(&0) => Ok(Publish::Removal),
-        Ok(mut numbers) if !numbers.is_empty() => {
-            numbers.sort_unstable();
-            numbers.dedup();
-            Ok(Publish::Keys(numbers))
-        }
-        _ => Err("expected PUBLISH-CDS as a list of digest types, found something else".into()),
-    }
+/// Reads `2,4`: digest types; `0` asks for removal. False beside it if a part could not be read.
+fn read_cds(content: &str) -> (Publish<Vec<u8>>, bool) {
+    let words = content.split([',', ' ']).filter(|word| !word.is_empty());
+    let numbers = words.map(|word| word.parse().ok().filter(|n| matches!(n, 0 | 1 | 2 | 4)));
+    let numbers: Vec<Option<u8>> = numbers.collect();
+    let is_read = numbers.iter().all(Option::is_some);
+    let mut digests: Vec<u8> = numbers.into_iter().flatten().collect();
+    digests.sort_unstable();
+    digests.dedup();
+    let publish = match digests.first() {
+        None => Publish::Nothing,
+        Some(0) => Publish::Removal,
+        Some(_) => Publish::Keys(digests),
+    };
+    (publish, is_read)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn policy(items: &[(&str, &str)]) -> Result<Policy, String> {
+    fn policy(items: &[(&str, &str)]) -> Result<Policy, PolicyItemError> {
         let mut policy = Policy::default();
         for (kind, content) in items {
             policy.take(kind, content)?;
@@ -123,17 +148,23 @@ mod tests {
 
     #[test]
     fn metadata_that_means_nothing_is_an_error_that_says_what_was_expected() {
-        for (kind, content) in [
-            ("NSEC3PARAM", "2 0 0 -"),
-            ("NSEC3PARAM", "1 0 x -"),
-            ("NSEC3PARAM", "1 0 0 abc"),
-            ("NSEC3PARAM", ""),
-            ("PUBLISH-CDS", "x"),
-            ("PUBLISH-CDNSKEY", "yes"),
-            ("SOA-EDIT", "SOMEHOW"),
-        ] {
-            let error = policy(&[(kind, content)]).unwrap_err();
-            assert!(error.starts_with("expected"), "{kind}: {error}");
+        for content in ["2 0 0 -", "1 0 x -", "1 0 0 abc", ""] {
+            let error = policy(&[("NSEC3PARAM", content)]).unwrap_err();
+            assert!(matches!(&error, PolicyItemError::Unusable(text) if text.starts_with("expected")));
         }
+    }
+
+    #[test]
+    fn odd_values_that_powerdns_serves_with_are_passed_over() {
+        let mut odd = Policy::default();
+        for (kind, content) in [("SOA-EDIT", "INCEPTION-WEEK"), ("PUBLISH-CDS", "2,x,9")] {
+            let error = odd.take(kind, content).unwrap_err();
+            assert!(matches!(error, PolicyItemError::PassedOver(text) if text.starts_with("expected")));
+        }
+        assert_eq!((odd.soa_edit, odd.cds), (SoaEdit::None, Publish::Keys(vec![2])));
+        let cdnskey = |content| policy(&[("PUBLISH-CDNSKEY", content)]).unwrap().cdnskey;
+        assert_eq!(cdnskey("yes"), Publish::Keys(()));
+        assert_eq!(cdnskey(""), Publish::Nothing);
+        assert_eq!(policy(&[("PUBLISH-CDS", "")]).unwrap().cds, Publish::Nothing);
     }
 }

@@ -209,7 +209,9 @@ impl Signing {
         let mut records = Vec::new();
         let published = || self.keys.list.iter().filter(|key| key.usage.published);
         records.extend(published().map(|key| (Type::DNSKEY, key.dnskey().to_vec())));
-        let entry_points = || published().filter(|key| key.is_entry_point());
+        // A key that signs everything is the entry point even without the flag (SEP is a hint, RFC 4034 section 2.1.1).
+        let has_entry_point = published().any(Key::is_entry_point);
+        let entry_points = || published().filter(|key| key.is_entry_point() || !has_entry_point);
         match &self.policy.cds {
             Publish::Nothing => {}
             // RFC 8078 section 4.

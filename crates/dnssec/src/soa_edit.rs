@@ -14,7 +14,7 @@ pub enum SoaEdit {
     IncrementWeeks,
     /// The start of the week, if that is more.
     InceptionEpoch,
-    /// The date of the start of the week as YYYYMMDD01; or two more, if the serial is of its first days.
+    /// The date of the start of the week as YYYYMMDD01; or one more, if the serial is of its first days.
     InceptionIncrement,
     /// The time.
     Epoch,
@@ -43,13 +43,12 @@ impl SoaEdit {
             SoaEdit::InceptionIncrement => {
                 let first = date(start) * 100 + 1;
                 let last = date(start.saturating_add(2 * DAY)) * 100 + 99;
-                if serial < first - 1 {
-                    first
-                } else if serial <= last {
-                    // The serials that end in 00 and 01 are kept for the change of signatures.
-                    serial.wrapping_add(2)
-                } else {
-                    serial
+                match serial {
+                    _ if serial < first - 1 => first,
+                    // The serial of the start of the week is that of the change of signatures.
+                    _ if serial < first => first + 1,
+                    _ if serial <= last => serial.wrapping_add(1),
+                    _ => serial,
                 }
             }
             SoaEdit::Epoch => now,
@@ -79,7 +78,8 @@ mod tests {
         assert_eq!(show("INCEPTION-EPOCH", u32::MAX), u32::MAX);
         assert_eq!(show("INCEPTION-INCREMENT", 2_026_010_101), 2_026_111_201);
         assert_eq!(show("INCEPTION-INCREMENT", 2_026_111_200), 2_026_111_202);
-        assert_eq!(show("INCEPTION-INCREMENT", 2_026_111_305), 2_026_111_307);
+        assert_eq!(show("INCEPTION-INCREMENT", 2_026_111_201), 2_026_111_202);
+        assert_eq!(show("INCEPTION-INCREMENT", 2_026_111_305), 2_026_111_306);
         assert_eq!(show("INCEPTION-INCREMENT", 2_026_111_500), 2_026_111_500);
         assert_eq!(show("EPOCH", 7), NOW);
         assert_eq!(SoaEdit::read("SOMEHOW"), None);

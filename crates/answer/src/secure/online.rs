@@ -128,6 +128,32 @@ impl<'n> Encoder<'n, '_> {
         })
     }
 
+    /// The NSEC of a name that was asked for itself, and its signatures.
+    pub(super) fn asked_nsec<V: ZoneView>(
+        &mut self,
+        owner: OwnerForm<'n>,
+        entry: &Entry<'n, V>,
+        signing: &Signing,
+    ) -> Result<u16, Stop> {
+        let (node, ttl) = (entry.node, entry.ttl);
+        let proof = signing.matching(node.name(), types(node));
+        let proof = proof.ok_or(Stop::CannotSign)?;
+        let data = std::iter::once(&proof.rdata[..]);
+        let set = CanonicalSet::new(node.name(), proof.rtype, ttl, data);
+        let rrsigs = self.rrsigs(&set, signing)?;
+        self.undo_if_full(|this| {
+            this.writer.owner(owner)?;
+            let length_at = this.writer.fixed(proof.rtype, Class::IN, ttl)?;
+            this.writer.bytes(&proof.rdata)?;
+            this.writer.set_length(length_at);
+            for rrsig in &rrsigs {
+                this.writer.owner(owner)?;
+                this.rrsig(rrsig, ttl)?;
+            }
+            Ok(1 + rrsigs.len() as u16)
+        })
+    }
+
     /// A proof and its signatures. Its name was made for it and is pointed at by nothing else.
     fn proof(&mut self, proof: Option<Proof>, ttl: u32, signing: &Signing) -> Result<u16, Stop> {
         // A hash does not fit before the name of the zone: it cannot use NSEC3.

@@ -9,7 +9,9 @@ use nameward_testkit::differential::questions::{Ask, Edns};
 use nameward_testkit::differential::{asks, zones};
 use nameward_testkit::peers::PeerKind;
 use nameward_testkit::validator::{Anchor, Validator};
-use nameward_testkit::wire::{Exchange, Message, Name, Question, Transport, type_from_text};
+use nameward_testkit::wire::{
+    Exchange, Message, Name, Question, Record, Transport, type_from_text,
+};
 use nameward_testkit::{Setup, TestServer};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -56,8 +58,12 @@ pub fn whole(address: SocketAddr, ask: &Ask) -> Message {
 pub fn anchors(address: SocketAddr, zones: &[&str]) -> Vec<Anchor> {
     let of_zone = |zone: &&str| {
         let reply = whole(address, &question(&format!("{zone}."), "DNSKEY"));
+        let is_key = |record: &Record| record.rtype == DNSKEY;
+        let is_entry_point = |record: &Record| is_key(record) && record.data[1] == 1;
+        // A key that stands alone is the entry point without saying so.
+        let is_alone = !reply.answer.iter().any(is_entry_point);
         let keys = reply.answer.into_iter();
-        let keys = keys.filter(|record| record.rtype == DNSKEY && record.data[1] == 1);
+        let keys = keys.filter(|record| is_entry_point(record) || is_alone && is_key(record));
         let zone = zone.to_string();
         let anchors = keys.map(move |record| Anchor {
             zone: zone.clone(),
@@ -76,18 +82,13 @@ pub fn is_complete(ask: &Ask, own: &Message) -> bool {
     let answers = |rtype: u16| own.answer.iter().any(|record| record.rtype == rtype);
     let soa = own.authority.iter().find(|record| record.rtype == SOA);
     let is_of_parent = *rtype == DS && soa.is_some_and(|soa| soa.owner == *name);
-    // The types of a wildcard tell of an NSEC that its expansions do not have.
-    let is_expanded = *rtype == NSEC
-        && own
-            .authority
-            .iter()
-            .any(|record| record.rtype == NSEC && record.owner.labels().next() == Some(b"*"));
     own.authoritative()
         && matches!(own.rcode(), 0 | 3)
         && (answers(*rtype) || soa.is_some())
         && (!has(NS) || soa.is_some())
         && !is_of_parent
-        && !is_expanded
+        // BIND as a resolver takes no alias for an answer to NSEC.
+        && !(*rtype == NSEC && answers(CNAME))
         && !(*rtype == DNAME && answers(CNAME))
         && !matches!(*rtype, ANY | RRSIG)
 }

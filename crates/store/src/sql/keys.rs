@@ -24,6 +24,9 @@ impl SqlBackend {
             let of = row.int(5).and_then(|zone| read.get_mut(&zone));
             let Some(of) = of else { return };
             if let Ok(keys) = of {
+                if is_idle_and_unknown(row) {
+                    return;
+                }
                 match read_key(row) {
                     Ok(_) if keys.len() >= MAX_KEYS => *of = Err(too_many(row)),
                     Ok(key) => keys.push(key),
@@ -50,6 +53,12 @@ impl SqlBackend {
         });
         Ok(finished.collect())
     }
+}
+
+/// Whether a key does not sign and is of an algorithm that this server does not know, as after a roll that was never made.
+/// No signature depends on it, and its DNSKEY is not shown.
+fn is_idle_and_unknown(row: &dyn Cells) -> bool {
+    row.int(2) != Some(1) && Key::unsupported_algorithm(row.text(4).unwrap_or_default()).is_some()
 }
 
 /// Signing with some of the keys could be signing with the wrong ones.

@@ -4,7 +4,7 @@ use super::dialect::Statement;
 use super::error::{RowError, SqlError};
 use super::facts::{FactsOf, tell_unusable};
 use super::{LiveZone, SqlBackend};
-use nameward_dnssec::Policy;
+use nameward_dnssec::{Policy, PolicyItemError};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -43,7 +43,7 @@ impl SqlBackend {
             let Some(of) = of else { return };
             let text = |column| String::from_utf8_lossy(row.text(column).unwrap_or_default());
             if let Ok(policy) = of
-                && let Err(reason) = policy.take(&text(1), &text(2))
+                && let Err(PolicyItemError::Unusable(reason)) = policy.take(&text(1), &text(2))
             {
                 *of = Err(RowError {
                     table: "domainmetadata",

@@ -237,11 +237,11 @@ async fn check_signing(
         .rows(&sql, &[], &mut |row| {
             report.checked_rows += 1;
             let text = |column| String::from_utf8_lossy(row.text(column).unwrap_or_default());
-            if let Err(reason) = Policy::default().take(&text(1), &text(2)) {
+            if let Err(error) = Policy::default().take(&text(1), &text(2)) {
                 let error = RowError {
                     table: "domainmetadata",
                     id: row.int(0).unwrap_or(0),
-                    reason,
+                    reason: error.to_string(),
                 };
                 let zone = row.int(3).and_then(|zone| zones.get(&zone));
                 report.note(zone.map(|zone| &zone.name), error);
