@@ -150,7 +150,9 @@ mod tests {
     fn metadata_that_means_nothing_is_an_error_that_says_what_was_expected() {
         for content in ["2 0 0 -", "1 0 x -", "1 0 0 abc", ""] {
             let error = policy(&[("NSEC3PARAM", content)]).unwrap_err();
-            assert!(matches!(&error, PolicyItemError::Unusable(text) if text.starts_with("expected")));
+            assert!(
+                matches!(&error, PolicyItemError::Unusable(text) if text.starts_with("expected"))
+            );
         }
     }
 
@@ -159,12 +161,20 @@ mod tests {
         let mut odd = Policy::default();
         for (kind, content) in [("SOA-EDIT", "INCEPTION-WEEK"), ("PUBLISH-CDS", "2,x,9")] {
             let error = odd.take(kind, content).unwrap_err();
-            assert!(matches!(error, PolicyItemError::PassedOver(text) if text.starts_with("expected")));
+            assert!(
+                matches!(error, PolicyItemError::PassedOver(text) if text.starts_with("expected"))
+            );
         }
-        assert_eq!((odd.soa_edit, odd.cds), (SoaEdit::None, Publish::Keys(vec![2])));
+        assert_eq!(
+            (odd.soa_edit, odd.cds),
+            (SoaEdit::None, Publish::Keys(vec![2]))
+        );
         let cdnskey = |content| policy(&[("PUBLISH-CDNSKEY", content)]).unwrap().cdnskey;
         assert_eq!(cdnskey("yes"), Publish::Keys(()));
         assert_eq!(cdnskey(""), Publish::Nothing);
-        assert_eq!(policy(&[("PUBLISH-CDS", "")]).unwrap().cds, Publish::Nothing);
+        assert_eq!(
+            policy(&[("PUBLISH-CDS", "")]).unwrap().cds,
+            Publish::Nothing
+        );
     }
 }

@@ -70,7 +70,14 @@ const ZONES: &[(&str, Steps)] = &[
         "lone.test",
         &[
             &["add-zone-key", "@", "zsk", "active", "ecdsa256"],
-            &["add-zone-key", "@", "ksk", "inactive", "unpublished", "ed448"],
+            &[
+                "add-zone-key",
+                "@",
+                "ksk",
+                "inactive",
+                "unpublished",
+                "ed448",
+            ],
             &["set-publish-cds", "@", "2"],
             &["set-meta", "@", "PUBLISH-CDNSKEY", "yes"],
             &["set-meta", "@", "SOA-EDIT", "INCEPTION-WEEK"],
