@@ -22,7 +22,7 @@ use nameward_store::state::{
     JournalOrigin, StateChange, StateError, StateStore, Written, ZoneHome,
 };
 use nameward_wire::{Name, NameBuf};
-use nameward_zone::change::{ChangeError, Difference, ZoneChange};
+use nameward_zone::change::{ChangeError, ConditionalChange, Difference, ZoneChange};
 use nameward_zone::{Contest, Serial, TableChange, Zone};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -97,14 +97,18 @@ impl Commits {
         change: &ZoneChange,
         done: impl FnOnce(Result<CommittedVersion, CommitError>) + Send + 'static,
     ) {
-        let make = |tip: &Arc<Zone>| {
-            let difference = tip.difference_of(change)?;
-            let zone = match difference.is_empty() {
-                true => None,
-                false => Some(Arc::new(tip.apply(&difference)?)),
-            };
-            Ok((difference, zone))
-        };
+        let make = |tip: &Arc<Zone>| changed(tip, change);
+        self.advance(source, make, Box::new(done));
+    }
+
+    /// Makes a change that depends on what the zone has, as [`Commits::change`].
+    pub fn conditional(
+        self: &Arc<Self>,
+        source: VersionSource,
+        asked: &dyn ConditionalChange,
+        done: impl FnOnce(Result<CommittedVersion, CommitError>) + Send + 'static,
+    ) {
+        let make = |tip: &Arc<Zone>| changed(tip, &asked.decide(&**tip)?);
         self.advance(source, make, Box::new(done));
     }
 
@@ -445,6 +449,19 @@ impl Commits {
         }
         is_there
     }
+}
+
+/// Returns what a change makes of a version; no new version if that is like it already.
+fn changed(
+    tip: &Arc<Zone>,
+    change: &ZoneChange,
+) -> Result<(Difference, Option<Arc<Zone>>), CommitError> {
+    let difference = tip.difference_of(change)?;
+    let zone = match difference.is_empty() {
+        true => None,
+        false => Some(Arc::new(tip.apply(&difference)?)),
+    };
+    Ok((difference, zone))
 }
 
 /// Waits for the result of a commit.

@@ -9,6 +9,7 @@
 //! zone       what is known of a zone that comes from a primary: settings, times, state
 //! contents   zones that have no other home than the state store
 //! notify     the way of a NOTIFY that was received to whoever keeps secondaries
+//! update     DNS UPDATE: prerequisites and steps become a change of a zone, or a response code
 //! life       the life of secondary zones: checks, transfers, expiry; outgoing connections come in by a trait
 //! ```
 //! Serving never waits for any of this: it reads the version that was published last.
@@ -24,6 +25,7 @@ mod pack;
 mod reconcile;
 pub mod schedule;
 pub mod table;
+pub mod update;
 pub mod zone;
 
 pub use commit::{CommitError, Commits, CommittedVersion, Durable, VersionSource, WrittenDone};

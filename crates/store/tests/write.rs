@@ -10,6 +10,7 @@ use nameward_testkit::require;
 use nameward_wire::rdata::parse_text;
 use nameward_wire::text::Fields;
 use nameward_wire::{Name, Type};
+use nameward_zone::SerialRule;
 use nameward_zone::change::{ChangeOrigin, Edit, NewRecord, RrsetData, ZoneChange};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -44,6 +45,7 @@ fn change(edits: Vec<Edit>) -> ZoneChange {
         edits,
         origin: ChangeOrigin::Operator,
         now: now(),
+        serial: SerialRule::default(),
     }
 }
 

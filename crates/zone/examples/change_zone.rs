@@ -3,7 +3,7 @@
 use nameward_wire::zonefile::Record;
 use nameward_wire::{Class, NameBuf, Type};
 use nameward_zone::change::{ChangeOrigin, Edit, NewRecord, RrsetData, ZoneChange};
-use nameward_zone::{NameKey, Zone, ZoneBuilder};
+use nameward_zone::{NameKey, SerialRule, Zone, ZoneBuilder};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -76,6 +76,7 @@ fn main() {
             edits: vec![Edit::Replace(rrset)],
             origin: ChangeOrigin::Operator,
             now: SystemTime::UNIX_EPOCH,
+            serial: SerialRule::default(),
         };
         let difference = zone.difference_of(&change).expect("a difference");
         zone = Arc::new(zone.apply(&difference).expect("a version"));

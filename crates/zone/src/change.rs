@@ -9,6 +9,7 @@
 //! [`Zone::difference_from`]; either is applied by [`Zone::apply`], written to a journal, or sent as an IXFR (RFC 1995).
 //! `apply(difference_from(a, b), a)` has the records of `b`.
 
+mod condition;
 mod difference;
 mod editor;
 mod overlay;
@@ -16,7 +17,8 @@ mod pack;
 mod plan;
 
 use crate::record_list::{RecordList, WireRecord};
-use crate::serial::Serial;
+use crate::serial::{Serial, SerialRule};
+pub use condition::{ChangeRefused, ConditionalChange, RecordsAt, SignedBy};
 use nameward_wire::{NameBuf, Type};
 pub(crate) use overlay::Changes;
 use std::time::SystemTime;
@@ -120,6 +122,8 @@ pub struct ZoneChange {
     pub origin: ChangeOrigin,
     /// For serials that are dates.
     pub now: SystemTime,
+    /// The way in which the serial is raised, where the change does not set the SOA.
+    pub serial: SerialRule,
 }
 
 /// The records that turn one version of a zone into another (the content of an IXFR, RFC 1995).

@@ -40,7 +40,7 @@ pub use node::{Form, Node, Record, Rrset};
 pub use offer::{Contest, NO_SOURCE, Offered, TableChange};
 pub use record_list::{ListError, RecordList, WireRecord, WireRecords};
 pub use room::ZoneLimits;
-pub use serial::Serial;
+pub use serial::{Serial, SerialRule};
 pub use signing_state::{DenialIndex, SigningState};
 pub use source::{
     BackendFailure, BatchRound, CacheSizes, LiveSource, LookupBatch, LookupEnd, LookupError,

@@ -10,6 +10,7 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use nameward_dnssec::SoaEdit;
 use nameward_wire::calendar::UtcTime;
 
 /// The serial number of one version of a zone.
@@ -55,6 +56,26 @@ impl Serial {
         }
     }
 
+    /// Returns the serial that follows this one by a rule. It is after this one whatever the rule says.
+    #[must_use]
+    pub fn raised(self, rule: SerialRule, now: SystemTime) -> Serial {
+        let seconds = now
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |since| since.as_secs() as u32);
+        let wanted = match rule {
+            SerialRule::Next => return self.next(now),
+            SerialRule::Increase => self,
+            SerialRule::Dated => Serial::first(now),
+            SerialRule::Epoch => Serial(seconds),
+            SerialRule::SoaEdit(edit) => Serial(edit.serial(self.0, seconds)),
+        };
+        match (wanted.is_after(self) && wanted.0 != 0, self.plus(1)) {
+            (true, _) => wanted,
+            (false, Serial(0)) => Serial(1),
+            (false, next) => next,
+        }
+    }
+
     /// Returns the first serial of a new zone: today's date and 01.
     pub fn first(now: SystemTime) -> Serial {
         Serial(today(now).saturating_mul(100).saturating_add(1))
@@ -68,6 +89,36 @@ impl Serial {
             self.0 / 100 % 100,
         );
         (1980..=2105).contains(&year) && (1..=12).contains(&month) && (1..=31).contains(&day)
+    }
+}
+
+/// The way in which a change raises the serial of its zone (the metadata SOA-EDIT-DNSUPDATE of PowerDNS).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SerialRule {
+    /// A dated serial stays one, any other is raised by one ([`Serial::next`]).
+    #[default]
+    Next,
+    /// One more.
+    Increase,
+    /// Today's date and 01, or one more if that is not after the serial.
+    Dated,
+    /// The time in seconds since 1970.
+    Epoch,
+    /// As the metadata SOA-EDIT says, or one more if that is not after the serial.
+    SoaEdit(SoaEdit),
+}
+
+impl SerialRule {
+    /// Reads the word of the metadata SOA-EDIT-DNSUPDATE, for a zone with this SOA-EDIT; `None` if it is not known.
+    pub fn from_word(word: &str, soa_edit: SoaEdit) -> Option<SerialRule> {
+        Some(match word.trim().to_ascii_uppercase().as_str() {
+            "DEFAULT" => SerialRule::Dated,
+            "INCREASE" => SerialRule::Increase,
+            "EPOCH" => SerialRule::Epoch,
+            // Both move the serial at each change: an UPDATE that leaves it would never reach a secondary.
+            "SOA-EDIT" | "SOA-EDIT-INCREASE" => SerialRule::SoaEdit(soa_edit),
+            _ => return None,
+        })
     }
 }
 
@@ -130,7 +181,38 @@ mod tests {
         assert!(!Serial(u32::MAX - 100).is_after(Serial(100)));
     }
 
+    #[test]
+    fn rules_raise_the_serial_as_powerdns_does() {
+        let now = at(LEAP_DAY);
+        let none = SoaEdit::None;
+        for (word, old, new) in [
+            ("DEFAULT", 7, 2_024_022_901),
+            ("default", 2_024_022_901, 2_024_022_902),
+            ("DEFAULT", 2_030_010_101, 2_030_010_102),
+            ("INCREASE", 2_023_010_101, 2_023_010_102),
+            ("INCREASE", u32::MAX, 1),
+            ("EPOCH", 7, LEAP_DAY as u32),
+            ("EPOCH", LEAP_DAY as u32, LEAP_DAY as u32 + 1),
+            ("SOA-EDIT", 7, 8),
+            ("SOA-EDIT-INCREASE", 7, 8),
+        ] {
+            let rule = SerialRule::from_word(word, none).unwrap();
+            assert_eq!(Serial(old).raised(rule, now), Serial(new), "{word} {old}");
+        }
+        let rule = SerialRule::from_word("SOA-EDIT", SoaEdit::Epoch).unwrap();
+        assert_eq!(Serial(7).raised(rule, now), Serial(LEAP_DAY as u32));
+        assert_eq!(SerialRule::from_word("SOMEHOW", none), None);
+    }
+
     proptest! {
+        #[test]
+        fn a_raised_serial_is_after_and_never_0(serial in any::<u32>(), seconds in 0..5_000_000_000u64, rule in 0..5usize) {
+            let rules = [SerialRule::Next, SerialRule::Increase, SerialRule::Dated, SerialRule::Epoch, SerialRule::SoaEdit(SoaEdit::InceptionIncrement)];
+            let next = Serial(serial).raised(rules[rule], at(seconds));
+            prop_assert!(next.is_after(Serial(serial)));
+            prop_assert_ne!(next, Serial(0));
+        }
+
         #[test]
         fn what_is_added_is_after(serial in any::<u32>(), step in 1..=Serial::MAX_STEP) {
             let (old, new) = (Serial(serial), Serial(serial).plus(step));

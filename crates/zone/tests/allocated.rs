@@ -5,7 +5,7 @@ mod common;
 use common::{add, name, soa, wire_name};
 use nameward_wire::Type;
 use nameward_zone::change::{ChangeOrigin, Edit, NewRecord, RrsetData, ZoneChange};
-use nameward_zone::{Find, NameKey, Zone, ZoneBuilder};
+use nameward_zone::{Find, NameKey, SerialRule, Zone, ZoneBuilder};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::sync::Arc;
@@ -79,6 +79,7 @@ fn replace_one(zone: &Arc<Zone>, owner: &str, n: u32) -> Arc<Zone> {
         edits: vec![Edit::Replace(rrset)],
         origin: ChangeOrigin::Operator,
         now: UNIX_EPOCH,
+        serial: SerialRule::default(),
     };
     let difference = zone.difference_of(&change).unwrap();
     Arc::new(zone.apply(&difference).unwrap())

@@ -7,7 +7,7 @@ use nameward_wire::{NameBuf, Type};
 use nameward_zone::change::{
     ChangeError, ChangeOrigin, Difference, Edit, NewRecord, RrsetData, ZoneChange,
 };
-use nameward_zone::{NameKey, Serial, Zone, ZoneBuilder};
+use nameward_zone::{NameKey, Serial, SerialRule, Zone, ZoneBuilder};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -33,6 +33,7 @@ fn change(edits: Vec<Edit>) -> ZoneChange {
         edits,
         origin: ChangeOrigin::Operator,
         now: UNIX_EPOCH + Duration::from_secs(1_709_164_800),
+        serial: SerialRule::default(),
     }
 }
 

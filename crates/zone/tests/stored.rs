@@ -4,7 +4,7 @@ use nameward_dnssec::Nsec3;
 use nameward_wire::zonefile::{Options, parse_bytes};
 use nameward_wire::{NameBuf, Type};
 use nameward_zone::change::{ChangeOrigin, Edit, NewRecord, RrsetData, ZoneChange};
-use nameward_zone::{NameKey, SigningState, Zone, ZoneBuilder};
+use nameward_zone::{NameKey, SerialRule, SigningState, Zone, ZoneBuilder};
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
@@ -79,6 +79,7 @@ fn the_record_before_a_name_covers_it_also_after_a_change() {
         edits: vec![Edit::Add(nsec)],
         origin: ChangeOrigin::Operator,
         now: UNIX_EPOCH,
+        serial: SerialRule::default(),
     };
     let difference = zone.difference_of(&change).unwrap();
     let changed = zone.apply(&difference).unwrap();

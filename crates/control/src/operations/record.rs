@@ -6,6 +6,7 @@ use nameward_store::sql::write::StoredRecord;
 use nameward_wire::rdata::parse_text;
 use nameward_wire::text::Fields;
 use nameward_wire::{Name, NameBuf, Type};
+use nameward_zone::SerialRule;
 use nameward_zone::change::{ChangeOrigin, Edit, NewRecord, RrsetData, ZoneChange};
 
 use super::{
@@ -103,6 +104,7 @@ impl Operations {
             edits: vec![edit(&row.name)?],
             origin: ChangeOrigin::Operator,
             now: SystemTime::now(),
+            serial: SerialRule::default(),
         };
         let committed = self
             .runtime

@@ -5,7 +5,7 @@ use nameward_store::state::{
     JournalOrigin, StateChange, StateError, StateStore, Written, ZoneHome,
 };
 use nameward_wire::NameBuf;
-use nameward_zone::change::{ChangeError, Difference};
+use nameward_zone::change::{ChangeError, ChangeRefused, Difference};
 use nameward_zone::{Serial, Zone};
 use std::sync::Arc;
 
@@ -49,6 +49,9 @@ pub enum CommitError {
     /// The change breaks a rule of zones.
     #[error(transparent)]
     Invalid(#[from] ChangeError),
+    /// The change depends on what the zone has, and that is not so.
+    #[error(transparent)]
+    Refused(#[from] ChangeRefused),
     /// A difference begins at another version than the one in memory.
     #[error("the zone has serial {have} and the difference begins at {from}")]
     Stale {

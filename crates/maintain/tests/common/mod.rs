@@ -6,7 +6,7 @@ use nameward_store::state::JournalBounds;
 use nameward_wire::zonefile::Record;
 use nameward_wire::{Class, NameBuf, Type};
 use nameward_zone::change::{ChangeOrigin, Edit, NewRecord, RrsetData, ZoneChange};
-use nameward_zone::{Zone, ZoneBuilder};
+use nameward_zone::{SerialRule, Zone, ZoneBuilder};
 use std::collections::BTreeMap;
 use std::time::UNIX_EPOCH;
 
@@ -86,6 +86,7 @@ pub fn set_host(zone: &NameBuf, host: u8, octet: Option<u8>) -> ZoneChange {
         })],
         origin: ChangeOrigin::Operator,
         now: UNIX_EPOCH,
+        serial: SerialRule::default(),
     }
 }
 

@@ -83,7 +83,7 @@ impl Zone {
         let owner = owners
             .entry(key)
             .or_insert_with(|| Owner::of(apex, Some(self.apex())));
-        owner.set_serial(self.serial().next(change.now).0);
+        owner.set_serial(self.serial().raised(change.serial, change.now).0);
         Ok(self.difference_at(&owners))
     }
 

@@ -5,17 +5,17 @@
 //! the empty non-terminals above them; other rows are not looked at.
 
 use super::super::{Kind, SqlError, ZoneRow, read_zone};
+use super::asked::{Asked, check_edits, names_of, read_signing};
 use super::check::{check, shown};
 use super::derive::{Derived, Facts, KeptDenial, Key, Knowledge, Standing, ancestors, key};
-use super::edit::{apply, check_edit};
+use super::edit::apply;
 use super::rows::{Row, Rows, What};
 use super::session::{Failure, Session, Value};
 use super::{Committed, InvalidChange, ReadOnly, WriteError};
 use crate::sql::dialect::{Engine, Statement};
 use crate::sql::fragment::{is_made_by_signing, soa_minimum};
-use nameward_dnssec::Nsec3Param;
 use nameward_wire::{Name, Type};
-use nameward_zone::change::{ChangeOrigin, Difference, Edit, ZoneChange, soa_serial};
+use nameward_zone::change::{ChangeOrigin, Difference, Edit, soa_serial};
 use nameward_zone::{RecordList, Serial, WireRecord};
 use std::collections::{BTreeSet, HashMap};
 
@@ -47,25 +47,34 @@ pub(super) async fn lock_zone(session: &mut Session, id: i64) -> Result<ZoneRow,
 pub(super) async fn change(
     session: &mut Session,
     zone: &ZoneRow,
-    change: &ZoneChange,
+    asked: Asked<'_>,
 ) -> Result<Committed, WriteError> {
-    if change.origin == ChangeOrigin::Operator
-        && matches!(zone.kind, Kind::Secondary | Kind::Consumer)
-    {
+    let origin = asked.origin();
+    if origin == ChangeOrigin::Operator && matches!(zone.kind, Kind::Secondary | Kind::Consumer) {
         return Err(WriteError::ReadOnly(ReadOnly::Secondary(
             zone.name.to_string(),
         )));
     }
     let signing = read_signing(session, zone.id).await?;
-    if change.origin == ChangeOrigin::Operator && signing.is_presigned {
+    if origin == ChangeOrigin::Operator && signing.is_presigned {
         return Err(WriteError::ReadOnly(ReadOnly::Presigned(
             zone.name.to_string(),
         )));
     }
-    for edit in &change.edits {
-        check_edit(edit, &zone.name, signing.is_presigned)?;
+    if let Asked::Change(change) = asked {
+        check_edits(change, zone, &signing)?;
     }
-    let mut work = Work::read(session, zone, signing.denial, &change.edits).await?;
+    let mut work = Work::read(session, zone, signing.denial.clone(), asked).await?;
+    let decided;
+    let change = match asked {
+        Asked::Change(change) => change,
+        Asked::When(asked) => {
+            decided = asked.decide(&work)?;
+            work.touched = names_of(&decided);
+            check_edits(&decided, zone, &signing)?;
+            &decided
+        }
+    };
     // Records of a zone that was signed elsewhere are served by other rules.
     let before = (!signing.is_presigned).then(|| work.served()).flatten();
     for edit in &change.edits {
@@ -88,7 +97,7 @@ pub(super) async fn change(
     }
     let sets_soa = change.edits.iter().any(Edit::sets_soa);
     if !sets_soa && work.before.contains_key(&work.apex) {
-        committed.serial = serial.next(change.now);
+        committed.serial = serial.raised(change.serial, change.now);
         work.set_serial(committed.serial)?;
     }
     committed.difference = work.difference(before);
@@ -102,53 +111,10 @@ pub(super) async fn change(
     Ok(committed)
 }
 
-struct Signing {
-    denial: KeptDenial,
-    is_presigned: bool,
-}
-
-async fn read_signing(session: &mut Session, zone: i64) -> Result<Signing, Failure> {
-    let (mut param, mut narrow, mut is_presigned) = (None, false, false);
-    let text = match session.engine() {
-        Engine::Mysql => "CAST(content AS BINARY)",
-        _ => "CAST(content AS VARCHAR)",
-    };
-    let sql = format!(
-        "SELECT domain_id, CAST(kind AS CHAR(32)), {text} FROM domainmetadata WHERE domain_id = ? \
-         AND kind IN ('NSEC3PARAM', 'NSEC3NARROW', 'PRESIGNED')"
-    );
-    session
-        .rows(&sql, &[Value::Int(zone)], &mut |row| {
-            let content = String::from_utf8_lossy(row.text(2).unwrap_or_default()).into_owned();
-            match row.text(1).unwrap_or_default().trim_ascii() {
-                b"NSEC3PARAM" => param = Some(content),
-                b"NSEC3NARROW" => narrow = content == "1",
-                _ => is_presigned = content == "1",
-            }
-        })
-        .await?;
-    let mut has_keys = false;
-    let sql = "SELECT id FROM cryptokeys WHERE domain_id = ? AND active LIMIT 1";
-    session
-        .rows(sql, &[Value::Int(zone)], &mut |_| has_keys = true)
-        .await?;
-    // Names that are put in a wrong order would be denied by PowerDNS.
-    let param = param.map(|text| Nsec3Param::read(&text)).transpose();
-    let param = param.map_err(|reason| SqlError::row("domainmetadata", 0, reason))?;
-    Ok(Signing {
-        denial: match (has_keys || is_presigned, param) {
-            (false, _) => KeptDenial::Unsigned,
-            (true, None) => KeptDenial::Nsec,
-            (true, Some(param)) => KeptDenial::Nsec3 { param, narrow },
-        },
-        is_presigned,
-    })
-}
-
 /// A change in work.
 pub(super) struct Work {
     apex: Key,
-    denial: KeptDenial,
+    pub(super) denial: KeptDenial,
     pub(super) rows: Rows,
     /// Names that steps are about.
     touched: BTreeSet<Key>,
@@ -173,13 +139,10 @@ impl Work {
         session: &mut Session,
         zone: &ZoneRow,
         denial: KeptDenial,
-        edits: &[Edit],
+        asked: Asked<'_>,
     ) -> Result<Self, Failure> {
         let apex = key(zone.name.as_name());
-        let touched: BTreeSet<Key> = edits
-            .iter()
-            .map(|edit| key(edit.name().as_name()))
-            .collect();
+        let touched = asked.names();
         let mut names = touched.clone();
         names.insert(apex.clone());
         for name in &touched {

@@ -4,7 +4,7 @@ use super::super::SqlError;
 use super::check::{MAX_NAME_TEXT, MAX_RRSET};
 use super::session::Failure;
 use nameward_wire::Type;
-use nameward_zone::change::ChangeError;
+use nameward_zone::change::{ChangeError, ChangeRefused};
 
 /// The rule that a change would break.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -91,6 +91,9 @@ pub enum WriteError {
     /// The zone is not changed here. Nothing was written.
     #[error("{0}")]
     ReadOnly(ReadOnly),
+    /// The change depends on what the zone has, and that is not so. Nothing was written.
+    #[error(transparent)]
+    Refused(#[from] ChangeRefused),
     /// The zone to be created exists. Nothing was written.
     #[error("zone {0} exists already")]
     Exists(String),

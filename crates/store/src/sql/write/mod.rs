@@ -6,6 +6,7 @@
 //! database at the same time; what it derives from names is kept right ([`derive`]). The serial is raised unless the
 //! change sets the SOA.
 
+mod asked;
 mod check;
 mod commit;
 mod content;
@@ -19,10 +20,11 @@ mod session;
 mod zones;
 
 use super::{SqlBackend, SqlError};
+use asked::Asked;
 pub use error::{InvalidChange, ReadOnly, WriteError};
 use nameward_wire::NameBuf;
 use nameward_zone::Serial;
-use nameward_zone::change::{Difference, ZoneChange};
+use nameward_zone::change::{ConditionalChange, Difference, ZoneChange};
 use session::{Failure, Session};
 use std::sync::{Mutex, PoisonError};
 use tokio::sync::Semaphore;
@@ -58,6 +60,8 @@ pub struct Committed {
 /// What is done in one transaction.
 enum Task<'t> {
     Change(i64, &'t ZoneChange),
+    /// Changes that depend on what their zones have, each with a result of its own.
+    Group(&'t [(i64, &'t dyn ConditionalChange)]),
     Create(&'t NewZone),
     Delete(i64),
 }
@@ -105,20 +109,54 @@ impl SqlBackend {
     /// Makes a change. When this returns, it is durable, and nothing that this backend keeps is older; caches of
     /// answers are the caller's.
     pub async fn commit(&self, zone: i64, change: &ZoneChange) -> Result<Committed, WriteError> {
-        self.transact(&Task::Change(zone, change)).await
+        self.transact_one(&Task::Change(zone, change)).await
+    }
+
+    /// Makes changes of zones in one transaction, in their order. Each has a result of its own: one that is refused keeps
+    /// nothing from the others. What the database itself refuses is tried again alone.
+    pub async fn commit_group(
+        &self,
+        changes: &[(i64, &dyn ConditionalChange)],
+    ) -> Vec<Result<Committed, WriteError>> {
+        let failed = match self.transact(&Task::Group(changes)).await {
+            Ok(results) => return results,
+            Err(error) if changes.len() == 1 => return vec![Err(error)],
+            Err(error) => error,
+        };
+        // Nobody knows which of them are there: to try again could make a change twice.
+        if let WriteError::Unknown(error) = &failed {
+            let unknown = |_| Err(WriteError::Unknown(error.clone()));
+            return changes.iter().map(unknown).collect();
+        }
+        let mut results = Vec::with_capacity(changes.len());
+        for alone in changes.chunks(1) {
+            let result = self.transact_one(&Task::Group(alone)).await;
+            results.push(result);
+        }
+        results
     }
 
     /// Makes a zone with its first records.
     pub async fn create_zone(&self, zone: &NewZone) -> Result<Committed, WriteError> {
-        self.transact(&Task::Create(zone)).await
+        self.transact_one(&Task::Create(zone)).await
     }
 
     /// Deletes a zone with its records, comments, metadata and keys.
     pub async fn delete_zone(&self, zone: i64) -> Result<Committed, WriteError> {
-        self.transact(&Task::Delete(zone)).await
+        self.transact_one(&Task::Delete(zone)).await
     }
 
-    async fn transact(&self, task: &Task<'_>) -> Result<Committed, WriteError> {
+    async fn transact_one(&self, task: &Task<'_>) -> Result<Committed, WriteError> {
+        let results = self.transact(task).await?;
+        let only = results.into_iter().next();
+        only.unwrap_or(Err(WriteError::NoSuchZone))
+    }
+
+    /// Does a task in one transaction. An error says that nothing of it was written.
+    async fn transact(
+        &self,
+        task: &Task<'_>,
+    ) -> Result<Vec<Result<Committed, WriteError>>, WriteError> {
         let writer = &self.inner.writer;
         // It is never closed.
         let _seat = writer.seats.acquire().await;
@@ -133,10 +171,12 @@ impl SqlBackend {
                     .map_err(WriteError::Sql)?,
             };
             match attempt(&mut session, task).await {
-                Ok(committed) => {
+                Ok(results) => {
                     writer.give_back(session);
-                    self.forget(Some(committed.zone));
-                    return Ok(committed);
+                    for committed in results.iter().flatten() {
+                        self.forget(Some(committed.zone));
+                    }
+                    return Ok(results);
                 }
                 Err(WriteError::Conflict(text)) => {
                     last = text;
@@ -162,15 +202,21 @@ impl SqlBackend {
     }
 }
 
-async fn attempt(session: &mut Session, task: &Task<'_>) -> Result<Committed, WriteError> {
+async fn attempt(
+    session: &mut Session,
+    task: &Task<'_>,
+) -> Result<Vec<Result<Committed, WriteError>>, WriteError> {
     session.begin().await?;
-    let committed = match task {
+    let results = match task {
         Task::Change(zone, change) => {
             let zone = commit::lock_zone(session, *zone).await?;
-            commit::change(session, &zone, change).await?
+            vec![Ok(
+                commit::change(session, &zone, Asked::Change(change)).await?
+            )]
         }
-        Task::Create(zone) => zones::create(session, zone).await?,
-        Task::Delete(zone) => zones::delete(session, *zone).await?,
+        Task::Group(changes) => group(session, changes).await?,
+        Task::Create(zone) => vec![Ok(zones::create(session, zone).await?)],
+        Task::Delete(zone) => vec![Ok(zones::delete(session, *zone).await?)],
     };
     session.commit().await.map_err(|failure| match failure {
         Failure::Conflict(text) => WriteError::Conflict(text),
@@ -179,5 +225,26 @@ async fn attempt(session: &mut Session, task: &Task<'_>) -> Result<Committed, Wr
         }
         Failure::Sql(error) => WriteError::Sql(error),
     })?;
-    Ok(committed)
+    Ok(results)
+}
+
+/// Makes changes one after another. One that is refused has written nothing, so the others go on.
+async fn group(
+    session: &mut Session,
+    changes: &[(i64, &dyn ConditionalChange)],
+) -> Result<Vec<Result<Committed, WriteError>>, WriteError> {
+    let mut results = Vec::with_capacity(changes.len());
+    for (zone, asked) in changes {
+        let result = match commit::lock_zone(session, *zone).await {
+            Ok(zone) => commit::change(session, &zone, Asked::When(*asked)).await,
+            Err(error) => Err(error),
+        };
+        match result {
+            Err(
+                error @ (WriteError::Sql(_) | WriteError::Conflict(_) | WriteError::Unknown(_)),
+            ) => return Err(error),
+            result => results.push(result),
+        }
+    }
+    Ok(results)
 }

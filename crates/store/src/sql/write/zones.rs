@@ -5,12 +5,13 @@ use super::super::row::{
     Cells, RowFault, read_content, read_name, read_ttl, read_type, write_name,
 };
 use super::super::{Kind, SqlBackend, SqlError, ZoneRow, read_zone};
+use super::asked::Asked;
 use super::commit::{change, lock_zone};
 use super::session::{Failure, Session, Value};
 use super::{Committed, WriteError};
 use nameward_wire::{Name, NameBuf};
-use nameward_zone::Serial;
 use nameward_zone::change::{ChangeOrigin, Edit, RrsetData, ZoneChange};
+use nameward_zone::{Serial, SerialRule};
 use std::ops::ControlFlow;
 use std::time::SystemTime;
 
@@ -124,8 +125,9 @@ pub(super) async fn create(session: &mut Session, zone: &NewZone) -> Result<Comm
         edits: zone.rrsets.iter().cloned().map(Edit::Replace).collect(),
         origin: ChangeOrigin::Transfer,
         now: zone.now,
+        serial: SerialRule::default(),
     };
-    change(session, &row, &first).await
+    change(session, &row, Asked::Change(&first)).await
 }
 
 pub(super) async fn delete(session: &mut Session, id: i64) -> Result<Committed, WriteError> {

@@ -1,0 +1,126 @@
+//! A change as it is asked for, and the zone as it shows itself to one that depends on what the zone has.
+
+use super::super::{SqlError, ZoneRow};
+use super::InvalidChange;
+use super::commit::Work;
+use super::derive::{KeptDenial, Key, key};
+use super::edit::check_edit;
+use super::rows::What;
+use super::session::{Failure, Session, Value};
+use crate::sql::dialect::Engine;
+use nameward_dnssec::Nsec3Param;
+use nameward_wire::{Name, Type};
+use nameward_zone::change::{
+    ChangeOrigin, ConditionalChange, Edit, RecordsAt, SignedBy, ZoneChange,
+};
+use std::collections::BTreeSet;
+
+/// A change as it is asked for.
+#[derive(Clone, Copy)]
+pub(super) enum Asked<'c> {
+    /// Its edits are known.
+    Change(&'c ZoneChange),
+    /// Its edits depend on what the zone has.
+    When(&'c dyn ConditionalChange),
+}
+
+impl Asked<'_> {
+    /// Who asks.
+    pub(super) fn origin(self) -> ChangeOrigin {
+        match self {
+            Asked::Change(change) => change.origin,
+            Asked::When(_) => ChangeOrigin::Operator,
+        }
+    }
+
+    /// The names that it is about.
+    pub(super) fn names(self) -> BTreeSet<Key> {
+        match self {
+            Asked::Change(change) => names_of(change),
+            Asked::When(asked) => {
+                let names = asked.names().into_iter();
+                names.map(|name| key(name.as_name())).collect()
+            }
+        }
+    }
+}
+
+/// Tells which edit is wrong, whatever the zone has.
+pub(super) fn check_edits(
+    change: &ZoneChange,
+    zone: &ZoneRow,
+    signing: &Signing,
+) -> Result<(), InvalidChange> {
+    let check = |edit: &Edit| check_edit(edit, &zone.name, signing.is_presigned);
+    change.edits.iter().try_for_each(check)
+}
+
+/// The owners that edits are about.
+pub(super) fn names_of(change: &ZoneChange) -> BTreeSet<Key> {
+    let name = |edit: &Edit| key(edit.name().as_name());
+    change.edits.iter().map(name).collect()
+}
+
+/// How a zone is signed, as its database says.
+pub(super) struct Signing {
+    pub(super) denial: KeptDenial,
+    pub(super) is_presigned: bool,
+}
+
+pub(super) async fn read_signing(session: &mut Session, zone: i64) -> Result<Signing, Failure> {
+    let (mut param, mut narrow, mut is_presigned) = (None, false, false);
+    let text = match session.engine() {
+        Engine::Mysql => "CAST(content AS BINARY)",
+        _ => "CAST(content AS VARCHAR)",
+    };
+    let sql = format!(
+        "SELECT domain_id, CAST(kind AS CHAR(32)), {text} FROM domainmetadata WHERE domain_id = ? \
+         AND kind IN ('NSEC3PARAM', 'NSEC3NARROW', 'PRESIGNED')"
+    );
+    session
+        .rows(&sql, &[Value::Int(zone)], &mut |row| {
+            let content = String::from_utf8_lossy(row.text(2).unwrap_or_default()).into_owned();
+            match row.text(1).unwrap_or_default().trim_ascii() {
+                b"NSEC3PARAM" => param = Some(content),
+                b"NSEC3NARROW" => narrow = content == "1",
+                _ => is_presigned = content == "1",
+            }
+        })
+        .await?;
+    let mut has_keys = false;
+    let sql = "SELECT id FROM cryptokeys WHERE domain_id = ? AND active LIMIT 1";
+    session
+        .rows(sql, &[Value::Int(zone)], &mut |_| has_keys = true)
+        .await?;
+    // Names that are put in a wrong order would be denied by PowerDNS.
+    let param = param.map(|text| Nsec3Param::read(&text)).transpose();
+    let param = param.map_err(|reason| SqlError::row("domainmetadata", 0, reason))?;
+    Ok(Signing {
+        denial: match (has_keys || is_presigned, param) {
+            (false, _) => KeptDenial::Unsigned,
+            (true, None) => KeptDenial::Nsec,
+            (true, Some(param)) => KeptDenial::Nsec3 { param, narrow },
+        },
+        is_presigned,
+    })
+}
+
+impl RecordsAt for Work {
+    fn each_record(&self, owner: Name<'_>, each: &mut dyn FnMut(Type, u32, &[u8])) {
+        for row in self.rows.at(&key(owner)).filter(|row| row.is_served()) {
+            match &row.what {
+                What::Record(rtype, rdata) => each(*rtype, row.ttl, rdata),
+                // It is there, though nobody can say what it holds.
+                What::Other(Some(rtype)) => each(*rtype, row.ttl, &[]),
+                What::Other(None) | What::Empty => {}
+            }
+        }
+    }
+
+    fn signed_by(&self) -> SignedBy {
+        match self.denial {
+            KeptDenial::Unsigned => SignedBy::Nobody,
+            KeptDenial::Nsec | KeptDenial::Nsec3 { .. } => SignedBy::ThisServer,
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! Changes that depend on what the zone has at the moment they are made (RFC 2136).
+//!
+//! Whoever makes a change durable asks for its edits within the commit, when nobody else can change the zone any more: under
+//! the lock of a zone in memory, or within the transaction of a database.
+
+use super::ZoneChange;
+use crate::signing_state::SigningState;
+use crate::zone::Zone;
+use nameward_wire::{Name, NameBuf, Rcode, Type};
+
+/// The records of a zone by their owners.
+pub trait RecordsAt {
+    /// Hands over type, TTL and data of each record that is served at a name, one RRset after another.
+    fn each_record(&self, owner: Name<'_>, each: &mut dyn FnMut(Type, u32, &[u8]));
+
+    /// Tells who makes the DNSSEC records of the zone.
+    fn signed_by(&self) -> SignedBy;
+}
+
+/// The maker of a zone's DNSSEC records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SignedBy {
+    /// The zone is not signed.
+    Nobody,
+    /// This server signs while it answers.
+    ThisServer,
+    /// The signatures are among the records, and no change could mend them.
+    Elsewhere,
+}
+
+/// A change whose edits are decided when it is made.
+pub trait ConditionalChange: Send + Sync {
+    /// Lists the names whose records decide it.
+    fn names(&self) -> Vec<NameBuf>;
+
+    /// Returns the change that is to be made of a zone with these records, or why none is.
+    fn decide(&self, records: &dyn RecordsAt) -> Result<ZoneChange, ChangeRefused>;
+}
+
+/// The reason why a conditional change is not made.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{reason}")]
+pub struct ChangeRefused {
+    /// The response code for the one who asked.
+    pub rcode: Rcode,
+    /// The reason in words, for the log.
+    pub reason: String,
+}
+
+impl RecordsAt for Zone {
+    fn each_record(&self, owner: Name<'_>, each: &mut dyn FnMut(Type, u32, &[u8])) {
+        let Some(node) = self.node_of(owner) else {
+            return;
+        };
+        for rrset in node.rrsets() {
+            for record in rrset.records() {
+                each(rrset.rtype(), rrset.ttl(), record.rdata);
+            }
+        }
+    }
+
+    fn signed_by(&self) -> SignedBy {
+        match self.signing() {
+            SigningState::Unsigned => SignedBy::Nobody,
+            SigningState::Online(_) => SignedBy::ThisServer,
+            SigningState::Stored(_) => SignedBy::Elsewhere,
+        }
+    }
+}
