@@ -1,4 +1,4 @@
-//! What the fuzz target `update` does with its input, shared by `fuzz/` and a short run in every test run.
+//! The fuzz target `update`, shared by `fuzz/` and a short run in every test run.
 
 use super::{UpdateChange, UpdatePermission, UpdateRequest};
 use nameward_wire::zonefile::{Options, parse_bytes};
