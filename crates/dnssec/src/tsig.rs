@@ -164,6 +164,11 @@ impl TsigKeys {
             .insert(key.name().as_wire().into(), Arc::new(key))
     }
 
+    /// Adds a key that others have, too.
+    pub fn insert_shared(&mut self, key: Arc<TsigKey>) {
+        self.by_name.insert(key.name().as_wire().into(), key);
+    }
+
     /// Finds a key by its name.
     pub fn find(&self, name: Name<'_>) -> Option<&Arc<TsigKey>> {
         let mut lower = NameBuf::from(name);

@@ -5,4 +5,4 @@ mod log;
 pub mod unknown;
 
 pub use files::{FileFollower, LoadOutcome};
-pub use log::{contested, counted, waiting};
+pub use log::{contested, counted, place_of_rank, waiting};

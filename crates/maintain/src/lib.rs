@@ -5,6 +5,7 @@
 //! commit     a change of one zone: validate, write durably, apply, publish, tell
 //! follow     what follows zone files and databases
 //! reconcile  the journal of a zone compared with what its home has at start
+//! policy     the policies of zones: kind, primaries, who may transfer, notify and update; keys of TSIG
 //! schedule   what is due for which zone, and when; takes `now` and does nothing itself
 //! zone       what is known of a zone that comes from a primary: settings, times, state
 //! contents   zones that have no other home than the state store
@@ -22,6 +23,7 @@ pub mod follow;
 pub mod life;
 pub mod notify;
 mod pack;
+pub mod policy;
 mod reconcile;
 pub mod schedule;
 pub mod table;

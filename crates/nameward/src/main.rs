@@ -12,6 +12,7 @@ mod logging;
 mod memory;
 mod notify;
 mod pid_file;
+mod policies;
 mod privileges;
 mod remote;
 mod serve;

@@ -18,7 +18,11 @@ use std::sync::Arc;
 
 pub use announce::counted;
 pub use error::StartError;
-use nameward_maintain::{Commits, Durable, TableWriter, follow::unknown};
+use nameward_maintain::{
+    Commits, Durable, TableWriter,
+    follow::unknown,
+    policy::{PolicySource, PolicyTable},
+};
 use nameward_serve::pipeline::Shared;
 use nameward_stats::{Gauge, Stats};
 use nameward_zone::{AccessSource, TableChange};
@@ -29,7 +33,7 @@ use crate::{
     config::{Config, Overrides},
     logging,
     pid_file::PidFile,
-    privileges, state, zones,
+    policies, privileges, state, zones,
 };
 use databases::Databases;
 use maintenance::Keeper;
@@ -70,6 +74,9 @@ pub fn run(overrides: &Overrides) -> Result<(), StartError> {
     let table = Arc::new(TableWriter::over(Arc::clone(&shared.zones)));
     let durable = state::open(&config).map(|store| Arc::new(store) as Arc<dyn Durable>);
     let commits = Commits::new(Arc::clone(&table), durable, |_| ())?;
+    // Before the first zone, as access lists.
+    let policy_table = Arc::new(PolicyTable::default());
+    policy_table.set(PolicySource::Configured, policies::set(&config));
     if config.example {
         let zone = check::example_zone().map_err(StartError::Example)?;
         table.publish(&[TableChange::Offer(Arc::new(zone))]);
@@ -90,6 +97,7 @@ pub fn run(overrides: &Overrides) -> Result<(), StartError> {
         config,
         shared,
         commits,
+        policies: policy_table,
         log,
         databases: Databases::default(),
     };

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use nameward_maintain::policy::{CONFIGURED_RANK, ZoneKind};
 use nameward_stats::{Ring, RingCapacities, Stats};
 use nameward_store::file::{Limits, Source};
 use nameward_wire::{Name, NameBuf};
@@ -11,19 +12,22 @@ use crate::{
     config::{
         Config,
         clients::Clients,
+        setting::Section,
         settings::{Backend, BackendType, Rings},
     },
+    policies,
     serve::StartError,
 };
 
-/// The rank of a backend by its place in the configuration.
+/// The rank of a backend by its place in the configuration: its number, from 1. Before them are zones that the
+/// configuration itself declares.
 pub fn rank(index: usize) -> u16 {
-    u16::try_from(index).unwrap_or(u16::MAX)
+    u16::try_from(index + 1).unwrap_or(u16::MAX)
 }
 
-/// The sources of zones that file backends name.
+/// The sources of zones that stand in files: those of file backends, and `[[zone]]` tables with a file.
 pub fn sources(config: &Config) -> Result<Vec<Source>, StartError> {
-    config
+    let backends = config
         .backends
         .iter()
         .enumerate()
@@ -42,8 +46,34 @@ pub fn sources(config: &Config) -> Result<Vec<Source>, StartError> {
                 watch: backend.watch,
                 limits: limits(backend),
             })
-        })
+        });
+    declared(config)
+        .map(Ok)
+        .into_iter()
+        .chain(backends)
         .collect()
+}
+
+/// The source of zones that `[[zone]]` tables give a file.
+fn declared(config: &Config) -> Option<Source> {
+    let zones = config.zones.iter().filter_map(|zone| {
+        let kind = policies::of_zone(config, zone).kind;
+        // The file of a secondary is written, not read.
+        let file = zone.file.clone().filter(|_| {
+            let kind = kind.unwrap_or_default();
+            matches!(kind, ZoneKind::Native | ZoneKind::Primary)
+        });
+        Some((zone.name.0, file?))
+    });
+    let zones: Vec<_> = zones.collect();
+    let defaults = Backend::defaults();
+    (!zones.is_empty()).then(|| Source {
+        rank: CONFIGURED_RANK,
+        zones,
+        watch: defaults.watch,
+        limits: limits(&defaults),
+        ..Source::default()
+    })
 }
 
 /// The access lists that the configuration sets.
@@ -106,7 +136,7 @@ pub fn resize_rings(stats: &Stats, rings: &Rings) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::setting::{Section, list};
+    use crate::config::setting::list;
 
     #[test]
     fn every_ring_has_a_setting_of_its_name_with_its_default() {

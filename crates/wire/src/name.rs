@@ -458,6 +458,15 @@ impl PartialEq for NameBuf {
 
 impl Eq for NameBuf {}
 
+impl core::hash::Hash for NameBuf {
+    /// Hashes the name in lower case, as it is compared.
+    fn hash<H: core::hash::Hasher>(&self, state: &mut H) {
+        let mut lower = *self;
+        lower.make_lowercase();
+        lower.as_name().as_wire().hash(state);
+    }
+}
+
 impl fmt::Display for NameBuf {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.as_name().fmt(f)

@@ -1,4 +1,4 @@
-//! Access lists: which client addresses may ask a zone, and the rules that say which list belongs to which zone.
+//! Access lists: which clients, by address or TSIG key, may ask something of a zone, and the rules that say which list belongs to which zone.
 //!
 //! A list is read as BIND reads an address match list: the first entry that matches an address decides, an entry may be
 //! negated, and an address that no entry matches is not in the list. It is kept as sorted ranges, so that a look costs
@@ -8,14 +8,26 @@
 //! questions, whether the contents of its zone can be read again or not.
 
 use crate::offer::lower_case;
-use nameward_wire::Name;
-use std::collections::{BTreeMap, HashMap};
+use nameward_wire::{Name, NameBuf};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// A set of client addresses.
+/// A set of clients: by their addresses, by the keys that signed their requests (RFC 8945), or by both.
+///
+/// For each key that the list names there is a set of addresses of its own, so that a look is a bisection also where keys
+/// and addresses are mixed and negated.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct AccessList {
+    /// Clients whose request is not signed, or with a key that the list does not name.
+    plain: AddressSet,
+    /// Clients with a key that makes a difference: its name in wire form and lower case. Sorted.
+    keyed: Box<[(Box<[u8]>, AddressSet)]>,
+}
+
+/// A set of addresses, as ranges in order that do not touch.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+struct AddressSet {
     v4: Box<[AddressRange]>,
     v6: Box<[AddressRange]>,
 }
@@ -26,20 +38,24 @@ type AddressRange = (u128, u128);
 /// One entry of a list as it is written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AccessEntry {
-    /// Addresses that match are not in the list.
+    /// Clients that match are not in the list.
     pub is_negated: bool,
-    /// The addresses that match.
+    /// The clients that match.
     pub term: AccessTerm,
 }
 
-/// The addresses that an entry matches.
+/// The clients that an entry matches.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AccessTerm {
     /// All.
     Any,
     /// Addresses that share this many first bits with this one.
     Network(IpAddr, u8),
-    /// Addresses in another list. One that the other list negates is not matched by it, so that two negations
+    /// Requests that are signed with the key of this name.
+    Key(NameBuf),
+    /// Requests from a network that are signed with the key of this name.
+    NetworkWithKey(IpAddr, u8, NameBuf),
+    /// Clients in another list. One that the other list negates is not matched by it, so that two negations
     /// never let somebody in; BIND does the same.
     List(AccessList),
 }
@@ -47,57 +63,65 @@ pub enum AccessTerm {
 impl AccessList {
     /// Makes a list of its entries, of which the first that matches decides.
     pub fn new(entries: &[AccessEntry]) -> Self {
-        let (mut v4, mut v6) = (RangeSet::default(), RangeSet::default());
-        // From the last to the first, so that an earlier entry has the last word.
-        for entry in entries.iter().rev() {
+        let mut keys = BTreeSet::new();
+        for entry in entries {
             match &entry.term {
-                AccessTerm::Any => {
-                    v4.put((0, u32::MAX.into()), entry.is_negated);
-                    v6.put((0, u128::MAX), entry.is_negated);
+                AccessTerm::Key(key) | AccessTerm::NetworkWithKey(_, _, key) => {
+                    keys.insert(lower_case(key.as_name()));
                 }
-                AccessTerm::Network(address, bits) => match range(*address, *bits) {
-                    (true, range) => v4.put(range, entry.is_negated),
-                    (false, range) => v6.put(range, entry.is_negated),
-                },
-                AccessTerm::List(list) => {
-                    let negated = entry.is_negated;
-                    list.v4.iter().for_each(|range| v4.put(*range, negated));
-                    list.v6.iter().for_each(|range| v6.put(*range, negated));
-                }
+                AccessTerm::List(list) => keys.extend(list.named_keys().map(Into::into)),
+                AccessTerm::Any | AccessTerm::Network(..) => {}
             }
         }
-        AccessList {
-            v4: v4.finish(),
-            v6: v6.finish(),
-        }
+        let plain = AddressSet::of(entries, None);
+        let keyed = keys.into_iter().map(|key| {
+            let set = AddressSet::of(entries, Some(&key));
+            (key, set)
+        });
+        // A key that makes no difference is left out, so that equal sets are equal lists.
+        let keyed = keyed.filter(|(_, set)| *set != plain).collect();
+        AccessList { plain, keyed }
     }
 
-    /// Makes the list of all addresses.
+    /// Makes the list of all clients.
     pub fn any() -> Self {
         Self::new(&[AccessEntry::positive(AccessTerm::Any)])
     }
 
-    /// Whether an address is in the list.
+    /// Whether an address is in the list without a signature.
     pub fn contains(&self, client: IpAddr) -> bool {
-        let (ranges, address) = match client.to_canonical() {
-            IpAddr::V4(v4) => (&self.v4, u128::from(v4.to_bits())),
-            IpAddr::V6(v6) => (&self.v6, v6.to_bits()),
-        };
-        let next = ranges.partition_point(|(first, _)| *first <= address);
-        next > 0 && ranges[next - 1].1 >= address
+        self.plain.contains(client)
     }
 
-    /// Whether no address is in the list.
+    /// Whether a request from an address, signed with a key that was verified or with none, is let in.
+    pub fn allows(&self, client: IpAddr, key: Option<Name<'_>>) -> bool {
+        match key.filter(|_| !self.keyed.is_empty()) {
+            Some(key) => {
+                let mut lower = NameBuf::from(key);
+                lower.make_lowercase();
+                self.with_key(Some(lower.as_name().as_wire()))
+                    .contains(client)
+            }
+            None => self.plain.contains(client),
+        }
+    }
+
+    /// Whether nobody is in the list.
     pub fn is_none(&self) -> bool {
-        self.v4.is_empty() && self.v6.is_empty()
+        self.plain.is_none() && self.keyed.is_empty()
     }
 
-    /// Whether every address is in the list.
+    /// Whether everybody is in the list.
     pub fn is_any(&self) -> bool {
-        *self.v4 == [(0, u32::MAX.into())] && *self.v6 == [(0, u128::MAX)]
+        self.plain.is_any() && self.keyed.is_empty()
     }
 
-    /// Returns the addresses that are in both lists.
+    /// Returns the names of the keys that make a difference, in wire form and lower case.
+    pub fn named_keys(&self) -> impl Iterator<Item = &[u8]> {
+        self.keyed.iter().map(|(key, _)| &**key)
+    }
+
+    /// Returns the clients that are in both lists.
     pub fn intersection(&self, other: &Self) -> Self {
         let not = |list: &Self| {
             let negated = AccessEntry {
@@ -112,20 +136,79 @@ impl AccessList {
         not(&Self::new(&lacking.map(AccessEntry::positive)))
     }
 
-    /// Returns the addresses that are in one of the lists.
+    /// Returns the clients that are in one of the lists.
     pub fn union(&self, other: &Self) -> Self {
         let both = [self.clone(), other.clone()].map(AccessTerm::List);
         Self::new(&both.map(AccessEntry::positive))
     }
+
+    /// The addresses that are let in with a key.
+    fn with_key(&self, key: Option<&[u8]>) -> &AddressSet {
+        let found = key.and_then(|key| {
+            let place = self.keyed.binary_search_by(|(name, _)| (**name).cmp(key));
+            place.ok()
+        });
+        found.map_or(&self.plain, |at| &self.keyed[at].1)
+    }
 }
 
 impl AccessEntry {
-    /// Makes an entry that lets its addresses in.
+    /// Makes an entry that lets its clients in.
     pub fn positive(term: AccessTerm) -> Self {
         AccessEntry {
             is_negated: false,
             term,
         }
+    }
+}
+
+impl AddressSet {
+    /// Makes the set of addresses that entries let in with a key.
+    fn of(entries: &[AccessEntry], key: Option<&[u8]>) -> Self {
+        let (mut v4, mut v6) = (RangeSet::default(), RangeSet::default());
+        // From the last to the first, so that an earlier entry has the last word.
+        for AccessEntry { is_negated, term } in entries.iter().rev() {
+            let is_out = *is_negated;
+            match term {
+                AccessTerm::Key(name) | AccessTerm::NetworkWithKey(_, _, name)
+                    if key.is_none_or(|key| Name::from_valid_wire(key) != name.as_name()) => {}
+                AccessTerm::Any | AccessTerm::Key(_) => {
+                    v4.put((0, u32::MAX.into()), is_out);
+                    v6.put((0, u128::MAX), is_out);
+                }
+                AccessTerm::Network(address, bits)
+                | AccessTerm::NetworkWithKey(address, bits, _) => match range(*address, *bits) {
+                    (true, range) => v4.put(range, is_out),
+                    (false, range) => v6.put(range, is_out),
+                },
+                AccessTerm::List(list) => {
+                    let set = list.with_key(key);
+                    set.v4.iter().for_each(|range| v4.put(*range, is_out));
+                    set.v6.iter().for_each(|range| v6.put(*range, is_out));
+                }
+            }
+        }
+        AddressSet {
+            v4: v4.finish(),
+            v6: v6.finish(),
+        }
+    }
+
+    fn contains(&self, client: IpAddr) -> bool {
+        let (ranges, address) = match client.to_canonical() {
+            IpAddr::V4(v4) => (&self.v4, u128::from(v4.to_bits())),
+            IpAddr::V6(v6) => (&self.v6, v6.to_bits()),
+        };
+        let next = ranges.partition_point(|(first, _)| *first <= address);
+        next > 0 && ranges[next - 1].1 >= address
+    }
+
+    fn is_none(&self) -> bool {
+        self.v4.is_empty() && self.v6.is_empty()
+    }
+
+    fn is_any(&self) -> bool {
+        *self.v4 == [(0, u32::MAX.into())] && *self.v6 == [(0, u128::MAX)]
     }
 }
 

@@ -11,14 +11,15 @@ mod zone;
 
 pub use error::{ErrorKind, OperationError};
 pub use request::{
-    ConfigFile, ControlRequest, OperationRequest, RecordTemplate, Urgency, ZoneKind, ZoneTemplate,
-    default_ttl,
+    ConfigFile, ControlRequest, ListedKind, OperationRequest, RecordTemplate, Urgency,
+    ZoneTemplate, default_ttl,
 };
 pub use result::{
     DatabaseStatus, ListedItem, ListedRecord, ListedZone, NamedCounter, OperationResult,
     ReloadReport, ReplyLine, ServerStatus, ZoneChanged, ZoneDetails,
 };
 
+use nameward_maintain::follow::place_of_rank;
 use nameward_store::sql::write::{Committed, WriteError};
 use nameward_store::sql::{Address, SqlBackend, ZoneRow};
 use nameward_wire::{Name, NameBuf};
@@ -26,7 +27,7 @@ use tokio::runtime::Handle;
 
 /// A database of the server.
 pub struct Database {
-    /// Its place among the backends of the configuration, from 0.
+    /// Its place among the backends of the configuration, from 1.
     pub rank: u16,
     /// `live` or `resident`.
     pub mode: &'static str,
@@ -56,7 +57,7 @@ pub enum PublishError {
 impl Database {
     /// Its number as an operator names it: from 1.
     pub fn number(&self) -> u32 {
-        u32::from(self.rank) + 1
+        u32::from(self.rank)
     }
 
     /// Its address, shown without the password.
@@ -151,9 +152,9 @@ impl Operations {
         if let Some(rank) = (self.rank_of)(name.as_name()) {
             let serves = self.databases.iter().find(|database| database.rank == rank);
             let database = serves.ok_or_else(|| {
-                let number = u32::from(rank) + 1;
+                let place = place_of_rank(rank);
                 OperationError::refused(format!(
-                    "zone {name} comes from a file (backend {number}): change the file, then `nameward reload`"
+                    "zone {name} comes from a file ({place}): change the file, then `nameward reload`"
                 ))
             })?;
             let row = find(database)?.ok_or_else(|| {
@@ -220,10 +221,10 @@ mod tests {
     fn operations(runtime: &tokio::runtime::Runtime) -> Operations {
         Operations {
             databases: Vec::new(),
-            rank_of: Box::new(|name| (name.to_string() == "file.test.").then_some(0)),
+            rank_of: Box::new(|name| (name.to_string() == "file.test.").then_some(1)),
             each_zone: Box::new(|each| {
                 let name: NameBuf = "file.test.".parse().unwrap();
-                each(name.as_name(), 0);
+                each(name.as_name(), 1);
             }),
             runtime: runtime.handle().clone(),
         }
@@ -239,7 +240,7 @@ mod tests {
         OperationRequest::ZoneShow { zone: zone.into() }
     }
 
-    fn create(zone: &str, kind: ZoneKind) -> OperationRequest {
+    fn create(zone: &str, kind: ListedKind) -> OperationRequest {
         OperationRequest::ZoneCreate(ZoneTemplate {
             zone: zone.into(),
             kind,
@@ -261,7 +262,7 @@ mod tests {
         assert_eq!(result, Ok(OperationResult::Listed { items: 1 }));
         let zone = ListedZone {
             name: "file.test.".into(),
-            kind: ZoneKind::File,
+            kind: ListedKind::File,
             backend: 1,
         };
         assert_eq!(items, [ListedItem::Zone(zone)]);
@@ -284,17 +285,17 @@ mod tests {
             ),
             (show("a..test"), ErrorKind::Invalid, "no zone name"),
             (
-                create("a.test", ZoneKind::Native),
+                create("a.test", ListedKind::Native),
                 ErrorKind::Refused,
                 "no backend is a database",
             ),
             (
-                create("file.test", ZoneKind::Native),
+                create("file.test", ListedKind::Native),
                 ErrorKind::Conflict,
                 "exists already",
             ),
             (
-                create("a.test", ZoneKind::Secondary),
+                create("a.test", ListedKind::Secondary),
                 ErrorKind::Refused,
                 "secondary",
             ),

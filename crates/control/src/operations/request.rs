@@ -107,7 +107,7 @@ pub struct ZoneTemplate {
     pub zone: String,
     /// The kind.
     #[serde(default)]
-    pub kind: ZoneKind,
+    pub kind: ListedKind,
     /// The name servers; the first one stands in the SOA.
     #[serde(default)]
     pub name_servers: Vec<String>,
@@ -147,7 +147,7 @@ pub struct RecordTemplate {
 /// The kind of a zone, as PowerDNS has it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum ZoneKind {
+pub enum ListedKind {
     /// Replicated by the database, if at all.
     #[default]
     Native,
@@ -163,26 +163,26 @@ pub enum ZoneKind {
     File,
 }
 
-impl ZoneKind {
+impl ListedKind {
     /// All kinds.
-    pub const ALL: [ZoneKind; 6] = [
-        ZoneKind::Native,
-        ZoneKind::Primary,
-        ZoneKind::Secondary,
-        ZoneKind::Producer,
-        ZoneKind::Consumer,
-        ZoneKind::File,
+    pub const ALL: [ListedKind; 6] = [
+        ListedKind::Native,
+        ListedKind::Primary,
+        ListedKind::Secondary,
+        ListedKind::Producer,
+        ListedKind::Consumer,
+        ListedKind::File,
     ];
 
     /// Its name.
     pub fn name(self) -> &'static str {
         match self {
-            ZoneKind::Native => "native",
-            ZoneKind::Primary => "primary",
-            ZoneKind::Secondary => "secondary",
-            ZoneKind::Producer => "producer",
-            ZoneKind::Consumer => "consumer",
-            ZoneKind::File => "file",
+            ListedKind::Native => "native",
+            ListedKind::Primary => "primary",
+            ListedKind::Secondary => "secondary",
+            ListedKind::Producer => "producer",
+            ListedKind::Consumer => "consumer",
+            ListedKind::File => "file",
         }
     }
 
@@ -203,14 +203,14 @@ impl ZoneKind {
     }
 }
 
-impl From<Kind> for ZoneKind {
+impl From<Kind> for ListedKind {
     fn from(kind: Kind) -> Self {
         match kind {
-            Kind::Native => ZoneKind::Native,
-            Kind::Primary => ZoneKind::Primary,
-            Kind::Secondary => ZoneKind::Secondary,
-            Kind::Producer => ZoneKind::Producer,
-            Kind::Consumer => ZoneKind::Consumer,
+            Kind::Native => ListedKind::Native,
+            Kind::Primary => ListedKind::Primary,
+            Kind::Secondary => ListedKind::Secondary,
+            Kind::Producer => ListedKind::Producer,
+            Kind::Consumer => ListedKind::Consumer,
         }
     }
 }
@@ -265,7 +265,7 @@ mod tests {
         let OperationRequest::ZoneCreate(template) = create.unwrap() else {
             panic!("zone_create is a ZoneCreate");
         };
-        assert_eq!((template.kind, template.ttl), (ZoneKind::Native, 3600));
+        assert_eq!((template.kind, template.ttl), (ListedKind::Native, 3600));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{OperationError, request::ZoneKind};
+use super::{OperationError, request::ListedKind};
 
 /// A reply line on the control socket: any number of items, then one of the others.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -32,8 +32,8 @@ pub struct ListedZone {
     /// The name, with its final dot.
     pub name: String,
     /// The kind.
-    pub kind: ZoneKind,
-    /// The number of the backend.
+    pub kind: ListedKind,
+    /// The number of the backend; 0 for zones that `[[zone]]` declares.
     pub backend: u32,
 }
 
@@ -130,7 +130,7 @@ pub struct ZoneDetails {
     /// The name.
     pub name: String,
     /// The kind.
-    pub kind: ZoneKind,
+    pub kind: ListedKind,
     /// The serial; none without a SOA that can be read.
     pub serial: Option<u32>,
     /// Records that are not disabled.
@@ -204,7 +204,7 @@ mod tests {
     fn a_line_of_a_listing_is_one_json_object() {
         let line = ReplyLine::Item(ListedItem::Zone(ListedZone {
             name: "a.test.".into(),
-            kind: ZoneKind::Native,
+            kind: ListedKind::Native,
             backend: 1,
         }));
         let text = serde_json::to_string(&line).unwrap();

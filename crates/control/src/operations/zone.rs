@@ -2,6 +2,7 @@
 
 use std::time::SystemTime;
 
+use nameward_maintain::follow::place_of_rank;
 use nameward_store::sql::Kind;
 use nameward_store::sql::write::{NewZone, StoredRecord};
 use nameward_wire::{Name, NameBuf, Type};
@@ -9,8 +10,8 @@ use nameward_zone::Serial;
 use nameward_zone::change::{NewRecord, RrsetData};
 
 use super::{
-    Database, ListedItem, ListedZone, OperationError, OperationResult, Operations, TakeItem,
-    ZoneDetails, ZoneKind, ZoneTemplate, zone_name,
+    Database, ListedItem, ListedKind, ListedZone, OperationError, OperationResult, Operations,
+    TakeItem, ZoneDetails, ZoneTemplate, zone_name,
 };
 
 /// Times in the SOA of a new zone: refresh, retry, expire, minimum.
@@ -34,8 +35,8 @@ impl Operations {
             if !self.databases.iter().any(|database| database.rank == rank) {
                 zones.push(ListedZone {
                     name: name.to_string(),
-                    kind: ZoneKind::File,
-                    backend: u32::from(rank) + 1,
+                    kind: ListedKind::File,
+                    backend: u32::from(rank),
                 });
             }
         });
@@ -84,9 +85,9 @@ impl Operations {
         let name = zone_name(&template.zone)?;
         let kind = creatable(template.kind)?;
         if let Some(rank) = (self.rank_of)(name.as_name()) {
-            let number = u32::from(rank) + 1;
+            let place = place_of_rank(rank);
             return Err(OperationError::conflict(format!(
-                "zone {name} exists already, in backend {number}"
+                "zone {name} exists already, in {place}"
             )));
         }
         let database = self.database(template.backend)?;
@@ -151,13 +152,13 @@ impl Operations {
 }
 
 /// Zones of these kinds work; others would be served empty or never change.
-fn creatable(kind: ZoneKind) -> Result<Kind, OperationError> {
+fn creatable(kind: ListedKind) -> Result<Kind, OperationError> {
     let missing = match kind {
-        ZoneKind::Native => return Ok(Kind::Native),
-        ZoneKind::Primary => return Ok(Kind::Primary),
-        ZoneKind::Secondary => "zones are not transferred in yet",
-        ZoneKind::Producer | ZoneKind::Consumer => "catalog zones are not supported yet",
-        ZoneKind::File => "a zone in a file is created by making its file",
+        ListedKind::Native => return Ok(Kind::Native),
+        ListedKind::Primary => return Ok(Kind::Primary),
+        ListedKind::Secondary => "zones are not transferred in yet",
+        ListedKind::Producer | ListedKind::Consumer => "catalog zones are not supported yet",
+        ListedKind::File => "a zone in a file is created by making its file",
     };
     Err(OperationError::refused(format!(
         "cannot create a zone of kind {}: {missing}",

@@ -12,8 +12,8 @@ use tokio::sync::watch;
 use super::serve::{CONNECTIONS_MAX, RUNNING_MAX, WAITING_MAX};
 use super::*;
 use crate::operations::{
-    ControlRequest, ErrorKind, ListedItem, ListedZone, OperationError, OperationRequest,
-    OperationResult, TakeItem, ZoneKind,
+    ControlRequest, ErrorKind, ListedItem, ListedKind, ListedZone, OperationError,
+    OperationRequest, OperationResult, TakeItem,
 };
 
 /// Does as the name of a zone says: `wait` waits until it is let go.
@@ -54,7 +54,7 @@ impl Obedient {
 fn listed(number: u32) -> ListedItem {
     ListedItem::Zone(ListedZone {
         name: "x".repeat(100),
-        kind: ZoneKind::File,
+        kind: ListedKind::File,
         backend: number,
     })
 }

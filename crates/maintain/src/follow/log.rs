@@ -1,12 +1,21 @@
 //! Words that the log and its readers share.
 
+use crate::policy::CONFIGURED_RANK;
 use nameward_wire::Name;
 use std::path::Path;
 
 /// Tells that two sources have a zone, by the numbers of their backends.
 pub fn contested(name: Name<'_>, served: u16, other: u16) -> String {
-    let [served, other] = [served, other].map(|rank| u32::from(rank) + 1);
-    format!("zone {name} is in backend {served} and in backend {other}: the first one serves it")
+    let [served, other] = [served, other].map(place_of_rank);
+    format!("zone {name} is in {served} and in {other}: the first one serves it")
+}
+
+/// Returns the place of a source in the configuration in words.
+pub fn place_of_rank(rank: u16) -> String {
+    match rank {
+        CONFIGURED_RANK => "[[zone]]".into(),
+        number => format!("backend {number}"),
+    }
 }
 
 /// Returns "1 zone", "2 zones".
@@ -39,7 +48,7 @@ mod tests {
     #[test]
     fn the_last_rank_is_told_like_any_other() {
         let text = contested(Name::ROOT, 0, u16::MAX);
-        let expected = "zone . is in backend 1 and in backend 65536: the first one serves it";
+        let expected = "zone . is in [[zone]] and in backend 65535: the first one serves it";
         assert_eq!(text, expected);
     }
 }

@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 use nameward_control::operations::{
-    OperationError, OperationRequest, RecordTemplate, ZoneKind, ZoneTemplate,
+    ListedKind, OperationError, OperationRequest, RecordTemplate, ZoneTemplate,
 };
 use nameward_wire::rdata::parse_ttl;
 
@@ -132,7 +132,7 @@ pub fn zone(command: ZoneCommand) -> Result<(OperationRequest, RemoteArguments),
         ZoneCommand::Create(arguments) => {
             let template = ZoneTemplate {
                 zone: arguments.zone,
-                kind: ZoneKind::from_name(&arguments.kind)?,
+                kind: ListedKind::from_name(&arguments.kind)?,
                 name_servers: arguments.name_servers,
                 hostmaster: arguments.hostmaster,
                 ttl: read_ttl(&arguments.ttl)?,

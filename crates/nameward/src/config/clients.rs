@@ -1,8 +1,9 @@
-//! Owns the form of lists of clients: addresses and networks, of which the first that matches decides.
+//! Owns the form of lists of clients: addresses, networks and keys, of which the first that matches decides.
 
 use std::{net::IpAddr, path::Path};
 
 use ipnet::IpNet;
+use nameward_wire::{Name, NameBuf};
 use nameward_zone::{AccessEntry, AccessList, AccessTerm};
 use toml::{Spanned, de::DeValue};
 
@@ -10,6 +11,9 @@ use super::read::{Read, Wrong};
 
 const ENTRY: &str = "an address or network such as \"192.0.2.1\", \"2001:db8::/32\" or \"any\", \
                      with \"!\" before it to leave it out";
+const ENTRY_WITH_KEY: &str = "an address or network such as \"192.0.2.1\", \"2001:db8::/32\" or \"any\", \
+                              a key such as \"key:transfer.example.\", or both with a space between, \
+                              with \"!\" before it to leave it out";
 const LIST: &str = "a list of addresses or networks";
 
 /// A list of clients.
@@ -22,10 +26,7 @@ impl Read for Clients {
     }
 
     fn read(value: &Spanned<DeValue<'_>>, _: &Path) -> Result<Self, Wrong> {
-        let list = value.get_ref().as_array();
-        let list = list.ok_or_else(|| Wrong::expected(LIST, value))?;
-        let entries = list.iter().map(entry).collect::<Result<Vec<_>, _>>()?;
-        Ok(Self(AccessList::new(&entries)))
+        list(value, KeyTerms::DoNotCount).map(Self)
     }
 }
 
@@ -42,28 +43,66 @@ impl Read for Option<Clients> {
     }
 }
 
-fn entry(value: &Spanned<DeValue<'_>>) -> Result<AccessEntry, Wrong> {
-    let wrong = || Wrong::expected(ENTRY, value);
+/// Whether entries of a list may name keys.
+#[derive(Clone, Copy)]
+pub enum KeyTerms {
+    /// They do.
+    Count,
+    /// Requests are not told apart by their keys here.
+    DoNotCount,
+}
+
+/// Reads a list of entries.
+pub fn list(value: &Spanned<DeValue<'_>>, keys: KeyTerms) -> Result<AccessList, Wrong> {
+    let list = value.get_ref().as_array();
+    let list = list.ok_or_else(|| Wrong::expected(LIST, value))?;
+    let entries = list.iter().map(|value| entry(value, keys));
+    Ok(AccessList::new(&entries.collect::<Result<Vec<_>, _>>()?))
+}
+
+fn entry(value: &Spanned<DeValue<'_>>, keys: KeyTerms) -> Result<AccessEntry, Wrong> {
+    let expected = match keys {
+        KeyTerms::Count => ENTRY_WITH_KEY,
+        KeyTerms::DoNotCount => ENTRY,
+    };
+    let wrong = || Wrong::expected(expected, value);
     let text = value.get_ref().as_str().ok_or_else(wrong)?;
-    if text.starts_with("key:") {
-        // A list that is read in part would let in others than it says.
-        return Err(Wrong {
-            span: value.span(),
-            message: format!("{text:?}: keys do not count in this list yet"),
-        });
-    }
-    let (is_negated, text) = match text.strip_prefix('!') {
-        Some(rest) => (true, rest),
+    let (is_negated, rest) = match text.strip_prefix('!') {
+        Some(rest) => (true, rest.trim_start()),
         None => (false, text),
     };
-    let term = match text {
-        "any" => AccessTerm::Any,
+    let (address, key) = match rest.find("key:") {
+        Some(at) => (rest[..at].trim_end(), Some(&rest[at + "key:".len()..])),
+        None => (rest, None),
+    };
+    let key = match (key, keys) {
+        (Some(_), KeyTerms::DoNotCount) => {
+            // A list that is read in part would let in others than it says.
+            return Err(Wrong {
+                span: value.span(),
+                message: format!("{text:?}: keys do not count in this list"),
+            });
+        }
+        (Some(key), KeyTerms::Count) => {
+            let name = NameBuf::from_text(key.as_bytes(), Name::ROOT);
+            Some(name.ok().filter(|_| !key.is_empty()).ok_or_else(wrong)?)
+        }
+        (None, _) => None,
+    };
+    let network = match address {
+        "any" => None,
+        "" if key.is_some() => None,
         text => {
             let address = text.parse::<IpAddr>().map(IpNet::from);
             let network = address.or_else(|_| text.parse::<IpNet>());
-            let network = network.map_err(|_| wrong())?;
-            AccessTerm::Network(network.addr(), network.prefix_len())
+            Some(network.map_err(|_| wrong())?)
         }
+    };
+    let term = match (network, key) {
+        (None, None) => AccessTerm::Any,
+        (None, Some(key)) => AccessTerm::Key(key),
+        (Some(net), None) => AccessTerm::Network(net.addr(), net.prefix_len()),
+        (Some(net), Some(key)) => AccessTerm::NetworkWithKey(net.addr(), net.prefix_len(), key),
     };
     Ok(AccessEntry { is_negated, term })
 }

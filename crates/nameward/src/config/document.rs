@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::{
     Table,
     setting::{Listed, Section},
-    settings::{Backend, ZoneSettings},
+    settings::{Backend, KeySettings, TemplateSettings, ZoneSettings},
     tables,
 };
 
@@ -20,7 +20,13 @@ fn sentence(lines: &[&str]) -> String {
 
 /// Whether a table may be given several times.
 fn is_repeated(table: &str) -> bool {
-    [Backend::NAME, ZoneSettings::NAME].contains(&table)
+    let repeated = [
+        Backend::NAME,
+        KeySettings::NAME,
+        TemplateSettings::NAME,
+        ZoneSettings::NAME,
+    ];
+    repeated.contains(&table)
 }
 
 fn heading(table: &str) -> String {

@@ -7,9 +7,11 @@ pub mod error;
 pub mod read;
 pub mod setting;
 pub mod settings;
+mod tsig_key;
+mod zone_tables;
+mod zone_terms;
 
 use std::{
-    collections::HashSet,
     fs,
     net::SocketAddr,
     path::{Path, PathBuf},
@@ -24,8 +26,8 @@ pub use document::{as_json, as_markdown, as_toml};
 use error::{ConfigError, Problem, base_of, nearest};
 use setting::{Listed, Section, list};
 use settings::{
-    Backend, BackendType, Cache, Journal, Overload, Recursor, Rings, SecurityPoll, Server, Web,
-    ZoneDefaults, ZoneFile, ZoneSettings,
+    Backend, BackendType, Cache, Journal, KeySettings, Overload, Recursor, Rings, SecurityPoll,
+    Server, TemplateSettings, Web, ZoneDefaults, ZoneFile, ZoneSettings,
 };
 
 /// A larger file is no configuration.
@@ -40,8 +42,12 @@ pub struct Config {
     pub web: Web,
     /// `[[backend]]`, in the order of the file.
     pub backends: Vec<Backend>,
+    /// `[[key]]`, no two of one name.
+    pub keys: Vec<KeySettings>,
     /// `[zone_defaults]`
     pub zone_defaults: ZoneDefaults,
+    /// `[[template]]`, no two of one name.
+    pub templates: Vec<TemplateSettings>,
     /// `[[zone]]`, no two of one name.
     pub zones: Vec<ZoneSettings>,
     /// `[cache]`
@@ -84,7 +90,9 @@ impl Config {
             server: Server::defaults(),
             web: Web::defaults(),
             backends: Vec::new(),
+            keys: Vec::new(),
             zone_defaults: ZoneDefaults::defaults(),
+            templates: Vec::new(),
             zones: Vec::new(),
             cache: Cache::defaults(),
             journal: Journal::defaults(),
@@ -162,13 +170,16 @@ impl Config {
             return Err(reader.problems);
         }
         let mut config = Self::defaults();
+        let mut zones = None;
         for (key, value) in table.get_ref() {
             match key.get_ref().as_ref() {
                 Server::NAME => reader.section(&mut config.server, value),
                 Web::NAME => reader.section(&mut config.web, value),
                 Backend::NAME => reader.backends(&mut config.backends, value),
                 ZoneDefaults::NAME => reader.section(&mut config.zone_defaults, value),
-                ZoneSettings::NAME => reader.zones(&mut config.zones, value),
+                KeySettings::NAME => reader.keys(&mut config.keys, value),
+                TemplateSettings::NAME => reader.templates(&mut config.templates, value),
+                ZoneSettings::NAME => zones = Some(value),
                 Cache::NAME => reader.section(&mut config.cache, value),
                 Journal::NAME => reader.section(&mut config.journal, value),
                 Overload::NAME => reader.section(&mut config.overload, value),
@@ -178,6 +189,11 @@ impl Config {
                 unknown => reader.unknown_table(unknown, key),
             }
         }
+        // Last: zones refer to the rest.
+        if let Some(value) = zones {
+            reader.zones(&mut config, value);
+        }
+        reader.known_keys(&config, table.get_ref());
         if reader.problems.is_empty() {
             Ok(config)
         } else {
@@ -247,7 +263,9 @@ pub fn tables() -> Vec<Table> {
         of::<Server>(),
         of::<Web>(),
         of::<Backend>(),
+        of::<KeySettings>(),
         of::<ZoneDefaults>(),
+        of::<TemplateSettings>(),
         of::<ZoneSettings>(),
         of::<Cache>(),
         of::<Journal>(),
@@ -328,37 +346,6 @@ impl Reader<'_> {
                 self.problem(entry.span(), message.into());
             }
             backends.push(backend);
-        }
-    }
-
-    fn zones(&mut self, zones: &mut Vec<ZoneSettings>, value: &Spanned<DeValue<'_>>) {
-        let Some(list) = value.get_ref().as_array() else {
-            return self.problem(
-                value.span(),
-                "zone may be given several times: write [[zone]]".into(),
-            );
-        };
-        let mut names = HashSet::new();
-        for entry in list.iter() {
-            let mut zone = ZoneSettings::defaults();
-            let before = self.problems.len();
-            self.section(&mut zone, entry);
-            let table = entry.get_ref().as_table();
-            let has_name = table.is_none_or(|table| table.contains_key("name"));
-            if self.problems.len() > before {
-                continue;
-            }
-            if !has_name {
-                self.problem(entry.span(), "a zone needs a name".into());
-            } else if !names.insert(zone.name.0.as_name().as_wire().to_ascii_lowercase()) {
-                let name = zone.name.0;
-                self.problem(
-                    entry.span(),
-                    format!("the zone {name} has settings already"),
-                );
-            } else {
-                zones.push(zone);
-            }
         }
     }
 

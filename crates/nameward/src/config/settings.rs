@@ -8,6 +8,8 @@ use std::{
 };
 
 use ipnet::IpNet;
+use nameward_dnssec::tsig::TsigAlgorithm;
+use nameward_maintain::policy::{PolicyPart, RemoteServer, UpdateRule, ZoneKind};
 use nameward_wire::{Name, NameBuf};
 use toml::{Spanned, de::DeValue};
 
@@ -15,6 +17,8 @@ use super::{
     clients::Clients,
     read::{Count, Plural, Read, Secret, Wrong, words},
     setting::section,
+    tsig_key::TsigSecret,
+    zone_terms::{InheritedTerm, Peers},
 };
 
 words! {
@@ -197,21 +201,110 @@ section! {
 }
 
 section! {
-    /// What holds for every zone that has no setting of its own in `[[zone]]`.
-    ZoneDefaults = "zone_defaults" {
-        /// Clients that may ask; others are answered REFUSED. The first entry that matches decides.
-        allow_query: Clients = r#"["any"]"#;
+    /// A key of TSIG (RFC 8945), which two servers share. This table may be given several times. Keys in databases (table
+    /// `tsigkeys`) and those that `nameward tsig` keeps count too, unless one of this name stands here.
+    KeySettings = "key" {
+        /// The name of the key, which both servers spell alike.
+        name: ZoneName = r#"".""#;
+        /// The algorithm. `hmac-md5` is for peers that have nothing else.
+        algorithm: TsigAlgorithm = r#""hmac-sha256""#;
+        /// The secret. It is never printed.
+        secret: TsigSecret = r#""""#;
+        /// A file with the secret instead, which only its owner may read (mode 0600).
+        secret_file: Option<PathBuf> = r#""""#;
     }
 }
 
-section! {
+/// Declares a section with the terms that zones, templates and defaults share.
+macro_rules! zone_section {
+    ($(#[doc = $about:literal])+ $name:ident = $table:literal { $($own:tt)* }) => {
+        section! {
+            $(#[doc = $about])+
+            $name = $table {
+                $($own)*
+                /// Servers that the zone is transferred from, in the order they are asked. A server may have a `key` that
+                /// messages are signed with and a `source` address that they are sent from.
+                primaries: InheritedTerm<Vec<RemoteServer>> = r#""""#;
+                /// Servers that are notified of changes besides those of the zone's NS records.
+                also_notify: InheritedTerm<Vec<RemoteServer>> = r#""""#;
+                /// Whether the servers of the zone's NS records are notified; if nothing is said, those of primary zones
+                /// and producers are.
+                notify_name_servers: InheritedTerm<bool> = r#""""#;
+                /// Peers that may transfer the zone, by address, by key or by both (`"192.0.2.1 key:name."`); nobody if
+                /// nothing is said. The first entry that matches decides.
+                allow_transfer: InheritedTerm<Peers> = r#""""#;
+                /// Peers that may notify of changes; the primaries always may.
+                allow_notify: InheritedTerm<Peers> = r#""""#;
+                /// Peers that may update the zone (RFC 2136); nobody if nothing is said.
+                allow_update: InheritedTerm<Peers> = r#""""#;
+                /// Rules that say which names and types may be updated, as `{ key = "ddns.example.", subtree =
+                /// "dyn.example", types = ["A"] }`; instead of `subtree` a rule may have `name`, or `self = true` for the
+                /// name of the key. Without rules everything may be updated by those in `allow_update`; keys of rules
+                /// need not be named there if it is not given.
+                update_policy: InheritedTerm<Vec<UpdateRule>> = r#""""#;
+            }
+        }
+
+        impl $name {
+            /// The terms that zones, templates and defaults share.
+            pub fn shared_terms(&self) -> PolicyPart {
+                let list = |peers: &InheritedTerm<Peers>| peers.0.as_ref().map(|peers| peers.0.clone());
+                PolicyPart {
+                    primaries: self.primaries.0.clone(),
+                    also_notify: self.also_notify.0.clone(),
+                    notify_name_servers: self.notify_name_servers.0,
+                    allow_transfer: list(&self.allow_transfer),
+                    allow_notify: list(&self.allow_notify),
+                    allow_update: list(&self.allow_update),
+                    update_rules: self.update_policy.0.clone(),
+                    ..PolicyPart::default()
+                }
+            }
+        }
+    };
+}
+
+zone_section! {
+    /// What holds for every zone that has no setting of its own in `[[zone]]`, its template or its database.
+    ZoneDefaults = "zone_defaults" {
+        /// Clients that may ask; others are answered REFUSED. The first entry that matches decides.
+        allow_query: Clients = r#"["any"]"#;
+        /// MiB that a zone may have which is transferred from a primary.
+        transfer_size_max_mb: Count<1, 1_048_576> = "4096";
+    }
+}
+
+zone_section! {
+    /// Settings under a name, for zones that say `template = "name"`. This table may be given several times.
+    TemplateSettings = "template" {
+        /// The template's name.
+        name: String = r#""""#;
+        /// The kind of the zones.
+        kind: InheritedTerm<ZoneKind> = r#""""#;
+        /// MiB that a zone may have which is transferred from a primary; 0 means what `[zone_defaults]` says.
+        transfer_size_max_mb: Count<0, 1_048_576> = "0";
+    }
+}
+
+zone_section! {
     /// One zone's own settings, whichever backend it comes from. This table may be given several times.
     ZoneSettings = "zone" {
         /// The zone's name.
         name: ZoneName = r#"".""#;
+        /// The `[[template]]` whose settings the zone has where it has none of its own.
+        template: String = r#""""#;
+        /// Whether the zone is served from its file or database (native), its secondaries are notified as well (primary),
+        /// it is transferred from its primaries (secondary), or it is a catalog zone (RFC 9432) that is made here
+        /// (producer) or followed (consumer). If nothing is said, what the database that has the zone says, or native.
+        kind: InheritedTerm<ZoneKind> = r#""""#;
+        /// The zone file, which is watched. For a secondary or consumer: where a copy is also written as text.
+        file: Option<PathBuf> = r#""""#;
         /// Clients that may ask; others are answered REFUSED. "" means what the BIND configuration that
         /// has the zone says, or else `[zone_defaults]`.
         allow_query: Option<Clients> = r#""""#;
+        /// MiB that the zone may have if it is transferred from a primary; 0 means what the template or
+        /// `[zone_defaults]` says.
+        transfer_size_max_mb: Count<0, 1_048_576> = "0";
     }
 }
 

@@ -38,8 +38,17 @@ fn every_printed_default_can_be_written_into_a_file() {
                 "directory = \"zones\"\ndirectory = \"\"",
                 "directory = \"zones\"",
             )
-        } else if section == ZoneSettings::NAME && key != "name" {
-            format!("[[zone]]\nname = \"example\"\n{key} = {default}\n")
+        } else if section == KeySettings::NAME {
+            let rest = match key {
+                "name" => "secret = \"AAAA\"",
+                "secret" => continue,
+                _ => "name = \"k.\"\nsecret = \"AAAA\"",
+            };
+            format!("[[key]]\n{rest}\n{key} = {default}\n")
+        } else if section == TemplateSettings::NAME && key == "name" {
+            continue;
+        } else if [ZoneSettings::NAME, TemplateSettings::NAME].contains(&section) && key != "name" {
+            format!("[[{section}]]\nname = \"example\"\n{key} = {default}\n")
         } else if section == ZoneSettings::NAME {
             format!("[[zone]]\n{key} = {default}\n")
         } else {
@@ -300,7 +309,7 @@ fn lists_of_clients_are_read_and_mistakes_in_them_are_told() {
         ),
         (
             "[zone_defaults]\nallow_query = [\"key:k.\"]\n",
-            "test.toml:2:16: allow_query: \"key:k.\": keys do not count in this list yet",
+            "test.toml:2:16: allow_query: \"key:k.\": keys do not count in this list",
         ),
         (
             "[server]\nblackhole = [\"everybody\"]\n",

@@ -17,6 +17,7 @@ use nameward_control::operations::{ErrorKind, OperationError, ReloadReport};
 use nameward_maintain::{
     Commits,
     follow::{FileFollower, LoadOutcome},
+    policy::{PolicySource, PolicyTable},
 };
 use nameward_serve::pipeline::Shared;
 use nameward_store::file::{Look, Source};
@@ -26,7 +27,7 @@ use super::{StartError, databases::Databases, live};
 use crate::{
     config::{Config, Overrides},
     logging::LogControl,
-    memory, terminal, zones,
+    memory, policies, terminal, zones,
 };
 
 /// Reloads that may wait.
@@ -81,6 +82,8 @@ pub struct Keeper {
     pub shared: Arc<Shared>,
     /// The way of new versions of zones.
     pub commits: Arc<Commits>,
+    /// The policies of zones.
+    pub policies: Arc<PolicyTable>,
     /// The level of the log can change.
     pub log: LogControl,
     /// Asked for their zones again by a reload.
@@ -183,6 +186,8 @@ fn reload(keeper: &mut Keeper, files: &mut FileFollower) -> ReloadOutcome {
     // A zone that this reload is about to remove keeps its list until it is gone.
     let with_leftovers = access.with_leftovers_of(&before);
     table.set_access(AccessSource::Configured, with_leftovers);
+    let set = policies::set(&config);
+    keeper.policies.set(PolicySource::Configured, set);
     keeper.config = config;
     keeper.databases.request_refresh();
     let outcome = files.load(&sources);

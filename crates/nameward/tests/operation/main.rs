@@ -14,3 +14,4 @@ mod reload;
 mod start;
 mod state;
 mod watch;
+mod zone_tables;

@@ -10,6 +10,10 @@ fn entry(text: &str) -> AccessEntry {
         Some(rest) => (true, rest),
         None => (false, text),
     };
+    if let Some(key) = text.strip_prefix("key:") {
+        let term = AccessTerm::Key(key.parse().unwrap());
+        return AccessEntry { is_negated, term };
+    }
     let term = match text.split_once('/') {
         _ if text == "any" => AccessTerm::Any,
         Some((address, bits)) => {
@@ -73,23 +77,48 @@ fn a_list_in_a_list_matches_with_its_own_addresses_only() {
     assert!(contains(&negative, "192.0.2.1") && !contains(&negative, "192.0.2.9"));
 }
 
+#[test]
+fn a_key_lets_in_from_anywhere_and_its_letter_case_does_not_matter() {
+    let some = list(&["!192.0.2.1", "key:Transfer.Example.", "198.51.100.0/24"]);
+    let allows = |client: &str, key: Option<&str>| {
+        let key = key.map(name);
+        some.allows(client.parse().unwrap(), key.as_ref().map(NameBuf::as_name))
+    };
+    assert!(allows("203.0.113.1", Some("tRANSFER.example.")));
+    assert!(!allows("203.0.113.1", Some("other.example.")));
+    assert!(!allows("203.0.113.1", None));
+    assert!(
+        !allows("192.0.2.1", Some("transfer.example.")),
+        "the first entry decides"
+    );
+    assert!(allows("198.51.100.1", Some("other.example.")) && allows("198.51.100.1", None));
+    assert!(!some.is_none() && !list(&["key:a."]).is_none());
+    assert!(list(&["any", "key:a."]).is_any() && !list(&["!key:a.", "any"]).is_any());
+    assert_eq!(list(&["any", "key:a."]), list(&["any"]));
+}
+
 /// The decision of a list by going through its entries.
-fn plainly(entries: &[AccessEntry], client: IpAddr) -> bool {
+fn plainly(entries: &[AccessEntry], client: IpAddr, key: Option<Name<'_>>) -> bool {
+    let is_in = |address: &IpAddr, bits: &u8| match (address, client) {
+        (IpAddr::V4(network), IpAddr::V4(client)) => {
+            let shift = 32 - u32::from(*bits);
+            network.to_bits().checked_shr(shift) == client.to_bits().checked_shr(shift)
+        }
+        (IpAddr::V6(network), IpAddr::V6(client)) => {
+            let shift = 128 - u32::from(*bits);
+            network.to_bits().checked_shr(shift) == client.to_bits().checked_shr(shift)
+        }
+        _ => false,
+    };
     for entry in entries {
         let is_match = match &entry.term {
             AccessTerm::Any => true,
-            AccessTerm::Network(address, bits) => match (address, client) {
-                (IpAddr::V4(network), IpAddr::V4(client)) => {
-                    let shift = 32 - u32::from(*bits);
-                    network.to_bits().checked_shr(shift) == client.to_bits().checked_shr(shift)
-                }
-                (IpAddr::V6(network), IpAddr::V6(client)) => {
-                    let shift = 128 - u32::from(*bits);
-                    network.to_bits().checked_shr(shift) == client.to_bits().checked_shr(shift)
-                }
-                _ => false,
-            },
-            AccessTerm::List(list) => list.contains(client),
+            AccessTerm::Network(address, bits) => is_in(address, bits),
+            AccessTerm::Key(name) => key == Some(name.as_name()),
+            AccessTerm::NetworkWithKey(address, bits, name) => {
+                is_in(address, bits) && key == Some(name.as_name())
+            }
+            AccessTerm::List(list) => list.allows(client, key),
         };
         if is_match {
             return !entry.is_negated;
@@ -108,12 +137,22 @@ fn address() -> impl Strategy<Value = IpAddr> {
     ]
 }
 
+fn key() -> impl Strategy<Value = NameBuf> {
+    prop::sample::select(vec![name("a."), name("b."), name("c.")])
+}
+
 fn entries() -> impl Strategy<Value = Vec<AccessEntry>> {
-    let term = (address(), 0_u8..8).prop_map(|(address, bits)| match (address, bits) {
-        (_, 7) => AccessTerm::Any,
-        (IpAddr::V4(_), bits) => AccessTerm::Network(address, 32 - bits),
-        (IpAddr::V6(_), bits) => AccessTerm::Network(address, 128 - bits),
-    });
+    let width = |address: IpAddr| if address.is_ipv4() { 32 } else { 128 };
+    let term = prop_oneof![
+        (address(), 0_u8..8).prop_map(move |(address, bits)| match bits {
+            7 => AccessTerm::Any,
+            bits => AccessTerm::Network(address, width(address) - bits),
+        }),
+        key().prop_map(AccessTerm::Key),
+        (address(), 0_u8..8, key()).prop_map(move |(address, bits, key)| {
+            AccessTerm::NetworkWithKey(address, width(address) - bits, key)
+        }),
+    ];
     let entry =
         (any::<bool>(), term).prop_map(|(is_negated, term)| AccessEntry { is_negated, term });
     prop::collection::vec(entry, 0..12)
@@ -122,20 +161,23 @@ fn entries() -> impl Strategy<Value = Vec<AccessEntry>> {
 proptest! {
     #[test]
     fn ranges_decide_as_the_entries_do(
-        one in entries(), other in entries(), negated: bool, client in address()
+        one in entries(), other in entries(), negated: bool, client in address(),
+        key in prop::option::of(key())
     ) {
+        let key = key.as_ref().map(NameBuf::as_name);
         let (first, second) = (AccessList::new(&one), AccessList::new(&other));
-        prop_assert_eq!(first.contains(client), plainly(&one, client));
+        prop_assert_eq!(first.allows(client, key), plainly(&one, client, key));
+        prop_assert_eq!(first.contains(client), plainly(&one, client, None));
         let mut nested = one.clone();
         nested.insert(one.len() / 2, AccessEntry {
             is_negated: negated,
             term: AccessTerm::List(second.clone()),
         });
-        prop_assert_eq!(AccessList::new(&nested).contains(client), plainly(&nested, client));
-        let both = first.contains(client) && second.contains(client);
-        prop_assert_eq!(first.intersection(&second).contains(client), both);
-        let either = first.contains(client) || second.contains(client);
-        prop_assert_eq!(first.union(&second).contains(client), either);
+        prop_assert_eq!(AccessList::new(&nested).allows(client, key), plainly(&nested, client, key));
+        let both = first.allows(client, key) && second.allows(client, key);
+        prop_assert_eq!(first.intersection(&second).allows(client, key), both);
+        let either = first.allows(client, key) || second.allows(client, key);
+        prop_assert_eq!(first.union(&second).allows(client, key), either);
     }
 }
 

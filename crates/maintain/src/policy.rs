@@ -1,0 +1,139 @@
+//! The policies of zones: their kind, whom they come from, who is told of changes, who may transfer, notify and update.
+//!
+//! [`ZonePolicy`] is a zone's policy as the server acts on it. It is put together of parts ([`PolicyPart`]), each with
+//! what one place says: the zone's own table in the configuration, the database or catalog that has the zone, and the
+//! defaults for all zones. [`PolicyTable`] keeps the parts of all sources and publishes [`Policies`], a snapshot that
+//! readers load without a lock. Nobody may transfer, notify or update a zone unless a part says so.
+
+mod part;
+mod table;
+mod update;
+
+pub use part::PolicyPart;
+pub use table::{Policies, PolicyChange, PolicySet, PolicySource, PolicyTable};
+pub use update::{UpdateRule, UpdateScope, UpdateSerial};
+
+use nameward_wire::NameBuf;
+use nameward_zone::AccessList;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+
+/// The rank of zones that the configuration itself declares: before every backend.
+pub const CONFIGURED_RANK: u16 = 0;
+
+/// The kind of a zone: where its contents come from and who is told of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum ZoneKind {
+    /// Served from its file or database; nobody is notified.
+    #[default]
+    Native,
+    /// Served from its file or database; secondaries are notified.
+    Primary,
+    /// Transferred from its primaries.
+    Secondary,
+    /// A catalog zone (RFC 9432) that is made here.
+    Producer,
+    /// A catalog zone that is transferred from its primaries and followed.
+    Consumer,
+}
+
+impl ZoneKind {
+    /// Lists every kind.
+    pub const ALL: [ZoneKind; 5] = [
+        ZoneKind::Native,
+        ZoneKind::Primary,
+        ZoneKind::Secondary,
+        ZoneKind::Producer,
+        ZoneKind::Consumer,
+    ];
+
+    /// Returns the kind as configurations spell it.
+    pub fn word(self) -> &'static str {
+        match self {
+            ZoneKind::Native => "native",
+            ZoneKind::Primary => "primary",
+            ZoneKind::Secondary => "secondary",
+            ZoneKind::Producer => "producer",
+            ZoneKind::Consumer => "consumer",
+        }
+    }
+
+    /// Reads the kind as configurations spell it.
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.word() == word)
+    }
+
+    /// Tells whether the zone is transferred from primaries.
+    pub fn is_transferred(self) -> bool {
+        matches!(self, ZoneKind::Secondary | ZoneKind::Consumer)
+    }
+}
+
+/// Another server: a primary, or somebody who is told of changes.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct RemoteServer {
+    /// Its address.
+    pub address: SocketAddr,
+    /// The key that messages to it are signed with.
+    pub key: Option<NameBuf>,
+    /// The address that messages to it are sent from; the system's choice if there is none.
+    pub source: Option<IpAddr>,
+}
+
+/// The policy of one zone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ZonePolicy {
+    /// The kind of the zone.
+    pub kind: ZoneKind,
+    /// Who says that the zone is there: zones of a database are at home in it, transferred zones of others in the state
+    /// store.
+    pub declared_by: PolicySource,
+    /// Where it is transferred from, in the order they are asked.
+    pub primaries: Vec<RemoteServer>,
+    /// Who is told of changes besides the zone's name servers.
+    pub also_notify: Vec<RemoteServer>,
+    /// Whether the addresses of the zone's NS records are told of changes.
+    pub notify_name_servers: bool,
+    /// Who may transfer the zone.
+    pub allow_transfer: AccessList,
+    /// Whether the addresses of the zone's NS records may transfer it, too.
+    pub transfer_to_name_servers: bool,
+    /// Who may notify, besides the primaries.
+    pub allow_notify: AccessList,
+    /// Who may update the zone (RFC 2136).
+    pub allow_update: AccessList,
+    /// The names and types that may be updated; everything if there is no rule.
+    pub update_rules: Vec<UpdateRule>,
+    /// How an update raises the serial.
+    pub update_serial: UpdateSerial,
+    /// Whether updates of a secondary zone are forwarded to its primary.
+    pub forward_updates: bool,
+    /// Octets that a transferred zone may have.
+    pub transfer_octets_max: u64,
+    /// Whether incremental transfers (RFC 1995) are asked for.
+    pub is_incremental: bool,
+    /// Whether the zone's signatures are brought with it, whatever keys there are.
+    pub is_presigned: bool,
+    /// Where a copy of a transferred zone is written as text.
+    pub copy_file: Option<PathBuf>,
+    /// The producer's catalog that the zone is a member of.
+    pub catalog: Option<NameBuf>,
+    /// The group that it has there (RFC 9432 section 4.4.2).
+    pub catalog_group: Option<String>,
+}
+
+impl ZonePolicy {
+    /// Tells whether a NOTIFY from an address, signed with a key that was verified or with none, is taken: from a primary,
+    /// with its key if it has one, or from somebody who may.
+    pub fn takes_notify(&self, peer: IpAddr, key: Option<nameward_wire::Name<'_>>) -> bool {
+        let peer = peer.to_canonical();
+        let is_primary = |primary: &RemoteServer| {
+            let wanted = primary.key.as_ref().map(NameBuf::as_name);
+            primary.address.ip().to_canonical() == peer && (wanted.is_none() || wanted == key)
+        };
+        self.primaries.iter().any(is_primary) || self.allow_notify.allows(peer, key)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,144 @@
+//! A part of a policy: what one place says about a zone, and how parts are put together.
+
+use super::{PolicySource, RemoteServer, UpdateRule, UpdateSerial, ZoneKind, ZonePolicy};
+use nameward_wire::{Name, NameBuf};
+use nameward_zone::{AccessEntry, AccessList, AccessTerm};
+use std::path::PathBuf;
+
+/// The terms that one place sets for a zone; those that are `None` are left to the next place.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct PolicyPart {
+    /// [`ZonePolicy::kind`].
+    pub kind: Option<ZoneKind>,
+    /// [`ZonePolicy::primaries`].
+    pub primaries: Option<Vec<RemoteServer>>,
+    /// [`ZonePolicy::also_notify`].
+    pub also_notify: Option<Vec<RemoteServer>>,
+    /// [`ZonePolicy::notify_name_servers`].
+    pub notify_name_servers: Option<bool>,
+    /// [`ZonePolicy::allow_transfer`].
+    pub allow_transfer: Option<AccessList>,
+    /// [`ZonePolicy::transfer_to_name_servers`].
+    pub transfer_to_name_servers: Option<bool>,
+    /// [`ZonePolicy::allow_notify`].
+    pub allow_notify: Option<AccessList>,
+    /// [`ZonePolicy::allow_update`].
+    pub allow_update: Option<AccessList>,
+    /// [`ZonePolicy::update_rules`].
+    pub update_rules: Option<Vec<UpdateRule>>,
+    /// [`ZonePolicy::update_serial`].
+    pub update_serial: Option<UpdateSerial>,
+    /// [`ZonePolicy::forward_updates`].
+    pub forward_updates: Option<bool>,
+    /// [`ZonePolicy::transfer_octets_max`].
+    pub transfer_octets_max: Option<u64>,
+    /// [`ZonePolicy::is_incremental`].
+    pub is_incremental: Option<bool>,
+    /// [`ZonePolicy::is_presigned`].
+    pub is_presigned: Option<bool>,
+    /// [`ZonePolicy::copy_file`].
+    pub copy_file: Option<PathBuf>,
+    /// [`ZonePolicy::catalog`].
+    pub catalog: Option<NameBuf>,
+    /// [`ZonePolicy::catalog_group`].
+    pub catalog_group: Option<String>,
+}
+
+impl PolicyPart {
+    /// Returns the part of a zone whose policy cannot be read: nobody may do anything, and nothing is done by itself.
+    pub fn closed(kind: ZoneKind) -> Self {
+        PolicyPart {
+            kind: Some(kind),
+            primaries: Some(Vec::new()),
+            also_notify: Some(Vec::new()),
+            notify_name_servers: Some(false),
+            allow_transfer: Some(AccessList::default()),
+            transfer_to_name_servers: Some(false),
+            allow_notify: Some(AccessList::default()),
+            allow_update: Some(AccessList::default()),
+            update_rules: Some(Vec::new()),
+            forward_updates: Some(false),
+            ..PolicyPart::default()
+        }
+    }
+
+    /// Returns this part with the terms of another where it has none of its own.
+    pub fn or(&self, other: &PolicyPart) -> PolicyPart {
+        fn first<T: Clone>(one: &Option<T>, other: &Option<T>) -> Option<T> {
+            one.as_ref().or(other.as_ref()).cloned()
+        }
+        PolicyPart {
+            kind: self.kind.or(other.kind),
+            primaries: first(&self.primaries, &other.primaries),
+            also_notify: first(&self.also_notify, &other.also_notify),
+            notify_name_servers: self.notify_name_servers.or(other.notify_name_servers),
+            allow_transfer: first(&self.allow_transfer, &other.allow_transfer),
+            transfer_to_name_servers: self
+                .transfer_to_name_servers
+                .or(other.transfer_to_name_servers),
+            allow_notify: first(&self.allow_notify, &other.allow_notify),
+            allow_update: first(&self.allow_update, &other.allow_update),
+            update_rules: first(&self.update_rules, &other.update_rules),
+            update_serial: self.update_serial.or(other.update_serial),
+            forward_updates: self.forward_updates.or(other.forward_updates),
+            transfer_octets_max: self.transfer_octets_max.or(other.transfer_octets_max),
+            is_incremental: self.is_incremental.or(other.is_incremental),
+            is_presigned: self.is_presigned.or(other.is_presigned),
+            copy_file: first(&self.copy_file, &other.copy_file),
+            catalog: self.catalog.or(other.catalog),
+            catalog_group: first(&self.catalog_group, &other.catalog_group),
+        }
+    }
+
+    /// Puts the policy together; terms that nobody has set let nobody in.
+    pub fn finish(self, declared_by: PolicySource) -> ZonePolicy {
+        let kind = self.kind.unwrap_or_default();
+        let update_rules = self.update_rules.unwrap_or_default();
+        // Rules for keys alone let those keys in: nobody would write them for another reason.
+        let allow_update = self.allow_update.unwrap_or_else(|| of_keys(&update_rules));
+        let sends_notify = matches!(kind, ZoneKind::Primary | ZoneKind::Producer);
+        ZonePolicy {
+            kind,
+            declared_by,
+            primaries: self.primaries.unwrap_or_default(),
+            also_notify: self.also_notify.unwrap_or_default(),
+            notify_name_servers: self.notify_name_servers.unwrap_or(sends_notify),
+            allow_transfer: self.allow_transfer.unwrap_or_default(),
+            transfer_to_name_servers: self.transfer_to_name_servers.unwrap_or(false),
+            allow_notify: self.allow_notify.unwrap_or_default(),
+            allow_update,
+            update_rules,
+            update_serial: self.update_serial.unwrap_or_default(),
+            forward_updates: self.forward_updates.unwrap_or(false),
+            transfer_octets_max: self.transfer_octets_max.unwrap_or(u64::MAX),
+            is_incremental: self.is_incremental.unwrap_or(true),
+            is_presigned: self.is_presigned.unwrap_or(false),
+            copy_file: self.copy_file,
+            catalog: self.catalog,
+            catalog_group: self.catalog_group,
+        }
+    }
+
+    /// Returns the names of keys that the part refers to.
+    pub fn keys(&self) -> Vec<NameBuf> {
+        let servers = [&self.primaries, &self.also_notify].into_iter().flatten();
+        let of_servers = servers.flatten().filter_map(|server| server.key);
+        let lists = [&self.allow_transfer, &self.allow_notify, &self.allow_update];
+        let of_lists = lists.into_iter().flatten().flat_map(|list| {
+            list.named_keys()
+                .map(|key| NameBuf::from(Name::from_valid_wire(key)))
+        });
+        let rules = self.update_rules.iter().flatten();
+        of_servers
+            .chain(of_lists)
+            .chain(rules.filter_map(|rule| rule.key))
+            .collect()
+    }
+}
+
+/// The list of the keys that rules name.
+fn of_keys(rules: &[UpdateRule]) -> AccessList {
+    let keys = rules.iter().filter_map(|rule| rule.key);
+    let entries = keys.map(|key| AccessEntry::positive(AccessTerm::Key(key)));
+    AccessList::new(&entries.collect::<Vec<_>>())
+}

@@ -1,0 +1,108 @@
+//! Owns the forms of TSIG keys in the configuration: algorithms, secrets, files that hold a secret.
+
+use std::{fmt, io::Read as _, os::unix::fs::MetadataExt, path::Path};
+
+use data_encoding::BASE64;
+use nameward_dnssec::tsig::{TsigAlgorithm, TsigKey};
+use toml::{Spanned, de::DeValue};
+
+use super::{
+    error::plain,
+    read::{Read, Wrong},
+    settings::KeySettings,
+};
+
+/// A larger file holds no secret.
+const FILE_MAX: u64 = 4096;
+
+/// The octets of a secret, which are not to be seen in logs and listings.
+#[derive(Clone, PartialEq, Eq)]
+pub struct TsigSecret(Vec<u8>);
+
+impl TsigSecret {
+    /// Reads base64, with or without white space around it.
+    pub fn from_base64(text: &str) -> Option<Self> {
+        let text: String = text.split_whitespace().collect();
+        BASE64.decode(text.as_bytes()).ok().map(Self)
+    }
+
+    /// The octets; none when the secret is not set.
+    pub fn reveal(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for TsigSecret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_empty() { "unset" } else { "***" })
+    }
+}
+
+impl Read for TsigSecret {
+    fn expected() -> String {
+        "base64".into()
+    }
+
+    fn read(value: &Spanned<DeValue<'_>>, _: &Path) -> Result<Self, Wrong> {
+        let text = value.get_ref().as_str();
+        // A secret with a typing error is nearly the secret: it is not printed.
+        text.and_then(Self::from_base64).ok_or_else(|| Wrong {
+            span: value.span(),
+            message: "expected base64".into(),
+        })
+    }
+}
+
+impl Read for TsigAlgorithm {
+    fn expected() -> String {
+        let words = Self::ALL.map(|algorithm| format!("{:?}", algorithm.word()));
+        let (last, first) = words.split_last().expect("there are algorithms");
+        format!("{} or {last}", first.join(", "))
+    }
+
+    fn read(value: &Spanned<DeValue<'_>>, _: &Path) -> Result<Self, Wrong> {
+        let found = value.get_ref().as_str().and_then(Self::from_word);
+        found.ok_or_else(|| Wrong::expected(&Self::expected(), value))
+    }
+}
+
+impl KeySettings {
+    /// Fetches the secret from its file, or says what is wrong with the key.
+    pub fn complete(&mut self) -> Result<(), String> {
+        let has_secret = !self.secret.reveal().is_empty();
+        match &self.secret_file {
+            Some(_) if has_secret => return Err("a key has a secret or a secret_file".into()),
+            Some(path) => self.secret = read_secret(path)?,
+            None => {}
+        }
+        match self.secret.reveal().is_empty() {
+            true => Err("a key needs a secret or a secret_file".into()),
+            false => Ok(()),
+        }
+    }
+
+    /// The key for TSIG.
+    pub fn key(&self) -> TsigKey {
+        let name = self.name.0.as_name();
+        TsigKey::new(name, self.algorithm, self.secret.reveal())
+    }
+}
+
+fn read_secret(path: &Path) -> Result<TsigSecret, String> {
+    let place = path.display();
+    let unreadable = |error: std::io::Error| format!("cannot read {place}: {}", plain(&error));
+    let (file, metadata) = nameward_import::open_regular(path).map_err(unreadable)?;
+    let mode = metadata.mode();
+    if mode & 0o077 != 0 {
+        let mode = mode & 0o777;
+        return Err(format!(
+            "{place} holds a secret and has mode {mode:04o}: only its owner may read it (chmod 0600)"
+        ));
+    }
+    let mut text = String::new();
+    let read = file.take(FILE_MAX).read_to_string(&mut text);
+    read.map_err(unreadable)?;
+    TsigSecret::from_base64(&text)
+        .filter(|secret| !secret.reveal().is_empty())
+        .ok_or_else(|| format!("{place}: expected base64"))
+}

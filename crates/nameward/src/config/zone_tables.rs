@@ -1,0 +1,212 @@
+//! Owns the reading of the tables that may be given several times about zones and keys, and the checks that need more
+//! than one of them.
+
+use std::collections::HashSet;
+
+use nameward_maintain::policy::{PolicyPart, UpdateScope, ZoneKind};
+use nameward_wire::{Name, NameBuf};
+use toml::{
+    Spanned,
+    de::{DeTable, DeValue},
+};
+
+use super::{
+    Config, Reader,
+    error::nearest,
+    setting::Section,
+    settings::{BackendType, KeySettings, TemplateSettings, ZoneSettings},
+};
+use crate::{policies, serve::databases::state_directory};
+
+impl Reader<'_> {
+    /// Reads `[[key]]`.
+    pub(super) fn keys(&mut self, keys: &mut Vec<KeySettings>, value: &Spanned<DeValue<'_>>) {
+        let mut names = HashSet::new();
+        self.each(value, |reader, entry, mut key: KeySettings| {
+            if let Err(message) = key.complete() {
+                reader.problem(entry.span(), message);
+            } else if !names.insert(key.name.0) {
+                let message = format!("there is a key {} already", key.name.0);
+                reader.problem(entry.span(), message);
+            } else {
+                keys.push(key);
+            }
+        });
+    }
+
+    /// Reads `[[template]]`.
+    pub(super) fn templates(
+        &mut self,
+        templates: &mut Vec<TemplateSettings>,
+        value: &Spanned<DeValue<'_>>,
+    ) {
+        let mut names = HashSet::new();
+        self.each(value, |reader, entry, template: TemplateSettings| {
+            if template.name.is_empty() {
+                reader.problem(entry.span(), "a template needs a name".into());
+            } else if !names.insert(template.name.clone()) {
+                let message = format!("there is a template {:?} already", template.name);
+                reader.problem(entry.span(), message);
+            } else {
+                templates.push(template);
+            }
+        });
+    }
+
+    /// Reads `[[zone]]`, after everything that zones refer to.
+    pub(super) fn zones(&mut self, config: &mut Config, value: &Spanned<DeValue<'_>>) {
+        let mut names = HashSet::new();
+        self.each(value, |reader, entry, zone: ZoneSettings| {
+            let name = zone.name.0;
+            if !names.insert(name.as_name().as_wire().to_ascii_lowercase()) {
+                let message = format!("the zone {name} has settings already");
+                return reader.problem(entry.span(), message);
+            }
+            reader.zone(config, &zone, entry);
+            config.zones.push(zone);
+        });
+    }
+
+    /// Reads every table of a list; each must have a name.
+    fn each<S: Section>(
+        &mut self,
+        value: &Spanned<DeValue<'_>>,
+        mut take: impl FnMut(&mut Self, &Spanned<DeValue<'_>>, S),
+    ) {
+        let Some(list) = value.get_ref().as_array() else {
+            let name = S::NAME;
+            let message = format!("{name} may be given several times: write [[{name}]]");
+            return self.problem(value.span(), message);
+        };
+        for entry in list.iter() {
+            let mut section = S::defaults();
+            let before = self.problems.len();
+            self.section(&mut section, entry);
+            let table = entry.get_ref().as_table();
+            let has_name = table.is_none_or(|table| table.contains_key("name"));
+            if self.problems.len() > before {
+                continue;
+            }
+            match has_name {
+                true => take(self, entry, section),
+                false => self.problem(entry.span(), format!("a {} needs a name", S::NAME)),
+            }
+        }
+    }
+
+    /// Checks that the terms of a zone go together.
+    fn zone(&mut self, config: &Config, zone: &ZoneSettings, entry: &Spanned<DeValue<'_>>) {
+        let table = entry.get_ref().as_table();
+        let span_of = |key: &str| {
+            let value = table.and_then(|table| table.get(key));
+            value.map_or_else(|| entry.span(), Spanned::span)
+        };
+        if !zone.template.is_empty() && policies::template(config, &zone.template).is_none() {
+            let known = config
+                .templates
+                .iter()
+                .map(|template| template.name.as_str());
+            let hint = match nearest(&zone.template, known) {
+                Some(near) => format!("; did you mean {near:?}?"),
+                None => String::new(),
+            };
+            let message = format!("there is no [[template]] {:?}{hint}", zone.template);
+            return self.problem(span_of("template"), message);
+        }
+        let terms = policies::of_zone(config, zone);
+        if let Some((key, message)) = contradiction(zone, &terms) {
+            self.problem(span_of(key), message);
+        }
+        for rule in zone.update_policy.0.iter().flatten() {
+            let (UpdateScope::Subtree(name) | UpdateScope::Name(name)) = &rule.scope else {
+                continue;
+            };
+            if !name.as_name().is_at_or_below(zone.name.0.as_name()) {
+                let message = format!("update_policy: {name} is not in the zone");
+                self.problem(span_of("update_policy"), message);
+            }
+        }
+    }
+
+    /// Checks that the keys of TSIG which are named exist, where they can exist nowhere but in the configuration.
+    pub(super) fn known_keys(&mut self, config: &Config, table: &DeTable<'_>) {
+        let has_database = |config: &Config| {
+            let mut backends = config.backends.iter();
+            backends.any(|backend| backend.r#type != BackendType::File)
+        };
+        if state_directory(config).is_some() || has_database(config) {
+            return;
+        }
+        let mut named = Vec::new();
+        for (_, value) in table {
+            match value.get_ref() {
+                DeValue::Array(list) => list.iter().for_each(|entry| key_names(entry, &mut named)),
+                _ => key_names(value, &mut named),
+            }
+        }
+        for (name, span) in named {
+            let is_known = config.keys.iter().any(|key| key.name.0 == name);
+            if !is_known {
+                let known: Vec<_> = config
+                    .keys
+                    .iter()
+                    .map(|key| key.name.0.to_string())
+                    .collect();
+                let hint = match nearest(&name.to_string(), known.iter().map(String::as_str)) {
+                    Some(near) => format!("; did you mean {near:?}?"),
+                    None => String::new(),
+                };
+                self.problem(span, format!("there is no [[key]] {name}{hint}"));
+            }
+        }
+    }
+}
+
+/// The names of keys in a table of terms, with their places.
+fn key_names(value: &Spanned<DeValue<'_>>, named: &mut Vec<(NameBuf, std::ops::Range<usize>)>) {
+    let table = value.get_ref().as_table();
+    let lists = table
+        .into_iter()
+        .flatten()
+        .filter_map(|(_, value)| value.get_ref().as_array());
+    for entry in lists.flat_map(|list| list.iter()) {
+        let key = match entry.get_ref() {
+            DeValue::String(text) => text.split_once("key:").map(|(_, key)| (key, entry.span())),
+            DeValue::Table(table) => table
+                .get("key")
+                .and_then(|key| Some((key.get_ref().as_str()?, key.span()))),
+            _ => None,
+        };
+        let read = key.map(|(key, span)| (NameBuf::from_text(key.as_bytes(), Name::ROOT), span));
+        if let Some((Ok(name), span)) = read {
+            named.push((name, span));
+        }
+    }
+}
+
+/// Terms of a zone that do not go together: the key to blame, and why.
+fn contradiction(zone: &ZoneSettings, terms: &PolicyPart) -> Option<(&'static str, String)> {
+    let has_primaries = terms
+        .primaries
+        .as_ref()
+        .is_some_and(|list| !list.is_empty());
+    // A zone of which nothing is said but its file is served from it.
+    let kind = terms.kind.or(zone.file.as_ref().map(|_| ZoneKind::Native));
+    match kind? {
+        kind if kind.is_transferred() => {
+            let message = format!("a {} zone needs primaries", kind.word());
+            (!has_primaries).then_some(("kind", message))
+        }
+        kind if zone.primaries.0.iter().flatten().next().is_some() => Some((
+            "primaries",
+            format!("a {} zone is not transferred from primaries", kind.word()),
+        )),
+        ZoneKind::Producer if zone.file.is_some() => {
+            Some(("file", "the contents of a producer are made here".into()))
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,197 @@
+//! Owns the forms of the terms of zones: kinds, other servers, lists of peers, rules for updates.
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    path::Path,
+};
+
+use nameward_maintain::policy::{RemoteServer, UpdateRule, UpdateScope, ZoneKind};
+use nameward_wire::{Name, NameBuf, Type};
+use nameward_zone::AccessList;
+use toml::{
+    Spanned,
+    de::{DeTable, DeValue},
+};
+
+use super::{
+    clients::{self, KeyTerms},
+    error::nearest,
+    read::{Plural, Read, Wrong},
+};
+
+/// The port of a server that is named without one.
+const PORT: u16 = 53;
+
+/// A term that may be left to the template or the defaults.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InheritedTerm<T>(pub Option<T>);
+
+impl<T: Read> Read for InheritedTerm<T> {
+    fn expected() -> String {
+        format!("{}, or \"\" to inherit", T::expected())
+    }
+
+    fn read(value: &Spanned<DeValue<'_>>, base: &Path) -> Result<Self, Wrong> {
+        match value.get_ref().as_str() {
+            Some("") => Ok(Self(None)),
+            _ => T::read(value, base).map(|term| Self(Some(term))),
+        }
+    }
+}
+
+/// A list of peers, by address, key or both.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peers(pub AccessList);
+
+impl Read for Peers {
+    fn expected() -> String {
+        "a list of addresses, networks and keys (\"key:name.\")".into()
+    }
+
+    fn read(value: &Spanned<DeValue<'_>>, _: &Path) -> Result<Self, Wrong> {
+        clients::list(value, KeyTerms::Count).map(Self)
+    }
+}
+
+impl Read for ZoneKind {
+    fn expected() -> String {
+        let words = Self::ALL.map(|kind| format!("{:?}", kind.word()));
+        let (last, first) = words.split_last().expect("there are kinds");
+        format!("{} or {last}", first.join(", "))
+    }
+
+    fn read(value: &Spanned<DeValue<'_>>, _: &Path) -> Result<Self, Wrong> {
+        let found = value.get_ref().as_str().and_then(Self::from_word);
+        found.ok_or_else(|| Wrong::expected(&Self::expected(), value))
+    }
+}
+
+impl Plural for RemoteServer {
+    const LIST: &'static str = "a list of servers such as { address = \"192.0.2.1:53\" }";
+}
+
+impl Read for RemoteServer {
+    fn expected() -> String {
+        r#"a server such as { address = "192.0.2.1:53", key = "transfer.example." }"#.into()
+    }
+
+    fn read(value: &Spanned<DeValue<'_>>, base: &Path) -> Result<Self, Wrong> {
+        let table = inline_table(value, &Self::expected(), &["address", "key", "source"])?;
+        let address = table.get("address").ok_or_else(|| Wrong {
+            span: value.span(),
+            message: "a server needs an address".into(),
+        })?;
+        Ok(Self {
+            address: server_address(address)?,
+            key: table.get("key").map(|key| name(key, base)).transpose()?,
+            source: table.get("source").map(source_address).transpose()?,
+        })
+    }
+}
+
+/// Reads an address with or without a port.
+fn server_address(value: &Spanned<DeValue<'_>>) -> Result<SocketAddr, Wrong> {
+    let text = value.get_ref().as_str();
+    let with_port = text.and_then(|text| text.parse::<SocketAddr>().ok());
+    let without = text.and_then(|text| text.parse::<IpAddr>().ok());
+    let address = with_port.or_else(|| Some(SocketAddr::new(without?, PORT)));
+    address
+        .filter(|address| address.port() != 0 && !address.ip().is_unspecified())
+        .ok_or_else(|| {
+            let expected = "an address such as \"192.0.2.1\" or \"[2001:db8::1]:5300\"";
+            Wrong::expected(expected, value)
+        })
+}
+
+fn source_address(value: &Spanned<DeValue<'_>>) -> Result<IpAddr, Wrong> {
+    let text = value.get_ref().as_str();
+    let address = text.and_then(|text| text.parse().ok());
+    address.ok_or_else(|| Wrong::expected("an address such as \"192.0.2.1\"", value))
+}
+
+impl Plural for UpdateRule {
+    const LIST: &'static str =
+        "a list of rules such as { key = \"ddns.example.\", subtree = \"dyn.example\" }";
+}
+
+impl Read for UpdateRule {
+    fn expected() -> String {
+        r#"a rule such as { key = "ddns.example.", subtree = "dyn.example", types = ["A"] }"#.into()
+    }
+
+    fn read(value: &Spanned<DeValue<'_>>, base: &Path) -> Result<Self, Wrong> {
+        let keys = ["key", "subtree", "name", "self", "types"];
+        let table = inline_table(value, &Self::expected(), &keys)?;
+        let wrong = |message: &str| Wrong {
+            span: value.span(),
+            message: message.into(),
+        };
+        let named = |key| table.get(key).map(|found| name(found, base)).transpose();
+        let key = named("key")?;
+        let own = table.get("self").map(|word| bool::read(word, base));
+        let scope = match (named("subtree")?, named("name")?, own.transpose()?) {
+            (None, None, None | Some(false)) => UpdateScope::Zone,
+            (Some(top), None, None | Some(false)) => UpdateScope::Subtree(top),
+            (None, Some(name), None | Some(false)) => UpdateScope::Name(name),
+            (None, None, Some(true)) => UpdateScope::KeyName,
+            _ => return Err(wrong("a rule has one of subtree, name and self")),
+        };
+        let types = table
+            .get("types")
+            .map(|types| Vec::<Type>::read(types, base));
+        Ok(Self {
+            key,
+            scope,
+            types: types.transpose()?.unwrap_or_default(),
+        })
+    }
+}
+
+impl Plural for Type {
+    const LIST: &'static str = "a list of types";
+}
+
+impl Read for Type {
+    fn expected() -> String {
+        "a type of records such as \"AAAA\"".into()
+    }
+
+    fn read(value: &Spanned<DeValue<'_>>, _: &Path) -> Result<Self, Wrong> {
+        let text = value.get_ref().as_str();
+        let found = text.and_then(|text| Type::from_text(text.as_bytes()));
+        found.ok_or_else(|| Wrong::expected(&Self::expected(), value))
+    }
+}
+
+/// Reads a name of the DNS.
+pub fn name(value: &Spanned<DeValue<'_>>, base: &Path) -> Result<NameBuf, Wrong> {
+    let text = String::read(value, base)?;
+    NameBuf::from_text(text.as_bytes(), Name::ROOT).map_err(|error| Wrong {
+        span: value.span(),
+        message: format!("{text:?} is no name: {error}"),
+    })
+}
+
+/// Reads a table in a list, which has no other keys than these.
+fn inline_table<'v, 'i>(
+    value: &'v Spanned<DeValue<'i>>,
+    expected: &str,
+    keys: &[&str],
+) -> Result<&'v DeTable<'i>, Wrong> {
+    let table = value.get_ref().as_table();
+    let table = table.ok_or_else(|| Wrong::expected(expected, value))?;
+    for (key, _) in table {
+        let word = key.get_ref().as_ref();
+        if !keys.contains(&word) {
+            let hint = match nearest(word, keys.iter().copied()) {
+                Some(near) => format!("did you mean {near:?}?"),
+                None => format!("there are {}", keys.join(", ")),
+            };
+            return Err(Wrong {
+                span: key.span(),
+                message: format!("unknown key {word:?}; {hint}"),
+            });
+        }
+    }
+    Ok(table)
+}

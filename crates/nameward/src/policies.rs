@@ -1,0 +1,71 @@
+//! Owns the way from settings to the policies of zones.
+
+use std::sync::Arc;
+
+use nameward_maintain::policy::{PolicyPart, PolicySet, ZoneKind};
+
+use crate::config::{
+    Config,
+    settings::{TemplateSettings, ZoneSettings},
+};
+
+/// Finds a template by its name.
+pub fn template<'c>(config: &'c Config, name: &str) -> Option<&'c TemplateSettings> {
+    let mut templates = config.templates.iter();
+    templates.find(|template| template.name == name)
+}
+
+/// The terms of a template.
+pub fn of_template(template: &TemplateSettings) -> PolicyPart {
+    PolicyPart {
+        kind: template.kind.0,
+        transfer_octets_max: octets(template.transfer_size_max_mb.get()),
+        ..template.shared_terms()
+    }
+}
+
+/// The terms of a zone: its own and those of its template.
+pub fn of_zone(config: &Config, zone: &ZoneSettings) -> PolicyPart {
+    let own = PolicyPart {
+        kind: zone.kind.0,
+        transfer_octets_max: octets(zone.transfer_size_max_mb.get()),
+        ..zone.shared_terms()
+    };
+    let mut part = match template(config, &zone.template) {
+        Some(template) => own.or(&of_template(template)),
+        None => own,
+    };
+    match part.kind {
+        Some(kind) if kind.is_transferred() => part.copy_file.clone_from(&zone.file),
+        // Declared here by its file.
+        None if zone.file.is_some() => part.kind = Some(ZoneKind::Native),
+        _ => {}
+    }
+    part
+}
+
+/// The policies that the configuration sets.
+pub fn set(config: &Config) -> PolicySet {
+    let defaults = &config.zone_defaults;
+    let mut set = PolicySet {
+        default: PolicyPart {
+            transfer_octets_max: octets(defaults.transfer_size_max_mb.get()),
+            ..defaults.shared_terms()
+        },
+        ..PolicySet::default()
+    };
+    for zone in &config.zones {
+        let part = of_zone(config, zone);
+        // A table about clients that may ask says nothing about the rest.
+        if part != PolicyPart::default() {
+            set.set_zone(zone.name.0.as_name(), Arc::new(part));
+        }
+    }
+    set.keys = config.keys.iter().map(|key| Arc::new(key.key())).collect();
+    set
+}
+
+/// The octets of a setting in MiB, of which 0 leaves the decision to others.
+fn octets(mib: usize) -> Option<u64> {
+    (mib > 0).then_some((mib as u64) << 20)
+}

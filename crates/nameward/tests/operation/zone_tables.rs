@@ -1,0 +1,52 @@
+//! Zones that the configuration declares by `[[zone]]`: served from their files, watched, changed by a reload.
+
+use std::fs;
+
+use nameward_testkit::Setup;
+
+use super::ask::{eventually, rcode, zone};
+
+const REFUSED: u16 = 5;
+
+#[test]
+fn a_declared_zone_is_served_from_its_file_watched_and_removed_by_a_reload() {
+    let setup = Setup::new().config(
+        "[[zone]]\nname = \"one.example\"\nkind = \"primary\"\nfile = \"elsewhere/one.db\"\n\
+         allow_transfer = [\"192.0.2.1\"]\n",
+    );
+    let file = setup.dir().join("elsewhere/one.db");
+    fs::create_dir(file.parent().unwrap()).unwrap();
+    fs::write(&file, format!("$ORIGIN one.example.\n{}", zone("www"))).unwrap();
+    let server = setup.start();
+    assert_eq!(rcode(server.address(), "www.one.example"), 0);
+    let text = format!("$ORIGIN one.example.\n{}new A 192.0.2.3\n", zone("www"));
+    fs::write(&file, text).unwrap();
+    let becomes = |name: &str, wanted| {
+        let found = eventually(|| rcode(server.address(), name), |code| *code == wanted);
+        assert_eq!(found, wanted, "{name}: {}", server.log());
+    };
+    becomes("new.one.example", 0);
+    let config = server.dir().join("nameward.toml");
+    let text = fs::read_to_string(&config).unwrap();
+    let backend = text.find("[[backend]]").unwrap();
+    fs::write(&config, &text[backend..]).unwrap();
+    assert!(server.command(&["reload"]).status.success());
+    becomes("www.one.example", REFUSED);
+}
+
+#[test]
+fn a_reload_with_a_mistake_about_zones_says_where_and_changes_nothing() {
+    let server = Setup::new().zone("one.example", &zone("www")).start();
+    let config = server.dir().join("nameward.toml");
+    let text = fs::read_to_string(&config).unwrap();
+    let wrong = "[[zone]]\nname = \"two.example\"\nkind = \"secondary\"\n";
+    fs::write(&config, format!("{wrong}{text}")).unwrap();
+    let output = server.command(&["reload"]);
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success());
+    assert!(
+        told.contains("nameward.toml:3:8: a secondary zone needs primaries"),
+        "{told}"
+    );
+    assert_eq!(rcode(server.address(), "www.one.example"), 0);
+}
