@@ -1,5 +1,6 @@
 //! Following the sources of zones: what changes there changes in the table.
 
+pub mod databases;
 mod files;
 mod log;
 pub mod unknown;

@@ -20,7 +20,7 @@ pub use announce::counted;
 pub use error::StartError;
 use nameward_maintain::{
     Commits, Durable, TableWriter,
-    follow::unknown,
+    follow::{databases::Databases, unknown},
     policy::{PolicySource, PolicyTable},
 };
 use nameward_serve::pipeline::Shared;
@@ -35,7 +35,6 @@ use crate::{
     pid_file::PidFile,
     policies, privileges, state, zones,
 };
-use databases::Databases;
 use maintenance::Keeper;
 use ports::Ports;
 use running::{RUNTIME_THREADS, Server};

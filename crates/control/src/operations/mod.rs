@@ -19,6 +19,7 @@ pub use result::{
     ReloadReport, ReplyLine, ServerStatus, ZoneChanged, ZoneDetails,
 };
 
+pub use nameward_maintain::follow::databases::PublishError;
 use nameward_maintain::follow::place_of_rank;
 use nameward_store::sql::write::{Committed, WriteError};
 use nameward_store::sql::{Address, SqlBackend, ZoneRow};
@@ -39,20 +40,6 @@ pub struct Database {
 
 /// Makes the server answer with a change that its database has.
 pub type Publish = Box<dyn Fn(&Committed) -> Result<(), PublishError> + Send + Sync>;
-
-/// A change that is in the database, but not in the answers of this server.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum PublishError {
-    /// The thread that follows the database has ended.
-    #[error("the follower of the database has ended")]
-    FollowerEnded,
-    /// The zone was not read in time.
-    #[error("reading the zone takes too long")]
-    Timeout,
-    /// The database could not be read.
-    #[error("{0}")]
-    Database(String),
-}
 
 impl Database {
     /// Its number as an operator names it: from 1.

@@ -1,154 +1,116 @@
-//! Owns the zones of databases: which there are, and what follows when a database says that something changed.
-//!
-//! Each database has a thread that reads its list of zones, puts stand-ins (live) or contents (resident) into the
-//! table, and then follows its changes. A database that is down is tried again with back-off; its zones that
-//! are known stay in the table meanwhile, and what cannot be looked up is answered SERVFAIL.
+//! Owns the way from settings to the terms of databases, caches and overload.
 
-mod follower;
-mod owed;
-mod publish;
-mod read;
-mod remembered;
-mod settings;
+use std::{path::PathBuf, sync::Arc, thread};
 
-use std::{
-    collections::{HashMap, HashSet},
-    path::Path,
-    sync::Arc,
-    thread,
-    time::Duration,
+use nameward_dnssec::SignatureCache;
+use nameward_serve::live::LiveSettings;
+use nameward_store::sql::{
+    Address, CacheBounds, SecurityOptions, SqlBackend, SqlError, SqlOptions,
 };
 
-use nameward_control::operations::PublishError;
-use nameward_maintain::Commits;
-use nameward_serve::pipeline::Shared;
-use nameward_store::sql::{SqlBackend, write::Committed};
-use tokio::{
-    runtime::Handle,
-    sync::{Notify, mpsc, oneshot},
-    time::timeout,
+use crate::{
+    config::{
+        Config,
+        settings::{Backend, BackendMode, BackendType, Cache},
+    },
+    zones,
 };
 
-use crate::config::settings::BackendMode;
-use follower::{Follower, OwnChange};
-use remembered::Remembered;
-pub use settings::{live_settings, prepare, signatures, state_directory};
-
-/// Changes of this server that wait to be followed.
-const OWN_CHANGES: usize = 64;
-/// How long a change of this server may take to be followed: a zone in memory is read as a whole.
-const OWN_PATIENCE: Duration = Duration::from_secs(600);
-
-/// The databases of a running server.
-#[derive(Clone, Default)]
-pub struct Databases {
-    list: Vec<Followed>,
-}
-
-/// A database of a running server.
-#[derive(Clone)]
-pub struct Followed {
-    /// Its place in the configuration.
-    pub rank: u16,
-    /// How its zones are served.
-    pub mode: BackendMode,
-    /// The database.
-    pub backend: SqlBackend,
-    refresh: Arc<Notify>,
-    own: mpsc::Sender<OwnChange>,
-}
-
-impl Databases {
-    /// Reads the lists of zones again some time soon.
-    pub fn request_refresh(&self) {
-        self.list.iter().for_each(|one| one.refresh.notify_one());
-    }
-
-    /// Closes them, at the end of the server. May block.
-    pub fn close(&self) {
-        for one in &self.list {
-            if let Err(error) = one.backend.close() {
-                let address = &one.backend.options().address;
-                tracing::warn!("{address}: the write-ahead log is not emptied: {error}");
-            }
-        }
-    }
-
-    /// All of them, in the order of the configuration.
-    pub fn all(&self) -> &[Followed] {
-        &self.list
+/// The settings of caches and overload.
+pub fn live_settings(config: &Config, signatures: &Arc<SignatureCache>) -> LiveSettings {
+    let (cache, overload) = (&config.cache, &config.overload);
+    LiveSettings {
+        packet_entries: cache.packet_entries.get(),
+        packet_ttl: cache.packet_ttl.seconds(),
+        query_entries: cache.query_entries.get(),
+        query_ttl: cache.query_ttl.seconds(),
+        negative_ttl: cache.negative_ttl.seconds(),
+        stale_while_down: cache.stale_while_down.seconds(),
+        stale_after: cache.stale_after_ms.millis(),
+        overload_queue: overload.overload_queue.get(),
+        query_timeout: overload.query_timeout_ms.millis(),
+        lookups_per_zone: overload.lookups_per_zone.get(),
+        threads: or_cores(overload.lookup_threads.get()),
+        signing_queue: overload.signing_queue.get(),
+        signing_cpu_percent: overload.signing_cpu_percent.get(),
+        signatures: Arc::clone(signatures),
     }
 }
 
-impl Followed {
-    /// Waits until the change that this server made in a zone is in its answers.
-    pub fn follow(&self, runtime: &Handle, committed: &Committed) -> Result<(), PublishError> {
-        let (done, followed) = oneshot::channel();
-        runtime.block_on(async {
-            let change = OwnChange {
-                zone: committed.zone,
-                difference: committed.difference.clone(),
-                done,
-            };
-            let sent = self.own.send(change).await;
-            sent.map_err(|_| PublishError::FollowerEnded)?;
-            match timeout(OWN_PATIENCE, followed).await {
-                Ok(Ok(result)) => result.map_err(|error| PublishError::Database(error.to_string())),
-                Ok(Err(_)) => Err(PublishError::FollowerEnded),
-                Err(_) => Err(PublishError::Timeout),
-            }
+fn or_cores(number: usize) -> usize {
+    match number {
+        0 => thread::available_parallelism().map_or(1, usize::from),
+        number => number,
+    }
+}
+
+/// Where to keep what is to survive a restart, if anywhere. No place is made up: one that the operator or the service
+/// manager did not name may not be ours, not last, or not be writable after the change of user.
+pub fn state_directory(config: &Config) -> Option<PathBuf> {
+    let of_service = || {
+        let directories = std::env::var_os("STATE_DIRECTORY")?;
+        // systemd separates several by colons.
+        let first = std::env::split_paths(&directories).next()?;
+        (!first.as_os_str().is_empty()).then_some(first)
+    };
+    config.server.state_directory.clone().or_else(of_service)
+}
+
+/// The cache of signatures, which all databases share.
+pub fn signatures(config: &Config) -> Arc<SignatureCache> {
+    Arc::new(SignatureCache::new(config.cache.signature_entries.get()))
+}
+
+fn security(cache: &Cache, is_read: bool, signatures: &Arc<SignatureCache>) -> SecurityOptions {
+    SecurityOptions {
+        is_read,
+        keys: CacheBounds {
+            entries: cache.key_entries.get(),
+            ttl: cache.key_ttl.seconds(),
+        },
+        metadata: CacheBounds {
+            entries: cache.meta_entries.get(),
+            ttl: cache.meta_ttl.seconds(),
+        },
+        signatures: Arc::clone(signatures),
+    }
+}
+
+/// The databases of a configuration, each with its rank. Nothing is connected yet.
+pub fn prepare(
+    config: &Config,
+    signatures: &Arc<SignatureCache>,
+) -> Result<Vec<(u16, BackendMode, SqlBackend)>, SqlError> {
+    let numbered = config.backends.iter().enumerate();
+    numbered
+        .filter(|(_, backend)| backend.r#type != BackendType::File)
+        .map(|(index, backend)| {
+            let mut options = options(backend)?;
+            options.security = security(&config.cache, backend.dnssec, signatures);
+            let sql = SqlBackend::new(options)?;
+            Ok((zones::rank(index), backend.mode, sql))
         })
-    }
+        .collect()
 }
 
-/// Starts to follow the databases. Call within the runtime. The receivers are told when each was asked for its
-/// zones for the first time, whether it answered or not.
-pub fn start(
-    shared: &Arc<Shared>,
-    commits: &Arc<Commits>,
-    databases: Vec<(u16, BackendMode, SqlBackend)>,
-    refresh_interval: Duration,
-    state_directory: Option<&Path>,
-) -> std::io::Result<(Databases, Vec<oneshot::Receiver<()>>)> {
-    let mut all = Databases::default();
-    let mut asked = Vec::new();
-    for (rank, mode, backend) in databases {
-        let name = backend.options().address.to_string();
-        let source = Arc::new(backend.clone());
-        let refresh = Arc::new(Notify::new());
-        let (own, own_changes) = mpsc::channel(OWN_CHANGES);
-        let remembered = Remembered::new(state_directory, &name);
-        let follower = Follower {
-            index: shared.live.add_source(&name, source),
-            commits: Arc::clone(commits),
-            name,
-            rank,
-            mode,
-            backend,
-            known: HashMap::new(),
-            failure: None,
-            is_listed: false,
-            told: HashSet::new(),
-            remembered,
-            refresh: Arc::clone(&refresh),
-            refresh_interval,
-            own_changes,
-            waiting: Vec::new(),
-        };
-        all.list.push(Followed {
-            rank,
-            mode,
-            backend: follower.backend.clone(),
-            refresh,
-            own,
-        });
-        let (first, first_asked) = oneshot::channel();
-        let runtime = Handle::current();
-        // A thread of its own: reading many zones would keep others of the runtime waiting.
-        thread::Builder::new()
-            .name(format!("database-{rank}"))
-            .spawn(move || runtime.block_on(follower.run(first)))?;
-        asked.push(first_asked);
-    }
-    Ok((all, asked))
+fn options(backend: &Backend) -> Result<SqlOptions, SqlError> {
+    let address = match &backend.path {
+        Some(path) => Address::Sqlite(path.clone()),
+        None => Address::parse(backend.url.reveal())?,
+    };
+    let replica = match backend.replica_url.reveal() {
+        "" => None,
+        url => Some(Address::parse(url)?),
+    };
+    let usual = SqlOptions::new(address);
+    Ok(SqlOptions {
+        replica,
+        connections: match backend.connections.get() {
+            0 => usual.connections,
+            connections => connections,
+        },
+        page_cache_kib: backend.page_cache_mb.get() * 1024,
+        timeout: backend.timeout_ms.millis(),
+        ..usual
+    })
 }

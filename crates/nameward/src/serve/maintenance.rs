@@ -1,13 +1,15 @@
 //! Owns the thread that reads the configuration and has zone files followed: the first load, every reload, and every
 //! look at files that were seen to change.
 //!
-//! Requests wait in a short queue. A reload that is waiting covers every request that comes before
-//! it begins, so a full queue loses nothing; changed files are offered again by whoever watches them.
+//! Requests wait in a short queue. A reload that nobody waits for (SIGHUP) is a flag beside it, so that a full queue does
+//! not lose it; one reload covers every request that comes before it begins. Changed files are offered again by the
+//! watcher.
 
 use std::{
     path::PathBuf,
     sync::{
         Arc,
+        atomic::{AtomicBool, Ordering},
         mpsc::{self, Receiver, SyncSender, TrySendError},
     },
     thread,
@@ -16,14 +18,14 @@ use std::{
 use nameward_control::operations::{ErrorKind, OperationError, ReloadReport};
 use nameward_maintain::{
     Commits,
-    follow::{FileFollower, LoadOutcome},
+    follow::{FileFollower, LoadOutcome, databases::Databases},
     policy::{PolicySource, PolicyTable},
 };
 use nameward_serve::pipeline::Shared;
 use nameward_store::file::{Look, Source};
 use nameward_zone::AccessSource;
 
-use super::{StartError, databases::Databases, live};
+use super::{StartError, live};
 use crate::{
     config::{Config, Overrides},
     logging::LogControl,
@@ -36,22 +38,30 @@ const WAITING: usize = 4;
 /// The outcome of a reload, for the operator who asked.
 type ReloadOutcome = Result<ReloadReport, OperationError>;
 
-/// What the thread is asked for.
-enum Request {
-    Reload(Option<SyncSender<ReloadOutcome>>),
+/// A request to the thread.
+enum MaintenanceRequest {
+    /// A reload that an operator waits for.
+    Reload(SyncSender<ReloadOutcome>),
     Look(Look),
+    /// Nothing but to see whether a reload is wanted.
+    Wake,
 }
 
 /// Asks the maintenance thread.
 #[derive(Clone)]
 pub struct Maintenance {
-    requests: Arc<SyncSender<Request>>,
+    requests: Arc<SyncSender<MaintenanceRequest>>,
+    /// Set until the reload begins that SIGHUP asked for.
+    is_reload_wanted: Arc<AtomicBool>,
 }
 
 impl Maintenance {
     /// Reloads some time soon (SIGHUP).
     pub fn request_reload(&self) {
-        if let Err(TrySendError::Disconnected(_)) = self.requests.try_send(Request::Reload(None)) {
+        self.is_reload_wanted.store(true, Ordering::Release);
+        // A thread that has a full queue looks at the flag after each of its requests.
+        let woken = self.requests.try_send(MaintenanceRequest::Wake);
+        if let Err(TrySendError::Disconnected(_)) = woken {
             tracing::error!("cannot reload: the maintenance thread has ended");
         }
     }
@@ -64,13 +74,13 @@ impl Maintenance {
         };
         let (reply, replied) = mpsc::sync_channel(1);
         self.requests
-            .send(Request::Reload(Some(reply)))
+            .send(MaintenanceRequest::Reload(reply))
             .map_err(|_| ended())?;
         replied.recv().map_err(|_| ended())?
     }
 }
 
-/// What the thread works on.
+/// The things that the thread works on.
 pub struct Keeper {
     /// The command line, which wins over the file again at each reload.
     pub overrides: Overrides,
@@ -78,7 +88,7 @@ pub struct Keeper {
     pub config_file: Option<PathBuf>,
     /// The configuration in use.
     pub config: Config,
-    /// What all workers read.
+    /// The state that all workers read.
     pub shared: Arc<Shared>,
     /// The way of new versions of zones.
     pub commits: Arc<Commits>,
@@ -100,20 +110,43 @@ pub fn start(
     // The watcher must not keep a queue open that nobody else has.
     let weak = Arc::downgrade(&requests);
     let look = move |look: &Look| match weak.upgrade() {
-        Some(requests) => requests.try_send(Request::Look(look.clone())).is_ok(),
+        Some(requests) => requests
+            .try_send(MaintenanceRequest::Look(look.clone()))
+            .is_ok(),
         None => true,
     };
     let files = FileFollower::start(Arc::clone(&keeper.commits), look, memory::give_back);
+    let is_reload_wanted = Arc::new(AtomicBool::new(false));
+    let requested = RequestedWork {
+        queue,
+        is_reload_wanted: Arc::clone(&is_reload_wanted),
+    };
     thread::Builder::new()
         .name("maintenance".into())
-        .spawn(move || run(keeper, files, &queue, loaded))?;
-    Ok(Maintenance { requests })
+        .spawn(move || run(keeper, files, &requested, loaded))?;
+    Ok(Maintenance {
+        requests,
+        is_reload_wanted,
+    })
+}
+
+/// The thread's end of the requests.
+struct RequestedWork {
+    queue: Receiver<MaintenanceRequest>,
+    is_reload_wanted: Arc<AtomicBool>,
+}
+
+impl RequestedWork {
+    /// Notes that a reload begins, which covers all that was asked for until now; false if SIGHUP did not ask for one.
+    fn begin_reload(&self) -> bool {
+        self.is_reload_wanted.swap(false, Ordering::AcqRel)
+    }
 }
 
 fn run(
     mut keeper: Keeper,
     mut files: FileFollower,
-    queue: &Receiver<Request>,
+    requested: &RequestedWork,
     loaded: impl FnOnce(Result<(), StartError>),
 ) {
     let first = match zones::sources(&keeper.config) {
@@ -121,30 +154,35 @@ fn run(
         Err(error) => Err(error),
     };
     loaded(first);
-    while let Ok(request) = queue.recv() {
-        let request = match request {
-            Request::Reload(request) => request,
-            Request::Look(what) => {
+    while let Ok(request) = requested.queue.recv() {
+        match request {
+            MaintenanceRequest::Reload(reply) => {
+                requested.begin_reload();
+                // The one who asked may have gone.
+                let _ = reply.try_send(announced_reload(&mut keeper, &mut files));
+            }
+            MaintenanceRequest::Look(what) => {
                 if let Ok(sources) = zones::sources(&keeper.config) {
                     files.look(&sources, &what);
                 }
-                continue;
             }
-        };
-        crate::notify::reloading();
-        let reply = reload(&mut keeper, &mut files);
-        crate::notify::ready();
-        if let Err(error) = &reply
-            && request.is_none()
+            MaintenanceRequest::Wake => {}
+        }
+        if requested.begin_reload()
+            && let Err(error) = announced_reload(&mut keeper, &mut files)
         {
             let first = error.message.lines().next().unwrap_or_default();
             tracing::warn!("reload: {first}");
         }
-        if let Some(sender) = request {
-            // The one who asked may have gone.
-            let _ = sender.try_send(reply);
-        }
     }
+}
+
+/// Reloads, and tells the service manager when that begins and ends.
+fn announced_reload(keeper: &mut Keeper, files: &mut FileFollower) -> ReloadOutcome {
+    crate::notify::reloading();
+    let outcome = reload(keeper, files);
+    crate::notify::ready();
+    outcome
 }
 
 /// At start, a server that has zones and can serve none of them is of no use.
@@ -205,5 +243,32 @@ fn reload(keeper: &mut Keeper, files: &mut FileFollower) -> ReloadOutcome {
             lines.extend(told.map(|line| terminal::line(line).to_string()));
             Err(OperationError::invalid(lines.join("\n")))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reload_by_signal_is_not_lost_to_a_full_queue_and_covers_those_before_it() {
+        let (requests, queue) = mpsc::sync_channel(WAITING);
+        let is_reload_wanted = Arc::new(AtomicBool::new(false));
+        let requested = RequestedWork {
+            queue,
+            is_reload_wanted: Arc::clone(&is_reload_wanted),
+        };
+        let maintenance = Maintenance {
+            requests: Arc::new(requests),
+            is_reload_wanted,
+        };
+        let look = || MaintenanceRequest::Look(Look::AtAll);
+        while maintenance.requests.try_send(look()).is_ok() {}
+        maintenance.request_reload();
+        maintenance.request_reload();
+        let first = requested.queue.try_recv();
+        assert!(matches!(first, Ok(MaintenanceRequest::Look(_))));
+        assert!(requested.begin_reload());
+        assert!(!requested.begin_reload());
     }
 }

@@ -15,16 +15,12 @@ use nameward_control::{
     },
     socket::Commands,
 };
+use nameward_maintain::follow::databases::{Databases, FollowedDatabase, ServedFrom};
 use nameward_serve::pipeline::Shared;
 use nameward_stats::VARIABLES;
 use tokio::{runtime::Handle, sync::watch};
 
-use super::{
-    databases::{Databases, Followed},
-    flush,
-    maintenance::Maintenance,
-};
-use crate::config::settings::BackendMode;
+use super::{flush, maintenance::Maintenance};
 
 /// Answers the requests of `nameward reload` and the like.
 pub struct Operator {
@@ -44,13 +40,13 @@ pub struct Operator {
 
 /// Makes the operations on zones, on the databases of this server.
 pub fn operations(shared: &Arc<Shared>, databases: &Databases, runtime: &Handle) -> Operations {
-    let database = |followed: &Followed| {
+    let database = |followed: &FollowedDatabase| {
         let (own, runtime) = (followed.clone(), runtime.clone());
         Database {
             rank: followed.rank,
-            mode: match followed.mode {
-                BackendMode::Live => "live",
-                BackendMode::Resident => "resident",
+            mode: match followed.served_from {
+                ServedFrom::Lookups => "live",
+                ServedFrom::Memory => "resident",
             },
             backend: followed.backend.clone(),
             publish: Box::new(move |committed| own.follow(&runtime, committed)),

@@ -10,6 +10,9 @@ use std::{
 };
 
 use nameward_control::web;
+use nameward_maintain::follow::databases::{
+    self, DatabaseSource, Databases, FollowTerms, ServedFrom,
+};
 use nameward_serve::{
     live::Running,
     pipeline::{Shared, TcpPipeline, UdpPipeline},
@@ -26,14 +29,13 @@ use tokio::{
 
 use super::{
     StartError, announce,
-    databases::Databases,
     maintenance::{self, Keeper, Maintenance},
     operator::{self, Operator},
     ports::Ports,
 };
 use crate::{
     config::settings::{self, BackendMode},
-    example, notify, signals,
+    example, memory, notify, signals,
 };
 
 /// Threads for TCP, the web page and the control socket. UDP has its own.
@@ -98,15 +100,14 @@ impl Server {
         } = ports;
         let addresses = dns.addresses.clone();
         let looking_up = nameward_serve::live::start(&shared, RUNTIME_THREADS)?;
-        let refresh = config.cache.zone_refresh.seconds();
         let state = super::databases::state_directory(&config);
-        let (databases, asked) = super::databases::start(
-            &shared,
-            &keeper.commits,
-            databases,
-            refresh,
-            state.as_deref(),
-        )?;
+        let terms = FollowTerms {
+            refresh_interval: config.cache.zone_refresh.seconds(),
+            state_directory: state.as_deref(),
+            give_back: memory::give_back,
+        };
+        let sources = databases.into_iter().map(|one| followed(&shared, one));
+        let (databases, asked) = databases::start(&keeper.commits, sources.collect(), &terms)?;
         let operations = operator::operations(&shared, &databases, &Handle::current());
         keeper.databases = databases.clone();
         let config_file = keeper.config_file.clone();
@@ -248,6 +249,23 @@ impl Server {
         if tokio::time::timeout(END_PATIENCE, closed).await.is_err() {
             tracing::warn!("some databases were not closed in time");
         }
+    }
+}
+
+/// Makes a database a source of look-ups that is followed.
+fn followed(
+    shared: &Shared,
+    (rank, mode, backend): (u16, BackendMode, SqlBackend),
+) -> DatabaseSource {
+    let name = backend.options().address.to_string();
+    DatabaseSource {
+        rank,
+        served_from: match mode {
+            BackendMode::Live => ServedFrom::Lookups,
+            BackendMode::Resident => ServedFrom::Memory,
+        },
+        lookup_source: shared.live.add_source(&name, Arc::new(backend.clone())),
+        backend,
     }
 }
 

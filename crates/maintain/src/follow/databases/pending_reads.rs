@@ -1,15 +1,14 @@
-//! Owns what a follower still has to read of its database, in the order of urgency.
-
-use std::collections::HashSet;
+//! The reads that a follower still has to make of its database, in the order of urgency.
 
 use nameward_store::sql::Change;
+use std::collections::HashSet;
 
 /// Changes of single zones that are kept apart; more are a change of all.
 const MOST: usize = 1000;
 
-/// What is to be read.
+/// Reads that are to be made.
 #[derive(Default)]
-pub(super) struct Owed {
+pub(super) struct PendingReads {
     /// Zones that are known to have changed: before all others.
     pub(super) zones: HashSet<i64>,
     /// Zones in memory that may have changed, the next one last. It is gone through to its end even if more
@@ -21,12 +20,26 @@ pub(super) struct Owed {
     pub(super) contents: bool,
 }
 
-impl Owed {
-    pub(super) fn is_nothing(&self) -> bool {
+impl PendingReads {
+    /// Returns the reads that a follower makes if it knows nothing.
+    pub(super) fn of_everything() -> Self {
+        PendingReads {
+            list: true,
+            contents: true,
+            ..PendingReads::default()
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
         self.zones.is_empty() && self.sweep.is_empty() && !self.list
     }
 
-    pub(super) fn note(&mut self, change: Change) {
+    /// Whether a zone is going to be read because it changed.
+    pub(super) fn include(&self, zone: i64) -> bool {
+        self.list || self.zones.contains(&zone)
+    }
+
+    pub(super) fn add(&mut self, change: Change) {
         match change {
             Change::Zone(id) if self.zones.len() < MOST => {
                 self.zones.insert(id);

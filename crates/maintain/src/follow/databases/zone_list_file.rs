@@ -1,4 +1,4 @@
-//! Owns the list of a database's zones on disk: what is known to be there when the database does not answer at start.
+//! The list of a database's zones on disk: the zones that are known to be there when the database does not answer at start.
 //!
 //! ```text
 //! "nameward zones 1" | length u16, address of the database | count u32 | zones: id i64, length u8, name (wire) | checksum u64
@@ -7,14 +7,13 @@
 //! is always a complete one. One that does not fit is ignored with a line in the log; nothing but SERVFAIL
 //! is ever answered from it.
 
+use nameward_wire::Name;
 use std::{
     fs::{self, File},
     io::{self, Write},
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
-
-use nameward_wire::Name;
 use tokio::task::JoinHandle;
 
 const MAGIC: &[u8; 16] = b"nameward zones 1";
@@ -24,12 +23,12 @@ const MAX_FILE: usize = 64 << 20;
 const INTERVAL: Duration = Duration::from_secs(5);
 
 /// A zone: its id in the database and its name in wire form.
-pub(super) type Entry<'a> = (i64, &'a [u8]);
+pub(super) type ListEntry<'a> = (i64, &'a [u8]);
 /// The same, read from a file.
 type Zones = Vec<(i64, Box<[u8]>)>;
 
 /// The file of one database.
-pub(super) struct Remembered {
+pub(super) struct ZoneListFile {
     path: Option<PathBuf>,
     /// The address of the database, without a password.
     address: String,
@@ -38,11 +37,11 @@ pub(super) struct Remembered {
     writing: Option<JoinHandle<()>>,
 }
 
-impl Remembered {
+impl ZoneListFile {
     /// Nothing is read or written yet; without a directory nothing ever is.
     pub(super) fn new(directory: Option<&Path>, address: &str) -> Self {
         let file = format!("zones-{:016x}", checksum(address.as_bytes()));
-        Remembered {
+        ZoneListFile {
             path: directory.map(|directory| directory.join(file)),
             address: address.into(),
             is_changed: false,
@@ -64,7 +63,7 @@ impl Remembered {
     }
 
     /// Writes the list if that is due. The disk is waited for elsewhere.
-    pub(super) fn write_if_due<'a>(&mut self, zones: impl Iterator<Item = Entry<'a>>) {
+    pub(super) fn write_if_due<'a>(&mut self, zones: impl Iterator<Item = ListEntry<'a>>) {
         let is_writing = self
             .writing
             .as_ref()
@@ -100,10 +99,10 @@ impl Remembered {
         let Some(path) = &self.path else {
             return Vec::new();
         };
-        let read = || -> Result<Zones, ListError> {
+        let read = || -> Result<Zones, ZoneListError> {
             let length = fs::metadata(path)?.len();
             if length > MAX_FILE as u64 {
-                return Err(ListError::TooLarge(length));
+                return Err(ZoneListError::TooLarge(length));
             }
             decode(&fs::read(path)?, &self.address)
         };
@@ -132,7 +131,7 @@ fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     }
 }
 
-fn encode<'a>(address: &str, zones: impl Iterator<Item = Entry<'a>>) -> Option<Vec<u8>> {
+fn encode<'a>(address: &str, zones: impl Iterator<Item = ListEntry<'a>>) -> Option<Vec<u8>> {
     let mut bytes = MAGIC.to_vec();
     bytes.extend_from_slice(&u16::try_from(address.len()).ok()?.to_le_bytes());
     bytes.extend_from_slice(address.as_bytes());
@@ -156,7 +155,7 @@ fn encode<'a>(address: &str, zones: impl Iterator<Item = Entry<'a>>) -> Option<V
 
 /// A list of zones on disk that cannot be used.
 #[derive(Debug, thiserror::Error)]
-enum ListError {
+enum ZoneListError {
     #[error("{0}")]
     Unreadable(#[from] io::Error),
     #[error("expected at most {MAX_FILE} octets, found {0}")]
@@ -173,20 +172,20 @@ enum ListError {
     BadName(i64),
 }
 
-fn decode(bytes: &[u8], address: &str) -> Result<Zones, ListError> {
-    let short = || ListError::Short;
+fn decode(bytes: &[u8], address: &str) -> Result<Zones, ZoneListError> {
+    let short = || ZoneListError::Short;
     let (bytes, sum) = bytes.split_last_chunk::<8>().ok_or_else(short)?;
     if checksum(bytes) != u64::from_le_bytes(*sum) {
-        return Err(ListError::Checksum);
+        return Err(ZoneListError::Checksum);
     }
-    let mut reader = Reader(bytes);
+    let mut reader = ListReader(bytes);
     if reader.take::<16>() != Some(MAGIC) {
-        return Err(ListError::Unknown);
+        return Err(ZoneListError::Unknown);
     }
     let length = reader.take().map(|length| u16::from_le_bytes(*length));
     let found = reader.slice(length.unwrap_or(0).into()).ok_or_else(short)?;
     if found != address.as_bytes() {
-        return Err(ListError::OtherDatabase);
+        return Err(ZoneListError::OtherDatabase);
     }
     let count = u32::from_le_bytes(*reader.take().ok_or_else(short)?);
     // A zone takes ten octets at least, so a wrong count asks for no more than the file has.
@@ -196,17 +195,17 @@ fn decode(bytes: &[u8], address: &str) -> Result<Zones, ListError> {
         let [length] = *reader.take().ok_or_else(short)?;
         let name = reader.slice(length.into()).ok_or_else(short)?;
         if Name::from_wire(name).is_err() {
-            return Err(ListError::BadName(id));
+            return Err(ZoneListError::BadName(id));
         }
         zones.push((id, name.into()));
     }
     Ok(zones)
 }
 
-/// What is left of a file.
-struct Reader<'a>(&'a [u8]);
+/// The octets of a file that are not read yet.
+struct ListReader<'a>(&'a [u8]);
 
-impl<'a> Reader<'a> {
+impl<'a> ListReader<'a> {
     fn slice(&mut self, length: usize) -> Option<&'a [u8]> {
         let (taken, rest) = self.0.split_at_checked(length)?;
         self.0 = rest;
@@ -233,15 +232,16 @@ mod tests {
     const ADDRESS: &str = "postgres://user@host/pdns";
 
     fn file() -> Vec<u8> {
-        let zones: [Entry<'_>; 3] = [(1, b"\x03one\x00"), (-7, b"\x00"), (i64::MAX, b"\x01*\x00")];
+        let zones: [ListEntry<'_>; 3] =
+            [(1, b"\x03one\x00"), (-7, b"\x00"), (i64::MAX, b"\x01*\x00")];
         encode(ADDRESS, zones.into_iter()).unwrap()
     }
 
     #[test]
     fn what_is_written_is_read_again() {
         let zones = decode(&file(), ADDRESS).unwrap();
-        let zones: Vec<Entry<'_>> = zones.iter().map(|(id, name)| (*id, &name[..])).collect();
-        let expected: [Entry<'_>; 3] =
+        let zones: Vec<ListEntry<'_>> = zones.iter().map(|(id, name)| (*id, &name[..])).collect();
+        let expected: [ListEntry<'_>; 3] =
             [(1, b"\x03one\x00"), (-7, b"\x00"), (i64::MAX, b"\x01*\x00")];
         assert_eq!(zones, expected);
     }

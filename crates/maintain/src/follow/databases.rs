@@ -1,0 +1,193 @@
+//! Following databases: which zones there are, and the work that a change of a database makes.
+//!
+//! Each database has a thread that reads its list of zones, puts stand-ins (live) or contents (resident) into the
+//! table, and then follows its changes. A database that is down is tried again with back-off; its zones that
+//! are known stay in the table meanwhile, and live ones that cannot be looked up are answered SERVFAIL. A thread that
+//! panics is started again with what it knew.
+
+mod follower;
+mod pending_reads;
+mod publish;
+mod read;
+mod zone_list_file;
+
+use crate::commit::Commits;
+use follower::{DatabaseFollower, OwnChange};
+use nameward_store::sql::{SqlBackend, write::Committed};
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::Path,
+    sync::Arc,
+    thread,
+    time::Duration,
+};
+use tokio::{
+    runtime::Handle,
+    sync::{Notify, mpsc, oneshot},
+    time::timeout,
+};
+
+/// Changes of this server that wait to be followed.
+const OWN_CHANGES: usize = 64;
+/// How long a change of this server may take to be followed: a zone in memory may have to be read as a whole.
+const OWN_PATIENCE: Duration = Duration::from_secs(600);
+/// How soon a follower that panicked is started again.
+const RESTART_PAUSE: Duration = Duration::from_secs(1);
+
+/// How the zones of a database are served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ServedFrom {
+    /// Looked up when they are asked for.
+    Lookups,
+    /// Held in memory.
+    Memory,
+}
+
+/// A database that is to be followed.
+pub struct DatabaseSource {
+    /// Its place in the configuration.
+    pub rank: u16,
+    /// How its zones are served.
+    pub served_from: ServedFrom,
+    /// Its number among the sources of look-ups.
+    pub lookup_source: u32,
+    /// The database.
+    pub backend: SqlBackend,
+}
+
+/// The terms on which all databases are followed.
+pub struct FollowTerms<'t> {
+    /// How often the list of zones is read without a reason.
+    pub refresh_interval: Duration,
+    /// Where lists of zones are kept for the next start.
+    pub state_directory: Option<&'t Path>,
+    /// Gives memory back that a load needed only while it ran.
+    pub give_back: fn(),
+}
+
+/// A change that is in the database, but not in the answers of this server.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PublishError {
+    /// The thread that follows the database has ended.
+    #[error("the follower of the database has ended")]
+    FollowerEnded,
+    /// The zone was not read in time.
+    #[error("reading the zone takes too long")]
+    Timeout,
+    /// The database could not be read.
+    #[error("{0}")]
+    Database(String),
+}
+
+/// The databases of a running server.
+#[derive(Clone, Default)]
+pub struct Databases {
+    list: Vec<FollowedDatabase>,
+}
+
+/// A database of a running server.
+#[derive(Clone)]
+pub struct FollowedDatabase {
+    /// Its place in the configuration.
+    pub rank: u16,
+    /// How its zones are served.
+    pub served_from: ServedFrom,
+    /// The database.
+    pub backend: SqlBackend,
+    refresh: Arc<Notify>,
+    own: mpsc::Sender<OwnChange>,
+}
+
+impl Databases {
+    /// Reads the lists of zones again some time soon.
+    pub fn request_refresh(&self) {
+        self.list.iter().for_each(|one| one.refresh.notify_one());
+    }
+
+    /// Closes them, at the end of the server. May block.
+    pub fn close(&self) {
+        for one in &self.list {
+            if let Err(error) = one.backend.close() {
+                let address = &one.backend.options().address;
+                tracing::warn!("{address}: the write-ahead log is not emptied: {error}");
+            }
+        }
+    }
+
+    /// All of them, in the order of the configuration.
+    pub fn all(&self) -> &[FollowedDatabase] {
+        &self.list
+    }
+}
+
+impl FollowedDatabase {
+    /// Waits until the change that this server made in a zone is in its answers.
+    pub fn follow(&self, runtime: &Handle, committed: &Committed) -> Result<(), PublishError> {
+        let (done, followed) = oneshot::channel();
+        runtime.block_on(async {
+            let change = OwnChange {
+                zone: committed.zone,
+                difference: committed.difference.clone(),
+                done,
+            };
+            let sent = self.own.send(change).await;
+            sent.map_err(|_| PublishError::FollowerEnded)?;
+            match timeout(OWN_PATIENCE, followed).await {
+                Ok(Ok(result)) => result.map_err(|error| PublishError::Database(error.to_string())),
+                Ok(Err(_)) => Err(PublishError::FollowerEnded),
+                Err(_) => Err(PublishError::Timeout),
+            }
+        })
+    }
+}
+
+/// Starts to follow databases. Call within the runtime. The receivers are told when each was asked for its
+/// zones for the first time, whether it answered or not.
+pub fn start(
+    commits: &Arc<Commits>,
+    sources: Vec<DatabaseSource>,
+    terms: &FollowTerms<'_>,
+) -> std::io::Result<(Databases, Vec<oneshot::Receiver<()>>)> {
+    let mut all = Databases::default();
+    let mut asked = Vec::new();
+    for source in sources {
+        let refresh = Arc::new(Notify::new());
+        let (own, own_changes) = mpsc::channel(OWN_CHANGES);
+        all.list.push(FollowedDatabase {
+            rank: source.rank,
+            served_from: source.served_from,
+            backend: source.backend.clone(),
+            refresh: Arc::clone(&refresh),
+            own,
+        });
+        let (first, first_asked) = oneshot::channel();
+        let thread = thread::Builder::new().name(format!("database-{}", source.rank));
+        let mut follower = DatabaseFollower::new(commits, source, terms);
+        follower.refresh = refresh;
+        follower.own_changes = own_changes;
+        follower.first_asked = Some(first);
+        let runtime = Handle::current();
+        // A thread of its own: reading many zones would keep others of the runtime waiting.
+        thread.spawn(move || follow_to_the_end(&mut follower, &runtime))?;
+        asked.push(first_asked);
+    }
+    Ok((all, asked))
+}
+
+/// Runs a follower until nobody tells of changes any more. A panic is our mistake and must not leave zones as they are
+/// for ever: the follower begins anew and reads everything.
+fn follow_to_the_end(follower: &mut DatabaseFollower, runtime: &Handle) {
+    loop {
+        let run = || runtime.block_on(follower.run());
+        // What a panic leaves half done is the list of zones and their contents, and both are read again.
+        match catch_unwind(AssertUnwindSafe(run)) {
+            Ok(()) => return,
+            Err(_) => {
+                let name = &follower.name;
+                tracing::error!("{name}: the follower of the database panicked: started again");
+                follower.begin_anew();
+                thread::sleep(RESTART_PAUSE);
+            }
+        }
+    }
+}

@@ -1,0 +1,332 @@
+//! The life of a follower: it makes the reads that are pending, waits for changes, and tries again when the database is down.
+
+use super::{
+    DatabaseSource, FollowTerms, ServedFrom, pending_reads::PendingReads,
+    zone_list_file::ZoneListFile,
+};
+use crate::commit::{Commits, VersionSource};
+use nameward_stats::LogThrottle;
+use nameward_store::sql::{Change, SqlBackend, SqlError};
+use nameward_store::state::{JournalOrigin, ZoneHome};
+use nameward_wire::{Name, NameBuf};
+use nameward_zone::{Live, change::Difference};
+use std::{
+    collections::{HashMap, HashSet},
+    pin::pin,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+use tokio::{
+    sync::{Notify, mpsc, oneshot},
+    time::timeout,
+};
+
+/// How soon a database that is down is asked for its zones again, at first and at the most.
+const BACK_OFF: Duration = Duration::from_millis(250);
+const MAX_BACK_OFF: Duration = Duration::from_secs(2);
+/// How often the log says that a database is still down, and how many reasons it gives in that time.
+const FAILURE_INTERVAL: Duration = Duration::from_secs(60);
+const FAILURE_REASONS: usize = 8;
+/// How long the first list is waited for until the zones known from before are used.
+const PATIENCE: Duration = Duration::from_millis(250);
+
+/// A zone of the database that is in the table, or would be if no other source had it.
+pub(super) struct FollowedZone {
+    /// Its name in wire form.
+    pub(super) name: Box<[u8]>,
+    /// Set where zones are looked up.
+    pub(super) live: Option<Arc<Live>>,
+    /// Of the rows that its contents in memory were made of.
+    pub(super) fingerprint: Option<u64>,
+}
+
+impl FollowedZone {
+    pub(super) fn name(&self) -> Name<'_> {
+        Name::from_wire(&self.name).unwrap_or(Name::ROOT)
+    }
+}
+
+/// A change that this server made, and the one who waits until its answers show it.
+pub struct OwnChange {
+    pub(super) zone: i64,
+    /// The records that went and came, if the change could tell.
+    pub(super) difference: Option<Difference>,
+    pub(super) done: oneshot::Sender<Result<(), SqlError>>,
+}
+
+/// Follows one database.
+pub(super) struct DatabaseFollower {
+    pub(super) commits: Arc<Commits>,
+    pub(super) lookup_source: u32,
+    pub(super) name: String,
+    pub(super) rank: u16,
+    pub(super) served_from: ServedFrom,
+    pub(super) backend: SqlBackend,
+    pub(super) zones: HashMap<i64, FollowedZone>,
+    pub(super) pending: PendingReads,
+    /// Failures that were logged of late.
+    failures: LogThrottle,
+    /// The list was read once.
+    pub(super) is_listed: bool,
+    /// Zones of which the log says that another source has them.
+    pub(super) logged_contests: HashSet<i64>,
+    pub(super) list_file: ZoneListFile,
+    refresh_interval: Duration,
+    pub(super) give_back: fn(),
+    pub(super) refresh: Arc<Notify>,
+    pub(super) own_changes: mpsc::Receiver<OwnChange>,
+    /// Told when the database was asked for its zones, whatever came of it.
+    pub(super) first_asked: Option<oneshot::Sender<()>>,
+    /// Own changes that are not followed yet.
+    waiting: Vec<OwnChange>,
+}
+
+impl DatabaseFollower {
+    pub(super) fn new(
+        commits: &Arc<Commits>,
+        source: DatabaseSource,
+        terms: &FollowTerms<'_>,
+    ) -> Self {
+        let name = source.backend.options().address.to_string();
+        DatabaseFollower {
+            commits: Arc::clone(commits),
+            lookup_source: source.lookup_source,
+            rank: source.rank,
+            served_from: source.served_from,
+            backend: source.backend,
+            zones: HashMap::new(),
+            pending: PendingReads::default(),
+            failures: LogThrottle::by_text(FAILURE_INTERVAL, FAILURE_REASONS),
+            is_listed: false,
+            logged_contests: HashSet::new(),
+            list_file: ZoneListFile::new(terms.state_directory, &name),
+            name,
+            refresh_interval: terms.refresh_interval,
+            give_back: terms.give_back,
+            refresh: Arc::default(),
+            own_changes: mpsc::channel(1).1,
+            first_asked: None,
+            waiting: Vec::new(),
+        }
+    }
+
+    /// Follows the database until nobody tells of changes any more.
+    pub(super) async fn run(&mut self) {
+        let (mut changes, has_begun) = self.backend.watch_from_now();
+        let mut result = self.read_first_list(has_begun).await;
+        let mut back_off = BACK_OFF;
+        loop {
+            if result.is_ok() {
+                result = self.make_pending_reads(&mut changes).await;
+            }
+            self.report_asked();
+            let wait = match &result {
+                Ok(()) => {
+                    back_off = BACK_OFF;
+                    let zones = self.zones.iter();
+                    let zones = zones.map(|(id, zone)| (*id, &zone.name[..]));
+                    self.list_file.write_if_due(zones);
+                    self.refresh_interval
+                }
+                Err(error) => {
+                    self.finish_waiting();
+                    self.fail_waiting(error);
+                    self.log_failure(error);
+                    let wait = back_off;
+                    back_off = (back_off * 2).min(MAX_BACK_OFF);
+                    wait
+                }
+            };
+            if self.wait_for_event(&mut changes, wait).await.is_none() {
+                return;
+            }
+            result = Ok(());
+        }
+    }
+
+    /// Gets ready to run again after a panic: nothing that was read is trusted.
+    pub(super) fn begin_anew(&mut self) {
+        self.pending = PendingReads::of_everything();
+        for zone in self.zones.values_mut() {
+            zone.fingerprint = None;
+        }
+        // Whoever waits is told that this follower has ended.
+        self.waiting.clear();
+    }
+
+    /// Reads the list for the first time. Where the database does not answer at once, the zones that are known from
+    /// before stand in the table meanwhile.
+    async fn read_first_list(&mut self, has_begun: oneshot::Receiver<()>) -> Result<(), SqlError> {
+        let backend = self.backend.clone();
+        let mut listing = pin!(async {
+            // A change between the list and the first look for changes would be missed.
+            let _ = has_begun.await;
+            backend.zones().await
+        });
+        let listed = match timeout(PATIENCE, &mut listing).await {
+            Ok(Ok(list)) => Ok(list),
+            Ok(Err(error)) => {
+                self.restore_list();
+                Err(error)
+            }
+            Err(_) => {
+                if self.restore_list() {
+                    self.report_asked();
+                }
+                listing.await
+            }
+        };
+        match listed {
+            Ok(list) => {
+                self.apply_list(&list);
+                Ok(())
+            }
+            Err(error) => {
+                self.pending.list = true;
+                Err(error)
+            }
+        }
+    }
+
+    /// The server waits for the first question to a database, whatever came of it.
+    fn report_asked(&mut self) {
+        if let Some(first) = self.first_asked.take() {
+            let _ = first.send(());
+        }
+    }
+
+    /// Logs why the zones cannot be read, and then only now and then that it is still so.
+    fn log_failure(&mut self, error: &SqlError) {
+        let reason = error.to_string();
+        if self.failures.admit(&reason, Instant::now()).is_some() {
+            let name = &self.name;
+            tracing::warn!("{name}: the zones cannot be read: {reason}; tried again");
+        }
+    }
+
+    /// Waits for something to do.
+    async fn wait_for_event(
+        &mut self,
+        changes: &mut mpsc::Receiver<Change>,
+        wait: Duration,
+    ) -> Option<()> {
+        let due = self.list_file.due_in();
+        let (refresh, own_changes) = (&self.refresh, &mut self.own_changes);
+        let event = async {
+            tokio::select! {
+                change = changes.recv() => change.map_or(FollowerEvent::End, FollowerEvent::Change),
+                Some(own) = own_changes.recv() => FollowerEvent::Own(own),
+                () = refresh.notified() => FollowerEvent::Change(Change::All),
+            }
+        };
+        match timeout(due.map_or(wait, |due| due.min(wait)), event).await {
+            Ok(FollowerEvent::Change(change)) => {
+                self.note_change(change);
+                self.note_changes(changes);
+            }
+            Ok(FollowerEvent::Own(own)) => self.accept_own(own),
+            Ok(FollowerEvent::End) => return None,
+            Err(_) if due.is_some_and(|due| due < wait) => {}
+            Err(_) => self.pending.list |= self.pending.is_empty(),
+        }
+        Some(())
+    }
+
+    /// Notes all changes that have come.
+    pub(super) fn note_changes(&mut self, changes: &mut mpsc::Receiver<Change>) {
+        while let Ok(own) = self.own_changes.try_recv() {
+            self.accept_own(own);
+        }
+        while let Ok(change) = changes.try_recv() {
+            self.note_change(change);
+        }
+    }
+
+    fn accept_own(&mut self, mut own: OwnChange) {
+        if let Some(difference) = own.difference.take()
+            && !self.pending.include(own.zone)
+            && self.apply_own(own.zone, difference)
+        {
+            // The one who asked may have gone.
+            let _ = own.done.send(Ok(()));
+            return;
+        }
+        self.note_change(Change::Zone(own.zone));
+        self.waiting.push(own);
+    }
+
+    /// Applies a change of this server to a zone in memory, so that it need not be read again; false if it must be.
+    fn apply_own(&mut self, id: i64, difference: Difference) -> bool {
+        let Some(known) = self.zones.get(&id) else {
+            return false;
+        };
+        let (zone, table) = (NameBuf::from(known.name()), self.commits.table());
+        let version = table.version(known.name(), self.rank);
+        let is_whole = version
+            .is_some_and(|version| !version.is_stand_in() && !version.is_broken_at(&difference));
+        if self.served_from != ServedFrom::Memory || !is_whole {
+            return false;
+        }
+        let source = VersionSource {
+            zone,
+            rank: self.rank,
+            home: ZoneHome::Database,
+            origin: JournalOrigin::Change,
+            confirmed: None,
+        };
+        match self.commits.difference_and_wait(source, difference) {
+            Ok(_) => true,
+            Err(error) => {
+                tracing::debug!("zone {zone}: read again: {error}");
+                false
+            }
+        }
+    }
+
+    /// Reports to those who wait for changes that are followed now.
+    pub(super) fn finish_waiting(&mut self) {
+        for own in std::mem::take(&mut self.waiting) {
+            match self.pending.include(own.zone) {
+                true => self.waiting.push(own),
+                // The one who asked may have gone.
+                false => drop(own.done.send(Ok(()))),
+            }
+        }
+    }
+
+    fn fail_waiting(&mut self, error: &SqlError) {
+        for own in self.waiting.drain(..) {
+            let _ = own.done.send(Err(error.clone()));
+        }
+    }
+
+    fn note_change(&mut self, change: Change) {
+        self.outdate(change);
+        self.pending.add(change);
+    }
+
+    /// Makes out of date what the caches have of a zone, at once and before anything is read.
+    fn outdate(&self, change: Change) {
+        let advance = |zone: &FollowedZone| {
+            if let Some(live) = &zone.live {
+                live.advance();
+            }
+        };
+        match change {
+            Change::Zone(id) => {
+                if let Some(zone) = self.zones.get(&id) {
+                    advance(zone);
+                }
+            }
+            Change::All => self.zones.values().for_each(advance),
+        }
+    }
+}
+
+/// An event that a follower waits for.
+enum FollowerEvent {
+    Change(Change),
+    Own(OwnChange),
+    /// Nobody tells of changes any more.
+    End,
+}

@@ -1,0 +1,109 @@
+//! Followers of databases: they go on after a panic, and changes of this server cost their own size.
+
+mod common;
+
+use common::{name, owner, soa};
+use nameward_maintain::follow::databases::{
+    self, DatabaseSource, Databases, FollowTerms, ServedFrom,
+};
+use nameward_maintain::{Commits, TableWriter};
+use nameward_store::sql::write::NewZone;
+use nameward_store::sql::{Address, Kind, SqlBackend, SqlOptions, db};
+use nameward_wire::{NameBuf, Type};
+use nameward_zone::Zone;
+use nameward_zone::change::{NewRecord, RrsetData};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant, SystemTime};
+use tempfile::TempDir;
+
+const RANK: u16 = 3;
+/// A busy machine may take long for anything.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn rrset(owner: NameBuf, rtype: Type, rdata: Vec<u8>) -> RrsetData {
+    RrsetData {
+        name: owner,
+        rtype,
+        ttl: 300,
+        records: vec![NewRecord {
+            rdata,
+            disabled: false,
+        }],
+    }
+}
+
+/// A database with one zone.
+async fn backend(directory: &Path) -> SqlBackend {
+    let address = Address::Sqlite(directory.join("zones.db"));
+    assert_eq!(db::init(&address).await.unwrap(), Vec::<String>::new());
+    let backend = SqlBackend::new(SqlOptions::new(address)).unwrap();
+    let apex = name("one.test.");
+    let zone = NewZone {
+        name: apex,
+        kind: Kind::Native,
+        primaries: None,
+        rrsets: vec![
+            rrset(apex, Type::SOA, soa(1)),
+            rrset(owner(&apex, 1), Type::A, vec![192, 0, 2, 1]),
+        ],
+        now: SystemTime::now(),
+    };
+    backend.create_zone(&zone).await.unwrap();
+    backend
+}
+
+fn follow(commits: &Arc<Commits>, backend: &SqlBackend, give_back: fn()) -> Databases {
+    let source = DatabaseSource {
+        rank: RANK,
+        served_from: ServedFrom::Memory,
+        lookup_source: 0,
+        backend: backend.clone(),
+    };
+    let terms = FollowTerms {
+        refresh_interval: PATIENCE,
+        state_directory: None,
+        give_back,
+    };
+    databases::start(commits, vec![source], &terms).unwrap().0
+}
+
+/// Waits until the zone in memory is as it should be.
+fn wait_until(commits: &Commits, is_right: impl Fn(&Zone) -> bool) {
+    let (zone, start) = (name("one.test."), Instant::now());
+    loop {
+        let version = commits.table().version(zone.as_name(), RANK);
+        if version.is_some_and(|version| !version.is_stand_in() && is_right(&version)) {
+            return;
+        }
+        assert!(
+            start.elapsed() < PATIENCE,
+            "the zone is not as it should be"
+        );
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_follower_that_panics_is_started_again_and_reads_everything() {
+    static LEFT: AtomicUsize = AtomicUsize::new(2);
+    fn panic_twice() {
+        let before = LEFT.fetch_update(Ordering::AcqRel, Ordering::Acquire, |left| {
+            left.checked_sub(1)
+        });
+        assert!(before.is_err(), "a panic for the test");
+    }
+    let directory = TempDir::new().unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .unwrap();
+    let backend = runtime.block_on(backend(directory.path()));
+    let commits = Commits::new(Arc::new(TableWriter::default()), None, |_| ()).unwrap();
+    let _entered = runtime.enter();
+    let _databases = follow(&commits, &backend, panic_twice);
+    wait_until(&commits, |zone| zone.serial().0 == 1);
+    assert_eq!(LEFT.load(Ordering::Acquire), 0);
+}
