@@ -203,11 +203,11 @@ async fn check_changes(database: &Database) {
     let backend = backend(&database.url());
     let mut changes = backend.watch();
     let run = |sql: &str| drop(database.run(sql).unwrap());
-    until_told(&mut changes, Change::Zone(1), || {
+    until_told(&mut changes, Change::Zone(1, None), || {
         run("UPDATE records SET ttl = ttl + 1 WHERE name = 'svc.example.org' AND type = 'A'");
     })
     .await;
-    until_told(&mut changes, Change::Zone(9), || {
+    until_told(&mut changes, Change::Zone(9, None), || {
         run("DELETE FROM domains WHERE id = 9");
         run("INSERT INTO domains (id, name, type) VALUES (9, 'new.test', 'NATIVE')");
     })

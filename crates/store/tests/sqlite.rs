@@ -107,11 +107,11 @@ fn changes_are_told_with_their_zone_and_without_triggers_as_one() {
     block_on(async {
         let mut changes = backend.watch();
         let run = |sql: &str| connection.execute_batch(sql).unwrap();
-        until_told(&mut changes, Change::Zone(1), || {
+        until_told(&mut changes, Change::Zone(1, None), || {
             run("UPDATE records SET content = '192.0.2.3' WHERE name = 'www.example.org'");
         })
         .await;
-        until_told(&mut changes, Change::Zone(7), || {
+        until_told(&mut changes, Change::Zone(7, None), || {
             run("INSERT OR REPLACE INTO domains (id, name, type) VALUES (7, 'new.test', 'NATIVE')");
         })
         .await;
@@ -152,7 +152,7 @@ fn a_file_that_replaces_the_database_is_used() {
         let mut changes = backend.watch();
         let run = |sql: &str| fixture.connection().execute_batch(sql).unwrap();
         // Shows that the watch has begun.
-        until_told(&mut changes, Change::Zone(1), || {
+        until_told(&mut changes, Change::Zone(1, None), || {
             run("UPDATE records SET ttl = ttl + 1")
         })
         .await;

@@ -6,14 +6,16 @@
 //! panics is started again with what it knew.
 
 mod follower;
+mod own_changes;
 mod pending_reads;
 mod publish;
 mod read;
 mod zone_list_file;
 
 use crate::commit::Commits;
-use follower::{DatabaseFollower, OwnChange};
+use follower::DatabaseFollower;
 use nameward_store::sql::{SqlBackend, write::Committed};
+use own_changes::OwnChange;
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     path::Path,
@@ -128,6 +130,7 @@ impl FollowedDatabase {
             let change = OwnChange {
                 zone: committed.zone,
                 difference: committed.difference.clone(),
+                mark: committed.mark,
                 done,
             };
             let sent = self.own.send(change).await;

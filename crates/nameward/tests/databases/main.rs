@@ -6,6 +6,7 @@ mod check;
 mod conformance;
 mod load;
 mod operation;
+mod own_changes;
 mod powerdns;
 mod remembered;
 mod replica;

@@ -44,11 +44,13 @@ pub(crate) enum Statement {
     Metadata,
     /// Which zones changed of late: domain_id, version. No parameters.
     Changes,
+    /// The versions of all zones that ever changed: domain_id, version. No parameters.
+    Versions,
     /// A number that changes with every commit of another connection (SQLite only).
     DataVersion,
 }
 
-pub(crate) const STATEMENTS: usize = 9;
+pub(crate) const STATEMENTS: usize = 10;
 
 /// All records that are served, for a check: the columns of [`Statement::Lookup`].
 pub(crate) fn all_records(engine: Engine) -> String {
@@ -137,6 +139,7 @@ impl Statement {
         Statement::Keys,
         Statement::Metadata,
         Statement::Changes,
+        Statement::Versions,
         Statement::DataVersion,
     ];
 
@@ -244,6 +247,11 @@ impl Statement {
                     int("version")
                 )
             }
+            Statement::Versions => format!(
+                "SELECT {}, {} FROM nameward_changes",
+                int("domain_id"),
+                int("version")
+            ),
             Statement::DataVersion => "PRAGMA data_version".to_owned(),
         }
     }

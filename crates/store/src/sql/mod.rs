@@ -60,6 +60,7 @@ use parts::SharedParts;
 use postgres::Postgres;
 use row::{Cells, read_name, shown};
 use sqlite::Sqlite;
+use std::collections::HashMap;
 use std::hash::RandomState;
 use std::sync::Arc;
 use std::time::Duration;
@@ -254,6 +255,7 @@ struct Inner {
     /// Of the fingerprints of zones.
     seed: RandomState,
     writer: write::Writer,
+    own_commits: write::OwnCommits,
     condition: Condition,
     keys: ZoneCache<Keys>,
     metadata: ZoneCache<Metadata>,
@@ -287,6 +289,7 @@ impl SqlBackend {
                 parts: SharedParts::default(),
                 seed: RandomState::new(),
                 writer: write::Writer::default(),
+                own_commits: write::OwnCommits::default(),
                 condition: Condition::default(),
                 keys,
                 metadata,
@@ -338,6 +341,26 @@ impl SqlBackend {
         })
         .await?;
         Ok(list)
+    }
+
+    /// Reads the version of each zone that was ever seen to change; none where the database keeps no versions. Rows that
+    /// are read later are no older.
+    pub async fn zone_versions(&self) -> Result<HashMap<i64, i64>, SqlError> {
+        let mut versions = HashMap::new();
+        if let Driver::Postgres(_) = self.inner.reads {
+            return Ok(versions);
+        }
+        let each = &mut |row: &dyn Cells| {
+            if let (Some(zone), Some(version)) = (row.int(0), row.int(1)) {
+                versions.insert(zone, version);
+            }
+            Ok(())
+        };
+        match self.query(Statement::Versions, None, &[], each).await {
+            // There is no such table.
+            Err(SqlError::Refused(_)) | Ok(()) => Ok(versions),
+            Err(error) => Err(error),
+        }
     }
 
     /// One zone; `None` if it is not there (any more).

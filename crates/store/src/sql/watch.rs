@@ -18,11 +18,14 @@ use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
 use tokio_postgres::AsyncMessage;
 
-/// What changed.
+/// A change in a database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
-    /// Something of the zone with this id: it may be new, changed or gone.
-    Zone(i64),
+    /// Something of the zone with this id: it may be new, changed or gone. Then the version that it has now in the table
+    /// of changes, if there is one.
+    Zone(i64, Option<i64>),
+    /// A commit of this server changed this zone; whoever made it knows what it changed.
+    Own(i64),
     /// Nobody knows what: after a time without contact, or where there are no triggers.
     All,
 }
@@ -60,6 +63,7 @@ impl SqlBackend {
     pub fn watch_from_now(&self) -> (mpsc::Receiver<Change>, oneshot::Receiver<()>) {
         let (sender, receiver) = mpsc::channel(QUEUE);
         let (begun, has_begun) = oneshot::channel();
+        self.inner.own_commits.begin_watch();
         let teller = Teller {
             backend: self.clone(),
             sender,
@@ -96,7 +100,7 @@ impl Teller {
 
     fn tell(&mut self, change: Change) {
         match change {
-            Change::Zone(id) => self.backend.forget(Some(id)),
+            Change::Zone(id, _) | Change::Own(id) => self.backend.forget(Some(id)),
             Change::All => self.backend.forget(None),
         };
         let change = if self.owes_all { Change::All } else { change };
@@ -229,6 +233,7 @@ async fn listen(teller: &mut Teller, url: &str) {
         match Listener::connect(url, teller.backend.inner.options.timeout).await {
             Ok(mut listener) => {
                 wait = TABLE_INTERVAL;
+                teller.backend.inner.own_commits.forget_notices();
                 // What happened since the last connection is not known.
                 if has_missed || listener.early {
                     teller.tell_of_primary(Change::All);
@@ -300,8 +305,15 @@ impl Listener {
                 Err(_) if teller.sender.is_closed() => return,
                 Err(_) => teller.retry_owed(),
                 Ok(Some(Ok(AsyncMessage::Notification(notice)))) => {
-                    let zone = notice.payload().parse();
-                    teller.tell_of_primary(zone.map_or(Change::All, Change::Zone));
+                    let own = &teller.backend.inner.own_commits;
+                    let change = match notice.payload().parse() {
+                        Ok(zone) if own.claim_notice(zone, notice.process_id()) => {
+                            Change::Own(zone)
+                        }
+                        Ok(zone) => Change::Zone(zone, None),
+                        Err(_) => Change::All,
+                    };
+                    teller.tell_of_primary(change);
                 }
                 Ok(Some(Ok(_))) => {}
                 Ok(Some(Err(_)) | None) => return,
@@ -422,6 +434,7 @@ impl Seen {
         let changed = new
             .iter()
             .filter(|(zone, version)| old.get(zone) != Some(version));
-        Ok(changed.map(|(zone, _)| Change::Zone(*zone)).collect())
+        let told = changed.map(|(zone, version)| Change::Zone(*zone, Some(*version)));
+        Ok(told.collect())
     }
 }

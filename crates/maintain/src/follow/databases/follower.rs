@@ -1,15 +1,18 @@
 //! The life of a follower: it makes the reads that are pending, waits for changes, and tries again when the database is down.
 
 use super::{
-    DatabaseSource, FollowTerms, ServedFrom, pending_reads::PendingReads,
+    DatabaseSource, FollowTerms, ServedFrom,
+    own_changes::{OwnChange, OwnChanges},
+    pending_reads::PendingReads,
+    publish::TableStep,
+    read::ListedZones,
     zone_list_file::ZoneListFile,
 };
-use crate::commit::{Commits, VersionSource};
+use crate::commit::Commits;
 use nameward_stats::LogThrottle;
 use nameward_store::sql::{Change, SqlBackend, SqlError};
-use nameward_store::state::{JournalOrigin, ZoneHome};
-use nameward_wire::{Name, NameBuf};
-use nameward_zone::{Live, change::Difference};
+use nameward_wire::Name;
+use nameward_zone::Live;
 use std::{
     collections::{HashMap, HashSet},
     pin::pin,
@@ -36,22 +39,27 @@ pub(super) struct FollowedZone {
     pub(super) name: Box<[u8]>,
     /// Set where zones are looked up.
     pub(super) live: Option<Arc<Live>>,
-    /// Of the rows that its contents in memory were made of.
-    pub(super) fingerprint: Option<u64>,
+    /// The contents in memory.
+    pub(super) contents: ReadContents,
+    /// The version in the table of changes that the contents in memory have at least.
+    pub(super) version: i64,
+}
+
+/// The rows that the contents of a zone in memory were made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ReadContents {
+    /// Nothing was read, or it is not trusted.
+    None,
+    /// Rows with this fingerprint.
+    Rows(u64),
+    /// Rows that were changed by this server since.
+    Changed,
 }
 
 impl FollowedZone {
     pub(super) fn name(&self) -> Name<'_> {
         Name::from_wire(&self.name).unwrap_or(Name::ROOT)
     }
-}
-
-/// A change that this server made, and the one who waits until its answers show it.
-pub struct OwnChange {
-    pub(super) zone: i64,
-    /// The records that went and came, if the change could tell.
-    pub(super) difference: Option<Difference>,
-    pub(super) done: oneshot::Sender<Result<(), SqlError>>,
 }
 
 /// Follows one database.
@@ -77,8 +85,8 @@ pub(super) struct DatabaseFollower {
     pub(super) own_changes: mpsc::Receiver<OwnChange>,
     /// Told when the database was asked for its zones, whatever came of it.
     pub(super) first_asked: Option<oneshot::Sender<()>>,
-    /// Own changes that are not followed yet.
-    waiting: Vec<OwnChange>,
+    /// Changes of this server that are not followed yet.
+    pub(super) own: OwnChanges,
 }
 
 impl DatabaseFollower {
@@ -106,7 +114,7 @@ impl DatabaseFollower {
             refresh: Arc::default(),
             own_changes: mpsc::channel(1).1,
             first_asked: None,
-            waiting: Vec::new(),
+            own: OwnChanges::default(),
         }
     }
 
@@ -148,20 +156,20 @@ impl DatabaseFollower {
     pub(super) fn begin_anew(&mut self) {
         self.pending = PendingReads::of_everything();
         for zone in self.zones.values_mut() {
-            zone.fingerprint = None;
+            zone.contents = ReadContents::None;
         }
         // Whoever waits is told that this follower has ended.
-        self.waiting.clear();
+        self.own = OwnChanges::default();
     }
 
     /// Reads the list for the first time. Where the database does not answer at once, the zones that are known from
     /// before stand in the table meanwhile.
     async fn read_first_list(&mut self, has_begun: oneshot::Receiver<()>) -> Result<(), SqlError> {
-        let backend = self.backend.clone();
+        let (backend, served_from) = (self.backend.clone(), self.served_from);
         let mut listing = pin!(async {
             // A change between the list and the first look for changes would be missed.
             let _ = has_begun.await;
-            backend.zones().await
+            ListedZones::read(&backend, served_from).await
         });
         let listed = match timeout(PATIENCE, &mut listing).await {
             Ok(Ok(list)) => Ok(list),
@@ -210,7 +218,8 @@ impl DatabaseFollower {
         changes: &mut mpsc::Receiver<Change>,
         wait: Duration,
     ) -> Option<()> {
-        let due = self.list_file.due_in();
+        let due = [self.list_file.due_in(), self.own.due_in()];
+        let due = due.into_iter().flatten().min();
         let (refresh, own_changes) = (&self.refresh, &mut self.own_changes);
         let event = async {
             tokio::select! {
@@ -222,19 +231,27 @@ impl DatabaseFollower {
         match timeout(due.map_or(wait, |due| due.min(wait)), event).await {
             Ok(FollowerEvent::Change(change)) => {
                 self.note_change(change);
-                self.note_changes(changes);
+                self.note_changes(changes, &mut Vec::new());
             }
             Ok(FollowerEvent::Own(own)) => self.accept_own(own),
             Ok(FollowerEvent::End) => return None,
             Err(_) if due.is_some_and(|due| due < wait) => {}
             Err(_) => self.pending.list |= self.pending.is_empty(),
         }
+        self.give_up_awaited();
         Some(())
     }
 
-    /// Notes all changes that have come.
-    pub(super) fn note_changes(&mut self, changes: &mut mpsc::Receiver<Change>) {
+    /// Notes all changes that have come. Zones that were read before are published first: a change of this server comes on
+    /// top of them.
+    pub(super) fn note_changes(
+        &mut self,
+        changes: &mut mpsc::Receiver<Change>,
+        unpublished: &mut Vec<TableStep>,
+    ) {
         while let Ok(own) = self.own_changes.try_recv() {
+            self.publish(unpublished);
+            unpublished.clear();
             self.accept_own(own);
         }
         while let Ok(change) = changes.try_recv() {
@@ -242,78 +259,22 @@ impl DatabaseFollower {
         }
     }
 
-    fn accept_own(&mut self, mut own: OwnChange) {
-        if let Some(difference) = own.difference.take()
-            && !self.pending.include(own.zone)
-            && self.apply_own(own.zone, difference)
-        {
-            // The one who asked may have gone.
-            let _ = own.done.send(Ok(()));
-            return;
-        }
-        self.note_change(Change::Zone(own.zone));
-        self.waiting.push(own);
-    }
-
-    /// Applies a change of this server to a zone in memory, so that it need not be read again; false if it must be.
-    fn apply_own(&mut self, id: i64, difference: Difference) -> bool {
-        let Some(known) = self.zones.get(&id) else {
-            return false;
-        };
-        let (zone, table) = (NameBuf::from(known.name()), self.commits.table());
-        let version = table.version(known.name(), self.rank);
-        let is_whole = version
-            .is_some_and(|version| !version.is_stand_in() && !version.is_broken_at(&difference));
-        if self.served_from != ServedFrom::Memory || !is_whole {
-            return false;
-        }
-        let source = VersionSource {
-            zone,
-            rank: self.rank,
-            home: ZoneHome::Database,
-            origin: JournalOrigin::Change,
-            confirmed: None,
-        };
-        match self.commits.difference_and_wait(source, difference) {
-            Ok(_) => true,
-            Err(error) => {
-                tracing::debug!("zone {zone}: read again: {error}");
-                false
-            }
-        }
-    }
-
-    /// Reports to those who wait for changes that are followed now.
-    pub(super) fn finish_waiting(&mut self) {
-        for own in std::mem::take(&mut self.waiting) {
-            match self.pending.include(own.zone) {
-                true => self.waiting.push(own),
-                // The one who asked may have gone.
-                false => drop(own.done.send(Ok(()))),
-            }
-        }
-    }
-
-    fn fail_waiting(&mut self, error: &SqlError) {
-        for own in self.waiting.drain(..) {
-            let _ = own.done.send(Err(error.clone()));
-        }
-    }
-
     fn note_change(&mut self, change: Change) {
         self.outdate(change);
-        self.pending.add(change);
+        if !self.is_own(change) {
+            self.pending.add(change);
+        }
     }
 
     /// Makes out of date what the caches have of a zone, at once and before anything is read.
-    fn outdate(&self, change: Change) {
+    pub(super) fn outdate(&self, change: Change) {
         let advance = |zone: &FollowedZone| {
             if let Some(live) = &zone.live {
                 live.advance();
             }
         };
         match change {
-            Change::Zone(id) => {
+            Change::Zone(id, _) | Change::Own(id) => {
                 if let Some(zone) = self.zones.get(&id) {
                     advance(zone);
                 }

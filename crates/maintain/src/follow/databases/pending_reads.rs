@@ -1,7 +1,7 @@
 //! The reads that a follower still has to make of its database, in the order of urgency.
 
 use nameward_store::sql::Change;
-use std::collections::HashSet;
+use std::collections::HashMap;
 
 /// Changes of single zones that are kept apart; more are a change of all.
 const MOST: usize = 1000;
@@ -9,8 +9,9 @@ const MOST: usize = 1000;
 /// Reads that are to be made.
 #[derive(Default)]
 pub(super) struct PendingReads {
-    /// Zones that are known to have changed: before all others.
-    pub(super) zones: HashSet<i64>,
+    /// Zones that are known to have changed, each with the version that a read from now on has at least: before all
+    /// others.
+    pub(super) zones: HashMap<i64, i64>,
     /// Zones in memory that may have changed, the next one last. It is gone through to its end even if more
     /// changes come meanwhile: a database that is written all the time would keep the last ones waiting for ever.
     pub(super) sweep: Vec<i64>,
@@ -36,15 +37,17 @@ impl PendingReads {
 
     /// Whether a zone is going to be read because it changed.
     pub(super) fn include(&self, zone: i64) -> bool {
-        self.list || self.zones.contains(&zone)
+        self.list || self.zones.contains_key(&zone)
     }
 
     pub(super) fn add(&mut self, change: Change) {
         match change {
-            Change::Zone(id) if self.zones.len() < MOST => {
-                self.zones.insert(id);
+            Change::Zone(id, version) if self.zones.len() < MOST => {
+                let least = self.zones.entry(id).or_default();
+                *least = version.map_or(*least, |version| version.max(*least));
             }
-            Change::Zone(_) | Change::All => {
+            Change::Own(id) => self.add(Change::Zone(id, None)),
+            Change::Zone(..) | Change::All => {
                 self.list = true;
                 self.contents = true;
             }

@@ -2,15 +2,17 @@
 
 use super::{
     ServedFrom,
-    follower::{DatabaseFollower, FollowedZone},
+    follower::{DatabaseFollower, FollowedZone, ReadContents},
     publish::TableStep,
 };
 use crate::follow::{counted, log::zone_text};
-use nameward_store::sql::{Change, LiveZone, RowError, SqlError, ZoneList, ZoneRow, db, row_error};
+use nameward_store::sql::{
+    Change, LiveZone, RowError, SqlBackend, SqlError, ZoneList, ZoneRow, db, row_error,
+};
 use nameward_wire::{Name, NameBuf, zonefile::Severity};
 use nameward_zone::{Live, Zone, ZoneBuilder};
 use std::{
-    collections::HashSet,
+    collections::{HashMap, HashSet},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -26,6 +28,26 @@ const MAX_FAILURES: usize = 3;
 /// How long one that is loaded waits for others at the most.
 const PUBLISH_EVERY: Duration = Duration::from_millis(100);
 
+/// The list of a database's zones, and the version of each before it was read.
+pub(super) struct ListedZones {
+    list: ZoneList,
+    versions: HashMap<i64, i64>,
+}
+
+impl ListedZones {
+    pub(super) async fn read(
+        backend: &SqlBackend,
+        served_from: ServedFrom,
+    ) -> Result<Self, SqlError> {
+        let versions = match served_from {
+            ServedFrom::Memory => backend.zone_versions().await?,
+            ServedFrom::Lookups => HashMap::new(),
+        };
+        let list = backend.zones().await?;
+        Ok(ListedZones { list, versions })
+    }
+}
+
 impl DatabaseFollower {
     /// Makes the reads that are pending. Those that fail stay so.
     pub(super) async fn make_pending_reads(
@@ -39,10 +61,10 @@ impl DatabaseFollower {
             } else if !self.pending.sweep.is_empty() {
                 self.sweep(changes).await?;
             } else {
-                let list = self.backend.zones().await?;
-                self.apply_list(&list);
+                let listing = ListedZones::read(&self.backend, self.served_from).await?;
+                self.apply_list(&listing);
             }
-            self.note_changes(changes);
+            self.note_changes(changes, &mut Vec::new());
         }
         self.finish_waiting();
         Ok(())
@@ -51,10 +73,13 @@ impl DatabaseFollower {
     /// Reads zones that are known to have changed. One that cannot be read does not keep others waiting.
     async fn read_changed_zones(&mut self) -> Result<(), SqlError> {
         let mut failures = Vec::new();
-        for id in self.pending.zones.iter().copied().collect::<Vec<_>>() {
+        for (id, version) in self.pending.zones.clone() {
             match self.read_changed_zone(id).await {
                 Ok(()) => {
                     self.pending.zones.remove(&id);
+                    if let Some(zone) = self.zones.get_mut(&id) {
+                        zone.version = zone.version.max(version);
+                    }
                 }
                 Err(error) => {
                     let is_down = matches!(error, SqlError::Unavailable(_));
@@ -103,12 +128,13 @@ impl DatabaseFollower {
         let namesake = zones.find(|(_, zone)| Some(&zone.name[..]) == name);
         if let Some((&id, _)) = namesake {
             self.zones.remove(&id);
-            self.pending.zones.insert(id);
+            self.pending.add(Change::Zone(id, None));
         }
     }
 
     /// Brings the table to the whole list of zones; the contents of zones in memory are then to be read.
-    pub(super) fn apply_list(&mut self, list: &ZoneList) {
+    pub(super) fn apply_list(&mut self, listed: &ListedZones) {
+        let ListedZones { list, versions } = listed;
         self.log_bad_rows(&list.bad);
         let there: HashSet<i64> = list.zones.iter().map(|row| row.id).collect();
         let ids = self.zones.keys().copied();
@@ -130,9 +156,13 @@ impl DatabaseFollower {
         self.publish(&steps);
         if self.served_from == ServedFrom::Memory {
             let all = self.pending.contents;
-            let is_due = |zone: &FollowedZone| all || zone.fingerprint.is_none();
-            let zones = self.zones.iter().filter(|(_, zone)| is_due(zone));
-            self.pending.sweep = zones.map(|(id, _)| *id).collect();
+            self.pending.sweep.clear();
+            for (id, zone) in &mut self.zones {
+                if all || zone.contents == ReadContents::None {
+                    zone.version = versions.get(id).copied().unwrap_or(0);
+                    self.pending.sweep.push(*id);
+                }
+            }
         }
         (self.pending.list, self.pending.contents) = (false, false);
         if !std::mem::replace(&mut self.is_listed, true) {
@@ -174,7 +204,7 @@ impl DatabaseFollower {
                 steps.clear();
                 last = Instant::now();
             }
-            self.note_changes(changes);
+            self.note_changes(changes, &mut steps);
             if !self.pending.zones.is_empty() {
                 break;
             }
@@ -209,7 +239,8 @@ impl DatabaseFollower {
         let followed = FollowedZone {
             name: name.as_wire().into(),
             live,
-            fingerprint: None,
+            contents: ReadContents::None,
+            version: 0,
         };
         self.zones.insert(id, followed);
         self.offer(id, zone, steps);
@@ -269,8 +300,9 @@ impl DatabaseFollower {
             .backend
             .load_zone(&LiveZone { id, apex }, &mut builder)
             .await?;
-        let before = known.fingerprint.replace(report.fingerprint);
-        if before == Some(report.fingerprint) {
+        let read = ReadContents::Rows(report.fingerprint);
+        let before = std::mem::replace(&mut known.contents, read);
+        if before == read {
             return Ok(());
         }
         self.log_bad_rows(&report.bad);
@@ -281,6 +313,12 @@ impl DatabaseFollower {
         let errors: Vec<RowError> = errors.map(|error| row_error(id, error)).collect();
         self.log_bad_rows(&errors);
         match zone {
+            Some(zone) if before == ReadContents::Changed && self.is_behind(&zone) => {
+                tracing::debug!("{}: zone {apex} is older in the replica", self.name);
+                if let Some(known) = self.zones.get_mut(&id) {
+                    known.contents = ReadContents::Changed;
+                }
+            }
             Some(mut zone) => {
                 zone.set_signing(report.signing);
                 let (name, serial) = (apex.to_string(), zone.serial().0);
@@ -291,6 +329,14 @@ impl DatabaseFollower {
             None => tracing::error!("{}: zone {apex} cannot be served", self.name),
         }
         Ok(())
+    }
+
+    /// Whether a zone was read from a replica that does not have the changes yet which this server made on the primary.
+    /// The change is told again, so it is read again.
+    fn is_behind(&self, zone: &Zone) -> bool {
+        let served = self.commits.table().version(zone.apex_name(), self.rank);
+        self.backend.options().replica.is_some()
+            && served.is_some_and(|served| served.serial().is_after(zone.serial()))
     }
 
     fn log_bad_rows(&self, bad: &[RowError]) {

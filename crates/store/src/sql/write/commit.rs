@@ -55,6 +55,8 @@ pub(super) async fn change(
             zone.name.to_string(),
         )));
     }
+    // Before the rows: a change of others that is in neither is then told from this one.
+    let version = session.version(zone.id).await?;
     let signing = read_signing(session, zone.id).await?;
     if origin == ChangeOrigin::Operator && signing.is_presigned {
         return Err(WriteError::ReadOnly(ReadOnly::Presigned(
@@ -90,6 +92,7 @@ pub(super) async fn change(
         has_soa: known.is_some(),
         serial,
         difference: None,
+        mark: None,
         warnings: Vec::new(),
     };
     if !committed.is_changed {
@@ -106,8 +109,11 @@ pub(super) async fn change(
     work.learn(session).await?;
     let empties = work.empties();
     work.derive_rows();
-    work.write(session, empties).await?;
+    let written = work.write(session, empties).await?;
     session.tell(zone.id).await?;
+    if committed.difference.is_some() {
+        committed.mark = session.mark(zone.id, version, written).await?;
+    }
     Ok(committed)
 }
 

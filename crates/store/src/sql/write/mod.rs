@@ -13,6 +13,7 @@ mod content;
 mod derive;
 mod edit;
 mod error;
+mod own;
 mod put;
 mod replica;
 mod rows;
@@ -25,6 +26,8 @@ pub use error::{InvalidChange, ReadOnly, WriteError};
 use nameward_wire::NameBuf;
 use nameward_zone::Serial;
 use nameward_zone::change::{ConditionalChange, Difference, ZoneChange};
+pub use own::CommitMark;
+pub(super) use own::OwnCommits;
 use session::{Failure, Session};
 use std::sync::{Mutex, PoisonError};
 use tokio::sync::Semaphore;
@@ -53,6 +56,8 @@ pub struct Committed {
     /// The records that went and came, as they are served. `None` if that cannot be told from the rows that the change
     /// has read: names with rows that cannot be read, a zone that came or went.
     pub difference: Option<Difference>,
+    /// The sign by which its notice is known, if it has a difference and can be told from changes of others.
+    pub mark: Option<CommitMark>,
     /// What the one who asked should know.
     pub warnings: Vec<String>,
 }
@@ -146,6 +151,21 @@ impl SqlBackend {
         self.transact_one(&Task::Delete(zone)).await
     }
 
+    /// Notes that the follower of this database was given a commit that has a [`CommitMark`].
+    pub fn note_followed(&self, zone: i64) {
+        self.inner.own_commits.follow(zone);
+    }
+
+    /// Counts the commits of a zone with a [`CommitMark`] that the follower was not given yet.
+    pub fn unfollowed_commits(&self, zone: i64) -> usize {
+        self.inner.own_commits.unfollowed(zone)
+    }
+
+    /// Gives the commits of a zone up that the follower was not given in time.
+    pub fn abandon_commits(&self, zone: i64) {
+        self.inner.own_commits.abandon(zone);
+    }
+
     async fn transact_one(&self, task: &Task<'_>) -> Result<Committed, WriteError> {
         let results = self.transact(task).await?;
         let only = results.into_iter().next();
@@ -170,7 +190,7 @@ impl SqlBackend {
                     .await
                     .map_err(WriteError::Sql)?,
             };
-            match attempt(&mut session, task).await {
+            match attempt(&mut session, task, &self.inner.own_commits).await {
                 Ok(results) => {
                     writer.give_back(session);
                     for committed in results.iter().flatten() {
@@ -205,6 +225,7 @@ impl SqlBackend {
 async fn attempt(
     session: &mut Session,
     task: &Task<'_>,
+    own: &OwnCommits,
 ) -> Result<Vec<Result<Committed, WriteError>>, WriteError> {
     session.begin().await?;
     let results = match task {
@@ -218,7 +239,16 @@ async fn attempt(
         Task::Create(zone) => vec![Ok(zones::create(session, zone).await?)],
         Task::Delete(zone) => vec![Ok(zones::delete(session, *zone).await?)],
     };
-    session.commit().await.map_err(|failure| match failure {
+    // Before it ends: its notice may come sooner than its result.
+    let marked = results.iter().flatten();
+    let marked = marked.filter_map(|committed| Some((committed.zone, committed.mark?)));
+    let marked: Vec<_> = marked.collect();
+    own.begin(&marked);
+    let ended = session.commit().await;
+    if ended.is_err() {
+        own.undo(&marked);
+    }
+    ended.map_err(|failure| match failure {
         Failure::Conflict(text) => WriteError::Conflict(text),
         Failure::Sql(error @ (SqlError::Unavailable(_) | SqlError::Timeout(_))) => {
             WriteError::Unknown(error)

@@ -4,7 +4,7 @@ use super::commit::{Empty, Work};
 use super::content::write_content;
 use super::derive::Derived;
 use super::rows::{Row, What, text_of};
-use super::session::{Failure, Session, Value};
+use super::session::{Failure, RowWrites, Session, Value};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Rows inserted by one statement, and ids in one statement.
@@ -17,7 +17,7 @@ impl Work {
         &mut self,
         session: &mut Session,
         empties: Vec<Empty>,
-    ) -> Result<(), Failure> {
+    ) -> Result<RowWrites, Failure> {
         let mut gone: Vec<i64> = Vec::new();
         let mut new: Vec<Row> = Vec::new();
         for empty in empties {
@@ -55,16 +55,23 @@ impl Work {
         );
         delete_rows(session, &gone).await?;
         self.delete_comments(session).await?;
-        self.update(session).await?;
+        let updates = self.update(session).await?;
         let inserted = rows
             .iter()
             .filter(|row| row.id.is_none() && !row.is_deleted);
         let new: Vec<&Row> = inserted.chain(&new).collect();
-        insert_rows(session, self.rows.zone, &new).await
+        insert_rows(session, self.rows.zone, &new).await?;
+        Ok(RowWrites {
+            inserts: new.len(),
+            updates,
+            deletes: gone.len(),
+        })
     }
 
-    /// Rows whose own columns changed one by one; those whose derived columns changed many at once.
-    async fn update(&self, session: &mut Session) -> Result<(), Failure> {
+    /// Updates rows whose own columns changed one by one, and those whose derived columns changed many at once. Returns
+    /// how many updates of a row that are.
+    async fn update(&self, session: &mut Session) -> Result<usize, Failure> {
+        let mut updates = 0;
         let mut alike: BTreeMap<(bool, Option<&str>), Vec<i64>> = BTreeMap::new();
         for row in &self.rows.list {
             let (Some(id), false) = (row.id, row.is_deleted) else {
@@ -86,6 +93,7 @@ impl Work {
                     Value::Int(id),
                 ];
                 session.run(sql, &values).await?;
+                updates += 1;
             }
         }
         for ((auth, ordername), ids) in alike {
@@ -96,9 +104,10 @@ impl Work {
                 );
                 let values = [Value::Bool(auth), ordername.into()];
                 session.run(&sql, &values).await?;
+                updates += chunk.len();
             }
         }
-        Ok(())
+        Ok(updates)
     }
 
     /// Comments go with the last record of an RRset.

@@ -4,9 +4,11 @@
 
 pub(super) use super::super::connection::Value;
 use super::super::connection::{ClientError, Connection, Each, EachUntil, Terms};
-use super::super::dialect::Engine;
+use super::super::dialect::{Engine, int};
 use super::super::error::SqlError;
+use super::super::row::Cells;
 use super::super::url::Address;
+use super::own::CommitMark;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -28,6 +30,23 @@ pub(super) struct Session {
     file: Option<(PathBuf, u64)>,
     /// Whether the writer can tell others by itself, for databases without triggers.
     can_tell: bool,
+    /// The number of the session, where notices carry it.
+    process: Option<i32>,
+}
+
+/// Writes of rows of a zone, as triggers count them: an update is one for the row before and one for the row after.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct RowWrites {
+    pub(super) inserts: usize,
+    pub(super) updates: usize,
+    pub(super) deletes: usize,
+}
+
+impl RowWrites {
+    /// Versions that a change raises its zone by: one for each, and one that the writer adds itself.
+    fn versions(self) -> i64 {
+        (self.inserts + self.deletes + 2 * self.updates + 1) as i64
+    }
 }
 
 impl Session {
@@ -52,6 +71,7 @@ impl Session {
             connection,
             file,
             can_tell: false,
+            process: None,
         };
         session.prepare().await?;
         Ok(session)
@@ -80,6 +100,13 @@ impl Session {
         let mut rows = 0;
         let found = self.rows(probe, &[], &mut |_| rows += 1).await;
         self.can_tell = found.is_ok() && (rows > 0 || self.engine() != Engine::Postgres);
+        if self.can_tell && self.engine() == Engine::Postgres {
+            let sql = "SELECT CAST(pg_backend_pid() AS BIGINT)";
+            let mut process = None;
+            let each = &mut |row: &dyn Cells| process = row.int(0);
+            self.rows(sql, &[], each).await.map_err(plain)?;
+            self.process = process.and_then(|process| i32::try_from(process).ok());
+        }
         Ok(())
     }
 
@@ -109,6 +136,38 @@ impl Session {
 
     pub(super) async fn rollback(&mut self) -> Result<(), Failure> {
         self.command("ROLLBACK").await
+    }
+
+    /// Reads the version that a zone has in the table of changes.
+    pub(super) async fn version(&mut self, zone: i64) -> Result<i64, Failure> {
+        let mut version = 0;
+        if self.can_tell && self.engine() != Engine::Postgres {
+            let column = int(self.engine(), "version");
+            let sql = format!("SELECT {column} FROM nameward_changes WHERE domain_id = ?");
+            let each = &mut |row: &dyn Cells| version = row.int(0).unwrap_or(0);
+            self.rows(&sql, &[Value::Int(zone)], each).await?;
+        }
+        Ok(version)
+    }
+
+    /// Returns the sign by which the notice of this transaction is known, if all that happened to the zone since
+    /// `before` is its own work.
+    pub(super) async fn mark(
+        &mut self,
+        zone: i64,
+        before: i64,
+        written: RowWrites,
+    ) -> Result<Option<CommitMark>, Failure> {
+        if !self.can_tell {
+            return Ok(None);
+        }
+        let after = match self.engine() {
+            Engine::Postgres => return Ok(self.process.map(CommitMark::Session)),
+            Engine::Sqlite | Engine::Mysql => self.version(zone).await?,
+        };
+        // SQLite has one writer. In MySQL others may have changed rows of the zone after the version was read.
+        let is_alone = self.engine() == Engine::Sqlite || after - before == written.versions();
+        Ok(is_alone.then_some(CommitMark::Versions { before, after }))
     }
 
     /// Tells other servers that a zone changed, where no trigger may do it.

@@ -118,6 +118,7 @@ pub(super) async fn create(session: &mut Session, zone: &NewZone) -> Result<Comm
             has_soa: false,
             serial: Serial::default(),
             difference: None,
+            mark: None,
             warnings: Vec::new(),
         });
     }
@@ -148,6 +149,7 @@ pub(super) async fn delete(session: &mut Session, id: i64) -> Result<Committed, 
         has_soa: false,
         serial: Serial::default(),
         difference: None,
+        mark: None,
         warnings: Vec::new(),
     })
 }

@@ -1,0 +1,227 @@
+//! Changes that this server made in a database: applied to zones in memory, so that their cost is their own size.
+//!
+//! Whoever makes a change hands its difference over. The database tells of the change too, and its notice is passed
+//! over if it is that of a change which was handed over or is about to be. Everything that does not fit, because
+//! others changed the zone at the same time, has the zone read as a whole.
+
+use super::{
+    ServedFrom,
+    follower::{DatabaseFollower, ReadContents},
+};
+use crate::commit::{CommitError, VersionSource};
+use nameward_store::sql::{Change, SqlError, write::CommitMark};
+use nameward_store::state::{JournalOrigin, ZoneHome};
+use nameward_wire::NameBuf;
+use nameward_zone::change::Difference;
+use std::{
+    collections::HashMap,
+    sync::mpsc::sync_channel,
+    time::{Duration, Instant},
+};
+use tokio::sync::oneshot;
+
+/// How long the difference of a commit is waited for after its notice came.
+const AWAITED: Duration = Duration::from_secs(5);
+
+/// Reports to the one who waits for a change.
+type Done = oneshot::Sender<Result<(), SqlError>>;
+
+/// A change that this server made, and the one who waits until its answers show it.
+pub(super) struct OwnChange {
+    pub(super) zone: i64,
+    /// The records that went and came, if the change could tell.
+    pub(super) difference: Option<Difference>,
+    pub(super) mark: Option<CommitMark>,
+    pub(super) done: Done,
+}
+
+/// Changes of this server that are not followed yet.
+#[derive(Default)]
+pub(super) struct OwnChanges {
+    /// Changes for which a zone is read as a whole.
+    waiting: Vec<(i64, Done)>,
+    /// Changes that were handed over sooner than the ones before them.
+    early: Vec<OwnChange>,
+    /// Zones with a notice that came before the difference, until when that is waited for, and the version of the notice.
+    awaited: HashMap<i64, (Instant, i64)>,
+}
+
+impl OwnChanges {
+    /// Returns how soon a difference that is waited for is given up.
+    pub(super) fn due_in(&self) -> Option<Duration> {
+        let first = self.awaited.values().map(|(due, _)| *due).min()?;
+        Some(first.saturating_duration_since(Instant::now()))
+    }
+}
+
+/// The outcome of a difference that was handed over.
+enum OwnOutcome {
+    /// It is in the zone, and `done` is called when it is in the journal.
+    Applied,
+    /// A difference before it has not come yet.
+    Early(OwnChange),
+    /// The zone has to be read.
+    Unfit(Done),
+}
+
+impl DatabaseFollower {
+    /// Returns whether a notice is about a change of this server that is followed, or will be, without reading the zone.
+    pub(super) fn is_own(&mut self, change: Change) -> bool {
+        let (id, version) = match change {
+            _ if self.served_from != ServedFrom::Memory => return false,
+            Change::All => return false,
+            Change::Own(id) => (id, None),
+            Change::Zone(_, None) => return false,
+            Change::Zone(id, version) => (id, version),
+        };
+        let Some(zone) = self.zones.get(&id) else {
+            return false;
+        };
+        if version.is_some_and(|version| version <= zone.version) {
+            return true;
+        }
+        if self.backend.unfollowed_commits(id) == 0 {
+            // A commit of PostgreSQL that was followed already; a version that somebody else made.
+            return version.is_none();
+        }
+        let until = Instant::now() + AWAITED;
+        let awaited = self.own.awaited.entry(id).or_insert((until, 0));
+        awaited.1 = awaited.1.max(version.unwrap_or(0));
+        true
+    }
+
+    /// Follows a change that this server made.
+    pub(super) fn accept_own(&mut self, own: OwnChange) {
+        let zone = own.zone;
+        if own.mark.is_some() {
+            self.backend.note_followed(zone);
+        }
+        self.follow_own(own);
+        // Those that came too early may fit now.
+        let early = self.own.early.extract_if(.., |own| own.zone == zone);
+        for own in early.collect::<Vec<_>>() {
+            self.follow_own(own);
+        }
+        if self.backend.unfollowed_commits(zone) == 0
+            && let Some((_, version)) = self.own.awaited.remove(&zone)
+            && self
+                .zones
+                .get(&zone)
+                .is_none_or(|zone| zone.version < version)
+        {
+            self.pending.add(Change::Zone(zone, Some(version)));
+        }
+    }
+
+    fn follow_own(&mut self, own: OwnChange) {
+        let (zone, mark) = (own.zone, own.mark);
+        match self.apply_own(own) {
+            OwnOutcome::Applied => {}
+            OwnOutcome::Early(own) => self.own.early.push(own),
+            OwnOutcome::Unfit(done) => {
+                let version = match mark {
+                    Some(CommitMark::Versions { after, .. }) => Some(after),
+                    _ => None,
+                };
+                let change = Change::Zone(zone, version);
+                self.outdate(change);
+                self.pending.add(change);
+                self.own.waiting.push((zone, done));
+            }
+        }
+    }
+
+    /// Applies a change of this server to a zone in memory, so that it need not be read again.
+    fn apply_own(&mut self, own: OwnChange) -> OwnOutcome {
+        let OwnChange {
+            zone: id,
+            difference,
+            mark,
+            done,
+        } = own;
+        let known = self.zones.get_mut(&id);
+        let (Some(known), Some(difference)) = (known, difference) else {
+            return OwnOutcome::Unfit(done);
+        };
+        let version = self.commits.table().version(known.name(), self.rank);
+        let is_whole = version
+            .is_some_and(|version| !version.is_stand_in() && !version.is_broken_at(&difference));
+        if self.served_from != ServedFrom::Memory || !is_whole || self.pending.include(id) {
+            return OwnOutcome::Unfit(done);
+        }
+        let zone = NameBuf::from(known.name());
+        let source = VersionSource {
+            zone,
+            rank: self.rank,
+            home: ZoneHome::Database,
+            origin: JournalOrigin::Change,
+            confirmed: None,
+        };
+        // A difference that does not fit is refused before this returns; one that does waits for the disk elsewhere.
+        let (refused, refusal) = sync_channel(1);
+        let kept = difference.clone();
+        self.commits
+            .difference(source, difference, move |result| match result {
+                // The one who asked may have gone.
+                Ok(_) => drop(done.send(Ok(()))),
+                Err(error) => drop(refused.try_send((error, done))),
+            });
+        let Ok((error, done)) = refusal.try_recv() else {
+            known.contents = ReadContents::Changed;
+            if let Some(CommitMark::Versions { before, after }) = mark
+                && known.version == before
+            {
+                known.version = after;
+            }
+            return OwnOutcome::Applied;
+        };
+        match error {
+            CommitError::Stale { have, from }
+                if from.is_after(have) && self.backend.unfollowed_commits(id) > 0 =>
+            {
+                OwnOutcome::Early(OwnChange {
+                    zone: id,
+                    difference: Some(kept),
+                    mark,
+                    done,
+                })
+            }
+            error => {
+                tracing::debug!("zone {zone}: read again: {error}");
+                OwnOutcome::Unfit(done)
+            }
+        }
+    }
+
+    /// Has zones read whose differences did not come in time: whoever made the commit may have died.
+    pub(super) fn give_up_awaited(&mut self) {
+        let now = Instant::now();
+        let late = self.own.awaited.extract_if(|_, (due, _)| *due <= now);
+        for (zone, (_, version)) in late.collect::<Vec<_>>() {
+            tracing::debug!("{}: change of zone {zone} not handed over: read", self.name);
+            self.backend.abandon_commits(zone);
+            self.pending.add(Change::Zone(zone, Some(version)));
+            let early = self.own.early.extract_if(.., |own| own.zone == zone);
+            let early = early.map(|own| (zone, own.done));
+            self.own.waiting.extend(early);
+        }
+    }
+
+    /// Reports to those who wait for changes that are followed now.
+    pub(super) fn finish_waiting(&mut self) {
+        for (zone, done) in std::mem::take(&mut self.own.waiting) {
+            match self.pending.include(zone) {
+                true => self.own.waiting.push((zone, done)),
+                // The one who asked may have gone.
+                false => drop(done.send(Ok(()))),
+            }
+        }
+    }
+
+    /// Reports to those who wait that the database cannot be read.
+    pub(super) fn fail_waiting(&mut self, error: &SqlError) {
+        for (_, done) in self.own.waiting.drain(..) {
+            let _ = done.send(Err(error.clone()));
+        }
+    }
+}
