@@ -5,17 +5,20 @@
 //! permission     who may change which names and types: REFUSED                             plan
 //! prerequisites  compared with the zone: NXDOMAIN, YXDOMAIN, NXRRSET, YXRRSET              plan
 //! steps          become edits; what the RFC passes over is left out                        plan
+//! commit         grouped, durable, served, then told                                        queue
 //! ```
-//! Nothing here has sockets or a clock. The zone comes in as [`RecordsAt`], so that one function judges zones in memory and
+//! Nothing here has sockets, and but for the queue no threads. The zone comes in as [`RecordsAt`], so that one function judges zones in memory and
 //! zones of databases, within the commit that makes the change ([`ConditionalChange`]).
 
 #[doc(hidden)]
 pub mod fuzzing;
 mod message;
 mod plan;
+mod queue;
 
 pub use message::{Prerequisite, UpdateRequest, UpdateStep};
 pub use plan::{UpdateChange, UpdatePermission};
+pub use queue::{DatabaseUpdates, UpdateDone, UpdateJob, UpdateOutcome, Updates};
 
 #[cfg(doc)]
 use nameward_zone::change::{ConditionalChange, RecordsAt};

@@ -12,6 +12,7 @@ mod maintenance;
 mod operator;
 mod ports;
 mod running;
+mod updates;
 mod web;
 
 use std::sync::Arc;
@@ -75,6 +76,12 @@ pub fn run(overrides: &Overrides) -> Result<(), StartError> {
     let commits = Commits::new(Arc::clone(&table), durable, |_| ())?;
     // Before the first zone, as access lists.
     let policy_table = Arc::new(PolicyTable::default());
+    let signed = Arc::clone(&shared);
+    policy_table.on_change(move |change| {
+        if change.has_keys {
+            signed.tsig_keys.store(Arc::clone(change.policies.keys()));
+        }
+    });
     policy_table.set(PolicySource::Configured, policies::set(&config));
     if config.example {
         let zone = check::example_zone().map_err(StartError::Example)?;

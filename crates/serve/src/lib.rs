@@ -3,7 +3,7 @@
 //! `listen` binds (before privileges are dropped), `udp` and `tcp` run what was bound. They know
 //! nothing about answers: they call a [`udp::BatchHandler`] or a [`tcp::StreamHandler`]. `pipeline` answers,
 //! `live` takes over the questions for zones that are looked up in a backend, `signing` those whose signatures have to be
-//! made.
+//! made, `update` lets updates of zones in.
 
 #![deny(unsafe_code)]
 
@@ -16,5 +16,6 @@ mod signing;
 mod sys;
 pub mod tcp;
 pub mod udp;
+pub mod update;
 
 pub use sys::raise_descriptor_limit;

@@ -20,6 +20,12 @@ pub trait UpdatePermission: Send + Sync {
     fn permits(&self, owner: Name<'_>, rtype: Type) -> bool;
 }
 
+impl UpdatePermission for Box<dyn UpdatePermission> {
+    fn permits(&self, owner: Name<'_>, rtype: Type) -> bool {
+        (**self).permits(owner, rtype)
+    }
+}
+
 /// An UPDATE on its way to a zone.
 pub struct UpdateChange<P> {
     /// The message.

@@ -110,6 +110,9 @@ impl Server {
         let (databases, asked) = databases::start(&keeper.commits, sources.collect(), &terms)?;
         let operations = operator::operations(&shared, &databases, &Handle::current());
         keeper.databases = databases.clone();
+        let (_updates, requests) =
+            super::updates::start(&shared, &keeper.commits, &keeper.policies, &databases)?;
+        shared.set_zone_requests(Arc::new(requests));
         let config_file = keeper.config_file.clone();
         announce::started(&addresses, web_address);
 

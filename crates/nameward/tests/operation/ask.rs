@@ -45,7 +45,15 @@ fn client(server: SocketAddr) -> UdpSocket {
 }
 
 fn exchange(socket: &UdpSocket, id: u16, name: &str) -> std::io::Result<Message> {
-    socket.send(&query(id, name, "A"))?;
+    exchange_of(socket, id, (name, "A"))
+}
+
+fn exchange_of(
+    socket: &UdpSocket,
+    id: u16,
+    (name, rtype): (&str, &str),
+) -> std::io::Result<Message> {
+    socket.send(&query(id, name, rtype))?;
     let mut buffer = [0; 2048];
     loop {
         let length = socket.recv(&mut buffer)?;
@@ -64,6 +72,26 @@ pub fn ask(server: SocketAddr, name: &str) -> Message {
 /// The response code for a name: 0 NOERROR, 3 NXDOMAIN, 5 REFUSED.
 pub fn rcode(server: SocketAddr, name: &str) -> u16 {
     ask(server, name).rcode()
+}
+
+/// The address in the answer for a name, if it is one.
+pub fn answered_address(server: SocketAddr, name: &str) -> Option<[u8; 4]> {
+    let answer = ask(server, name).answer;
+    answer.first()?.data[..].try_into().ok()
+}
+
+/// Whether a name has records of a type.
+pub fn has_record(server: SocketAddr, name: &str, rtype: &str) -> bool {
+    let answer = exchange_of(&client(server), 8, (name, rtype));
+    !answer.expect("the server answers").answer.is_empty()
+}
+
+/// The serial of a zone.
+pub fn serial(server: SocketAddr, zone: &str) -> u32 {
+    let message = exchange_of(&client(server), 9, (zone, "SOA")).expect("the server answers");
+    let soa = &message.answer.first().expect("a SOA").data;
+    let at = soa.len() - 20;
+    u32::from_be_bytes(soa[at..at + 4].try_into().unwrap())
 }
 
 /// Waits until `read` gives what is `wanted`, and returns the last that it gave. A worker counts a

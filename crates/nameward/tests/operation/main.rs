@@ -13,5 +13,7 @@ mod privileges;
 mod reload;
 mod start;
 mod state;
+mod update;
+mod update_kill;
 mod watch;
 mod zone_tables;

@@ -11,7 +11,7 @@ fn broken() -> String {
     zone("www").replace("192.0.2.2", "here")
 }
 
-fn counter(server: &TestServer, name: &str) -> u64 {
+pub fn counter(server: &TestServer, name: &str) -> u64 {
     let output = server.command(&["stats", name]);
     let text = String::from_utf8(output.stdout).unwrap();
     let value = text.split_ascii_whitespace().nth(1);

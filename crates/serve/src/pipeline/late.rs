@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use nameward_answer::{Medium, Outcome, Reply};
 use nameward_dnssec::tsig::ReplySigner;
-use nameward_stats::{Recorder, Stamp, Transport};
+use nameward_stats::{Counter, Recorder, Stamp, Transport};
 use nameward_wire::Rcode;
 use nameward_wire::message::{HEADER, Query, QueryBuf};
 
@@ -19,6 +19,9 @@ use crate::request::{Request, ViewId, medium_of};
 use crate::sys::outbox::Outbox;
 use crate::tcp::Ticket;
 use crate::udp::ReturnPath;
+
+/// Room for a reply that is only a code: header, question and OPT record.
+const CODE_MAX: usize = 512;
 
 /// Where a reply goes.
 pub(crate) enum ReplyTo {
@@ -217,6 +220,20 @@ impl LateReply {
             truncated: false,
             zone_found: None,
         };
+        self.deliver((reply, octets), &[]);
+    }
+
+    /// Sends a reply that is no more than a response code and, if there is one, an extended error (RFC 8914), and counts
+    /// what came of the request.
+    pub fn send_code(self, code: (Rcode, Option<u16>), counted: &[(Counter, u64)]) {
+        let mut out = [0; CODE_MAX];
+        let engine = self.shared.engine.load();
+        let (query, medium) = (self.late.query(), self.late.medium());
+        let reply = engine.respond_with_code(&query, code, medium, &mut out);
+        self.deliver((reply, &out[..reply.len]), counted);
+    }
+
+    fn deliver(self, reply: (Reply, &[u8]), counted: &[(Counter, u64)]) {
         let mut sender = self
             .shared
             .late
@@ -229,7 +246,10 @@ impl LateReply {
             })
         });
         let recorder = &mut sender.recorder;
-        sender.replies.send(self.late, (reply, octets), recorder);
+        for (counter, number) in counted {
+            recorder.add(*counter, *number);
+        }
+        sender.replies.send(self.late, reply, recorder);
         sender.replies.flush(recorder);
         recorder.flush(Stamp::now(), None);
     }

@@ -1,0 +1,328 @@
+//! Updates on their way to a commit: one lane for zones in memory, one for each database.
+//!
+//! Workers hand updates in and never wait: a lane that is full says so. A lane takes updates in their order, so that each sees
+//! what those before it have done, and does not wait for the disk: zones in memory are grouped by the state store, those of
+//! a database by the lane, which puts all that wait into one transaction. Each update is told of its own result after it is
+//! durable and served.
+
+use super::message::{UpdateRequest, refused};
+use super::plan::{UpdateChange, UpdatePermission};
+use crate::commit::{CommitError, Commits, CommittedVersion, VersionSource};
+use nameward_store::sql::write::{Committed, WriteError};
+use nameward_store::state::{JournalOrigin, StateChange, StateError, ZoneHome};
+use nameward_wire::{Name, NameBuf, Rcode, Type};
+use nameward_zone::change::{ChangeRefused, ConditionalChange, Difference};
+use nameward_zone::{Serial, SerialRule};
+use std::collections::{HashMap, HashSet};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::SystemTime;
+
+/// Updates that may wait in one lane. Only those of clients who may update get there, and each has at most 65,535 octets.
+const WAITING: usize = 1024;
+/// Updates of a database that share a transaction.
+const GROUP: usize = 64;
+/// Frozen zones in the state store.
+const FROZEN: &str = "frozen";
+
+/// An UPDATE that was let in.
+pub struct UpdateJob {
+    /// The message.
+    pub message: Box<[u8]>,
+    /// The zone as the table has it.
+    pub zone: NameBuf,
+    /// The rank of the source that serves it.
+    pub rank: u16,
+    /// The rights of the client.
+    pub permission: Box<dyn UpdatePermission>,
+    /// How the serial is raised.
+    pub serial: SerialRule,
+    /// For serials that are dates.
+    pub now: SystemTime,
+    /// Told of the outcome, once.
+    pub done: UpdateDone,
+}
+
+/// Called with the outcome of an update.
+pub type UpdateDone = Box<dyn FnOnce(UpdateOutcome) + Send>;
+
+/// The outcome of an update.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum UpdateOutcome {
+    /// The zone has changed, durably, and the next query sees it.
+    Changed {
+        /// Records that went and came, besides the SOA.
+        records: u64,
+        /// The serial now.
+        serial: Serial,
+    },
+    /// The zone was like that already.
+    Unchanged,
+    /// Nothing was changed, for this reason.
+    Refused(ChangeRefused),
+    /// Nothing was changed, or nobody knows whether something was: an operator can mend this.
+    Failed(String),
+}
+
+impl UpdateOutcome {
+    /// The response code for the client.
+    pub fn rcode(&self) -> Rcode {
+        match self {
+            UpdateOutcome::Changed { .. } | UpdateOutcome::Unchanged => Rcode::NoError,
+            UpdateOutcome::Refused(refused) => refused.rcode,
+            UpdateOutcome::Failed(_) => Rcode::ServFail,
+        }
+    }
+}
+
+/// A database that takes updates of its zones.
+pub trait DatabaseUpdates: Send + Sync + 'static {
+    /// Makes changes of zones in one transaction, each with its own result, and returns when they are served. May block.
+    fn commit(
+        &self,
+        changes: &[(NameBuf, &dyn ConditionalChange)],
+    ) -> Vec<Result<Committed, WriteError>>;
+}
+
+type Frozen = Arc<Mutex<HashSet<Box<[u8]>>>>;
+
+/// The lanes of all updates; their threads end when this is dropped, after what they have.
+pub struct Updates {
+    commits: Arc<Commits>,
+    resident: SyncSender<LaneItem>,
+    databases: HashMap<u16, SyncSender<LaneItem>>,
+    frozen: Frozen,
+}
+
+enum LaneItem {
+    Update(Box<UpdateJob>),
+    /// Told when all before it were handed to their commits.
+    Mark(SyncSender<()>),
+}
+
+impl Updates {
+    /// Starts the lanes, with the databases by their ranks.
+    pub fn start(
+        commits: &Arc<Commits>,
+        databases: Vec<(u16, Arc<dyn DatabaseUpdates>)>,
+    ) -> std::io::Result<Arc<Self>> {
+        let frozen: Frozen = Arc::default();
+        if let Some(Ok(items)) = commits.store().map(|store| store.items(FROZEN)) {
+            let names = items.into_iter().map(|(name, _)| name.into());
+            locked(&frozen).extend(names);
+        }
+        let own = Arc::clone(commits);
+        let resident = lane("update".into(), Arc::clone(&frozen), move |jobs| {
+            for job in jobs {
+                commit_resident(&own, job);
+            }
+        })?;
+        let mut lanes = HashMap::new();
+        for (rank, database) in databases {
+            let name = format!("update-{rank}");
+            let take = move |jobs| commit_in_database(&*database, jobs);
+            lanes.insert(rank, lane(name, Arc::clone(&frozen), take)?);
+        }
+        Ok(Arc::new(Updates {
+            commits: Arc::clone(commits),
+            resident,
+            databases: lanes,
+            frozen,
+        }))
+    }
+
+    /// Hands an update in. It is given back if too many wait.
+    pub fn submit(&self, job: UpdateJob) -> Result<(), Box<UpdateJob>> {
+        let lane = self.databases.get(&job.rank).unwrap_or(&self.resident);
+        match lane.try_send(LaneItem::Update(Box::new(job))) {
+            Err(TrySendError::Full(LaneItem::Update(job)))
+            | Err(TrySendError::Disconnected(LaneItem::Update(job))) => Err(job),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether a zone takes no updates for the time being.
+    pub fn is_frozen(&self, zone: Name<'_>) -> bool {
+        locked(&self.frozen).contains(&*key(zone))
+    }
+
+    /// Refuses updates of a zone from now on, also after a restart, and returns when those before are done. False if that
+    /// was so already. May block.
+    pub fn freeze(&self, zone: Name<'_>) -> Result<bool, StateError> {
+        let is_new = locked(&self.frozen).insert(key(zone));
+        self.remember(zone, true)?;
+        for lane in self.databases.values().chain([&self.resident]) {
+            let (mark, passed) = sync_channel(1);
+            if lane.send(LaneItem::Mark(mark)).is_ok() {
+                let _ = passed.recv();
+            }
+        }
+        // What was handed to the journal before is on the disk after this.
+        self.remember(zone, true)?;
+        Ok(is_new)
+    }
+
+    /// Takes updates of a zone again; false if it was not frozen. May block.
+    pub fn thaw(&self, zone: Name<'_>) -> Result<bool, StateError> {
+        self.remember(zone, false)?;
+        Ok(locked(&self.frozen).remove(&*key(zone)))
+    }
+
+    fn remember(&self, zone: Name<'_>, is_frozen: bool) -> Result<(), StateError> {
+        let Some(store) = self.commits.store() else {
+            return Ok(());
+        };
+        let (kind, name, value) = (FROZEN, key(zone).into_vec(), Vec::new());
+        let change = match is_frozen {
+            true => StateChange::SetItem { kind, name, value },
+            false => StateChange::RemoveItem { kind, name },
+        };
+        store.write(vec![change]).map(|_| ())
+    }
+}
+
+fn key(zone: Name<'_>) -> Box<[u8]> {
+    zone.as_wire().to_ascii_lowercase().into()
+}
+
+fn locked(frozen: &Mutex<HashSet<Box<[u8]>>>) -> MutexGuard<'_, HashSet<Box<[u8]>>> {
+    frozen.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Starts a lane, which hands updates over in groups of what waits.
+fn lane(
+    name: String,
+    frozen: Frozen,
+    take: impl Fn(Vec<UpdateJob>) + Send + 'static,
+) -> std::io::Result<SyncSender<LaneItem>> {
+    let (lane, queue) = sync_channel(WAITING);
+    thread::Builder::new().name(name).spawn(move || {
+        while let Ok(first) = queue.recv() {
+            let (group, marks) = collect(first, &queue);
+            let is_frozen = |job: &UpdateJob| locked(&frozen).contains(&*key(job.zone.as_name()));
+            let (held, taken): (Vec<_>, Vec<_>) = group.into_iter().partition(is_frozen);
+            for job in held {
+                let refused = refused(Rcode::Refused, "the zone is frozen");
+                (job.done)(UpdateOutcome::Refused(refused));
+            }
+            // An update that is our own mistake stays unanswered, and the lane goes on.
+            if catch_unwind(AssertUnwindSafe(|| take(taken))).is_err() {
+                tracing::error!("an update ended in a panic");
+            }
+            for mark in marks {
+                let _ = mark.try_send(());
+            }
+        }
+    })?;
+    Ok(lane)
+}
+
+/// Takes what waits, up to a mark or the size of a group.
+fn collect(first: LaneItem, queue: &Receiver<LaneItem>) -> (Vec<UpdateJob>, Vec<SyncSender<()>>) {
+    let (mut group, mut marks) = (Vec::new(), Vec::new());
+    let mut next = Some(first);
+    while let Some(item) = next {
+        match item {
+            LaneItem::Update(job) => group.push(*job),
+            LaneItem::Mark(mark) => marks.push(mark),
+        }
+        next = match marks.is_empty() && group.len() < GROUP {
+            true => queue.try_recv().ok(),
+            false => None,
+        };
+    }
+    (group, marks)
+}
+
+type PermittedChange = UpdateChange<Box<dyn UpdatePermission>>;
+
+/// Reads the message of an update; one that is wrong is told so.
+fn read(job: UpdateJob) -> Option<(NameBuf, u16, PermittedChange, UpdateDone)> {
+    match UpdateRequest::read(&job.message) {
+        Ok(request) => {
+            let change = UpdateChange {
+                request,
+                permission: job.permission,
+                serial: job.serial,
+                now: job.now,
+            };
+            Some((job.zone, job.rank, change, job.done))
+        }
+        Err(refused) => {
+            (job.done)(UpdateOutcome::Refused(refused));
+            None
+        }
+    }
+}
+
+fn commit_resident(commits: &Arc<Commits>, job: UpdateJob) {
+    let Some((zone, rank, change, done)) = read(job) else {
+        return;
+    };
+    let source = VersionSource {
+        zone,
+        rank,
+        home: ZoneHome::File,
+        origin: JournalOrigin::Change,
+        confirmed: None,
+    };
+    commits.conditional(source, &change, move |result| done(of_commit(result)));
+}
+
+fn of_commit(result: Result<CommittedVersion, CommitError>) -> UpdateOutcome {
+    match result {
+        Ok(committed) if committed.difference.is_empty() => UpdateOutcome::Unchanged,
+        Ok(committed) => UpdateOutcome::Changed {
+            records: records_of(&committed.difference),
+            serial: committed.zone.serial(),
+        },
+        Err(CommitError::Refused(refused)) => UpdateOutcome::Refused(refused),
+        // RFC 2136 has no word for a zone that could not be served any more.
+        Err(CommitError::Invalid(error)) => UpdateOutcome::Refused(refused(Rcode::Refused, error)),
+        Err(CommitError::NoSuchZone) => {
+            UpdateOutcome::Refused(refused(Rcode::NotAuth, CommitError::NoSuchZone))
+        }
+        Err(error) => UpdateOutcome::Failed(error.to_string()),
+    }
+}
+
+fn commit_in_database(database: &dyn DatabaseUpdates, jobs: Vec<UpdateJob>) {
+    let read: Vec<_> = jobs.into_iter().filter_map(read).collect();
+    if read.is_empty() {
+        return;
+    }
+    let changes: Vec<(NameBuf, &dyn ConditionalChange)> = read
+        .iter()
+        .map(|(zone, _, change, _)| (*zone, change as &dyn ConditionalChange))
+        .collect();
+    let results = database.commit(&changes);
+    for ((.., done), result) in read.into_iter().zip(results) {
+        done(of_database(result));
+    }
+}
+
+fn of_database(result: Result<Committed, WriteError>) -> UpdateOutcome {
+    match result {
+        Ok(committed) if !committed.is_changed => UpdateOutcome::Unchanged,
+        Ok(committed) => UpdateOutcome::Changed {
+            records: committed.difference.as_ref().map_or(1, records_of),
+            serial: committed.serial,
+        },
+        Err(WriteError::Refused(refused)) => UpdateOutcome::Refused(refused),
+        Err(error @ (WriteError::Invalid(_) | WriteError::ReadOnly(_))) => {
+            UpdateOutcome::Refused(refused(Rcode::Refused, error))
+        }
+        Err(WriteError::NoSuchZone) => {
+            UpdateOutcome::Refused(refused(Rcode::NotAuth, WriteError::NoSuchZone))
+        }
+        Err(error) => UpdateOutcome::Failed(error.to_string()),
+    }
+}
+
+/// Records of a difference besides the SOA.
+fn records_of(difference: &Difference) -> u64 {
+    let records = difference.removed.iter().chain(&difference.added);
+    records.filter(|record| record.rtype != Type::SOA).count() as u64
+}

@@ -1,0 +1,242 @@
+//! UPDATE requests (RFC 2136): who may send them, where they go, and what is told of them.
+//!
+//! A worker decides from the header, the zone section and the client alone whether an update is let in; reading it, comparing
+//! it with the zone and making it durable is for the lanes of [`Updates`]. The reply leaves when they are done, and is counted
+//! then.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use nameward_maintain::Snapshot;
+use nameward_maintain::policy::{PolicyTable, UpdateSerial, ZonePolicy};
+use nameward_maintain::update::{UpdateJob, UpdateOutcome, UpdatePermission, Updates};
+use nameward_stats::{Counter, LogThrottle};
+use nameward_wire::{Class, Name, NameBuf, Rcode, Type};
+use nameward_zone::{SerialRule, Zone};
+
+use crate::pipeline::{LateReply, WayBack};
+use crate::request::{Request, Verdict, ZoneRequests, extended_error};
+
+/// How often the log says the same of refused updates, and how many different lines it has within that time.
+const SAME_LINE: Duration = Duration::from_secs(60);
+const LINES: usize = 32;
+
+/// Lets updates in.
+pub struct UpdateRequests {
+    zones: Snapshot,
+    policies: Arc<PolicyTable>,
+    updates: Arc<Updates>,
+    refusals: Arc<RefusalLog>,
+}
+
+/// Where an update comes from, for the log.
+struct UpdateSender {
+    zone: NameBuf,
+    peer: std::net::SocketAddr,
+    key: Option<NameBuf>,
+}
+
+/// The rights of one client by the rules of a zone.
+struct ClientRights {
+    policy: Arc<ZonePolicy>,
+    key: Option<NameBuf>,
+}
+
+impl UpdatePermission for ClientRights {
+    fn permits(&self, owner: Name<'_>, rtype: Type) -> bool {
+        let key = self.key.as_ref().map(NameBuf::as_name);
+        let rules = &self.policy.update_rules;
+        rules.is_empty() || rules.iter().any(|rule| rule.permits(key, owner, rtype))
+    }
+}
+
+impl UpdateRequests {
+    /// Lets updates of the zones of a table in, as the policies say.
+    pub fn new(zones: Snapshot, policies: Arc<PolicyTable>, updates: Arc<Updates>) -> Self {
+        UpdateRequests {
+            zones,
+            policies,
+            updates,
+            refusals: Arc::default(),
+        }
+    }
+
+    fn decide(&self, request: &Request<'_>, way_back: &mut WayBack<'_>) -> Verdict {
+        let query = request.query;
+        let sender = UpdateSender {
+            zone: query.qname.into(),
+            peer: request.peer,
+            key: request.key_name().map(NameBuf::from),
+        };
+        let refuse = |rcode, error, reason: &str| {
+            self.refusals.log(&sender, rcode, reason);
+            Verdict::Code(rcode, error)
+        };
+        // RFC 2136 section 3.1.1.
+        if query.qtype != Type::SOA {
+            return Verdict::Code(Rcode::FormErr, None);
+        }
+        let table = self.zones.load();
+        let found = table.exact(query.qname);
+        let Some(zone) = found.filter(|_| query.qclass == Class::IN) else {
+            return refuse(Rcode::NotAuth, None, "the zone is not served here");
+        };
+        let policies = self.policies.load();
+        let policy = policies.of(zone.apex_name());
+        if !is_allowed(policy, &sender) {
+            let reason = match (policy.allow_update.is_none(), sender.key) {
+                (true, _) => "nobody may update it: allow_update is not set",
+                (false, None) => "allow_update does not have the address, and there is no key",
+                (false, Some(_)) => "allow_update has neither the address nor the key",
+            };
+            return refuse(Rcode::Refused, Some(extended_error::PROHIBITED), reason);
+        }
+        if policy.kind.is_transferred() {
+            let reason = "the zone is a secondary: send the update to its primary";
+            return refuse(Rcode::NotAuth, None, reason);
+        }
+        if !zone.is_ready() {
+            return refuse(Rcode::ServFail, None, "the zone is not loaded");
+        }
+        if self.updates.is_frozen(zone.apex_name()) {
+            return refuse(Rcode::Refused, None, "the zone is frozen");
+        }
+        self.submit(request, way_back, (zone, policy), sender)
+    }
+
+    fn submit(
+        &self,
+        request: &Request<'_>,
+        way_back: &mut WayBack<'_>,
+        (zone, policy): (&Zone, &Arc<ZonePolicy>),
+        sender: UpdateSender,
+    ) -> Verdict {
+        let Some(reply) = way_back.take() else {
+            return Verdict::Drop;
+        };
+        let refusals = Arc::clone(&self.refusals);
+        let job = UpdateJob {
+            message: request.query.packet().into(),
+            zone: zone.apex_name().into(),
+            rank: zone.rank(),
+            permission: Box::new(ClientRights {
+                policy: Arc::clone(policy),
+                key: sender.key,
+            }),
+            serial: serial_rule(policy.update_serial, zone),
+            now: SystemTime::now(),
+            done: Box::new(move |outcome| finish(reply, &outcome, &sender, &refusals)),
+        };
+        if let Err(job) = self.updates.submit(job) {
+            (job.done)(UpdateOutcome::Failed("too many updates wait".into()));
+        }
+        Verdict::Later
+    }
+}
+
+impl ZoneRequests for UpdateRequests {
+    fn update(&self, request: &Request<'_>, way_back: &mut WayBack<'_>, _: &mut [u8]) -> Verdict {
+        self.decide(request, way_back)
+    }
+}
+
+/// Whether a client may update something: by its address or key, or where no list says who may, by a rule for its key.
+fn is_allowed(policy: &ZonePolicy, sender: &UpdateSender) -> bool {
+    let key = sender.key.as_ref().map(NameBuf::as_name);
+    match policy.allow_update.is_none() {
+        false => policy.allow_update.allows(sender.peer.ip(), key),
+        true => {
+            let named = policy
+                .update_rules
+                .iter()
+                .filter_map(|rule| rule.key.as_ref());
+            key.is_some_and(|key| { named }.any(|wanted| wanted.as_name() == key))
+        }
+    }
+}
+
+/// The rule of the zone's serial. SOA-EDIT is known of zones that are signed here.
+fn serial_rule(rule: UpdateSerial, zone: &Zone) -> SerialRule {
+    let soa_edit = || {
+        let signing = zone.signing().online();
+        signing.map_or_else(Default::default, |signing| signing.soa_edit())
+    };
+    match rule {
+        UpdateSerial::Default => SerialRule::Dated,
+        UpdateSerial::Increase => SerialRule::Increase,
+        UpdateSerial::Epoch => SerialRule::Epoch,
+        UpdateSerial::SoaEdit | UpdateSerial::SoaEditIncrease => SerialRule::SoaEdit(soa_edit()),
+    }
+}
+
+/// Replies, counts and logs.
+fn finish(reply: LateReply, outcome: &UpdateOutcome, sender: &UpdateSender, refusals: &RefusalLog) {
+    let rcode = outcome.rcode();
+    let counted = match outcome {
+        UpdateOutcome::Changed { records, .. } => [
+            (Counter::DnsupdateAnswers, 1),
+            (Counter::DnsupdateChanges, *records),
+        ],
+        UpdateOutcome::Unchanged => [
+            (Counter::DnsupdateAnswers, 1),
+            (Counter::DnsupdateChanges, 0),
+        ],
+        UpdateOutcome::Refused(_) | UpdateOutcome::Failed(_) => [
+            (Counter::DnsupdateRefused, 1),
+            (Counter::DnsupdateChanges, 0),
+        ],
+    };
+    let error = (rcode == Rcode::Refused).then_some(extended_error::PROHIBITED);
+    reply.send_code((rcode, error), &counted);
+    match outcome {
+        UpdateOutcome::Changed { records, serial } => {
+            tracing::debug!("{sender}: {records} records changed, serial {serial}");
+        }
+        UpdateOutcome::Unchanged => tracing::debug!("{sender}: no change"),
+        UpdateOutcome::Refused(refused) => refusals.log(sender, rcode, &refused.reason),
+        UpdateOutcome::Failed(reason) => refusals.log(sender, rcode, reason),
+    }
+}
+
+impl std::fmt::Display for UpdateSender {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "zone {}: update from {}", self.zone, self.peer.ip())?;
+        match &self.key {
+            Some(key) => write!(f, " with key {key}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The log of refused updates: nobody reads a line an update.
+struct RefusalLog(Mutex<LogThrottle>);
+
+impl Default for RefusalLog {
+    fn default() -> Self {
+        RefusalLog(Mutex::new(LogThrottle::by_text(SAME_LINE, LINES)))
+    }
+}
+
+impl RefusalLog {
+    fn log(&self, sender: &UpdateSender, rcode: Rcode, reason: &str) {
+        // A prerequisite that is not met is an answer, not a refusal.
+        if matches!(
+            rcode,
+            Rcode::NxDomain | Rcode::YxDomain | Rcode::NxRrset | Rcode::YxRrset
+        ) {
+            tracing::debug!("{sender}: {reason}");
+            return;
+        }
+        let line = format!("{sender} refused: {reason}");
+        let mut throttle = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let admitted = throttle.admit(&line, Instant::now());
+        drop(throttle);
+        match (admitted, rcode) {
+            (None, _) => {}
+            (Some(0), Rcode::ServFail) => tracing::error!("{line}"),
+            (Some(0), _) => tracing::warn!("{line}"),
+            (Some(more), Rcode::ServFail) => tracing::error!("{line} ({more} more before)"),
+            (Some(more), _) => tracing::warn!("{line} ({more} more before)"),
+        }
+    }
+}
