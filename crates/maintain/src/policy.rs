@@ -5,6 +5,7 @@
 //! defaults for all zones. [`PolicyTable`] keeps the parts of all sources and publishes [`Policies`], a snapshot that
 //! readers load without a lock. Nobody may transfer, notify or update a zone unless a part says so.
 
+pub mod database;
 mod part;
 mod table;
 mod update;

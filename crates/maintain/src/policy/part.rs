@@ -18,6 +18,8 @@ pub struct PolicyPart {
     pub notify_name_servers: Option<bool>,
     /// [`ZonePolicy::allow_transfer`].
     pub allow_transfer: Option<AccessList>,
+    /// Who may transfer the zone besides those that the next places let in.
+    pub also_transfer: Option<AccessList>,
     /// [`ZonePolicy::transfer_to_name_servers`].
     pub transfer_to_name_servers: Option<bool>,
     /// [`ZonePolicy::allow_notify`].
@@ -73,6 +75,11 @@ impl PolicyPart {
             also_notify: first(&self.also_notify, &other.also_notify),
             notify_name_servers: self.notify_name_servers.or(other.notify_name_servers),
             allow_transfer: first(&self.allow_transfer, &other.allow_transfer),
+            // A list that stands before is all there is.
+            also_transfer: match self.allow_transfer {
+                Some(_) => self.also_transfer.clone(),
+                None => first(&self.also_transfer, &other.also_transfer),
+            },
             transfer_to_name_servers: self
                 .transfer_to_name_servers
                 .or(other.transfer_to_name_servers),
@@ -96,6 +103,12 @@ impl PolicyPart {
         let update_rules = self.update_rules.unwrap_or_default();
         // Rules for keys alone let those keys in: nobody would write them for another reason.
         let allow_update = self.allow_update.unwrap_or_else(|| of_keys(&update_rules));
+        let also = self.also_transfer.unwrap_or_default();
+        let allow_transfer = match self.allow_transfer {
+            Some(list) if also.is_none() => list,
+            Some(list) => list.union(&also),
+            None => also,
+        };
         let sends_notify = matches!(kind, ZoneKind::Primary | ZoneKind::Producer);
         ZonePolicy {
             kind,
@@ -103,7 +116,7 @@ impl PolicyPart {
             primaries: self.primaries.unwrap_or_default(),
             also_notify: self.also_notify.unwrap_or_default(),
             notify_name_servers: self.notify_name_servers.unwrap_or(sends_notify),
-            allow_transfer: self.allow_transfer.unwrap_or_default(),
+            allow_transfer,
             transfer_to_name_servers: self.transfer_to_name_servers.unwrap_or(false),
             allow_notify: self.allow_notify.unwrap_or_default(),
             allow_update,

@@ -4,6 +4,8 @@
 //! statistics would take the index on zones and read a whole zone for one name. The few rows of other zones that have
 //! the same name (a child's apex) are told apart here.
 
+use super::terms::TERM_KINDS;
+
 /// A database engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Engine {
@@ -42,6 +44,12 @@ pub(crate) enum Statement {
     Keys,
     /// The metadata of some zones: id, kind, content, domain_id. Parameter: their ids, as text.
     Metadata,
+    /// The metadata of all zones about transfers and updates, same columns. No parameters.
+    Terms,
+    /// The keys of TSIG: name, algorithm, secret. No parameters.
+    TsigKeys,
+    /// The autoprimaries: ip, nameserver, account. No parameters.
+    Autoprimaries,
     /// Which zones changed of late: domain_id, version. No parameters.
     Changes,
     /// The versions of all zones that ever changed: domain_id, version. No parameters.
@@ -50,7 +58,7 @@ pub(crate) enum Statement {
     DataVersion,
 }
 
-pub(crate) const STATEMENTS: usize = 10;
+pub(crate) const STATEMENTS: usize = 13;
 
 /// All records that are served, for a check: the columns of [`Statement::Lookup`].
 pub(crate) fn all_records(engine: Engine) -> String {
@@ -138,6 +146,9 @@ impl Statement {
         Statement::Zone,
         Statement::Keys,
         Statement::Metadata,
+        Statement::Terms,
+        Statement::TsigKeys,
+        Statement::Autoprimaries,
         Statement::Changes,
         Statement::Versions,
         Statement::DataVersion,
@@ -234,6 +245,22 @@ impl Statement {
                 let columns = metadata_columns(engine);
                 format!("SELECT {columns} FROM domainmetadata WHERE {zones}")
             }
+            Statement::Terms => {
+                let (columns, kinds) = (metadata_columns(engine), TERM_KINDS.join("', '"));
+                format!("SELECT {columns} FROM domainmetadata WHERE kind IN ('{kinds}')")
+            }
+            Statement::TsigKeys => format!(
+                "SELECT {}, {}, {} FROM tsigkeys",
+                text("name"),
+                text("algorithm"),
+                text("secret")
+            ),
+            Statement::Autoprimaries => format!(
+                "SELECT {}, {}, {} FROM supermasters",
+                text("ip"),
+                text("nameserver"),
+                text("account")
+            ),
             Statement::Changes => {
                 // A transaction shows its row when it commits, which may be long after it wrote the time.
                 let since = match engine {

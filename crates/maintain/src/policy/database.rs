@@ -1,0 +1,273 @@
+//! Policies of zones in databases: `domains`, `domainmetadata` and `tsigkeys` of PowerDNS, in our own terms.
+//!
+//! Where PowerDNS adds what a zone says to a setting for all, so does this: ALLOW-AXFR-FROM and TSIG-ALLOW-AXFR let in
+//! besides `allow_transfer` of the defaults. An update needs an address of ALLOW-DNSUPDATE-FROM and, where
+//! TSIG-ALLOW-DNSUPDATE has keys, one of these as well.
+
+use super::{PolicyPart, RemoteServer, UpdateSerial, ZoneKind};
+use data_encoding::BASE64;
+use nameward_dnssec::tsig::{TsigAlgorithm, TsigKey};
+use nameward_store::sql::{Kind, StoredTsigKey, TermItem, ZoneRow};
+use nameward_wire::{Name, NameBuf};
+use nameward_zone::{AccessEntry, AccessList, AccessTerm};
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+
+/// The port of a server that is named without one.
+const PORT: u16 = 53;
+
+impl From<Kind> for ZoneKind {
+    fn from(kind: Kind) -> Self {
+        match kind {
+            Kind::Native => ZoneKind::Native,
+            Kind::Primary => ZoneKind::Primary,
+            Kind::Secondary => ZoneKind::Secondary,
+            Kind::Producer => ZoneKind::Producer,
+            Kind::Consumer => ZoneKind::Consumer,
+        }
+    }
+}
+
+/// The policy of a zone in a database, and what could not be read of it.
+#[derive(Debug, Default)]
+pub struct StoredPolicy {
+    /// The part; `None` if the zone says nothing that other zones do not.
+    pub part: Option<PolicyPart>,
+    /// Items that make no sense, in words.
+    pub problems: Vec<String>,
+}
+
+/// Reads the policy of a zone from its row and its metadata. An item that makes no sense lets nobody in.
+pub fn read_policy(row: &ZoneRow, items: &[TermItem]) -> StoredPolicy {
+    let mut problems = Vec::new();
+    let kind = ZoneKind::from(row.kind);
+    let key = first(items, "AXFR-MASTER-TSIG")
+        .and_then(|text| name(text, "AXFR-MASTER-TSIG", &mut problems));
+    let source = first(items, "AXFR-SOURCE").and_then(|text| {
+        let address = text.trim().parse::<IpAddr>();
+        address
+            .map_err(|_| problems.push(format!("AXFR-SOURCE: {text:?} is no address")))
+            .ok()
+    });
+    let primaries = row.primaries.as_deref().unwrap_or_default();
+    let primaries = servers(primaries, key, source, "master", &mut problems);
+    let mut also_notify = Vec::new();
+    for content in all(items, "ALSO-NOTIFY") {
+        also_notify.extend(servers(content, None, source, "ALSO-NOTIFY", &mut problems));
+    }
+    let sends_notify = match kind {
+        ZoneKind::Primary | ZoneKind::Producer => true,
+        ZoneKind::Secondary => is_on(items, "SLAVE-RENOTIFY"),
+        ZoneKind::Native | ZoneKind::Consumer => false,
+    };
+    let update_serial = match first(items, "SOA-EDIT-DNSUPDATE").map(UpdateSerial::read) {
+        None => UpdateSerial::Default,
+        Some(Some(serial)) => serial,
+        Some(None) => {
+            problems.push("SOA-EDIT-DNSUPDATE: the word is not known, DEFAULT is used".into());
+            UpdateSerial::Default
+        }
+    };
+    let part = PolicyPart {
+        kind: Some(kind),
+        primaries: Some(primaries),
+        also_notify: Some(if sends_notify {
+            also_notify
+        } else {
+            Vec::new()
+        }),
+        notify_name_servers: Some(sends_notify),
+        also_transfer: transfer_list(items, &mut problems),
+        transfer_to_name_servers: is_auto_ns(items).then_some(true),
+        allow_update: update_list(items, &mut problems),
+        update_serial: Some(update_serial),
+        forward_updates: is_on(items, "FORWARD-DNSUPDATE").then_some(true),
+        is_incremental: first(items, "IXFR").map(|_| is_on(items, "IXFR")),
+        is_presigned: is_on(items, "PRESIGNED").then_some(true),
+        catalog: row
+            .catalog
+            .as_deref()
+            .and_then(|text| name(text, "catalog", &mut problems)),
+        ..PolicyPart::default()
+    };
+    let is_plain = kind == ZoneKind::Native && items.is_empty() && row.catalog.is_none();
+    StoredPolicy {
+        part: (!is_plain).then_some(part),
+        problems,
+    }
+}
+
+/// Reads the keys of a database. Of keys of one name the one with the longest MAC counts: a name has one algorithm
+/// (RFC 8945 section 5.2 looks keys up by name and algorithm, and a shorter MAC is easier to guess).
+pub fn read_keys(rows: &[StoredTsigKey]) -> (Vec<Arc<TsigKey>>, Vec<String>) {
+    let (mut keys, mut problems) = (HashMap::<NameBuf, Arc<TsigKey>>::new(), Vec::new());
+    for row in rows {
+        let name = row.name;
+        let Some(algorithm) = TsigAlgorithm::from_word(&row.algorithm) else {
+            problems.push(format!(
+                "key {name}: the algorithm {:?} is not known",
+                row.algorithm
+            ));
+            continue;
+        };
+        let text: String = row.secret.split_whitespace().collect();
+        let secret = BASE64
+            .decode(text.as_bytes())
+            .ok()
+            .filter(|secret| !secret.is_empty());
+        let Some(secret) = secret else {
+            problems.push(format!("key {name}: the secret is no base64"));
+            continue;
+        };
+        let key = Arc::new(TsigKey::new(name.as_name(), algorithm, &secret));
+        if let Some(other) = keys.get(&name) {
+            let [one, two] = [other.algorithm(), algorithm].map(TsigAlgorithm::word);
+            problems.push(format!(
+                "key {name} is there with {one} and with {two}: the longer one counts"
+            ));
+            if other.algorithm().mac_len() >= algorithm.mac_len() {
+                continue;
+            }
+        }
+        keys.insert(name, key);
+    }
+    (keys.into_values().collect(), problems)
+}
+
+fn all<'i>(items: &'i [TermItem], kind: &'static str) -> impl Iterator<Item = &'i str> {
+    let items = items.iter().filter(move |item| item.kind == kind);
+    items.map(|item| &*item.content)
+}
+
+fn first<'i>(items: &'i [TermItem], kind: &'static str) -> Option<&'i str> {
+    all(items, kind).find(|content| !content.trim().is_empty())
+}
+
+/// Whether an item is there that does not say no.
+fn is_on(items: &[TermItem], kind: &'static str) -> bool {
+    all(items, kind).any(|content| !["0", "no", "false"].contains(&content.trim()))
+}
+
+fn is_auto_ns(items: &[TermItem]) -> bool {
+    let mut words = all(items, "ALLOW-AXFR-FROM").flat_map(words);
+    words.any(|word| word.eq_ignore_ascii_case("AUTO-NS"))
+}
+
+/// The words of a list, however they are separated.
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    let words = text.split([',', ';', ' ', '\t', '\n']);
+    words.filter(|word| !word.is_empty())
+}
+
+fn name(text: &str, kind: &str, problems: &mut Vec<String>) -> Option<NameBuf> {
+    let text = text.trim();
+    let name = NameBuf::from_text(text.as_bytes(), Name::ROOT);
+    name.map_err(|error| problems.push(format!("{kind}: {text:?} is no name: {error}")))
+        .ok()
+}
+
+/// Reads addresses with or without ports.
+fn servers(
+    text: &str,
+    key: Option<NameBuf>,
+    source: Option<IpAddr>,
+    kind: &str,
+    problems: &mut Vec<String>,
+) -> Vec<RemoteServer> {
+    let mut found = Vec::new();
+    for word in words(text) {
+        let bare = word
+            .strip_prefix('[')
+            .and_then(|word| word.strip_suffix(']'));
+        let address = word.parse::<SocketAddr>().or_else(|_| {
+            Ok(SocketAddr::new(
+                bare.unwrap_or(word).parse::<IpAddr>()?,
+                PORT,
+            ))
+        });
+        match address {
+            Ok(address) => found.push(RemoteServer {
+                address,
+                key,
+                source,
+            }),
+            Err::<_, std::net::AddrParseError>(_) => {
+                problems.push(format!("{kind}: {word:?} is no address"));
+            }
+        }
+    }
+    found
+}
+
+fn networks(
+    items: &[TermItem],
+    kind: &'static str,
+    problems: &mut Vec<String>,
+) -> Vec<AccessEntry> {
+    let mut entries = Vec::new();
+    for word in all(items, kind).flat_map(words) {
+        if word.eq_ignore_ascii_case("AUTO-NS") {
+            continue;
+        }
+        match network(word) {
+            Some(term) => entries.push(AccessEntry::positive(term)),
+            None => problems.push(format!("{kind}: {word:?} is no address or network")),
+        }
+    }
+    entries
+}
+
+fn network(word: &str) -> Option<AccessTerm> {
+    let (address, bits) = match word.split_once('/') {
+        Some((address, bits)) => (address, Some(bits.parse::<u8>().ok()?)),
+        None => (word, None),
+    };
+    let address: IpAddr = address.parse().ok()?;
+    let width = if address.is_ipv4() { 32 } else { 128 };
+    let bits = bits.unwrap_or(width);
+    (bits <= width).then_some(AccessTerm::Network(address, bits))
+}
+
+fn keys(items: &[TermItem], kind: &'static str, problems: &mut Vec<String>) -> Vec<AccessEntry> {
+    let words = all(items, kind).flat_map(words);
+    let names = words.filter_map(|word| name(word, kind, problems));
+    names
+        .map(|key| AccessEntry::positive(AccessTerm::Key(key)))
+        .collect()
+}
+
+fn transfer_list(items: &[TermItem], problems: &mut Vec<String>) -> Option<AccessList> {
+    let mut entries = networks(items, "ALLOW-AXFR-FROM", problems);
+    entries.extend(keys(items, "TSIG-ALLOW-AXFR", problems));
+    (!entries.is_empty()).then(|| AccessList::new(&entries))
+}
+
+/// Who may update: networks, and with a key where keys are named. Keys alone count from this machine, as PowerDNS has it
+/// unless its configuration says otherwise.
+fn update_list(items: &[TermItem], problems: &mut Vec<String>) -> Option<AccessList> {
+    let (has_networks, has_keys) = (
+        all(items, "ALLOW-DNSUPDATE-FROM").next().is_some(),
+        all(items, "TSIG-ALLOW-DNSUPDATE").next().is_some(),
+    );
+    let loopback = [
+        AccessTerm::Network(Ipv4Addr::new(127, 0, 0, 0).into(), 8),
+        AccessTerm::Network(Ipv6Addr::LOCALHOST.into(), 128),
+    ];
+    let networks = match has_networks {
+        true => networks(items, "ALLOW-DNSUPDATE-FROM", problems),
+        false => loopback.map(AccessEntry::positive).into(),
+    };
+    let networks = AccessList::new(&networks);
+    match (has_networks, has_keys) {
+        (false, false) => None,
+        (true, false) => Some(networks),
+        (_, true) => {
+            let keys = AccessList::new(&keys(items, "TSIG-ALLOW-DNSUPDATE", problems));
+            Some(networks.intersection(&keys))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
