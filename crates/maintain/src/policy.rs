@@ -6,10 +6,12 @@
 //! readers load without a lock. Nobody may transfer, notify or update a zone unless a part says so.
 
 pub mod database;
+mod kept;
 mod part;
 mod table;
 mod update;
 
+pub use kept::{KeptError, KeptKey, KeptPolicies, KeptSecondary};
 pub use part::PolicyPart;
 pub use table::{Policies, PolicyChange, PolicySet, PolicySource, PolicyTable};
 pub use update::{UpdateRule, UpdateScope, UpdateSerial};
@@ -79,6 +81,17 @@ pub struct RemoteServer {
     pub key: Option<NameBuf>,
     /// The address that messages to it are sent from; the system's choice if there is none.
     pub source: Option<IpAddr>,
+}
+
+/// A server whose zones become secondaries here when it notifies of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Autoprimary {
+    /// The address that notifies.
+    pub address: IpAddr,
+    /// The name server that an NS record of the zone must name.
+    pub name_server: NameBuf,
+    /// The template whose terms the zone has; none if empty.
+    pub template: String,
 }
 
 /// The policy of one zone.

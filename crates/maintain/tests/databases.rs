@@ -65,6 +65,7 @@ fn follow(commits: &Arc<Commits>, backend: &SqlBackend, give_back: fn()) -> Data
         refresh_interval: PATIENCE,
         state_directory: None,
         give_back,
+        policies: &Arc::default(),
     };
     databases::start(commits, vec![source], &terms).unwrap().0
 }

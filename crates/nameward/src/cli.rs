@@ -7,10 +7,12 @@ use clap_complete::Shell;
 
 mod administration;
 pub mod print;
+mod tsig;
 
 use administration::{RecordCommand, ZoneCommand};
 use nameward_control::operations::{OperationError, OperationRequest};
 use print::{Form, Printer};
+use tsig::TsigCommand;
 
 use crate::{
     check,
@@ -57,6 +59,9 @@ enum Command {
     /// List, set, add and delete records of zones in databases
     #[command(subcommand)]
     Record(RecordCommand),
+    /// Generate, import, list and remove keys of TSIG that the running server keeps in its state store
+    #[command(subcommand)]
+    Tsig(TsigCommand),
     /// Drop what the caches of the running server have
     #[command(subcommand)]
     Cache(CacheCommand),
@@ -299,6 +304,10 @@ fn dispatch(command: Command, form: Form) -> Result<ExitCode, CommandError> {
         }
         Command::Record(command) => {
             let (request, remote) = administration::record(command)?;
+            ask(request, remote, form)
+        }
+        Command::Tsig(command) => {
+            let (request, remote) = tsig::request(command)?;
             ask(request, remote, form)
         }
         Command::Stop(remote) => ask(OperationRequest::Stop, remote, form),

@@ -1,8 +1,8 @@
 //! Owns the way from settings to the policies of zones.
 
-use std::sync::Arc;
+use std::{collections::HashMap, net::SocketAddr, sync::Arc};
 
-use nameward_maintain::policy::{PolicyPart, PolicySet, ZoneKind};
+use nameward_maintain::policy::{KeptPolicies, PolicyPart, PolicySet, RemoteServer, ZoneKind};
 
 use crate::config::{
     Config,
@@ -63,6 +63,33 @@ pub fn set(config: &Config) -> PolicySet {
     }
     set.keys = config.keys.iter().map(|key| Arc::new(key.key())).collect();
     set
+}
+
+/// Puts what the state store keeps into force, with the terms that templates give.
+pub fn apply_kept(kept: &KeptPolicies, config: &Config) {
+    let templates = config.templates.iter();
+    let templates = templates.map(|template| (template.name.clone(), of_template(template)));
+    let templates: HashMap<String, PolicyPart> = templates.collect();
+    let applied = kept.apply(move |secondary| {
+        let primary = RemoteServer {
+            address: SocketAddr::new(secondary.primary, 53),
+            key: None,
+            source: None,
+        };
+        let own = PolicyPart {
+            kind: Some(ZoneKind::Secondary),
+            primaries: Some(vec![primary]),
+            ..PolicyPart::default()
+        };
+        // A zone does not go away because its template does.
+        Some(match templates.get(&secondary.template) {
+            Some(template) => template.or(&own),
+            None => own,
+        })
+    });
+    if let Err(error) = applied {
+        tracing::error!("{error}; keys and zones that it keeps are not known");
+    }
 }
 
 /// The octets of a setting in MiB, of which 0 leaves the decision to others.

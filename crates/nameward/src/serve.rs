@@ -22,7 +22,7 @@ pub use error::StartError;
 use nameward_maintain::{
     Commits, Durable, TableWriter,
     follow::{databases::Databases, unknown},
-    policy::{PolicySource, PolicyTable},
+    policy::{KeptPolicies, PolicySource, PolicyTable},
 };
 use nameward_serve::pipeline::Shared;
 use nameward_stats::{Gauge, Stats};
@@ -72,7 +72,10 @@ pub fn run(overrides: &Overrides) -> Result<(), StartError> {
     let count = move || watched.zones.load().len() as u64;
     shared.stats.gauge_from(Gauge::ZoneCacheSize, count);
     let table = Arc::new(TableWriter::over(Arc::clone(&shared.zones)));
-    let durable = state::open(&config).map(|store| Arc::new(store) as Arc<dyn Durable>);
+    let store = state::open(&config);
+    let durable = store
+        .clone()
+        .map(|store| Arc::new(store) as Arc<dyn Durable>);
     let commits = Commits::new(Arc::clone(&table), durable, |_| ())?;
     // Before the first zone, as access lists.
     let policy_table = Arc::new(PolicyTable::default());
@@ -83,6 +86,8 @@ pub fn run(overrides: &Overrides) -> Result<(), StartError> {
         }
     });
     policy_table.set(PolicySource::Configured, policies::set(&config));
+    let kept = Arc::new(KeptPolicies::new(store, Arc::clone(&policy_table)));
+    policies::apply_kept(&kept, &config);
     if config.example {
         let zone = check::example_zone().map_err(StartError::Example)?;
         table.publish(&[TableChange::Offer(Arc::new(zone))]);
@@ -104,6 +109,7 @@ pub fn run(overrides: &Overrides) -> Result<(), StartError> {
         shared,
         commits,
         policies: policy_table,
+        kept,
         log,
         databases: Databases::default(),
     };

@@ -195,6 +195,7 @@ fn check_database(kind: DatabaseKind) {
         "over a socket",
     ));
     block_on(check_changes(&database));
+    block_on(check_terms(&database));
     block_on(check_failures(&mut database));
     check_bad_schema(&database);
 }
@@ -265,6 +266,53 @@ async fn settle(lookup: &impl AsyncFn() -> Result<(), SqlError>) {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     panic!("the database is not used again: {last:?}");
+}
+
+/// Metadata about transfers, keys of TSIG and autoprimaries are read as PowerDNS writes them.
+async fn check_terms(database: &Database) {
+    database
+        .run(
+            "INSERT INTO domains (id, name, type) VALUES (60, 'terms.test', 'MASTER'); \
+             INSERT INTO domainmetadata (domain_id, kind, content) VALUES \
+             (60, 'ALLOW-AXFR-FROM', '192.0.2.1'), (60, 'ALLOW-AXFR-FROM', 'AUTO-NS'), \
+             (60, 'SOA-EDIT', 'EPOCH'), (60, 'TSIG-ALLOW-AXFR', 'k'); \
+             INSERT INTO tsigkeys (name, algorithm, secret) VALUES ('k', 'hmac-sha256', 'c2VjcmV0'); \
+             INSERT INTO supermasters (ip, nameserver, account) VALUES ('192.0.2.54', 'ns.test', 'x')",
+        )
+        .unwrap();
+    let backend = backend(&database.url());
+    let all = backend.term_items(None).await.unwrap();
+    let one = backend.term_items(Some(60)).await.unwrap();
+    assert_eq!((all.len(), one.len()), (1, 1));
+    for items in [all, one] {
+        let mut items: Vec<_> = items[&60]
+            .iter()
+            .map(|item| (item.kind, &*item.content))
+            .collect();
+        items.sort_unstable();
+        let expected = [
+            ("ALLOW-AXFR-FROM", "192.0.2.1"),
+            ("ALLOW-AXFR-FROM", "AUTO-NS"),
+            ("TSIG-ALLOW-AXFR", "k"),
+        ];
+        assert_eq!(items, expected);
+    }
+    let keys = backend.tsig_keys().await.unwrap();
+    let shown = format!("{keys:?}");
+    assert_eq!(shown, "[StoredTsigKey(k. hmac-sha256)]");
+    let autoprimaries = backend.autoprimaries().await.unwrap();
+    assert_eq!(autoprimaries[0].address.to_string(), "192.0.2.54");
+    assert_eq!(autoprimaries[0].name_server, name("ns.test"));
+    database
+        .run("ALTER TABLE tsigkeys RENAME TO other")
+        .unwrap();
+    assert!(matches!(
+        backend.tsig_keys().await,
+        Err(SqlError::Refused(_))
+    ));
+    let back = "ALTER TABLE other RENAME TO tsigkeys; DELETE FROM tsigkeys; DELETE FROM supermasters; \
+                DELETE FROM domainmetadata WHERE domain_id = 60; DELETE FROM domains WHERE id = 60";
+    database.run(back).unwrap();
 }
 
 fn check_bad_schema(database: &Database) {

@@ -7,6 +7,7 @@ mod error;
 mod record;
 mod request;
 mod result;
+mod tsig;
 mod zone;
 
 pub use error::{ErrorKind, OperationError};
@@ -21,9 +22,13 @@ pub use result::{
 
 pub use nameward_maintain::follow::databases::PublishError;
 use nameward_maintain::follow::place_of_rank;
+use nameward_maintain::policy::{KeptPolicies, PolicyTable};
+pub use tsig::{ListedTsigKey, SecretText};
+
 use nameward_store::sql::write::{Committed, WriteError};
 use nameward_store::sql::{Address, SqlBackend, ZoneRow};
 use nameward_wire::{Name, NameBuf};
+use std::sync::Arc;
 use tokio::runtime::Handle;
 
 /// A database of the server.
@@ -91,6 +96,10 @@ pub struct Operations {
     pub rank_of: RankOf,
     /// All zones.
     pub each_zone: EachZone,
+    /// The policies of zones and the keys of TSIG.
+    pub policies: Arc<PolicyTable>,
+    /// The policies that the state store keeps.
+    pub kept: Arc<KeptPolicies>,
     /// Drives the connections of the databases.
     pub runtime: Handle,
 }
@@ -118,6 +127,16 @@ impl Operations {
                 rtype,
                 content,
             } => self.delete_records(zone, name, rtype.as_deref(), content),
+            OperationRequest::TsigGenerate { name, algorithm } => {
+                self.generate_key(name, algorithm.as_deref())
+            }
+            OperationRequest::TsigImport {
+                name,
+                algorithm,
+                secret,
+            } => self.import_key(name, algorithm.as_deref(), secret),
+            OperationRequest::TsigList { secrets } => self.list_keys(*secrets, items),
+            OperationRequest::TsigRemove { name } => self.remove_key(name),
             OperationRequest::Status
             | OperationRequest::Stop
             | OperationRequest::Reload
@@ -206,6 +225,7 @@ mod tests {
 
     /// A server with one zone from a file.
     fn operations(runtime: &tokio::runtime::Runtime) -> Operations {
+        let policies = Arc::<PolicyTable>::default();
         Operations {
             databases: Vec::new(),
             rank_of: Box::new(|name| (name.to_string() == "file.test.").then_some(1)),
@@ -213,6 +233,8 @@ mod tests {
                 let name: NameBuf = "file.test.".parse().unwrap();
                 each(name.as_name(), 1);
             }),
+            policies: Arc::clone(&policies),
+            kept: Arc::new(KeptPolicies::new(None, policies)),
             runtime: runtime.handle().clone(),
         }
     }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use nameward_store::sql::Kind;
 use serde::{Deserialize, Serialize};
 
-use super::OperationError;
+use super::{OperationError, SecretText};
 
 /// A request line on the control socket.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -96,6 +96,35 @@ pub enum OperationRequest {
         /// The data of the records; the whole RRset if empty.
         #[serde(default)]
         content: Vec<String>,
+    },
+    /// Makes a key of TSIG and keeps it in the state store.
+    TsigGenerate {
+        /// The name of the key.
+        name: String,
+        /// The algorithm; HMAC-SHA-256 if nothing is said.
+        #[serde(default)]
+        algorithm: Option<String>,
+    },
+    /// Keeps a key of TSIG that another server made.
+    TsigImport {
+        /// The name of the key.
+        name: String,
+        /// The algorithm; HMAC-SHA-256 if nothing is said.
+        #[serde(default)]
+        algorithm: Option<String>,
+        /// The secret as base64.
+        secret: SecretText,
+    },
+    /// Lists the keys of TSIG.
+    TsigList {
+        /// With the secrets of those that the state store keeps.
+        #[serde(default)]
+        secrets: bool,
+    },
+    /// Removes a key of TSIG from the state store.
+    TsigRemove {
+        /// The name of the key.
+        name: String,
     },
 }
 

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{OperationError, request::ListedKind};
+use super::{ListedTsigKey, OperationError, request::ListedKind};
 
 /// A reply line on the control socket: any number of items, then one of the others.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -24,6 +24,8 @@ pub enum ListedItem {
     Zone(ListedZone),
     /// A record.
     Record(ListedRecord),
+    /// A key of TSIG.
+    TsigKey(ListedTsigKey),
 }
 
 /// A zone of the server.
@@ -91,6 +93,13 @@ pub enum OperationResult {
     ZoneDeleted(ZoneChanged),
     /// Of a change of records.
     ZoneChanged(ZoneChanged),
+    /// Of `tsig generate` and `tsig import`.
+    TsigKey(ListedTsigKey),
+    /// Of `tsig remove`.
+    TsigKeyRemoved {
+        /// The name of the key.
+        name: String,
+    },
     /// Of a change that changes nothing.
     NoChange {
         /// The zone.

@@ -8,11 +8,13 @@
 mod follower;
 mod own_changes;
 mod pending_reads;
+mod policies;
 mod publish;
 mod read;
 mod zone_list_file;
 
 use crate::commit::Commits;
+use crate::policy::PolicyTable;
 use follower::DatabaseFollower;
 use nameward_store::sql::{SqlBackend, write::Committed};
 use own_changes::OwnChange;
@@ -65,6 +67,8 @@ pub struct FollowTerms<'t> {
     pub state_directory: Option<&'t Path>,
     /// Gives memory back that a load needed only while it ran.
     pub give_back: fn(),
+    /// Where the policies of zones go.
+    pub policies: &'t Arc<PolicyTable>,
 }
 
 /// A change that is in the database, but not in the answers of this server.

@@ -3,7 +3,7 @@
 //! Of the sources that have a zone the first one counts, and the zone's own table in the configuration goes before it,
 //! term by term. A change of some zones costs their own number, however many there are.
 
-use super::{PolicyPart, ZonePolicy};
+use super::{Autoprimary, PolicyPart, ZonePolicy};
 use arc_swap::ArcSwap;
 use nameward_dnssec::tsig::{TsigKey, TsigKeys};
 use nameward_wire::{Name, NameBuf};
@@ -33,6 +33,8 @@ pub struct PolicySet {
     pub zones: HashMap<Box<[u8]>, Arc<PolicyPart>>,
     /// Keys of TSIG.
     pub keys: Vec<Arc<TsigKey>>,
+    /// Servers whose zones become secondaries here when they notify.
+    pub autoprimaries: Vec<Autoprimary>,
 }
 
 impl PolicySet {
@@ -48,9 +50,15 @@ pub struct Policies {
     default: Arc<ZonePolicy>,
     zones: HashTrieMapSync<Box<[u8]>, Arc<ZonePolicy>>,
     keys: Arc<TsigKeys>,
+    autoprimaries: Arc<[Autoprimary]>,
 }
 
 impl Policies {
+    /// Returns the servers whose zones become secondaries here when they notify.
+    pub fn autoprimaries(&self) -> &[Autoprimary] {
+        &self.autoprimaries
+    }
+
     /// Returns the policy of a zone: its own, or the one for all that have none.
     pub fn of(&self, zone: Name<'_>) -> &Arc<ZonePolicy> {
         let mut lower = NameBuf::from(zone);
@@ -111,6 +119,7 @@ impl Default for PolicyTable {
                 default,
                 zones: HashTrieMapSync::new_sync(),
                 keys: Arc::default(),
+                autoprimaries: Arc::default(),
             }),
             sources: Mutex::default(),
         }
@@ -157,6 +166,11 @@ impl PolicyTable {
         if has_keys {
             policies.keys = Arc::new(sources.keys());
         }
+        if before.autoprimaries != now.autoprimaries {
+            let all = sources.sets.values();
+            let all = all.flat_map(|set| &set.autoprimaries).cloned();
+            policies.autoprimaries = all.collect();
+        }
         self.publish(&sources, policies, &changed, has_keys);
     }
 
@@ -181,6 +195,17 @@ impl PolicyTable {
         }
         let policies = Policies::clone(&self.snapshot.load());
         self.publish(&sources, policies, &changed, false);
+    }
+
+    /// Returns the keys of all sources, also those that do not count because an earlier source has the name.
+    pub fn keys_by_source(&self) -> Vec<(PolicySource, Arc<TsigKey>)> {
+        let sources = self.lock();
+        let of = |(source, set): (&PolicySource, &PolicySet)| {
+            let keys = set.keys.iter().cloned();
+            let source = *source;
+            keys.map(move |key| (source, key)).collect::<Vec<_>>()
+        };
+        sources.sets.iter().flat_map(of).collect()
     }
 
     /// Puts the policies of changed zones together, makes the snapshot visible and tells whoever listens.

@@ -42,6 +42,13 @@ impl Printer {
         match (self.form, item) {
             (Form::Json, ListedItem::Zone(zone)) => self.json(zone),
             (Form::Json, ListedItem::Record(record)) => self.json(record),
+            (Form::Json, ListedItem::TsigKey(key)) => self.json(key),
+            (Form::Text, ListedItem::TsigKey(key)) => {
+                let secret = key.secret.as_ref().map(|secret| format!(" {}", secret.0));
+                let secret = secret.unwrap_or_default();
+                let (name, algorithm, source) = (&key.name, &key.algorithm, &key.source);
+                writeln!(self.out, "{name} {algorithm}{secret} ({source})")
+            }
             (Form::Text, ListedItem::Zone(zone)) => {
                 let (name, kind) = (&zone.name, zone.kind.name());
                 writeln!(self.out, "{name} {kind} {}", zone.backend)
@@ -163,6 +170,14 @@ fn text(result: &OperationResult) -> String {
             };
             with_warnings(format!("zone {zone}: changed{serial}\n"), changed)
         }
+        OperationResult::TsigKey(key) => {
+            let secret = key.secret.as_ref().map_or("", |secret| &secret.0);
+            format!(
+                "name {}\nalgorithm {}\nsecret {secret}\n",
+                key.name, key.algorithm
+            )
+        }
+        OperationResult::TsigKeyRemoved { name } => format!("removed key {name}\n"),
         OperationResult::NoChange { zone } => format!("zone {}: no change\n", zone_text(zone)),
     }
 }

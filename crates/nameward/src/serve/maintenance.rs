@@ -19,7 +19,7 @@ use nameward_control::operations::{ErrorKind, OperationError, ReloadReport};
 use nameward_maintain::{
     Commits,
     follow::{FileFollower, LoadOutcome, databases::Databases},
-    policy::{PolicySource, PolicyTable},
+    policy::{KeptPolicies, PolicySource, PolicyTable},
 };
 use nameward_serve::pipeline::Shared;
 use nameward_store::file::{Look, Source};
@@ -94,6 +94,8 @@ pub struct Keeper {
     pub commits: Arc<Commits>,
     /// The policies of zones.
     pub policies: Arc<PolicyTable>,
+    /// Those that the state store keeps.
+    pub kept: Arc<KeptPolicies>,
     /// The level of the log can change.
     pub log: LogControl,
     /// Asked for their zones again by a reload.
@@ -226,6 +228,7 @@ fn reload(keeper: &mut Keeper, files: &mut FileFollower) -> ReloadOutcome {
     table.set_access(AccessSource::Configured, with_leftovers);
     let set = policies::set(&config);
     keeper.policies.set(PolicySource::Configured, set);
+    policies::apply_kept(&keeper.kept, &config);
     keeper.config = config;
     keeper.databases.request_refresh();
     let outcome = files.load(&sources);

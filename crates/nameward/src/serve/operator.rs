@@ -15,7 +15,10 @@ use nameward_control::{
     },
     socket::Commands,
 };
-use nameward_maintain::follow::databases::{Databases, FollowedDatabase, ServedFrom};
+use nameward_maintain::{
+    follow::databases::{Databases, FollowedDatabase, ServedFrom},
+    policy::{KeptPolicies, PolicyTable},
+};
 use nameward_serve::pipeline::Shared;
 use nameward_stats::VARIABLES;
 use tokio::{runtime::Handle, sync::watch};
@@ -39,7 +42,12 @@ pub struct Operator {
 }
 
 /// Makes the operations on zones, on the databases of this server.
-pub fn operations(shared: &Arc<Shared>, databases: &Databases, runtime: &Handle) -> Operations {
+pub fn operations(
+    shared: &Arc<Shared>,
+    databases: &Databases,
+    (policies, kept): (&Arc<PolicyTable>, &Arc<KeptPolicies>),
+    runtime: &Handle,
+) -> Operations {
     let database = |followed: &FollowedDatabase| {
         let (own, runtime) = (followed.clone(), runtime.clone());
         Database {
@@ -62,6 +70,8 @@ pub fn operations(shared: &Arc<Shared>, databases: &Databases, runtime: &Handle)
                 .zones()
                 .for_each(|zone| each(zone.apex_name(), zone.rank()));
         }),
+        policies: Arc::clone(policies),
+        kept: Arc::clone(kept),
         runtime: runtime.clone(),
     }
 }

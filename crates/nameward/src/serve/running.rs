@@ -105,10 +105,16 @@ impl Server {
             refresh_interval: config.cache.zone_refresh.seconds(),
             state_directory: state.as_deref(),
             give_back: memory::give_back,
+            policies: &keeper.policies,
         };
         let sources = databases.into_iter().map(|one| followed(&shared, one));
         let (databases, asked) = databases::start(&keeper.commits, sources.collect(), &terms)?;
-        let operations = operator::operations(&shared, &databases, &Handle::current());
+        let operations = operator::operations(
+            &shared,
+            &databases,
+            (&keeper.policies, &keeper.kept),
+            &Handle::current(),
+        );
         keeper.databases = databases.clone();
         let (_updates, requests) =
             super::updates::start(&shared, &keeper.commits, &keeper.policies, &databases)?;

@@ -15,5 +15,6 @@ mod start;
 mod state;
 mod update;
 mod update_kill;
+mod tsig;
 mod watch;
 mod zone_tables;

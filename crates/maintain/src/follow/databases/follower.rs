@@ -4,6 +4,7 @@ use super::{
     DatabaseSource, FollowTerms, ServedFrom,
     own_changes::{OwnChange, OwnChanges},
     pending_reads::PendingReads,
+    policies::FollowedPolicies,
     publish::TableStep,
     read::ListedZones,
     zone_list_file::ZoneListFile,
@@ -79,6 +80,7 @@ pub(super) struct DatabaseFollower {
     /// Zones of which the log says that another source has them.
     pub(super) logged_contests: HashSet<i64>,
     pub(super) list_file: ZoneListFile,
+    pub(super) policies: FollowedPolicies,
     refresh_interval: Duration,
     pub(super) give_back: fn(),
     pub(super) refresh: Arc<Notify>,
@@ -99,6 +101,7 @@ impl DatabaseFollower {
         DatabaseFollower {
             commits: Arc::clone(commits),
             lookup_source: source.lookup_source,
+            policies: FollowedPolicies::new(terms.policies, source.rank),
             rank: source.rank,
             served_from: source.served_from,
             backend: source.backend,
@@ -186,7 +189,7 @@ impl DatabaseFollower {
         };
         match listed {
             Ok(list) => {
-                self.apply_list(&list);
+                self.apply_list(list);
                 Ok(())
             }
             Err(error) => {

@@ -3,6 +3,7 @@
 use super::{
     ServedFrom,
     follower::{DatabaseFollower, FollowedZone, ReadContents},
+    policies::StoredTerms,
     publish::TableStep,
 };
 use crate::follow::{counted, log::zone_text};
@@ -32,6 +33,7 @@ const PUBLISH_EVERY: Duration = Duration::from_millis(100);
 pub(super) struct ListedZones {
     list: ZoneList,
     versions: HashMap<i64, i64>,
+    terms: StoredTerms,
 }
 
 impl ListedZones {
@@ -44,7 +46,12 @@ impl ListedZones {
             ServedFrom::Lookups => HashMap::new(),
         };
         let list = backend.zones().await?;
-        Ok(ListedZones { list, versions })
+        let terms = StoredTerms::read(backend).await;
+        Ok(ListedZones {
+            list,
+            versions,
+            terms,
+        })
     }
 }
 
@@ -62,7 +69,7 @@ impl DatabaseFollower {
                 self.sweep(changes).await?;
             } else {
                 let listing = ListedZones::read(&self.backend, self.served_from).await?;
-                self.apply_list(&listing);
+                self.apply_list(listing);
             }
             self.note_changes(changes, &mut Vec::new());
         }
@@ -102,6 +109,7 @@ impl DatabaseFollower {
             }
             row => row?,
         };
+        self.apply_policy(id, row.as_ref()).await;
         let mut steps = Vec::new();
         let before = self.zones.get(&id).map(|known| known.name.clone());
         match &row {
@@ -133,8 +141,13 @@ impl DatabaseFollower {
     }
 
     /// Brings the table to the whole list of zones; the contents of zones in memory are then to be read.
-    pub(super) fn apply_list(&mut self, listed: &ListedZones) {
-        let ListedZones { list, versions } = listed;
+    pub(super) fn apply_list(&mut self, listed: ListedZones) {
+        let ListedZones {
+            list,
+            versions,
+            terms,
+        } = listed;
+        self.apply_policies(&list.zones, terms);
         self.log_bad_rows(&list.bad);
         let there: HashSet<i64> = list.zones.iter().map(|row| row.id).collect();
         let ids = self.zones.keys().copied();
@@ -273,7 +286,10 @@ impl DatabaseFollower {
         if !self.zones.is_empty() {
             return true;
         }
-        for (id, name) in self.list_file.read() {
+        let restored = self.list_file.read();
+        let names: Vec<Box<[u8]>> = restored.iter().map(|(_, name)| name[..].into()).collect();
+        self.close_policies(&names);
+        for (id, name) in restored {
             self.stand_in(id, Name::from_wire(&name).unwrap_or(Name::ROOT), &mut steps);
         }
         self.publish(&steps);

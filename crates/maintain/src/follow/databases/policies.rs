@@ -1,0 +1,196 @@
+//! The policies of a database's zones: read with the list of zones and with each zone that changed.
+//!
+//! They are in force before a zone is offered, and a zone whose metadata cannot be read lets nobody in, unless it was
+//! read before: then the terms of before stay.
+
+use super::{follower::DatabaseFollower, read::LINES_MAX};
+use crate::policy::{
+    Autoprimary, PolicyPart, PolicySet, PolicySource, PolicyTable,
+    database::{read_keys, read_policy},
+};
+use nameward_dnssec::tsig::TsigKey;
+use nameward_store::sql::{
+    SqlBackend, SqlError, StoredAutoprimary, StoredTsigKey, TermItem, TermItems, ZoneRow,
+};
+use nameward_wire::{Name, NameBuf};
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+/// What a database says about the terms of its zones; each table may be refused on its own.
+pub(super) struct StoredTerms {
+    items: Result<TermItems, SqlError>,
+    keys: Result<Vec<StoredTsigKey>, SqlError>,
+    autoprimaries: Result<Vec<StoredAutoprimary>, SqlError>,
+}
+
+impl StoredTerms {
+    pub(super) async fn read(backend: &SqlBackend) -> Self {
+        StoredTerms {
+            items: backend.term_items(None).await,
+            keys: backend.tsig_keys().await,
+            autoprimaries: backend.autoprimaries().await,
+        }
+    }
+}
+
+/// The policies that a follower has set.
+pub(super) struct FollowedPolicies {
+    table: Arc<PolicyTable>,
+    source: PolicySource,
+    /// Parts that are in use: most zones of a database have the same.
+    shared: HashMap<PolicyPart, Arc<PolicyPart>>,
+    /// The metadata of all zones was read once.
+    is_read: bool,
+    keys: Vec<Arc<TsigKey>>,
+    autoprimaries: Vec<Autoprimary>,
+    logged: HashSet<String>,
+}
+
+impl FollowedPolicies {
+    pub(super) fn new(table: &Arc<PolicyTable>, rank: u16) -> Self {
+        FollowedPolicies {
+            table: Arc::clone(table),
+            source: PolicySource::Backend(rank),
+            shared: HashMap::new(),
+            is_read: false,
+            keys: Vec::new(),
+            autoprimaries: Vec::new(),
+            logged: HashSet::new(),
+        }
+    }
+
+    fn share(&mut self, part: PolicyPart) -> Arc<PolicyPart> {
+        if let Some(shared) = self.shared.get(&part) {
+            return Arc::clone(shared);
+        }
+        let shared = Arc::new(part.clone());
+        self.shared.insert(part, Arc::clone(&shared));
+        shared
+    }
+
+    fn part(&mut self, row: &ZoneRow, items: &[TermItem], name: &str) -> Option<Arc<PolicyPart>> {
+        let policy = read_policy(row, items);
+        for problem in policy.problems {
+            self.log(format!("{name}: zone {}: {problem}", row.name));
+        }
+        policy.part.map(|part| self.share(part))
+    }
+
+    fn closed(&mut self, row: &ZoneRow) -> Arc<PolicyPart> {
+        self.share(PolicyPart::closed(row.kind.into()))
+    }
+
+    /// Logs a problem, once.
+    fn log(&mut self, problem: String) {
+        if self.logged.len() < LINES_MAX && !self.logged.contains(&problem) {
+            tracing::warn!("{problem}");
+            self.logged.insert(problem);
+        }
+    }
+}
+
+impl DatabaseFollower {
+    /// Puts the policies of all zones into force. Call before new zones are offered.
+    pub(super) fn apply_policies(&mut self, zones: &[ZoneRow], terms: StoredTerms) {
+        self.apply_keys(terms.keys, terms.autoprimaries);
+        let name = self.name.clone();
+        let policies = &mut self.policies;
+        let mut set = PolicySet {
+            keys: policies.keys.clone(),
+            autoprimaries: policies.autoprimaries.clone(),
+            ..PolicySet::default()
+        };
+        match terms.items {
+            Ok(mut items) => {
+                policies.is_read = true;
+                // Those that no zone has any more go.
+                policies.shared.clear();
+                for row in zones {
+                    let items = items.remove(&row.id).unwrap_or_default();
+                    if let Some(part) = policies.part(row, &items, &name) {
+                        set.set_zone(row.name.as_name(), part);
+                    }
+                }
+                policies.table.set(policies.source, set);
+            }
+            Err(error) => {
+                policies.log(format!(
+                    "{name}: cannot read domainmetadata: {error}; zones not known yet can be transferred, notified and \
+                     updated by nobody"
+                ));
+                let is_new =
+                    |row: &&ZoneRow| !policies.is_read || !self.zones.contains_key(&row.id);
+                let new: Vec<&ZoneRow> = zones.iter().filter(is_new).collect();
+                let closed = new
+                    .into_iter()
+                    .map(|row| (row.name, Some(policies.closed(row))));
+                let closed: Vec<_> = closed.collect();
+                policies.table.change(policies.source, closed);
+            }
+        }
+    }
+
+    /// Takes keys and autoprimaries over; where they cannot be read, those of before stay.
+    fn apply_keys(
+        &mut self,
+        keys: Result<Vec<StoredTsigKey>, SqlError>,
+        autoprimaries: Result<Vec<StoredAutoprimary>, SqlError>,
+    ) {
+        let name = &self.name;
+        let policies = &mut self.policies;
+        match keys {
+            Ok(rows) => {
+                let (keys, problems) = read_keys(&rows);
+                policies.keys = keys;
+                for problem in problems {
+                    policies.log(format!("{name}: {problem}"));
+                }
+            }
+            Err(error) => policies.log(format!("{name}: cannot read tsigkeys: {error}")),
+        }
+        match autoprimaries {
+            Ok(rows) => {
+                let autoprimary = |row: StoredAutoprimary| Autoprimary {
+                    address: row.address,
+                    name_server: row.name_server,
+                    template: String::new(),
+                };
+                policies.autoprimaries = rows.into_iter().map(autoprimary).collect();
+            }
+            Err(error) => policies.log(format!("{name}: cannot read supermasters: {error}")),
+        }
+    }
+
+    /// Reads the policy of one zone and puts it into force; `None` for one that is gone.
+    pub(super) async fn apply_policy(&mut self, id: i64, row: Option<&ZoneRow>) {
+        let before = self.zones.get(&id).map(|zone| NameBuf::from(zone.name()));
+        let Some(row) = row else {
+            let gone = before.map(|zone| (zone, None));
+            let policies = &self.policies;
+            return policies.table.change(policies.source, gone);
+        };
+        let part = match self.backend.term_items(Some(id)).await {
+            Ok(mut items) => {
+                let items = items.remove(&id).unwrap_or_default();
+                self.policies.part(row, &items, &self.name)
+            }
+            // The terms of before stay.
+            Err(_) if self.policies.is_read && before == Some(row.name) => return,
+            Err(_) => Some(self.policies.closed(row)),
+        };
+        let renamed = before.filter(|before| *before != row.name);
+        let renamed = renamed.map(|before| (before, None));
+        let changes = renamed.into_iter().chain([(row.name, part)]);
+        self.policies.table.change(self.policies.source, changes);
+    }
+
+    /// Lets nobody into zones that are known only from before the start.
+    pub(super) fn close_policies(&mut self, zones: &[Box<[u8]>]) {
+        let part = self.policies.share(PolicyPart::closed(Default::default()));
+        let closed = zones.iter().map(|zone| {
+            let name = NameBuf::from(Name::from_wire(zone).unwrap_or(Name::ROOT));
+            (name, Some(Arc::clone(&part)))
+        });
+        self.policies.table.change(self.policies.source, closed);
+    }
+}

@@ -1,0 +1,293 @@
+//! Policies that the state store keeps: keys of TSIG that an operator made, and secondaries that autoprimaries made.
+//!
+//! What is written is on the disk before it counts. Values begin with a number for their form.
+
+use super::{PolicyPart, PolicySet, PolicySource, PolicyTable};
+use nameward_dnssec::tsig::{TsigAlgorithm, TsigKey};
+use nameward_store::state::{StateChange, StateError, StateStore};
+use nameward_wire::{Name, NameBuf};
+use std::collections::HashMap;
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The kind of item that keys of TSIG are.
+const KEYS: &str = "tsig";
+/// The kind of item that secondaries of autoprimaries are.
+const SECONDARIES: &str = "autosecondary";
+/// The form of values that is written now.
+const FORM: u8 = 1;
+
+/// A key that the state store keeps.
+#[derive(Clone, PartialEq, Eq)]
+pub struct KeptKey {
+    /// Its name in lower case.
+    pub name: NameBuf,
+    /// Its algorithm.
+    pub algorithm: TsigAlgorithm,
+    /// The octets of the secret.
+    pub secret: Vec<u8>,
+}
+
+impl fmt::Debug for KeptKey {
+    /// Shows everything but the secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "KeptKey({} {})", self.name, self.algorithm)
+    }
+}
+
+/// A secondary that an autoprimary made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeptSecondary {
+    /// The zone.
+    pub zone: NameBuf,
+    /// The address of the autoprimary, which is its primary.
+    pub primary: IpAddr,
+    /// The template whose terms it has; none if empty.
+    pub template: String,
+}
+
+/// Why something kept cannot be changed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum KeptError {
+    /// There is no state store.
+    #[error("there is no state directory: set server.state_directory")]
+    NoStore,
+    /// The store failed.
+    #[error("{0}")]
+    Store(#[from] StateError),
+}
+
+/// Makes the terms of a secondary that an autoprimary made; `None` if its template is gone.
+type TermsOf = dyn Fn(&KeptSecondary) -> Option<PolicyPart> + Send + Sync;
+
+/// The policies that the state store keeps.
+pub struct KeptPolicies {
+    store: Option<StateStore>,
+    table: Arc<PolicyTable>,
+    /// One who changes at a time; replaced by each reload.
+    terms_of: Mutex<Box<TermsOf>>,
+}
+
+impl KeptPolicies {
+    /// Takes the store, if there is one, and the table that its policies go to.
+    pub fn new(store: Option<StateStore>, table: Arc<PolicyTable>) -> Self {
+        KeptPolicies {
+            store,
+            table,
+            terms_of: Mutex::new(Box::new(|_| None)),
+        }
+    }
+
+    /// Puts what is kept into the table, with the terms that a configuration gives to secondaries of autoprimaries.
+    pub fn apply(
+        &self,
+        terms_of: impl Fn(&KeptSecondary) -> Option<PolicyPart> + Send + Sync + 'static,
+    ) -> Result<(), KeptError> {
+        let mut own = self.lock();
+        *own = Box::new(terms_of);
+        self.publish(&**own)
+    }
+
+    /// Reads the keys in the order of their names.
+    pub fn keys(&self) -> Result<Vec<KeptKey>, KeptError> {
+        let items = self.store()?.items(KEYS)?;
+        Ok(items.iter().filter_map(read_key).collect())
+    }
+
+    /// Keeps a key; returns the one of this name that it replaces.
+    pub fn set_key(&self, key: &KeptKey) -> Result<Option<KeptKey>, KeptError> {
+        let terms_of = self.lock();
+        let store = self.store()?;
+        let name = wire(key.name.as_name());
+        let before = store.item(KEYS, &name)?;
+        let before = before.and_then(|value| read_key(&(name.clone(), value)));
+        let word = key.algorithm.word().as_bytes();
+        let value = [&[FORM, word.len() as u8][..], word, &key.secret].concat();
+        store.write(vec![StateChange::SetItem {
+            kind: KEYS,
+            name,
+            value,
+        }])?;
+        self.publish(&**terms_of)?;
+        Ok(before)
+    }
+
+    /// Forgets a key; false if there was none.
+    pub fn remove_key(&self, key: Name<'_>) -> Result<bool, KeptError> {
+        self.remove(KEYS, key)
+    }
+
+    /// Reads the secondaries that autoprimaries made.
+    pub fn secondaries(&self) -> Result<Vec<KeptSecondary>, KeptError> {
+        let items = self.store()?.items(SECONDARIES)?;
+        Ok(items.iter().filter_map(read_secondary).collect())
+    }
+
+    /// Keeps a secondary.
+    pub fn set_secondary(&self, secondary: &KeptSecondary) -> Result<(), KeptError> {
+        let terms_of = self.lock();
+        let address = secondary.primary.to_string();
+        let template = secondary.template.as_bytes();
+        let length = [FORM, address.len() as u8];
+        self.store()?.write(vec![StateChange::SetItem {
+            kind: SECONDARIES,
+            name: wire(secondary.zone.as_name()),
+            value: [&length[..], address.as_bytes(), template].concat(),
+        }])?;
+        self.publish(&**terms_of)
+    }
+
+    /// Forgets a secondary; false if there was none.
+    pub fn remove_secondary(&self, zone: Name<'_>) -> Result<bool, KeptError> {
+        self.remove(SECONDARIES, zone)
+    }
+
+    fn remove(&self, kind: &'static str, name: Name<'_>) -> Result<bool, KeptError> {
+        let terms_of = self.lock();
+        let store = self.store()?;
+        let name = wire(name);
+        let is_there = store.item(kind, &name)?.is_some();
+        store.write(vec![StateChange::RemoveItem { kind, name }])?;
+        self.publish(&**terms_of)?;
+        Ok(is_there)
+    }
+
+    fn publish(&self, terms_of: &TermsOf) -> Result<(), KeptError> {
+        let Some(store) = &self.store else {
+            return Ok(());
+        };
+        let mut set = PolicySet::default();
+        for item in &store.items(KEYS)? {
+            match read_key(item) {
+                Some(key) => {
+                    let key = TsigKey::new(key.name.as_name(), key.algorithm, &key.secret);
+                    set.keys.push(Arc::new(key));
+                }
+                None => tracing::error!("state store: a key of TSIG cannot be read"),
+            }
+        }
+        // Zones of one primary and template share their terms.
+        let mut made: HashMap<(IpAddr, String), Option<Arc<PolicyPart>>> = HashMap::new();
+        for secondary in store.items(SECONDARIES)?.iter().filter_map(read_secondary) {
+            let like = (secondary.primary, secondary.template.clone());
+            let make = || terms_of(&secondary).map(Arc::new);
+            if let Some(part) = made.entry(like).or_insert_with(make) {
+                set.set_zone(secondary.zone.as_name(), Arc::clone(part));
+            }
+        }
+        self.table.set(PolicySource::Kept, set);
+        Ok(())
+    }
+
+    fn store(&self) -> Result<&StateStore, KeptError> {
+        self.store.as_ref().ok_or(KeptError::NoStore)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Box<TermsOf>> {
+        let terms_of = self.terms_of.lock();
+        terms_of.unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn wire(name: Name<'_>) -> Vec<u8> {
+    name.as_wire().to_ascii_lowercase()
+}
+
+/// Splits a value into the part whose length it tells and the rest.
+fn split(value: &[u8]) -> Option<(&str, &[u8])> {
+    let [FORM, length, rest @ ..] = value else {
+        return None;
+    };
+    let (word, rest) = rest.split_at_checked(usize::from(*length))?;
+    Some((std::str::from_utf8(word).ok()?, rest))
+}
+
+fn read_key((name, value): &(Vec<u8>, Vec<u8>)) -> Option<KeptKey> {
+    let (word, secret) = split(value)?;
+    Some(KeptKey {
+        name: Name::from_wire(name).ok()?.into(),
+        algorithm: TsigAlgorithm::from_word(word)?,
+        secret: secret.into(),
+    })
+}
+
+fn read_secondary((zone, value): &(Vec<u8>, Vec<u8>)) -> Option<KeptSecondary> {
+    let (address, template) = split(value)?;
+    Some(KeptSecondary {
+        zone: Name::from_wire(zone).ok()?.into(),
+        primary: address.parse().ok()?,
+        template: std::str::from_utf8(template).ok()?.into(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::ZoneKind;
+    use nameward_store::state::JournalBounds;
+
+    fn bounds() -> JournalBounds {
+        JournalBounds {
+            octets: 1 << 20,
+            entries: 10,
+        }
+    }
+
+    fn key(name: &str, algorithm: TsigAlgorithm) -> KeptKey {
+        KeptKey {
+            name: name.parse().unwrap(),
+            algorithm,
+            secret: b"hunter2".to_vec(),
+        }
+    }
+
+    #[test]
+    fn keys_and_secondaries_are_there_again_after_a_restart() {
+        let dir = tempfile::tempdir().unwrap();
+        let start = || {
+            let store = StateStore::open(dir.path(), bounds()).unwrap();
+            let table = Arc::new(PolicyTable::default());
+            let kept = KeptPolicies::new(Some(store), Arc::clone(&table));
+            let terms_of = |_: &KeptSecondary| Some(PolicyPart::closed(ZoneKind::Secondary));
+            kept.apply(terms_of).unwrap();
+            (kept, table)
+        };
+        let (kept, table) = start();
+        let one = key("One.example.", TsigAlgorithm::HmacSha256);
+        assert_eq!(kept.set_key(&one).unwrap(), None);
+        let other = key("one.example.", TsigAlgorithm::HmacSha512);
+        assert_eq!(kept.set_key(&other).unwrap(), Some(one));
+        let secondary = KeptSecondary {
+            zone: "z.example.".parse().unwrap(),
+            primary: "2001:db8::1".parse().unwrap(),
+            template: "pool".into(),
+        };
+        kept.set_secondary(&secondary).unwrap();
+        assert_eq!(table.load().keys().len(), 1);
+        drop((kept, table));
+        let (kept, table) = start();
+        assert_eq!(kept.keys().unwrap(), [other]);
+        assert_eq!(kept.secondaries().unwrap()[0], secondary);
+        let zone = secondary.zone.as_name();
+        assert_eq!(table.load().of(zone).kind, ZoneKind::Secondary);
+        assert!(
+            kept.remove_key("ONE.example.".parse::<NameBuf>().unwrap().as_name())
+                .unwrap()
+        );
+        assert!(!kept.remove_key(Name::ROOT).unwrap());
+        assert!(kept.remove_secondary(zone).unwrap());
+        let policies = table.load();
+        assert!(policies.keys().is_empty() && policies.own(zone).is_none());
+    }
+
+    #[test]
+    fn without_a_store_nothing_is_kept_and_it_says_why() {
+        let kept = KeptPolicies::new(None, Arc::default());
+        let error = kept
+            .set_key(&key("k.", TsigAlgorithm::HmacSha1))
+            .unwrap_err();
+        assert!(error.to_string().contains("state_directory"));
+        assert!(!format!("{:?}", key("k.", TsigAlgorithm::HmacSha1)).contains("hunter2"));
+    }
+}
