@@ -94,7 +94,7 @@ pub struct Keeper {
     pub commits: Arc<Commits>,
     /// The policies of zones.
     pub policies: Arc<PolicyTable>,
-    /// Those that the state store keeps.
+    /// The policies that the state store keeps.
     pub kept: Arc<KeptPolicies>,
     /// The level of the log can change.
     pub log: LogControl,

@@ -16,7 +16,7 @@ use nameward_wire::{Name, NameBuf};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// What a database says about the terms of its zones; each table may be refused on its own.
+/// The terms of zones as a database has them; each table may be refused on its own.
 pub(super) struct StoredTerms {
     items: Result<TermItems, SqlError>,
     keys: Result<Vec<StoredTsigKey>, SqlError>,
