@@ -12,6 +12,7 @@ mod rows;
 mod scenario;
 mod server;
 mod sys;
+mod transfers;
 mod zones;
 
 use std::net::SocketAddr;
@@ -40,6 +41,8 @@ enum Task {
     Compare(CompareArguments),
     /// Fill databases, serve them with ours and with PowerDNS, measure both, print tables.
     Databases(DatabaseArguments),
+    /// Transfer a zone from each server, print a table.
+    Transfers(TransferArguments),
     /// Write the zone files of a scenario.
     Zones {
         /// Which zones.
@@ -66,6 +69,21 @@ struct CompareArguments {
     scenario: Vec<Scenario>,
     /// Servers, separated by commas.
     #[arg(long, value_delimiter = ',', default_values_t = Server::ALL.map(|s| s.to_string()))]
+    server: Vec<String>,
+    /// Where zone files are kept between runs.
+    #[arg(long, default_value = "target/bench-data")]
+    data: PathBuf,
+    #[command(flatten)]
+    run: RunArguments,
+}
+
+#[derive(Args)]
+struct TransferArguments {
+    /// Scenario whose first zone is transferred.
+    #[arg(long, default_value = "tld")]
+    scenario: Scenario,
+    /// Servers, separated by commas.
+    #[arg(long, value_delimiter = ',', default_values_t = ["nameward", "nsd", "knot", "bind"].map(String::from))]
     server: Vec<String>,
     /// Where zone files are kept between runs.
     #[arg(long, default_value = "target/bench-data")]
@@ -164,6 +182,7 @@ fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Task::Compare(arguments) => compare(&arguments),
         Task::Databases(arguments) => compare_databases(&arguments),
+        Task::Transfers(arguments) => compare_transfers(&arguments),
         Task::Zones { scenario, data } => zones::prepare(scenario, &data)
             .map(|files| println!("{}", files.directory.display()))
             .map_err(|error| error.to_string()),
@@ -231,6 +250,31 @@ fn compare(arguments: &CompareArguments) -> Result<(), String> {
         0 => Ok(()),
         _ => Err(format!("{failed} measurements failed")),
     }
+}
+
+fn compare_transfers(arguments: &TransferArguments) -> Result<(), String> {
+    let names = arguments.server.iter();
+    let servers: Vec<Server> = names
+        .map(|name| <Server as clap::ValueEnum>::from_str(name.trim(), true))
+        .collect::<Result<_, _>>()?;
+    let run = &arguments.run;
+    let binaries = run.binaries.find()?;
+    let plan = run.plan(&binaries);
+    let scenario = arguments.scenario;
+    let files = zones::prepare(scenario, &arguments.data)
+        .map_err(|error| format!("zone files of {scenario}: {error}"))?;
+    let mut runs: Vec<Vec<_>> = servers.iter().map(|_| Vec::new()).collect();
+    for _ in 0..run.repeat.max(1) {
+        for (server, runs) in servers.iter().zip(&mut runs) {
+            eprintln!("{scenario}: AXFR from {server} ...");
+            runs.push(transfers::measure(*server, &files, &plan));
+        }
+    }
+    let runs = runs.into_iter().map(transfers::median);
+    let rows: Vec<_> = servers.iter().copied().zip(runs).collect();
+    println!("### AXFR of {scenario}: {}\n", scenario.description());
+    println!("{}", transfers::table(&rows));
+    Ok(())
 }
 
 fn compare_databases(arguments: &DatabaseArguments) -> Result<(), String> {

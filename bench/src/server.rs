@@ -92,13 +92,17 @@ impl Server {
             let workers = options.threads;
             // Its own control socket, so that a server of this machine is not disturbed.
             let control = directory.join("control.sock");
+            let defaults = match options.allow_transfer {
+                true => "[zone_defaults]\nallow_transfer = [\"127.0.0.1\"]\n\n",
+                false => "",
+            };
             fs::write(
                 &config,
                 format!(
                     "[server]\nlisten = [\"{addr}\"]\nworkers = {workers}\n\
                      control_socket = \"{}\"\n\n\
                      [web]\nlisten = \"127.0.0.1:0\"\n\n\
-                     [[backend]]\ntype = \"file\"\n{zones}",
+                     {defaults}[[backend]]\ntype = \"file\"\n{zones}",
                     control.display()
                 ),
             )?;

@@ -389,7 +389,7 @@ impl Engine {
 
     /// RFC 6891 section 6.1.1: an OPT in the reply if there was one in the request.
     #[inline]
-    fn opt(&self, query: &Query<'_>, error: Option<u16>) -> Option<OptRecord<'_>> {
+    pub fn opt(&self, query: &Query<'_>, error: Option<u16>) -> Option<OptRecord<'_>> {
         let edns = query.edns?;
         let nsid = (edns.nsid && !self.identity.nsid.is_empty()).then_some(&self.identity.nsid[..]);
         Some(OptRecord {

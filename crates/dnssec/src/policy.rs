@@ -30,6 +30,8 @@ pub enum Publish<T> {
 pub struct Policy {
     /// NSEC or NSEC3.
     pub denial: Denial,
+    /// NSEC3 records are made for answers alone: there is no chain to transfer.
+    pub is_narrow: bool,
     /// CDS, by types of digests.
     pub cds: Publish<Vec<u8>>,
     /// CDNSKEY.
@@ -61,6 +63,7 @@ impl Policy {
                 let param = Nsec3Param::read(content).map_err(Unusable)?;
                 self.denial = Denial::Nsec3(param.hashing);
             }
+            "NSEC3NARROW" => self.is_narrow = content == "1",
             "PUBLISH-CDS" => {
                 let (cds, is_read) = read_cds(content);
                 self.cds = cds;

@@ -188,6 +188,11 @@ impl Signing {
         &self.policy.denial
     }
 
+    /// Tells whether the zone's NSEC3 records are made for answers alone, by its metadata.
+    pub fn is_narrow(&self) -> bool {
+        self.policy.is_narrow && matches!(self.denial(), Denial::Nsec3(_))
+    }
+
     /// The serial shown.
     #[inline]
     pub fn soa_edit(&self) -> SoaEdit {
@@ -319,6 +324,27 @@ impl Signing {
                 self.nsec3(params, &before, &after, std::iter::empty())
             }
         }
+    }
+
+    /// Makes the NSEC record of a name that has these types, in a chain over all names.
+    pub fn nsec_of_chain(
+        &self,
+        owner: Name<'_>,
+        next: NameBuf,
+        types: impl Iterator<Item = Type>,
+    ) -> Proof {
+        self.nsec(owner.into(), next, types)
+    }
+
+    /// Makes the NSEC3 record of a name that has these types, in a chain over all hashes; `None` if a hash does not fit
+    /// before the name of the zone.
+    pub fn nsec3_of_chain(
+        &self,
+        params: &nsec3::Nsec3,
+        (hash, next): (&[u8; nsec3::HASH], &[u8; nsec3::HASH]),
+        types: impl Iterator<Item = Type>,
+    ) -> Option<Proof> {
+        self.nsec3(params, hash, next, types)
     }
 
     fn nsec(&self, owner: NameBuf, next: NameBuf, types: impl Iterator<Item = Type>) -> Proof {

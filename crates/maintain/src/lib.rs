@@ -9,6 +9,7 @@
 //! schedule   what is due for which zone, and when; takes `now` and does nothing itself
 //! zone       what is known of a zone that comes from a primary: settings, times, state
 //! contents   zones that have no other home than the state store
+//! outgoing   the messages of transfers to secondaries, made from one version of a zone
 //! notify     the way of a NOTIFY that was received to whoever keeps secondaries
 //! update     DNS UPDATE: prerequisites and steps become a change of a zone, or a response code
 //! life       the life of secondary zones: checks, transfers, expiry; outgoing connections come in by a trait
@@ -22,6 +23,7 @@ mod contents;
 pub mod follow;
 pub mod life;
 pub mod notify;
+pub mod outgoing;
 mod pack;
 pub mod policy;
 mod reconcile;

@@ -14,6 +14,7 @@ mod ports;
 mod running;
 mod updates;
 mod web;
+mod zone_requests;
 
 use std::sync::Arc;
 
@@ -114,7 +115,10 @@ pub fn run(overrides: &Overrides) -> Result<(), StartError> {
         databases: Databases::default(),
     };
     let ended = runtime.block_on(async {
-        let mut server = Server::start(keeper, ports, databases)?;
+        let (shared, policies) = (&keeper.shared, &keeper.policies);
+        let server = &keeper.config.server;
+        let requests = zone_requests::start(shared, policies, store, server);
+        let mut server = Server::start(keeper, ports, databases, &requests)?;
         let ended = server.watch().await;
         server.end().await;
         ended

@@ -3,7 +3,7 @@
 //! `listen` binds (before privileges are dropped), `udp` and `tcp` run what was bound. They know
 //! nothing about answers: they call a [`udp::BatchHandler`] or a [`tcp::StreamHandler`]. `pipeline` answers,
 //! `live` takes over the questions for zones that are looked up in a backend, `signing` those whose signatures have to be
-//! made, `update` lets updates of zones in.
+//! made. `zone_requests` decides transfers (`transfers`), NOTIFY and UPDATE (`update`).
 
 #![deny(unsafe_code)]
 
@@ -15,7 +15,9 @@ pub mod request;
 mod signing;
 mod sys;
 pub mod tcp;
+pub mod transfers;
 pub mod udp;
 pub mod update;
+pub mod zone_requests;
 
 pub use sys::raise_descriptor_limit;

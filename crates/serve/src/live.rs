@@ -169,6 +169,17 @@ impl LiveZones {
         self.settings.query_timeout
     }
 
+    /// Returns the share of one core that a thread which signs besides the others may take.
+    pub(crate) fn signing_share(&self) -> f64 {
+        (self.settings.signing_cpu_percent as f64 / 100.0).min(1.0)
+    }
+
+    /// Returns the source of a live zone by [`nameward_zone::Live::backend`].
+    pub(crate) fn source(&self, index: u32) -> Option<Arc<dyn LiveSource>> {
+        self.backend(index)
+            .map(|backend| Arc::clone(&backend.source))
+    }
+
     fn backend(&self, index: u32) -> Option<Arc<Backend>> {
         let backends = self.backends.read().unwrap_or_else(PoisonError::into_inner);
         backends.get(index as usize).cloned()

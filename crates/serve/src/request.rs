@@ -8,12 +8,14 @@
 //! that owns zones implements.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use nameward_answer::{Medium, Reply};
 use nameward_dnssec::tsig::ReplySigner;
 use nameward_stats::{Protocol, Transport};
 use nameward_wire::message::Query;
 use nameward_wire::{Name, Rcode};
+use tokio::sync::Notify;
 
 use crate::pipeline::WayBack;
 
@@ -84,6 +86,11 @@ pub trait MessageStream: Send {
     /// Writes the next message, without a length before it, into `out`, and no more than `out` has room for: 65,535
     /// octets, or what a TSIG record leaves of them.
     fn next_message(&mut self, out: &mut [u8]) -> NextMessage;
+
+    /// Returns what tells that there is something to write after [`NextMessage::Wait`].
+    fn wake(&self) -> Option<Arc<Notify>> {
+        None
+    }
 }
 
 /// The state of an answer of many messages.
@@ -91,6 +98,8 @@ pub trait MessageStream: Send {
 pub enum NextMessage {
     /// A message of this many octets was written.
     Written(usize),
+    /// Nothing can be written yet.
+    Wait,
     /// The last message was written before.
     End,
     /// The answer cannot be completed; the connection is closed without its end.
@@ -128,6 +137,10 @@ impl ZoneRequests for NoZoneRequests {}
 pub mod extended_error {
     /// The client may not have this.
     pub const PROHIBITED: u16 = 18;
+    /// The contents are not there yet, or not any more.
+    pub const NOT_READY: u16 = 14;
+    /// The zone is not one of this server's.
+    pub const NOT_AUTHORITATIVE: u16 = 20;
     /// This server does not do that.
     pub const NOT_SUPPORTED: u16 = 21;
 }

@@ -42,6 +42,37 @@ pub(crate) fn start(shared: &Arc<Shared>, cpu_percent: usize) -> io::Result<()> 
     Ok(())
 }
 
+/// Keeps a thread that signs many RRsets in a row to its share of the CPU.
+pub(crate) struct SigningPacer {
+    pace: Pace,
+    since: Duration,
+    calls: u32,
+}
+
+impl SigningPacer {
+    /// Begins for the calling thread.
+    pub(crate) fn new(share: f64) -> Self {
+        SigningPacer {
+            pace: Pace::new(share, Instant::now()),
+            since: sys::thread_cpu_time(),
+            calls: 0,
+        }
+    }
+
+    /// Sleeps if the thread has used more than its share. Looks at the clock every few calls.
+    pub(crate) fn pause(&mut self) {
+        self.calls += 1;
+        if !self.calls.is_multiple_of(16) {
+            return;
+        }
+        let now = sys::thread_cpu_time();
+        let used = now.saturating_sub(std::mem::replace(&mut self.since, now));
+        if let Some(pause) = self.pace.spend(used, Instant::now()) {
+            thread::sleep(pause);
+        }
+    }
+}
+
 /// How many threads there are, and the share of a core that each may take.
 fn divide(cores: usize, cpu_percent: usize) -> (usize, f64) {
     let hundredths = (cores * cpu_percent).max(1);

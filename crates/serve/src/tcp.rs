@@ -27,6 +27,7 @@ use tokio::sync::watch;
 use crate::request::MessageStream;
 use connection::Connection;
 pub use later::{Later, Ticket};
+pub(crate) use registry::counted_as;
 use registry::{Refusal, Registry};
 pub use stream::ByteStream;
 

@@ -183,6 +183,9 @@ counters! {
         QueryDenied,
         BlackholeDrops,
         TsigFailures,
+        TransfersOut,
+        TransfersOutFailed,
+        TransfersOutRefused,
     }
 }
 

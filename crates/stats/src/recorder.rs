@@ -209,9 +209,10 @@ impl Recorder {
         }
     }
 
-    /// A further message of an answer of many was sent.
+    /// Counts a further message of an answer of many.
     pub fn answered_more(&mut self, transport: Transport, bytes: usize) {
         let traffic = self.tally.of_transport(transport);
+        traffic[Traffic::Answers as usize] += 1;
         traffic[Traffic::AnswerBytes as usize] += bytes as u64;
     }
 

@@ -258,6 +258,21 @@ pub static FAMILIES: &[Family] = &[
         description: "Requests whose TSIG record was not taken: unknown key, wrong signature or time, malformed",
         counter: Counter::TsigFailures,
     },
+    Family {
+        name: "transfers_out",
+        description: "Transfers to secondaries that were completed",
+        counter: Counter::TransfersOut,
+    },
+    Family {
+        name: "transfers_out_failed",
+        description: "Transfers to secondaries that were begun and not completed",
+        counter: Counter::TransfersOutFailed,
+    },
+    Family {
+        name: "transfers_out_refused",
+        description: "Requests for transfers that were refused",
+        counter: Counter::TransfersOutRefused,
+    },
 ];
 
 /// The variable of this name.

@@ -16,6 +16,7 @@ use crate::layout;
 use crate::node::{self, Node, flags};
 use crate::packed::{ALIGN, Packed, first_slot, put_slot, tag};
 use crate::room::{Full, ZoneLimits, fitting_arena, fitting_slots, try_push};
+use crate::walk::MOVED;
 use crate::zone::Zone;
 use nameward_wire::zonefile::{Record, Refusal, Sink};
 use nameward_wire::{Class, Name, NameBuf, Type};
@@ -473,6 +474,7 @@ impl ZoneBuilder {
             }
             moved.try_reserve(1).map_err(|_| Full::Memory)?;
             moved.insert(old, place);
+            self.set_children(old, MOVED);
             self.check_octets()?;
         }
         self.with_targets

@@ -29,6 +29,7 @@ mod serial;
 mod signing_state;
 mod source;
 mod table;
+mod walk;
 mod zone;
 
 pub use access::{AccessEntry, AccessList, AccessRules, AccessSource, AccessTerm};
@@ -44,7 +45,8 @@ pub use serial::{Serial, SerialRule};
 pub use signing_state::{DenialIndex, SigningState};
 pub use source::{
     BackendFailure, BatchRound, CacheSizes, LiveSource, LookupBatch, LookupEnd, LookupError,
-    LookupFuture, LookupRequest, ZonePart,
+    LookupFuture, LookupRequest, ZoneFuture, ZonePart,
 };
 pub use table::{ZoneMatch, ZoneTable};
+pub use walk::{WalkPlace, ZoneWalk};
 pub use zone::{Find, Zone, negative_ttl};

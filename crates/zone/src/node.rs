@@ -59,6 +59,11 @@ pub enum Form {
 }
 
 impl Form {
+    /// Returns where names stand in the data of a type.
+    pub fn of(rtype: Type) -> Form {
+        crate::layout::of(rtype).form
+    }
+
     pub(crate) fn to_byte(self) -> u8 {
         match self {
             Form::Opaque => 0xff,
@@ -169,6 +174,19 @@ impl<'a> Node<'a> {
         let mut rrsets = self.rrsets();
         while rrsets.next().is_some() {}
         Cow::Borrowed(&self.bytes[..self.bytes.len() - rrsets.bytes.len()])
+    }
+
+    /// Octets of a node that has its own name, without what fills it up to the next.
+    #[inline]
+    pub(crate) fn octets(self) -> usize {
+        let mut rrsets = self.rrsets();
+        while rrsets.next().is_some() {}
+        self.bytes.len() - rrsets.bytes.len()
+    }
+
+    /// Octets of the chain of empty non-terminals that begins with this node: their nodes, and the name of this one.
+    pub(crate) fn chain_octets(self) -> usize {
+        read_u32(self.bytes, NODE_HEADER) as usize + self.bytes[5] as usize
     }
 
     /// Octets before the RRsets of a node that has some.

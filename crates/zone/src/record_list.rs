@@ -86,6 +86,13 @@ impl RecordList {
         WireRecords { bytes: &self.bytes }
     }
 
+    /// The records from an octet of [`RecordList::as_bytes`] on, at which a record begins.
+    pub fn iter_from(&self, octet: usize) -> WireRecords<'_> {
+        WireRecords {
+            bytes: self.bytes.get(octet..).unwrap_or_default(),
+        }
+    }
+
     /// The first record of a type.
     pub fn first_of(&self, rtype: Type) -> Option<WireRecord<'_>> {
         self.iter().find(|record| record.rtype == rtype)
@@ -113,6 +120,13 @@ impl<'a> IntoIterator for &'a RecordList {
 #[derive(Clone)]
 pub struct WireRecords<'a> {
     bytes: &'a [u8],
+}
+
+impl WireRecords<'_> {
+    /// Returns the octets of the records that are left.
+    pub fn octets_left(&self) -> usize {
+        self.bytes.len()
+    }
 }
 
 impl<'a> Iterator for WireRecords<'a> {

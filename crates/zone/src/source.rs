@@ -96,6 +96,9 @@ pub trait LookupBatch: Send {
 pub type LookupFuture<'a> =
     Pin<Box<dyn Future<Output = Result<ZonePart, LookupError>> + Send + 'a>>;
 
+/// A zone that is being read as a whole.
+pub type ZoneFuture<'a> = Pin<Box<dyn Future<Output = Result<Zone, LookupError>> + Send + 'a>>;
+
 /// A backend that has the contents of live zones.
 pub trait LiveSource: Send + Sync + 'static {
     /// Looks a name up.
@@ -110,6 +113,17 @@ pub trait LiveSource: Send + Sync + 'static {
     fn batch<'a>(&'a self, requests: &[LookupRequest]) -> Option<Box<dyn LookupBatch + 'a>> {
         let _ = requests;
         None
+    }
+
+    /// Reads a zone as a whole, as one version; the request's name does not matter.
+    fn read_zone<'a>(&'a self, request: &'a LookupRequest) -> ZoneFuture<'a> {
+        let apex = request.apex;
+        Box::pin(async move {
+            Err(LookupError {
+                kind: BackendFailure::NotReady,
+                reason: format!("{apex} cannot be read as a whole"),
+            })
+        })
     }
 
     /// Whether look-ups run on the calling thread, and may block it for a moment.

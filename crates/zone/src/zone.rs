@@ -231,6 +231,11 @@ impl Zone {
         Serial(self.soa().and_then(|soa| soa_field(soa, 20)).unwrap_or(0))
     }
 
+    /// Returns the seconds after which a secondary lets the zone expire (RFC 1035 section 3.3.13).
+    pub fn soa_expire(&self) -> Option<u32> {
+        self.soa().and_then(|soa| soa_field(soa, 8))
+    }
+
     /// The node of the suffix of `labels` labels.
     #[inline]
     pub fn node(&self, key: &NameKey, labels: usize) -> Option<Node<'_>> {

@@ -114,6 +114,10 @@ section! {
         tcp_idle_timeout_ms: Count<10, 3_600_000> = "10000";
         /// Milliseconds after which a TCP connection is closed even if it is in use.
         tcp_total_timeout_ms: Count<10, 86_400_000> = "600000";
+        /// Transfers to secondaries that run at one time; further ones wait for their turn.
+        transfers_out_max: Count<1, 1_000_000> = "100";
+        /// Transfers to one client address (IPv6: one /64) that run at one time.
+        transfers_out_per_client: Count<1, 1_000_000> = "20";
         /// Clients whose packets are dropped without an answer, whatever they ask.
         blackhole: Clients = "[]";
         /// The least important message that is logged.

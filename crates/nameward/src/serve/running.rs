@@ -18,6 +18,7 @@ use nameward_serve::{
     pipeline::{Shared, TcpPipeline, UdpPipeline},
     tcp::{self, TcpSettings},
     udp::{self, UdpSettings, UdpWorker},
+    zone_requests::ZoneRequestHandler,
 };
 use nameward_store::sql::SqlBackend;
 use tokio::{
@@ -85,6 +86,7 @@ impl Server {
         mut keeper: Keeper,
         ports: Ports,
         databases: Vec<(u16, BackendMode, SqlBackend)>,
+        zone_requests: &ZoneRequestHandler,
     ) -> Result<Self, StartError> {
         let ready = Arc::new(AtomicBool::new(false));
         let web =
@@ -118,7 +120,7 @@ impl Server {
         keeper.databases = databases.clone();
         let (_updates, requests) =
             super::updates::start(&shared, &keeper.commits, &keeper.policies, &databases)?;
-        shared.set_zone_requests(Arc::new(requests));
+        zone_requests.set_updates(Arc::new(requests));
         let config_file = keeper.config_file.clone();
         announce::started(&addresses, web_address);
 

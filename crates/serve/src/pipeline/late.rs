@@ -192,6 +192,11 @@ impl<'w> WayBack<'w> {
         }
     }
 
+    /// Returns what all workers share.
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        self.shared
+    }
+
     /// Takes the way back, once; `None` where there is none. Whoever has it answers instead of the verdict
     /// ([`crate::request::Verdict::Later`]).
     pub fn take(&mut self) -> Option<LateReply> {

@@ -4,11 +4,14 @@
 //! signatures. Replies that come later are signed when they leave ([`super::late`]), since the time in the record is that
 //! of signing.
 
+use std::sync::Arc;
+
 use nameward_answer::Reply;
 use nameward_dnssec::tsig::{ReplySigner, TsigFailure, verify_request};
 use nameward_stats::Counter;
 use nameward_wire::Rcode;
 use nameward_wire::message::Query;
+use tokio::sync::Notify;
 
 use super::path::{Arrival, Asked, Turn};
 use crate::request::{MessageStream, NextMessage, Verdict, medium_of};
@@ -98,5 +101,9 @@ impl MessageStream for SignedMessages {
             }
             other => other,
         }
+    }
+
+    fn wake(&self) -> Option<Arc<Notify>> {
+        self.messages.wake()
     }
 }

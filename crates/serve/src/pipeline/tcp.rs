@@ -3,7 +3,7 @@
 use super::path::{Arrival, Turn};
 use super::record::{Done, record_answer};
 use super::{ReplyTo, Shared, Snapshots};
-use crate::request::{MessageStream, NextMessage, Verdict};
+use crate::request::{NextMessage, Verdict};
 use crate::tcp::{Endpoints, Later, StreamAction, StreamHandler};
 use nameward_answer::{Outcome, Reply, Scratch, TCP_MAX};
 use nameward_stats::{Gauge, Protocol, Recorder, Stamp, Stats, Timing, Transport};
@@ -129,8 +129,10 @@ impl TcpState {
                     // Codes are replies by now.
                     Verdict::Drop | Verdict::Later | Verdict::Code(..) => return action,
                     Verdict::Stream(mut stream) => {
-                        let Some(first) = first_message(&mut *stream, &mut self.out[..]) else {
-                            return StreamAction::Close;
+                        let first = match stream.next_message(&mut self.out[..]) {
+                            NextMessage::Written(len) => first_of_many(len.min(TCP_MAX)),
+                            NextMessage::Wait => return StreamAction::Messages(stream),
+                            NextMessage::End | NextMessage::Broken => return StreamAction::Close,
                         };
                         action = StreamAction::Messages(stream);
                         Done::new(first, &query)
@@ -178,16 +180,13 @@ impl Arrival for StreamMessage<'_, '_> {
     }
 }
 
-/// Makes the first message of an answer of many; that one is counted as the answer.
-fn first_message(stream: &mut dyn MessageStream, out: &mut [u8]) -> Option<Reply> {
-    match stream.next_message(out) {
-        NextMessage::Written(len) => Some(Reply {
-            len: len.min(out.len()),
-            rcode: Rcode::NoError,
-            outcome: Outcome::Other,
-            truncated: false,
-            zone_found: None,
-        }),
-        NextMessage::End | NextMessage::Broken => None,
+/// The first message of an answer of many; that one is counted as the answer.
+fn first_of_many(len: usize) -> Reply {
+    Reply {
+        len,
+        rcode: Rcode::NoError,
+        outcome: Outcome::Other,
+        truncated: false,
+        zone_found: None,
     }
 }

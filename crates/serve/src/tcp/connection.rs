@@ -30,6 +30,8 @@ const WRITE_WINDOW: usize = 64 * 1024;
 /// answers on their way (RFC 1122 section 4.2.2.13).
 const LINGER: Duration = Duration::from_secs(1);
 const LINGER_BYTES: usize = 1 << 20;
+/// How long an answer of many messages that waits is left alone, if nobody tells that it goes on.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// Octets of the length before each message (RFC 1035 section 4.2.2), and of the largest message.
 const PREFIX: usize = 2;
 const MESSAGE_MAX: usize = u16::MAX as usize;
@@ -59,6 +61,13 @@ pub(super) struct Connection<H: StreamHandler, S: ByteStream> {
     last_message: Instant,
     /// When the first byte of an incomplete message came.
     message_started: Option<Instant>,
+}
+
+/// Whether an answer of many messages went on.
+enum Pulled {
+    Some,
+    /// It waits for something.
+    Nothing,
 }
 
 /// Why waiting for the client ended.
@@ -103,8 +112,11 @@ impl<H: StreamHandler, S: ByteStream> Connection<H, S> {
             if self.messages.is_some() {
                 // Between two pieces it is the turn of others.
                 tokio::task::yield_now().await;
-                if self.pull_messages().is_err() {
-                    return;
+                match self.pull_messages() {
+                    Ok(Pulled::Some) => {}
+                    Ok(Pulled::Nothing) if !self.wait_for_messages(&mut shutdown).await => return,
+                    Ok(Pulled::Nothing) => {}
+                    Err(_) => return,
                 }
                 continue;
             }
@@ -301,14 +313,38 @@ impl<H: StreamHandler, S: ByteStream> Connection<H, S> {
     }
 
     /// Makes the next messages of an answer that has many, as far as the bound of a turn.
-    fn pull_messages(&mut self) -> io::Result<()> {
+    fn pull_messages(&mut self) -> io::Result<Pulled> {
         let mut scratch = self.seat.shared.borrow_scratch();
         let result = self.pull_into(&mut scratch.out);
+        let is_none = scratch.out.is_empty() && self.messages.is_some();
         let written = result.and_then(|()| self.write(&scratch.out));
         self.seat.shared.return_scratch(scratch);
         written?;
         self.last_message = Instant::now();
-        self.keep_within_bounds()
+        self.keep_within_bounds()?;
+        Ok(match is_none {
+            true => Pulled::Nothing,
+            false => {
+                // It is in use as much as one that asks: others make room first.
+                self.seat.shared.registry.touch(self.seat.id);
+                Pulled::Some
+            }
+        })
+    }
+
+    /// Waits until an answer of many messages goes on, for a while at the most; false if the server stops.
+    async fn wait_for_messages(&mut self, shutdown: &mut watch::Receiver<bool>) -> bool {
+        let wake = self.messages.as_ref().and_then(|messages| messages.wake());
+        let woken = async {
+            match &wake {
+                Some(wake) => wake.notified().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            _ = timeout(LOOK_AGAIN, woken) => true,
+            _ = shutdown.wait_for(|stop| *stop) => false,
+        }
     }
 
     fn pull_into(&mut self, out: &mut Vec<u8>) -> io::Result<()> {
@@ -320,6 +356,10 @@ impl<H: StreamHandler, S: ByteStream> Connection<H, S> {
             let (prefix, room) = out[start..].split_at_mut(PREFIX);
             let written = match stream.next_message(room) {
                 NextMessage::Written(len) => len.min(MESSAGE_MAX),
+                NextMessage::Wait => {
+                    out.truncate(start);
+                    return Ok(());
+                }
                 NextMessage::End => {
                     out.truncate(start);
                     self.messages = None;

@@ -203,7 +203,7 @@ impl Inner {
 }
 
 /// One IPv6 client commonly has a whole /64 to choose addresses from.
-fn counted_as(client: IpAddr) -> IpAddr {
+pub(crate) fn counted_as(client: IpAddr) -> IpAddr {
     match client {
         IpAddr::V4(_) => client,
         IpAddr::V6(ip) => IpAddr::V6(Ipv6Addr::from_bits(ip.to_bits() & !u128::from(u64::MAX))),

@@ -17,8 +17,10 @@ use nameward_stats::{FAMILIES, RingCapacities, Stats, VARIABLES};
 use nameward_wire::zonefile::{Options, parse_bytes};
 use nameward_wire::{NameBuf, Type};
 use nameward_zone::{
-    Live, LiveSource, LookupFuture, LookupRequest, Zone, ZoneBuilder, ZonePart, ZoneTable,
+    Live, LiveSource, LookupFuture, LookupRequest, Zone, ZoneBuilder, ZoneFuture, ZonePart,
+    ZoneTable,
 };
+use socket2::{Domain, Socket, Type as SockType};
 use tokio::sync::watch;
 
 pub const PATIENCE: Duration = Duration::from_secs(20);
@@ -79,6 +81,19 @@ impl Loopback {
         }
     }
 
+    /// Runs something within the runtime of the server.
+    pub fn inside<T>(&self, run: impl FnOnce() -> T) -> T {
+        let _inside = self.runtime.as_ref().expect("a runtime").enter();
+        run()
+    }
+
+    /// Puts another version of a zone into the table.
+    pub fn replace(&self, zone: Arc<Zone>) {
+        let mut table = ZoneTable::clone(&self.shared.zones.load());
+        table.insert(zone);
+        self.shared.zones.store(Arc::new(table));
+    }
+
     pub fn udp(&self) -> UdpSocket {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         socket.connect(self.address).unwrap();
@@ -88,6 +103,16 @@ impl Loopback {
 
     pub fn tcp(&self) -> TcpStream {
         let stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream
+    }
+
+    /// A connection whose client has little room for what it does not read.
+    pub fn slow_tcp(&self) -> TcpStream {
+        let socket = Socket::new(Domain::IPV4, SockType::STREAM, None).unwrap();
+        socket.set_recv_buffer_size(4096).unwrap();
+        socket.connect(&self.address.into()).unwrap();
+        let stream = TcpStream::from(socket);
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream
     }
@@ -148,6 +173,10 @@ impl LiveSource for Memory {
                 is_shared: false,
             })
         })
+    }
+
+    fn read_zone<'a>(&'a self, _: &'a LookupRequest) -> ZoneFuture<'a> {
+        Box::pin(async { Ok(zone(&self.0, &self.1)) })
     }
 
     fn is_blocking(&self) -> bool {

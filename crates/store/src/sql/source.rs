@@ -4,7 +4,7 @@ use super::lookup::{Batch, Found};
 use super::{LiveZone, SqlBackend, SqlError};
 use nameward_zone::{
     BackendFailure, BatchRound, CacheSizes, LiveSource, LookupBatch, LookupEnd, LookupError,
-    LookupFuture, LookupRequest,
+    LookupFuture, LookupRequest, ZoneBuilder, ZoneFuture,
 };
 use std::future::Future;
 use std::pin::Pin;
@@ -15,6 +15,31 @@ impl LiveSource for SqlBackend {
             let zone = zone(request);
             let part = self.lookup_alone(&zone, request.name.as_name()).await;
             part.map_err(|error| lookup_error(&error))
+        })
+    }
+
+    fn read_zone<'a>(&'a self, request: &'a LookupRequest) -> ZoneFuture<'a> {
+        Box::pin(async move {
+            let mut builder = ZoneBuilder::new(request.apex.as_name());
+            let report = self.load_zone(&zone(request), &mut builder).await;
+            let report = report.map_err(|error| lookup_error(&error))?;
+            let (built, findings) = builder.finish();
+            let mut built = built.ok_or_else(|| LookupError {
+                kind: BackendFailure::BadData,
+                reason: findings
+                    .into_iter()
+                    .next()
+                    .map_or_else(String::new, |first| first.message),
+            })?;
+            if let Some(bad) = report.bad.first() {
+                // RFC 5936 section 3: all records or none.
+                return Err(LookupError {
+                    kind: BackendFailure::BadData,
+                    reason: bad.to_string(),
+                });
+            }
+            built.set_signing(report.signing);
+            Ok(built)
         })
     }
 

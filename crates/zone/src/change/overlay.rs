@@ -118,6 +118,16 @@ impl Overlay {
         })
     }
 
+    /// Changed names with 32 bits of their hash, and their nodes to keep; none for a name that is gone.
+    pub(crate) fn shared_nodes(&self) -> impl Iterator<Item = (u32, Name<'_>, Option<&Arc<[u8]>>)> {
+        self.table.iter().flat_map(|(&tag, names)| {
+            names.iter().map(move |changed| {
+                let node = (!changed.is_gone).then_some(&changed.node);
+                (tag, changed.name(), node)
+            })
+        })
+    }
+
     /// Changed names with their sort keys, in canonical order.
     pub(crate) fn in_order(&self) -> Vec<(Box<[u8]>, Option<Node<'_>>)> {
         let mut key = Vec::new();

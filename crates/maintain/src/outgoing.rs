@@ -1,0 +1,213 @@
+//! Messages of transfers to secondaries (AXFR of RFC 5936, IXFR of RFC 1995), without sockets and without a clock.
+//!
+//! A transfer is made from one version of a zone, message by message as the client takes them: each is packed to the room
+//! that it is given, and what is kept between two messages is a place, not records. A record that does not fit into
+//! a message of its own ends the transfer with an error that names it.
+
+mod axfr;
+mod condense;
+mod ixfr;
+mod signed;
+
+pub use axfr::AxfrMessages;
+pub use condense::condense;
+pub use ixfr::IxfrMessages;
+pub use signed::{SignedCopyError, signed_copy};
+
+use nameward_wire::message::{
+    BulkWriter, Full, OptRecord, Query, QueryBuf, ReplyFlags, WrittenOwner,
+};
+use nameward_wire::{Name, NameBuf, Rcode, Type};
+use nameward_zone::{Form, Node, WireRecord};
+
+/// Why a transfer cannot be completed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum OutgoingFault {
+    /// A record is larger than a message.
+    #[error("the {rtype} record of {owner} does not fit into a message")]
+    TooLarge {
+        /// Its owner.
+        owner: NameBuf,
+        /// Its type.
+        rtype: Type,
+    },
+    /// A name has records that could not be read from its source.
+    #[error("{0} has records that cannot be read")]
+    Broken(NameBuf),
+    /// The zone has no SOA.
+    #[error("the zone has no SOA")]
+    NoSoa,
+}
+
+/// The request of a transfer, and the OPT record of the reply to it.
+#[derive(Debug, Clone)]
+pub struct TransferRequest {
+    query: QueryBuf,
+    opt: Option<TransferOpt>,
+}
+
+/// The OPT record of a transfer's first message.
+#[derive(Debug, Clone)]
+struct TransferOpt {
+    payload: u16,
+    dnssec_ok: bool,
+    nsid: Box<[u8]>,
+    expire: Option<u32>,
+}
+
+impl TransferRequest {
+    /// Takes what the messages need of a request. `opt` is the OPT record of the reply, if the request had one.
+    pub fn new(query: &Query<'_>, opt: Option<OptRecord<'_>>) -> Self {
+        TransferRequest {
+            query: QueryBuf::from(query),
+            opt: opt.map(|opt| TransferOpt {
+                payload: opt.payload,
+                dnssec_ok: opt.dnssec_ok,
+                nsid: opt.nsid.unwrap_or_default().into(),
+                expire: opt.expire,
+            }),
+        }
+    }
+
+    fn opt(&self) -> Option<OptRecord<'_>> {
+        self.opt.as_ref().map(|opt| OptRecord {
+            payload: opt.payload,
+            dnssec_ok: opt.dnssec_ok,
+            nsid: Some(&opt.nsid[..]).filter(|id| !id.is_empty()),
+            error: None,
+            expire: opt.expire,
+        })
+    }
+
+    /// Returns the question again.
+    pub fn query(&self) -> Query<'_> {
+        self.query.as_query()
+    }
+
+    /// Starts a message: the first has the question and the OPT record (RFC 5936 sections 2.2.1 and 2.2.5).
+    fn begin<'n, 'b>(
+        &self,
+        query: &Query<'n>,
+        is_first: bool,
+        out: &'b mut [u8],
+    ) -> Result<BulkWriter<'n, 'b>, Full> {
+        if !is_first {
+            return BulkWriter::without_question(out);
+        }
+        let mut writer = BulkWriter::reply(query, out)?;
+        writer.reserve(self.opt().map_or(0, |opt| opt.octets()));
+        Ok(writer)
+    }
+
+    /// Ends a message and returns its octets.
+    fn finish(&self, mut writer: BulkWriter<'_, '_>, is_first: bool) -> usize {
+        if let Some(opt) = self.opt().filter(|_| is_first) {
+            // Room was kept, so it fits.
+            let _ = writer.opt(&opt, Rcode::NoError);
+        }
+        let flags = ReplyFlags {
+            // RFC 5936 section 2.2: AA is set in every message.
+            aa: true,
+            ..ReplyFlags::default()
+        };
+        writer.finish(self.query().packet(), flags)
+    }
+}
+
+/// The fields that the records of an RRset share.
+#[derive(Clone, Copy)]
+struct RecordHead<'n> {
+    owner: &'n [u8],
+    rtype: Type,
+    ttl: u32,
+    form: Form,
+}
+
+impl<'n> RecordHead<'n> {
+    fn of(record: &WireRecord<'n>) -> Self {
+        RecordHead {
+            owner: record.owner.as_wire(),
+            rtype: record.rtype,
+            ttl: record.ttl,
+            form: Form::of(record.rtype),
+        }
+    }
+
+    /// RFC 4034 section 3: an RRSIG has the TTL of the RRset that it covers. In memory all at a name share one.
+    fn with_ttl_of_covered(mut self, node: Node<'_>, rdata: &[u8]) -> Self {
+        let covered = rdata
+            .first_chunk()
+            .map(|octets| Type(u16::from_be_bytes(*octets)));
+        if let Some(covered) = covered.and_then(|covered| node.rrset(covered)) {
+            self.ttl = covered.ttl();
+        }
+        self
+    }
+
+    /// The fault of a record that does not fit into a message of its own.
+    fn too_large(&self) -> OutgoingFault {
+        OutgoingFault::TooLarge {
+            owner: Name::from_valid_wire(self.owner).into(),
+            rtype: self.rtype,
+        }
+    }
+
+    /// Writes a record, all of it or nothing. `written` is its owner, if the record before it has the same.
+    #[inline]
+    fn write(
+        &self,
+        rdata: &'n [u8],
+        written: Option<WrittenOwner>,
+        writer: &mut BulkWriter<'n, '_>,
+    ) -> Result<WrittenOwner, Full> {
+        let before = writer.len();
+        let result = self.write_parts(rdata, written, writer);
+        if result.is_err() {
+            writer.take_back(before);
+        }
+        result
+    }
+
+    #[inline]
+    fn write_parts(
+        &self,
+        rdata: &'n [u8],
+        written: Option<WrittenOwner>,
+        writer: &mut BulkWriter<'n, '_>,
+    ) -> Result<WrittenOwner, Full> {
+        let owner = writer.owner(self.owner, written)?;
+        let length_at = writer.fixed(self.rtype, self.ttl)?;
+        match self.form {
+            Form::Opaque => writer.bytes(rdata)?,
+            Form::NameAt(offset) => {
+                let (head, name) = rdata.split_at(usize::from(offset).min(rdata.len()));
+                writer.bytes(head)?;
+                write_name(name, writer)?;
+            }
+            Form::TwoNames => match Name::split_from(rdata) {
+                Ok((first, rest)) => {
+                    writer.name(first.as_wire())?;
+                    write_name(rest, writer)?;
+                }
+                Err(_) => writer.bytes(rdata)?,
+            },
+        }
+        writer.end_record(length_at)?;
+        Ok(owner)
+    }
+}
+
+/// Writes data that begins with a name.
+fn write_name<'n>(data: &'n [u8], writer: &mut BulkWriter<'n, '_>) -> Result<(), Full> {
+    match Name::split_from(data) {
+        Ok((name, rest)) => {
+            writer.name(name.as_wire())?;
+            writer.bytes(rest)
+        }
+        // Data of a zone was checked when it was read; whatever it is, it goes out as it is.
+        Err(_) => writer.bytes(data),
+    }
+}
+
+#[cfg(test)]
+mod tests;

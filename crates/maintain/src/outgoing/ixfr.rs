@@ -1,0 +1,154 @@
+//! Differences (RFC 1995): the newest SOA; for each difference the older SOA, what goes, the newer SOA, what comes; the
+//! newest SOA again.
+
+use super::{OutgoingFault, RecordHead, TransferRequest};
+use nameward_wire::Type;
+use nameward_wire::message::BulkWriter;
+use nameward_zone::change::Difference;
+use nameward_zone::{RecordList, WireRecord, Zone};
+use std::sync::Arc;
+
+/// The messages of an incremental transfer.
+pub struct IxfrMessages {
+    request: TransferRequest,
+    zone: Arc<Zone>,
+    /// The SOA of the newest version.
+    soa: RecordList,
+    differences: Vec<Difference>,
+    is_first: bool,
+    place: IxfrPlace,
+    records: u64,
+}
+
+/// How far a transfer has come: a step, and octets of its list.
+///
+/// Step 0 is the newest SOA, four steps are one difference, and the step behind the last difference is the newest SOA again.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+struct IxfrPlace {
+    step: usize,
+    octets: usize,
+}
+
+/// The records of one step.
+enum IxfrStep<'n> {
+    Soa(&'n RecordList),
+    /// All but the SOA.
+    Others(&'n RecordList),
+}
+
+impl IxfrMessages {
+    /// Begins a transfer that leads to `zone` over these differences, the oldest first. Without any the transfer is the
+    /// SOA alone: the client has the newest version.
+    pub fn new(zone: &Arc<Zone>, differences: Vec<Difference>, request: TransferRequest) -> Self {
+        let soa = zone.soa().into_iter().flat_map(|soa| {
+            soa.records().map(move |record| WireRecord {
+                owner: zone.apex_name(),
+                rtype: Type::SOA,
+                ttl: soa.ttl(),
+                rdata: record.rdata,
+            })
+        });
+        IxfrMessages {
+            request,
+            zone: Arc::clone(zone),
+            soa: soa.collect(),
+            differences,
+            is_first: true,
+            place: IxfrPlace::default(),
+            records: 0,
+        }
+    }
+
+    /// Returns the number of records so far.
+    pub fn records(&self) -> u64 {
+        self.records
+    }
+
+    /// Tells whether the last message was written.
+    pub fn is_done(&self) -> bool {
+        self.step(self.place.step).is_none()
+    }
+
+    /// The records of a step; `None` behind the last.
+    fn step(&self, step: usize) -> Option<IxfrStep<'_>> {
+        let Some(number) = step.checked_sub(1) else {
+            return Some(IxfrStep::Soa(&self.soa));
+        };
+        let Some(difference) = self.differences.get(number / 4) else {
+            let is_last = !self.differences.is_empty() && number == 4 * self.differences.len();
+            return is_last.then_some(IxfrStep::Soa(&self.soa));
+        };
+        Some(match number % 4 {
+            0 => IxfrStep::Soa(&difference.removed),
+            1 => IxfrStep::Others(&difference.removed),
+            2 => IxfrStep::Soa(&difference.added),
+            _ => IxfrStep::Others(&difference.added),
+        })
+    }
+
+    /// Writes the next message and returns its octets; `None` after the last one.
+    pub fn next_message(&mut self, out: &mut [u8]) -> Result<Option<usize>, OutgoingFault> {
+        if self.is_done() {
+            return Ok(None);
+        }
+        let query = self.request.query();
+        let writer = self.request.begin(&query, self.is_first, out);
+        let mut writer = writer.map_err(|_| OutgoingFault::NoSoa)?;
+        let mut place = self.place;
+        while let Some(step) = self.step(place.step) {
+            match write_step(&self.zone, &step, place.octets, &mut writer) {
+                Ok(()) => {
+                    place = IxfrPlace {
+                        step: place.step + 1,
+                        octets: 0,
+                    }
+                }
+                Err((_, head)) if writer.is_empty() => return Err(head.too_large()),
+                Err((octets, _)) => {
+                    place.octets = octets;
+                    break;
+                }
+            }
+        }
+        let records = u64::from(writer.records());
+        let len = self.request.finish(writer, self.is_first);
+        (self.place, self.is_first) = (place, false);
+        self.records += records;
+        Ok(Some(len))
+    }
+}
+
+/// Writes the records of a step from an octet of its list on; the error is where the message was full.
+fn write_step<'n>(
+    zone: &Zone,
+    step: &IxfrStep<'n>,
+    from: usize,
+    writer: &mut BulkWriter<'n, '_>,
+) -> Result<(), (usize, RecordHead<'n>)> {
+    let (list, takes_soa) = match step {
+        IxfrStep::Soa(list) => (list, true),
+        IxfrStep::Others(list) => (list, false),
+    };
+    let mut records = list.iter_from(from);
+    loop {
+        let at = list.as_bytes().len() - records.octets_left();
+        let Some(record) = records.next() else {
+            return Ok(());
+        };
+        if (record.rtype == Type::SOA) != takes_soa {
+            continue;
+        }
+        let mut head = RecordHead::of(&record);
+        if head.rtype == Type::RRSIG
+            && let Some(node) = zone.node_of(record.owner)
+        {
+            head = head.with_ttl_of_covered(node, record.rdata);
+        }
+        if head.write(record.rdata, None, writer).is_err() {
+            return Err((at, head));
+        }
+        if takes_soa {
+            return Ok(());
+        }
+    }
+}

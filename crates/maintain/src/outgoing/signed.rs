@@ -1,0 +1,361 @@
+//! A zone that is signed while it is served, as a whole with its signatures and a real chain of NSEC or NSEC3.
+//!
+//! Answers of such a zone cover as little as can be and need no order of names; a secondary has only records, so it
+//! gets the chain over all names (RFC 4034 section 4, RFC 5155 section 7.1). Signatures come from the cache or are made; how
+//! much of that is done at one time is the caller's concern (`pause`).
+
+use nameward_dnssec::{CanonicalSet, Denial, Making, NoSignature, Nsec3, Proof, Signing, SoaEdit};
+use nameward_wire::zonefile::Record;
+use nameward_wire::{Class, Name, NameBuf, Type};
+use nameward_zone::node::flags;
+use nameward_zone::{Node, Zone, ZoneBuilder};
+
+/// Why a zone has no signed copy.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SignedCopyError {
+    /// Its metadata says NSEC3NARROW.
+    #[error(
+        "its NSEC3 records are narrow, made for each answer: without NSEC3NARROW it has a chain that can be transferred"
+    )]
+    Narrow,
+    /// A key cannot be used.
+    #[error("a key of the zone cannot be used")]
+    CannotSign,
+    /// A hashed name does not fit before the name of the zone.
+    #[error("the zone's name is too long for NSEC3")]
+    TooLong,
+    /// The copy is not a zone.
+    #[error("the signed copy is not whole: {0}")]
+    Invalid(String),
+}
+
+/// Returns the signed copy of a zone that is signed while it is served, and how many signatures were made for it. `now` is
+/// in seconds since 1970; `pause` is called between signatures.
+pub fn signed_copy(
+    zone: &Zone,
+    signing: &Signing,
+    now: u32,
+    mut pause: impl FnMut(),
+) -> Result<(Zone, u32), SignedCopyError> {
+    if signing.is_narrow() {
+        return Err(SignedCopyError::Narrow);
+    }
+    let mut copy = SignedCopy {
+        signing,
+        now,
+        builder: ZoneBuilder::new(zone.apex_name()),
+        denial_ttl: denial_ttl(zone),
+        making: Making::NOW,
+    };
+    let names = authoritative_names(zone);
+    let owners: Vec<Node<'_>> = match signing.denial() {
+        Denial::Nsec => names
+            .iter()
+            .copied()
+            .filter(|node| !node.is_empty())
+            .collect(),
+        Denial::Nsec3(_) => names.clone(),
+    };
+    match signing.denial() {
+        Denial::Nsec => {
+            // RFC 4034 section 4.1.1: the last has the apex as the next.
+            let next = owners.iter().cycle().skip(1);
+            for (node, next) in owners.iter().zip(next) {
+                copy.add_node(*node, zone)?;
+                let mut next = NameBuf::from(next.name());
+                next.make_lowercase();
+                copy.add_proof(&signing.nsec_of_chain(node.name(), next, types(*node)))?;
+                pause();
+            }
+        }
+        Denial::Nsec3(hashing) => {
+            for node in &owners {
+                copy.add_node(*node, zone)?;
+                pause();
+            }
+            let chain = nsec3_chain(&owners, hashing, signing);
+            for proof in chain.ok_or(SignedCopyError::TooLong)? {
+                copy.add_proof(&proof)?;
+                pause();
+            }
+        }
+    }
+    for node in zone.nodes_in_order() {
+        if is_below_cut(node, zone) {
+            copy.add_unsigned(node);
+        }
+    }
+    let made = copy.making.take_made();
+    let (built, findings) = copy.builder.finish();
+    let built = built.ok_or_else(|| {
+        let first = findings.into_iter().next();
+        SignedCopyError::Invalid(first.map_or_else(String::new, |finding| finding.message))
+    })?;
+    Ok((built, made))
+}
+
+/// RFC 9077: the lesser of the SOA's TTL and its minimum.
+fn denial_ttl(zone: &Zone) -> u32 {
+    zone.soa().map_or(0, nameward_zone::negative_ttl)
+}
+
+/// Lists the names that are not below a delegation or a DNAME, in canonical order.
+fn authoritative_names(zone: &Zone) -> Vec<Node<'_>> {
+    let nodes = zone.nodes_in_order();
+    nodes.filter(|node| !is_below_cut(*node, zone)).collect()
+}
+
+/// Tells whether a name is occluded: below a delegation or a DNAME.
+fn is_below_cut(node: Node<'_>, zone: &Zone) -> bool {
+    let apex = zone.apex_name();
+    let mut above = node.name();
+    while let Some(parent) = above.parent().filter(|name| name.is_at_or_below(apex)) {
+        let is_cut = |parent: Node<'_>| parent.flags() & (flags::CUT | flags::DNAME) != 0;
+        if zone.node_of(parent).is_some_and(is_cut) {
+            return true;
+        }
+        above = parent;
+    }
+    false
+}
+
+/// The types that a chain names. At a delegation the parent has NS and DS only (RFC 4035 section 2.3).
+fn types(node: Node<'_>) -> impl Iterator<Item = Type> {
+    let is_cut = node.has(flags::CUT);
+    let types = node.rrsets().map(|rrset| rrset.rtype());
+    types.filter(move |rtype| match *rtype {
+        Type::NS | Type::DS => true,
+        Type::RRSIG | Type::NSEC | Type::NSEC3 => false,
+        _ => !is_cut,
+    })
+}
+
+/// The NSEC3 records of all names, empty non-terminals too, in the order of their hashes.
+fn nsec3_chain(names: &[Node<'_>], hashing: &Nsec3, signing: &Signing) -> Option<Vec<Proof>> {
+    let mut hashed: Vec<_> = names
+        .iter()
+        .map(|node| (hashing.hash(node.name()), *node))
+        .collect();
+    hashed.sort_unstable_by_key(|(hash, _)| *hash);
+    let next = hashed.iter().cycle().skip(1);
+    let proofs = hashed.iter().zip(next).map(|((hash, node), (next, _))| {
+        signing.nsec3_of_chain(hashing, (hash, next), types(*node))
+    });
+    proofs.collect()
+}
+
+/// A copy in the making.
+struct SignedCopy<'s> {
+    signing: &'s Signing,
+    now: u32,
+    builder: ZoneBuilder,
+    denial_ttl: u32,
+    making: Making,
+}
+
+impl SignedCopy<'_> {
+    fn add(&mut self, owner: Name<'_>, rtype: Type, ttl: u32, rdata: &[u8]) {
+        self.builder.add(&Record {
+            owner,
+            same_owner: false,
+            rtype,
+            class: Class::IN,
+            ttl,
+            rdata,
+            line: 0,
+            file: 0,
+        });
+    }
+
+    /// Adds the records of a name that is not signed.
+    fn add_unsigned(&mut self, node: Node<'_>) {
+        for rrset in node.rrsets() {
+            for record in rrset.records() {
+                self.add(node.name(), rrset.rtype(), rrset.ttl(), record.rdata);
+            }
+        }
+    }
+
+    /// Adds the records of a name, and signatures of those that the zone is authoritative for.
+    fn add_node(&mut self, node: Node<'_>, zone: &Zone) -> Result<(), SignedCopyError> {
+        let is_cut = node.has(flags::CUT);
+        let edit = self.signing.soa_edit();
+        for rrset in node.rrsets() {
+            let (rtype, ttl) = (rrset.rtype(), rrset.ttl());
+            let mut data: Vec<Vec<u8>> = rrset
+                .records()
+                .map(|record| record.rdata.to_vec())
+                .collect();
+            if rtype == Type::SOA && edit != SoaEdit::None {
+                let shown = edit.serial(zone.serial().0, self.now);
+                data.iter_mut().for_each(|rdata| set_serial(rdata, shown));
+            }
+            for rdata in &data {
+                self.add(node.name(), rtype, ttl, rdata);
+            }
+            // RFC 4035 section 2.2: the NS and glue of a delegation are not signed, its DS is.
+            if !is_cut || rtype == Type::DS {
+                self.add_signatures(node.name(), rtype, ttl, &data)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn add_proof(&mut self, proof: &Proof) -> Result<(), SignedCopyError> {
+        let (owner, ttl) = (proof.owner.as_name(), self.denial_ttl);
+        self.add(owner, proof.rtype, ttl, &proof.rdata);
+        let data = [proof.rdata.clone()];
+        self.add_signatures(owner, proof.rtype, ttl, &data)
+    }
+
+    fn add_signatures(
+        &mut self,
+        owner: Name<'_>,
+        rtype: Type,
+        ttl: u32,
+        data: &[Vec<u8>],
+    ) -> Result<(), SignedCopyError> {
+        let set = CanonicalSet::new(owner, rtype, ttl, data.iter().map(|rdata| &rdata[..]));
+        let made = self.signing.signatures(&set, self.now, &mut self.making);
+        let rrsigs = made.map_err(|error| match error {
+            NoSignature::CannotSign | NoSignature::NotMade => SignedCopyError::CannotSign,
+        })?;
+        for rrsig in rrsigs {
+            self.add(owner, Type::RRSIG, ttl, &rrsig);
+        }
+        Ok(())
+    }
+}
+
+/// Puts a serial into the data of a SOA.
+fn set_serial(rdata: &mut [u8], serial: u32) {
+    if let Some(at) = rdata.len().checked_sub(20) {
+        rdata[at..at + 4].copy_from_slice(&serial.to_be_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nameward_dnssec::{Key, KeyUse, Keys, Policy, SignatureCache};
+    use nameward_wire::zonefile::{Options, parse_bytes};
+    use std::process::Command;
+    use std::sync::Arc;
+
+    /// Ed25519 (RFC 8080 section 6.1).
+    const KEY: &[u8] = b"Private-key-format: v1.2\nAlgorithm: 15 (ED25519)\n\
+        PrivateKey: ODIyNjAzODQ2MjgwODAxMjI2NDUxOTAyMDQxNDIyNjI=\n";
+    const TEXT: &str = "@ 3600 SOA ns1 host 7 7200 3600 1209600 300\n@ 3600 NS ns1\nns1 60 A 192.0.2.1\n\
+        deep.er.names 60 TXT \"x\"\n*.wild 60 A 192.0.2.2\nsub 60 NS ns.sub\nns.sub 60 A 192.0.2.3\n\
+        safe 60 NS ns.other.\nsafe 60 DS 1 15 2 0000000000000000000000000000000000000000000000000000000000000000\n\
+        moved 60 DNAME elsewhere.\nUpper 60 MX 10 Mail\n";
+
+    /// BIND looks at the clock.
+    fn now() -> u32 {
+        let now = std::time::SystemTime::now();
+        let since = now.duration_since(std::time::UNIX_EPOCH).unwrap();
+        since.as_secs() as u32
+    }
+
+    fn signing(metadata: &[(&str, &str)]) -> Arc<Signing> {
+        let apex: NameBuf = "example.".parse().unwrap();
+        let usage = KeyUse {
+            active: true,
+            published: true,
+        };
+        let keys = Keys::new(vec![Key::read(KEY, 257, usage).unwrap()]);
+        let mut policy = Policy::default();
+        for (kind, content) in metadata {
+            policy.take(kind, content).unwrap();
+        }
+        let cache = Arc::new(SignatureCache::new(1000));
+        let signing = Signing::new(apex.as_name(), Arc::new(keys), Arc::new(policy), cache);
+        Arc::new(signing)
+    }
+
+    /// The zone as it is served: with the records at the apex that signing makes.
+    fn zone(signing: &Signing) -> Zone {
+        let origin: NameBuf = "example.".parse().unwrap();
+        let mut builder = ZoneBuilder::new(origin.as_name());
+        parse_bytes("zone", TEXT.as_bytes(), &Options::new(origin), &mut builder);
+        for (rtype, rdata) in signing.apex_records() {
+            builder.add(&Record {
+                owner: origin.as_name(),
+                same_owner: false,
+                rtype,
+                class: Class::IN,
+                ttl: 300,
+                rdata: &rdata,
+                line: 0,
+                file: 0,
+            });
+        }
+        builder.finish().0.expect("a zone")
+    }
+
+    fn print(zone: &Zone) -> String {
+        let mut text = String::new();
+        for node in zone.nodes_in_order() {
+            for rrset in node.rrsets() {
+                for record in rrset.records() {
+                    let (owner, ttl, rtype) = (node.name(), rrset.ttl(), rrset.rtype());
+                    let mut data = String::new();
+                    nameward_wire::rdata::write_text(rtype, record.rdata, &mut data).unwrap();
+                    text += &format!("{owner} {ttl} IN {rtype} {data}\n");
+                }
+            }
+        }
+        text
+    }
+
+    #[test]
+    fn a_signed_copy_is_a_zone_that_bind_verifies() {
+        for metadata in [
+            &[][..],
+            &[("NSEC3PARAM", "1 0 2 ab")],
+            &[("SOA-EDIT", "EPOCH")],
+        ] {
+            let (signing, now) = (signing(metadata), now());
+            let zone = zone(&signing);
+            let (copy, made) = signed_copy(&zone, &signing, now, || ()).unwrap();
+            assert!(made > 10);
+            let again = signed_copy(&zone, &signing, now, || ()).unwrap();
+            assert_eq!(again.1, 0, "all are in the cache");
+            let state = copy.stored_signatures();
+            assert!(state.is_signed());
+            assert_eq!(
+                state.uses_nsec3(),
+                metadata.iter().any(|item| item.0 == "NSEC3PARAM")
+            );
+            let is_edited = metadata.iter().any(|item| item.0 == "SOA-EDIT");
+            assert_eq!(copy.serial().0, if is_edited { now } else { 7 });
+            let directory = tempfile::tempdir().unwrap();
+            let file = directory.path().join("zone");
+            std::fs::write(&file, print(&copy)).unwrap();
+            let output = Command::new("dnssec-verify")
+                .args(["-z", "-o", "example.", "-E", ""])
+                .arg(&file)
+                .output()
+                .unwrap_or_else(|error| panic!("dnssec-verify: {error}: run scripts/install-deps"));
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(
+                output.status.success(),
+                "{metadata:?}: {said}\n{}",
+                print(&copy)
+            );
+        }
+    }
+
+    #[test]
+    fn narrow_zones_and_broken_keys_have_no_copy() {
+        let narrow = signing(&[("NSEC3PARAM", "1 0 0 -"), ("NSEC3NARROW", "1")]);
+        let copied = signed_copy(&zone(&narrow), &narrow, now(), || ());
+        assert_eq!(copied.err(), Some(SignedCopyError::Narrow));
+        let apex: NameBuf = "example.".parse().unwrap();
+        let (keys, policy) = (Arc::new(Keys::broken()), Arc::new(Policy::default()));
+        let cache = Arc::new(SignatureCache::new(10));
+        let broken = Signing::new(apex.as_name(), keys, policy, cache);
+        let copied = signed_copy(&zone(&broken), &broken, now(), || ());
+        assert_eq!(copied.err(), Some(SignedCopyError::CannotSign));
+    }
+}

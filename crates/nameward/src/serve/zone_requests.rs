@@ -1,0 +1,31 @@
+//! Owns the wiring of requests that are no questions for records: transfers and NOTIFY.
+
+use std::sync::Arc;
+
+use nameward_maintain::policy::PolicyTable;
+use nameward_serve::{
+    pipeline::Shared,
+    transfers::{OutgoingTransfers, TransferLimits},
+    zone_requests::ZoneRequestHandler,
+};
+use nameward_store::state::StateStore;
+
+use crate::config::settings;
+
+/// Lets a server take such requests, by its policies; who takes NOTIFY and UPDATE is set in what it returns. Call within
+/// the runtime.
+pub fn start(
+    shared: &Arc<Shared>,
+    policies: &Arc<PolicyTable>,
+    store: Option<StateStore>,
+    server: &settings::Server,
+) -> Arc<ZoneRequestHandler> {
+    let limits = TransferLimits {
+        most: server.transfers_out_max.get(),
+        per_client: server.transfers_out_per_client.get(),
+    };
+    let transfers = OutgoingTransfers::new(Arc::clone(policies), store, limits, &shared.stats);
+    let handler = Arc::new(ZoneRequestHandler::new(Arc::clone(policies), transfers));
+    shared.set_zone_requests(Arc::clone(&handler) as _);
+    handler
+}

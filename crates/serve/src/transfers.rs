@@ -1,0 +1,400 @@
+//! Transfers to secondaries: who may have which zone, from what it is made, and how many at one time.
+//!
+//! ```text
+//! request -> zone, access, limits                     here; a worker decides and waits for nothing
+//!         -> place                                    slots: at once, or in turn
+//!         -> version                                  prepare: the zone in memory as it is; differences from the journal
+//!                                                     and zones of databases on a thread that may wait
+//!         -> messages, as the client takes them       stream
+//! ```
+//! Zones with stored signatures go out as they are, zones that are signed while they are served with signatures and a real
+//! chain of NSEC or NSEC3. A transfer is of one version, whatever happens to the zone meanwhile. Over UDP an IXFR is answered if it fits into one
+//! message, otherwise with the SOA alone (RFC 1995 section 2), and an AXFR is a format error (RFC 5936 section 4.2).
+
+mod prepare;
+mod refusals;
+mod slots;
+mod stream;
+
+use std::cmp::Ordering;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Instant;
+
+use nameward_answer::{Medium, Outcome, Reply};
+use nameward_maintain::outgoing::{IxfrMessages, TransferRequest};
+use nameward_maintain::policy::{PolicyTable, ZonePolicy};
+use nameward_stats::{Counter, Recorder, Stamp, Stats};
+use nameward_store::state::StateStore;
+use nameward_wire::message::{Message, MessageSection};
+use nameward_wire::{Class, Name, Rcode, Type};
+use nameward_zone::change::soa_serial;
+use nameward_zone::{NameKey, Serial, Zone, ZoneTable};
+use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
+
+use crate::pipeline::{Shared, WayBack};
+use crate::request::{Request, Verdict, extended_error};
+use prepare::{LiveReads, TransferSource};
+pub(crate) use refusals::RefusalLog;
+pub use slots::TransferLimits;
+use slots::TransferSlots;
+use stream::{OutgoingTransfer, TransferLog};
+
+/// IXFR questions over UDP that may wait for the journal; more are sent to TCP.
+const DATAGRAMS: usize = 64;
+
+/// Returns the seconds after which a secondary zone expires here, if they are known.
+pub type ExpiryOf = dyn Fn(Name<'_>) -> Option<u32> + Send + Sync;
+
+/// The transfers to secondaries of a server.
+pub struct OutgoingTransfers {
+    policies: Arc<PolicyTable>,
+    store: Option<StateStore>,
+    runtime: Handle,
+    slots: Arc<TransferSlots>,
+    datagrams: Arc<Semaphore>,
+    live_reads: LiveReads,
+    /// Zones are signed for transfers one at a time.
+    signing_turn: Mutex<()>,
+    recorder: Mutex<Recorder>,
+    refusals: Mutex<RefusalLog>,
+    expiry: OnceLock<Box<ExpiryOf>>,
+}
+
+/// Why a transfer is not given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum TransferRefusal {
+    #[error("this server is not authoritative for it")]
+    NotOurs,
+    #[error("allow_transfer does not have the client")]
+    NotAllowed,
+    #[error("it is not loaded, or has expired")]
+    NotReady,
+    #[error("AXFR is for TCP")]
+    Datagram,
+    #[error("the SOA of the client is missing or cannot be read")]
+    NoSerial,
+    #[error("too many transfers wait already")]
+    TooMany,
+}
+
+impl TransferRefusal {
+    fn verdict(self) -> Verdict {
+        use extended_error::{NOT_AUTHORITATIVE, NOT_READY, PROHIBITED};
+        match self {
+            // RFC 5936 section 2.2.1: NOTAUTH for a zone that is not here.
+            TransferRefusal::NotOurs => Verdict::Code(Rcode::NotAuth, Some(NOT_AUTHORITATIVE)),
+            TransferRefusal::NotAllowed => Verdict::Code(Rcode::Refused, Some(PROHIBITED)),
+            TransferRefusal::NotReady => Verdict::Code(Rcode::ServFail, Some(NOT_READY)),
+            TransferRefusal::Datagram | TransferRefusal::NoSerial => {
+                Verdict::Code(Rcode::FormErr, None)
+            }
+            TransferRefusal::TooMany => Verdict::Code(Rcode::ServFail, None),
+        }
+    }
+}
+
+/// The version that a client asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wanted {
+    /// The whole zone (AXFR).
+    Whole,
+    /// What has changed since a serial (IXFR).
+    Since(Serial),
+}
+
+impl OutgoingTransfers {
+    /// Makes the transfers of a server. Call within the runtime. Without a store incremental transfers are whole ones.
+    pub fn new(
+        policies: Arc<PolicyTable>,
+        store: Option<StateStore>,
+        limits: TransferLimits,
+        stats: &Arc<Stats>,
+    ) -> Arc<Self> {
+        Arc::new(OutgoingTransfers {
+            policies,
+            store,
+            runtime: Handle::current(),
+            slots: TransferSlots::new(limits),
+            datagrams: Arc::new(Semaphore::new(DATAGRAMS)),
+            live_reads: LiveReads::default(),
+            signing_turn: Mutex::default(),
+            recorder: Mutex::new(stats.recorder()),
+            refusals: Mutex::default(),
+            expiry: OnceLock::new(),
+        })
+    }
+
+    /// Sets who knows when secondary zones expire (RFC 7314); only the first call counts.
+    pub fn set_expiry(&self, expiry: Box<ExpiryOf>) {
+        let _ = self.expiry.set(expiry);
+    }
+
+    /// Returns how many transfers run and how many wait for a place.
+    pub fn counts(&self) -> (usize, usize) {
+        self.slots.counts()
+    }
+
+    fn count(&self, counter: Counter) {
+        self.add(counter, 1);
+    }
+
+    fn add(&self, counter: Counter, by: u64) {
+        let mut recorder = self.recorder.lock().unwrap_or_else(PoisonError::into_inner);
+        recorder.add(counter, by);
+        recorder.flush(Stamp::now(), None);
+    }
+
+    /// Decides a request for a transfer.
+    pub(crate) fn decide(
+        self: &Arc<Self>,
+        request: &Request<'_>,
+        way_back: &mut WayBack<'_>,
+        out: &mut [u8],
+    ) -> Verdict {
+        match self.admit(request, way_back.shared()) {
+            Ok((zone, wanted)) => self.answer(request, (zone, wanted), way_back, out),
+            Err(refusal) => {
+                self.note_refusal(request, refusal);
+                refusal.verdict()
+            }
+        }
+    }
+
+    /// Counts a refusal, and logs it once for a client and a zone.
+    fn note_refusal(&self, request: &Request<'_>, refusal: TransferRefusal) {
+        self.count(Counter::TransfersOutRefused);
+        let (client, zone) = (request.peer.ip(), request.query.qname);
+        let mut refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
+        if refusals.admit(client, zone, Instant::now()) {
+            let (peer, qtype) = (request.peer, request.query.qtype);
+            let key = KeyNote(request.key_name());
+            tracing::warn!("zone {zone}: {qtype} refused to {peer}{key}: {refusal}");
+        }
+    }
+
+    /// Checks whether a request may have its zone, and finds the version that it asks for.
+    fn admit(
+        &self,
+        request: &Request<'_>,
+        shared: &Shared,
+    ) -> Result<(Arc<Zone>, Wanted), TransferRefusal> {
+        let query = request.query;
+        let table = shared.zones.load();
+        let zone = table
+            .exact(query.qname)
+            .filter(|_| query.qclass == Class::IN);
+        let zone = zone.ok_or(TransferRefusal::NotOurs)?;
+        let policies = self.policies.load();
+        let policy = policies.of(zone.apex_name());
+        if !may_transfer(policy, request, zone, &table) {
+            return Err(TransferRefusal::NotAllowed);
+        }
+        if !zone.is_ready() {
+            return Err(TransferRefusal::NotReady);
+        }
+        let wanted = match query.qtype {
+            Type::IXFR => Wanted::Since(client_serial(request).ok_or(TransferRefusal::NoSerial)?),
+            _ if request.medium() == Medium::Datagram => return Err(TransferRefusal::Datagram),
+            _ => Wanted::Whole,
+        };
+        Ok((Arc::clone(zone), wanted))
+    }
+
+    /// Answers a request that may have its zone.
+    fn answer(
+        self: &Arc<Self>,
+        request: &Request<'_>,
+        (zone, wanted): (Arc<Zone>, Wanted),
+        way_back: &mut WayBack<'_>,
+        out: &mut [u8],
+    ) -> Verdict {
+        let shared = Arc::clone(way_back.shared());
+        let transfer_request = self.transfer_request(request, &zone, &shared);
+        let is_plain = is_plain(&zone);
+        if let Wanted::Since(serial) = wanted
+            && is_plain
+            && !is_behind(serial, &zone)
+        {
+            // RFC 1995 section 2: who has the newest version gets its SOA.
+            return soa_alone(&zone, transfer_request, out);
+        }
+        if request.medium() == Medium::Datagram {
+            if !is_plain {
+                // The SOA alone would need a look-up or a signature: TC sends the client to TCP as well.
+                let engine = shared.engine.load();
+                return Verdict::Reply(engine.respond_truncated(request.query, out));
+            }
+            return self.answer_datagram((zone, wanted), transfer_request, way_back, out);
+        }
+        let source = TransferSource { zone, wanted };
+        let log = TransferLog::new(request, source.zone.apex_name());
+        match OutgoingTransfer::begin(self, &shared, (source, transfer_request), log) {
+            Some(transfer) => Verdict::Stream(Box::new(transfer)),
+            None => {
+                self.note_refusal(request, TransferRefusal::TooMany);
+                TransferRefusal::TooMany.verdict()
+            }
+        }
+    }
+
+    /// Answers an IXFR over UDP: with the differences if they fit, else with the SOA alone, which sends the client to TCP.
+    fn answer_datagram(
+        self: &Arc<Self>,
+        (zone, wanted): (Arc<Zone>, Wanted),
+        request: TransferRequest,
+        way_back: &mut WayBack<'_>,
+        out: &mut [u8],
+    ) -> Verdict {
+        let permit = Arc::clone(&self.datagrams).try_acquire_owned();
+        let (Some(_), Ok(permit)) = (&self.store, permit) else {
+            return soa_alone(&zone, request, out);
+        };
+        let Some(late) = way_back.take() else {
+            return Verdict::Drop;
+        };
+        let (transfers, room) = (Arc::clone(self), out.len());
+        self.runtime.spawn_blocking(move || {
+            let _permit = permit;
+            let mut out = vec![0; room];
+            let Wanted::Since(serial) = wanted else {
+                return;
+            };
+            let differences = transfers.differences(&zone, serial);
+            let whole = differences.and_then(|differences| {
+                let mut messages = IxfrMessages::new(&zone, differences, request.clone());
+                let len = messages.next_message(&mut out).ok()??;
+                messages.is_done().then_some(len)
+            });
+            let len = whole.or_else(|| {
+                let mut messages = IxfrMessages::new(&zone, Vec::new(), request);
+                messages.next_message(&mut out).ok()?
+            });
+            if let Some(len) = len {
+                late.send(&out[..len], Rcode::NoError);
+            }
+        });
+        Verdict::Later
+    }
+
+    /// The request with the OPT record of its replies.
+    fn transfer_request(
+        &self,
+        request: &Request<'_>,
+        zone: &Zone,
+        shared: &Shared,
+    ) -> TransferRequest {
+        let engine = shared.engine.load();
+        let mut opt = engine.opt(request.query, None);
+        if let (Some(opt), Some(edns)) = (&mut opt, request.query.edns)
+            && edns.expire
+        {
+            opt.expire = self.expires_in(zone);
+        }
+        TransferRequest::new(request.query, opt)
+    }
+
+    /// Returns the seconds after which a zone expires: of a secondary those that are left (RFC 7314 section 3.2.1), of
+    /// other zones those of the SOA.
+    fn expires_in(&self, zone: &Zone) -> Option<u32> {
+        let policies = self.policies.load();
+        let name = zone.apex_name();
+        match policies.of(name).kind.is_transferred() {
+            true => self.expiry.get()?(name),
+            false => zone.soa_expire(),
+        }
+    }
+}
+
+/// The end of a log line about a client: the key it used.
+pub(crate) struct KeyNote<'n>(pub(crate) Option<Name<'n>>);
+
+impl std::fmt::Display for KeyNote<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0 {
+            Some(key) => write!(f, " (key {key})"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Tells whether a zone goes out as it stands in memory.
+fn is_plain(zone: &Zone) -> bool {
+    zone.live().is_none() && zone.signing().online().is_none()
+}
+
+/// Tells whether a client with an older version asks: the zone's serial is ahead, or so far away that nobody can tell
+/// (RFC 1982 section 3.2), which a whole transfer mends.
+fn is_behind(serial: Serial, zone: &Zone) -> bool {
+    matches!(
+        zone.serial().compare(serial),
+        Some(Ordering::Greater) | None
+    )
+}
+
+/// Answers with the SOA of the newest version.
+fn soa_alone(zone: &Arc<Zone>, request: TransferRequest, out: &mut [u8]) -> Verdict {
+    let mut messages = IxfrMessages::new(zone, Vec::new(), request);
+    match messages.next_message(out) {
+        Ok(Some(len)) => Verdict::Reply(Reply {
+            len,
+            rcode: Rcode::NoError,
+            outcome: Outcome::Answer,
+            truncated: false,
+            zone_found: Some(true),
+        }),
+        _ => Verdict::Code(Rcode::ServFail, None),
+    }
+}
+
+/// Reads the serial that the client of an IXFR has, from the SOA in the authority section (RFC 1995 section 3).
+fn client_serial(request: &Request<'_>) -> Option<Serial> {
+    let message = Message::parse(request.query.packet()).ok()?;
+    for record in message.records() {
+        let record = record.ok()?;
+        if record.section == MessageSection::Authority
+            && record.rtype == Type::SOA
+            && record.name() == request.query.qname
+        {
+            let mut data = Vec::new();
+            record.expand_data(&mut data).ok()?;
+            return soa_serial(&data);
+        }
+    }
+    None
+}
+
+/// Tells whether a client may transfer a zone: by its address, its key, or because it is one of the zone's name servers.
+fn may_transfer(
+    policy: &ZonePolicy,
+    request: &Request<'_>,
+    zone: &Zone,
+    table: &ZoneTable,
+) -> bool {
+    let client = request.peer.ip();
+    policy.allow_transfer.allows(client, request.key_name())
+        || policy.transfer_to_name_servers && is_name_server(client, zone, table)
+}
+
+/// Tells whether an address is that of a name server of a zone, as far as the zones in memory know.
+fn is_name_server(client: std::net::IpAddr, zone: &Zone, table: &ZoneTable) -> bool {
+    let client = client.to_canonical();
+    let servers = zone.apex().rrset(Type::NS).into_iter();
+    let mut names =
+        servers.flat_map(|servers| servers.records().filter_map(|record| record.target()));
+    names.any(|name| {
+        let key = NameKey::new(name);
+        let host = table.zone_for(&key, Type::A);
+        let Some(node) = host.and_then(|zone| zone.node(&key, key.labels())) else {
+            return false;
+        };
+        let (rtype, address) = match client {
+            std::net::IpAddr::V4(v4) => (Type::A, v4.octets().to_vec()),
+            std::net::IpAddr::V6(v6) => (Type::AAAA, v6.octets().to_vec()),
+        };
+        let rrset = node.rrset(rtype).into_iter();
+        rrset
+            .flat_map(|rrset| rrset.records())
+            .any(|record| record.rdata == address)
+    })
+}

@@ -1,0 +1,264 @@
+//! The version that a transfer is made of: differences from the journal, and zones of databases read as a whole. Both may
+//! wait for a disk or a network, so they run on threads that may.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::thread;
+
+use nameward_dnssec::Signing;
+use nameward_maintain::outgoing::{
+    AxfrMessages, IxfrMessages, OutgoingFault, TransferRequest, condense,
+};
+use nameward_maintain::outgoing::{SignedCopyError, signed_copy};
+use nameward_stats::Counter;
+use nameward_wire::{NameBuf, Rcode};
+use nameward_zone::change::Difference;
+use nameward_zone::{LookupError, LookupRequest, Serial, SigningState, Zone};
+
+use super::{OutgoingTransfers, Wanted, is_behind, is_plain};
+use crate::pipeline::Shared;
+use crate::request::extended_error;
+use crate::signing::SigningPacer;
+use crate::sys;
+
+/// Differences, and octets of them, from which on they are condensed into one (RFC 1995 section 5).
+const CONDENSED_FROM: usize = 32;
+const CONDENSED_OCTETS: usize = 256 << 10;
+
+/// Octets of differences that are sent however small the zone is.
+const ALWAYS_SENT: usize = 16 << 10;
+
+/// The zone of a transfer, and the version that the client asks for.
+pub(super) struct TransferSource {
+    pub(super) zone: Arc<Zone>,
+    pub(super) wanted: Wanted,
+}
+
+/// The messages of a transfer.
+pub(super) enum OutgoingMessages {
+    Whole(AxfrMessages),
+    Differences(IxfrMessages),
+}
+
+impl OutgoingMessages {
+    pub(super) fn next_message(&mut self, out: &mut [u8]) -> Result<Option<usize>, OutgoingFault> {
+        match self {
+            OutgoingMessages::Whole(messages) => messages.next_message(out),
+            OutgoingMessages::Differences(messages) => messages.next_message(out),
+        }
+    }
+
+    pub(super) fn records(&self) -> u64 {
+        match self {
+            OutgoingMessages::Whole(messages) => messages.records(),
+            OutgoingMessages::Differences(messages) => messages.records(),
+        }
+    }
+}
+
+/// The messages of a transfer that can begin, and the serial they lead to.
+pub(super) struct PreparedTransfer {
+    pub(super) messages: OutgoingMessages,
+    pub(super) serial: Serial,
+}
+
+/// Why a transfer could not be prepared.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum PrepareFault {
+    #[error("{0}")]
+    Backend(LookupError),
+    #[error("{0}")]
+    Unsigned(#[from] SignedCopyError),
+    #[error("a bug while it was signed")]
+    SigningEnded,
+    #[error("it is gone")]
+    Gone,
+}
+
+impl PrepareFault {
+    /// Returns the response code and the extended error for it.
+    pub(super) fn code(&self) -> (Rcode, Option<u16>) {
+        match self {
+            PrepareFault::Unsigned(SignedCopyError::Narrow) => {
+                (Rcode::Refused, Some(extended_error::NOT_SUPPORTED))
+            }
+            PrepareFault::Backend(_) | PrepareFault::Gone => {
+                (Rcode::ServFail, Some(extended_error::NOT_READY))
+            }
+            PrepareFault::Unsigned(_) | PrepareFault::SigningEnded => (Rcode::ServFail, None),
+        }
+    }
+}
+
+impl PreparedTransfer {
+    fn whole(zone: Arc<Zone>, request: TransferRequest) -> Self {
+        PreparedTransfer {
+            serial: zone.serial(),
+            messages: OutgoingMessages::Whole(AxfrMessages::new(zone, request)),
+        }
+    }
+
+    fn differences(
+        zone: &Arc<Zone>,
+        differences: Vec<Difference>,
+        request: TransferRequest,
+    ) -> Self {
+        PreparedTransfer {
+            serial: zone.serial(),
+            messages: OutgoingMessages::Differences(IxfrMessages::new(zone, differences, request)),
+        }
+    }
+}
+
+impl OutgoingTransfers {
+    /// Prepares a transfer at once, if nothing has to be waited for.
+    pub(super) fn prepare_at_once(
+        &self,
+        source: &TransferSource,
+        request: &TransferRequest,
+    ) -> Option<PreparedTransfer> {
+        let zone = &source.zone;
+        let needs_journal = source.wanted != Wanted::Whole && self.store.is_some();
+        (is_plain(zone) && !needs_journal)
+            .then(|| PreparedTransfer::whole(Arc::clone(zone), request.clone()))
+    }
+
+    /// Prepares a transfer; may wait.
+    pub(super) fn prepare(
+        &self,
+        shared: &Shared,
+        source: TransferSource,
+        request: TransferRequest,
+    ) -> Result<PreparedTransfer, PrepareFault> {
+        let has_journal = is_plain(&source.zone);
+        let mut zone = match source.zone.live().is_some() {
+            true => self.live_reads.read(shared, &source.zone, &self.runtime)?,
+            false => source.zone,
+        };
+        if let SigningState::Online(signing) = zone.signing() {
+            zone = self.signed(&zone, signing, shared)?;
+        }
+        let Wanted::Since(serial) = source.wanted else {
+            return Ok(PreparedTransfer::whole(zone, request));
+        };
+        if !is_behind(serial, &zone) {
+            return Ok(PreparedTransfer::differences(&zone, Vec::new(), request));
+        }
+
+        // A zone that is looked up has no journal here, and of one that is signed while it is served the journal has no
+        // signatures.
+        let differences = has_journal
+            .then(|| self.differences(&zone, serial))
+            .flatten();
+        Ok(match differences {
+            Some(differences) => PreparedTransfer::differences(&zone, differences, request),
+            None => PreparedTransfer::whole(zone, request),
+        })
+    }
+
+    /// Signs a zone that is signed while it is served, one at a time, on a thread that gives way to answers and takes no
+    /// more of the CPU than signing may.
+    fn signed(
+        &self,
+        zone: &Zone,
+        signing: &Signing,
+        shared: &Shared,
+    ) -> Result<Arc<Zone>, PrepareFault> {
+        let _turn = self
+            .signing_turn
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let share = shared.live.signing_share();
+        let signed = thread::scope(|scope| {
+            let work = || {
+                sys::give_way();
+                let mut pacer = SigningPacer::new(share);
+                signed_copy(zone, signing, sys::seconds_since_1970(), || pacer.pause())
+            };
+            scope.spawn(work).join()
+        });
+        let (copy, made) = signed.map_err(|_| PrepareFault::SigningEnded)??;
+        self.add(Counter::Signatures, made.into());
+        Ok(Arc::new(copy))
+    }
+
+    /// Returns the differences that lead from a serial to this version of a zone; `None` where the journal does not have
+    /// them, or where the whole zone is less.
+    pub(super) fn differences(&self, zone: &Zone, since: Serial) -> Option<Vec<Difference>> {
+        let store = self.store.as_ref()?;
+        let name = NameBuf::from(zone.apex_name());
+        let entries = match store.journal_from(&name, since) {
+            Ok(entries) => entries?,
+            Err(error) => {
+                tracing::error!("zone {name}: the journal cannot be read: {error}");
+                return None;
+            }
+        };
+        // The journal may be ahead of the version that is served, by a change that is about to be.
+        let serial = zone.serial();
+        let end = entries.iter().position(|entry| entry.to == serial)? + 1;
+        let mut differences: Vec<Difference> = entries
+            .into_iter()
+            .take(end)
+            .map(|entry| entry.difference)
+            .collect();
+        let octets = |list: &[Difference]| list.iter().map(Difference::octets).sum::<usize>();
+        if differences.len() >= CONDENSED_FROM
+            || differences.len() > 1 && octets(&differences) >= CONDENSED_OCTETS
+        {
+            differences = vec![condense(&differences)];
+        }
+        // RFC 1995 section 4: where the differences are more than the zone, the zone is sent.
+        (octets(&differences) <= zone.heap_bytes().max(ALWAYS_SENT)).then_some(differences)
+    }
+}
+
+/// Reads of whole zones from databases. Those of one database follow each other, and who asks for a version that was just
+/// read, and is still being sent to another client, gets the same.
+#[derive(Default)]
+pub(super) struct LiveReads {
+    turns: Mutex<HashMap<u32, Arc<Mutex<()>>>>,
+    /// By the number of the zone: its generation, and its contents as long as somebody has them.
+    read: Mutex<HashMap<u64, (u64, Weak<Zone>)>>,
+}
+
+impl LiveReads {
+    /// Reads a zone as one version.
+    fn read(
+        &self,
+        shared: &Shared,
+        stand_in: &Zone,
+        runtime: &tokio::runtime::Handle,
+    ) -> Result<Arc<Zone>, PrepareFault> {
+        let live = stand_in.live().ok_or(PrepareFault::Gone)?;
+        let turn = {
+            let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+            Arc::clone(turns.entry(live.backend).or_default())
+        };
+        let _turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
+        // Before it is read: what changes after this is newer than what is read.
+        let generation = live.generation();
+        if let Some(zone) = self.known(live.number(), generation) {
+            return Ok(zone);
+        }
+        let source = shared.live.source(live.backend).ok_or(PrepareFault::Gone)?;
+        let apex = NameBuf::from(stand_in.apex_name());
+        let request = LookupRequest {
+            zone: live.id,
+            apex,
+            name: apex,
+        };
+        let zone = runtime.block_on(source.read_zone(&request));
+        let zone = Arc::new(zone.map_err(PrepareFault::Backend)?);
+        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        read.retain(|_, (_, zone)| zone.strong_count() > 0);
+        read.insert(live.number(), (generation, Arc::downgrade(&zone)));
+        Ok(zone)
+    }
+
+    fn known(&self, number: u64, generation: u64) -> Option<Arc<Zone>> {
+        let read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        let (read_at, zone) = read.get(&number)?;
+        zone.upgrade().filter(|_| *read_at == generation)
+    }
+}

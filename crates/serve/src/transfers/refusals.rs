@@ -1,0 +1,58 @@
+//! The log of refused requests: each client and zone once in a while, and no more than some in all.
+
+use std::collections::HashSet;
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use nameward_wire::Name;
+
+/// How often the same refusal is logged.
+const AGAIN_AFTER: Duration = Duration::from_secs(3600);
+/// Different refusals that are logged in that time: a flood of names does not fill the log.
+const MOST: usize = 1000;
+
+/// The refusals that were logged.
+#[derive(Default)]
+pub(crate) struct RefusalLog {
+    logged: HashSet<(IpAddr, Box<[u8]>)>,
+    since: Option<Instant>,
+}
+
+impl RefusalLog {
+    /// Tells whether to log that a client was refused a zone.
+    pub(crate) fn admit(&mut self, client: IpAddr, zone: Name<'_>, now: Instant) -> bool {
+        let since = *self.since.get_or_insert(now);
+        if now.saturating_duration_since(since) >= AGAIN_AFTER {
+            self.logged.clear();
+            self.since = Some(now);
+        }
+        if self.logged.len() >= MOST {
+            return false;
+        }
+        let zone = zone.as_wire().to_ascii_lowercase().into_boxed_slice();
+        self.logged.insert((client, zone))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nameward_wire::NameBuf;
+
+    #[test]
+    fn each_client_and_zone_is_logged_once_in_a_while_and_not_without_end() {
+        let (mut log, now) = (RefusalLog::default(), Instant::now());
+        let client: IpAddr = [192, 0, 2, 1].into();
+        let zone: NameBuf = "Example.org.".parse().unwrap();
+        let same: NameBuf = "example.ORG.".parse().unwrap();
+        assert!(log.admit(client, zone.as_name(), now));
+        assert!(!log.admit(client, same.as_name(), now));
+        assert!(log.admit([192, 0, 2, 2].into(), zone.as_name(), now));
+        let flood = (0..5000u32).filter(|n| {
+            let name: NameBuf = format!("n{n}.example.").parse().unwrap();
+            log.admit(client, name.as_name(), now)
+        });
+        assert_eq!(flood.count(), MOST - 2);
+        assert!(log.admit(client, zone.as_name(), now + AGAIN_AFTER));
+    }
+}

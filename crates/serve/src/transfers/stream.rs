@@ -1,0 +1,271 @@
+//! One transfer over a connection: its place, its version, its messages, and the line that the log has of it.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use nameward_answer::Medium;
+use nameward_maintain::outgoing::TransferRequest;
+use nameward_stats::Counter;
+use nameward_wire::{Name, NameBuf, Rcode, Type};
+use nameward_zone::Serial;
+use tokio::sync::Notify;
+use tokio::sync::oneshot::{self, error::TryRecvError};
+
+use super::prepare::{OutgoingMessages, PrepareFault, PreparedTransfer, TransferSource};
+use super::slots::{SlotAnswer, TransferSlot, WaitingSlot};
+use super::{KeyNote, OutgoingTransfers};
+use crate::pipeline::Shared;
+use crate::request::{MessageStream, NextMessage, Request, extended_error};
+
+/// How long a transfer waits for its place, and then for its version. Secondaries give up after a minute or so.
+const PATIENCE: Duration = Duration::from_secs(50);
+
+/// The code of a transfer whose version is not there.
+const NOT_READY: (Rcode, Option<u16>) = (Rcode::ServFail, Some(extended_error::NOT_READY));
+
+/// A transfer over a connection.
+pub(super) struct OutgoingTransfer {
+    transfers: Arc<OutgoingTransfers>,
+    shared: Arc<Shared>,
+    request: TransferRequest,
+    stage: TransferStage,
+    slot: Option<TransferSlot>,
+    wake: Arc<Notify>,
+    deadline: Instant,
+    log: TransferLog,
+}
+
+/// How far a transfer has come.
+enum TransferStage {
+    /// It waits for its place.
+    Queued(WaitingSlot, TransferSource),
+    /// Its version is read.
+    Preparing(oneshot::Receiver<Result<PreparedTransfer, PrepareFault>>),
+    Sending(OutgoingMessages),
+    /// It cannot be given: a message says so.
+    Failed(Rcode, Option<u16>),
+    Over,
+}
+
+impl OutgoingTransfer {
+    /// Begins a transfer, or lets it wait for its place; `None` if too many wait.
+    pub(super) fn begin(
+        transfers: &Arc<OutgoingTransfers>,
+        shared: &Arc<Shared>,
+        (source, request): (TransferSource, TransferRequest),
+        log: TransferLog,
+    ) -> Option<Self> {
+        let wake = Arc::new(Notify::new());
+        let (slot, waiting) = match transfers.slots.take(log.peer.ip(), &wake) {
+            SlotAnswer::Granted(slot) => (Some(slot), None),
+            SlotAnswer::Wait(waiting) => (None, Some(waiting)),
+            SlotAnswer::Full => return None,
+        };
+        let mut transfer = OutgoingTransfer {
+            transfers: Arc::clone(transfers),
+            shared: Arc::clone(shared),
+            request,
+            stage: TransferStage::Over,
+            slot,
+            wake,
+            deadline: Instant::now() + PATIENCE,
+            log,
+        };
+        transfer.stage = match waiting {
+            Some(waiting) => TransferStage::Queued(waiting, source),
+            None => transfer.prepare(source),
+        };
+        Some(transfer)
+    }
+
+    /// Begins to read the version, on a thread that may wait unless nothing has to be waited for.
+    fn prepare(&mut self, source: TransferSource) -> TransferStage {
+        if let Some(prepared) = self.transfers.prepare_at_once(&source, &self.request) {
+            return self.send(prepared);
+        }
+        let (done, prepared) = oneshot::channel();
+        let (transfers, shared) = (Arc::clone(&self.transfers), Arc::clone(&self.shared));
+        let (request, wake) = (self.request.clone(), Arc::clone(&self.wake));
+        self.deadline = Instant::now() + PATIENCE;
+        self.transfers.runtime.spawn_blocking(move || {
+            // The client may have gone.
+            let _ = done.send(transfers.prepare(&shared, source, request));
+            wake.notify_one();
+        });
+        TransferStage::Preparing(prepared)
+    }
+
+    fn send(&mut self, prepared: PreparedTransfer) -> TransferStage {
+        self.log.serial = prepared.serial;
+        TransferStage::Sending(prepared.messages)
+    }
+
+    /// Goes on to the next stage, if it can be reached by now. `None`: it has to be waited for.
+    fn step(&mut self) -> Option<TransferStage> {
+        let is_late = Instant::now() >= self.deadline;
+        match std::mem::replace(&mut self.stage, TransferStage::Over) {
+            TransferStage::Queued(waiting, source) => match waiting.claim() {
+                Some(slot) => {
+                    self.slot = Some(slot);
+                    Some(self.prepare(source))
+                }
+                None if is_late => Some(self.fail(NOT_READY, "no place became free in time")),
+                None => {
+                    self.stage = TransferStage::Queued(waiting, source);
+                    None
+                }
+            },
+            TransferStage::Preparing(mut prepared) => match prepared.try_recv() {
+                Ok(Ok(prepared)) => Some(self.send(prepared)),
+                Ok(Err(fault)) => Some(self.fail(fault.code(), fault)),
+                Err(TryRecvError::Empty) if !is_late => {
+                    self.stage = TransferStage::Preparing(prepared);
+                    None
+                }
+                Err(TryRecvError::Empty) => {
+                    Some(self.fail(NOT_READY, "it could not be read in time"))
+                }
+                Err(TryRecvError::Closed) => Some(self.fail(NOT_READY, "a bug while it was read")),
+            },
+            other => Some(other),
+        }
+    }
+
+    /// Logs and counts a transfer that fails.
+    fn fail(
+        &mut self,
+        (rcode, error): (Rcode, Option<u16>),
+        reason: impl std::fmt::Display,
+    ) -> TransferStage {
+        self.transfers.count(Counter::TransfersOutFailed);
+        let log = &self.log;
+        tracing::error!("{log} failed after {} records: {reason}", log.records);
+        TransferStage::Failed(rcode, error)
+    }
+
+    /// Writes the message of a transfer that cannot be given.
+    fn write_failure(&self, code: (Rcode, Option<u16>), out: &mut [u8]) -> NextMessage {
+        let engine = self.shared.engine.load();
+        let query = self.request.query();
+        let reply = engine.respond_with_code(&query, code, Medium::Stream, out);
+        NextMessage::Written(reply.len)
+    }
+}
+
+impl MessageStream for OutgoingTransfer {
+    fn next_message(&mut self, out: &mut [u8]) -> NextMessage {
+        if matches!(
+            self.stage,
+            TransferStage::Queued(..) | TransferStage::Preparing(_)
+        ) {
+            // From the queue a transfer may come to its version at once.
+            for _ in 0..2 {
+                match self.step() {
+                    Some(stage) => self.stage = stage,
+                    None => return NextMessage::Wait,
+                }
+            }
+        }
+        match &mut self.stage {
+            TransferStage::Sending(messages) => {
+                let next = messages.next_message(out);
+                self.log.records = messages.records();
+                match next {
+                    Ok(Some(len)) => {
+                        self.log.add(len);
+                        NextMessage::Written(len)
+                    }
+                    Ok(None) => {
+                        self.stage = TransferStage::Over;
+                        self.transfers.count(Counter::TransfersOut);
+                        self.log.note_completed();
+                        NextMessage::End
+                    }
+                    Err(fault) => {
+                        let is_begun = self.log.messages > 0;
+                        self.stage = self.fail((Rcode::ServFail, None), fault);
+                        if is_begun {
+                            self.stage = TransferStage::Over;
+                            return NextMessage::Broken;
+                        }
+                        self.next_message(out)
+                    }
+                }
+            }
+            TransferStage::Failed(rcode, error) => {
+                let code = (*rcode, *error);
+                self.stage = TransferStage::Over;
+                self.write_failure(code, out)
+            }
+            TransferStage::Queued(..) | TransferStage::Preparing(_) => NextMessage::Wait,
+            TransferStage::Over => NextMessage::End,
+        }
+    }
+
+    fn wake(&self) -> Option<Arc<Notify>> {
+        Some(Arc::clone(&self.wake))
+    }
+}
+
+impl Drop for OutgoingTransfer {
+    fn drop(&mut self) {
+        if !matches!(self.stage, TransferStage::Over | TransferStage::Failed(..)) {
+            self.transfers.count(Counter::TransfersOutFailed);
+            let (log, records) = (&self.log, self.log.records);
+            tracing::info!(
+                "{log} ended by the client or for want of reading, after {records} records"
+            );
+        }
+    }
+}
+
+/// The facts of a transfer that its log line has.
+pub(super) struct TransferLog {
+    zone: NameBuf,
+    qtype: Type,
+    pub(super) peer: SocketAddr,
+    key: Option<NameBuf>,
+    begun: Instant,
+    serial: Serial,
+    records: u64,
+    messages: u64,
+    octets: u64,
+}
+
+impl TransferLog {
+    pub(super) fn new(request: &Request<'_>, zone: Name<'_>) -> Self {
+        TransferLog {
+            zone: zone.into(),
+            qtype: request.query.qtype,
+            peer: request.peer,
+            key: request.key_name().map(NameBuf::from),
+            begun: Instant::now(),
+            serial: Serial::default(),
+            records: 0,
+            messages: 0,
+            octets: 0,
+        }
+    }
+
+    fn add(&mut self, octets: usize) {
+        self.messages += 1;
+        self.octets += octets as u64;
+    }
+
+    fn note_completed(&self) {
+        let (serial, records, messages) = (self.serial, self.records, self.messages);
+        let (octets, seconds) = (self.octets, self.begun.elapsed().as_secs_f64());
+        tracing::info!(
+            "{self} completed: serial {serial}, {records} records, {messages} messages, {octets} octets, {seconds:.3} s"
+        );
+    }
+}
+
+impl std::fmt::Display for TransferLog {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (zone, qtype, peer) = (&self.zone, self.qtype, self.peer);
+        let key = KeyNote(self.key.as_ref().map(NameBuf::as_name));
+        write!(f, "zone {zone}: {qtype} to {peer}{key}")
+    }
+}

@@ -1,0 +1,125 @@
+//! Decides the requests that are no questions for records: transfers, NOTIFY and, where somebody does it, UPDATE.
+
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Instant;
+
+use nameward_maintain::notify::{Notification, NotifyOutcome, NotifySink};
+use nameward_maintain::policy::PolicyTable;
+use nameward_wire::message::{Message, MessageSection};
+use nameward_wire::{Class, Rcode, Type};
+use nameward_zone::Serial;
+use nameward_zone::change::soa_serial;
+
+use crate::pipeline::WayBack;
+use crate::request::{NoZoneRequests, Request, Verdict, ZoneRequests, extended_error};
+use crate::transfers::{KeyNote, OutgoingTransfers, RefusalLog};
+
+/// The requests of a server with policies.
+pub struct ZoneRequestHandler {
+    policies: Arc<PolicyTable>,
+    transfers: Arc<OutgoingTransfers>,
+    notify: OnceLock<Arc<dyn NotifySink>>,
+    updates: OnceLock<Arc<dyn ZoneRequests>>,
+    refusals: Mutex<RefusalLog>,
+}
+
+impl ZoneRequestHandler {
+    /// Makes a handler. Without a sink, NOTIFY is answered NOTAUTH.
+    pub fn new(policies: Arc<PolicyTable>, transfers: Arc<OutgoingTransfers>) -> Self {
+        ZoneRequestHandler {
+            policies,
+            transfers,
+            notify: OnceLock::new(),
+            updates: OnceLock::new(),
+            refusals: Mutex::default(),
+        }
+    }
+
+    /// Sets who takes NOTIFY messages; only the first call counts.
+    pub fn set_notify_sink(&self, sink: Arc<dyn NotifySink>) {
+        let _ = self.notify.set(sink);
+    }
+
+    /// Sets who takes UPDATE messages; only the first call counts.
+    pub fn set_updates(&self, updates: Arc<dyn ZoneRequests>) {
+        let _ = self.updates.set(updates);
+    }
+
+    /// Logs a NOTIFY that is refused, once for a client and a zone.
+    fn note_refusal(&self, request: &Request<'_>) {
+        let (client, zone) = (request.peer.ip(), request.query.qname);
+        let mut refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
+        if refusals.admit(client, zone, Instant::now()) {
+            let (peer, key) = (request.peer, KeyNote(request.key_name()));
+            tracing::warn!(
+                "zone {zone}: NOTIFY from {peer}{key} refused: it is none of the primaries with its key, and allow_notify does not have it"
+            );
+        }
+    }
+}
+
+impl ZoneRequests for ZoneRequestHandler {
+    fn notify(&self, request: &Request<'_>, _: &mut WayBack<'_>, _: &mut [u8]) -> Verdict {
+        let query = request.query;
+        // RFC 1996 section 3.7: the question is for the SOA; nothing else can be notified of.
+        if query.qtype != Type::SOA {
+            return Verdict::Code(Rcode::FormErr, None);
+        }
+        let not_auth = Verdict::Code(Rcode::NotAuth, Some(extended_error::NOT_AUTHORITATIVE));
+        let Some(sink) = self.notify.get().filter(|_| query.qclass == Class::IN) else {
+            return not_auth;
+        };
+        let notification = Notification {
+            zone: query.qname,
+            serial: notified_serial(request),
+            peer: request.peer,
+            key: request.key_name(),
+        };
+        let policies = self.policies.load();
+        let policy = policies.own(query.qname);
+        let outcome = match policy.filter(|policy| policy.kind.is_transferred()) {
+            Some(policy) if policy.takes_notify(request.peer.ip(), request.key_name()) => {
+                sink.notified(&notification)
+            }
+            Some(_) => NotifyOutcome::Refused,
+            None => sink.notified_of_unknown(&notification),
+        };
+        match outcome {
+            NotifyOutcome::Taken => Verdict::Code(Rcode::NoError, None),
+            NotifyOutcome::NotAuth => not_auth,
+            NotifyOutcome::Refused => {
+                self.note_refusal(request);
+                Verdict::Code(Rcode::Refused, Some(extended_error::PROHIBITED))
+            }
+        }
+    }
+
+    fn update(&self, request: &Request<'_>, way_back: &mut WayBack<'_>, out: &mut [u8]) -> Verdict {
+        match self.updates.get() {
+            Some(updates) => updates.update(request, way_back, out),
+            None => NoZoneRequests.update(request, way_back, out),
+        }
+    }
+
+    fn transfer(
+        &self,
+        request: &Request<'_>,
+        way_back: &mut WayBack<'_>,
+        out: &mut [u8],
+    ) -> Verdict {
+        self.transfers.decide(request, way_back, out)
+    }
+}
+
+/// Reads the serial of the SOA that may come with a NOTIFY (RFC 1996 section 3.7). One that cannot be read is none: it is a
+/// hint and no more.
+fn notified_serial(request: &Request<'_>) -> Option<Serial> {
+    let message = Message::parse(request.query.packet()).ok()?;
+    let record = message.records().next()?.ok()?;
+    let is_soa = record.section == MessageSection::Answer
+        && record.rtype == Type::SOA
+        && record.name() == request.query.qname;
+    let mut data = Vec::new();
+    record.expand_data(&mut data).ok().filter(|()| is_soa)?;
+    soa_serial(&data)
+}

@@ -1,0 +1,503 @@
+//! Transfers to secondaries through sockets: whole zones, differences, access, limits, and clients that mean no good.
+
+mod loopback;
+
+use std::net::TcpStream;
+use std::process::Command;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use loopback::{Loopback, PATIENCE, is_truncated, plain_question, rcode, receive, send, zone};
+use nameward_dnssec::tsig::{TsigAlgorithm, TsigKey, TsigKeys, sign_request};
+use nameward_maintain::policy::{PolicyPart, PolicySet, PolicySource, PolicyTable};
+use nameward_serve::transfers::{OutgoingTransfers, TransferLimits};
+use nameward_serve::zone_requests::ZoneRequestHandler;
+use nameward_store::state::{JournalBounds, JournalOrigin, StateChange, StateStore, ZoneHome};
+use nameward_wire::message::{Message, MessageSection, RecordView};
+use nameward_wire::{NameBuf, Type};
+use nameward_zone::{AccessEntry, AccessList, AccessTerm, Zone};
+
+const SECRET: &[u8] = b"0123456789abcdef0123456789abcdef";
+const REFUSED_CODE: u8 = 5;
+const NOTAUTH_CODE: u8 = 9;
+
+fn text(serial: u32, hosts: usize) -> String {
+    let mut text = format!("@ 3600 SOA ns1 host {serial} 7200 3600 1209600 300\n@ 3600 NS ns1\n");
+    text += "ns1 3600 A 192.0.2.1\n";
+    for n in 0..hosts {
+        text += &format!("host{n} 60 A 192.0.2.7\nhost{n} 60 TXT \"some text, number {n}\"\n");
+    }
+    text
+}
+
+/// A server whose transfers go by policies.
+struct Primary {
+    server: Loopback,
+    transfers: Arc<OutgoingTransfers>,
+    store: Option<StateStore>,
+    _directory: tempfile::TempDir,
+}
+
+impl Primary {
+    /// Serves zones; `open.` and `there.` are for everybody, `keyed.` is for a key, others for nobody.
+    fn start(zones: Vec<Zone>, limits: TransferLimits, has_store: bool) -> Primary {
+        let server = Loopback::start(zones, Some(("there.", &text(5, 10))));
+        let directory = tempfile::tempdir().unwrap();
+        let bounds = JournalBounds {
+            octets: 1 << 20,
+            entries: 1000,
+        };
+        let store = has_store.then(|| StateStore::open(directory.path(), bounds).unwrap());
+        let policies = Arc::new(PolicyTable::default());
+        let key: NameBuf = "key.example.".parse().unwrap();
+        let mut set = PolicySet::default();
+        for (name, term) in [
+            ("open.", AccessTerm::Any),
+            ("there.", AccessTerm::Any),
+            ("keyed.", AccessTerm::Key(key)),
+        ] {
+            let name: NameBuf = name.parse().unwrap();
+            let part = PolicyPart {
+                allow_transfer: Some(AccessList::new(&[AccessEntry::positive(term)])),
+                ..PolicyPart::default()
+            };
+            set.set_zone(name.as_name(), Arc::new(part));
+        }
+        policies.set(PolicySource::Configured, set);
+        let mut keys = TsigKeys::default();
+        let algorithm = TsigAlgorithm::HmacSha256;
+        keys.insert(TsigKey::new(key.as_name(), algorithm, SECRET));
+        server.shared.tsig_keys.store(Arc::new(keys));
+        let stats = Arc::clone(&server.shared.stats);
+        let made = Arc::clone(&policies);
+        let kept = store.clone();
+        let transfers = server.inside(move || OutgoingTransfers::new(made, kept, limits, &stats));
+        let handler = ZoneRequestHandler::new(policies, Arc::clone(&transfers));
+        server.shared.set_zone_requests(Arc::new(handler));
+        Primary {
+            server,
+            transfers,
+            store,
+            _directory: directory,
+        }
+    }
+
+    fn with(zones: Vec<Zone>) -> Primary {
+        let limits = TransferLimits {
+            most: 100,
+            per_client: 100,
+        };
+        Self::start(zones, limits, true)
+    }
+
+    /// Makes a new version of a zone as a commit does: difference, journal, table.
+    fn commit(&self, older: &Zone, newer: Zone) -> Arc<Zone> {
+        let change = StateChange::Append {
+            zone: newer.apex_name().into(),
+            home: ZoneHome::File,
+            origin: JournalOrigin::Change,
+            difference: Arc::new(newer.difference_from(older)),
+            time: 1,
+        };
+        self.store.as_ref().unwrap().write(vec![change]).unwrap();
+        let newer = Arc::new(newer);
+        self.server.replace(Arc::clone(&newer));
+        newer
+    }
+}
+
+fn listed(record: &RecordView<'_>) -> String {
+    let mut data = Vec::new();
+    record.expand_data(&mut data).unwrap();
+    let (owner, rtype, ttl) = (record.owner, record.rtype, record.ttl);
+    format!("{owner} {rtype} {ttl} {data:?}")
+}
+
+fn answers(message: &[u8]) -> Vec<String> {
+    let message = Message::parse(message).unwrap();
+    let records = message.records().map(Result::unwrap);
+    let answers = records.filter(|record| record.section == MessageSection::Answer);
+    answers.map(|record| listed(&record)).collect()
+}
+
+/// The records of a zone, sorted.
+fn contents(zone: &Zone) -> Vec<String> {
+    let mut all = Vec::new();
+    for node in zone.nodes_in_order() {
+        for rrset in node.rrsets() {
+            for record in rrset.records() {
+                let (owner, rtype, ttl) = (node.name(), rrset.rtype(), rrset.ttl());
+                all.push(format!("{owner} {rtype} {ttl} {:?}", record.rdata));
+            }
+        }
+    }
+    all.sort();
+    all
+}
+
+fn is_soa(record: &str) -> bool {
+    record.contains(" SOA ")
+}
+
+/// Reads an AXFR to its second SOA; `None` if the connection ends before.
+fn read_whole(stream: &mut TcpStream) -> Option<Vec<String>> {
+    let mut records: Vec<String> = Vec::new();
+    while records.iter().filter(|record| is_soa(record)).count() < 2 {
+        let message = receive(stream)?;
+        assert_eq!(rcode(&message), 0);
+        records.extend(answers(&message));
+    }
+    assert_eq!(records.first(), records.last());
+    records.pop();
+    records.sort();
+    Some(records)
+}
+
+fn axfr(server: &Loopback, name: &str) -> Option<Vec<String>> {
+    let mut stream = server.tcp();
+    send(&mut stream, &plain_question(name, Type::AXFR));
+    read_whole(&mut stream)
+}
+
+/// An IXFR request from a client that has this serial.
+fn ixfr_request(name: &str, serial: u32) -> Vec<u8> {
+    let mut packet = plain_question(name, Type::IXFR);
+    packet[9] = 1;
+    packet.extend_from_slice(b"\xc0\x0c\x00\x06\x00\x01\0\0\0\0\x00\x16\0\0");
+    packet.extend_from_slice(&serial.to_be_bytes());
+    packet.extend_from_slice(&[0; 16]);
+    packet
+}
+
+fn now() -> u64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap()
+        .as_secs()
+}
+
+/// The same request with an OPT record, so that more fits into the reply.
+fn with_edns(mut packet: Vec<u8>) -> Vec<u8> {
+    packet[11] += 1;
+    packet.extend_from_slice(b"\0\x00\x29\x04\xd0\0\0\0\0\0\0");
+    packet
+}
+
+#[test]
+fn zones_in_memory_and_zones_that_are_looked_up_go_out_whole() {
+    let here = zone("open.", &text(7, 5000));
+    let expected = contents(&here);
+    let primary = Primary::with(vec![here]);
+    assert_eq!(axfr(&primary.server, "open.").unwrap(), expected);
+    let there = contents(&zone("there.", &text(5, 10)));
+    assert_eq!(axfr(&primary.server, "there.").unwrap(), there);
+    primary.server.wait_counter("transfers_out", 2);
+    assert_eq!(primary.transfers.counts(), (0, 0));
+}
+
+#[test]
+fn transfers_are_for_those_who_may_and_signed_for_those_who_sign() {
+    let not_ready: NameBuf = "unready.".parse().unwrap();
+    let mut zones: Vec<Zone> = ["keyed.", "closed."]
+        .map(|name| zone(name, &text(7, 2000)))
+        .into();
+    zones.push(Zone::not_ready(not_ready.as_name()));
+    let primary = Primary::with(zones);
+    let server = &primary.server;
+    for (name, code) in [
+        ("keyed.", REFUSED_CODE),
+        ("closed.", REFUSED_CODE),
+        ("unready.", REFUSED_CODE),
+        ("host1.keyed.", NOTAUTH_CODE),
+        ("nobody.", NOTAUTH_CODE),
+    ] {
+        for qtype in [Type::AXFR, Type::IXFR] {
+            let reply = server.ask(&plain_question(name, qtype), true);
+            assert_eq!(rcode(&reply), code, "{name} {qtype}");
+        }
+    }
+    let key: NameBuf = "key.example.".parse().unwrap();
+    let keys = server.shared.tsig_keys.load();
+    let key = keys.find(key.as_name()).unwrap();
+    let mut request = plain_question("keyed.", Type::AXFR);
+    let mut verifier = sign_request(key, &mut request, now());
+    let mut stream = server.tcp();
+    send(&mut stream, &request);
+    let mut records: Vec<String> = Vec::new();
+    while records.iter().filter(|record| is_soa(record)).count() < 2 {
+        let message = receive(&mut stream).expect("a message");
+        let len = verifier.verify(&message, now()).expect("a signature");
+        assert!(len < message.len(), "every message is signed");
+        records.extend(answers(&message));
+    }
+    assert!(verifier.is_complete() && records.len() == 3 + 4000 + 1);
+    server.wait_counter("transfers_out_refused", 10);
+}
+
+#[test]
+fn over_udp_a_whole_transfer_is_a_format_error_and_an_unreadable_serial_too() {
+    let primary = Primary::with(vec![zone("open.", &text(7, 1))]);
+    let server = &primary.server;
+    let reply = server.ask(&plain_question("open.", Type::AXFR), false);
+    assert_eq!(rcode(&reply), 1);
+    // No SOA, one that is cut, one of another zone, and one that is no record at all.
+    let whole = ixfr_request("open.", 5);
+    let mut cut = whole.clone();
+    let len_at = cut.len() - 22 - 2;
+    cut[len_at + 1] = 9;
+    cut.truncate(len_at + 2 + 9);
+    let mut of_another = plain_question("open.", Type::IXFR);
+    of_another[9] = 1;
+    of_another.extend_from_slice(b"\x05other\0");
+    of_another.extend_from_slice(&whole[whole.len() - 32..]);
+    let mut garbage = whole.clone();
+    garbage.truncate(whole.len() - 5);
+    for (what, packet) in [
+        ("none", plain_question("open.", Type::IXFR)),
+        ("cut", cut),
+        ("of another zone", of_another),
+        ("garbage", garbage),
+    ] {
+        for over_tcp in [false, true] {
+            assert_eq!(rcode(&server.ask(&packet, over_tcp)), 1, "{what}");
+        }
+    }
+}
+
+#[test]
+fn differences_go_out_from_the_journal_or_the_zone_does() {
+    let first = zone("open.", &text(7, 3));
+    let expected_first = contents(&first);
+    let primary = Primary::with(vec![zone("open.", &text(7, 3))]);
+    let second = primary.commit(&first, zone("open.", &text(8, 4)));
+    let third = primary.commit(&second, zone("open.", &text(9, 2)));
+    let server = &primary.server;
+    for over_tcp in [false, true] {
+        // RFC 1995 section 4: the newest SOA, then what goes and what comes for each version.
+        let reply = server.ask(&with_edns(ixfr_request("open.", 7)), over_tcp);
+        let records = answers(&reply);
+        assert!(!is_truncated(&reply) && rcode(&reply) == 0);
+        let serials: Vec<u8> = records
+            .iter()
+            .filter(|record| is_soa(record))
+            .map(|soa| {
+                [7, 8, 9]
+                    .into_iter()
+                    .find(|n| soa.contains(&format!("0, 0, 0, {n},")))
+            })
+            .map(Option::unwrap)
+            .collect();
+        assert_eq!(serials, [9, 7, 8, 8, 9, 9], "{records:#?}");
+        assert_eq!(records.len(), 6 + 2 + 4);
+        let reply = server.ask(&with_edns(ixfr_request("open.", 8)), over_tcp);
+        assert_eq!(answers(&reply).len(), 4 + 4);
+        // Who is current, or ahead, gets the SOA alone.
+        for serial in [9, 10] {
+            let records = answers(&server.ask(&ixfr_request("open.", serial), over_tcp));
+            assert!(
+                records.len() == 1 && is_soa(&records[0]),
+                "{serial}: {records:?}"
+            );
+        }
+    }
+    // A version that the journal does not have: the whole zone over TCP, the SOA alone over UDP.
+    let mut stream = server.tcp();
+    send(&mut stream, &ixfr_request("open.", 3));
+    assert_eq!(read_whole(&mut stream).unwrap(), contents(&third));
+    assert_eq!(
+        answers(&server.ask(&ixfr_request("open.", 3), false)).len(),
+        1
+    );
+    assert_ne!(contents(&third), expected_first);
+    // A zone that is looked up has no journal here: whole over TCP, and TC over UDP.
+    let mut stream = server.tcp();
+    send(&mut stream, &ixfr_request("there.", 3));
+    assert_eq!(
+        read_whole(&mut stream).unwrap(),
+        contents(&zone("there.", &text(5, 10)))
+    );
+    assert!(is_truncated(&server.ask(&ixfr_request("there.", 3), false)));
+    let current = server.ask(&ixfr_request("there.", 5), true);
+    assert_eq!(answers(&current).len(), 1);
+}
+
+#[test]
+fn many_differences_are_condensed_and_large_ones_are_for_tcp() {
+    let mut version = Arc::new(zone("open.", &text(100, 20)));
+    let primary = Primary::with(vec![zone("open.", &text(100, 20))]);
+    for n in 1..=60u32 {
+        let hosts = 20 + (n % 2) as usize * 10;
+        version = primary.commit(&version, zone("open.", &text(100 + n, hosts)));
+    }
+    let server = &primary.server;
+    let records = answers(&server.ask(&ixfr_request("open.", 100), true));
+    // Hosts came and went again; but for the SOA nothing is left of that.
+    assert_eq!(records.len(), 4, "{records:?}");
+    let records = answers(&server.ask(&ixfr_request("open.", 101), true));
+    assert_eq!(records.len(), 4 + 20);
+    // Twenty records and four SOA do not fit into 512 octets.
+    assert_eq!(
+        answers(&server.ask(&ixfr_request("open.", 101), false)).len(),
+        1
+    );
+}
+
+#[test]
+fn the_expire_option_is_answered_where_it_is_asked_for() {
+    let primary = Primary::with(vec![zone("open.", &text(7, 1))]);
+    let expire = |packet: &[u8]| {
+        let reply = primary.server.ask(packet, true);
+        reply
+            .windows(8)
+            .any(|window| window == [0, 9, 0, 4, 0, 0x12, 0x75, 0])
+    };
+    let mut request = plain_question("open.", Type::AXFR);
+    assert!(!expire(&request));
+    request[11] = 1;
+    request.extend_from_slice(b"\0\x00\x29\x04\xd0\0\0\0\0\x00\x04\x00\x09\0\0");
+    assert!(expire(&request), "1209600 seconds");
+}
+
+#[test]
+fn a_version_that_changes_meanwhile_goes_out_as_it_was() {
+    let first = zone("open.", &text(7, 15_000));
+    let expected = contents(&first);
+    let primary = Primary::with(vec![first]);
+    let mut stream = primary.server.slow_tcp();
+    send(&mut stream, &plain_question("open.", Type::AXFR));
+    let mut records = answers(&receive(&mut stream).unwrap());
+    primary.server.replace(Arc::new(zone("open.", &text(8, 1))));
+    while records.iter().filter(|record| is_soa(record)).count() < 2 {
+        records.extend(answers(&receive(&mut stream).unwrap()));
+    }
+    records.pop();
+    records.sort();
+    assert_eq!(records, expected);
+    assert_eq!(axfr(&primary.server, "open.").unwrap().len(), 5);
+}
+
+#[test]
+fn clients_that_never_read_hold_their_places_and_nobody_else() {
+    let limits = TransferLimits {
+        most: 3,
+        per_client: 3,
+    };
+    let big = zone("open.", &text(7, 15_000));
+    let small = zone("keyed.", &text(7, 1));
+    let primary = Primary::start(vec![big, small], limits, false);
+    let server = &primary.server;
+    let stalled: Vec<TcpStream> = (0..3)
+        .map(|_| {
+            let mut stream = server.slow_tcp();
+            send(&mut stream, &plain_question("open.", Type::AXFR));
+            stream
+        })
+        .collect();
+    let start = Instant::now();
+    while primary.transfers.counts().0 < 3 {
+        assert!(start.elapsed() < PATIENCE);
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    // Questions are answered meanwhile, over both transports.
+    for over_tcp in [false, true] {
+        let reply = server.ask(&plain_question("ns1.open.", Type::A), over_tcp);
+        assert_eq!(rcode(&reply), 0);
+    }
+    // Another transfer waits for a place, and gets it when one of the stalled is gone.
+    let mut waiting = server.tcp();
+    send(&mut waiting, &plain_question("open.", Type::AXFR));
+    while primary.transfers.counts().1 < 1 {
+        assert!(start.elapsed() < PATIENCE);
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    drop(stalled);
+    let records = read_whole(&mut waiting).expect("the whole zone");
+    assert_eq!(records.len(), 3 + 30_000);
+    // Those who went away are counted as transfers that failed.
+    server.wait_counter("transfers_out_failed", 3);
+    server.wait_counter("transfers_out", 1);
+    assert_eq!(primary.transfers.counts(), (0, 0));
+}
+
+#[test]
+fn a_flood_of_requests_is_answered_and_takes_no_place() {
+    let limits = TransferLimits {
+        most: 2,
+        per_client: 1,
+    };
+    let zones = vec![zone("open.", &text(7, 3)), zone("closed.", &text(7, 3))];
+    let primary = Primary::start(zones, limits, false);
+    let mut stream = primary.server.tcp();
+    for _ in 0..200 {
+        send(&mut stream, &plain_question("closed.", Type::AXFR));
+        send(&mut stream, &plain_question("open.", Type::AXFR));
+    }
+    for n in 0..200 {
+        let refused = receive(&mut stream).unwrap_or_else(|| panic!("refusal {n}"));
+        assert_eq!(rcode(&refused), REFUSED_CODE);
+        assert_eq!(
+            read_whole(&mut stream).map(|records| records.len()),
+            Some(9),
+            "{n}"
+        );
+    }
+    primary.server.wait_counter("transfers_out", 200);
+    primary.server.wait_counter("transfers_out_refused", 200);
+    assert_eq!(primary.transfers.counts(), (0, 0));
+}
+
+#[test]
+fn a_record_that_fits_no_message_ends_the_transfer_and_smaller_ones_go_out() {
+    let with_large = |octets: usize| {
+        let data = "00".repeat(octets);
+        zone(
+            "open.",
+            &(text(7, 2000) + &format!("large 60 TYPE65400 \\# {octets} {data}\n")),
+        )
+    };
+    let primary = Primary::with(vec![with_large(65_000)]);
+    assert_eq!(
+        axfr(&primary.server, "open.").map(|all| all.len()),
+        Some(4004)
+    );
+    primary.server.replace(Arc::new(with_large(65_535)));
+    assert_eq!(axfr(&primary.server, "open."), None, "the connection ends");
+    primary.server.wait_counter("transfers_out_failed", 1);
+}
+
+/// What a tool prints for a transfer.
+fn run(tool: &str, server: &Loopback, arguments: &[&str]) -> String {
+    let port = server.address.port().to_string();
+    let output = Command::new(tool)
+        .args(["-p", &port, "@127.0.0.1"])
+        .args(arguments)
+        .output()
+        .unwrap_or_else(|error| panic!("{tool}: {error}: run scripts/install-deps"));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn dig_and_kdig_transfer_zones() {
+    let first = zone("open.", &text(7, 3000));
+    let primary = Primary::with(vec![
+        zone("open.", &text(7, 3000)),
+        zone("keyed.", &text(7, 5)),
+    ]);
+    primary.commit(&first, zone("open.", &text(8, 3001)));
+    let server = &primary.server;
+    for tool in ["dig", "kdig"] {
+        let whole = run(tool, server, &["open", "AXFR"]);
+        let records = whole.lines().filter(|line| line.contains("\tA\t")).count();
+        assert_eq!(records, 3002, "{tool}");
+        let differences = run(tool, server, &["open", "IXFR=7"]);
+        let records = differences
+            .lines()
+            .filter(|line| line.contains("\tIN\t"))
+            .count();
+        assert_eq!(records, 6, "{tool}: {differences}");
+        let secret = data_encoding::BASE64.encode(SECRET);
+        let signer = format!("hmac-sha256:key.example:{secret}");
+        let keyed = run(tool, server, &["-y", &signer, "keyed", "AXFR"]);
+        assert!(keyed.contains("host4.keyed."), "{tool}: {keyed}");
+    }
+}
