@@ -27,13 +27,13 @@ pub enum OutgoingFault {
     #[error("the {rtype} record of {owner} does not fit into a message")]
     TooLarge {
         /// Its owner.
-        owner: NameBuf,
+        owner: Box<NameBuf>,
         /// Its type.
         rtype: Type,
     },
     /// A name has records that could not be read from its source.
     #[error("{0} has records that cannot be read")]
-    Broken(NameBuf),
+    Broken(Box<NameBuf>),
     /// The zone has no SOA.
     #[error("the zone has no SOA")]
     NoSoa,
@@ -147,7 +147,7 @@ impl<'n> RecordHead<'n> {
     /// The fault of a record that does not fit into a message of its own.
     fn too_large(&self) -> OutgoingFault {
         OutgoingFault::TooLarge {
-            owner: Name::from_valid_wire(self.owner).into(),
+            owner: Box::new(Name::from_valid_wire(self.owner).into()),
             rtype: self.rtype,
         }
     }

@@ -87,7 +87,7 @@ pub fn run(overrides: &Overrides) -> Result<(), StartError> {
         }
     });
     policy_table.set(PolicySource::Configured, policies::set(&config));
-    let kept = Arc::new(KeptPolicies::new(store, Arc::clone(&policy_table)));
+    let kept = Arc::new(KeptPolicies::new(store.clone(), Arc::clone(&policy_table)));
     policies::apply_kept(&kept, &config);
     if config.example {
         let zone = check::example_zone().map_err(StartError::Example)?;

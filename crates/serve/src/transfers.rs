@@ -35,7 +35,7 @@ use tokio::sync::Semaphore;
 use crate::pipeline::{Shared, WayBack};
 use crate::request::{Request, Verdict, extended_error};
 use prepare::{LiveReads, TransferSource};
-pub(crate) use refusals::RefusalLog;
+pub(crate) use refusals::LoggedRefusals;
 pub use slots::TransferLimits;
 use slots::TransferSlots;
 use stream::{OutgoingTransfer, TransferLog};
@@ -57,7 +57,7 @@ pub struct OutgoingTransfers {
     /// Zones are signed for transfers one at a time.
     signing_turn: Mutex<()>,
     recorder: Mutex<Recorder>,
-    refusals: Mutex<RefusalLog>,
+    refusals: Mutex<LoggedRefusals>,
     expiry: OnceLock<Box<ExpiryOf>>,
 }
 
@@ -99,7 +99,7 @@ impl TransferRefusal {
 enum Wanted {
     /// The whole zone (AXFR).
     Whole,
-    /// What has changed since a serial (IXFR).
+    /// The changes since a serial (IXFR).
     Since(Serial),
 }
 

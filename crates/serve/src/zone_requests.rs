@@ -12,7 +12,7 @@ use nameward_zone::change::soa_serial;
 
 use crate::pipeline::WayBack;
 use crate::request::{NoZoneRequests, Request, Verdict, ZoneRequests, extended_error};
-use crate::transfers::{KeyNote, OutgoingTransfers, RefusalLog};
+use crate::transfers::{KeyNote, LoggedRefusals, OutgoingTransfers};
 
 /// The requests of a server with policies.
 pub struct ZoneRequestHandler {
@@ -20,7 +20,7 @@ pub struct ZoneRequestHandler {
     transfers: Arc<OutgoingTransfers>,
     notify: OnceLock<Arc<dyn NotifySink>>,
     updates: OnceLock<Arc<dyn ZoneRequests>>,
-    refusals: Mutex<RefusalLog>,
+    refusals: Mutex<LoggedRefusals>,
 }
 
 impl ZoneRequestHandler {

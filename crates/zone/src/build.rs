@@ -11,13 +11,11 @@ use crate::broken::Broken;
 use crate::draft::{Draft, Keep};
 use crate::finding::{Finding, Findings};
 use crate::glue::LastCut;
-use crate::key::NameKey;
-use crate::layout;
 use crate::node::{self, Node, flags};
 use crate::packed::{ALIGN, Packed, first_slot, put_slot, tag};
 use crate::room::{Full, ZoneLimits, fitting_arena, fitting_slots, try_push};
-use crate::walk::MOVED;
 use crate::zone::Zone;
+use crate::{key::NameKey, layout};
 use nameward_wire::zonefile::{Record, Refusal, Sink};
 use nameward_wire::{Class, Name, NameBuf, Type};
 use std::collections::HashMap;
@@ -474,7 +472,7 @@ impl ZoneBuilder {
             }
             moved.try_reserve(1).map_err(|_| Full::Memory)?;
             moved.insert(old, place);
-            self.set_children(old, MOVED);
+            self.set_children(old, crate::walk::MOVED);
             self.check_octets()?;
         }
         self.with_targets

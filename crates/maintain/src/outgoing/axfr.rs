@@ -85,7 +85,7 @@ impl AxfrMessages {
 
     fn soa_too_large(&self) -> OutgoingFault {
         OutgoingFault::TooLarge {
-            owner: self.zone().apex_name().into(),
+            owner: Box::new(self.zone().apex_name().into()),
             rtype: Type::SOA,
         }
     }
@@ -112,7 +112,7 @@ impl AxfrMessages {
             AxfrStage::Node(place, progress) => {
                 let node = self.walk.node(place);
                 if node.flags() & BROKEN != 0 {
-                    return Err(OutgoingFault::Broken(node.name().into()));
+                    return Err(OutgoingFault::Broken(Box::new(node.name().into())));
                 }
                 match write_node(node, progress, writer) {
                     Ok(()) => Ok(Ok(self.stage_at(self.walk.next(place)))),

@@ -1,3 +1,5 @@
+//! Transfers as their messages say them: whole zones, differences, and what does not fit.
+
 use super::*;
 use nameward_wire::message::{Message, RecordView};
 use nameward_wire::zonefile::{Options, Record, parse_bytes};
@@ -147,7 +149,7 @@ fn a_record_as_large_as_a_message_goes_out_and_a_larger_one_ends_the_transfer() 
     assert_eq!(lengths.iter().max(), Some(&65_535));
     let zone = zone_with(APEX, |builder| add_large(builder, owner, fits + 1));
     let fault = OutgoingFault::TooLarge {
-        owner: owner.parse().unwrap(),
+        owner: Box::new(owner.parse().unwrap()),
         rtype: Type(65_400),
     };
     assert_eq!(axfr(&zone, 65_535), Err(fault.clone()));

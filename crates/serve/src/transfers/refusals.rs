@@ -13,12 +13,12 @@ const MOST: usize = 1000;
 
 /// The refusals that were logged.
 #[derive(Default)]
-pub(crate) struct RefusalLog {
+pub(crate) struct LoggedRefusals {
     logged: HashSet<(IpAddr, Box<[u8]>)>,
     since: Option<Instant>,
 }
 
-impl RefusalLog {
+impl LoggedRefusals {
     /// Tells whether to log that a client was refused a zone.
     pub(crate) fn admit(&mut self, client: IpAddr, zone: Name<'_>, now: Instant) -> bool {
         let since = *self.since.get_or_insert(now);
@@ -41,7 +41,7 @@ mod tests {
 
     #[test]
     fn each_client_and_zone_is_logged_once_in_a_while_and_not_without_end() {
-        let (mut log, now) = (RefusalLog::default(), Instant::now());
+        let (mut log, now) = (LoggedRefusals::default(), Instant::now());
         let client: IpAddr = [192, 0, 2, 1].into();
         let zone: NameBuf = "Example.org.".parse().unwrap();
         let same: NameBuf = "example.ORG.".parse().unwrap();
