@@ -143,7 +143,7 @@ fn main() -> std::io::Result<()> {
     }
     stats.set_gauge(Gauge::ZoneCacheSize, 3);
     stats.set_gauge(Gauge::PacketcacheSize, 128);
-    stats.log("Failed to retrieve security status update for '0.1.0' on 'auth-0.1.0.security-status.example.': RCODE was Query Refused");
+    stats.log("Failed to retrieve security status update for '0.1.0' on 'auth-0.1.0.security-status.example.': RCODE was Refused");
     let writer = Arc::clone(&stats);
     thread::spawn(move || {
         loop {

@@ -1,7 +1,7 @@
 """Opens the status page in a real browser (Debian's chromium and chromium-driver) and uses it like a person.
 
 Usage: browser.py URL OUTPUT-DIRECTORY. Only the standard library; ends with status 77 when there is no browser.
-The page's server must have traffic in its rings and the default capacities.
+The page's server must have traffic in its rings, the default capacities and security status 3.
 """
 
 import base64
@@ -116,6 +116,7 @@ def use_the_page(url, output):
     try:
         browser.open(url)
         assert browser.text("h1").startswith("Nameward "), browser.text("h1")
+        assert "upgrade of this server is mandatory" in browser.text("#security"), browser.text("#security")
         browser.picture(f"{output}/light.png")
 
         # Reset and resize lead back to the page and show their effect.

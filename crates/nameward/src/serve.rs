@@ -11,6 +11,7 @@ mod live;
 mod maintenance;
 mod operator;
 mod ports;
+mod recursion;
 mod running;
 mod updates;
 mod web;
@@ -65,7 +66,6 @@ pub fn run(overrides: &Overrides) -> Result<(), StartError> {
     }
     // As the user who will have to read them again and again.
     nameward_store::file::preflight(&sources)?;
-    warn_of_what_is_not_in_use(&config);
 
     let settings = databases::live_settings(&config, &signatures);
     let shared = Shared::with_live(live::engine(&config.server), stats, settings);
@@ -127,13 +127,4 @@ pub fn run(overrides: &Overrides) -> Result<(), StartError> {
     runtime.shutdown_background();
     drop(pid_file);
     ended
-}
-
-fn warn_of_what_is_not_in_use(config: &Config) {
-    if config.recursor.address.is_some() {
-        tracing::warn!("[recursor] is not in use yet: questions for other zones are refused");
-    }
-    if !config.security_poll.suffix.is_empty() {
-        tracing::warn!("[security_poll] is not in use yet");
-    }
 }

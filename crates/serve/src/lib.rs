@@ -3,7 +3,8 @@
 //! `listen` binds (before privileges are dropped), `udp` and `tcp` run what was bound. They know
 //! nothing about answers: they call a [`udp::BatchHandler`] or a [`tcp::StreamHandler`]. `pipeline` answers,
 //! `live` takes over the questions for zones that are looked up in a backend, `signing` those whose signatures have to be
-//! made. `zone_requests` decides transfers (`transfers`), NOTIFY and UPDATE (`update`).
+//! made, `recursor` those for names that no zone here has. `zone_requests` decides transfers (`transfers`), NOTIFY and UPDATE
+//! (`update`). `security_poll` asks whether this version has known problems.
 
 #![deny(unsafe_code)]
 
@@ -11,7 +12,9 @@ mod access;
 pub mod listen;
 pub mod live;
 pub mod pipeline;
+pub mod recursor;
 pub mod request;
+pub mod security_poll;
 mod signing;
 mod sys;
 pub mod tcp;

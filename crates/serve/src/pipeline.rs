@@ -27,6 +27,7 @@ pub(crate) use path::Turn;
 pub(crate) use record::record_signatures;
 
 use crate::live::{LiveSettings, LiveZones};
+use crate::recursor::HandOff;
 use crate::request::{NoZoneRequests, ZoneRequests};
 use crate::signing::SigningQueue;
 use arc_swap::{ArcSwap, Cache};
@@ -35,6 +36,7 @@ use nameward_answer::Engine;
 use nameward_dnssec::tsig::TsigKeys;
 use nameward_stats::{Gauge, Stats};
 use nameward_zone::ZoneTable;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, OnceLock};
 
 /// Everything that all workers answer from. Maintenance swaps the pointers; workers follow with their next batch.
@@ -51,6 +53,8 @@ pub struct Shared {
     pub live: LiveZones,
     /// Questions that wait for signatures.
     pub(crate) signing: Arc<SigningQueue>,
+    /// Who takes over questions for names that no zone here has.
+    hand_off: OnceLock<Arc<HandOff>>,
     /// Who decides NOTIFY, UPDATE and transfers.
     zone_requests: OnceLock<Arc<dyn ZoneRequests>>,
     /// Sends replies of those who decide later.
@@ -72,6 +76,7 @@ impl Shared {
             stats,
             signing: Arc::new(SigningQueue::new(live.signing_queue)),
             live: LiveZones::new(live),
+            hand_off: OnceLock::new(),
             zone_requests: OnceLock::new(),
             late: Mutex::new(None),
         });
@@ -80,6 +85,18 @@ impl Shared {
         let waiting = move || signing.len() as u64;
         shared.stats.gauge_from(Gauge::SigningQueue, waiting);
         shared
+    }
+
+    /// Sets who takes over questions for names that no zone here has; only the first call counts. They are refused before.
+    pub fn set_hand_off(&self, hand_off: Arc<HandOff>) {
+        let _ = self.hand_off.set(hand_off);
+    }
+
+    /// Returns who takes over the questions of a client for names that no zone here has, if anybody does.
+    #[inline]
+    pub(crate) fn hand_off_for(&self, client: IpAddr) -> Option<&Arc<HandOff>> {
+        let hand_off = self.hand_off.get()?;
+        hand_off.serves(client).then_some(hand_off)
     }
 
     /// Sets who decides NOTIFY, UPDATE and transfers; only the first call counts. Nobody does before.

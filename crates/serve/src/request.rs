@@ -143,4 +143,6 @@ pub mod extended_error {
     pub const NOT_AUTHORITATIVE: u16 = 20;
     /// This server does not do that.
     pub const NOT_SUPPORTED: u16 = 21;
+    /// Another server, which the answer needs, cannot be reached.
+    pub const NETWORK_ERROR: u16 = 23;
 }

@@ -25,6 +25,8 @@ struct Page<'a> {
     query_cache_hitrates: [String; 3],
     total_queries: u64,
     latency_ms: String,
+    /// Shown where this version has known problems.
+    security: Option<&'static str>,
     charts: [Chart; 2],
     one_ring: bool,
     tables: Vec<Table>,
@@ -109,6 +111,11 @@ pub fn draw(
             "{:.3}",
             snapshot.latency_us(Latency::Answer) as f64 / 1000.0
         ),
+        security: match of("security-status") {
+            2 => Some("Security: an upgrade of this server is recommended."),
+            3 => Some("Security: an upgrade of this server is mandatory."),
+            _ => None,
+        },
         charts: [chart::query_rate(rates), chart::cache_hitrate(rates)],
         one_ring: ring.is_some(),
         tables,

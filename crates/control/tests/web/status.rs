@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use nameward_stats::{Outcome, Ring, Stamp, VARIABLES};
+use nameward_stats::{Gauge, Outcome, Ring, Stamp, VARIABLES};
 
 use crate::client::{CLIENT, Server, ask, ask_now, plain, rows, value};
 
@@ -217,14 +217,36 @@ fn the_page_needs_nothing_from_elsewhere_and_has_no_inline_code() {
 }
 
 #[test]
+fn known_security_problems_stand_between_the_summary_and_the_tables() {
+    let server = Server::start();
+    for (status, notice) in [
+        (0, None),
+        (1, None),
+        (2, Some("Security: an upgrade of this server is recommended.")),
+        (3, Some("Security: an upgrade of this server is mandatory.")),
+    ] {
+        server.stats.set_gauge(Gauge::SecurityStatus, status);
+        for target in ["/", "/?ring=remotes"] {
+            let text = plain(&server.get(target).text());
+            assert_eq!(text.contains("Security:"), notice.is_some(), "{status}");
+            if let Some(notice) = notice {
+                let at = text.find(notice).expect(notice);
+                assert!(at > text.find("Question/answer latency").unwrap());
+                assert!(at < text.find("Total:").unwrap());
+            }
+        }
+    }
+}
+
+#[test]
 fn repeated_messages_add_to_their_count() {
     let server = Server::start();
     for _ in 0..3 {
-        server.stats.log("Failed to retrieve security status update for '0.1.0' on 'auth-0.1.0.x': RCODE was Query Refused");
+        server.stats.log("Failed to retrieve security status update for '0.1.0' on 'auth-0.1.0.x': RCODE was Refused");
     }
     let rows = rows(&server.get("/").text(), "ring-logmessages");
     assert_eq!(rows[0][1], "3");
-    assert!(rows[0][0].ends_with("'auth-0.1.0.x': RCODE was Query Refused"));
+    assert!(rows[0][0].ends_with("'auth-0.1.0.x': RCODE was Refused"));
 }
 
 #[test]

@@ -151,6 +151,24 @@ impl Read for Option<SocketAddr> {
     }
 }
 
+/// Addresses of servers: one, or a list of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Addresses(pub Vec<SocketAddr>);
+
+impl Read for Addresses {
+    fn expected() -> String {
+        format!("{ADDRESS}, a list of such, or \"\" for none")
+    }
+
+    fn read(value: &Spanned<DeValue<'_>>, base: &Path) -> Result<Self, Wrong> {
+        match value.get_ref() {
+            DeValue::Array(_) => Vec::read(value, base).map(Self),
+            DeValue::String(text) if text.is_empty() => Ok(Self(Vec::new())),
+            _ => parse(value, &Self::expected()).map(|address| Self(vec![address])),
+        }
+    }
+}
+
 impl Read for IpNet {
     fn expected() -> String {
         NETWORK.into()

@@ -15,7 +15,7 @@ use toml::{Spanned, de::DeValue};
 
 use super::{
     clients::Clients,
-    read::{Count, Plural, Read, Secret, Wrong, words},
+    read::{Addresses, Count, Plural, Read, Secret, Wrong, words},
     setting::section,
     tsig_key::TsigSecret,
     zone_terms::{InheritedTerm, Peers},
@@ -381,22 +381,32 @@ section! {
 }
 
 section! {
-    /// A resolver for questions about zones that are not served here. Not in use yet.
+    /// Resolvers for questions about names that no zone here has. A client that may have recursion and asks for it (RD) gets
+    /// their answer; others are refused.
     Recursor = "recursor" {
-        /// The resolver's address; "" means none.
-        address: Option<SocketAddr> = r#""""#;
+        /// The resolvers, the preferred one first; the next one is asked where one gives no answer. "" means none.
+        address: Addresses = r#""""#;
         /// Clients whose questions are handed on.
-        allow_from: Vec<IpNet> = r#"["127.0.0.0/8"]"#;
+        allow_from: Clients = r#"["127.0.0.0/8", "::1"]"#;
+        /// Milliseconds that a question waits for all resolvers together; then the client gets SERVFAIL.
+        timeout_ms: Count<10, 60_000> = "3000";
+        /// Different questions that may be under way at one time; more get SERVFAIL at once. Those for the same
+        /// records share one.
+        in_flight_max: Count<1, 4_000> = "1000";
+        /// Turn letters of questions at random and take only answers that have them so: one more thing that a forger has
+        /// to guess. For resolvers that do not keep the case of questions it has to be false.
+        randomize_case: bool = "true";
     }
 }
 
 section! {
-    /// Asks by DNS whether this version has known security problems. Not in use yet.
+    /// Asks by DNS whether this version has known security problems: the TXT record of
+    /// `auth-<version>.security-status.<suffix>`, through `recursor.address` or else the system's resolvers.
     SecurityPoll = "security_poll" {
         /// The domain to ask below; "" turns the poll off.
         suffix: String = r#""""#;
         /// Seconds between two polls.
-        interval: Count<10, 31_536_000> = "1800";
+        interval: Count<1, 31_536_000> = "1800";
     }
 }
 

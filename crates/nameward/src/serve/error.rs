@@ -36,6 +36,12 @@ pub enum StartError {
     /// The password of the status page cannot be used.
     #[error("{0}")]
     Password(#[from] BadHash),
+    /// A resolver is this server itself.
+    #[error("recursor.address: {0} is an address that this server answers on itself; questions would go in circles")]
+    OwnRecursor(std::net::SocketAddr),
+    /// The name of the security poll cannot be made.
+    #[error("security_poll.suffix: {0:?} makes no name: {1}")]
+    PollSuffix(String, NameError),
     /// The built-in example is no zone, which is our mistake.
     #[error("the built-in example has errors: {0:?}")]
     Example(Vec<Diagnostic>),

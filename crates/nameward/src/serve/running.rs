@@ -101,6 +101,7 @@ impl Server {
             control,
         } = ports;
         let addresses = dns.addresses.clone();
+        let poller = super::recursion::prepare(&config, &shared, &addresses)?;
         let looking_up = nameward_serve::live::start(&shared, RUNTIME_THREADS)?;
         let state = super::databases::state_directory(&config);
         let terms = FollowTerms {
@@ -146,6 +147,10 @@ impl Server {
         tasks.spawn(tick(Arc::clone(&shared), stopping.clone()));
         if let Some(listener) = web_port {
             tasks.spawn(super::web::serve(web, listener, stopping.clone()));
+        }
+
+        if let Some(poller) = poller {
+            tasks.spawn(super::recursion::poll(poller, stopping.clone()));
         }
 
         let (loaded_sender, loaded) = oneshot::channel();

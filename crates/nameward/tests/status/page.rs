@@ -38,6 +38,12 @@ impl Page {
         }
     }
 
+    /// The text of the page.
+    #[allow(dead_code, reason = "shared with the tests of the security poll")]
+    pub fn html(&self) -> &str {
+        &self.html
+    }
+
     fn between(&self, start: &str, end: &str) -> &str {
         let from = self
             .html

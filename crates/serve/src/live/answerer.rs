@@ -9,6 +9,7 @@ use nameward_zone::NameKey;
 
 use super::{Parts, Tried, WaitingQuestion, join_lookup};
 use crate::pipeline::{LateReplies, Shared, Snapshots, Turn};
+use crate::recursor::offer_recursion;
 use crate::request::Verdict;
 
 /// Everything that one thread needs to answer.
@@ -58,6 +59,9 @@ impl Answerer {
         let (question, verdict) = how(&mut turn, &mut self.key, question, &mut self.out);
         drop(turn);
         if let (Some(question), Verdict::Reply(reply)) = (question, verdict) {
+            if shared.hand_off_for(question.request.client()).is_some() {
+                offer_recursion(&mut self.out);
+            }
             let octets = &self.out[..reply.len];
             self.replies
                 .send(*question.request, (reply, octets), &mut self.recorder);

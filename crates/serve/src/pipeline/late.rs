@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
-use nameward_answer::{Medium, Outcome, Reply};
+use nameward_answer::{Engine, Medium, Outcome, Reply};
 use nameward_dnssec::tsig::ReplySigner;
 use nameward_stats::{Counter, Recorder, Stamp, Transport};
 use nameward_wire::Rcode;
@@ -76,6 +76,11 @@ impl LateRequest {
     /// How its transport shapes an answer.
     pub(crate) fn medium(&self) -> Medium {
         medium_of(self.transport)
+    }
+
+    /// Who sent it.
+    pub(crate) fn client(&self) -> IpAddr {
+        self.peer.ip()
     }
 
     /// When it was received.
@@ -236,6 +241,26 @@ impl LateReply {
         let (query, medium) = (self.late.query(), self.late.medium());
         let reply = engine.respond_with_code(&query, code, medium, &mut out);
         self.deliver((reply, &out[..reply.len]), counted);
+    }
+
+    /// Sends a reply that a counter of its own counts.
+    pub(crate) fn send_counted(self, octets: &[u8], reply: Reply, counter: Counter) {
+        self.deliver((reply, octets), &[(counter, 1)]);
+    }
+
+    /// Returns the question.
+    pub(crate) fn query(&self) -> Query<'_> {
+        self.late.query()
+    }
+
+    /// Returns how the transport shapes the reply.
+    pub(crate) fn medium(&self) -> Medium {
+        self.late.medium()
+    }
+
+    /// Returns the policy that the reply follows.
+    pub(crate) fn engine(&self) -> Arc<Engine> {
+        self.shared.engine.load_full()
     }
 
     fn deliver(self, reply: (Reply, &[u8]), counted: &[(Counter, u64)]) {

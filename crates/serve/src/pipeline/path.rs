@@ -9,6 +9,7 @@
 //! | engine | zones in memory | reply |
 //! | cache | zones that are looked up: packet cache, query cache | reply |
 //! | look-up | nothing is known yet | later; none is free: drop over UDP, SERVFAIL over a stream |
+//! | recursor | no zone is for the name, RD is set, and the client may have recursion | later; too many wait: SERVFAIL |
 //! | signing | a signature is not in the cache | later; too much waits: TC over UDP, SERVFAIL over a stream |
 //!
 //! Zones in memory do not go through the packet cache, because making an answer costs no more than finding one.
@@ -29,6 +30,7 @@ use super::record::{record_malformed, record_received, record_signatures};
 use super::{Shared, Snapshots};
 use crate::access::ClientZones;
 use crate::live::{Attempt, Parts, Tried, WaitingQuestion, join_lookup};
+use crate::recursor::{HandOff, offer_recursion};
 use crate::request::{Request, Verdict, ViewId, extended_error, medium_of};
 use crate::signing::Place;
 
@@ -113,6 +115,22 @@ impl<'t> Turn<'t> {
     #[inline]
     pub(super) fn decide_verified(
         &mut self,
+        request: (&Query<'_>, Option<&ReplySigner>),
+        arrival: &mut impl Arrival,
+        asked: Asked<'_>,
+        out: &mut [u8],
+    ) -> Verdict {
+        let verdict = self.decide_here(request, arrival, asked, out);
+        match self.shared.hand_off_for(arrival.peer().ip()) {
+            None => verdict,
+            Some(hand_off) => self.decide_with(hand_off, verdict, request, (arrival, out)),
+        }
+    }
+
+    /// Decides a request from the zones that are here.
+    #[inline]
+    fn decide_here(
+        &mut self,
         (query, tsig): (&Query<'_>, Option<&ReplySigner>),
         arrival: &mut impl Arrival,
         asked: Asked<'_>,
@@ -141,6 +159,42 @@ impl<'t> Turn<'t> {
             return self.decide_later(&request, (asked, reply), reply_to, out);
         }
         Verdict::Reply(reply)
+    }
+
+    /// Decides for a client that may have recursion: what no zone here has goes to a resolver if the client wants that, and
+    /// every other answer says that there is recursion.
+    #[cold]
+    fn decide_with(
+        &mut self,
+        hand_off: &Arc<HandOff>,
+        verdict: Verdict,
+        (query, tsig): (&Query<'_>, Option<&ReplySigner>),
+        (arrival, out): (&mut impl Arrival, &mut [u8]),
+    ) -> Verdict {
+        let reply = match verdict {
+            Verdict::Reply(reply) if query.opcode == Opcode::QUERY => reply,
+            other => return other,
+        };
+        if reply.outcome != Outcome::NotOurs || !query.rd() {
+            offer_recursion(out);
+            return Verdict::Reply(reply);
+        }
+        let request = arrival.request(query, tsig);
+        let reply_to = &mut || arrival.reply_to();
+        let mut way_back = WayBack::new(self.shared, &request, reply_to);
+        if hand_off.hand_over(&request, &mut way_back).is_ok() {
+            self.recorder.add(Counter::RecursingQuestions, 1);
+            return Verdict::Later;
+        }
+        let code = (Rcode::ServFail, Some(extended_error::NETWORK_ERROR));
+        let failed = self
+            .engine
+            .respond_with_code(query, code, request.medium(), out);
+        offer_recursion(out);
+        Verdict::Reply(Reply {
+            zone_found: reply.zone_found,
+            ..failed
+        })
     }
 
     /// The zones that a client may ask.

@@ -1,0 +1,154 @@
+//! Hands questions for names that no zone here has to a resolver, and its answers back to the clients who may ask for that.
+//!
+//! ```text
+//! worker:   no zone, RD set, client in the list -> joins the question, or begins it          no waiting
+//! runtime:  [`Resolvers`] ask -> [`relay`] for each client that waits, or SERVFAIL in time
+//! ```
+//! Bounds: questions under way, clients that wait for all of them, the time. Beyond them a client gets SERVFAIL at once. A
+//! question that is under way already is not asked again, so a resolver that sends it back to us waits for itself until the
+//! time is over, and no loop grows.
+
+mod attempt;
+mod question;
+mod relay;
+mod resolvers;
+mod waiting;
+
+pub use question::{UpstreamQuestion, UpstreamReply};
+pub(crate) use relay::offer_recursion;
+pub use resolvers::{ResolverSettings, Resolvers, Unanswered};
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use nameward_stats::Counter;
+use nameward_wire::Rcode;
+use nameward_wire::message::Query;
+use nameward_zone::AccessList;
+use tokio::runtime::Handle;
+
+use crate::pipeline::{LateReply, WayBack};
+use crate::request::{Request, extended_error};
+use relay::RelayTerms;
+use waiting::{Joined, WaitingClients};
+
+/// Settings of the hand-off.
+pub struct HandOffSettings {
+    /// Clients whose questions are handed on.
+    pub allow_from: AccessList,
+    /// Different questions that may be under way at one time.
+    pub in_flight_max: usize,
+}
+
+/// Hands questions to resolvers.
+pub struct HandOff {
+    resolvers: Arc<Resolvers>,
+    allow_from: AccessList,
+    waiting: WaitingClients,
+    runtime: Handle,
+}
+
+/// There is no room for one more question.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct NoRoom;
+
+impl HandOff {
+    /// Makes a hand-off to these resolvers; questions wait on `runtime`.
+    pub fn new(resolvers: Arc<Resolvers>, settings: HandOffSettings, runtime: Handle) -> Arc<Self> {
+        Arc::new(HandOff {
+            resolvers,
+            allow_from: settings.allow_from,
+            waiting: WaitingClients::new(settings.in_flight_max),
+            runtime,
+        })
+    }
+
+    /// Whether the questions of a client are handed on.
+    pub(crate) fn serves(&self, client: IpAddr) -> bool {
+        self.allow_from.contains(client)
+    }
+
+    /// Takes a question over: its client is answered later.
+    pub(crate) fn hand_over(
+        self: &Arc<Self>,
+        request: &Request<'_>,
+        way_back: &mut WayBack<'_>,
+    ) -> Result<(), NoRoom> {
+        let question = question_of(request.query);
+        match self.waiting.join(&question, || way_back.take())? {
+            Joined::UnderWay => {}
+            Joined::Begun => {
+                let hand_off = Arc::clone(self);
+                let owed = OwedReplies { hand_off, question };
+                self.runtime.spawn(owed.settle());
+            }
+        }
+        Ok(())
+    }
+}
+
+fn question_of(query: &Query<'_>) -> UpstreamQuestion {
+    let dnssec_ok = query.edns.is_some_and(|edns| edns.dnssec_ok);
+    let checking_disabled = query.packet()[3] & 0x10 != 0;
+    UpstreamQuestion::new(query.qname, query.qtype).with_flags(dnssec_ok, checking_disabled)
+}
+
+/// A question under way: those who wait for it are answered whatever becomes of it.
+struct OwedReplies {
+    hand_off: Arc<HandOff>,
+    question: UpstreamQuestion,
+}
+
+impl OwedReplies {
+    async fn settle(self) {
+        let result = self.hand_off.resolvers.ask(self.question.clone()).await;
+        let mut buffer = Vec::new();
+        for client in self.hand_off.waiting.take(&self.question) {
+            match &result {
+                Ok(upstream) => answer(client, upstream, &mut buffer),
+                Err(_) => fail(client),
+            }
+        }
+    }
+}
+
+impl Drop for OwedReplies {
+    fn drop(&mut self) {
+        // Nobody is left, unless the task ended early.
+        let clients = self.hand_off.waiting.take(&self.question);
+        clients.into_iter().for_each(fail);
+    }
+}
+
+fn answer(client: LateReply, upstream: &UpstreamReply, buffer: &mut Vec<u8>) {
+    let engine = client.engine();
+    let reply = {
+        let query = client.query();
+        let terms = RelayTerms {
+            limit: engine.limit(&query, client.medium()),
+            payload: engine.udp_payload,
+        };
+        relay::relay(&query, upstream, &terms, buffer)
+    };
+    match reply {
+        Some(reply) => client.send_counted(buffer, reply, Counter::RecursingAnswers),
+        None => fail(client),
+    }
+}
+
+/// Answers SERVFAIL: the resolvers said nothing that a client can use.
+fn fail(client: LateReply) {
+    let mut buffer = [0; 1232];
+    let reply = {
+        let code = (Rcode::ServFail, Some(extended_error::NETWORK_ERROR));
+        let (query, medium) = (client.query(), client.medium());
+        let engine = client.engine();
+        engine.respond_with_code(&query, code, medium, &mut buffer)
+    };
+    let reply = nameward_answer::Reply {
+        zone_found: Some(false),
+        ..reply
+    };
+    offer_recursion(&mut buffer);
+    client.send_counted(&buffer[..reply.len], reply, Counter::RecursionUnanswered);
+}

@@ -1,0 +1,265 @@
+//! A question on its way to a resolver: how it is written, and which replies are replies to it.
+//!
+//! RFC 5452 section 9: a reply counts if it comes from the address and port that were asked, to the port that asked (both
+//! are the kernel's work, since each question has a connected socket of its own), with the id and the question that were
+//! sent. With `randomize_case` the letters of the question are as they were sent, too.
+
+use nameward_wire::message::{HEADER, Message, MessageError, MessageSection};
+use nameward_wire::{Class, Name, Opcode, Type};
+
+/// Octets of a datagram that a resolver may answer with (RFC 9715).
+pub(super) const PAYLOAD: u16 = 1232;
+
+const RD: u8 = 0x01;
+const AD: u8 = 0x20;
+const CD: u8 = 0x10;
+
+/// A question as resolvers are asked it; equal ones share an answer.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct UpstreamQuestion {
+    /// The name in lower case.
+    name: Box<[u8]>,
+    qtype: u16,
+    /// RFC 3225: the client wants records of DNSSEC.
+    dnssec_ok: bool,
+    /// RFC 4035 section 3.2.2: the client validates by itself.
+    checking_disabled: bool,
+}
+
+impl UpstreamQuestion {
+    /// Makes a question in class IN.
+    pub fn new(name: Name<'_>, qtype: Type) -> Self {
+        UpstreamQuestion {
+            name: name.as_wire().to_ascii_lowercase().into(),
+            qtype: qtype.0,
+            dnssec_ok: false,
+            checking_disabled: false,
+        }
+    }
+
+    /// Sets the flags of DNSSEC.
+    pub(super) fn with_flags(self, dnssec_ok: bool, checking_disabled: bool) -> Self {
+        UpstreamQuestion {
+            dnssec_ok,
+            checking_disabled,
+            ..self
+        }
+    }
+
+    /// Writes the message: RD and AD set (RFC 6840 section 5.7), an OPT record of our own. The letters of the name are
+    /// turned by the bits of `case`.
+    pub(super) fn write(&self, id: u16, case: &[u8; 32]) -> Vec<u8> {
+        let mut message = Vec::with_capacity(HEADER + self.name.len() + 15);
+        message.extend_from_slice(&id.to_be_bytes());
+        let flags = AD | if self.checking_disabled { CD } else { 0 };
+        message.extend_from_slice(&[RD, flags, 0, 1, 0, 0, 0, 0, 0, 1]);
+        let turned = self.name.iter().enumerate().map(|(i, octet)| {
+            // A length is at most 63 and no letter, so only letters of labels are turned.
+            let is_turned = octet.is_ascii_lowercase() && case[i / 8 % 32] >> (i % 8) & 1 == 1;
+            if is_turned { octet ^ 0x20 } else { *octet }
+        });
+        message.extend(turned);
+        message.extend_from_slice(&self.qtype.to_be_bytes());
+        message.extend_from_slice(&Class::IN.0.to_be_bytes());
+        let payload = PAYLOAD.to_be_bytes();
+        let dnssec_ok = if self.dnssec_ok { 0x80 } else { 0 };
+        message.extend_from_slice(&[0, 0, 41, payload[0], payload[1], 0, 0, dnssec_ok, 0, 0, 0]);
+        message
+    }
+}
+
+/// A message that was received while a question waited for its reply.
+#[derive(Debug)]
+pub(super) enum Received {
+    /// Not a reply to the question: forged, late, or for another.
+    NotOurs,
+    /// A reply that cannot be read.
+    Garbage,
+    /// A reply that was cut (TC).
+    Truncated,
+    /// A reply.
+    Reply(UpstreamReply),
+}
+
+/// A reply of a resolver, read to its end.
+#[derive(Debug)]
+pub struct UpstreamReply {
+    octets: Vec<u8>,
+    /// Where the records end that are handed on: before the OPT record.
+    end: usize,
+    /// Records of the additional section before the OPT record.
+    additional: u16,
+    /// The whole response code (RFC 6891 section 6.1.3).
+    rcode: u16,
+    /// The extended error (RFC 8914).
+    error: Option<u16>,
+}
+
+impl UpstreamReply {
+    /// Reads what was received for the question `asked`.
+    pub(super) fn read(octets: &[u8], asked: &[u8]) -> Received {
+        let Ok(message) = Message::parse(octets) else {
+            return Received::NotOurs;
+        };
+        let question = &asked[HEADER..asked.len() - 11];
+        let is_ours = octets[..2] == asked[..2]
+            && message.is_response()
+            && message.opcode() == Opcode::QUERY
+            && octets[4..6] == [0, 1]
+            && octets[HEADER..].starts_with(question);
+        if !is_ours {
+            return Received::NotOurs;
+        }
+        if message.is_truncated() {
+            return Received::Truncated;
+        }
+        match Self::read_records(&message) {
+            Ok(reply) => Received::Reply(reply),
+            Err(_) => Received::Garbage,
+        }
+    }
+
+    fn read_records(message: &Message<'_>) -> Result<Self, MessageError> {
+        let octets = message.octets();
+        let mut reply = UpstreamReply {
+            octets: octets.to_vec(),
+            end: octets.len(),
+            additional: 0,
+            rcode: message.rcode().into(),
+            error: None,
+        };
+        let mut has_opt = false;
+        for record in message.records() {
+            let record = record?;
+            if record.section != MessageSection::Additional || has_opt {
+                continue;
+            }
+            has_opt = record.rtype == Type::OPT;
+            if has_opt {
+                // Records behind it go with it: nothing that an answer needs stands there.
+                reply.end = record.start;
+                reply.rcode |= (record.ttl >> 24 << 4) as u16;
+                reply.error = extended_error(record.raw_data());
+            } else {
+                reply.additional += 1;
+            }
+        }
+        Ok(reply)
+    }
+
+    /// Returns the message as it was received.
+    pub fn octets(&self) -> &[u8] {
+        &self.octets
+    }
+
+    /// Returns the whole response code.
+    pub fn rcode(&self) -> u16 {
+        self.rcode
+    }
+
+    /// Returns the message up to its OPT record, and how many additional records that leaves.
+    pub(super) fn body(&self) -> (&[u8], u16) {
+        (&self.octets[..self.end], self.additional)
+    }
+
+    /// Returns the extended error that the resolver gave (RFC 8914).
+    pub(super) fn extended_error(&self) -> Option<u16> {
+        self.error
+    }
+
+    /// Whether another resolver may do better: SERVFAIL, REFUSED and the like are about the server, not the name.
+    pub(super) fn is_about_the_server(&self) -> bool {
+        !matches!(self.rcode, 0 | 3)
+    }
+}
+
+/// Finds the first extended error among the options of an OPT record.
+fn extended_error(mut options: &[u8]) -> Option<u16> {
+    while let Some((head, rest)) = options.split_first_chunk::<4>() {
+        let (code, len) = ([head[0], head[1]], u16::from_be_bytes([head[2], head[3]]));
+        let (value, behind) = rest.split_at_checked(len.into())?;
+        if code == [0, 15] {
+            return Some(u16::from_be_bytes(*value.first_chunk()?));
+        }
+        options = behind;
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nameward_wire::NameBuf;
+
+    fn question() -> UpstreamQuestion {
+        let name = NameBuf::from_text(b"wWw.example.org.", Name::ROOT).unwrap();
+        UpstreamQuestion::new(name.as_name(), Type::A)
+    }
+
+    /// A reply with one address and an OPT record with an extended error.
+    fn reply_to(asked: &[u8]) -> Vec<u8> {
+        let mut reply = asked[..asked.len() - 11].to_vec();
+        reply[2..12].copy_from_slice(&[0x81, 0x80, 0, 1, 0, 1, 0, 0, 0, 1]);
+        reply.extend_from_slice(b"\xc0\x0c\0\x01\0\x01\0\0\0\x3c\0\x04\xc0\0\x02\x01");
+        reply.extend_from_slice(b"\0\0\x29\x04\xd0\0\0\0\0\0\x06\0\x0f\0\x02\0\x16");
+        reply
+    }
+
+    #[test]
+    fn a_reply_is_read_up_to_its_opt_record() {
+        let asked = question().write(0x1234, &[0; 32]);
+        let octets = reply_to(&asked);
+        let Received::Reply(reply) = UpstreamReply::read(&octets, &asked) else {
+            panic!("a reply");
+        };
+        assert_eq!(reply.rcode(), 0);
+        assert_eq!(reply.extended_error(), Some(22));
+        assert_eq!(reply.body(), (&octets[..octets.len() - 17], 0));
+    }
+
+    #[test]
+    fn only_the_id_and_the_question_that_were_sent_make_a_reply() {
+        let asked = question().write(0x1234, &[0x55; 32]);
+        assert_ne!(asked, question().write(0x1234, &[0; 32]), "letters are turned");
+        let good = reply_to(&asked);
+        let bent = |at: usize, by: u8| {
+            let mut octets = good.clone();
+            octets[at] ^= by;
+            octets
+        };
+        let question_end = asked.len() - 11;
+        for (octets, what) in [
+            (bent(0, 1), "id"),
+            (bent(2, 0x80), "a request"),
+            (bent(2, 0x20), "opcode"),
+            (bent(13, 0x20), "case"),
+            (bent(14, 1), "name"),
+            (bent(question_end - 3, 1), "type"),
+            (bent(question_end - 1, 2), "class"),
+            (bent(5, 1), "number of questions"),
+            (good[..11].to_vec(), "short"),
+            (good[..question_end - 1].to_vec(), "cut in the question"),
+        ] {
+            let read = UpstreamReply::read(&octets, &asked);
+            assert!(matches!(read, Received::NotOurs), "{what}: {read:?}");
+        }
+        let truncated = UpstreamReply::read(&bent(2, 0x02), &asked);
+        assert!(matches!(truncated, Received::Truncated));
+        for len in question_end..good.len() {
+            let read = UpstreamReply::read(&good[..len], &asked);
+            assert!(matches!(read, Received::Garbage), "{len}: {read:?}");
+        }
+    }
+
+    #[test]
+    fn flags_and_types_tell_questions_apart_and_letters_do_not() {
+        let name = NameBuf::from_text(b"WWW.EXAMPLE.ORG.", Name::ROOT).unwrap();
+        assert_eq!(question(), UpstreamQuestion::new(name.as_name(), Type::A));
+        assert_ne!(question(), UpstreamQuestion::new(name.as_name(), Type::AAAA));
+        assert_ne!(question(), question().with_flags(true, false));
+        assert_ne!(question(), question().with_flags(false, true));
+        let asked = question().with_flags(true, true).write(1, &[0; 32]);
+        assert_eq!(asked[3] & CD, CD);
+        assert_eq!(asked[asked.len() - 4], 0x80);
+    }
+}

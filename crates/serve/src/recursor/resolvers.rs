@@ -1,0 +1,292 @@
+//! The resolvers that questions are handed to: which is asked first, when the next one is, and which are down.
+//!
+//! ```text
+//! question -> first resolver that is up ── no reply within a share of the time, or an error ──> the next one as well
+//!          <- the first reply that is about the name; else one that is about the server; else nothing in time
+//! ```
+//! A resolver that left several questions in a row unanswered is asked after all others, but for one question every few
+//! seconds, by which it is found to be back. A resolver that is asked later does not end the wait for the first: it may be
+//! slow and not dead.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::task::JoinSet;
+use tokio::time::{sleep_until, timeout_at};
+
+use super::attempt::{self, AttemptFailure, AttemptTerms};
+use super::question::{UpstreamQuestion, UpstreamReply};
+
+/// Questions in a row without a reply after which a resolver is down.
+const SILENT_MAX: u32 = 5;
+/// How often a resolver that is down is asked first all the same.
+const PROBE_EVERY: Duration = Duration::from_secs(5);
+/// Tries for one question. A single resolver is asked twice: a datagram may be lost.
+const TRIES_MIN: usize = 2;
+const TRIES_MAX: usize = 4;
+
+/// Settings of the resolvers.
+#[derive(Debug, Clone)]
+pub struct ResolverSettings {
+    /// Where they are, the preferred one first.
+    pub addresses: Vec<SocketAddr>,
+    /// How long a question waits for all of them together.
+    pub timeout: Duration,
+    /// Whether the letters of questions are turned at random, as one more thing that a forger has to guess.
+    pub randomize_case: bool,
+}
+
+/// Resolvers that are asked in their order.
+#[derive(Debug)]
+pub struct Resolvers {
+    servers: Vec<Resolver>,
+    timeout: Duration,
+    randomize_case: bool,
+}
+
+#[derive(Debug)]
+struct Resolver {
+    address: SocketAddr,
+    health: Mutex<ResolverHealth>,
+}
+
+#[derive(Debug, Default)]
+struct ResolverHealth {
+    /// Questions in a row without a reply.
+    silent: u32,
+    /// When it is asked first again although it is down.
+    probe_at: Option<Instant>,
+}
+
+/// No resolver gave a reply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Unanswered {
+    /// None came in time.
+    #[error("no answer in time")]
+    Timeout,
+    /// None can be reached, or none gives replies that can be read.
+    #[error("no resolver gives an answer")]
+    Failed,
+}
+
+impl Resolvers {
+    /// Makes resolvers that nothing is known of yet.
+    pub fn new(settings: &ResolverSettings) -> Self {
+        let server = |address: &SocketAddr| Resolver {
+            address: *address,
+            health: Mutex::default(),
+        };
+        Resolvers {
+            servers: settings.addresses.iter().map(server).collect(),
+            timeout: settings.timeout,
+            randomize_case: settings.randomize_case,
+        }
+    }
+
+    /// Asks until one gives a reply that is about the name, or the time is over.
+    pub async fn ask(
+        self: &Arc<Self>,
+        question: UpstreamQuestion,
+    ) -> Result<UpstreamReply, Unanswered> {
+        let mut asking = Asking {
+            resolvers: self,
+            question: Arc::new(question),
+            order: self.order(Instant::now()),
+            next: 0,
+            silent: Vec::new(),
+            replied: Vec::new(),
+            second_best: None,
+            running: JoinSet::new(),
+        };
+        let started = tokio::time::Instant::now();
+        let result = timeout_at(started + self.timeout, asking.run(started)).await;
+        for server in &asking.silent {
+            self.servers[*server].note_silence(Instant::now());
+        }
+        match result.unwrap_or(Err(Unanswered::Timeout)) {
+            Ok(reply) => Ok(reply),
+            Err(unanswered) => asking.second_best.ok_or(unanswered),
+        }
+    }
+
+    /// The order of tries: resolvers that are up, then those that are down; once more from the start for a few.
+    fn order(&self, now: Instant) -> Vec<usize> {
+        let all = 0..self.servers.len();
+        let (first, last): (Vec<_>, Vec<_>) =
+            all.partition(|server| self.servers[*server].is_asked_first(now));
+        let order: Vec<usize> = first.into_iter().chain(last).collect();
+        let tries = match order.len() {
+            0 => 0,
+            servers => servers.clamp(TRIES_MIN, TRIES_MAX),
+        };
+        order.into_iter().cycle().take(tries).collect()
+    }
+}
+
+/// One question with the tries that are under way.
+struct Asking<'r> {
+    resolvers: &'r Arc<Resolvers>,
+    question: Arc<UpstreamQuestion>,
+    order: Vec<usize>,
+    next: usize,
+    /// Resolvers that were asked and gave no reply so far.
+    silent: Vec<usize>,
+    /// Resolvers whose reply was about themselves: they have nothing more to say.
+    replied: Vec<usize>,
+    second_best: Option<UpstreamReply>,
+    running: JoinSet<(usize, Result<UpstreamReply, AttemptFailure>)>,
+}
+
+impl Asking<'_> {
+    async fn run(&mut self, started: tokio::time::Instant) -> Result<UpstreamReply, Unanswered> {
+        let share = self.resolvers.timeout / (self.order.len().max(1) as u32);
+        loop {
+            if self.running.is_empty() && !self.start_next() {
+                return Err(Unanswered::Failed);
+            }
+            let next_start = started + share * self.next as u32;
+            tokio::select! {
+                ended = self.running.join_next() => match ended {
+                    Some(Ok((server, result))) => {
+                        if let Some(reply) = self.judge(server, result) {
+                            return Ok(reply);
+                        }
+                        self.start_next();
+                    }
+                    Some(Err(_)) | None => {}
+                },
+                () = sleep_until(next_start), if self.next < self.order.len() => {
+                    self.start_next();
+                }
+            }
+        }
+    }
+
+    /// Takes note of how a try ended; gives a reply back that is about the name.
+    fn judge(
+        &mut self,
+        server: usize,
+        result: Result<UpstreamReply, AttemptFailure>,
+    ) -> Option<UpstreamReply> {
+        match result {
+            Ok(reply) => {
+                self.silent.retain(|silent| *silent != server);
+                self.resolvers.servers[server].note_reply();
+                if !reply.is_about_the_server() {
+                    return Some(reply);
+                }
+                self.replied.push(server);
+                self.second_best = Some(reply);
+                None
+            }
+            Err(failure) => {
+                let address = self.resolvers.servers[server].address;
+                tracing::debug!("recursor {address}: {failure}");
+                None
+            }
+        }
+    }
+
+    /// Starts the next try; false if there is none.
+    fn start_next(&mut self) -> bool {
+        let server = loop {
+            let Some(&server) = self.order.get(self.next) else {
+                return false;
+            };
+            self.next += 1;
+            if !self.replied.contains(&server) {
+                break server;
+            }
+        };
+        if !self.silent.contains(&server) {
+            self.silent.push(server);
+        }
+        let terms = AttemptTerms {
+            server: self.resolvers.servers[server].address,
+            randomize_case: self.resolvers.randomize_case,
+        };
+        let question = Arc::clone(&self.question);
+        self.running
+            .spawn(async move { (server, attempt::ask(terms, &question).await) });
+        true
+    }
+}
+
+impl Resolver {
+    fn health(&self) -> MutexGuard<'_, ResolverHealth> {
+        self.health.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether it is up, or it is time to see whether it is up again; that is told once in a while.
+    fn is_asked_first(&self, now: Instant) -> bool {
+        let mut health = self.health();
+        match health.probe_at {
+            None => true,
+            Some(at) if at <= now => {
+                health.probe_at = Some(now + PROBE_EVERY);
+                true
+            }
+            Some(_) => false,
+        }
+    }
+
+    fn note_reply(&self) {
+        let mut health = self.health();
+        health.silent = 0;
+        if health.probe_at.take().is_some() {
+            tracing::info!("recursor {}: answers again", self.address);
+        }
+    }
+
+    fn note_silence(&self, now: Instant) {
+        let mut health = self.health();
+        health.silent = health.silent.saturating_add(1);
+        if health.silent >= SILENT_MAX && health.probe_at.is_none() {
+            health.probe_at = Some(now + PROBE_EVERY);
+            tracing::warn!(
+                "recursor {}: gave no answer to {SILENT_MAX} questions in a row; \
+                 others go first until it does (is it running, and may this server ask it?)",
+                self.address
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn resolvers(count: u16) -> Resolvers {
+        let address = |port| SocketAddr::from(([127, 0, 0, 1], port));
+        Resolvers::new(&ResolverSettings {
+            addresses: (1..=count).map(address).collect(),
+            timeout: Duration::from_secs(1),
+            randomize_case: true,
+        })
+    }
+
+    #[test]
+    fn a_resolver_is_asked_last_once_it_was_silent_and_first_now_and_then() {
+        let (resolvers, now) = (resolvers(3), Instant::now());
+        for _ in 1..SILENT_MAX {
+            resolvers.servers[0].note_silence(now);
+        }
+        assert_eq!(resolvers.order(now), [0, 1, 2]);
+        resolvers.servers[0].note_silence(now);
+        assert_eq!(resolvers.order(now), [1, 2, 0]);
+        let later = now + PROBE_EVERY;
+        assert_eq!(resolvers.order(later), [0, 1, 2]);
+        assert_eq!(resolvers.order(later), [1, 2, 0], "one question is enough");
+        resolvers.servers[0].note_reply();
+        assert_eq!(resolvers.order(later), [0, 1, 2]);
+    }
+
+    #[test]
+    fn one_resolver_is_tried_twice_and_many_are_bounded() {
+        let now = Instant::now();
+        assert_eq!(resolvers(1).order(now), [0, 0]);
+        assert_eq!(resolvers(9).order(now), [0, 1, 2, 3]);
+        assert_eq!(resolvers(0).order(now), [0; 0]);
+    }
+}
