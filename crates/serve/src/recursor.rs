@@ -50,7 +50,7 @@ pub struct HandOff {
 
 /// There is no room for one more question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct NoRoom;
+pub(crate) struct HandOffFull;
 
 impl HandOff {
     /// Makes a hand-off to these resolvers; questions wait on `runtime`.
@@ -73,7 +73,7 @@ impl HandOff {
         self: &Arc<Self>,
         request: &Request<'_>,
         way_back: &mut WayBack<'_>,
-    ) -> Result<(), NoRoom> {
+    ) -> Result<(), HandOffFull> {
         let question = question_of(request.query);
         match self.waiting.join(&question, || way_back.take())? {
             Joined::UnderWay => {}

@@ -222,7 +222,10 @@ fn known_security_problems_stand_between_the_summary_and_the_tables() {
     for (status, notice) in [
         (0, None),
         (1, None),
-        (2, Some("Security: an upgrade of this server is recommended.")),
+        (
+            2,
+            Some("Security: an upgrade of this server is recommended."),
+        ),
         (3, Some("Security: an upgrade of this server is mandatory.")),
     ] {
         server.stats.set_gauge(Gauge::SecurityStatus, status);

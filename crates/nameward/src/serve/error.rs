@@ -37,7 +37,9 @@ pub enum StartError {
     #[error("{0}")]
     Password(#[from] BadHash),
     /// A resolver is this server itself.
-    #[error("recursor.address: {0} is an address that this server answers on itself; questions would go in circles")]
+    #[error(
+        "recursor.address: {0} is an address that this server answers on itself; questions would go in circles"
+    )]
     OwnRecursor(std::net::SocketAddr),
     /// The name of the security poll cannot be made.
     #[error("security_poll.suffix: {0:?} makes no name: {1}")]

@@ -59,7 +59,10 @@ pub fn settled(server: &TestServer, questions: u64) -> Page {
 fn a_client_gets_the_answer_of_the_recursor_over_every_transport() {
     let resolver = ScriptedResolver::start(|query, _| vec![address(query, 7)]);
     let server = server(&[resolver.address], "");
-    for (source, address) in [("127.0.0.1", server.address()), ("::1", server.address_v6())] {
+    for (source, address) in [
+        ("127.0.0.1", server.address()),
+        ("::1", server.address_v6()),
+    ] {
         for transport in BOTH {
             let client = Client::new(source, address);
             let query = recursive(77, "wWw.Elsewhere.test", "A");
@@ -104,7 +107,10 @@ fn recursion_is_for_those_who_may_have_it_and_ask_for_it() {
         assert_eq!(ask(&may, question(1, "www.example", "A")), (0, true));
         assert_eq!(ask(&may, recursive(1, "no.example", "A")), (3, true));
         assert_eq!(ask(&may_not, recursive(1, "www.example", "A")), (0, false));
-        assert_eq!(resolver.questions(), usize::from(transport == Transport::Tcp));
+        assert_eq!(
+            resolver.questions(),
+            usize::from(transport == Transport::Tcp)
+        );
         assert_eq!(ask(&may, question(1, "a.test", "A")), (5, true), "no RD");
         assert_eq!(ask(&may_not, recursive(1, "a.test", "A")), (5, false));
         assert_eq!(ask(&may, recursive(1, "a.test", "A")), (0, true));
@@ -119,7 +125,10 @@ fn the_next_recursor_answers_for_one_that_does_not() {
     let failing = ScriptedResolver::start(|query, _| vec![reply(query, 2, &[])]);
     let good = ScriptedResolver::start(|query, _| vec![address(query, 9)]);
     // A port that nobody has: the kernel says so.
-    let closed = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let closed = UdpSocket::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
     let all = [closed, silent.address, failing.address, good.address];
     let server = server(&all, "timeout_ms = 4000");
     for n in 0..8 {
@@ -130,12 +139,17 @@ fn the_next_recursor_answers_for_one_that_does_not() {
         }
         assert!(failing.questions() > n, "it was asked before the next one");
     }
-    assert!(server.wait_for_log(&format!("recursor {closed}: gave no answer to 5 questions in a row")));
+    assert!(server.wait_for_log(&format!(
+        "recursor {closed}: gave no answer to 5 questions in a row"
+    )));
     assert!(server.wait_for_log(&format!("recursor {}: gave no answer", silent.address)));
     // Those that are down are no longer waited for.
     let asked = silent.questions();
     let began = Instant::now();
-    assert_eq!(last_octet(&ask(&server, Transport::Udp, "last.test")), Some(9));
+    assert_eq!(
+        last_octet(&ask(&server, Transport::Udp, "last.test")),
+        Some(9)
+    );
     assert!(silent.questions() <= asked + 1 && began.elapsed() < Duration::from_secs(10));
 }
 
@@ -162,7 +176,11 @@ fn a_dead_recursor_costs_its_client_a_servfail_and_nobody_else_anything() {
     let server = server(&[resolver.address], "timeout_ms = 3000");
     let client = Client::new("127.0.0.1", server.address());
     let waiting: Vec<_> = (0..100)
-        .map(|n| client.send(&recursive(n, &format!("n{n}.test"), "A")).unwrap())
+        .map(|n| {
+            client
+                .send(&recursive(n, &format!("n{n}.test"), "A"))
+                .unwrap()
+        })
         .collect();
     for transport in BOTH {
         for _ in 0..50 {
@@ -172,7 +190,9 @@ fn a_dead_recursor_costs_its_client_a_servfail_and_nobody_else_anything() {
     }
     for (n, socket) in waiting.iter().enumerate() {
         let mut buffer = [0; 1500];
-        socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        socket
+            .set_read_timeout(Some(Duration::from_secs(60)))
+            .unwrap();
         let len = socket.recv(&mut buffer).expect("a reply in time");
         let answer = Message::read(&buffer[..len]).unwrap();
         assert_eq!((answer.id, answer.rcode()), (n as u16, 2));
@@ -196,15 +216,24 @@ fn equal_questions_share_one_and_each_client_gets_its_own_reply() {
     let client = Client::new("127.0.0.1", server.address());
     let names = ["popular.test", "POPULAR.test", "Popular.Test"];
     let waiting: Vec<_> = (0..60)
-        .map(|n| client.send(&recursive(n, names[usize::from(n) % 3], "A")).unwrap())
+        .map(|n| {
+            client
+                .send(&recursive(n, names[usize::from(n) % 3], "A"))
+                .unwrap()
+        })
         .collect();
     for (n, socket) in waiting.iter().enumerate() {
         let mut buffer = [0; 1500];
-        socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        socket
+            .set_read_timeout(Some(Duration::from_secs(60)))
+            .unwrap();
         let len = socket.recv(&mut buffer).expect("a reply");
         let answer = Message::read(&buffer[..len]).unwrap();
         assert_eq!((answer.id, last_octet(&answer)), (n as u16, Some(5)));
-        assert_eq!(answer.question[0].name.to_string(), format!("{}.", names[n % 3]));
+        assert_eq!(
+            answer.question[0].name.to_string(),
+            format!("{}.", names[n % 3])
+        );
     }
     assert_eq!(resolver.questions(), 1);
     assert_eq!(settled(&server, 60).value("recursing-answers"), 60);
@@ -216,7 +245,11 @@ fn questions_beyond_the_bound_get_servfail_at_once() {
     let server = server(&[resolver.address], "in_flight_max = 5\ntimeout_ms = 60000");
     let client = Client::new("127.0.0.1", server.address());
     let sockets: Vec<_> = (0..50)
-        .map(|n| client.send(&recursive(n, &format!("n{n}.test"), "A")).unwrap())
+        .map(|n| {
+            client
+                .send(&recursive(n, &format!("n{n}.test"), "A"))
+                .unwrap()
+        })
         .collect();
     let answered = |page: &Page| page.value("servfail-packets");
     let page = (0..600).find_map(|_| {
@@ -248,5 +281,9 @@ fn a_cut_answer_is_fetched_over_tcp_and_fits_each_client() {
     assert_eq!((over_tcp.answer.len(), over_tcp.truncated()), (100, false));
     let over_udp = ask(&server, Transport::Udp, "large.test");
     assert_eq!((over_udp.answer.len(), over_udp.truncated()), (0, true));
-    assert_eq!(resolver.questions(), 4, "each was asked over UDP and then TCP");
+    assert_eq!(
+        resolver.questions(),
+        4,
+        "each was asked over UDP and then TCP"
+    );
 }

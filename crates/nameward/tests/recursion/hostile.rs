@@ -73,7 +73,9 @@ fn a_reply_from_another_port_is_not_taken() {
         move || {
             let client = UdpSocket::bind("127.0.0.1:0").unwrap();
             client.send_to(&query, server).unwrap();
-            client.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+            client
+                .set_read_timeout(Some(Duration::from_secs(60)))
+                .unwrap();
             let mut buffer = [0; 1500];
             let len = client.recv(&mut buffer).expect("a reply");
             buffer[..len].to_vec()
@@ -108,14 +110,22 @@ fn every_question_has_a_port_an_id_and_letters_of_its_own() {
     let resolver = ScriptedResolver::start(|query, _| vec![address(query, 1)]);
     let server = server(&[resolver.address], "");
     for n in 0..40 {
-        ask(&server, Transport::Udp, &format!("abcdefghijklmnopqrstuvwxyz{n}.test"));
+        ask(
+            &server,
+            Transport::Udp,
+            &format!("abcdefghijklmnopqrstuvwxyz{n}.test"),
+        );
     }
     let ports: BTreeSet<u16> = resolver.sources().iter().map(|s| s.port()).collect();
     let received = resolver.received();
     let ids: BTreeSet<&[u8]> = received.iter().map(|query| &query[..2]).collect();
     let letters: BTreeSet<&[u8]> = received.iter().map(|query| &query[13..39]).collect();
     // A few may be equal by chance.
-    for (number, what) in [(ports.len(), "ports"), (ids.len(), "ids"), (letters.len(), "letters")] {
+    for (number, what) in [
+        (ports.len(), "ports"),
+        (ids.len(), "ids"),
+        (letters.len(), "letters"),
+    ] {
         assert!(number >= 35, "{number} different {what} of 40");
     }
 }
@@ -127,7 +137,9 @@ fn a_recursor_that_sends_questions_back_to_us_ends_in_one_servfail() {
     let ours = server.address();
     resolver.change(move |query, _| {
         let forward = UdpSocket::bind("127.0.0.1:0").unwrap();
-        forward.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        forward
+            .set_read_timeout(Some(Duration::from_secs(60)))
+            .unwrap();
         forward.send_to(query, ours).unwrap();
         let mut buffer = [0; 1500];
         let len = forward.recv(&mut buffer).expect("a reply");
@@ -135,7 +147,11 @@ fn a_recursor_that_sends_questions_back_to_us_ends_in_one_servfail() {
     });
     let answer = ask(&server, Transport::Udp, "circle.test");
     assert_eq!(answer.rcode(), 2);
-    assert!(resolver.questions() <= 2, "asked {} times", resolver.questions());
+    assert!(
+        resolver.questions() <= 2,
+        "asked {} times",
+        resolver.questions()
+    );
 }
 
 #[test]
@@ -144,5 +160,8 @@ fn an_own_address_as_recursor_is_refused_at_start() {
     let config = format!("[recursor]\naddress = \"{own}\"\n");
     let started = Setup::new().listen(&[&own]).config(&config).try_start();
     let failure = started.err().expect("it does not start").to_string();
-    assert!(failure.contains("questions would go in circles"), "{failure}");
+    assert!(
+        failure.contains("questions would go in circles"),
+        "{failure}"
+    );
 }

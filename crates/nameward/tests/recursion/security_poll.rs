@@ -8,7 +8,11 @@ use nameward_testkit::{Setup, TestServer};
 use crate::page::Page;
 use crate::scripted::{Replies, ScriptedResolver, reply, text};
 
-const NAME: &str = concat!("auth-", env!("CARGO_PKG_VERSION"), ".security-status.polls.test.");
+const NAME: &str = concat!(
+    "auth-",
+    env!("CARGO_PKG_VERSION"),
+    ".security-status.polls.test."
+);
 
 fn start(resolver: &ScriptedResolver) -> TestServer {
     let config = format!(
@@ -57,7 +61,10 @@ fn every_status_is_shown_and_a_failure_keeps_only_what_is_bad() {
 
     resolver.change(|query, _| vec![text(query, "2 upgrade to 0.1.1")]);
     let page = page_with(&server, 2);
-    assert!(page.html().contains("an upgrade of this server is recommended"));
+    assert!(
+        page.html()
+            .contains("an upgrade of this server is recommended")
+    );
     assert!(server.wait_for_log("upgrade recommended: upgrade to 0.1.1"));
     resolver.change(|query, _| vec![reply(query, 3, &[])]);
     assert_failure_is_told(&server, "Non-Existent domain");
@@ -65,7 +72,10 @@ fn every_status_is_shown_and_a_failure_keeps_only_what_is_bad() {
 
     resolver.change(|query, _| vec![text(query, "3 upgrade now")]);
     let page = page_with(&server, 3);
-    assert!(page.html().contains("an upgrade of this server is mandatory"));
+    assert!(
+        page.html()
+            .contains("an upgrade of this server is mandatory")
+    );
     assert!(server.wait_for_log("upgrade mandatory: upgrade now"));
     resolver.change(|query, _| vec![reply(query, 2, &[])]);
     assert_failure_is_told(&server, "Server Failure");
@@ -87,8 +97,14 @@ fn silence_is_told_as_a_timeout_and_the_server_answers_meanwhile() {
     let zone = "$TTL 60\n@ SOA ns h 1 2 3 4 5\n@ NS ns\nns A 192.0.2.1\n";
     let server = Setup::new().zone("example", zone).config(&config).start();
     let client = Client::new("127.0.0.1", server.address());
-    assert_eq!(client.ask(Transport::Udp, "ns.example", "A").answer.len(), 1);
-    assert!(!server.log().contains("Failed to retrieve"), "nothing waits for the poll");
+    assert_eq!(
+        client.ask(Transport::Udp, "ns.example", "A").answer.len(),
+        1
+    );
+    assert!(
+        !server.log().contains("Failed to retrieve"),
+        "nothing waits for the poll"
+    );
     assert_failure_is_told(&server, "Timeout");
     assert_eq!(Page::read(server.web(), "/").value("security-status"), 0);
     assert!(resolver.questions() >= 1);

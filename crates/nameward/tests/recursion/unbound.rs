@@ -68,8 +68,14 @@ fn unbound_resolves_for_our_clients_and_is_missed_only_while_it_is_stopped() {
     assert_eq!(before.value("recursing-answers"), 8);
 
     recursor.signal("STOP").expect("it runs");
-    assert_eq!(ask(&server, Transport::Udp, "a.wild.elsewhere.test").rcode(), 2);
-    assert_eq!(last_octet(&ask(&server, Transport::Udp, "www.example")), Some(2));
+    assert_eq!(
+        ask(&server, Transport::Udp, "a.wild.elsewhere.test").rcode(),
+        2
+    );
+    assert_eq!(
+        last_octet(&ask(&server, Transport::Udp, "www.example")),
+        Some(2)
+    );
     recursor.signal("CONT").expect("it is there");
     let answer = ask(&server, Transport::Udp, "b.wild.elsewhere.test");
     assert_eq!(last_octet(&answer), Some(78), "{answer:?}");

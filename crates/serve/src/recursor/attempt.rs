@@ -8,7 +8,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UdpSocket};
 
-use super::question::{Received, UpstreamQuestion, UpstreamReply};
+use super::question::{ReceivedMessage, UpstreamQuestion, UpstreamReply};
 
 /// Datagrams that are no reply to the question, after which it is asked over TCP: somebody is guessing (RFC 5452
 /// section 9.3), and over TCP has to guess much more.
@@ -61,10 +61,10 @@ async fn ask_udp(
     for _ in 0..STRAYS_MAX {
         let len = socket.recv(&mut buffer).await?;
         match UpstreamReply::read(&buffer[..len], &asked) {
-            Received::NotOurs => {}
-            Received::Garbage => return Err(AttemptFailure::Garbage),
-            Received::Truncated => return Ok(None),
-            Received::Reply(reply) => return Ok(Some(reply)),
+            ReceivedMessage::NotOurs => {}
+            ReceivedMessage::Garbage => return Err(AttemptFailure::Garbage),
+            ReceivedMessage::Truncated => return Ok(None),
+            ReceivedMessage::Reply(reply) => return Ok(Some(reply)),
         }
     }
     Ok(None)
@@ -83,9 +83,11 @@ async fn ask_tcp(
     let mut reply = vec![0; stream.read_u16().await?.into()];
     stream.read_exact(&mut reply).await?;
     match UpstreamReply::read(&reply, &asked) {
-        Received::Reply(reply) => Ok(reply),
+        ReceivedMessage::Reply(reply) => Ok(reply),
         // RFC 7766 section 7: a stream that answers something else is of no more use.
-        Received::NotOurs | Received::Garbage | Received::Truncated => Err(AttemptFailure::Garbage),
+        ReceivedMessage::NotOurs | ReceivedMessage::Garbage | ReceivedMessage::Truncated => {
+            Err(AttemptFailure::Garbage)
+        }
     }
 }
 

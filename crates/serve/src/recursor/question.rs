@@ -70,7 +70,7 @@ impl UpstreamQuestion {
 
 /// A message that was received while a question waited for its reply.
 #[derive(Debug)]
-pub(super) enum Received {
+pub(super) enum ReceivedMessage {
     /// Not a reply to the question: forged, late, or for another.
     NotOurs,
     /// A reply that cannot be read.
@@ -97,9 +97,9 @@ pub struct UpstreamReply {
 
 impl UpstreamReply {
     /// Reads what was received for the question `asked`.
-    pub(super) fn read(octets: &[u8], asked: &[u8]) -> Received {
+    pub(super) fn read(octets: &[u8], asked: &[u8]) -> ReceivedMessage {
         let Ok(message) = Message::parse(octets) else {
-            return Received::NotOurs;
+            return ReceivedMessage::NotOurs;
         };
         let question = &asked[HEADER..asked.len() - 11];
         let is_ours = octets[..2] == asked[..2]
@@ -108,14 +108,14 @@ impl UpstreamReply {
             && octets[4..6] == [0, 1]
             && octets[HEADER..].starts_with(question);
         if !is_ours {
-            return Received::NotOurs;
+            return ReceivedMessage::NotOurs;
         }
         if message.is_truncated() {
-            return Received::Truncated;
+            return ReceivedMessage::Truncated;
         }
         match Self::read_records(&message) {
-            Ok(reply) => Received::Reply(reply),
-            Err(_) => Received::Garbage,
+            Ok(reply) => ReceivedMessage::Reply(reply),
+            Err(_) => ReceivedMessage::Garbage,
         }
     }
 
@@ -209,7 +209,7 @@ mod tests {
     fn a_reply_is_read_up_to_its_opt_record() {
         let asked = question().write(0x1234, &[0; 32]);
         let octets = reply_to(&asked);
-        let Received::Reply(reply) = UpstreamReply::read(&octets, &asked) else {
+        let ReceivedMessage::Reply(reply) = UpstreamReply::read(&octets, &asked) else {
             panic!("a reply");
         };
         assert_eq!(reply.rcode(), 0);
@@ -220,7 +220,11 @@ mod tests {
     #[test]
     fn only_the_id_and_the_question_that_were_sent_make_a_reply() {
         let asked = question().write(0x1234, &[0x55; 32]);
-        assert_ne!(asked, question().write(0x1234, &[0; 32]), "letters are turned");
+        assert_ne!(
+            asked,
+            question().write(0x1234, &[0; 32]),
+            "letters are turned"
+        );
         let good = reply_to(&asked);
         let bent = |at: usize, by: u8| {
             let mut octets = good.clone();
@@ -241,13 +245,13 @@ mod tests {
             (good[..question_end - 1].to_vec(), "cut in the question"),
         ] {
             let read = UpstreamReply::read(&octets, &asked);
-            assert!(matches!(read, Received::NotOurs), "{what}: {read:?}");
+            assert!(matches!(read, ReceivedMessage::NotOurs), "{what}: {read:?}");
         }
         let truncated = UpstreamReply::read(&bent(2, 0x02), &asked);
-        assert!(matches!(truncated, Received::Truncated));
+        assert!(matches!(truncated, ReceivedMessage::Truncated));
         for len in question_end..good.len() {
             let read = UpstreamReply::read(&good[..len], &asked);
-            assert!(matches!(read, Received::Garbage), "{len}: {read:?}");
+            assert!(matches!(read, ReceivedMessage::Garbage), "{len}: {read:?}");
         }
     }
 
@@ -255,7 +259,10 @@ mod tests {
     fn flags_and_types_tell_questions_apart_and_letters_do_not() {
         let name = NameBuf::from_text(b"WWW.EXAMPLE.ORG.", Name::ROOT).unwrap();
         assert_eq!(question(), UpstreamQuestion::new(name.as_name(), Type::A));
-        assert_ne!(question(), UpstreamQuestion::new(name.as_name(), Type::AAAA));
+        assert_ne!(
+            question(),
+            UpstreamQuestion::new(name.as_name(), Type::AAAA)
+        );
         assert_ne!(question(), question().with_flags(true, false));
         assert_ne!(question(), question().with_flags(false, true));
         let asked = question().with_flags(true, true).write(1, &[0; 32]);

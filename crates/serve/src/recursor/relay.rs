@@ -49,7 +49,11 @@ pub(super) fn relay(
         Some(_) => OPT + error.map_or(0, |_| EXTENDED_ERROR),
     };
     let truncated = body.len() + opt > terms.limit;
-    let kept = if truncated { query.question_end } else { body.len() };
+    let kept = if truncated {
+        query.question_end
+    } else {
+        body.len()
+    };
     out.clear();
     out.extend_from_slice(body.get(..kept)?);
     // The letters are those of this client; names of records that point here follow.
@@ -58,10 +62,7 @@ pub(super) fn relay(
     out[..2].copy_from_slice(&request[..2]);
     let wants_ad = request[3] & AD != 0 || query.edns.is_some_and(|edns| edns.dnssec_ok);
     out[2] = out[2] & !(TC | RD) | request[2] & RD | if truncated { TC } else { 0 };
-    out[3] = RA
-        | if wants_ad { out[3] & AD } else { 0 }
-        | request[3] & CD
-        | rcode as u8 & 0x0f;
+    out[3] = RA | if wants_ad { out[3] & AD } else { 0 } | request[3] & CD | rcode as u8 & 0x0f;
     let mut additional = if truncated { 0 } else { additional };
     if truncated {
         out[6..10].fill(0);
@@ -104,7 +105,7 @@ fn rcode_of(code: u16) -> Option<Rcode> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::question::{Received, UpstreamQuestion};
+    use super::super::question::{ReceivedMessage, UpstreamQuestion};
     use super::*;
     use nameward_wire::Type;
 
@@ -121,7 +122,7 @@ mod tests {
         }
         octets.extend_from_slice(b"\0\0\x29\x04\xd0\0\0\0\0\0\x06\0\x0f\0\x02\0\x16");
         match UpstreamReply::read(&octets, &asked) {
-            Received::Reply(reply) => reply,
+            ReceivedMessage::Reply(reply) => reply,
             other => panic!("{other:?}"),
         }
     }

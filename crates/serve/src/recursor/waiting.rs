@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::NoRoom;
+use super::HandOffFull;
 use super::question::UpstreamQuestion;
 use crate::pipeline::LateReply;
 
@@ -52,20 +52,20 @@ impl<C> WaitingClients<C> {
         &self,
         question: &UpstreamQuestion,
         client: impl FnOnce() -> Option<C>,
-    ) -> Result<Joined, NoRoom> {
+    ) -> Result<Joined, HandOffFull> {
         let mut questions = self.lock();
         if questions.count >= self.questions_max.saturating_mul(CLIENTS_A_QUESTION) {
-            return Err(NoRoom);
+            return Err(HandOffFull);
         }
         let under_way = questions.clients.len();
         let joined = match questions.clients.get_mut(question) {
             Some(clients) => {
-                clients.push(client().ok_or(NoRoom)?);
+                clients.push(client().ok_or(HandOffFull)?);
                 Joined::UnderWay
             }
-            None if under_way >= self.questions_max => return Err(NoRoom),
+            None if under_way >= self.questions_max => return Err(HandOffFull),
             None => {
-                let clients = vec![client().ok_or(NoRoom)?];
+                let clients = vec![client().ok_or(HandOffFull)?];
                 questions.clients.insert(question.clone(), clients);
                 Joined::Begun
             }
@@ -98,7 +98,7 @@ mod tests {
         assert_eq!(waiting.join(&question(1), || Some(1)), Ok(Joined::Begun));
         assert_eq!(waiting.join(&question(1), || Some(2)), Ok(Joined::UnderWay));
         assert_eq!(waiting.join(&question(2), || Some(3)), Ok(Joined::Begun));
-        assert_eq!(waiting.join(&question(3), || Some(4)), Err(NoRoom));
+        assert_eq!(waiting.join(&question(3), || Some(4)), Err(HandOffFull));
         assert_eq!(waiting.take(&question(1)), [1, 2]);
         assert_eq!(waiting.take(&question(1)), [0; 0]);
         assert_eq!(waiting.join(&question(3), || Some(5)), Ok(Joined::Begun));
@@ -116,7 +116,7 @@ mod tests {
     #[test]
     fn a_client_without_a_way_back_takes_no_room() {
         let waiting = WaitingClients::<u8>::new(1);
-        assert_eq!(waiting.join(&question(1), || None), Err(NoRoom));
+        assert_eq!(waiting.join(&question(1), || None), Err(HandOffFull));
         assert_eq!(waiting.lock().count, 0);
         assert!(waiting.lock().clients.is_empty());
     }
