@@ -23,7 +23,7 @@ const SYSTEM_TIMEOUT: Duration = Duration::from_secs(10);
 /// Characters of a message that are shown.
 const MESSAGE_MAX: usize = 400;
 
-/// What is known about the security of this version.
+/// Knowledge about the security of this version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SecurityStatus {
     /// Nothing.

@@ -10,7 +10,7 @@ use crate::pipeline::LateReply;
 /// Clients that may wait, for each question that may be under way: enough for a name that all ask for at once.
 const CLIENTS_A_QUESTION: usize = 8;
 
-/// What became of a client's question.
+/// The outcome of a client's question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Joined {
     /// It is the first of its kind: somebody has to ask it.
