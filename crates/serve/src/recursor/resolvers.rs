@@ -147,15 +147,14 @@ impl Asking<'_> {
             }
             let next_start = started + share * self.next as u32;
             tokio::select! {
-                ended = self.running.join_next() => match ended {
-                    Some(Ok((server, result))) => {
+                ended = self.running.join_next() => {
+                    if let Some(Ok((server, result))) = ended {
                         if let Some(reply) = self.judge(server, result) {
                             return Ok(reply);
                         }
                         self.start_next();
                     }
-                    Some(Err(_)) | None => {}
-                },
+                }
                 () = sleep_until(next_start), if self.next < self.order.len() => {
                     self.start_next();
                 }
