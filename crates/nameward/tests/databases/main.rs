@@ -4,6 +4,7 @@
 mod ask;
 mod check;
 mod conformance;
+mod kill;
 mod load;
 mod operation;
 mod own_changes;
