@@ -11,19 +11,19 @@
 //! share a write to the disk. If one cannot be written those on top of it fail too, because the journal refuses a gap, and
 //! the zone goes on from the version that is published. Nothing is ever read again.
 
+mod aside;
+mod load;
 mod terms;
 mod under_way;
 
+use crate::background::{self, BackgroundTask, BackgroundWork};
 use crate::contents::contents_of;
-use crate::pack::{self, Packer};
 use crate::table::TableWriter;
 use crate::zone::SoaTimes;
-use nameward_store::state::{
-    JournalOrigin, StateChange, StateError, StateStore, Written, ZoneHome,
-};
+use nameward_store::state::{StateChange, StateError, StateStore, Written, ZoneHome};
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::change::{ChangeError, ConditionalChange, Difference, ZoneChange};
-use nameward_zone::{Contest, Serial, TableChange, Zone};
+use nameward_zone::{Serial, Zone};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -43,7 +43,7 @@ pub struct Commits {
     durable: Option<Arc<dyn Durable>>,
     zones: Mutex<HashMap<ZoneKey, Arc<Mutex<UnderWay>>>>,
     listener: Listener,
-    packer: Packer,
+    background: BackgroundWork,
     gate: Arc<Gate>,
 }
 
@@ -54,16 +54,16 @@ impl Commits {
         durable: Option<Arc<dyn Durable>>,
         listener: impl Fn(&CommittedVersion) + Send + Sync + 'static,
     ) -> std::io::Result<Arc<Self>> {
-        let (packer, requests) = Packer::new();
+        let (background, requests) = BackgroundWork::new();
         let commits = Arc::new(Commits {
             table,
             durable,
             zones: Mutex::default(),
             listener: Box::new(listener),
-            packer,
+            background,
             gate: Arc::default(),
         });
-        pack::start(requests, &commits)?;
+        background::start(requests, &commits)?;
         Ok(commits)
     }
 
@@ -154,44 +154,6 @@ impl Commits {
         self.advance(source, make, done);
     }
 
-    /// Takes changes over that a source of zones has found. A zone that is to take the place of an older version is
-    /// committed, so that their difference is journalled; without a state store nobody needs the difference. Returns the
-    /// zones that another source has too.
-    pub fn load(self: &Arc<Self>, changes: Vec<TableChange>, home: ZoneHome) -> Vec<Contest> {
-        if self.durable.is_none() {
-            return self.table.publish(&changes);
-        }
-        let table = self.table.load();
-        let is_newer = |change: &TableChange| match change {
-            TableChange::Offer(zone) if !zone.is_stand_in() => table
-                .offered_by(zone.apex_name(), zone.rank())
-                .is_some_and(|older| !older.is_stand_in()),
-            _ => false,
-        };
-        let (newer, others): (Vec<_>, Vec<_>) = changes.into_iter().partition(is_newer);
-        let contests = self.table.publish(&others);
-        for change in newer {
-            let TableChange::Offer(zone) = change else {
-                continue;
-            };
-            let name = name_of(&zone);
-            let source = VersionSource {
-                zone: name,
-                rank: zone.rank(),
-                home,
-                origin: JournalOrigin::Home,
-                confirmed: None,
-            };
-            let done = move |result: Result<CommittedVersion, CommitError>| {
-                if let Err(error) = result {
-                    tracing::error!("zone {name}: new version not taken: {error}");
-                }
-            };
-            self.shared_version(source, zone, Box::new(done));
-        }
-        contests
-    }
-
     /// As [`Commits::change`], and waits for it.
     pub fn change_and_wait(
         self: &Arc<Self>,
@@ -224,43 +186,6 @@ impl Commits {
         let name = zone.as_wire().to_ascii_lowercase();
         let mut zones = self.zones.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(zones.entry((name.into(), rank)).or_default())
-    }
-
-    /// Packs a zone with many changes aside, and puts it in the place of the last version with what changed meanwhile.
-    pub(crate) fn pack(&self, zone: Name<'_>, rank: u16) {
-        let place = self.zone(zone, rank);
-        let mut under_way = lock(&place);
-        let last = |under_way: &UnderWay| {
-            under_way
-                .tip
-                .clone()
-                .or_else(|| self.table.version(zone, rank))
-        };
-        let snapshot = match last(&under_way) {
-            Some(snapshot) if snapshot.is_worth_packing() => snapshot,
-            _ => return,
-        };
-        under_way.changed = Some(Vec::new());
-        drop(under_way);
-        let packed = snapshot.pack();
-        let mut under_way = lock(&place);
-        let (Some(changed), Some(packed)) = (under_way.changed.take(), packed) else {
-            return;
-        };
-        let Some(current) = last(&under_way) else {
-            return;
-        };
-        let owners = changed
-            .iter()
-            .filter_map(|owner| Name::from_wire(owner).ok());
-        let caught_up = Arc::new(Arc::new(packed).caught_up(&current, owners));
-        match &mut under_way.tip {
-            // Versions that are on their way are published as they are; the next is made of this.
-            Some(tip) => *tip = caught_up,
-            None => {
-                self.table.replace(caught_up);
-            }
-        }
     }
 
     /// Makes the next version of a zone on top of the last one, and sees it through.
@@ -300,6 +225,7 @@ impl Commits {
             &difference,
             zone.as_ref().is_some_and(|zone| zone.is_packed()),
         );
+        self.want_digest(&source, &mut under_way, &changes);
         let zone = zone.unwrap_or(tip);
         let committed = CommittedVersion {
             zone,
@@ -412,12 +338,12 @@ impl Commits {
         is_published: bool,
         written: Result<Written, StateError>,
     ) -> Result<(), CommitError> {
-        if let Err(error) = written {
-            if !source.is_home_first() {
-                return Err(error.into());
-            }
+        match written {
+            Ok(written) if written.overfull.is_empty() => {}
+            Ok(_) => self.relieve_journal(source),
+            Err(error) if !source.is_home_first() => return Err(error.into()),
             // The home has it, so it is served; only the past is lost.
-            self.restart_journal(source, committed.zone.serial(), &error);
+            Err(error) => self.restart_journal(source, committed.zone.serial(), &error),
         }
         match is_published || self.publish(committed) {
             true => Ok(()),
@@ -432,10 +358,11 @@ impl Commits {
             StateError::Gap { .. } => tracing::debug!("zone {zone}: journal begins anew: {error}"),
             _ => tracing::error!("zone {zone}: change not journalled: {error}"),
         }
-        self.keep(
-            zone,
-            vec![StateChange::RestartJournal { zone, home, serial }],
-        );
+        let restart = StateChange::RestartJournal { zone, home, serial };
+        self.keep(zone, vec![restart]);
+        let digest = BackgroundTask::Digest;
+        let is_requested = self.background.request(zone, source.rank, digest);
+        lock(&self.zone(zone.as_name(), source.rank)).has_digest = is_requested;
     }
 
     fn publish(&self, committed: &CommittedVersion) -> bool {
@@ -444,8 +371,8 @@ impl Commits {
             (self.listener)(committed);
         }
         if committed.zone.is_worth_packing() {
-            self.packer
-                .request(name_of(&committed.zone), committed.zone.rank());
+            let (zone, rank) = (name_of(&committed.zone), committed.zone.rank());
+            self.background.request(zone, rank, BackgroundTask::Pack);
         }
         is_there
     }

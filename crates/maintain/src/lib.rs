@@ -8,6 +8,7 @@
 //! policy     the policies of zones: kind, primaries, who may transfer, notify and update; keys of TSIG
 //! schedule   what is due for which zone, and when; takes `now` and does nothing itself
 //! zone       what is known of a zone that comes from a primary: settings, times, state
+//! background work on zones that no change waits for: packing, digests, contents
 //! contents   zones that have no other home than the state store
 //! outgoing   the messages of transfers to secondaries, made from one version of a zone
 //! notify     the way of a NOTIFY that was received to whoever keeps secondaries
@@ -18,13 +19,13 @@
 
 #![forbid(unsafe_code)]
 
+mod background;
 pub mod commit;
 mod contents;
 pub mod follow;
 pub mod life;
 pub mod notify;
 pub mod outgoing;
-mod pack;
 pub mod policy;
 mod reconcile;
 pub mod schedule;

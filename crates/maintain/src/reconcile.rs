@@ -1,12 +1,15 @@
 //! The journal of a zone compared with what its home has when the server starts.
 //!
+//! A home that has the serial of the journal and other records was edited without a new serial: the digest that is kept with
+//! the journal tells, and the journal begins anew. Zones that no home has any more are forgotten.
+//!
 //! A zone file may lack the last changes of the journal (they were made through this server and are not written to the
 //! file yet): these are applied to what the file has. A home that has moved on by itself while the server was down
 //! has the journal begin anew. Changes that the file lacks and that do not fit to it any more are left in the journal and
 //! told of: nothing that was acknowledged is dropped.
 
 use crate::commit::{Commits, name_of};
-use nameward_store::state::{JournalEntry, KeptZone, StateChange, ZoneHome};
+use nameward_store::state::{ContentsDigest, JournalEntry, KeptZone, StateChange, ZoneHome};
 use nameward_zone::{TableChange, Zone};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -59,8 +62,18 @@ impl Reconciler {
         let (name, serial) = (name_of(zone), zone.serial());
         let store = self.commits.store()?;
         if serial == kept.serial {
-            self.commits
-                .keep(name, vec![StateChange::Settle { zone: name, serial }]);
+            let change = match self.is_as_kept(zone, kept) {
+                true => StateChange::Settle { zone: name, serial },
+                false => {
+                    tracing::warn!(
+                        "zone {name}: changed while the server was down, but its serial is still {serial}: secondaries will \
+                         not notice; the journal begins anew"
+                    );
+                    let (zone, home) = (name, kept.home);
+                    StateChange::RestartJournal { zone, home, serial }
+                }
+            };
+            self.commits.keep(name, vec![change]);
             return None;
         }
         let missing = match store.journal_after_base(&name) {
@@ -73,6 +86,12 @@ impl Reconciler {
         let from = missing.iter().position(|entry| entry.from == serial);
         match from.and_then(|from| apply(zone, &missing[from..])) {
             Some(newer) => {
+                if !self.is_as_kept(&newer, kept) {
+                    tracing::warn!(
+                        "zone {name}: its file was changed while the server was down, but not its serial: secondaries will not \
+                         notice"
+                    );
+                }
                 let count = missing.len();
                 tracing::info!(
                     "zone {name}: {count} changes of the journal applied, serial {}",
@@ -98,6 +117,27 @@ impl Reconciler {
                 None
             }
         }
+    }
+}
+
+impl Reconciler {
+    /// Whether a zone has the records that its journal ends with, as far as that is known.
+    fn is_as_kept(&self, zone: &Zone, kept: &KeptZone) -> bool {
+        let is_same = kept.digest.map(|digest| digest == ContentsDigest::of(zone));
+        if is_same == Some(true) {
+            self.commits.note_digest(zone.apex_name(), zone.rank());
+        }
+        is_same.unwrap_or(true)
+    }
+
+    /// Forgets the journals of zones that no source has offered. Call when all sources of the kind were read without
+    /// trouble: a file or a database that cannot be read is not gone.
+    pub(crate) fn forget_vanished(&self, home: ZoneHome) {
+        let kept = std::mem::take(&mut *self.kept.lock().unwrap_or_else(PoisonError::into_inner));
+        let table = self.commits.table().load();
+        let gone = kept.into_values().map(|zone| zone.name);
+        let gone = gone.filter(|name| table.exact(name.as_name()).is_none());
+        self.commits.forget_vanished(gone, home);
     }
 }
 

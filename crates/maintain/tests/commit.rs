@@ -329,3 +329,46 @@ fn a_large_zone_with_many_changes_is_packed_while_more_come() {
     }
     panic!("it was never packed");
 }
+
+#[test]
+fn a_long_journal_of_a_zone_of_the_store_has_its_contents_written_and_is_shortened() {
+    let directory = TempDir::new().unwrap();
+    let server = server(Some(store(&directory)), &Hosts::from([(1, 1)]));
+    let source = server.source(ZoneHome::Store, JournalOrigin::Transfer);
+    let first = build(&server.zone, 2, &Hosts::from([(1, 2)]));
+    server.commits.version_and_wait(source, first).unwrap();
+    let bound = usize::try_from(BOUNDS.entries).unwrap();
+    for round in 0..4 * bound {
+        let change = set_host(&server.zone, 1, Some((round % 200) as u8 + 5));
+        server.commits.change_and_wait(source, &change).unwrap();
+    }
+    let start = std::time::Instant::now();
+    let kept = || server.commits.store().unwrap().zones().unwrap()[0].entries;
+    while kept() > 2 * BOUNDS.entries {
+        assert!(start.elapsed().as_secs() < 30, "{} entries", kept());
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    let (serial, hosts) = server.served();
+    let read = read_contents(server.commits.store().unwrap(), &server.zone).unwrap();
+    let read = read.unwrap();
+    assert_eq!((read.serial().0, hosts_of(&read)), (serial, hosts));
+}
+
+#[test]
+fn without_a_store_a_new_version_is_told_all_the_same() {
+    let server = server(None, &Hosts::from([(1, 1)]));
+    for serial in [2, 2, 1, 3] {
+        let mut version = build(&server.zone, serial, &Hosts::from([(1, 2)]));
+        version.set_rank(RANK);
+        let offer = TableChange::Offer(Arc::new(version));
+        server.commits.load(vec![offer], ZoneHome::File);
+    }
+    let told: Vec<u32> = server
+        .told
+        .lock()
+        .unwrap()
+        .iter()
+        .map(|told| told.0)
+        .collect();
+    assert_eq!(told, [2, 3]);
+}

@@ -14,6 +14,8 @@
 
 mod care;
 mod change;
+mod contents;
+mod digest;
 mod error;
 mod journal;
 mod read;
@@ -29,6 +31,7 @@ use std::time::Duration;
 
 pub use care::{CheckReport, CompactReport};
 pub use change::{JournalOrigin, StateChange, Written, ZoneHome, ZoneTimers};
+pub use digest::ContentsDigest;
 pub use error::StateError;
 pub use journal::{JournalBounds, JournalEntry};
 pub use read::{KeptZone, KeptZones, StoredItem};

@@ -17,6 +17,10 @@ pub(super) struct UnderWay {
     pub(super) count: usize,
     /// While the zone is packed aside: the owners of all records that went or came since.
     pub(super) changed: Option<Vec<Box<[u8]>>>,
+    /// The state store has the digest of its contents, or will.
+    pub(super) has_digest: bool,
+    /// Its contents are about to be written.
+    pub(super) is_writing: bool,
 }
 
 impl UnderWay {

@@ -18,6 +18,7 @@ use crate::policy::PolicyTable;
 use follower::DatabaseFollower;
 use nameward_store::sql::{SqlBackend, write::Committed};
 use own_changes::OwnChange;
+use publish::FirstRead;
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     path::Path,
@@ -157,6 +158,7 @@ pub fn start(
 ) -> std::io::Result<(Databases, Vec<oneshot::Receiver<()>>)> {
     let mut all = Databases::default();
     let mut asked = Vec::new();
+    let first_read = FirstRead::new(commits, sources.len());
     for source in sources {
         let refresh = Arc::new(Notify::new());
         let (own, own_changes) = mpsc::channel(OWN_CHANGES);
@@ -169,7 +171,7 @@ pub fn start(
         });
         let (first, first_asked) = oneshot::channel();
         let thread = thread::Builder::new().name(format!("database-{}", source.rank));
-        let mut follower = DatabaseFollower::new(commits, source, terms);
+        let mut follower = DatabaseFollower::new(commits, source, terms, Arc::clone(&first_read));
         follower.refresh = refresh;
         follower.own_changes = own_changes;
         follower.first_asked = Some(first);

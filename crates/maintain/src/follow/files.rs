@@ -91,6 +91,9 @@ impl FileFollower {
             tracing::info!("{} in {took:.2} s", describe(&summary));
         }
         self.logged = chronicle.logged;
+        if summary.troubles == 0 {
+            self.target.reconciler.forget_vanished(ZoneHome::File);
+        }
         LoadOutcome {
             summary,
             errors: chronicle.errors,

@@ -4,6 +4,7 @@
 mod ask;
 mod check;
 mod conformance;
+mod journal;
 mod kill;
 mod load;
 mod operation;

@@ -1,5 +1,6 @@
 //! The changes that are written to the state store.
 
+use super::digest::ContentsDigest;
 use nameward_wire::NameBuf;
 use nameward_zone::change::Difference;
 use nameward_zone::{RecordList, Serial};
@@ -106,9 +107,29 @@ pub enum StateChange {
         /// The serial that the home has.
         serial: Serial,
     },
+    /// Sets the digest of the contents that a zone had at a serial of its journal. A difference that is appended changes
+    /// it, a journal that begins anew forgets it.
+    SetDigest {
+        /// The zone.
+        zone: NameBuf,
+        /// The serial of these contents.
+        serial: Serial,
+        /// Their digest.
+        digest: ContentsDigest,
+    },
     /// Sets the contents of a zone that has no other home. If they are those at the end of the journal it goes on,
     /// otherwise it begins anew.
     SetContents {
+        /// The zone.
+        zone: NameBuf,
+        /// The serial of the contents.
+        serial: Serial,
+        /// All records, in parts of some size.
+        parts: Arc<Vec<RecordList>>,
+    },
+    /// Writes the contents of a zone that is at home here as they were at a serial of its journal, so that the entries up
+    /// to there can be dropped. Those after it stay; a journal that does not have the serial any more is left alone.
+    RefreshContents {
         /// The zone.
         zone: NameBuf,
         /// The serial of the contents.
@@ -127,6 +148,14 @@ pub enum StateChange {
     RemoveZone {
         /// The zone.
         zone: NameBuf,
+    },
+    /// Forgets a zone that its home does not have any more, unless its journal has changes that the home lacks: these are
+    /// kept, and [`Written::unsettled`] names the zone.
+    RemoveVanished {
+        /// The zone.
+        zone: NameBuf,
+        /// The home that it vanished from; a zone that is at home elsewhere now is kept.
+        home: ZoneHome,
     },
     /// Sets a value.
     SetItem {
@@ -152,4 +181,8 @@ pub struct Written {
     /// Zones whose journals are larger than their bounds, because their homes lack the oldest entries: contents should be
     /// written anew, or the file.
     pub overfull: Vec<NameBuf>,
+    /// Zones that vanished from their homes and are kept, because their journals have changes that the homes lack.
+    pub unsettled: Vec<NameBuf>,
+    /// Zones that vanished and are forgotten.
+    pub removed: Vec<NameBuf>,
 }

@@ -5,10 +5,12 @@
 //! that is not enough the caller is told, so that it brings the home up to date.
 
 use super::change::{JournalOrigin, StateChange, Written, ZoneHome, ZoneTimers};
+use super::digest::ContentsDigest;
 use super::error::StateError;
+use super::read::entries;
 use nameward_wire::NameBuf;
+use nameward_zone::Serial;
 use nameward_zone::change::Difference;
-use nameward_zone::{RecordList, Serial};
 use rusqlite::{Connection, OptionalExtension, params};
 use std::collections::HashMap;
 
@@ -46,6 +48,8 @@ pub(super) struct ZoneRow {
     pub(super) base: i64,
     pub(super) entries: u64,
     pub(super) octets: u64,
+    /// Of the contents at the end of the journal, if it is known.
+    pub(super) digest: Option<ContentsDigest>,
 }
 
 /// The name of a zone as the store has it.
@@ -58,7 +62,8 @@ pub(super) fn find_zone(
     connection: &Connection,
     name: &[u8],
 ) -> Result<Option<ZoneRow>, StateError> {
-    let sql = "SELECT id, home, serial, last, base, entries, octets FROM zone WHERE name = ?1";
+    let sql =
+        "SELECT id, home, serial, last, base, entries, octets, digest FROM zone WHERE name = ?1";
     let mut statement = connection.prepare_cached(sql)?;
     let row = statement.query_row([name], |row| {
         let home: i64 = row.get(1)?;
@@ -70,6 +75,9 @@ pub(super) fn find_zone(
             base: row.get_unwrap(4),
             entries: row.get_unwrap::<_, i64>(5) as u64,
             octets: row.get_unwrap::<_, i64>(6) as u64,
+            digest: row
+                .get_unwrap::<_, Option<i64>>(7)
+                .map(ContentsDigest::from_number),
         }))
     });
     match row.optional()? {
@@ -126,6 +134,7 @@ impl ZoneRows {
                 let mut row = self.row_or_new(connection, zone, *home, *serial)?;
                 drop_entries(connection, &mut row, i64::MAX)?;
                 (row.home, row.serial, row.base) = (*home, *serial, row.last);
+                row.digest = None;
                 self.put(connection, zone, row)
             }
             StateChange::Settle { zone, serial } => self.settle(connection, zone, *serial),
@@ -134,14 +143,20 @@ impl ZoneRows {
                 serial,
                 parts,
             } => self.set_contents(connection, zone, *serial, parts),
+            StateChange::RefreshContents {
+                zone,
+                serial,
+                parts,
+            } => self.refresh_contents(connection, zone, *serial, parts),
             StateChange::SetTimers { zone, timers } => self.set_timers(connection, zone, timers),
-            StateChange::RemoveZone { zone } => {
-                let name = stored_name(zone);
-                connection
-                    .prepare_cached("DELETE FROM zone WHERE name = ?1")?
-                    .execute([&name])?;
-                self.known.remove(&name);
-                Ok(())
+            StateChange::RemoveZone { zone } => self.remove(connection, zone),
+            StateChange::SetDigest {
+                zone,
+                serial,
+                digest,
+            } => self.set_digest(connection, zone, *serial, *digest),
+            StateChange::RemoveVanished { zone, home } => {
+                self.remove_vanished(connection, zone, *home, written)
             }
             StateChange::SetItem { kind, name, value } => {
                 let sql = "INSERT OR REPLACE INTO item (kind, name, value) VALUES (?1, ?2, ?3)";
@@ -160,7 +175,7 @@ impl ZoneRows {
         }
     }
 
-    fn row(
+    pub(super) fn row(
         &mut self,
         connection: &Connection,
         zone: &NameBuf,
@@ -176,7 +191,7 @@ impl ZoneRows {
         Ok(row)
     }
 
-    fn row_or_new(
+    pub(super) fn row_or_new(
         &mut self,
         connection: &Connection,
         zone: &NameBuf,
@@ -198,17 +213,18 @@ impl ZoneRows {
             base: 0,
             entries: 0,
             octets: 0,
+            digest: None,
         })
     }
 
-    fn put(
+    pub(super) fn put(
         &mut self,
         connection: &Connection,
         zone: &NameBuf,
         row: ZoneRow,
     ) -> Result<(), StateError> {
         let sql = "UPDATE zone SET home = ?2, serial = ?3, last = ?4, base = ?5, entries = ?6, \
-                   octets = ?7 WHERE id = ?1";
+                   octets = ?7, digest = ?8 WHERE id = ?1";
         connection.prepare_cached(sql)?.execute(params![
             row.id,
             row.home.number(),
@@ -216,7 +232,8 @@ impl ZoneRows {
             row.last,
             row.base,
             row.entries as i64,
-            row.octets as i64
+            row.octets as i64,
+            row.digest.map(ContentsDigest::number)
         ])?;
         self.known.insert(stored_name(zone), row);
         Ok(())
@@ -261,6 +278,7 @@ impl ZoneRows {
         row.serial = to;
         row.entries += 1;
         row.octets += entry.difference.octets() as u64;
+        row.digest = row.digest.map(|digest| digest.after(entry.difference));
         if home == ZoneHome::Database || entry.origin == JournalOrigin::Home {
             row.base = row.last;
         }
@@ -277,7 +295,11 @@ impl ZoneRows {
 
     /// Drops the oldest entries of a journal that is larger than its bounds, some more than needed, so that not every
     /// change has to.
-    fn prune(&self, connection: &Connection, row: &mut ZoneRow) -> Result<(), StateError> {
+    pub(super) fn prune(
+        &self,
+        connection: &Connection,
+        row: &mut ZoneRow,
+    ) -> Result<(), StateError> {
         if !self.is_over(row) {
             return Ok(());
         }
@@ -311,38 +333,68 @@ impl ZoneRows {
         let Some(mut row) = self.row(connection, zone)? else {
             return Ok(());
         };
-        let sql = "SELECT max(number) FROM journal WHERE zone = ?1 AND to_serial = ?2";
-        let number = match row.serial == serial {
-            true => Some(row.last),
-            false => connection.query_row(sql, params![row.id, serial.0], |found| found.get(0))?,
-        };
+        let number = number_of(connection, &row, serial)?;
         row.base = row.base.max(number.unwrap_or(row.base));
         self.prune(connection, &mut row)?;
         self.put(connection, zone, row)
     }
 
-    fn set_contents(
+    /// Sets the digest of the contents at a serial, brought forward to the end of the journal.
+    fn set_digest(
         &mut self,
         connection: &Connection,
         zone: &NameBuf,
         serial: Serial,
-        parts: &[RecordList],
+        digest: ContentsDigest,
     ) -> Result<(), StateError> {
-        let mut row = self.row_or_new(connection, zone, ZoneHome::Store, serial)?;
-        if row.serial != serial || row.home != ZoneHome::Store {
-            drop_entries(connection, &mut row, i64::MAX)?;
+        let Some(mut row) = self.row(connection, zone)? else {
+            return Ok(());
+        };
+        if row.serial == serial {
+            row.digest = Some(digest);
+            return self.put(connection, zone, row);
         }
-        (row.home, row.serial, row.base) = (ZoneHome::Store, serial, row.last);
+        let sql = "SELECT max(number) FROM journal WHERE zone = ?1 AND from_serial = ?2";
+        let values = params![row.id, serial.0];
+        let first: Option<i64> = connection.query_row(sql, values, |found| found.get(0))?;
+        // A journal that began anew since does not lead there.
+        if let Some(first) = first {
+            let later = entries(connection, row.id, first, serial)?;
+            let later = later.iter().map(|entry| &entry.difference);
+            row.digest = Some(later.fold(digest, ContentsDigest::after));
+            self.put(connection, zone, row)?;
+        }
+        Ok(())
+    }
+
+    fn remove(&mut self, connection: &Connection, zone: &NameBuf) -> Result<(), StateError> {
+        let name = stored_name(zone);
         connection
-            .prepare_cached("DELETE FROM contents WHERE zone = ?1")?
-            .execute([row.id])?;
-        let sql = "INSERT INTO contents (zone, part, records) VALUES (?1, ?2, ?3)";
-        let mut statement = connection.prepare_cached(sql)?;
-        for (number, part) in parts.iter().enumerate() {
-            statement.execute(params![row.id, number as i64, part.as_bytes()])?;
+            .prepare_cached("DELETE FROM zone WHERE name = ?1")?
+            .execute([&name])?;
+        self.known.remove(&name);
+        Ok(())
+    }
+
+    fn remove_vanished(
+        &mut self,
+        connection: &Connection,
+        zone: &NameBuf,
+        home: ZoneHome,
+        written: &mut Written,
+    ) -> Result<(), StateError> {
+        match self.row(connection, zone)? {
+            Some(row) if row.home != home => Ok(()),
+            Some(row) if row.base < row.last => {
+                written.unsettled.push(*zone);
+                Ok(())
+            }
+            Some(_) => {
+                written.removed.push(*zone);
+                self.remove(connection, zone)
+            }
+            None => Ok(()),
         }
-        self.prune(connection, &mut row)?;
-        self.put(connection, zone, row)
     }
 
     fn set_timers(
@@ -380,8 +432,26 @@ struct Entry<'e> {
     time: u64,
 }
 
+/// Returns the number of the entry that led a zone to a serial.
+pub(super) fn number_of(
+    connection: &Connection,
+    row: &ZoneRow,
+    serial: Serial,
+) -> Result<Option<i64>, StateError> {
+    if row.serial == serial {
+        return Ok(Some(row.last));
+    }
+    let sql = "SELECT max(number) FROM journal WHERE zone = ?1 AND to_serial = ?2";
+    let mut statement = connection.prepare_cached(sql)?;
+    Ok(statement.query_row(params![row.id, serial.0], |found| found.get(0))?)
+}
+
 /// Drops the entries of a journal up to a number.
-fn drop_entries(connection: &Connection, row: &mut ZoneRow, up_to: i64) -> Result<(), StateError> {
+pub(super) fn drop_entries(
+    connection: &Connection,
+    row: &mut ZoneRow,
+    up_to: i64,
+) -> Result<(), StateError> {
     let sql = "DELETE FROM journal WHERE zone = ?1 AND number <= ?2";
     connection
         .prepare_cached(sql)?

@@ -2,6 +2,7 @@
 
 use super::StateStore;
 use super::change::{JournalOrigin, ZoneHome, ZoneTimers};
+use super::digest::ContentsDigest;
 use super::error::StateError;
 use super::journal::{JournalEntry, find_zone, stored_name};
 use nameward_wire::{Name, NameBuf};
@@ -20,6 +21,8 @@ pub struct KeptZone {
     pub serial: Serial,
     /// Its times, if it has any.
     pub timers: Option<ZoneTimers>,
+    /// The digest of the contents that its journal ends with, if it is known.
+    pub digest: Option<ContentsDigest>,
     /// Entries of its journal and their octets.
     pub entries: u64,
     /// Octets of these.
@@ -36,8 +39,8 @@ impl StateStore {
     /// Lists the zones that something is kept for.
     pub fn zones(&self) -> Result<KeptZones, StateError> {
         self.read(|connection| {
-            let sql = "SELECT name, home, serial, entries, octets, refreshed, next_check, expires \
-                       FROM zone LEFT JOIN timer ON timer.zone = zone.id ORDER BY zone.id";
+            let sql = "SELECT name, home, serial, entries, octets, refreshed, next_check, expires, \
+                       digest FROM zone LEFT JOIN timer ON timer.zone = zone.id ORDER BY zone.id";
             let mut statement = connection.prepare_cached(sql)?;
             let mut rows = statement.query([])?;
             let mut zones = Vec::new();
@@ -207,6 +210,9 @@ pub(super) fn kept_zone(row: &Row<'_>) -> Result<KeptZone, StateError> {
             .ok_or_else(|| StateError::corrupt("a zone has an unknown home"))?,
         serial: Serial(row.get(2)?),
         timers,
+        digest: row
+            .get::<_, Option<i64>>(8)?
+            .map(ContentsDigest::from_number),
         entries: row.get::<_, i64>(3)? as u64,
         octets: row.get::<_, i64>(4)? as u64,
     })

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 const APPLICATION: i64 = 0x4e57_7374;
 
 /// Migrations in order; the first makes version 1 of an empty file.
-pub(super) const MIGRATIONS: &[&str] = &[VERSION_1];
+pub(super) const MIGRATIONS: &[&str] = &[VERSION_1, VERSION_2];
 
 /// Names are in wire form and lower case, serials and times are unsigned, records are lists in wire form.
 const VERSION_1: &str = "
@@ -60,6 +60,9 @@ CREATE TABLE item (
     PRIMARY KEY (kind, name)
 ) WITHOUT ROWID;
 ";
+
+/// The digest of the contents that the journal of a zone ends with; NULL if it is not known.
+const VERSION_2: &str = "ALTER TABLE zone ADD COLUMN digest INTEGER";
 
 /// Returns the version of a store: 0 if it is empty.
 pub(super) fn version(connection: &Connection) -> Result<i64, StateError> {

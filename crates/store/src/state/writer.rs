@@ -181,7 +181,7 @@ impl Scribe {
 fn size(request: &Request) -> usize {
     let octets = |change: &StateChange| match change {
         StateChange::Append { difference, .. } => difference.octets(),
-        StateChange::SetContents { parts, .. } => {
+        StateChange::SetContents { parts, .. } | StateChange::RefreshContents { parts, .. } => {
             parts.iter().map(|part| part.as_bytes().len()).sum()
         }
         _ => 100,

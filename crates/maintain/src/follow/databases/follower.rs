@@ -5,7 +5,7 @@ use super::{
     own_changes::{OwnChange, OwnChanges},
     pending_reads::PendingReads,
     policies::FollowedPolicies,
-    publish::TableStep,
+    publish::{FirstRead, TableStep},
     read::ListedZones,
     zone_list_file::ZoneListFile,
 };
@@ -81,6 +81,7 @@ pub(super) struct DatabaseFollower {
     pub(super) logged_contests: HashSet<i64>,
     pub(super) list_file: ZoneListFile,
     pub(super) policies: FollowedPolicies,
+    pub(super) first_read: Arc<FirstRead>,
     refresh_interval: Duration,
     pub(super) give_back: fn(),
     pub(super) refresh: Arc<Notify>,
@@ -96,6 +97,7 @@ impl DatabaseFollower {
         commits: &Arc<Commits>,
         source: DatabaseSource,
         terms: &FollowTerms<'_>,
+        first_read: Arc<FirstRead>,
     ) -> Self {
         let name = source.backend.options().address.to_string();
         DatabaseFollower {
@@ -111,6 +113,7 @@ impl DatabaseFollower {
             is_listed: false,
             logged_contests: HashSet::new(),
             list_file: ZoneListFile::new(terms.state_directory, &name),
+            first_read,
             name,
             refresh_interval: terms.refresh_interval,
             give_back: terms.give_back,

@@ -1,15 +1,46 @@
 //! Changes of the zone table that a follower of a database makes.
 
 use super::{follower::DatabaseFollower, read::LINES_MAX};
+use crate::commit::Commits;
 use crate::follow::contested;
+use crate::reconcile::Reconciler;
 use nameward_store::state::ZoneHome;
 use nameward_zone::{Contest, TableChange, Zone};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A change of the table, with the id of the zone in the database where there is one.
 pub(super) enum TableStep {
     Offer(i64, Arc<Zone>),
     Withdraw(Box<[u8]>),
+}
+
+/// The comparison of journals with the databases when they are read for the first time.
+pub(super) struct FirstRead {
+    journals: Reconciler,
+    /// Databases whose list of zones was not read yet.
+    unlisted: AtomicUsize,
+}
+
+impl FirstRead {
+    pub(super) fn new(commits: &Arc<Commits>, databases: usize) -> Arc<Self> {
+        let first_read = Arc::new(FirstRead {
+            journals: Reconciler::new(commits, ZoneHome::Database),
+            unlisted: AtomicUsize::new(databases),
+        });
+        if databases == 0 {
+            first_read.journals.forget_vanished(ZoneHome::Database);
+        }
+        first_read
+    }
+
+    /// Notes that the list of one database was read. After the last, zones that none has are gone; as long as one is down
+    /// nobody knows.
+    pub(super) fn note_listed(&self) {
+        if self.unlisted.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.journals.forget_vanished(ZoneHome::Database);
+        }
+    }
 }
 
 impl DatabaseFollower {
@@ -22,7 +53,8 @@ impl DatabaseFollower {
             TableStep::Offer(_, zone) => TableChange::Offer(Arc::clone(zone)),
             TableStep::Withdraw(name) => TableChange::Withdraw(name.clone(), self.rank),
         };
-        let changes = steps.iter().map(change).collect();
+        let mut changes: Vec<_> = steps.iter().map(change).collect();
+        self.first_read.journals.bring_forward(&mut changes);
         for contest in self.commits.load(changes, ZoneHome::Database) {
             self.log_contest(&contest, steps);
         }

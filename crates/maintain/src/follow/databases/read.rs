@@ -181,6 +181,7 @@ impl DatabaseFollower {
         if !std::mem::replace(&mut self.is_listed, true) {
             let (name, zones) = (&self.name, counted(self.zones.len(), "zone"));
             tracing::info!("{name}: found {zones}");
+            self.first_read.note_listed();
             self.warn_of_foreign_content();
         }
         (self.give_back)();

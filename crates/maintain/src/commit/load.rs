@@ -1,0 +1,102 @@
+//! Versions of zones that a source has read, and zones that a source does not have any more.
+
+use super::terms::{CommitError, CommittedVersion, VersionSource};
+use super::{Commits, name_of};
+use nameward_store::state::{JournalOrigin, StateChange, StateError, Written, ZoneHome};
+use nameward_wire::{Name, NameBuf};
+use nameward_zone::change::Difference;
+use nameward_zone::{Contest, TableChange, Zone};
+use std::sync::Arc;
+
+impl Commits {
+    /// Takes changes over that a source of zones has found. A zone that is to take the place of an older version is
+    /// committed, so that their difference is journalled; without a state store nobody needs the difference. Returns the
+    /// zones that another source has too.
+    pub fn load(self: &Arc<Self>, changes: Vec<TableChange>, home: ZoneHome) -> Vec<Contest> {
+        let table = self.table.load();
+        let is_newer = |change: &TableChange| match change {
+            TableChange::Offer(zone) if !zone.is_stand_in() => table
+                .offered_by(zone.apex_name(), zone.rank())
+                .is_some_and(|older| !older.is_stand_in()),
+            _ => false,
+        };
+        if self.durable.is_none() {
+            let newer = changes.iter().filter(|change| is_newer(change));
+            let newer: Vec<_> = newer.filter_map(offered).map(Arc::clone).collect();
+            let contests = self.table.publish(&changes);
+            for zone in newer {
+                let older = table.offered_by(zone.apex_name(), zone.rank());
+                if older.is_some_and(|older| zone.serial().is_after(older.serial())) {
+                    let difference = Arc::new(Difference::default());
+                    (self.listener)(&CommittedVersion { zone, difference });
+                }
+            }
+            return contests;
+        }
+        let (newer, others): (Vec<_>, Vec<_>) = changes.into_iter().partition(is_newer);
+        let contests = self.table.publish(&others);
+        self.forget_withdrawn(&others, home);
+        for change in newer {
+            let TableChange::Offer(zone) = change else {
+                continue;
+            };
+            let name = name_of(&zone);
+            let source = VersionSource {
+                zone: name,
+                rank: zone.rank(),
+                home,
+                origin: JournalOrigin::Home,
+                confirmed: None,
+            };
+            let done = move |result: Result<CommittedVersion, CommitError>| {
+                if let Err(error) = result {
+                    tracing::error!("zone {name}: new version not taken: {error}");
+                }
+            };
+            self.shared_version(source, zone, Box::new(done));
+        }
+        contests
+    }
+
+    /// Forgets what is kept of zones that their source has withdrawn, if no other source has them.
+    fn forget_withdrawn(&self, changes: &[TableChange], home: ZoneHome) {
+        let table = self.table.load();
+        let withdrawn = changes.iter().filter_map(|change| match change {
+            TableChange::Withdraw(name, _) => Name::from_wire(name).ok(),
+            _ => None,
+        });
+        let gone = withdrawn.filter(|name| table.exact(*name).is_none());
+        self.forget_vanished(gone.map(NameBuf::from), home);
+    }
+
+    /// Forgets what is kept of zones that their home does not have any more. Changes that were acknowledged and are not in
+    /// the home are never forgotten.
+    pub(crate) fn forget_vanished(&self, zones: impl Iterator<Item = NameBuf>, home: ZoneHome) {
+        let remove = |zone| StateChange::RemoveVanished { zone, home };
+        let changes: Vec<_> = zones.map(remove).collect();
+        let (false, Some(durable)) = (changes.is_empty(), &self.durable) else {
+            return;
+        };
+        let done = |result: Result<Written, StateError>| match result {
+            Ok(written) => {
+                for zone in &written.removed {
+                    tracing::info!("zone {zone}: removed: its journal is dropped");
+                }
+                for zone in &written.unsettled {
+                    tracing::warn!(
+                        "zone {zone}: removed, but its journal has changes that its file lacks: kept"
+                    );
+                }
+            }
+            Err(error) => tracing::error!("journals of removed zones not dropped: {error}"),
+        };
+        durable.submit(changes, Box::new(done));
+    }
+}
+
+fn offered(change: &TableChange) -> Option<&Arc<Zone>> {
+    match change {
+        TableChange::Offer(zone) => Some(zone),
+        _ => None,
+    }
+}

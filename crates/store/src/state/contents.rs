@@ -1,0 +1,66 @@
+//! Contents of zones that are at home in the state store, as of one place of the journal.
+
+use super::change::ZoneHome;
+use super::error::StateError;
+use super::journal::{ZoneRows, drop_entries, number_of};
+use nameward_wire::NameBuf;
+use nameward_zone::{RecordList, Serial};
+use rusqlite::{Connection, params};
+
+impl ZoneRows {
+    /// Sets the contents of a zone; a journal that does not end there begins anew.
+    pub(super) fn set_contents(
+        &mut self,
+        connection: &Connection,
+        zone: &NameBuf,
+        serial: Serial,
+        parts: &[RecordList],
+    ) -> Result<(), StateError> {
+        let mut row = self.row_or_new(connection, zone, ZoneHome::Store, serial)?;
+        if row.serial != serial || row.home != ZoneHome::Store {
+            drop_entries(connection, &mut row, i64::MAX)?;
+        }
+        (row.home, row.serial, row.base) = (ZoneHome::Store, serial, row.last);
+        write_contents(connection, row.id, parts)?;
+        self.prune(connection, &mut row)?;
+        self.put(connection, zone, row)
+    }
+
+    /// Writes the contents at a serial of the journal, so that the entries up to there can be dropped.
+    pub(super) fn refresh_contents(
+        &mut self,
+        connection: &Connection,
+        zone: &NameBuf,
+        serial: Serial,
+        parts: &[RecordList],
+    ) -> Result<(), StateError> {
+        let row = self.row(connection, zone)?;
+        let Some(mut row) = row.filter(|row| row.home == ZoneHome::Store) else {
+            return Ok(());
+        };
+        let Some(number) = number_of(connection, &row, serial)?.filter(|n| *n >= row.base) else {
+            return Ok(());
+        };
+        write_contents(connection, row.id, parts)?;
+        row.base = number;
+        self.prune(connection, &mut row)?;
+        self.put(connection, zone, row)
+    }
+}
+
+/// Puts the contents of a zone in the place of older ones.
+fn write_contents(
+    connection: &Connection,
+    id: i64,
+    parts: &[RecordList],
+) -> Result<(), StateError> {
+    connection
+        .prepare_cached("DELETE FROM contents WHERE zone = ?1")?
+        .execute([id])?;
+    let sql = "INSERT INTO contents (zone, part, records) VALUES (?1, ?2, ?3)";
+    let mut statement = connection.prepare_cached(sql)?;
+    for (number, part) in parts.iter().enumerate() {
+        statement.execute(params![id, number as i64, part.as_bytes()])?;
+    }
+    Ok(())
+}

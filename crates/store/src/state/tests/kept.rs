@@ -1,0 +1,142 @@
+//! Digests of contents, zones that vanished, and contents that are written anew under a journal that goes on.
+
+use super::*;
+use nameward_wire::Class;
+use nameward_wire::zonefile::Record;
+use nameward_zone::{Zone, ZoneBuilder};
+
+/// A zone with the records of some lists.
+fn zone(lists: &[RecordList]) -> Zone {
+    let apex = name("example.");
+    let mut builder = ZoneBuilder::new(apex.as_name());
+    for record in lists.iter().flat_map(RecordList::iter) {
+        builder.add(&Record {
+            owner: record.owner,
+            same_owner: false,
+            rtype: record.rtype,
+            class: Class::IN,
+            ttl: record.ttl,
+            rdata: record.rdata,
+            line: 1,
+            file: 0,
+        });
+    }
+    builder.finish().0.unwrap()
+}
+
+fn set_digest(serial: u32, zone: &Zone) -> StateChange {
+    StateChange::SetDigest {
+        zone: name("example."),
+        serial: Serial(serial),
+        digest: ContentsDigest::of(zone),
+    }
+}
+
+fn text(number: u32) -> Vec<u8> {
+    [&[4][..], &number.to_be_bytes()].concat()
+}
+
+#[test]
+fn a_digest_follows_the_differences_whenever_it_comes() {
+    let directory = TempDir::new().unwrap();
+    let store = open(&directory);
+    let kept = || store.zones().unwrap()[0].digest;
+    let first = zone(&[list("example.", 1, &[b"\x01x"])]);
+    store
+        .write(vec![append("example.", ZoneHome::File, 1, 2)])
+        .unwrap();
+    assert_eq!(kept(), None);
+    // Of a version that the journal has passed.
+    store
+        .write(vec![
+            append("example.", ZoneHome::File, 2, 3),
+            set_digest(1, &first),
+            append("example.", ZoneHome::File, 3, 4),
+        ])
+        .unwrap();
+    let (two, three, four) = (text(2), text(3), text(4));
+    let texts: [&[u8]; 4] = [b"\x01x", &two, &three, &four];
+    let last = zone(&[list("example.", 4, &texts)]);
+    assert_eq!(kept(), Some(ContentsDigest::of(&last)));
+    let other = zone(&[list("example.", 4, &texts[..3])]);
+    assert_ne!(kept(), Some(ContentsDigest::of(&other)));
+    // Of a version that the journal does not know.
+    store.write(vec![set_digest(99, &first)]).unwrap();
+    assert_eq!(kept(), Some(ContentsDigest::of(&last)));
+    let restart = StateChange::RestartJournal {
+        zone: name("example."),
+        home: ZoneHome::File,
+        serial: Serial(7),
+    };
+    store.write(vec![restart]).unwrap();
+    assert_eq!(kept(), None);
+}
+
+#[test]
+fn a_zone_that_vanished_is_forgotten_unless_its_home_lacks_changes() {
+    let directory = TempDir::new().unwrap();
+    let store = open(&directory);
+    let vanished = |zone: &str, home| StateChange::RemoveVanished {
+        zone: name(zone),
+        home,
+    };
+    store
+        .write(vec![
+            append("lacking.", ZoneHome::File, 1, 2),
+            append("database.", ZoneHome::Database, 1, 2),
+            contents("secondary.", 1),
+        ])
+        .unwrap();
+    let all = ["lacking.", "database.", "secondary.", "unknown."];
+    let changes = all.map(|zone| vanished(zone, ZoneHome::File));
+    let written = store.write(changes.into()).unwrap();
+    assert_eq!(written.unsettled, [name("lacking.")]);
+    assert_eq!(written.removed, []);
+    assert_eq!(store.zones().unwrap().len(), 3);
+    let settle = StateChange::Settle {
+        zone: name("lacking."),
+        serial: Serial(2),
+    };
+    let changes = vec![
+        settle,
+        vanished("lacking.", ZoneHome::File),
+        vanished("database.", ZoneHome::Database),
+    ];
+    let written = store.write(changes).unwrap();
+    assert_eq!(written.removed, [name("lacking."), name("database.")]);
+    assert_eq!(store.zones().unwrap().len(), 1);
+    assert_eq!(StateStore::check(directory.path()).unwrap().faults, [""; 0]);
+}
+
+#[test]
+fn contents_are_written_anew_while_the_journal_goes_on() {
+    let directory = TempDir::new().unwrap();
+    let store = open(&directory);
+    store.write(vec![contents("example.", 1)]).unwrap();
+    for serial in 1..10 {
+        let change = append("example.", ZoneHome::Store, serial, serial + 1);
+        store.write(vec![change]).unwrap();
+    }
+    let refresh = |serial: u32| {
+        let texts: Vec<Vec<u8>> = (2..=serial).map(text).collect();
+        let texts: Vec<&[u8]> = texts.iter().map(Vec::as_slice).collect();
+        StateChange::RefreshContents {
+            zone: name("example."),
+            serial: Serial(serial),
+            parts: Arc::new(vec![list("example.", serial, &texts)]),
+        }
+    };
+    store.write(vec![refresh(6)]).unwrap();
+    let missing = |store: &StateStore| {
+        let journal = store.contents(&name("example."), |_| ()).unwrap().unwrap();
+        serials(&journal)
+    };
+    let after = [(6, 7), (7, 8), (8, 9), (9, 10)];
+    assert_eq!(missing(&store), after);
+    // Older ones, and those of a serial that never was, change nothing.
+    store.write(vec![refresh(3), refresh(77)]).unwrap();
+    assert_eq!(missing(&store), after);
+    assert_eq!(StateStore::check(directory.path()).unwrap().faults, [""; 0]);
+    store.write(vec![refresh(10)]).unwrap();
+    assert_eq!(missing(&store), []);
+}

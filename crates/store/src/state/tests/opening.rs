@@ -1,0 +1,86 @@
+//! Opening a state store: one server at a time, versions of the schema, files that are no store.
+
+use super::*;
+
+#[test]
+fn a_second_server_is_kept_out() {
+    let directory = TempDir::new().unwrap();
+    let store = open(&directory);
+    let second = StateStore::open(directory.path(), BOUNDS).err().unwrap();
+    assert!(matches!(second, StateError::InUse(_)), "{second}");
+    drop(store);
+    open(&directory);
+}
+
+#[test]
+fn a_store_of_a_newer_version_is_left_alone() {
+    let directory = TempDir::new().unwrap();
+    drop(open(&directory));
+    let file = directory.path().join(FILE);
+    Connection::open(&file)
+        .unwrap()
+        .pragma_update(None, "user_version", 99)
+        .unwrap();
+    let before = std::fs::read(&file).unwrap();
+    let error = StateStore::open(directory.path(), BOUNDS).err().unwrap();
+    assert!(
+        matches!(error, StateError::Newer { found: 99, .. }),
+        "{error}"
+    );
+    assert!(error.to_string().contains("version 99"));
+    assert!(StateStore::check(directory.path()).is_err());
+    assert_eq!(std::fs::read(&file).unwrap(), before);
+}
+
+#[test]
+fn an_older_store_is_migrated_in_whole_steps() {
+    let directory = TempDir::new().unwrap();
+    let store = open(&directory);
+    store
+        .write(vec![append("example.", ZoneHome::Database, 1, 2)])
+        .unwrap();
+    drop(store);
+    let mut connection = open_to_write(&directory.path().join(FILE)).unwrap();
+    let known = schema::MIGRATIONS.len() as i64;
+    let steps = |next| [schema::MIGRATIONS, &[next]].concat();
+    let bad = schema::migrate(
+        &mut connection,
+        &steps("CREATE TABLE more (a); SELECT nonsense FROM nowhere"),
+    );
+    assert!(bad.is_err());
+    assert_eq!(schema::version(&connection).unwrap(), known);
+    schema::migrate(&mut connection, &steps("CREATE TABLE more (a)")).unwrap();
+    assert_eq!(schema::version(&connection).unwrap(), known + 1);
+    let kept: i64 = connection
+        .query_row("SELECT count(*) FROM journal, more", [], |row| row.get(0))
+        .unwrap();
+    assert_eq!(kept, 0);
+    let kept: i64 = connection
+        .query_row("SELECT count(*) FROM journal", [], |row| row.get(0))
+        .unwrap();
+    assert_eq!(kept, 1);
+}
+
+#[test]
+fn files_that_are_no_store_are_told_apart() {
+    let directory = TempDir::new().unwrap();
+    let file = directory.path().join(FILE);
+    std::fs::write(
+        &file,
+        b"this is no database, whatever its name says, and it is long enough to show it",
+    )
+    .unwrap();
+    let error = StateStore::open(directory.path(), BOUNDS).err().unwrap();
+    assert!(matches!(error, StateError::Corrupt { .. }), "{error}");
+    std::fs::remove_file(&file).unwrap();
+    Connection::open(&file)
+        .unwrap()
+        .execute_batch("CREATE TABLE other (a)")
+        .unwrap();
+    let error = StateStore::open(directory.path(), BOUNDS).err().unwrap();
+    assert!(error.to_string().contains("another program"), "{error}");
+    let missing = StateStore::check(&directory.path().join("none"))
+        .err()
+        .unwrap();
+    assert!(matches!(missing, StateError::Missing(_)), "{missing}");
+}
