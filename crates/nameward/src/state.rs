@@ -1,6 +1,8 @@
 //! Owns `nameward state`: care of the state store by its operator.
 
+use nameward_maintain::policy::{Policies, ZonePolicy};
 use nameward_store::state::{JournalBounds, StateStore};
+use nameward_wire::Name;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -33,6 +35,28 @@ pub fn open(config: &Config) -> Option<StateStore> {
             tracing::error!("{error}; changes are not journalled");
             None
         }
+    }
+}
+
+/// Warns of settings that need a state store, where there is none.
+pub fn warn_of_missing(policies: &Policies) {
+    let is_updated = |policy: &ZonePolicy| {
+        let has_updates = !policy.allow_update.is_none() || !policy.update_rules.is_empty();
+        has_updates && !policy.kind.is_transferred()
+    };
+    let zones = || policies.zones().map(|(_, policy)| policy);
+    let with_defaults = || zones().chain([policies.of(Name::ROOT)]);
+    if with_defaults().any(|policy| is_updated(policy)) {
+        tracing::warn!(
+            "there is no state directory: updates (RFC 2136) of zones that no database has are refused; \
+             set state_directory in [server]"
+        );
+    }
+    if with_defaults().any(|policy| !policy.allow_transfer.is_none()) {
+        tracing::warn!(
+            "there is no state directory: changes are not journalled, so that secondaries are given whole zones; \
+             set state_directory in [server]"
+        );
     }
 }
 

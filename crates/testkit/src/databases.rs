@@ -200,6 +200,7 @@ impl Database {
                 let mut command = self.command("mariadb-install-db");
                 command.args(["--no-defaults", "--auth-root-authentication-method=normal"]);
                 command.args(["--skip-test-db", &format!("--datadir={data}")]);
+                command.arg(format!("--tmpdir={}", self.directory.path().display()));
                 check(&mut command)
             }
         }
@@ -226,6 +227,8 @@ impl Database {
                     "--skip-name-resolve",
                 ]);
                 command.args([format!("--datadir={data}"), format!("--port={port}")]);
+                // Each its own: one that starts removes the temporary tables of others in a shared one.
+                command.arg(format!("--tmpdir={directory}"));
                 command.args([
                     format!("--socket={directory}/socket"),
                     format!("--pid-file={directory}/pid"),
