@@ -89,6 +89,9 @@ pub fn run(overrides: &Overrides) -> Result<(), StartError> {
     policy_table.set(PolicySource::Configured, policies::set(&config));
     let kept = Arc::new(KeptPolicies::new(store.clone(), Arc::clone(&policy_table)));
     policies::apply_kept(&kept, &config);
+    if commits.store().is_none() {
+        state::warn_of_missing(&policy_table.load());
+    }
     if config.example {
         let zone = check::example_zone().map_err(StartError::Example)?;
         table.publish(&[TableChange::Offer(Arc::new(zone))]);
