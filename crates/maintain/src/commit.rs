@@ -23,7 +23,7 @@ use crate::zone::SoaTimes;
 use nameward_store::state::{StateChange, StateError, StateStore, Written, ZoneHome};
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::change::{ChangeError, ConditionalChange, Difference, ZoneChange};
-use nameward_zone::{Serial, Zone};
+use nameward_zone::{RecordList, Serial, Zone};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -98,7 +98,7 @@ impl Commits {
         done: impl FnOnce(Result<CommittedVersion, CommitError>) + Send + 'static,
     ) {
         let make = |tip: &Arc<Zone>| changed(tip, change);
-        self.advance(source, make, Box::new(done));
+        self.advance(source, None, make, Box::new(done));
     }
 
     /// Makes a change that depends on what the zone has, as [`Commits::change`].
@@ -109,7 +109,7 @@ impl Commits {
         done: impl FnOnce(Result<CommittedVersion, CommitError>) + Send + 'static,
     ) {
         let make = |tip: &Arc<Zone>| changed(tip, &asked.decide(&**tip)?);
-        self.advance(source, make, Box::new(done));
+        self.advance(source, None, make, Box::new(done));
     }
 
     /// Applies a difference that is known, as from a database or an IXFR.
@@ -129,7 +129,7 @@ impl Commits {
             let zone = tip.apply(&difference)?;
             Ok((difference, Some(Arc::new(zone))))
         };
-        self.advance(source, make, Box::new(done));
+        self.advance(source, None, make, Box::new(done));
     }
 
     /// Puts a whole new version in the place of the one that the source has offered, as after a file was read again.
@@ -140,10 +140,29 @@ impl Commits {
         done: impl FnOnce(Result<CommittedVersion, CommitError>) + Send + 'static,
     ) {
         zone.set_rank(source.rank);
-        self.shared_version(source, Arc::new(zone), Box::new(done));
+        self.shared_version(source, Arc::new(zone), None, Box::new(done));
     }
 
-    fn shared_version(self: &Arc<Self>, source: VersionSource, zone: Arc<Zone>, done: Done) {
+    /// As [`Commits::version`], with the records of the zone in the form in which the state store keeps them, so that
+    /// they are not listed again.
+    pub fn version_with_contents(
+        self: &Arc<Self>,
+        source: VersionSource,
+        mut zone: Zone,
+        contents: Vec<RecordList>,
+        done: impl FnOnce(Result<CommittedVersion, CommitError>) + Send + 'static,
+    ) {
+        zone.set_rank(source.rank);
+        self.shared_version(source, Arc::new(zone), Some(contents), Box::new(done));
+    }
+
+    fn shared_version(
+        self: &Arc<Self>,
+        source: VersionSource,
+        zone: Arc<Zone>,
+        contents: Option<Vec<RecordList>>,
+        done: Done,
+    ) {
         let make = |tip: &Arc<Zone>| {
             let difference = match tip.is_stand_in() {
                 true => Difference::default(),
@@ -151,7 +170,7 @@ impl Commits {
             };
             Ok((difference, Some(zone)))
         };
-        self.advance(source, make, done);
+        self.advance(source, contents, make, done);
     }
 
     /// As [`Commits::change`], and waits for it.
@@ -192,6 +211,7 @@ impl Commits {
     fn advance(
         self: &Arc<Self>,
         source: VersionSource,
+        contents: Option<Vec<RecordList>>,
         make: impl FnOnce(&Arc<Zone>) -> Result<(Difference, Option<Arc<Zone>>), CommitError>,
         done: Done,
     ) {
@@ -206,7 +226,8 @@ impl Commits {
         let mut under_way = lock(&place);
         let made = self.tip(&source, &under_way).and_then(|tip| {
             let (difference, zone) = make(&tip)?;
-            let mut changes = self.durably(&source, &tip, &difference, zone.as_deref())?;
+            let mut changes =
+                self.durably(&source, &tip, &difference, zone.as_deref(), contents)?;
             if let (Some(now), Some(zone)) = (source.confirmed, &zone) {
                 let timers = SoaTimes::of(zone).confirmed(now, Duration::ZERO);
                 let zone = source.zone;
@@ -226,10 +247,12 @@ impl Commits {
             zone.as_ref().is_some_and(|zone| zone.is_packed()),
         );
         self.want_digest(&source, &mut under_way, &changes);
+        let is_first = tip.is_stand_in() && zone.is_some();
         let zone = zone.unwrap_or(tip);
         let committed = CommittedVersion {
             zone,
             difference: Arc::new(difference),
+            is_first,
         };
         // What its home has already is served at once, unless older versions are still on their way.
         let is_published = source.is_home_first() && under_way.count == 0;
@@ -278,6 +301,7 @@ impl Commits {
         tip: &Zone,
         difference: &Difference,
         zone: Option<&Zone>,
+        contents: Option<Vec<RecordList>>,
     ) -> Result<Vec<StateChange>, CommitError> {
         let Some(zone) = zone else {
             return Ok(Vec::new());
@@ -292,7 +316,7 @@ impl Commits {
         let name = source.zone;
         let is_forward = serial.is_after(tip.serial()) && difference.serials().is_some();
         if source.home == ZoneHome::Store && (tip.is_stand_in() || is_rewrite(difference, zone)) {
-            let parts = Arc::new(contents_of(zone));
+            let parts = Arc::new(contents.unwrap_or_else(|| contents_of(zone)));
             return Ok(vec![StateChange::SetContents {
                 zone: name,
                 serial,
@@ -367,7 +391,7 @@ impl Commits {
 
     fn publish(&self, committed: &CommittedVersion) -> bool {
         let is_there = self.table.replace(Arc::clone(&committed.zone));
-        if is_there && !committed.difference.is_empty() {
+        if is_there && (committed.is_first || !committed.difference.is_empty()) {
             (self.listener)(committed);
         }
         if committed.zone.is_worth_packing() {

@@ -1,6 +1,6 @@
 //! Zones that have no other home than the state store: reading them back, and writing them as a whole.
 
-use nameward_store::state::{StateError, StateStore};
+use nameward_store::state::{JournalEntry, StateError, StateStore};
 use nameward_wire::zonefile::Record;
 use nameward_wire::{Class, NameBuf};
 use nameward_zone::{RecordList, WireRecord, Zone, ZoneBuilder};
@@ -8,40 +8,70 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Octets of one part of contents in the state store.
-const PART: usize = 256 << 10;
+pub(crate) const PART: usize = 256 << 10;
 
 /// Reads the contents of a zone and applies what its journal has on top of them; `None` if none are kept.
 pub fn read_contents(store: &StateStore, name: &NameBuf) -> Result<Option<Zone>, StateError> {
-    let mut builder = ZoneBuilder::new(name.as_name());
-    let journal = store.contents(name, |part| {
-        part.iter().for_each(|record| builder.add(&listed(record)));
-    })?;
-    let Some(journal) = journal else {
-        return Ok(None);
-    };
-    let corrupt = |reason: String| StateError::Corrupt {
-        path: PathBuf::from(store.path()),
-        reason: format!("zone {name}: {reason}"),
-    };
-    let (zone, findings) = builder.finish();
-    let zone = zone.ok_or_else(|| {
-        let first = findings.into_iter().next();
-        corrupt(first.map_or_else(String::new, |finding| finding.message))
-    })?;
-    if journal.is_empty() {
-        return Ok(Some(zone));
+    let mut reader = ContentsReader::new(name);
+    match store.contents(name, |part| reader.push(&part))? {
+        Some(journal) => reader.finish(store, journal),
+        None => Ok(None),
     }
-    let mut zone = Arc::new(zone);
-    for entry in journal {
-        let next = zone.apply(&entry.difference);
-        zone = Arc::new(next.map_err(|error| corrupt(error.to_string()))?);
+}
+
+/// A zone that is read back from the state store, part by part.
+pub(crate) struct ContentsReader {
+    name: NameBuf,
+    builder: ZoneBuilder,
+}
+
+impl ContentsReader {
+    /// Begins a zone.
+    pub(crate) fn new(name: &NameBuf) -> Self {
+        ContentsReader {
+            name: *name,
+            builder: ZoneBuilder::new(name.as_name()),
+        }
     }
-    // Nobody else has it; if it is not packed, that is done later.
-    let packed = zone.pack();
-    let whole = packed.or_else(|| Arc::try_unwrap(zone).ok());
-    whole
-        .map(Some)
-        .ok_or_else(|| corrupt("it cannot be packed".into()))
+
+    /// Takes a part of its records.
+    pub(crate) fn push(&mut self, part: &RecordList) {
+        part.iter()
+            .for_each(|record| self.builder.add(&listed(record)));
+    }
+
+    /// Ends the zone and applies what its journal has on top of its contents.
+    pub(crate) fn finish(
+        self,
+        store: &StateStore,
+        journal: Vec<JournalEntry>,
+    ) -> Result<Option<Zone>, StateError> {
+        let name = self.name;
+        let corrupt = |reason: String| StateError::Corrupt {
+            path: PathBuf::from(store.path()),
+            reason: format!("zone {name}: {reason}"),
+        };
+        let (zone, findings) = self.builder.finish();
+        let mut zone = zone.ok_or_else(|| {
+            let first = findings.into_iter().next();
+            corrupt(first.map_or_else(String::new, |finding| finding.message))
+        })?;
+        zone.set_signing(zone.stored_signatures());
+        if journal.is_empty() {
+            return Ok(Some(zone));
+        }
+        let mut zone = Arc::new(zone);
+        for entry in journal {
+            let next = zone.apply(&entry.difference);
+            zone = Arc::new(next.map_err(|error| corrupt(error.to_string()))?);
+        }
+        // Nobody else has it; if it is not packed, that is done later.
+        let packed = zone.pack();
+        let whole = packed.or_else(|| Arc::try_unwrap(zone).ok());
+        whole
+            .map(Some)
+            .ok_or_else(|| corrupt("it cannot be packed".into()))
+    }
 }
 
 fn listed(record: WireRecord<'_>) -> Record<'_> {

@@ -12,8 +12,10 @@
 //! contents   zones that have no other home than the state store
 //! outgoing   the messages of transfers to secondaries, made from one version of a zone
 //! notify     the way of a NOTIFY that was received to whoever keeps secondaries
+//! transfer   transfers from primaries: questions and the readers of replies, no sockets
 //! update     DNS UPDATE: prerequisites and steps become a change of a zone, or a response code
 //! life       the life of secondary zones: checks, transfers, expiry; outgoing connections come in by a trait
+//! notify_out whom changes are told to, and who has not answered yet; no sockets
 //! ```
 //! Serving never waits for any of this: it reads the version that was published last.
 
@@ -23,13 +25,17 @@ mod background;
 pub mod commit;
 mod contents;
 pub mod follow;
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod life;
 pub mod notify;
+pub mod notify_out;
 pub mod outgoing;
 pub mod policy;
 mod reconcile;
 pub mod schedule;
 pub mod table;
+pub mod transfer;
 pub mod update;
 pub mod zone;
 

@@ -1,11 +1,12 @@
 //! The settings, the times and the state of a zone that comes from a primary.
 
+use crate::policy::ZonePolicy;
 use crate::schedule::Moment;
 use nameward_store::state::ZoneTimers;
 use nameward_wire::NameBuf;
 use nameward_wire::Type;
 use nameward_zone::Zone;
-use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The state of a zone that comes from a primary.
@@ -26,8 +27,8 @@ pub struct SecondarySettings {
     pub name: NameBuf,
     /// The rank of its source.
     pub rank: u16,
-    /// Who may have a newer version, in the order they are asked.
-    pub primaries: Vec<SocketAddr>,
+    /// Its policy: who may have a newer version, and how large it may be.
+    pub policy: Arc<ZonePolicy>,
 }
 
 /// The times in a SOA that a secondary keeps to.

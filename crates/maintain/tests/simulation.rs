@@ -9,16 +9,20 @@ mod common;
 
 use common::{BOUNDS, Hosts, Random, TIMES, build, hosts_of, name, set_host};
 use nameward_maintain::life::{
-    Ask, AskPrimary, PrimaryAnswer, PrimaryError, Secondaries, SecondaryStatus,
+    Ask, AskPrimary, PrimaryAnswer, PrimaryError, PrimaryReply, Secondaries, SecondaryStatus,
 };
+use nameward_maintain::policy::{PolicyPart, PolicySource, RemoteServer, ZoneKind, ZonePolicy};
+use nameward_maintain::transfer::WholeZone;
 use nameward_maintain::zone::{SecondarySettings, ZoneState};
 use nameward_maintain::{
-    CommitError, Commits, Durable, Moment, TableWriter, VersionSource, WrittenDone, read_contents,
+    CommitError, Commits, Durable, Moment, TableWriter, VersionSource, WrittenDone, contents_of,
+    read_contents,
 };
 use nameward_store::state::{JournalOrigin, StateChange, StateError, StateStore, ZoneHome};
 use nameward_wire::NameBuf;
 use nameward_zone::{Serial, TableChange, Zone};
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::Duration;
@@ -119,6 +123,26 @@ struct World {
     running: Option<Running>,
 }
 
+/// A policy with two primaries.
+fn policy() -> Arc<ZonePolicy> {
+    let primary = |octet| RemoteServer {
+        address: SocketAddr::from(([192, 0, 2, octet], 53)),
+        key: None,
+        source: None,
+    };
+    let part = PolicyPart {
+        kind: Some(ZoneKind::Secondary),
+        primaries: Some(vec![primary(1), primary(2)]),
+        ..PolicyPart::default()
+    };
+    Arc::new(part.finish(PolicySource::Configured))
+}
+
+fn whole_answer(zone: Zone) -> PrimaryAnswer {
+    let contents = contents_of(&zone);
+    PrimaryAnswer::Whole(Box::new(WholeZone { zone, contents }))
+}
+
 fn source(zone: NameBuf) -> VersionSource {
     VersionSource {
         zone,
@@ -188,10 +212,7 @@ impl World {
             let settings = SecondarySettings {
                 name: *zone,
                 rank: SECONDARY_RANK,
-                primaries: vec![
-                    "192.0.2.1:53".parse().unwrap(),
-                    "192.0.2.2:53".parse().unwrap(),
-                ],
+                policy: policy(),
             };
             let timers = kept
                 .iter()
@@ -322,7 +343,8 @@ impl World {
             }
             for ask in asked {
                 let answer = self.answer(&ask);
-                self.running().secondaries.answered(ask.ticket, answer, now);
+                let reply = answer.map(PrimaryReply::from);
+                self.running().secondaries.answered(ask.ticket, reply, now);
                 self.running().secondaries.settle(now);
             }
         }
@@ -351,8 +373,8 @@ impl World {
             // It is behind.
             0 => PrimaryAnswer::Same(Serial(primary.versions[0].0)),
             // It gives an old version, or one of another zone.
-            1 => PrimaryAnswer::Whole(Box::new(whole(0))),
-            2 => PrimaryAnswer::Whole(Box::new(build(&name("other.test."), 5, &Hosts::new()))),
+            1 => whole_answer(whole(0)),
+            2 => whole_answer(build(&name("other.test."), 5, &Hosts::new())),
             // Differences that do not fit.
             3 if last >= 1 => {
                 let difference = whole(1).difference_from(&whole(0));
@@ -368,7 +390,7 @@ impl World {
                         .collect(),
                 )
             }
-            _ => PrimaryAnswer::Whole(Box::new(whole(last))),
+            _ => whole_answer(whole(last)),
         })
     }
 

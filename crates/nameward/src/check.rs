@@ -25,6 +25,7 @@ use crate::{
 pub fn run(overrides: &Overrides, form: Form) -> Result<ExitCode, CommandError> {
     let config = Config::load(overrides)?;
     let sources = zones::sources(&config)?;
+    zones::check_state(&config)?;
     privileges::find(&config.server.user, &config.server.group).map_err(StartError::from)?;
     let mut printer = Printer::new(form);
     let (mut good, mut errors, mut warnings) = (0, 0, 0);

@@ -14,6 +14,7 @@ mod ports;
 mod recursion;
 mod running;
 mod updates;
+mod secondaries;
 mod web;
 mod zone_requests;
 
@@ -23,9 +24,11 @@ pub use announce::counted;
 pub use error::StartError;
 use nameward_maintain::{
     Commits, Durable, TableWriter,
+    commit::name_of,
     follow::{databases::Databases, unknown},
     policy::{KeptPolicies, PolicySource, PolicyTable},
 };
+use nameward_serve::outgoing::Notifier;
 use nameward_serve::pipeline::Shared;
 use nameward_stats::{Gauge, Stats};
 use nameward_zone::{AccessSource, TableChange};
@@ -40,7 +43,7 @@ use crate::{
 };
 use maintenance::Keeper;
 use ports::Ports;
-use running::{RUNTIME_THREADS, Server};
+use running::{OutgoingParts, RUNTIME_THREADS, Server};
 
 /// Descriptors asked for: TCP connections need one each.
 const DESCRIPTORS: u64 = 65_536;
@@ -51,6 +54,7 @@ pub fn run(overrides: &Overrides) -> Result<(), StartError> {
     // Before the change of user: its directories may not be ours to read then.
     let config_file = overrides.file.as_deref().map(resolved);
     let sources = zones::sources(&config)?;
+    zones::check_state(&config)?;
     let signatures = databases::signatures(&config);
     let databases = databases::prepare(&config, &signatures)?;
     let identity = privileges::resolve(&config.server.user, &config.server.group)?;
@@ -77,7 +81,11 @@ pub fn run(overrides: &Overrides) -> Result<(), StartError> {
     let durable = store
         .clone()
         .map(|store| Arc::new(store) as Arc<dyn Durable>);
-    let commits = Commits::new(Arc::clone(&table), durable, |_| ())?;
+    let notifier = Notifier::default();
+    let told = notifier.clone();
+    let commits = Commits::new(Arc::clone(&table), durable, move |committed| {
+        told.changed(name_of(&committed.zone));
+    })?;
     // Before the first zone, as access lists.
     let policy_table = Arc::new(PolicyTable::default());
     let signed = Arc::clone(&shared);
@@ -106,6 +114,11 @@ pub fn run(overrides: &Overrides) -> Result<(), StartError> {
         .thread_name("edge")
         .enable_all()
         .build()?;
+    let transfer_runtime = secondaries::runtime()?;
+    let outgoing = OutgoingParts {
+        notifier,
+        runtime: transfer_runtime.handle().clone(),
+    };
     let keeper = Keeper {
         overrides: overrides.clone(),
         config_file,
@@ -121,13 +134,14 @@ pub fn run(overrides: &Overrides) -> Result<(), StartError> {
         let (shared, policies) = (&keeper.shared, &keeper.policies);
         let server = &keeper.config.server;
         let requests = zone_requests::start(shared, policies, store, server);
-        let mut server = Server::start(keeper, ports, databases, &requests)?;
+        let mut server = Server::start(keeper, ports, databases, (&requests, outgoing))?;
         let ended = server.watch().await;
         server.end().await;
         ended
     });
     // A reload in progress is not waited for.
     runtime.shutdown_background();
+    transfer_runtime.shutdown_background();
     drop(pid_file);
     ended
 }

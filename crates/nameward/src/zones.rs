@@ -13,10 +13,10 @@ use crate::{
         Config,
         clients::Clients,
         setting::Section,
-        settings::{Backend, BackendType, Rings},
+        settings::{Backend, BackendType, Rings, ZoneSettings},
     },
     policies,
-    serve::StartError,
+    serve::{StartError, databases::state_directory},
 };
 
 /// The rank of a backend by its place in the configuration: its number, from 1. Before them are zones that the
@@ -74,6 +74,20 @@ fn declared(config: &Config) -> Option<Source> {
         limits: limits(&defaults),
         ..Source::default()
     })
+}
+
+/// Checks that there is a place for the contents of zones that are transferred from primaries.
+pub fn check_state(config: &Config) -> Result<(), StartError> {
+    let is_transferred = |zone: &&ZoneSettings| {
+        let kind = policies::of_zone(config, zone).kind;
+        kind.is_some_and(|kind| kind.is_transferred())
+    };
+    match config.zones.iter().find(is_transferred) {
+        Some(zone) if state_directory(config).is_none() => {
+            Err(StartError::NoStateDirectory(zone.name.0.to_string()))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The access lists that the configuration sets.

@@ -4,13 +4,15 @@
 //! nothing about answers: they call a [`udp::BatchHandler`] or a [`tcp::StreamHandler`]. `pipeline` answers,
 //! `live` takes over the questions for zones that are looked up in a backend, `signing` those whose signatures have to be
 //! made, `recursor` those for names that no zone here has. `zone_requests` decides transfers (`transfers`), NOTIFY and UPDATE
-//! (`update`). `security_poll` asks whether this version has known problems.
+//! (`update`). `security_poll` asks whether this version has known problems. `outgoing` asks primaries and tells
+//! secondaries.
 
 #![deny(unsafe_code)]
 
 mod access;
 pub mod listen;
 pub mod live;
+pub mod outgoing;
 pub mod pipeline;
 pub mod recursor;
 pub mod request;

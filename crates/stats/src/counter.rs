@@ -202,6 +202,16 @@ counters! {
         QsizeQ,
         SigningQueue,
         XfrQueue,
+        SecondariesStale,
+        SecondariesExpired,
+        SecondariesRefreshAge,
+        TransfersInWhole,
+        TransfersInIncremental,
+        TransfersInNotNewer,
+        TransfersInRefused,
+        TransfersInFailed,
+        NotifyWaiting,
+        NotifySent,
         SecurityStatus,
     }
 }

@@ -220,9 +220,19 @@ pub static VARIABLES: &[Variable] = &[
     counter("udp6-recvbuf-errors", "UDP receive-buffer errors over IPv6", Source::Host(|host| host.udp6_recvbuf_errors)).of_host(),
     counter("udp6-sndbuf-errors", "UDP send-buffer errors over IPv6", Source::Host(|host| host.udp6_sndbuf_errors)).of_host(),
     // Beyond the specification's table.
+    gauge("notify-queue", "Servers that have not answered a NOTIFY yet, for each zone", Source::Gauge(Gauge::NotifyWaiting)),
+    counter("notify-sent", "NOTIFY packets sent", Source::Gauge(Gauge::NotifySent)),
+    gauge("secondary-zones-expired", "Secondary zones that are not served because no primary has confirmed them", Source::Gauge(Gauge::SecondariesExpired)),
+    gauge("secondary-zones-refresh-age", "Seconds since the last good check of the secondary zone whose check is longest ago", Source::Gauge(Gauge::SecondariesRefreshAge)).unit(Unit::Seconds),
+    gauge("secondary-zones-stale", "Secondary zones that are served although their last check failed", Source::Gauge(Gauge::SecondariesStale)),
     gauge("signing-queue", "Questions waiting for signatures to be made", Source::Gauge(Gauge::SigningQueue)),
     counter("signing-refusals", "Questions that could not wait for signatures because too many do: TC over UDP, SERVFAIL over TCP", Source::Counter(Counter::SigningRefusals)),
     counter("signing-waits", "Questions that waited for signatures to be made", Source::Counter(Counter::SigningWaits)),
+    counter("transfers-in-failed", "Transfers from primaries that the network ended", Source::Gauge(Gauge::TransfersInFailed)),
+    counter("transfers-in-incremental", "Differences transferred from primaries (IXFR)", Source::Gauge(Gauge::TransfersInIncremental)),
+    counter("transfers-in-not-newer", "Transfers for which the primary had nothing newer", Source::Gauge(Gauge::TransfersInNotNewer)),
+    counter("transfers-in-refused", "Transfers that were not taken for what the primary sent", Source::Gauge(Gauge::TransfersInRefused)),
+    counter("transfers-in-whole", "Whole zones transferred from primaries (AXFR)", Source::Gauge(Gauge::TransfersInWhole)),
 ];
 
 /// A counter that is no row of the page: /metrics shows it as `nameward_<name>_total`.

@@ -12,6 +12,7 @@
 //! kill -9 or by a disk that is full, and of a change that was not acknowledged either all is there or nothing.
 //! Reading takes a connection of its own and waits for nobody.
 
+mod at_home;
 mod care;
 mod change;
 mod contents;
@@ -29,6 +30,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+pub use at_home::TakeStoredZones;
 pub use care::{CheckReport, CompactReport};
 pub use change::{JournalOrigin, StateChange, Written, ZoneHome, ZoneTimers};
 pub use digest::ContentsDigest;

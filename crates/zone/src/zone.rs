@@ -100,9 +100,9 @@ impl Zone {
     pub(crate) fn inherit(&mut self, from: &Zone) {
         self.rank = from.rank;
         self.signing = match &from.signing {
-            // The chain of denial may have changed with the contents.
-            SigningState::Stored(_) => self.stored_signatures(),
-            state => state.clone(),
+            SigningState::Online(signing) => SigningState::Online(Arc::clone(signing)),
+            // Signatures may have come, and the chain of denial may have changed with the contents.
+            SigningState::Stored(_) | SigningState::Unsigned => self.stored_signatures(),
         };
     }
 

@@ -16,8 +16,9 @@ pub use request::{
     ZoneTemplate, default_ttl,
 };
 pub use result::{
-    DatabaseStatus, ListedItem, ListedRecord, ListedZone, NamedCounter, OperationResult,
-    ReloadReport, ReplyLine, ServerStatus, ZoneChanged, ZoneDetails,
+    DatabaseStatus, ListedItem, ListedRecord, ListedZone, ListedZoneStatus, NamedCounter,
+    OperationResult, ReloadReport, ReplyLine, RunningTransferStatus, ServerStatus, ZoneChanged,
+    ZoneDetails,
 };
 
 pub use nameward_maintain::follow::databases::PublishError;
@@ -138,6 +139,9 @@ impl Operations {
             OperationRequest::TsigList { secrets } => self.list_keys(*secrets, items),
             OperationRequest::TsigRemove { name } => self.remove_key(name),
             OperationRequest::Status
+            | OperationRequest::ZoneStatus { .. }
+            | OperationRequest::ZoneRetrieve { .. }
+            | OperationRequest::ZoneNotify { .. }
             | OperationRequest::Stop
             | OperationRequest::Reload
             | OperationRequest::Stats { .. }
@@ -202,7 +206,7 @@ impl Operations {
 }
 
 /// Reads the name of a zone; a final dot is not needed.
-fn zone_name(text: &str) -> Result<NameBuf, OperationError> {
+pub fn zone_name(text: &str) -> Result<NameBuf, OperationError> {
     check_ascii(text)?;
     NameBuf::from_text(text.as_bytes(), Name::ROOT)
         .map_err(|error| OperationError::invalid(format!("{text:?} is no zone name: {error}")))

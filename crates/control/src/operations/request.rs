@@ -69,6 +69,22 @@ pub enum OperationRequest {
         /// The zone.
         zone: String,
     },
+    /// Lists the status of a zone, or of all that are transferred or notified.
+    ZoneStatus {
+        /// The zone; all if nothing is said.
+        #[serde(default)]
+        zone: Option<String>,
+    },
+    /// Checks a secondary zone at once, and transfers what is newer.
+    ZoneRetrieve {
+        /// The zone.
+        zone: String,
+    },
+    /// Tells the secondaries of a zone that it has changed.
+    ZoneNotify {
+        /// The zone.
+        zone: String,
+    },
     /// Lists the stored records of a zone.
     RecordList {
         /// The zone.

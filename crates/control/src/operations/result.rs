@@ -26,6 +26,8 @@ pub enum ListedItem {
     Record(ListedRecord),
     /// A key of TSIG.
     TsigKey(ListedTsigKey),
+    /// The status of a zone.
+    Status(ListedZoneStatus),
 }
 
 /// A zone of the server.
@@ -100,11 +102,78 @@ pub enum OperationResult {
         /// The name of the key.
         name: String,
     },
+    /// Of `zone retrieve`: the check is under way.
+    ZoneRetrieving {
+        /// The zone.
+        zone: String,
+    },
+    /// Of `zone notify`: the messages are under way.
+    ZoneNotifying {
+        /// The zone.
+        zone: String,
+    },
     /// Of a change that changes nothing.
     NoChange {
         /// The zone.
         zone: String,
     },
+}
+
+/// The status of a zone: its serial, and where it comes from primaries, how it fares with them. Times are in seconds since
+/// 1970.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct ListedZoneStatus {
+    /// The name, with its final dot.
+    pub name: String,
+    /// The kind: native, primary, secondary, producer, consumer.
+    pub kind: String,
+    /// `current`, `empty` (never transferred), `expired`, `not ready`, or `live` (looked up in a database).
+    pub state: String,
+    /// The serial here.
+    pub serial: Option<u32>,
+    /// The primary that was asked last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub primary: Option<String>,
+    /// The serial that a primary had when it last said so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub serial_at_primary: Option<u32>,
+    /// When a primary was last asked, since the start of the server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_check: Option<u64>,
+    /// When a primary last confirmed the contents.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_refresh: Option<u64>,
+    /// When the next check begins.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_check: Option<u64>,
+    /// When the contents are not served any more unless a primary confirms them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires: Option<u64>,
+    /// Whether a check is under way.
+    pub is_checking: bool,
+    /// Checks that failed since the last that did not.
+    pub failures: u32,
+    /// Why the last check failed, if it did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_error: Option<String>,
+    /// The transfer that runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transfer: Option<RunningTransferStatus>,
+    /// The server's clock.
+    pub now: u64,
+}
+
+/// A transfer that runs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunningTransferStatus {
+    /// The primary.
+    pub primary: String,
+    /// Records that have come.
+    pub records: u64,
+    /// Octets of these.
+    pub octets: u64,
+    /// Seconds since it began.
+    pub seconds: u64,
 }
 
 /// A counter of the server.

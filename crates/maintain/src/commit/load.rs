@@ -53,7 +53,7 @@ impl Commits {
                     tracing::error!("zone {name}: new version not taken: {error}");
                 }
             };
-            self.shared_version(source, zone, Box::new(done));
+            self.shared_version(source, zone, None, Box::new(done));
         }
         contests
     }

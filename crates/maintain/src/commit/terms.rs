@@ -38,6 +38,8 @@ pub struct CommittedVersion {
     pub zone: Arc<Zone>,
     /// The records that went and came; empty if the zone was like that already.
     pub difference: Arc<Difference>,
+    /// Whether it is the first version of a zone that had no contents here.
+    pub is_first: bool,
 }
 
 /// Why a change was not made.

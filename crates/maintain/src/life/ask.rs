@@ -1,12 +1,12 @@
-//! Questions to primaries and their answers, and the status of a zone for people.
+//! Questions to primaries and their answers.
 
+use crate::policy::RemoteServer;
 use crate::schedule::ZoneNumber;
-use crate::zone::ZoneState;
-use nameward_store::state::ZoneTimers;
+use crate::transfer::WholeZone;
 use nameward_wire::NameBuf;
+use nameward_zone::Serial;
 use nameward_zone::change::Difference;
-use nameward_zone::{Serial, Zone};
-use std::net::SocketAddr;
+use std::time::Duration;
 
 #[cfg(doc)]
 use super::Secondaries;
@@ -17,6 +17,15 @@ pub trait AskPrimary {
     fn ask(&mut self, ask: Ask);
 }
 
+/// The way in which a newer version is transferred.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TransferWay {
+    /// By its differences (IXFR), if the primary has them.
+    Incremental,
+    /// As a whole (AXFR).
+    Whole,
+}
+
 /// A question to a primary: whether it has a newer version of a zone, and what that is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ask {
@@ -25,9 +34,13 @@ pub struct Ask {
     /// The zone.
     pub zone: NameBuf,
     /// Whom to ask.
-    pub primary: SocketAddr,
+    pub primary: RemoteServer,
     /// The version that is here.
     pub have: Option<Serial>,
+    /// How a newer version is transferred.
+    pub way: TransferWay,
+    /// Octets that a transfer may have.
+    pub octets_max: u64,
 }
 
 /// Tells one question from another. An answer to one that is not under way any more is passed over.
@@ -44,23 +57,33 @@ pub enum PrimaryAnswer {
     /// The differences that lead from the version that is here to a newer one (RFC 1995).
     Differences(Vec<Difference>),
     /// A whole version (RFC 5936).
-    Whole(Box<Zone>),
+    Whole(Box<WholeZone>),
+}
+
+/// The answer of a primary with its size and time.
+pub struct PrimaryReply {
+    /// The answer.
+    pub answer: PrimaryAnswer,
+    /// Records that were transferred.
+    pub records: u64,
+    /// Octets of these.
+    pub octets: u64,
+    /// The time from the question to the end of the answer.
+    pub took: Duration,
+}
+
+impl From<PrimaryAnswer> for PrimaryReply {
+    fn from(answer: PrimaryAnswer) -> Self {
+        PrimaryReply {
+            answer,
+            records: 0,
+            octets: 0,
+            took: Duration::ZERO,
+        }
+    }
 }
 
 /// Why a primary did not answer, in words for the log.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct PrimaryError(pub String);
-
-/// The status of a zone, as people are shown it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SecondaryStatus {
-    /// Its state.
-    pub state: ZoneState,
-    /// The serial that is here.
-    pub serial: Option<Serial>,
-    /// Its times.
-    pub timers: ZoneTimers,
-    /// Why the last check failed, if it did.
-    pub last_error: Option<String>,
-}

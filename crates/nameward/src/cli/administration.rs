@@ -23,6 +23,30 @@ pub enum ZoneCommand {
         #[command(flatten)]
         remote: RemoteArguments,
     },
+    /// Show serial, checks, errors and running transfers of a zone, or of all that are transferred or notified
+    Status {
+        /// The zone
+        #[arg(value_name = "ZONE")]
+        zone: Option<String>,
+        #[command(flatten)]
+        remote: RemoteArguments,
+    },
+    /// Ask the primary of a secondary zone now, and transfer what is newer
+    Retrieve {
+        /// The zone
+        #[arg(value_name = "ZONE")]
+        zone: String,
+        #[command(flatten)]
+        remote: RemoteArguments,
+    },
+    /// Tell the secondaries of a zone that it has changed (NOTIFY)
+    Notify {
+        /// The zone
+        #[arg(value_name = "ZONE")]
+        zone: String,
+        #[command(flatten)]
+        remote: RemoteArguments,
+    },
     /// Create a zone in a database
     Create(CreateArguments),
     /// Delete a zone from its database, with records, comments, metadata and keys
@@ -128,6 +152,9 @@ pub fn zone(command: ZoneCommand) -> Result<(OperationRequest, RemoteArguments),
     Ok(match command {
         ZoneCommand::List { remote } => (OperationRequest::ZoneList, remote),
         ZoneCommand::Show { zone, remote } => (OperationRequest::ZoneShow { zone }, remote),
+        ZoneCommand::Status { zone, remote } => (OperationRequest::ZoneStatus { zone }, remote),
+        ZoneCommand::Retrieve { zone, remote } => (OperationRequest::ZoneRetrieve { zone }, remote),
+        ZoneCommand::Notify { zone, remote } => (OperationRequest::ZoneNotify { zone }, remote),
         ZoneCommand::Delete { zone, remote } => (OperationRequest::ZoneDelete { zone }, remote),
         ZoneCommand::Create(arguments) => {
             let template = ZoneTemplate {

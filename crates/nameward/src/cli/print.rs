@@ -1,5 +1,7 @@
 //! Owns the output of commands: lines for people, or one JSON object a line for programs.
 
+mod zone_status;
+
 use std::{
     fmt::{self, Write as _},
     io::{self, BufWriter, Write},
@@ -48,6 +50,10 @@ impl Printer {
                 let secret = secret.unwrap_or_default();
                 let (name, algorithm, source) = (&key.name, &key.algorithm, &key.source);
                 writeln!(self.out, "{name} {algorithm}{secret} ({source})")
+            }
+            (Form::Json, ListedItem::Status(status)) => self.json(status),
+            (Form::Text, ListedItem::Status(status)) => {
+                writeln!(self.out, "{}", terminal::line(zone_status::line(status)))
             }
             (Form::Text, ListedItem::Zone(zone)) => {
                 let (name, kind) = (&zone.name, zone.kind.name());
@@ -178,6 +184,15 @@ fn text(result: &OperationResult) -> String {
             )
         }
         OperationResult::TsigKeyRemoved { name } => format!("removed key {name}\n"),
+        OperationResult::ZoneRetrieving { zone } => {
+            let zone = zone_text(zone);
+            format!(
+                "zone {zone}: asking its primary; `nameward zone status {zone}` says what came of it\n"
+            )
+        }
+        OperationResult::ZoneNotifying { zone } => {
+            format!("zone {}: notifying its secondaries\n", zone_text(zone))
+        }
         OperationResult::NoChange { zone } => format!("zone {}: no change\n", zone_text(zone)),
     }
 }

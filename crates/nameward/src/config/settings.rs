@@ -120,6 +120,16 @@ section! {
         transfers_out_per_client: Count<1, 1_000_000> = "20";
         /// Clients whose packets are dropped without an answer, whatever they ask.
         blackhole: Clients = "[]";
+        /// Transfers from primaries that run at one time.
+        transfers_in_max: Count<1, 10_000> = "100";
+        /// Transfers from one primary that run at one time.
+        transfers_in_per_primary: Count<1, 10_000> = "50";
+        /// Milliseconds in which a connection to a primary must come about.
+        transfer_connect_timeout_ms: Count<10, 600_000> = "5000";
+        /// Milliseconds in which a primary must complete a message of a transfer.
+        transfer_idle_timeout_ms: Count<10, 3_600_000> = "30000";
+        /// Milliseconds after which a transfer from a primary is given up.
+        transfer_total_timeout_ms: Count<10, 604_800_000> = "7200000";
         /// The least important message that is logged.
         log_level: LogLevel = r#""info""#;
         /// The socket for `nameward reload` and the like. "" means `control.sock` in the

@@ -53,6 +53,11 @@ pub enum StartError {
     /// Zones are named, and none of them can be served.
     #[error("no zone can be served: {0}")]
     NoZone(String),
+    /// A zone comes from primaries, and there is no place where its contents are kept.
+    #[error(
+        "zone {0} comes from primaries: set server.state_directory, where its contents are kept"
+    )]
+    NoStateDirectory(String),
     /// The thread that maintains zones has ended.
     #[error("the maintenance thread has ended")]
     MaintenanceEnded,

@@ -23,7 +23,7 @@ use nameward_serve::pipeline::Shared;
 use nameward_stats::VARIABLES;
 use tokio::{runtime::Handle, sync::watch};
 
-use super::{flush, maintenance::Maintenance};
+use super::{flush, maintenance::Maintenance, secondaries::SecondaryZones};
 
 /// Answers the requests of `nameward reload` and the like.
 pub struct Operator {
@@ -33,6 +33,8 @@ pub struct Operator {
     pub shared: Arc<Shared>,
     /// For zones and records.
     pub operations: Operations,
+    /// For secondary zones and NOTIFY.
+    pub secondaries: SecondaryZones,
     /// Ends the server.
     pub stop: watch::Sender<bool>,
     /// The configuration file, without links; none for the built-in example.
@@ -114,6 +116,11 @@ impl Commands for Operator {
                 );
                 Ok(OperationResult::Flushed { entries })
             }
+            OperationRequest::ZoneStatus { zone } => {
+                self.secondaries.status(zone.as_deref(), items)
+            }
+            OperationRequest::ZoneRetrieve { zone } => self.secondaries.retrieve(zone),
+            OperationRequest::ZoneNotify { zone } => self.secondaries.notify(zone),
             request => self.operations.run(request, items),
         }
     }

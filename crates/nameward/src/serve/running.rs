@@ -15,6 +15,7 @@ use nameward_maintain::follow::databases::{
 };
 use nameward_serve::{
     live::Running,
+    outgoing::Notifier,
     pipeline::{Shared, TcpPipeline, UdpPipeline},
     tcp::{self, TcpSettings},
     udp::{self, UdpSettings, UdpWorker},
@@ -33,6 +34,7 @@ use super::{
     maintenance::{self, Keeper, Maintenance},
     operator::{self, Operator},
     ports::Ports,
+    secondaries::{SecondaryParts, SecondaryZones},
 };
 use crate::{
     config::settings::{self, BackendMode},
@@ -60,7 +62,16 @@ pub struct Server {
     /// Databases that were not asked for their zones yet.
     asked: Vec<oneshot::Receiver<()>>,
     databases: Databases,
+    secondaries: SecondaryZones,
     _looking_up: Running,
+}
+
+/// The parts that outgoing questions and NOTIFY run with, made before the server.
+pub struct OutgoingParts {
+    /// Hears of every commit.
+    pub notifier: Notifier,
+    /// Where primaries are asked and secondaries told.
+    pub runtime: Handle,
 }
 
 /// The signals that mean something here.
@@ -86,7 +97,7 @@ impl Server {
         mut keeper: Keeper,
         ports: Ports,
         databases: Vec<(u16, BackendMode, SqlBackend)>,
-        zone_requests: &ZoneRequestHandler,
+        (zone_requests, outgoing): (&ZoneRequestHandler, OutgoingParts),
     ) -> Result<Self, StartError> {
         let ready = Arc::new(AtomicBool::new(false));
         let web =
@@ -111,7 +122,7 @@ impl Server {
             policies: &keeper.policies,
         };
         let sources = databases.into_iter().map(|one| followed(&shared, one));
-        let (databases, asked) = databases::start(&keeper.commits, sources.collect(), &terms)?;
+        let (databases, mut asked) = databases::start(&keeper.commits, sources.collect(), &terms)?;
         let operations = operator::operations(
             &shared,
             &databases,
@@ -122,6 +133,20 @@ impl Server {
         let (_updates, requests) =
             super::updates::start(&shared, &keeper.commits, &keeper.policies, &databases)?;
         zone_requests.set_updates(Arc::new(requests));
+        let parts = SecondaryParts {
+            shared: Arc::clone(&shared),
+            commits: Arc::clone(&keeper.commits),
+            policies: Arc::clone(&keeper.policies),
+            notifier: outgoing.notifier,
+            listens: addresses.clone(),
+            runtime: outgoing.runtime,
+        };
+        let (taken_over, all_taken_over) = oneshot::channel();
+        let secondaries = SecondaryZones::start(parts, &config.server, || {
+            let _ = taken_over.send(());
+        })?;
+        asked.push(all_taken_over);
+        zone_requests.set_notify_sink(secondaries.notify_sink());
         let config_file = keeper.config_file.clone();
         announce::started(&addresses, web_address);
 
@@ -162,6 +187,7 @@ impl Server {
                 maintenance: maintenance.clone(),
                 shared: Arc::clone(&shared),
                 operations,
+                secondaries: secondaries.clone(),
                 stop: stop.clone(),
                 config: config_file,
                 started: Instant::now(),
@@ -186,6 +212,7 @@ impl Server {
             ready,
             asked,
             databases,
+            secondaries,
             _looking_up: looking_up,
         })
     }
@@ -248,6 +275,7 @@ impl Server {
         notify::stopping();
         self.stop_workers.store(true, Ordering::Relaxed);
         self.stop.send_replace(true);
+        self.secondaries.end();
         let workers = std::mem::take(&mut self.workers);
         let joined = tokio::task::spawn_blocking(move || {
             workers.into_iter().for_each(UdpWorker::join);

@@ -137,7 +137,7 @@ impl StateStore {
     }
 }
 
-fn unsettled(
+pub(super) fn unsettled(
     connection: &Connection,
     zone: i64,
     base: i64,
@@ -187,7 +187,7 @@ pub(super) fn entries(
     Ok(entries)
 }
 
-fn list(row: &Row<'_>, column: usize) -> Result<RecordList, StateError> {
+pub(super) fn list(row: &Row<'_>, column: usize) -> Result<RecordList, StateError> {
     let octets: Vec<u8> = row.get(column)?;
     RecordList::from_bytes(octets).map_err(StateError::corrupt)
 }

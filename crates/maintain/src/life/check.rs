@@ -1,0 +1,302 @@
+//! One check of a zone: its primaries in turn, the answer, the commit of what is new, and the time of the next check.
+
+use super::ask::{
+    Ask, AskPrimary, AskTicket, PrimaryAnswer, PrimaryError, PrimaryReply, TransferWay,
+};
+use super::secondary::{Ended, TransferSize, source_of};
+use super::{Secondaries, shown, tell};
+use crate::schedule::{EventUrgency, Moment, ZoneEvent, ZoneNumber};
+use crate::transfer::WholeZone;
+use crate::zone::{SoaTimes, ZoneState};
+use nameward_store::state::StateChange;
+use nameward_zone::change::Difference;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How often the retry time is doubled for a zone that was never transferred.
+const DOUBLED: u32 = 5;
+/// The most that chance takes off the time to the next check, besides an eighth of that time.
+const JITTER: Duration = Duration::from_millis(1 << 20);
+
+impl<O: AskPrimary> Secondaries<O> {
+    /// Asks the next primary of a zone, or gives this check up when all were asked.
+    pub(super) fn ask_next(&mut self, number: ZoneNumber, now: Moment) {
+        let Some(zone) = self.zones.get_mut(&number) else {
+            return;
+        };
+        let policy = &zone.settings.policy;
+        let primaries = policy.primaries.len();
+        if zone.asked >= primaries {
+            return self.give_up(number, now);
+        }
+        let primary = policy.primaries[zone.next_primary % primaries].clone();
+        zone.asked += 1;
+        zone.ticket = Some(self.next_ticket);
+        (zone.primary, zone.checked) = (Some(primary.address), Some(now));
+        let is_incremental = policy.is_incremental && !zone.wants_whole;
+        let ask = Ask {
+            ticket: AskTicket {
+                zone: number,
+                number: self.next_ticket,
+            },
+            zone: zone.settings.name,
+            primary,
+            have: zone.serial(),
+            way: match is_incremental {
+                true => TransferWay::Incremental,
+                false => TransferWay::Whole,
+            },
+            octets_max: policy.transfer_octets_max,
+        };
+        self.next_ticket += 1;
+        self.outgoing.ask(ask);
+    }
+
+    /// Takes the answer to a question.
+    pub fn answered(
+        &mut self,
+        ticket: AskTicket,
+        reply: Result<PrimaryReply, PrimaryError>,
+        now: Moment,
+    ) {
+        let Some(zone) = self.zones.get_mut(&ticket.zone) else {
+            return;
+        };
+        if zone.ticket != Some(ticket.number) {
+            return;
+        }
+        zone.ticket = None;
+        let have = zone.serial();
+        let reply = match reply {
+            Ok(reply) => reply,
+            Err(error) => return self.fail(ticket.zone, error.to_string(), now),
+        };
+        let size = |word| TransferSize {
+            word,
+            records: reply.records,
+            took: reply.took,
+        };
+        match reply.answer {
+            PrimaryAnswer::Same(serial) => {
+                zone.serial_there = Some(serial);
+                match have {
+                    Some(here) if here == serial => self.confirm(ticket.zone, now),
+                    // A primary that is behind us confirms nothing: another may be ahead.
+                    _ => self.fail(ticket.zone, format!("the primary has serial {serial}"), now),
+                }
+            }
+            PrimaryAnswer::Differences(differences) => {
+                zone.transfer = Some(size("IXFR"));
+                self.commit_differences(ticket.zone, differences, now);
+            }
+            PrimaryAnswer::Whole(version) => {
+                zone.transfer = Some(size("AXFR"));
+                self.commit_whole(ticket.zone, *version, now);
+            }
+        }
+    }
+
+    fn fail(&mut self, number: ZoneNumber, error: String, now: Moment) {
+        if let Some(zone) = self.zones.get_mut(&number) {
+            let from = zone.primary.map(|peer| format!("{peer}: "));
+            zone.last_error = Some(format!("{}{error}", from.unwrap_or_default()));
+            zone.next_primary += 1;
+            zone.transfer = None;
+        }
+        self.ask_next(number, now);
+    }
+
+    /// Differences that do not fit are no reason to wait: the same primary is asked for the whole zone.
+    fn fail_differences(&mut self, number: ZoneNumber, error: String, now: Moment) {
+        let Some(zone) = self.zones.get_mut(&number) else {
+            return;
+        };
+        if zone.wants_whole {
+            return self.fail(number, error, now);
+        }
+        tracing::warn!(
+            "zone {}: incremental transfer not taken: {error}; asking for the whole zone",
+            zone.settings.name
+        );
+        zone.wants_whole = true;
+        zone.asked = zone.asked.saturating_sub(1);
+        self.ask_next(number, now);
+    }
+
+    /// All primaries were asked in vain: again after the retry time.
+    fn give_up(&mut self, number: ZoneNumber, now: Moment) {
+        let early = self.draw(JITTER);
+        let Some(zone) = self.zones.get_mut(&number) else {
+            return;
+        };
+        zone.failures = zone.failures.saturating_add(1);
+        let wait = match &zone.version {
+            Some(version) => SoaTimes::of(version).retry,
+            // Nothing says how often: not too often, and less so in time.
+            None => Duration::from_secs(5) * (1 << zone.failures.min(DOUBLED)),
+        };
+        let early = early.min(wait / 8);
+        let error = zone.last_error.as_deref().unwrap_or("there is no primary");
+        // A primary that is down for long is told of less and less often.
+        if zone.failures.is_power_of_two() {
+            tracing::warn!(
+                "zone {}: refresh failed ({} in a row): {error}; again in {} s",
+                zone.settings.name,
+                zone.failures,
+                wait.as_secs()
+            );
+        }
+        self.schedule.finish(number);
+        self.schedule.hasten(
+            number,
+            ZoneEvent::Refresh,
+            now.plus(wait - early),
+            EventUrgency::Timed,
+        );
+    }
+
+    /// A primary has the version that is here.
+    fn confirm(&mut self, number: ZoneNumber, now: Moment) {
+        let jitter = self.draw(JITTER);
+        let Some(zone) = self.zones.get_mut(&number) else {
+            return;
+        };
+        let Some(version) = &zone.version else {
+            return self.fail(number, "there is no version to confirm".into(), now);
+        };
+        let times = SoaTimes::of(version);
+        zone.timers = times.confirmed(now, jitter.min(times.refresh / 8));
+        (zone.failures, zone.last_error, zone.wants_whole) = (0, None, false);
+        zone.serial_there = Some(version.serial());
+        let was = std::mem::replace(&mut zone.state, ZoneState::Current);
+        let (name, timers) = (zone.settings.name, zone.timers);
+        if was == ZoneState::Expired {
+            let serial = version.serial();
+            tracing::info!("zone {name}: serial {serial} is confirmed, served again");
+        }
+        self.commits
+            .keep(name, vec![StateChange::SetTimers { zone: name, timers }]);
+        if was == ZoneState::Expired
+            && let Some(zone) = self.zones.get(&number)
+        {
+            self.commits.table().publish(&shown(zone));
+        }
+        self.schedule.finish(number);
+        let check =
+            Moment::from_seconds(timers.next_check).max(now.plus(Duration::from_millis(500)));
+        self.schedule
+            .hasten(number, ZoneEvent::Refresh, check, EventUrgency::Timed);
+        let expires = Moment::from_seconds(timers.expires);
+        self.schedule
+            .plan(number, ZoneEvent::Expire, expires, EventUrgency::Timed);
+    }
+
+    fn commit_differences(
+        &mut self,
+        number: ZoneNumber,
+        differences: Vec<Difference>,
+        now: Moment,
+    ) {
+        let Some(zone) = self.zones.get_mut(&number) else {
+            return;
+        };
+        let forward = |d: &Difference| d.serials().is_some_and(|(from, to)| to.is_after(from));
+        if differences.is_empty() || !differences.iter().all(forward) {
+            let error = "the differences do not lead to a newer serial";
+            return self.fail_differences(number, error.into(), now);
+        }
+        if zone.state != ZoneState::Current {
+            // Not in the table: the new version is made here and committed as a whole.
+            let mut version = zone.version.clone();
+            for difference in &differences {
+                version = version
+                    .and_then(|version| version.apply(difference).ok())
+                    .map(Arc::new);
+            }
+            return match version.and_then(|version| version.pack()) {
+                Some(zone) => {
+                    let contents = crate::contents::contents_of(&zone);
+                    self.commit_whole(number, WholeZone { zone, contents }, now);
+                }
+                None => self.fail_differences(number, "the differences do not fit".into(), now),
+            };
+        }
+        let source = source_of(zone, now);
+        zone.commits += differences.len();
+        zone.commit_error = None;
+        for difference in differences {
+            let done = tell(&self.ended.0, &self.wake, number);
+            self.commits.difference(source, difference, done);
+        }
+        self.run_ended(now);
+    }
+
+    fn commit_whole(&mut self, number: ZoneNumber, whole: WholeZone, now: Moment) {
+        let Some(zone) = self.zones.get_mut(&number) else {
+            return;
+        };
+        let here = zone.serial();
+        let (serial, name) = (whole.zone.serial(), zone.settings.name);
+        if whole.zone.apex_name() != name.as_name() {
+            let apex = whole.zone.apex_name();
+            return self.fail(number, format!("it is the zone {apex}"), now);
+        }
+        if here.is_some_and(|here| !serial.is_after(here)) {
+            return self.fail(number, format!("its serial {serial} is not newer"), now);
+        }
+        zone.commits += 1;
+        zone.commit_error = None;
+        let done = tell(&self.ended.0, &self.wake, number);
+        let WholeZone {
+            zone: version,
+            contents,
+        } = whole;
+        self.commits
+            .version_with_contents(source_of(zone, now), version, contents, done);
+        self.run_ended(now);
+    }
+
+    /// A commit has ended. The check ends with its last one.
+    pub(super) fn take_ended(&mut self, ended: Ended, now: Moment) {
+        let Some(zone) = self.zones.get_mut(&ended.zone) else {
+            return;
+        };
+        zone.commits -= 1;
+        match ended.result {
+            Ok(version) => zone.version = Some(version),
+            Err(error) => zone.commit_error = Some(error.to_string()),
+        }
+        if zone.commits > 0 {
+            return;
+        }
+        let transfer = zone.transfer.take();
+        match zone.commit_error.take() {
+            Some(error) if transfer.is_some_and(|size| size.word == "IXFR") => {
+                self.fail_differences(ended.zone, error, now);
+            }
+            Some(error) => self.fail(ended.zone, error, now),
+            None => {
+                if let (Some(size), Some(serial), Some(peer)) =
+                    (transfer, zone.serial(), zone.primary)
+                {
+                    let TransferSize {
+                        word,
+                        records,
+                        took,
+                    } = size;
+                    tracing::info!(
+                        "zone {}: transferred from {peer}, serial {serial}, {word}, {records} records, {:.3} s",
+                        zone.settings.name,
+                        took.as_secs_f64()
+                    );
+                }
+                if let (Some(file), Some(version)) =
+                    (&zone.settings.policy.copy_file, &zone.version)
+                {
+                    self.copies.write(file, version);
+                }
+                self.confirm(ended.zone, now);
+            }
+        }
+    }
+}

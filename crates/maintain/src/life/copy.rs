@@ -1,0 +1,174 @@
+//! Copies of transferred zones as text files, for people and for other programs.
+//!
+//! A copy is written beside its place and put there whole, by a thread of its own: a large zone takes seconds. Of several
+//! versions that wait for the same place the last one is written.
+
+use nameward_wire::rdata::write_text;
+use nameward_zone::{Node, Zone};
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+/// Hands versions over to the thread that writes copies, which begins with the first one and ends when this is dropped.
+#[derive(Default)]
+pub(super) struct CopyWriter {
+    queue: Option<Arc<CopyQueue>>,
+}
+
+/// Versions that wait to be written, one for each place.
+#[derive(Default)]
+struct CopyQueue {
+    waiting: Mutex<WaitingCopies>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct WaitingCopies {
+    versions: HashMap<PathBuf, Arc<Zone>>,
+    has_ended: bool,
+}
+
+impl CopyQueue {
+    fn lock(&self) -> MutexGuard<'_, WaitingCopies> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for a version; `None` at the end.
+    fn next(&self) -> Option<(PathBuf, Arc<Zone>)> {
+        let is_idle =
+            |waiting: &mut WaitingCopies| waiting.versions.is_empty() && !waiting.has_ended;
+        let waiting = self.changed.wait_while(self.lock(), is_idle);
+        let mut waiting = waiting.unwrap_or_else(PoisonError::into_inner);
+        let path = waiting.versions.keys().next().cloned()?;
+        waiting.versions.remove_entry(&path)
+    }
+}
+
+impl CopyWriter {
+    /// Has a version written to a file some time soon.
+    pub(super) fn write(&mut self, path: &Path, version: &Arc<Zone>) {
+        if self.queue.is_none() {
+            self.queue = start();
+        }
+        if let Some(queue) = &self.queue {
+            let version = Arc::clone(version);
+            queue.lock().versions.insert(path.into(), version);
+            queue.changed.notify_one();
+        }
+    }
+}
+
+impl Drop for CopyWriter {
+    fn drop(&mut self) {
+        if let Some(queue) = &self.queue {
+            queue.lock().has_ended = true;
+            queue.changed.notify_one();
+        }
+    }
+}
+
+fn start() -> Option<Arc<CopyQueue>> {
+    let queue = Arc::new(CopyQueue::default());
+    let own = Arc::clone(&queue);
+    let run = move || {
+        while let Some((path, version)) = own.next() {
+            if let Err(error) = write_copy(&path, &version) {
+                let zone = version.apex_name();
+                tracing::error!("zone {zone}: copy {} not written: {error}", path.display());
+            }
+        }
+    };
+    match thread::Builder::new().name("copy".into()).spawn(run) {
+        Ok(_) => Some(queue),
+        Err(error) => {
+            tracing::error!("copies of transferred zones are not written: {error}");
+            None
+        }
+    }
+}
+
+/// Writes a zone to a file as text, whole or not at all.
+fn write_copy(path: &Path, zone: &Zone) -> io::Result<()> {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".new");
+    let beside = PathBuf::from(beside);
+    let written = write_zone(&beside, zone).and_then(|()| fs::rename(&beside, path));
+    if written.is_err() {
+        // Nobody wants half a zone.
+        let _ = fs::remove_file(&beside);
+    }
+    written
+}
+
+fn write_zone(path: &Path, zone: &Zone) -> io::Result<()> {
+    let mut out = BufWriter::with_capacity(1 << 20, File::create(path)?);
+    let mut line = String::new();
+    // The SOA comes first, as people and other servers expect it.
+    write_node(zone.apex(), &mut line, &mut out, |rtype| {
+        rtype == nameward_wire::Type::SOA
+    })?;
+    for node in zone.nodes_in_order() {
+        let is_apex = node.name() == zone.apex_name();
+        write_node(node, &mut line, &mut out, |rtype| {
+            !(is_apex && rtype == nameward_wire::Type::SOA)
+        })?;
+    }
+    let file = out.into_inner().map_err(io::IntoInnerError::into_error)?;
+    file.sync_all()
+}
+
+fn write_node(
+    node: Node<'_>,
+    line: &mut String,
+    out: &mut impl Write,
+    is_wanted: impl Fn(nameward_wire::Type) -> bool,
+) -> io::Result<()> {
+    let owner = node.name();
+    for rrset in node.rrsets().filter(|rrset| is_wanted(rrset.rtype())) {
+        let (ttl, rtype) = (rrset.ttl(), rrset.rtype());
+        for record in rrset.records() {
+            line.clear();
+            write!(line, "{owner}\t{ttl}\tIN\t{rtype}\t")
+                .and_then(|()| write_text(rtype, record.rdata, line))
+                .map_err(io::Error::other)?;
+            line.push('\n');
+            out.write_all(line.as_bytes())?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nameward_wire::zonefile::{Options, parse_bytes};
+    use nameward_wire::{Name, NameBuf};
+    use nameward_zone::ZoneBuilder;
+
+    #[test]
+    fn a_copy_is_the_zone_again_and_takes_the_place_of_the_one_before() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("copy.zone");
+        let origin = NameBuf::from_text(b"example", Name::ROOT).unwrap();
+        let text =
+            "@ 300 SOA ns hm 7 1 1 1 1\n@ 300 NS ns\nns 60 A 192.0.2.1\n\\* 5 TXT \"a;b\" \"c\"\n";
+        let build = |text: &[u8]| {
+            let mut builder = ZoneBuilder::new(origin.as_name());
+            let report = parse_bytes("zone", text, &Options::new(origin), &mut builder);
+            assert!(!report.has_errors(), "{:?}", report.diagnostics);
+            Arc::new(builder.finish().0.unwrap())
+        };
+        fs::write(&path, "an older copy").unwrap();
+        let zone = build(text.as_bytes());
+        write_copy(&path, &zone).unwrap();
+        let copy = fs::read(&path).unwrap();
+        assert!(copy.starts_with(b"example.\t300\tIN\tSOA\t"));
+        assert!(zone.has_same_records(&build(&copy)));
+        assert!(write_copy(&directory.path().join("none/x"), &zone).is_err());
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+    }
+}

@@ -1,0 +1,356 @@
+//! The thread that gives the life of secondary zones a clock, and the way in which others reach it.
+//!
+//! ```text
+//! policies      zones appear, change and vanish
+//! answers       of primaries, by whoever asks them
+//! NOTIFY        one place a zone, however many come
+//! operators     status, a check at once
+//! ```
+//! All of it waits in one inbox, which is bounded: by the zones, by the questions under way and by the operators.
+
+use super::{AskPrimary, AskTicket, PrimaryError, PrimaryReply, Secondaries};
+use super::{SecondariesSummary, SecondaryStatus};
+use crate::commit::Commits;
+use crate::policy::{Policies, PolicySource, PolicyTable, ZonePolicy};
+use crate::schedule::Moment;
+use crate::zone::SecondarySettings;
+use nameward_store::state::{StateChange, ZoneHome};
+use nameward_wire::{Name, NameBuf};
+use nameward_zone::Serial;
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// How often the sums over all zones are made anew.
+const SUMMARY_EVERY: Duration = Duration::from_secs(5);
+/// How long contents in the state store are kept after a start for zones that no policy names: those of catalogs
+/// appear only after the catalog was read.
+const ORPHANS_KEPT: Duration = Duration::from_secs(600);
+/// The rank of zones that catalogs and the state store declare: behind every backend.
+const UNCONFIGURED_RANK: u16 = u16::MAX - 1;
+
+/// The parts that the thread works with.
+pub struct LifeParts {
+    /// The way of new versions of zones.
+    pub commits: Arc<Commits>,
+    /// The policies, which say which zones are secondary.
+    pub policies: Arc<PolicyTable>,
+    /// Checks and transfers that may run at one time.
+    pub running_max: usize,
+    /// For the spreading of checks.
+    pub seed: u64,
+}
+
+/// Requests that wait for the thread.
+#[derive(Default)]
+struct Inbox {
+    answers: Vec<(AskTicket, Result<PrimaryReply, PrimaryError>)>,
+    notified: HashMap<Box<[u8]>, Option<Serial>>,
+    changed: HashSet<Box<[u8]>>,
+    questions: Vec<OperatorQuestion>,
+    is_woken: bool,
+    has_ended: bool,
+}
+
+enum OperatorQuestion {
+    Status(Option<NameBuf>, SyncSender<Vec<SecondaryStatus>>),
+    Check(NameBuf, SyncSender<bool>),
+}
+
+struct LifeShared {
+    inbox: Mutex<Inbox>,
+    woken: Condvar,
+    summary: Mutex<SecondariesSummary>,
+}
+
+/// The way to the thread; clones are the same way.
+#[derive(Clone)]
+pub struct LifeHandle {
+    shared: Arc<LifeShared>,
+}
+
+impl LifeHandle {
+    fn new() -> Self {
+        LifeHandle {
+            shared: Arc::new(LifeShared {
+                inbox: Mutex::default(),
+                woken: Condvar::new(),
+                summary: Mutex::default(),
+            }),
+        }
+    }
+
+    fn put(&self, put: impl FnOnce(&mut Inbox)) {
+        let mut inbox = lock(&self.shared.inbox);
+        put(&mut inbox);
+        inbox.is_woken = true;
+        drop(inbox);
+        self.shared.woken.notify_one();
+    }
+
+    /// Takes the answer of a primary.
+    pub fn answered(&self, ticket: AskTicket, reply: Result<PrimaryReply, PrimaryError>) {
+        self.put(|inbox| inbox.answers.push((ticket, reply)));
+    }
+
+    /// Takes a NOTIFY for a zone that policies call secondary. Many for one zone count as one.
+    pub fn notified(&self, zone: Name<'_>, serial: Option<Serial>) {
+        self.put(|inbox| {
+            // The newest serial that was told; one that told none asks for a check in any case.
+            let told = inbox.notified.entry(super::key(zone)).or_insert(serial);
+            *told = match (*told, serial) {
+                (Some(before), Some(serial)) if before.is_after(serial) => Some(before),
+                (Some(_), Some(serial)) => Some(serial),
+                _ => None,
+            };
+        });
+    }
+
+    /// Returns the status of a zone, or of all.
+    pub fn status(&self, zone: Option<NameBuf>) -> Vec<SecondaryStatus> {
+        self.ask(|reply| OperatorQuestion::Status(zone, reply))
+            .unwrap_or_default()
+    }
+
+    /// Has a zone checked at once; false if there is no such zone.
+    pub fn check(&self, zone: NameBuf) -> bool {
+        self.ask(|reply| OperatorQuestion::Check(zone, reply))
+            .unwrap_or(false)
+    }
+
+    fn ask<T>(&self, question: impl FnOnce(SyncSender<T>) -> OperatorQuestion) -> Option<T> {
+        let (reply, replied) = sync_channel(1);
+        let question = question(reply);
+        self.put(|inbox| {
+            if !inbox.has_ended {
+                inbox.questions.push(question);
+            }
+        });
+        replied.recv().ok()
+    }
+
+    /// Returns the sums over all zones as they were some seconds ago at the most.
+    pub fn summary(&self) -> SecondariesSummary {
+        *lock(&self.shared.summary)
+    }
+
+    /// Ends the thread. What it has committed is kept; what is under way is given up.
+    pub fn end(&self) {
+        self.put(|inbox| {
+            inbox.has_ended = true;
+            inbox.questions.clear();
+        });
+    }
+}
+
+/// Starts the thread. It takes over all zones that policies call secondary, calls `loaded`, and follows the policies.
+/// `outgoing` makes the one who asks primaries; the answers go to the handle that it is given.
+pub fn start<O: AskPrimary + Send + 'static>(
+    parts: LifeParts,
+    outgoing: impl FnOnce(LifeHandle) -> O,
+    loaded: impl FnOnce() + Send + 'static,
+) -> io::Result<LifeHandle> {
+    let handle = LifeHandle::new();
+    let LifeParts {
+        commits,
+        policies,
+        running_max,
+        seed,
+    } = parts;
+    let mut secondaries = Secondaries::new(Arc::clone(&commits), outgoing(handle.clone()), seed);
+    secondaries.set_running_max(running_max);
+    let waker = handle.clone();
+    secondaries.on_commit(move || waker.put(|_| ()));
+    let listener = handle.clone();
+    policies.on_change(move |change| {
+        if !change.zones.is_empty() {
+            let zones = change.zones.iter().cloned();
+            listener.put(|inbox| inbox.changed.extend(zones));
+        }
+    });
+    let driver = Driver {
+        secondaries,
+        commits,
+        policies,
+        handle: handle.clone(),
+        started: Instant::now(),
+        summed: None,
+        has_removed_orphans: false,
+    };
+    thread::Builder::new()
+        .name("secondaries".into())
+        .spawn(move || driver.run(loaded))?;
+    Ok(handle)
+}
+
+/// The thread's own.
+struct Driver<O> {
+    secondaries: Secondaries<O>,
+    commits: Arc<Commits>,
+    policies: Arc<PolicyTable>,
+    handle: LifeHandle,
+    started: Instant,
+    summed: Option<Instant>,
+    has_removed_orphans: bool,
+}
+
+impl<O: AskPrimary> Driver<O> {
+    fn run(mut self, loaded: impl FnOnce()) {
+        let policies = self.policies.load();
+        let all = policies.zones().map(|(zone, _)| zone.as_wire().into());
+        self.follow(&policies, all.collect());
+        loaded();
+        loop {
+            self.secondaries.run(now());
+            self.sum_up();
+            let Some(inbox) = self.wait() else {
+                return;
+            };
+            self.take(inbox);
+        }
+    }
+
+    /// Waits until something comes or is due; `None` at the end.
+    fn wait(&self) -> Option<Inbox> {
+        let most = match self.secondaries.next() {
+            Some(at) => Duration::from_millis(at.0.saturating_sub(now().0)),
+            None => SUMMARY_EVERY,
+        };
+        let shared = &self.handle.shared;
+        let is_idle = |inbox: &mut Inbox| !inbox.is_woken;
+        let waited =
+            shared
+                .woken
+                .wait_timeout_while(lock(&shared.inbox), most.min(SUMMARY_EVERY), is_idle);
+        let (mut inbox, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        if inbox.has_ended {
+            return None;
+        }
+        Some(std::mem::take(&mut *inbox))
+    }
+
+    fn take(&mut self, inbox: Inbox) {
+        if !inbox.changed.is_empty() {
+            let policies = self.policies.load();
+            self.follow(&policies, inbox.changed.into_iter().collect());
+        }
+        for (ticket, reply) in inbox.answers {
+            self.secondaries.answered(ticket, reply, now());
+        }
+        for (zone, serial) in inbox.notified {
+            if let Ok(zone) = Name::from_wire(&zone) {
+                self.secondaries.notified(&zone.into(), serial, now());
+            }
+        }
+        for question in inbox.questions {
+            match question {
+                OperatorQuestion::Status(zone, reply) => {
+                    let list = match zone {
+                        Some(zone) => self.secondaries.status(&zone).into_iter().collect(),
+                        None => self.secondaries.statuses().collect(),
+                    };
+                    let _ = reply.send(list);
+                }
+                OperatorQuestion::Check(zone, reply) => {
+                    let _ = reply.send(self.secondaries.notified(&zone, None, now()));
+                }
+            }
+        }
+    }
+
+    /// Does what the policies say of some zones.
+    fn follow(&mut self, policies: &Policies, zones: Vec<Box<[u8]>>) {
+        let mut new = Vec::new();
+        for zone in &zones {
+            let Ok(name) = Name::from_wire(zone) else {
+                continue;
+            };
+            let policy = policies.own(name).filter(|policy| is_secondary(policy));
+            let Some(policy) = policy else {
+                self.secondaries.remove(name);
+                continue;
+            };
+            if !self.secondaries.set_policy(name, Arc::clone(policy), now()) {
+                new.push(SecondarySettings {
+                    name: name.into(),
+                    rank: rank_of(policy),
+                    policy: Arc::clone(policy),
+                });
+            }
+        }
+        if new.is_empty() {
+            return;
+        }
+        if self.commits.store().is_none() {
+            tracing::error!(
+                "{} secondary zones are not served: set state_directory, where their contents are kept",
+                new.len()
+            );
+            return;
+        }
+        let (count, began) = (new.len(), Instant::now());
+        self.secondaries.add_all(new, now());
+        tracing::info!(
+            "secondary zones: {count} taken over in {:.3} s",
+            began.elapsed().as_secs_f64()
+        );
+    }
+
+    fn sum_up(&mut self) {
+        if self.summed.is_some_and(|at| at.elapsed() < SUMMARY_EVERY) {
+            return;
+        }
+        self.summed = Some(Instant::now());
+        *lock(&self.handle.shared.summary) = self.secondaries.summary(now());
+        if !self.has_removed_orphans && self.started.elapsed() >= ORPHANS_KEPT {
+            self.has_removed_orphans = true;
+            self.remove_orphans();
+        }
+    }
+
+    /// Removes contents of the state store that belong to no zone any more: it was taken out of the configuration while the
+    /// server was down.
+    fn remove_orphans(&self) {
+        let Some(Ok(kept)) = self.commits.store().map(|store| store.zones()) else {
+            return;
+        };
+        let (table, policies) = (self.commits.table().load(), self.policies.load());
+        for zone in kept.iter().filter(|zone| zone.home == ZoneHome::Store) {
+            let name = zone.name.as_name();
+            if table.exact(name).is_none() && policies.own(name).is_none() {
+                tracing::info!(
+                    "zone {name}: not configured any more: its contents are removed from the state store"
+                );
+                let zone = zone.name;
+                self.commits
+                    .keep(zone, vec![StateChange::RemoveZone { zone }]);
+            }
+        }
+    }
+}
+
+/// Tells whether a zone is transferred from primaries into the state store.
+fn is_secondary(policy: &ZonePolicy) -> bool {
+    let is_in_database = matches!(policy.declared_by, PolicySource::Backend(_));
+    policy.kind.is_transferred() && !is_in_database && !policy.primaries.is_empty()
+}
+
+fn rank_of(policy: &ZonePolicy) -> u16 {
+    match policy.declared_by {
+        PolicySource::Configured => crate::policy::CONFIGURED_RANK,
+        _ => UNCONFIGURED_RANK,
+    }
+}
+
+fn now() -> Moment {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    let millis = since.map_or(0, |since| since.as_millis());
+    Moment(u64::try_from(millis).unwrap_or(u64::MAX))
+}
+
+fn lock<T>(place: &Mutex<T>) -> MutexGuard<'_, T> {
+    place.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,108 @@
+//! The status of zones that come from primaries, for people and for metrics.
+
+use super::Secondaries;
+use super::ask::AskPrimary;
+use super::secondary::Secondary;
+use crate::schedule::{Moment, ZoneEvent, ZoneNumber};
+use crate::zone::ZoneState;
+use nameward_store::state::ZoneTimers;
+use nameward_wire::NameBuf;
+use nameward_zone::Serial;
+use std::net::SocketAddr;
+
+/// The status of a zone, as people are shown it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SecondaryStatus {
+    /// Its name.
+    pub zone: NameBuf,
+    /// Its state.
+    pub state: ZoneState,
+    /// The serial that is here.
+    pub serial: Option<Serial>,
+    /// The primary that was asked last.
+    pub primary: Option<SocketAddr>,
+    /// The serial that a primary had when it last said so.
+    pub serial_there: Option<Serial>,
+    /// Its times.
+    pub timers: ZoneTimers,
+    /// When a primary was last asked since the start, in seconds since 1970.
+    pub checked: Option<u64>,
+    /// When the next check begins, in seconds since 1970; none while one is under way.
+    pub next_check: Option<u64>,
+    /// Whether a check or transfer is under way.
+    pub is_checking: bool,
+    /// Checks that failed since the last that did not.
+    pub failures: u32,
+    /// Why the last check failed, if it did.
+    pub last_error: Option<String>,
+}
+
+/// The sums over all zones that come from primaries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SecondariesSummary {
+    /// All of them.
+    pub zones: u64,
+    /// Zones that were never transferred.
+    pub empty: u64,
+    /// Zones that are not served because no primary has confirmed them for too long.
+    pub expired: u64,
+    /// Zones that are served although their last check failed.
+    pub stale: u64,
+    /// Zones whose check or transfer is under way or due.
+    pub waiting: u64,
+    /// Seconds since the last good check of the zone whose check is longest ago.
+    pub oldest_refresh_seconds: u64,
+}
+
+impl<O: AskPrimary> Secondaries<O> {
+    /// Returns the status of a zone.
+    pub fn status(&self, zone: &NameBuf) -> Option<SecondaryStatus> {
+        let number = *self.numbers.get(&super::key(zone.as_name()))?;
+        Some(self.status_of(number, self.zones.get(&number)?))
+    }
+
+    /// Returns the status of every zone, in no order.
+    pub fn statuses(&self) -> impl Iterator<Item = SecondaryStatus> + '_ {
+        let zones = self.zones.iter();
+        zones.map(|(number, zone)| self.status_of(*number, zone))
+    }
+
+    fn status_of(&self, number: ZoneNumber, zone: &Secondary) -> SecondaryStatus {
+        let planned = self.schedule.planned(number, ZoneEvent::Refresh);
+        let is_checking = self.schedule.running(number) == Some(ZoneEvent::Refresh);
+        SecondaryStatus {
+            zone: zone.settings.name,
+            state: zone.state,
+            serial: zone.serial(),
+            primary: zone.primary,
+            serial_there: zone.serial_there,
+            timers: zone.timers,
+            checked: zone.checked.map(Moment::seconds),
+            next_check: planned.map(Moment::seconds),
+            is_checking,
+            failures: zone.failures,
+            last_error: zone.last_error.clone(),
+        }
+    }
+
+    /// Sums all zones up.
+    pub fn summary(&self, now: Moment) -> SecondariesSummary {
+        let mut sum = SecondariesSummary::default();
+        for (number, zone) in &self.zones {
+            sum.zones += 1;
+            match zone.state {
+                ZoneState::Empty => sum.empty += 1,
+                ZoneState::Expired => sum.expired += 1,
+                ZoneState::Current => sum.stale += u64::from(zone.failures > 0),
+            }
+            let planned = self.schedule.planned(*number, ZoneEvent::Refresh);
+            let is_due = planned.is_some_and(|at| at <= now);
+            sum.waiting += u64::from(is_due || zone.ticket.is_some() || zone.commits > 0);
+            if zone.state != ZoneState::Empty {
+                let age = now.seconds().saturating_sub(zone.timers.refreshed);
+                sum.oldest_refresh_seconds = sum.oldest_refresh_seconds.max(age);
+            }
+        }
+        sum
+    }
+}

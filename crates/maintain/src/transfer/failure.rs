@@ -1,0 +1,124 @@
+//! The reasons why a transfer is not taken, in words for the log and for `nameward zone status`.
+
+use nameward_dnssec::tsig::TsigFailure;
+use nameward_wire::message::MessageError;
+use nameward_wire::rdata::RdataError;
+use nameward_wire::{Class, Type};
+use nameward_zone::Serial;
+
+/// The reason why a reply of a primary is not taken.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TransferFailure {
+    /// A message cannot be read.
+    #[error("a message of the primary is malformed: {0}")]
+    Message(#[from] MessageError),
+    /// The data of a record cannot be read.
+    #[error("a record of type {0} is malformed: {1}")]
+    Rdata(Type, RdataError),
+    /// The message has another id than the question.
+    #[error("the reply has another id than the question")]
+    WrongId,
+    /// The message is a request, or a reply to another kind of request.
+    #[error("the message is no reply to the question")]
+    NotReply,
+    /// The message has another question.
+    #[error("the reply is about another question")]
+    WrongQuestion,
+    /// The primary answers with an error.
+    #[error("the primary answers {}", rcode_word(*.0))]
+    Code(u8),
+    /// The primary is not authoritative for the zone.
+    #[error("the primary is not authoritative for the zone")]
+    NotAuthoritative,
+    /// The message is truncated although it came over TCP.
+    #[error("the reply is truncated")]
+    Truncated,
+    /// The reply has no SOA of the zone.
+    #[error("the primary gives no SOA of the zone")]
+    NoSoa,
+    /// A transfer begins with something else than the SOA (RFC 5936 section 2.2).
+    #[error("the transfer does not begin with the SOA of the zone, but with {0}")]
+    FirstNotSoa(Type),
+    /// A transfer ends with another SOA than it began with.
+    #[error("the transfer begins with serial {first} and ends with another SOA, serial {last}")]
+    LastSoaDiffers {
+        /// The serial of the first SOA.
+        first: Serial,
+        /// The serial of the last one.
+        last: Serial,
+    },
+    /// A SOA stands at a name that is not the apex.
+    #[error("the transfer has a SOA at {0}, which is not the zone")]
+    StraySoa(String),
+    /// Records follow the last SOA.
+    #[error("records follow the end of the transfer")]
+    BehindEnd,
+    /// A record is not at or below the apex.
+    #[error("the transfer has a record outside of the zone, at {0}")]
+    OutOfZone(String),
+    /// A record is of another class than IN.
+    #[error("the transfer has a record of class {0}")]
+    WrongClass(Class),
+    /// A record has a type that cannot stand in a zone.
+    #[error("the transfer has a record of type {0}, which cannot stand in a zone")]
+    MetaType(Type),
+    /// Differences do not begin at the version that is here, or do not follow each other.
+    #[error("the differences go on from serial {found}, and not from {expected}")]
+    BrokenChain {
+        /// The serial that a difference had to begin with.
+        expected: Serial,
+        /// The serial that it begins with.
+        found: Serial,
+    },
+    /// A difference does not lead to a newer serial.
+    #[error("a difference leads from serial {from} back to {to}")]
+    Backward {
+        /// The serial before.
+        from: Serial,
+        /// The serial after.
+        to: Serial,
+    },
+    /// The transfer is larger than the zone may be.
+    #[error("the transfer is larger than {} MiB (transfer_size_max_mb)", .0 >> 20)]
+    TooLarge(u64),
+    /// Too many messages without records follow each other.
+    #[error("the primary sends messages without records")]
+    EmptyMessages,
+    /// The stream ends before the transfer does.
+    #[error("the transfer ends too soon, after {0} records")]
+    Short(u64),
+    /// A signature is missing or wrong.
+    #[error("{0}")]
+    Tsig(#[from] TsigFailure),
+    /// The records are no zone.
+    #[error("the zone is not valid: {0}")]
+    Invalid(String),
+}
+
+impl TransferFailure {
+    /// Tells whether a datagram is passed over, since anybody may have sent it: the true reply may still come.
+    pub fn is_forgeable(&self) -> bool {
+        matches!(
+            self,
+            TransferFailure::Message(_)
+                | TransferFailure::WrongId
+                | TransferFailure::NotReply
+                | TransferFailure::WrongQuestion
+        )
+    }
+}
+
+/// Returns the mnemonic of a response code (RFC 6895 section 2.3).
+fn rcode_word(code: u8) -> String {
+    let word = match code {
+        0 => "NOERROR",
+        1 => "FORMERR",
+        2 => "SERVFAIL",
+        3 => "NXDOMAIN",
+        4 => "NOTIMP",
+        5 => "REFUSED",
+        9 => "NOTAUTH",
+        code => return format!("RCODE{code}"),
+    };
+    word.into()
+}

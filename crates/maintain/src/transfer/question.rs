@@ -1,0 +1,124 @@
+//! Messages that this server sends to others: questions for the SOA, AXFR, IXFR, and NOTIFY.
+
+use super::failure::TransferFailure;
+use nameward_wire::message::{HEADER, Message, MessageError};
+use nameward_wire::{Class, Name, NameBuf, Opcode, Type};
+use nameward_zone::{Serial, Zone};
+
+/// Octets of a SOA record without owner and with the root as both of its names.
+const BARE_SOA: usize = 22;
+
+/// A question about a zone that was sent and that replies must be about.
+#[derive(Debug, Clone, Copy)]
+pub struct AskedQuestion {
+    /// The id of the message.
+    pub id: u16,
+    /// QUERY or NOTIFY.
+    pub opcode: Opcode,
+    /// The zone.
+    pub zone: NameBuf,
+    /// SOA, AXFR or IXFR.
+    pub qtype: Type,
+}
+
+impl AskedQuestion {
+    /// Asks a primary about a zone.
+    pub fn query(id: u16, zone: NameBuf, qtype: Type) -> Self {
+        AskedQuestion {
+            id,
+            opcode: Opcode::QUERY,
+            zone,
+            qtype,
+        }
+    }
+
+    /// Tells a secondary that a zone has changed (RFC 1996).
+    pub fn notify(id: u16, zone: NameBuf) -> Self {
+        AskedQuestion {
+            id,
+            opcode: Opcode::NOTIFY,
+            zone,
+            qtype: Type::SOA,
+        }
+    }
+
+    /// Returns the message. `have` is the serial that is here, for an IXFR (RFC 1995 section 3).
+    pub fn message(&self, have: Option<Serial>) -> Vec<u8> {
+        let mut message = Vec::with_capacity(HEADER + 2 * 255);
+        message.extend_from_slice(&self.id.to_be_bytes());
+        // RFC 1996 section 4.5: a NOTIFY is authoritative.
+        let aa = match self.opcode == Opcode::NOTIFY {
+            true => 0x04,
+            false => 0,
+        };
+        message.extend_from_slice(&[self.opcode.0 << 3 | aa, 0, 0, 1, 0, 0, 0, 0, 0, 0]);
+        message.extend_from_slice(self.zone.as_name().as_wire());
+        message.extend_from_slice(&self.qtype.0.to_be_bytes());
+        message.extend_from_slice(&Class::IN.0.to_be_bytes());
+        if let Some(have) = have {
+            // Nothing but the serial of this SOA means anything to the primary.
+            message[9] = 1;
+            let mut rdata = [0; BARE_SOA];
+            rdata[2..6].copy_from_slice(&have.0.to_be_bytes());
+            push_soa(&mut message, 0, &rdata);
+        }
+        message
+    }
+
+    /// Checks the header and the question of a reply, and returns where its records begin.
+    ///
+    /// RFC 5936 section 2.2.1: the id and the question are those of the request. A message of a transfer may leave the
+    /// question out, and some primaries leave it out of the first one as well.
+    pub(super) fn check(&self, message: &Message<'_>) -> Result<usize, TransferFailure> {
+        if message.id() != self.id {
+            return Err(TransferFailure::WrongId);
+        }
+        if !message.is_response() || message.opcode() != self.opcode {
+            return Err(TransferFailure::NotReply);
+        }
+        let octets = message.octets();
+        match u16::from_be_bytes([octets[4], octets[5]]) {
+            0 => return Ok(HEADER),
+            1 => {}
+            _ => return Err(TransferFailure::WrongQuestion),
+        }
+        let (name, at) = NameBuf::from_message(octets, HEADER).map_err(MessageError::Name)?;
+        let fixed = octets.get(at..at + 4).ok_or(MessageError::Short)?;
+        let expected = [self.qtype.0.to_be_bytes(), Class::IN.0.to_be_bytes()].concat();
+        match name.as_name() == self.zone.as_name() && fixed == expected {
+            true => Ok(at + 4),
+            false => Err(TransferFailure::WrongQuestion),
+        }
+    }
+}
+
+/// Returns a NOTIFY with the SOA of a version as a hint (RFC 1996 section 3.7), or without one.
+pub fn notify_message(asked: &AskedQuestion, version: Option<&Zone>) -> Vec<u8> {
+    let mut message = asked.message(None);
+    let soa = version.and_then(Zone::soa);
+    let record = soa.and_then(|soa| Some((soa.ttl(), soa.records().next()?)));
+    if let Some((ttl, record)) = record {
+        message[7] = 1;
+        push_soa(&mut message, ttl, record.rdata);
+    }
+    message
+}
+
+/// Appends a SOA whose owner is the name of the question.
+fn push_soa(message: &mut Vec<u8>, ttl: u32, rdata: &[u8]) {
+    // A pointer to the question; the root is shorter and has no labels to point at.
+    match message[HEADER] {
+        0 => message.push(0),
+        _ => message.extend_from_slice(&[0xc0, HEADER as u8]),
+    }
+    message.extend_from_slice(&Type::SOA.0.to_be_bytes());
+    message.extend_from_slice(&Class::IN.0.to_be_bytes());
+    message.extend_from_slice(&ttl.to_be_bytes());
+    message.extend_from_slice(&(rdata.len() as u16).to_be_bytes());
+    message.extend_from_slice(rdata);
+}
+
+/// Tells whether a name is that of the zone asked about.
+pub(super) fn is_zone(asked: &AskedQuestion, name: Name<'_>) -> bool {
+    name == asked.zone.as_name()
+}

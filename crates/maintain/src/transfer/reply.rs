@@ -1,0 +1,56 @@
+//! Replies of one message: to a question for the SOA, and to a NOTIFY.
+
+use super::failure::TransferFailure;
+use super::question::{AskedQuestion, is_zone};
+use super::records::{RecordCursor, RecordScratch};
+use nameward_wire::message::{Message, MessageSection};
+use nameward_wire::{Class, Type};
+use nameward_zone::Serial;
+use nameward_zone::change::soa_serial;
+
+/// The reply to a question for the SOA.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SoaReply {
+    /// The serial that the primary has.
+    Serial(Serial),
+    /// The reply did not fit: the question is to be asked again over TCP.
+    Truncated,
+}
+
+/// Reads the reply to a question for the SOA.
+///
+/// RFC 1034 section 4.3.5 has the secondary ask the primary, so an answer that is not authoritative is none: it may be
+/// that of a resolver that stands in between.
+pub fn read_soa_reply(asked: &AskedQuestion, octets: &[u8]) -> Result<SoaReply, TransferFailure> {
+    let message = Message::parse(octets)?;
+    let at = asked.check(&message)?;
+    if message.rcode() != 0 {
+        return Err(TransferFailure::Code(message.rcode()));
+    }
+    if message.is_truncated() {
+        return Ok(SoaReply::Truncated);
+    }
+    if !message.is_authoritative() {
+        return Err(TransferFailure::NotAuthoritative);
+    }
+    let mut scratch = RecordScratch::default();
+    let count = message.promised(MessageSection::Answer);
+    let mut cursor = RecordCursor::new(octets, at, count, &mut scratch);
+    while let Some(record) = cursor.next(&mut scratch)? {
+        if record.rtype == Type::SOA && record.class == Class::IN && is_zone(asked, record.owner) {
+            let serial = soa_serial(record.rdata).ok_or(TransferFailure::NoSoa)?;
+            return Ok(SoaReply::Serial(serial));
+        }
+    }
+    Err(TransferFailure::NoSoa)
+}
+
+/// Reads the reply to a NOTIFY. Any response ends the notification (RFC 1996 section 3.6); one with an error is told of.
+pub fn read_notify_reply(asked: &AskedQuestion, octets: &[u8]) -> Result<(), TransferFailure> {
+    let message = Message::parse(octets)?;
+    asked.check(&message)?;
+    match message.rcode() {
+        0 => Ok(()),
+        code => Err(TransferFailure::Code(code)),
+    }
+}

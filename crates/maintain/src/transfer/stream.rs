@@ -1,0 +1,394 @@
+//! The messages of a transfer, read one after the other as they come.
+//!
+//! ```text
+//! First    the SOA of the newest version; not newer than what is here: the end (RFC 1995 section 2)
+//! Second   another SOA: differences; anything else: the whole zone (RFC 1995 section 4)
+//! Whole    records until the SOA comes again (RFC 5936 section 2.2)
+//! Chain    differences until the newest version is reached
+//! ```
+//! A whole zone is packed as it comes, as a zone file is, and its records are kept beside it in the form in which the
+//! state store keeps them: neither is made from the other afterwards.
+
+use super::chain::{DifferenceChain, listed};
+use super::failure::TransferFailure;
+use super::question::{AskedQuestion, is_zone};
+use super::records::{RecordCursor, RecordScratch, ScannedRecord};
+use crate::contents::PART;
+use nameward_dnssec::tsig::{ReplyVerifier, TsigFailure};
+use nameward_wire::message::{Message, MessageSection};
+use nameward_wire::zonefile::{Record, Severity};
+use nameward_wire::{Class, Name, Type};
+use nameward_zone::change::{Difference, soa_serial};
+use nameward_zone::{RecordList, Serial, Zone, ZoneBuilder, ZoneLimits};
+
+/// Messages without records that may follow each other.
+const EMPTY_IN_A_ROW: u32 = 16;
+/// Octets of the numbers at the end of a SOA.
+const SOA_NUMBERS: usize = 20;
+
+/// A zone that was transferred as a whole.
+pub struct WholeZone {
+    /// The zone, packed.
+    pub zone: Zone,
+    /// Its records as they came, for the state store.
+    pub contents: Vec<RecordList>,
+}
+
+/// The result of a transfer.
+pub enum TransferAnswer {
+    /// The primary has this serial, which is not newer than the one that is here.
+    NotNewer(Serial),
+    /// The differences that lead from the version that is here to the newest.
+    Differences(Vec<Difference>),
+    /// The whole zone.
+    Whole(Box<WholeZone>),
+}
+
+/// The state of a transfer after a message.
+pub enum TransferStep {
+    /// More messages follow.
+    More,
+    /// The transfer has ended.
+    Done(TransferAnswer),
+}
+
+/// The first SOA of a transfer.
+struct FirstSoa {
+    serial: Serial,
+    ttl: u32,
+    rdata: Box<[u8]>,
+}
+
+struct WholeDraft {
+    soa: FirstSoa,
+    builder: ZoneBuilder,
+    contents: Vec<RecordList>,
+}
+
+enum Phase {
+    First,
+    Second(FirstSoa),
+    Whole(Box<WholeDraft>),
+    Chain(Box<DifferenceChain>),
+    /// With a result or a failure.
+    Ended,
+}
+
+/// Reads the messages of one transfer.
+pub struct TransferReader {
+    asked: AskedQuestion,
+    have: Option<Serial>,
+    verifier: Option<ReplyVerifier>,
+    octets_max: u64,
+    octets: u64,
+    records: u64,
+    empty_messages: u32,
+    scratch: RecordScratch,
+    phase: Phase,
+}
+
+impl TransferReader {
+    /// Begins to read the reply to a question for AXFR or IXFR. `have` is the serial that is here; nothing that is not
+    /// newer is transferred. `verifier` is that of the signed question.
+    pub fn new(
+        asked: AskedQuestion,
+        have: Option<Serial>,
+        verifier: Option<ReplyVerifier>,
+        octets_max: u64,
+    ) -> Self {
+        TransferReader {
+            asked,
+            have,
+            verifier,
+            octets_max,
+            octets: 0,
+            records: 0,
+            empty_messages: 0,
+            scratch: RecordScratch::default(),
+            phase: Phase::First,
+        }
+    }
+
+    /// Returns how many records have come.
+    pub fn records(&self) -> u64 {
+        self.records
+    }
+
+    /// Returns the octets of these records.
+    pub fn octets(&self) -> u64 {
+        self.octets
+    }
+
+    /// Takes the next message; `now` is in seconds since 1970. After a failure nothing more is taken.
+    pub fn take(&mut self, octets: &[u8], now: u64) -> Result<TransferStep, TransferFailure> {
+        let step = self.read_message(octets, now);
+        if !matches!(step, Ok(TransferStep::More)) {
+            self.phase = Phase::Ended;
+        }
+        step
+    }
+
+    /// Ends the reading where the stream ends before the transfer.
+    pub fn cut_short(&self) -> TransferFailure {
+        TransferFailure::Short(self.records)
+    }
+
+    /// Ends an IXFR over UDP, whose reply is one message. `None`: it did not fit, and is to be asked for over TCP
+    /// (RFC 1995 section 2).
+    pub fn read_datagram(
+        mut self,
+        octets: &[u8],
+        now: u64,
+    ) -> Result<Option<TransferAnswer>, TransferFailure> {
+        let message = Message::parse(octets)?;
+        if message.is_truncated() {
+            self.asked.check(&message)?;
+            return Ok(None);
+        }
+        match self.take(octets, now)? {
+            TransferStep::Done(answer) => Ok(Some(answer)),
+            TransferStep::More if matches!(self.phase, Phase::Second(_)) => Ok(None),
+            TransferStep::More => Err(self.cut_short()),
+        }
+    }
+
+    fn read_message(&mut self, octets: &[u8], now: u64) -> Result<TransferStep, TransferFailure> {
+        let message = Message::parse(octets)?;
+        let at = self.asked.check(&message)?;
+        let verified = match &mut self.verifier {
+            Some(verifier) => verifier.verify(octets, now).map(|_| ()),
+            None => Ok(()),
+        };
+        let code = message.rcode();
+        match verified {
+            // A server that does not know the key cannot sign its refusal.
+            Err(TsigFailure::Unsigned) if code != 0 => return Err(TransferFailure::Code(code)),
+            verified => verified?,
+        }
+        if code != 0 {
+            return Err(TransferFailure::Code(code));
+        }
+        if message.is_truncated() {
+            return Err(TransferFailure::Truncated);
+        }
+        let count = message.promised(MessageSection::Answer);
+        self.empty_messages = match count {
+            0 => self.empty_messages + 1,
+            _ => 0,
+        };
+        if self.empty_messages > EMPTY_IN_A_ROW {
+            return Err(TransferFailure::EmptyMessages);
+        }
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let mut cursor = RecordCursor::new(octets, at, count, &mut scratch);
+        let mut answer = None;
+        while let Some(record) = cursor.next(&mut scratch)? {
+            if answer.is_some() {
+                return Err(TransferFailure::BehindEnd);
+            }
+            answer = self.take_record(&record)?;
+            // Whatever else a primary has to say of a version that is not newer is not looked at.
+            if let Some(TransferAnswer::NotNewer(_)) = answer {
+                return self.end(answer);
+            }
+        }
+        self.scratch = scratch;
+        let others = u32::from(message.promised(MessageSection::Authority))
+            + u32::from(message.promised(MessageSection::Additional));
+        cursor.skip_to_end(others)?;
+        self.end(answer)
+    }
+
+    fn end(&self, answer: Option<TransferAnswer>) -> Result<TransferStep, TransferFailure> {
+        let Some(answer) = answer else {
+            return Ok(TransferStep::More);
+        };
+        // RFC 8945 section 5.3.1: the last message is signed.
+        match &self.verifier {
+            Some(verifier) if !verifier.is_complete() => {
+                Err(TransferFailure::Tsig(TsigFailure::Unsigned))
+            }
+            _ => Ok(TransferStep::Done(answer)),
+        }
+    }
+
+    fn take_record(
+        &mut self,
+        record: &ScannedRecord<'_>,
+    ) -> Result<Option<TransferAnswer>, TransferFailure> {
+        self.check_record(record)?;
+        match &mut self.phase {
+            Phase::First => self.take_first(record),
+            Phase::Second(_) => self.take_second(record),
+            Phase::Whole(whole) => match record.rtype {
+                Type::SOA => {
+                    let Phase::Whole(whole) = std::mem::replace(&mut self.phase, Phase::Ended)
+                    else {
+                        return Err(TransferFailure::BehindEnd);
+                    };
+                    whole.finish(record).map(Some)
+                }
+                _ => {
+                    whole.push(record);
+                    Ok(None)
+                }
+            },
+            Phase::Chain(chain) => Ok(chain.take(record)?.map(TransferAnswer::Differences)),
+            Phase::Ended => Err(TransferFailure::BehindEnd),
+        }
+    }
+
+    /// Checks a record by itself.
+    #[inline]
+    fn check_record(&mut self, record: &ScannedRecord<'_>) -> Result<(), TransferFailure> {
+        self.records += 1;
+        self.octets += record.octets();
+        if self.octets > self.octets_max {
+            return Err(TransferFailure::TooLarge(self.octets_max));
+        }
+        if record.class != Class::IN {
+            return Err(TransferFailure::WrongClass(record.class));
+        }
+        if record.rtype.is_meta() {
+            return Err(TransferFailure::MetaType(record.rtype));
+        }
+        let zone = self.asked.zone.as_name();
+        if !record.same_owner && !record.owner.is_at_or_below(zone) {
+            return Err(TransferFailure::OutOfZone(record.owner.to_string()));
+        }
+        if record.rtype == Type::SOA && !is_zone(&self.asked, record.owner) {
+            return Err(TransferFailure::StraySoa(record.owner.to_string()));
+        }
+        Ok(())
+    }
+
+    fn take_first(
+        &mut self,
+        record: &ScannedRecord<'_>,
+    ) -> Result<Option<TransferAnswer>, TransferFailure> {
+        if record.rtype != Type::SOA {
+            return Err(TransferFailure::FirstNotSoa(record.rtype));
+        }
+        let serial = soa_serial(record.rdata).ok_or(TransferFailure::NoSoa)?;
+        if self.have.is_some_and(|have| !serial.is_after(have)) {
+            return Ok(Some(TransferAnswer::NotNewer(serial)));
+        }
+        self.phase = Phase::Second(FirstSoa {
+            serial,
+            ttl: record.ttl,
+            rdata: record.rdata.into(),
+        });
+        Ok(None)
+    }
+
+    fn take_second(
+        &mut self,
+        record: &ScannedRecord<'_>,
+    ) -> Result<Option<TransferAnswer>, TransferFailure> {
+        let Phase::Second(soa) = std::mem::replace(&mut self.phase, Phase::Ended) else {
+            return Err(TransferFailure::BehindEnd);
+        };
+        let is_ixfr = self.asked.qtype == Type::IXFR;
+        if is_ixfr
+            && record.rtype == Type::SOA
+            && record.rdata != &*soa.rdata
+            && let Some(have) = self.have
+        {
+            let chain = DifferenceChain::begin(soa.serial, have, record)?;
+            self.phase = Phase::Chain(Box::new(chain));
+            return Ok(None);
+        }
+        let mut whole = WholeDraft::begin(soa, self.asked.zone.as_name());
+        if record.rtype == Type::SOA {
+            return whole.finish(record).map(Some);
+        }
+        whole.push(record);
+        self.phase = Phase::Whole(Box::new(whole));
+        Ok(None)
+    }
+}
+
+impl WholeDraft {
+    fn begin(soa: FirstSoa, zone: Name<'_>) -> Self {
+        let mut builder = ZoneBuilder::new(zone);
+        // The limit of the transfer bounds the zone as well.
+        builder.set_limits(ZoneLimits {
+            octets: u64::MAX,
+            records: u64::MAX,
+        });
+        let first = ScannedRecord {
+            owner: zone,
+            same_owner: false,
+            rtype: Type::SOA,
+            class: Class::IN,
+            ttl: soa.ttl,
+            rdata: &soa.rdata,
+        };
+        let (first_part, first_record) = (listed(&first), scanned(&first));
+        let contents = vec![RecordList::from_iter([first_part])];
+        builder.add(&first_record);
+        WholeDraft {
+            builder,
+            contents,
+            soa,
+        }
+    }
+
+    #[inline]
+    fn push(&mut self, record: &ScannedRecord<'_>) {
+        self.builder.add(&scanned(record));
+        let is_full = |part: &RecordList| part.as_bytes().len() >= PART;
+        if self.contents.last().is_none_or(is_full) {
+            self.contents.push(RecordList::default());
+        }
+        if let Some(part) = self.contents.last_mut() {
+            part.push(listed(record));
+        }
+    }
+
+    /// Ends the zone with the SOA that came last, which is the first one again (RFC 5936 section 2.2).
+    fn finish(self, last: &ScannedRecord<'_>) -> Result<TransferAnswer, TransferFailure> {
+        if !is_same_soa(last.rdata, &self.soa.rdata) {
+            return Err(TransferFailure::LastSoaDiffers {
+                first: self.soa.serial,
+                last: soa_serial(last.rdata).unwrap_or_default(),
+            });
+        }
+        let (zone, findings) = self.builder.finish();
+        let Some(mut zone) = zone else {
+            let mut errors = findings.into_iter();
+            let first = errors.find(|finding| finding.severity == Severity::Error);
+            let message = first.map_or_else(String::new, |finding| finding.message);
+            return Err(TransferFailure::Invalid(message));
+        };
+        zone.set_signing(zone.stored_signatures());
+        Ok(TransferAnswer::Whole(Box::new(WholeZone {
+            zone,
+            contents: self.contents,
+        })))
+    }
+}
+
+/// Compares the data of two SOAs; the letter case of their names does not matter (RFC 4343).
+fn is_same_soa(one: &[u8], other: &[u8]) -> bool {
+    let split = |soa: &[u8]| soa.len().checked_sub(SOA_NUMBERS);
+    match (split(one), split(other)) {
+        (Some(names), Some(others)) if names == others => {
+            one[names..] == other[names..] && one[..names].eq_ignore_ascii_case(&other[..names])
+        }
+        _ => false,
+    }
+}
+
+fn scanned<'s>(record: &ScannedRecord<'s>) -> Record<'s> {
+    Record {
+        owner: record.owner,
+        same_owner: record.same_owner,
+        rtype: record.rtype,
+        class: record.class,
+        ttl: record.ttl,
+        rdata: record.rdata,
+        line: 0,
+        file: 0,
+    }
+}

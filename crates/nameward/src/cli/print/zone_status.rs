@@ -1,0 +1,86 @@
+//! Owns the line of `nameward zone status`: one zone, its serials, times and troubles.
+
+use std::fmt::Write as _;
+
+use nameward_control::operations::ListedZoneStatus;
+
+/// Returns the status of a zone as one line.
+pub fn line(status: &ListedZoneStatus) -> String {
+    let mut line = format!("{} {} {}", status.name, status.kind, status.state);
+    // Writing to a string does not fail.
+    if let Some(serial) = status.serial {
+        let _ = write!(line, ", serial {serial}");
+    }
+    if let Some(primary) = &status.primary {
+        let there = status.serial_at_primary;
+        let _ = match there {
+            Some(serial) => write!(line, ", primary {primary} has {serial}"),
+            None => write!(line, ", primary {primary}"),
+        };
+    }
+    let ago = |time: u64| status.now.saturating_sub(time);
+    let ahead = |time: u64| time.saturating_sub(status.now);
+    if let Some(time) = status.last_refresh {
+        let _ = write!(line, ", confirmed {} s ago", ago(time));
+    }
+    if let Some(time) = status.last_check {
+        let _ = write!(line, ", asked {} s ago", ago(time));
+    }
+    match (status.is_checking, status.next_check) {
+        (true, _) => line.push_str(", check under way"),
+        (false, Some(time)) => {
+            let _ = write!(line, ", next check in {} s", ahead(time));
+        }
+        (false, None) => {}
+    }
+    if let Some(time) = status.expires {
+        let _ = match status.state.as_str() {
+            "expired" => write!(line, ", expired {} s ago", ago(time)),
+            _ => write!(line, ", expires in {} s", ahead(time)),
+        };
+    }
+    if let Some(transfer) = &status.transfer {
+        let (peer, records, seconds) = (&transfer.primary, transfer.records, transfer.seconds);
+        let kib = transfer.octets >> 10;
+        let _ = write!(
+            line,
+            ", transferring from {peer}: {records} records, {kib} KiB, {seconds} s"
+        );
+    }
+    if let Some(error) = &status.last_error {
+        let failures = status.failures;
+        let _ = write!(line, ", failed {failures} times: {error}");
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_says_where_the_zone_stands() {
+        let mut status = ListedZoneStatus {
+            name: "a.test.".into(),
+            kind: "secondary".into(),
+            state: "current".into(),
+            serial: Some(7),
+            primary: Some("192.0.2.1:53".into()),
+            serial_at_primary: Some(8),
+            last_refresh: Some(900),
+            last_check: Some(990),
+            next_check: Some(1060),
+            expires: Some(5000),
+            now: 1000,
+            ..ListedZoneStatus::default()
+        };
+        assert_eq!(
+            line(&status),
+            "a.test. secondary current, serial 7, primary 192.0.2.1:53 has 8, confirmed 100 s ago, \
+             asked 10 s ago, next check in 60 s, expires in 4000 s"
+        );
+        status.last_error = Some("the primary answers REFUSED".into());
+        status.failures = 2;
+        assert!(line(&status).ends_with(", failed 2 times: the primary answers REFUSED"));
+    }
+}

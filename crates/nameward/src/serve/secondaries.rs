@@ -1,0 +1,297 @@
+//! Owns the wiring of secondary zones and NOTIFY: who asks primaries, who tells secondaries, and what operators are told
+//! of both.
+
+use std::{
+    io,
+    net::SocketAddr,
+    sync::Arc,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use nameward_control::operations::{
+    ListedItem, ListedZoneStatus, OperationError, OperationResult, RunningTransferStatus, TakeItem,
+    zone_name,
+};
+use nameward_maintain::{
+    Commits,
+    life::{
+        SecondaryStatus,
+        driver::{self, LifeHandle, LifeParts},
+    },
+    notify::NotifySink,
+    policy::{PolicyTable, ZoneKind},
+    zone::ZoneState,
+};
+use nameward_serve::{
+    outgoing::{Notifier, NotifierParts, Outgoing, OutgoingSettings, SecondarySink},
+    pipeline::Shared,
+};
+use nameward_stats::{Gauge, Stats};
+use nameward_wire::{Name, NameBuf};
+use tokio::runtime::{Handle, Runtime};
+
+use crate::config::settings;
+
+/// Threads that ask primaries and tell secondaries. Packing a large zone takes one of them for a second.
+const THREADS: usize = 2;
+
+/// Makes the runtime of outgoing questions: clients of this server never wait for a primary.
+pub fn runtime() -> io::Result<Runtime> {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(THREADS)
+        .thread_name("transfer")
+        .enable_all()
+        .build()
+}
+
+/// The parts that secondary zones are made of.
+pub struct SecondaryParts {
+    /// What all workers read.
+    pub shared: Arc<Shared>,
+    /// The way of new versions of zones.
+    pub commits: Arc<Commits>,
+    /// The policies of zones.
+    pub policies: Arc<PolicyTable>,
+    /// Hears of every commit.
+    pub notifier: Notifier,
+    /// The addresses that this server listens on.
+    pub listens: Vec<SocketAddr>,
+    /// Where primaries are asked and secondaries told.
+    pub runtime: Handle,
+}
+
+/// Secondary zones and NOTIFY of a running server.
+#[derive(Clone)]
+pub struct SecondaryZones {
+    life: LifeHandle,
+    outgoing: Outgoing,
+    notifier: Notifier,
+    policies: Arc<PolicyTable>,
+    shared: Arc<Shared>,
+}
+
+impl SecondaryZones {
+    /// Starts them; `loaded` is called when the zones that the state store has are served.
+    pub fn start(
+        parts: SecondaryParts,
+        server: &settings::Server,
+        loaded: impl FnOnce() + Send + 'static,
+    ) -> io::Result<Self> {
+        let SecondaryParts {
+            shared,
+            commits,
+            policies,
+            notifier,
+            listens,
+            runtime,
+        } = parts;
+        let settings = outgoing_settings(server);
+        let outgoing = Outgoing::new(Arc::clone(&policies), settings, runtime.clone());
+        let life_parts = LifeParts {
+            commits,
+            policies: Arc::clone(&policies),
+            // Those that wait for the reply to a datagram take no place of a transfer.
+            running_max: 2 * settings.transfers_max,
+            seed: seed(),
+        };
+        let asker = outgoing.clone();
+        let life = driver::start(life_parts, move |life| asker.asker(life), loaded)?;
+        let told = NotifierParts {
+            policies: Arc::clone(&policies),
+            zones: Arc::clone(&shared.zones),
+            listens,
+        };
+        notifier.start(told, &runtime);
+        let zones = SecondaryZones {
+            life,
+            outgoing,
+            notifier,
+            policies,
+            shared,
+        };
+        zones.show_gauges(&zones.shared.stats);
+        Ok(zones)
+    }
+
+    /// Returns the one who takes NOTIFY messages.
+    pub fn notify_sink(&self) -> Arc<dyn NotifySink> {
+        Arc::new(SecondarySink::new(self.life.clone(), self.outgoing.clone()))
+    }
+
+    /// Ends them: what is under way is given up.
+    pub fn end(&self) {
+        self.life.end();
+    }
+
+    fn show_gauges(&self, stats: &Stats) {
+        let life = |read: fn(&LifeHandle) -> u64| {
+            let life = self.life.clone();
+            move || read(&life)
+        };
+        stats.gauge_from(Gauge::XfrQueue, life(|life| life.summary().waiting));
+        stats.gauge_from(Gauge::SecondariesStale, life(|life| life.summary().stale));
+        let expired = life(|life| life.summary().expired);
+        stats.gauge_from(Gauge::SecondariesExpired, expired);
+        let age = life(|life| life.summary().oldest_refresh_seconds);
+        stats.gauge_from(Gauge::SecondariesRefreshAge, age);
+        let results = |read: fn(&nameward_serve::outgoing::TransferResults) -> u64| {
+            let transfers = Arc::clone(self.outgoing.transfers());
+            move || read(&transfers.results())
+        };
+        stats.gauge_from(Gauge::TransfersInWhole, results(|r| r.whole));
+        stats.gauge_from(Gauge::TransfersInIncremental, results(|r| r.incremental));
+        stats.gauge_from(Gauge::TransfersInNotNewer, results(|r| r.not_newer));
+        stats.gauge_from(Gauge::TransfersInRefused, results(|r| r.refused));
+        stats.gauge_from(Gauge::TransfersInFailed, results(|r| r.failed));
+        let notifier = self.notifier.clone();
+        stats.gauge_from(Gauge::NotifyWaiting, move || notifier.waiting());
+        let notifier = self.notifier.clone();
+        stats.gauge_from(Gauge::NotifySent, move || notifier.sent());
+    }
+
+    /// Lists the status of one zone, or of all that are transferred or notified.
+    pub fn status(
+        &self,
+        zone: Option<&str>,
+        items: TakeItem<'_>,
+    ) -> Result<OperationResult, OperationError> {
+        let zone = zone.map(zone_name).transpose()?;
+        let mut count = 0;
+        let mut give = |item: ListedZoneStatus| {
+            count += 1;
+            items(ListedItem::Status(item))
+        };
+        if let Some(zone) = zone {
+            let mut secondary = self.life.status(Some(zone));
+            give(match secondary.pop() {
+                Some(status) => self.of_secondary(&status),
+                None => self.of_other(zone)?,
+            });
+            return Ok(OperationResult::Listed { items: count });
+        }
+        let mut all = self.life.status(None);
+        all.sort_by(|a, b| a.zone.as_name().canonical_cmp(b.zone.as_name()));
+        for status in &all {
+            if !give(self.of_secondary(status)) {
+                return Ok(OperationResult::Listed { items: count });
+            }
+        }
+        let policies = self.policies.load();
+        let own = policies
+            .zones()
+            .filter(|(_, policy)| matches!(policy.kind, ZoneKind::Primary | ZoneKind::Producer));
+        let mut others: Vec<NameBuf> = own.map(|(zone, _)| zone.into()).collect();
+        others.sort_by(|a, b| a.as_name().canonical_cmp(b.as_name()));
+        for zone in others {
+            if let Ok(status) = self.of_other(zone)
+                && !give(status)
+            {
+                break;
+            }
+        }
+        Ok(OperationResult::Listed { items: count })
+    }
+
+    fn kind_of(&self, zone: Name<'_>) -> &'static str {
+        self.policies.load().of(zone).kind.word()
+    }
+
+    fn of_secondary(&self, status: &SecondaryStatus) -> ListedZoneStatus {
+        let has_contents = status.state != ZoneState::Empty;
+        let transfer = self.outgoing.transfers().of(&status.zone);
+        ListedZoneStatus {
+            name: status.zone.to_string(),
+            kind: self.kind_of(status.zone.as_name()).into(),
+            state: match status.state {
+                ZoneState::Empty => "empty",
+                ZoneState::Current => "current",
+                ZoneState::Expired => "expired",
+            }
+            .into(),
+            serial: status.serial.map(|serial| serial.0),
+            primary: status.primary.map(|primary| primary.to_string()),
+            serial_at_primary: status.serial_there.map(|serial| serial.0),
+            last_check: status.checked,
+            last_refresh: has_contents.then_some(status.timers.refreshed),
+            next_check: status.next_check,
+            expires: has_contents.then_some(status.timers.expires),
+            is_checking: status.is_checking,
+            failures: status.failures,
+            last_error: status.last_error.clone(),
+            transfer: transfer.map(|transfer| RunningTransferStatus {
+                primary: transfer.primary.to_string(),
+                records: transfer.records(),
+                octets: transfer.octets(),
+                seconds: transfer.began.elapsed().as_secs(),
+            }),
+            now: now_seconds(),
+        }
+    }
+
+    /// The status of a zone that is no secondary.
+    fn of_other(&self, zone: NameBuf) -> Result<ListedZoneStatus, OperationError> {
+        let table = self.shared.zones.load();
+        let served = table.exact(zone.as_name()).ok_or_else(|| {
+            OperationError::not_found(format!(
+                "zone {zone} not found; `nameward zone list` lists the zones"
+            ))
+        })?;
+        let state = match (served.is_ready(), served.is_stand_in()) {
+            (false, _) => "not ready",
+            (true, true) => "live",
+            (true, false) => "current",
+        };
+        Ok(ListedZoneStatus {
+            name: zone.to_string(),
+            kind: self.kind_of(zone.as_name()).into(),
+            state: state.into(),
+            serial: (!served.is_stand_in()).then(|| served.serial().0),
+            now: now_seconds(),
+            ..ListedZoneStatus::default()
+        })
+    }
+
+    /// Has a secondary zone checked at once, and transferred if its primary has a newer version.
+    pub fn retrieve(&self, zone: &str) -> Result<OperationResult, OperationError> {
+        let name = zone_name(zone)?;
+        if !self.life.check(name) {
+            return Err(OperationError::not_found(format!(
+                "zone {name} is no secondary zone of this server"
+            )));
+        }
+        tracing::info!("zone {name}: check asked for over the control socket");
+        let zone = name.to_string();
+        Ok(OperationResult::ZoneRetrieving { zone })
+    }
+
+    /// Has the servers told that are to be told of changes of a zone.
+    pub fn notify(&self, zone: &str) -> Result<OperationResult, OperationError> {
+        let name = zone_name(zone)?;
+        self.of_other(name)?;
+        self.notifier.changed(name);
+        tracing::info!("zone {name}: NOTIFY asked for over the control socket");
+        let zone = name.to_string();
+        Ok(OperationResult::ZoneNotifying { zone })
+    }
+}
+
+fn outgoing_settings(server: &settings::Server) -> OutgoingSettings {
+    OutgoingSettings {
+        transfers_max: server.transfers_in_max.get(),
+        transfers_per_primary: server.transfers_in_per_primary.get(),
+        connect_timeout: server.transfer_connect_timeout_ms.millis(),
+        idle_timeout: server.transfer_idle_timeout_ms.millis(),
+        total_timeout: server.transfer_total_timeout_ms.millis(),
+    }
+}
+
+/// A number of chance: the keys of a hasher are random.
+fn seed() -> u64 {
+    use std::hash::{BuildHasher, Hasher, RandomState};
+    RandomState::new().build_hasher().finish()
+}
+
+fn now_seconds() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs())
+}

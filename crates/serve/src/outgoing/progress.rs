@@ -1,0 +1,129 @@
+//! Transfers that run, as people are shown them, and the results of those that have ended.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::ops::Deref;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use nameward_maintain::transfer::{TransferAnswer, TransferReader};
+use nameward_wire::NameBuf;
+
+use super::failure::AskFailure;
+use super::lock;
+
+/// The progress of a transfer that runs.
+#[derive(Debug)]
+pub struct TransferProgress {
+    /// The primary.
+    pub primary: SocketAddr,
+    /// The time it began.
+    pub began: Instant,
+    records: AtomicU64,
+    octets: AtomicU64,
+}
+
+impl TransferProgress {
+    /// Returns how many records have come.
+    pub fn records(&self) -> u64 {
+        self.records.load(Ordering::Relaxed)
+    }
+
+    /// Returns the octets of these records.
+    pub fn octets(&self) -> u64 {
+        self.octets.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn update(&self, reader: &TransferReader) {
+        self.records.store(reader.records(), Ordering::Relaxed);
+        self.octets.store(reader.octets(), Ordering::Relaxed);
+    }
+}
+
+/// How many transfers have ended in which way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct TransferResults {
+    /// Whole zones that came.
+    pub whole: u64,
+    /// Differences that came.
+    pub incremental: u64,
+    /// Primaries that had nothing newer after all.
+    pub not_newer: u64,
+    /// Transfers that were not taken for what the primary sent.
+    pub refused: u64,
+    /// Transfers that the network ended.
+    pub failed: u64,
+}
+
+/// The transfers of a server.
+#[derive(Default)]
+pub struct Transfers {
+    running: Mutex<HashMap<NameBuf, Arc<TransferProgress>>>,
+    results: Mutex<TransferResults>,
+}
+
+impl Transfers {
+    /// Returns the progress of a zone's transfer, if one runs.
+    pub fn of(&self, zone: &NameBuf) -> Option<Arc<TransferProgress>> {
+        lock(&self.running).get(zone).cloned()
+    }
+
+    /// Returns how many transfers run.
+    pub fn running(&self) -> usize {
+        lock(&self.running).len()
+    }
+
+    /// Returns the results so far.
+    pub fn results(&self) -> TransferResults {
+        *lock(&self.results)
+    }
+
+    pub(super) fn begin(self: &Arc<Self>, zone: NameBuf, primary: SocketAddr) -> RunningTransfer {
+        let progress = Arc::new(TransferProgress {
+            primary,
+            began: Instant::now(),
+            records: AtomicU64::new(0),
+            octets: AtomicU64::new(0),
+        });
+        lock(&self.running).insert(zone, Arc::clone(&progress));
+        RunningTransfer {
+            zone,
+            progress,
+            transfers: Arc::clone(self),
+        }
+    }
+
+    pub(super) fn count(&self, result: &Result<TransferAnswer, AskFailure>) {
+        let mut results = lock(&self.results);
+        let count = match result {
+            Ok(TransferAnswer::Whole(_)) => &mut results.whole,
+            Ok(TransferAnswer::Differences(_)) => &mut results.incremental,
+            Ok(TransferAnswer::NotNewer(_)) => &mut results.not_newer,
+            Err(AskFailure::Peer(_)) => &mut results.refused,
+            Err(_) => &mut results.failed,
+        };
+        *count += 1;
+    }
+}
+
+/// A transfer among those that run, until it is dropped.
+pub(super) struct RunningTransfer {
+    zone: NameBuf,
+    progress: Arc<TransferProgress>,
+    transfers: Arc<Transfers>,
+}
+
+impl Deref for RunningTransfer {
+    type Target = TransferProgress;
+
+    fn deref(&self) -> &TransferProgress {
+        &self.progress
+    }
+}
+
+impl Drop for RunningTransfer {
+    fn drop(&mut self) {
+        lock(&self.transfers.running).remove(&self.zone);
+    }
+}

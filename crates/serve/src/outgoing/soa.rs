@@ -1,0 +1,85 @@
+//! The serial that a primary has, asked by UDP.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use nameward_dnssec::tsig::{TsigFailure, TsigKey, sign_request};
+use nameward_maintain::policy::RemoteServer;
+use nameward_maintain::transfer::{AskedQuestion, SoaReply, TransferFailure, read_soa_reply};
+use nameward_wire::{NameBuf, Type};
+use tokio::net::UdpSocket;
+use tokio::time::{Instant, timeout_at};
+
+use super::failure::AskFailure;
+use super::{local_address, now_seconds, random_id};
+
+/// The time that each try waits for its reply.
+const TRIES: [Duration; 3] = [
+    Duration::from_millis(1500),
+    Duration::from_millis(2500),
+    Duration::from_millis(4000),
+];
+/// Octets of the largest reply that is looked at: without EDNS it has 512.
+const REPLY: usize = 4096;
+/// Datagrams of others that one try passes over.
+const FORGED: usize = 1000;
+
+/// Asks a primary for the SOA of a zone.
+pub(super) async fn ask_soa(
+    primary: &RemoteServer,
+    zone: NameBuf,
+    key: Option<&Arc<TsigKey>>,
+) -> Result<SoaReply, AskFailure> {
+    for patience in TRIES {
+        // A port of its own for each try, and an id of chance: a reply cannot be guessed.
+        let asked = AskedQuestion::query(random_id(), zone, Type::SOA);
+        if let Some(reply) = try_once(primary, &asked, key, patience).await? {
+            return Ok(reply);
+        }
+    }
+    Err(AskFailure::NoAnswer)
+}
+
+async fn try_once(
+    primary: &RemoteServer,
+    asked: &AskedQuestion,
+    key: Option<&Arc<TsigKey>>,
+    patience: Duration,
+) -> Result<Option<SoaReply>, AskFailure> {
+    let network = |error| AskFailure::Network("no question can be sent", error);
+    let socket = UdpSocket::bind(local_address(primary)).await;
+    let socket = socket.map_err(network)?;
+    // The system drops what comes from elsewhere.
+    socket.connect(primary.address).await.map_err(network)?;
+    let mut question = asked.message(None);
+    let mut verifier = key.map(|key| sign_request(key, &mut question, now_seconds()));
+    socket.send(&question).await.map_err(network)?;
+    let (mut reply, deadline) = ([0; REPLY], Instant::now() + patience);
+    for _ in 0..FORGED {
+        let len = match timeout_at(deadline, socket.recv(&mut reply)).await {
+            Err(_) => return Ok(None),
+            Ok(Ok(len)) => len,
+            Ok(Err(error)) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                return Err(AskFailure::Network("the primary does not listen", error));
+            }
+            Ok(Err(error)) => return Err(network(error)),
+        };
+        let octets = &reply[..len];
+        let read = read_soa_reply(asked, octets);
+        if read.as_ref().is_err_and(TransferFailure::is_forgeable) {
+            continue;
+        }
+        if let Some(verifier) = &mut verifier {
+            match (verifier.verify(octets, now_seconds()), &read) {
+                // A server that does not know the key cannot sign its refusal.
+                (Err(TsigFailure::Unsigned), Err(TransferFailure::Code(_))) => {}
+                (verified, _) => {
+                    verified.map_err(TransferFailure::Tsig)?;
+                }
+            }
+        }
+        return Ok(Some(read?));
+    }
+    Ok(None)
+}

@@ -1,0 +1,128 @@
+//! One transfer over TCP: the connection, its time limits, and its messages handed to the reader as they come.
+
+use std::io;
+use std::sync::Arc;
+
+use nameward_dnssec::tsig::{TsigKey, sign_request};
+use nameward_maintain::life::Ask;
+use nameward_maintain::transfer::{
+    AskedQuestion, TransferAnswer, TransferFailure, TransferReader, TransferStep,
+};
+use nameward_wire::Type;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::time::{Instant, timeout, timeout_at};
+
+use super::failure::AskFailure;
+use super::progress::TransferProgress;
+use super::{OutgoingSettings, local_address, now_seconds, random_id};
+
+/// Octets that are read at once at the most: a message of the largest size and as much of the next.
+const BUFFER: usize = 2 * (2 + u16::MAX as usize);
+
+/// Transfers a zone from its primary.
+pub(super) async fn transfer(
+    ask: &Ask,
+    qtype: Type,
+    key: Option<&Arc<TsigKey>>,
+    settings: &OutgoingSettings,
+    progress: &TransferProgress,
+) -> Result<TransferAnswer, AskFailure> {
+    let connecting = timeout(settings.connect_timeout, connect(ask)).await;
+    let mut stream = match connecting {
+        Ok(connected) => connected.map_err(|error| AskFailure::Network("no connection", error))?,
+        Err(_) => return Err(AskFailure::NoAnswer),
+    };
+    let asked = AskedQuestion::query(random_id(), ask.zone, qtype);
+    let mut question = asked.message(ask.have.filter(|_| qtype == Type::IXFR));
+    let verifier = key.map(|key| sign_request(key, &mut question, now_seconds()));
+    let mut framed = (question.len() as u16).to_be_bytes().to_vec();
+    framed.extend_from_slice(&question);
+    let sent = timeout(settings.idle_timeout, stream.write_all(&framed)).await;
+    let lost = |error| AskFailure::Network("the connection was lost", error);
+    sent.map_err(|_| AskFailure::Timeout("the primary does not take the question"))?
+        .map_err(lost)?;
+    let mut reader = TransferReader::new(asked, ask.have, verifier, ask.octets_max);
+    let mut messages = MessageBuffer::new();
+    loop {
+        // A whole message in time, not one octet: nobody keeps a place by dripping.
+        let deadline = Instant::now() + settings.idle_timeout;
+        let message = match timeout_at(deadline, messages.next(&mut stream)).await {
+            Ok(Ok(Some(message))) => message,
+            Ok(Ok(None)) => return Err(reader.cut_short().into()),
+            Ok(Err(error)) => return Err(lost(error)),
+            Err(_) => return Err(AskFailure::Timeout("the primary stopped sending")),
+        };
+        let step = reader.take(message, now_seconds());
+        progress.update(&reader);
+        match step? {
+            TransferStep::More => tokio::task::yield_now().await,
+            TransferStep::Done(answer) => return Ok(answer),
+        }
+    }
+}
+
+async fn connect(ask: &Ask) -> io::Result<TcpStream> {
+    let socket = match ask.primary.address.is_ipv4() {
+        true => TcpSocket::new_v4()?,
+        false => TcpSocket::new_v6()?,
+    };
+    if ask.primary.source.is_some() {
+        socket.bind(local_address(&ask.primary))?;
+    }
+    socket.connect(ask.primary.address).await
+}
+
+/// Octets that have come, and the message among them that is read next.
+struct MessageBuffer {
+    octets: Vec<u8>,
+    start: usize,
+    end: usize,
+}
+
+impl MessageBuffer {
+    fn new() -> Self {
+        MessageBuffer {
+            octets: vec![0; BUFFER],
+            start: 0,
+            end: 0,
+        }
+    }
+
+    /// Waits for the next message; `None` at the end of the stream.
+    async fn next(&mut self, stream: &mut TcpStream) -> io::Result<Option<&[u8]>> {
+        let len = loop {
+            if let Some(len) = self.complete() {
+                break len;
+            }
+            if self.start > 0 {
+                self.octets.copy_within(self.start..self.end, 0);
+                (self.start, self.end) = (0, self.end - self.start);
+            }
+            match stream.read(&mut self.octets[self.end..]).await? {
+                0 => return Ok(None),
+                read => self.end += read,
+            }
+        };
+        let at = self.start + 2;
+        self.start = at + len;
+        Ok(Some(&self.octets[at..at + len]))
+    }
+
+    /// Returns the length of the next message if all of it is here.
+    fn complete(&self) -> Option<usize> {
+        let here = &self.octets[self.start..self.end];
+        let (len, rest) = here.split_first_chunk::<2>()?;
+        let len = usize::from(u16::from_be_bytes(*len));
+        (rest.len() >= len).then_some(len)
+    }
+}
+
+/// Tells whether a primary that failed with an IXFR is asked for the whole zone: it may not know IXFR, or have no good
+/// differences. One that is not trusted is not asked again.
+pub(super) fn is_worth_whole(failure: &TransferFailure) -> bool {
+    !matches!(
+        failure,
+        TransferFailure::Tsig(_) | TransferFailure::TooLarge(_)
+    )
+}

@@ -1,0 +1,123 @@
+//! Zones that are at home in the state store, read back with their contents: one by its name, or all in one pass.
+
+use super::StateStore;
+use super::change::ZoneHome;
+use super::error::StateError;
+use super::journal::{JournalEntry, stored_name};
+use super::read::{KeptZone, kept_zone, list, unsettled};
+use nameward_wire::NameBuf;
+use nameward_zone::RecordList;
+use rusqlite::{Connection, Rows, params};
+
+/// Takes zones as they are read: begin, records in parts, end.
+pub trait TakeStoredZones {
+    /// A zone begins; false passes over it.
+    fn begin(&mut self, zone: &KeptZone) -> bool;
+
+    /// A part of its records.
+    fn records(&mut self, records: &RecordList);
+
+    /// The zone ends: `journal` has the differences that are to be applied to its records.
+    fn end(
+        &mut self,
+        store: &StateStore,
+        zone: &KeptZone,
+        journal: Result<Vec<JournalEntry>, StateError>,
+    );
+}
+
+/// The parts of zones in their order, behind the columns of a zone that `kept_zone` reads and three more.
+const PARTS: &str = "SELECT name, home, serial, zone.entries, zone.octets, refreshed, next_check, expires, \
+                     zone.id, base, last, records FROM zone JOIN contents ON contents.zone = zone.id \
+                     LEFT JOIN timer ON timer.zone = zone.id WHERE home = ?1";
+
+impl StateStore {
+    /// Reads one zone that is at home here; nothing is taken if it is not.
+    pub fn zone_at_home(
+        &self,
+        zone: &NameBuf,
+        taker: &mut impl TakeStoredZones,
+    ) -> Result<(), StateError> {
+        self.read(|connection| {
+            let transaction = connection.unchecked_transaction()?;
+            let sql = format!("{PARTS} AND name = ?2 ORDER BY part");
+            let mut statement = transaction.prepare_cached(&sql)?;
+            let home = ZoneHome::Store.number();
+            let rows = statement.query(params![home, stored_name(zone)])?;
+            self.hand_over(&transaction, rows, taker)
+        })
+    }
+
+    /// Reads all zones that are at home here, in one pass.
+    pub fn zones_at_home(&self, taker: &mut impl TakeStoredZones) -> Result<(), StateError> {
+        self.read(|connection| {
+            let transaction = connection.unchecked_transaction()?;
+            let sql = format!("{PARTS} ORDER BY zone.id, part");
+            let mut statement = transaction.prepare(&sql)?;
+            let rows = statement.query([ZoneHome::Store.number()])?;
+            self.hand_over(&transaction, rows, taker)
+        })
+    }
+
+    fn hand_over(
+        &self,
+        connection: &Connection,
+        mut rows: Rows<'_>,
+        taker: &mut impl TakeStoredZones,
+    ) -> Result<(), StateError> {
+        let mut current: Option<StoredZone> = None;
+        while let Some(row) = rows.next()? {
+            let id: i64 = row.get(8)?;
+            if current.as_ref().is_none_or(|zone| zone.id != id) {
+                if let Some(zone) = current.take() {
+                    self.end(connection, zone, taker);
+                }
+                let kept = kept_zone(row)?;
+                current = Some(StoredZone {
+                    id,
+                    base: row.get(9)?,
+                    last: row.get(10)?,
+                    is_wanted: taker.begin(&kept),
+                    kept,
+                    failed: None,
+                });
+            }
+            let Some(zone) = current.as_mut() else {
+                continue;
+            };
+            if zone.is_wanted && zone.failed.is_none() {
+                match list(row, 11) {
+                    Ok(records) => taker.records(&records),
+                    Err(error) => zone.failed = Some(error),
+                }
+            }
+        }
+        if let Some(zone) = current {
+            self.end(connection, zone, taker);
+        }
+        Ok(())
+    }
+
+    fn end(&self, connection: &Connection, zone: StoredZone, taker: &mut impl TakeStoredZones) {
+        if !zone.is_wanted {
+            return;
+        }
+        let journal = match zone.failed {
+            Some(error) => Err(error),
+            None if zone.last > zone.base => unsettled(connection, zone.id, zone.base),
+            None => Ok(Vec::new()),
+        };
+        let journal = journal.map_err(|error| error.of(self.path()));
+        taker.end(self, &zone.kept, journal);
+    }
+}
+
+/// A zone that is being read.
+struct StoredZone {
+    id: i64,
+    base: i64,
+    last: i64,
+    is_wanted: bool,
+    kept: KeptZone,
+    failed: Option<StateError>,
+}
