@@ -15,6 +15,7 @@ mod aside;
 mod load;
 mod terms;
 mod under_way;
+mod wait;
 
 use crate::background::{self, BackgroundTask, BackgroundWork};
 use crate::contents::contents_of;
@@ -171,33 +172,6 @@ impl Commits {
             Ok((difference, Some(zone)))
         };
         self.advance(source, contents, make, done);
-    }
-
-    /// As [`Commits::change`], and waits for it.
-    pub fn change_and_wait(
-        self: &Arc<Self>,
-        source: VersionSource,
-        change: &ZoneChange,
-    ) -> Result<CommittedVersion, CommitError> {
-        wait(|done| self.change(source, change, done))
-    }
-
-    /// As [`Commits::difference`], and waits for it.
-    pub fn difference_and_wait(
-        self: &Arc<Self>,
-        source: VersionSource,
-        difference: Difference,
-    ) -> Result<CommittedVersion, CommitError> {
-        wait(|done| self.difference(source, difference, done))
-    }
-
-    /// As [`Commits::version`], and waits for it.
-    pub fn version_and_wait(
-        self: &Arc<Self>,
-        source: VersionSource,
-        zone: Zone,
-    ) -> Result<CommittedVersion, CommitError> {
-        wait(|done| self.version(source, zone, done))
     }
 
     /// The zone under its own lock, so that the work on a large one keeps no other waiting.
@@ -413,15 +387,6 @@ fn changed(
         false => Some(Arc::new(tip.apply(&difference)?)),
     };
     Ok((difference, zone))
-}
-
-/// Waits for the result of a commit.
-fn wait(begin: impl FnOnce(Done)) -> Result<CommittedVersion, CommitError> {
-    let (sender, receiver) = std::sync::mpsc::sync_channel(1);
-    begin(Box::new(move |result| {
-        let _ = sender.send(result);
-    }));
-    receiver.recv().unwrap_or(Err(StateError::Closed.into()))
 }
 
 /// Whether writing the whole zone costs no more than writing the difference.

@@ -1,4 +1,4 @@
-//! Outgoing questions to other servers: serials and transfers from primaries.
+//! PrimaryClient questions to other servers: serials and transfers from primaries.
 //!
 //! ```text
 //! soa        the serial of a primary, by UDP: a port and an id of chance, three tries
@@ -54,7 +54,7 @@ pub struct OutgoingSettings {
 
 /// Asks primaries.
 #[derive(Clone)]
-pub struct Outgoing {
+pub struct PrimaryClient {
     shared: Arc<OutgoingShared>,
     runtime: Handle,
 }
@@ -66,7 +66,7 @@ struct OutgoingShared {
     transfers: Arc<Transfers>,
 }
 
-impl Outgoing {
+impl PrimaryClient {
     /// Makes the one who asks, on a runtime.
     pub fn new(policies: Arc<PolicyTable>, settings: OutgoingSettings, runtime: Handle) -> Self {
         let limits = TransferLimits::new(settings.transfers_max, settings.transfers_per_primary);
@@ -76,7 +76,7 @@ impl Outgoing {
             limits,
             transfers: Arc::default(),
         };
-        Outgoing {
+        PrimaryClient {
             shared: Arc::new(shared),
             runtime,
         }
@@ -103,7 +103,7 @@ impl Outgoing {
 
 /// Asks primaries and hands their answers to the life of secondary zones.
 pub struct PrimaryAsker {
-    outgoing: Outgoing,
+    outgoing: PrimaryClient,
     life: LifeHandle,
 }
 

@@ -171,7 +171,7 @@ pub fn start<O: AskPrimary + Send + 'static>(
             listener.put(|inbox| inbox.changed.extend(zones));
         }
     });
-    let driver = Driver {
+    let driver = LifeDriver {
         secondaries,
         commits,
         policies,
@@ -187,7 +187,7 @@ pub fn start<O: AskPrimary + Send + 'static>(
 }
 
 /// The thread's own.
-struct Driver<O> {
+struct LifeDriver<O> {
     secondaries: Secondaries<O>,
     commits: Arc<Commits>,
     policies: Arc<PolicyTable>,
@@ -197,7 +197,7 @@ struct Driver<O> {
     has_removed_orphans: bool,
 }
 
-impl<O: AskPrimary> Driver<O> {
+impl<O: AskPrimary> LifeDriver<O> {
     fn run(mut self, loaded: impl FnOnce()) {
         let policies = self.policies.load();
         let all = policies.zones().map(|(zone, _)| zone.as_wire().into());

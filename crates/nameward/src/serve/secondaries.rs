@@ -23,7 +23,7 @@ use nameward_maintain::{
     zone::ZoneState,
 };
 use nameward_serve::{
-    outgoing::{Notifier, NotifierParts, Outgoing, OutgoingSettings, SecondarySink},
+    outgoing::{Notifier, NotifierParts, OutgoingSettings, PrimaryClient, SecondarySink},
     pipeline::Shared,
 };
 use nameward_stats::{Gauge, Stats};
@@ -46,7 +46,7 @@ pub fn runtime() -> io::Result<Runtime> {
 
 /// The parts that secondary zones are made of.
 pub struct SecondaryParts {
-    /// What all workers read.
+    /// The snapshots that all workers read.
     pub shared: Arc<Shared>,
     /// The way of new versions of zones.
     pub commits: Arc<Commits>,
@@ -64,7 +64,7 @@ pub struct SecondaryParts {
 #[derive(Clone)]
 pub struct SecondaryZones {
     life: LifeHandle,
-    outgoing: Outgoing,
+    outgoing: PrimaryClient,
     notifier: Notifier,
     policies: Arc<PolicyTable>,
     shared: Arc<Shared>,
@@ -86,7 +86,7 @@ impl SecondaryZones {
             runtime,
         } = parts;
         let settings = outgoing_settings(server);
-        let outgoing = Outgoing::new(Arc::clone(&policies), settings, runtime.clone());
+        let outgoing = PrimaryClient::new(Arc::clone(&policies), settings, runtime.clone());
         let life_parts = LifeParts {
             commits,
             policies: Arc::clone(&policies),

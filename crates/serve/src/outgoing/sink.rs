@@ -3,17 +3,17 @@
 use nameward_maintain::life::driver::LifeHandle;
 use nameward_maintain::notify::{Notification, NotifyOutcome, NotifySink};
 
-use super::Outgoing;
+use super::PrimaryClient;
 
 /// Takes NOTIFY messages for secondary zones.
 pub struct SecondarySink {
     life: LifeHandle,
-    outgoing: Outgoing,
+    outgoing: PrimaryClient,
 }
 
 impl SecondarySink {
     /// Hands over to the life of secondary zones.
-    pub fn new(life: LifeHandle, outgoing: Outgoing) -> Self {
+    pub fn new(life: LifeHandle, outgoing: PrimaryClient) -> Self {
         SecondarySink { life, outgoing }
     }
 }

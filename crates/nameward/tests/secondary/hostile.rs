@@ -1,0 +1,243 @@
+//! A hostile primary: whatever it sends, the old version is served throughout, and a good one is taken afterwards.
+
+use super::primary::{
+    AXFR, Asked, Primary, Reply, ReplyEnd, Version, frame, honest, host, message, record, records,
+    soa, whole,
+};
+use super::{address, rcode, serial, status, wait_until};
+use nameward_testkit::{Setup, TestServer};
+
+const TIMES: [u32; 4] = [3600, 3600, 86_400, 60];
+
+fn version(serial: u32) -> Version {
+    Version {
+        serial,
+        times: TIMES,
+    }
+}
+
+fn close(octets: Vec<u8>) -> Reply {
+    Reply {
+        octets,
+        end: ReplyEnd::Close,
+    }
+}
+
+/// A server whose zone comes from the primary, which has serial 1.
+fn start(primary: &Primary, more: &str) -> TestServer {
+    let setup = Setup::new().without_web();
+    let state = setup.dir().join("state");
+    std::fs::create_dir(&state).unwrap();
+    let server = setup
+        .config(&format!(
+            "[server]\nstate_directory = {state:?}\ntransfer_idle_timeout_ms = 700\n\
+             {more}\n[[zone]]\nname = \"example\"\nkind = \"secondary\"\ntransfer_size_max_mb = 1\n\
+             primaries = [{{ address = \"{}\"{} }}]\n",
+            primary.address,
+            match more.is_empty() {
+                true => "",
+                false => ", key = \"k.example.\"",
+            }
+        ))
+        .start();
+    server
+}
+
+/// Has the primary misbehave with a newer serial, and then not.
+fn survive(
+    server: &TestServer,
+    primary: &Primary,
+    serial_now: &mut u32,
+    (what, told): (&str, &str),
+    script: impl Fn(&Asked) -> Reply + Send + Sync + 'static,
+) {
+    let before = *serial_now;
+    primary.set_script(script);
+    primary.set_serial(before + 1);
+    assert!(server.command(&["zone", "retrieve", "example"]).status.success());
+    wait_until(&format!("{what}: {told:?}"), server, || {
+        let text = status(server, "example");
+        text.contains("last_error") && text.contains(told)
+    });
+    // The old version is served, and nothing else.
+    assert_eq!(serial(server.address(), "example"), Some(before), "{what}");
+    assert_eq!(address(server.address(), "www.example"), Some(before as u8));
+    assert_eq!(rcode(server.address(), "evil.example"), Some(3), "{what}");
+    primary.set_script(honest);
+    primary.set_serial(before + 2);
+    assert!(server.command(&["zone", "retrieve", "example"]).status.success());
+    wait_until(&format!("{what}: the next version"), server, || {
+        serial(server.address(), "example") == Some(before + 2)
+    });
+    assert_eq!(
+        address(server.address(), "www.example"),
+        Some((before + 2) as u8)
+    );
+    assert!(!status(server, "example").contains("last_error"));
+    *serial_now = before + 2;
+}
+
+fn loaded(primary: &Primary, more: &str) -> TestServer {
+    let server = start(primary, more);
+    wait_until("the first transfer", &server, || {
+        serial(server.address(), "example") == Some(1)
+    });
+    server
+}
+
+#[test]
+fn the_old_zone_is_served_whatever_the_records_of_a_transfer_are() {
+    let primary = Primary::start(version(1));
+    let server = loaded(&primary, "");
+    let now = &mut 1;
+    let with = |extra: Vec<u8>| {
+        move |asked: &Asked| {
+            let mut list = records(asked.version);
+            list.insert(2, extra.clone());
+            close(frame(&message(asked.id, asked.qtype, &list)))
+        }
+    };
+    let evil = |rtype, rdata: &[u8]| record(b"\x04evil\xc0\x0c", rtype, rdata);
+    for (what, told, extra) in [
+        (
+            "out of zone",
+            "outside of the zone",
+            record(b"\x04evil\x05other\0", 1, &[1, 2, 3, 4]),
+        ),
+        ("CNAME beside data", "not valid", record(b"\x02ns\xc0\x0c", 5, b"\x01a\0")),
+        ("a short address", "malformed", evil(1, &[1, 2, 3])),
+        ("an OPT record", "cannot stand in a zone", evil(41, &[])),
+        ("a SOA elsewhere", "has a SOA at", evil(6, &[0; 22])),
+        ("a pointer forward", "malformed", evil(2, b"\xff\xff")),
+    ] {
+        survive(&server, &primary, now, (what, told), with(extra));
+    }
+    let class = |asked: &Asked| {
+        let mut list = records(asked.version);
+        let at = list[3].len() - 13;
+        list[3][at] = 3;
+        close(frame(&message(asked.id, asked.qtype, &list)))
+    };
+    survive(&server, &primary, now, ("class CH", "class CH"), class);
+    let changed = |asked: &Asked| {
+        let mut list = records(asked.version);
+        list[4] = soa(version(asked.version.serial + 9));
+        close(frame(&message(asked.id, asked.qtype, &list)))
+    };
+    survive(&server, &primary, now, ("a change midway", "another SOA"), changed);
+    let first = |asked: &Asked| close(frame(&message(asked.id, asked.qtype, &[host(asked.version)])));
+    survive(&server, &primary, now, ("no SOA first", "does not begin"), first);
+    let back = |asked: &Asked| close(frame(&whole(asked, version(asked.version.serial - 2))));
+    survive(&server, &primary, now, ("a serial backward", "the primary has serial"), back);
+}
+
+#[test]
+fn the_old_zone_is_served_whatever_the_messages_of_a_transfer_are() {
+    let primary = Primary::start(version(1));
+    let server = loaded(&primary, "");
+    let now = &mut 1;
+    let cut = |asked: &Asked| {
+        let list = records(asked.version);
+        close(frame(&message(asked.id, asked.qtype, &list[..3])))
+    };
+    survive(&server, &primary, now, ("cut short", "ends too soon"), cut);
+    let inside = |asked: &Asked| {
+        let octets = frame(&whole(asked, asked.version));
+        close(octets[..octets.len() - 9].to_vec())
+    };
+    survive(&server, &primary, now, ("cut in a message", "ends too soon"), inside);
+    let id = |asked: &Asked| {
+        let mut octets = frame(&whole(asked, asked.version));
+        octets[2] ^= 1;
+        close(octets)
+    };
+    survive(&server, &primary, now, ("another id", "another id"), id);
+    let question = |asked: &Asked| {
+        let mut octets = frame(&whole(asked, asked.version));
+        octets[16] = b'E' ^ 3;
+        close(octets)
+    };
+    survive(&server, &primary, now, ("another question", "another question"), question);
+    let code = |asked: &Asked| {
+        let mut octets = frame(&whole(asked, asked.version));
+        octets[5] = 5;
+        close(octets)
+    };
+    survive(&server, &primary, now, ("a refusal", "REFUSED"), code);
+    let garbage = |_: &Asked| close(vec![0xff; 3000]);
+    survive(&server, &primary, now, ("garbage lengths", "ends too soon"), garbage);
+    let zero = |_: &Asked| close(vec![0; 64]);
+    survive(&server, &primary, now, ("lengths of 0", "malformed"), zero);
+    let empty = |asked: &Asked| Reply {
+        octets: frame(&message(asked.id, asked.qtype, &[])),
+        end: ReplyEnd::Repeat,
+    };
+    survive(&server, &primary, now, ("empty messages", "without records"), empty);
+    let stall = |asked: &Asked| Reply {
+        octets: frame(&message(asked.id, asked.qtype, &records(asked.version)[..2])),
+        end: ReplyEnd::Stall,
+    };
+    survive(&server, &primary, now, ("a stall", "stopped sending"), stall);
+    let endless = |asked: &Asked| {
+        let list = &records(asked.version)[..4];
+        let first = frame(&message(asked.id, asked.qtype, list));
+        let filler = record(b"\x01f\xc0\x0c", 65_280, &[7; 60_000]);
+        let mut octets = first;
+        for _ in 0..40 {
+            octets.extend(frame(&message(asked.id, asked.qtype, std::slice::from_ref(&filler))));
+        }
+        close(octets)
+    };
+    survive(&server, &primary, now, ("too large", "larger than 1 MiB"), endless);
+    // No IXFR known to it: the whole zone comes over a second connection.
+    let old = |asked: &Asked| match asked.qtype {
+        AXFR => honest(asked),
+        _ => {
+            let mut octets = frame(&whole(asked, asked.version));
+            octets[5] = 4;
+            close(octets)
+        }
+    };
+    primary.set_script(old);
+    primary.set_serial(*now + 1);
+    assert!(server.command(&["zone", "retrieve", "example"]).status.success());
+    wait_until("AXFR in the place of IXFR", &server, || {
+        serial(server.address(), "example") == Some(*now + 1)
+    });
+}
+
+#[test]
+fn a_zone_expires_without_its_primary_and_is_served_again_with_it() {
+    let times = [1, 1, 3, 60];
+    let primary = Primary::start(Version { serial: 1, times });
+    let server = loaded(&primary, "");
+    primary.set_silent(true);
+    wait_until("the end of the zone's time", &server, || {
+        rcode(server.address(), "www.example") == Some(2)
+    });
+    assert!(status(&server, "example").contains("expired"));
+    primary.set_silent(false);
+    wait_until("the zone again", &server, || {
+        address(server.address(), "www.example") == Some(1)
+    });
+}
+
+#[test]
+fn a_transfer_without_the_signature_that_was_asked_for_is_not_taken() {
+    let primary = Primary::start(version(1));
+    let key = "[[key]]\nname = \"k.example.\"\nalgorithm = \"hmac-sha256\"\nsecret = \"c2VjcmV0\"\n";
+    let server = start(&primary, key);
+    wait_until("the refusal", &server, || {
+        status(&server, "example").contains("not signed")
+    });
+    assert_eq!(rcode(server.address(), "www.example"), Some(2));
+}
+
+#[test]
+fn without_a_state_directory_a_secondary_zone_is_an_error_that_says_so() {
+    let setup = Setup::new().config(
+        "[[zone]]\nname = \"example\"\nkind = \"secondary\"\nprimaries = [{ address = \"127.0.0.1:9\" }]\n",
+    );
+    let failure = setup.environment("STATE_DIRECTORY", "").try_start().err().unwrap();
+    assert!(failure.stderr.contains("set server.state_directory"), "{failure}");
+}

@@ -1,0 +1,104 @@
+//! A secondary that is killed at any moment of a storm of differences: after each start it serves a version that its
+//! primary had, at once and no older than it served before, and needs no whole transfer again.
+//!
+//! `NAMEWARD_KILLS=n` makes it n rounds; `scripts/kill-secondary` does so.
+
+use super::primary::{
+    Asked, IXFR, Primary, Reply, ReplyEnd, Version, difference, frame, honest, message, soa,
+};
+use super::{address, serial, wait_until};
+use nameward_testkit::{Setup, TestServer};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::thread;
+use std::time::Duration;
+
+const TIMES: [u32; 4] = [1, 1, 86_400, 60];
+
+fn version(serial: u32) -> Version {
+    Version {
+        serial,
+        times: TIMES,
+    }
+}
+
+fn start(state: &std::path::Path, primary: &Primary) -> TestServer {
+    Setup::new()
+        .without_web()
+        .config(&format!(
+            "[server]\nstate_directory = {state:?}\n[[zone]]\nname = \"example\"\nkind = \"secondary\"\n\
+             primaries = [{{ address = \"{}\" }}]\n",
+            primary.address
+        ))
+        .start()
+}
+
+#[test]
+fn a_secondary_that_is_killed_goes_on_where_it_was() {
+    let rounds = std::env::var("NAMEWARD_KILLS").ok();
+    let rounds: u64 = rounds.and_then(|text| text.parse().ok()).unwrap_or(3);
+    let state = tempfile::tempdir().unwrap();
+    let primary = Primary::start(version(1));
+    // The primary gives the whole zone once; then differences from whatever the secondary has.
+    primary.set_script(move |asked: &Asked| {
+        let Some(have) = asked.have.filter(|_| asked.qtype == IXFR) else {
+            return honest(asked);
+        };
+        let (mut list, newest) = (vec![soa(asked.version)], asked.version.serial);
+        for serial in have..newest {
+            list.extend(difference(version(serial), version(serial + 1)));
+        }
+        list.push(soa(asked.version));
+        Reply {
+            octets: frame(&message(asked.id, asked.qtype, &list)),
+            end: ReplyEnd::Close,
+        }
+    });
+    let mut server = start(state.path(), &primary);
+    wait_until("the first transfer", &server, || {
+        serial(server.address(), "example") == Some(1)
+    });
+    let mut newest = 1;
+    for round in 0..rounds {
+        // A storm: a new version each few milliseconds, asked for at once.
+        let is_over = AtomicBool::new(false);
+        let seen = AtomicU32::new(newest);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::SeqCst) {
+                    if let Some(now) = serial(server.address(), "example") {
+                        seen.fetch_max(now, Ordering::SeqCst);
+                        if now == primary.serial() {
+                            primary.set_serial(now + 1);
+                        }
+                    }
+                    let _ = server.command(&["zone", "retrieve", "example"]);
+                }
+            });
+            thread::sleep(Duration::from_millis(900 + 170 * (round * 7 % 5)));
+            server.signal("KILL");
+            is_over.store(true, Ordering::SeqCst);
+        });
+        let before = seen.load(Ordering::SeqCst);
+        drop(server);
+        let whole = primary.whole.load(Ordering::SeqCst);
+        primary.set_silent(true);
+        server = start(state.path(), &primary);
+        // At once, and without asking anybody: the primary is silent.
+        let now = serial(server.address(), "example").unwrap();
+        assert!(now >= before, "round {round}: {now} after {before}");
+        assert_eq!(
+            address(server.address(), "www.example"),
+            Some(now as u8),
+            "round {round}"
+        );
+        primary.set_silent(false);
+        newest = now.max(primary.serial()) + 1;
+        primary.set_serial(newest);
+        let _ = server.command(&["zone", "retrieve", "example"]);
+        wait_until("the newest version", &server, || {
+            serial(server.address(), "example") == Some(newest)
+        });
+        assert_eq!(primary.whole.load(Ordering::SeqCst), whole, "round {round}");
+    }
+    assert!(primary.incremental.load(Ordering::SeqCst) > 0);
+}

@@ -1,0 +1,73 @@
+//! NOTIFY to secondaries: at once after a change, again until it is answered, never to the server itself.
+
+use super::wait_until;
+use nameward_testkit::Setup;
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+/// NOTIFY messages that came, in their order.
+type Notified = Arc<Mutex<Vec<Vec<u8>>>>;
+
+/// A secondary that answers the NOTIFY messages from the `first` on.
+fn secondary(first: usize) -> (SocketAddr, Notified) {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = socket.local_addr().unwrap();
+    let notified = Notified::default();
+    let list = Arc::clone(&notified);
+    thread::spawn(move || {
+        let mut buffer = [0; 2048];
+        while let Ok((length, from)) = socket.recv_from(&mut buffer) {
+            let mut list = list.lock().unwrap();
+            list.push(buffer[..length].to_vec());
+            if list.len() > first {
+                let mut reply = buffer[..length].to_vec();
+                reply[2] |= 0x80;
+                let _ = socket.send_to(&reply, from);
+            }
+        }
+    });
+    (address, notified)
+}
+
+fn zone(serial: u32) -> String {
+    format!("$TTL 60\n@ SOA ns h {serial} 2 3 4 5\n@ NS ns\nns A 127.0.0.1\n")
+}
+
+/// The serial in the SOA that a NOTIFY brings.
+fn serial_of(message: &[u8]) -> u32 {
+    assert_eq!(message[2] >> 3 & 0x0f, 4, "opcode NOTIFY");
+    assert_eq!((message[2] & 4, message[7]), (4, 1), "AA, and a SOA");
+    let at = message.len() - 20;
+    u32::from_be_bytes(message[at..at + 4].try_into().unwrap())
+}
+
+#[test]
+fn secondaries_are_told_of_a_change_until_they_answer() {
+    let (prompt, told) = secondary(0);
+    let (slow, told_slow) = secondary(2);
+    let setup = Setup::new().without_web().zone("example", &zone(1));
+    let state = setup.dir().join("state");
+    std::fs::create_dir(&state).unwrap();
+    let server = setup
+        .config(&format!(
+            "[server]\nstate_directory = {state:?}\n[[zone]]\nname = \"example\"\nkind = \"primary\"\n\
+             also_notify = [{{ address = \"{prompt}\" }}, {{ address = \"{slow}\" }}]\n"
+        ))
+        .start();
+    server.write_zone("example", &zone(2));
+    assert!(server.command(&["reload"]).status.success());
+    wait_until("a NOTIFY", &server, || !told.lock().unwrap().is_empty());
+    assert_eq!(serial_of(&told.lock().unwrap()[0]), 2);
+    wait_until("three tries", &server, || told_slow.lock().unwrap().len() >= 3);
+    let list = told_slow.lock().unwrap().clone();
+    assert!(list.iter().all(|message| serial_of(message) == 2));
+    assert_eq!(told.lock().unwrap().len(), 1, "it has answered");
+    let output = server.command(&["zone", "notify", "example"]);
+    assert!(output.status.success());
+    wait_until("a NOTIFY that was asked for", &server, || {
+        told.lock().unwrap().len() == 2
+    });
+    let output = server.command(&["zone", "notify", "none.example"]);
+    assert!(!output.status.success());
+}
