@@ -42,6 +42,15 @@ const RUNNING: usize = 200;
 /// The longest time over which the first checks after a start are spread.
 const SPREAD: Duration = Duration::from_secs(300);
 
+/// Who has a zone that is no secondary zone any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ZoneHeir {
+    /// It is withdrawn.
+    Nobody,
+    /// A file of the configuration: its version takes the place of ours.
+    File,
+}
+
 /// Called when a commit has ended, so that somebody calls [`Secondaries::run`].
 type Wake = Arc<dyn Fn() + Send + Sync>;
 
@@ -122,8 +131,9 @@ impl<O: AskPrimary> Secondaries<O> {
         true
     }
 
-    /// Forgets a zone, with all that is kept for it. False if there is no such zone.
-    pub fn remove(&mut self, zone: Name<'_>) -> bool {
+    /// Forgets a zone, with all that is kept for it. False if there is no such zone. If another follower of the same rank
+    /// has taken it over (`heir`), that one's version is not withdrawn.
+    pub fn remove(&mut self, zone: Name<'_>, heir: ZoneHeir) -> bool {
         let Some(number) = self.numbers.remove(&key(zone)) else {
             return false;
         };
@@ -132,13 +142,15 @@ impl<O: AskPrimary> Secondaries<O> {
             return false;
         };
         let (name, rank) = (secondary.settings.name, secondary.settings.rank);
-        let withdraw = TableChange::Withdraw(name.as_name().as_wire().into(), rank);
-        self.commits.table().publish(&[withdraw]);
+        if heir == ZoneHeir::Nobody {
+            let withdraw = TableChange::Withdraw(name.as_name().as_wire().into(), rank);
+            self.commits.table().publish(&[withdraw]);
+        }
         // Behind the commits of the zone that are on their way to the disk.
         self.commits
             .keep(name, vec![StateChange::RemoveZone { zone: name }]);
         tracing::info!(
-            "zone {name}: no secondary zone any more: withdrawn, and its contents removed from the state store"
+            "zone {name}: no secondary zone any more: its contents are removed from the state store"
         );
         true
     }

@@ -13,8 +13,8 @@ mod operator;
 mod ports;
 mod recursion;
 mod running;
-mod updates;
 mod secondaries;
+mod updates;
 mod web;
 mod zone_requests;
 

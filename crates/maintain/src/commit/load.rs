@@ -28,7 +28,11 @@ impl Commits {
                 let older = table.offered_by(zone.apex_name(), zone.rank());
                 if older.is_some_and(|older| zone.serial().is_after(older.serial())) {
                     let difference = Arc::new(Difference::default());
-                    (self.listener)(&CommittedVersion { zone, difference });
+                    (self.listener)(&CommittedVersion {
+                        zone,
+                        difference,
+                        is_first: false,
+                    });
                 }
             }
             return contests;

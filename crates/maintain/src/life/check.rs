@@ -5,6 +5,7 @@ use super::ask::{
 };
 use super::secondary::{Ended, TransferSize, source_of};
 use super::{Secondaries, shown, tell};
+use crate::commit::CommitError;
 use crate::schedule::{EventUrgency, Moment, ZoneEvent, ZoneNumber};
 use crate::transfer::WholeZone;
 use crate::zone::{SoaTimes, ZoneState};
@@ -264,7 +265,13 @@ impl<O: AskPrimary> Secondaries<O> {
         zone.commits -= 1;
         match ended.result {
             Ok(version) => zone.version = Some(version),
-            Err(error) => zone.commit_error = Some(error.to_string()),
+            Err(error) => {
+                if error == CommitError::NoSuchZone {
+                    // Another follower of the same rank has withdrawn what it had: it is ours again.
+                    self.commits.table().publish(&shown(zone));
+                }
+                zone.commit_error = Some(error.to_string());
+            }
         }
         if zone.commits > 0 {
             return;

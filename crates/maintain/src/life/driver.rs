@@ -8,7 +8,7 @@
 //! ```
 //! All of it waits in one inbox, which is bounded: by the zones, by the questions under way and by the operators.
 
-use super::{AskPrimary, AskTicket, PrimaryError, PrimaryReply, Secondaries};
+use super::{AskPrimary, AskTicket, PrimaryError, PrimaryReply, Secondaries, ZoneHeir};
 use super::{SecondariesSummary, SecondaryStatus};
 use crate::commit::Commits;
 use crate::policy::{Policies, PolicySource, PolicyTable, ZonePolicy};
@@ -270,7 +270,14 @@ impl<O: AskPrimary> LifeDriver<O> {
             };
             let policy = policies.own(name).filter(|policy| is_secondary(policy));
             let Some(policy) = policy else {
-                self.secondaries.remove(name);
+                let is_file = policies.own(name).is_some_and(|policy| {
+                    policy.declared_by == PolicySource::Configured && !policy.kind.is_transferred()
+                });
+                let heir = match is_file {
+                    true => ZoneHeir::File,
+                    false => ZoneHeir::Nobody,
+                };
+                self.secondaries.remove(name, heir);
                 continue;
             };
             if !self.secondaries.set_policy(name, Arc::clone(policy), now()) {

@@ -54,7 +54,12 @@ fn survive(
     let before = *serial_now;
     primary.set_script(script);
     primary.set_serial(before + 1);
-    assert!(server.command(&["zone", "retrieve", "example"]).status.success());
+    assert!(
+        server
+            .command(&["zone", "retrieve", "example"])
+            .status
+            .success()
+    );
     wait_until(&format!("{what}: {told:?}"), server, || {
         let text = status(server, "example");
         text.contains("last_error") && text.contains(told)
@@ -65,7 +70,12 @@ fn survive(
     assert_eq!(rcode(server.address(), "evil.example"), Some(3), "{what}");
     primary.set_script(honest);
     primary.set_serial(before + 2);
-    assert!(server.command(&["zone", "retrieve", "example"]).status.success());
+    assert!(
+        server
+            .command(&["zone", "retrieve", "example"])
+            .status
+            .success()
+    );
     wait_until(&format!("{what}: the next version"), server, || {
         serial(server.address(), "example") == Some(before + 2)
     });
@@ -104,7 +114,11 @@ fn the_old_zone_is_served_whatever_the_records_of_a_transfer_are() {
             "outside of the zone",
             record(b"\x04evil\x05other\0", 1, &[1, 2, 3, 4]),
         ),
-        ("CNAME beside data", "not valid", record(b"\x02ns\xc0\x0c", 5, b"\x01a\0")),
+        (
+            "CNAME beside data",
+            "not valid",
+            record(b"\x02ns\xc0\x0c", 5, b"\x01a\0"),
+        ),
         ("a short address", "malformed", evil(1, &[1, 2, 3])),
         ("an OPT record", "cannot stand in a zone", evil(41, &[])),
         ("a SOA elsewhere", "has a SOA at", evil(6, &[0; 22])),
@@ -124,11 +138,35 @@ fn the_old_zone_is_served_whatever_the_records_of_a_transfer_are() {
         list[4] = soa(version(asked.version.serial + 9));
         close(frame(&message(asked.id, asked.qtype, &list)))
     };
-    survive(&server, &primary, now, ("a change midway", "another SOA"), changed);
-    let first = |asked: &Asked| close(frame(&message(asked.id, asked.qtype, &[host(asked.version)])));
-    survive(&server, &primary, now, ("no SOA first", "does not begin"), first);
+    survive(
+        &server,
+        &primary,
+        now,
+        ("a change midway", "another SOA"),
+        changed,
+    );
+    let first = |asked: &Asked| {
+        close(frame(&message(
+            asked.id,
+            asked.qtype,
+            &[host(asked.version)],
+        )))
+    };
+    survive(
+        &server,
+        &primary,
+        now,
+        ("no SOA first", "does not begin"),
+        first,
+    );
     let back = |asked: &Asked| close(frame(&whole(asked, version(asked.version.serial - 2))));
-    survive(&server, &primary, now, ("a serial backward", "the primary has serial"), back);
+    survive(
+        &server,
+        &primary,
+        now,
+        ("a serial backward", "the primary has serial"),
+        back,
+    );
 }
 
 #[test]
@@ -145,7 +183,13 @@ fn the_old_zone_is_served_whatever_the_messages_of_a_transfer_are() {
         let octets = frame(&whole(asked, asked.version));
         close(octets[..octets.len() - 9].to_vec())
     };
-    survive(&server, &primary, now, ("cut in a message", "ends too soon"), inside);
+    survive(
+        &server,
+        &primary,
+        now,
+        ("cut in a message", "ends too soon"),
+        inside,
+    );
     let id = |asked: &Asked| {
         let mut octets = frame(&whole(asked, asked.version));
         octets[2] ^= 1;
@@ -157,7 +201,13 @@ fn the_old_zone_is_served_whatever_the_messages_of_a_transfer_are() {
         octets[16] = b'E' ^ 3;
         close(octets)
     };
-    survive(&server, &primary, now, ("another question", "another question"), question);
+    survive(
+        &server,
+        &primary,
+        now,
+        ("another question", "another question"),
+        question,
+    );
     let code = |asked: &Asked| {
         let mut octets = frame(&whole(asked, asked.version));
         octets[5] = 5;
@@ -165,30 +215,62 @@ fn the_old_zone_is_served_whatever_the_messages_of_a_transfer_are() {
     };
     survive(&server, &primary, now, ("a refusal", "REFUSED"), code);
     let garbage = |_: &Asked| close(vec![0xff; 3000]);
-    survive(&server, &primary, now, ("garbage lengths", "ends too soon"), garbage);
+    survive(
+        &server,
+        &primary,
+        now,
+        ("garbage lengths", "ends too soon"),
+        garbage,
+    );
     let zero = |_: &Asked| close(vec![0; 64]);
     survive(&server, &primary, now, ("lengths of 0", "malformed"), zero);
     let empty = |asked: &Asked| Reply {
         octets: frame(&message(asked.id, asked.qtype, &[])),
         end: ReplyEnd::Repeat,
     };
-    survive(&server, &primary, now, ("empty messages", "without records"), empty);
+    survive(
+        &server,
+        &primary,
+        now,
+        ("empty messages", "without records"),
+        empty,
+    );
     let stall = |asked: &Asked| Reply {
-        octets: frame(&message(asked.id, asked.qtype, &records(asked.version)[..2])),
+        octets: frame(&message(
+            asked.id,
+            asked.qtype,
+            &records(asked.version)[..2],
+        )),
         end: ReplyEnd::Stall,
     };
-    survive(&server, &primary, now, ("a stall", "stopped sending"), stall);
+    survive(
+        &server,
+        &primary,
+        now,
+        ("a stall", "stopped sending"),
+        stall,
+    );
     let endless = |asked: &Asked| {
         let list = &records(asked.version)[..4];
         let first = frame(&message(asked.id, asked.qtype, list));
         let filler = record(b"\x01f\xc0\x0c", 65_280, &[7; 60_000]);
         let mut octets = first;
         for _ in 0..40 {
-            octets.extend(frame(&message(asked.id, asked.qtype, std::slice::from_ref(&filler))));
+            octets.extend(frame(&message(
+                asked.id,
+                asked.qtype,
+                std::slice::from_ref(&filler),
+            )));
         }
         close(octets)
     };
-    survive(&server, &primary, now, ("too large", "larger than 1 MiB"), endless);
+    survive(
+        &server,
+        &primary,
+        now,
+        ("too large", "larger than 1 MiB"),
+        endless,
+    );
     // No IXFR known to it: the whole zone comes over a second connection.
     let old = |asked: &Asked| match asked.qtype {
         AXFR => honest(asked),
@@ -200,7 +282,12 @@ fn the_old_zone_is_served_whatever_the_messages_of_a_transfer_are() {
     };
     primary.set_script(old);
     primary.set_serial(*now + 1);
-    assert!(server.command(&["zone", "retrieve", "example"]).status.success());
+    assert!(
+        server
+            .command(&["zone", "retrieve", "example"])
+            .status
+            .success()
+    );
     wait_until("AXFR in the place of IXFR", &server, || {
         serial(server.address(), "example") == Some(*now + 1)
     });
@@ -225,7 +312,8 @@ fn a_zone_expires_without_its_primary_and_is_served_again_with_it() {
 #[test]
 fn a_transfer_without_the_signature_that_was_asked_for_is_not_taken() {
     let primary = Primary::start(version(1));
-    let key = "[[key]]\nname = \"k.example.\"\nalgorithm = \"hmac-sha256\"\nsecret = \"c2VjcmV0\"\n";
+    let key =
+        "[[key]]\nname = \"k.example.\"\nalgorithm = \"hmac-sha256\"\nsecret = \"c2VjcmV0\"\n";
     let server = start(&primary, key);
     wait_until("the refusal", &server, || {
         status(&server, "example").contains("not signed")
@@ -238,6 +326,13 @@ fn without_a_state_directory_a_secondary_zone_is_an_error_that_says_so() {
     let setup = Setup::new().config(
         "[[zone]]\nname = \"example\"\nkind = \"secondary\"\nprimaries = [{ address = \"127.0.0.1:9\" }]\n",
     );
-    let failure = setup.environment("STATE_DIRECTORY", "").try_start().err().unwrap();
-    assert!(failure.stderr.contains("set server.state_directory"), "{failure}");
+    let failure = setup
+        .environment("STATE_DIRECTORY", "")
+        .try_start()
+        .err()
+        .unwrap();
+    assert!(
+        failure.stderr.contains("set server.state_directory"),
+        "{failure}"
+    );
 }

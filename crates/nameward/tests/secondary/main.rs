@@ -39,7 +39,7 @@ fn ask(server: SocketAddr, name: &str, rtype: &str) -> Option<Message> {
 /// The serial that a server answers with.
 fn serial(server: SocketAddr, zone: &str) -> Option<u32> {
     let message = ask(server, zone, "SOA")?;
-    let rdata = &message.answers.first()?.rdata;
+    let rdata = &message.answer.first()?.data;
     let at = rdata.len().checked_sub(20)?;
     Some(u32::from_be_bytes(rdata[at..at + 4].try_into().ok()?))
 }
@@ -47,7 +47,7 @@ fn serial(server: SocketAddr, zone: &str) -> Option<u32> {
 /// The last octet of the address that a server answers with.
 fn address(server: SocketAddr, name: &str) -> Option<u8> {
     let message = ask(server, name, "A")?;
-    message.answers.first()?.rdata.last().copied()
+    message.answer.first()?.data.last().copied()
 }
 
 fn rcode(server: SocketAddr, name: &str) -> Option<u16> {

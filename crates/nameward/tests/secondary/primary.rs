@@ -152,7 +152,9 @@ fn answer_transfer(
         id: [request[0], request[1]],
         qtype,
         // Behind the question a pointer, type, class, TTL and length, then two names of one octet.
-        have: request.get(39..43).map(|serial| u32::from_be_bytes(serial.try_into().unwrap())),
+        have: request
+            .get(39..43)
+            .map(|serial| u32::from_be_bytes(serial.try_into().unwrap())),
         version,
     });
     let mut is_open = stream.write_all(&reply.octets).is_ok();
@@ -207,7 +209,10 @@ pub fn difference(from: Version, to: Version) -> Vec<Vec<u8>> {
 pub fn soa(version: Version) -> Vec<u8> {
     let mut rdata = b"\x01m\0\x01h\0".to_vec();
     rdata.extend(version.serial.to_be_bytes());
-    version.times.iter().for_each(|time| rdata.extend(time.to_be_bytes()));
+    version
+        .times
+        .iter()
+        .for_each(|time| rdata.extend(time.to_be_bytes()));
     record(b"\xc0\x0c", SOA, &rdata)
 }
 
@@ -229,7 +234,9 @@ pub fn message(id: [u8; 2], qtype: u16, records: &[Vec<u8>]) -> Vec<u8> {
     out.extend(b"\x07example\0");
     out.extend(qtype.to_be_bytes());
     out.extend([0, 1]);
-    records.iter().for_each(|record| out.extend_from_slice(record));
+    records
+        .iter()
+        .for_each(|record| out.extend_from_slice(record));
     out
 }
 

@@ -59,7 +59,9 @@ fn secondaries_are_told_of_a_change_until_they_answer() {
     assert!(server.command(&["reload"]).status.success());
     wait_until("a NOTIFY", &server, || !told.lock().unwrap().is_empty());
     assert_eq!(serial_of(&told.lock().unwrap()[0]), 2);
-    wait_until("three tries", &server, || told_slow.lock().unwrap().len() >= 3);
+    wait_until("three tries", &server, || {
+        told_slow.lock().unwrap().len() >= 3
+    });
     let list = told_slow.lock().unwrap().clone();
     assert!(list.iter().all(|message| serial_of(message) == 2));
     assert_eq!(told.lock().unwrap().len(), 1, "it has answered");
