@@ -28,7 +28,7 @@ fn start(primary: &Primary, more: &str) -> TestServer {
     let setup = Setup::new().without_web();
     let state = setup.dir().join("state");
     std::fs::create_dir(&state).unwrap();
-    let server = setup
+    setup
         .config(&format!(
             "[server]\nstate_directory = {state:?}\ntransfer_idle_timeout_ms = 700\n\
              {more}\n[[zone]]\nname = \"example\"\nkind = \"secondary\"\ntransfer_size_max_mb = 1\n\
@@ -39,8 +39,7 @@ fn start(primary: &Primary, more: &str) -> TestServer {
                 false => ", key = \"k.example.\"",
             }
         ))
-        .start();
-    server
+        .start()
 }
 
 /// Has the primary misbehave with a newer serial, and then not.
