@@ -114,7 +114,6 @@ impl SecondaryZones {
     }
 
     /// Returns the one who takes NOTIFY messages.
-    #[allow(dead_code, reason = "the handler of NOTIFY requests is given it")]
     pub fn notify_sink(&self) -> Arc<dyn NotifySink> {
         Arc::new(SecondarySink::new(self.life.clone(), self.outgoing.clone()))
     }
