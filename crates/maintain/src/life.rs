@@ -26,7 +26,7 @@ use crate::zone::{SecondarySettings, ZoneState};
 use nameward_store::state::StateChange;
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::{Serial, TableChange, Zone};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
@@ -59,6 +59,9 @@ pub struct Secondaries<O> {
     commits: Arc<Commits>,
     outgoing: O,
     schedule: Schedule,
+    /// When zones expire. Not among the events of the schedule: those of a zone wait while it is checked, and a check may
+    /// take hours.
+    expiries: BTreeSet<(Moment, ZoneNumber)>,
     zones: HashMap<ZoneNumber, Secondary>,
     numbers: HashMap<Box<[u8]>, ZoneNumber>,
     next_number: ZoneNumber,
@@ -77,6 +80,7 @@ impl<O: AskPrimary> Secondaries<O> {
             commits,
             outgoing,
             schedule: Schedule::default(),
+            expiries: BTreeSet::new(),
             zones: HashMap::new(),
             numbers: HashMap::new(),
             next_number: 0,
@@ -141,6 +145,9 @@ impl<O: AskPrimary> Secondaries<O> {
         let Some(secondary) = self.zones.remove(&number) else {
             return false;
         };
+        if let Some(expiry) = secondary.expiry {
+            self.expiries.remove(&(expiry, number));
+        }
         let (name, rank) = (secondary.settings.name, secondary.settings.rank);
         if heir == ZoneHeir::Nobody {
             let withdraw = TableChange::Withdraw(name.as_name().as_wire().into(), rank);
@@ -178,11 +185,13 @@ impl<O: AskPrimary> Secondaries<O> {
 
     /// When [`Secondaries::run`] has something to do, if nothing comes from outside before.
     pub fn next(&self) -> Option<Moment> {
-        match self.schedule.running_count() < self.running_max {
+        let event = match self.schedule.running_count() < self.running_max {
             true => self.schedule.next(),
             // The end of one of those that run is told.
             false => None,
-        }
+        };
+        let expiry = self.expiries.first().map(|(at, _)| *at);
+        event.into_iter().chain(expiry).min()
     }
 
     /// How many checks run.
@@ -193,6 +202,9 @@ impl<O: AskPrimary> Secondaries<O> {
     /// Does what is due.
     pub fn run(&mut self, now: Moment) {
         self.run_ended(now);
+        while let Some((_, number)) = self.expiries.first().copied().filter(|(at, _)| *at <= now) {
+            self.expire(number, now);
+        }
         while let Some((number, event)) = self.schedule.begin(now, self.running_max) {
             match event {
                 ZoneEvent::Refresh => {
@@ -201,7 +213,6 @@ impl<O: AskPrimary> Secondaries<O> {
                     }
                     self.ask_next(number, now);
                 }
-                ZoneEvent::Expire => self.expire(number, now),
                 _ => self.schedule.finish(number),
             }
         }
@@ -223,8 +234,19 @@ impl<O: AskPrimary> Secondaries<O> {
         }
     }
 
+    /// Plans when a zone expires, in place of what was planned before.
+    fn plan_expiry(&mut self, number: ZoneNumber, at: Option<Moment>) {
+        let Some(zone) = self.zones.get_mut(&number) else {
+            return;
+        };
+        if let Some(before) = std::mem::replace(&mut zone.expiry, at) {
+            self.expiries.remove(&(before, number));
+        }
+        self.expiries.extend(at.map(|at| (at, number)));
+    }
+
     fn expire(&mut self, number: ZoneNumber, now: Moment) {
-        self.schedule.finish(number);
+        self.plan_expiry(number, None);
         let Some(zone) = self.zones.get_mut(&number) else {
             return;
         };

@@ -32,7 +32,7 @@ use nameward_wire::Type;
 use tokio::runtime::Handle;
 
 use failure::AskFailure;
-use limits::TransferLimits;
+use limits::PrimaryLimits;
 pub use notify::{Notifier, NotifierParts};
 pub use progress::{TransferProgress, TransferResults, Transfers};
 pub use sink::SecondarySink;
@@ -62,14 +62,14 @@ pub struct PrimaryClient {
 struct OutgoingShared {
     policies: Arc<PolicyTable>,
     settings: OutgoingSettings,
-    limits: TransferLimits,
+    limits: PrimaryLimits,
     transfers: Arc<Transfers>,
 }
 
 impl PrimaryClient {
     /// Makes the one who asks, on a runtime.
     pub fn new(policies: Arc<PolicyTable>, settings: OutgoingSettings, runtime: Handle) -> Self {
-        let limits = TransferLimits::new(settings.transfers_max, settings.transfers_per_primary);
+        let limits = PrimaryLimits::new(settings.transfers_max, settings.transfers_per_primary);
         let shared = OutgoingShared {
             policies,
             settings,

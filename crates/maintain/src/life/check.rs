@@ -187,9 +187,7 @@ impl<O: AskPrimary> Secondaries<O> {
             Moment::from_seconds(timers.next_check).max(now.plus(Duration::from_millis(500)));
         self.schedule
             .hasten(number, ZoneEvent::Refresh, check, EventUrgency::Timed);
-        let expires = Moment::from_seconds(timers.expires);
-        self.schedule
-            .plan(number, ZoneEvent::Expire, expires, EventUrgency::Timed);
+        self.plan_expiry(number, Some(Moment::from_seconds(timers.expires)));
     }
 
     fn commit_differences(

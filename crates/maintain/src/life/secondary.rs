@@ -16,6 +16,8 @@ pub(super) struct Secondary {
     /// The last version, also while it is too old to be served.
     pub(super) version: Option<Arc<Zone>>,
     pub(super) timers: ZoneTimers,
+    /// When it expires, while it is served.
+    pub(super) expiry: Option<Moment>,
     /// The question that is under way.
     pub(super) ticket: Option<u64>,
     /// The next primary to ask, and how many were asked in this check.
@@ -63,6 +65,7 @@ impl Secondary {
             settings,
             version,
             timers,
+            expiry: None,
             ticket: None,
             next_primary: 0,
             asked: 0,

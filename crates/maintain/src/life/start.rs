@@ -99,12 +99,9 @@ impl<O: AskPrimary> Secondaries<O> {
         };
         self.schedule
             .plan(number, ZoneEvent::Refresh, check, EventUrgency::Timed);
-        if is_good {
-            let expires = Moment::from_seconds(zone.timers.expires);
-            self.schedule
-                .plan(number, ZoneEvent::Expire, expires, EventUrgency::Timed);
-        }
+        let expires = is_good.then(|| Moment::from_seconds(zone.timers.expires));
         self.zones.insert(number, zone);
+        self.plan_expiry(number, expires);
         offer
     }
 }

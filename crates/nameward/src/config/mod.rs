@@ -1,6 +1,7 @@
 //! Owns the configuration: one TOML file, read into typed sections, with errors that name the
 //! file, the line and the column.
 
+mod backend_words;
 pub mod clients;
 mod document;
 pub mod error;

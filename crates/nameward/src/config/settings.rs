@@ -13,6 +13,7 @@ use nameward_maintain::policy::{PolicyPart, RemoteServer, UpdateRule, ZoneKind};
 use nameward_wire::{Name, NameBuf};
 use toml::{Spanned, de::DeValue};
 
+pub use super::backend_words::{BackendMode, BackendType};
 use super::{
     clients::Clients,
     read::{Addresses, Count, Plural, Read, Secret, Wrong, words},
@@ -56,30 +57,6 @@ words! {
         Debug = "debug",
         /// Everything.
         Trace = "trace",
-    }
-}
-
-words! {
-    /// The kind of a backend.
-    BackendType {
-        /// Zone files, held in memory.
-        File = "file",
-        /// A SQLite database.
-        Sqlite = "sqlite",
-        /// A PostgreSQL database.
-        Postgres = "postgres",
-        /// A MySQL or MariaDB database.
-        Mysql = "mysql",
-    }
-}
-
-words! {
-    /// How the zones of a database are served.
-    BackendMode {
-        /// Looked up when they are asked for.
-        Live = "live",
-        /// Loaded into memory, following changes.
-        Resident = "resident",
     }
 }
 

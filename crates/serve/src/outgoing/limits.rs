@@ -17,7 +17,7 @@ const SILENCE: Duration = Duration::from_secs(5);
 /// Silent primaries, and primaries with transfers, that are remembered.
 const REMEMBERED: usize = 10_000;
 
-pub(super) struct TransferLimits {
+pub(super) struct PrimaryLimits {
     all: Arc<Semaphore>,
     each: usize,
     primaries: Mutex<HashMap<IpAddr, Arc<Semaphore>>>,
@@ -30,9 +30,9 @@ pub(super) struct TransferRoom {
     _all: Option<OwnedSemaphorePermit>,
 }
 
-impl TransferLimits {
+impl PrimaryLimits {
     pub(super) fn new(all: usize, each: usize) -> Self {
-        TransferLimits {
+        PrimaryLimits {
             all: Arc::new(Semaphore::new(all)),
             each,
             primaries: Mutex::default(),
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn a_silent_primary_is_left_alone_until_it_is_heard_from() {
-        let limits = TransferLimits::new(1, 1);
+        let limits = PrimaryLimits::new(1, 1);
         let primary: SocketAddr = "192.0.2.1:53".parse().unwrap();
         assert!(limits.silent_since(primary).is_none());
         limits.note_silence(primary);
