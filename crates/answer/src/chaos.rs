@@ -1,4 +1,4 @@
-//! What the server says of itself in class CH (RFC 4892).
+//! Answers about the server itself, in class CH (RFC 4892).
 
 use crate::{Engine, Medium};
 use arrayvec::ArrayVec;

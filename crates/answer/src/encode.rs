@@ -46,7 +46,7 @@ impl From<Full> for Stop {
 
 pub(crate) type Fit = Result<(), Stop>;
 
-/// What came of a reply.
+/// The outcome of encoding a reply.
 pub(crate) struct Written {
     pub(crate) len: usize,
     /// Why it is not whole: cut, or of no use.

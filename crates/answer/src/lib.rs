@@ -29,7 +29,7 @@ const SIGNED_MIN: usize = 300;
 /// Octets of the largest message over TCP.
 pub const TCP_MAX: usize = 65_535;
 
-/// What is done with questions for ANY (RFC 8482).
+/// The way in which questions for ANY are answered (RFC 8482).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum AnyPolicy {
     /// One RRset of the name.
@@ -69,7 +69,7 @@ pub enum Medium {
     Stream,
 }
 
-/// What kind of answer it was, for the counters and rings of the status page.
+/// The kind of an answer, for the counters and rings of the status page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// Records of the type asked for, or an alias.
@@ -102,7 +102,7 @@ pub struct Reply {
     pub len: usize,
     /// Response code.
     pub rcode: Rcode,
-    /// What kind of answer it was.
+    /// The kind of the answer.
     pub outcome: Outcome,
     /// Whether it was cut (TC).
     pub truncated: bool,
@@ -131,7 +131,7 @@ impl Reply {
     }
 }
 
-/// What the server says of itself.
+/// The answers about the server itself.
 #[derive(Debug, Clone, Default)]
 pub struct Identity {
     /// `version.bind`; empty refuses.
@@ -157,7 +157,7 @@ mod extended_error {
 pub struct Engine {
     /// Choices of the operator.
     pub policy: Policy,
-    /// What the server says of itself.
+    /// The answers about the server itself.
     pub identity: Identity,
     /// The largest UDP message, in both directions.
     pub udp_payload: u16,

@@ -72,7 +72,7 @@ pub(crate) struct Entry<'z, V> {
     pub(crate) node: Node<'z>,
 }
 
-/// What an answer consists of.
+/// The parts of an answer.
 pub(crate) struct Plan<'z, V> {
     pub(crate) entries: ArrayVec<Entry<'z, V>, MAX_ENTRIES>,
     /// Records of the authority section that prove the answer; they follow the entries.

@@ -1,4 +1,4 @@
-//! What makes the answers of a signed zone verifiable (RFC 4035 section 3.1).
+//! The records that make answers of a signed zone verifiable (RFC 4035 section 3.1).
 //!
 //! Here stands what an answer must prove; [`online`] proves it with records made for the one answer, [`stored`] with
 //! those that the zone has.

@@ -1,4 +1,4 @@
-//! What the engine needs to know of zones: two small traits.
+//! The engine's view of zones: two small traits.
 
 use nameward_wire::{Name, Type};
 use nameward_zone::{Find, NameKey, Node, Record, SigningState, Zone, ZoneTable};
@@ -33,7 +33,7 @@ pub trait ZoneView {
 
 /// The zones a server has.
 pub trait Zones {
-    /// What a zone looks like.
+    /// The view of one zone.
     type View: ZoneView;
     /// The zone that answers for a name and type: the longest match, for DS the parent.
     fn zone_for(&self, key: &NameKey, qtype: Type) -> Option<&Self::View>;

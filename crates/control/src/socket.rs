@@ -44,7 +44,7 @@ pub enum SocketError {
     System {
         /// The socket's path.
         path: PathBuf,
-        /// What the system said.
+        /// The answer of the system.
         source: io::Error,
     },
 }

@@ -23,7 +23,7 @@ const MAX_TEXT: usize = 16 * 1024;
 /// Octets of an RSA modulus: larger keys take milliseconds for each signature, so they are no use online.
 const RSA_OCTETS: std::ops::RangeInclusive<usize> = 64..=512;
 
-/// What makes a signature.
+/// The private part of a key, which makes signatures.
 enum Pair {
     Rsa(RsaKey),
     Ecdsa(EcdsaKeyPair),
@@ -52,6 +52,47 @@ pub struct Key {
     pub(crate) usage: KeyUse,
 }
 
+/// Why a text is no private key that can sign. No message quotes the text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum KeyError {
+    /// The text is longer than any key.
+    #[error("expected a private key, found {0} octets")]
+    TooLong(usize),
+    /// The octets are no text.
+    #[error("expected a private key, found octets that are no text")]
+    NotText,
+    /// Another version of the format.
+    #[error("expected Private-key-format v1.2, found another one")]
+    Format,
+    /// A line is not there.
+    #[error("expected a line {0}, found none")]
+    MissingLine(&'static str),
+    /// The algorithm is no number.
+    #[error("expected a number behind Algorithm, found something else")]
+    Algorithm,
+    /// The value of a line is no base64.
+    #[error("expected base64 behind {0}, found something else")]
+    NotBase64(&'static str),
+    /// The value of a line has another length.
+    #[error("expected {0} of {1} octets, found another length")]
+    Length(&'static str, usize),
+    /// The number is no private key of its curve.
+    #[error("PrivateKey is no key of its curve")]
+    OffCurve,
+    /// An RSA key is too short or too long.
+    #[error("expected 512 to 4096 bits of RSA, found {0}")]
+    RsaBits(usize),
+    /// The numbers do not belong together.
+    #[error("the numbers are no RSA key")]
+    NotRsa,
+    /// An algorithm that this server does not sign with.
+    #[error("cannot sign with algorithm {0}")]
+    Unsupported(u8),
+    /// The flags are not those of a zone key.
+    #[error("expected the flags 256 or 257, found {0}")]
+    Flags(u16),
+}
+
 impl Key {
     /// Returns the number of the algorithm of a private key that this server cannot sign with; `None` for one that it can
     /// sign with, or for a text that is no key.
@@ -61,7 +102,7 @@ impl Key {
     }
 
     /// Reads a private key. The error says what was expected, and never quotes the text.
-    pub fn read(text: &[u8], flags: u16, usage: KeyUse) -> Result<Key, String> {
+    pub fn read(text: &[u8], flags: u16, usage: KeyUse) -> Result<Key, KeyError> {
         let fields = Fields::read(text)?;
         let algorithm = fields.algorithm()?;
         let (pair, public) = match algorithm {
@@ -71,10 +112,10 @@ impl Key {
             13 => ecdsa(&fields, &ECDSA_P256_SHA256_FIXED_SIGNING, &ECDH_P256, 32)?,
             14 => ecdsa(&fields, &ECDSA_P384_SHA384_FIXED_SIGNING, &ECDH_P384, 48)?,
             15 => ed25519(&fields)?,
-            other => return Err(format!("cannot sign with algorithm {other}")),
+            other => return Err(KeyError::Unsupported(other)),
         };
         if flags & ZONE_KEY == 0 {
-            return Err(format!("expected the flags 256 or 257, found {flags}"));
+            return Err(KeyError::Flags(flags));
         }
         // RFC 4034 section 2.1: flags, protocol, algorithm, key.
         let mut dnskey = Vec::with_capacity(4 + public.len());
@@ -163,20 +204,16 @@ struct Fields<'t> {
 }
 
 impl<'t> Fields<'t> {
-    fn read(text: &'t [u8]) -> Result<Self, String> {
+    fn read(text: &'t [u8]) -> Result<Self, KeyError> {
         if text.len() > MAX_TEXT {
-            return Err(format!(
-                "expected a private key, found {} octets",
-                text.len()
-            ));
+            return Err(KeyError::TooLong(text.len()));
         }
-        let text = std::str::from_utf8(text)
-            .map_err(|_| "expected a private key, found octets that are no text")?;
+        let text = std::str::from_utf8(text).map_err(|_| KeyError::NotText)?;
         let fields = Fields { text };
         match fields.value("Private-key-format") {
             Some(version) if version.starts_with("v1.") => Ok(fields),
-            Some(_) => Err("expected Private-key-format v1.2, found another one".into()),
-            None => Err("expected a line Private-key-format, found none".into()),
+            Some(_) => Err(KeyError::Format),
+            None => Err(KeyError::MissingLine("Private-key-format")),
         }
     }
 
@@ -187,32 +224,28 @@ impl<'t> Fields<'t> {
         })
     }
 
-    fn algorithm(&self) -> Result<u8, String> {
+    fn algorithm(&self) -> Result<u8, KeyError> {
         let value = self
             .value("Algorithm")
-            .ok_or("expected a line Algorithm, found none")?;
+            .ok_or(KeyError::MissingLine("Algorithm"))?;
         let number = value.split_ascii_whitespace().next().unwrap_or_default();
-        number
-            .parse()
-            .map_err(|_| "expected a number behind Algorithm, found something else".into())
+        number.parse().map_err(|_| KeyError::Algorithm)
     }
 
-    fn octets(&self, name: &str) -> Result<Vec<u8>, String> {
-        let value = self
-            .value(name)
-            .ok_or_else(|| format!("expected a line {name}, found none"))?;
+    fn octets(&self, name: &'static str) -> Result<Vec<u8>, KeyError> {
+        let value = self.value(name).ok_or(KeyError::MissingLine(name))?;
         BASE64
             .decode(value.as_bytes())
-            .map_err(|_| format!("expected base64 behind {name}, found something else"))
+            .map_err(|_| KeyError::NotBase64(name))
     }
 }
 
 /// A number of exactly so many octets, zeros in front.
-fn padded(name: &str, octets: Vec<u8>, len: usize) -> Result<Vec<u8>, String> {
+fn padded(name: &'static str, octets: Vec<u8>, len: usize) -> Result<Vec<u8>, KeyError> {
     let start = octets.iter().position(|&octet| octet != 0);
     let number = &octets[start.unwrap_or(octets.len())..];
     if number.len() > len {
-        return Err(format!("expected {name} of {len} octets, found more"));
+        return Err(KeyError::Length(name, len));
     }
     let mut padded = vec![0; len - number.len()];
     padded.extend_from_slice(number);
@@ -224,9 +257,9 @@ fn ecdsa(
     algorithm: &'static EcdsaSigningAlgorithm,
     curve: &'static agreement::Algorithm,
     len: usize,
-) -> Result<(Pair, Vec<u8>), String> {
+) -> Result<(Pair, Vec<u8>), KeyError> {
     let private = padded("PrivateKey", fields.octets("PrivateKey")?, len)?;
-    let invalid = "PrivateKey is no key of its curve";
+    let invalid = KeyError::OffCurve;
     // The text has no public key: it is the private one times the base point.
     let public = agreement::PrivateKey::from_private_key(curve, &private)
         .map_err(|_| invalid)?
@@ -239,24 +272,23 @@ fn ecdsa(
     Ok((Pair::Ecdsa(pair), coordinates))
 }
 
-fn ed25519(fields: &Fields<'_>) -> Result<(Pair, Vec<u8>), String> {
+fn ed25519(fields: &Fields<'_>) -> Result<(Pair, Vec<u8>), KeyError> {
     let seed = fields.octets("PrivateKey")?;
     let pair = Ed25519KeyPair::from_seed_unchecked(&seed)
-        .map_err(|_| "expected PrivateKey of 32 octets, found another length")?;
+        .map_err(|_| KeyError::Length("PrivateKey", 32))?;
     let public = pair.public_key().as_ref().to_vec();
     Ok((Pair::Ed25519(pair), public))
 }
 
-fn rsa(fields: &Fields<'_>, hash: Hash) -> Result<(Pair, Vec<u8>), String> {
-    let number = |name: &str| {
+fn rsa(fields: &Fields<'_>, hash: Hash) -> Result<(Pair, Vec<u8>), KeyError> {
+    let number = |name: &'static str| {
         let octets = fields.octets(name)?;
         let start = octets.iter().position(|&octet| octet != 0);
-        Ok::<_, String>(octets[start.unwrap_or(octets.len())..].to_vec())
+        Ok::<_, KeyError>(octets[start.unwrap_or(octets.len())..].to_vec())
     };
     let (modulus, exponent) = (number("Modulus")?, number("PublicExponent")?);
     if !RSA_OCTETS.contains(&modulus.len()) {
-        let bits = modulus.len() * 8;
-        return Err(format!("expected 512 to 4096 bits of RSA, found {bits}"));
+        return Err(KeyError::RsaBits(modulus.len() * 8));
     }
     let mut numbers = Vec::new();
     // RFC 8017 appendix A.1.2: version 0, then the numbers in this order.
@@ -276,7 +308,7 @@ fn rsa(fields: &Fields<'_>, hash: Hash) -> Result<(Pair, Vec<u8>), String> {
     let mut der = vec![0x30];
     der_length(numbers.len(), &mut der);
     der.extend_from_slice(&numbers);
-    let key = RsaKey::from_der(&der, hash).ok_or("the numbers are no RSA key")?;
+    let key = RsaKey::from_der(&der, hash).ok_or(KeyError::NotRsa)?;
     Ok((Pair::Rsa(key), rsa_public(&exponent, &modulus)))
 }
 

@@ -20,8 +20,8 @@ mod soa_edit;
 pub mod tsig;
 
 pub use cache::SignatureCache;
-pub use key::{Key, KeyUse};
-pub use nsec3::{MAX_ITERATIONS, Nsec3, Nsec3Param};
+pub use key::{Key, KeyError, KeyUse};
+pub use nsec3::{MAX_ITERATIONS, Nsec3, Nsec3Param, Nsec3ParamError};
 pub use policy::{Denial, Policy, PolicyItemError, Publish};
 pub use set::CanonicalSet;
 pub use signing::{Keys, Making, NoSignature, Proof, Signing};

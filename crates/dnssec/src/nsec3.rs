@@ -16,7 +16,7 @@ pub(crate) const HASH: usize = 20;
 pub struct Nsec3 {
     /// Rounds after the first.
     pub iterations: u16,
-    /// What is hashed with every name.
+    /// The salt that is hashed with every name.
     pub salt: Vec<u8>,
 }
 
@@ -61,7 +61,7 @@ impl Nsec3 {
         rdata
     }
 
-    /// What NSEC3 and NSEC3PARAM begin with: SHA-1, no flags. Every delegation is proven, so Opt-Out is not used.
+    /// The first octets of NSEC3 and NSEC3PARAM: SHA-1, no flags. Every delegation is proven, so Opt-Out is not used.
     pub(crate) fn parameters(&self) -> Vec<u8> {
         let iterations = self.iterations.min(MAX_ITERATIONS).to_be_bytes();
         let mut rdata = vec![
@@ -118,16 +118,27 @@ pub struct Nsec3Param {
     pub opt_out: bool,
 }
 
+/// Why the metadata NSEC3PARAM cannot be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Nsec3ParamError {
+    /// The text has another form.
+    #[error("expected NSEC3PARAM as '1 FLAGS ITERATIONS SALT', found something else")]
+    Form,
+    /// Another algorithm than that of RFC 5155.
+    #[error("expected NSEC3 algorithm 1 (SHA-1), found another one")]
+    Algorithm,
+}
+
 impl Nsec3Param {
     /// Reads `1 0 0 -`: algorithm, flags, iterations, salt. The error says what was expected.
-    pub fn read(content: &str) -> Result<Self, String> {
+    pub fn read(content: &str) -> Result<Self, Nsec3ParamError> {
         let words: Vec<&str> = content.split_ascii_whitespace().collect();
-        let expected = || "expected NSEC3PARAM as '1 FLAGS ITERATIONS SALT', found something else";
+        let expected = || Nsec3ParamError::Form;
         let [algorithm, flags, iterations, salt] = words[..] else {
-            return Err(expected().into());
+            return Err(expected());
         };
         if algorithm != "1" {
-            return Err("expected NSEC3 algorithm 1 (SHA-1), found another one".into());
+            return Err(Nsec3ParamError::Algorithm);
         }
         let flags: u8 = flags.parse().map_err(|_| expected())?;
         let iterations: u16 = iterations.parse().map_err(|_| expected())?;
@@ -138,7 +149,7 @@ impl Nsec3Param {
                 .map_err(|_| expected())?,
         };
         if salt.len() > 255 {
-            return Err(expected().into());
+            return Err(expected());
         }
         Ok(Nsec3Param {
             hashing: Nsec3 {

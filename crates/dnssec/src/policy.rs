@@ -1,6 +1,6 @@
 //! How a zone is signed, as its metadata says.
 
-use crate::nsec3::{Nsec3, Nsec3Param};
+use crate::nsec3::{Nsec3, Nsec3Param, Nsec3ParamError};
 use crate::soa_edit::SoaEdit;
 
 /// How it is proven that something does not exist.
@@ -21,7 +21,7 @@ pub enum Publish<T> {
     Nothing,
     /// One that asks for the removal of all.
     Removal,
-    /// Those of the entry points.
+    /// The keys of the entry points.
     Keys(T),
 }
 
@@ -50,17 +50,17 @@ pub enum PolicyItemError {
     PassedOver(&'static str),
     /// Signing without the item would be signing in a way that nobody asked for.
     #[error("{0}")]
-    Unusable(String),
+    Unusable(#[from] Nsec3ParamError),
 }
 
 impl Policy {
     /// Takes one item of metadata; others than those about signing are passed over.
     pub fn take(&mut self, kind: &str, content: &str) -> Result<(), PolicyItemError> {
-        use PolicyItemError::{PassedOver, Unusable};
+        use PolicyItemError::PassedOver;
         let content = content.trim();
         match kind.to_ascii_uppercase().as_str() {
             "NSEC3PARAM" => {
-                let param = Nsec3Param::read(content).map_err(Unusable)?;
+                let param = Nsec3Param::read(content)?;
                 self.denial = Denial::Nsec3(param.hashing);
             }
             "NSEC3NARROW" => self.is_narrow = content == "1",

@@ -38,7 +38,7 @@ fn rrset(owner: NameBuf, rtype: Type, rdata: Vec<u8>) -> RrsetData {
 async fn backend(directory: &Path) -> SqlBackend {
     let address = Address::Sqlite(directory.join("zones.db"));
     assert_eq!(db::init(&address).await.unwrap(), Vec::<String>::new());
-    let backend = SqlBackend::new(SqlOptions::new(address)).unwrap();
+    let backend = SqlBackend::new(SqlOptions::for_tests(address)).unwrap();
     let apex = name("one.test.");
     let zone = NewZone {
         name: apex,

@@ -95,7 +95,7 @@ impl Transport {
     }
 }
 
-/// What became of a question, as the rings and the outcome counters see it.
+/// The outcome of a question, as the rings and the outcome counters see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Outcome {

@@ -85,10 +85,10 @@ struct Blocks {
     free: Vec<Arc<Desk>>,
 }
 
-/// What only readers, resets, resizes and the tick touch.
+/// The sums that only readers, resets, resizes and the tick touch.
 struct House {
     capacities: RingCapacities,
-    /// What was compacted out of the parts of the workers.
+    /// The counts that were compacted out of the parts of the workers.
     base: [Vec<Arc<Chunk>>; Ring::COUNT],
     rates: Rates,
     latencies: [Average; Latency::COUNT],

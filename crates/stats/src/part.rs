@@ -131,7 +131,7 @@ impl Pending {
         true
     }
 
-    /// What was collected, under a stamp.
+    /// The counts that were collected, under a stamp.
     pub(crate) fn batch(&self, stamp: u64) -> Batch<'_> {
         Batch {
             stamp,

@@ -7,7 +7,7 @@ const MSEC_PER_TICK: u64 = 10;
 
 macro_rules! readings {
     ($($(#[$doc:meta])* $field:ident,)*) => {
-        /// What /proc says.
+        /// The numbers of /proc.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct HostReadings { $($(#[$doc])* pub $field: u64,)* }
 

@@ -103,7 +103,7 @@ impl Rates {
         }
     }
 
-    /// What was counted before the first tick has no known duration and so no rate.
+    /// Counts from before the first tick have no known duration and so no rate.
     fn start(&mut self, totals: &Tally) {
         self.udp_queries.last = udp_queries(totals);
         self.tcp_queries.last = tcp_queries(totals);

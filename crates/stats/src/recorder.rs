@@ -15,7 +15,7 @@ use crate::ring::{Ring, RingCapacities};
 use crate::tally::{RCODE_SLOTS, Tally, latency_slot, size_slot, type_slot};
 use crate::{Stamp, Stats};
 
-/// What a worker shares: written by its owner once a batch, copied by readers.
+/// The counters of a worker that others read: written by their owner once a batch, copied by readers.
 pub(crate) struct Block {
     pub(crate) tally: Tally,
     pub(crate) parts: [Part; Ring::COUNT],
@@ -96,7 +96,7 @@ pub struct Answered<'a> {
     pub bytes: usize,
     /// The RCODE of its header.
     pub rcode: u8,
-    /// What became of the question.
+    /// The outcome of the question.
     pub outcome: Outcome,
 }
 

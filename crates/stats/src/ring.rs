@@ -35,7 +35,7 @@ pub enum Ring {
     UnauthQueries,
 }
 
-/// What the entries of a ring are.
+/// The kind of the entries of a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntryKind {
     /// A message text.
@@ -150,7 +150,7 @@ impl Ring {
         FACTS[self as usize].title
     }
 
-    /// What its entries are.
+    /// The kind of its entries.
     pub fn kind(self) -> EntryKind {
         FACTS[self as usize].kind
     }

@@ -57,7 +57,7 @@ impl Snapshot {
         self.traffic(transport.protocol, Some(transport.ip), Traffic::Queries)
     }
 
-    /// What a protocol has carried, over one version of IP or over both.
+    /// Returns the messages that a protocol has carried, over one version of IP or over both.
     pub fn traffic(&self, protocol: Protocol, ip: Option<IpVersion>, traffic: Traffic) -> u64 {
         self.tally.traffic(protocol, ip, traffic)
     }

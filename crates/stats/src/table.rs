@@ -59,7 +59,7 @@ enum Source {
 pub struct Variable {
     /// The name on the page.
     pub name: &'static str,
-    /// What it means.
+    /// The meaning, for its reader.
     pub description: &'static str,
     /// Whether it only grows.
     pub kind: Kind,
@@ -239,7 +239,7 @@ pub static VARIABLES: &[Variable] = &[
 pub struct Family {
     /// The name in /metrics, without what stands before and behind it.
     pub name: &'static str,
-    /// What it means.
+    /// The meaning, for its reader.
     pub description: &'static str,
     counter: Counter,
 }

@@ -84,7 +84,7 @@ impl Tally {
         &mut self.traffic[transport.protocol as usize][transport.ip as usize]
     }
 
-    /// What a protocol has carried, over one version of IP or over both.
+    /// Returns the messages that a protocol has carried, over one version of IP or over both.
     pub(crate) fn traffic(
         &self,
         protocol: Protocol,

@@ -23,7 +23,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         if what == "make" {
             return make(&address, count).await;
         }
-        let mut options = SqlOptions::new(address);
+        let mut options = SqlOptions::for_tests(address);
         options.timeout = Duration::from_secs(30);
         measure(SqlBackend::new(options)?, &what, count).await
     })

@@ -53,7 +53,7 @@ pub struct Source {
     pub named_conf: Option<PathBuf>,
     /// Whether changes are looked for without being told of.
     pub watch: bool,
-    /// What each of its zones may grow to.
+    /// The size that each of its zones may grow to.
     pub limits: Limits,
 }
 
@@ -75,7 +75,7 @@ impl Default for Limits {
     }
 }
 
-/// What a load has to say while it runs.
+/// An event of a load while it runs.
 pub enum Event<'a> {
     /// A zone was read and is served. The diagnostics are warnings.
     Served(Name<'a>, &'a Zone, &'a [Diagnostic]),
@@ -227,7 +227,7 @@ impl FileBackend {
         summary
     }
 
-    /// What a file includes is known only when it is read; a change between that and now is found by one more look.
+    /// Included files are known only when a file is read; a change between that and now is found by one more look.
     fn watch_includes(&self, sources: &[Source]) {
         let Some(watcher) = &self.watcher else {
             return;

@@ -171,7 +171,7 @@ fn fill(database: &Database, is_mysql: bool) {
 }
 
 fn backend(url: &str) -> SqlBackend {
-    let mut options = SqlOptions::new(Address::parse(url).unwrap());
+    let mut options = SqlOptions::for_tests(Address::parse(url).unwrap());
     options.timeout = Duration::from_secs(5);
     SqlBackend::new(options).unwrap()
 }
@@ -222,7 +222,7 @@ async fn check_changes(database: &Database) {
 }
 
 async fn check_failures(database: &mut Database) {
-    let mut options = SqlOptions::new(Address::parse(&database.url()).unwrap());
+    let mut options = SqlOptions::for_tests(Address::parse(&database.url()).unwrap());
     options.timeout = Duration::from_millis(500);
     let backend = SqlBackend::new(options).unwrap();
     let live = LiveZone {

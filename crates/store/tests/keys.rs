@@ -24,7 +24,7 @@ fn zone() -> LiveZone {
 
 /// A backend that asks for keys and metadata at each look-up.
 fn backend(address: &Address) -> SqlBackend {
-    let mut options = SqlOptions::new(address.clone());
+    let mut options = SqlOptions::for_tests(address.clone());
     options.timeout = Duration::from_secs(2);
     options.security.keys = CacheBounds {
         entries: 10,
@@ -191,7 +191,7 @@ fn a_database_that_is_said_to_have_no_keys_is_served_without_asking_for_them() {
         .connection()
         .execute_batch("DROP TABLE cryptokeys; DROP TABLE domainmetadata")
         .unwrap();
-    let mut options = SqlOptions::new(fixture.address.clone());
+    let mut options = SqlOptions::for_tests(fixture.address.clone());
     options.security.is_read = false;
     let backend = SqlBackend::new(options).unwrap();
     assert_eq!(block_on(look(&backend)), Seen::Unsigned);

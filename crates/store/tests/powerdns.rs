@@ -120,7 +120,7 @@ fn a_database_filled_by_pdnsutil_is_served_unchanged() {
     assert_eq!(report.schema, Vec::<String>::new());
     assert_eq!(report.bad_rows, 1, "{:?}", report.rows);
 
-    let backend = SqlBackend::new(SqlOptions::new(address)).unwrap();
+    let backend = SqlBackend::new(SqlOptions::for_tests(address)).unwrap();
     block_on(async {
         let zones = backend.zones().await.unwrap();
         let kind = |wanted: &str| {

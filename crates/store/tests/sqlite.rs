@@ -88,7 +88,7 @@ fn bad_rows_are_left_out_of_a_load_and_reported() {
 fn a_database_that_is_not_there_is_tried_again() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("later.db");
-    let backend = SqlBackend::new(SqlOptions::new(Address::Sqlite(path.clone()))).unwrap();
+    let backend = SqlBackend::new(SqlOptions::for_tests(Address::Sqlite(path.clone()))).unwrap();
     assert!(matches!(
         block_on(backend.zones()),
         Err(SqlError::Unavailable(_))

@@ -79,7 +79,7 @@ impl Store {
         Store {
             _directory: directory,
             path,
-            backend: SqlBackend::new(SqlOptions::new(address)).unwrap(),
+            backend: SqlBackend::new(SqlOptions::for_tests(address)).unwrap(),
         }
     }
 
@@ -381,7 +381,7 @@ fn parallel_changes_wait_for_each_other() {
             let address = store.backend.options().address.clone();
             let backend = match i % 2 {
                 0 => store.backend.clone(),
-                _ => SqlBackend::new(SqlOptions::new(address)).unwrap(),
+                _ => SqlBackend::new(SqlOptions::for_tests(address)).unwrap(),
             };
             std::thread::spawn(move || {
                 for j in 0..5 {
@@ -521,7 +521,7 @@ fn crowd() -> Vec<Edit> {
 /// What `rectify-zone` would change, by its own tool.
 fn check_sequence(pdns: &Pdns, zone: i64, seed: u64, rounds: usize) {
     let address = Address::Sqlite(pdns.path.clone());
-    let backend = SqlBackend::new(SqlOptions::new(address)).unwrap();
+    let backend = SqlBackend::new(SqlOptions::for_tests(address)).unwrap();
     let mut random = Random(seed);
     for round in 0..rounds {
         let most = if random.below(4) == 0 { 60 } else { 4 };
@@ -551,7 +551,7 @@ fn rectify_zone_of_powerdns_finds_nothing_to_do() {
         return;
     };
     let address = Address::Sqlite(pdns.path.clone());
-    let backend = SqlBackend::new(SqlOptions::new(address)).unwrap();
+    let backend = SqlBackend::new(SqlOptions::for_tests(address)).unwrap();
     let zone = block_on(backend.create_zone(&new_zone("example.org")))
         .unwrap()
         .zone;
@@ -583,7 +583,7 @@ fn check_zone_of_powerdns_is_content_with_every_type() {
         return;
     };
     let address = Address::Sqlite(pdns.path.clone());
-    let backend = SqlBackend::new(SqlOptions::new(address)).unwrap();
+    let backend = SqlBackend::new(SqlOptions::for_tests(address)).unwrap();
     let zone = block_on(backend.create_zone(&new_zone("example.org")))
         .unwrap()
         .zone;
@@ -670,7 +670,7 @@ fn check_server(kind: DatabaseKind) {
         return;
     };
     let address = Address::parse(&database.url()).unwrap();
-    let open = || SqlBackend::new(SqlOptions::new(address.clone())).unwrap();
+    let open = || SqlBackend::new(SqlOptions::for_tests(address.clone())).unwrap();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()

@@ -1,4 +1,4 @@
-//! What the fuzz targets do with their input, shared by `fuzz/` (coverage-guided, nightly compiler)
+//! The work of the fuzz targets on their input, shared by `fuzz/` (coverage-guided, nightly compiler)
 //! and `tests/fuzz_smoke.rs` (a short run in every test run).
 //!
 //! Each function takes any bytes and panics only when a promise of this crate is broken.

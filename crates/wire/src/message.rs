@@ -32,7 +32,7 @@ const RD: u8 = 0x01;
 #[derive(Debug, Clone, Copy)]
 pub struct Query<'a> {
     packet: &'a [u8],
-    /// What the message asks for.
+    /// The operation that the message asks for.
     pub opcode: Opcode,
     /// The question's name, case as sent.
     pub qname: Name<'a>,

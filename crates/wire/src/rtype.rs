@@ -85,7 +85,7 @@ pub enum Rcode {
     BadVers = 16,
 }
 
-/// What a message is for.
+/// The operation of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names are those of the IANA registry")]
 pub struct Opcode(pub u8);

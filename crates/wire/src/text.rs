@@ -11,14 +11,14 @@ use core::fmt;
 
 use scan::{ByteClass, Marks, class, line_end, plain_end};
 
-/// What was found and what was expected, and where.
+/// A mistake in text: the found, the expected, and the place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TextError {
     /// Line, from 1.
     pub line: u32,
     /// Column in bytes, from 1.
     pub column: u32,
-    /// What was expected, and what was found instead.
+    /// The expected, and the found.
     pub message: String,
 }
 
@@ -282,14 +282,14 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// What ended a wrong entry.
+/// The end of a wrong entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Passed {
     Newline,
     EndOfInput,
 }
 
-/// What the zone-file parser needs beyond the words: where entries start and end.
+/// The places where entries start and end, which the zone-file parser needs beyond the words.
 impl<'a> Fields<'a> {
     /// The byte at the current place.
     #[inline]

@@ -1,4 +1,4 @@
-//! What can only be known when all names of a zone are there: empty non-terminals, occluded data,
+//! Facts that can only be known when all names of a zone are there: empty non-terminals, occluded data,
 //! where the hosts named by NS, MX, SRV, SVCB and HTTPS records stand.
 
 use crate::advice::has_address;

@@ -273,7 +273,7 @@ fn beside_cname(entries: &[Entry]) -> Option<Entry> {
     })
 }
 
-/// What a node keeps when its records change.
+/// The flags that a node keeps when its records change.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Keep {
     pub(crate) children: u32,

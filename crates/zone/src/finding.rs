@@ -1,4 +1,4 @@
-//! What the checks of a zone found, with the line it is about.
+//! Findings of the checks of a zone, with the line they are about.
 
 use crate::draft::{Entry, Flaw};
 use core::fmt;
@@ -17,7 +17,7 @@ pub struct Finding {
     pub line: u32,
     /// The file it is about, as the reader numbered it.
     pub file: u16,
-    /// What was found and what was expected.
+    /// The found and the expected.
     pub message: String,
     /// How many findings that are not listed this one stands for; 0 if it is one itself.
     pub unlisted: usize,

@@ -19,7 +19,7 @@ static NUMBERS: AtomicU64 = AtomicU64::new(1);
 pub struct Live {
     /// Which backend has it.
     pub backend: u32,
-    /// What the backend knows it by.
+    /// The number that the backend knows it by.
     pub id: i64,
     number: u64,
     generation: AtomicU64,

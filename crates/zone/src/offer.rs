@@ -15,7 +15,7 @@ use nameward_wire::{Name, NameBuf};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// What became of a zone that was offered to the table.
+/// The outcome of offering a zone to the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Offered {
     /// This source serves it; there was none, or an older version from the same source.

@@ -1,4 +1,4 @@
-//! What one zone may grow to, and how its buffers grow: by asking, so that memory that is not there is an error of the
+//! The room of one zone, and how its buffers grow: by asking, so that memory that is not there is an error of the
 //! zone and not the end of the process.
 //!
 //! A zone that has reached a limit takes no more records; it is refused with the line at which it was full.

@@ -37,7 +37,7 @@ pub struct ZonePart {
 pub enum BackendFailure {
     /// It does not answer.
     Unreachable,
-    /// What it has cannot be used.
+    /// Its data cannot be used.
     BadData,
     /// It has not given them yet, or never could; the zone is known by its name only.
     NotReady,

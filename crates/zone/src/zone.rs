@@ -42,7 +42,7 @@ pub struct Zone {
     rank: u16,
 }
 
-/// What a zone has for a name (RFC 1034 section 4.3.2 step 3, RFC 4592 section 3.3).
+/// The match of a zone for a name (RFC 1034 section 4.3.2 step 3, RFC 4592 section 3.3).
 #[derive(Clone, Copy)]
 pub enum Find<'a> {
     /// The name exists and is not below a delegation or a DNAME. It may be empty (RFC 8020).

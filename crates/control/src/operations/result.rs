@@ -197,7 +197,7 @@ pub struct ZoneChanged {
     /// The serial after the change; none for a zone without SOA.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub serial: Option<u32>,
-    /// What the operator should know.
+    /// Warnings for the operator.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
 }

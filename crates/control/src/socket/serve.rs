@@ -47,7 +47,7 @@ pub trait Commands: Send + Sync + 'static {
 
 /// The seats for commands of one urgency.
 struct Seats {
-    /// Those that run or wait.
+    /// Commands that run or wait.
     admitted: Arc<Semaphore>,
     running: Arc<Semaphore>,
 }

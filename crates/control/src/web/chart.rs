@@ -11,7 +11,7 @@ const HEIGHT: f64 = 100.0;
 pub struct Chart {
     /// Above the chart.
     pub caption: &'static str,
-    /// What the top line stands for.
+    /// The value of the top line.
     pub scale: String,
     /// The style of its lines.
     pub class: &'static str,

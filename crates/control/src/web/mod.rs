@@ -55,7 +55,7 @@ pub const RESIZE_CHOICES: [usize; 6] = [10, 100, 500, 1000, 10_000, 500_000];
 /// Pages that are drawn at the same time.
 const DRAWINGS: usize = 2;
 
-/// What the operator decides.
+/// The settings of the operator.
 pub struct Settings {
     /// Product and version, the title of the page.
     pub title: String,
@@ -124,7 +124,7 @@ pub struct Web {
     shared: Arc<Shared>,
 }
 
-/// What every connection needs.
+/// The state that all connections share.
 struct Shared {
     stats: Arc<Stats>,
     settings: Settings,

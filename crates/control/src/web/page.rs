@@ -72,7 +72,7 @@ struct VariableRow {
     description: &'static str,
 }
 
-/// What a page is drawn with.
+/// The values that a page is drawn with.
 pub struct Drawing<'a> {
     /// Product and version.
     pub title: &'a str,

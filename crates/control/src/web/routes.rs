@@ -46,7 +46,7 @@ pub(super) struct Secret {
     pub kind: SecretKind,
     /// The secret.
     pub password: Arc<Password>,
-    /// What the client says it is.
+    /// The client as it names itself.
     pub given: Option<String>,
 }
 

@@ -21,7 +21,7 @@ pub struct TsigRecord<'m> {
     pub mac: &'m [u8],
     /// The id of the message before somebody who forwarded it changed it.
     pub original_id: u16,
-    /// What the signer complains of.
+    /// The error that the signer reports.
     pub error: u16,
     /// The signer's clock, if it complains of BADTIME.
     pub other: &'m [u8],

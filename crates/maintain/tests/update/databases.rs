@@ -20,7 +20,7 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 fn run(address: Address) {
     block_on(async {
         assert!(db::init(&address).await.unwrap().is_empty());
-        let backend = SqlBackend::new(SqlOptions::new(address)).unwrap();
+        let backend = SqlBackend::new(SqlOptions::for_tests(address)).unwrap();
         let mut asked = Vec::new();
         for (number, case) in CASES.iter().enumerate() {
             let apex: NameBuf = format!("z{number}.example.").parse().unwrap();

@@ -5,7 +5,7 @@ use std::{path::PathBuf, sync::Arc, thread};
 use nameward_dnssec::SignatureCache;
 use nameward_serve::live::LiveSettings;
 use nameward_store::sql::{
-    Address, CacheBounds, SecurityOptions, SqlBackend, SqlError, SqlOptions,
+    Address, CacheBounds, Concurrency, SecurityOptions, SqlBackend, SqlError, SqlOptions,
 };
 
 use crate::{
@@ -85,15 +85,15 @@ pub fn prepare(
     numbered
         .filter(|(_, backend)| backend.r#type != BackendType::File)
         .map(|(index, backend)| {
-            let mut options = options(backend)?;
-            options.security = security(&config.cache, backend.dnssec, signatures);
+            let security = security(&config.cache, backend.dnssec, signatures);
+            let options = options(backend, security)?;
             let sql = SqlBackend::new(options)?;
             Ok((zones::rank(index), backend.mode, sql))
         })
         .collect()
 }
 
-fn options(backend: &Backend) -> Result<SqlOptions, SqlError> {
+fn options(backend: &Backend, security: SecurityOptions) -> Result<SqlOptions, SqlError> {
     let address = match &backend.path {
         Some(path) => Address::Sqlite(path.clone()),
         None => Address::parse(backend.url.reveal())?,
@@ -102,15 +102,16 @@ fn options(backend: &Backend) -> Result<SqlOptions, SqlError> {
         "" => None,
         url => Some(Address::parse(url)?),
     };
-    let usual = SqlOptions::new(address);
+    let mut concurrency = Concurrency::for_cores(&address);
+    if let connections @ 1.. = backend.connections.get() {
+        concurrency.connections = connections;
+    }
     Ok(SqlOptions {
+        address,
         replica,
-        connections: match backend.connections.get() {
-            0 => usual.connections,
-            connections => connections,
-        },
+        concurrency,
         page_cache_kib: backend.page_cache_mb.get() * 1024,
         timeout: backend.timeout_ms.millis(),
-        ..usual
+        security,
     })
 }

@@ -47,7 +47,7 @@ impl Slot {
         }
     }
 
-    /// What a thread has to know to look at the file again.
+    /// The facts by which a thread looks at the file again.
     pub(super) fn job(&mut self, (candidate, path): (usize, u64), slot: usize, rank: u16) -> Job {
         self.path = path;
         if self.rank != Some(rank) {
@@ -154,7 +154,7 @@ impl Known {
         slot.is_some_and(|slot| self.slots[slot].is_spared(ranks))
     }
 
-    /// What stands for a path in [`Slot::path`].
+    /// The number that stands for a path in [`Slot::path`].
     pub(super) fn path_key(&self, path: &Path) -> u64 {
         // Two ways to write one path have one hash.
         self.keys[0].hash_one(path)

@@ -39,7 +39,7 @@ enum Origin {
 }
 
 impl FileBackend {
-    /// What these files are to the sources; `None` where more has to be looked at.
+    /// Returns the zones that sources have in these files; `None` where more has to be looked at.
     pub(super) fn aim(&mut self, sources: &[Source], paths: &[PathBuf]) -> Option<Aim> {
         if self.has_rivals {
             return None;

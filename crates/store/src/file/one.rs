@@ -47,7 +47,7 @@ impl Fingerprint {
     }
 }
 
-/// What reading a zone brought.
+/// The outcome of reading a zone.
 pub(super) struct ZoneRead {
     /// `None`: it has errors.
     pub zone: Option<Zone>,
@@ -141,7 +141,7 @@ impl Reader {
     }
 }
 
-/// What was read, and the state in which the file was opened.
+/// The octets that were read, and the state in which the file was opened.
 type Once = (ZoneRead, Option<Metadata>);
 
 /// Reads a file until it did not change while it was read.

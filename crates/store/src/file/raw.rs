@@ -14,7 +14,8 @@ use std::{
 };
 
 use nameward_wire::{
-    Class, Name, Type, rdata,
+    Class, Name, NameError, Type,
+    rdata::{self, RdataError},
     zonefile::{Diagnostic, Record, Refusal, Report, Severity, Sink},
 };
 
@@ -55,6 +56,33 @@ pub(super) fn parse(path: &Path, file: impl Read, sink: &mut dyn Sink) -> Report
     }
 }
 
+/// Why a file in BIND's raw form cannot be read.
+#[derive(Debug, thiserror::Error)]
+enum RawError {
+    #[error("cannot be read: {}", nameward_import::reason_of(.0))]
+    Unreadable(#[from] io::Error),
+    #[error("expected version 0 or 1 of the raw form")]
+    Version,
+    #[error("the file ends too soon")]
+    ShortFile,
+    #[error("expected a length, found {0}")]
+    RrsetLength(u64),
+    #[error("the RRset ends too soon")]
+    ShortRrset,
+    #[error("expected the next RRset, found {0} more octets")]
+    LongRrset(usize),
+    #[error("no name: {0}")]
+    Name(#[from] NameError),
+    #[error("expected class IN, found {0}")]
+    OtherClass(Class),
+    #[error("no zone has records of type {0}")]
+    MetaType(Type),
+    #[error("{0}: {1}")]
+    Data(String, RdataError),
+    #[error("{0}")]
+    Refused(String),
+}
+
 struct RawReader<R> {
     file: R,
     /// Where the RRset in work begins.
@@ -63,7 +91,7 @@ struct RawReader<R> {
 }
 
 impl<R: Read> RawReader<R> {
-    fn run(&mut self, sink: &mut dyn Sink) -> Result<(), String> {
+    fn run(&mut self, sink: &mut dyn Sink) -> Result<(), RawError> {
         let mut buffer = Vec::new();
         self.fill(&mut buffer, 12)?;
         let version = buffer.get(4..8).unwrap_or_default();
@@ -73,17 +101,17 @@ impl<R: Read> RawReader<R> {
                 self.fill(&mut buffer, 12)?;
                 24
             }
-            _ => return Err("expected version 0 or 1 of the raw form".into()),
+            _ => return Err(RawError::Version),
         };
         loop {
             let mut length = [0; 4];
-            match self.file.read(&mut length[..1]).map_err(unreadable)? {
+            match self.file.read(&mut length[..1])? {
                 0 => return Ok(()),
-                _ => self.file.read_exact(&mut length[1..]).map_err(unreadable)?,
+                _ => self.file.read_exact(&mut length[1..])?,
             }
             let length = u64::from(u32::from_be_bytes(length));
             if !(4..=RRSET_MAX).contains(&length) {
-                return Err(format!("expected a length, found {length}"));
+                return Err(RawError::RrsetLength(length));
             }
             self.fill(&mut buffer, length - 4)?;
             if self.rrset(&buffer, sink)?.is_break() {
@@ -94,36 +122,37 @@ impl<R: Read> RawReader<R> {
     }
 
     /// Reads so many octets. The buffer grows as they come, not as a length says that may be wrong.
-    fn fill(&mut self, buffer: &mut Vec<u8>, length: u64) -> Result<(), String> {
+    fn fill(&mut self, buffer: &mut Vec<u8>, length: u64) -> Result<(), RawError> {
         buffer.clear();
         let part = &mut self.file;
-        let read = part.take(length).read_to_end(buffer).map_err(unreadable)?;
+        let read = part.take(length).read_to_end(buffer)?;
         match read as u64 == length {
             true => Ok(()),
-            false => Err("the file ends too soon".into()),
+            false => Err(RawError::ShortFile),
         }
     }
 
     /// Hands over the records of one RRset. Breaks where the sink wants no more; it says itself why.
-    fn rrset(&mut self, bytes: &[u8], sink: &mut dyn Sink) -> Result<ControlFlow<()>, String> {
-        let short = || "the RRset ends too soon".to_string();
-        let mut fields = Fields(bytes);
+    fn rrset(&mut self, bytes: &[u8], sink: &mut dyn Sink) -> Result<ControlFlow<()>, RawError> {
+        let short = || RawError::ShortRrset;
+        let mut fields = RawFields(bytes);
         let class = Class(fields.u16().ok_or_else(short)?);
         let rtype = Type(fields.u16().ok_or_else(short)?);
         fields.u16().ok_or_else(short)?;
         let ttl = fields.u32().ok_or_else(short)?.min(TTL_MAX);
         let count = fields.u32().ok_or_else(short)?;
         let owner = fields.counted().ok_or_else(short)?;
-        let owner = Name::from_wire(owner).map_err(|error| format!("no name: {error}"))?;
+        let owner = Name::from_wire(owner)?;
         if class != Class::IN {
-            return Err(format!("expected class IN, found {class}"));
+            return Err(RawError::OtherClass(class));
         }
         if rtype.is_meta() {
-            return Err(format!("no zone has records of type {rtype}"));
+            return Err(RawError::MetaType(rtype));
         }
         for number in 0..count {
             let data = fields.counted().ok_or_else(short)?;
-            rdata::validate(rtype, data).map_err(|error| format!("{owner} {rtype}: {error}"))?;
+            let wrong = |error| RawError::Data(format!("{owner} {rtype}"), error);
+            rdata::validate(rtype, data).map_err(wrong)?;
             let taken = sink.record(&Record {
                 owner,
                 same_owner: number > 0,
@@ -136,25 +165,21 @@ impl<R: Read> RawReader<R> {
             });
             match taken {
                 Ok(()) => self.records += 1,
-                Err(Refusal::Record(message)) => return Err(message),
+                Err(Refusal::Record(message)) => return Err(RawError::Refused(message)),
                 Err(Refusal::Stop) => return Ok(ControlFlow::Break(())),
             }
         }
         match fields.0.len() {
             0 => Ok(ControlFlow::Continue(())),
-            more => Err(format!("expected the next RRset, found {more} more octets")),
+            more => Err(RawError::LongRrset(more)),
         }
     }
 }
 
-fn unreadable(error: io::Error) -> String {
-    format!("cannot be read: {}", nameward_import::reason_of(&error))
-}
-
 /// Takes numbers and strings from the front.
-struct Fields<'b>(&'b [u8]);
+struct RawFields<'b>(&'b [u8]);
 
-impl<'b> Fields<'b> {
+impl<'b> RawFields<'b> {
     fn u16(&mut self) -> Option<u16> {
         let (bytes, rest) = self.0.split_first_chunk()?;
         self.0 = rest;

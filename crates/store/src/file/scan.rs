@@ -34,7 +34,7 @@ pub(super) struct Candidates {
     list: Vec<Entry>,
     /// The rank of the source that is looked at.
     rank: u16,
-    /// What zones may grow to, by the rank of their source.
+    /// The size that zones may grow to, by the rank of their source.
     limits: Vec<(u16, Limits)>,
 }
 
@@ -67,7 +67,7 @@ impl Candidates {
         self.list.len()
     }
 
-    /// What the zone may grow to.
+    /// The size that the zone may grow to.
     pub(super) fn limits(&self, index: usize) -> Limits {
         let rank = self.rank(index);
         let found = self.limits.iter().find(|(of, _)| *of == rank);
@@ -128,14 +128,14 @@ impl Candidates {
     }
 }
 
-/// What a search found.
+/// The zones that a search found.
 pub(super) struct Scanned {
     pub candidates: Candidates,
     /// Not everything could be looked at: a zone that is not among the candidates may be there.
     pub incomplete: bool,
 }
 
-/// What a search has to say.
+/// An event of a search.
 pub(super) enum Said<'s> {
     /// Something could not be used.
     Trouble(&'s str),
@@ -143,11 +143,11 @@ pub(super) enum Said<'s> {
     Note(&'s str),
 }
 
-/// What the configurations of BIND said when they were good the last time, by their paths.
+/// The configurations of BIND as they were when they were good the last time, by their paths.
 #[derive(Default)]
 pub(super) struct Configurations(HashMap<PathBuf, Imported>);
 
-/// What is taken of one configuration of BIND.
+/// The zones and lists of one configuration of BIND.
 struct Imported {
     zones: Vec<bind::BindZone>,
     blackhole: Option<Arc<AccessList>>,

@@ -26,7 +26,7 @@ struct Fixture {
     sources: Vec<Source>,
 }
 
-/// What a load said, in text.
+/// The events of a load, in text.
 #[derive(Default)]
 struct Said {
     summary: Summary,

@@ -49,7 +49,7 @@ pub(super) enum Interest {
 /// Which files of a directory count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Those that were named.
+    /// The files that were named.
     Named,
     /// Also every `*.zone`, and directories.
     Zones,

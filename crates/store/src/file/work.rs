@@ -33,7 +33,7 @@ pub(super) struct Job {
     pub includes: Includes,
 }
 
-/// What became of a file: its job, and what was read unless it did not change.
+/// The outcome of a job: the file, and its zone unless it did not change.
 pub(super) type Outcome<'j> = (&'j Job, Option<ZoneRead>);
 
 /// Looks at all jobs and calls `take` on this thread for each group of outcomes, in no order.

@@ -1,4 +1,4 @@
-//! What every look-up in a live zone has to know of its apex, kept for a moment: the records that an answer may
+//! The apex of a live zone as every look-up has to know it, kept for a moment: the records that an answer may
 //! need, and that no wildcard stands right below it.
 //!
 //! Without this every look-up would fetch and parse the same SOA and NS records and search the same wildcard: half of
@@ -23,7 +23,7 @@ pub(crate) struct ApexRecord {
     pub(crate) rdata: Box<[u8]>,
 }
 
-/// What is known of an apex.
+/// The known records of an apex.
 pub(crate) struct Apex {
     /// Its SOA and NS records, or all.
     pub(crate) records: Vec<ApexRecord>,
@@ -61,7 +61,7 @@ struct Generation {
 }
 
 impl Apexes {
-    /// What is known of a zone's apex, if it is what is asked for (`None`: it is not known what will be), and the generation to hand to [`Apexes::keep`].
+    /// Returns the known apex of a zone, if it is what is asked for (`None`: it is not known what will be), and the generation to hand to [`Apexes::keep`].
     pub(crate) fn of(&self, zone: i64, scope: Option<Scope>) -> (Option<Arc<Apex>>, u64) {
         let zones = self.lock();
         let kept = zones

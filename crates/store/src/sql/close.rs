@@ -59,7 +59,7 @@ mod tests {
         let path = directory.path().join("zones.db");
         let address = Address::Sqlite(path.clone());
         db::init(&address).await.unwrap();
-        let backend = SqlBackend::new(SqlOptions::new(address)).unwrap();
+        let backend = SqlBackend::new(SqlOptions::for_tests(address)).unwrap();
         // A reader of ours and one of somebody else, which keep the log in place.
         assert!(backend.zones().await.unwrap().zones.is_empty());
         let other = Connection::open(&path).unwrap();

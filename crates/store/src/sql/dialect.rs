@@ -27,7 +27,7 @@ pub(crate) const MAX_NAMES: usize = 256;
 /// 4.1.3: each has 12 octets at least), and a name has more than one type.
 pub(crate) const MAX_ROWS: usize = 16_384;
 
-/// What is asked.
+/// A statement, by its purpose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Statement {
     /// Rows of some names, whatever their zones: id, name, type, ttl, prio, content, domain_id. Parameters: names.
@@ -174,7 +174,7 @@ impl Statement {
         )
     }
 
-    /// Those that take a list.
+    /// The statements that take a list.
     pub(crate) const LISTED: [Statement; 3] =
         [Statement::Lookup, Statement::Keys, Statement::Metadata];
 

@@ -1,4 +1,4 @@
-//! What can go wrong with a database, so that an answer, a log line and a check can tell it apart.
+//! Failures of a database, so that an answer, a log line and a check can tell them apart.
 
 use core::fmt;
 
@@ -9,7 +9,7 @@ pub struct RowError {
     pub table: &'static str,
     /// The row's `id`; 0 if it is about more than one row.
     pub id: i64,
-    /// What was expected and what was found.
+    /// The expected and the found.
     pub reason: String,
 }
 

@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Facts of one kind by the id of their zone.
 pub(super) type FactsOf<T> = HashMap<i64, Arc<T>>;
 
-/// What was read about some zones.
+/// The keys and metadata that were read of some zones.
 pub(super) struct Facts {
     keys: FactsOf<Keys>,
     metadata: FactsOf<Metadata>,

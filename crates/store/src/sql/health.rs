@@ -14,7 +14,7 @@ const STEADY: Duration = Duration::from_secs(2);
 pub struct Health {
     /// The last statement was answered, or none was tried yet.
     pub is_up: bool,
-    /// What the last failure was; empty if it is up.
+    /// The last failure; empty if it is up.
     pub reason: String,
 }
 
@@ -29,7 +29,7 @@ pub(super) struct Condition {
 struct Notes {
     /// Why it is down.
     reason: String,
-    /// What the log said last, and when.
+    /// The last line of the log about it, and when it was written.
     told_up: bool,
     told: Option<Instant>,
 }

@@ -85,5 +85,6 @@ pub(super) fn read_key(row: &dyn Cells) -> Result<Key, RowError> {
         active: row.int(2) == Some(1),
         published: row.int(3) == Some(1),
     };
-    Key::read(row.text(4).unwrap_or_default(), flags, usage).map_err(bad)
+    let key = Key::read(row.text(4).unwrap_or_default(), flags, usage);
+    key.map_err(|error| bad(error.to_string()))
 }

@@ -11,7 +11,7 @@ use nameward_zone::ZoneBuilder;
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::sync::Arc;
 
-/// What loading a zone brought.
+/// The outcome of loading a zone.
 #[derive(Debug, Default)]
 pub struct LoadReport {
     /// Records handed to the builder.
@@ -71,7 +71,7 @@ impl<'b> Loader<'b> {
         self.report
     }
 
-    /// What stands at the apex because the zone is signed. Other keys or metadata are a change of the zone.
+    /// Adds the records that stand at the apex because the zone is signed. Other keys or metadata are a change of the zone.
     fn add_signing_records(&mut self, signing: &Signing) {
         for (rtype, rdata) in signing.apex_records() {
             self.builder.add(&Record {

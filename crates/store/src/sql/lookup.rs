@@ -26,7 +26,7 @@ const DEEP: usize = 6;
 /// octets at most, and a name has more than one type.
 const MAX_CONTENT: usize = 2 << 20;
 
-/// What came of one look-up of a batch.
+/// The outcome of one look-up of a batch.
 pub enum Found {
     /// It is complete, or failed.
     Ended(Result<ZonePart, SqlError>),
@@ -34,7 +34,7 @@ pub enum Found {
     Alone,
 }
 
-/// What one round brought.
+/// The outcome of one round.
 #[derive(Default)]
 pub struct Round {
     /// Look-ups that ended, each with its place in the batch.
@@ -378,7 +378,7 @@ impl SqlBackend {
     }
 }
 
-/// What came of the one look-up of a batch, and how many statements were sent.
+/// Returns the outcome of the one look-up of a batch, and how many statements were sent.
 async fn only(mut batch: Batch<'_>) -> (Found, u32) {
     let mut statements = 0;
     while !batch.is_done() {

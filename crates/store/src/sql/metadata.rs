@@ -8,7 +8,7 @@ use nameward_dnssec::{Policy, PolicyItemError};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// What the metadata of a zone says.
+/// The metadata of a zone.
 #[derive(Default)]
 pub(crate) struct Metadata {
     pub(super) policy: Arc<Policy>,
@@ -48,7 +48,7 @@ impl SqlBackend {
                 *of = Err(RowError {
                     table: "domainmetadata",
                     id: row.int(0).unwrap_or(0),
-                    reason,
+                    reason: reason.to_string(),
                 });
             }
         })

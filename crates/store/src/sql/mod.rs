@@ -74,6 +74,9 @@ use zone_cache::ZoneCache;
 /// Rows that are reported one by one; the rest is counted.
 const MAX_REPORTED: usize = 20;
 
+/// After this time facts that are kept about a zone are read again even without a change notice.
+const MAX_AGE: Duration = Duration::from_secs(60);
+
 /// How to use a database.
 #[derive(Debug, Clone)]
 pub struct SqlOptions {
@@ -81,16 +84,13 @@ pub struct SqlOptions {
     pub address: Address,
     /// Where reads go.
     pub replica: Option<Address>,
-    /// Connections for look-ups.
-    pub connections: usize,
-    /// Batches of look-ups that are under way at one time. The fewer, the more look-ups share a statement.
-    pub batches: usize,
+    /// Connections, and batches of look-ups that are under way at one time. The fewer, the more look-ups share a
+    /// statement.
+    pub concurrency: Concurrency,
     /// Memory for pages of SQLite, over all connections, in KiB.
     pub page_cache_kib: usize,
     /// How long a statement or a connection attempt may take.
     pub timeout: Duration,
-    /// After this time facts that are kept about a zone are read again even without a change notice.
-    pub max_age: Duration,
     /// For zones that are signed.
     pub security: SecurityOptions,
 }
@@ -108,24 +108,18 @@ pub struct SecurityOptions {
     pub signatures: Arc<SignatureCache>,
 }
 
-impl Default for SecurityOptions {
-    fn default() -> Self {
-        let bounds = |seconds| CacheBounds {
-            entries: 100_000,
-            ttl: Duration::from_secs(seconds),
-        };
-        SecurityOptions {
-            is_read: true,
-            keys: bounds(30),
-            metadata: bounds(60),
-            signatures: Arc::new(SignatureCache::new(10_000)),
-        }
-    }
+/// Statements that a database is given at one time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Concurrency {
+    /// Connections for look-ups.
+    pub connections: usize,
+    /// Batches of look-ups.
+    pub batches: usize,
 }
 
-impl SqlOptions {
-    /// The usual values: one or more connections for each core, two seconds, one minute.
-    pub fn new(address: Address) -> Self {
+impl Concurrency {
+    /// Returns what suits a database and the cores of this machine.
+    pub fn for_cores(address: &Address) -> Self {
         let cores = std::thread::available_parallelism().map_or(2, |n| n.get());
         let (connections, batches) = match address {
             Address::Sqlite(_) => (cores, cores),
@@ -134,20 +128,37 @@ impl SqlOptions {
             // Each waits for its answer.
             Address::Mysql(_) => (cores.clamp(2, 8) * 2, cores.clamp(2, 8) * 2),
         };
-        SqlOptions {
-            address,
-            replica: None,
+        Concurrency {
             connections,
             batches,
-            page_cache_kib: 256 * 1024,
-            timeout: Duration::from_secs(2),
-            max_age: Duration::from_secs(60),
-            security: SecurityOptions::default(),
         }
     }
 }
 
-/// What a zone is to this server, as PowerDNS names it.
+impl SqlOptions {
+    /// Returns options for tests and examples; those of a server come from its configuration.
+    pub fn for_tests(address: Address) -> Self {
+        let bounds = CacheBounds {
+            entries: 1000,
+            ttl: Duration::from_secs(60),
+        };
+        SqlOptions {
+            concurrency: Concurrency::for_cores(&address),
+            address,
+            replica: None,
+            page_cache_kib: 64 * 1024,
+            timeout: Duration::from_secs(2),
+            security: SecurityOptions {
+                is_read: true,
+                keys: bounds,
+                metadata: bounds,
+                signatures: Arc::new(SignatureCache::new(1000)),
+            },
+        }
+    }
+}
+
+/// The kind of a zone, as PowerDNS names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Replicated by the database.
@@ -182,7 +193,7 @@ pub struct ZoneRow {
     pub id: i64,
     /// The name of the zone.
     pub name: NameBuf,
-    /// What it is to this server.
+    /// The kind of the zone.
     pub kind: Kind,
     /// `master`: addresses of primaries, as written.
     pub primaries: Option<Box<str>>,
@@ -272,14 +283,18 @@ impl SqlBackend {
         let address = options.replica.as_ref().unwrap_or(&options.address);
         let reads = match address {
             Address::Sqlite(path) => Driver::Sqlite(Sqlite::new(path, &options)),
-            Address::Postgres(url) => {
-                Driver::Postgres(Postgres::new(url, options.connections, options.timeout)?)
-            }
-            Address::Mysql(url) => {
-                Driver::Mysql(Mysql::new(url, options.connections, options.timeout)?)
-            }
+            Address::Postgres(url) => Driver::Postgres(Postgres::new(
+                url,
+                options.concurrency.connections,
+                options.timeout,
+            )?),
+            Address::Mysql(url) => Driver::Mysql(Mysql::new(
+                url,
+                options.concurrency.connections,
+                options.timeout,
+            )?),
         };
-        let above = AboveSets::new(options.max_age);
+        let above = AboveSets::new(MAX_AGE);
         let keys = ZoneCache::new(options.security.keys);
         let metadata = ZoneCache::new(options.security.metadata);
         Ok(SqlBackend {
@@ -300,7 +315,7 @@ impl SqlBackend {
         })
     }
 
-    /// What it was made from.
+    /// The options it was made from.
     pub fn options(&self) -> &SqlOptions {
         &self.inner.options
     }

@@ -18,7 +18,7 @@ pub(crate) struct Mysql {
     timeout: Duration,
     back_off: Mutex<BackOff>,
     statements: [String; STATEMENTS],
-    /// Those that take a list, for each of [`NAME_COUNTS`].
+    /// The statements that take a list, for each of [`NAME_COUNTS`].
     lists: [[String; NAME_COUNTS.len()]; Statement::LISTED.len()],
 }
 
@@ -152,7 +152,7 @@ impl Mysql {
     }
 }
 
-/// What a failure means to us.
+/// Returns the meaning of a failure.
 pub(crate) fn failure(error: &Error) -> SqlError {
     match error {
         Error::Server(refusal) => match refusal.code {

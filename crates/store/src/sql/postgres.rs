@@ -268,7 +268,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What a failure means to us, by SQLSTATE.
+/// Returns the meaning of a failure, by SQLSTATE.
 pub(crate) fn failure(error: &tokio_postgres::Error) -> SqlError {
     let Some(refusal) = error.as_db_error() else {
         let cause = error

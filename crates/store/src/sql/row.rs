@@ -7,7 +7,7 @@ use nameward_wire::rdata::parse_text;
 use nameward_wire::text::Fields;
 use nameward_wire::{Name, NameBuf, NameError, Type};
 
-/// What is used for a TTL that is NULL: the default of PowerDNS.
+/// The TTL where the column is NULL: the default of PowerDNS.
 const DEFAULT_TTL: u32 = 3600;
 /// RFC 2181 section 8.
 const MAX_TTL: i64 = i32::MAX as i64;

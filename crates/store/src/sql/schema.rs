@@ -6,7 +6,7 @@
 
 use super::dialect::Engine;
 
-/// What a column holds.
+/// The kind of data in a column.
 #[derive(Clone, Copy)]
 pub(crate) enum Holds {
     /// The primary key, given by the database.

@@ -44,7 +44,7 @@ impl LiveSource for SqlBackend {
     }
 
     fn batches(&self) -> usize {
-        self.options().batches
+        self.options().concurrency.batches
     }
 
     fn batch<'a>(&'a self, requests: &[LookupRequest]) -> Option<Box<dyn LookupBatch + 'a>> {

@@ -38,13 +38,13 @@ pub(crate) struct Sqlite {
     connections: Box<[Mutex<Option<Session>>]>,
     next: AtomicUsize,
     statements: [String; STATEMENTS],
-    /// Those that take a list, for each of [`NAME_COUNTS`].
+    /// The statements that take a list, for each of [`NAME_COUNTS`].
     lists: [[String; NAME_COUNTS.len()]; Statement::LISTED.len()],
 }
 
 impl Sqlite {
     pub(crate) fn new(path: &Path, options: &SqlOptions) -> Self {
-        let connections = options.connections.max(1);
+        let connections = options.concurrency.connections.max(1);
         Sqlite {
             path: path.into(),
             timeout: options.timeout,

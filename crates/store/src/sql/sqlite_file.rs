@@ -40,7 +40,7 @@ struct Contents {
     modified: (i64, i64),
 }
 
-/// What stood in the index of the log.
+/// The octets of the index of the log.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Checkpoint {
     salts: [u8; 8],

@@ -23,7 +23,7 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 /// Where Debian and its relatives keep the authorities that the system trusts.
 const SYSTEM: &str = "/etc/ssl/certs/ca-certificates.crt";
 
-/// What an address says about TLS.
+/// The terms of TLS in an address.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Wish {
     /// The address without that.

@@ -8,7 +8,7 @@ use super::dialect::Statement;
 use super::error::SqlError;
 use super::schema::CHANNEL;
 use super::sqlite_file::{DatabaseFile, FileChange};
-use super::{Address, Driver, SqlBackend, SqlOptions, Sqlite, postgres};
+use super::{Address, Concurrency, Driver, SqlBackend, SqlOptions, Sqlite, postgres};
 use std::collections::{HashMap, VecDeque};
 use std::future::poll_fn;
 use std::path::Path;
@@ -164,7 +164,10 @@ async fn watch(mut teller: Teller) {
 fn watch_sqlite(teller: Teller, path: &Path) {
     // The counter of commits is one of each connection, so this needs its own.
     let options = SqlOptions {
-        connections: 1,
+        concurrency: Concurrency {
+            connections: 1,
+            batches: 1,
+        },
         page_cache_kib: 0,
         ..teller.backend.inner.options.clone()
     };

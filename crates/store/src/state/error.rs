@@ -23,7 +23,7 @@ pub enum StateError {
     Corrupt {
         /// The file.
         path: PathBuf,
-        /// What SQLite says.
+        /// The message of SQLite.
         reason: String,
     },
     /// The file was written by a later version of Nameward.

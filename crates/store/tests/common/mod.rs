@@ -94,7 +94,7 @@ impl SqliteFixture {
     }
 
     pub fn backend(&self) -> SqlBackend {
-        SqlBackend::new(SqlOptions::new(self.address.clone())).unwrap()
+        SqlBackend::new(SqlOptions::for_tests(self.address.clone())).unwrap()
     }
 }
 

@@ -84,7 +84,7 @@ impl<'m> Message<'m> {
         self.header[2] & QR != 0
     }
 
-    /// What it asks for.
+    /// The operation that it asks for.
     pub fn opcode(&self) -> Opcode {
         Opcode(self.header[2] >> 3 & 0x0f)
     }

@@ -110,7 +110,7 @@ fn digest(
     }
 }
 
-/// What kind of gateway the second octet announces.
+/// Returns the kind of gateway that the second octet announces.
 pub(super) fn gateway_type(rdata: &[u8], mask: u8) -> Option<u8> {
     rdata.get(1).map(|octet| octet & mask)
 }

@@ -2,7 +2,7 @@
 
 use crate::rtype::Type;
 
-/// What the wire and presentation form of one type consist of.
+/// A part of the wire and presentation form of one type.
 #[derive(Debug)]
 pub struct TypeInfo {
     /// The number.
@@ -29,7 +29,7 @@ pub struct NameUse {
 /// Mnemonics that stand for numbers in text.
 #[derive(Debug)]
 pub struct Codes {
-    /// What is expected, for errors.
+    /// Returns the words for what is expected, for errors.
     pub what: &'static str,
     /// Numbers and their names.
     pub names: &'static [(u16, &'static str)],

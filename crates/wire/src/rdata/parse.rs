@@ -11,7 +11,7 @@ use crate::rtype::Type;
 use crate::text::{Fields, TextError, Token};
 use memchr::memchr;
 
-/// What a caller may want to say about a record that was accepted.
+/// A remark on a record that was accepted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Notes {
     /// A character string of more than 255 octets was split.

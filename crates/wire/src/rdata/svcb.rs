@@ -15,7 +15,7 @@ const ALPN: u16 = 1;
 const NO_DEFAULT_ALPN: u16 = 2;
 const INVALID: u16 = 65_535;
 
-/// What the value of a known key consists of.
+/// The form of the value of a known key.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Value {
     Keys,

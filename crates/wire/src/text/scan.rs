@@ -1,6 +1,6 @@
 //! Finding where words end: what each byte means, and eight bytes at a time.
 
-/// What a byte means to the scanner outside quotes.
+/// The meaning of an octet to the scanner outside quotes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum ByteClass {
     Plain,

@@ -1,4 +1,4 @@
-//! What an operator reads when a zone file is wrong: file, line, column, what was found and expected.
+//! Diagnostics that an operator reads when a zone file is wrong: file, line, column, the found and the expected.
 
 use core::fmt::{self, Write as _};
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub struct Diagnostic {
     pub line: u32,
     /// Column in bytes, from 1; 0: the whole line.
     pub column: u32,
-    /// What was expected, and what was found instead.
+    /// The expected, and the found.
     pub message: String,
 }
 

@@ -9,7 +9,7 @@ use crate::rdata;
 use crate::rtype::{Class, Type};
 use crate::text::{Fields, TextError, Token};
 
-/// What was expected where neither a TTL nor a class nor a type stood.
+/// The words that were expected where neither a TTL nor a class nor a type stood.
 const EXPECTED_TYPE: &str = "a TTL, a class or a type";
 
 /// Where the data of a record stands that was just read.

@@ -204,7 +204,7 @@ impl<'a> Template<'a> {
 }
 
 impl Piece<'_> {
-    /// What stands between `${` and `}`: offset, width, base, of which the last ones may be missing.
+    /// Reads the text between `${` and `}`: offset, width, base, of which the last ones may be missing.
     fn modified(text: &[u8]) -> Result<Self, String> {
         let wrong = || {
             let found = crate::text::printable(text);

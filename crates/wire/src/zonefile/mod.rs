@@ -73,7 +73,7 @@ impl<F: FnMut(&Record<'_>) -> Result<(), String>> Sink for F {
 /// How to read a zone file.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// What names without a final dot are relative to, until `$ORIGIN`.
+    /// The name that names without a final dot are relative to, until `$ORIGIN`.
     pub origin: NameBuf,
     /// The TTL of records that no rule of the file gives one.
     pub default_ttl: Option<u32>,
@@ -107,7 +107,7 @@ impl Options {
     }
 }
 
-/// What reading a zone file brought.
+/// The outcome of reading a zone file.
 #[derive(Debug)]
 pub struct Report {
     /// Errors and warnings in the order of the text; at most [`MAX_ERRORS`] of each, then one that

@@ -1,4 +1,4 @@
-//! What is known while a zone file is read; files and blocks in their order, and how to go on after a
+//! The state of a reader of zone files; files and blocks in their order, and how to go on after a
 //! wrong entry.
 
 use std::io::Read;

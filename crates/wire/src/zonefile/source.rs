@@ -106,7 +106,7 @@ impl<R: Read> Source<R> {
         &self.buffer[..self.filled]
     }
 
-    /// What follows behind the block; `stuck` says that no entry of it was complete.
+    /// Reads the octets behind the block; `stuck` says that no entry of it was complete.
     pub(super) fn block_end(&self, stuck: bool) -> BlockEnd {
         if self.complete {
             BlockEnd::EndOfFile

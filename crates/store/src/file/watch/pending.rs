@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Files that are remembered one by one; for more, all are looked at.
 const FILES_MAX: usize = 4096;
 
-/// What is to be looked at.
+/// The files that are to be looked at.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Look {
     /// These files.
@@ -65,7 +65,7 @@ impl Pending {
         Some(next.saturating_duration_since(now))
     }
 
-    /// What is due now. It stays until it is [taken](Self::take).
+    /// Returns the look that is due now. It stays until it is [taken](Self::take).
     pub(super) fn due(&mut self, now: Instant) -> Option<Look> {
         if let Some((due, latest)) = self.all {
             // What is being written would be read half.
@@ -82,7 +82,7 @@ impl Pending {
         (!paths.is_empty()).then_some(Look::At(paths))
     }
 
-    /// Somebody looks at this now.
+    /// Forgets the files of a look that begins now.
     pub(super) fn take(&mut self, look: &Look) {
         match look {
             Look::AtAll => *self = Self::default(),

@@ -10,7 +10,7 @@ use nameward_wire::{Class, NameBuf, Type};
 use nameward_zone::{Finding, Zone, ZoneBuilder};
 
 impl Gathering {
-    /// What the look-ups to come may know of the apex, if it was fetched. An apex with a DNAME, or whose name
+    /// Returns the apex for the look-ups to come, if it was fetched. An apex with a DNAME, or whose name
     /// is written in another case than that of the zone, is fetched each time.
     pub(crate) fn apex_to_keep(&self) -> Option<Apex> {
         let apex = self.wanted.first()?;
@@ -51,7 +51,7 @@ impl Gathering {
         })
     }
 
-    /// What is needed of a name, all told. A row of the closest encloser that cannot be read does not fail the answer: it
+    /// Returns the needs of a name, all told. A row of the closest encloser that cannot be read does not fail the answer: it
     /// is not about that name.
     fn is_needed(&self, wanted: &WantedName, row: &FetchedRow) -> Need {
         let is_signed = self.signing.is_some();
@@ -207,7 +207,7 @@ pub fn row_id(finding: &Finding) -> i64 {
     i64::from(finding.file) << 32 | i64::from(finding.line)
 }
 
-/// What a finding about a zone says, with the row it is about.
+/// Returns the error of a finding about a zone, with the row it is about.
 pub fn row_error(zone_id: i64, finding: &Finding) -> RowError {
     let (table, id) = match row_id(finding) {
         0 => ("domains", zone_id),

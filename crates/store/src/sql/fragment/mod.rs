@@ -56,7 +56,7 @@ struct FetchedRow {
     content: (usize, usize),
 }
 
-/// What is known about a zone before a look-up.
+/// The facts about a zone that are known before a look-up.
 #[derive(Default)]
 pub(crate) struct Known<'a> {
     pub(crate) above: Option<&'a Above>,

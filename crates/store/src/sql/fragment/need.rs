@@ -1,4 +1,4 @@
-//! What an answer needs of a name, as bits.
+//! The needs of an answer, name by name, as bits.
 
 use nameward_wire::Type;
 
@@ -6,11 +6,11 @@ use nameward_wire::Type;
 pub(super) const EXISTENCE: u16 = 1;
 /// Its addresses.
 pub(super) const ADDRESSES: u16 = 2;
-/// What stands at a delegation.
+/// The records at a delegation.
 pub(super) const CUT: u16 = 4;
 /// Its DNAME.
 pub(super) const DNAME: u16 = 8;
-/// What every answer needs of the apex.
+/// The records of the apex that every answer needs.
 pub(super) const APEX: u16 = 16;
 /// Everything.
 pub(super) const ALL: u16 = 32;

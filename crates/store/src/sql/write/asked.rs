@@ -94,7 +94,7 @@ pub(super) async fn read_signing(session: &mut Session, zone: i64) -> Result<Sig
         .await?;
     // Names that are put in a wrong order would be denied by PowerDNS.
     let param = param.map(|text| Nsec3Param::read(&text)).transpose();
-    let param = param.map_err(|reason| SqlError::row("domainmetadata", 0, reason))?;
+    let param = param.map_err(|error| SqlError::row("domainmetadata", 0, error.to_string()))?;
     Ok(Signing {
         denial: match (has_keys || is_presigned, param) {
             (false, _) => KeptDenial::Unsigned,

@@ -1,4 +1,4 @@
-//! What is wrong with a zone as a change would leave it, as far as the change bears on it.
+//! Checks of a zone as a change would leave it, as far as the change bears on it.
 //!
 //! The names that a change touches go through the same builder as a zone file. What depends on names that are not
 //! touched (data below a DNAME) is looked up.

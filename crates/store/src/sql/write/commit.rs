@@ -124,17 +124,17 @@ pub(super) struct Work {
     pub(super) rows: Rows,
     /// Names that steps are about.
     touched: BTreeSet<Key>,
-    /// What stood at the names that were read, before.
+    /// The facts about the names that were read, as they were before.
     before: HashMap<Key, Facts>,
     /// Delegations that come or go: all below is read.
     flipped: BTreeSet<Key>,
     /// Empty non-terminals below which all names were read.
     explored: BTreeSet<Key>,
-    /// Those with more names below than were read, and what these do for them.
+    /// Empty non-terminals with more names below than were read, and what these do for them.
     glimpsed: HashMap<Key, Standing>,
 }
 
-/// What becomes of the row of an empty non-terminal.
+/// The row of an empty non-terminal as it should be.
 pub(super) struct Empty {
     pub(super) name: Key,
     pub(super) wanted: Option<Derived>,
@@ -428,7 +428,7 @@ impl Work {
     }
 }
 
-/// What the columns of some rows of a crowd tell: good enough to know that names are left.
+/// Returns the standing that some rows of a crowd tell: good enough to know that names are left.
 fn glimpse<'r>(rows: impl Iterator<Item = &'r Row>) -> Standing {
     let mut standing = Standing::default();
     for row in rows.filter(|row| row.is_served()) {

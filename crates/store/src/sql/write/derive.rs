@@ -21,7 +21,7 @@ pub(super) enum KeptDenial {
     },
 }
 
-/// What stands at a name, of what is served.
+/// The types at a name that are served.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Facts {
     pub(super) ns: bool,
@@ -65,7 +65,7 @@ pub(super) fn ancestors<'k>(name: &'k [u8], apex: &'k [u8]) -> impl Iterator<Ite
     })
 }
 
-/// What is known of a zone: of each name that matters, and of all its ancestors.
+/// The facts about a zone: about each name that matters, and about all its ancestors.
 pub(super) struct Knowledge<'k> {
     pub(super) apex: &'k [u8],
     pub(super) denial: &'k KeptDenial,
@@ -79,7 +79,7 @@ pub(super) struct Derived {
     pub(super) ordername: Option<String>,
 }
 
-/// What a name does for the empty non-terminals above it.
+/// The effect of a name on the empty non-terminals above it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Standing {
     pub(super) exists: bool,

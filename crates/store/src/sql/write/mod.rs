@@ -58,11 +58,11 @@ pub struct Committed {
     pub difference: Option<Difference>,
     /// The sign by which its notice is known, if it has a difference and can be told from changes of others.
     pub mark: Option<CommitMark>,
-    /// What the one who asked should know.
+    /// Warnings for the one who asked.
     pub warnings: Vec<String>,
 }
 
-/// What is done in one transaction.
+/// The work of one transaction.
 enum Task<'t> {
     Change(i64, &'t ZoneChange),
     /// Changes that depend on what their zones have, each with a result of its own.

@@ -29,7 +29,7 @@ pub(super) struct Row {
     pub(super) is_rederived: bool,
 }
 
-/// What a row says.
+/// The meaning of a row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum What {
     /// The name is an empty non-terminal.
@@ -177,7 +177,7 @@ impl Rows {
         rows.filter(|row| !row.is_deleted)
     }
 
-    /// What stands at each name, as far as it was read.
+    /// Returns the facts about each name, as far as it was read.
     pub(super) fn facts(&self) -> HashMap<Key, Facts> {
         let mut facts: HashMap<Key, Facts> = HashMap::new();
         for row in self.list.iter().filter(|row| row.is_served()) {

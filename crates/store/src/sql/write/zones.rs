@@ -20,7 +20,7 @@ use std::time::SystemTime;
 pub struct NewZone {
     /// Its name.
     pub name: NameBuf,
-    /// What it is to this server.
+    /// The kind of the zone.
     pub kind: Kind,
     /// `master`: where a secondary gets it from.
     pub primaries: Option<String>,
