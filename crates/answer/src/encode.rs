@@ -1,9 +1,9 @@
 //! Writes a plan as a message: sections in their order, RRsets whole or not at all, additional data as there is room.
 
-use crate::plan::{Data, Entry, Owner, Plan, Section};
+use crate::plan::{Data, Entry, MAX_PROOFS, Owner, Plan, Section};
 use crate::view::ZoneView;
 use arrayvec::ArrayVec;
-use nameward_dnssec::{Making, Proof};
+use nameward_dnssec::Making;
 use nameward_wire::message::{
     Full, HEADER, MessageSection, MessageWriter, OptRecord, OwnerForm, Query, ReplyFlags,
 };
@@ -20,8 +20,8 @@ pub(crate) struct Encoder<'n, 'b> {
     /// Seconds since 1970.
     pub(crate) now: u32,
     pub(crate) making: Making,
-    /// Proofs that were made and written so far.
-    pub(crate) proofs: Vec<Proof>,
+    /// Hashes of the proofs that were made and written so far.
+    pub(crate) proofs: ArrayVec<u64, MAX_PROOFS>,
     /// Nodes whose NSEC or NSEC3 was written so far.
     pub(crate) proven: Vec<Node<'n>>,
 }
@@ -63,7 +63,7 @@ impl<'n, 'b> Encoder<'n, 'b> {
             dnssec_ok: false,
             now: 0,
             making: Making::NOW,
-            proofs: Vec::new(),
+            proofs: ArrayVec::new(),
             proven: Vec::new(),
         }
     }

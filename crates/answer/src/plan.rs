@@ -27,7 +27,7 @@ pub const MAX_CHAIN: usize = 16;
 /// Each name of a chain adds two entries at the most; the end adds one more answer and one authority.
 const MAX_ENTRIES: usize = 2 * MAX_CHAIN + 4;
 /// Each wildcard of a chain needs one proof; the end of it needs three.
-const MAX_PROOFS: usize = MAX_CHAIN + 4;
+pub(crate) const MAX_PROOFS: usize = MAX_CHAIN + 4;
 
 /// Where an RRset goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

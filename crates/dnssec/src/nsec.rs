@@ -6,8 +6,26 @@
 //! shorter. Validators take the closest encloser from the labels that both ends share with the question; below a
 //! sibling these are the same as at the sibling.
 
+use arrayvec::ArrayVec;
 use nameward_wire::name::{MAX_LABEL, MAX_NAME};
 use nameward_wire::{Name, NameBuf};
+
+/// A label without its length.
+type Label = ArrayVec<u8, MAX_LABEL>;
+/// Labels with their lengths.
+type Wire = ArrayVec<u8, MAX_NAME>;
+
+/// Fills octets up to a length with the highest one.
+fn fill_up<const N: usize>(octets: &mut ArrayVec<u8, N>, len: usize) {
+    while octets.len() < len && octets.try_push(0xff).is_ok() {}
+}
+
+fn with_length(label: &[u8]) -> Wire {
+    let mut wire = Wire::new();
+    wire.push(label.len() as u8);
+    wire.extend(label.iter().copied().take(MAX_LABEL));
+    wire
+}
 
 /// The last possible name before `name`, which is below the apex; `None` if that is its parent, which exists. A sibling that
 /// `is_free`, with all below it, does as well.
@@ -20,11 +38,13 @@ pub(crate) fn before(name: Name<'_>, is_free: impl Fn(Name<'_>) -> bool) -> Opti
         last => {
             // Upper-case letters count as lower-case ones, which stand elsewhere in the order.
             label.push(if last == b'[' { b'@' } else { last - 1 });
-            label.resize(MAX_LABEL.min(MAX_NAME - parent.as_wire().len() - 1), 0xff);
+            fill_up(
+                &mut label,
+                MAX_LABEL.min(MAX_NAME - parent.as_wire().len() - 1),
+            );
         }
     }
-    label.insert(0, label.len() as u8);
-    let sibling = NameBuf::join(&label, parent).ok()?;
+    let sibling = NameBuf::join(&with_length(&label), parent).ok()?;
     match is_free(sibling.as_name()) {
         true => Some(sibling),
         false => Some(last_below(sibling.as_name())),
@@ -33,7 +53,7 @@ pub(crate) fn before(name: Name<'_>, is_free: impl Fn(Name<'_>) -> bool) -> Opti
 
 /// The last name that can stand below a name.
 fn last_below(name: Name<'_>) -> NameBuf {
-    let mut wire = Vec::with_capacity(MAX_NAME);
+    let mut wire = Wire::new();
     fill(MAX_NAME - name.as_wire().len(), &mut wire);
     // It fills what room there is.
     NameBuf::join(&wire, name).unwrap_or_else(|_| name.into())
@@ -68,25 +88,27 @@ pub(crate) fn below(name: Name<'_>, apex: Name<'_>) -> NameBuf {
 }
 
 fn made(label: &[u8], parent: Name<'_>, apex: Name<'_>) -> NameBuf {
-    let mut wire = vec![label.len() as u8];
-    wire.extend_from_slice(label);
     // Callers see to the lengths.
-    NameBuf::join(&wire, parent).unwrap_or_else(|_| apex.into())
+    NameBuf::join(&with_length(label), parent).unwrap_or_else(|_| apex.into())
 }
 
 /// The first label in lower case, and the rest.
-fn split(name: Name<'_>) -> Option<(Vec<u8>, Name<'_>)> {
+fn split(name: Name<'_>) -> Option<(Label, Name<'_>)> {
     let parent = name.parent()?;
     let end = name.as_wire().len() - parent.as_wire().len();
-    Some((name.as_wire()[1..end].to_ascii_lowercase(), parent))
+    let mut label = Label::new();
+    label.try_extend_from_slice(&name.as_wire()[1..end]).ok()?;
+    label.make_ascii_lowercase();
+    Some((label, parent))
 }
 
 /// Labels of the highest octet that fill this much room, the longer ones nearer to the root: the last of all names.
-fn fill(room: usize, out: &mut Vec<u8>) {
+fn fill(room: usize, out: &mut Wire) {
     let full = MAX_LABEL + 1;
-    let label = |len: usize, out: &mut Vec<u8>| {
+    let label = |len: usize, out: &mut Wire| {
         out.push(len as u8);
-        out.resize(out.len() + len, 0xff);
+        let end = out.len() + len;
+        fill_up(out, end);
     };
     if room % full >= 2 {
         label(room % full - 1, out);

@@ -2,6 +2,7 @@
 
 use aws_lc_rs::digest::{Context, SHA1_FOR_LEGACY_USE_ONLY};
 use data_encoding::{BASE32HEX_NOPAD, HEXLOWER_PERMISSIVE};
+use nameward_wire::name::MAX_NAME;
 use nameward_wire::{Name, NameBuf};
 
 /// RFC 9276: more rounds help nobody and cost both sides (CVE-2023-50868).
@@ -38,7 +39,11 @@ impl Nsec3 {
 
     /// Hashes a name.
     pub fn hash(&self, name: Name<'_>) -> [u8; HASH] {
-        let mut hash = self.round(&name.as_wire().to_ascii_lowercase());
+        let mut wire = [0; MAX_NAME];
+        let wire = &mut wire[..name.as_wire().len()];
+        wire.copy_from_slice(name.as_wire());
+        wire.make_ascii_lowercase();
+        let mut hash = self.round(wire);
         for _ in 0..self.iterations.min(MAX_ITERATIONS) {
             hash = self.round(&hash);
         }
@@ -56,23 +61,16 @@ impl Nsec3 {
 
     /// Record data of NSEC3PARAM. Its flags are 0 (RFC 5155 section 4.1.2).
     pub(crate) fn param(&self) -> Vec<u8> {
-        let mut rdata = self.parameters();
-        rdata.truncate(5 + self.salt.len());
+        let mut rdata = Vec::with_capacity(5 + self.salt.len());
+        self.put_parameters(&mut rdata);
         rdata
     }
 
-    /// The first octets of NSEC3 and NSEC3PARAM: SHA-1, no flags. Every delegation is proven, so Opt-Out is not used.
-    pub(crate) fn parameters(&self) -> Vec<u8> {
-        let iterations = self.iterations.min(MAX_ITERATIONS).to_be_bytes();
-        let mut rdata = vec![
-            SHA_1,
-            0,
-            iterations[0],
-            iterations[1],
-            self.salt.len() as u8,
-        ];
-        rdata.extend_from_slice(&self.salt);
-        rdata
+    /// Writes the first octets of NSEC3 and NSEC3PARAM: SHA-1, no flags. Every delegation is proven, so Opt-Out is not used.
+    pub(crate) fn put_parameters(&self, out: &mut Vec<u8>) {
+        let [high, low] = self.iterations.min(MAX_ITERATIONS).to_be_bytes();
+        out.extend_from_slice(&[SHA_1, 0, high, low, self.salt.len() as u8]);
+        out.extend_from_slice(&self.salt);
     }
 }
 

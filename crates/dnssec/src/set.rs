@@ -1,10 +1,16 @@
 //! An RRset as it is signed: canonical form and order (RFC 4034 sections 3.1.8.1 and 6).
 
+use crate::reused::ReusedBytes;
+use arrayvec::ArrayVec;
+use nameward_wire::name::MAX_NAME;
 use nameward_wire::rdata::canonicalise;
 use nameward_wire::{Class, Name, Type};
 
 /// Octets of an RRSIG before the signer's name.
 pub(crate) const RRSIG_FIXED: usize = 18;
+
+/// Records of an RRset that is put in order without an allocation.
+const FEW: usize = 32;
 
 /// An RRset in canonical form.
 pub struct CanonicalSet {
@@ -12,7 +18,7 @@ pub struct CanonicalSet {
     pub(crate) labels: u8,
     pub(crate) ttl: u32,
     /// Owner, type, class, TTL, length and data of each record, in order.
-    pub(crate) records: Vec<u8>,
+    pub(crate) records: ReusedBytes,
 }
 
 impl CanonicalSet {
@@ -24,22 +30,37 @@ impl CanonicalSet {
         ttl: u32,
         records: impl Iterator<Item = &'a [u8]>,
     ) -> Self {
-        let mut data: Vec<Vec<u8>> = records
-            .map(|rdata| {
-                let mut rdata = rdata.to_vec();
-                canonicalise(rtype, &mut rdata);
-                rdata
-            })
-            .collect();
+        let mut data = ReusedBytes::take();
+        let (mut few, mut many) = (ArrayVec::<_, FEW>::new(), Vec::new());
+        for rdata in records {
+            let start = data.len();
+            data.extend_from_slice(rdata);
+            canonicalise(rtype, &mut data[start..]);
+            let place = (start, data.len());
+            if many.is_empty() && few.try_push(place).is_ok() {
+                continue;
+            }
+            many.extend(few.drain(..));
+            many.push(place);
+        }
+        let places = match many.is_empty() {
+            true => &mut few[..],
+            false => &mut many[..],
+        };
         // RFC 4034 section 6.3: by data, and no record twice.
-        data.sort_unstable();
-        data.dedup();
-        let owner_wire = owner.as_wire().to_ascii_lowercase();
-        let fixed = owner_wire.len() + 10;
-        let total = data.iter().map(|rdata| fixed + rdata.len()).sum();
-        let mut out = Vec::with_capacity(total);
-        for rdata in &data {
-            out.extend_from_slice(&owner_wire);
+        let rdata_at = |&(start, end): &(usize, usize)| &data[start..end];
+        places.sort_unstable_by(|a, b| rdata_at(a).cmp(rdata_at(b)));
+        let mut owner_wire = [0; MAX_NAME];
+        let owner_wire = &mut owner_wire[..owner.as_wire().len()];
+        owner_wire.copy_from_slice(owner.as_wire());
+        owner_wire.make_ascii_lowercase();
+        let mut out = ReusedBytes::take();
+        let mut last = None;
+        for rdata in places.iter().map(rdata_at) {
+            if last.replace(rdata) == Some(rdata) {
+                continue;
+            }
+            out.extend_from_slice(owner_wire);
             out.extend_from_slice(&rtype.0.to_be_bytes());
             out.extend_from_slice(&Class::IN.0.to_be_bytes());
             out.extend_from_slice(&ttl.to_be_bytes());

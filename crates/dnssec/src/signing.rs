@@ -6,8 +6,10 @@ use crate::nsec;
 use crate::nsec3;
 use crate::period::{DAY, validity};
 use crate::policy::{Denial, Policy, Publish};
+use crate::reused::ReusedBytes;
 use crate::set::{CanonicalSet, RRSIG_FIXED};
 use crate::soa_edit::SoaEdit;
+use arrayvec::ArrayVec;
 use aws_lc_rs::digest::{Context, SHA256, digest};
 use nameward_wire::rdata::BitmapBuilder;
 use nameward_wire::{Name, NameBuf, Type};
@@ -85,6 +87,12 @@ impl Keys {
     }
 }
 
+/// Signatures that one RRset may have: more keys than a zone has.
+const RRSIGS_MAX: usize = 64;
+
+/// The data of the RRSIGs of an RRset.
+pub type Rrsigs = ArrayVec<Arc<[u8]>, RRSIGS_MAX>;
+
 /// Why an RRset has no signature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NoSignature {
@@ -130,7 +138,7 @@ pub struct Proof {
     /// NSEC or NSEC3.
     pub rtype: Type,
     /// Its data.
-    pub rdata: Vec<u8>,
+    pub rdata: ReusedBytes,
 }
 
 /// How a zone is signed.
@@ -247,15 +255,17 @@ impl Signing {
         set: &CanonicalSet,
         now: u32,
         making: &mut Making,
-    ) -> Result<Vec<Arc<[u8]>>, NoSignature> {
+    ) -> Result<Rrsigs, NoSignature> {
         if self.keys.is_broken {
             return Err(NoSignature::CannotSign);
         }
-        let all = self.keys.signers(set.rtype).map(|key| {
+        let mut all = Rrsigs::new();
+        for key in self.keys.signers(set.rtype) {
             let head = self.rrsig_head(key, set, now);
             let signed = signed_digest(key, &head, set);
             if let Some(rrsig) = self.cache.find(&signed) {
-                return Ok(rrsig);
+                all.try_push(rrsig).map_err(|_| NoSignature::CannotSign)?;
+                continue;
             }
             let Making::Now { made } = making else {
                 return Err(NoSignature::NotMade);
@@ -265,18 +275,19 @@ impl Signing {
             message.extend_from_slice(&set.records);
             let signature = key.sign(&message).ok_or(NoSignature::CannotSign)?;
             *made += 1;
-            let rrsig: Arc<[u8]> = [head, signature].concat().into();
+            let rrsig: Arc<[u8]> = [&head[..], &signature[..]].concat().into();
             self.cache.keep(signed, rrsig.clone());
-            Ok(rrsig)
-        });
-        all.collect()
+            all.try_push(rrsig).map_err(|_| NoSignature::CannotSign)?;
+        }
+        Ok(all)
     }
 
     /// RFC 4034 section 3.1: the data of an RRSIG up to the signature.
-    fn rrsig_head(&self, key: &Key, set: &CanonicalSet, now: u32) -> Vec<u8> {
+    fn rrsig_head(&self, key: &Key, set: &CanonicalSet, now: u32) -> ReusedBytes {
         let (begins, ends) = validity(now, self.early);
         let apex = self.apex.as_name().as_wire();
-        let mut head = Vec::with_capacity(RRSIG_FIXED + apex.len());
+        let mut head = ReusedBytes::take();
+        head.reserve(RRSIG_FIXED + apex.len());
         head.extend_from_slice(&set.rtype.0.to_be_bytes());
         head.extend_from_slice(&[key.algorithm(), set.labels]);
         head.extend_from_slice(&set.ttl.to_be_bytes());
@@ -348,7 +359,8 @@ impl Signing {
     }
 
     fn nsec(&self, owner: NameBuf, next: NameBuf, types: impl Iterator<Item = Type>) -> Proof {
-        let mut rdata = next.as_name().as_wire().to_vec();
+        let mut rdata = ReusedBytes::take();
+        rdata.extend_from_slice(next.as_name().as_wire());
         let mut bitmap = BitmapBuilder::default();
         // RFC 4034 section 4.1.2: the record itself and its signature are there too.
         types
@@ -369,7 +381,8 @@ impl Signing {
         next: &[u8; nsec3::HASH],
         types: impl Iterator<Item = Type>,
     ) -> Option<Proof> {
-        let mut rdata = params.parameters();
+        let mut rdata = ReusedBytes::take();
+        params.put_parameters(&mut rdata);
         rdata.push(nsec3::HASH as u8);
         rdata.extend_from_slice(next);
         let mut bitmap = BitmapBuilder::default();

@@ -311,8 +311,8 @@ fn answers_from_the_packet_cache_are_given_without_allocating() {
     assert_eq!(allocations_from_cache(None, 50), 0);
 }
 
-#[test]
-fn signed_answers_from_the_packet_cache_are_given_without_allocating() {
+/// The signing of the zone with one key.
+fn signing() -> Arc<Signing> {
     let apex: NameBuf = "example.".parse().unwrap();
     let usage = KeyUse {
         active: true,
@@ -322,7 +322,44 @@ fn signed_answers_from_the_packet_cache_are_given_without_allocating() {
     let keys = Arc::new(Keys::new(vec![key]));
     let cache = Arc::new(SignatureCache::new(1000));
     let policy = Arc::new(Policy::default());
-    let signing = Arc::new(Signing::new(apex.as_name(), keys, policy, cache));
+    Arc::new(Signing::new(apex.as_name(), keys, policy, cache))
+}
+
+#[test]
+fn signed_answers_from_the_packet_cache_are_given_without_allocating() {
     // A signature of Ed25519 alone has 64 octets.
-    assert_eq!(allocations_from_cache(Some(signing), 150), 0);
+    assert_eq!(allocations_from_cache(Some(signing()), 150), 0);
+}
+
+#[test]
+fn answers_of_a_zone_in_memory_with_signatures_from_the_cache_are_given_without_allocating() {
+    let _alone = alone();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let _inside = runtime.enter();
+    let shared = Shared::with_live(Engine::default(), stats(), LiveSettings::for_tests());
+    let mut signed = zone("example.", ZONE);
+    signed.set_signing(Some(signing()));
+    let mut table = ZoneTable::default();
+    table.insert(Arc::new(signed));
+    shared.zones.store(Arc::new(table));
+    let _running = start(&shared, 2).unwrap();
+    let names = [
+        "example.",
+        "ns1.example.",
+        "x.wild.example.",
+        "missing.example.",
+    ];
+    let packets: Vec<_> = names
+        .iter()
+        .flat_map(|name| [1, 2, 28].map(|qtype| question(name, qtype, true)))
+        .collect();
+    // The first answers wait for the thread that signs.
+    fill_cache(&shared, &packets);
+    let mut batch = batch(&packets);
+    let mut pipeline = UdpPipeline::new(shared.clone());
+    answer_again(&mut pipeline, &mut batch, 2000);
+    let allocated = allocations(true, || answer_again(&mut pipeline, &mut batch, 1000));
+    let shortest = (0..batch.len()).map(|i| batch.replied(i).len()).min();
+    assert!(shortest >= Some(150), "{shortest:?}");
+    assert_eq!(allocated, 0, "allocations in 1000 batches");
 }

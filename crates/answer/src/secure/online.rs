@@ -7,14 +7,12 @@ use super::{Claim, wildcard_below};
 use crate::encode::{Encoder, Stop, split_name};
 use crate::plan::Entry;
 use crate::view::ZoneView;
-use nameward_dnssec::{CanonicalSet, NoSignature, Proof, Signing, SoaEdit};
+use nameward_dnssec::{CanonicalSet, NoSignature, Proof, ReusedBytes, Rrsigs, Signing, SoaEdit};
 use nameward_wire::message::{MAX_POINTER, OwnerForm, WrittenName};
 use nameward_wire::{Class, Name, Type};
 use nameward_zone::node::flags;
 use nameward_zone::{Node, Rrset};
-use std::sync::Arc;
-
-type Rrsigs = Vec<Arc<[u8]>>;
+use std::hash::{DefaultHasher, Hasher};
 
 /// The types that a proof names. At a delegation the parent has NS and DS only (RFC 4035 section 2.3).
 fn types(node: Node<'_>) -> impl Iterator<Item = Type> {
@@ -26,6 +24,15 @@ fn types(node: Node<'_>) -> impl Iterator<Item = Type> {
             Type::RRSIG | Type::NSEC | Type::NSEC3 => false,
             _ => !is_cut,
         })
+}
+
+/// Tells one proof of an answer from another. Two that hash alike would be a bogus answer for one question, once in 2^64.
+fn hash_of(proof: &Proof) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(proof.owner.as_name().as_wire());
+    hasher.write_u16(proof.rtype.0);
+    hasher.write(&proof.rdata);
+    hasher.finish()
 }
 
 impl<'n> Encoder<'n, '_> {
@@ -51,7 +58,7 @@ impl<'n> Encoder<'n, '_> {
 
     fn rrsigs(&mut self, set: &CanonicalSet, signing: &Signing) -> Result<Rrsigs, Stop> {
         if !self.dnssec_ok {
-            return Ok(Vec::new());
+            return Ok(Rrsigs::new());
         }
         signing
             .signatures(set, self.now, &mut self.making)
@@ -108,7 +115,10 @@ impl<'n> Encoder<'n, '_> {
             .soa_edit()
             .serial(u32::from_be_bytes(*serial), self.now);
         let serial = serial.to_be_bytes();
-        let shown = [primary, mailbox, &serial, rest].concat();
+        let mut shown = ReusedBytes::take();
+        for part in [primary, mailbox, &serial, rest] {
+            shown.extend_from_slice(part);
+        }
         let data = std::iter::once(&shown[..]);
         let set = CanonicalSet::new(node.name(), Type::SOA, rrset.ttl(), data);
         let rrsigs = self.rrsigs(&set, signing)?;
@@ -159,7 +169,8 @@ impl<'n> Encoder<'n, '_> {
         // A hash does not fit before the name of the zone: it cannot use NSEC3.
         let proof = proof.ok_or(Stop::CannotSign)?;
         // Two names of a chain may need the same: both below one name that does not exist.
-        if self.proofs.contains(&proof) {
+        let hash = hash_of(&proof);
+        if self.proofs.contains(&hash) {
             return Ok(0);
         }
         let name = proof.owner.as_name();
@@ -190,7 +201,8 @@ impl<'n> Encoder<'n, '_> {
             }
             Ok(1 + rrsigs.len() as u16)
         })?;
-        self.proofs.push(proof);
+        // Without room for it an equal one may be written twice, which is no fault.
+        let _ = self.proofs.try_push(hash);
         Ok(count)
     }
 }

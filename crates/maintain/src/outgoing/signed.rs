@@ -204,7 +204,7 @@ impl SignedCopy<'_> {
     fn add_proof(&mut self, proof: &Proof) -> Result<(), SignedCopyError> {
         let (owner, ttl) = (proof.owner.as_name(), self.denial_ttl);
         self.add(owner, proof.rtype, ttl, &proof.rdata);
-        let data = [proof.rdata.clone()];
+        let data = [proof.rdata.to_vec()];
         self.add_signatures(owner, proof.rtype, ttl, &data)
     }
 

@@ -1,0 +1,57 @@
+//! Buffers that a thread uses again: an answer with signatures from the cache needs some for a moment, and a warmed worker
+//! allocates nothing.
+
+use std::cell::RefCell;
+use std::ops::{Deref, DerefMut};
+
+/// Buffers that a thread keeps.
+const KEPT: usize = 16;
+/// Octets of the largest buffer that is kept: more than the records of a message have.
+const OCTETS_MAX: usize = 128 << 10;
+
+thread_local! {
+    static FREE: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A buffer of octets that goes back to the thread which drops it.
+#[derive(Debug, PartialEq, Eq)]
+pub struct ReusedBytes(Vec<u8>);
+
+impl ReusedBytes {
+    /// Takes an empty buffer.
+    pub fn take() -> Self {
+        // A thread that ends has none.
+        let free = FREE.try_with(|free| free.borrow_mut().pop());
+        ReusedBytes(free.ok().flatten().unwrap_or_default())
+    }
+}
+
+impl Deref for ReusedBytes {
+    type Target = Vec<u8>;
+
+    fn deref(&self) -> &Vec<u8> {
+        &self.0
+    }
+}
+
+impl DerefMut for ReusedBytes {
+    fn deref_mut(&mut self) -> &mut Vec<u8> {
+        &mut self.0
+    }
+}
+
+impl Drop for ReusedBytes {
+    fn drop(&mut self) {
+        let mut bytes = std::mem::take(&mut self.0);
+        if !(1..=OCTETS_MAX).contains(&bytes.capacity()) {
+            return;
+        }
+        bytes.clear();
+        let _ = FREE.try_with(|free| {
+            let mut free = free.borrow_mut();
+            if free.len() < KEPT {
+                free.push(bytes);
+            }
+        });
+    }
+}
