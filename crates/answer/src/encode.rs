@@ -1,6 +1,6 @@
 //! Writes a plan as a message: sections in their order, RRsets whole or not at all, additional data as there is room.
 
-use crate::plan::{Data, Entry, MAX_PROOFS, Owner, Plan, Section};
+use crate::plan::{Data, MAX_PROOFS, Owner, Plan, PlanEntry, Section};
 use crate::view::ZoneView;
 use arrayvec::ArrayVec;
 use nameward_dnssec::Making;
@@ -47,7 +47,7 @@ impl From<Full> for Stop {
 pub(crate) type Fit = Result<(), Stop>;
 
 /// The outcome of encoding a reply.
-pub(crate) struct Written {
+pub(crate) struct WrittenReply {
     pub(crate) len: usize,
     /// Why it is not whole: cut, or of no use.
     pub(crate) stop: Option<Stop>,
@@ -76,7 +76,7 @@ impl<'n, 'b> Encoder<'n, 'b> {
         plan: &Plan<'n, V>,
         made: &'n [NameBuf],
         opt: Option<OptRecord<'_>>,
-    ) -> Written {
+    ) -> WrittenReply {
         if let Some(opt) = &opt {
             self.writer.reserve(opt.octets());
         }
@@ -95,7 +95,7 @@ impl<'n, 'b> Encoder<'n, 'b> {
             tc: truncated,
             rcode: plan.rcode as u8 & 0x0f,
         };
-        Written {
+        WrittenReply {
             len: self.writer.finish(query.packet(), flags),
             stop: result.err(),
             making: self.making,
@@ -148,7 +148,7 @@ impl<'n, 'b> Encoder<'n, 'b> {
     #[inline(always)]
     fn entry<V: ZoneView>(
         &mut self,
-        entry: &Entry<'n, V>,
+        entry: &PlanEntry<'n, V>,
         made: &'n [NameBuf],
     ) -> Result<u16, Stop> {
         let owner = self.owner_form(entry.owner, made);
@@ -260,7 +260,7 @@ impl<'n, 'b> Encoder<'n, 'b> {
 
     /// RFC 9471: all glue of servers at or below the delegation, or TC; addresses of other servers that the zone
     /// knows as far as there is room.
-    fn glue<V: ZoneView>(&mut self, entry: &Entry<'n, V>, rrset: Rrset<'n>) -> Fit {
+    fn glue<V: ZoneView>(&mut self, entry: &PlanEntry<'n, V>, rrset: Rrset<'n>) -> Fit {
         let cut = entry.node.name();
         let in_domain = |node: Node<'_>| node.name().is_at_or_below(cut);
         for required in [true, false] {
@@ -283,7 +283,7 @@ impl<'n, 'b> Encoder<'n, 'b> {
     /// Addresses of the hosts an answer names, as far as there is room: never a reason to cut it (RFC 1034 section 3.7, RFC 9460 section 4.1).
     fn additional<V: ZoneView>(
         &mut self,
-        entry: &Entry<'n, V>,
+        entry: &PlanEntry<'n, V>,
         owner: OwnerForm<'n>,
         rrset: Rrset<'n>,
     ) -> Fit {

@@ -62,7 +62,7 @@ pub(crate) enum Data<'z> {
     Proof(Claim),
 }
 
-pub(crate) struct Entry<'z, V> {
+pub(crate) struct PlanEntry<'z, V> {
     pub(crate) section: Section,
     pub(crate) owner: Owner<'z>,
     pub(crate) data: Data<'z>,
@@ -74,9 +74,9 @@ pub(crate) struct Entry<'z, V> {
 
 /// The parts of an answer.
 pub(crate) struct Plan<'z, V> {
-    pub(crate) entries: ArrayVec<Entry<'z, V>, MAX_ENTRIES>,
+    pub(crate) entries: ArrayVec<PlanEntry<'z, V>, MAX_ENTRIES>,
     /// Records of the authority section that prove the answer; they follow the entries.
-    pub(crate) proofs: ArrayVec<Entry<'z, V>, MAX_PROOFS>,
+    pub(crate) proofs: ArrayVec<PlanEntry<'z, V>, MAX_PROOFS>,
     pub(crate) rcode: Rcode,
     pub(crate) authoritative: bool,
     /// TC asked for by policy, whatever the size.
@@ -164,7 +164,7 @@ impl Default for Scratch {
 }
 
 /// Where a chain has got to.
-enum Step<'z> {
+enum PlanStep<'z> {
     Done,
     /// Go on with this name.
     Follow(Name<'z>),
@@ -211,7 +211,7 @@ pub(crate) fn plan<'z, 'p, Z: Zones>(
     };
     scratch.made.clear();
     let step = planner.step(zone, key, Current::Question, &mut scratch.made);
-    if !matches!(step, Step::Done) {
+    if !matches!(step, PlanStep::Done) {
         planner.follow_chain(zone, key, step, scratch);
     }
 }
@@ -230,7 +230,7 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
         &mut self,
         first_zone: &'z Z::View,
         first: &NameKey,
-        mut step: Step<'z>,
+        mut step: PlanStep<'z>,
         scratch: &mut Scratch,
     ) {
         let mut visited = ArrayVec::<u64, MAX_CHAIN>::new();
@@ -238,12 +238,12 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
         let mut zone = first_zone;
         loop {
             let current = match step {
-                Step::Done => return,
-                Step::Follow(name) => {
+                PlanStep::Done => return,
+                PlanStep::Follow(name) => {
                     scratch.key.set(name);
                     Current::Name(name)
                 }
-                Step::FollowMade => {
+                PlanStep::FollowMade => {
                     let made = scratch.made.len() - 1;
                     scratch.key.set(scratch.made[made].as_name());
                     Current::Made(made)
@@ -287,7 +287,7 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
         key: &NameKey,
         current: Current<'z>,
         made: &mut ArrayVec<NameBuf, MAX_CHAIN>,
-    ) -> Step<'z> {
+    ) -> PlanStep<'z> {
         self.step(zone, key, current, made)
     }
 
@@ -298,11 +298,11 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
         key: &NameKey,
         current: Current<'z>,
         made: &mut ArrayVec<NameBuf, MAX_CHAIN>,
-    ) -> Step<'z> {
+    ) -> PlanStep<'z> {
         let found = zone.find(key);
         if found.is_broken() {
             self.plan.outcome = Outcome::BackendFailure;
-            return Step::Done;
+            return PlanStep::Done;
         }
         match found {
             Find::Exact(node) | Find::Wildcard { node, .. } => {
@@ -339,7 +339,7 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
         node: Node<'z>,
         key: &NameKey,
         current: Current<'z>,
-    ) -> Step<'z> {
+    ) -> PlanStep<'z> {
         if self.qtype == Type::ANY {
             return self.any(zone, node, key, current);
         }
@@ -361,7 +361,7 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
                 .records()
                 .next()
                 .and_then(|record| Name::from_wire(record.rdata).ok());
-            return target.map_or(Step::Done, Step::Follow);
+            return target.map_or(PlanStep::Done, PlanStep::Follow);
         }
         self.at_name_without_alias(zone, node, key, current)
     }
@@ -373,7 +373,7 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
         node: Node<'z>,
         key: &NameKey,
         current: Current<'z>,
-    ) -> Step<'z> {
+    ) -> PlanStep<'z> {
         self.at_name_without_alias(zone, node, key, current)
     }
 
@@ -384,9 +384,9 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
         node: Node<'z>,
         key: &NameKey,
         current: Current<'z>,
-    ) -> Step<'z> {
+    ) -> PlanStep<'z> {
         match node.rrset(self.qtype) {
-            Some(rrset) if self.is_said(rrset, node) => Step::Done,
+            Some(rrset) if self.is_said(rrset, node) => PlanStep::Done,
             Some(rrset) => {
                 self.push(
                     Section::Answer,
@@ -395,13 +395,13 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
                     rrset.ttl(),
                     (zone, node),
                 );
-                Step::Done
+                PlanStep::Done
             }
             None if self.qtype == Type::NSEC && has_own_nsec(zone) => {
                 let ttl = proof_ttl(zone);
                 let proof = Data::Proof(Claim::Types);
                 self.push(Section::Answer, owner(current), proof, ttl, (zone, node));
-                Step::Done
+                PlanStep::Done
             }
             None => self.no_data(zone, node, key, current),
         }
@@ -413,7 +413,7 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
         node: Node<'z>,
         key: &NameKey,
         current: Current<'z>,
-    ) -> Step<'z> {
+    ) -> PlanStep<'z> {
         let step = self.negative(zone, key, current, Outcome::NoData);
         if self.wants_proofs {
             self.prove_types(zone, node);
@@ -428,7 +428,7 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
         node: Node<'z>,
         key: &NameKey,
         current: Current<'z>,
-    ) -> Step<'z> {
+    ) -> PlanStep<'z> {
         let Some(first) = node.rrsets().next() else {
             return self.no_data(zone, node, key, current);
         };
@@ -441,7 +441,7 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
                     .find_map(|rtype| node.rrset(rtype))
                     .unwrap_or(first);
                 if self.is_said(rrset, node) {
-                    return Step::Done;
+                    return PlanStep::Done;
                 }
                 self.push(
                     Section::Answer,
@@ -462,7 +462,7 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
                 );
             }
         }
-        Step::Done
+        PlanStep::Done
     }
 
     fn negative(
@@ -471,7 +471,7 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
         key: &NameKey,
         current: Current<'z>,
         outcome: Outcome,
-    ) -> Step<'z> {
+    ) -> PlanStep<'z> {
         self.plan.outcome = outcome;
         let apex = zone.apex();
         if let Some(soa) = apex.rrset(Type::SOA) {
@@ -484,7 +484,7 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
                 (zone, apex),
             );
         }
-        Step::Done
+        PlanStep::Done
     }
 
     fn referral(
@@ -493,7 +493,7 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
         node: Node<'z>,
         key: &NameKey,
         current: Current<'z>,
-    ) -> Step<'z> {
+    ) -> PlanStep<'z> {
         // AA tells of the first name of the answer (RFC 1035 section 4.1.1), which may be an alias of ours.
         if self.plan.entries.is_empty() {
             self.plan.authoritative = false;
@@ -512,7 +512,7 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
         if self.wants_proofs {
             self.prove_delegation(zone, node);
         }
-        Step::Done
+        PlanStep::Done
     }
 
     /// RFC 6672 section 3.2: the DNAME, a CNAME made from it, and on with the new name.
@@ -523,9 +523,9 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
         key: &NameKey,
         current: Current<'z>,
         made: &mut ArrayVec<NameBuf, MAX_CHAIN>,
-    ) -> Step<'z> {
+    ) -> PlanStep<'z> {
         let Some(dname) = node.rrset(Type::DNAME) else {
-            return Step::Done;
+            return PlanStep::Done;
         };
         // A DNAME above its own target is met again and again.
         if !self.is_said(dname, node) {
@@ -543,7 +543,7 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
             .next()
             .and_then(|r| Name::from_wire(r.rdata).ok())
         else {
-            return Step::Done;
+            return PlanStep::Done;
         };
         // The labels in front are taken as the client or the alias wrote them.
         let written = match current {
@@ -554,11 +554,11 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
         let Ok(name) = NameBuf::join(&written[..key.prefix_len(labels)], target) else {
             self.plan.rcode = Rcode::YxDomain;
             self.plan.outcome = Outcome::Other;
-            return Step::Done;
+            return PlanStep::Done;
         };
         let index = made.len();
         if made.try_push(name).is_err() {
-            return Step::Done;
+            return PlanStep::Done;
         }
         self.push(
             Section::Answer,
@@ -568,9 +568,9 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
             (zone, node),
         );
         if self.qtype == Type::CNAME {
-            Step::Done
+            PlanStep::Done
         } else {
-            Step::FollowMade
+            PlanStep::FollowMade
         }
     }
 
@@ -591,7 +591,7 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
         (zone, node): (&'z Z::View, Node<'z>),
     ) {
         // MAX_ENTRIES covers the longest chain, so nothing is lost here.
-        let _ = self.plan.entries.try_push(Entry {
+        let _ = self.plan.entries.try_push(PlanEntry {
             section,
             owner,
             data,

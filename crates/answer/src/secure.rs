@@ -16,7 +16,7 @@ mod stored;
 
 use crate::Outcome;
 use crate::encode::{Encoder, Fit, Stop};
-use crate::plan::{Current, Data, Entry, Owner, Planner, Section};
+use crate::plan::{Current, Data, Owner, PlanEntry, Planner, Section};
 use crate::view::{ZoneView, Zones};
 use nameward_dnssec::Denial;
 use nameward_wire::message::OwnerForm;
@@ -50,7 +50,7 @@ pub(crate) fn has_own_nsec(zone: &impl ZoneView) -> bool {
 impl<'z, Z: Zones> Planner<'z, '_, Z> {
     fn prove(&mut self, claim: Claim, owner: Owner<'z>, (zone, node): (&'z Z::View, Node<'z>)) {
         // MAX_PROOFS covers the longest chain.
-        let _ = self.plan.proofs.try_push(Entry {
+        let _ = self.plan.proofs.try_push(PlanEntry {
             section: Section::Authority,
             owner,
             data: Data::Proof(claim),
@@ -128,7 +128,7 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
     pub(crate) fn prove_delegation(&mut self, zone: &'z Z::View, node: Node<'z>) {
         match node.rrset(Type::DS) {
             Some(ds) if zone.signing().is_signed() => {
-                let _ = self.plan.proofs.try_push(Entry {
+                let _ = self.plan.proofs.try_push(PlanEntry {
                     section: Section::Authority,
                     owner: Owner::Name(node.name()),
                     data: Data::Rrset(ds),
@@ -153,7 +153,7 @@ impl<'n> Encoder<'n, '_> {
     #[cold]
     pub(crate) fn secure_entry<V: ZoneView>(
         &mut self,
-        entry: &Entry<'n, V>,
+        entry: &PlanEntry<'n, V>,
         owner: OwnerForm<'n>,
         made: &'n [NameBuf],
     ) -> Result<u16, Stop> {

@@ -97,13 +97,13 @@ impl Key {
     /// Returns the number of the algorithm of a private key that this server cannot sign with; `None` for one that it can
     /// sign with, or for a text that is no key.
     pub fn unsupported_algorithm(text: &[u8]) -> Option<u8> {
-        let algorithm = Fields::read(text).ok()?.algorithm().ok()?;
+        let algorithm = KeyFields::read(text).ok()?.algorithm().ok()?;
         (!matches!(algorithm, 5 | 7 | 8 | 10 | 13 | 14 | 15)).then_some(algorithm)
     }
 
     /// Reads a private key. The error says what was expected, and never quotes the text.
     pub fn read(text: &[u8], flags: u16, usage: KeyUse) -> Result<Key, KeyError> {
-        let fields = Fields::read(text)?;
+        let fields = KeyFields::read(text)?;
         let algorithm = fields.algorithm()?;
         let (pair, public) = match algorithm {
             5 | 7 => rsa(&fields, Hash::Sha1)?,
@@ -199,17 +199,17 @@ fn key_tag(dnskey: &[u8]) -> u16 {
 }
 
 /// The lines of a private key.
-struct Fields<'t> {
+struct KeyFields<'t> {
     text: &'t str,
 }
 
-impl<'t> Fields<'t> {
+impl<'t> KeyFields<'t> {
     fn read(text: &'t [u8]) -> Result<Self, KeyError> {
         if text.len() > MAX_TEXT {
             return Err(KeyError::TooLong(text.len()));
         }
         let text = std::str::from_utf8(text).map_err(|_| KeyError::NotText)?;
-        let fields = Fields { text };
+        let fields = KeyFields { text };
         match fields.value("Private-key-format") {
             Some(version) if version.starts_with("v1.") => Ok(fields),
             Some(_) => Err(KeyError::Format),
@@ -253,7 +253,7 @@ fn padded(name: &'static str, octets: Vec<u8>, len: usize) -> Result<Vec<u8>, Ke
 }
 
 fn ecdsa(
-    fields: &Fields<'_>,
+    fields: &KeyFields<'_>,
     algorithm: &'static EcdsaSigningAlgorithm,
     curve: &'static agreement::Algorithm,
     len: usize,
@@ -272,7 +272,7 @@ fn ecdsa(
     Ok((Pair::Ecdsa(pair), coordinates))
 }
 
-fn ed25519(fields: &Fields<'_>) -> Result<(Pair, Vec<u8>), KeyError> {
+fn ed25519(fields: &KeyFields<'_>) -> Result<(Pair, Vec<u8>), KeyError> {
     let seed = fields.octets("PrivateKey")?;
     let pair = Ed25519KeyPair::from_seed_unchecked(&seed)
         .map_err(|_| KeyError::Length("PrivateKey", 32))?;
@@ -280,7 +280,7 @@ fn ed25519(fields: &Fields<'_>) -> Result<(Pair, Vec<u8>), KeyError> {
     Ok((Pair::Ed25519(pair), public))
 }
 
-fn rsa(fields: &Fields<'_>, hash: Hash) -> Result<(Pair, Vec<u8>), KeyError> {
+fn rsa(fields: &KeyFields<'_>, hash: Hash) -> Result<(Pair, Vec<u8>), KeyError> {
     let number = |name: &'static str| {
         let octets = fields.octets(name)?;
         let start = octets.iter().position(|&octet| octet != 0);

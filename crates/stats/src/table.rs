@@ -43,7 +43,7 @@ pub enum Scope {
 
 /// Where the value comes from.
 #[derive(Clone, Copy)]
-enum Source {
+enum VariableSource {
     Counter(Counter),
     /// Of one version of IP, or of both: derived when read, so that the sum holds in every snapshot.
     Traffic(Protocol, Option<IpVersion>, Traffic),
@@ -67,26 +67,32 @@ pub struct Variable {
     pub unit: Unit,
     /// Whose number it is.
     pub scope: Scope,
-    source: Source,
+    source: VariableSource,
 }
 
 impl Variable {
     /// The value in a snapshot.
     pub fn value(&self, snapshot: &Snapshot) -> u64 {
         match self.source {
-            Source::Counter(counter) => snapshot.counter(counter),
-            Source::Traffic(protocol, ip, traffic) => snapshot.traffic(protocol, ip, traffic),
-            Source::Gauge(gauge) => snapshot.gauge(gauge),
-            Source::Latency(latency) => snapshot.latency_us(latency),
-            Source::RingCapacity(ring) => snapshot.ring(ring).capacity() as u64,
-            Source::RingSize(ring) => snapshot.ring(ring).size() as u64,
-            Source::Host(read) => read(&snapshot.host),
-            Source::Uptime => snapshot.uptime_seconds,
+            VariableSource::Counter(counter) => snapshot.counter(counter),
+            VariableSource::Traffic(protocol, ip, traffic) => {
+                snapshot.traffic(protocol, ip, traffic)
+            }
+            VariableSource::Gauge(gauge) => snapshot.gauge(gauge),
+            VariableSource::Latency(latency) => snapshot.latency_us(latency),
+            VariableSource::RingCapacity(ring) => snapshot.ring(ring).capacity() as u64,
+            VariableSource::RingSize(ring) => snapshot.ring(ring).size() as u64,
+            VariableSource::Host(read) => read(&snapshot.host),
+            VariableSource::Uptime => snapshot.uptime_seconds,
         }
     }
 }
 
-const fn counter(name: &'static str, description: &'static str, source: Source) -> Variable {
+const fn counter(
+    name: &'static str,
+    description: &'static str,
+    source: VariableSource,
+) -> Variable {
     Variable {
         name,
         description,
@@ -97,7 +103,7 @@ const fn counter(name: &'static str, description: &'static str, source: Source) 
     }
 }
 
-const fn gauge(name: &'static str, description: &'static str, source: Source) -> Variable {
+const fn gauge(name: &'static str, description: &'static str, source: VariableSource) -> Variable {
     Variable {
         kind: Kind::Gauge,
         ..counter(name, description, source)
@@ -120,119 +126,119 @@ impl Variable {
 /// Every variable in the order of the page.
 #[rustfmt::skip] // a table: one row, one line
 pub static VARIABLES: &[Variable] = &[
-    counter("backend-queries", "Queries sent to the backends", Source::Counter(Counter::BackendQueries)),
-    counter("corrupt-packets", "Corrupt packets received", Source::Counter(Counter::CorruptPackets)),
-    counter("deferred-cache-inserts", "Cache inserts deferred because of maintenance", Source::Counter(Counter::DeferredCacheInserts)),
-    counter("deferred-cache-lookup", "Cache lookups deferred because of maintenance", Source::Counter(Counter::DeferredCacheLookup)),
-    counter("deferred-packetcache-inserts", "Packet cache inserts deferred because of maintenance", Source::Counter(Counter::DeferredPacketcacheInserts)),
-    counter("deferred-packetcache-lookup", "Packet cache lookups deferred because of maintenance", Source::Counter(Counter::DeferredPacketcacheLookup)),
-    counter("dnsupdate-answers", "DNS update packets successfully answered", Source::Counter(Counter::DnsupdateAnswers)),
-    counter("dnsupdate-changes", "Total DNS update changes to records", Source::Counter(Counter::DnsupdateChanges)),
-    counter("dnsupdate-queries", "DNS update packets received", Source::Counter(Counter::DnsupdateQueries)),
-    counter("dnsupdate-refused", "DNS update packets refused", Source::Counter(Counter::DnsupdateRefused)),
-    counter("incoming-notifications", "NOTIFY packets received", Source::Counter(Counter::IncomingNotifications)),
-    counter("noerror-packets", "NOERROR packets sent", Source::Counter(Counter::NoerrorPackets)),
-    counter("nxdomain-packets", "NXDOMAIN packets sent", Source::Counter(Counter::NxdomainPackets)),
-    counter("overload-drops", "Queries dropped because backends are overloaded", Source::Counter(Counter::OverloadDrops)),
-    counter("packetcache-hit", "Packet cache hits", Source::Counter(Counter::PacketcacheHit)),
-    counter("packetcache-miss", "Packet cache misses", Source::Counter(Counter::PacketcacheMiss)),
-    gauge("packetcache-size", "Entries in the packet cache", Source::Gauge(Gauge::PacketcacheSize)),
-    counter("query-cache-hit", "Query cache hits", Source::Counter(Counter::QueryCacheHit)),
-    counter("query-cache-miss", "Query cache misses", Source::Counter(Counter::QueryCacheMiss)),
-    gauge("query-cache-size", "Entries in the query cache", Source::Gauge(Gauge::QueryCacheSize)),
-    counter("rd-queries", "Recursion-desired questions", Source::Counter(Counter::RdQueries)),
-    counter("recursing-answers", "Recursive answers sent", Source::Counter(Counter::RecursingAnswers)),
-    counter("recursing-questions", "Questions sent to the recursor", Source::Counter(Counter::RecursingQuestions)),
-    counter("recursion-unanswered", "Packets unanswered by the configured recursor", Source::Counter(Counter::RecursionUnanswered)),
-    gauge("ring-logmessages-capacity", "Maximum number of entries of the logmessages ring", Source::RingCapacity(Ring::Logmessages)),
-    gauge("ring-logmessages-size", "Current number of entries of the logmessages ring", Source::RingSize(Ring::Logmessages)),
-    gauge("ring-noerror-queries-capacity", "Maximum number of entries of the noerror-queries ring", Source::RingCapacity(Ring::NoerrorQueries)),
-    gauge("ring-noerror-queries-size", "Current number of entries of the noerror-queries ring", Source::RingSize(Ring::NoerrorQueries)),
-    gauge("ring-nxdomain-queries-capacity", "Maximum number of entries of the nxdomain-queries ring", Source::RingCapacity(Ring::NxdomainQueries)),
-    gauge("ring-nxdomain-queries-size", "Current number of entries of the nxdomain-queries ring", Source::RingSize(Ring::NxdomainQueries)),
-    gauge("ring-queries-capacity", "Maximum number of entries of the queries ring", Source::RingCapacity(Ring::Queries)),
-    gauge("ring-queries-size", "Current number of entries of the queries ring", Source::RingSize(Ring::Queries)),
-    gauge("ring-remotes-capacity", "Maximum number of entries of the remotes ring", Source::RingCapacity(Ring::Remotes)),
-    gauge("ring-remotes-corrupt-capacity", "Maximum number of entries of the remotes-corrupt ring", Source::RingCapacity(Ring::RemotesCorrupt)),
-    gauge("ring-remotes-corrupt-size", "Current number of entries of the remotes-corrupt ring", Source::RingSize(Ring::RemotesCorrupt)),
-    gauge("ring-remotes-size", "Current number of entries of the remotes ring", Source::RingSize(Ring::Remotes)),
-    gauge("ring-remotes-unauth-capacity", "Maximum number of entries of the remotes-unauth ring", Source::RingCapacity(Ring::RemotesUnauth)),
-    gauge("ring-remotes-unauth-size", "Current number of entries of the remotes-unauth ring", Source::RingSize(Ring::RemotesUnauth)),
-    gauge("ring-servfail-queries-capacity", "Maximum number of entries of the servfail-queries ring", Source::RingCapacity(Ring::ServfailQueries)),
-    gauge("ring-servfail-queries-size", "Current number of entries of the servfail-queries ring", Source::RingSize(Ring::ServfailQueries)),
-    gauge("ring-unauth-queries-capacity", "Maximum number of entries of the unauth-queries ring", Source::RingCapacity(Ring::UnauthQueries)),
-    gauge("ring-unauth-queries-size", "Current number of entries of the unauth-queries ring", Source::RingSize(Ring::UnauthQueries)),
-    gauge("security-status", "Security status from the regular polling", Source::Gauge(Gauge::SecurityStatus)),
-    counter("servfail-packets", "Server-failure packets sent", Source::Counter(Counter::ServfailPackets)),
-    counter("signatures", "DNSSEC signatures made", Source::Counter(Counter::Signatures)),
-    counter("tcp-answers", "Answers sent over TCP", Source::Traffic(Protocol::Tcp, None, Traffic::Answers)),
-    counter("tcp-answers-bytes", "Total bytes of answers sent over TCP", Source::Traffic(Protocol::Tcp, None, Traffic::AnswerBytes)).unit(Unit::Bytes),
-    counter("tcp-cookie-queries", "TCP queries received with the COOKIE option", Source::Traffic(Protocol::Tcp, None, Traffic::CookieQueries)),
-    counter("tcp-queries", "TCP queries received", Source::Traffic(Protocol::Tcp, None, Traffic::Queries)),
-    counter("tcp4-answers", "Answers sent over TCP on IPv4", Source::Traffic(Protocol::Tcp, Some(IpVersion::V4), Traffic::Answers)),
-    counter("tcp4-answers-bytes", "Bytes of answers sent over TCP on IPv4", Source::Traffic(Protocol::Tcp, Some(IpVersion::V4), Traffic::AnswerBytes)).unit(Unit::Bytes),
-    counter("tcp4-queries", "TCP queries received on IPv4", Source::Traffic(Protocol::Tcp, Some(IpVersion::V4), Traffic::Queries)),
-    counter("tcp6-answers", "Answers sent over TCP on IPv6", Source::Traffic(Protocol::Tcp, Some(IpVersion::V6), Traffic::Answers)),
-    counter("tcp6-answers-bytes", "Bytes of answers sent over TCP on IPv6", Source::Traffic(Protocol::Tcp, Some(IpVersion::V6), Traffic::AnswerBytes)).unit(Unit::Bytes),
-    counter("tcp6-queries", "TCP queries received on IPv6", Source::Traffic(Protocol::Tcp, Some(IpVersion::V6), Traffic::Queries)),
-    counter("timedout-packets", "Packets not answered within the configured timeout", Source::Counter(Counter::TimedoutPackets)),
-    counter("udp-answers", "Answers sent over UDP", Source::Traffic(Protocol::Udp, None, Traffic::Answers)),
-    counter("udp-answers-bytes", "Total bytes of answers sent over UDP", Source::Traffic(Protocol::Udp, None, Traffic::AnswerBytes)).unit(Unit::Bytes),
-    counter("udp-cookie-queries", "UDP queries received with the COOKIE EDNS option", Source::Traffic(Protocol::Udp, None, Traffic::CookieQueries)),
-    counter("udp-do-queries", "UDP queries received with the DO bit", Source::Traffic(Protocol::Udp, None, Traffic::DoQueries)),
-    counter("udp-queries", "UDP queries received", Source::Traffic(Protocol::Udp, None, Traffic::Queries)),
-    counter("udp4-answers", "Answers sent over UDP on IPv4", Source::Traffic(Protocol::Udp, Some(IpVersion::V4), Traffic::Answers)),
-    counter("udp4-answers-bytes", "Bytes of answers sent over UDP on IPv4", Source::Traffic(Protocol::Udp, Some(IpVersion::V4), Traffic::AnswerBytes)).unit(Unit::Bytes),
-    counter("udp4-queries", "UDP queries received on IPv4", Source::Traffic(Protocol::Udp, Some(IpVersion::V4), Traffic::Queries)),
-    counter("udp6-answers", "Answers sent over UDP on IPv6", Source::Traffic(Protocol::Udp, Some(IpVersion::V6), Traffic::Answers)),
-    counter("udp6-answers-bytes", "Bytes of answers sent over UDP on IPv6", Source::Traffic(Protocol::Udp, Some(IpVersion::V6), Traffic::AnswerBytes)).unit(Unit::Bytes),
-    counter("udp6-queries", "UDP queries received on IPv6", Source::Traffic(Protocol::Udp, Some(IpVersion::V6), Traffic::Queries)),
-    counter("unauth-packets", "Times a zone the server is not authoritative for was queried", Source::Counter(Counter::UnauthPackets)),
-    counter("zone-cache-hit", "Zone cache hits", Source::Counter(Counter::ZoneCacheHit)),
-    counter("zone-cache-miss", "Zone cache misses", Source::Counter(Counter::ZoneCacheMiss)),
-    gauge("zone-cache-size", "Entries in the zone cache", Source::Gauge(Gauge::ZoneCacheSize)),
-    gauge("backend-latency", "Average microseconds per backend lookup", Source::Latency(Latency::Backend)).unit(Unit::Microseconds),
-    gauge("cache-latency", "Average microseconds per packet cache lookup", Source::Latency(Latency::Cache)).unit(Unit::Microseconds),
-    counter("cpu-iowait", "Time the whole system waited for I/O, in USER_HZ units", Source::Host(|host| host.cpu_iowait)).of_host(),
-    counter("cpu-steal", "Time stolen by other operating systems in a virtualized environment, in USER_HZ units", Source::Host(|host| host.cpu_steal)).of_host(),
-    gauge("fd-usage", "Open file descriptors", Source::Host(|host| host.fd_usage)),
-    gauge("key-cache-size", "Entries in the key cache", Source::Gauge(Gauge::KeyCacheSize)),
-    gauge("latency", "Average microseconds to answer a question", Source::Latency(Latency::Answer)).unit(Unit::Microseconds),
-    gauge("meta-cache-size", "Entries in the metadata cache", Source::Gauge(Gauge::MetaCacheSize)),
-    gauge("open-tcp-connections", "Currently open TCP connections", Source::Gauge(Gauge::OpenTcpConnections)),
-    gauge("qsize-q", "Questions waiting for database attention", Source::Gauge(Gauge::QsizeQ)),
-    gauge("real-memory-usage", "Actual unique memory use in bytes (approximate)", Source::Host(|host| host.real_memory_usage)).unit(Unit::Bytes),
-    gauge("receive-latency", "Average microseconds to receive a query", Source::Latency(Latency::Receive)).unit(Unit::Microseconds),
-    gauge("send-latency", "Average microseconds to send an answer", Source::Latency(Latency::Send)).unit(Unit::Microseconds),
-    gauge("signature-cache-size", "Entries in the signature cache", Source::Gauge(Gauge::SignatureCacheSize)),
-    counter("sys-msec", "Milliseconds spent in system time", Source::Host(|host| host.sys_msec)).unit(Unit::Milliseconds),
-    counter("user-msec", "Milliseconds spent in user time", Source::Host(|host| host.user_msec)).unit(Unit::Milliseconds),
-    counter("uptime", "Process uptime in seconds", Source::Uptime).unit(Unit::Seconds),
-    gauge("xfr-queue", "Size of the queue of zones waiting for transfer", Source::Gauge(Gauge::XfrQueue)),
-    counter("udp-in-csum-errors", "UDP in-checksum errors", Source::Host(|host| host.udp_in_csum_errors)).of_host(),
-    counter("udp-in-errors", "UDP in errors", Source::Host(|host| host.udp_in_errors)).of_host(),
-    counter("udp-noport-errors", "UDP no-port errors", Source::Host(|host| host.udp_noport_errors)).of_host(),
-    counter("udp-recvbuf-errors", "UDP receive-buffer errors", Source::Host(|host| host.udp_recvbuf_errors)).of_host(),
-    counter("udp-sndbuf-errors", "UDP send-buffer errors", Source::Host(|host| host.udp_sndbuf_errors)).of_host(),
-    counter("udp6-in-csum-errors", "UDP in-checksum errors over IPv6", Source::Host(|host| host.udp6_in_csum_errors)).of_host(),
-    counter("udp6-in-errors", "UDP in errors over IPv6", Source::Host(|host| host.udp6_in_errors)).of_host(),
-    counter("udp6-noport-errors", "UDP no-port errors over IPv6", Source::Host(|host| host.udp6_noport_errors)).of_host(),
-    counter("udp6-recvbuf-errors", "UDP receive-buffer errors over IPv6", Source::Host(|host| host.udp6_recvbuf_errors)).of_host(),
-    counter("udp6-sndbuf-errors", "UDP send-buffer errors over IPv6", Source::Host(|host| host.udp6_sndbuf_errors)).of_host(),
+    counter("backend-queries", "Queries sent to the backends", VariableSource::Counter(Counter::BackendQueries)),
+    counter("corrupt-packets", "Corrupt packets received", VariableSource::Counter(Counter::CorruptPackets)),
+    counter("deferred-cache-inserts", "Cache inserts deferred because of maintenance", VariableSource::Counter(Counter::DeferredCacheInserts)),
+    counter("deferred-cache-lookup", "Cache lookups deferred because of maintenance", VariableSource::Counter(Counter::DeferredCacheLookup)),
+    counter("deferred-packetcache-inserts", "Packet cache inserts deferred because of maintenance", VariableSource::Counter(Counter::DeferredPacketcacheInserts)),
+    counter("deferred-packetcache-lookup", "Packet cache lookups deferred because of maintenance", VariableSource::Counter(Counter::DeferredPacketcacheLookup)),
+    counter("dnsupdate-answers", "DNS update packets successfully answered", VariableSource::Counter(Counter::DnsupdateAnswers)),
+    counter("dnsupdate-changes", "Total DNS update changes to records", VariableSource::Counter(Counter::DnsupdateChanges)),
+    counter("dnsupdate-queries", "DNS update packets received", VariableSource::Counter(Counter::DnsupdateQueries)),
+    counter("dnsupdate-refused", "DNS update packets refused", VariableSource::Counter(Counter::DnsupdateRefused)),
+    counter("incoming-notifications", "NOTIFY packets received", VariableSource::Counter(Counter::IncomingNotifications)),
+    counter("noerror-packets", "NOERROR packets sent", VariableSource::Counter(Counter::NoerrorPackets)),
+    counter("nxdomain-packets", "NXDOMAIN packets sent", VariableSource::Counter(Counter::NxdomainPackets)),
+    counter("overload-drops", "Queries dropped because backends are overloaded", VariableSource::Counter(Counter::OverloadDrops)),
+    counter("packetcache-hit", "Packet cache hits", VariableSource::Counter(Counter::PacketcacheHit)),
+    counter("packetcache-miss", "Packet cache misses", VariableSource::Counter(Counter::PacketcacheMiss)),
+    gauge("packetcache-size", "Entries in the packet cache", VariableSource::Gauge(Gauge::PacketcacheSize)),
+    counter("query-cache-hit", "Query cache hits", VariableSource::Counter(Counter::QueryCacheHit)),
+    counter("query-cache-miss", "Query cache misses", VariableSource::Counter(Counter::QueryCacheMiss)),
+    gauge("query-cache-size", "Entries in the query cache", VariableSource::Gauge(Gauge::QueryCacheSize)),
+    counter("rd-queries", "Recursion-desired questions", VariableSource::Counter(Counter::RdQueries)),
+    counter("recursing-answers", "Recursive answers sent", VariableSource::Counter(Counter::RecursingAnswers)),
+    counter("recursing-questions", "Questions sent to the recursor", VariableSource::Counter(Counter::RecursingQuestions)),
+    counter("recursion-unanswered", "Packets unanswered by the configured recursor", VariableSource::Counter(Counter::RecursionUnanswered)),
+    gauge("ring-logmessages-capacity", "Maximum number of entries of the logmessages ring", VariableSource::RingCapacity(Ring::Logmessages)),
+    gauge("ring-logmessages-size", "Current number of entries of the logmessages ring", VariableSource::RingSize(Ring::Logmessages)),
+    gauge("ring-noerror-queries-capacity", "Maximum number of entries of the noerror-queries ring", VariableSource::RingCapacity(Ring::NoerrorQueries)),
+    gauge("ring-noerror-queries-size", "Current number of entries of the noerror-queries ring", VariableSource::RingSize(Ring::NoerrorQueries)),
+    gauge("ring-nxdomain-queries-capacity", "Maximum number of entries of the nxdomain-queries ring", VariableSource::RingCapacity(Ring::NxdomainQueries)),
+    gauge("ring-nxdomain-queries-size", "Current number of entries of the nxdomain-queries ring", VariableSource::RingSize(Ring::NxdomainQueries)),
+    gauge("ring-queries-capacity", "Maximum number of entries of the queries ring", VariableSource::RingCapacity(Ring::Queries)),
+    gauge("ring-queries-size", "Current number of entries of the queries ring", VariableSource::RingSize(Ring::Queries)),
+    gauge("ring-remotes-capacity", "Maximum number of entries of the remotes ring", VariableSource::RingCapacity(Ring::Remotes)),
+    gauge("ring-remotes-corrupt-capacity", "Maximum number of entries of the remotes-corrupt ring", VariableSource::RingCapacity(Ring::RemotesCorrupt)),
+    gauge("ring-remotes-corrupt-size", "Current number of entries of the remotes-corrupt ring", VariableSource::RingSize(Ring::RemotesCorrupt)),
+    gauge("ring-remotes-size", "Current number of entries of the remotes ring", VariableSource::RingSize(Ring::Remotes)),
+    gauge("ring-remotes-unauth-capacity", "Maximum number of entries of the remotes-unauth ring", VariableSource::RingCapacity(Ring::RemotesUnauth)),
+    gauge("ring-remotes-unauth-size", "Current number of entries of the remotes-unauth ring", VariableSource::RingSize(Ring::RemotesUnauth)),
+    gauge("ring-servfail-queries-capacity", "Maximum number of entries of the servfail-queries ring", VariableSource::RingCapacity(Ring::ServfailQueries)),
+    gauge("ring-servfail-queries-size", "Current number of entries of the servfail-queries ring", VariableSource::RingSize(Ring::ServfailQueries)),
+    gauge("ring-unauth-queries-capacity", "Maximum number of entries of the unauth-queries ring", VariableSource::RingCapacity(Ring::UnauthQueries)),
+    gauge("ring-unauth-queries-size", "Current number of entries of the unauth-queries ring", VariableSource::RingSize(Ring::UnauthQueries)),
+    gauge("security-status", "Security status from the regular polling", VariableSource::Gauge(Gauge::SecurityStatus)),
+    counter("servfail-packets", "Server-failure packets sent", VariableSource::Counter(Counter::ServfailPackets)),
+    counter("signatures", "DNSSEC signatures made", VariableSource::Counter(Counter::Signatures)),
+    counter("tcp-answers", "Answers sent over TCP", VariableSource::Traffic(Protocol::Tcp, None, Traffic::Answers)),
+    counter("tcp-answers-bytes", "Total bytes of answers sent over TCP", VariableSource::Traffic(Protocol::Tcp, None, Traffic::AnswerBytes)).unit(Unit::Bytes),
+    counter("tcp-cookie-queries", "TCP queries received with the COOKIE option", VariableSource::Traffic(Protocol::Tcp, None, Traffic::CookieQueries)),
+    counter("tcp-queries", "TCP queries received", VariableSource::Traffic(Protocol::Tcp, None, Traffic::Queries)),
+    counter("tcp4-answers", "Answers sent over TCP on IPv4", VariableSource::Traffic(Protocol::Tcp, Some(IpVersion::V4), Traffic::Answers)),
+    counter("tcp4-answers-bytes", "Bytes of answers sent over TCP on IPv4", VariableSource::Traffic(Protocol::Tcp, Some(IpVersion::V4), Traffic::AnswerBytes)).unit(Unit::Bytes),
+    counter("tcp4-queries", "TCP queries received on IPv4", VariableSource::Traffic(Protocol::Tcp, Some(IpVersion::V4), Traffic::Queries)),
+    counter("tcp6-answers", "Answers sent over TCP on IPv6", VariableSource::Traffic(Protocol::Tcp, Some(IpVersion::V6), Traffic::Answers)),
+    counter("tcp6-answers-bytes", "Bytes of answers sent over TCP on IPv6", VariableSource::Traffic(Protocol::Tcp, Some(IpVersion::V6), Traffic::AnswerBytes)).unit(Unit::Bytes),
+    counter("tcp6-queries", "TCP queries received on IPv6", VariableSource::Traffic(Protocol::Tcp, Some(IpVersion::V6), Traffic::Queries)),
+    counter("timedout-packets", "Packets not answered within the configured timeout", VariableSource::Counter(Counter::TimedoutPackets)),
+    counter("udp-answers", "Answers sent over UDP", VariableSource::Traffic(Protocol::Udp, None, Traffic::Answers)),
+    counter("udp-answers-bytes", "Total bytes of answers sent over UDP", VariableSource::Traffic(Protocol::Udp, None, Traffic::AnswerBytes)).unit(Unit::Bytes),
+    counter("udp-cookie-queries", "UDP queries received with the COOKIE EDNS option", VariableSource::Traffic(Protocol::Udp, None, Traffic::CookieQueries)),
+    counter("udp-do-queries", "UDP queries received with the DO bit", VariableSource::Traffic(Protocol::Udp, None, Traffic::DoQueries)),
+    counter("udp-queries", "UDP queries received", VariableSource::Traffic(Protocol::Udp, None, Traffic::Queries)),
+    counter("udp4-answers", "Answers sent over UDP on IPv4", VariableSource::Traffic(Protocol::Udp, Some(IpVersion::V4), Traffic::Answers)),
+    counter("udp4-answers-bytes", "Bytes of answers sent over UDP on IPv4", VariableSource::Traffic(Protocol::Udp, Some(IpVersion::V4), Traffic::AnswerBytes)).unit(Unit::Bytes),
+    counter("udp4-queries", "UDP queries received on IPv4", VariableSource::Traffic(Protocol::Udp, Some(IpVersion::V4), Traffic::Queries)),
+    counter("udp6-answers", "Answers sent over UDP on IPv6", VariableSource::Traffic(Protocol::Udp, Some(IpVersion::V6), Traffic::Answers)),
+    counter("udp6-answers-bytes", "Bytes of answers sent over UDP on IPv6", VariableSource::Traffic(Protocol::Udp, Some(IpVersion::V6), Traffic::AnswerBytes)).unit(Unit::Bytes),
+    counter("udp6-queries", "UDP queries received on IPv6", VariableSource::Traffic(Protocol::Udp, Some(IpVersion::V6), Traffic::Queries)),
+    counter("unauth-packets", "Times a zone the server is not authoritative for was queried", VariableSource::Counter(Counter::UnauthPackets)),
+    counter("zone-cache-hit", "Zone cache hits", VariableSource::Counter(Counter::ZoneCacheHit)),
+    counter("zone-cache-miss", "Zone cache misses", VariableSource::Counter(Counter::ZoneCacheMiss)),
+    gauge("zone-cache-size", "Entries in the zone cache", VariableSource::Gauge(Gauge::ZoneCacheSize)),
+    gauge("backend-latency", "Average microseconds per backend lookup", VariableSource::Latency(Latency::Backend)).unit(Unit::Microseconds),
+    gauge("cache-latency", "Average microseconds per packet cache lookup", VariableSource::Latency(Latency::Cache)).unit(Unit::Microseconds),
+    counter("cpu-iowait", "Time the whole system waited for I/O, in USER_HZ units", VariableSource::Host(|host| host.cpu_iowait)).of_host(),
+    counter("cpu-steal", "Time stolen by other operating systems in a virtualized environment, in USER_HZ units", VariableSource::Host(|host| host.cpu_steal)).of_host(),
+    gauge("fd-usage", "Open file descriptors", VariableSource::Host(|host| host.fd_usage)),
+    gauge("key-cache-size", "Entries in the key cache", VariableSource::Gauge(Gauge::KeyCacheSize)),
+    gauge("latency", "Average microseconds to answer a question", VariableSource::Latency(Latency::Answer)).unit(Unit::Microseconds),
+    gauge("meta-cache-size", "Entries in the metadata cache", VariableSource::Gauge(Gauge::MetaCacheSize)),
+    gauge("open-tcp-connections", "Currently open TCP connections", VariableSource::Gauge(Gauge::OpenTcpConnections)),
+    gauge("qsize-q", "Questions waiting for database attention", VariableSource::Gauge(Gauge::QsizeQ)),
+    gauge("real-memory-usage", "Actual unique memory use in bytes (approximate)", VariableSource::Host(|host| host.real_memory_usage)).unit(Unit::Bytes),
+    gauge("receive-latency", "Average microseconds to receive a query", VariableSource::Latency(Latency::Receive)).unit(Unit::Microseconds),
+    gauge("send-latency", "Average microseconds to send an answer", VariableSource::Latency(Latency::Send)).unit(Unit::Microseconds),
+    gauge("signature-cache-size", "Entries in the signature cache", VariableSource::Gauge(Gauge::SignatureCacheSize)),
+    counter("sys-msec", "Milliseconds spent in system time", VariableSource::Host(|host| host.sys_msec)).unit(Unit::Milliseconds),
+    counter("user-msec", "Milliseconds spent in user time", VariableSource::Host(|host| host.user_msec)).unit(Unit::Milliseconds),
+    counter("uptime", "Process uptime in seconds", VariableSource::Uptime).unit(Unit::Seconds),
+    gauge("xfr-queue", "Size of the queue of zones waiting for transfer", VariableSource::Gauge(Gauge::XfrQueue)),
+    counter("udp-in-csum-errors", "UDP in-checksum errors", VariableSource::Host(|host| host.udp_in_csum_errors)).of_host(),
+    counter("udp-in-errors", "UDP in errors", VariableSource::Host(|host| host.udp_in_errors)).of_host(),
+    counter("udp-noport-errors", "UDP no-port errors", VariableSource::Host(|host| host.udp_noport_errors)).of_host(),
+    counter("udp-recvbuf-errors", "UDP receive-buffer errors", VariableSource::Host(|host| host.udp_recvbuf_errors)).of_host(),
+    counter("udp-sndbuf-errors", "UDP send-buffer errors", VariableSource::Host(|host| host.udp_sndbuf_errors)).of_host(),
+    counter("udp6-in-csum-errors", "UDP in-checksum errors over IPv6", VariableSource::Host(|host| host.udp6_in_csum_errors)).of_host(),
+    counter("udp6-in-errors", "UDP in errors over IPv6", VariableSource::Host(|host| host.udp6_in_errors)).of_host(),
+    counter("udp6-noport-errors", "UDP no-port errors over IPv6", VariableSource::Host(|host| host.udp6_noport_errors)).of_host(),
+    counter("udp6-recvbuf-errors", "UDP receive-buffer errors over IPv6", VariableSource::Host(|host| host.udp6_recvbuf_errors)).of_host(),
+    counter("udp6-sndbuf-errors", "UDP send-buffer errors over IPv6", VariableSource::Host(|host| host.udp6_sndbuf_errors)).of_host(),
     // Beyond the specification's table.
-    gauge("notify-queue", "Servers that have not answered a NOTIFY yet, for each zone", Source::Gauge(Gauge::NotifyWaiting)),
-    counter("notify-sent", "NOTIFY packets sent", Source::Gauge(Gauge::NotifySent)),
-    gauge("secondary-zones-expired", "Secondary zones that are not served because no primary has confirmed them", Source::Gauge(Gauge::SecondariesExpired)),
-    gauge("secondary-zones-refresh-age", "Seconds since the last good check of the secondary zone whose check is longest ago", Source::Gauge(Gauge::SecondariesRefreshAge)).unit(Unit::Seconds),
-    gauge("secondary-zones-stale", "Secondary zones that are served although their last check failed", Source::Gauge(Gauge::SecondariesStale)),
-    gauge("signing-queue", "Questions waiting for signatures to be made", Source::Gauge(Gauge::SigningQueue)),
-    counter("signing-refusals", "Questions that could not wait for signatures because too many do: TC over UDP, SERVFAIL over TCP", Source::Counter(Counter::SigningRefusals)),
-    counter("signing-waits", "Questions that waited for signatures to be made", Source::Counter(Counter::SigningWaits)),
-    counter("transfers-in-failed", "Transfers from primaries that the network ended", Source::Gauge(Gauge::TransfersInFailed)),
-    counter("transfers-in-incremental", "Differences transferred from primaries (IXFR)", Source::Gauge(Gauge::TransfersInIncremental)),
-    counter("transfers-in-not-newer", "Transfers for which the primary had nothing newer", Source::Gauge(Gauge::TransfersInNotNewer)),
-    counter("transfers-in-refused", "Transfers that were not taken for what the primary sent", Source::Gauge(Gauge::TransfersInRefused)),
-    counter("transfers-in-whole", "Whole zones transferred from primaries (AXFR)", Source::Gauge(Gauge::TransfersInWhole)),
+    gauge("notify-queue", "Servers that have not answered a NOTIFY yet, for each zone", VariableSource::Gauge(Gauge::NotifyWaiting)),
+    counter("notify-sent", "NOTIFY packets sent", VariableSource::Gauge(Gauge::NotifySent)),
+    gauge("secondary-zones-expired", "Secondary zones that are not served because no primary has confirmed them", VariableSource::Gauge(Gauge::SecondariesExpired)),
+    gauge("secondary-zones-refresh-age", "Seconds since the last good check of the secondary zone whose check is longest ago", VariableSource::Gauge(Gauge::SecondariesRefreshAge)).unit(Unit::Seconds),
+    gauge("secondary-zones-stale", "Secondary zones that are served although their last check failed", VariableSource::Gauge(Gauge::SecondariesStale)),
+    gauge("signing-queue", "Questions waiting for signatures to be made", VariableSource::Gauge(Gauge::SigningQueue)),
+    counter("signing-refusals", "Questions that could not wait for signatures because too many do: TC over UDP, SERVFAIL over TCP", VariableSource::Counter(Counter::SigningRefusals)),
+    counter("signing-waits", "Questions that waited for signatures to be made", VariableSource::Counter(Counter::SigningWaits)),
+    counter("transfers-in-failed", "Transfers from primaries that the network ended", VariableSource::Gauge(Gauge::TransfersInFailed)),
+    counter("transfers-in-incremental", "Differences transferred from primaries (IXFR)", VariableSource::Gauge(Gauge::TransfersInIncremental)),
+    counter("transfers-in-not-newer", "Transfers for which the primary had nothing newer", VariableSource::Gauge(Gauge::TransfersInNotNewer)),
+    counter("transfers-in-refused", "Transfers that were not taken for what the primary sent", VariableSource::Gauge(Gauge::TransfersInRefused)),
+    counter("transfers-in-whole", "Whole zones transferred from primaries (AXFR)", VariableSource::Gauge(Gauge::TransfersInWhole)),
 ];
 
 /// A counter that is no row of the page: /metrics shows it as `nameward_<name>_total`.
@@ -307,13 +313,13 @@ mod tests {
         for counter in Counter::ALL {
             let shown = VARIABLES
                 .iter()
-                .any(|v| matches!(v.source, Source::Counter(c) if c == *counter));
+                .any(|v| matches!(v.source, VariableSource::Counter(c) if c == *counter));
             let is_family = FAMILIES.iter().any(|family| family.counter == *counter);
             assert!(shown || is_family, "{counter:?} is not shown");
         }
         let row = |protocol, ip, traffic| {
             VARIABLES.iter().any(|v| {
-                matches!(v.source, Source::Traffic(p, i, t) if (p, i, t) == (protocol, ip, traffic))
+                matches!(v.source, VariableSource::Traffic(p, i, t) if (p, i, t) == (protocol, ip, traffic))
             })
         };
         for protocol in Protocol::ALL {
@@ -326,13 +332,13 @@ mod tests {
         for gauge in Gauge::ALL {
             let shown = VARIABLES
                 .iter()
-                .any(|v| matches!(v.source, Source::Gauge(g) if g == *gauge));
+                .any(|v| matches!(v.source, VariableSource::Gauge(g) if g == *gauge));
             assert!(shown, "{gauge:?} is not shown");
         }
         for latency in Latency::ALL {
             let shown = VARIABLES
                 .iter()
-                .any(|v| matches!(v.source, Source::Latency(l) if l == *latency));
+                .any(|v| matches!(v.source, VariableSource::Latency(l) if l == *latency));
             assert!(shown, "{latency:?} is not shown");
         }
     }

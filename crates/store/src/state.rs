@@ -31,13 +31,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 pub use at_home::TakeStoredZones;
-pub use care::{CheckReport, CompactReport};
+pub use care::{CompactReport, StateCheckReport};
 pub use change::{JournalOrigin, StateChange, Written, ZoneHome, ZoneTimers};
 pub use digest::ContentsDigest;
 pub use error::StateError;
 pub use journal::{JournalBounds, JournalEntry};
 pub use read::{KeptZone, KeptZones, StoredItem};
-use writer::Writer;
+use writer::StateWriter;
 
 /// The name of the store in the state directory.
 const FILE: &str = "state.db";
@@ -51,12 +51,12 @@ const IDLE_READERS: usize = 8;
 /// An open state store; clones are the same store.
 #[derive(Clone)]
 pub struct StateStore {
-    inner: Arc<Inner>,
+    inner: Arc<OpenStore>,
 }
 
-struct Inner {
+struct OpenStore {
     path: PathBuf,
-    writer: Writer,
+    writer: StateWriter,
     readers: Mutex<Vec<Connection>>,
     /// Locked as long as the store is open.
     _lock: File,
@@ -70,9 +70,9 @@ impl StateStore {
         let lock = lock(&directory.join(LOCK))?;
         let mut connection = open_to_write(&path)?;
         schema::migrate(&mut connection, schema::MIGRATIONS).map_err(|error| error.of(&path))?;
-        let writer = Writer::start(connection, path.clone(), bounds)?;
+        let writer = StateWriter::start(connection, path.clone(), bounds)?;
         Ok(StateStore {
-            inner: Arc::new(Inner {
+            inner: Arc::new(OpenStore {
                 path,
                 writer,
                 readers: Mutex::default(),

@@ -41,7 +41,7 @@ impl Flaw {
 }
 
 #[derive(Clone, Copy)]
-pub(crate) struct Entry {
+pub(crate) struct DraftEntry {
     pub(crate) rtype: Type,
     pub(crate) ttl: u32,
     start: u32,
@@ -53,7 +53,7 @@ pub(crate) struct Entry {
 /// Records of one name, in any order.
 #[derive(Default)]
 pub(crate) struct Draft {
-    pub(crate) entries: Vec<Entry>,
+    pub(crate) entries: Vec<DraftEntry>,
     data: Vec<u8>,
 }
 
@@ -65,7 +65,7 @@ impl Draft {
 
     #[inline]
     pub(crate) fn push(&mut self, rtype: Type, ttl: u32, rdata: &[u8], line: u32, file: u16) {
-        let entry = Entry {
+        let entry = DraftEntry {
             rtype,
             ttl,
             start: self.data.len() as u32,
@@ -108,7 +108,7 @@ impl Draft {
             .for_each(|e| e.ttl = ttl);
     }
 
-    pub(crate) fn rdata(&self, entry: &Entry) -> &[u8] {
+    pub(crate) fn rdata(&self, entry: &DraftEntry) -> &[u8] {
         &self.data[entry.start as usize..entry.start as usize + entry.len as usize]
     }
 
@@ -117,12 +117,12 @@ impl Draft {
     }
 
     /// Sorts the records, merges duplicates and tells what is wrong.
-    pub(crate) fn normalise(&mut self, mut flaw: impl FnMut(Flaw, &Entry)) {
+    pub(crate) fn normalise(&mut self, mut flaw: impl FnMut(Flaw, &DraftEntry)) {
         if self.entries.len() < 2 || self.sort_two() {
             return;
         }
         let data = &self.data;
-        let rdata = |e: &Entry| &data[e.start as usize..e.start as usize + e.len as usize];
+        let rdata = |e: &DraftEntry| &data[e.start as usize..e.start as usize + e.len as usize];
         // Records of the same data stay in the order in which they came.
         self.entries.sort_unstable_by(|a, b| {
             a.rtype
@@ -208,7 +208,7 @@ impl Draft {
         out[start + 6..start + NODE_HEADER].copy_from_slice(&count.to_le_bytes());
     }
 
-    fn encode_rrset(&self, group: &[Entry], out: &mut Vec<u8>) {
+    fn encode_rrset(&self, group: &[DraftEntry], out: &mut Vec<u8>) {
         let first = &group[0];
         let layout = layout::of(first.rtype);
         let per_record = if layout.target == NO_TARGET { 2 } else { 6 };
@@ -238,22 +238,22 @@ fn is_single(rtype: Type) -> bool {
 }
 
 /// The first record that came with another TTL than the one before it.
-fn first_of_another_ttl(group: &[Entry]) -> Option<&Entry> {
+fn first_of_another_ttl(group: &[DraftEntry]) -> Option<&DraftEntry> {
     let first = group.iter().min_by_key(|entry| entry.start)?;
     let others = group.iter().filter(|entry| entry.ttl != first.ttl);
     others.min_by_key(|entry| entry.start)
 }
 
 /// The record that came last: the one too many.
-fn last_to_come(entries: &[Entry]) -> &Entry {
+fn last_to_come(entries: &[DraftEntry]) -> &DraftEntry {
     let last = entries.iter().max_by_key(|entry| entry.start);
     last.unwrap_or(&entries[0])
 }
 
 /// A record that must not stand beside the CNAME, with the line of the one of both that came later.
-fn beside_cname(entries: &[Entry]) -> Option<Entry> {
+fn beside_cname(entries: &[DraftEntry]) -> Option<DraftEntry> {
     // RFC 4034 sections 3 and 4: only DNSSEC's own types may stand beside a CNAME.
-    let is_beside = |e: &&Entry| {
+    let is_beside = |e: &&DraftEntry| {
         !matches!(
             e.rtype,
             Type::CNAME | Type::RRSIG | Type::NSEC | Type(24) | Type(25)
@@ -266,7 +266,7 @@ fn beside_cname(entries: &[Entry]) -> Option<Entry> {
         true => (cname.line, cname.file),
         false => (other.line, other.file),
     };
-    Some(Entry {
+    Some(DraftEntry {
         line,
         file,
         ..other

@@ -1,6 +1,6 @@
 //! Findings of the checks of a zone, with the line they are about.
 
-use crate::draft::{Entry, Flaw};
+use crate::draft::{DraftEntry, Flaw};
 use core::fmt;
 use nameward_wire::Name;
 use nameward_wire::zonefile::Severity;
@@ -77,7 +77,13 @@ impl Findings {
     }
 
     /// Tells a flaw; one that is tolerated breaks its owner only.
-    pub(crate) fn flaw(&mut self, flaw: Flaw, owner: Name<'_>, entry: &Entry, tolerated: bool) {
+    pub(crate) fn flaw(
+        &mut self,
+        flaw: Flaw,
+        owner: Name<'_>,
+        entry: &DraftEntry,
+        tolerated: bool,
+    ) {
         let (line, file) = (entry.line, entry.file);
         let mut say = |message: fmt::Arguments<'_>| match flaw.is_error() {
             true if tolerated => self.error_of_name(line, file, message),

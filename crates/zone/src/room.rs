@@ -4,7 +4,7 @@
 //! A zone that has reached a limit takes no more records; it is refused with the line at which it was full.
 
 use crate::build::ZoneBuilder;
-use crate::draft::{Draft, Entry};
+use crate::draft::{Draft, DraftEntry};
 use crate::packed::{put_slot, slots_for};
 use nameward_wire::Type;
 
@@ -93,7 +93,7 @@ impl Draft {
     /// Octets of memory that the records take.
     #[inline]
     pub(crate) fn octets(&self) -> usize {
-        self.data_len() + self.entries.len() * size_of::<Entry>()
+        self.data_len() + self.entries.len() * size_of::<DraftEntry>()
     }
 
     /// Adds a record if there is memory for it.

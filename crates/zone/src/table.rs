@@ -18,12 +18,12 @@ const SHARDS: usize = 256;
 #[derive(Clone, Default)]
 struct Shard {
     /// Open addressing; a power of two, or empty.
-    slots: Box<[Slot]>,
+    slots: Box<[TableSlot]>,
     used: usize,
 }
 
 #[derive(Clone, Default)]
-struct Slot {
+struct TableSlot {
     /// The low half of the hash, which chooses the slot; the name is compared besides.
     hash: u32,
     /// Which access list the zone has; 0 for none.
@@ -98,7 +98,7 @@ impl ZoneTable {
         }
         self.access = Arc::new(self.access.with(source, rules));
         for shard in &mut self.shards {
-            let is_other = |slot: &Slot| {
+            let is_other = |slot: &TableSlot| {
                 let zone = slot.zone.as_ref();
                 zone.is_some_and(|zone| self.access.number_of(zone.apex_name()) != slot.access)
             };
@@ -145,7 +145,7 @@ impl ZoneTable {
     }
 
     #[inline]
-    fn slot_for(&self, key: &NameKey, qtype: Type) -> Option<&Slot> {
+    fn slot_for(&self, key: &NameKey, qtype: Type) -> Option<&TableSlot> {
         let labels = key.labels();
         let found = self.longest_match(key, labels)?;
         if qtype == Type::DS
@@ -159,7 +159,7 @@ impl ZoneTable {
     }
 
     #[inline]
-    fn longest_match(&self, key: &NameKey, labels: usize) -> Option<&Slot> {
+    fn longest_match(&self, key: &NameKey, labels: usize) -> Option<&TableSlot> {
         // Only lengths that some zone has are looked at, the longest first.
         let mut limit = labels;
         loop {
@@ -188,7 +188,7 @@ impl ZoneTable {
     }
 
     #[inline]
-    fn probe(&self, key: &NameKey, labels: usize) -> Option<&Slot> {
+    fn probe(&self, key: &NameKey, labels: usize) -> Option<&TableSlot> {
         let hash = key.hash(labels);
         let shard = &self.shards[shard_of(hash)];
         let mask = shard.slots.len().wrapping_sub(1);
@@ -228,7 +228,7 @@ impl ZoneTable {
     }
 
     #[inline]
-    fn first_slot(&self, key: &NameKey) -> Option<&Slot> {
+    fn first_slot(&self, key: &NameKey) -> Option<&TableSlot> {
         let hash = key.hash(self.depth_to(key.labels())?);
         let shard = &self.shards[shard_of(hash)];
         shard
@@ -284,7 +284,7 @@ impl Shard {
             }
             at = (at + 1) & mask;
         }
-        self.slots[at] = Slot {
+        self.slots[at] = TableSlot {
             hash,
             access,
             zone: Some(zone),
@@ -311,7 +311,7 @@ impl Shard {
 
     fn rebuild(&mut self, len: usize) {
         let old = std::mem::take(&mut self.slots);
-        self.slots = vec![Slot::default(); len].into_boxed_slice();
+        self.slots = vec![TableSlot::default(); len].into_boxed_slice();
         for slot in old.into_iter().filter(|slot| slot.zone.is_some()) {
             let mut at = slot.hash as usize & (len - 1);
             while self.slots[at].zone.is_some() {

@@ -5,7 +5,7 @@
 
 use super::{Claim, wildcard_below};
 use crate::encode::{Encoder, Stop, split_name};
-use crate::plan::Entry;
+use crate::plan::PlanEntry;
 use crate::view::ZoneView;
 use nameward_dnssec::{CanonicalSet, NoSignature, Proof, ReusedBytes, Rrsigs, Signing, SoaEdit};
 use nameward_wire::message::{MAX_POINTER, OwnerForm, WrittenName};
@@ -39,7 +39,7 @@ impl<'n> Encoder<'n, '_> {
     /// Makes the record that proves a claim, and writes it.
     pub(super) fn made_proof<V: ZoneView>(
         &mut self,
-        entry: &Entry<'n, V>,
+        entry: &PlanEntry<'n, V>,
         (claim, next_closer): (Claim, Name<'_>),
         signing: &Signing,
     ) -> Result<u16, Stop> {
@@ -142,7 +142,7 @@ impl<'n> Encoder<'n, '_> {
     pub(super) fn asked_nsec<V: ZoneView>(
         &mut self,
         owner: OwnerForm<'n>,
-        entry: &Entry<'n, V>,
+        entry: &PlanEntry<'n, V>,
         signing: &Signing,
     ) -> Result<u16, Stop> {
         let (node, ttl) = (entry.node, entry.ttl);

@@ -7,7 +7,7 @@
 
 use super::{Claim, wildcard_below};
 use crate::encode::{Encoder, Stop};
-use crate::plan::Entry;
+use crate::plan::PlanEntry;
 use crate::view::ZoneView;
 use nameward_dnssec::Nsec3;
 use nameward_wire::message::OwnerForm;
@@ -18,7 +18,7 @@ impl<'n> Encoder<'n, '_> {
     /// Writes the records that prove a claim.
     pub(super) fn stored_proof<V: ZoneView>(
         &mut self,
-        entry: &Entry<'n, V>,
+        entry: &PlanEntry<'n, V>,
         (claim, next_closer): (Claim, Name<'_>),
         index: &DenialIndex,
     ) -> Result<u16, Stop> {

@@ -20,12 +20,12 @@ pub fn same_secret(given: &str, secret: &str) -> bool {
 
 /// A password as configured: plain, or `$scrypt$ln=..,p=..,r=..$salt$hash`.
 pub struct Password {
-    form: Form,
+    form: AccessForm,
     /// The last password that was right: a page that refreshes does not pay for the hash each time.
     proven: Mutex<Option<String>>,
 }
 
-enum Form {
+enum AccessForm {
     Plain(String),
     /// Compares with a hash, which is made to be slow.
     Hashed(Box<dyn Fn(&str) -> bool + Send + Sync>),
@@ -44,7 +44,7 @@ impl Password {
         let form = match configured.strip_prefix("$scrypt$") {
             _ if configured.is_empty() => return Ok(None),
             Some(hash) => parse_scrypt(hash).ok_or(BadHash)?,
-            None => Form::Plain(configured.to_owned()),
+            None => AccessForm::Plain(configured.to_owned()),
         };
         Ok(Some(Password {
             form,
@@ -55,8 +55,8 @@ impl Password {
     /// Compares with the plain password, or with the last one that was right. `None`: only the hash can tell.
     pub fn check_quickly(&self, given: &str) -> Option<bool> {
         match &self.form {
-            Form::Plain(password) => Some(same_secret(given, password)),
-            Form::Hashed(_) => {
+            AccessForm::Plain(password) => Some(same_secret(given, password)),
+            AccessForm::Hashed(_) => {
                 let proven = self.proven.lock().unwrap_or_else(PoisonError::into_inner);
                 let is_proven = proven.as_deref().is_some_and(|p| same_secret(given, p));
                 is_proven.then_some(true)
@@ -70,8 +70,8 @@ impl Password {
             return is_right;
         }
         let is_right = match &self.form {
-            Form::Plain(_) => false,
-            Form::Hashed(is_right) => is_right(given),
+            AccessForm::Plain(_) => false,
+            AccessForm::Hashed(is_right) => is_right(given),
         };
         if is_right {
             let mut proven = self.proven.lock().unwrap_or_else(PoisonError::into_inner);
@@ -84,13 +84,13 @@ impl Password {
     #[cfg(test)]
     pub fn hashed(is_right: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
         Password {
-            form: Form::Hashed(Box::new(is_right)),
+            form: AccessForm::Hashed(Box::new(is_right)),
             proven: Mutex::new(None),
         }
     }
 }
 
-fn parse_scrypt(text: &str) -> Option<Form> {
+fn parse_scrypt(text: &str) -> Option<AccessForm> {
     let mut fields = text.split('$');
     let (costs, salt, hash) = (fields.next()?, fields.next()?, fields.next()?);
     if fields.next().is_some() {
@@ -113,7 +113,7 @@ fn parse_scrypt(text: &str) -> Option<Form> {
         let computed = scrypt::scrypt(given.as_bytes(), &salt, &params, &mut out).is_ok();
         computed && bool::from(out.ct_eq(&hash))
     };
-    usable.then(|| Form::Hashed(Box::new(is_right)))
+    usable.then(|| AccessForm::Hashed(Box::new(is_right)))
 }
 
 fn base64(text: &str) -> Option<Vec<u8>> {

@@ -11,7 +11,7 @@ use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
 use super::held::{Hold, NoRoom, PIECE_BYTES};
-use super::request::{Malformed, Method, Request, find_head_end, is_hopeless, parse};
+use super::request::{MalformedRequest, Method, Request, find_head_end, is_hopeless, parse};
 use super::response::{Body, Parts, Response, media};
 use super::{Place, Shared, answer};
 
@@ -39,12 +39,12 @@ enum Head {
 
 /// A connection that is reset when it ends before its reply does, so that the client does not take a part for the whole and
 /// the kernel forgets what was not read.
-struct Connection {
+struct HttpConnection {
     stream: TcpStream,
     is_done: bool,
 }
 
-impl Drop for Connection {
+impl Drop for HttpConnection {
     fn drop(&mut self) {
         if !self.is_done {
             let _ = socket2::SockRef::from(&self.stream).set_linger(Some(Duration::ZERO));
@@ -53,7 +53,7 @@ impl Drop for Connection {
 }
 
 /// A reply that has its room.
-struct Outgoing {
+struct OutgoingResponse {
     parts: Parts,
     /// `None` for a small one.
     hold: Option<Hold>,
@@ -75,15 +75,15 @@ pub(super) async fn converse(place: Place, mut stream: TcpStream, peer: SocketAd
     };
     let (request, more) = match head {
         Head::Complete { head, more } => (parse(&head), more),
-        Head::Hopeless => (Err(Malformed::Syntax), true),
-        Head::TooLarge => (Err(Malformed::TooLarge), true),
+        Head::Hopeless => (Err(MalformedRequest::Syntax), true),
+        Head::TooLarge => (Err(MalformedRequest::TooLarge), true),
         Head::Gone => return,
     };
     let may_send_more = more
         || request.as_ref().is_ok_and(|request| {
             request.content_length > 0 || request.header("transfer-encoding").is_some()
         });
-    let mut connection = Connection {
+    let mut connection = HttpConnection {
         stream,
         is_done: false,
     };
@@ -136,10 +136,10 @@ async fn read_away(stream: &mut TcpStream) {
 /// The reply with its room, after the request was logged with the number of its octets.
 async fn prepare(
     shared: &Arc<Shared>,
-    request: Result<Request, Malformed>,
+    request: Result<Request, MalformedRequest>,
     client: &answer::ConnectionEnds,
     task: &AbortHandle,
-) -> Outgoing {
+) -> OutgoingResponse {
     let (method, line) = match &request {
         Ok(request) => (
             request.method,
@@ -149,8 +149,8 @@ async fn prepare(
     };
     let (response, drawing) = match request {
         Ok(request) => answer::respond(shared, request, client).await,
-        Err(Malformed::Syntax) => (Response::error(400), None),
-        Err(Malformed::TooLarge) => (Response::error(431), None),
+        Err(MalformedRequest::Syntax) => (Response::error(400), None),
+        Err(MalformedRequest::TooLarge) => (Response::error(431), None),
     };
     let mut status = response.status;
     let parts = response.into_parts(method, SystemTime::now());
@@ -159,7 +159,7 @@ async fn prepare(
         Err(no_room) => {
             let refusal = refuse(no_room);
             status = refusal.status;
-            Outgoing {
+            OutgoingResponse {
                 parts: refusal.into_parts(method, SystemTime::now()),
                 hold: None,
             }
@@ -179,13 +179,13 @@ async fn make_room(
     parts: Parts,
     _drawing: Option<SemaphorePermit<'_>>,
     task: &AbortHandle,
-) -> Result<Outgoing, NoRoom> {
+) -> Result<OutgoingResponse, NoRoom> {
     let bytes = parts.head.len() + parts.body.held_bytes();
     let hold = match bytes {
         0..=SMALL_REPLY => None,
         _ => Some(shared.held.hold(bytes, task).await?),
     };
-    Ok(Outgoing { parts, hold })
+    Ok(OutgoingResponse { parts, hold })
 }
 
 fn refuse(no_room: NoRoom) -> Response {
@@ -200,8 +200,8 @@ fn refuse(no_room: NoRoom) -> Response {
 }
 
 /// Sends the reply; `None` when the client is gone or too slow.
-async fn send(shared: &Arc<Shared>, stream: &mut TcpStream, reply: Outgoing) -> Option<()> {
-    let Outgoing { parts, hold } = reply;
+async fn send(shared: &Arc<Shared>, stream: &mut TcpStream, reply: OutgoingResponse) -> Option<()> {
+    let OutgoingResponse { parts, hold } = reply;
     write(shared, stream, &parts.head, hold.as_ref()).await?;
     match parts.body {
         Body::Whole(bytes) => {

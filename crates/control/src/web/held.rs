@@ -21,12 +21,12 @@ const ADVANCE: Duration = Duration::from_millis(10);
 /// All replies that are being sent.
 pub struct HeldReplies {
     limit: usize,
-    state: Mutex<State>,
+    state: Mutex<HeldState>,
     freed: Notify,
 }
 
 #[derive(Default)]
-struct State {
+struct HeldState {
     bytes: usize,
     next_id: u64,
     replies: BTreeMap<u64, HeldReply>,
@@ -65,7 +65,7 @@ impl HeldReplies {
         })
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, HeldState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -103,7 +103,7 @@ impl HeldReplies {
     }
 }
 
-impl State {
+impl HeldState {
     fn enter(&mut self, limit: usize, bytes: usize, connection: &AbortHandle) -> Option<u64> {
         if self.bytes + bytes > limit {
             let cut = self.replies.values().filter(|reply| reply.is_cut);

@@ -29,7 +29,7 @@ struct Page<'a> {
     security: Option<&'static str>,
     charts: [Chart; 2],
     one_ring: bool,
-    tables: Vec<Table>,
+    tables: Vec<PageTable>,
     variables: Vec<VariableRow>,
 }
 
@@ -47,18 +47,18 @@ impl From<&Rate> for Averages {
     }
 }
 
-struct Table {
+struct PageTable {
     ring: &'static str,
     title: &'static str,
     column: &'static str,
-    rows: Vec<Row>,
-    rest: Option<Row>,
+    rows: Vec<PageRow>,
+    rest: Option<PageRow>,
     total: u64,
     capacity: usize,
     choices: Vec<usize>,
 }
 
-struct Row {
+struct PageRow {
     entry: String,
     count: u64,
     percentage: String,
@@ -131,10 +131,10 @@ pub fn draw(
     page.render()
 }
 
-fn table(view: &RingView, limit: usize, drawing: &Drawing<'_>) -> Table {
+fn table(view: &RingView, limit: usize, drawing: &Drawing<'_>) -> PageTable {
     let ranking = view.rank(limit, &drawing.mnemonic);
     let total = ranking.total;
-    let row = |entry: String, count: u64| Row {
+    let row = |entry: String, count: u64| PageRow {
         entry,
         count,
         percentage: percentage(count, total),
@@ -144,7 +144,7 @@ fn table(view: &RingView, limit: usize, drawing: &Drawing<'_>) -> Table {
     if let Err(at) = choices.binary_search(&view.capacity()) {
         choices.insert(at, view.capacity());
     }
-    Table {
+    PageTable {
         ring: view.ring().name(),
         title: view.ring().title(),
         column: match view.ring().kind() {

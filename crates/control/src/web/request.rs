@@ -36,7 +36,7 @@ pub struct Request {
 
 /// Why a request was not understood.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Malformed {
+pub enum MalformedRequest {
     /// Not HTTP/1: TLS, HTTP/0.9, HTTP/2, bad characters.
     Syntax,
     /// More headers or longer than allowed.
@@ -83,22 +83,22 @@ fn trim_cr(line: &[u8]) -> &[u8] {
 }
 
 /// Parses a complete head.
-pub fn parse(head: &[u8]) -> Result<Request, Malformed> {
+pub fn parse(head: &[u8]) -> Result<Request, MalformedRequest> {
     let mut lines = head.split(|b| *b == b'\n').map(trim_cr);
     let first = lines.next().unwrap_or_default();
-    let mut request = parse_request_line(first).ok_or(Malformed::Syntax)?;
+    let mut request = parse_request_line(first).ok_or(MalformedRequest::Syntax)?;
     for line in lines {
         if line.is_empty() {
             break;
         }
         if request.headers.len() == MAX_FIELDS {
-            return Err(Malformed::TooLarge);
+            return Err(MalformedRequest::TooLarge);
         }
-        let field = parse_field(line).ok_or(Malformed::Syntax)?;
+        let field = parse_field(line).ok_or(MalformedRequest::Syntax)?;
         request.headers.push(field);
     }
-    request.content_length = body_length(&request).ok_or(Malformed::Syntax)?;
-    let host = host_field(&request).ok_or(Malformed::Syntax)?;
+    request.content_length = body_length(&request).ok_or(MalformedRequest::Syntax)?;
+    let host = host_field(&request).ok_or(MalformedRequest::Syntax)?;
     request.hosts.extend(host);
     Ok(request)
 }
@@ -319,7 +319,11 @@ mod tests {
             "GET / HTTP/1.1\r\nContent-Length: +1\r\n\r\n",
             "GET / HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
         ] {
-            assert_eq!(parse(text.as_bytes()), Err(Malformed::Syntax), "{text:?}");
+            assert_eq!(
+                parse(text.as_bytes()),
+                Err(MalformedRequest::Syntax),
+                "{text:?}"
+            );
         }
     }
 
@@ -335,7 +339,7 @@ mod tests {
         assert!(parse(fields(MAX_FIELDS).as_bytes()).is_ok());
         assert_eq!(
             parse(fields(MAX_FIELDS + 1).as_bytes()),
-            Err(Malformed::TooLarge)
+            Err(MalformedRequest::TooLarge)
         );
     }
 

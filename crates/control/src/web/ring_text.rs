@@ -13,12 +13,12 @@ pub struct RingText {
     ranked: RankedRing,
     mnemonic: Mnemonic,
     length: usize,
-    place: TextPlace,
+    place: RingTextPlace,
 }
 
 /// A place between two lines of the text.
 #[derive(Clone, Copy, Default)]
-struct TextPlace {
+struct RingTextPlace {
     row: RankedPlace,
     is_at_end: bool,
 }
@@ -30,7 +30,7 @@ impl RingText {
             ranked: view.ranked(usize::MAX),
             mnemonic,
             length: 0,
-            place: TextPlace::default(),
+            place: RingTextPlace::default(),
         };
         let mut piece = String::new();
         loop {
@@ -41,7 +41,7 @@ impl RingText {
             }
             text.length += piece.len();
         }
-        text.place = TextPlace::default();
+        text.place = RingTextPlace::default();
         text
     }
 

@@ -29,7 +29,7 @@ pub(super) struct Aim {
 
 /// How a source has a zone in a file.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Origin {
+enum FileOrigin {
     /// It is listed: a file that is missing is an error.
     Listed,
     /// It is listed as a copy, which may be missing.
@@ -59,24 +59,24 @@ impl FileBackend {
     }
 
     /// The zones that a source has in a file.
-    fn zones_of(&self, source: &Source, path: &Path) -> Vec<(NameBuf, Origin)> {
+    fn zones_of(&self, source: &Source, path: &Path) -> Vec<(NameBuf, FileOrigin)> {
         // The end is compared first: a list may have a hundred thousand of them.
         let end = path.file_name().unwrap_or_default().as_bytes();
         let is_it = |file: &Path| file.as_os_str().as_bytes().ends_with(end) && file == path;
         let listed = source.zones.iter().filter(|(_, file)| is_it(file));
-        let listed = listed.map(|(name, _)| (*name, Origin::Listed));
+        let listed = listed.map(|(name, _)| (*name, FileOrigin::Listed));
         let conf = source.named_conf.as_deref();
         let configured = conf.map_or(&[][..], |conf| self.configurations.of(conf));
         let configured = configured
             .iter()
             .filter(|zone| zone.file.as_deref().is_some_and(is_it))
             .map(|zone| match zone.is_copy() {
-                true => (zone.name().into(), Origin::Copy),
-                false => (zone.name().into(), Origin::Listed),
+                true => (zone.name().into(), FileOrigin::Copy),
+                false => (zone.name().into(), FileOrigin::Listed),
             });
         let found = source.directory.as_deref();
         let found = found.and_then(|directory| scan::zone_at(directory, path));
-        let found = found.map(|name| (name, Origin::Found));
+        let found = found.map(|name| (name, FileOrigin::Found));
         listed.chain(configured).chain(found).collect()
     }
 
@@ -84,7 +84,7 @@ impl FileBackend {
         &mut self,
         aim: &mut Aim,
         name: Name<'_>,
-        (path, origin): (&Path, Origin),
+        (path, origin): (&Path, FileOrigin),
         rank: u16,
     ) -> Option<()> {
         let metadata = path.symlink_metadata().ok();
@@ -99,7 +99,7 @@ impl FileBackend {
             }
             None => None,
         };
-        if origin == Origin::Found {
+        if origin == FileOrigin::Found {
             match (&metadata, slot) {
                 (None, None) => return Some(()),
                 (None, Some(_)) => {
@@ -112,7 +112,7 @@ impl FileBackend {
         }
         let slot = slot.or_else(|| self.known.see(name))?;
         let candidates = &mut aim.candidates;
-        let candidate = candidates.add(name, path, rank, origin == Origin::Copy);
+        let candidate = candidates.add(name, path, rank, origin == FileOrigin::Copy);
         let job = self.known.slots[slot].job((candidate, key), slot, rank);
         aim.jobs.push(job);
         Some(())

@@ -86,7 +86,7 @@ impl Reader {
             Ok(opened) => opened,
             Err(error) => return (unreadable(path, &error), None),
         };
-        let mut stamp = Stamp::new();
+        let mut stamp = FileStamp::new();
         stamp.add(&metadata);
         self.options.origin = name.into();
         self.options.generated_octets = limits.generated_octets;
@@ -180,13 +180,13 @@ pub(super) fn from_text(
     let options = Options::new(name.into());
     let label = label.to_string_lossy();
     let report = zonefile::parse_bytes(&label, text, &options, &mut builder);
-    let read = finish(builder, report, Stamp::new());
+    let read = finish(builder, report, FileStamp::new());
     read.zone.ok_or(read.diagnostics)
 }
 
 /// The fingerprint the files have now; `None` when one of them is gone.
 pub(super) fn fingerprint_now(path: &Path, includes: &[PathBuf]) -> Option<Fingerprint> {
-    let mut stamp = Stamp::new();
+    let mut stamp = FileStamp::new();
     stamp.add(&std::fs::metadata(path).ok()?);
     for include in includes {
         stamp.add(&std::fs::metadata(include).ok()?);
@@ -195,12 +195,12 @@ pub(super) fn fingerprint_now(path: &Path, includes: &[PathBuf]) -> Option<Finge
 }
 
 /// Collects the fingerprint of several files.
-struct Stamp {
+struct FileStamp {
     hasher: DefaultHasher,
     newest: SystemTime,
 }
 
-impl Stamp {
+impl FileStamp {
     fn new() -> Self {
         Self {
             hasher: DefaultHasher::new(),
@@ -258,7 +258,7 @@ fn diagnostic(path: &Path, severity: Severity, line: u32, message: String) -> Di
 }
 
 /// Ends the zone and joins what the parser and the checks found, in the order of the text.
-fn finish(builder: ZoneBuilder, report: Report, mut stamp: Stamp) -> ZoneRead {
+fn finish(builder: ZoneBuilder, report: Report, mut stamp: FileStamp) -> ZoneRead {
     let broken = report.has_errors();
     let mut includes: Vec<PathBuf> = report.files;
     let (soa_line, soa_file) = builder.soa_place();

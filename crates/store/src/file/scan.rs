@@ -31,14 +31,14 @@ const DEPTH_MAX: usize = 32;
 pub(super) struct Candidates {
     bytes: Vec<u8>,
     directories: Vec<PathBuf>,
-    list: Vec<Entry>,
+    list: Vec<DirectoryEntry>,
     /// The rank of the source that is looked at.
     rank: u16,
     /// The size that zones may grow to, by the rank of their source.
     limits: Vec<(u16, Limits)>,
 }
 
-struct Entry {
+struct DirectoryEntry {
     /// Where the zone's name and then the file's name begin.
     start: usize,
     /// Length of the zone's name, in wire form and lower case.
@@ -99,13 +99,18 @@ impl Candidates {
         path.push(file);
     }
 
-    fn push(&mut self, zone: Name<'_>, file: &OsStr, directory: Option<u32>) -> &mut Entry {
+    fn push(
+        &mut self,
+        zone: Name<'_>,
+        file: &OsStr,
+        directory: Option<u32>,
+    ) -> &mut DirectoryEntry {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(zone.as_wire());
         // Length octets are at most 63, below the letters.
         self.bytes[start..].make_ascii_lowercase();
         self.bytes.extend_from_slice(file.as_bytes());
-        self.list.push(Entry {
+        self.list.push(DirectoryEntry {
             start,
             zone: zone.as_wire().len() as u8,
             file: file.len() as u32,
@@ -298,7 +303,7 @@ pub(super) fn scan(
                 // When it is replaced as a whole, its parent tells.
                 watcher.file(directory, Interest::All);
             }
-            let mut walk = Walk {
+            let mut walk = DirectoryWalk {
                 scanned: &mut scanned,
                 watcher,
                 say,
@@ -320,13 +325,13 @@ fn configured(zone: &bind::BindZone, scanned: &mut Scanned, watcher: Option<&Wat
 }
 
 /// A walk through the directories of one source.
-struct Walk<'w> {
+struct DirectoryWalk<'w> {
     scanned: &'w mut Scanned,
     watcher: Option<&'w Watcher>,
     say: &'w mut dyn FnMut(Said<'_>),
 }
 
-impl Walk<'_> {
+impl DirectoryWalk<'_> {
     fn directory(&mut self, directory: &Path, depth: usize) {
         let mut subdirectories = Vec::new();
         if let Some(watcher) = self.watcher {

@@ -59,19 +59,19 @@ pub(super) enum Kind {
 
 /// Watches directories. Clones are the same watcher; it ends with the last of them.
 #[derive(Clone)]
-pub struct Watcher(Arc<Inner>);
+pub struct Watcher(Arc<WatcherInner>);
 
-struct Inner {
+struct WatcherInner {
     /// `None`: the kernel gave none.
     inotify: Option<Inotify>,
-    state: Mutex<State>,
+    state: Mutex<WatchState>,
     keys: RandomState,
     /// Everything is to be looked at, whatever was seen.
     is_asked: AtomicBool,
 }
 
 #[derive(Default)]
-struct State {
+struct WatchState {
     /// By the kernel's numbers. One directory may be known by several paths.
     directories: HashMap<i32, Vec<Directory>>,
     /// By the hashes of their paths.
@@ -97,7 +97,7 @@ impl Watcher {
             Ok(inotify) => (Some(inotify), None),
             Err(error) => (None, Some(error)),
         };
-        let inner = Arc::new(Inner {
+        let inner = Arc::new(WatcherInner {
             inotify,
             state: Mutex::default(),
             keys: RandomState::new(),
@@ -225,8 +225,8 @@ impl Watcher {
     }
 }
 
-impl Inner {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl WatcherInner {
+    fn lock(&self) -> MutexGuard<'_, WatchState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -263,7 +263,7 @@ impl Inner {
         pending.all(Instant::now());
     }
 
-    fn take(&self, event: Event<'_>, state: &mut State, pending: &mut Pending) {
+    fn take(&self, event: Event<'_>, state: &mut WatchState, pending: &mut Pending) {
         let now = Instant::now();
         if event.is_overflow() {
             return pending.all(now);
@@ -305,7 +305,7 @@ impl Inner {
     }
 }
 
-fn run(weak: &Weak<Inner>, look: impl Fn(&Look) -> bool) {
+fn run(weak: &Weak<WatcherInner>, look: impl Fn(&Look) -> bool) {
     let mut pending = Pending::default();
     let mut polled = Instant::now();
     let mut refused = false;

@@ -101,7 +101,7 @@ impl Collector {
     }
 }
 
-struct Entry {
+struct KeptAbove {
     above: Arc<Above>,
     read_at: Instant,
     took: Duration,
@@ -110,7 +110,7 @@ struct Entry {
 
 /// Whose turn it is to read the names of a zone.
 #[derive(Default)]
-struct Turn {
+struct ReadTurn {
     reader: tokio::sync::Mutex<()>,
     /// The zone changed while its names were read: what was read may be out of date.
     has_changed: AtomicBool,
@@ -118,8 +118,8 @@ struct Turn {
 
 /// The sets of all zones that were asked for. Names are read by one question at a time for each zone.
 pub(crate) struct AboveSets {
-    zones: Mutex<HashMap<i64, Entry>>,
-    turns: Mutex<HashMap<i64, Arc<Turn>>>,
+    zones: Mutex<HashMap<i64, KeptAbove>>,
+    turns: Mutex<HashMap<i64, Arc<ReadTurn>>>,
     /// After this a set is read again even if nobody told of a change.
     max_age: Duration,
 }
@@ -196,7 +196,7 @@ impl AboveSets {
         let mut turns = lock(&self.turns);
         turns.remove(&zone);
         let above = Arc::new(result?);
-        let entry = Entry {
+        let entry = KeptAbove {
             above: above.clone(),
             read_at: Instant::now(),
             took,
@@ -208,7 +208,7 @@ impl AboveSets {
         Ok(above)
     }
 
-    fn keep(&self, zone: i64, entry: Entry) {
+    fn keep(&self, zone: i64, entry: KeptAbove) {
         let mut zones = lock(&self.zones);
         if zones.len() >= MAX_ZONES && !zones.contains_key(&zone) {
             let oldest = zones.iter().min_by_key(|(_, entry)| entry.read_at);

@@ -28,21 +28,21 @@ pub(crate) struct Apex {
     /// Its SOA and NS records, or all.
     pub(crate) records: Vec<ApexRecord>,
     /// Which of them.
-    pub(crate) scope: Scope,
+    pub(crate) scope: ApexScope,
     /// No wildcard stands right below it.
     pub(crate) no_wildcard: bool,
 }
 
 /// Which records of an apex are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Scope {
+pub(crate) enum ApexScope {
     /// SOA and NS, which every answer may need.
     Plain,
     /// All: the proofs of a signed zone tell which types there are.
     Signed,
 }
 
-struct Kept {
+struct KeptApex {
     apex: Arc<Apex>,
     since: Instant,
 }
@@ -55,14 +55,14 @@ pub(crate) struct Apexes {
 
 #[derive(Default)]
 struct Generation {
-    kept: HashMap<i64, Kept>,
+    kept: HashMap<i64, KeptApex>,
     /// Counts calls of [`Apexes::forget`].
     number: u64,
 }
 
 impl Apexes {
     /// Returns the known apex of a zone, if it is what is asked for (`None`: it is not known what will be), and the generation to hand to [`Apexes::keep`].
-    pub(crate) fn of(&self, zone: i64, scope: Option<Scope>) -> (Option<Arc<Apex>>, u64) {
+    pub(crate) fn of(&self, zone: i64, scope: Option<ApexScope>) -> (Option<Arc<Apex>>, u64) {
         let zones = self.lock();
         let kept = zones
             .kept
@@ -80,7 +80,7 @@ impl Apexes {
         if zones.kept.len() >= MAX_ZONES {
             zones.kept.clear();
         }
-        let kept = Kept {
+        let kept = KeptApex {
             apex: Arc::new(apex),
             since: Instant::now(),
         };
@@ -109,7 +109,7 @@ mod tests {
     fn nothing() -> Apex {
         Apex {
             records: Vec::new(),
-            scope: Scope::Plain,
+            scope: ApexScope::Plain,
             no_wildcard: true,
         }
     }
@@ -117,17 +117,17 @@ mod tests {
     #[test]
     fn records_fetched_before_a_change_are_not_kept_after_it() {
         let apexes = Apexes::default();
-        let (none, generation) = apexes.of(1, Some(Scope::Plain));
+        let (none, generation) = apexes.of(1, Some(ApexScope::Plain));
         assert!(none.is_none());
         apexes.forget(Some(1));
         apexes.keep(1, nothing(), generation);
-        let (none, generation) = apexes.of(1, Some(Scope::Plain));
+        let (none, generation) = apexes.of(1, Some(ApexScope::Plain));
         assert!(none.is_none());
         apexes.keep(1, nothing(), generation);
-        assert!(apexes.of(1, Some(Scope::Plain)).0.is_some());
-        assert!(apexes.of(1, Some(Scope::Signed)).0.is_none());
+        assert!(apexes.of(1, Some(ApexScope::Plain)).0.is_some());
+        assert!(apexes.of(1, Some(ApexScope::Signed)).0.is_none());
         assert!(apexes.of(1, None).0.is_none());
         apexes.forget(None);
-        assert!(apexes.of(1, Some(Scope::Plain)).0.is_none());
+        assert!(apexes.of(1, Some(ApexScope::Plain)).0.is_none());
     }
 }

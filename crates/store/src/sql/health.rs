@@ -23,10 +23,10 @@ pub(super) struct Condition {
     is_up: AtomicBool,
     /// The log does not say yet how it is.
     is_untold: AtomicBool,
-    notes: Mutex<Notes>,
+    notes: Mutex<HealthNotes>,
 }
 
-struct Notes {
+struct HealthNotes {
     /// Why it is down.
     reason: String,
     /// The last line of the log about it, and when it was written.
@@ -39,7 +39,7 @@ impl Default for Condition {
         Condition {
             is_up: AtomicBool::new(true),
             is_untold: AtomicBool::new(false),
-            notes: Mutex::new(Notes {
+            notes: Mutex::new(HealthNotes {
                 reason: String::new(),
                 told_up: true,
                 told: None,
@@ -49,7 +49,7 @@ impl Default for Condition {
 }
 
 impl Condition {
-    fn notes(&self) -> MutexGuard<'_, Notes> {
+    fn notes(&self) -> MutexGuard<'_, HealthNotes> {
         self.notes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -98,7 +98,7 @@ impl Condition {
     }
 }
 
-impl Notes {
+impl HealthNotes {
     /// Whether the log is to say this now.
     fn is_due(&mut self, is_up: bool, now: Instant) -> bool {
         let is_steady = self.told.is_none_or(|told| now - told >= STEADY);

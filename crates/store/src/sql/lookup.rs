@@ -9,7 +9,7 @@
 //! waiting, so it is given back to be done alone.
 
 use super::above::Above;
-use super::apex::Scope;
+use super::apex::ApexScope;
 use super::dialect::{MAX_NAMES, MAX_ROWS, Statement};
 use super::error::SqlError;
 use super::facts::Facts;
@@ -66,7 +66,7 @@ struct Open {
 }
 
 /// Where a look-up stands after its rows have come.
-enum Standing {
+enum LookupStanding {
     Complete,
     NeedsMore,
     NeedsAbove,
@@ -101,8 +101,8 @@ impl<'b> Batch<'b> {
     ) {
         let signing = self.backend.known_signing(zone);
         let scope = signing.as_ref().map(|signing| match signing {
-            Some(_) => Scope::Signed,
-            None => Scope::Plain,
+            Some(_) => ApexScope::Signed,
+            None => ApexScope::Plain,
         });
         let inner = &self.backend.inner;
         let (apex, apex_generation) = inner.apexes.of(zone.id, scope);
@@ -110,7 +110,7 @@ impl<'b> Batch<'b> {
         let known = Known {
             above: above.as_deref(),
             apex,
-            parts: scope.map(|scope| (&inner.parts, scope == Scope::Signed)),
+            parts: scope.map(|scope| (&inner.parts, scope == ApexScope::Signed)),
         };
         let mut gathering = Gathering::new(zone.id, &zone.apex, qname, known);
         let needs_facts = signing.is_none();
@@ -278,9 +278,9 @@ impl Open {
             return true;
         }
         match self.go_on(backend) {
-            Ok(Standing::Complete) => true,
-            Ok(Standing::NeedsMore) => false,
-            Ok(Standing::NeedsAbove) => {
+            Ok(LookupStanding::Complete) => true,
+            Ok(LookupStanding::NeedsMore) => false,
+            Ok(LookupStanding::NeedsAbove) => {
                 self.is_stuck = true;
                 true
             }
@@ -291,16 +291,16 @@ impl Open {
         }
     }
 
-    fn go_on(&mut self, backend: &SqlBackend) -> Result<Standing, SqlError> {
+    fn go_on(&mut self, backend: &SqlBackend) -> Result<LookupStanding, SqlError> {
         while !self.gathering.walk(self.above.as_deref())? {
             match backend.inner.above.usable(self.zone.id) {
                 Some(above) => self.above = Some(above),
-                None => return Ok(Standing::NeedsAbove),
+                None => return Ok(LookupStanding::NeedsAbove),
             }
         }
         Ok(match self.gathering.is_short() {
-            true => Standing::NeedsMore,
-            false => Standing::Complete,
+            true => LookupStanding::NeedsMore,
+            false => LookupStanding::Complete,
         })
     }
 

@@ -46,24 +46,24 @@ pub(crate) struct SharedPart {
     pub(crate) zone: Arc<Zone>,
 }
 
-struct Kept {
+struct KeptPart {
     name: Box<[u8]>,
     part: SharedPart,
     is_signed: bool,
     since: Instant,
 }
 
-type PartsOfZone = HashMap<u64, Kept, BuildHasherDefault<Same>>;
+type PartsOfZone = HashMap<u64, KeptPart, BuildHasherDefault<Same>>;
 
 /// The parts of all zones.
 #[derive(Default)]
 pub(crate) struct SharedParts {
-    inner: Mutex<Inner>,
+    inner: Mutex<PartLists>,
     has_oversized: AtomicBool,
 }
 
 #[derive(Default)]
-struct Inner {
+struct PartLists {
     zones: HashMap<i64, PartsOfZone>,
     count: usize,
     bytes: usize,
@@ -74,7 +74,7 @@ struct Inner {
 }
 
 impl SharedParts {
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    fn lock(&self) -> MutexGuard<'_, PartLists> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -121,7 +121,7 @@ impl SharedParts {
             inner.drop_parts();
         }
         let labels = part.labels;
-        let kept = Kept {
+        let kept = KeptPart {
             name: name.suffix(labels).as_wire().into(),
             part,
             is_signed,
@@ -177,7 +177,7 @@ impl SharedParts {
     }
 }
 
-impl Inner {
+impl PartLists {
     fn drop_parts(&mut self) {
         self.zones.clear();
         self.count = 0;

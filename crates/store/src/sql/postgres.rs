@@ -22,17 +22,17 @@ pub(crate) struct Postgres {
     target: Target,
     timeout: Duration,
     /// The last one is for statements that read a lot.
-    slots: Box<[Slot]>,
+    slots: Box<[ConnectionSlot]>,
     next: AtomicUsize,
 }
 
 #[derive(Default)]
-struct Slot {
-    session: Mutex<Option<Arc<Session>>>,
+struct ConnectionSlot {
+    session: Mutex<Option<Arc<PostgresSession>>>,
     connecting: tokio::sync::Mutex<BackOff>,
 }
 
-struct Session {
+struct PostgresSession {
     client: Client,
     prepared: [OnceCell<Prepared>; STATEMENTS],
 }
@@ -98,7 +98,9 @@ impl Postgres {
         Ok(Postgres {
             target: config(url, timeout)?,
             timeout,
-            slots: (0..=connections.max(1)).map(|_| Slot::default()).collect(),
+            slots: (0..=connections.max(1))
+                .map(|_| ConnectionSlot::default())
+                .collect(),
             next: AtomicUsize::new(0),
         })
     }
@@ -132,7 +134,7 @@ impl Postgres {
         }
     }
 
-    fn slot(&self, statement: Statement) -> &Slot {
+    fn slot(&self, statement: Statement) -> &ConnectionSlot {
         let lookups = self.slots.len() - 1;
         match statement {
             Statement::Lookup | Statement::Zone | Statement::Keys | Statement::Metadata => {
@@ -143,7 +145,10 @@ impl Postgres {
     }
 
     /// The session of a slot, and whether it is new.
-    async fn session(&self, slot: &Slot) -> Result<(Arc<Session>, bool), SqlError> {
+    async fn session(
+        &self,
+        slot: &ConnectionSlot,
+    ) -> Result<(Arc<PostgresSession>, bool), SqlError> {
         if let Some(session) = current(slot) {
             return Ok((session, false));
         }
@@ -156,7 +161,7 @@ impl Postgres {
             Ok(client) => {
                 back_off.succeed();
                 self.bound_locks(&client).await;
-                let session = Arc::new(Session {
+                let session = Arc::new(PostgresSession {
                     client,
                     prepared: std::array::from_fn(|_| OnceCell::new()),
                 });
@@ -177,7 +182,7 @@ impl Postgres {
 
     async fn run(
         &self,
-        session: &Session,
+        session: &PostgresSession,
         statement: Statement,
         zone: Option<i64>,
         names: &[&str],
@@ -220,7 +225,7 @@ pub(crate) fn next_row(
     rows.poll_next(context).map(Option::transpose)
 }
 
-impl Session {
+impl PostgresSession {
     async fn start(
         &self,
         statement: Statement,
@@ -245,7 +250,7 @@ impl Session {
     }
 }
 
-fn current(slot: &Slot) -> Option<Arc<Session>> {
+fn current(slot: &ConnectionSlot) -> Option<Arc<PostgresSession>> {
     let session = lock(&slot.session);
     session
         .as_ref()
@@ -254,7 +259,7 @@ fn current(slot: &Slot) -> Option<Arc<Session>> {
 }
 
 /// Takes a session out of use, unless another has taken its place.
-fn discard(slot: &Slot, broken: &Arc<Session>) {
+fn discard(slot: &ConnectionSlot, broken: &Arc<PostgresSession>) {
     let mut session = lock(&slot.session);
     if session
         .as_ref()

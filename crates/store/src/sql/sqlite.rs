@@ -23,7 +23,7 @@ const STEPS: i32 = 100_000;
 static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 /// An open connection.
-struct Session {
+struct SqliteSession {
     connection: Connection,
     /// When its statement is interrupted, in milliseconds since [`START`].
     deadline: Arc<AtomicU64>,
@@ -35,7 +35,7 @@ pub(crate) struct Sqlite {
     /// Pages each connection keeps, in KiB. Where the file is larger, reading a page from the system's cache costs as
     /// much as the rest of a look-up.
     cache_kib: usize,
-    connections: Box<[Mutex<Option<Session>>]>,
+    connections: Box<[Mutex<Option<SqliteSession>>]>,
     next: AtomicUsize,
     statements: [String; STATEMENTS],
     /// The statements that take a list, for each of [`NAME_COUNTS`].
@@ -109,7 +109,7 @@ impl Sqlite {
         result
     }
 
-    fn open(&self) -> Result<Session, SqlError> {
+    fn open(&self) -> Result<SqliteSession, SqlError> {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let fail = |error: rusqlite::Error| self.error(&error);
         let mut connection = Connection::open_with_flags(&self.path, flags).map_err(fail)?;
@@ -122,7 +122,7 @@ impl Sqlite {
             .and_then(|()| connection.pragma_update(None, "cache_size", -(self.cache_kib as i64)))
             .and_then(|()| connection.progress_handler(STEPS, Some(is_over)))
             .map_err(fail)?;
-        Ok(Session {
+        Ok(SqliteSession {
             connection,
             deadline,
         })
@@ -163,7 +163,7 @@ impl Sqlite {
     }
 
     /// A connection that nobody uses, or the next one to become free.
-    fn slot(&self) -> MutexGuard<'_, Option<Session>> {
+    fn slot(&self) -> MutexGuard<'_, Option<SqliteSession>> {
         let start = self.next.fetch_add(1, Ordering::Relaxed);
         let count = self.connections.len();
         for i in 0..count {

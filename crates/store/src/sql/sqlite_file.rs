@@ -29,7 +29,7 @@ pub(crate) enum FileChange {
 
 /// A file by its number and its contents by their time.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Identity {
+struct FileIdentity {
     device: u64,
     inode: u64,
 }
@@ -49,21 +49,21 @@ struct Checkpoint {
 }
 
 #[derive(Clone, Copy)]
-struct Look {
-    file: Identity,
+struct FileLook {
+    file: FileIdentity,
     contents: Contents,
-    log: Option<Identity>,
-    index: Option<Identity>,
+    log: Option<FileIdentity>,
+    index: Option<FileIdentity>,
     checkpoint: Option<Checkpoint>,
 }
 
 /// Follows the file of one database from look to look.
 pub(crate) struct DatabaseFile {
     path: PathBuf,
-    last: Option<Look>,
+    last: Option<FileLook>,
     /// The index of the log. It stays open: to close any descriptor of a file takes all locks of the process from it,
     /// those of SQLite too (https://www.sqlite.org/howtocorrupt.html section 2.2).
-    index: Option<(Identity, File)>,
+    index: Option<(FileIdentity, File)>,
 }
 
 impl DatabaseFile {
@@ -82,7 +82,7 @@ impl DatabaseFile {
         };
         let log = self.beside("-wal").map(|log| identity(&log));
         let index = self.beside("-shm").map(|index| identity(&index));
-        let now = Look {
+        let now = FileLook {
             file: identity(&file),
             contents: Contents {
                 size: file.size(),
@@ -108,7 +108,7 @@ impl DatabaseFile {
         path.into()
     }
 
-    fn read_checkpoint(&mut self, index: Identity) -> Option<Checkpoint> {
+    fn read_checkpoint(&mut self, index: FileIdentity) -> Option<Checkpoint> {
         if self.index.as_ref().is_none_or(|(open, _)| *open != index) {
             let file = File::open(self.path_beside("-shm")).ok()?;
             self.index = Some((index, file));
@@ -124,16 +124,16 @@ impl DatabaseFile {
     }
 }
 
-fn identity(file: &Metadata) -> Identity {
-    Identity {
+fn identity(file: &Metadata) -> FileIdentity {
+    FileIdentity {
         device: file.dev(),
         inode: file.ino(),
     }
 }
 
-fn change(before: &Look, now: &Look) -> FileChange {
+fn change(before: &FileLook, now: &FileLook) -> FileChange {
     // While connections are open nobody but an operator takes a log away or puts another one in its place.
-    let is_other = |before: Option<Identity>, now| before.is_some() && before != now;
+    let is_other = |before: Option<FileIdentity>, now| before.is_some() && before != now;
     if before.file != now.file || is_other(before.log, now.log) || is_other(before.index, now.index)
     {
         return FileChange::Replaced;

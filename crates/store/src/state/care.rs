@@ -20,7 +20,7 @@ const MAX_FAULTS: usize = 100;
 
 /// The findings of a check.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct CheckReport {
+pub struct StateCheckReport {
     /// The version of the schema.
     pub version: i64,
     /// Zones that something is kept for.
@@ -44,7 +44,7 @@ pub struct CompactReport {
 
 impl StateStore {
     /// Checks the store of a state directory: the file, each journal from end to end, and the zones at home there.
-    pub fn check(directory: &Path) -> Result<CheckReport, StateError> {
+    pub fn check(directory: &Path) -> Result<StateCheckReport, StateError> {
         let path = existing(directory)?;
         check(&path).map_err(|error| error.of(&path))
     }
@@ -121,12 +121,12 @@ fn known_version(connection: &Connection) -> Result<i64, StateError> {
     }
 }
 
-fn check(path: &Path) -> Result<CheckReport, StateError> {
+fn check(path: &Path) -> Result<StateCheckReport, StateError> {
     let connection = open_to_read(path)?;
-    let mut report = CheckReport {
+    let mut report = StateCheckReport {
         version: known_version(&connection)?,
         octets: path.metadata().map_or(0, |metadata| metadata.len()),
-        ..CheckReport::default()
+        ..StateCheckReport::default()
     };
     let sql = format!("PRAGMA integrity_check({MAX_FAULTS})");
     let mut statement = connection.prepare(&sql)?;

@@ -40,7 +40,7 @@ pub struct JournalEntry {
 
 /// A row of the table `zone`.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct ZoneRow {
+pub(super) struct JournalRow {
     pub(super) id: i64,
     pub(super) home: ZoneHome,
     pub(super) serial: Serial,
@@ -61,13 +61,13 @@ pub(super) fn stored_name(name: &NameBuf) -> Vec<u8> {
 pub(super) fn find_zone(
     connection: &Connection,
     name: &[u8],
-) -> Result<Option<ZoneRow>, StateError> {
+) -> Result<Option<JournalRow>, StateError> {
     let sql =
         "SELECT id, home, serial, last, base, entries, octets, digest FROM zone WHERE name = ?1";
     let mut statement = connection.prepare_cached(sql)?;
     let row = statement.query_row([name], |row| {
         let home: i64 = row.get(1)?;
-        Ok(ZoneHome::of(home).map(|home| ZoneRow {
+        Ok(ZoneHome::of(home).map(|home| JournalRow {
             id: row.get_unwrap(0),
             home,
             serial: Serial(row.get_unwrap(2)),
@@ -90,7 +90,7 @@ pub(super) fn find_zone(
 /// Applies changes within a transaction, and keeps the rows of zones it has seen.
 pub(super) struct ZoneRows {
     bounds: JournalBounds,
-    known: HashMap<Vec<u8>, ZoneRow>,
+    known: HashMap<Vec<u8>, JournalRow>,
 }
 
 impl ZoneRows {
@@ -121,7 +121,7 @@ impl ZoneRows {
                 difference,
                 time,
             } => {
-                let entry = Entry {
+                let entry = NewEntry {
                     zone,
                     home: *home,
                     origin: *origin,
@@ -179,7 +179,7 @@ impl ZoneRows {
         &mut self,
         connection: &Connection,
         zone: &NameBuf,
-    ) -> Result<Option<ZoneRow>, StateError> {
+    ) -> Result<Option<JournalRow>, StateError> {
         let name = stored_name(zone);
         if let Some(row) = self.known.get(&name) {
             return Ok(Some(*row));
@@ -197,7 +197,7 @@ impl ZoneRows {
         zone: &NameBuf,
         home: ZoneHome,
         serial: Serial,
-    ) -> Result<ZoneRow, StateError> {
+    ) -> Result<JournalRow, StateError> {
         if let Some(row) = self.row(connection, zone)? {
             return Ok(row);
         }
@@ -205,7 +205,7 @@ impl ZoneRows {
                    VALUES (?1, ?2, ?3, 0, 0, 0, 0)";
         let values = params![stored_name(zone), home.number(), serial.0];
         let id = connection.prepare_cached(sql)?.insert(values)?;
-        Ok(ZoneRow {
+        Ok(JournalRow {
             id,
             home,
             serial,
@@ -221,7 +221,7 @@ impl ZoneRows {
         &mut self,
         connection: &Connection,
         zone: &NameBuf,
-        row: ZoneRow,
+        row: JournalRow,
     ) -> Result<(), StateError> {
         let sql = "UPDATE zone SET home = ?2, serial = ?3, last = ?4, base = ?5, entries = ?6, \
                    octets = ?7, digest = ?8 WHERE id = ?1";
@@ -242,10 +242,10 @@ impl ZoneRows {
     fn append(
         &mut self,
         connection: &Connection,
-        entry: &Entry<'_>,
+        entry: &NewEntry<'_>,
         written: &mut Written,
     ) -> Result<(), StateError> {
-        let Entry { zone, home, .. } = *entry;
+        let NewEntry { zone, home, .. } = *entry;
         let serials = entry.difference.serials().filter(|(from, to)| from != to);
         let (from, to) = serials.ok_or_else(|| StateError::NoSerial(zone.to_string()))?;
         let gap = |tip| StateError::Gap {
@@ -289,7 +289,7 @@ impl ZoneRows {
         self.put(connection, zone, row)
     }
 
-    fn is_over(&self, row: &ZoneRow) -> bool {
+    fn is_over(&self, row: &JournalRow) -> bool {
         row.octets > self.bounds.octets || row.entries > self.bounds.entries
     }
 
@@ -298,7 +298,7 @@ impl ZoneRows {
     pub(super) fn prune(
         &self,
         connection: &Connection,
-        row: &mut ZoneRow,
+        row: &mut JournalRow,
     ) -> Result<(), StateError> {
         if !self.is_over(row) {
             return Ok(());
@@ -424,7 +424,7 @@ impl ZoneRows {
 }
 
 /// An entry to be appended.
-struct Entry<'e> {
+struct NewEntry<'e> {
     zone: &'e NameBuf,
     home: ZoneHome,
     origin: JournalOrigin,
@@ -435,7 +435,7 @@ struct Entry<'e> {
 /// Returns the number of the entry that led a zone to a serial.
 pub(super) fn number_of(
     connection: &Connection,
-    row: &ZoneRow,
+    row: &JournalRow,
     serial: Serial,
 ) -> Result<Option<i64>, StateError> {
     if row.serial == serial {
@@ -449,7 +449,7 @@ pub(super) fn number_of(
 /// Drops the entries of a journal up to a number.
 pub(super) fn drop_entries(
     connection: &Connection,
-    row: &mut ZoneRow,
+    row: &mut JournalRow,
     up_to: i64,
 ) -> Result<(), StateError> {
     let sql = "DELETE FROM journal WHERE zone = ?1 AND number <= ?2";

@@ -20,20 +20,20 @@ const GROUP_OCTETS: usize = 16 << 20;
 /// Called with the result when it is durable.
 type Done = Box<dyn FnOnce(Result<Written, StateError>) + Send>;
 
-struct Request {
+struct WriteRequest {
     changes: Vec<StateChange>,
     done: Done,
 }
 
 /// The way to the writing thread; it ends when this is dropped, after all that was handed in.
-pub(super) struct Writer {
+pub(super) struct StateWriter {
     /// Not bounded here: whoever is told by the writing thread may hand in more, and must not wait for that very thread.
     /// Those who wait for a result are their own bound, commits have one (`maintain::commit`).
-    requests: Option<Sender<Request>>,
+    requests: Option<Sender<WriteRequest>>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Writer {
+impl StateWriter {
     pub(super) fn start(
         connection: Connection,
         path: PathBuf,
@@ -50,14 +50,14 @@ impl Writer {
             .name("state".into())
             .spawn(move || scribe.run(&queue))
             .map_err(failed)?;
-        Ok(Writer {
+        Ok(StateWriter {
             requests: Some(requests),
             thread: Some(thread),
         })
     }
 
     pub(super) fn submit(&self, changes: Vec<StateChange>, done: Done) {
-        let request = Request { changes, done };
+        let request = WriteRequest { changes, done };
         let sent = match &self.requests {
             Some(requests) => requests.send(request).map_err(|error| error.0),
             None => Err(request),
@@ -77,7 +77,7 @@ impl Writer {
     }
 }
 
-impl Drop for Writer {
+impl Drop for StateWriter {
     fn drop(&mut self) {
         self.requests = None;
         let own = thread::current().id();
@@ -101,7 +101,7 @@ struct Scribe {
 }
 
 impl Scribe {
-    fn run(&mut self, queue: &Receiver<Request>) {
+    fn run(&mut self, queue: &Receiver<WriteRequest>) {
         while let Ok(first) = queue.recv() {
             let mut octets = size(&first);
             let mut group = vec![first];
@@ -116,7 +116,7 @@ impl Scribe {
         }
     }
 
-    fn write(&mut self, group: Vec<Request>) {
+    fn write(&mut self, group: Vec<WriteRequest>) {
         let changes: Vec<&[StateChange]> = group.iter().map(|one| &one.changes[..]).collect();
         let results = match self.transact(&changes) {
             Ok(results) => results,
@@ -178,7 +178,7 @@ impl Scribe {
     }
 }
 
-fn size(request: &Request) -> usize {
+fn size(request: &WriteRequest) -> usize {
     let octets = |change: &StateChange| match change {
         StateChange::Append { difference, .. } => difference.octets(),
         StateChange::SetContents { parts, .. } | StateChange::RefreshContents { parts, .. } => {

@@ -17,7 +17,7 @@ const INVALID: u16 = 65_535;
 
 /// The form of the value of a known key.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Value {
+enum ParamValue {
     Keys,
     Ids,
     Nothing,
@@ -32,22 +32,22 @@ enum Value {
 }
 
 /// IANA, Service Parameter Keys; a key's number is its place.
-const KEYS: [(&str, Value); 10] = [
-    ("mandatory", Value::Keys),
-    ("alpn", Value::Ids),
-    ("no-default-alpn", Value::Nothing),
-    ("port", Value::Port),
-    ("ipv4hint", Value::Ipv4s),
-    ("ech", Value::Base64),
-    ("ipv6hint", Value::Ipv6s),
-    ("dohpath", Value::Text),
-    ("ohttp", Value::Nothing),
-    ("tls-supported-groups", Value::Numbers),
+const KEYS: [(&str, ParamValue); 10] = [
+    ("mandatory", ParamValue::Keys),
+    ("alpn", ParamValue::Ids),
+    ("no-default-alpn", ParamValue::Nothing),
+    ("port", ParamValue::Port),
+    ("ipv4hint", ParamValue::Ipv4s),
+    ("ech", ParamValue::Base64),
+    ("ipv6hint", ParamValue::Ipv6s),
+    ("dohpath", ParamValue::Text),
+    ("ohttp", ParamValue::Nothing),
+    ("tls-supported-groups", ParamValue::Numbers),
 ];
 
-fn value_of(key: u16) -> Value {
+fn value_of(key: u16) -> ParamValue {
     KEYS.get(key as usize)
-        .map_or(Value::Any, |(_, value)| *value)
+        .map_or(ParamValue::Any, |(_, value)| *value)
 }
 
 /// Splits key and value off the front.
@@ -108,19 +108,21 @@ pub(super) fn lacks_alpn(data: &[u8]) -> bool {
 fn check_value(key: u16, value: &[u8]) -> Result<(), RdataError> {
     let multiple = |of: usize| !value.is_empty() && value.len().is_multiple_of(of);
     let good = match value_of(key) {
-        Value::Keys => {
+        ParamValue::Keys => {
             let keys = value.chunks_exact(2);
             let ascending = keys.clone().zip(keys.skip(1)).all(|(a, b)| a < b);
             multiple(2) && ascending && !value.starts_with(&[0, 0])
         }
-        Value::Ids => !value.is_empty() && ids(value).all(|id| id.is_some_and(|id| !id.is_empty())),
-        Value::Nothing => value.is_empty(),
-        Value::Port => value.len() == 2,
-        Value::Ipv4s => multiple(4),
-        Value::Ipv6s => multiple(16),
-        Value::Numbers => multiple(2),
-        Value::Base64 | Value::Text => !value.is_empty(),
-        Value::Any => key != INVALID,
+        ParamValue::Ids => {
+            !value.is_empty() && ids(value).all(|id| id.is_some_and(|id| !id.is_empty()))
+        }
+        ParamValue::Nothing => value.is_empty(),
+        ParamValue::Port => value.len() == 2,
+        ParamValue::Ipv4s => multiple(4),
+        ParamValue::Ipv6s => multiple(16),
+        ParamValue::Numbers => multiple(2),
+        ParamValue::Base64 | ParamValue::Text => !value.is_empty(),
+        ParamValue::Any => key != INVALID,
     };
     if good {
         return Ok(());
@@ -217,30 +219,30 @@ fn encode(
     let text = value.unwrap_or_default();
     // `keyNNNNN` carries the wire form, for known keys too (RFC 9460 section 2.1).
     let kind = if name.starts_with(b"key") {
-        Value::Any
+        ParamValue::Any
     } else {
         value_of(key)
     };
     let mut raw = Vec::new();
-    if kind != Value::Any && kind != Value::Text {
+    if kind != ParamValue::Any && kind != ParamValue::Text {
         unescaped(text, &mut raw).ok_or(ESCAPES)?;
     }
     match kind {
-        Value::Any | Value::Text => unescaped(text, out).ok_or(ESCAPES),
-        Value::Nothing if text.is_empty() => Ok(()),
-        Value::Nothing => Err("a key without a value"),
-        Value::Port => {
+        ParamValue::Any | ParamValue::Text => unescaped(text, out).ok_or(ESCAPES),
+        ParamValue::Nothing if text.is_empty() => Ok(()),
+        ParamValue::Nothing => Err("a key without a value"),
+        ParamValue::Port => {
             let port = decimal(&raw, 65_535).ok_or("a port up to 65535")?;
             out.extend_from_slice(&(port as u16).to_be_bytes());
             Ok(())
         }
-        Value::Base64 => {
+        ParamValue::Base64 => {
             let mut reader = Base64Reader::default();
             let read = reader.feed(&raw, out).and_then(|()| reader.finish(out));
             read.ok_or("base64")
         }
-        Value::Ids => encode_ids(&raw, out),
-        Value::Keys => {
+        ParamValue::Ids => encode_ids(&raw, out),
+        ParamValue::Keys => {
             let mut keys = Vec::new();
             for item in items(&raw) {
                 keys.push(key_of(item).ok_or("a list of service parameter keys")?);
@@ -249,9 +251,9 @@ fn encode(
             out.extend(keys.into_iter().flat_map(u16::to_be_bytes));
             Ok(())
         }
-        Value::Ipv4s => each(&raw, out, ipv4, "a list of IPv4 addresses"),
-        Value::Ipv6s => each(&raw, out, ipv6, "a list of IPv6 addresses"),
-        Value::Numbers => each(
+        ParamValue::Ipv4s => each(&raw, out, ipv4, "a list of IPv4 addresses"),
+        ParamValue::Ipv6s => each(&raw, out, ipv6, "a list of IPv6 addresses"),
+        ParamValue::Numbers => each(
             &raw,
             out,
             |item| decimal(item, 65_535).map(|number| (number as u16).to_be_bytes()),
@@ -335,24 +337,26 @@ fn print_key(key: u16, out: &mut dyn fmt::Write) -> fmt::Result {
     }
 }
 
-fn print_value(kind: Value, value: &[u8], out: &mut dyn fmt::Write) -> fmt::Result {
+fn print_value(kind: ParamValue, value: &[u8], out: &mut dyn fmt::Write) -> fmt::Result {
     let number = |item: &[u8]| u16::from_be_bytes([item[0], item[1]]);
     match kind {
-        Value::Keys => list(value, 2, out, |item, out| print_key(number(item), out)),
-        Value::Port | Value::Numbers => {
+        ParamValue::Keys => list(value, 2, out, |item, out| print_key(number(item), out)),
+        ParamValue::Port | ParamValue::Numbers => {
             list(value, 2, out, |item, out| write!(out, "{}", number(item)))
         }
-        Value::Ipv4s => list(value, 4, out, |item, out| {
+        ParamValue::Ipv4s => list(value, 4, out, |item, out| {
             let octets: [u8; 4] = item.try_into().map_err(|_| fmt::Error)?;
             write!(out, "{}", Ipv4Addr::from(octets))
         }),
-        Value::Ipv6s => list(value, 16, out, |item, out| {
+        ParamValue::Ipv6s => list(value, 16, out, |item, out| {
             let octets: [u8; 16] = item.try_into().map_err(|_| fmt::Error)?;
             write!(out, "{}", Ipv6Addr::from(octets))
         }),
-        Value::Base64 => write!(out, "{}", BASE64.encode_display(value)),
-        Value::Ids => print_ids(value, out),
-        Value::Nothing | Value::Text | Value::Any => super::print::quoted(value, out),
+        ParamValue::Base64 => write!(out, "{}", BASE64.encode_display(value)),
+        ParamValue::Ids => print_ids(value, out),
+        ParamValue::Nothing | ParamValue::Text | ParamValue::Any => {
+            super::print::quoted(value, out)
+        }
     }
 }
 

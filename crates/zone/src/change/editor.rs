@@ -26,9 +26,12 @@ impl Zone {
         let removed = difference
             .removed
             .iter()
-            .map(|record| (Step::Remove, record));
-        let added = difference.added.iter().map(|record| (Step::Add, record));
-        let mut steps: Vec<(Step, WireRecord<'_>)> = removed.chain(added).collect();
+            .map(|record| (EditStep::Remove, record));
+        let added = difference
+            .added
+            .iter()
+            .map(|record| (EditStep::Add, record));
+        let mut steps: Vec<(EditStep, WireRecord<'_>)> = removed.chain(added).collect();
         if let Some((_, record)) = steps
             .iter()
             .find(|(_, record)| !record.owner.is_at_or_below(self.apex_name()))
@@ -46,7 +49,7 @@ impl Zone {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Step {
+enum EditStep {
     Remove,
     Add,
 }
@@ -97,11 +100,11 @@ impl Editor {
     }
 
     /// Takes the steps of one name, removals first.
-    fn revise(&mut self, steps: &mut [(Step, WireRecord<'_>)]) -> Result<(), ChangeError> {
+    fn revise(&mut self, steps: &mut [(EditStep, WireRecord<'_>)]) -> Result<(), ChangeError> {
         let owner = steps[0].1.owner;
         let removals = steps
             .iter()
-            .take_while(|(step, _)| *step == Step::Remove)
+            .take_while(|(step, _)| *step == EditStep::Remove)
             .count();
         let (removed, added) = steps.split_at_mut(removals);
         // In the order of the node, so that one walk over both finds all.

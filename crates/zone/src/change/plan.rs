@@ -63,14 +63,14 @@ impl Zone {
         if self.is_stand_in() {
             return Err(ChangeError::NotResident);
         }
-        let mut owners: BTreeMap<Vec<u8>, Owner> = BTreeMap::new();
+        let mut owners: BTreeMap<Vec<u8>, ChangedOwner> = BTreeMap::new();
         let mut key = Vec::new();
         for edit in &change.edits {
             edit.check(self.apex_name())?;
             sort_key(edit.name().as_name(), &mut key);
-            let owner = owners
-                .entry(key.clone())
-                .or_insert_with(|| Owner::of(*edit.name(), self.node_of(edit.name().as_name())));
+            let owner = owners.entry(key.clone()).or_insert_with(|| {
+                ChangedOwner::of(*edit.name(), self.node_of(edit.name().as_name()))
+            });
             owner.take(edit, self.apex_name());
         }
         let sets_soa = change.edits.iter().any(Edit::sets_soa);
@@ -82,12 +82,12 @@ impl Zone {
         sort_key(apex.as_name(), &mut key);
         let owner = owners
             .entry(key)
-            .or_insert_with(|| Owner::of(apex, Some(self.apex())));
+            .or_insert_with(|| ChangedOwner::of(apex, Some(self.apex())));
         owner.set_serial(self.serial().raised(change.serial, change.now).0);
         Ok(self.difference_at(&owners))
     }
 
-    fn difference_at(&self, owners: &BTreeMap<Vec<u8>, Owner>) -> Difference {
+    fn difference_at(&self, owners: &BTreeMap<Vec<u8>, ChangedOwner>) -> Difference {
         let mut difference = Difference::default();
         let mut bytes = Vec::new();
         for owner in owners.values() {
@@ -105,7 +105,7 @@ impl Zone {
 }
 
 /// The records of one name while edits are applied to them.
-struct Owner {
+struct ChangedOwner {
     name: NameBuf,
     rrsets: BTreeMap<Type, (u32, BTreeSet<Rdata>)>,
 }
@@ -136,7 +136,7 @@ impl PartialEq for Rdata {
 
 impl Eq for Rdata {}
 
-impl Owner {
+impl ChangedOwner {
     fn of(name: NameBuf, node: Option<Node<'_>>) -> Self {
         let mut rrsets: BTreeMap<Type, (u32, BTreeSet<Rdata>)> = BTreeMap::new();
         for rrset in node.into_iter().flat_map(|node| node.rrsets()) {
@@ -147,7 +147,7 @@ impl Owner {
             };
             rrsets.insert(rtype, (rrset.ttl(), rrset.records().map(octets).collect()));
         }
-        Owner {
+        ChangedOwner {
             name: node.map_or(name, |node| node.name().into()),
             rrsets,
         }

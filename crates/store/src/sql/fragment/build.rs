@@ -1,6 +1,6 @@
 //! The zone that is made of the rows an answer needs.
 
-use super::super::apex::{Apex, ApexRecord, Scope};
+use super::super::apex::{Apex, ApexRecord, ApexScope};
 use super::super::error::{RowError, SqlError};
 use super::super::row::shown;
 use super::need::{self, is_made_by_signing, is_needed};
@@ -44,8 +44,8 @@ impl Gathering {
         has_soa.then_some(Apex {
             records,
             scope: match self.signing {
-                Some(_) => Scope::Signed,
-                None => Scope::Plain,
+                Some(_) => ApexScope::Signed,
+                None => ApexScope::Plain,
             },
             no_wildcard: wildcard.is_some_and(|wildcard| wildcard.asked && !wildcard.has_rows),
         })

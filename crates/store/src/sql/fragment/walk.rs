@@ -18,7 +18,7 @@ const MAX_DEPTH_OF_HOSTS: usize = 8;
 
 /// Which name is walked to.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Target {
+enum WalkTarget {
     Question,
     Alias,
 }
@@ -42,7 +42,7 @@ impl Gathering {
         if self.is_pending
             && let Some(key) = self.question.take()
         {
-            let walked = self.walk_to(&key, Target::Question, above);
+            let walked = self.walk_to(&key, WalkTarget::Question, above);
             self.forget_circle(&key);
             self.question = Some(key);
             if matches!(walked?, Walked::NeedsAbove) {
@@ -53,7 +53,7 @@ impl Gathering {
         while let Some(name) = names.pop() {
             let key = NameKey::new(name.as_name());
             if matches!(
-                self.walk_to(&key, Target::Alias, above)?,
+                self.walk_to(&key, WalkTarget::Alias, above)?,
                 Walked::NeedsAbove
             ) {
                 self.pending.push(name);
@@ -74,13 +74,13 @@ impl Gathering {
     fn walk_to(
         &mut self,
         key: &NameKey,
-        target: Target,
+        target: WalkTarget,
         above: Option<&Above>,
     ) -> Result<Walked, SqlError> {
         let labels = key.labels();
         let kept = match target {
-            Target::Question => self.shared.as_ref().map(|part| part.labels),
-            Target::Alias => None,
+            WalkTarget::Question => self.shared.as_ref().map(|part| part.labels),
+            WalkTarget::Alias => None,
         };
         let mut encloser = kept.unwrap_or(self.apex_labels);
         for n in kept.map_or(self.apex_labels, |kept| kept + 1)..=labels {
@@ -91,7 +91,7 @@ impl Gathering {
             let below_apex = n > self.apex_labels;
             if below_apex && self.has_type(at, Type::NS) && n < labels {
                 self.wanted[at].needs |= need::CUT;
-                if target == Target::Question {
+                if target == WalkTarget::Question {
                     self.kind = Some((PartKind::Delegation, n));
                 }
                 self.fetch_targets(at, &[Type::NS])?;
@@ -120,7 +120,7 @@ impl Gathering {
     /// The name has no rows. `encloser`: labels of the deepest ancestor that has some.
     fn walk_without_rows(
         &mut self,
-        (key, target): (&NameKey, Target),
+        (key, target): (&NameKey, WalkTarget),
         mut encloser: usize,
         above: &Above,
     ) -> Result<(), SqlError> {
@@ -135,7 +135,7 @@ impl Gathering {
             }
             encloser = n;
         }
-        if target == Target::Question && encloser < labels {
+        if target == WalkTarget::Question && encloser < labels {
             let shared = self.shared.as_ref().filter(|part| part.labels == encloser);
             if let Some(part) = shared {
                 self.ready = Some(Arc::clone(&part.zone));

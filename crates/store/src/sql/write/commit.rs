@@ -7,7 +7,7 @@
 use super::super::{Kind, SqlError, ZoneRow, read_zone};
 use super::asked::{Asked, check_edits, names_of, read_signing};
 use super::check::{check, shown};
-use super::derive::{Derived, Facts, KeptDenial, Key, Knowledge, Standing, ancestors, key};
+use super::derive::{Derived, KeptDenial, Key, Knowledge, NameFacts, NameStanding, ancestors, key};
 use super::edit::apply;
 use super::rows::{Row, Rows, What};
 use super::session::{Failure, Session, Value};
@@ -125,13 +125,13 @@ pub(super) struct Work {
     /// Names that steps are about.
     touched: BTreeSet<Key>,
     /// The facts about the names that were read, as they were before.
-    before: HashMap<Key, Facts>,
+    before: HashMap<Key, NameFacts>,
     /// Delegations that come or go: all below is read.
     flipped: BTreeSet<Key>,
     /// Empty non-terminals below which all names were read.
     explored: BTreeSet<Key>,
     /// Empty non-terminals with more names below than were read, and what these do for them.
-    glimpsed: HashMap<Key, Standing>,
+    glimpsed: HashMap<Key, NameStanding>,
 }
 
 /// The row of an empty non-terminal as it should be.
@@ -272,7 +272,8 @@ impl Work {
     /// Reads what the derived columns depend on besides the names that are touched.
     async fn learn(&mut self, session: &mut Session) -> Result<(), Failure> {
         let after = self.rows.facts();
-        let ns = |facts: &HashMap<Key, Facts>, name: &Key| facts.get(name).is_some_and(|f| f.ns);
+        let ns =
+            |facts: &HashMap<Key, NameFacts>, name: &Key| facts.get(name).is_some_and(|f| f.ns);
         let flipped: Vec<Key> = self
             .touched
             .iter()
@@ -309,7 +310,7 @@ impl Work {
         Ok(())
     }
 
-    fn knowledge<'k>(&'k self, facts: &'k HashMap<Key, Facts>) -> Knowledge<'k> {
+    fn knowledge<'k>(&'k self, facts: &'k HashMap<Key, NameFacts>) -> Knowledge<'k> {
         Knowledge {
             apex: &self.apex,
             denial: &self.denial,
@@ -350,7 +351,7 @@ impl Work {
     fn empties(&self) -> Vec<Empty> {
         let facts = self.rows.facts();
         let knowledge = self.knowledge(&facts);
-        let mut below: HashMap<&[u8], Standing> = HashMap::new();
+        let mut below: HashMap<&[u8], NameStanding> = HashMap::new();
         for name in facts.keys() {
             let standing = knowledge.standing(name);
             for above in ancestors(name, &self.apex) {
@@ -366,7 +367,7 @@ impl Work {
                 known
             } else {
                 // What is not looked up is as the table says.
-                let stored = stored.map(|row| Standing {
+                let stored = stored.map(|row| NameStanding {
                     exists: true,
                     auth: row.derived.as_ref().is_some_and(|d| d.auth),
                     ordered: row.derived.as_ref().is_some_and(|d| d.ordername.is_some()),
@@ -429,11 +430,11 @@ impl Work {
 }
 
 /// Returns the standing that some rows of a crowd tell: good enough to know that names are left.
-fn glimpse<'r>(rows: impl Iterator<Item = &'r Row>) -> Standing {
-    let mut standing = Standing::default();
+fn glimpse<'r>(rows: impl Iterator<Item = &'r Row>) -> NameStanding {
+    let mut standing = NameStanding::default();
     for row in rows.filter(|row| row.is_served()) {
         let stored = row.derived.as_ref();
-        standing = standing.or(Standing {
+        standing = standing.or(NameStanding {
             exists: true,
             auth: row.rtype() != Some(Type::DS) && stored.is_some_and(|d| d.auth),
             ordered: stored.is_some_and(|d| d.ordername.is_some()),

@@ -23,13 +23,13 @@ pub(super) enum KeptDenial {
 
 /// The types at a name that are served.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Facts {
+pub(super) struct NameFacts {
     pub(super) ns: bool,
     pub(super) ds: bool,
     pub(super) other: bool,
 }
 
-impl Facts {
+impl NameFacts {
     pub(super) fn add(&mut self, rtype: Option<Type>) {
         match rtype {
             Some(Type::NS) => self.ns = true,
@@ -69,7 +69,7 @@ pub(super) fn ancestors<'k>(name: &'k [u8], apex: &'k [u8]) -> impl Iterator<Ite
 pub(super) struct Knowledge<'k> {
     pub(super) apex: &'k [u8],
     pub(super) denial: &'k KeptDenial,
-    pub(super) facts: &'k HashMap<Key, Facts>,
+    pub(super) facts: &'k HashMap<Key, NameFacts>,
 }
 
 /// The derived columns of a row.
@@ -81,16 +81,16 @@ pub(super) struct Derived {
 
 /// The effect of a name on the empty non-terminals above it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Standing {
+pub(super) struct NameStanding {
     pub(super) exists: bool,
     pub(super) auth: bool,
     /// It has a place in the NSEC3 order of a zone with opt-out.
     pub(super) ordered: bool,
 }
 
-impl Standing {
-    pub(super) fn or(self, other: Standing) -> Standing {
-        Standing {
+impl NameStanding {
+    pub(super) fn or(self, other: NameStanding) -> NameStanding {
+        NameStanding {
             exists: self.exists || other.exists,
             auth: self.auth || other.auth,
             ordered: self.ordered || other.ordered,
@@ -98,13 +98,13 @@ impl Standing {
     }
 
     /// Whether something that was is no more.
-    pub(super) fn is_less_than(self, before: Standing) -> bool {
+    pub(super) fn is_less_than(self, before: NameStanding) -> bool {
         self.or(before) != self
     }
 }
 
 impl Knowledge<'_> {
-    fn facts(&self, name: &[u8]) -> Facts {
+    fn facts(&self, name: &[u8]) -> NameFacts {
         self.facts.get(name).copied().unwrap_or_default()
     }
 
@@ -116,11 +116,11 @@ impl Knowledge<'_> {
         ancestors(name, self.apex).any(|above| self.is_cut(above))
     }
 
-    pub(super) fn standing(&self, name: &[u8]) -> Standing {
+    pub(super) fn standing(&self, name: &[u8]) -> NameStanding {
         let facts = self.facts(name);
         let below = self.is_below_cut(name);
         let only_ns = self.is_cut(name) && !facts.ds && !facts.other;
-        Standing {
+        NameStanding {
             exists: facts.exists(),
             auth: facts.exists() && !below && !self.is_cut(name),
             ordered: facts.exists() && !below && !only_ns,
@@ -150,7 +150,7 @@ impl Knowledge<'_> {
     }
 
     /// The columns of an empty non-terminal with these names below it.
-    pub(super) fn of_empty(&self, name: &[u8], below: Standing) -> Derived {
+    pub(super) fn of_empty(&self, name: &[u8], below: NameStanding) -> Derived {
         match self.denial {
             KeptDenial::Unsigned | KeptDenial::Nsec => Derived {
                 auth: below.auth,

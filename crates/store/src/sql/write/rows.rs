@@ -3,7 +3,7 @@
 
 use super::super::dialect::Engine;
 use super::super::row::{Cells, read_content, read_name, read_ttl, read_type, write_name};
-use super::derive::{Derived, Facts, Key, key};
+use super::derive::{Derived, Key, NameFacts, key};
 use super::session::{Failure, Session, Value};
 use nameward_wire::{Name, NameBuf, Type};
 use std::collections::{HashMap, HashSet};
@@ -178,8 +178,8 @@ impl Rows {
     }
 
     /// Returns the facts about each name, as far as it was read.
-    pub(super) fn facts(&self) -> HashMap<Key, Facts> {
-        let mut facts: HashMap<Key, Facts> = HashMap::new();
+    pub(super) fn facts(&self) -> HashMap<Key, NameFacts> {
+        let mut facts: HashMap<Key, NameFacts> = HashMap::new();
         for row in self.list.iter().filter(|row| row.is_served()) {
             match facts.get_mut(&row.name) {
                 Some(known) => known.add(row.rtype()),
