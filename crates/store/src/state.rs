@@ -24,8 +24,8 @@ mod schema;
 mod writer;
 
 use rusqlite::Connection;
-use std::fs::{File, OpenOptions};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -67,6 +67,7 @@ impl StateStore {
     /// version.
     pub fn open(directory: &Path, bounds: JournalBounds) -> Result<Self, StateError> {
         let path = directory.join(FILE);
+        make_directory(directory);
         let lock = lock(&directory.join(LOCK))?;
         let mut connection = open_to_write(&path)?;
         schema::migrate(&mut connection, schema::MIGRATIONS).map_err(|error| error.of(&path))?;
@@ -123,6 +124,12 @@ impl StateStore {
         let readers = &self.inner.readers;
         readers.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Makes a state directory that is not there yet, for its owner alone. One that cannot be made is told of when the lock is
+/// taken in it.
+fn make_directory(directory: &Path) {
+    let _ = DirBuilder::new().mode(0o700).create(directory);
 }
 
 /// Takes the lock that keeps a second server from the same state.

@@ -118,7 +118,7 @@ section! {
         /// A directory for what is to survive a restart: the state store (`state.db`) with the journal of
         /// changes, and the names of the zones in databases, so that they are answered SERVFAIL and not
         /// refused when a database is down at start. "" means the service's state directory
-        /// (`$STATE_DIRECTORY`); without one nothing is kept.
+        /// (`$STATE_DIRECTORY`); without one nothing is kept. It is made if it is not there.
         state_directory: Option<PathBuf> = r#""""#;
     }
 }

@@ -13,6 +13,19 @@ fn a_second_server_is_kept_out() {
 }
 
 #[test]
+fn a_directory_that_is_not_there_is_made_for_its_owner_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let parent = TempDir::new().unwrap();
+    let directory = parent.path().join("state");
+    drop(StateStore::open(&directory, BOUNDS).unwrap());
+    let mode = std::fs::metadata(&directory).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o700);
+    let far = parent.path().join("nowhere/state");
+    let error = StateStore::open(&far, BOUNDS).err().unwrap();
+    assert!(matches!(error, StateError::Missing(_)), "{error}");
+}
+
+#[test]
 fn a_store_of_a_newer_version_is_left_alone() {
     let directory = TempDir::new().unwrap();
     drop(open(&directory));
