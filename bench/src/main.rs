@@ -13,6 +13,7 @@ mod scenario;
 mod server;
 mod sys;
 mod transfers;
+mod updates;
 mod zones;
 
 use std::net::SocketAddr;
@@ -43,6 +44,8 @@ enum Task {
     Databases(DatabaseArguments),
     /// Transfer a zone from each server, print a table.
     Transfers(TransferArguments),
+    /// Have servers take updates (RFC 2136) from one client and from many, print a table.
+    Updates(UpdateArguments),
     /// Write the zone files of a scenario.
     Zones {
         /// Which zones.
@@ -102,6 +105,21 @@ struct DatabaseArguments {
     case: Vec<databases::Case>,
     #[command(flatten)]
     run: RunArguments,
+}
+
+#[derive(Args)]
+struct UpdateArguments {
+    /// Servers, separated by commas. All without it.
+    #[arg(long, value_delimiter = ',')]
+    server: Vec<updates::UpdatedServer>,
+    /// Numbers of clients, separated by commas.
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 64])]
+    clients: Vec<usize>,
+    /// Seconds of each measurement.
+    #[arg(long, default_value_t = 10.0)]
+    seconds: f64,
+    #[command(flatten)]
+    binaries: BinaryArguments,
 }
 
 /// How each server is run and loaded.
@@ -183,6 +201,7 @@ fn main() -> ExitCode {
         Task::Compare(arguments) => compare(&arguments),
         Task::Databases(arguments) => compare_databases(&arguments),
         Task::Transfers(arguments) => compare_transfers(&arguments),
+        Task::Updates(arguments) => compare_updates(&arguments),
         Task::Zones { scenario, data } => zones::prepare(scenario, &data)
             .map(|files| println!("{}", files.directory.display()))
             .map_err(|error| error.to_string()),
@@ -286,6 +305,16 @@ fn compare_databases(arguments: &DatabaseArguments) -> Result<(), String> {
         println!("{}\n\n{table}", databases::title(engine, case));
     }
     Ok(())
+}
+
+fn compare_updates(arguments: &UpdateArguments) -> Result<(), String> {
+    let binaries = arguments.binaries.find()?;
+    let servers = match arguments.server.is_empty() {
+        true => updates::UpdatedServer::ALL.to_vec(),
+        false => arguments.server.clone(),
+    };
+    let time = Duration::from_secs_f64(arguments.seconds);
+    updates::compare(&servers, &arguments.clients, &binaries, time)
 }
 
 fn ask(scenario: Scenario, server: SocketAddr, load: &LoadArguments) -> Result<(), String> {

@@ -12,6 +12,7 @@
 //! the zone goes on from the version that is published. Nothing is ever read again.
 
 mod aside;
+mod home;
 mod load;
 mod terms;
 mod under_way;
@@ -19,6 +20,7 @@ mod wait;
 
 use crate::background::{self, BackgroundTask, BackgroundWork};
 use crate::contents::contents_of;
+use crate::merge::Rebased;
 use crate::table::TableWriter;
 use crate::zone::SoaTimes;
 use nameward_store::state::{StateChange, StateError, StateStore, Written, ZoneHome};
@@ -98,7 +100,7 @@ impl Commits {
         change: &ZoneChange,
         done: impl FnOnce(Result<CommittedVersion, CommitError>) + Send + 'static,
     ) {
-        let make = |tip: &Arc<Zone>| changed(tip, change);
+        let make = |tip: &Arc<Zone>, _: Option<&Arc<Zone>>| changed(tip, change);
         self.advance(source, None, make, Box::new(done));
     }
 
@@ -109,7 +111,7 @@ impl Commits {
         asked: &dyn ConditionalChange,
         done: impl FnOnce(Result<CommittedVersion, CommitError>) + Send + 'static,
     ) {
-        let make = |tip: &Arc<Zone>| changed(tip, &asked.decide(&**tip)?);
+        let make = |tip: &Arc<Zone>, _: Option<&Arc<Zone>>| changed(tip, &asked.decide(&**tip)?);
         self.advance(source, None, make, Box::new(done));
     }
 
@@ -120,7 +122,7 @@ impl Commits {
         difference: Difference,
         done: impl FnOnce(Result<CommittedVersion, CommitError>) + Send + 'static,
     ) {
-        let make = |tip: &Arc<Zone>| {
+        let make = |tip: &Arc<Zone>, _: Option<&Arc<Zone>>| {
             if let Some((from, _)) = difference.serials()
                 && from != tip.serial()
             {
@@ -128,7 +130,7 @@ impl Commits {
                 return Err(CommitError::Stale { have, from });
             }
             let zone = tip.apply(&difference)?;
-            Ok((difference, Some(Arc::new(zone))))
+            Ok(NewVersion::new(difference, Some(Arc::new(zone))))
         };
         self.advance(source, None, make, Box::new(done));
     }
@@ -157,23 +159,6 @@ impl Commits {
         self.shared_version(source, Arc::new(zone), Some(contents), Box::new(done));
     }
 
-    fn shared_version(
-        self: &Arc<Self>,
-        source: VersionSource,
-        zone: Arc<Zone>,
-        contents: Option<Vec<RecordList>>,
-        done: Done,
-    ) {
-        let make = |tip: &Arc<Zone>| {
-            let difference = match tip.is_stand_in() {
-                true => Difference::default(),
-                false => zone.difference_from(tip),
-            };
-            Ok((difference, Some(zone)))
-        };
-        self.advance(source, contents, make, done);
-    }
-
     /// The zone under its own lock, so that the work on a large one keeps no other waiting.
     fn zone(&self, zone: Name<'_>, rank: u16) -> Arc<Mutex<UnderWay>> {
         let name = zone.as_wire().to_ascii_lowercase();
@@ -186,7 +171,7 @@ impl Commits {
         self: &Arc<Self>,
         source: VersionSource,
         contents: Option<Vec<RecordList>>,
-        make: impl FnOnce(&Arc<Zone>) -> Result<(Difference, Option<Arc<Zone>>), CommitError>,
+        make: impl FnOnce(&Arc<Zone>, Option<&Arc<Zone>>) -> Result<NewVersion, CommitError>,
         done: Done,
     ) {
         // Before the lock: the thread that empties the queue needs it.
@@ -199,23 +184,33 @@ impl Commits {
         let place = self.zone(source.zone.as_name(), source.rank);
         let mut under_way = lock(&place);
         let made = self.tip(&source, &under_way).and_then(|tip| {
-            let (difference, zone) = make(&tip)?;
-            let mut changes =
-                self.durably(&source, &tip, &difference, zone.as_deref(), contents)?;
-            if let (Some(now), Some(zone)) = (source.confirmed, &zone) {
+            let made = make(&tip, under_way.home.as_ref())?;
+            let (difference, zone) = (&made.difference, made.zone.as_deref());
+            let mut changes = match &made.rebased {
+                Some(rebased) => rebased.journal(),
+                None => self.durably(&source, &tip, difference, zone, contents)?,
+            };
+            if let (Some(now), Some(zone)) = (source.confirmed, &made.zone) {
                 let timers = SoaTimes::of(zone).confirmed(now, Duration::ZERO);
                 let zone = source.zone;
                 changes.push(StateChange::SetTimers { zone, timers });
             }
-            Ok((tip, difference, zone, changes))
+            Ok((tip, made, changes))
         });
-        let (tip, difference, zone, changes) = match made {
+        let (tip, made, changes) = match made {
             Ok(made) => made,
             Err(error) => {
                 drop(under_way);
                 return done(Err(error));
             }
         };
+        // A version that stands on more than its file is durable before it is served.
+        let is_home_first = source.is_home_first() && made.rebased.is_none();
+        let home_before = under_way.home.clone();
+        under_way.note_home(&source, &tip, &made);
+        let NewVersion {
+            difference, zone, ..
+        } = made;
         under_way.note(
             &difference,
             zone.as_ref().is_some_and(|zone| zone.is_packed()),
@@ -229,7 +224,7 @@ impl Commits {
             is_first,
         };
         // What its home has already is served at once, unless older versions are still on their way.
-        let is_published = source.is_home_first() && under_way.count == 0;
+        let is_published = is_home_first && under_way.count == 0;
         if is_published {
             self.publish(&committed);
         }
@@ -247,11 +242,15 @@ impl Commits {
         let (commits, own) = (Arc::clone(self), Arc::clone(&place));
         // Under the lock, so that the journal gets the versions in their order.
         let done = move |written| {
-            let result = commits.settle(&source, &committed, is_published, written);
+            let terms = (is_home_first, is_published);
+            let result = commits.settle(&source, &committed, terms, written);
             let mut under_way = lock(&own);
             under_way.count -= 1;
             if under_way.count == 0 || result.is_err() {
                 under_way.tip = None;
+            }
+            if result.is_err() {
+                under_way.home = home_before;
             }
             drop(under_way);
             // Whoever is told may end the server.
@@ -333,13 +332,13 @@ impl Commits {
         &self,
         source: &VersionSource,
         committed: &CommittedVersion,
-        is_published: bool,
+        (is_home_first, is_published): (bool, bool),
         written: Result<Written, StateError>,
     ) -> Result<(), CommitError> {
         match written {
             Ok(written) if written.overfull.is_empty() => {}
             Ok(_) => self.relieve_journal(source),
-            Err(error) if !source.is_home_first() => return Err(error.into()),
+            Err(error) if !is_home_first => return Err(error.into()),
             // The home has it, so it is served; only the past is lost.
             Err(error) => self.restart_journal(source, committed.zone.serial(), &error),
         }
@@ -376,17 +375,33 @@ impl Commits {
     }
 }
 
+/// A version in the making.
+struct NewVersion {
+    difference: Difference,
+    /// `None` if the zone is like that already.
+    zone: Option<Arc<Zone>>,
+    /// What the zone's file has and lacks, if it was edited while it lacked changes.
+    rebased: Option<Rebased>,
+}
+
+impl NewVersion {
+    fn new(difference: Difference, zone: Option<Arc<Zone>>) -> Self {
+        NewVersion {
+            difference,
+            zone,
+            rebased: None,
+        }
+    }
+}
+
 /// Returns what a change makes of a version; no new version if that is like it already.
-fn changed(
-    tip: &Arc<Zone>,
-    change: &ZoneChange,
-) -> Result<(Difference, Option<Arc<Zone>>), CommitError> {
+fn changed(tip: &Arc<Zone>, change: &ZoneChange) -> Result<NewVersion, CommitError> {
     let difference = tip.difference_of(change)?;
     let zone = match difference.is_empty() {
         true => None,
         false => Some(Arc::new(tip.apply(&difference)?)),
     };
-    Ok((difference, zone))
+    Ok(NewVersion::new(difference, zone))
 }
 
 /// Whether writing the whole zone costs no more than writing the difference.

@@ -13,6 +13,8 @@
 //! outgoing   the messages of transfers to secondaries, made from one version of a zone
 //! notify     the way of a NOTIFY that was received to whoever keeps secondaries
 //! transfer   transfers from primaries: questions and the readers of replies, no sockets
+//! merge      a zone file that was edited while it lacked changes
+//! sync       writes the changes that a zone file lacks into it
 //! update     DNS UPDATE: prerequisites and steps become a change of a zone, or a response code
 //! life       the life of secondary zones: checks, transfers, expiry; outgoing connections come in by a trait
 //! notify_out whom changes are told to, and who has not answered yet; no sockets
@@ -28,12 +30,14 @@ pub mod follow;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod life;
+mod merge;
 pub mod notify;
 pub mod notify_out;
 pub mod outgoing;
 pub mod policy;
 mod reconcile;
 pub mod schedule;
+pub mod sync;
 pub mod table;
 pub mod transfer;
 pub mod update;

@@ -9,10 +9,12 @@
 //! told of: nothing that was acknowledged is dropped.
 
 use crate::commit::{Commits, name_of};
+use crate::merge::{Merge, merge_journal};
 use nameward_store::state::{ContentsDigest, JournalEntry, KeptZone, StateChange, ZoneHome};
 use nameward_zone::{TableChange, Zone};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
 
 /// The zones of one kind of home that the state store has a journal of and that were not seen since the start.
 pub(crate) struct Reconciler {
@@ -61,19 +63,9 @@ impl Reconciler {
     fn reconcile(&self, zone: &Arc<Zone>, kept: &KeptZone) -> Option<Arc<Zone>> {
         let (name, serial) = (name_of(zone), zone.serial());
         let store = self.commits.store()?;
-        if serial == kept.serial {
-            let change = match self.is_as_kept(zone, kept) {
-                true => StateChange::Settle { zone: name, serial },
-                false => {
-                    tracing::warn!(
-                        "zone {name}: changed while the server was down, but its serial is still {serial}: secondaries will \
-                         not notice; the journal begins anew"
-                    );
-                    let (zone, home) = (name, kept.home);
-                    StateChange::RestartJournal { zone, home, serial }
-                }
-            };
-            self.commits.keep(name, vec![change]);
+        if serial == kept.serial && self.is_as_kept(zone, kept) {
+            let settle = StateChange::Settle { zone: name, serial };
+            self.commits.keep(name, vec![settle]);
             return None;
         }
         let missing = match store.journal_after_base(&name) {
@@ -83,6 +75,16 @@ impl Reconciler {
                 return None;
             }
         };
+        if serial == kept.serial && missing.is_empty() {
+            tracing::warn!(
+                "zone {name}: changed while the server was down, but its serial is still {serial}: secondaries will \
+                 not notice; the journal begins anew"
+            );
+            let (zone, home) = (name, kept.home);
+            let restart = StateChange::RestartJournal { zone, home, serial };
+            self.commits.keep(name, vec![restart]);
+            return None;
+        }
         let from = missing.iter().position(|entry| entry.from == serial);
         match from.and_then(|from| apply(zone, &missing[from..])) {
             Some(newer) => {
@@ -97,6 +99,7 @@ impl Reconciler {
                     "zone {name}: {count} changes of the journal applied, serial {}",
                     newer.serial()
                 );
+                self.commits.home_lacks(zone);
                 Some(newer)
             }
             None if missing.is_empty() => {
@@ -108,10 +111,37 @@ impl Reconciler {
                 );
                 None
             }
-            None => {
+            None => self.merge(zone, kept, &missing),
+        }
+    }
+
+    /// Puts the changes of the journal on top of a file that was edited while the server was down.
+    fn merge(
+        &self,
+        zone: &Arc<Zone>,
+        kept: &KeptZone,
+        missing: &[JournalEntry],
+    ) -> Option<Arc<Zone>> {
+        let (name, serial, count) = (name_of(zone), zone.serial(), missing.len());
+        match merge_journal(zone, missing, kept.serial, SystemTime::now()) {
+            Ok(Merge::Both(rebased)) => {
+                tracing::info!(
+                    "zone {name}: the file was edited: {count} changes of the journal applied to it, serial {}",
+                    rebased.merged.serial()
+                );
+                self.commits.keep(name, rebased.journal());
+                self.commits.home_lacks(zone);
+                Some(rebased.merged)
+            }
+            Ok(Merge::AsFile | Merge::Unchanged) => {
+                let (zone, home) = (name, kept.home);
+                let restart = StateChange::RestartJournal { zone, home, serial };
+                self.commits.keep(name, vec![restart]);
+                None
+            }
+            Err(error) => {
                 tracing::error!(
-                    "zone {name}: the file has serial {serial}, and {} changes of the journal up to serial {} do not fit to it: they are kept, but not served",
-                    missing.len(),
+                    "zone {name}: the file has serial {serial}, and {count} changes of the journal up to serial {} do not fit to it: they are kept, but not served: {error}",
                     kept.serial
                 );
                 None

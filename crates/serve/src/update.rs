@@ -4,6 +4,8 @@
 //! it with the zone and making it durable is for the lanes of [`Updates`]. The reply leaves when they are done, and is counted
 //! then.
 
+mod forward;
+
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -16,6 +18,8 @@ use nameward_zone::{SerialRule, Zone};
 
 use crate::pipeline::{LateReply, WayBack};
 use crate::request::{Request, Verdict, ZoneRequests, extended_error};
+use forward::UpdateForwarder;
+use tokio::runtime::Handle;
 
 /// How often the log says the same of refused updates, and how many different lines it has within that time.
 const SAME_LINE: Duration = Duration::from_secs(60);
@@ -26,6 +30,7 @@ pub struct UpdateRequests {
     zones: Snapshot,
     policies: Arc<PolicyTable>,
     updates: Arc<Updates>,
+    forwarder: UpdateForwarder,
     refusals: Arc<RefusalLog>,
 }
 
@@ -51,12 +56,13 @@ impl UpdatePermission for ClientRights {
 }
 
 impl UpdateRequests {
-    /// Lets updates of the zones of a table in, as the policies say.
+    /// Lets updates of the zones of a table in, as the policies say. Call within the runtime.
     pub fn new(zones: Snapshot, policies: Arc<PolicyTable>, updates: Arc<Updates>) -> Self {
         UpdateRequests {
             zones,
             policies,
             updates,
+            forwarder: UpdateForwarder::new(Handle::current()),
             refusals: Arc::default(),
         }
     }
@@ -91,6 +97,9 @@ impl UpdateRequests {
             };
             return refuse(Rcode::Refused, Some(extended_error::PROHIBITED), reason);
         }
+        if policy.kind.is_transferred() && policy.forward_updates {
+            return self.forward(request, way_back, policy, sender);
+        }
         if policy.kind.is_transferred() {
             let reason = "the zone is a secondary: send the update to its primary";
             return refuse(Rcode::NotAuth, None, reason);
@@ -102,6 +111,38 @@ impl UpdateRequests {
             return refuse(Rcode::Refused, None, "the zone is frozen");
         }
         self.submit(request, way_back, (zone, policy), sender)
+    }
+
+    /// Passes an update of a secondary zone on to its primary.
+    fn forward(
+        &self,
+        request: &Request<'_>,
+        way_back: &mut WayBack<'_>,
+        policy: &ZonePolicy,
+        sender: UpdateSender,
+    ) -> Verdict {
+        let Some(reply) = way_back.take() else {
+            return Verdict::Drop;
+        };
+        let refusals = Arc::clone(&self.refusals);
+        let message = request.query.packet().into();
+        let primaries = policy.primaries.clone();
+        self.forwarder
+            .forward(message, primaries, move |result| match result {
+                Ok(forwarded) => {
+                    let counter = match forwarded.rcode {
+                        Rcode::NoError => Counter::DnsupdateAnswers,
+                        _ => Counter::DnsupdateRefused,
+                    };
+                    reply.relay(&forwarded.octets, forwarded.rcode, &[(counter, 1)]);
+                    tracing::debug!("{sender}: forwarded, {:?}", forwarded.rcode);
+                }
+                Err(reason) => {
+                    let outcome = UpdateOutcome::Failed(format!("not forwarded: {reason}"));
+                    finish(reply, &outcome, &sender, &refusals);
+                }
+            });
+        Verdict::Later
     }
 
     fn submit(

@@ -145,6 +145,9 @@ impl Operations {
             | OperationRequest::Stop
             | OperationRequest::Reload
             | OperationRequest::Stats { .. }
+            | OperationRequest::ZoneSync { .. }
+            | OperationRequest::ZoneFreeze { .. }
+            | OperationRequest::ZoneThaw { .. }
             | OperationRequest::CacheFlush { .. } => Err(OperationError::refused(
                 "this is no operation on zones or records",
             )),

@@ -85,6 +85,24 @@ pub enum OperationRequest {
         /// The zone.
         zone: String,
     },
+    /// Writes the changes that a zone's file lacks into it.
+    ZoneSync {
+        /// The zone.
+        zone: String,
+        /// Writes the whole zone, over whatever the file has.
+        #[serde(default)]
+        rewrite: bool,
+    },
+    /// Refuses updates of a zone, and writes its file.
+    ZoneFreeze {
+        /// The zone.
+        zone: String,
+    },
+    /// Takes updates of a zone again.
+    ZoneThaw {
+        /// The zone.
+        zone: String,
+    },
     /// Lists the stored records of a zone.
     RecordList {
         /// The zone.

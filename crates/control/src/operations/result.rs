@@ -112,6 +112,28 @@ pub enum OperationResult {
         /// The zone.
         zone: String,
     },
+    /// Of `zone sync`.
+    ZoneSynced {
+        /// The zone.
+        zone: String,
+        /// The serial that its file has now.
+        serial: u32,
+        /// Records that went and came in the file; 0 if it had all.
+        records: usize,
+    },
+    /// Of `zone freeze`.
+    ZoneFrozen {
+        /// The zone.
+        zone: String,
+        /// What the operator should know.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        warnings: Vec<String>,
+    },
+    /// Of `zone thaw`.
+    ZoneThawed {
+        /// The zone.
+        zone: String,
+    },
     /// Of a change that changes nothing.
     NoChange {
         /// The zone.

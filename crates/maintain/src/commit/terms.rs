@@ -4,7 +4,7 @@ use crate::schedule::Moment;
 use nameward_store::state::{
     JournalOrigin, StateChange, StateError, StateStore, Written, ZoneHome,
 };
-use nameward_wire::NameBuf;
+use nameward_wire::{NameBuf, Type};
 use nameward_zone::change::{ChangeError, ChangeRefused, Difference};
 use nameward_zone::{Serial, Zone};
 use std::sync::Arc;
@@ -54,6 +54,17 @@ pub enum CommitError {
     /// The change depends on what the zone has, and that is not so.
     #[error(transparent)]
     Refused(#[from] ChangeRefused),
+    /// A file was edited where changes that it lacks were made.
+    #[error(
+        "the file was edited, and it lacks changes that were made by updates: both change {owner} {rtype}, so the served version \
+         stays; make the file say there what is served, or write what is served over it with `nameward zone sync --rewrite`"
+    )]
+    Clash {
+        /// The owner of the RRset.
+        owner: String,
+        /// Its type.
+        rtype: Type,
+    },
     /// A difference begins at another version than the one in memory.
     #[error("the zone has serial {have} and the difference begins at {from}")]
     Stale {

@@ -1,5 +1,7 @@
 //! Commits that are under way: the last version of each zone that has any, and a bound for all.
 
+use super::{NewVersion, VersionSource};
+use nameward_store::state::{JournalOrigin, ZoneHome};
 use nameward_zone::Zone;
 use nameward_zone::change::Difference;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -15,6 +17,8 @@ pub(super) struct UnderWay {
     /// The last version that was handed to the journal, while any is not durable yet.
     pub(super) tip: Option<Arc<Zone>>,
     pub(super) count: usize,
+    /// The version that the zone's file has, while it lacks changes.
+    pub(super) home: Option<Arc<Zone>>,
     /// While the zone is packed aside: the owners of all records that went or came since.
     pub(super) changed: Option<Vec<Box<[u8]>>>,
     /// The state store has the digest of its contents, or will.
@@ -24,6 +28,20 @@ pub(super) struct UnderWay {
 }
 
 impl UnderWay {
+    /// Takes note of what the zone's file has after a new version was made.
+    pub(super) fn note_home(&mut self, source: &VersionSource, tip: &Arc<Zone>, made: &NewVersion) {
+        if source.home != ZoneHome::File || made.zone.is_none() {
+            return;
+        }
+        match (&made.rebased, source.origin) {
+            (Some(rebased), _) => self.home = Some(Arc::clone(&rebased.file)),
+            (None, JournalOrigin::Home) => self.home = None,
+            (None, _) => {
+                self.home.get_or_insert_with(|| Arc::clone(tip));
+            }
+        }
+    }
+
     /// Takes note of a new version for the one who packs.
     pub(super) fn note(&mut self, difference: &Difference, is_packed: bool) {
         let Some(changed) = &mut self.changed else {

@@ -7,10 +7,12 @@ use super::log::{contested, counted, waiting, zone_text};
 use super::unknown;
 use crate::commit::Commits;
 use crate::reconcile::Reconciler;
+use crate::sync::{SyncError, SyncMode, SyncOutcome, sync_zone};
 use nameward_store::file::{
     Event, FileBackend, Look, Source, Standing, Summary, Watcher, ZoneTarget,
 };
 use nameward_store::state::ZoneHome;
+use nameward_wire::NameBuf;
 use nameward_zone::{AccessRules, AccessSource, Contest, TableChange, ZoneTable};
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -117,6 +119,30 @@ impl FileFollower {
         if summary.loaded + summary.removed > 0 {
             let took = start.elapsed().as_secs_f64();
             tracing::info!("files changed: {} in {took:.3} s", describe(&summary));
+        }
+    }
+}
+
+impl FileFollower {
+    /// Writes the changes that a zone's file lacks into it. Edits by hand are taken first.
+    pub fn sync(
+        &mut self,
+        sources: &[Source],
+        zone: &NameBuf,
+        mode: SyncMode,
+    ) -> Result<SyncOutcome, SyncError> {
+        let found = self.backend.file_of(sources, zone.as_name());
+        let (path, rank) = found.ok_or(SyncError::NoFile(*zone))?;
+        self.look(sources, &Look::At(vec![path.clone()]));
+        sync_zone(&self.target.commits, (zone, rank), &path, mode)
+    }
+
+    /// Writes the changes that zone files lack into all of them that can keep their layout; what fails is logged.
+    pub fn sync_all(&mut self, sources: &[Source]) {
+        for (zone, _) in self.target.commits.zones_behind() {
+            if let Err(error) = self.sync(sources, &zone, SyncMode::KeepLayout) {
+                tracing::warn!("zone {zone}: not written to its file: {error}");
+            }
         }
     }
 }

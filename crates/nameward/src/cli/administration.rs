@@ -57,6 +57,33 @@ pub enum ZoneCommand {
         #[command(flatten)]
         remote: RemoteArguments,
     },
+    /// Write changes by DNS UPDATE into the zone file, keeping its comments and layout
+    Sync {
+        /// The zone
+        #[arg(value_name = "ZONE")]
+        zone: String,
+        /// Write the whole zone over the file, without comments and whatever it has
+        #[arg(long)]
+        rewrite: bool,
+        #[command(flatten)]
+        remote: RemoteArguments,
+    },
+    /// Refuse updates of a zone and write its file, so that it can be edited
+    Freeze {
+        /// The zone
+        #[arg(value_name = "ZONE")]
+        zone: String,
+        #[command(flatten)]
+        remote: RemoteArguments,
+    },
+    /// Load the zone file and take updates again
+    Thaw {
+        /// The zone
+        #[arg(value_name = "ZONE")]
+        zone: String,
+        #[command(flatten)]
+        remote: RemoteArguments,
+    },
 }
 
 #[derive(Args)]
@@ -156,6 +183,13 @@ pub fn zone(command: ZoneCommand) -> Result<(OperationRequest, RemoteArguments),
         ZoneCommand::Retrieve { zone, remote } => (OperationRequest::ZoneRetrieve { zone }, remote),
         ZoneCommand::Notify { zone, remote } => (OperationRequest::ZoneNotify { zone }, remote),
         ZoneCommand::Delete { zone, remote } => (OperationRequest::ZoneDelete { zone }, remote),
+        ZoneCommand::Sync {
+            zone,
+            rewrite,
+            remote,
+        } => (OperationRequest::ZoneSync { zone, rewrite }, remote),
+        ZoneCommand::Freeze { zone, remote } => (OperationRequest::ZoneFreeze { zone }, remote),
+        ZoneCommand::Thaw { zone, remote } => (OperationRequest::ZoneThaw { zone }, remote),
         ZoneCommand::Create(arguments) => {
             let template = ZoneTemplate {
                 zone: arguments.zone,

@@ -193,6 +193,27 @@ fn text(result: &OperationResult) -> String {
         OperationResult::ZoneNotifying { zone } => {
             format!("zone {}: notifying its secondaries\n", zone_text(zone))
         }
+        OperationResult::ZoneSynced {
+            zone,
+            serial,
+            records,
+        } => {
+            let zone = zone_text(zone);
+            match records {
+                0 => format!("zone {zone}: the file is up to date, serial {serial}\n"),
+                _ => format!(
+                    "zone {zone}: file written, serial {serial}, {records} records changed\n"
+                ),
+            }
+        }
+        OperationResult::ZoneFrozen { zone, warnings } => {
+            let mut text = format!("zone {}: frozen\n", zone_text(zone));
+            for warning in warnings {
+                let _ = writeln!(text, "warning: {warning}");
+            }
+            text
+        }
+        OperationResult::ZoneThawed { zone } => format!("zone {}: thawed\n", zone_text(zone)),
         OperationResult::NoChange { zone } => format!("zone {}: no change\n", zone_text(zone)),
     }
 }

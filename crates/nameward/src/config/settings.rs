@@ -233,6 +233,8 @@ macro_rules! zone_section {
                 /// name of the key. Without rules everything may be updated by those in `allow_update`; keys of rules
                 /// need not be named there if it is not given.
                 update_policy: InheritedTerm<Vec<UpdateRule>> = r#""""#;
+                /// Whether updates of a secondary zone are forwarded to its primary; they are refused if nothing is said.
+                forward_updates: InheritedTerm<bool> = r#""""#;
             }
         }
 
@@ -248,6 +250,7 @@ macro_rules! zone_section {
                     allow_notify: list(&self.allow_notify),
                     allow_update: list(&self.allow_update),
                     update_rules: self.update_policy.0.clone(),
+                    forward_updates: self.forward_updates.0,
                     ..PolicyPart::default()
                 }
             }
@@ -343,6 +346,9 @@ section! {
         size_max_mb: Count<1, 1_048_576> = "64";
         /// Changes that are kept for one zone; then the oldest are dropped.
         changes_max: Count<1, 10_000_000> = "10000";
+        /// Seconds between two times at which changes by DNS UPDATE are written into the zone files that lack them; 0
+        /// writes them only when `nameward zone sync` asks for it.
+        file_sync_seconds: Count<0, 31_536_000> = "0";
     }
 }
 

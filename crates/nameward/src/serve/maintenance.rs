@@ -10,9 +10,10 @@ use std::{
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
-        mpsc::{self, Receiver, SyncSender, TrySendError},
+        mpsc::{self, Receiver, RecvTimeoutError, SyncSender, TrySendError},
     },
     thread,
+    time::Instant,
 };
 
 use nameward_control::operations::{ErrorKind, OperationError, ReloadReport};
@@ -20,9 +21,11 @@ use nameward_maintain::{
     Commits,
     follow::{FileFollower, LoadOutcome, databases::Databases},
     policy::{KeptPolicies, PolicySource, PolicyTable},
+    sync::{SyncError, SyncMode, SyncOutcome},
 };
 use nameward_serve::pipeline::Shared;
 use nameward_store::file::{Look, Source};
+use nameward_wire::NameBuf;
 use nameward_zone::AccessSource;
 
 use super::{StartError, live};
@@ -43,6 +46,12 @@ enum MaintenanceRequest {
     /// A reload that an operator waits for.
     Reload(SyncSender<ReloadOutcome>),
     Look(Look),
+    /// A zone file that is to be written, with the operator who waits for it.
+    Sync(
+        NameBuf,
+        SyncMode,
+        SyncSender<Result<SyncOutcome, SyncError>>,
+    ),
     /// Nothing but to see whether a reload is wanted.
     Wake,
 }
@@ -77,6 +86,26 @@ impl Maintenance {
             .send(MaintenanceRequest::Reload(reply))
             .map_err(|_| ended())?;
         replied.recv().map_err(|_| ended())?
+    }
+}
+
+impl Maintenance {
+    /// Writes the changes that a zone's file lacks into it, and waits for that.
+    pub fn sync(&self, zone: NameBuf, mode: SyncMode) -> Result<SyncOutcome, OperationError> {
+        let ended = || {
+            let text = "cannot write zone files: the maintenance thread has ended";
+            OperationError::new(ErrorKind::Internal, text)
+        };
+        let (reply, replied) = mpsc::sync_channel(1);
+        self.requests
+            .send(MaintenanceRequest::Sync(zone, mode, reply))
+            .map_err(|_| ended())?;
+        let outcome = replied.recv().map_err(|_| ended())?;
+        outcome.map_err(|error| match error {
+            SyncError::NotServed(_) => OperationError::not_found(error.to_string()),
+            SyncError::File { .. } => OperationError::backend(error.to_string()),
+            _ => OperationError::refused(error.to_string()),
+        })
     }
 }
 
@@ -156,7 +185,30 @@ fn run(
         Err(error) => Err(error),
     };
     loaded(first);
-    while let Ok(request) = requested.queue.recv() {
+    let mut written = Instant::now();
+    loop {
+        let interval = keeper.config.journal.file_sync_seconds.seconds();
+        let request = match interval.is_zero() {
+            true => requested
+                .queue
+                .recv()
+                .map_err(|_| RecvTimeoutError::Disconnected),
+            false => {
+                let left = interval.saturating_sub(written.elapsed());
+                requested.queue.recv_timeout(left)
+            }
+        };
+        let request = match request {
+            Ok(request) => request,
+            Err(RecvTimeoutError::Disconnected) => return,
+            Err(RecvTimeoutError::Timeout) => {
+                written = Instant::now();
+                if let Ok(sources) = zones::sources(&keeper.config) {
+                    files.sync_all(&sources);
+                }
+                continue;
+            }
+        };
         match request {
             MaintenanceRequest::Reload(reply) => {
                 requested.begin_reload();
@@ -167,6 +219,13 @@ fn run(
                 if let Ok(sources) = zones::sources(&keeper.config) {
                     files.look(&sources, &what);
                 }
+            }
+            MaintenanceRequest::Sync(zone, mode, reply) => {
+                let outcome = match zones::sources(&keeper.config) {
+                    Ok(sources) => files.sync(&sources, &zone, mode),
+                    Err(_) => Err(SyncError::NoFile(zone)),
+                };
+                let _ = reply.try_send(outcome);
             }
             MaintenanceRequest::Wake => {}
         }

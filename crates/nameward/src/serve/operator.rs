@@ -12,15 +12,19 @@ use nameward_control::{
     operations::{
         ConfigFile, ControlRequest, Database, DatabaseStatus, ErrorKind, NamedCounter,
         OperationError, OperationRequest, OperationResult, Operations, ServerStatus, TakeItem,
+        zone_name,
     },
     socket::Commands,
 };
 use nameward_maintain::{
     follow::databases::{Databases, FollowedDatabase, ServedFrom},
     policy::{KeptPolicies, PolicyTable},
+    sync::{SyncMode, SyncOutcome},
+    update::Updates,
 };
 use nameward_serve::pipeline::Shared;
 use nameward_stats::VARIABLES;
+use nameward_wire::NameBuf;
 use tokio::{runtime::Handle, sync::watch};
 
 use super::{flush, maintenance::Maintenance, secondaries::SecondaryZones};
@@ -35,6 +39,8 @@ pub struct Operator {
     pub operations: Operations,
     /// For secondary zones and NOTIFY.
     pub secondaries: SecondaryZones,
+    /// For freezing zones.
+    pub updates: Arc<Updates>,
     /// Ends the server.
     pub stop: watch::Sender<bool>,
     /// The configuration file, without links; none for the built-in example.
@@ -121,12 +127,84 @@ impl Commands for Operator {
             }
             OperationRequest::ZoneRetrieve { zone } => self.secondaries.retrieve(zone),
             OperationRequest::ZoneNotify { zone } => self.secondaries.notify(zone),
+            OperationRequest::ZoneSync { zone, rewrite } => self.sync(zone, *rewrite),
+            OperationRequest::ZoneFreeze { zone } => self.freeze(zone),
+            OperationRequest::ZoneThaw { zone } => self.thaw(zone),
             request => self.operations.run(request, items),
         }
     }
 }
 
 impl Operator {
+    /// Writes the changes that a zone's file lacks into it.
+    fn sync(&self, zone: &str, rewrite: bool) -> Result<OperationResult, OperationError> {
+        let zone = self.served(zone)?;
+        let mode = match rewrite {
+            true => SyncMode::Rewrite,
+            false => SyncMode::KeepLayout,
+        };
+        let (serial, records) = match self.maintenance.sync(zone, mode)? {
+            SyncOutcome::UpToDate(serial) => (serial, 0),
+            SyncOutcome::Written { serial, records } => (serial, records),
+        };
+        Ok(OperationResult::ZoneSynced {
+            zone: zone.to_string(),
+            serial: serial.0,
+            records,
+        })
+    }
+
+    /// Refuses updates of a zone; its file then has all of it, if it has one that can be written.
+    fn freeze(&self, zone: &str) -> Result<OperationResult, OperationError> {
+        let zone = self.served(zone)?;
+        let frozen = self.updates.freeze(zone.as_name());
+        frozen.map_err(|error| OperationError::backend(error.to_string()))?;
+        tracing::info!("zone {zone}: frozen");
+        let is_in_database = |rank| self.operations.databases.iter().any(|one| one.rank == rank);
+        let rank = (self.operations.rank_of)(zone.as_name());
+        let warnings = match rank.is_some_and(is_in_database) {
+            true => Vec::new(),
+            false => {
+                let written = self.maintenance.sync(zone, SyncMode::KeepLayout);
+                written
+                    .err()
+                    .map(|error| error.message)
+                    .into_iter()
+                    .collect()
+            }
+        };
+        let zone = zone.to_string();
+        Ok(OperationResult::ZoneFrozen { zone, warnings })
+    }
+
+    /// Loads what was edited and takes updates again.
+    fn thaw(&self, zone: &str) -> Result<OperationResult, OperationError> {
+        let zone = self.served(zone)?;
+        self.maintenance.reload()?;
+        let thawed = self.updates.thaw(zone.as_name());
+        match thawed.map_err(|error| OperationError::backend(error.to_string()))? {
+            true => {
+                tracing::info!("zone {zone}: thawed");
+                let zone = zone.to_string();
+                Ok(OperationResult::ZoneThawed { zone })
+            }
+            false => Err(OperationError::conflict(format!(
+                "zone {zone} is not frozen"
+            ))),
+        }
+    }
+
+    /// The name of a zone that is served.
+    fn served(&self, zone: &str) -> Result<NameBuf, OperationError> {
+        let name = zone_name(zone)?;
+        match (self.operations.rank_of)(name.as_name()) {
+            Some(_) => Ok(name),
+            None => Err(OperationError::not_found(format!(
+                "zone {name} not found; `nameward zone list` lists the zones"
+            ))),
+        }
+    }
+
     /// A command for another configuration is not for this server, even where its socket has the default path.
     fn check_config(&self, wanted: &ConfigFile) -> Result<(), OperationError> {
         let is_ours = |ours: &PathBuf| {

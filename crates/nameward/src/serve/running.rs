@@ -130,7 +130,7 @@ impl Server {
             &Handle::current(),
         );
         keeper.databases = databases.clone();
-        let (_updates, requests) =
+        let (updates, requests) =
             super::updates::start(&shared, &keeper.commits, &keeper.policies, &databases)?;
         zone_requests.set_updates(Arc::new(requests));
         let parts = SecondaryParts {
@@ -188,6 +188,7 @@ impl Server {
                 shared: Arc::clone(&shared),
                 operations,
                 secondaries: secondaries.clone(),
+                updates,
                 stop: stop.clone(),
                 config: config_file,
                 started: Instant::now(),

@@ -20,4 +20,5 @@ mod signing_flood;
 mod stored;
 mod tls;
 mod trouble;
+mod update;
 mod writes;

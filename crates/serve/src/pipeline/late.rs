@@ -263,6 +263,19 @@ impl LateReply {
         self.shared.engine.load_full()
     }
 
+    /// Passes the reply of another server on as it came: if it is signed, then for the client. Counts what came of it.
+    pub fn relay(mut self, octets: &[u8], rcode: Rcode, counted: &[(Counter, u64)]) {
+        self.late.signer = None;
+        let reply = Reply {
+            len: octets.len(),
+            rcode,
+            outcome: Outcome::Other,
+            truncated: false,
+            zone_found: None,
+        };
+        self.deliver((reply, octets), counted);
+    }
+
     fn deliver(self, reply: (Reply, &[u8]), counted: &[(Counter, u64)]) {
         let mut sender = self
             .shared

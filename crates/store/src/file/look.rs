@@ -58,6 +58,21 @@ impl FileBackend {
         Some(aim)
     }
 
+    /// Finds the file that a zone is served from, and the rank of its source.
+    pub fn file_of(&mut self, sources: &[Source], zone: Name<'_>) -> Option<(PathBuf, u16)> {
+        let slot = &self.known.slots[self.known.find(zone)?];
+        let (key, rank) = (slot.path, slot.rank?);
+        let scanned = scan::scan(sources, &mut self.configurations, None, &mut |_| ());
+        let mut path = PathBuf::new();
+        (0..scanned.candidates.len())
+            .filter(|&candidate| scanned.candidates.name(candidate) == zone)
+            .find_map(|candidate| {
+                scanned.candidates.path_into(candidate, &mut path);
+                let is_it = self.known.path_key(&path) == key;
+                is_it.then(|| (path.clone(), rank))
+            })
+    }
+
     /// The zones that a source has in a file.
     fn zones_of(&self, source: &Source, path: &Path) -> Vec<(NameBuf, FileOrigin)> {
         // The end is compared first: a list may have a hundred thousand of them.

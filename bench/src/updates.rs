@@ -1,0 +1,319 @@
+//! Durable updates (RFC 2136) a second: ours, BIND, Knot and PowerDNS on SQLite, with one client and with many.
+//!
+//! A client sends an update that adds one name, waits for the reply, and sends the next. All servers keep what they
+//! acknowledge: ours in the state store, BIND and Knot in their journals, PowerDNS in its database.
+
+use std::fs;
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nameward_testkit::peers::{Peer, PeerError, PeerKind, PeerOptions};
+
+use crate::binaries::Binaries;
+use crate::process;
+
+const ZONE: &str = "bench.example";
+const TEXT: &str = "$ORIGIN bench.example.\n$TTL 300\n@ IN SOA ns1 host 1 3600 600 86400 300\n@ NS ns1\nns1 A 192.0.2.1\n";
+/// How long a client waits for a reply.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A server that takes updates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum UpdatedServer {
+    /// Ours, with a zone file.
+    Nameward,
+    /// Ours, with a zone in SQLite.
+    NamewardSqlite,
+    /// ISC BIND.
+    Bind,
+    /// CZ.NIC Knot DNS.
+    Knot,
+    /// PowerDNS with SQLite.
+    Pdns,
+}
+
+impl UpdatedServer {
+    /// Every server, in the order of the table.
+    pub const ALL: [Self; 5] = [
+        Self::Nameward,
+        Self::NamewardSqlite,
+        Self::Bind,
+        Self::Knot,
+        Self::Pdns,
+    ];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Nameward => "nameward, file",
+            Self::NamewardSqlite => "nameward, SQLite",
+            Self::Bind => "bind",
+            Self::Knot => "knot",
+            Self::Pdns => "pdns, SQLite",
+        }
+    }
+
+    fn start(self, binaries: &Binaries) -> Result<Peer, PeerError> {
+        let options = PeerOptions::default();
+        Peer::launch(&[ZONE], &options, |directory, addr| {
+            let file = directory.join("bench.zone");
+            fs::write(&file, TEXT)?;
+            match self {
+                Self::Nameward | Self::NamewardSqlite => self.nameward(binaries, directory, addr),
+                Self::Bind => bind(binaries, directory, addr),
+                Self::Knot => knot(binaries, directory, addr),
+                Self::Pdns => pdns(binaries, directory, addr),
+            }
+        })
+    }
+
+    fn nameward(
+        self,
+        binaries: &Binaries,
+        directory: &Path,
+        addr: SocketAddr,
+    ) -> io::Result<Command> {
+        let (at, config) = (directory.display(), directory.join("nameward.toml"));
+        fs::create_dir_all(directory.join("state"))?;
+        let (file, backend) = match self {
+            Self::NamewardSqlite => {
+                fill(&binaries.nameward, &directory.join("bench.db"))?;
+                let backend = format!("[[backend]]\ntype = \"sqlite\"\npath = \"{at}/bench.db\"\n");
+                (String::new(), backend)
+            }
+            _ => (format!("file = \"{at}/bench.zone\"\n"), String::new()),
+        };
+        fs::write(
+            &config,
+            format!(
+                "[server]\nlisten = [\"{addr}\"]\nworkers = 1\ncontrol_socket = \"{at}/control.sock\"\n\
+                 state_directory = \"{at}/state\"\nlog_level = \"warn\"\n\n[web]\nlisten = \"127.0.0.1:0\"\n\n\
+                 {backend}[[zone]]\nname = \"{ZONE}\"\n{file}allow_update = [\"127.0.0.1\"]\n"
+            ),
+        )?;
+        let mut command = Command::new(&binaries.nameward);
+        command.arg("serve").arg("--config").arg(config);
+        Ok(command)
+    }
+}
+
+/// Makes a database in the schema of PowerDNS, with the zone in it.
+fn fill(nameward: &Path, file: &Path) -> io::Result<()> {
+    let made = Command::new(nameward)
+        .args(["db", "init"])
+        .arg(file)
+        .output()?;
+    if !made.status.success() {
+        let text = String::from_utf8_lossy(&made.stderr).into_owned();
+        return Err(io::Error::other(text));
+    }
+    let sql = format!(
+        "INSERT INTO domains (id, name, type) VALUES (1, '{ZONE}', 'NATIVE');\n\
+         INSERT INTO records (domain_id, name, type, content, ttl, auth) VALUES\n\
+         (1, '{ZONE}', 'SOA', 'ns1.{ZONE} host.{ZONE} 1 3600 600 86400 300', 300, 1),\n\
+         (1, '{ZONE}', 'NS', 'ns1.{ZONE}', 300, 1), (1, 'ns1.{ZONE}', 'A', '192.0.2.1', 300, 1);"
+    );
+    let filled = Command::new("sqlite3").arg(file).arg(sql).output()?;
+    match filled.status.success() {
+        true => Ok(()),
+        false => Err(io::Error::other(
+            String::from_utf8_lossy(&filled.stderr).into_owned(),
+        )),
+    }
+}
+
+fn program(given: Option<&Path>, kind: PeerKind) -> io::Result<Command> {
+    let found = given.map(Path::to_path_buf).or_else(|| kind.find_program());
+    found.map(Command::new).ok_or_else(|| {
+        io::Error::new(
+            io::ErrorKind::NotFound,
+            format!("{} is not installed", kind.program()),
+        )
+    })
+}
+
+fn bind(binaries: &Binaries, directory: &Path, addr: SocketAddr) -> io::Result<Command> {
+    let (at, ip, port) = (directory.display(), addr.ip(), addr.port());
+    let config = directory.join("named.conf");
+    fs::write(
+        &config,
+        format!(
+            "options {{ directory \"{at}\"; listen-on port {port} {{ {ip}; }}; listen-on-v6 {{ none; }}; recursion no; \
+             pid-file \"{at}/pid\"; session-keyfile \"{at}/session.key\"; allow-transfer {{ none; }}; }};\n\
+             controls {{ }};\nlogging {{ category default {{ null; }}; }};\n\
+             zone \"{ZONE}\" {{ type primary; file \"{at}/bench.zone\"; allow-update {{ 127.0.0.1; }}; }};\n"
+        ),
+    )?;
+    let mut command = program(binaries.bind.as_deref(), PeerKind::Bind)?;
+    command.args(["-g", "-n", "1", "-c"]).arg(config);
+    Ok(command)
+}
+
+fn knot(binaries: &Binaries, directory: &Path, addr: SocketAddr) -> io::Result<Command> {
+    let (at, ip, port) = (directory.display(), addr.ip(), addr.port());
+    let config = directory.join("knot.conf");
+    fs::write(
+        &config,
+        format!(
+            "server:\n    rundir: \"{at}\"\n    listen: {ip}@{port}\nlog:\n  - target: stderr\n    any: error\n\
+             database:\n    storage: \"{at}\"\nacl:\n  - id: loopback\n    address: 127.0.0.1\n    action: update\n\
+             zone:\n  - domain: {ZONE}\n    storage: \"{at}\"\n    file: bench.zone\n    zonefile-sync: -1\n    acl: loopback\n"
+        ),
+    )?;
+    let mut command = program(binaries.knot.as_deref(), PeerKind::Knot)?;
+    command.arg("-c").arg(config);
+    Ok(command)
+}
+
+fn pdns(binaries: &Binaries, directory: &Path, addr: SocketAddr) -> io::Result<Command> {
+    let (at, ip, port) = (directory.display(), addr.ip(), addr.port());
+    fill(&binaries.nameward, &directory.join("bench.db"))?;
+    fs::write(
+        directory.join("pdns.conf"),
+        format!(
+            "launch=gsqlite3\ngsqlite3-database={at}/bench.db\ngsqlite3-pragma-synchronous=2\nlocal-address={ip}\n\
+             local-port={port}\nsocket-dir={at}\ndnsupdate=yes\nallow-dnsupdate-from=127.0.0.1\nloglevel=3\n\
+             daemon=no\nguardian=no\ndisable-syslog=yes\n"
+        ),
+    )?;
+    let mut command = program(binaries.pdns.as_deref(), PeerKind::PowerDns)?;
+    command.arg(format!("--config-dir={at}"));
+    Ok(command)
+}
+
+/// The figures of one measurement.
+struct UpdateFigures {
+    rate: f64,
+    failed: u64,
+    cpu_us: f64,
+}
+
+fn wire_name(name: &str) -> Vec<u8> {
+    let mut wire = Vec::new();
+    for label in name.split('.') {
+        wire.push(label.len() as u8);
+        wire.extend(label.as_bytes());
+    }
+    wire.push(0);
+    wire
+}
+
+/// An update that adds an address at a name of its own.
+fn addition(number: u32) -> Vec<u8> {
+    let mut message = (number as u16).to_be_bytes().to_vec();
+    message.extend([0x28, 0, 0, 1, 0, 0, 0, 1, 0, 0]);
+    message.extend(wire_name(ZONE));
+    message.extend([0, 6, 0, 1]);
+    message.extend(wire_name(&format!("h{number}.{ZONE}")));
+    message.extend([0, 1, 0, 1, 0, 0, 0, 60, 0, 4]);
+    message.extend(number.to_be_bytes());
+    message
+}
+
+/// Sends updates, one after the other, until it is told to stop.
+fn client(server: SocketAddr, shared: &UpdateLoad) -> io::Result<()> {
+    let socket = UdpSocket::bind("127.0.0.1:0")?;
+    socket.connect(server)?;
+    socket.set_read_timeout(Some(PATIENCE))?;
+    let mut reply = [0; 1500];
+    while !shared.stop.load(Ordering::Relaxed) {
+        let message = addition(shared.next.fetch_add(1, Ordering::Relaxed));
+        socket.send(&message)?;
+        let is_good = loop {
+            match socket.recv(&mut reply) {
+                Ok(length) if length >= 12 && reply[..2] == message[..2] => {
+                    break reply[3] & 15 == 0;
+                }
+                Ok(_) => {}
+                Err(_) => break false,
+            }
+        };
+        match is_good {
+            true => shared.good.fetch_add(1, Ordering::Relaxed),
+            false => shared.failed.fetch_add(1, Ordering::Relaxed),
+        };
+    }
+    Ok(())
+}
+
+#[derive(Default)]
+struct UpdateLoad {
+    stop: AtomicBool,
+    next: AtomicU32,
+    good: AtomicU64,
+    failed: AtomicU64,
+}
+
+fn measure(
+    server: UpdatedServer,
+    clients: usize,
+    binaries: &Binaries,
+    time: Duration,
+) -> Result<UpdateFigures, String> {
+    let peer = server.start(binaries).map_err(|error| error.to_string())?;
+    let (addr, pid) = (peer.addr(), peer.pid());
+    let shared = UpdateLoad::default();
+    let figures = thread::scope(|scope| {
+        for _ in 0..clients {
+            scope.spawn(|| {
+                if let Err(error) = client(addr, &shared) {
+                    eprintln!("client: {error}");
+                }
+            });
+        }
+        thread::sleep(time / 5);
+        let pids = process::tree(pid).unwrap_or_default();
+        let (cpu, start) = (process::cpu_time(&pids), Instant::now());
+        let before = shared.good.load(Ordering::Relaxed);
+        thread::sleep(time);
+        let good = shared.good.load(Ordering::Relaxed) - before;
+        let elapsed = start.elapsed().as_secs_f64();
+        let cpu = (process::cpu_time(&pids) - cpu).total();
+        shared.stop.store(true, Ordering::Relaxed);
+        UpdateFigures {
+            rate: good as f64 / elapsed,
+            failed: 0,
+            cpu_us: cpu * 1e6 / good.max(1) as f64,
+        }
+    });
+    let failed = shared.failed.load(Ordering::Relaxed);
+    Ok(UpdateFigures { failed, ..figures })
+}
+
+/// Measures servers and prints a table.
+pub fn compare(
+    servers: &[UpdatedServer],
+    clients: &[usize],
+    binaries: &Binaries,
+    time: Duration,
+) -> Result<(), String> {
+    println!(
+        "| server | clients | durable updates/s | CPU us/update | failed |\n|---|---|---|---|---|"
+    );
+    let mut failed = 0;
+    for &clients in clients {
+        for &server in servers {
+            match measure(server, clients, binaries, time) {
+                Ok(figures) => println!(
+                    "| {} | {clients} | {:.0} | {:.0} | {} |",
+                    server.name(),
+                    figures.rate,
+                    figures.cpu_us,
+                    figures.failed
+                ),
+                Err(error) => {
+                    failed += 1;
+                    eprintln!("{}: {error}", server.name());
+                }
+            }
+        }
+    }
+    match failed {
+        0 => Ok(()),
+        _ => Err(format!("{failed} measurements failed")),
+    }
+}

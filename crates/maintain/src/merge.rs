@@ -1,0 +1,244 @@
+//! A zone file that was edited while changes through this server were not in it yet: both are taken, or none.
+//!
+//! ```text
+//! home     what the file had when it was last read or written
+//! tip      home and the changes through this server
+//! file     home and the edits by hand
+//! merged   file and the changes through this server, with a serial after all of them
+//! ```
+//! Where both change one RRset to different ends nobody can say which is meant, and the edited file is not taken. The journal
+//! then begins at what the file has now, so that file and journal are the zone again after a restart.
+
+use crate::commit::{CommitError, name_of};
+use nameward_store::state::{JournalEntry, JournalOrigin, StateChange, ZoneHome};
+use nameward_wire::{Name, NameBuf, Type};
+use nameward_zone::change::{Difference, soa_serial};
+use nameward_zone::{RecordList, Serial, WireRecord, Zone};
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// What comes of an edited file.
+pub(crate) enum Merge {
+    /// The file has what it had.
+    Unchanged,
+    /// The file has all that is served, and more.
+    AsFile,
+    /// The file and the changes that it lacks.
+    Both(Rebased),
+}
+
+/// A version that stands on what a file has now.
+pub(crate) struct Rebased {
+    /// What the file has.
+    pub(crate) file: Arc<Zone>,
+    /// What it lacks.
+    pub(crate) lacking: Arc<Difference>,
+    /// Both together.
+    pub(crate) merged: Arc<Zone>,
+}
+
+impl Rebased {
+    /// The changes of the journal that make it durable.
+    pub(crate) fn journal(&self) -> Vec<StateChange> {
+        let (zone, home) = (name_of(&self.file), ZoneHome::File);
+        let since = SystemTime::now().duration_since(UNIX_EPOCH);
+        let restart = StateChange::RestartJournal {
+            zone,
+            home,
+            serial: self.file.serial(),
+        };
+        let append = StateChange::Append {
+            zone,
+            home,
+            origin: JournalOrigin::Change,
+            difference: Arc::clone(&self.lacking),
+            time: since.map_or(0, |since| since.as_secs()),
+        };
+        vec![restart, append]
+    }
+}
+
+type RrsetKey = (Vec<u8>, Type);
+
+fn key(record: &WireRecord<'_>) -> RrsetKey {
+    (record.owner.as_wire().to_ascii_lowercase(), record.rtype)
+}
+
+/// The RRsets of a difference besides the SOA.
+fn touched(difference: &Difference) -> HashSet<RrsetKey> {
+    let records = difference.removed.iter().chain(&difference.added);
+    let records = records.filter(|record| record.rtype != Type::SOA);
+    records.map(|record| key(&record)).collect()
+}
+
+/// Puts the edits of a file and the changes that it lacks together.
+pub(crate) fn merge(
+    file: &Arc<Zone>,
+    home: &Zone,
+    tip: &Zone,
+    now: SystemTime,
+) -> Result<Merge, CommitError> {
+    let by_hand = file.difference_from(home);
+    if by_hand.is_empty() {
+        return Ok(Merge::Unchanged);
+    }
+    let ours = tip.difference_from(home);
+    let by_hand = touched(&by_hand);
+    for (owner, rtype) in touched(&ours).intersection(&by_hand) {
+        let owner = Name::from_valid_wire(owner);
+        if !is_same_rrset(tip, file, owner, *rtype) {
+            return Err(clash(owner, *rtype));
+        }
+    }
+    let is_lacking =
+        |record: &WireRecord<'_>| record.rtype != Type::SOA && !by_hand.contains(&key(record));
+    let lacking = Difference {
+        removed: ours.removed.iter().filter(is_lacking).collect(),
+        added: ours.added.iter().filter(is_lacking).collect(),
+    };
+    rebase(file, lacking, tip.serial(), now)
+}
+
+/// As [`merge`], where what the file had is not known any more: after a restart. A change fits if all that it removes is in
+/// the file and nothing that it adds, and is there already if it is the other way round.
+pub(crate) fn merge_journal(
+    file: &Arc<Zone>,
+    entries: &[JournalEntry],
+    last: Serial,
+    now: SystemTime,
+) -> Result<Merge, CommitError> {
+    let ours = sum_of(entries);
+    let mut by_rrset: BTreeMap<RrsetKeyOrder, [Vec<WireRecord<'_>>; 2]> = BTreeMap::new();
+    for (side, list) in [&ours.removed, &ours.added].into_iter().enumerate() {
+        for record in list.iter().filter(|record| record.rtype != Type::SOA) {
+            let (owner, rtype) = key(&record);
+            by_rrset.entry((owner, rtype.0)).or_default()[side].push(record);
+        }
+    }
+    let mut lacking = Difference::default();
+    for ((owner, rtype), [removed, added]) in &by_rrset {
+        let is_there = |record: &WireRecord<'_>| has_record(file, record);
+        let fits = removed.iter().all(is_there) && !added.iter().any(is_there);
+        let is_done = added.iter().all(is_there) && !removed.iter().any(is_there);
+        match (fits, is_done) {
+            (true, _) => {
+                removed
+                    .iter()
+                    .for_each(|record| lacking.removed.push(*record));
+                added.iter().for_each(|record| lacking.added.push(*record));
+            }
+            (false, true) => {}
+            (false, false) => return Err(clash(Name::from_valid_wire(owner), Type(*rtype))),
+        }
+    }
+    rebase(file, lacking, last, now)
+}
+
+type RrsetKeyOrder = (Vec<u8>, u16);
+
+/// A record by owner in lower case, type, TTL and data.
+type RecordKey = (Vec<u8>, u16, u32, Vec<u8>);
+
+/// The differences of a journal as one.
+fn sum_of(entries: &[JournalEntry]) -> Difference {
+    let record_key = |record: WireRecord<'_>| -> RecordKey {
+        let (owner, rtype) = key(&record);
+        (owner, rtype.0, record.ttl, record.rdata.to_vec())
+    };
+    let mut sum: BTreeMap<RecordKey, i32> = BTreeMap::new();
+    for entry in entries {
+        for record in &entry.difference.removed {
+            *sum.entry(record_key(record)).or_default() -= 1;
+        }
+        for record in &entry.difference.added {
+            *sum.entry(record_key(record)).or_default() += 1;
+        }
+    }
+    let list = |wanted: fn(i32) -> bool| -> RecordList {
+        let own = sum.iter().filter(|(_, count)| wanted(**count));
+        let record = |((owner, rtype, ttl, rdata), _): (&'_ RecordKey, _)| {
+            (owner.clone(), *rtype, *ttl, rdata.clone())
+        };
+        let mut list = RecordList::default();
+        for (owner, rtype, ttl, rdata) in own.map(record) {
+            list.push(WireRecord {
+                owner: Name::from_valid_wire(&owner),
+                rtype: Type(rtype),
+                ttl,
+                rdata: &rdata,
+            });
+        }
+        list
+    };
+    Difference {
+        removed: list(|count| count < 0),
+        added: list(|count| count > 0),
+    }
+}
+
+/// Puts what a file lacks on top of it, with a serial after both.
+fn rebase(
+    file: &Arc<Zone>,
+    mut lacking: Difference,
+    last: Serial,
+    now: SystemTime,
+) -> Result<Merge, CommitError> {
+    if lacking.is_empty() {
+        return Ok(Merge::AsFile);
+    }
+    let soa = file
+        .soa()
+        .and_then(|soa| Some((soa.ttl(), soa.records().next()?.rdata)));
+    let Some((ttl, rdata)) = soa else {
+        return Ok(Merge::AsFile);
+    };
+    let serial = match file.serial().is_after(last) {
+        true => file.serial().next(now),
+        false => last.next(now),
+    };
+    let mut next = rdata.to_vec();
+    if let (Some(at), Some(_)) = (next.len().checked_sub(20), soa_serial(rdata)) {
+        next[at..at + 4].copy_from_slice(&serial.0.to_be_bytes());
+    }
+    let (owner, rtype) = (file.apex_name(), Type::SOA);
+    let record = |rdata| WireRecord {
+        owner,
+        rtype,
+        ttl,
+        rdata,
+    };
+    lacking.removed.push(record(rdata));
+    lacking.added.push(record(&next));
+    let merged = Arc::new(file.apply(&lacking)?);
+    Ok(Merge::Both(Rebased {
+        file: Arc::clone(file),
+        lacking: Arc::new(lacking),
+        merged,
+    }))
+}
+
+fn clash(owner: Name<'_>, rtype: Type) -> CommitError {
+    CommitError::Clash {
+        owner: NameBuf::from(owner).to_string(),
+        rtype,
+    }
+}
+
+fn is_same_rrset(a: &Zone, b: &Zone, owner: Name<'_>, rtype: Type) -> bool {
+    let find = |zone: &'_ Zone| -> Option<(u32, Vec<Vec<u8>>)> {
+        let rrset = zone.node_of(owner)?.rrset(rtype)?;
+        let data = rrset.records().map(|record| record.rdata.to_vec());
+        Some((rrset.ttl(), data.collect()))
+    };
+    find(a) == find(b)
+}
+
+fn has_record(zone: &Zone, wanted: &WireRecord<'_>) -> bool {
+    let rrset = zone
+        .node_of(wanted.owner)
+        .and_then(|node| node.rrset(wanted.rtype));
+    rrset.is_some_and(|rrset| {
+        rrset.ttl() == wanted.ttl && rrset.records().any(|record| record.rdata == wanted.rdata)
+    })
+}

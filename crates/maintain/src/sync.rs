@@ -1,0 +1,226 @@
+//! Writes the changes that a zone file lacks into it, so that the file is the zone again.
+//!
+//! The file is replaced as a whole, never written in place, and only if it has what it had when it was read: an edit by hand
+//! that is not served is never overwritten, unless the operator asks for that. The text is changed where the records are
+//! ([`text`]) and read again before it takes the place of the file; where that does not give the served zone the operator
+//! is told, and may have the whole zone written.
+
+mod text;
+
+pub use text::{NewRecordPlace, TextFault, put_difference, whole_text};
+
+use crate::commit::Commits;
+use crate::contents::contents_of;
+use nameward_wire::NameBuf;
+use nameward_wire::zonefile::{Options, parse_bytes};
+use nameward_zone::{Serial, Zone, ZoneBuilder};
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// How a zone file is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SyncMode {
+    /// Comments and layout stay, or nothing is written.
+    KeepLayout,
+    /// The whole zone is written anew, over whatever the file has.
+    Rewrite,
+}
+
+/// What came of writing a zone file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SyncOutcome {
+    /// The file has all that is served.
+    UpToDate(Serial),
+    /// The file was written, with so many records that went and came.
+    Written {
+        /// The serial that it has now.
+        serial: Serial,
+        /// Records that went and came.
+        records: usize,
+    },
+}
+
+/// Why a zone file was not written.
+#[derive(Debug, thiserror::Error)]
+pub enum SyncError {
+    /// The zone has no file here.
+    #[error("zone {0} does not come from a file")]
+    NoFile(NameBuf),
+    /// The zone is not served, or not yet.
+    #[error("zone {0} is not served")]
+    NotServed(NameBuf),
+    /// The file was edited, and that is not served.
+    #[error(
+        "{0} was edited and is not served as it is: mend it and reload, or write the served zone over it with --rewrite"
+    )]
+    Edited(PathBuf),
+    /// The changes cannot be put into the text.
+    #[error(
+        "{path} cannot keep its layout: {fault}; with --rewrite the whole zone is written, without comments"
+    )]
+    Layout {
+        /// The file.
+        path: PathBuf,
+        /// The reason.
+        fault: String,
+    },
+    /// The file cannot be read or written.
+    #[error("{path}: {error}")]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The reason.
+        error: io::Error,
+    },
+}
+
+/// Writes what a zone's file lacks into it.
+pub fn sync_zone(
+    commits: &Arc<Commits>,
+    (zone, rank): (&NameBuf, u16),
+    path: &Path,
+    mode: SyncMode,
+) -> Result<SyncOutcome, SyncError> {
+    let failed = |error: io::Error| SyncError::File {
+        path: path.into(),
+        error,
+    };
+    // A link stays a link: what it leads to is replaced.
+    let file = fs::canonicalize(path).map_err(failed)?;
+    let served = commits.table().version(zone.as_name(), rank);
+    let served = served.filter(|served| !served.is_stand_in());
+    let served = served.ok_or(SyncError::NotServed(*zone))?;
+    let metadata = fs::metadata(&file).map_err(failed)?;
+    let text = fs::read(&file).map_err(failed)?;
+    let options = Options {
+        include_base: file.parent().map(Path::to_path_buf),
+        ..Options::new(*zone)
+    };
+    let found = read(&text, &options, zone);
+    if let Some(found) = &found
+        && is_same(found, &served)
+    {
+        commits.home_is(&served);
+        return Ok(SyncOutcome::UpToDate(served.serial()));
+    }
+    let home = commits.home_of(zone.as_name(), rank);
+    let (new, records) = match (mode, found) {
+        (SyncMode::Rewrite, found) => {
+            let records = found.map_or(served.name_count(), |found| count(&served, &found));
+            (whole_text(&contents_of(&served)), records)
+        }
+        (SyncMode::KeepLayout, Some(found)) => {
+            if home.is_none_or(|home| !is_same(&home, &found)) {
+                return Err(SyncError::Edited(path.into()));
+            }
+            let new = with_layout(&text, &options, &found, &served);
+            let new = new.map_err(|fault| SyncError::Layout {
+                path: path.into(),
+                fault,
+            })?;
+            (new, count(&served, &found))
+        }
+        (SyncMode::KeepLayout, None) => return Err(SyncError::Edited(path.into())),
+    };
+    match read(&new, &options, zone) {
+        Some(written) if is_same(&written, &served) => {}
+        _ => {
+            return Err(SyncError::Layout {
+                path: path.into(),
+                fault: "the text would not say what is served".into(),
+            });
+        }
+    }
+    let is_untouched = |now: &Metadata| {
+        let state = |m: &Metadata| (m.dev(), m.ino(), m.size(), m.mtime(), m.mtime_nsec());
+        state(now) == state(&metadata)
+    };
+    let temporary = write_beside(&file, &new, &metadata).map_err(failed)?;
+    if !fs::metadata(&file).is_ok_and(|now| is_untouched(&now)) {
+        let _ = fs::remove_file(&temporary);
+        return Err(SyncError::Edited(path.into()));
+    }
+    fs::rename(&temporary, &file).map_err(failed)?;
+    sync_directory(&file).map_err(failed)?;
+    commits.home_is(&served);
+    let serial = served.serial();
+    tracing::info!(
+        "zone {zone}: {} written, serial {serial}, {records} records changed",
+        path.display()
+    );
+    Ok(SyncOutcome::Written { serial, records })
+}
+
+/// Whether two versions have the same records, however they stand in memory.
+fn is_same(a: &Zone, b: &Zone) -> bool {
+    a.difference_from(b).is_empty()
+}
+
+fn count(served: &Zone, found: &Zone) -> usize {
+    let difference = served.difference_from(found);
+    difference.removed.len() + difference.added.len()
+}
+
+/// The text with what it lacks, as close to its layout as can be.
+fn with_layout(
+    text: &[u8],
+    options: &Options,
+    found: &Zone,
+    served: &Zone,
+) -> Result<Vec<u8>, String> {
+    let difference = served.difference_from(found);
+    let mut fault = String::new();
+    // A record between others may change the TTL of those behind it; at the end it cannot.
+    for place in [NewRecordPlace::BesideOwner, NewRecordPlace::End] {
+        let new = put_difference(text, options, &difference, place).map_err(|f| f.to_string())?;
+        match read(&new, options, &options.origin) {
+            Some(zone) if is_same(&zone, served) => return Ok(new),
+            _ => fault = "records take their TTL or owner from lines before them".into(),
+        }
+    }
+    Err(fault)
+}
+
+fn read(text: &[u8], options: &Options, zone: &NameBuf) -> Option<Zone> {
+    let mut builder = ZoneBuilder::with_capacity(zone.as_name(), text.len());
+    let report = parse_bytes("zone file", text, options, &mut builder);
+    if report.has_errors() {
+        return None;
+    }
+    builder.finish().0
+}
+
+/// Writes a file beside another, with its owner and mode, and waits for the disk.
+fn write_beside(file: &Path, text: &[u8], like: &Metadata) -> io::Result<PathBuf> {
+    let mut name = std::ffi::OsString::from(".");
+    name.push(file.file_name().unwrap_or_default());
+    name.push(".nameward-new");
+    let temporary = file.with_file_name(name);
+    let _ = fs::remove_file(&temporary);
+    let mut new = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&temporary)?;
+    let written = new
+        .write_all(text)
+        // As far as this user may: the text counts more.
+        .map(|()| drop(fchown(&new, Some(like.uid()), Some(like.gid()))))
+        .and_then(|()| new.set_permissions(fs::Permissions::from_mode(like.mode() & 0o7777)))
+        .and_then(|()| new.sync_all());
+    match written {
+        Ok(()) => Ok(temporary),
+        Err(error) => {
+            let _ = fs::remove_file(&temporary);
+            Err(error)
+        }
+    }
+}
+
+fn sync_directory(file: &Path) -> io::Result<()> {
+    let directory = file.parent().unwrap_or(Path::new("."));
+    File::open(directory)?.sync_all()
+}

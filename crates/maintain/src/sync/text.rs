@@ -1,0 +1,510 @@
+//! The text of a zone file with a difference put into it: comments, order and layout of all else stay as they are.
+//!
+//! A record that goes takes its line with it; one that takes the place of another of its owner and type stands where that
+//! stood, with its comment; a new one stands behind the last of its owner, or at the end. Only entries that stand in the file
+//! itself can be changed: what `$INCLUDE` and `$GENERATE` bring cannot. Whether the result says what it should is for the
+//! caller to see, by reading it.
+
+use nameward_wire::rdata::write_text;
+use nameward_wire::zonefile::{Options, Record, parse_bytes};
+use nameward_wire::{Name, Type};
+use nameward_zone::change::Difference;
+use nameward_zone::{RecordList, WireRecord};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ops::Range;
+
+/// Why the text of a zone file cannot take a difference.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TextFault {
+    /// A record that goes is made by a directive of the file.
+    #[error("line {line}: {owner} {rtype} is made by a directive")]
+    Directive {
+        /// The line of the directive.
+        line: usize,
+        /// The owner of the record.
+        owner: String,
+        /// Its type.
+        rtype: Type,
+    },
+    /// A record that goes stands in another file.
+    #[error("{owner} {rtype} stands in a file that is included")]
+    Included {
+        /// The owner of the record.
+        owner: String,
+        /// Its type.
+        rtype: Type,
+    },
+    /// A record that goes stands nowhere.
+    #[error("{owner} {rtype} is not in the file")]
+    NotThere {
+        /// The owner of the record.
+        owner: String,
+        /// Its type.
+        rtype: Type,
+    },
+}
+
+/// Where records stand that are new in a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NewRecordPlace {
+    /// Behind the last record of their owner.
+    BesideOwner,
+    /// Behind everything: nothing that follows can take a TTL from them.
+    End,
+}
+
+/// An entry of a name that the difference is about.
+struct FileEntry {
+    /// Its first line, from 0.
+    line: usize,
+    owner: Vec<u8>,
+    rtype: Type,
+    rdata: Vec<u8>,
+    is_included: bool,
+}
+
+/// What becomes of the lines of an entry.
+enum LineFate {
+    Deleted,
+    Replaced(Vec<u8>),
+}
+
+/// Puts a difference into the text of a zone file.
+pub fn put_difference(
+    text: &[u8],
+    options: &Options,
+    difference: &Difference,
+    place: NewRecordPlace,
+) -> Result<Vec<u8>, TextFault> {
+    let touched: HashSet<Vec<u8>> = difference
+        .removed
+        .iter()
+        .chain(&difference.added)
+        .map(|record| lower(record.owner))
+        .collect();
+    let entries = entries_of(text, options, &touched);
+    let lines = lines_of(text);
+    let mut edit = TextEdit {
+        text,
+        lines: &lines,
+        entries: &entries,
+        fates: HashMap::new(),
+        insertions: BTreeMap::new(),
+        at_end: Vec::new(),
+    };
+    let mut added: Vec<Option<WireRecord<'_>>> = difference.added.iter().map(Some).collect();
+    for gone in &difference.removed {
+        edit.remove(gone, &mut added)?;
+    }
+    for record in added.into_iter().flatten() {
+        edit.insert(record, place);
+    }
+    Ok(edit.finish())
+}
+
+fn lower(name: Name<'_>) -> Vec<u8> {
+    name.as_wire().to_ascii_lowercase()
+}
+
+fn entries_of(text: &[u8], options: &Options, touched: &HashSet<Vec<u8>>) -> Vec<FileEntry> {
+    let mut entries = Vec::new();
+    let mut note = |record: &Record<'_>| {
+        let owner = lower(record.owner);
+        if touched.contains(&owner) {
+            entries.push(FileEntry {
+                line: (record.line as usize).saturating_sub(1),
+                owner,
+                rtype: record.rtype,
+                rdata: record.rdata.to_vec(),
+                is_included: record.file != 0,
+            });
+        }
+        Ok(())
+    };
+    // What is wrong with the text was told when it was loaded.
+    let _ = parse_bytes("zone file", text, options, &mut note);
+    entries
+}
+
+/// The octets of each line, its end with it.
+fn lines_of(text: &[u8]) -> Vec<Range<usize>> {
+    let mut start = 0;
+    text.split_inclusive(|octet| *octet == b'\n')
+        .map(|line| {
+            let range = start..start + line.len();
+            start = range.end;
+            range
+        })
+        .collect()
+}
+
+struct TextEdit<'t> {
+    text: &'t [u8],
+    lines: &'t [Range<usize>],
+    entries: &'t [FileEntry],
+    /// By the first line of an entry.
+    fates: HashMap<usize, LineFate>,
+    /// Behind the entry that begins at a line.
+    insertions: BTreeMap<usize, Vec<u8>>,
+    at_end: Vec<u8>,
+}
+
+impl TextEdit<'_> {
+    /// Takes a record out, or puts one of the same owner and type in its place.
+    fn remove(
+        &mut self,
+        gone: WireRecord<'_>,
+        added: &mut [Option<WireRecord<'_>>],
+    ) -> Result<(), TextFault> {
+        let (owner, rtype) = (gone.owner.to_string(), gone.rtype);
+        let key = lower(gone.owner);
+        let is_it = |entry: &&FileEntry| {
+            entry.rtype == rtype && entry.owner == key && same_data(rtype, &entry.rdata, gone.rdata)
+        };
+        let Some(entry) = self.entries.iter().find(is_it) else {
+            return Err(TextFault::NotThere { owner, rtype });
+        };
+        if entry.is_included {
+            return Err(TextFault::Included { owner, rtype });
+        }
+        let line = entry.line;
+        let is_directive = self
+            .lines
+            .get(line)
+            .is_none_or(|l| self.text[l.start] == b'$');
+        if is_directive {
+            let line = line + 1;
+            return Err(TextFault::Directive { line, owner, rtype });
+        }
+        let is_next = |record: &&mut Option<WireRecord<'_>>| {
+            record.is_some_and(|record| record.rtype == rtype && lower(record.owner) == key)
+        };
+        let next = added.iter_mut().find(is_next).and_then(Option::take);
+        let fate = match next {
+            None => LineFate::Deleted,
+            Some(next) => LineFate::Replaced(self.replaced(line, gone, next)),
+        };
+        self.fates.insert(line, fate);
+        Ok(())
+    }
+
+    /// The text of an entry with other data.
+    fn replaced(&self, line: usize, gone: WireRecord<'_>, next: WireRecord<'_>) -> Vec<u8> {
+        let range = self.entry_range(line);
+        let entry = &self.text[range];
+        let words = words_of(entry);
+        let mnemonic = gone.rtype.to_string();
+        let is_type =
+            |word: &Range<usize>| entry[word.clone()].eq_ignore_ascii_case(mnemonic.as_bytes());
+        // Owner, TTL and class may stand before the type.
+        let type_at = words
+            .iter()
+            .take(4)
+            .skip_while(|w| w.start == 0)
+            .position(is_type);
+        let skipped = words.iter().take_while(|w| w.start == 0).count();
+        let data = type_at.map(|at| &words[at + skipped + 1..]);
+        let (Some(data), true) = (data.filter(|data| !data.is_empty()), gone.ttl == next.ttl)
+        else {
+            return written(next);
+        };
+        if let (Type::SOA, [_, _, serial, ..]) = (gone.rtype, data)
+            && differ_by_serial(gone.rdata, next.rdata)
+            && let Some(number) = nameward_zone::change::soa_serial(next.rdata)
+        {
+            let number = number.to_string();
+            return [
+                &entry[..serial.start],
+                number.as_bytes(),
+                &entry[serial.end..],
+            ]
+            .concat();
+        }
+        let (first, last) = (data[0].start, data[data.len() - 1].end);
+        // Data over several lines have no one place for a comment.
+        if entry[..last].contains(&b'\n') || entry[..last].contains(&b'(') {
+            return written(next);
+        }
+        [&entry[..first], data_text(next).as_bytes(), &entry[last..]].concat()
+    }
+
+    fn insert(&mut self, record: WireRecord<'_>, place: NewRecordPlace) {
+        let key = lower(record.owner);
+        let is_beside = |entry: &&FileEntry| {
+            let first = self.lines.get(entry.line).map(|line| self.text[line.start]);
+            entry.owner == key && !entry.is_included && first.is_some_and(|octet| octet != b'$')
+        };
+        let beside = self
+            .entries
+            .iter()
+            .filter(is_beside)
+            .map(|entry| entry.line);
+        let text = written(record);
+        match beside
+            .max()
+            .filter(|_| place == NewRecordPlace::BesideOwner)
+        {
+            Some(line) => self.insertions.entry(line).or_default().extend(text),
+            None => self.at_end.extend(text),
+        }
+    }
+
+    /// The octets of the entry that begins at a line, up to the end of its last line.
+    fn entry_range(&self, line: usize) -> Range<usize> {
+        let start = self.lines[line].start;
+        let (mut quoted, mut escaped, mut comment, mut depth) = (false, false, false, 0usize);
+        for (at, octet) in self.text[start..].iter().enumerate() {
+            match octet {
+                b'\n' if depth == 0 => return start..start + at + 1,
+                b'\n' => comment = false,
+                _ if comment || std::mem::take(&mut escaped) => {}
+                b'\\' => escaped = true,
+                b'"' => quoted = !quoted,
+                b';' if !quoted => comment = true,
+                b'(' if !quoted => depth += 1,
+                b')' if !quoted => depth = depth.saturating_sub(1),
+                _ => {}
+            }
+        }
+        start..self.text.len()
+    }
+
+    fn finish(self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(self.text.len() + self.at_end.len());
+        let by_line: HashMap<usize, &FileEntry> = self
+            .entries
+            .iter()
+            .filter(|entry| !entry.is_included)
+            .map(|entry| (entry.line, entry))
+            .collect();
+        // The owner that a deleted line had and lines behind it take over.
+        let mut missing_owner: Option<&[u8]> = None;
+        let mut line = 0;
+        while line < self.lines.len() {
+            let begins_with_blank = matches!(self.text[self.lines[line].start], b' ' | b'\t');
+            let Some(entry) = by_line.get(&line) else {
+                out.extend_from_slice(&self.text[self.lines[line].clone()]);
+                line += 1;
+                continue;
+            };
+            let range = self.entry_range(line);
+            let behind = self.lines.partition_point(|l| l.start < range.end);
+            let fate = self.fates.get(&line);
+            if !begins_with_blank {
+                missing_owner = None;
+            }
+            match fate {
+                Some(LineFate::Deleted) if !begins_with_blank => {
+                    missing_owner = Some(&entry.owner);
+                }
+                Some(LineFate::Deleted) => {}
+                kept => {
+                    let text = match kept {
+                        Some(LineFate::Replaced(text)) => &text[..],
+                        _ => &self.text[range],
+                    };
+                    let takes_over = matches!(text.first(), Some(b' ' | b'\t'));
+                    if let Some(owner) = missing_owner.take().filter(|_| takes_over) {
+                        let name = Name::from_wire(owner).unwrap_or(Name::ROOT);
+                        out.extend_from_slice(name.to_string().as_bytes());
+                    }
+                    out.extend_from_slice(text);
+                }
+            }
+            if let Some(new) = self.insertions.get(&line) {
+                end_line(&mut out);
+                out.extend_from_slice(new);
+            }
+            line = behind.max(line + 1);
+        }
+        if !self.at_end.is_empty() {
+            end_line(&mut out);
+            out.extend_from_slice(&self.at_end);
+        }
+        out
+    }
+}
+
+fn end_line(out: &mut Vec<u8>) {
+    if out.last().is_some_and(|octet| *octet != b'\n') {
+        out.push(b'\n');
+    }
+}
+
+/// The words of an entry without comments and parentheses. An owner begins at 0.
+fn words_of(entry: &[u8]) -> Vec<Range<usize>> {
+    let mut words = Vec::new();
+    let mut at = 0;
+    while at < entry.len() {
+        match entry[at] {
+            b' ' | b'\t' | b'\r' | b'\n' | b'(' | b')' => at += 1,
+            b';' => {
+                let rest = entry[at..].iter().position(|octet| *octet == b'\n');
+                at = rest.map_or(entry.len(), |length| at + length);
+            }
+            _ => {
+                let start = at;
+                let mut quoted = false;
+                while at < entry.len() {
+                    match entry[at] {
+                        b'\\' => at += 1,
+                        b'"' => quoted = !quoted,
+                        b' ' | b'\t' | b'\r' | b'\n' | b'(' | b')' | b';' if !quoted => break,
+                        _ => {}
+                    }
+                    at += 1;
+                }
+                words.push(start..at.min(entry.len()));
+                at = at.min(entry.len());
+            }
+        }
+    }
+    words
+}
+
+fn same_data(rtype: Type, a: &[u8], b: &[u8]) -> bool {
+    use nameward_wire::rdata::canonicalise;
+    let canonical = |rdata: &[u8]| {
+        let mut rdata = rdata.to_vec();
+        canonicalise(rtype, &mut rdata);
+        rdata
+    };
+    a == b || canonical(a) == canonical(b)
+}
+
+/// Whether two SOA differ in nothing but the serial.
+fn differ_by_serial(a: &[u8], b: &[u8]) -> bool {
+    let (Some(at), true) = (a.len().checked_sub(20), a.len() == b.len()) else {
+        return false;
+    };
+    a[..at] == b[..at] && a[at + 4..] == b[at + 4..]
+}
+
+fn data_text(record: WireRecord<'_>) -> String {
+    let mut text = String::new();
+    // Writing to a string does not fail.
+    let _ = write_text(record.rtype, record.rdata, &mut text);
+    text
+}
+
+/// A record as a line of its own, which means the same wherever it stands.
+fn written(record: WireRecord<'_>) -> Vec<u8> {
+    let WireRecord {
+        owner, rtype, ttl, ..
+    } = record;
+    format!("{owner}\t{ttl}\tIN\t{rtype}\t{}\n", data_text(record)).into_bytes()
+}
+
+/// Writes a whole zone, one line a record.
+pub fn whole_text(parts: &[RecordList]) -> Vec<u8> {
+    let mut text = b"; written by nameward zone sync\n".to_vec();
+    for record in parts.iter().flatten() {
+        text.extend(written(record));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nameward_wire::NameBuf;
+    use nameward_zone::{Zone, ZoneBuilder};
+
+    const ZONE: &str = "; our zone
+$ORIGIN example.
+$TTL 300
+@\tIN SOA ns1 host (
+\t\t10    ; serial
+\t\t3600 600 86400 300 )
+\tNS ns1   ; the first
+\tNS ns2
+ns1  A 192.0.2.1
+; web servers
+www  A 192.0.2.10  ; left
+     A 192.0.2.11  ; right
+     TXT \"a ; b\" ; not data
+$GENERATE 1-3 g$ A 192.0.2.$
+last 60 A 192.0.2.99";
+
+    fn options() -> Options {
+        Options::new(apex())
+    }
+
+    fn apex() -> NameBuf {
+        "example.".parse().unwrap()
+    }
+
+    fn zone(text: &[u8]) -> Zone {
+        let mut builder = ZoneBuilder::new(apex().as_name());
+        let report = parse_bytes("test", text, &options(), &mut builder);
+        assert!(!report.has_errors(), "{:?}", report.diagnostics);
+        builder.finish().0.unwrap()
+    }
+
+    /// The text after the change from one zone to another that is written down.
+    fn patched(wanted: &str) -> Result<String, TextFault> {
+        let difference = zone(wanted.as_bytes()).difference_from(&zone(ZONE.as_bytes()));
+        let place = NewRecordPlace::BesideOwner;
+        let text = put_difference(ZONE.as_bytes(), &options(), &difference, place)?;
+        assert!(zone(&text).has_same_records(&zone(wanted.as_bytes())));
+        Ok(String::from_utf8(text).unwrap())
+    }
+
+    #[test]
+    fn nothing_but_the_changed_lines_changes() {
+        for (from, to, also) in [
+            ("10    ;", "11    ;", None),
+            ("192.0.2.10 ", "192.0.2.12 ", None),
+            ("A 192.0.2.11  ; right", "A 192.0.2.13  ; right", None),
+            ("\tNS ns2\n", "", None),
+            ("NS ns2", "NS ns3.example.", None),
+            ("last 60 A 192.0.2.99", "last 60 A 192.0.2.98", None),
+            // The owner moves to the line that took it over.
+            (
+                "www  A 192.0.2.10  ; left\n",
+                "",
+                Some(("     A 192.0.2.11", "www.example.     A 192.0.2.11")),
+            ),
+        ] {
+            let wanted = ZONE.replace(from, to);
+            let wanted = also.map_or(wanted.clone(), |(from, to)| wanted.replace(from, to));
+            assert_eq!(patched(&wanted).unwrap(), wanted, "{from}");
+        }
+    }
+
+    #[test]
+    fn new_records_stand_behind_their_owner_or_at_the_end() {
+        let text = patched(&format!("{ZONE}\nwww AAAA 2001:db8::1\nnew A 192.0.2.50\n")).unwrap();
+        let beside = "\"a ; b\" ; not data\nwww.example.\t300\tIN\tAAAA\t2001:db8::1\n$GENERATE";
+        assert!(text.contains(beside), "{text}");
+        let end = "last 60 A 192.0.2.99\nnew.example.\t300\tIN\tA\t192.0.2.50\n";
+        assert!(text.ends_with(end), "{text}");
+    }
+
+    #[test]
+    fn a_whole_name_goes_and_its_comment_lines_stay() {
+        let wanted = ZONE
+            .lines()
+            .filter(|line| !line.contains("192.0.2.1") || line.contains("ns1"))
+            .filter(|line| !line.contains("TXT"));
+        let wanted: Vec<&str> = wanted.collect();
+        let text = patched(&wanted.join("\n")).unwrap();
+        assert!(text.contains("; web servers\n$GENERATE"), "{text}");
+    }
+
+    #[test]
+    fn records_of_directives_are_left_to_the_operator() {
+        let fault = patched(&ZONE.replace("1-3", "1-2")).unwrap_err();
+        let TextFault::Directive { line, owner, .. } = fault else {
+            panic!("{fault}");
+        };
+        assert_eq!((line, owner.as_str()), (14, "g3.example."));
+    }
+
+    #[test]
+    fn a_soa_with_other_fields_is_written_anew() {
+        let text = patched(&ZONE.replace("3600 600", "7200 600")).unwrap();
+        assert!(text.contains("example.\t300\tIN\tSOA\t"), "{text}");
+        assert!(text.contains("\n\tNS ns1   ; the first\n"), "{text}");
+    }
+}

@@ -1,0 +1,113 @@
+//! Updates of secondary zones, passed on to their primaries (RFC 2136 section 6).
+//!
+//! The message goes as it came, its signature with it, and the reply comes back the same way: client and primary verify each
+//! other, and this server adds nothing. Bounded are the updates under way and the time that each may take.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use nameward_maintain::policy::RemoteServer;
+use nameward_wire::Rcode;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpSocket;
+use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+
+/// Updates that may be on their way to primaries at one time.
+const UNDER_WAY: usize = 64;
+/// How long one primary may take; then the next is asked.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Octets of the header, up to the code that a reply has.
+const HEADER: usize = 12;
+
+/// Passes updates on.
+pub(super) struct UpdateForwarder {
+    runtime: Handle,
+    places: Arc<Semaphore>,
+}
+
+/// A reply of a primary.
+pub(super) struct ForwardedReply {
+    /// The message as it came.
+    pub(super) octets: Vec<u8>,
+    /// Its response code.
+    pub(super) rcode: Rcode,
+}
+
+impl UpdateForwarder {
+    pub(super) fn new(runtime: Handle) -> Self {
+        UpdateForwarder {
+            runtime,
+            places: Arc::new(Semaphore::new(UNDER_WAY)),
+        }
+    }
+
+    /// Asks primaries in their order and tells of the first reply, or of the last failure.
+    pub(super) fn forward(
+        &self,
+        message: Box<[u8]>,
+        primaries: Vec<RemoteServer>,
+        done: impl FnOnce(Result<ForwardedReply, String>) + Send + 'static,
+    ) {
+        let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
+            return done(Err("too many updates are on their way to primaries".into()));
+        };
+        self.runtime.spawn(async move {
+            let _place = place;
+            let mut failure = "there is no primary".to_owned();
+            for primary in primaries {
+                let asked = timeout(PATIENCE, ask(&primary, &message)).await;
+                match asked.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
+                    Ok(reply) => return done(Ok(reply)),
+                    Err(error) => failure = format!("primary {}: {error}", primary.address),
+                }
+            }
+            done(Err(failure));
+        });
+    }
+}
+
+/// Sends a message over TCP and reads the reply to it.
+async fn ask(primary: &RemoteServer, message: &[u8]) -> io::Result<ForwardedReply> {
+    let socket = match primary.address {
+        SocketAddr::V4(_) => TcpSocket::new_v4()?,
+        SocketAddr::V6(_) => TcpSocket::new_v6()?,
+    };
+    if let Some(source) = primary.source {
+        socket.bind(SocketAddr::new(source, 0))?;
+    }
+    let mut stream = socket.connect(primary.address).await?;
+    let len = u16::try_from(message.len()).map_err(io::Error::other)?;
+    let framed = [&len.to_be_bytes(), message].concat();
+    stream.write_all(&framed).await?;
+    let mut octets = vec![0; stream.read_u16().await?.into()];
+    stream.read_exact(&mut octets).await?;
+    let is_reply = octets.len() >= HEADER
+        && octets[..2] == message[..2]
+        // QR set, and the opcode of the request.
+        && octets[2] & 0xf8 == 0x80 | message[2] & 0x78;
+    let rcode = is_reply.then(|| code(octets[3] & 15)).flatten();
+    let rcode = rcode.ok_or_else(|| io::Error::other("the reply is no reply to the update"))?;
+    Ok(ForwardedReply { octets, rcode })
+}
+
+/// The response codes that an UPDATE may have (RFC 2136 section 2.2).
+fn code(number: u8) -> Option<Rcode> {
+    let codes = [
+        Rcode::NoError,
+        Rcode::FormErr,
+        Rcode::ServFail,
+        Rcode::NxDomain,
+        Rcode::NotImp,
+        Rcode::Refused,
+        Rcode::YxDomain,
+        Rcode::YxRrset,
+        Rcode::NxRrset,
+        Rcode::NotAuth,
+        Rcode::NotZone,
+    ];
+    codes.into_iter().find(|code| *code as u8 == number)
+}
