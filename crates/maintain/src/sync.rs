@@ -48,10 +48,10 @@ pub enum SyncOutcome {
 pub enum SyncError {
     /// The zone has no file here.
     #[error("zone {0} does not come from a file")]
-    NoFile(NameBuf),
+    NoFile(String),
     /// The zone is not served, or not yet.
     #[error("zone {0} is not served")]
-    NotServed(NameBuf),
+    NotServed(String),
     /// The file was edited, and that is not served.
     #[error(
         "{0} was edited and is not served as it is: mend it and reload, or write the served zone over it with --rewrite"
@@ -92,7 +92,7 @@ pub fn sync_zone(
     let file = fs::canonicalize(path).map_err(failed)?;
     let served = commits.table().version(zone.as_name(), rank);
     let served = served.filter(|served| !served.is_stand_in());
-    let served = served.ok_or(SyncError::NotServed(*zone))?;
+    let served = served.ok_or_else(|| SyncError::NotServed(zone.to_string()))?;
     let metadata = fs::metadata(&file).map_err(failed)?;
     let text = fs::read(&file).map_err(failed)?;
     let options = Options {

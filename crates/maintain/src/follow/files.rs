@@ -132,7 +132,7 @@ impl FileFollower {
         mode: SyncMode,
     ) -> Result<SyncOutcome, SyncError> {
         let found = self.backend.file_of(sources, zone.as_name());
-        let (path, rank) = found.ok_or(SyncError::NoFile(*zone))?;
+        let (path, rank) = found.ok_or_else(|| SyncError::NoFile(zone.to_string()))?;
         self.look(sources, &Look::At(vec![path.clone()]));
         sync_zone(&self.target.commits, (zone, rank), &path, mode)
     }

@@ -48,7 +48,7 @@ enum MaintenanceRequest {
     Look(Look),
     /// A zone file that is to be written, with the operator who waits for it.
     Sync(
-        NameBuf,
+        Box<NameBuf>,
         SyncMode,
         SyncSender<Result<SyncOutcome, SyncError>>,
     ),
@@ -98,7 +98,7 @@ impl Maintenance {
         };
         let (reply, replied) = mpsc::sync_channel(1);
         self.requests
-            .send(MaintenanceRequest::Sync(zone, mode, reply))
+            .send(MaintenanceRequest::Sync(Box::new(zone), mode, reply))
             .map_err(|_| ended())?;
         let outcome = replied.recv().map_err(|_| ended())?;
         outcome.map_err(|error| match error {
@@ -223,7 +223,7 @@ fn run(
             MaintenanceRequest::Sync(zone, mode, reply) => {
                 let outcome = match zones::sources(&keeper.config) {
                     Ok(sources) => files.sync(&sources, &zone, mode),
-                    Err(_) => Err(SyncError::NoFile(zone)),
+                    Err(_) => Err(SyncError::NoFile(zone.to_string())),
                 };
                 let _ = reply.try_send(outcome);
             }
