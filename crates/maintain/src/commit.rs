@@ -380,7 +380,7 @@ struct NewVersion {
     difference: Difference,
     /// `None` if the zone is like that already.
     zone: Option<Arc<Zone>>,
-    /// What the zone's file has and lacks, if it was edited while it lacked changes.
+    /// The version of the zone's file and its lack, if it was edited while it lacked changes.
     rebased: Option<Rebased>,
 }
 

@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// What comes of an edited file.
+/// The outcome of a merge with an edited file.
 pub(crate) enum Merge {
     /// The file has what it had.
     Unchanged,
@@ -30,9 +30,9 @@ pub(crate) enum Merge {
 
 /// A version that stands on what a file has now.
 pub(crate) struct Rebased {
-    /// What the file has.
+    /// The version that the file has.
     pub(crate) file: Arc<Zone>,
-    /// What it lacks.
+    /// The changes that the file lacks.
     pub(crate) lacking: Arc<Difference>,
     /// Both together.
     pub(crate) merged: Arc<Zone>,

@@ -29,7 +29,7 @@ pub enum SyncMode {
     Rewrite,
 }
 
-/// What came of writing a zone file.
+/// The outcome of writing a zone file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SyncOutcome {
     /// The file has all that is served.

@@ -125,7 +125,7 @@ pub enum OperationResult {
     ZoneFrozen {
         /// The zone.
         zone: String,
-        /// What the operator should know.
+        /// Warnings for the operator.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         warnings: Vec<String>,
     },

@@ -33,7 +33,7 @@ pub fn setup(terms: &str) -> Setup {
     setup.config(&config).zone("dyn.example", ZONE)
 }
 
-/// What an update tool said: whether it succeeded, and its words.
+/// The words of an update tool: whether it succeeded, and its words.
 pub fn run(tool: &str, arguments: &[&str], server: SocketAddr, lines: &str) -> (bool, String) {
     let mut child = Command::new(tool)
         .args(arguments)

@@ -13,7 +13,7 @@ fn file(server: &TestServer) -> PathBuf {
     server.dir().join("zones/dyn.example.zone")
 }
 
-/// What a command printed, and whether it succeeded.
+/// The words of a command, and whether it succeeded.
 fn command(server: &TestServer, arguments: &[&str]) -> (bool, String) {
     let output = server.command(arguments);
     let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
