@@ -28,7 +28,7 @@ use nameward_wire::{Name, NameBuf};
 use nameward_zone::change::{ChangeError, ConditionalChange, Difference, ZoneChange};
 use nameward_zone::{RecordList, Serial, Zone};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 pub use terms::{CommitError, CommittedVersion, Durable, VersionSource, WrittenDone};
 use under_way::{Gate, UnderWay, lock};
@@ -38,6 +38,9 @@ type Done = Box<dyn FnOnce(Result<CommittedVersion, CommitError>) + Send>;
 /// Told of each version after it is published.
 type Listener = Box<dyn Fn(&CommittedVersion) + Send + Sync>;
 
+/// Told of each zone that changed in its database, where its contents are looked up.
+type LiveListener = Box<dyn Fn(Name<'_>) + Send + Sync>;
+
 type ZoneKey = (Box<[u8]>, u16);
 
 /// The commits of all zones.
@@ -46,6 +49,7 @@ pub struct Commits {
     durable: Option<Arc<dyn Durable>>,
     zones: Mutex<HashMap<ZoneKey, Arc<Mutex<UnderWay>>>>,
     listener: Listener,
+    live_listener: OnceLock<LiveListener>,
     background: BackgroundWork,
     gate: Arc<Gate>,
 }
@@ -63,11 +67,25 @@ impl Commits {
             durable,
             zones: Mutex::default(),
             listener: Box::new(listener),
+            live_listener: OnceLock::new(),
             background,
             gate: Arc::default(),
         });
         background::start(requests, &commits)?;
         Ok(commits)
+    }
+
+    /// Has a function called with the name of each zone that changed in its database, where its contents are looked up: there
+    /// is no new version to tell of. Only the first call counts.
+    pub fn on_live_change(&self, listener: impl Fn(Name<'_>) + Send + Sync + 'static) {
+        let _ = self.live_listener.set(Box::new(listener));
+    }
+
+    /// Tells that a zone whose contents are looked up has changed in its database.
+    pub(crate) fn tell_live_change(&self, zone: Name<'_>) {
+        if let Some(listener) = self.live_listener.get() {
+            listener(zone);
+        }
     }
 
     /// The table that versions are published in.

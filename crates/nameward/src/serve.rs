@@ -86,6 +86,8 @@ pub fn run(overrides: &Overrides) -> Result<(), StartError> {
     let commits = Commits::new(Arc::clone(&table), durable, move |committed| {
         told.changed(name_of(&committed.zone));
     })?;
+    let told = notifier.clone();
+    commits.on_live_change(move |zone| told.changed(zone.into()));
     // Before the first zone, as access lists.
     let policy_table = Arc::new(PolicyTable::default());
     let signed = Arc::clone(&shared);

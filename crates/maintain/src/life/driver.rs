@@ -263,14 +263,16 @@ impl<O: AskPrimary> LifeDriver<O> {
 
     /// Does what the policies say of some zones.
     fn follow(&mut self, policies: &Policies, zones: Vec<Box<[u8]>>) {
-        let mut new = Vec::new();
+        let (mut new, mut in_databases) = (Vec::new(), 0);
         for zone in &zones {
             let Ok(name) = Name::from_wire(zone) else {
                 continue;
             };
-            let policy = policies.own(name).filter(|policy| is_secondary(policy));
+            let own = policies.own(name);
+            in_databases += usize::from(own.is_some_and(|policy| is_in_database(policy)));
+            let policy = own.filter(|policy| is_secondary(policy));
             let Some(policy) = policy else {
-                let is_file = policies.own(name).is_some_and(|policy| {
+                let is_file = own.is_some_and(|policy| {
                     policy.declared_by == PolicySource::Configured && !policy.kind.is_transferred()
                 });
                 let heir = match is_file {
@@ -287,6 +289,12 @@ impl<O: AskPrimary> LifeDriver<O> {
                     policy: Arc::clone(policy),
                 });
             }
+        }
+        if in_databases > 0 {
+            tracing::warn!(
+                "{in_databases} secondary zones of databases are served as the database has them, and not transferred: \
+                 declare them by [[zone]] to have them transferred here"
+            );
         }
         if new.is_empty() {
             return;
@@ -341,8 +349,12 @@ impl<O: AskPrimary> LifeDriver<O> {
 
 /// Tells whether a zone is transferred from primaries into the state store.
 fn is_secondary(policy: &ZonePolicy) -> bool {
-    let is_in_database = matches!(policy.declared_by, PolicySource::Backend(_));
-    policy.kind.is_transferred() && !is_in_database && !policy.primaries.is_empty()
+    policy.kind.is_transferred() && !is_in_database(policy) && !policy.primaries.is_empty()
+}
+
+/// Tells whether a database has a zone that is transferred from primaries: whoever writes it there transfers it.
+fn is_in_database(policy: &ZonePolicy) -> bool {
+    policy.kind.is_transferred() && matches!(policy.declared_by, PolicySource::Backend(_))
 }
 
 fn rank_of(policy: &ZonePolicy) -> u16 {

@@ -1,7 +1,7 @@
 //! A secondary that is killed at any moment of a storm of differences: after each start it serves a version that its
 //! primary had, at once and no older than it served before, and needs no whole transfer again.
 //!
-//! `NAMEWARD_KILLS=n` makes it n rounds; `scripts/kill-secondary` does so.
+//! `KILLS=n` makes it n rounds; `scripts/kill-loop` does so.
 
 use super::primary::{
     Asked, IXFR, Primary, Reply, ReplyEnd, Version, difference, frame, honest, message, soa,
@@ -34,7 +34,7 @@ fn start(state: &std::path::Path, primary: &Primary) -> TestServer {
 
 #[test]
 fn a_secondary_that_is_killed_goes_on_where_it_was() {
-    let rounds = std::env::var("NAMEWARD_KILLS").ok();
+    let rounds = std::env::var("KILLS").ok();
     let rounds: u64 = rounds.and_then(|text| text.parse().ok()).unwrap_or(3);
     let state = tempfile::tempdir().unwrap();
     let primary = Primary::start(version(1));

@@ -283,6 +283,9 @@ impl DatabaseFollower {
             Change::Zone(id, _) | Change::Own(id) => {
                 if let Some(zone) = self.zones.get(&id) {
                     advance(zone);
+                    if zone.live.is_some() {
+                        self.commits.tell_live_change(zone.name());
+                    }
                 }
             }
             Change::All => self.zones.values().for_each(advance),
