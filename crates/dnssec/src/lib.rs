@@ -8,6 +8,7 @@
 #![deny(unsafe_code)]
 
 mod cache;
+pub mod fuzzing;
 mod key;
 mod nsec;
 mod nsec3;

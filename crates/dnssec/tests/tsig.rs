@@ -280,3 +280,21 @@ proptest! {
         let _ = verify_request(&message, &keys(), NOW);
     }
 }
+
+proptest! {
+    #[test]
+    fn mutated_signed_messages_break_no_promise(
+        changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),
+        cut in 0..20usize,
+        noise in proptest::collection::vec(any::<u8>(), 0..60),
+    ) {
+        let mut message = signed_question();
+        for (place, octet) in changes {
+            let place = place.index(message.len());
+            message[place] = octet;
+        }
+        message.truncate(message.len() - cut);
+        nameward_dnssec::fuzzing::tsig(&message);
+        nameward_dnssec::fuzzing::tsig(&noise);
+    }
+}

@@ -15,6 +15,7 @@ use nameward_dnssec::tsig::ReplySigner;
 use nameward_stats::{Protocol, Transport};
 use nameward_wire::message::Query;
 use nameward_wire::{Name, Rcode};
+use nameward_zone::Zone;
 use tokio::sync::Notify;
 
 use crate::pipeline::WayBack;
@@ -120,6 +121,12 @@ pub trait ZoneRequests: Send + Sync + 'static {
     /// An UPDATE (RFC 2136) of the zone of the question.
     fn update(&self, _: &Request<'_>, _: &mut WayBack<'_>, _: &mut [u8]) -> Verdict {
         Verdict::Code(Rcode::NotImp, Some(extended_error::NOT_SUPPORTED))
+    }
+
+    /// Returns the seconds after which a zone expires here unless it is refreshed (RFC 7314); those of the SOA where nobody
+    /// refreshes it.
+    fn expires_in(&self, zone: &Zone) -> Option<u32> {
+        zone.soa_expire()
     }
 
     /// A transfer (AXFR of RFC 5936, IXFR of RFC 1995) of the zone of the question.

@@ -296,7 +296,7 @@ impl OutgoingTransfers {
 
     /// Returns the seconds after which a zone expires: of a secondary those that are left (RFC 7314 section 3.2.1), of
     /// other zones those of the SOA.
-    fn expires_in(&self, zone: &Zone) -> Option<u32> {
+    pub(crate) fn expires_in(&self, zone: &Zone) -> Option<u32> {
         let policies = self.policies.load();
         let name = zone.apex_name();
         match policies.of(name).kind.is_transferred() {

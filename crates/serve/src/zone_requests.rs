@@ -7,12 +7,12 @@ use nameward_maintain::notify::{Notification, NotifyOutcome, NotifySink};
 use nameward_maintain::policy::PolicyTable;
 use nameward_wire::message::{Message, MessageSection};
 use nameward_wire::{Class, Rcode, Type};
-use nameward_zone::Serial;
 use nameward_zone::change::soa_serial;
+use nameward_zone::{Serial, Zone};
 
 use crate::pipeline::WayBack;
 use crate::request::{NoZoneRequests, Request, Verdict, ZoneRequests, extended_error};
-use crate::transfers::{KeyNote, LoggedRefusals, OutgoingTransfers};
+use crate::transfers::{ExpiryOf, KeyNote, LoggedRefusals, OutgoingTransfers};
 
 /// The requests of a server with policies.
 pub struct ZoneRequestHandler {
@@ -38,6 +38,11 @@ impl ZoneRequestHandler {
     /// Sets who takes NOTIFY messages; only the first call counts.
     pub fn set_notify_sink(&self, sink: Arc<dyn NotifySink>) {
         let _ = self.notify.set(sink);
+    }
+
+    /// Sets who knows when secondary zones expire (RFC 7314); only the first call counts.
+    pub fn set_expiry(&self, expiry: Box<ExpiryOf>) {
+        self.transfers.set_expiry(expiry);
     }
 
     /// Sets who takes UPDATE messages; only the first call counts.
@@ -92,6 +97,10 @@ impl ZoneRequests for ZoneRequestHandler {
                 Verdict::Code(Rcode::Refused, Some(extended_error::PROHIBITED))
             }
         }
+    }
+
+    fn expires_in(&self, zone: &Zone) -> Option<u32> {
+        self.transfers.expires_in(zone)
     }
 
     fn update(&self, request: &Request<'_>, way_back: &mut WayBack<'_>, out: &mut [u8]) -> Verdict {

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use loopback::{Loopback, PATIENCE, is_truncated, plain_question, rcode, receive, send, zone};
 use nameward_dnssec::tsig::{TsigAlgorithm, TsigKey, TsigKeys, sign_request};
+use nameward_dnssec::{Key, KeyUse, Keys, Policy, SignatureCache, Signing};
 use nameward_maintain::policy::{PolicyPart, PolicySet, PolicySource, PolicyTable};
 use nameward_serve::transfers::{OutgoingTransfers, TransferLimits};
 use nameward_serve::zone_requests::ZoneRequestHandler;
@@ -356,6 +357,25 @@ fn the_expire_option_is_answered_where_it_is_asked_for() {
     request[11] = 1;
     request.extend_from_slice(b"\0\x00\x29\x04\xd0\0\0\0\0\x00\x04\x00\x09\0\0");
     assert!(expire(&request), "1209600 seconds");
+    // A question for the SOA gets it as well, and no other question.
+    let ask = |name: &str, qtype: Type, over_tcp: bool| {
+        let mut request = plain_question(name, qtype);
+        request[11] = 1;
+        request.extend_from_slice(b"\0\x00\x29\x04\xd0\0\0\0\0\x00\x04\x00\x09\0\0");
+        let reply = primary.server.ask(&request, over_tcp);
+        let records = Message::parse(&reply).unwrap().records();
+        let opt = records.map(Result::unwrap).last().unwrap();
+        assert_eq!(opt.rtype, Type::OPT);
+        opt.raw_data().to_vec()
+    };
+    for over_tcp in [false, true] {
+        assert_eq!(
+            ask("open.", Type::SOA, over_tcp),
+            [0, 9, 0, 4, 0, 0x12, 0x75, 0]
+        );
+        assert!(ask("open.", Type::NS, over_tcp).is_empty());
+        assert_eq!(ask("nobody.", Type::SOA, over_tcp), [0, 15, 0, 2, 0, 20]);
+    }
 }
 
 #[test]
@@ -463,6 +483,59 @@ fn a_record_that_fits_no_message_ends_the_transfer_and_smaller_ones_go_out() {
     primary.server.replace(Arc::new(with_large(65_535)));
     assert_eq!(axfr(&primary.server, "open."), None, "the connection ends");
     primary.server.wait_counter("transfers_out_failed", 1);
+}
+
+/// Ed25519 (RFC 8080 section 6.1).
+const KEY: &[u8] = b"Private-key-format: v1.2\nAlgorithm: 15 (ED25519)\n\
+    PrivateKey: ODIyNjAzODQ2MjgwODAxMjI2NDUxOTAyMDQxNDIyNjI=\n";
+
+/// A zone that is signed while it is served.
+fn signed_online(metadata: &[(&str, &str)]) -> Zone {
+    let usage = KeyUse {
+        active: true,
+        published: true,
+    };
+    let mut policy = Policy::default();
+    for (kind, content) in metadata {
+        policy.take(kind, content).unwrap();
+    }
+    let keys = Arc::new(Keys::new(vec![Key::read(KEY, 257, usage).unwrap()]));
+    let apex: NameBuf = "open.".parse().unwrap();
+    let cache = Arc::new(SignatureCache::new(1000));
+    let signing = Signing::new(apex.as_name(), keys, Arc::new(policy), cache);
+    let mut zone = zone("open.", &text(7, 10));
+    zone.set_signing(Some(Arc::new(signing)));
+    zone
+}
+
+#[test]
+fn a_zone_that_is_signed_while_it_is_served_goes_out_with_a_chain_and_a_narrow_one_does_not() {
+    let primary = Primary::with(vec![signed_online(&[])]);
+    let server = &primary.server;
+    let records = axfr(server, "open.").unwrap();
+    let count = |word: &str| {
+        records
+            .iter()
+            .filter(|record| record.contains(word))
+            .count()
+    };
+    // Apex, ns1 and ten hosts; each RRset has its signature.
+    assert_eq!(count(" NSEC "), 12);
+    assert_eq!(count(" RRSIG "), 12 + 2 + 1 + 20);
+    server.wait_counter("signatures", 35);
+    // A secondary with the same serial is current; one that is behind gets the whole zone.
+    assert_eq!(
+        answers(&server.ask(&ixfr_request("open.", 7), true)).len(),
+        1
+    );
+    let mut stream = server.tcp();
+    send(&mut stream, &ixfr_request("open.", 3));
+    assert_eq!(read_whole(&mut stream).unwrap(), records);
+    assert!(is_truncated(&server.ask(&ixfr_request("open.", 3), false)));
+    let narrow = [("NSEC3PARAM", "1 0 0 -"), ("NSEC3NARROW", "1")];
+    server.replace(Arc::new(signed_online(&narrow)));
+    let reply = server.ask(&plain_question("open.", Type::AXFR), true);
+    assert_eq!(rcode(&reply), REFUSED_CODE);
 }
 
 /// What a tool prints for a transfer.

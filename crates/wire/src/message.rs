@@ -46,6 +46,8 @@ pub struct Query<'a> {
     pub edns: Option<Edns<'a>>,
     /// A TSIG record stands somewhere behind the question (RFC 8945), unverified.
     pub is_signed: bool,
+    /// There is neither a TSIG record nor the EXPIRE option: nothing that few requests have.
+    pub is_plain: bool,
     /// Octets that the reply leaves free for its own TSIG record.
     pub reserved: u16,
 }
@@ -123,6 +125,7 @@ impl<'a> Query<'a> {
             question_end,
             edns: None,
             is_signed: false,
+            is_plain: true,
             reserved: 0,
         };
         query
@@ -148,10 +151,13 @@ impl<'a> Query<'a> {
                 if i < before || owner_len != 1 || self.packet[at] != 0 || self.edns.is_some() {
                     return None;
                 }
-                self.edns = Some(Edns::parse(fixed, rdata)?);
+                let edns = Edns::parse(fixed, rdata)?;
+                self.is_plain &= !edns.expire;
+                self.edns = Some(edns);
             } else if rtype == Type::TSIG {
                 // Whether it stands where it must is looked at when it is verified.
                 self.is_signed = true;
+                self.is_plain = false;
             }
             at = end;
         }
@@ -194,6 +200,7 @@ impl QueryBuf {
             question_end: octets.len(),
             edns: self.edns,
             is_signed: self.is_signed,
+            is_plain: !self.is_signed && !self.edns.is_some_and(|edns| edns.expire),
             reserved: self.reserved,
         }
     }

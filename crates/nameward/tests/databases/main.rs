@@ -19,6 +19,7 @@ mod signed;
 mod signing_flood;
 mod stored;
 mod tls;
+mod transfers;
 mod trouble;
 mod update;
 mod writes;

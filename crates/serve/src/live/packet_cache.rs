@@ -6,7 +6,7 @@
 //! | id, RD, letter case of the name | taken from the question at each hit |
 //! | TSIG (RFC 8945) | answers are kept unsigned, and signed for each client |
 //! | COOKIE (RFC 7873: none is answered) and options that are not known | change no answer and are ignored |
-//! | anything else: other opcodes and classes, NSID, records other than OPT and TSIG | such questions pass by |
+//! | anything else: other opcodes and classes, NSID, EXPIRE, records other than OPT and TSIG | such questions pass by |
 //!
 //! An answer enters only if all of it came from one live zone and none of it was made from the letters of the
 //! question (DNAME), so what is patched is all that differs. It is good while the zone has the same generation.
@@ -54,7 +54,7 @@ impl Fit {
             && additional == u32::from(query.edns.is_some()) + u32::from(query.is_signed);
         let edns_is_plain = query
             .edns
-            .is_none_or(|edns| edns.version == 0 && !edns.nsid);
+            .is_none_or(|edns| edns.version == 0 && !edns.nsid && !edns.expire);
         (is_plain && edns_is_plain).then_some(Fit {
             view: view.0,
             qtype: query.qtype.0,

@@ -105,9 +105,9 @@ impl<'t> Turn<'t> {
     ) -> Verdict {
         let (peer, transport) = (arrival.peer(), arrival.transport());
         record_received(self.recorder, query, transport, peer.ip());
-        match query.is_signed {
-            true => self.decide_signed(query, arrival, asked, out),
-            false => self.decide_verified((query, None), arrival, asked, out),
+        match query.is_plain {
+            true => self.decide_verified((query, None), arrival, asked, out),
+            false => self.decide_extended(query, arrival, asked, out),
         }
     }
 

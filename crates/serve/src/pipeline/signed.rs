@@ -1,4 +1,5 @@
-//! Requests with a TSIG record (RFC 8945): verified before anything is decided, and their replies signed.
+//! Requests with what few have: the EXPIRE option (RFC 7314), and a TSIG record (RFC 8945), which is verified before
+//! anything is decided and makes their replies signed ones.
 //!
 //! A reply is made without its TSIG record, with room kept for it, and signed last: caches and the engine know nothing of
 //! signatures. Replies that come later are signed when they leave ([`super::late`]), since the time in the record is that
@@ -6,11 +7,11 @@
 
 use std::sync::Arc;
 
-use nameward_answer::Reply;
+use nameward_answer::{Medium, Outcome, Reply};
 use nameward_dnssec::tsig::{ReplySigner, TsigFailure, verify_request};
 use nameward_stats::Counter;
-use nameward_wire::Rcode;
 use nameward_wire::message::Query;
+use nameward_wire::{Opcode, Rcode, Type};
 use tokio::sync::Notify;
 
 use super::path::{Arrival, Asked, Turn};
@@ -18,9 +19,56 @@ use crate::request::{MessageStream, NextMessage, Verdict, medium_of};
 use crate::sys::seconds_since_1970;
 
 impl Turn<'_> {
-    /// Verifies a request, decides it, and signs the reply.
+    /// Decides a request that is signed, or asks when the zone expires.
     #[cold]
-    pub(super) fn decide_signed(
+    pub(super) fn decide_extended(
+        &mut self,
+        query: &Query<'_>,
+        arrival: &mut impl Arrival,
+        asked: Asked<'_>,
+        out: &mut [u8],
+    ) -> Verdict {
+        match query.is_signed {
+            true => self.decide_signed(query, arrival, asked, out),
+            false => {
+                let verdict = self.decide_verified((query, None), arrival, asked, out);
+                self.add_expire(verdict, query, asked, out)
+            }
+        }
+    }
+
+    /// Adds the EXPIRE option to an answer with the SOA of a zone, if it is asked for (RFC 7314 section 3).
+    fn add_expire(
+        &self,
+        verdict: Verdict,
+        query: &Query<'_>,
+        asked: Asked<'_>,
+        out: &mut [u8],
+    ) -> Verdict {
+        let Verdict::Reply(reply) = verdict else {
+            return verdict;
+        };
+        let is_asked = query.edns.is_some_and(|edns| edns.expire)
+            && (query.opcode, query.qtype) == (Opcode::QUERY, Type::SOA)
+            && reply.outcome == Outcome::Answer
+            && !reply.truncated;
+        let zone = asked.1.map(|found| found.zone).filter(|_| is_asked);
+        // A zone that is elsewhere has no SOA here.
+        let zone = zone.filter(|zone| !zone.is_stand_in() && zone.apex_name() == query.qname);
+        let seconds = zone.and_then(|zone| self.shared.zone_requests().expires_in(zone));
+        let len = seconds
+            .zip(self.engine.opt(query, None))
+            .and_then(|(seconds, opt)| {
+                // The least that any client takes: what does not fit is left out.
+                let limit = self.engine.limit(query, Medium::Datagram).min(out.len());
+                opt.append_expire(&mut out[..limit], reply.len, seconds)
+            });
+        let len = len.unwrap_or(reply.len);
+        Verdict::Reply(Reply { len, ..reply })
+    }
+
+    /// Verifies a request, decides it, and signs the reply.
+    fn decide_signed(
         &mut self,
         query: &Query<'_>,
         arrival: &mut impl Arrival,
@@ -34,6 +82,7 @@ impl Turn<'_> {
                 let query = with_room(query, &signed.signer);
                 let request = (&query, Some(&signed.signer));
                 let verdict = self.decide_verified(request, arrival, asked, out);
+                let verdict = self.add_expire(verdict, &query, asked, out);
                 return sign(verdict, signed.signer, out);
             }
             // There is a record, so this is one that stands where none may.

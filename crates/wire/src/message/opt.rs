@@ -28,6 +28,19 @@ impl OptRecord<'_> {
             + self.expire.map_or(0, |_| 8)
     }
 
+    /// Adds the EXPIRE option (RFC 7314) to a reply of `len` octets that ends with this record; returns its new length, or
+    /// `None` where there is no room.
+    pub fn append_expire(&self, reply: &mut [u8], len: usize, seconds: u32) -> Option<usize> {
+        let option = [&[0, 9, 0, 4][..], &seconds.to_be_bytes()].concat();
+        let end = len + option.len();
+        let length_at = len.checked_sub(self.octets())? + OPT_FIXED - 2;
+        reply.get_mut(len..end)?.copy_from_slice(&option);
+        let length = reply.get_mut(length_at..length_at + 2)?;
+        let octets = (self.octets() - OPT_FIXED + option.len()) as u16;
+        length.copy_from_slice(&octets.to_be_bytes());
+        Some(end)
+    }
+
     /// Writes the record into `out`, which has as many octets as it.
     #[inline]
     pub(super) fn encode(&self, rcode: Rcode, out: &mut [u8]) {

@@ -1,0 +1,94 @@
+//! Transfers of zones that are at home in a database, whether they are looked up or in memory.
+
+use crate::operation::{wait_for, zone};
+use crate::rows::Sqlite;
+use crate::servers::{backend, fill, run, started};
+use nameward_testkit::databases::DatabaseKind;
+use nameward_testkit::{Setup, TestServer};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+const ALLOWED: &str = "[zone_defaults]\nallow_transfer = [\"127.0.0.1\"]\n";
+
+/// What `dig` prints of the zone.
+fn transfer(server: &TestServer) -> String {
+    let port = server.address().port().to_string();
+    let output = Command::new("dig")
+        .args(["@127.0.0.1", "-p", &port, "+tries=1", "+noall", "+answer"])
+        .args(["one.test", "AXFR"])
+        .output()
+        .unwrap_or_else(|error| panic!("dig: {error}: run scripts/install-deps"));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn records(text: &str) -> usize {
+    text.lines().filter(|line| line.contains("\tIN\t")).count()
+}
+
+/// Transfers a zone of a running server, changes it by SQL, and breaks it.
+fn check(server: &TestServer, run: impl Fn(&str)) {
+    let whole = transfer(server);
+    // SOA, NS, two addresses, SOA.
+    assert_eq!(records(&whole), 5, "{whole}\n{}", server.log());
+    assert!(
+        whole.contains("www.one.test.") && whole.contains("192.0.2.10"),
+        "{whole}"
+    );
+    run("UPDATE records SET content = '192.0.2.11' WHERE name = 'www.one.test'");
+    wait_for(server, "www.one.test.", (0, 11));
+    let changed = transfer(server);
+    assert!(
+        changed.contains("192.0.2.11") && records(&changed) == 5,
+        "{changed}"
+    );
+    // All records or none (RFC 5936 section 3): a row that cannot be read fails the transfer, and the log says which.
+    run("UPDATE records SET content = 'no address' WHERE name = 'ns1.one.test'");
+    let start = Instant::now();
+    while records(&transfer(server)) > 0 {
+        assert!(start.elapsed() < PATIENCE, "{}", server.log());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert!(
+        server.wait_for_log(" failed after 0 records: "),
+        "{}",
+        server.log()
+    );
+}
+
+#[test]
+fn zones_of_sqlite_are_transferred_in_both_modes() {
+    for mode in ["live", "resident"] {
+        let setup = Setup::new().without_web();
+        let database = Sqlite::new(setup.dir());
+        database.add(&zone("one.test", "192.0.2.10"));
+        let path = database.path.display();
+        let source =
+            format!("[[backend]]\ntype = \"sqlite\"\npath = \"{path}\"\nmode = \"{mode}\"\n");
+        let server = setup.config(&format!("{ALLOWED}{source}")).start();
+        check(&server, |sql| database.run(sql));
+    }
+}
+
+fn check_server(kind: DatabaseKind) {
+    for mode in ["live", "resident"] {
+        let Some(database) = started(kind) else {
+            return;
+        };
+        run(&database, kind, &fill(&[zone("one.test", "192.0.2.10")]));
+        let source = backend(kind, &database.url(), mode);
+        let setup = Setup::new().without_web();
+        let server = setup.config(&format!("{ALLOWED}{source}")).start();
+        check(&server, |sql| run(&database, kind, sql));
+    }
+}
+
+#[test]
+fn zones_of_postgres_are_transferred_in_both_modes() {
+    check_server(DatabaseKind::Postgres);
+}
+
+#[test]
+fn zones_of_mariadb_are_transferred_in_both_modes() {
+    check_server(DatabaseKind::Mariadb);
+}
