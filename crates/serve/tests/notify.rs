@@ -23,10 +23,13 @@ const REFUSED: u8 = 5;
 const NOTAUTH: u8 = 9;
 const TEXT: &str = "@ 3600 SOA ns1 host 7 7200 3600 1209600 300\n@ 3600 NS ns1\n";
 
+/// A NOTIFY as it was handed on: the zone, the serial, the key.
+type Told = (String, Option<u32>, Option<String>);
+
 /// Notes what it is told.
 #[derive(Default)]
 struct Sink {
-    told: Mutex<Vec<(String, Option<u32>, Option<String>)>>,
+    told: Mutex<Vec<Told>>,
     unknown: Mutex<Vec<String>>,
 }
 
