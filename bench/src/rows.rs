@@ -52,7 +52,7 @@ pub fn sql(scenario: Scenario) -> String {
             ));
         };
         match scenario {
-            Scenario::Hosting => hosted(zone, index, &mut add),
+            Scenario::Hosting | Scenario::Listed => hosted(zone, index, &mut add),
             _ => flat(zone, scenario.size(), &mut add),
         }
     }

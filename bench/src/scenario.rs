@@ -1,4 +1,4 @@
-//! The four scenarios: which names exist, and which questions are asked.
+//! The scenarios: which names exist, and which questions are asked.
 //!
 //! Zone files and questions both follow from [`label`], so neither has to read the other.
 
@@ -25,20 +25,28 @@ pub enum Scenario {
     Flat,
     /// 1,000,000 delegations with glue; 30% of the questions do not exist.
     Tld,
-    /// 100,000 zones of 8 records.
+    /// 100,000 zones of 8 records, found in a directory.
     Hosting,
+    /// The same zones, listed in the configuration.
+    Listed,
 }
 
 impl Scenario {
     /// Every scenario, in the order of the tables.
-    pub const ALL: [Self; 4] = [Self::Small, Self::Flat, Self::Tld, Self::Hosting];
+    pub const ALL: [Self; 5] = [
+        Self::Small,
+        Self::Flat,
+        Self::Tld,
+        Self::Hosting,
+        Self::Listed,
+    ];
 
-    /// How many names (or zones, for `Hosting`) are made.
+    /// How many names (or zones, for `Hosting` and `Listed`) are made.
     pub fn size(self) -> usize {
         match self {
             Self::Small => 1_000,
             Self::Flat | Self::Tld => 1_000_000,
-            Self::Hosting => 100_000,
+            Self::Hosting | Self::Listed => 100_000,
         }
     }
 
@@ -47,7 +55,7 @@ impl Scenario {
         match self {
             Self::Small | Self::Flat => vec![format!("{self}.test")],
             Self::Tld => vec!["tld".to_string()],
-            Self::Hosting => (0..self.size()).map(hosting_zone).collect(),
+            Self::Hosting | Self::Listed => (0..self.size()).map(hosting_zone).collect(),
         }
     }
 
@@ -58,6 +66,7 @@ impl Scenario {
             Self::Flat => "one zone, 1,000,000 A records, random",
             Self::Tld => "1,000,000 delegations with glue (3 million records), 30% NXDOMAIN",
             Self::Hosting => "100,000 zones of 8 records, random",
+            Self::Listed => "the zones of hosting, listed in the configuration, random",
         }
     }
 
@@ -86,7 +95,7 @@ impl Scenario {
                     let name = format!("www.{}.tld", label(index));
                     queries.push(&name, TYPE_A, Expected::Referral);
                 }
-                Self::Hosting => push_hosting(&mut queries, index, percent),
+                Self::Hosting | Self::Listed => push_hosting(&mut queries, index, percent),
             }
         }
         queries
@@ -100,6 +109,7 @@ impl fmt::Display for Scenario {
             Self::Flat => "flat",
             Self::Tld => "tld",
             Self::Hosting => "hosting",
+            Self::Listed => "listed",
         })
     }
 }

@@ -1,6 +1,6 @@
 //! The servers that are compared, and how each is started for a scenario.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -126,13 +126,15 @@ impl fmt::Display for Server {
     }
 }
 
-/// One zone is listed; many are found in their directory, as a hoster would have it.
+/// One zone is listed; many are found in their directory, as a hoster would have it, unless the scenario is a list.
 fn nameward_zones(files: &ZoneFiles) -> String {
-    match &files.zones[..] {
-        [(name, file)] => format!(
-            "zones = [{{ name = \"{name}\", file = \"{}\" }}]\n",
-            file.display()
-        ),
-        _ => format!("directory = \"{}\"\n", files.directory.display()),
+    if !files.is_listed {
+        return format!("directory = \"{}\"\n", files.directory.display());
     }
+    let mut text = String::from("zones = [\n");
+    for (name, file) in &files.zones {
+        let file = file.display();
+        let _ = writeln!(text, "  {{ name = \"{name}\", file = \"{file}\" }},");
+    }
+    text + "]\n"
 }

@@ -17,11 +17,17 @@ pub struct ZoneFiles {
     pub directory: PathBuf,
     /// Name without final dot, and file.
     pub zones: Vec<(String, PathBuf)>,
+    /// Whether our configuration lists them, however many there are.
+    pub is_listed: bool,
 }
 
 /// Makes the files, or finds them made by an earlier run.
 pub fn prepare(scenario: Scenario, data: &Path) -> io::Result<ZoneFiles> {
-    let base = data.join(scenario.to_string());
+    let files_of = match scenario {
+        Scenario::Listed => Scenario::Hosting,
+        other => other,
+    };
+    let base = data.join(files_of.to_string());
     let directory = base.join("zones");
     let complete = base.join(format!("complete-{FORMAT}"));
     let names = scenario.zone_names();
@@ -42,21 +48,25 @@ pub fn prepare(scenario: Scenario, data: &Path) -> io::Result<ZoneFiles> {
             match scenario {
                 Scenario::Small | Scenario::Flat => write_flat(&mut out, name, scenario.size())?,
                 Scenario::Tld => write_tld(&mut out, name, scenario.size())?,
-                Scenario::Hosting => write_hosted(&mut out, name, index)?,
+                Scenario::Hosting | Scenario::Listed => write_hosted(&mut out, name, index)?,
             }
             out.flush()?;
         }
         File::create(&complete)?;
     }
     let directory = fs::canonicalize(directory)?;
-    let zones = zones
+    let zones: Vec<_> = zones
         .into_iter()
         .map(|(name, _)| {
             let file = directory.join(format!("{name}.zone"));
             (name, file)
         })
         .collect();
-    Ok(ZoneFiles { directory, zones })
+    Ok(ZoneFiles {
+        directory,
+        is_listed: scenario == Scenario::Listed || zones.len() == 1,
+        zones,
+    })
 }
 
 fn write_flat(out: &mut impl Write, zone: &str, names: usize) -> io::Result<()> {

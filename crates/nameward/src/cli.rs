@@ -17,7 +17,7 @@ use tsig::TsigCommand;
 use crate::{
     check,
     command_error::CommandError,
-    config::{self, Overrides, settings::ZoneFile},
+    config::{self, Overrides, zone_files::ZoneFile},
     db, remote, serve, signals, state,
 };
 

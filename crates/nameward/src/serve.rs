@@ -37,7 +37,7 @@ pub use operator::resolved;
 use crate::{
     check,
     config::{Config, Overrides},
-    logging,
+    logging, memory,
     pid_file::PidFile,
     policies, privileges, state, zones,
 };
@@ -51,9 +51,11 @@ const DESCRIPTORS: u64 = 65_536;
 /// Serves until it is told to end.
 pub fn run(overrides: &Overrides) -> Result<(), StartError> {
     let config = Config::load(overrides)?;
+    // This thread waits from now on and would keep what reading a long file took.
+    memory::give_back();
     // Before the change of user: its directories may not be ours to read then.
     let config_file = overrides.file.as_deref().map(resolved);
-    let sources = zones::sources(&config)?;
+    let sources = zones::sources(&config);
     zones::check_state(&config)?;
     let signatures = databases::signatures(&config);
     let databases = databases::prepare(&config, &signatures)?;

@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use nameward_maintain::policy::{CONFIGURED_RANK, ZoneKind};
 use nameward_stats::{Ring, RingCapacities, Stats};
-use nameward_store::file::{Limits, Source};
-use nameward_wire::{Name, NameBuf};
+use nameward_store::file::{FileList, Limits, Source};
 use nameward_zone::{AccessRules, ZoneLimits};
 
 use crate::{
@@ -26,50 +25,39 @@ pub fn rank(index: usize) -> u16 {
 }
 
 /// The sources of zones that stand in files: those of file backends, and `[[zone]]` tables with a file.
-pub fn sources(config: &Config) -> Result<Vec<Source>, StartError> {
+pub fn sources(config: &Config) -> Vec<Source> {
     let backends = config
         .backends
         .iter()
         .enumerate()
         .filter(|(_, backend)| backend.r#type == BackendType::File)
-        .map(|(index, backend)| {
-            let zones = backend.zones.iter().map(|zone| {
-                let name = NameBuf::from_text(zone.name.as_bytes(), Name::ROOT)
-                    .map_err(|error| StartError::ZoneName(zone.name.clone(), error))?;
-                Ok((name, zone.file.clone()))
-            });
-            Ok(Source {
-                rank: rank(index),
-                directory: backend.directory.clone(),
-                zones: zones.collect::<Result<_, StartError>>()?,
-                named_conf: backend.named_conf.clone(),
-                watch: backend.watch,
-                limits: limits(backend),
-            })
+        .map(|(index, backend)| Source {
+            rank: rank(index),
+            directory: backend.directory.clone(),
+            zones: Arc::clone(&backend.zones),
+            named_conf: backend.named_conf.clone(),
+            watch: backend.watch,
+            limits: limits(backend),
         });
-    declared(config)
-        .map(Ok)
-        .into_iter()
-        .chain(backends)
-        .collect()
+    declared(config).into_iter().chain(backends).collect()
 }
 
 /// The source of zones that `[[zone]]` tables give a file.
 fn declared(config: &Config) -> Option<Source> {
-    let zones = config.zones.iter().filter_map(|zone| {
-        let kind = policies::of_zone(config, zone).kind;
+    let mut zones = FileList::default();
+    for zone in &config.zones {
+        let kind = policies::of_zone(config, zone).kind.unwrap_or_default();
         // The file of a secondary is written, not read.
-        let file = zone.file.clone().filter(|_| {
-            let kind = kind.unwrap_or_default();
-            matches!(kind, ZoneKind::Native | ZoneKind::Primary)
-        });
-        Some((zone.name.0, file?))
-    });
-    let zones: Vec<_> = zones.collect();
+        if let Some(file) = &zone.file
+            && matches!(kind, ZoneKind::Native | ZoneKind::Primary)
+        {
+            zones.push(zone.name.0.as_name(), file);
+        }
+    }
     let defaults = Backend::defaults();
     (!zones.is_empty()).then(|| Source {
         rank: CONFIGURED_RANK,
-        zones,
+        zones: Arc::new(zones),
         watch: defaults.watch,
         limits: limits(&defaults),
         ..Source::default()

@@ -32,7 +32,7 @@ use nameward_wire::Name;
 use nameward_zone::{CacheSizes, Live, LiveSource, LookupError};
 
 pub(crate) use answerer::Answerer;
-pub(crate) use attempt::{Attempt, Tried};
+pub(crate) use attempt::{Attempt, Keeping, Tried};
 use batch_queue::BatchQueue;
 use log_throttle::FailureThrottle;
 pub(crate) use lookups::{Admission, Lookup};

@@ -247,7 +247,7 @@ impl LiveSource for Memory {
     }
 }
 
-/// Asks every question once through a socket, so that its answer is in the packet cache.
+/// Asks every question twice through a socket, so that its answer is in the packet cache.
 fn fill_cache(shared: &Arc<Shared>, packets: &[Vec<u8>]) {
     let bound = listen::bind_all(&["127.0.0.1:0".parse().unwrap()], 1).unwrap();
     let stop = Arc::new(AtomicBool::new(false));
@@ -255,7 +255,7 @@ fn fill_cache(shared: &Arc<Shared>, packets: &[Vec<u8>]) {
     socket.connect(bound.addresses[0]).unwrap();
     let make = |_| UdpPipeline::new(shared.clone());
     let workers = spawn_workers(bound.udp, &UdpSettings::default(), &stop, make).unwrap();
-    for packet in packets {
+    for packet in packets.iter().chain(packets) {
         socket.send(packet).unwrap();
         socket.recv(&mut [0; 4096]).unwrap();
     }

@@ -9,6 +9,7 @@
 //! A file that was seen to change is looked at alone ([`look`]), unless more may depend on it.
 
 mod known;
+mod list;
 mod load;
 mod look;
 mod one;
@@ -32,6 +33,7 @@ use nameward_wire::{
 use nameward_zone::{AccessSource, Zone, ZoneLimits};
 
 use known::Known;
+pub use list::{FileList, ListedFile};
 use load::Load;
 use publish::Publisher;
 pub use publish::ZoneTarget;
@@ -48,7 +50,7 @@ pub struct Source {
     /// Every `NAME.zone` below it is a zone.
     pub directory: Option<PathBuf>,
     /// Zones with their files.
-    pub zones: Vec<(NameBuf, PathBuf)>,
+    pub zones: Arc<FileList>,
     /// A configuration of BIND whose zones are served.
     pub named_conf: Option<PathBuf>,
     /// Whether changes are looked for without being told of.
@@ -304,7 +306,12 @@ pub enum PreflightError {
     },
 }
 
-/// Tells whether every listed file and every directory can be opened. Cheap: for a start that should fail at once and not after the first load.
+/// Files of a list that a start looks at before it loads them. Of a longer list the load tells which cannot be read;
+/// the other zones are served.
+const PREFLIGHT_FILES: usize = 1000;
+
+/// Tells whether the first listed files and every directory can be opened. Cheap: for a start that should fail at once
+/// and not after the first load.
 pub fn preflight(sources: &[Source]) -> Result<(), PreflightError> {
     for source in sources {
         if let Some(path) = &source.named_conf {
@@ -313,15 +320,18 @@ pub fn preflight(sources: &[Source]) -> Result<(), PreflightError> {
                 return Err(PreflightError::NamedConf(first.clone()));
             }
         }
-        let files = source
-            .zones
-            .iter()
-            .map(|(_, path)| (path, open_regular(path).err()));
-        let directory = source.directory.iter();
-        let directories = directory.map(|path| (path, std::fs::read_dir(path).err()));
+        let files = source.zones.iter().take(PREFLIGHT_FILES);
+        let files = files.map(|listed| listed.path()).map(|path| {
+            let error = open_regular(&path).err();
+            (path, error)
+        });
+        let directory = source.directory.iter().cloned();
+        let directories = directory.map(|path| {
+            let error = std::fs::read_dir(&path).err();
+            (path, error)
+        });
         for (path, error) in files.chain(directories) {
             if let Some(source) = error {
-                let path = path.clone();
                 return Err(PreflightError::Unreadable { path, source });
             }
         }

@@ -6,26 +6,29 @@
 //! what was put aside.
 
 mod check;
+mod life;
 
 use crate::broken::Broken;
 use crate::draft::{Draft, Keep};
-use crate::finding::{Finding, Findings};
+use crate::finding::Findings;
 use crate::glue::LastCut;
+use crate::key::NameKey;
+use crate::layout;
 use crate::node::{self, Node, flags};
-use crate::packed::{ALIGN, Packed, first_slot, put_slot, tag};
-use crate::room::{Full, ZoneLimits, fitting_arena, fitting_slots, try_push};
-use crate::zone::Zone;
-use crate::{key::NameKey, layout};
+use crate::packed::{ALIGN, first_slot, put_slot, tag};
+use crate::prefetch::prefetch;
+use crate::room::{Full, ZoneLimits, try_push};
 use nameward_wire::zonefile::{Record, Refusal, Sink};
 use nameward_wire::{Class, Name, NameBuf, Type};
 use std::collections::HashMap;
 
 use check::is_checked_alone;
+pub(crate) use life::empty;
 
 /// Places from one empty non-terminal of a chain to the one above it.
 pub(crate) const CHAIN_STEP: u32 = (node::CHAIN_NODE / ALIGN) as u32;
 
-/// Collects the records of one zone.
+/// Collects the records of one zone, or of one after the other.
 pub struct ZoneBuilder {
     apex: NameKey,
     pub(crate) apex_name: NameBuf,
@@ -89,51 +92,6 @@ impl Sink for ZoneBuilder {
 }
 
 impl ZoneBuilder {
-    /// Starts a zone.
-    pub fn new(apex: Name<'_>) -> Self {
-        Self::with_capacity(apex, 0)
-    }
-
-    /// Starts a zone whose text or transfer has about this many bytes.
-    pub fn with_capacity(apex: Name<'_>, bytes: usize) -> Self {
-        let mut arena = Vec::with_capacity(256);
-        // Without so much memory it may still be enough, if the zone turns out to be smaller.
-        let _ = arena.try_reserve(bytes);
-        arena.resize(ALIGN, 0);
-        let key = NameKey::new(apex);
-        ZoneBuilder {
-            max_labels: key.labels(),
-            apex: key.clone(),
-            apex_name: apex.into(),
-            arena,
-            slots: vec![0; 16],
-            names: 0,
-            current: Draft::default(),
-            current_name: apex.into(),
-            current_key: key,
-            current_in_zone: true,
-            late: Draft::default(),
-            late_of: Vec::new(),
-            empties: Vec::new(),
-            broken: Broken::default(),
-            is_tolerant: false,
-            deep: Vec::new(),
-            with_targets: Vec::new(),
-            cut_depths: 0,
-            findings: Findings::default(),
-            elsewhere: HashMap::new(),
-            files: 0,
-            last_cut: LastCut::default(),
-            connected: Vec::new(),
-            soa_at: (0, 0),
-            limits: ZoneLimits::default(),
-            records: 0,
-            octets_left: usize::MAX,
-            is_merging: false,
-            is_full: false,
-        }
-    }
-
     /// Takes one record. A zone that has reached one of its limits takes none any more.
     #[inline]
     pub fn add(&mut self, record: &Record<'_>) {
@@ -180,6 +138,11 @@ impl ZoneBuilder {
             .try_push(record.rtype, record.ttl, record.rdata, place)
     }
 
+    /// How many records were taken.
+    pub fn record_count(&self) -> u64 {
+        self.records
+    }
+
     /// Tells that a name of the zone exists although none of the records added makes it exist: a part of a
     /// zone is built, and what stands below the name is not in that part.
     pub fn add_empty(&mut self, name: Name<'_>) {
@@ -220,6 +183,11 @@ impl ZoneBuilder {
         self.current_name.assign(record.owner);
         self.current_key.set(record.owner);
         let (key, apex) = (&self.current_key, &self.apex);
+        // Read when the owner is packed: until then its records are read, which takes longer than a cache miss.
+        let first = first_slot(tag(key.hash(key.labels())), self.slots.len());
+        if let Some(slot) = self.slots.get(first) {
+            prefetch(slot);
+        }
         // Both are in lower case.
         self.current_in_zone = key.labels() >= apex.labels()
             && key.hash(apex.labels()) == apex.hash(apex.labels())
@@ -497,70 +465,6 @@ impl ZoneBuilder {
             }
         }
         Ok(draft)
-    }
-
-    /// Ends the zone: connects its names, runs the checks and packs it for serving.
-    ///
-    /// If there is no zone, at least one finding is an error. If there is one, they are warnings, or errors that broke
-    /// one name (see [`ZoneBuilder::tolerate_broken_names`]).
-    pub fn finish(mut self) -> (Option<Zone>, Vec<Finding>) {
-        if !self.is_full {
-            self.pack_current();
-        }
-        if let Err(full) = self.end_cut() {
-            self.refuse(full, 0, 0);
-        }
-        self.merge_late();
-        self.insert_empties();
-        self.insert_broken();
-        self.connect_ancestors();
-        if self.is_full {
-            return (None, self.findings.into_list());
-        }
-        let with_targets = match self.broken.is_empty() {
-            true => Vec::new(),
-            false => self.with_targets.clone(),
-        };
-        self.check_targets();
-        self.mark_broken(&with_targets);
-        let apex_labels = self.apex.labels();
-        let apex = self.find(&self.apex, apex_labels);
-        let soa = apex.and_then(|place| self.node(place).rrset(Type::SOA));
-        if soa.is_none() {
-            self.findings.error(
-                0,
-                0,
-                format_args!("expected a SOA at {}, found none", self.apex_name),
-            );
-        } else if apex.is_some_and(|place| self.node(place).rrset(Type::NS).is_none()) {
-            self.findings.warning(
-                0,
-                0,
-                format_args!("expected NS records at {}, found none", self.apex_name),
-            );
-        }
-        if self.findings.are_fatal() {
-            return (None, self.findings.into_list());
-        }
-        let summary = crate::zone::Summary {
-            apex: apex.unwrap_or(0),
-            apex_labels: apex_labels as u8,
-            max_labels: self.max_labels as u8,
-            cut_depths: self.cut_depths,
-            names: self.names as u32,
-        };
-        let slots = fitting_slots(self.slots, self.names);
-        let packed = slots.and_then(|slots| {
-            let arena = fitting_arena(self.arena)?;
-            Ok(Packed { slots, arena })
-        });
-        match packed {
-            Ok(packed) => (Some(Zone::new(packed, summary)), self.findings.into_list()),
-            Err(full) => {
-                self.findings.error(0, 0, format_args!("{full}"));
-                (None, self.findings.into_list())
-            }
-        }
     }
 
     /// Line and file of the SOA at the apex; 0 and 0 if there is none.

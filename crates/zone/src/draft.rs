@@ -1,5 +1,6 @@
 //! One name's records while they are collected, and their encoding as a node.
 
+use crate::build::empty;
 use crate::layout;
 use crate::node::{NO_TARGET, NODE_HEADER, Node, RRSET_HEADER, flags};
 use crate::room::Full;
@@ -61,6 +62,12 @@ impl Draft {
     pub(crate) fn clear(&mut self) {
         self.entries.clear();
         self.data.clear();
+    }
+
+    /// Forgets all records, and gives memory back that is more than most zones need.
+    pub(crate) fn restart(&mut self, entries: usize, octets: usize) {
+        empty(&mut self.entries, entries);
+        empty(&mut self.data, octets);
     }
 
     #[inline]

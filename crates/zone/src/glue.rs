@@ -40,6 +40,13 @@ struct Host {
     place: u32,
 }
 
+impl LastCut {
+    /// Forgets the delegation.
+    pub(crate) fn forget(&mut self) {
+        (self.place, self.count, self.missing) = (0, 0, 0);
+    }
+}
+
 impl ZoneBuilder {
     /// Remembers a delegation that was just packed, of the name with this hash. False if it is not of the plain kind:
     /// its servers are then to be looked up later.

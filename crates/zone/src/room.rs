@@ -127,14 +127,14 @@ fn zeroes(count: usize) -> Result<Vec<u64>, Full> {
 }
 
 /// The table in its final size: growing by doubling leaves up to two thirds of it empty.
-pub(crate) fn fitting_slots(slots: Vec<u64>, names: usize) -> Result<Box<[u64]>, Full> {
+pub(crate) fn fitting_slots(slots: &mut Vec<u64>, names: usize) -> Result<Box<[u64]>, Full> {
     let wanted = slots_for(names);
     if slots.len() == wanted {
-        return Ok(slots.into_boxed_slice());
+        return Ok(std::mem::take(slots).into_boxed_slice());
     }
     let mut fitting = zeroes(wanted)?.into_boxed_slice();
     slots
-        .into_iter()
+        .drain(..)
         .filter(|&slot| slot != 0)
         .for_each(|slot| put_slot(&mut fitting, (slot >> 32) as u32, slot as u32));
     Ok(fitting)
@@ -143,15 +143,15 @@ pub(crate) fn fitting_slots(slots: Vec<u64>, names: usize) -> Result<Box<[u64]>,
 /// The arena in its final size. Allocators keep the room of a small block that shrinks, so that is copied: a
 /// hundred thousand small zones would waste a quarter of their memory. One that is less than half full is copied by
 /// allocators too, so that is asked for; another shrinks in its place.
-pub(crate) fn fitting_arena(arena: Vec<u8>) -> Result<Box<[u8]>, Full> {
+pub(crate) fn fitting_arena(arena: &mut Vec<u8>) -> Result<Box<[u8]>, Full> {
     const SMALL: usize = 64 << 10;
     if arena.len() >= SMALL && arena.len() >= arena.capacity() / 2 {
-        return Ok(arena.into_boxed_slice());
+        return Ok(std::mem::take(arena).into_boxed_slice());
     }
     let mut fitting = Vec::new();
     fitting
         .try_reserve_exact(arena.len())
         .map_err(|_| Full::Memory)?;
-    fitting.extend_from_slice(&arena);
+    fitting.extend_from_slice(arena);
     Ok(fitting.into_boxed_slice())
 }

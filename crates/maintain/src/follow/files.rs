@@ -205,13 +205,15 @@ impl Chronicle {
     fn write(&mut self, event: &Event<'_>) {
         match event {
             Event::Served(name, zone, diagnostics) => {
-                let name = name.to_string();
-                let (zone_name, serial) = (zone_text(&name), zone.serial());
                 self.loaded += 1;
                 // Lines about many zones would push everything else out of the log.
-                match self.loaded <= LOADED_MAX {
-                    true => tracing::info!("loaded zone {zone_name} serial {serial}"),
-                    false => tracing::debug!("loaded zone {zone_name} serial {serial}"),
+                if self.loaded <= LOADED_MAX || tracing::enabled!(tracing::Level::DEBUG) {
+                    let name = name.to_string();
+                    let (zone_name, serial) = (zone_text(&name), zone.serial());
+                    match self.loaded <= LOADED_MAX {
+                        true => tracing::info!("loaded zone {zone_name} serial {serial}"),
+                        false => tracing::debug!("loaded zone {zone_name} serial {serial}"),
+                    }
                 }
                 for diagnostic in *diagnostics {
                     self.line(diagnostic.to_string(), |text| tracing::warn!("{text}"));

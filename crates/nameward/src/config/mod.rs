@@ -9,6 +9,7 @@ pub mod read;
 pub mod setting;
 pub mod settings;
 mod tsig_key;
+pub mod zone_files;
 mod zone_tables;
 mod zone_terms;
 
@@ -16,8 +17,10 @@ use std::{
     fs,
     net::SocketAddr,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
+use nameward_store::file::FileList;
 use toml::{
     Spanned,
     de::{DeTable, DeValue},
@@ -28,8 +31,9 @@ use error::{ConfigError, Problem, base_of, nearest};
 use setting::{Listed, Section, list};
 use settings::{
     Backend, BackendType, Cache, Journal, KeySettings, Overload, Recursor, Rings, SecurityPoll,
-    Server, TemplateSettings, Web, ZoneDefaults, ZoneFile, ZoneSettings,
+    Server, TemplateSettings, Web, ZoneDefaults, ZoneSettings,
 };
+use zone_files::{Shortened, ZoneFile, parse_name};
 
 /// A larger file is no configuration.
 const FILE_MAX: u64 = 16 << 20;
@@ -157,10 +161,26 @@ impl Config {
 
     /// Reads the text of a file that stands in the directory `base`.
     pub fn parse(text: &str, base: &Path) -> Result<Self, Vec<Problem>> {
+        if let Some(Shortened { text, lists }) = Shortened::of(text, base)
+            && let Ok(config) = Self::parse_tree(&text, base, &lists)
+        {
+            return Ok(config);
+        }
+        // Problems name places in the whole text.
+        Self::parse_tree(text, base, &[])
+    }
+
+    /// Reads a text as TOML; at some places stand empty lists in place of long ones.
+    fn parse_tree(
+        text: &str,
+        base: &Path,
+        lists: &[(usize, Arc<FileList>)],
+    ) -> Result<Self, Vec<Problem>> {
         let (table, errors) = DeTable::parse_recoverable(text);
         let mut reader = Reader {
             text,
             base,
+            lists,
             problems: Vec::new(),
         };
         for error in errors {
@@ -219,26 +239,26 @@ impl Config {
             self.server.control_socket = Some(path.clone());
         }
         if !overrides.zones.is_empty() {
+            let mut added = FileList::default();
+            for zone in &overrides.zones {
+                let name = parse_name(&zone.name).map_err(ConfigError::Contradiction)?;
+                added.push(name.as_name(), &zone.file);
+            }
             for backend in &mut self.backends {
-                backend.zones.retain(|zone| {
-                    !overrides
-                        .zones
-                        .iter()
-                        .any(|new| same(&zone.name, &new.name))
-                });
+                let is_added = |zone| added.iter().any(|new| new.zone == zone);
+                if backend.zones.iter().any(|listed| is_added(listed.zone)) {
+                    let kept = backend.zones.iter().filter(|listed| !is_added(listed.zone));
+                    let mut list = FileList::default();
+                    kept.for_each(|listed| list.push(listed.zone, &listed.path()));
+                    backend.zones = Arc::new(list);
+                }
             }
             let mut backend = Backend::defaults();
-            backend.zones.clone_from(&overrides.zones);
+            backend.zones = Arc::new(added);
             self.backends.push(backend);
         }
         Ok(())
     }
-}
-
-/// The same zone name, but for case and the final dot.
-fn same(one: &str, other: &str) -> bool {
-    let dotless = |name: &str| name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
-    dotless(one) == dotless(other)
 }
 
 /// A table of the configuration file, for whoever lists them.
@@ -294,6 +314,8 @@ fn one_line(message: &str) -> String {
 struct Reader<'a> {
     text: &'a str,
     base: &'a Path,
+    /// Lists that stand at some places of the text as empty ones.
+    lists: &'a [(usize, Arc<FileList>)],
     problems: Vec<Problem>,
 }
 
@@ -341,12 +363,27 @@ impl Reader<'_> {
             let mut backend = Backend::defaults();
             let before = self.problems.len();
             self.section(&mut backend, entry);
+            self.fill_in_list(&mut backend, entry);
             if self.problems.len() == before
                 && let Some(message) = incomplete(&backend)
             {
                 self.problem(entry.span(), message.into());
             }
             backends.push(backend);
+        }
+    }
+
+    /// Gives a backend the list that was cut out of its text.
+    fn fill_in_list(&self, backend: &mut Backend, entry: &Spanned<DeValue<'_>>) {
+        let table = entry.get_ref().as_table();
+        let place = table
+            .and_then(|table| table.get("zones"))
+            .map(Spanned::span);
+        let mut lists = self.lists.iter();
+        if let Some(place) = place
+            && let Some((_, list)) = lists.find(|(start, _)| *start == place.start)
+        {
+            backend.zones = Arc::clone(list);
         }
     }
 

@@ -5,20 +5,23 @@
 use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use ipnet::IpNet;
 use nameward_dnssec::tsig::TsigAlgorithm;
 use nameward_maintain::policy::{PolicyPart, RemoteServer, UpdateRule, ZoneKind};
-use nameward_wire::{Name, NameBuf};
+use nameward_store::file::FileList;
+use nameward_wire::NameBuf;
 use toml::{Spanned, de::DeValue};
 
 pub use super::backend_words::{BackendMode, BackendType};
 use super::{
     clients::Clients,
-    read::{Addresses, Count, Plural, Read, Secret, Wrong, words},
+    read::{Addresses, Count, Read, Secret, Wrong, words},
     setting::section,
     tsig_key::TsigSecret,
+    zone_files::read_name,
     zone_terms::{InheritedTerm, Peers},
 };
 
@@ -153,7 +156,7 @@ section! {
         /// is the zone's name (`\047` stands for `/`, `@.zone` is the root).
         directory: Option<PathBuf> = r#""""#;
         /// Zones whose files stand elsewhere, as `{ name = "example.org", file = "path" }`.
-        zones: Vec<ZoneFile> = "[]";
+        zones: Arc<FileList> = "[]";
         /// A `named.conf` of BIND: its zones of type primary are served, and those of type secondary
         /// from the copies that are there. Of several views the first one for all clients counts.
         named_conf: Option<PathBuf> = r#""""#;
@@ -427,49 +430,6 @@ section! {
     }
 }
 
-/// One zone of a file backend that is named in the configuration.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ZoneFile {
-    /// The zone's name in presentation form.
-    pub name: String,
-    /// Its file.
-    pub file: PathBuf,
-}
-
-impl Plural for ZoneFile {
-    const LIST: &'static str = "a list of zones";
-}
-
-impl Read for ZoneFile {
-    fn expected() -> String {
-        r#"a zone such as { name = "example.org", file = "example.org.zone" }"#.into()
-    }
-
-    fn read(value: &Spanned<DeValue<'_>>, base: &Path) -> Result<Self, Wrong> {
-        let wrong = || Wrong::expected(&Self::expected(), value);
-        let table = value.get_ref().as_table().ok_or_else(wrong)?;
-        let (mut name, mut file) = (None, None);
-        for (key, entry) in table {
-            match key.get_ref().as_ref() {
-                "name" => name = Some(String::read(entry, base)?),
-                "file" => file = Option::<PathBuf>::read(entry, base)?,
-                other => {
-                    return Err(Wrong {
-                        span: key.span(),
-                        message: format!(
-                            "unknown key {other:?} in a zone; there are name and file"
-                        ),
-                    });
-                }
-            }
-        }
-        match (name, file) {
-            (Some(name), Some(file)) => Ok(Self { name, file }),
-            _ => Err(wrong()),
-        }
-    }
-}
-
 /// The name of a zone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ZoneName(pub NameBuf);
@@ -480,11 +440,6 @@ impl Read for ZoneName {
     }
 
     fn read(value: &Spanned<DeValue<'_>>, base: &Path) -> Result<Self, Wrong> {
-        let text = String::read(value, base)?;
-        let name = NameBuf::from_text(text.as_bytes(), Name::ROOT);
-        name.map(Self).map_err(|error| Wrong {
-            span: value.span(),
-            message: format!("{text:?} is no zone name: {error}"),
-        })
+        read_name(value, base).map(Self)
     }
 }

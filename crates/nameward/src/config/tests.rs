@@ -88,7 +88,8 @@ fn relative_paths_start_at_the_file() {
         backend.directory.as_deref(),
         Some(Path::new("/etc/nameward/zones"))
     );
-    assert_eq!(backend.zones[0].file, Path::new("/srv/example.org.zone"));
+    let listed = backend.zones.iter().next().unwrap();
+    assert_eq!(listed.path(), Path::new("/srv/example.org.zone"));
 }
 
 #[test]
@@ -242,8 +243,8 @@ fn the_command_line_wins_over_the_file() {
     let files: Vec<_> = config
         .backends
         .iter()
-        .flat_map(|b| &b.zones)
-        .map(|z| z.file.file_name().unwrap())
+        .flat_map(|b| b.zones.iter())
+        .map(|listed| listed.file)
         .collect();
     assert_eq!(files, ["kept", "new"]);
     assert!(!config.example);

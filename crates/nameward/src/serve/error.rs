@@ -4,7 +4,7 @@ use std::io;
 
 use nameward_control::web::BadHash;
 use nameward_store::{file::PreflightError, sql::SqlError};
-use nameward_wire::{NameError, zonefile::Diagnostic};
+use nameward_wire::zonefile::Diagnostic;
 
 use super::ports::PortError;
 use crate::{config::error::ConfigError, pid_file::PidFileError, privileges::IdentityError};
@@ -15,9 +15,6 @@ pub enum StartError {
     /// The configuration cannot be used.
     #[error("{0}")]
     Config(#[from] ConfigError),
-    /// A zone in the configuration has no proper name.
-    #[error("{0:?} is no zone name: {1}")]
-    ZoneName(String, NameError),
     /// The address of a database is wrong.
     #[error("{0}")]
     Database(#[from] SqlError),

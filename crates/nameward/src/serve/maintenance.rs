@@ -180,10 +180,7 @@ fn run(
     requested: &RequestedWork,
     loaded: impl FnOnce(Result<(), StartError>),
 ) {
-    let first = match zones::sources(&keeper.config) {
-        Ok(sources) => load_first(&mut files, &sources),
-        Err(error) => Err(error),
-    };
+    let first = load_first(&mut files, &zones::sources(&keeper.config));
     loaded(first);
     let mut written = Instant::now();
     loop {
@@ -216,9 +213,7 @@ fn run(
                 let _ = reply.try_send(announced_reload(&mut keeper, &mut files));
             }
             MaintenanceRequest::Look(what) => {
-                if let Ok(sources) = zones::sources(&keeper.config) {
-                    files.look(&sources, &what);
-                }
+                files.look(&zones::sources(&keeper.config), &what);
             }
             MaintenanceRequest::Sync(zone, mode, reply) => {
                 let outcome = match zones::sources(&keeper.config) {
@@ -267,8 +262,7 @@ fn reload(keeper: &mut Keeper, files: &mut FileFollower) -> ReloadOutcome {
             return Err(OperationError::invalid(text));
         }
     };
-    let sources =
-        zones::sources(&config).map_err(|error| OperationError::invalid(error.to_string()))?;
+    let sources = zones::sources(&config);
     let warnings = live::take(&keeper.shared, &keeper.config, &config);
     for warning in &warnings {
         tracing::warn!("{warning}");

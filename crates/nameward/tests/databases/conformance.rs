@@ -18,7 +18,8 @@ const CACHES_OFF: &str = "[cache]\npacket_entries = 0\nquery_entries = 0\n";
 type Variant = (&'static str, &'static str, usize);
 const VARIANTS: [Variant; 4] = [
     ("live", CACHES_OFF, 1),
-    ("live", "", 2),
+    // The first is looked up, the second enters the packet cache, the third comes from it.
+    ("live", "", 3),
     ("resident", "", 1),
     ("resident", CACHES_OFF, 1),
 ];

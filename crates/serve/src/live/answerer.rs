@@ -7,7 +7,7 @@ use nameward_answer::{BackendFailure, Making, Medium, Scratch, TCP_MAX};
 use nameward_stats::{Counter, Recorder, Stamp};
 use nameward_zone::NameKey;
 
-use super::{Parts, Tried, WaitingQuestion, join_lookup};
+use super::{Keeping, Parts, Tried, WaitingQuestion, join_lookup};
 use crate::pipeline::{LateReplies, Shared, Snapshots, Turn};
 use crate::recursor::offer_recursion;
 use crate::request::Verdict;
@@ -85,7 +85,8 @@ impl Answerer {
             }
             key.set(query.qname);
             let found = turn.zones.match_for(key, query.qtype);
-            let attempt = turn.attempt(&request, (key, found), Instant::now());
+            let mut attempt = turn.attempt(&request, (key, found), Instant::now());
+            attempt.keeping = Keeping::UnlessInQueryCache;
             let lookup = match attempt.run(&mut parts, turn.scratch, turn.recorder, out) {
                 Tried::Answered(reply) => return (Some(question), Verdict::Reply(reply)),
                 Tried::Missing(lookup) => Ok(lookup),

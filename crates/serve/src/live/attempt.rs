@@ -27,6 +27,18 @@ pub(crate) struct Attempt<'a> {
     pub(crate) view: ViewId,
     pub(crate) medium: Medium,
     pub(crate) now: Instant,
+    /// Whether a complete answer is worth keeping.
+    pub(crate) keeping: Keeping,
+}
+
+/// Which complete answers enter the packet cache.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Keeping {
+    /// All that may.
+    All,
+    /// None where the query cache has the part that it is made of: the question waited for a look-up, so it is the first
+    /// for its name, and most names that are looked up are not asked for again soon. The second question keeps it.
+    UnlessInQueryCache,
 }
 
 /// What came of it.
@@ -104,6 +116,7 @@ impl Attempt<'_> {
                 record_signatures(recorder, scratch);
                 // A zone that cannot be signed is asked again: its keys may be better the next time.
                 if let Used::One(index) = used
+                    && (self.keeping == Keeping::All || !self.live.queries.is_on())
                     && reply.outcome != Outcome::BackendFailure
                     && !scratch.has_made_names()
                 {

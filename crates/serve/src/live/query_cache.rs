@@ -133,6 +133,10 @@ impl QueryCache {
         QueryCache { settings, parts }
     }
 
+    pub(crate) fn is_on(&self) -> bool {
+        self.parts.is_some()
+    }
+
     /// Looks for the part of `live` that answers for the name of `key`; `None` if there is no cache.
     pub(crate) fn find(&self, live: &Live, key: &NameKey, now: Instant) -> Option<Cached> {
         let borrowed = Borrowed {

@@ -29,7 +29,7 @@ use super::late::{LateRequest, ReplyTo, WayBack};
 use super::record::{record_malformed, record_received, record_signatures};
 use super::{Shared, Snapshots};
 use crate::access::ClientZones;
-use crate::live::{Attempt, Parts, Tried, WaitingQuestion, join_lookup};
+use crate::live::{Attempt, Keeping, Parts, Tried, WaitingQuestion, join_lookup};
 use crate::recursor::{HandOff, offer_recursion};
 use crate::request::{Request, Verdict, ViewId, extended_error, medium_of};
 use crate::signing::Place;
@@ -356,6 +356,7 @@ impl<'t> Turn<'t> {
             view: request.view,
             medium: request.medium(),
             now,
+            keeping: Keeping::All,
         }
     }
 

@@ -97,12 +97,27 @@ impl Load<'_> {
         if slot.served {
             let table = self.publisher.table();
             let before = table.exact(name).filter(|before| before.rank() == rank);
-            let warning = before.and_then(|before| advice_on_serial(before, &zone, &read));
+            let warning = before.and_then(|before| advice_on_serial(before, &zone));
+            let warning = warning.map(|message| self.at_soa(job.candidate, &read, message));
             read.diagnostics.extend(warning);
         }
         (self.events)(Event::Served(name, &zone, &read.diagnostics));
         self.publisher.offer(zone, rank, slot.rank);
         slot.settle(read.fingerprint, read.includes, rank);
+    }
+
+    /// Says something about the SOA of a zone.
+    fn at_soa(&self, candidate: usize, read: &ZoneRead, message: String) -> Diagnostic {
+        let (included, line) = &read.soa_place;
+        let mut path = PathBuf::new();
+        self.candidates.path_into(candidate, &mut path);
+        Diagnostic {
+            severity: Severity::Warning,
+            file: included.as_ref().unwrap_or(&path).to_string_lossy().into(),
+            line: *line,
+            column: 0,
+            message,
+        }
     }
 
     /// Takes all zones whose files are gone out of the table.
@@ -133,23 +148,15 @@ impl Load<'_> {
 
 /// The warning about a new version whose serial tells nobody that it is new. Secondaries take a version only if its
 /// serial is greater (RFC 1996 section 3.10, RFC 1982 section 3.2).
-fn advice_on_serial(before: &Zone, now: &Zone, read: &ZoneRead) -> Option<Diagnostic> {
+fn advice_on_serial(before: &Zone, now: &Zone) -> Option<String> {
     let (old, new) = (before.serial(), now.serial());
     if new.is_after(old) || !before.is_ready() || now.has_same_records(before) {
         return None;
     }
-    let message = match old == new {
+    Some(match old == new {
         true => format!(
             "the contents changed and the serial {new} did not: secondaries will not follow"
         ),
         false => format!("the serial went back from {old} to {new}: secondaries will not follow"),
-    };
-    let (file, line) = read.soa_place.clone();
-    Some(Diagnostic {
-        severity: Severity::Warning,
-        file,
-        line,
-        column: 0,
-        message,
     })
 }

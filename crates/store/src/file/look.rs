@@ -78,8 +78,8 @@ impl FileBackend {
         // The end is compared first: a list may have a hundred thousand of them.
         let end = path.file_name().unwrap_or_default().as_bytes();
         let is_it = |file: &Path| file.as_os_str().as_bytes().ends_with(end) && file == path;
-        let listed = source.zones.iter().filter(|(_, file)| is_it(file));
-        let listed = listed.map(|(name, _)| (*name, FileOrigin::Listed));
+        let listed = source.zones.zones_in(path);
+        let listed = listed.map(|name| (name.into(), FileOrigin::Listed));
         let conf = source.named_conf.as_deref();
         let configured = conf.map_or(&[][..], |conf| self.configurations.of(conf));
         let configured = configured

@@ -10,7 +10,6 @@ use std::{
     num::NonZeroU64,
     os::unix::fs::{FileExt, MetadataExt},
     path::{Path, PathBuf},
-    sync::Arc,
     time::{Duration, SystemTime},
 };
 
@@ -54,8 +53,8 @@ pub(super) struct ZoneRead {
     /// There is no such file.
     pub is_missing: bool,
     pub diagnostics: Vec<Diagnostic>,
-    /// Where the SOA stands.
-    pub soa_place: (Arc<str>, u32),
+    /// Where the SOA stands: the file, if it is an included one, and the line.
+    pub soa_place: (Option<PathBuf>, u32),
     /// Of the file and all it includes.
     pub fingerprint: Option<Fingerprint>,
     pub includes: Vec<PathBuf>,
@@ -65,6 +64,7 @@ pub(super) struct ZoneRead {
 pub(super) struct Reader {
     buffer: Vec<u8>,
     options: Options,
+    builder: ZoneBuilder,
 }
 
 impl Reader {
@@ -72,6 +72,7 @@ impl Reader {
         Self {
             buffer: Vec::new(),
             options: Options::new(nameward_wire::NameBuf::root()),
+            builder: ZoneBuilder::new(Name::ROOT),
         }
     }
 
@@ -93,21 +94,21 @@ impl Reader {
         // Packed, lines of one short record take 1.8 to 2.2 times the room of their text; what is
         // not used is never touched, but growing copies and doubles.
         let room = (metadata.len().saturating_mul(9) / 4).min(MOST_RESERVED);
-        let mut builder = ZoneBuilder::with_capacity(name, room as usize);
-        builder.set_limits(limits.zone);
+        self.builder.restart(name, room as usize);
+        self.builder.set_limits(limits.zone);
         let report = if metadata.len() <= SMALL {
             match self.fill(&mut file, metadata.len() as usize) {
-                Ok(length) => self.parse(path, length, &mut builder),
+                Ok(length) => self.parse(path, length),
                 Err(error) => return (unreadable(path, &error), None),
             }
         } else if raw::is_raw(&start(&file)) {
-            raw::parse(path, file, &mut builder)
+            raw::parse(path, file, &mut self.builder)
         } else {
             drop(file);
             self.options.include_base = None;
-            zonefile::parse_file(path, &self.options, &mut builder)
+            zonefile::parse_file(path, &self.options, &mut self.builder)
         };
-        (finish(builder, report, stamp), Some(metadata))
+        (finish(&mut self.builder, report, stamp), Some(metadata))
     }
 
     /// Reads up to the size the file had; what is appended later is seen by the next load.
@@ -127,17 +128,17 @@ impl Reader {
         Ok(filled)
     }
 
-    fn parse(&mut self, path: &Path, length: usize, builder: &mut ZoneBuilder) -> Report {
+    fn parse(&mut self, path: &Path, length: usize) -> Report {
         let text = &self.buffer[..length];
         if raw::is_raw(text) {
-            return raw::parse(path, text, builder);
+            return raw::parse(path, text, &mut self.builder);
         }
         let directory = path.parent().unwrap_or(Path::new(""));
         if self.options.include_base.as_deref() != Some(directory) {
             self.options.include_base = Some(directory.to_path_buf());
         }
         let label = path.to_string_lossy();
-        zonefile::parse_bytes(&label, text, &self.options, builder)
+        zonefile::parse_bytes(&label, text, &self.options, &mut self.builder)
     }
 }
 
@@ -180,7 +181,7 @@ pub(super) fn from_text(
     let options = Options::new(name.into());
     let label = label.to_string_lossy();
     let report = zonefile::parse_bytes(&label, text, &options, &mut builder);
-    let read = finish(builder, report, FileStamp::new());
+    let read = finish(&mut builder, report, FileStamp::new());
     read.zone.ok_or(read.diagnostics)
 }
 
@@ -231,7 +232,7 @@ fn unreadable(path: &Path, error: &io::Error) -> ZoneRead {
         zone: None,
         is_missing: error.kind() == io::ErrorKind::NotFound,
         diagnostics: vec![diagnostic(path, Severity::Error, 0, message)],
-        soa_place: ("".into(), 0),
+        soa_place: (None, 0),
         fingerprint: None,
         includes: Vec::new(),
     }
@@ -258,11 +259,11 @@ fn diagnostic(path: &Path, severity: Severity, line: u32, message: String) -> Di
 }
 
 /// Ends the zone and joins what the parser and the checks found, in the order of the text.
-fn finish(builder: ZoneBuilder, report: Report, mut stamp: FileStamp) -> ZoneRead {
+fn finish(builder: &mut ZoneBuilder, report: Report, mut stamp: FileStamp) -> ZoneRead {
     let broken = report.has_errors();
     let mut includes: Vec<PathBuf> = report.files;
     let (soa_line, soa_file) = builder.soa_place();
-    let (mut zone, findings) = builder.finish();
+    let (mut zone, findings) = builder.end();
     if let Some(zone) = &mut zone {
         zone.set_signing(zone.stored_signatures());
     }
@@ -276,10 +277,10 @@ fn finish(builder: ZoneBuilder, report: Report, mut stamp: FileStamp) -> ZoneRea
     );
     diagnostics
         .sort_by_key(|diagnostic| (diagnostic.severity == Severity::Warning, diagnostic.line));
-    let soa_place = (
-        path_of(soa_file, &includes).to_string_lossy().into(),
-        soa_line,
-    );
+    let soa_path = match soa_file {
+        0 => None,
+        file => includes.get(usize::from(file)).cloned(),
+    };
     includes.drain(..includes.len().min(1));
     let mut all_there = true;
     for include in &includes {
@@ -292,7 +293,7 @@ fn finish(builder: ZoneBuilder, report: Report, mut stamp: FileStamp) -> ZoneRea
         zone: zone.filter(|_| !broken),
         is_missing: false,
         diagnostics,
-        soa_place,
+        soa_place: (soa_path, soa_line),
         fingerprint: stamp.finish().filter(|_| all_there),
         includes,
     }

@@ -19,6 +19,7 @@ use nameward_zone::{AccessList, AccessRules};
 
 use super::{
     Limits, Source,
+    list::FileList,
     watch::{Interest, Kind, Watcher},
 };
 
@@ -120,6 +121,17 @@ impl Candidates {
         });
         let last = self.list.len() - 1;
         &mut self.list[last]
+    }
+
+    /// Adds the files of a list.
+    fn push_list(&mut self, list: &FileList) {
+        let first = self.directories.len();
+        self.directories.extend_from_slice(list.directories());
+        self.list.reserve(list.len());
+        for listed in list.iter() {
+            let directory = (first + listed.number) as u32;
+            self.push(listed.zone, listed.file, Some(directory));
+        }
     }
 
     /// Whether the file is a copy that may be missing.
@@ -281,13 +293,10 @@ pub(super) fn scan(
     for source in sources {
         scanned.candidates.rank = source.rank;
         let watcher = watcher.filter(|_| source.watch);
-        for (name, path) in &source.zones {
-            if let Some(watcher) = watcher {
-                watcher.file(path, Interest::Zone);
-            }
-            let candidates = &mut scanned.candidates;
-            candidates.push(name.as_name(), path.as_os_str(), None);
+        if let Some(watcher) = watcher {
+            watcher.listed(&source.zones);
         }
+        scanned.candidates.push_list(&source.zones);
         if let Some(path) = &source.named_conf {
             match configurations.read(path, watcher, say) {
                 None => scanned.incomplete = true,

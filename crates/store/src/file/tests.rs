@@ -56,6 +56,15 @@ impl Fixture {
         self.dir.path().join(file)
     }
 
+    /// Lists zones with their files.
+    fn list(&mut self, zones: &[(NameBuf, &str)]) {
+        let mut list = FileList::default();
+        for (zone, file) in zones {
+            list.push(zone.as_name(), &self.path(file));
+        }
+        self.sources[0].zones = Arc::new(list);
+    }
+
     /// Writes a file as it was some time ago, so that it counts as settled.
     fn write(&self, file: &str, text: &str) {
         let path = self.path(file);
@@ -165,7 +174,7 @@ fn listed_zones_come_first_and_a_second_file_for_a_zone_is_told() {
         "$TTL 1\n@ SOA a b 1 2 3 4 5\n@ NS a\nfrom-list A 192.0.2.1\n",
     );
     let name = NameBuf::from_text(b"EXAMPLE.org", Name::ROOT).unwrap();
-    fixture.sources[0].zones = vec![(name, fixture.path("elsewhere"))];
+    fixture.list(&[(name, "elsewhere")]);
     let said = fixture.load();
     assert!(said.troubles[0].contains("the zone example.org. has a file already"));
     assert!(fixture.has("from-list.example.org"));
@@ -343,8 +352,8 @@ fn a_directory_that_cannot_be_read_removes_nothing() {
 fn a_listed_zone_whose_file_is_missing_is_told_before_and_by_a_load() {
     let mut fixture = Fixture::new();
     let name = NameBuf::from_text(b"one.example", Name::ROOT).unwrap();
-    fixture.sources[0].zones = vec![(name, fixture.path("missing"))];
     let path = fixture.path("missing");
+    fixture.list(&[(name, "missing")]);
     assert_eq!(
         preflight(&fixture.sources).unwrap_err().to_string(),
         format!("cannot read {}: No such file or directory", path.display())

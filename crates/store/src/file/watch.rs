@@ -4,11 +4,13 @@
 //! ([`pending`]); then somebody else looks, by the same way as a reload. Where the kernel gives no more watches, all
 //! files are looked at from time to time instead.
 
+mod listed;
 mod pending;
 mod sys;
 
 use std::{
     collections::HashMap,
+    ffi::OsStr,
     hash::{BuildHasher, RandomState},
     io,
     os::unix::ffi::OsStrExt,
@@ -171,7 +173,8 @@ impl Watcher {
             let round = state.round;
             let before = state.files.insert(key, (interest, round));
             // Thousands of files of one directory are one watch.
-            let parent_before = state.parents.insert(self.0.key(parent), round);
+            let parent_key = self.0.directory_key(parent);
+            let parent_before = state.parents.insert(parent_key, round);
             (before.is_none(), parent_before != Some(round))
         };
         if needs_parent {
@@ -231,6 +234,17 @@ impl WatcherInner {
     }
 
     fn key(&self, path: &Path) -> u64 {
+        let parent = path.parent().unwrap_or(Path::new(""));
+        let file = path.file_name().unwrap_or_default();
+        self.file_key(self.directory_key(parent), file)
+    }
+
+    /// The key of a file in a directory with this key.
+    fn file_key(&self, directory: u64, file: &OsStr) -> u64 {
+        self.keys.hash_one((directory, file.as_bytes()))
+    }
+
+    fn directory_key(&self, path: &Path) -> u64 {
         // Two ways to write one path have one hash.
         self.keys.hash_one(path)
     }

@@ -38,7 +38,8 @@ pub(super) struct Parser<'p, S: Sink + ?Sized> {
     pub(super) sink: &'p mut S,
     diagnostics: Diagnostics,
     files: Vec<PathBuf>,
-    labels: Vec<Arc<str>>,
+    /// What messages call the files, once there are any.
+    labels: Vec<Option<Arc<str>>>,
     /// Index of the file that is being read.
     pub(super) file: u16,
     /// Files from the outermost to the current one.
@@ -144,7 +145,7 @@ impl<'p, S: Sink + ?Sized> Parser<'p, S> {
         if let Some(index) = self.files.iter().position(|known| *known == path) {
             return index as u16;
         }
-        self.labels.push(path.to_string_lossy().into());
+        self.labels.push(None);
         self.files.push(path);
         (self.files.len() - 1) as u16
     }
@@ -270,9 +271,12 @@ impl<'p, S: Sink + ?Sized> Parser<'p, S> {
     }
 
     pub(super) fn push(&mut self, severity: Severity, line: u32, column: u32, message: String) {
+        let file = self.file as usize;
+        let label =
+            self.labels[file].get_or_insert_with(|| self.files[file].to_string_lossy().into());
         self.diagnostics.push(Diagnostic {
             severity,
-            file: self.labels[self.file as usize].clone(),
+            file: Arc::clone(label),
             line,
             column,
             message,

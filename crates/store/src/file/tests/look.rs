@@ -89,10 +89,7 @@ fn a_file_of_several_zones_is_loaded_for_each() {
     fixture.write("empty.db", GOOD);
     let list = ["one.example", "two.example"];
     let path = fixture.path("empty.db");
-    fixture.sources[0].zones = list
-        .iter()
-        .map(|name| (name.parse::<NameBuf>().unwrap(), path.clone()))
-        .collect();
+    fixture.list(&list.map(|name| (name.parse().unwrap(), "empty.db")));
     fixture.load();
     fixture.write("empty.db", &format!("{GOOD}new A 192.0.2.2\n"));
     assert_eq!(fixture.look(&["empty.db"]), loaded(2));

@@ -3,6 +3,7 @@
 use std::{fs, sync::mpsc};
 
 use super::*;
+use crate::file::FileList;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -46,6 +47,33 @@ fn a_named_file_is_told_however_its_path_is_written() {
     fs::write(directory.path().join("other"), "x").unwrap();
     fs::write(&path, "x").unwrap();
     assert_eq!(looks.recv_timeout(PATIENCE).unwrap(), Look::At(vec![path]));
+}
+
+#[test]
+fn files_of_a_long_list_are_told_of_and_so_is_the_target_of_a_link_among_them() {
+    let directory = tempfile::tempdir().unwrap();
+    let elsewhere = tempfile::tempdir().unwrap();
+    let target = elsewhere.path().join("target");
+    fs::write(&target, "x").unwrap();
+    std::os::unix::fs::symlink(&target, directory.path().join("link")).unwrap();
+    let mut list = FileList::default();
+    let paths = (0..100).map(|n| directory.path().join(n.to_string()));
+    for path in paths.chain([directory.path().join("link")]) {
+        if !path.exists() {
+            fs::write(&path, "x").unwrap();
+        }
+        list.push(nameward_wire::Name::ROOT, &path);
+    }
+    let (watcher, looks) = watcher(|| true);
+    watcher.begin();
+    watcher.listed(&list);
+    watcher.end(Duration::ZERO);
+    let path = directory.path().join("77");
+    fs::write(directory.path().join("other"), "x").unwrap();
+    fs::write(&path, "y").unwrap();
+    assert_eq!(looks.recv_timeout(PATIENCE).unwrap(), Look::At(vec![path]));
+    fs::write(&target, "y").unwrap();
+    assert_eq!(looks.recv_timeout(PATIENCE).unwrap(), Look::AtAll);
 }
 
 #[test]

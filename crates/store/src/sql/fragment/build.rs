@@ -6,8 +6,26 @@ use super::super::row::shown;
 use super::need::{self, is_made_by_signing, is_needed};
 use super::{FetchedRow, Gathering, WantedName};
 use nameward_wire::zonefile::{Record, Severity};
-use nameward_wire::{Class, NameBuf, Type};
+use nameward_wire::{Class, Name, NameBuf, Type};
 use nameward_zone::{Finding, Zone, ZoneBuilder};
+use std::cell::RefCell;
+
+thread_local! {
+    /// Each thread that builds zone parts keeps its buffers.
+    static PARTS: RefCell<PartBuilder> = RefCell::new(PartBuilder {
+        zone: ZoneBuilder::new(Name::ROOT),
+        rdata: Vec::new(),
+    });
+}
+
+/// Buffers for one zone part after the other.
+struct PartBuilder {
+    zone: ZoneBuilder,
+    rdata: Vec<u8>,
+}
+
+/// Octets of record data for which the buffer is kept.
+const RDATA_KEPT: usize = 4 << 10;
 
 impl Gathering {
     /// Returns the apex for the look-ups to come, if it was fetched. An apex with a DNAME, or whose name
@@ -98,25 +116,41 @@ impl Gathering {
 
     /// Builds the zone from what was found to be needed.
     pub(crate) fn finish(&mut self) -> Result<Zone, SqlError> {
-        let mut builder =
-            ZoneBuilder::with_capacity(self.apex.as_name(), 512 + self.content.len() * 2);
-        let mut rdata = Vec::with_capacity(256);
+        PARTS.with_borrow_mut(|parts| {
+            parts.rdata.shrink_to(RDATA_KEPT);
+            let room = 512 + self.content.len() * 2;
+            parts.zone.restart(self.apex.as_name(), room);
+            self.finish_in(parts)
+        })
+    }
+
+    fn finish_in(&mut self, parts: &mut PartBuilder) -> Result<Zone, SqlError> {
+        let PartBuilder {
+            zone: builder,
+            rdata,
+        } = parts;
         let mut minimum = 0;
         for (at, wanted) in self.wanted.iter().enumerate() {
-            if wanted.needs & need::EXISTENCE != 0 || wanted.needs != 0 && wanted.has_rows {
-                builder.add_empty(wanted.name.as_name());
-            }
+            let exists =
+                wanted.needs & need::EXISTENCE != 0 || wanted.needs != 0 && wanted.has_rows;
+            let records = builder.record_count();
             // For most zones the closest encloser is nothing but a name.
             let ignored = match self.signing {
                 Some(_) => need::EXISTENCE,
                 None => need::EXISTENCE | need::ENCLOSER,
             };
             if wanted.needs & !ignored == 0 {
+                if exists {
+                    builder.add_empty(wanted.name.as_name());
+                }
                 continue;
             }
             if wanted.is_oversized {
                 if wanted.needs & need::GLUE != 0 {
                     self.check_size(at)?;
+                }
+                if exists {
+                    builder.add_empty(wanted.name.as_name());
                 }
                 builder.add_broken(wanted.name.as_name(), Some(Type::A));
                 continue;
@@ -127,7 +161,7 @@ impl Gathering {
                     continue;
                 }
                 rdata.clear();
-                let rtype = match self.parse(i, &mut rdata) {
+                let rtype = match self.parse(i, rdata) {
                     Err(_) if needed == Need::IfReadable => continue,
                     Err(_) if needed == Need::Additional => {
                         builder.add_broken(wanted.name.as_name(), row.rtype.clone().ok());
@@ -136,7 +170,7 @@ impl Gathering {
                     rtype => rtype?,
                 };
                 if rtype == Type::SOA && at == 0 {
-                    minimum = soa_minimum(&rdata);
+                    minimum = soa_minimum(rdata);
                 }
                 builder.add(&Record {
                     owner: wanted.name.as_name(),
@@ -144,10 +178,14 @@ impl Gathering {
                     rtype,
                     class: Class::IN,
                     ttl: row.ttl,
-                    rdata: &rdata,
+                    rdata,
                     line: row.id as u32,
                     file: (row.id >> 32) as u16,
                 });
+            }
+            // A name that has records here exists by them.
+            if exists && builder.record_count() == records {
+                builder.add_empty(wanted.name.as_name());
             }
         }
         for record in self.apex_records.iter().flat_map(|apex| &apex.records) {
@@ -171,8 +209,8 @@ impl Gathering {
                 file: (record.id >> 32) as u16,
             });
         }
-        self.add_signing_records(&mut builder, minimum);
-        let (zone, findings) = builder.finish();
+        self.add_signing_records(builder, minimum);
+        let (zone, findings) = builder.end();
         match zone {
             Some(mut zone) => {
                 zone.mark_as_part();

@@ -1,0 +1,103 @@
+//! The watching of long lists of files: one lock and one hash of a path for all that stand in one directory.
+
+use std::{
+    collections::HashSet,
+    ffi::{OsStr, OsString},
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use super::{Interest, Kind, Watcher};
+use crate::file::list::{FileList, ListedFile};
+
+/// For fewer files of a directory each is asked whether it is a link; for more the directory is listed.
+const FEW: usize = 32;
+/// How many entries for each file that is asked for a directory may have to be worth listing.
+const OTHERS: usize = 4;
+
+impl Watcher {
+    /// Watches the files of a list, and what they link to.
+    pub(in crate::file) fn listed(&self, list: &FileList) {
+        let mut zones = list.iter().peekable();
+        let mut group = Vec::new();
+        while let Some(first) = zones.next() {
+            group.clear();
+            group.push(first);
+            while let Some(next) = zones.next_if(|next| next.number == first.number) {
+                group.push(next);
+            }
+            self.listed_in(first.directory, &group);
+        }
+    }
+
+    /// Watches files that stand in one directory.
+    fn listed_in(&self, directory: &Path, files: &[ListedFile<'_>]) {
+        if files.len() >= FEW {
+            // Before it is listed, so that no new link is missed.
+            self.directory(directory, Kind::Named);
+            if let Ok(Some(links)) = links_in(directory, files.len() * OTHERS) {
+                let is_link = |listed: &&ListedFile<'_>| links.contains(listed.file);
+                self.plain_files(directory, files.iter().map(|listed| listed.file));
+                return self.each_of(files.iter().filter(is_link));
+            }
+        }
+        self.each_of(files.iter());
+    }
+
+    fn each_of<'f>(&self, files: impl Iterator<Item = &'f ListedFile<'f>>) {
+        let mut path = PathBuf::new();
+        for listed in files {
+            listed.path_into(&mut path);
+            self.file(&path, Interest::Zone);
+        }
+    }
+
+    /// Takes note of files of a directory that is watched already.
+    fn plain_files<'f>(&self, directory: &Path, files: impl Iterator<Item = &'f OsStr>) {
+        let parent = self.0.directory_key(directory);
+        let mut state = self.0.lock();
+        let round = state.round;
+        state.parents.insert(parent, round);
+        for file in files {
+            let key = self.0.file_key(parent, file);
+            state.files.insert(key, (Interest::Zone, round));
+        }
+    }
+}
+
+/// The names of all links in a directory, unless it has more than `most` entries.
+fn links_in(directory: &Path, most: usize) -> io::Result<Option<HashSet<OsString>>> {
+    let opened = match directory.as_os_str().is_empty() {
+        true => Path::new("."),
+        false => directory,
+    };
+    let mut links = HashSet::new();
+    for (count, entry) in fs::read_dir(opened)?.enumerate() {
+        if count >= most {
+            return Ok(None);
+        }
+        let entry = entry?;
+        if entry.file_type()?.is_symlink() {
+            links.insert(entry.file_name());
+        }
+    }
+    Ok(Some(links))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_among_many_files_are_found_by_listing_their_directory() {
+        let dir = tempfile::tempdir().unwrap();
+        for n in 0..5 {
+            fs::write(dir.path().join(n.to_string()), "").unwrap();
+        }
+        std::os::unix::fs::symlink("0", dir.path().join("link")).unwrap();
+        let found = links_in(dir.path(), 6).unwrap().unwrap();
+        assert_eq!(found, HashSet::from(["link".into()]));
+        assert_eq!(links_in(dir.path(), 5).unwrap(), None);
+        links_in(&dir.path().join("missing"), 5).unwrap_err();
+    }
+}
