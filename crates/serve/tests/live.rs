@@ -688,7 +688,8 @@ fn a_flush_forgets_the_names_it_is_for() {
     server.ask("www.example.", 1);
     server.ask("ns1.example.", 1);
     assert_eq!(server.source.begun(), 3);
-    assert_eq!(server.shared.live.flush(&|_| true), 4);
+    // www.example. was just looked up again: the packet cache has it at the next question.
+    assert_eq!(server.shared.live.flush(&|_| true), 3);
 }
 
 #[test]
