@@ -4,7 +4,7 @@ use std::io;
 
 use nameward_control::web::BadHash;
 use nameward_store::{file::PreflightError, sql::SqlError};
-use nameward_wire::zonefile::Diagnostic;
+use nameward_wire::{NameError, zonefile::Diagnostic};
 
 use super::ports::PortError;
 use crate::{config::error::ConfigError, pid_file::PidFileError, privileges::IdentityError};
