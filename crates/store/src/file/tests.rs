@@ -56,15 +56,6 @@ impl Fixture {
         self.dir.path().join(file)
     }
 
-    /// Lists zones with their files.
-    fn list(&mut self, zones: &[(NameBuf, &str)]) {
-        let mut list = FileList::default();
-        for (zone, file) in zones {
-            list.push(zone.as_name(), &self.path(file));
-        }
-        self.sources[0].zones = Arc::new(list);
-    }
-
     /// Writes a file as it was some time ago, so that it counts as settled.
     fn write(&self, file: &str, text: &str) {
         let path = self.path(file);

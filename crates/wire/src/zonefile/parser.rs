@@ -38,7 +38,7 @@ pub(super) struct Parser<'p, S: Sink + ?Sized> {
     pub(super) sink: &'p mut S,
     diagnostics: Diagnostics,
     files: Vec<PathBuf>,
-    /// What messages call the files, once there are any.
+    /// The names of the files in messages, once there are any.
     labels: Vec<Option<Arc<str>>>,
     /// Index of the file that is being read.
     pub(super) file: u16,

@@ -3,6 +3,15 @@
 use super::*;
 
 impl Fixture {
+    /// Lists zones with their files.
+    pub(super) fn list(&mut self, zones: &[(NameBuf, &str)]) {
+        let mut list = FileList::default();
+        for (zone, file) in zones {
+            list.push(zone.as_name(), &self.path(file));
+        }
+        self.sources[0].zones = Arc::new(list);
+    }
+
     fn look(&mut self, files: &[&str]) -> Summary {
         self.sources[0].watch = true;
         let paths = files.iter().map(|file| self.path(file)).collect();
