@@ -51,8 +51,10 @@ impl ZoneBuilder {
                     self.set_flags(place, flags::WILDCARD_CHILD);
                 }
             }
-            self.advise_on_owner(&key, origin);
-            self.warn_if_occluded(&key, apex_labels, origin);
+            if !self.findings.are_silent() {
+                self.advise_on_owner(&key, origin);
+                self.warn_if_occluded(&key, apex_labels, origin);
+            }
         }
     }
 
@@ -120,6 +122,9 @@ impl ZoneBuilder {
                 };
                 if let Some(place) = found {
                     self.set_target(target.record_at, place);
+                }
+                if self.findings.are_silent() {
+                    continue;
                 }
                 let message = match is_inside {
                     true => self.warning_about_target(target, &key, found, origin.place),

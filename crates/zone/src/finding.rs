@@ -32,6 +32,8 @@ pub(crate) struct Findings {
     is_fatal: bool,
     warnings: Vec<Finding>,
     more_warnings: usize,
+    /// Nobody will read warnings.
+    is_silent: bool,
 }
 
 impl Findings {
@@ -56,7 +58,20 @@ impl Findings {
         });
     }
 
+    /// Passes over warnings from now on.
+    pub(crate) fn silence(&mut self) {
+        self.is_silent = true;
+    }
+
+    /// Whether warnings are passed over: then it is not worth looking for them.
+    pub(crate) fn are_silent(&self) -> bool {
+        self.is_silent
+    }
+
     pub(crate) fn warning(&mut self, line: u32, file: u16, message: fmt::Arguments<'_>) {
+        if self.is_silent {
+            return;
+        }
         if self.warnings.len() >= KEPT {
             self.more_warnings += 1;
             return;

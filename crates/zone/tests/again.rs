@@ -1,7 +1,7 @@
 //! A builder that is used for one zone after the other makes what a new one makes, whatever the zone before was.
 
 use nameward_wire::NameBuf;
-use nameward_wire::zonefile::{Options, parse_bytes};
+use nameward_wire::zonefile::{Options, Severity, parse_bytes};
 use nameward_zone::{Zone, ZoneBuilder, ZoneLimits};
 
 const HEAD: &str = "$TTL 300\n@ SOA ns h 1 2 3 4 5\n@ NS ns\nns A 192.0.2.1\n";
@@ -67,6 +67,7 @@ fn a_used_builder_makes_the_same_zones_and_findings_as_a_new_one() {
             for is_ended in [true, false] {
                 used.restart(first_name.as_name(), first.len());
                 used.tolerate_broken_names();
+                used.pass_over_warnings();
                 used.add_empty(first_name.as_name());
                 used.add_broken(first_name.as_name(), None);
                 fill(&mut used, first_apex, &first, first_limit);
@@ -89,5 +90,27 @@ fn a_used_builder_makes_the_same_zones_and_findings_as_a_new_one() {
                 }
             }
         }
+    }
+}
+
+#[test]
+fn a_builder_that_passes_over_warnings_makes_the_same_zone_and_tells_of_errors_only() {
+    for (apex, text, limit) in zones() {
+        let name: NameBuf = apex.parse().unwrap();
+        let [mut telling, mut silent] = [(); 2].map(|()| ZoneBuilder::new(name.as_name()));
+        silent.pass_over_warnings();
+        fill(&mut telling, apex, &text, limit);
+        fill(&mut silent, apex, &text, limit);
+        let ((expected, told), (zone, findings)) = (telling.finish(), silent.finish());
+        let errors = told
+            .into_iter()
+            .filter(|finding| finding.severity == Severity::Error);
+        let errors: Vec<_> = errors.map(|finding| format!("{finding:?}")).collect();
+        let findings: Vec<_> = findings
+            .iter()
+            .map(|finding| format!("{finding:?}"))
+            .collect();
+        assert_eq!(findings, errors, "{text:.60}");
+        assert_eq!(facts(zone.as_ref()), facts(expected.as_ref()), "{text:.60}");
     }
 }

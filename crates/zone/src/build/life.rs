@@ -62,8 +62,8 @@ impl ZoneBuilder {
         builder
     }
 
-    /// Starts another zone with the buffers of the one before; whatever was not ended is dropped. Limits and tolerance are
-    /// those of a new builder.
+    /// Starts another zone with the buffers of the one before; whatever was not ended is dropped. Limits, tolerance and
+    /// warnings are those of a new builder.
     pub fn restart(&mut self, apex: Name<'_>, bytes: usize) {
         // By all its fields: none is forgotten.
         let ZoneBuilder {
@@ -129,6 +129,11 @@ impl ZoneBuilder {
         *limits = ZoneLimits::default();
         *current_in_zone = true;
         (*is_tolerant, *is_merging, *is_full) = (false, false, false);
+    }
+
+    /// Passes over warnings: a part of a zone is built for one answer, and nobody will read them.
+    pub fn pass_over_warnings(&mut self) {
+        self.findings.silence();
     }
 
     /// Ends the zone: connects its names, runs the checks and packs it for serving.

@@ -120,6 +120,7 @@ impl Gathering {
             parts.rdata.shrink_to(RDATA_KEPT);
             let room = 512 + self.content.len() * 2;
             parts.zone.restart(self.apex.as_name(), room);
+            parts.zone.pass_over_warnings();
             self.finish_in(parts)
         })
     }
