@@ -200,9 +200,7 @@ fn run(
             Err(RecvTimeoutError::Disconnected) => return,
             Err(RecvTimeoutError::Timeout) => {
                 written = Instant::now();
-                if let Ok(sources) = zones::sources(&keeper.config) {
-                    files.sync_all(&sources);
-                }
+                files.sync_all(&zones::sources(&keeper.config));
                 continue;
             }
         };
@@ -216,10 +214,8 @@ fn run(
                 files.look(&zones::sources(&keeper.config), &what);
             }
             MaintenanceRequest::Sync(zone, mode, reply) => {
-                let outcome = match zones::sources(&keeper.config) {
-                    Ok(sources) => files.sync(&sources, &zone, mode),
-                    Err(_) => Err(SyncError::NoFile(zone.to_string())),
-                };
+                let sources = zones::sources(&keeper.config);
+                let outcome = files.sync(&sources, &zone, mode);
                 let _ = reply.try_send(outcome);
             }
             MaintenanceRequest::Wake => {}
