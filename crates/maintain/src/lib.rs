@@ -6,6 +6,7 @@
 //! follow     what follows zone files and databases
 //! reconcile  the journal of a zone compared with what its home has at start
 //! policy     the policies of zones: kind, primaries, who may transfer, notify and update; keys of TSIG
+//! catalog    catalog zones (RFC 9432): following those of others, making our own
 //! schedule   what is due for which zone, and when; takes `now` and does nothing itself
 //! zone       what is known of a zone that comes from a primary: settings, times, state
 //! background work on zones that no change waits for: packing, digests, contents
@@ -24,6 +25,7 @@
 #![forbid(unsafe_code)]
 
 mod background;
+pub mod catalog;
 pub mod commit;
 mod contents;
 pub mod follow;

@@ -23,6 +23,8 @@ use std::path::PathBuf;
 
 /// The rank of zones that the configuration itself declares: before every backend.
 pub const CONFIGURED_RANK: u16 = 0;
+/// The rank of zones that catalogs and the state store declare: behind every backend.
+pub const UNCONFIGURED_RANK: u16 = u16::MAX - 1;
 
 /// The kind of a zone: where its contents come from and who is told of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -86,8 +88,8 @@ pub struct RemoteServer {
 /// A server whose zones become secondaries here when it notifies of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Autoprimary {
-    /// The address that notifies.
-    pub address: IpAddr,
+    /// Its address, with the port that it is asked on.
+    pub address: SocketAddr,
     /// The name server that an NS record of the zone must name.
     pub name_server: NameBuf,
     /// The template whose terms the zone has; none if empty.

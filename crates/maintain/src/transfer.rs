@@ -18,5 +18,5 @@ mod stream;
 
 pub use failure::TransferFailure;
 pub use question::{AskedQuestion, notify_message};
-pub use reply::{SoaReply, read_notify_reply, read_soa_reply};
+pub use reply::{SoaReply, read_name_servers, read_notify_reply, read_soa_reply};
 pub use stream::{TransferAnswer, TransferReader, TransferStep, WholeZone};

@@ -122,7 +122,7 @@ fn policies_of_a_database_are_read_and_follow_its_changes() {
     assert_eq!(policies.keys().len(), 1);
     assert_eq!(
         policies.autoprimaries()[0].address.to_string(),
-        "192.0.2.53"
+        "192.0.2.53:53"
     );
     followed
         .run("UPDATE domainmetadata SET content = '198.51.100.1' WHERE kind = 'ALLOW-AXFR-FROM'");

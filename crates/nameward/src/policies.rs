@@ -1,12 +1,14 @@
 //! Owns the way from settings to the policies of zones.
 
-use std::{collections::HashMap, net::SocketAddr, sync::Arc};
+use std::{collections::HashMap, sync::Arc};
 
-use nameward_maintain::policy::{KeptPolicies, PolicyPart, PolicySet, RemoteServer, ZoneKind};
+use nameward_maintain::policy::{
+    Autoprimary, KeptPolicies, PolicyPart, PolicySet, RemoteServer, ZoneKind,
+};
 
 use crate::config::{
     Config,
-    settings::{TemplateSettings, ZoneSettings},
+    settings::{AutoprimarySettings, TemplateSettings, ZoneSettings},
 };
 
 /// Finds a template by its name.
@@ -61,18 +63,29 @@ pub fn set(config: &Config) -> PolicySet {
             set.set_zone(zone.name.0.as_name(), Arc::new(part));
         }
     }
+    let autoprimary = |settings: &AutoprimarySettings| Autoprimary {
+        address: settings.address.0,
+        name_server: settings.name_server.0,
+        template: settings.template.clone(),
+    };
+    set.autoprimaries = config.autoprimaries.iter().map(autoprimary).collect();
     set.keys = config.keys.iter().map(|key| Arc::new(key.key())).collect();
     set
 }
 
+/// The terms of all templates by name.
+pub fn templates(config: &Config) -> HashMap<String, PolicyPart> {
+    let templates = config.templates.iter();
+    let named = templates.map(|template| (template.name.clone(), of_template(template)));
+    named.collect()
+}
+
 /// Puts what the state store keeps into force, with the terms that templates give.
 pub fn apply_kept(kept: &KeptPolicies, config: &Config) {
-    let templates = config.templates.iter();
-    let templates = templates.map(|template| (template.name.clone(), of_template(template)));
-    let templates: HashMap<String, PolicyPart> = templates.collect();
+    let templates = templates(config);
     let applied = kept.apply(move |secondary| {
         let primary = RemoteServer {
-            address: SocketAddr::new(secondary.primary, 53),
+            address: secondary.primary,
             key: None,
             source: None,
         };

@@ -24,6 +24,7 @@ pub use announce::counted;
 pub use error::StartError;
 use nameward_maintain::{
     Commits, Durable, TableWriter,
+    catalog::{self, CatalogHandle, CatalogParts},
     commit::name_of,
     follow::{databases::Databases, unknown},
     policy::{KeptPolicies, PolicySource, PolicyTable},
@@ -84,9 +85,11 @@ pub fn run(overrides: &Overrides) -> Result<(), StartError> {
         .clone()
         .map(|store| Arc::new(store) as Arc<dyn Durable>);
     let notifier = Notifier::default();
-    let told = notifier.clone();
+    let (told, catalogs) = (notifier.clone(), CatalogHandle::default());
+    let looked_at = catalogs.clone();
     let commits = Commits::new(Arc::clone(&table), durable, move |committed| {
         told.changed(name_of(&committed.zone));
+        looked_at.wake();
     })?;
     let told = notifier.clone();
     commits.on_live_change(move |zone| told.changed(zone.into()));
@@ -123,6 +126,12 @@ pub fn run(overrides: &Overrides) -> Result<(), StartError> {
         notifier,
         runtime: transfer_runtime.handle().clone(),
     };
+    let parts = CatalogParts {
+        commits: Arc::clone(&commits),
+        policies: Arc::clone(&policy_table),
+        templates: policies::templates(&config),
+    };
+    catalog::start(parts, &catalogs)?;
     let keeper = Keeper {
         overrides: overrides.clone(),
         config_file,
@@ -131,6 +140,7 @@ pub fn run(overrides: &Overrides) -> Result<(), StartError> {
         commits,
         policies: policy_table,
         kept,
+        catalogs,
         log,
         databases: Databases::default(),
     };

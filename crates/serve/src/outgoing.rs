@@ -4,12 +4,14 @@
 //! soa        the serial of a primary, by UDP: a port and an id of chance, three tries
 //! stream     a transfer over TCP, read as it comes (maintain::transfer)
 //! limits     transfers in all and from one primary; primaries that were silent a moment ago
+//! autoprimary  zones that are made because an autoprimary notifies of them
 //! notify     the sender of NOTIFY (maintain::notify_out)
 //! progress   records and octets of transfers that run, results of those that have ended
 //! ```
 //! All of it runs on a runtime of its own, since packing a large zone takes a second: clients of this server never wait
 //! for a primary.
 
+mod autoprimary;
 mod failure;
 mod limits;
 mod notify;
@@ -31,6 +33,7 @@ use nameward_maintain::transfer::{SoaReply, TransferAnswer};
 use nameward_wire::Type;
 use tokio::runtime::Handle;
 
+pub use autoprimary::{AutoprimaryParts, AutoprimarySink};
 use failure::AskFailure;
 use limits::PrimaryLimits;
 pub use notify::{Notifier, NotifierParts};

@@ -11,7 +11,7 @@
 use super::{AskPrimary, AskTicket, PrimaryError, PrimaryReply, Secondaries, ZoneHeir};
 use super::{SecondariesSummary, SecondaryStatus};
 use crate::commit::Commits;
-use crate::policy::{Policies, PolicySource, PolicyTable, ZonePolicy};
+use crate::policy::{Policies, PolicySource, PolicyTable, UNCONFIGURED_RANK, ZonePolicy};
 use crate::schedule::Moment;
 use crate::zone::SecondarySettings;
 use nameward_store::state::{StateChange, ZoneHome};
@@ -29,8 +29,6 @@ const SUMMARY_EVERY: Duration = Duration::from_secs(5);
 /// How long contents in the state store are kept after a start for zones that no policy names: those of catalogs
 /// appear only after the catalog was read.
 const ORPHANS_KEPT: Duration = Duration::from_secs(600);
-/// The rank of zones that catalogs and the state store declare: behind every backend.
-const UNCONFIGURED_RANK: u16 = u16::MAX - 1;
 
 /// The parts that the thread works with.
 pub struct LifeParts {

@@ -8,7 +8,7 @@ use nameward_store::state::{StateChange, StateError, StateStore};
 use nameward_wire::{Name, NameBuf};
 use std::collections::HashMap;
 use std::fmt;
-use std::net::IpAddr;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The kind of item that keys of TSIG are.
@@ -42,7 +42,7 @@ pub struct KeptSecondary {
     /// The zone.
     pub zone: NameBuf,
     /// The address of the autoprimary, which is its primary.
-    pub primary: IpAddr,
+    pub primary: SocketAddr,
     /// The template whose terms it has; none if empty.
     pub template: String,
 }
@@ -168,7 +168,7 @@ impl KeptPolicies {
             }
         }
         // Zones of one primary and template share their terms.
-        let mut made: HashMap<(IpAddr, String), Option<Arc<PolicyPart>>> = HashMap::new();
+        let mut made: HashMap<(SocketAddr, String), Option<Arc<PolicyPart>>> = HashMap::new();
         for secondary in store.items(SECONDARIES)?.iter().filter_map(read_secondary) {
             let like = (secondary.primary, secondary.template.clone());
             let make = || terms_of(&secondary).map(Arc::new);
@@ -260,7 +260,7 @@ mod tests {
         assert_eq!(kept.set_key(&other).unwrap(), Some(one));
         let secondary = KeptSecondary {
             zone: "z.example.".parse().unwrap(),
-            primary: "2001:db8::1".parse().unwrap(),
+            primary: "[2001:db8::1]:53".parse().unwrap(),
             template: "pool".into(),
         };
         kept.set_secondary(&secondary).unwrap();

@@ -4,7 +4,7 @@ use super::failure::TransferFailure;
 use super::question::{AskedQuestion, is_zone};
 use super::records::{RecordCursor, RecordScratch};
 use nameward_wire::message::{Message, MessageSection};
-use nameward_wire::{Class, Type};
+use nameward_wire::{Class, Name, NameBuf, Type};
 use nameward_zone::Serial;
 use nameward_zone::change::soa_serial;
 
@@ -43,6 +43,31 @@ pub fn read_soa_reply(asked: &AskedQuestion, octets: &[u8]) -> Result<SoaReply, 
         }
     }
     Err(TransferFailure::NoSoa)
+}
+
+/// Reads the reply to a question for the NS records of a zone, which must be authoritative.
+pub fn read_name_servers(
+    asked: &AskedQuestion,
+    octets: &[u8],
+) -> Result<Vec<NameBuf>, TransferFailure> {
+    let message = Message::parse(octets)?;
+    let at = asked.check(&message)?;
+    if message.rcode() != 0 {
+        return Err(TransferFailure::Code(message.rcode()));
+    }
+    if !message.is_authoritative() {
+        return Err(TransferFailure::NotAuthoritative);
+    }
+    let mut scratch = RecordScratch::default();
+    let count = message.promised(MessageSection::Answer);
+    let mut cursor = RecordCursor::new(octets, at, count, &mut scratch);
+    let mut servers = Vec::new();
+    while let Some(record) = cursor.next(&mut scratch)? {
+        if record.rtype == Type::NS && record.class == Class::IN && is_zone(asked, record.owner) {
+            servers.extend(Name::from_wire(record.rdata).map(NameBuf::from));
+        }
+    }
+    Ok(servers)
 }
 
 /// Reads the reply to a NOTIFY. Any response ends the notification (RFC 1996 section 3.6); one with an error is told of.

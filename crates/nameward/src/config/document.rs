@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::{
     Table,
     setting::{Listed, Section},
-    settings::{Backend, KeySettings, TemplateSettings, ZoneSettings},
+    settings::{AutoprimarySettings, Backend, KeySettings, TemplateSettings, ZoneSettings},
     tables,
 };
 
@@ -21,6 +21,7 @@ fn sentence(lines: &[&str]) -> String {
 /// Whether a table may be given several times.
 fn is_repeated(table: &str) -> bool {
     let repeated = [
+        AutoprimarySettings::NAME,
         Backend::NAME,
         KeySettings::NAME,
         TemplateSettings::NAME,

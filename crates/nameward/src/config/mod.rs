@@ -30,8 +30,8 @@ pub use document::{as_json, as_markdown, as_toml};
 use error::{ConfigError, Problem, base_of, nearest};
 use setting::{Listed, Section, list};
 use settings::{
-    Backend, BackendType, Cache, Journal, KeySettings, Overload, Recursor, Rings, SecurityPoll,
-    Server, TemplateSettings, Web, ZoneDefaults, ZoneSettings,
+    AutoprimarySettings, Backend, BackendType, Cache, Journal, KeySettings, Overload, Recursor,
+    Rings, SecurityPoll, Server, TemplateSettings, Web, ZoneDefaults, ZoneSettings,
 };
 use zone_files::{Shortened, ZoneFile, parse_name};
 
@@ -53,6 +53,8 @@ pub struct Config {
     pub zone_defaults: ZoneDefaults,
     /// `[[template]]`, no two of one name.
     pub templates: Vec<TemplateSettings>,
+    /// `[[autoprimary]]`
+    pub autoprimaries: Vec<AutoprimarySettings>,
     /// `[[zone]]`, no two of one name.
     pub zones: Vec<ZoneSettings>,
     /// `[cache]`
@@ -98,6 +100,7 @@ impl Config {
             keys: Vec::new(),
             zone_defaults: ZoneDefaults::defaults(),
             templates: Vec::new(),
+            autoprimaries: Vec::new(),
             zones: Vec::new(),
             cache: Cache::defaults(),
             journal: Journal::defaults(),
@@ -191,7 +194,7 @@ impl Config {
             return Err(reader.problems);
         }
         let mut config = Self::defaults();
-        let mut zones = None;
+        let (mut autoprimaries, mut zones) = (None, None);
         for (key, value) in table.get_ref() {
             match key.get_ref().as_ref() {
                 Server::NAME => reader.section(&mut config.server, value),
@@ -200,6 +203,7 @@ impl Config {
                 ZoneDefaults::NAME => reader.section(&mut config.zone_defaults, value),
                 KeySettings::NAME => reader.keys(&mut config.keys, value),
                 TemplateSettings::NAME => reader.templates(&mut config.templates, value),
+                AutoprimarySettings::NAME => autoprimaries = Some(value),
                 ZoneSettings::NAME => zones = Some(value),
                 Cache::NAME => reader.section(&mut config.cache, value),
                 Journal::NAME => reader.section(&mut config.journal, value),
@@ -210,7 +214,10 @@ impl Config {
                 unknown => reader.unknown_table(unknown, key),
             }
         }
-        // Last: zones refer to the rest.
+        // Last: they refer to the rest.
+        if let Some(value) = autoprimaries {
+            reader.autoprimaries(&mut config, value);
+        }
         if let Some(value) = zones {
             reader.zones(&mut config, value);
         }
@@ -287,6 +294,7 @@ pub fn tables() -> Vec<Table> {
         of::<KeySettings>(),
         of::<ZoneDefaults>(),
         of::<TemplateSettings>(),
+        of::<AutoprimarySettings>(),
         of::<ZoneSettings>(),
         of::<Cache>(),
         of::<Journal>(),

@@ -22,7 +22,7 @@ use super::{
     setting::section,
     tsig_key::TsigSecret,
     zone_files::read_name,
-    zone_terms::{InheritedTerm, Peers},
+    zone_terms::{InheritedTerm, Peers, RemoteAddress},
 };
 
 words! {
@@ -229,6 +229,10 @@ macro_rules! zone_section {
                 allow_transfer: InheritedTerm<Peers> = r#""""#;
                 /// Peers that may notify of changes; the primaries always may.
                 allow_notify: InheritedTerm<Peers> = r#""""#;
+                /// The catalog zone (RFC 9432) that the zone is a member of: a zone of kind producer.
+                catalog: InheritedTerm<ZoneName> = r#""""#;
+                /// The group that the zone has in its catalog; "" means none.
+                catalog_group: String = r#""""#;
                 /// Peers that may update the zone (RFC 2136); nobody if nothing is said.
                 allow_update: InheritedTerm<Peers> = r#""""#;
                 /// Rules that say which names and types may be updated, as `{ key = "ddns.example.", subtree =
@@ -254,6 +258,8 @@ macro_rules! zone_section {
                     allow_update: list(&self.allow_update),
                     update_rules: self.update_policy.0.clone(),
                     forward_updates: self.forward_updates.0,
+                    catalog: self.catalog.0.as_ref().map(|name| name.0),
+                    catalog_group: Some(self.catalog_group.clone()).filter(|group| !group.is_empty()),
                     ..PolicyPart::default()
                 }
             }
@@ -280,6 +286,19 @@ zone_section! {
         kind: InheritedTerm<ZoneKind> = r#""""#;
         /// MiB that a zone may have which is transferred from a primary; 0 means what `[zone_defaults]` says.
         transfer_size_max_mb: Count<0, 1_048_576> = "0";
+    }
+}
+
+section! {
+    /// A server whose zones become secondary zones here when it notifies of them: `supermasters` of PowerDNS, whose rows in
+    /// databases count too. This table may be given several times. The zones are kept in the state store.
+    AutoprimarySettings = "autoprimary" {
+        /// The address of the server, with the port that it is asked on if that is not 53.
+        address: RemoteAddress = r#""127.0.0.1""#;
+        /// The name of a server that the zone's NS records at that address must have.
+        name_server: ZoneName = r#"".""#;
+        /// The `[[template]]` whose settings the zones have; "" means none.
+        template: String = r#""""#;
     }
 }
 

@@ -45,6 +45,16 @@ fn every_printed_default_can_be_written_into_a_file() {
                 _ => "name = \"k.\"\nsecret = \"AAAA\"",
             };
             format!("[[key]]\n{rest}\n{key} = {default}\n")
+        } else if section == AutoprimarySettings::NAME {
+            let all = [
+                ("address", "\"192.0.2.1\""),
+                ("name_server", "\"ns.example\""),
+            ];
+            let rest = all.iter().filter(|(other, _)| *other != key);
+            let rest: String = rest
+                .map(|(key, value)| format!("{key} = {value}\n"))
+                .collect();
+            format!("[[autoprimary]]\n{rest}{key} = {default}\n")
         } else if section == TemplateSettings::NAME && key == "name" {
             continue;
         } else if [ZoneSettings::NAME, TemplateSettings::NAME].contains(&section) && key != "name" {

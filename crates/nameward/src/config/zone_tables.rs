@@ -14,7 +14,7 @@ use super::{
     Config, Reader,
     error::nearest,
     setting::Section,
-    settings::{BackendType, KeySettings, TemplateSettings, ZoneSettings},
+    settings::{AutoprimarySettings, BackendType, KeySettings, TemplateSettings, ZoneSettings},
 };
 use crate::{policies, serve::databases::state_directory};
 
@@ -51,6 +51,33 @@ impl Reader<'_> {
                 templates.push(template);
             }
         });
+    }
+
+    /// Reads `[[autoprimary]]`, after the templates.
+    pub(super) fn autoprimaries(&mut self, config: &mut Config, value: &Spanned<DeValue<'_>>) {
+        let Some(list) = value.get_ref().as_array() else {
+            let message = "autoprimary may be given several times: write [[autoprimary]]";
+            return self.problem(value.span(), message.into());
+        };
+        for entry in list.iter() {
+            let mut autoprimary = AutoprimarySettings::defaults();
+            let before = self.problems.len();
+            self.section(&mut autoprimary, entry);
+            let table = entry.get_ref().as_table();
+            let lacks = |key: &&str| table.is_some_and(|table| !table.contains_key(*key));
+            if self.problems.len() > before {
+                continue;
+            }
+            let template = &autoprimary.template;
+            if let Some(key) = ["address", "name_server"].into_iter().find(lacks) {
+                self.problem(entry.span(), format!("an autoprimary needs {key}"));
+            } else if !template.is_empty() && policies::template(config, template).is_none() {
+                let message = format!("there is no [[template]] {template:?}");
+                self.problem(entry.span(), message);
+            } else {
+                config.autoprimaries.push(autoprimary);
+            }
+        }
     }
 
     /// Reads `[[zone]]`, after everything that zones refer to.
@@ -203,6 +230,10 @@ fn contradiction(zone: &ZoneSettings, terms: &PolicyPart) -> Option<(&'static st
         )),
         ZoneKind::Producer if zone.file.is_some() => {
             Some(("file", "the contents of a producer are made here".into()))
+        }
+        kind if terms.catalog == Some(zone.name.0) => {
+            let message = format!("a {} zone is no member of itself", kind.word());
+            Some(("catalog", message))
         }
         _ => None,
     }

@@ -89,6 +89,22 @@ impl Read for RemoteServer {
     }
 }
 
+/// The address of another server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RemoteAddress(pub SocketAddr);
+
+impl Read for RemoteAddress {
+    fn expected() -> String {
+        SERVER_ADDRESS.into()
+    }
+
+    fn read(value: &Spanned<DeValue<'_>>, _: &Path) -> Result<Self, Wrong> {
+        server_address(value).map(Self)
+    }
+}
+
+const SERVER_ADDRESS: &str = "an address such as \"192.0.2.1\" or \"[2001:db8::1]:5300\"";
+
 /// Reads an address with or without a port.
 fn server_address(value: &Spanned<DeValue<'_>>) -> Result<SocketAddr, Wrong> {
     let text = value.get_ref().as_str();
@@ -97,10 +113,7 @@ fn server_address(value: &Spanned<DeValue<'_>>) -> Result<SocketAddr, Wrong> {
     let address = with_port.or_else(|| Some(SocketAddr::new(without?, PORT)));
     address
         .filter(|address| address.port() != 0 && !address.ip().is_unspecified())
-        .ok_or_else(|| {
-            let expected = "an address such as \"192.0.2.1\" or \"[2001:db8::1]:5300\"";
-            Wrong::expected(expected, value)
-        })
+        .ok_or_else(|| Wrong::expected(SERVER_ADDRESS, value))
 }
 
 fn source_address(value: &Spanned<DeValue<'_>>) -> Result<IpAddr, Wrong> {

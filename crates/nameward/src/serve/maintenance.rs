@@ -19,6 +19,7 @@ use std::{
 use nameward_control::operations::{ErrorKind, OperationError, ReloadReport};
 use nameward_maintain::{
     Commits,
+    catalog::CatalogHandle,
     follow::{FileFollower, LoadOutcome, databases::Databases},
     policy::{KeptPolicies, PolicySource, PolicyTable},
     sync::{SyncError, SyncMode, SyncOutcome},
@@ -125,6 +126,8 @@ pub struct Keeper {
     pub policies: Arc<PolicyTable>,
     /// The policies that the state store keeps.
     pub kept: Arc<KeptPolicies>,
+    /// The follower of catalog zones.
+    pub catalogs: CatalogHandle,
     /// The level of the log can change.
     pub log: LogControl,
     /// Asked for their zones again by a reload.
@@ -278,6 +281,7 @@ fn reload(keeper: &mut Keeper, files: &mut FileFollower) -> ReloadOutcome {
     let set = policies::set(&config);
     keeper.policies.set(PolicySource::Configured, set);
     policies::apply_kept(&keeper.kept, &config);
+    keeper.catalogs.set_templates(policies::templates(&config));
     keeper.config = config;
     keeper.databases.request_refresh();
     let outcome = files.load(&sources);

@@ -139,6 +139,7 @@ impl Server {
             policies: Arc::clone(&keeper.policies),
             notifier: outgoing.notifier,
             listens: addresses.clone(),
+            kept: Arc::clone(&keeper.kept),
             runtime: outgoing.runtime,
         };
         let (taken_over, all_taken_over) = oneshot::channel();

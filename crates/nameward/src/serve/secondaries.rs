@@ -19,11 +19,14 @@ use nameward_maintain::{
         driver::{self, LifeHandle, LifeParts},
     },
     notify::NotifySink,
-    policy::{PolicyTable, ZoneKind},
+    policy::{KeptPolicies, PolicyTable, ZoneKind},
     zone::ZoneState,
 };
 use nameward_serve::{
-    outgoing::{Notifier, NotifierParts, OutgoingSettings, PrimaryClient, SecondarySink},
+    outgoing::{
+        AutoprimaryParts, AutoprimarySink, Notifier, NotifierParts, OutgoingSettings,
+        PrimaryClient, SecondarySink,
+    },
     pipeline::Shared,
 };
 use nameward_stats::{Gauge, Stats};
@@ -56,6 +59,8 @@ pub struct SecondaryParts {
     pub notifier: Notifier,
     /// The addresses that this server listens on.
     pub listens: Vec<SocketAddr>,
+    /// The policies that the state store keeps, for zones of autoprimaries.
+    pub kept: Arc<KeptPolicies>,
     /// Where primaries are asked and secondaries told.
     pub runtime: Handle,
 }
@@ -68,6 +73,8 @@ pub struct SecondaryZones {
     notifier: Notifier,
     policies: Arc<PolicyTable>,
     shared: Arc<Shared>,
+    kept: Arc<KeptPolicies>,
+    runtime: Handle,
 }
 
 impl SecondaryZones {
@@ -83,6 +90,7 @@ impl SecondaryZones {
             policies,
             notifier,
             listens,
+            kept,
             runtime,
         } = parts;
         let settings = outgoing_settings(server);
@@ -108,6 +116,8 @@ impl SecondaryZones {
             notifier,
             policies,
             shared,
+            kept,
+            runtime,
         };
         zones.show_gauges(&zones.shared.stats);
         Ok(zones)
@@ -115,7 +125,14 @@ impl SecondaryZones {
 
     /// Returns the one who takes NOTIFY messages.
     pub fn notify_sink(&self) -> Arc<dyn NotifySink> {
-        Arc::new(SecondarySink::new(self.life.clone(), self.outgoing.clone()))
+        let secondaries = SecondarySink::new(self.life.clone(), self.outgoing.clone());
+        let parts = AutoprimaryParts {
+            policies: Arc::clone(&self.policies),
+            kept: Arc::clone(&self.kept),
+            zones: Arc::clone(&self.shared.zones),
+            runtime: self.runtime.clone(),
+        };
+        Arc::new(AutoprimarySink::new(secondaries, parts))
     }
 
     /// Ends them: what is under way is given up.

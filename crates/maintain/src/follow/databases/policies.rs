@@ -14,6 +14,7 @@ use nameward_store::sql::{
 };
 use nameward_wire::{Name, NameBuf};
 use std::collections::{HashMap, HashSet};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 /// The terms of zones as a database has them; each table may be refused on its own.
@@ -151,7 +152,7 @@ impl DatabaseFollower {
         match autoprimaries {
             Ok(rows) => {
                 let autoprimary = |row: StoredAutoprimary| Autoprimary {
-                    address: row.address,
+                    address: SocketAddr::new(row.address, 53),
                     name_server: row.name_server,
                     template: String::new(),
                 };

@@ -1,0 +1,74 @@
+//! Making a catalog zone of our own.
+
+use data_encoding::BASE32HEX_NOPAD;
+use nameward_dnssec::Nsec3;
+use nameward_wire::zonefile::Record;
+use nameward_wire::{Class, Name, NameBuf, Type};
+use nameward_zone::{Serial, Zone, ZoneBuilder};
+
+/// TTL of all records: nobody asks for them but secondaries (RFC 9432 section 4.1).
+const TTL: u32 = 0;
+/// Refresh, retry, expire and minimum as in the example of RFC 9432; expire is as long as can be, because a catalog
+/// that expires should take no zone away.
+const TIMES: [u32; 4] = [3600, 600, 2_147_483_646, 0];
+/// RFC 9432 section 4.1: a catalog needs an NS record, and the name that stands for none is "invalid.".
+const NO_SERVER: &[u8] = b"\x07invalid\0";
+
+/// Makes the catalog zone of some members, each with its group; `None` if a name in it gets too long.
+pub fn make_catalog<'m>(
+    catalog: Name<'_>,
+    members: impl IntoIterator<Item = (Name<'m>, Option<&'m str>)>,
+    serial: Serial,
+) -> Option<Zone> {
+    let mut builder = ZoneBuilder::new(catalog);
+    let mut add = |owner: Name<'_>, rtype: Type, rdata: &[u8]| {
+        builder.add(&Record {
+            owner,
+            same_owner: false,
+            rtype,
+            class: Class::IN,
+            ttl: TTL,
+            rdata,
+            line: 0,
+            file: 0,
+        });
+    };
+    let mut soa = [NO_SERVER, NO_SERVER].concat();
+    soa.extend(serial.0.to_be_bytes());
+    soa.extend(TIMES.into_iter().flat_map(u32::to_be_bytes));
+    add(catalog, Type::SOA, &soa);
+    add(catalog, Type::NS, NO_SERVER);
+    add(
+        below(b"\x07version", catalog)?.as_name(),
+        Type::TXT,
+        b"\x012",
+    );
+    let zones = below(b"\x05zones", catalog)?;
+    for (member, group) in members {
+        let node = below(&label(member), zones.as_name())?;
+        add(node.as_name(), Type::PTR, member.as_wire());
+        if let Some(group) = group.filter(|group| group.len() <= 255) {
+            let owner = below(b"\x05group", node.as_name())?;
+            let rdata = [&[group.len() as u8][..], group.as_bytes()].concat();
+            add(owner.as_name(), Type::TXT, &rdata);
+        }
+    }
+    builder.finish().0
+}
+
+/// The label of a member's node, with its length before it: a hash of its name, so that it is the same whenever the
+/// catalog is made.
+fn label(member: Name<'_>) -> Vec<u8> {
+    let plain = Nsec3 {
+        iterations: 0,
+        salt: Vec::new(),
+    };
+    let text = BASE32HEX_NOPAD
+        .encode(&plain.hash(member))
+        .to_ascii_lowercase();
+    [&[text.len() as u8][..], text.as_bytes()].concat()
+}
+
+fn below(label: &[u8], parent: Name<'_>) -> Option<NameBuf> {
+    NameBuf::join(label, parent).ok()
+}
