@@ -39,8 +39,7 @@ pub(crate) fn proof_ttl(zone: &impl ZoneView) -> u32 {
     zone.apex().rrset(Type::SOA).map_or(0, negative_ttl)
 }
 
-/// Whether the names of a zone have NSEC records, made when they are asked for. RFC 4592 section 4.8: that of a wildcard is
-/// an answer for the names it stands for.
+/// Whether the names of a zone have NSEC records, made when they are asked for.
 #[cold]
 pub(crate) fn has_own_nsec(zone: &impl ZoneView) -> bool {
     let signing = zone.signing().online();
@@ -170,7 +169,8 @@ impl<'n> Encoder<'n, '_> {
             Data::Proof(claim) => match state {
                 SigningState::Unsigned => Ok(0),
                 SigningState::Online(signing) if entry.section == Section::Answer => {
-                    self.asked_nsec(owner, entry, signing)
+                    let name = Name::from_valid_wire(self.spelled(entry.owner, made));
+                    self.asked_nsec((owner, name), entry, signing)
                 }
                 SigningState::Online(signing) => {
                     let next_closer = Name::from_valid_wire(self.spelled(entry.owner, made));

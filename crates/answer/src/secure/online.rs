@@ -138,18 +138,19 @@ impl<'n> Encoder<'n, '_> {
         })
     }
 
-    /// The NSEC of a name that was asked for itself, and its signatures.
+    /// The NSEC of a name that was asked for itself, and its signatures. A name that a wildcard stands for has one of its own
+    /// (RFC 4592 section 4.8 allows the one of the wildcard, but that would seem to deny other names, RFC 8198 section 5.3).
     pub(super) fn asked_nsec<V: ZoneView>(
         &mut self,
-        owner: OwnerForm<'n>,
+        (owner, name): (OwnerForm<'n>, Name<'_>),
         entry: &PlanEntry<'n, V>,
         signing: &Signing,
     ) -> Result<u16, Stop> {
         let (node, ttl) = (entry.node, entry.ttl);
-        let proof = signing.matching(node.name(), types(node));
+        let proof = signing.matching(name, types(node));
         let proof = proof.ok_or(Stop::CannotSign)?;
         let data = std::iter::once(&proof.rdata[..]);
-        let set = CanonicalSet::new(node.name(), proof.rtype, ttl, data);
+        let set = CanonicalSet::new(name, proof.rtype, ttl, data);
         let rrsigs = self.rrsigs(&set, signing)?;
         self.undo_if_full(|this| {
             this.writer.owner(owner)?;
