@@ -144,6 +144,7 @@ fn the_state_directory_of_the_service_is_used_and_one_that_cannot_be_written_is_
     wait_for_file(&state);
     drop(server);
     fs::remove_dir_all(&state).unwrap();
+    fs::write(&state, "no directory").unwrap();
     let server = place.start();
     wait_for(&server, "www.one.test.", (0, 10));
     assert!(server.wait_for_log("the list of zones cannot be kept in"));
