@@ -83,11 +83,11 @@ const FOREIGN: &str = "INSERT INTO domains (name, type, master) VALUES \
 
 const WARNINGS: [&str; 6] = [
     "4 secondary zones (SLAVE), served as the database has them and never transferred: s1.test, s2.test, s3.test and 1 more",
-    "2 zones of catalogs (PRODUCER, CONSUMER or member), catalogs are neither made nor followed: one.test, producer.test",
+    "1 catalog (PRODUCER or CONSUMER), served as the database has them; a [[zone]] of that kind makes or follows them: producer.test",
     "1 LUA record, not run: clients get no addresses from them: lua.one.test",
     "2 ALIAS records, not resolved: clients get no addresses from them: alias1.one.test, alias2.one.test",
     "1 zone signed elsewhere (PRESIGNED), answered without signatures and proofs: validating resolvers fail them: one.test",
-    "1 autoprimary (table supermasters), ignored: NOTIFY adds no zones: 192.0.2.53",
+    "1 autoprimary (table supermasters), zones that they notify us of are kept in the state store, not in the database: 192.0.2.53",
 ];
 
 #[test]

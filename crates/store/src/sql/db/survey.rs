@@ -15,7 +15,7 @@ const NAMES: usize = 3;
 pub enum ForeignKind {
     /// Zones of type SLAVE.
     Secondary,
-    /// Zones of type PRODUCER or CONSUMER, and members of catalogs.
+    /// Zones of type PRODUCER or CONSUMER.
     Catalog,
     /// LUA records.
     Lua,
@@ -57,7 +57,7 @@ impl ForeignKind {
             ),
             ForeignKind::Catalog => (
                 "name",
-                "domains WHERE UPPER(type) IN ('PRODUCER', 'CONSUMER') OR catalog <> ''",
+                "domains WHERE UPPER(type) IN ('PRODUCER', 'CONSUMER')",
             ),
             ForeignKind::Lua => ("name", "records WHERE type = 'LUA' AND NOT disabled"),
             ForeignKind::Alias => ("name", "records WHERE type = 'ALIAS' AND NOT disabled"),
@@ -79,9 +79,9 @@ impl ForeignKind {
                 "served as the database has them and never transferred",
             ],
             ForeignKind::Catalog => [
-                "zone of a catalog (PRODUCER, CONSUMER or member)",
-                "zones of catalogs (PRODUCER, CONSUMER or member)",
-                "catalogs are neither made nor followed",
+                "catalog (PRODUCER or CONSUMER)",
+                "catalogs (PRODUCER or CONSUMER)",
+                "served as the database has them; a [[zone]] of that kind makes or follows them",
             ],
             ForeignKind::Lua => [
                 "LUA record",
@@ -101,7 +101,7 @@ impl ForeignKind {
             ForeignKind::Autosecondary => [
                 "autoprimary (table supermasters)",
                 "autoprimaries (table supermasters)",
-                "ignored: NOTIFY adds no zones",
+                "zones that they notify us of are kept in the state store, not in the database",
             ],
         }
     }
