@@ -1,5 +1,6 @@
 //! Writes a plan as a message: sections in their order, RRsets whole or not at all, additional data as there is room.
 
+use crate::alias::AliasAddresses;
 use crate::plan::{Data, MAX_PROOFS, Owner, Plan, PlanEntry, Section};
 use crate::view::ZoneView;
 use arrayvec::ArrayVec;
@@ -20,6 +21,10 @@ pub(crate) struct Encoder<'n, 'b> {
     /// Seconds since 1970.
     pub(crate) now: u32,
     pub(crate) making: Making,
+    /// Addresses of the target of an ALIAS that is elsewhere.
+    pub(crate) addresses: Option<&'n AliasAddresses>,
+    /// The type that was asked for and is not there.
+    pub(crate) absent: Option<Type>,
     /// Hashes of the proofs that were made and written so far.
     pub(crate) proofs: ArrayVec<u64, MAX_PROOFS>,
     /// Nodes whose NSEC or NSEC3 was written so far.
@@ -63,6 +68,8 @@ impl<'n, 'b> Encoder<'n, 'b> {
             dnssec_ok: false,
             now: 0,
             making: Making::NOW,
+            addresses: None,
+            absent: None,
             proofs: ArrayVec::new(),
             proven: Vec::new(),
         }
@@ -165,6 +172,10 @@ impl<'n, 'b> Encoder<'n, 'b> {
                 Ok(count)
             }
             Data::MadeCname(index, ttl) => self.made_cname(owner, &made[index], ttl),
+            Data::Addresses => {
+                let state = entry.zone.signing();
+                self.foreign_addresses(owner, (entry.node, entry.ttl), state)
+            }
             // Planned for signed zones only.
             Data::Proof(_) => Ok(0),
         }

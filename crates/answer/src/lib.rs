@@ -6,12 +6,14 @@
 
 #![forbid(unsafe_code)]
 
+mod alias;
 mod chaos;
 mod encode;
 mod plan;
 mod secure;
 mod view;
 
+pub use alias::AliasAddresses;
 use encode::{Encoder, Stop};
 pub use nameward_dnssec::Making;
 use nameward_wire::message::{HEADER, Malformed, OptRecord, Query, ReplyFlags, write_reply_header};
@@ -87,6 +89,8 @@ pub enum Outcome {
     /// Contents that the answer needs are not here; nothing was written. They belong to the question's own name if
     /// its zone is elsewhere, otherwise to [`Scratch::pending`].
     Pending,
+    /// The answer needs addresses of a name that no zone here has ([`Scratch::unresolved`]); nothing was written.
+    Resolving,
     /// Signatures that the answer needs are not made yet, and this caller makes none; nothing was written.
     Unsigned,
     /// A backend gave no contents.
@@ -119,15 +123,23 @@ impl Reply {
         zone_found: Some(true),
     };
 
+    const RESOLVING: Reply = Reply {
+        outcome: Outcome::Resolving,
+        ..Reply::PENDING
+    };
+
     const UNSIGNED: Reply = Reply {
         outcome: Outcome::Unsigned,
         ..Reply::PENDING
     };
 
-    /// Whether nothing was written because the answer needs contents or signatures that are not here.
+    /// Whether nothing was written because the answer needs contents, addresses or signatures that are not here.
     #[inline]
     pub fn comes_later(&self) -> bool {
-        matches!(self.outcome, Outcome::Pending | Outcome::Unsigned)
+        matches!(
+            self.outcome,
+            Outcome::Pending | Outcome::Resolving | Outcome::Unsigned
+        )
     }
 }
 
@@ -230,6 +242,7 @@ impl Engine {
         plan::plan(zones, zone, question, (&self.policy, scratch), &mut plan);
         match plan.outcome {
             Outcome::Pending => return Reply::PENDING,
+            Outcome::Resolving => return Reply::RESOLVING,
             Outcome::BackendFailure => {
                 return self.respond_with_failure(query, BackendFailure::BadData, medium, out);
             }
@@ -240,6 +253,8 @@ impl Engine {
         encoder.now = scratch.now;
         encoder.dnssec_ok = question.dnssec_ok;
         encoder.making = scratch.making;
+        encoder.addresses = scratch.alias.known.as_deref();
+        encoder.absent = (plan.outcome == Outcome::NoData).then_some(query.qtype);
         let written = encoder.write(query, &plan, &scratch.made, self.opt(query, None));
         scratch.making = written.making;
         match written.stop {

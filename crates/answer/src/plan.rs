@@ -13,6 +13,7 @@
 //!
 //! A plan is a short list of references to RRsets; nothing is copied and nothing is written here.
 
+use crate::alias::AliasScratch;
 use crate::secure::{Claim, has_own_nsec, proof_ttl};
 use crate::view::{ZoneView, Zones};
 use crate::{AnyPolicy, Follow, Outcome, Policy};
@@ -58,6 +59,8 @@ pub(crate) enum Data<'z> {
     All(Node<'z>),
     /// The CNAME that a DNAME stands for: which made name it points to, and its TTL.
     MadeCname(usize, u32),
+    /// Addresses of the target of an ALIAS that is elsewhere.
+    Addresses,
     /// The NSEC or NSEC3 records that prove something about the node.
     Proof(Claim),
 }
@@ -118,13 +121,17 @@ pub struct Scratch {
     pub(crate) made: ArrayVec<NameBuf, MAX_CHAIN>,
     pub(crate) now: u32,
     pub(crate) making: Making,
+    pub(crate) alias: AliasScratch,
 }
 
 impl Scratch {
     /// After [`Outcome::Pending`]: the name at which a chain needs contents that are not here, unless it is the
     /// question's own.
     pub fn pending(&self) -> &NameKey {
-        &self.key
+        match self.alias.is_pending {
+            true => &self.alias.key,
+            false => &self.key,
+        }
     }
 
     /// Tells the time, in seconds since 1970: signatures begin and end by it.
@@ -159,12 +166,13 @@ impl Default for Scratch {
             made: ArrayVec::new(),
             now: 0,
             making: Making::NOW,
+            alias: AliasScratch::default(),
         }
     }
 }
 
 /// Where a chain has got to.
-enum PlanStep<'z> {
+pub(crate) enum PlanStep<'z> {
     Done,
     /// Go on with this name.
     Follow(Name<'z>),
@@ -173,11 +181,12 @@ enum PlanStep<'z> {
 }
 
 pub(crate) struct Planner<'z, 'p, Z: Zones> {
-    zones: &'z Z,
+    pub(crate) zones: &'z Z,
     policy: &'p Policy,
     qname: Name<'p>,
-    qtype: Type,
+    pub(crate) qtype: Type,
     wants_proofs: bool,
+    pub(crate) alias: &'p mut AliasScratch,
     pub(crate) plan: &'p mut Plan<'z, Z::View>,
 }
 
@@ -197,22 +206,30 @@ pub(crate) fn plan<'z, 'p, Z: Zones>(
     zones: &'z Z,
     zone: &'z Z::View,
     question: Question<'p>,
-    (policy, scratch): (&'p Policy, &mut Scratch),
+    (policy, scratch): (&'p Policy, &'p mut Scratch),
     plan: &'p mut Plan<'z, Z::View>,
 ) {
     let key = question.key;
+    let Scratch {
+        key: chain_key,
+        made,
+        alias,
+        ..
+    } = scratch;
+    alias.begin();
     let mut planner = Planner {
         zones,
         policy,
         qname: question.name,
         qtype: question.qtype,
         wants_proofs: question.dnssec_ok,
+        alias,
         plan,
     };
-    scratch.made.clear();
-    let step = planner.step(zone, key, Current::Question, &mut scratch.made);
+    made.clear();
+    let step = planner.step(zone, key, Current::Question, made);
     if !matches!(step, PlanStep::Done) {
-        planner.follow_chain(zone, key, step, scratch);
+        planner.follow_chain(zone, key, step, (chain_key, made));
     }
 }
 
@@ -231,7 +248,7 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
         first_zone: &'z Z::View,
         first: &NameKey,
         mut step: PlanStep<'z>,
-        scratch: &mut Scratch,
+        (chain_key, made): (&mut NameKey, &mut ArrayVec<NameBuf, MAX_CHAIN>),
     ) {
         let mut visited = ArrayVec::<u64, MAX_CHAIN>::new();
         visited.push(first.hash(first.labels()));
@@ -240,16 +257,16 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
             let current = match step {
                 PlanStep::Done => return,
                 PlanStep::Follow(name) => {
-                    scratch.key.set(name);
+                    chain_key.set(name);
                     Current::Name(name)
                 }
                 PlanStep::FollowMade => {
-                    let made = scratch.made.len() - 1;
-                    scratch.key.set(scratch.made[made].as_name());
-                    Current::Made(made)
+                    let last = made.len() - 1;
+                    chain_key.set(made[last].as_name());
+                    Current::Made(last)
                 }
             };
-            let key = &scratch.key;
+            let key = &*chain_key;
             let hash = key.hash(key.labels());
             if visited.contains(&hash) || visited.try_push(hash).is_err() {
                 return;
@@ -267,7 +284,7 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
                 return;
             }
             zone = next;
-            step = self.further_step(zone, key, current, &mut scratch.made);
+            step = self.further_step(zone, key, current, made);
         }
     }
 
@@ -403,11 +420,17 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
                 self.push(Section::Answer, owner(current), proof, ttl, (zone, node));
                 PlanStep::Done
             }
+            None if matches!(self.qtype, Type::A | Type::AAAA) => {
+                match self.alias(zone, node, key, current) {
+                    Some(step) => step,
+                    None => self.no_data(zone, node, key, current),
+                }
+            }
             None => self.no_data(zone, node, key, current),
         }
     }
 
-    fn no_data(
+    pub(crate) fn no_data(
         &mut self,
         zone: &'z Z::View,
         node: Node<'z>,
@@ -582,7 +605,7 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
     }
 
     #[inline]
-    fn push(
+    pub(crate) fn push(
         &mut self,
         section: Section,
         owner: Owner<'z>,
@@ -603,7 +626,7 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
 }
 
 #[inline]
-fn owner(current: Current<'_>) -> Owner<'_> {
+pub(crate) fn owner(current: Current<'_>) -> Owner<'_> {
     match current {
         Current::Question => Owner::Question(0),
         Current::Name(name) => Owner::Name(name),

@@ -166,6 +166,7 @@ impl<'n> Encoder<'n, '_> {
             Data::All(node) => self.all_signed(owner, node, state),
             // RFC 6672 section 5.3.1: it follows from the DNAME, which is signed.
             Data::MadeCname(index, ttl) => self.made_cname(owner, &made[index], ttl),
+            Data::Addresses => self.foreign_addresses(owner, (entry.node, entry.ttl), state),
             Data::Proof(claim) => match state {
                 SigningState::Unsigned => Ok(0),
                 SigningState::Online(signing) if entry.section == Section::Answer => {
@@ -219,7 +220,7 @@ impl<'n> Encoder<'n, '_> {
         }
     }
 
-    fn rrsig(&mut self, rdata: &[u8], ttl: u32) -> Fit {
+    pub(crate) fn rrsig(&mut self, rdata: &[u8], ttl: u32) -> Fit {
         let length_at = self.writer.fixed(Type::RRSIG, Class::IN, ttl)?;
         self.writer.bytes(rdata)?;
         self.writer.set_length(length_at);

@@ -3,13 +3,15 @@
 //! `listen` binds (before privileges are dropped), `udp` and `tcp` run what was bound. They know
 //! nothing about answers: they call a [`udp::BatchHandler`] or a [`tcp::StreamHandler`]. `pipeline` answers,
 //! `live` takes over the questions for zones that are looked up in a backend, `signing` those whose signatures have to be
-//! made, `recursor` those for names that no zone here has. `zone_requests` decides transfers (`transfers`), NOTIFY and UPDATE
+//! made, `recursor` those for names that no zone here has, `alias` those for
+//! ALIAS records whose targets are elsewhere. `zone_requests` decides transfers (`transfers`), NOTIFY and UPDATE
 //! (`update`). `security_poll` asks whether this version has known problems. `outgoing` asks primaries and tells
 //! secondaries.
 
 #![deny(unsafe_code)]
 
 mod access;
+pub mod alias;
 pub mod listen;
 pub mod live;
 pub mod outgoing;

@@ -32,7 +32,7 @@ use nameward_wire::Name;
 use nameward_zone::{CacheSizes, Live, LiveSource, LookupError};
 
 pub(crate) use answerer::Answerer;
-pub(crate) use attempt::{Attempt, Keeping, Tried};
+pub(crate) use attempt::{Attempt, Keeping, Lacking, Tried};
 use batch_queue::BatchQueue;
 use log_throttle::FailureThrottle;
 pub(crate) use lookups::{Admission, Lookup};
@@ -40,8 +40,8 @@ use lookups::{Lookups, WaitingCount};
 pub(crate) use packet_cache::{Fit, Hit, PacketCache};
 pub(crate) use query_cache::{Cached, QueryCache, QueryCacheSettings};
 pub(crate) use question::WaitingQuestion;
-pub(crate) use run::join_lookup;
 pub use run::{Running, start};
+pub(crate) use run::{answer_all, join_lookup};
 use thread_queue::ThreadQueue;
 pub(crate) use view::{HeldPart, LiveView, Parts, Used};
 

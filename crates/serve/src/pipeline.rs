@@ -26,6 +26,7 @@ pub(crate) use late::{LateReplies, LateRequest, ReplyTo};
 pub(crate) use path::Turn;
 pub(crate) use record::record_signatures;
 
+use crate::alias::AliasResolver;
 use crate::live::{LiveSettings, LiveZones};
 use crate::recursor::HandOff;
 use crate::request::{NoZoneRequests, ZoneRequests};
@@ -55,6 +56,8 @@ pub struct Shared {
     pub(crate) signing: Arc<SigningQueue>,
     /// Who takes over questions for names that no zone here has.
     hand_off: OnceLock<Arc<HandOff>>,
+    /// Who resolves the targets of ALIAS records.
+    aliases: OnceLock<Arc<AliasResolver>>,
     /// Who decides NOTIFY, UPDATE and transfers.
     zone_requests: OnceLock<Arc<dyn ZoneRequests>>,
     /// Sends replies of those who decide later.
@@ -77,6 +80,7 @@ impl Shared {
             signing: Arc::new(SigningQueue::new(live.signing_queue)),
             live: LiveZones::new(live),
             hand_off: OnceLock::new(),
+            aliases: OnceLock::new(),
             zone_requests: OnceLock::new(),
             late: Mutex::new(None),
         });
@@ -90,6 +94,16 @@ impl Shared {
     /// Sets who takes over questions for names that no zone here has; only the first call counts. They are refused before.
     pub fn set_hand_off(&self, hand_off: Arc<HandOff>) {
         let _ = self.hand_off.set(hand_off);
+    }
+
+    /// Sets who resolves the targets of ALIAS records; only the first call counts. Those that are elsewhere fail before.
+    pub fn set_aliases(&self, aliases: Arc<AliasResolver>) {
+        let _ = self.aliases.set(aliases);
+    }
+
+    /// Returns who resolves the targets of ALIAS records.
+    pub fn aliases(&self) -> Option<&Arc<AliasResolver>> {
+        self.aliases.get()
     }
 
     /// Returns who takes over the questions of a client for names that no zone here has, if anybody does.

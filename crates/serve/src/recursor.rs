@@ -30,7 +30,7 @@ use tokio::runtime::Handle;
 use crate::pipeline::{LateReply, WayBack};
 use crate::request::{Request, extended_error};
 use relay::RelayTerms;
-use waiting::{Joined, WaitingClients};
+pub(crate) use waiting::{Joined, WaitingClients};
 
 /// Settings of the hand-off.
 pub struct HandOffSettings {

@@ -4,6 +4,7 @@
 //! nobody can walk the zone.
 
 use super::{Claim, wildcard_below};
+use crate::alias::is_alias;
 use crate::encode::{Encoder, Stop, split_name};
 use crate::plan::PlanEntry;
 use crate::view::ZoneView;
@@ -14,16 +15,23 @@ use nameward_zone::node::flags;
 use nameward_zone::{Node, Rrset};
 use std::hash::{DefaultHasher, Hasher};
 
-/// The types that a proof names. At a delegation the parent has NS and DS only (RFC 4035 section 2.3).
-fn types(node: Node<'_>) -> impl Iterator<Item = Type> {
+/// The types that a proof names. At a delegation the parent has NS and DS only (RFC 4035 section 2.3). A name with an ALIAS
+/// may have addresses at any time, so none is denied but the type that was asked for and is `absent` (RFC 8198: a
+/// resolver answers other questions from the proof).
+fn types(node: Node<'_>, absent: Option<Type>) -> impl Iterator<Item = Type> {
     let is_cut = node.has(flags::CUT);
-    node.rrsets()
+    let of_alias = [Type::A, Type::AAAA]
+        .into_iter()
+        .filter(move |&rtype| !is_cut && is_alias(node) && absent != Some(rtype));
+    let of_node = node
+        .rrsets()
         .map(|rrset| rrset.rtype())
         .filter(move |&rtype| match rtype {
             Type::NS | Type::DS => true,
             Type::RRSIG | Type::NSEC | Type::NSEC3 => false,
             _ => !is_cut,
-        })
+        });
+    of_node.chain(of_alias)
 }
 
 /// Tells one proof of an answer from another. Two that hash alike would be a bogus answer for one question, once in 2^64.
@@ -44,19 +52,22 @@ impl<'n> Encoder<'n, '_> {
         signing: &Signing,
     ) -> Result<u16, Stop> {
         let node = entry.node;
+        let absent = self.absent;
         let is_free = |sibling: Name<'_>| entry.zone.is_free(sibling);
         let proof = match claim {
-            Claim::Types => signing.matching(node.name(), types(node)),
-            Claim::Absent => signing.covering(next_closer, types(node), is_free),
+            Claim::Types => signing.matching(node.name(), types(node, absent)),
+            Claim::Absent => signing.covering(next_closer, types(node, absent), is_free),
             Claim::NoWildcard => match wildcard_below(node.name()) {
-                Some(wildcard) => signing.covering(wildcard.as_name(), types(node), is_free),
+                Some(wildcard) => {
+                    signing.covering(wildcard.as_name(), types(node, absent), is_free)
+                }
                 None => return Ok(0),
             },
         };
         self.proof(proof, entry.ttl, signing)
     }
 
-    fn rrsigs(&mut self, set: &CanonicalSet, signing: &Signing) -> Result<Rrsigs, Stop> {
+    pub(crate) fn rrsigs(&mut self, set: &CanonicalSet, signing: &Signing) -> Result<Rrsigs, Stop> {
         if !self.dnssec_ok {
             return Ok(Rrsigs::new());
         }
@@ -147,7 +158,7 @@ impl<'n> Encoder<'n, '_> {
         signing: &Signing,
     ) -> Result<u16, Stop> {
         let (node, ttl) = (entry.node, entry.ttl);
-        let proof = signing.matching(name, types(node));
+        let proof = signing.matching(name, types(node, self.absent));
         let proof = proof.ok_or(Stop::CannotSign)?;
         let data = std::iter::once(&proof.rdata[..]);
         let set = CanonicalSet::new(name, proof.rtype, ttl, data);

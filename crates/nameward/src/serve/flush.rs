@@ -1,4 +1,4 @@
-//! Owns `nameward cache flush`: entries of live zones, dropped by name.
+//! Owns `nameward cache flush`: entries of live zones and targets of ALIAS records, dropped by name.
 
 use nameward_control::operations::OperationError;
 use nameward_serve::pipeline::Shared;
@@ -22,17 +22,23 @@ pub fn flush(shared: &Shared, what: Option<&str>) -> Result<usize, OperationErro
         }
         count
     };
+    let drop_kept = |is_meant: &dyn Fn(Name<'_>) -> bool| {
+        let targets = shared
+            .aliases()
+            .map_or(0, |aliases| aliases.flush(is_meant));
+        targets + shared.live.flush(is_meant)
+    };
     Ok(match what {
-        None => outdate(&|_| true) + shared.live.forget(None) + shared.live.flush(&|_| true),
+        None => outdate(&|_| true) + shared.live.forget(None) + drop_kept(&|_| true),
         Some(text) => match text.strip_suffix('$') {
             Some(text) => {
                 let top = name(text)?;
                 let is_below = |name: Name<'_>| name.is_at_or_below(top.as_name());
-                outdate(&is_below) + shared.live.flush(&is_below)
+                outdate(&is_below) + drop_kept(&is_below)
             }
             None => {
                 let exact = name(text)?;
-                shared.live.flush(&|name| name == exact.as_name())
+                drop_kept(&|name| name == exact.as_name())
             }
         },
     })

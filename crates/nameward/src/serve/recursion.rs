@@ -1,4 +1,4 @@
-//! Owns the start of what asks resolvers: the hand-off of questions to a recursor, and the security poll.
+//! Owns the start of what asks resolvers: the hand-off of questions to a recursor, ALIAS records, and the security poll.
 
 use std::{
     net::{IpAddr, SocketAddr, UdpSocket},
@@ -6,6 +6,7 @@ use std::{
 };
 
 use nameward_serve::{
+    alias::AliasResolver,
     pipeline::Shared,
     recursor::{HandOff, HandOffSettings, ResolverSettings, Resolvers},
     security_poll::{PollSettings, SecurityPoller},
@@ -36,6 +37,8 @@ pub fn prepare(
         let hand_off = HandOff::new(Arc::clone(resolvers), settings, Handle::current());
         shared.set_hand_off(hand_off);
     }
+    let aliases = AliasResolver::new(shared, resolvers.clone(), Handle::current());
+    shared.set_aliases(aliases);
     let poll = &config.security_poll;
     if poll.suffix.is_empty() {
         return Ok(None);

@@ -1,6 +1,7 @@
 //! The server on databases, as its users meet it: live and resident, with caches and without, changed under it, gone
 //! and back again.
 
+mod alias;
 mod ask;
 mod check;
 mod conformance;
@@ -13,6 +14,12 @@ mod powerdns;
 mod remembered;
 mod replica;
 mod rows;
+#[path = "../recursion/scripted.rs"]
+#[allow(
+    dead_code,
+    reason = "shared with the tests of recursion, which use more of it"
+)]
+mod scripted;
 mod secured;
 mod servers;
 mod signed;

@@ -13,6 +13,9 @@ use std::{
 
 use nameward_testkit::wire::{Message, Transport};
 
+/// The TTL of all records.
+const TTL: u8 = 5;
+
 /// Messages that a question is answered with; none is silence.
 pub type Replies = Vec<Vec<u8>>;
 type Script = dyn Fn(&[u8], Transport) -> Replies + Send + Sync;
@@ -137,7 +140,7 @@ pub fn reply(query: &[u8], rcode: u8, records: &[(u16, Vec<u8>)]) -> Vec<u8> {
     for (rtype, data) in records {
         let [t0, t1] = rtype.to_be_bytes();
         let [l0, l1] = (data.len() as u16).to_be_bytes();
-        reply.extend_from_slice(&[0xc0, 12, t0, t1, 0, 1, 0, 0, 0, 60, l0, l1]);
+        reply.extend_from_slice(&[0xc0, 12, t0, t1, 0, 1, 0, 0, 0, TTL, l0, l1]);
         reply.extend_from_slice(data);
     }
     reply

@@ -7,7 +7,7 @@ use nameward_answer::{BackendFailure, Making, Medium, Scratch, TCP_MAX};
 use nameward_stats::{Counter, Recorder, Stamp};
 use nameward_zone::NameKey;
 
-use super::{Keeping, Parts, Tried, WaitingQuestion, join_lookup};
+use super::{Keeping, Parts, Tried, WaitingQuestion};
 use crate::pipeline::{LateReplies, Shared, Snapshots, Turn};
 use crate::recursor::offer_recursion;
 use crate::request::Verdict;
@@ -87,25 +87,17 @@ impl Answerer {
             let found = turn.zones.match_for(key, query.qtype);
             let mut attempt = turn.attempt(&request, (key, found), Instant::now());
             attempt.keeping = Keeping::UnlessInQueryCache;
-            let lookup = match attempt.run(&mut parts, turn.scratch, turn.recorder, out) {
+            let lacking = match attempt.run(&mut parts, turn.scratch, turn.recorder, out) {
                 Tried::Answered(reply) => return (Some(question), Verdict::Reply(reply)),
-                Tried::Missing(lookup) => Ok(lookup),
-                Tried::Unsigned => Err(attempt.place_for_signing()),
+                Tried::Waits(lacking) => lacking,
             };
             question.parts.extend(parts);
-            let (waits, is_lookup) = match lookup {
-                Ok(lookup) => (join_lookup(shared, *lookup, question), true),
-                Err(place) => (turn.wait_for_signatures(place, question), false),
-            };
-            let Err(question) = waits else {
+            let Err((question, refusal)) = turn.wait_for(lacking, question) else {
                 return (None, Verdict::Later);
             };
             let query = question.request.query();
             let request = question.request.request(&query);
-            let verdict = match is_lookup {
-                true => turn.turn_away(&request, out),
-                false => turn.refuse_signing(&request, out),
-            };
+            let verdict = turn.refuse_to_wait(refusal, &request, out);
             (Some(question), verdict)
         });
     }

@@ -1,6 +1,7 @@
 //! One try to answer a question from what is in memory: the packet cache, then the engine over the parts of live
 //! zones that the query cache has. Never waits.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use nameward_answer::{BackendFailure, Engine, Medium, Outcome, Reply, Scratch, Zones};
@@ -9,7 +10,9 @@ use nameward_wire::message::Query;
 use nameward_zone::{Live, NameKey};
 
 use crate::access::ClientZones;
+use crate::alias::{AliasResolver, TargetFound};
 use crate::pipeline::record_signatures;
+use crate::recursor::UpstreamQuestion;
 use crate::request::ViewId;
 use crate::signing::Place;
 
@@ -18,6 +21,7 @@ use super::{Cached, Fit, HeldPart, Hit, LiveView, LiveZones, Lookup, Parts, Used
 /// A question and what it is answered with.
 pub(crate) struct Attempt<'a> {
     pub(crate) live: &'a LiveZones,
+    pub(crate) aliases: Option<&'a Arc<AliasResolver>>,
     pub(crate) engine: &'a Engine,
     pub(crate) zones: ClientZones<'a>,
     pub(crate) query: &'a Query<'a>,
@@ -45,10 +49,18 @@ pub(crate) enum Keeping {
 pub(crate) enum Tried {
     /// The reply is written.
     Answered(Reply),
-    /// This has to be looked up first.
-    Missing(Box<Lookup>),
-    /// Signatures have to be made first.
-    Unsigned,
+    /// The question has to wait.
+    Waits(Lacking),
+}
+
+/// The thing that an answer needs and that is not here.
+pub(crate) enum Lacking {
+    /// A part of a zone, to be looked up.
+    Part(Box<Lookup>),
+    /// Addresses of a target of an ALIAS, to be resolved.
+    Addresses(UpstreamQuestion),
+    /// Signatures, to be made.
+    Signatures(Place),
 }
 
 /// The answer of the query cache for a name.
@@ -96,6 +108,7 @@ impl Attempt<'_> {
         recorder: &mut Recorder,
         out: &mut [u8],
     ) -> Tried {
+        scratch.set_addresses(None);
         loop {
             let view = LiveView::new(self.zones, parts);
             let zone = view.zone_for(self.key, self.query.qtype);
@@ -110,7 +123,13 @@ impl Attempt<'_> {
                 .respond(&view, self.query, asked, self.medium, scratch, out);
             let used = view.used();
             if reply.outcome == Outcome::Unsigned {
-                return Tried::Unsigned;
+                return Tried::Waits(Lacking::Signatures(self.place_for_signing()));
+            }
+            if reply.outcome == Outcome::Resolving {
+                match self.find_addresses(scratch, out) {
+                    Some(tried) => return tried,
+                    None => continue,
+                }
             }
             if reply.outcome != Outcome::Pending {
                 record_signatures(recorder, scratch);
@@ -119,6 +138,7 @@ impl Attempt<'_> {
                     && (self.keeping == Keeping::All || !self.live.queries.is_on())
                     && reply.outcome != Outcome::BackendFailure
                     && !scratch.has_made_names()
+                    && !scratch.has_foreign_addresses()
                 {
                     self.keep_packet(&parts[index], (reply, &out[..reply.len]), recorder);
                 }
@@ -143,14 +163,34 @@ impl Attempt<'_> {
                 Known::Nothing => true,
             };
             if is_new {
-                return Tried::Missing(Box::new(Lookup {
+                return Tried::Waits(Lacking::Part(Box::new(Lookup {
                     live: live.clone(),
                     generation,
                     apex: zone.apex_name().into(),
                     name: wanted.suffix(wanted.labels()).into(),
                     name_hash: wanted.hash(wanted.labels()),
                     asked: self.now,
-                }));
+                })));
+            }
+        }
+    }
+
+    /// Finds the addresses that an ALIAS record needs; `None`: they are known now, and the engine is asked again.
+    fn find_addresses(&self, scratch: &mut Scratch, out: &mut [u8]) -> Option<Tried> {
+        let target = scratch.unresolved()?;
+        let target = UpstreamQuestion::new(target, self.query.qtype);
+        let found = self.aliases.map(|aliases| aliases.find(&target, self.now));
+        match found {
+            Some(TargetFound::Known(addresses)) => {
+                scratch.set_addresses(Some(addresses));
+                None
+            }
+            Some(TargetFound::Missing) => Some(Tried::Waits(Lacking::Addresses(target))),
+            Some(TargetFound::Failed) | None => {
+                let failure = BackendFailure::Unreachable;
+                let (engine, medium) = (self.engine, self.medium);
+                let reply = engine.respond_with_failure(self.query, failure, medium, out);
+                Some(Tried::Answered(reply))
             }
         }
     }

@@ -87,6 +87,18 @@ pub fn start(shared: &Arc<Shared>, runtime_threads: usize) -> io::Result<Running
     })
 }
 
+/// Answers questions that have waited, or lets them wait for more.
+pub(crate) fn answer_all(shared: &Arc<Shared>, questions: Vec<WaitingQuestion>) {
+    let Some(runner) = shared.live.runner.get().filter(|_| !questions.is_empty()) else {
+        return;
+    };
+    let mut answerer = runner.answerer();
+    for question in questions {
+        answerer.answer(shared, question);
+    }
+    answerer.flush();
+}
+
 /// Lets a question wait for a look-up, and begins that unless it is under way. Gives the question back if too much
 /// waits already.
 pub(crate) fn join_lookup(

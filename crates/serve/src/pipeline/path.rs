@@ -9,6 +9,7 @@
 //! | engine | zones in memory | reply |
 //! | cache | zones that are looked up: packet cache, query cache | reply |
 //! | look-up | nothing is known yet | later; none is free: drop over UDP, SERVFAIL over a stream |
+//! | alias | an ALIAS record has a target that no zone here has, and that is not known | later; none is free: as for a look-up |
 //! | recursor | no zone is for the name, RD is set, and the client may have recursion | later; too many wait: SERVFAIL |
 //! | signing | a signature is not in the cache | later; too much waits: TC over UDP, SERVFAIL over a stream |
 //!
@@ -29,7 +30,7 @@ use super::late::{LateRequest, ReplyTo, WayBack};
 use super::record::{record_malformed, record_received, record_signatures};
 use super::{Shared, Snapshots};
 use crate::access::ClientZones;
-use crate::live::{Attempt, Keeping, Parts, Tried, WaitingQuestion, join_lookup};
+use crate::live::{Attempt, Keeping, Lacking, Parts, Tried, WaitingQuestion, join_lookup};
 use crate::recursor::{HandOff, offer_recursion};
 use crate::request::{Request, Verdict, ViewId, extended_error, medium_of};
 use crate::signing::Place;
@@ -44,6 +45,15 @@ pub(crate) struct Turn<'t> {
     pub(crate) scratch: &'t mut Scratch,
     /// Read when the first live zone is asked for: others need no clock.
     now: Option<Instant>,
+}
+
+/// Why a question may not wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum WaitRefusal {
+    /// Too many wait for a backend or a resolver.
+    Overload,
+    /// Too many wait for signatures.
+    Signing,
 }
 
 /// A request as its transport has it.
@@ -283,17 +293,19 @@ impl<'t> Turn<'t> {
         let is_timed = self.now.is_none();
         let now = *self.now.get_or_insert_with(Instant::now);
         let attempt = self.attempt(request, asked, now);
-        let (mut parts, mut tried) = (Parts::new(), Tried::Unsigned);
-        if reply.outcome == Outcome::Pending {
-            if let Some(reply) = attempt.ask_packet_cache(self.recorder, is_timed, out) {
-                return Verdict::Reply(reply);
-            }
-            tried = attempt.run(&mut parts, self.scratch, self.recorder, out);
+        let mut parts = Parts::new();
+        if reply.outcome == Outcome::Pending
+            && let Some(reply) = attempt.ask_packet_cache(self.recorder, is_timed, out)
+        {
+            return Verdict::Reply(reply);
         }
-        let lookup = match tried {
+        let tried = match reply.outcome {
+            Outcome::Unsigned => Tried::Waits(Lacking::Signatures(attempt.place_for_signing())),
+            _ => attempt.run(&mut parts, self.scratch, self.recorder, out),
+        };
+        let lacking = match tried {
             Tried::Answered(reply) => return Verdict::Reply(reply),
-            Tried::Missing(lookup) => Some(lookup),
-            Tried::Unsigned => None,
+            Tried::Waits(lacking) => lacking,
         };
         let Some(reply_to) = reply_to() else {
             return Verdict::Drop;
@@ -302,20 +314,53 @@ impl<'t> Turn<'t> {
             request: Box::new(LateRequest::new(request, reply_to, now)),
             parts: parts.into_iter().collect(),
         };
-        match lookup {
-            Some(lookup) => match join_lookup(self.shared, *lookup, question) {
-                Ok(()) => Verdict::Later,
-                Err(_) => self.turn_away(request, out),
-            },
-            None => match self.wait_for_signatures(attempt.place_for_signing(), question) {
-                Ok(()) => Verdict::Later,
-                Err(_) => self.refuse_signing(request, out),
-            },
+        match self.wait_for(lacking, question) {
+            Ok(()) => Verdict::Later,
+            Err((_, refusal)) => self.refuse_to_wait(refusal, request, out),
+        }
+    }
+
+    /// Lets a question wait for what its answer lacks; gives it back if too much waits already.
+    pub(crate) fn wait_for(
+        &mut self,
+        lacking: Lacking,
+        question: WaitingQuestion,
+    ) -> Result<(), (WaitingQuestion, WaitRefusal)> {
+        let (waits, refusal) = match lacking {
+            Lacking::Part(lookup) => {
+                let waits = join_lookup(self.shared, *lookup, question);
+                (waits, WaitRefusal::Overload)
+            }
+            Lacking::Addresses(target) => {
+                let waits = match self.shared.aliases() {
+                    Some(aliases) => aliases.wait(target, question),
+                    None => Err(question),
+                };
+                (waits, WaitRefusal::Overload)
+            }
+            Lacking::Signatures(place) => {
+                let waits = self.wait_for_signatures(place, question);
+                (waits, WaitRefusal::Signing)
+            }
+        };
+        waits.map_err(|question| (question, refusal))
+    }
+
+    /// Decides a question that may not wait.
+    pub(crate) fn refuse_to_wait(
+        &mut self,
+        refusal: WaitRefusal,
+        request: &Request<'_>,
+        out: &mut [u8],
+    ) -> Verdict {
+        match refusal {
+            WaitRefusal::Overload => self.turn_away(request, out),
+            WaitRefusal::Signing => self.refuse_signing(request, out),
         }
     }
 
     /// Lets a question wait for signatures; gives it back if too much waits already.
-    pub(crate) fn wait_for_signatures(
+    fn wait_for_signatures(
         &mut self,
         place: Place,
         question: WaitingQuestion,
@@ -326,7 +371,7 @@ impl<'t> Turn<'t> {
     }
 
     /// Decides a question that cannot wait for signatures: a datagram is sent over to TCP, a stream is told.
-    pub(crate) fn refuse_signing(&mut self, request: &Request<'_>, out: &mut [u8]) -> Verdict {
+    fn refuse_signing(&mut self, request: &Request<'_>, out: &mut [u8]) -> Verdict {
         self.recorder.add(Counter::SigningRefusals, 1);
         match request.medium() {
             Medium::Datagram => Verdict::Reply(self.engine.respond_truncated(request.query, out)),
@@ -346,6 +391,7 @@ impl<'t> Turn<'t> {
     {
         Attempt {
             live: &self.shared.live,
+            aliases: self.shared.aliases(),
             engine: self.engine,
             zones: self.zones_of(request.peer.ip()),
             query: request.query,

@@ -100,7 +100,9 @@ pub(crate) fn record_answer(
             Outcome::NotOurs => stats::Outcome::Unauth,
             Outcome::Denied => stats::Outcome::Denied,
             Outcome::BackendFailure => stats::Outcome::BackendFailure,
-            Outcome::Pending | Outcome::Unsigned | Outcome::Other => stats::Outcome::Other,
+            Outcome::Pending | Outcome::Resolving | Outcome::Unsigned | Outcome::Other => {
+                stats::Outcome::Other
+            }
         },
     });
 }

@@ -37,6 +37,16 @@ impl UpstreamQuestion {
         }
     }
 
+    /// Returns the name.
+    pub(crate) fn name(&self) -> Name<'_> {
+        Name::from_valid_wire(&self.name)
+    }
+
+    /// Returns the type.
+    pub(crate) fn qtype(&self) -> Type {
+        Type(self.qtype)
+    }
+
     /// Sets the flags of DNSSEC.
     pub(super) fn with_flags(self, dnssec_ok: bool, checking_disabled: bool) -> Self {
         UpstreamQuestion {

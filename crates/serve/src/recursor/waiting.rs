@@ -12,7 +12,7 @@ const CLIENTS_A_QUESTION: usize = 8;
 
 /// The outcome of a client's question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Joined {
+pub(crate) enum Joined {
     /// It is the first of its kind: somebody has to ask it.
     Begun,
     /// It was asked before.
@@ -20,7 +20,7 @@ pub(super) enum Joined {
 }
 
 /// Clients that wait, bounded in all, and the questions they wait for, bounded as well.
-pub(super) struct WaitingClients<C = LateReply> {
+pub(crate) struct WaitingClients<C = LateReply> {
     questions: Mutex<Questions<C>>,
     questions_max: usize,
 }
@@ -31,7 +31,7 @@ struct Questions<C> {
 }
 
 impl<C> WaitingClients<C> {
-    pub(super) fn new(questions_max: usize) -> Self {
+    pub(crate) fn new(questions_max: usize) -> Self {
         WaitingClients {
             questions: Mutex::new(Questions {
                 clients: HashMap::new(),
@@ -48,7 +48,7 @@ impl<C> WaitingClients<C> {
     }
 
     /// Lets a client wait; `client` is called only where there is room.
-    pub(super) fn join(
+    pub(crate) fn join(
         &self,
         question: &UpstreamQuestion,
         client: impl FnOnce() -> Option<C>,
@@ -74,8 +74,21 @@ impl<C> WaitingClients<C> {
         Ok(joined)
     }
 
+    /// Begins a question for which nobody waits, unless it is under way.
+    pub(crate) fn begin(&self, question: &UpstreamQuestion) -> Result<Joined, HandOffFull> {
+        let mut questions = self.lock();
+        if questions.clients.contains_key(question) {
+            return Ok(Joined::UnderWay);
+        }
+        if questions.clients.len() >= self.questions_max {
+            return Err(HandOffFull);
+        }
+        questions.clients.insert(question.clone(), Vec::new());
+        Ok(Joined::Begun)
+    }
+
     /// Takes out all who wait for a question.
-    pub(super) fn take(&self, question: &UpstreamQuestion) -> Vec<C> {
+    pub(crate) fn take(&self, question: &UpstreamQuestion) -> Vec<C> {
         let mut questions = self.lock();
         let clients = questions.clients.remove(question).unwrap_or_default();
         questions.count -= clients.len();

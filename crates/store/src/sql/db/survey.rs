@@ -19,8 +19,6 @@ pub enum ForeignKind {
     Catalog,
     /// LUA records.
     Lua,
-    /// ALIAS records.
-    Alias,
     /// Zones with the metadata PRESIGNED.
     Presigned,
     /// Rows of `supermasters`.
@@ -39,11 +37,10 @@ pub struct ForeignContent {
 }
 
 impl ForeignKind {
-    const ALL: [ForeignKind; 6] = [
+    const ALL: [ForeignKind; 5] = [
         ForeignKind::Secondary,
         ForeignKind::Catalog,
         ForeignKind::Lua,
-        ForeignKind::Alias,
         ForeignKind::Presigned,
         ForeignKind::Autosecondary,
     ];
@@ -60,7 +57,6 @@ impl ForeignKind {
                 "domains WHERE UPPER(type) IN ('PRODUCER', 'CONSUMER')",
             ),
             ForeignKind::Lua => ("name", "records WHERE type = 'LUA' AND NOT disabled"),
-            ForeignKind::Alias => ("name", "records WHERE type = 'ALIAS' AND NOT disabled"),
             ForeignKind::Presigned => (
                 "domains.name",
                 "domains JOIN domainmetadata ON domainmetadata.domain_id = domains.id \
@@ -87,11 +83,6 @@ impl ForeignKind {
                 "LUA record",
                 "LUA records",
                 "not run: clients get no addresses from them",
-            ],
-            ForeignKind::Alias => [
-                "ALIAS record",
-                "ALIAS records",
-                "not resolved: clients get no addresses from them",
             ],
             ForeignKind::Presigned => [
                 "zone signed elsewhere (PRESIGNED)",
@@ -172,17 +163,17 @@ mod tests {
     #[test]
     fn a_kind_is_told_in_one_line_with_its_first_names() {
         let content = |count, names: &[&str]| ForeignContent {
-            kind: ForeignKind::Alias,
+            kind: ForeignKind::Lua,
             count,
             names: names.iter().map(ToString::to_string).collect(),
         };
         assert_eq!(
             content(1, &["a.test"]).to_string(),
-            "1 ALIAS record, not resolved: clients get no addresses from them: a.test"
+            "1 LUA record, not run: clients get no addresses from them: a.test"
         );
         assert_eq!(
             content(12, &["a.test", "b.test", "c.test"]).to_string(),
-            "12 ALIAS records, not resolved: clients get no addresses from them: a.test, b.test, c.test and 9 more"
+            "12 LUA records, not run: clients get no addresses from them: a.test, b.test, c.test and 9 more"
         );
     }
 }

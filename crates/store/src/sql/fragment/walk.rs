@@ -173,7 +173,11 @@ impl Gathering {
         self.check_size(at)?;
         self.wanted[at].needs |= need::ALL;
         self.fetch_targets(at, &[])?;
-        if let Some(row) = self.row_of(at, Type::CNAME) {
+        // An ALIAS leads to addresses as a CNAME does.
+        for rtype in [Type::CNAME, Type::ALIAS] {
+            let Some(row) = self.row_of(at, rtype) else {
+                continue;
+            };
             let mut rdata = Vec::new();
             self.parse(row, &mut rdata)?;
             if let Ok(target) = Name::from_wire(&rdata) {

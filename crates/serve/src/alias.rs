@@ -1,0 +1,235 @@
+//! Addresses of the targets of ALIAS records that no zone here has: asked for in the background, and kept.
+//!
+//! ```text
+//! worker:   engine says which name it needs -> cache ── known: answered at once; nearly out of date: asked for meanwhile
+//!                                                   ├── not known: the question waits, as for a look-up
+//!                                                   └── no resolver, or it just failed: SERVFAIL
+//! runtime:  resolvers -> cache -> the engine again for each question that waits
+//! ```
+//! Kept for the TTL; while resolvers fail, for a day longer with a TTL of 30 seconds (RFC 8767 sections 4 and 5). Bounded are the
+//! targets that are kept, those that are asked for at one time and the questions that wait.
+
+mod answer;
+
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use nameward_answer::AliasAddresses;
+use nameward_stats::LogThrottle;
+use nameward_wire::Name;
+use quick_cache::sync::Cache;
+use tokio::runtime::Handle;
+
+use crate::live::{WaitingQuestion, answer_all};
+use crate::pipeline::Shared;
+use crate::recursor::{HandOffFull, Joined, Resolvers, UpstreamQuestion, WaitingClients};
+use answer::read_addresses;
+
+/// Targets that are kept, each type by itself.
+const TARGETS_MAX: usize = 20_000;
+/// Targets that are asked for at one time.
+const IN_FLIGHT_MAX: usize = 500;
+/// Addresses are asked for again after so many quarters of their time.
+const REFRESH_QUARTERS: u32 = 3;
+/// How long it is good that a target could not be resolved, and how often it is asked for again.
+const RETRY_AFTER: Duration = Duration::from_secs(5);
+/// How long addresses are served while resolvers fail, and the TTL that they then have.
+const STALE_FOR: Duration = Duration::from_secs(86_400);
+const STALE_TTL: u32 = 30;
+/// How often one failure is logged.
+const LOG_EVERY: Duration = Duration::from_secs(60);
+/// Different failures that are logged in that time.
+const LOG_MOST: usize = 10;
+
+/// Knowledge of one target.
+struct ResolvedTarget {
+    /// `None`: it could not be resolved.
+    addresses: Option<Arc<AliasAddresses>>,
+    /// From then on it is asked for again while this is served.
+    refresh_at: Instant,
+    /// Until then this is served.
+    good_until: Instant,
+    /// Until then the addresses are served while resolvers fail.
+    stale_until: Instant,
+}
+
+/// The result of a look into the cache.
+pub(crate) enum TargetFound {
+    /// Its addresses, maybe none.
+    Known(Arc<AliasAddresses>),
+    /// It has to be resolved first.
+    Missing,
+    /// It cannot be resolved.
+    Failed,
+}
+
+/// Resolves the targets of ALIAS records.
+pub struct AliasResolver {
+    shared: Weak<Shared>,
+    resolvers: Option<Arc<Resolvers>>,
+    targets: Cache<UpstreamQuestion, Arc<ResolvedTarget>>,
+    waiting: WaitingClients<WaitingQuestion>,
+    log_throttle: Mutex<LogThrottle>,
+    runtime: Handle,
+}
+
+impl AliasResolver {
+    /// Makes a resolver of targets; without `resolvers` none that is elsewhere can be resolved.
+    pub fn new(
+        shared: &Arc<Shared>,
+        resolvers: Option<Arc<Resolvers>>,
+        runtime: Handle,
+    ) -> Arc<Self> {
+        Arc::new(AliasResolver {
+            shared: Arc::downgrade(shared),
+            resolvers,
+            targets: Cache::new(TARGETS_MAX),
+            waiting: WaitingClients::new(IN_FLIGHT_MAX),
+            log_throttle: Mutex::new(LogThrottle::by_text(LOG_EVERY, LOG_MOST)),
+            runtime,
+        })
+    }
+
+    /// Looks a target up in the cache; begins to ask for it anew where its time is nearly over.
+    pub(crate) fn find(self: &Arc<Self>, question: &UpstreamQuestion, now: Instant) -> TargetFound {
+        if self.resolvers.is_none() {
+            let target = question.name();
+            self.log(format!(
+                "ALIAS to {target}: no zone here has that name, and there is no resolver to ask: set recursor.address"
+            ));
+            return TargetFound::Failed;
+        }
+        let Some(target) = self.targets.get(question) else {
+            return TargetFound::Missing;
+        };
+        if now >= target.good_until {
+            return TargetFound::Missing;
+        }
+        if now >= target.refresh_at && matches!(self.waiting.begin(question), Ok(Joined::Begun)) {
+            self.resolve(question.clone());
+        }
+        match &target.addresses {
+            Some(addresses) => TargetFound::Known(Arc::clone(addresses)),
+            None => TargetFound::Failed,
+        }
+    }
+
+    /// Lets a question wait for its target; gives it back if too many wait.
+    pub(crate) fn wait(
+        self: &Arc<Self>,
+        target: UpstreamQuestion,
+        question: WaitingQuestion,
+    ) -> Result<(), WaitingQuestion> {
+        let mut question = Some(question);
+        match self.waiting.join(&target, || question.take()) {
+            Ok(Joined::Begun) => self.resolve(target),
+            Ok(Joined::UnderWay) => {}
+            Err(HandOffFull) => return question.map_or(Ok(()), Err),
+        }
+        Ok(())
+    }
+
+    fn resolve(self: &Arc<Self>, question: UpstreamQuestion) {
+        let resolver = Arc::clone(self);
+        let owed = OwedAddresses { resolver, question };
+        self.runtime.spawn(owed.settle());
+    }
+
+    /// Takes note of what came of a question to the resolvers.
+    fn keep(&self, question: &UpstreamQuestion, result: Result<AliasAddresses, String>) {
+        let now = Instant::now();
+        let target = match result {
+            Ok(addresses) => {
+                let good_for = Duration::from_secs(addresses.ttl.into());
+                ResolvedTarget {
+                    addresses: Some(Arc::new(addresses)),
+                    refresh_at: now + good_for * REFRESH_QUARTERS / 4,
+                    good_until: now + good_for,
+                    stale_until: now + good_for + STALE_FOR,
+                }
+            }
+            Err(reason) => {
+                let (name, rtype) = (question.name(), question.qtype());
+                self.log(format!("ALIAS to {name}: no {rtype} records: {reason}"));
+                self.after_failure(question, now)
+            }
+        };
+        self.targets.insert(question.clone(), Arc::new(target));
+    }
+
+    /// Makes the entry of a target that could not be resolved: with what was known, or nothing.
+    fn after_failure(&self, question: &UpstreamQuestion, now: Instant) -> ResolvedTarget {
+        let before = self.targets.get(question);
+        let retry_at = now + RETRY_AFTER;
+        let stale = before.filter(|before| now < before.stale_until);
+        let stale = stale.and_then(|before| Some((before.addresses.clone()?, before.stale_until)));
+        match stale {
+            Some((addresses, stale_until)) => ResolvedTarget {
+                addresses: Some(Arc::new(AliasAddresses {
+                    ttl: addresses.ttl.min(STALE_TTL),
+                    ..(*addresses).clone()
+                })),
+                refresh_at: retry_at,
+                good_until: stale_until,
+                stale_until,
+            },
+            None => ResolvedTarget {
+                addresses: None,
+                refresh_at: retry_at,
+                good_until: retry_at,
+                stale_until: now,
+            },
+        }
+    }
+
+    fn log(&self, message: String) {
+        let mut throttle = self
+            .log_throttle
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if throttle.admit(&message, Instant::now()).is_some() {
+            tracing::warn!("{message}");
+        }
+    }
+
+    /// Drops what is kept of the names that `matches`; returns how many entries that were.
+    pub fn flush(&self, matches: &dyn Fn(Name<'_>) -> bool) -> usize {
+        let before = self.targets.len();
+        self.targets.retain(|question, _| !matches(question.name()));
+        before.saturating_sub(self.targets.len())
+    }
+}
+
+/// A target that is asked for: the questions that wait for it are answered whatever becomes of it.
+struct OwedAddresses {
+    resolver: Arc<AliasResolver>,
+    question: UpstreamQuestion,
+}
+
+impl OwedAddresses {
+    async fn settle(self) {
+        let question = &self.question;
+        let result = match &self.resolver.resolvers {
+            Some(resolvers) => resolvers.ask(question.clone()).await,
+            None => return,
+        };
+        let result = result.map_err(|unanswered| unanswered.to_string());
+        let addresses = result.and_then(|reply| read_addresses(&reply, question));
+        self.resolver.keep(question, addresses);
+    }
+}
+
+impl Drop for OwedAddresses {
+    fn drop(&mut self) {
+        // After a task that ended early the cache has nothing: it says so, and does not ask again at once.
+        if self.resolver.targets.get(&self.question).is_none() {
+            let failed = self.resolver.after_failure(&self.question, Instant::now());
+            let question = self.question.clone();
+            self.resolver.targets.insert(question, Arc::new(failed));
+        }
+        let questions = self.resolver.waiting.take(&self.question);
+        if let Some(shared) = self.resolver.shared.upgrade() {
+            answer_all(&shared, questions);
+        }
+    }
+}

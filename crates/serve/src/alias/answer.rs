@@ -1,0 +1,66 @@
+//! Reads the addresses of a target from the reply of a resolver.
+
+use nameward_answer::AliasAddresses;
+use nameward_wire::message::{Message, MessageSection};
+use nameward_wire::{Class, Type};
+
+use crate::recursor::{UpstreamQuestion, UpstreamReply};
+
+/// Addresses of one target that are kept: more than any client can use.
+const ADDRESSES_MAX: usize = 256;
+/// Bounds of the time for which addresses are kept: a target without a TTL must not be asked for with every question.
+const TTL_MIN: u32 = 5;
+const TTL_MAX: u32 = 86_400;
+/// How long it is good that there are none, where the reply does not tell (RFC 2308 section 5).
+const NEGATIVE_TTL: u32 = 60;
+
+/// Reads the addresses; the reason in words where the reply has neither addresses nor says that there are none.
+pub(super) fn read_addresses(
+    reply: &UpstreamReply,
+    question: &UpstreamQuestion,
+) -> Result<AliasAddresses, String> {
+    if !matches!(reply.rcode(), 0 | 3) {
+        return Err(format!("the resolver answers with RCODE {}", reply.rcode()));
+    }
+    let rtype = question.qtype();
+    let message = Message::parse(reply.octets()).map_err(|error| error.to_string())?;
+    let (mut records, mut ttl, mut negative) = (Vec::new(), TTL_MAX, NEGATIVE_TTL);
+    for record in message.records() {
+        let record = record.map_err(|error| error.to_string())?;
+        if record.class != Class::IN {
+            continue;
+        }
+        match (record.section, record.rtype) {
+            // The whole chain is good only as long as its shortest link.
+            (MessageSection::Answer, Type::CNAME | Type::DNAME) => ttl = ttl.min(record.ttl),
+            (MessageSection::Answer, found) if found == rtype => {
+                let data = record.raw_data();
+                let octets = if rtype == Type::A { 4 } else { 16 };
+                if data.len() == octets && records.len() < ADDRESSES_MAX {
+                    records.push(data.to_vec());
+                    ttl = ttl.min(record.ttl);
+                }
+            }
+            (MessageSection::Authority, Type::SOA) => {
+                // RFC 2308 section 5: the lesser of the SOA's TTL and its last field.
+                let minimum = record
+                    .raw_data()
+                    .last_chunk()
+                    .map(|last| u32::from_be_bytes(*last));
+                negative = record.ttl.min(minimum.unwrap_or(NEGATIVE_TTL));
+            }
+            _ => {}
+        }
+    }
+    records.sort_unstable();
+    records.dedup();
+    if records.is_empty() {
+        ttl = ttl.min(negative);
+    }
+    Ok(AliasAddresses {
+        target: question.name().into(),
+        rtype,
+        ttl: ttl.clamp(TTL_MIN, TTL_MAX),
+        records,
+    })
+}
