@@ -326,7 +326,7 @@ fn check_bad_schema(database: &Database) {
              INSERT INTO records (id, domain_id, name, type, content) VALUES \
              (778, 50, 'slave.test', 'SOA', 'a.test b.test 1 2 3 4 5'), (779, 50, 'slave.test', 'NS', 'a.test'), \
              (780, 1, 'both.example.org', 'A', '192.0.2.1'), (781, 1, 'both.example.org', 'CNAME', 'a.test'), \
-             (782, 1, 'lua.example.org', 'LUA', 'A "x"'); \
+             (782, 1, 'lua.example.org', 'LUA', 'A \"x\"'); \
              INSERT INTO domainmetadata (domain_id, kind, content) VALUES (50, 'PRESIGNED', '1'); \
              INSERT INTO supermasters (ip, nameserver, account) VALUES ('192.0.2.53', 'a.test', 'x')",
         )

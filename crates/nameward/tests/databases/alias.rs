@@ -140,7 +140,7 @@ fn without_a_resolver_a_target_elsewhere_fails_and_the_log_says_what_to_set() {
 #[test]
 fn addresses_are_asked_for_again_in_time_and_kept_while_the_resolver_fails() {
     let (resolver, last) = resolver();
-    let server = server(Some(&resolver), "live", None);
+    let server = server(Some(&resolver), "resident", None);
     let client = Client::new("127.0.0.1", server.address());
     let ask = || addresses(&client.ask(Transport::Udp, "shop.test", "A"));
     assert_eq!(ask(), (0, vec![100]));

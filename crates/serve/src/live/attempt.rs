@@ -100,7 +100,7 @@ impl Attempt<'_> {
         reply
     }
 
-    /// Runs the engine, with parts from the query cache where it needs them.
+    /// Runs the engine, with parts from the query cache and addresses of targets where it needs them.
     pub(crate) fn run(
         &self,
         parts: &mut Parts,
@@ -108,7 +108,19 @@ impl Attempt<'_> {
         recorder: &mut Recorder,
         out: &mut [u8],
     ) -> Tried {
+        let tried = self.run_with_addresses(parts, scratch, recorder, out);
+        // The next question has to ask the cache again: these are good only for a time.
         scratch.set_addresses(None);
+        tried
+    }
+
+    fn run_with_addresses(
+        &self,
+        parts: &mut Parts,
+        scratch: &mut Scratch,
+        recorder: &mut Recorder,
+        out: &mut [u8],
+    ) -> Tried {
         loop {
             let view = LiveView::new(self.zones, parts);
             let zone = view.zone_for(self.key, self.query.qtype);
