@@ -10,6 +10,7 @@ mod alias;
 mod chaos;
 mod encode;
 mod plan;
+mod scratch;
 mod secure;
 mod view;
 
@@ -20,8 +21,9 @@ use nameward_wire::message::{HEADER, Malformed, OptRecord, Query, ReplyFlags, wr
 use nameward_wire::{Class, Rcode, Type};
 pub use nameward_zone::BackendFailure;
 use nameward_zone::NameKey;
+pub use plan::MAX_CHAIN;
 use plan::Question;
-pub use plan::{MAX_CHAIN, Scratch};
+pub use scratch::Scratch;
 pub use view::{ZoneView, Zones};
 
 /// Octets every UDP client takes (RFC 1035 section 4.2.1).
