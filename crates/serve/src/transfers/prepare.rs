@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use nameward_dnssec::Signing;
 use nameward_maintain::outgoing::{
@@ -187,16 +188,23 @@ impl OutgoingTransfers {
     pub(super) fn differences(&self, zone: &Zone, since: Serial) -> Option<Vec<Difference>> {
         let store = self.store.as_ref()?;
         let name = NameBuf::from(zone.apex_name());
-        let entries = match store.journal_from(&name, since) {
-            Ok(entries) => entries?,
-            Err(error) => {
-                tracing::error!("zone {name}: the journal cannot be read: {error}");
-                return None;
+        let serial = zone.serial();
+        let deadline = Instant::now() + JOURNAL_PATIENCE;
+        let (entries, end) = loop {
+            let entries = match store.journal_from(&name, since) {
+                Ok(entries) => entries?,
+                Err(error) => {
+                    tracing::error!("zone {name}: the journal cannot be read: {error}");
+                    return None;
+                }
+            };
+            // The journal may be ahead of the version that is served, by a change that is about to be.
+            match entries.iter().position(|entry| entry.to == serial) {
+                Some(last) => break (entries, last + 1),
+                None if Instant::now() >= deadline => return None,
+                None => thread::sleep(JOURNAL_STEP),
             }
         };
-        // The journal may be ahead of the version that is served, by a change that is about to be.
-        let serial = zone.serial();
-        let end = entries.iter().position(|entry| entry.to == serial)? + 1;
         let mut differences: Vec<Difference> = entries
             .into_iter()
             .take(end)
@@ -212,6 +220,12 @@ impl OutgoingTransfers {
         (octets(&differences) <= zone.heap_bytes().max(ALWAYS_SENT)).then_some(differences)
     }
 }
+
+/// The longest time until the journal has a version that is served. A change of a file or a database is served at once, since
+/// it is durable there, and a secondary that is notified of it may ask before it is journalled.
+const JOURNAL_PATIENCE: Duration = Duration::from_secs(1);
+/// The time between two looks at the journal.
+const JOURNAL_STEP: Duration = Duration::from_millis(10);
 
 /// Reads of whole zones from databases. Those of one database follow each other, and who asks for a version that was just
 /// read, and is still being sent to another client, gets the same.
