@@ -309,18 +309,22 @@ impl ZoneRows {
                    WHERE zone = ?1 AND number <= ?2 ORDER BY number";
         let mut statement = connection.prepare_cached(sql)?;
         let mut oldest = statement.query(params![row.id, row.base])?;
-        let (mut left, mut cut) = ((row.octets, row.entries), 0);
+        let (mut left, mut cut) = ((row.octets, row.entries), None);
         while (left.0 > octets || left.1 > entries)
             && let Some(next) = oldest.next()?
         {
-            cut = next.get(0)?;
+            cut = Some(next.get::<_, i64>(0)?);
             left = (
                 left.0.saturating_sub(next.get::<_, i64>(1)? as u64),
                 left.1 - 1,
             );
         }
         drop(oldest);
-        drop_entries(connection, row, cut)
+        // Where the home lacks all of them nothing can be dropped, and each change would sum the whole journal in vain.
+        match cut {
+            Some(cut) => drop_entries(connection, row, cut),
+            None => Ok(()),
+        }
     }
 
     /// The home has all entries up to the one that led to `serial`.
