@@ -1,7 +1,7 @@
 //! UPDATE requests (RFC 2136): who may send them, where they go, and what is told of them.
 //!
 //! A worker decides from the header, the zone section and the client alone whether an update is let in; reading it, comparing
-//! it with the zone and making it durable is for the lanes of [`Updates`]. The reply leaves when they are done, and is counted
+//! it with the zone and making it durable is for the queues of [`Updates`]. The reply leaves when they are done, and is counted
 //! then.
 
 mod forward;

@@ -1,8 +1,8 @@
-//! Updates on their way to a commit: one lane for zones in memory, one for each database.
+//! Updates on their way to a commit: one queue for zones in memory, one for each database.
 //!
-//! Workers hand updates in and never wait: a lane that is full says so. A lane takes updates in their order, so that each sees
+//! Workers hand updates in and never wait: a queue that is full says so. A queue takes updates in their order, so that each sees
 //! what those before it have done, and does not wait for the disk: zones in memory are grouped by the state store, those of
-//! a database by the lane, which puts all that wait into one transaction. Each update is told of its own result after it is
+//! a database by the queue, which puts all that wait into one transaction. Each update is told of its own result after it is
 //! durable and served.
 
 use super::message::{UpdateRequest, refused};
@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::SystemTime;
 
-/// Updates that may wait in one lane. Only those of clients who may update get there, and each has at most 65,535 octets.
+/// Updates that may wait in one queue. Only those of clients who may update get there, and each has at most 65,535 octets.
 const WAITING: usize = 1024;
 /// Updates of a database that share a transaction.
 const GROUP: usize = 64;
@@ -88,22 +88,22 @@ pub trait DatabaseUpdates: Send + Sync + 'static {
 
 type Frozen = Arc<Mutex<HashSet<Box<[u8]>>>>;
 
-/// The lanes of all updates; their threads end when this is dropped, after what they have.
+/// The queues of all updates; their threads end when this is dropped, after what they have.
 pub struct Updates {
     commits: Arc<Commits>,
-    resident: SyncSender<LaneItem>,
-    databases: HashMap<u16, SyncSender<LaneItem>>,
+    resident: SyncSender<QueueItem>,
+    databases: HashMap<u16, SyncSender<QueueItem>>,
     frozen: Frozen,
 }
 
-enum LaneItem {
+enum QueueItem {
     Update(Box<UpdateJob>),
     /// Told when all before it were handed to their commits.
     Mark(SyncSender<()>),
 }
 
 impl Updates {
-    /// Starts the lanes, with the databases by their ranks.
+    /// Starts the queues, with the databases by their ranks.
     pub fn start(
         commits: &Arc<Commits>,
         databases: Vec<(u16, Arc<dyn DatabaseUpdates>)>,
@@ -114,31 +114,31 @@ impl Updates {
             locked(&frozen).extend(names);
         }
         let own = Arc::clone(commits);
-        let resident = lane("update".into(), Arc::clone(&frozen), move |jobs| {
+        let resident = start_queue("update".into(), Arc::clone(&frozen), move |jobs| {
             for job in jobs {
                 commit_resident(&own, job);
             }
         })?;
-        let mut lanes = HashMap::new();
+        let mut queues = HashMap::new();
         for (rank, database) in databases {
             let name = format!("update-{rank}");
             let take = move |jobs| commit_in_database(&*database, jobs);
-            lanes.insert(rank, lane(name, Arc::clone(&frozen), take)?);
+            queues.insert(rank, start_queue(name, Arc::clone(&frozen), take)?);
         }
         Ok(Arc::new(Updates {
             commits: Arc::clone(commits),
             resident,
-            databases: lanes,
+            databases: queues,
             frozen,
         }))
     }
 
     /// Hands an update in. It is given back if too many wait.
     pub fn submit(&self, job: UpdateJob) -> Result<(), Box<UpdateJob>> {
-        let lane = self.databases.get(&job.rank).unwrap_or(&self.resident);
-        match lane.try_send(LaneItem::Update(Box::new(job))) {
-            Err(TrySendError::Full(LaneItem::Update(job)))
-            | Err(TrySendError::Disconnected(LaneItem::Update(job))) => Err(job),
+        let queue = self.databases.get(&job.rank).unwrap_or(&self.resident);
+        match queue.try_send(QueueItem::Update(Box::new(job))) {
+            Err(TrySendError::Full(QueueItem::Update(job)))
+            | Err(TrySendError::Disconnected(QueueItem::Update(job))) => Err(job),
             _ => Ok(()),
         }
     }
@@ -153,9 +153,9 @@ impl Updates {
     pub fn freeze(&self, zone: Name<'_>) -> Result<bool, StateError> {
         let is_new = locked(&self.frozen).insert(key(zone));
         self.remember(zone, true)?;
-        for lane in self.databases.values().chain([&self.resident]) {
+        for queue in self.databases.values().chain([&self.resident]) {
             let (mark, passed) = sync_channel(1);
-            if lane.send(LaneItem::Mark(mark)).is_ok() {
+            if queue.send(QueueItem::Mark(mark)).is_ok() {
                 let _ = passed.recv();
             }
         }
@@ -191,13 +191,13 @@ fn locked(frozen: &Mutex<HashSet<Box<[u8]>>>) -> MutexGuard<'_, HashSet<Box<[u8]
     frozen.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Starts a lane, which hands updates over in groups of what waits.
-fn lane(
+/// Starts a queue, which hands updates over in groups of what waits.
+fn start_queue(
     name: String,
     frozen: Frozen,
     take: impl Fn(Vec<UpdateJob>) + Send + 'static,
-) -> std::io::Result<SyncSender<LaneItem>> {
-    let (lane, queue) = sync_channel(WAITING);
+) -> std::io::Result<SyncSender<QueueItem>> {
+    let (sender, queue) = sync_channel(WAITING);
     thread::Builder::new().name(name).spawn(move || {
         while let Ok(first) = queue.recv() {
             let (group, marks) = collect(first, &queue);
@@ -207,7 +207,7 @@ fn lane(
                 let refused = refused(Rcode::Refused, "the zone is frozen");
                 (job.done)(UpdateOutcome::Refused(refused));
             }
-            // An update that is our own mistake stays unanswered, and the lane goes on.
+            // An update that is our own mistake stays unanswered, and the queue goes on.
             if catch_unwind(AssertUnwindSafe(|| take(taken))).is_err() {
                 tracing::error!("an update ended in a panic");
             }
@@ -216,17 +216,17 @@ fn lane(
             }
         }
     })?;
-    Ok(lane)
+    Ok(sender)
 }
 
 /// Takes what waits, up to a mark or the size of a group.
-fn collect(first: LaneItem, queue: &Receiver<LaneItem>) -> (Vec<UpdateJob>, Vec<SyncSender<()>>) {
+fn collect(first: QueueItem, queue: &Receiver<QueueItem>) -> (Vec<UpdateJob>, Vec<SyncSender<()>>) {
     let (mut group, mut marks) = (Vec::new(), Vec::new());
     let mut next = Some(first);
     while let Some(item) = next {
         match item {
-            LaneItem::Update(job) => group.push(*job),
-            LaneItem::Mark(mark) => marks.push(mark),
+            QueueItem::Update(job) => group.push(*job),
+            QueueItem::Mark(mark) => marks.push(mark),
         }
         next = match marks.is_empty() && group.len() < GROUP {
             true => queue.try_recv().ok(),

@@ -21,15 +21,15 @@ pub fn start(
     policies: &Arc<PolicyTable>,
     databases: &Databases,
 ) -> io::Result<(Arc<Updates>, UpdateRequests)> {
-    let lane = |followed: &FollowedDatabase| {
-        let lane = UpdatedDatabase {
+    let database = |followed: &FollowedDatabase| {
+        let updated = UpdatedDatabase {
             followed: followed.clone(),
             runtime: Handle::current(),
         };
-        (followed.rank, Arc::new(lane) as Arc<dyn DatabaseUpdates>)
+        (followed.rank, Arc::new(updated) as Arc<dyn DatabaseUpdates>)
     };
-    let lanes = databases.all().iter().map(lane).collect();
-    let updates = Updates::start(commits, lanes)?;
+    let updated = databases.all().iter().map(database).collect();
+    let updates = Updates::start(commits, updated)?;
     let zones = Arc::clone(&shared.zones);
     let requests = UpdateRequests::new(zones, Arc::clone(policies), Arc::clone(&updates));
     Ok((updates, requests))
