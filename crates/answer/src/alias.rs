@@ -74,7 +74,65 @@ impl Scratch {
     }
 }
 
-/// Where a search for the addresses of a target ended.
+/// The place where the search for the addresses of a target ended.
+pub enum TargetPlace<'z> {
+    /// A zone here has them.
+    Here(Rrset<'z>),
+    /// A zone here has the name and no address of the type, or says that there is no such name.
+    Nowhere,
+    /// No zone here has this name: a resolver knows it.
+    Outside(Name<'z>),
+    /// A zone whose contents are not in memory has the name that the key was left with.
+    Pending,
+    /// The chain goes in circles, or through contents that cannot be used.
+    Failed,
+}
+
+/// Searches the addresses of a target in the zones that are here; `key` is room for the names on the way.
+pub fn find_target<'z, Z: Zones>(
+    zones: &'z Z,
+    (target, rtype): (Name<'z>, Type),
+    key: &mut NameKey,
+) -> TargetPlace<'z> {
+    let mut name = target;
+    for _ in 0..MAX_CHAIN {
+        key.set(name);
+        let Some(zone) = zones.zone_for(key, rtype) else {
+            return TargetPlace::Outside(name);
+        };
+        if zone.is_elsewhere() {
+            return match zone.is_ready() {
+                true => TargetPlace::Pending,
+                false => TargetPlace::Failed,
+            };
+        }
+        let found = zone.find(key);
+        if found.is_broken() {
+            return TargetPlace::Failed;
+        }
+        let node = match found {
+            Find::Exact(node) | Find::Wildcard { node, .. } => node,
+            Find::Missing { .. } => return TargetPlace::Nowhere,
+            // A resolver knows what is below a delegation, and makes the name that a DNAME leads to.
+            Find::Cut { .. } | Find::Dname { .. } => return TargetPlace::Outside(name),
+        };
+        if let Some(rrset) = node.rrset(rtype) {
+            return TargetPlace::Here(rrset);
+        }
+        let cname = node.rrset(Type::CNAME).and_then(|cname| {
+            let record = cname.records().next()?;
+            Name::from_wire(record.rdata).ok()
+        });
+        match cname.or_else(|| alias_of(node).map(|(target, _)| target)) {
+            Some(next) => name = next,
+            None => return TargetPlace::Nowhere,
+        }
+    }
+    // A circle, or a chain that nobody follows.
+    TargetPlace::Failed
+}
+
+/// The addresses of a target, as far as they are known.
 enum TargetAddresses<'z> {
     Here(Rrset<'z>),
     Known(u32),
@@ -84,9 +142,9 @@ enum TargetAddresses<'z> {
     Failed,
 }
 
-/// The target of the ALIAS record of a name, and the TTL of that record.
+/// Returns the target of the ALIAS record of a name, and the TTL of that record.
 #[inline(never)]
-fn alias_of(node: Node<'_>) -> Option<(Name<'_>, u32)> {
+pub fn alias_of(node: Node<'_>) -> Option<(Name<'_>, u32)> {
     let alias = node.rrset(Type::ALIAS)?;
     let record = alias.records().next()?;
     Some((Name::from_wire(record.rdata).ok()?, alias.ttl()))
@@ -132,45 +190,16 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
     }
 
     fn find_addresses(&mut self, target: Name<'z>) -> TargetAddresses<'z> {
-        let (zones, qtype) = (self.zones, self.qtype);
-        let mut name = target;
-        for _ in 0..MAX_CHAIN {
-            self.alias.key.set(name);
-            let key = &self.alias.key;
-            let Some(zone) = zones.zone_for(key, qtype) else {
-                return self.foreign_addresses(name);
-            };
-            if zone.is_elsewhere() {
-                self.alias.is_pending = zone.is_ready();
-                return match zone.is_ready() {
-                    true => TargetAddresses::Pending,
-                    false => TargetAddresses::Failed,
-                };
-            }
-            let found = zone.find(key);
-            if found.is_broken() {
-                return TargetAddresses::Failed;
-            }
-            let node = match found {
-                Find::Exact(node) | Find::Wildcard { node, .. } => node,
-                Find::Missing { .. } => return TargetAddresses::None,
-                // A resolver knows what is below a delegation, and makes the name that a DNAME leads to.
-                Find::Cut { .. } | Find::Dname { .. } => return self.foreign_addresses(name),
-            };
-            if let Some(rrset) = node.rrset(qtype) {
-                return TargetAddresses::Here(rrset);
-            }
-            let cname = node.rrset(Type::CNAME).and_then(|cname| {
-                let record = cname.records().next()?;
-                Name::from_wire(record.rdata).ok()
-            });
-            match cname.or_else(|| alias_of(node).map(|(target, _)| target)) {
-                Some(next) => name = next,
-                None => return TargetAddresses::None,
+        match find_target(self.zones, (target, self.qtype), &mut self.alias.key) {
+            TargetPlace::Here(rrset) => TargetAddresses::Here(rrset),
+            TargetPlace::Nowhere => TargetAddresses::None,
+            TargetPlace::Outside(name) => self.foreign_addresses(name),
+            TargetPlace::Failed => TargetAddresses::Failed,
+            TargetPlace::Pending => {
+                self.alias.is_pending = true;
+                TargetAddresses::Pending
             }
         }
-        // A circle, or a chain that nobody follows.
-        TargetAddresses::Failed
     }
 
     fn foreign_addresses(&mut self, name: Name<'_>) -> TargetAddresses<'z> {

@@ -128,6 +128,8 @@ pub struct ZonePolicy {
     pub transfer_octets_max: u64,
     /// Whether incremental transfers (RFC 1995) are asked for.
     pub is_incremental: bool,
+    /// Whether transfers to others have the addresses of the targets of ALIAS records in place of these.
+    pub expands_alias: bool,
     /// Whether the zone's signatures are brought with it, whatever keys there are.
     pub is_presigned: bool,
     /// Where a copy of a transferred zone is written as text.

@@ -143,6 +143,7 @@ pub fn run(overrides: &Overrides) -> Result<(), StartError> {
         catalogs,
         log,
         databases: Databases::default(),
+        recursion: None,
     };
     let ended = runtime.block_on(async {
         let (shared, policies) = (&keeper.shared, &keeper.policies);

@@ -14,21 +14,27 @@ mod answer;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
+use arc_swap::ArcSwapOption;
 use nameward_answer::AliasAddresses;
 use nameward_stats::LogThrottle;
 use nameward_wire::Name;
 use quick_cache::sync::Cache;
 use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
 
 use crate::live::{WaitingQuestion, answer_all};
 use crate::pipeline::Shared;
-use crate::recursor::{HandOffFull, Joined, Resolvers, UpstreamQuestion, WaitingClients};
+use crate::recursor::{
+    HandOffFull, Joined, Resolvers, UpstreamQuestion, WaitingClients, WaitingLimits,
+};
 use answer::read_addresses;
 
 /// Targets that are kept, each type by itself.
 const TARGETS_MAX: usize = 20_000;
 /// Targets that are asked for at one time.
 const IN_FLIGHT_MAX: usize = 500;
+/// Targets that are asked for at one time for transfers, besides.
+const PATIENT_MAX: usize = 100;
 /// Addresses are asked for again after so many quarters of their time.
 const REFRESH_QUARTERS: u32 = 3;
 /// How long it is good that a target could not be resolved, and how often it is asked for again.
@@ -66,9 +72,11 @@ pub(crate) enum TargetFound {
 /// Resolves the targets of ALIAS records.
 pub struct AliasResolver {
     shared: Weak<Shared>,
-    resolvers: Option<Arc<Resolvers>>,
+    resolvers: ArcSwapOption<Resolvers>,
     targets: Cache<UpstreamQuestion, Arc<ResolvedTarget>>,
     waiting: WaitingClients<WaitingQuestion>,
+    /// Places for those who wait by themselves.
+    patient: Semaphore,
     log_throttle: Mutex<LogThrottle>,
     runtime: Handle,
 }
@@ -82,17 +90,29 @@ impl AliasResolver {
     ) -> Arc<Self> {
         Arc::new(AliasResolver {
             shared: Arc::downgrade(shared),
-            resolvers,
+            resolvers: ArcSwapOption::new(resolvers),
+            patient: Semaphore::new(PATIENT_MAX),
             targets: Cache::new(TARGETS_MAX),
-            waiting: WaitingClients::new(IN_FLIGHT_MAX),
+            waiting: WaitingClients::new(WaitingLimits {
+                questions: IN_FLIGHT_MAX,
+                // Clients are resolvers, and a few large ones may ask for all there is.
+                per_client: usize::MAX,
+            }),
             log_throttle: Mutex::new(LogThrottle::by_text(LOG_EVERY, LOG_MOST)),
             runtime,
         })
     }
 
+    /// Sets the resolvers that are asked from now on; without any no target that is elsewhere can be resolved. Targets that
+    /// failed before are asked for again.
+    pub fn set_resolvers(&self, resolvers: Option<Arc<Resolvers>>) {
+        self.resolvers.store(resolvers);
+        self.targets.retain(|_, target| target.addresses.is_some());
+    }
+
     /// Looks a target up in the cache; begins to ask for it anew where its time is nearly over.
     pub(crate) fn find(self: &Arc<Self>, question: &UpstreamQuestion, now: Instant) -> TargetFound {
-        if self.resolvers.is_none() {
+        if self.resolvers.load().is_none() {
             let target = question.name();
             self.log(format!(
                 "ALIAS to {target}: no zone here has that name, and there is no resolver to ask: set recursor.address"
@@ -120,8 +140,9 @@ impl AliasResolver {
         target: UpstreamQuestion,
         question: WaitingQuestion,
     ) -> Result<(), WaitingQuestion> {
+        let client = question.request.client();
         let mut question = Some(question);
-        match self.waiting.join(&target, || question.take()) {
+        match self.waiting.join(&target, client, || question.take()) {
             Ok(Joined::Begun) => self.resolve(target),
             Ok(Joined::UnderWay) => {}
             Err(HandOffFull) => return question.map_or(Ok(()), Err),
@@ -135,8 +156,35 @@ impl AliasResolver {
         self.runtime.spawn(owed.settle());
     }
 
+    /// Resolves a target for somebody who can wait; `None` if it cannot be resolved.
+    pub(crate) async fn resolve_now(
+        self: &Arc<Self>,
+        question: &UpstreamQuestion,
+    ) -> Option<Arc<AliasAddresses>> {
+        match self.find(question, Instant::now()) {
+            TargetFound::Known(addresses) => return Some(addresses),
+            TargetFound::Failed => return None,
+            TargetFound::Missing => {}
+        }
+        let _place = self.patient.acquire().await.ok()?;
+        let result = self.ask(question).await?;
+        self.keep(question, result).addresses.clone()
+    }
+
+    /// Asks the resolvers; `None` if there are none.
+    async fn ask(&self, question: &UpstreamQuestion) -> Option<Result<AliasAddresses, String>> {
+        let resolvers = self.resolvers.load_full()?;
+        let reply = resolvers.ask(question.clone()).await;
+        let reply = reply.map_err(|unanswered| unanswered.to_string());
+        Some(reply.and_then(|reply| read_addresses(&reply, question)))
+    }
+
     /// Takes note of what came of a question to the resolvers.
-    fn keep(&self, question: &UpstreamQuestion, result: Result<AliasAddresses, String>) {
+    fn keep(
+        &self,
+        question: &UpstreamQuestion,
+        result: Result<AliasAddresses, String>,
+    ) -> Arc<ResolvedTarget> {
         let now = Instant::now();
         let target = match result {
             Ok(addresses) => {
@@ -154,7 +202,9 @@ impl AliasResolver {
                 self.after_failure(question, now)
             }
         };
-        self.targets.insert(question.clone(), Arc::new(target));
+        let target = Arc::new(target);
+        self.targets.insert(question.clone(), Arc::clone(&target));
+        target
     }
 
     /// Makes the entry of a target that could not be resolved: with what was known, or nothing.
@@ -209,13 +259,9 @@ struct OwedAddresses {
 impl OwedAddresses {
     async fn settle(self) {
         let question = &self.question;
-        let result = match &self.resolver.resolvers {
-            Some(resolvers) => resolvers.ask(question.clone()).await,
-            None => return,
-        };
-        let result = result.map_err(|unanswered| unanswered.to_string());
-        let addresses = result.and_then(|reply| read_addresses(&reply, question));
-        self.resolver.keep(question, addresses);
+        if let Some(result) = self.resolver.ask(question).await {
+            self.resolver.keep(question, result);
+        }
     }
 }
 
@@ -233,3 +279,6 @@ impl Drop for OwedAddresses {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -31,7 +31,7 @@ use crate::live::{LiveSettings, LiveZones};
 use crate::recursor::HandOff;
 use crate::request::{NoZoneRequests, ZoneRequests};
 use crate::signing::SigningQueue;
-use arc_swap::{ArcSwap, Cache};
+use arc_swap::{ArcSwap, ArcSwapOption, Cache};
 use late::LateSender;
 use nameward_answer::Engine;
 use nameward_dnssec::tsig::TsigKeys;
@@ -55,7 +55,7 @@ pub struct Shared {
     /// Questions that wait for signatures.
     pub(crate) signing: Arc<SigningQueue>,
     /// Who takes over questions for names that no zone here has.
-    hand_off: OnceLock<Arc<HandOff>>,
+    hand_off: ArcSwapOption<HandOff>,
     /// Who resolves the targets of ALIAS records.
     aliases: OnceLock<Arc<AliasResolver>>,
     /// Who decides NOTIFY, UPDATE and transfers.
@@ -79,7 +79,7 @@ impl Shared {
             stats,
             signing: Arc::new(SigningQueue::new(live.signing_queue)),
             live: LiveZones::new(live),
-            hand_off: OnceLock::new(),
+            hand_off: ArcSwapOption::empty(),
             aliases: OnceLock::new(),
             zone_requests: OnceLock::new(),
             late: Mutex::new(None),
@@ -91,9 +91,10 @@ impl Shared {
         shared
     }
 
-    /// Sets who takes over questions for names that no zone here has; only the first call counts. They are refused before.
-    pub fn set_hand_off(&self, hand_off: Arc<HandOff>) {
-        let _ = self.hand_off.set(hand_off);
+    /// Sets who takes over questions for names that no zone here has; they are refused where nobody does. Questions that
+    /// were taken over before stay with whoever has them.
+    pub fn set_hand_off(&self, hand_off: Option<Arc<HandOff>>) {
+        self.hand_off.store(hand_off);
     }
 
     /// Sets who resolves the targets of ALIAS records; only the first call counts. Those that are elsewhere fail before.
@@ -106,11 +107,12 @@ impl Shared {
         self.aliases.get()
     }
 
-    /// Returns who takes over the questions of a client for names that no zone here has, if anybody does.
-    #[inline]
-    pub(crate) fn hand_off_for(&self, client: IpAddr) -> Option<&Arc<HandOff>> {
-        let hand_off = self.hand_off.get()?;
-        hand_off.serves(client).then_some(hand_off)
+    /// Tells whether the questions of a client for names that no zone here has are taken over.
+    pub(crate) fn recurses_for(&self, client: IpAddr) -> bool {
+        let hand_off = self.hand_off.load();
+        hand_off
+            .as_ref()
+            .is_some_and(|hand_off| hand_off.serves(client))
     }
 
     /// Sets who decides NOTIFY, UPDATE and transfers; only the first call counts. Nobody does before.
@@ -129,6 +131,7 @@ impl Shared {
 pub(crate) struct Snapshots {
     zones: Cache<SharedZones, Arc<ZoneTable>>,
     engine: Cache<SharedEngine, Arc<Engine>>,
+    hand_off: Cache<SharedHandOff, Option<Arc<HandOff>>>,
 }
 
 /// The zone table as something a cache can watch.
@@ -153,11 +156,23 @@ impl std::ops::Deref for SharedEngine {
     }
 }
 
+/// The hand-off as something a cache can watch.
+struct SharedHandOff(Arc<Shared>);
+
+impl std::ops::Deref for SharedHandOff {
+    type Target = ArcSwapOption<HandOff>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0.hand_off
+    }
+}
+
 impl Snapshots {
     pub(crate) fn new(shared: &Arc<Shared>) -> Self {
         Snapshots {
             zones: Cache::new(SharedZones(Arc::clone(shared))),
             engine: Cache::new(SharedEngine(Arc::clone(shared))),
+            hand_off: Cache::new(SharedHandOff(Arc::clone(shared))),
         }
     }
 
@@ -165,5 +180,6 @@ impl Snapshots {
     fn renew(&mut self) {
         self.zones.load();
         self.engine.load();
+        self.hand_off.load();
     }
 }

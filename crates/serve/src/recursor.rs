@@ -4,7 +4,8 @@
 //! worker:   no zone, RD set, client in the list -> joins the question, or begins it          no waiting
 //! runtime:  [`Resolvers`] ask -> [`relay`] for each client that waits, or SERVFAIL in time
 //! ```
-//! Bounds: questions under way, clients that wait for all of them, the time. Beyond them a client gets SERVFAIL at once. A
+//! Bounds: questions under way, clients that wait for all of them, questions of one client, the time. Beyond them a client gets
+//! SERVFAIL at once. A
 //! question that is under way already is not asked again, so a resolver that sends it back to us waits for itself until the
 //! time is over, and no loop grows.
 
@@ -30,7 +31,7 @@ use tokio::runtime::Handle;
 use crate::pipeline::{LateReply, WayBack};
 use crate::request::{Request, extended_error};
 use relay::RelayTerms;
-pub(crate) use waiting::{Joined, WaitingClients};
+pub(crate) use waiting::{Joined, WaitingClients, WaitingLimits};
 
 /// Settings of the hand-off.
 pub struct HandOffSettings {
@@ -38,6 +39,8 @@ pub struct HandOffSettings {
     pub allow_from: AccessList,
     /// Different questions that may be under way at one time.
     pub in_flight_max: usize,
+    /// Questions of one client (IPv6: one /64) that may wait at one time.
+    pub in_flight_per_client: usize,
 }
 
 /// Hands questions to resolvers.
@@ -58,7 +61,10 @@ impl HandOff {
         Arc::new(HandOff {
             resolvers,
             allow_from: settings.allow_from,
-            waiting: WaitingClients::new(settings.in_flight_max),
+            waiting: WaitingClients::new(WaitingLimits {
+                questions: settings.in_flight_max,
+                per_client: settings.in_flight_per_client,
+            }),
             runtime,
         })
     }
@@ -75,7 +81,8 @@ impl HandOff {
         way_back: &mut WayBack<'_>,
     ) -> Result<(), HandOffFull> {
         let question = question_of(request.query);
-        match self.waiting.join(&question, || way_back.take())? {
+        let client = request.peer.ip();
+        match self.waiting.join(&question, client, || way_back.take())? {
             Joined::UnderWay => {}
             Joined::Begun => {
                 let hand_off = Arc::clone(self);

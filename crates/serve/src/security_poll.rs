@@ -122,8 +122,20 @@ impl SecurityPoller {
         })
     }
 
-    /// Polls at once and then at intervals, without an end.
-    pub async fn run(mut self) {
+    /// Takes over the status that a poller before this one knows, if it asked the same question.
+    pub fn follow(&mut self, before: &SecurityPoller) {
+        if self.name == before.name {
+            self.status = before.status;
+        }
+    }
+
+    /// Shows that nothing is known any more: nobody asks.
+    pub fn forget(&self) {
+        self.stats.set_gauge(Gauge::SecurityStatus, 0);
+    }
+
+    /// Polls at once and then at intervals, without an end. What was learnt stays when it is dropped.
+    pub async fn run(&mut self) {
         loop {
             self.poll().await;
             tokio::time::sleep(self.interval).await;

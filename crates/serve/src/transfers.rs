@@ -8,9 +8,10 @@
 //!         -> messages, as the client takes them       stream
 //! ```
 //! Zones with stored signatures go out as they are, zones that are signed while they are served with signatures and a real
-//! chain of NSEC or NSEC3. A transfer is of one version, whatever happens to the zone meanwhile. Over UDP an IXFR is answered if it fits into one
+//! chain of NSEC or NSEC3, and zones that say so with addresses in the places of ALIAS records. A transfer is of one version, whatever happens to the zone meanwhile. Over UDP an IXFR is answered if it fits into one
 //! message, otherwise with the SOA alone (RFC 1995 section 2), and an AXFR is a format error (RFC 5936 section 4.2).
 
+mod expand;
 mod prepare;
 mod refusals;
 mod slots;
@@ -94,6 +95,15 @@ impl TransferRefusal {
     }
 }
 
+/// The form in which ALIAS records go out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum AliasForm {
+    /// As they are.
+    Records,
+    /// As the addresses of their targets.
+    Addresses,
+}
+
 /// The version that a client asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Wanted {
@@ -153,7 +163,7 @@ impl OutgoingTransfers {
         out: &mut [u8],
     ) -> Verdict {
         match self.admit(request, way_back.shared()) {
-            Ok((zone, wanted)) => self.answer(request, (zone, wanted), way_back, out),
+            Ok(source) => self.answer(request, source, way_back, out),
             Err(refusal) => {
                 self.note_refusal(request, refusal);
                 refusal.verdict()
@@ -178,7 +188,7 @@ impl OutgoingTransfers {
         &self,
         request: &Request<'_>,
         shared: &Shared,
-    ) -> Result<(Arc<Zone>, Wanted), TransferRefusal> {
+    ) -> Result<TransferSource, TransferRefusal> {
         let query = request.query;
         let table = shared.zones.load();
         let zone = table
@@ -198,26 +208,35 @@ impl OutgoingTransfers {
             _ if request.medium() == Medium::Datagram => return Err(TransferRefusal::Datagram),
             _ => Wanted::Whole,
         };
-        Ok((Arc::clone(zone), wanted))
+        Ok(TransferSource {
+            zone: Arc::clone(zone),
+            wanted,
+            alias_form: match policy.expands_alias {
+                true => AliasForm::Addresses,
+                false => AliasForm::Records,
+            },
+            client: request.peer.ip(),
+        })
     }
 
     /// Answers a request that may have its zone.
     fn answer(
         self: &Arc<Self>,
         request: &Request<'_>,
-        (zone, wanted): (Arc<Zone>, Wanted),
+        source: TransferSource,
         way_back: &mut WayBack<'_>,
         out: &mut [u8],
     ) -> Verdict {
         let shared = Arc::clone(way_back.shared());
-        let transfer_request = self.transfer_request(request, &zone, &shared);
-        let is_plain = is_plain(&zone);
-        if let Wanted::Since(serial) = wanted
+        let zone = &source.zone;
+        let transfer_request = self.transfer_request(request, zone, &shared);
+        let is_plain = is_plain(zone);
+        if let Wanted::Since(serial) = source.wanted
             && is_plain
-            && !is_behind(serial, &zone)
+            && !is_behind(serial, zone)
         {
             // RFC 1995 section 2: who has the newest version gets its SOA.
-            return soa_alone(&zone, transfer_request, out);
+            return soa_alone(zone, transfer_request, out);
         }
         if request.medium() == Medium::Datagram {
             if !is_plain {
@@ -225,9 +244,11 @@ impl OutgoingTransfers {
                 let engine = shared.engine.load();
                 return Verdict::Reply(engine.respond_truncated(request.query, out));
             }
-            return self.answer_datagram((zone, wanted), transfer_request, way_back, out);
+            if source.alias_form == AliasForm::Addresses {
+                return soa_alone(zone, transfer_request, out);
+            }
+            return self.answer_datagram(source, transfer_request, way_back, out);
         }
-        let source = TransferSource { zone, wanted };
         let log = TransferLog::new(request, source.zone.apex_name());
         match OutgoingTransfer::begin(self, &shared, (source, transfer_request), log) {
             Some(transfer) => Verdict::Stream(Box::new(transfer)),
@@ -241,7 +262,7 @@ impl OutgoingTransfers {
     /// Answers an IXFR over UDP: with the differences if they fit, else with the SOA alone, which sends the client to TCP.
     fn answer_datagram(
         self: &Arc<Self>,
-        (zone, wanted): (Arc<Zone>, Wanted),
+        TransferSource { zone, wanted, .. }: TransferSource,
         request: TransferRequest,
         way_back: &mut WayBack<'_>,
         out: &mut [u8],

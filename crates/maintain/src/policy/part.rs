@@ -36,6 +36,8 @@ pub struct PolicyPart {
     pub transfer_octets_max: Option<u64>,
     /// [`ZonePolicy::is_incremental`].
     pub is_incremental: Option<bool>,
+    /// [`ZonePolicy::expands_alias`].
+    pub expands_alias: Option<bool>,
     /// [`ZonePolicy::is_presigned`].
     pub is_presigned: Option<bool>,
     /// [`ZonePolicy::copy_file`].
@@ -90,6 +92,7 @@ impl PolicyPart {
             forward_updates: self.forward_updates.or(other.forward_updates),
             transfer_octets_max: self.transfer_octets_max.or(other.transfer_octets_max),
             is_incremental: self.is_incremental.or(other.is_incremental),
+            expands_alias: self.expands_alias.or(other.expands_alias),
             is_presigned: self.is_presigned.or(other.is_presigned),
             copy_file: first(&self.copy_file, &other.copy_file),
             catalog: self.catalog.or(other.catalog),
@@ -125,6 +128,7 @@ impl PolicyPart {
             forward_updates: self.forward_updates.unwrap_or(false),
             transfer_octets_max: self.transfer_octets_max.unwrap_or(u64::MAX),
             is_incremental: self.is_incremental.unwrap_or(true),
+            expands_alias: self.expands_alias.unwrap_or(false),
             is_presigned: self.is_presigned.unwrap_or(false),
             copy_file: self.copy_file,
             catalog: self.catalog,

@@ -227,6 +227,9 @@ macro_rules! zone_section {
                 /// Peers that may transfer the zone, by address, by key or by both (`"192.0.2.1 key:name."`); nobody if
                 /// nothing is said. The first entry that matches decides.
                 allow_transfer: InheritedTerm<Peers> = r#""""#;
+                /// Whether transfers to others have the addresses of the targets of ALIAS records in place of these; if
+                /// nothing is said, they have the ALIAS records.
+                expand_alias: InheritedTerm<bool> = r#""""#;
                 /// Peers that may notify of changes; the primaries always may.
                 allow_notify: InheritedTerm<Peers> = r#""""#;
                 /// The catalog zone (RFC 9432) that the zone is a member of: a zone of kind producer.
@@ -254,6 +257,7 @@ macro_rules! zone_section {
                     also_notify: self.also_notify.0.clone(),
                     notify_name_servers: self.notify_name_servers.0,
                     allow_transfer: list(&self.allow_transfer),
+                    expands_alias: self.expand_alias.0,
                     allow_notify: list(&self.allow_notify),
                     allow_update: list(&self.allow_update),
                     update_rules: self.update_policy.0.clone(),
@@ -397,7 +401,8 @@ section! {
 
 section! {
     /// Resolvers for questions about names that no zone here has. A client that may have recursion and asks for it (RD) gets
-    /// their answer; others are refused.
+    /// their answer; others are refused. A CNAME of a zone here that leads out of our zones is answered as it is, and the client
+    /// asks for its target itself. A reload takes changes.
     Recursor = "recursor" {
         /// The resolvers, the preferred one first; the next one is asked where one gives no answer. "" means none.
         address: Addresses = r#""""#;
@@ -408,6 +413,9 @@ section! {
         /// Different questions that may be under way at one time; more get SERVFAIL at once. Those for the same
         /// records share one.
         in_flight_max: Count<1, 4_000> = "1000";
+        /// Questions of one client address (IPv6: one /64) that may wait at one time; more get SERVFAIL at once, so that one
+        /// client leaves room for others.
+        in_flight_per_client: Count<1, 32_000> = "250";
         /// Turn letters of questions at random and take only answers that have them so: one more thing that a forger has
         /// to guess. For resolvers that do not keep the case of questions it has to be false.
         randomize_case: bool = "true";
@@ -417,6 +425,7 @@ section! {
 section! {
     /// Asks by DNS whether this version has known security problems: the TXT record of
     /// `auth-<version>.security-status.<suffix>`, through `recursor.address` or else the system's resolvers.
+    /// A reload takes changes.
     SecurityPoll = "security_poll" {
         /// The domain to ask below; "" turns the poll off.
         suffix: String = r#""""#;

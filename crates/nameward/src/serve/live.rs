@@ -12,7 +12,7 @@ use crate::config::{
     settings::{AnyPolicy as AnySetting, Backend, BackendType, CnamePolicy, Server},
 };
 
-/// Settings that take effect by a reload, besides zones and rings.
+/// Settings that take effect by a reload, besides zones, rings, `[recursor]` and `[security_poll]`.
 const LIVE: [&str; 7] = [
     "server.any",
     "server.blackhole",
@@ -38,8 +38,6 @@ pub fn take(shared: &Shared, old: &Config, new: &Config) -> Vec<String> {
         .chain(differences(&old.web, &new.web))
         .chain(differences(&old.cache, &new.cache))
         .chain(differences(&old.overload, &new.overload))
-        .chain(differences(&old.recursor, &new.recursor))
-        .chain(differences(&old.security_poll, &new.security_poll))
         .chain(databases)
         .filter(|key| !LIVE.contains(&key.as_str()))
         .map(|key| format!("{key} changed: it takes effect after a restart"))

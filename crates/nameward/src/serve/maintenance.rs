@@ -29,7 +29,7 @@ use nameward_store::file::{Look, Source};
 use nameward_wire::NameBuf;
 use nameward_zone::AccessSource;
 
-use super::{StartError, live};
+use super::{StartError, live, recursion::Recursion};
 use crate::{
     config::{Config, Overrides},
     logging::LogControl,
@@ -132,6 +132,8 @@ pub struct Keeper {
     pub log: LogControl,
     /// Asked for their zones again by a reload.
     pub databases: Databases,
+    /// Whatever asks resolvers, once it is started.
+    pub recursion: Option<Recursion>,
 }
 
 /// Starts the thread; it loads all zones, calls `loaded`, and then waits for requests.
@@ -262,7 +264,10 @@ fn reload(keeper: &mut Keeper, files: &mut FileFollower) -> ReloadOutcome {
         }
     };
     let sources = zones::sources(&config);
-    let warnings = live::take(&keeper.shared, &keeper.config, &config);
+    let mut warnings = live::take(&keeper.shared, &keeper.config, &config);
+    if let Some(recursion) = &mut keeper.recursion {
+        warnings.extend(recursion.reload(&keeper.config, &config));
+    }
     for warning in &warnings {
         tracing::warn!("{warning}");
     }

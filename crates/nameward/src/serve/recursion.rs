@@ -11,7 +11,10 @@ use nameward_serve::{
     recursor::{HandOff, HandOffSettings, ResolverSettings, Resolvers},
     security_poll::{PollSettings, SecurityPoller},
 };
-use tokio::{runtime::Handle, sync::watch};
+use tokio::{
+    runtime::Handle,
+    sync::{mpsc, watch},
+};
 
 use super::StartError;
 use crate::config::{Config, settings};
@@ -21,36 +24,98 @@ const DESCRIPTOR_SHARE: u64 = 16;
 /// Descriptors of a process whose limit is not known.
 const FEW_DESCRIPTORS: u64 = 1024;
 
-/// Starts the hand-off if there is a recursor, and makes the poller if there is something to poll. Call within the
-/// runtime. `ours` are the addresses that this server answers on.
-pub fn prepare(
-    config: &Config,
-    shared: &Arc<Shared>,
-    ours: &[SocketAddr],
-) -> Result<Option<SecurityPoller>, StartError> {
-    let resolvers = resolvers(&config.recursor, ours)?;
-    if let Some(resolvers) = &resolvers {
-        let settings = HandOffSettings {
-            allow_from: config.recursor.allow_from.0.clone(),
-            in_flight_max: in_flight_max(&config.recursor),
+/// Pollers that may wait to take over: one a reload.
+const POLLERS_WAITING: usize = 4;
+
+/// Whatever asks resolvers, as the configuration has it now.
+pub struct Recursion {
+    shared: Arc<Shared>,
+    /// The addresses that this server answers on.
+    ours: Vec<SocketAddr>,
+    runtime: Handle,
+    resolvers: Option<Arc<Resolvers>>,
+    pollers: mpsc::Sender<Option<SecurityPoller>>,
+}
+
+impl Recursion {
+    /// Starts the hand-off if there is a recursor, and makes the poller if there is something to poll: [`poll`] runs what
+    /// is received. Call within the runtime.
+    pub fn start(
+        config: &Config,
+        shared: &Arc<Shared>,
+        ours: &[SocketAddr],
+    ) -> Result<(Self, mpsc::Receiver<Option<SecurityPoller>>), StartError> {
+        let (pollers, received) = mpsc::channel(POLLERS_WAITING);
+        let runtime = Handle::current();
+        shared.set_aliases(AliasResolver::new(shared, None, runtime.clone()));
+        let mut recursion = Recursion {
+            shared: Arc::clone(shared),
+            ours: ours.to_vec(),
+            runtime,
+            resolvers: None,
+            pollers,
         };
-        let hand_off = HandOff::new(Arc::clone(resolvers), settings, Handle::current());
-        shared.set_hand_off(hand_off);
+        recursion.set_resolvers(&config.recursor)?;
+        recursion.set_poller(config)?;
+        Ok((recursion, received))
     }
-    let aliases = AliasResolver::new(shared, resolvers.clone(), Handle::current());
-    shared.set_aliases(aliases);
-    let poll = &config.security_poll;
-    if poll.suffix.is_empty() {
-        return Ok(None);
+
+    /// Takes a new configuration; returns a line for each table that cannot be taken, and so stays as it was.
+    pub fn reload(&mut self, old: &Config, new: &Config) -> Vec<String> {
+        let mut refused = Vec::new();
+        let mut note = |result: Result<(), StartError>| {
+            if let Err(error) = result {
+                refused.push(format!("{error}; what was set before stays in force"));
+            }
+        };
+        let is_new = old.recursor != new.recursor;
+        if is_new {
+            note(self.set_resolvers(&new.recursor));
+        }
+        if is_new || old.security_poll != new.security_poll {
+            note(self.set_poller(new));
+        }
+        refused
     }
-    let settings = PollSettings {
-        version: env!("CARGO_PKG_VERSION"),
-        suffix: poll.suffix.clone(),
-        interval: poll.interval.seconds(),
-    };
-    SecurityPoller::new(settings, resolvers, Arc::clone(&shared.stats))
-        .map(Some)
-        .map_err(|error| StartError::PollSuffix(poll.suffix.clone(), error))
+
+    fn set_resolvers(&mut self, recursor: &settings::Recursor) -> Result<(), StartError> {
+        self.resolvers = resolvers(recursor, &self.ours)?;
+        let hand_off = self.resolvers.as_ref().map(|resolvers| {
+            let settings = HandOffSettings {
+                allow_from: recursor.allow_from.0.clone(),
+                in_flight_max: in_flight_max(recursor),
+                in_flight_per_client: recursor.in_flight_per_client.get(),
+            };
+            HandOff::new(Arc::clone(resolvers), settings, self.runtime.clone())
+        });
+        self.shared.set_hand_off(hand_off);
+        if let Some(aliases) = self.shared.aliases() {
+            aliases.set_resolvers(self.resolvers.clone());
+        }
+        Ok(())
+    }
+
+    fn set_poller(&self, config: &Config) -> Result<(), StartError> {
+        let poll = &config.security_poll;
+        let poller = match poll.suffix.is_empty() {
+            true => None,
+            false => {
+                let settings = PollSettings {
+                    version: env!("CARGO_PKG_VERSION"),
+                    suffix: poll.suffix.clone(),
+                    interval: poll.interval.seconds(),
+                };
+                let stats = Arc::clone(&self.shared.stats);
+                let poller = SecurityPoller::new(settings, self.resolvers.clone(), stats)
+                    .map_err(|error| StartError::PollSuffix(poll.suffix.clone(), error))?;
+                Some(poller)
+            }
+        };
+        if self.pollers.try_send(poller).is_err() {
+            tracing::warn!("the security poll goes on as before: reload again in a moment");
+        }
+        Ok(())
+    }
 }
 
 /// Questions that may be under way: each takes up to four sockets, and most of the descriptors are for TCP clients.
@@ -66,11 +131,36 @@ fn in_flight_max(recursor: &settings::Recursor) -> usize {
     wanted.min(most)
 }
 
-/// Polls until `stopping` says true.
-pub async fn poll(poller: SecurityPoller, mut stopping: watch::Receiver<bool>) {
-    tokio::select! {
-        () = poller.run() => {}
-        _ = stopping.wait_for(|stop| *stop) => {}
+/// Runs the poller that was received last, until `stopping` says true.
+pub async fn poll(
+    mut pollers: mpsc::Receiver<Option<SecurityPoller>>,
+    mut stopping: watch::Receiver<bool>,
+) {
+    let mut current: Option<SecurityPoller> = None;
+    let mut is_open = true;
+    loop {
+        let polling = async {
+            match &mut current {
+                Some(poller) => poller.run().await,
+                None => std::future::pending().await,
+            }
+        };
+        let next = tokio::select! {
+            () = polling => continue,
+            next = pollers.recv(), if is_open => next,
+            _ = stopping.wait_for(|stop| *stop) => return,
+        };
+        let Some(mut next) = next else {
+            // Nobody is left who could send another one.
+            is_open = false;
+            continue;
+        };
+        match (&current, &mut next) {
+            (Some(before), Some(next)) => next.follow(before),
+            (Some(before), None) => before.forget(),
+            (None, _) => {}
+        }
+        current = next;
     }
 }
 

@@ -34,6 +34,7 @@ use super::{
     maintenance::{self, Keeper, Maintenance},
     operator::{self, Operator},
     ports::Ports,
+    recursion::Recursion,
     secondaries::{SecondaryParts, SecondaryZones},
 };
 use crate::{
@@ -112,7 +113,8 @@ impl Server {
             control,
         } = ports;
         let addresses = dns.addresses.clone();
-        let poller = super::recursion::prepare(&config, &shared, &addresses)?;
+        let (recursion, pollers) = Recursion::start(&config, &shared, &addresses)?;
+        keeper.recursion = Some(recursion);
         let looking_up = nameward_serve::live::start(&shared, RUNTIME_THREADS)?;
         let state = super::databases::state_directory(&config);
         let terms = FollowTerms {
@@ -175,9 +177,7 @@ impl Server {
             tasks.spawn(super::web::serve(web, listener, stopping.clone()));
         }
 
-        if let Some(poller) = poller {
-            tasks.spawn(super::recursion::poll(poller, stopping.clone()));
-        }
+        tasks.spawn(super::recursion::poll(pollers, stopping.clone()));
 
         let (loaded_sender, loaded) = oneshot::channel();
         let maintenance = maintenance::start(keeper, |result| {

@@ -22,7 +22,7 @@ const SHOP: &str = "$TTL 60\n@ SOA ns h 1 2 3 4 60\n@ NS ns\nns A 127.0.0.1\nwww
 const OWN: &str = "$TTL 60\n@ SOA ns h 1 2 3 4 60\n@ NS ns\nns A 192.0.2.1\nwww A 192.0.2.30\n";
 
 /// A resolver whose targets have one address, 192.0.2.`last`, and no AAAA.
-fn resolver() -> (ScriptedResolver, Arc<AtomicU8>) {
+pub fn resolver() -> (ScriptedResolver, Arc<AtomicU8>) {
     let last = Arc::new(AtomicU8::new(100));
     let shown = Arc::clone(&last);
     let resolver = ScriptedResolver::start(move |query, _| {
@@ -36,10 +36,23 @@ fn resolver() -> (ScriptedResolver, Arc<AtomicU8>) {
 /// A server whose zone `shop.test` comes from a database, signed or not, in one mode.
 fn server(resolver: Option<&ScriptedResolver>, mode: &str, nsec3: Option<&str>) -> TestServer {
     let setup = Setup::new().patient().zone("own.test", OWN);
+    let (setup, backend) = with_shop(setup, SHOP, mode, nsec3);
+    let recursor = resolver.map_or(String::new(), recursor);
+    setup.config(&format!("{recursor}{backend}")).start()
+}
+
+/// The settings for one resolver.
+pub fn recursor(resolver: &ScriptedResolver) -> String {
+    let address = resolver.address;
+    format!("[recursor]\naddress = \"{address}\"\ntimeout_ms = 20000\n")
+}
+
+/// Puts the zone `shop.test` into a database; gives back the settings of that.
+pub fn with_shop(setup: Setup, text: &str, mode: &str, nsec3: Option<&str>) -> (Setup, String) {
     let database = Sqlite::new(setup.dir());
     database.add(&ZoneText {
         name: "shop.test".into(),
-        text: SHOP.into(),
+        text: text.into(),
     });
     if let Some(params) = nsec3 {
         add_key(&database, "shop.test", 257, P256);
@@ -50,15 +63,8 @@ fn server(resolver: Option<&ScriptedResolver>, mode: &str, nsec3: Option<&str>) 
             ));
         }
     }
-    let recursor = resolver.map_or(String::new(), |resolver| {
-        format!(
-            "[recursor]\naddress = \"{}\"\ntimeout_ms = 20000\n",
-            resolver.address
-        )
-    });
-    setup
-        .config(&format!("{recursor}{}", backend(&database, mode)))
-        .start()
+    let backend = backend(&database, mode);
+    (setup, backend)
 }
 
 /// The last octets of the addresses in an answer, and its code.

@@ -2,6 +2,7 @@
 //! and back again.
 
 mod alias;
+mod alias_transfers;
 mod ask;
 mod check;
 mod conformance;

@@ -264,6 +264,44 @@ fn questions_beyond_the_bound_get_servfail_at_once() {
 }
 
 #[test]
+fn one_client_leaves_room_for_others_however_much_it_asks() {
+    // Names that begin with "good" are answered, all others are left without a reply.
+    let resolver = ScriptedResolver::start(|query, _| match query[13..].starts_with(b"good") {
+        true => vec![address(query, 7)],
+        false => Replies::new(),
+    });
+    let settings =
+        "in_flight_max = 20\nin_flight_per_client = 6\nrandomize_case = false\ntimeout_ms = 60000";
+    let server = server(&[resolver.address], settings);
+    let greedy = Client::new("127.0.0.1", server.address());
+    let sockets: Vec<_> = (0..50)
+        .map(|n| {
+            // Equal questions count as well.
+            let name = format!("n{}.test", n / 2);
+            greedy.send(&recursive(n, &name, "A")).unwrap()
+        })
+        .collect();
+    let refused = (0..1200).any(|_| {
+        thread::sleep(Duration::from_millis(50));
+        Page::read(server.web(), "/").value("servfail-packets") == 44
+    });
+    assert!(refused, "{}", server.log());
+    let good = recursive(1, "good.test", "A");
+    let answer = greedy.exchange(Transport::Udp, &good).unwrap().unwrap();
+    assert_eq!(answer.rcode(), 2, "its share is used up");
+    for transport in BOTH {
+        let other = Client::new("127.0.0.2", server.address());
+        let answer = other.exchange(transport, &good).unwrap().unwrap();
+        assert_eq!(last_octet(&answer), Some(7));
+    }
+    assert_eq!(
+        Page::read(server.web(), "/").value("recursing-questions"),
+        8
+    );
+    drop(sockets);
+}
+
+#[test]
 fn a_cut_answer_is_fetched_over_tcp_and_fits_each_client() {
     let resolver = ScriptedResolver::start(|query, transport| {
         let records: Vec<_> = (0..100).map(|n| (1, vec![192, 0, 2, n])).collect();

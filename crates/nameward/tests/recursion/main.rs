@@ -9,6 +9,7 @@ mod page;
 
 mod hand_off;
 mod hostile;
+mod reload;
 mod scripted;
 mod security_poll;
 mod unbound;

@@ -59,7 +59,7 @@ impl Answerer {
         let (question, verdict) = how(&mut turn, &mut self.key, question, &mut self.out);
         drop(turn);
         if let (Some(question), Verdict::Reply(reply)) = (question, verdict) {
-            if shared.hand_off_for(question.request.client()).is_some() {
+            if shared.recurses_for(question.request.client()) {
                 offer_recursion(&mut self.out);
             }
             let octets = &self.out[..reply.len];

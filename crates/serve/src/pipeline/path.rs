@@ -43,6 +43,7 @@ pub(crate) struct Turn<'t> {
     pub(crate) zones: &'t ZoneTable,
     pub(crate) recorder: &'t mut Recorder,
     pub(crate) scratch: &'t mut Scratch,
+    hand_off: Option<&'t Arc<HandOff>>,
     /// Read when the first live zone is asked for: others need no clock.
     now: Option<Instant>,
 }
@@ -98,6 +99,7 @@ impl<'t> Turn<'t> {
             shared,
             engine: snapshots.engine.load(),
             zones: snapshots.zones.load(),
+            hand_off: snapshots.hand_off.load().as_ref(),
             recorder,
             scratch,
             now: None,
@@ -131,7 +133,8 @@ impl<'t> Turn<'t> {
         out: &mut [u8],
     ) -> Verdict {
         let verdict = self.decide_here(request, arrival, asked, out);
-        match self.shared.hand_off_for(arrival.peer().ip()) {
+        let client = arrival.peer().ip();
+        match self.hand_off.filter(|hand_off| hand_off.serves(client)) {
             None => verdict,
             Some(hand_off) => self.decide_with(hand_off, verdict, request, (arrival, out)),
         }

@@ -1,11 +1,13 @@
 //! The clients that wait for a resolver, by the question they share.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::HandOffFull;
 use super::question::UpstreamQuestion;
 use crate::pipeline::LateReply;
+use crate::tcp::counted_as;
 
 /// Clients that may wait, for each question that may be under way: enough for a name that all ask for at once.
 const CLIENTS_A_QUESTION: usize = 8;
@@ -19,25 +21,54 @@ pub(crate) enum Joined {
     UnderWay,
 }
 
-/// Clients that wait, bounded in all, and the questions they wait for, bounded as well.
+/// Bounds of those who wait.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct WaitingLimits {
+    /// Different questions in all.
+    pub(crate) questions: usize,
+    /// Questions of one client (IPv6: one /64), equal ones too.
+    pub(crate) per_client: usize,
+}
+
+/// Clients that wait, bounded in all and each, and the questions they wait for, bounded as well.
 pub(crate) struct WaitingClients<C = LateReply> {
     questions: Mutex<Questions<C>>,
-    questions_max: usize,
+    limits: WaitingLimits,
 }
 
 struct Questions<C> {
-    clients: HashMap<UpstreamQuestion, Vec<C>>,
+    clients: HashMap<UpstreamQuestion, Vec<(IpAddr, C)>>,
     count: usize,
+    /// Waiting replies, by client.
+    by_client: HashMap<IpAddr, usize>,
+}
+
+impl<C> Questions<C> {
+    fn count_in(&mut self, client: IpAddr) {
+        self.count += 1;
+        *self.by_client.entry(client).or_insert(0) += 1;
+    }
+
+    fn count_out(&mut self, client: IpAddr) {
+        self.count -= 1;
+        if let Some(count) = self.by_client.get_mut(&client) {
+            *count -= 1;
+            if *count == 0 {
+                self.by_client.remove(&client);
+            }
+        }
+    }
 }
 
 impl<C> WaitingClients<C> {
-    pub(crate) fn new(questions_max: usize) -> Self {
+    pub(crate) fn new(limits: WaitingLimits) -> Self {
         WaitingClients {
             questions: Mutex::new(Questions {
                 clients: HashMap::new(),
                 count: 0,
+                by_client: HashMap::new(),
             }),
-            questions_max,
+            limits,
         }
     }
 
@@ -51,26 +82,31 @@ impl<C> WaitingClients<C> {
     pub(crate) fn join(
         &self,
         question: &UpstreamQuestion,
+        address: IpAddr,
         client: impl FnOnce() -> Option<C>,
     ) -> Result<Joined, HandOffFull> {
+        let (address, limits) = (counted_as(address), self.limits);
         let mut questions = self.lock();
-        if questions.count >= self.questions_max.saturating_mul(CLIENTS_A_QUESTION) {
+        let of_client = questions.by_client.get(&address).copied();
+        if questions.count >= limits.questions.saturating_mul(CLIENTS_A_QUESTION)
+            || of_client.unwrap_or(0) >= limits.per_client
+        {
             return Err(HandOffFull);
         }
         let under_way = questions.clients.len();
         let joined = match questions.clients.get_mut(question) {
             Some(clients) => {
-                clients.push(client().ok_or(HandOffFull)?);
+                clients.push((address, client().ok_or(HandOffFull)?));
                 Joined::UnderWay
             }
-            None if under_way >= self.questions_max => return Err(HandOffFull),
+            None if under_way >= limits.questions => return Err(HandOffFull),
             None => {
-                let clients = vec![client().ok_or(HandOffFull)?];
+                let clients = vec![(address, client().ok_or(HandOffFull)?)];
                 questions.clients.insert(question.clone(), clients);
                 Joined::Begun
             }
         };
-        questions.count += 1;
+        questions.count_in(address);
         Ok(joined)
     }
 
@@ -80,7 +116,7 @@ impl<C> WaitingClients<C> {
         if questions.clients.contains_key(question) {
             return Ok(Joined::UnderWay);
         }
-        if questions.clients.len() >= self.questions_max {
+        if questions.clients.len() >= self.limits.questions {
             return Err(HandOffFull);
         }
         questions.clients.insert(question.clone(), Vec::new());
@@ -90,9 +126,11 @@ impl<C> WaitingClients<C> {
     /// Takes out all who wait for a question.
     pub(crate) fn take(&self, question: &UpstreamQuestion) -> Vec<C> {
         let mut questions = self.lock();
-        let clients = questions.clients.remove(question).unwrap_or_default();
-        questions.count -= clients.len();
-        clients
+        let waiting = questions.clients.remove(question).unwrap_or_default();
+        for (address, _) in &waiting {
+            questions.count_out(*address);
+        }
+        waiting.into_iter().map(|(_, client)| client).collect()
     }
 }
 
@@ -101,36 +139,83 @@ mod tests {
     use super::*;
     use nameward_wire::{Name, Type};
 
+    const CLIENT: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+
+    fn waiting<C>(questions: usize, per_client: usize) -> WaitingClients<C> {
+        WaitingClients::new(WaitingLimits {
+            questions,
+            per_client,
+        })
+    }
+
     fn question(number: u16) -> UpstreamQuestion {
         UpstreamQuestion::new(Name::ROOT, Type(number))
     }
 
     #[test]
     fn equal_questions_are_asked_once_and_all_who_wait_are_taken_together() {
-        let waiting = WaitingClients::new(2);
-        assert_eq!(waiting.join(&question(1), || Some(1)), Ok(Joined::Begun));
-        assert_eq!(waiting.join(&question(1), || Some(2)), Ok(Joined::UnderWay));
-        assert_eq!(waiting.join(&question(2), || Some(3)), Ok(Joined::Begun));
-        assert_eq!(waiting.join(&question(3), || Some(4)), Err(HandOffFull));
+        let waiting = waiting(2, usize::MAX);
+        assert_eq!(
+            waiting.join(&question(1), CLIENT, || Some(1)),
+            Ok(Joined::Begun)
+        );
+        assert_eq!(
+            waiting.join(&question(1), CLIENT, || Some(2)),
+            Ok(Joined::UnderWay)
+        );
+        assert_eq!(
+            waiting.join(&question(2), CLIENT, || Some(3)),
+            Ok(Joined::Begun)
+        );
+        assert_eq!(
+            waiting.join(&question(3), CLIENT, || Some(4)),
+            Err(HandOffFull)
+        );
         assert_eq!(waiting.take(&question(1)), [1, 2]);
         assert_eq!(waiting.take(&question(1)), [0; 0]);
-        assert_eq!(waiting.join(&question(3), || Some(5)), Ok(Joined::Begun));
+        assert_eq!(
+            waiting.join(&question(3), CLIENT, || Some(5)),
+            Ok(Joined::Begun)
+        );
     }
 
     #[test]
     fn clients_are_bounded_although_they_share_a_question() {
-        let waiting = WaitingClients::new(2);
-        let taken = (0..100).filter(|n| waiting.join(&question(1), || Some(*n)).is_ok());
+        let waiting = waiting(2, usize::MAX);
+        let taken = (0..100).filter(|n| waiting.join(&question(1), CLIENT, || Some(*n)).is_ok());
         assert_eq!(taken.count(), 2 * CLIENTS_A_QUESTION);
         waiting.take(&question(1));
-        assert!(waiting.join(&question(1), || Some(0)).is_ok());
+        assert!(waiting.join(&question(1), CLIENT, || Some(0)).is_ok());
     }
 
     #[test]
     fn a_client_without_a_way_back_takes_no_room() {
-        let waiting = WaitingClients::<u8>::new(1);
-        assert_eq!(waiting.join(&question(1), || None), Err(HandOffFull));
+        let waiting = waiting::<u8>(1, usize::MAX);
+        assert_eq!(
+            waiting.join(&question(1), CLIENT, || None),
+            Err(HandOffFull)
+        );
         assert_eq!(waiting.lock().count, 0);
         assert!(waiting.lock().clients.is_empty());
+    }
+
+    #[test]
+    fn a_client_has_its_share_and_leaves_the_rest_to_others() {
+        let waiting = waiting(10, 3);
+        let first: IpAddr = "2001:db8::1".parse().unwrap();
+        let same_network: IpAddr = "2001:db8::ffff".parse().unwrap();
+        let taken = (0..10).filter(|n| waiting.join(&question(*n), first, || Some(*n)).is_ok());
+        assert_eq!(taken.count(), 3);
+        let same = waiting.join(&question(0), same_network, || Some(90));
+        assert_eq!(same, Err(HandOffFull), "a network counts as one");
+        let other = waiting.join(&question(0), CLIENT, || Some(91));
+        assert_eq!(other, Ok(Joined::UnderWay));
+        assert_eq!(waiting.take(&question(0)), [0, 91]);
+        let again = waiting.join(&question(5), same_network, || Some(92));
+        assert_eq!(again, Ok(Joined::Begun));
+        for n in [1, 2, 5] {
+            waiting.take(&question(n));
+        }
+        assert!(waiting.lock().by_client.is_empty());
     }
 }

@@ -2,6 +2,7 @@
 //! wait for a disk or a network, so they run on threads that may.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -12,11 +13,12 @@ use nameward_maintain::outgoing::{
 };
 use nameward_maintain::outgoing::{SignedCopyError, signed_copy};
 use nameward_stats::Counter;
-use nameward_wire::{NameBuf, Rcode};
+use nameward_wire::{NameBuf, Rcode, Type};
 use nameward_zone::change::Difference;
 use nameward_zone::{LookupError, LookupRequest, Serial, SigningState, Zone};
 
-use super::{OutgoingTransfers, Wanted, is_behind, is_plain};
+use super::expand::{AliasExpansion, ExpandFault, has_alias};
+use super::{AliasForm, OutgoingTransfers, Wanted, is_behind, is_plain};
 use crate::pipeline::Shared;
 use crate::request::extended_error;
 use crate::signing::SigningPacer;
@@ -29,10 +31,12 @@ const CONDENSED_OCTETS: usize = 256 << 10;
 /// Octets of differences that are sent however small the zone is.
 const ALWAYS_SENT: usize = 16 << 10;
 
-/// The zone of a transfer, and the version that the client asks for.
+/// The zone of a transfer, the version that the client asks for, and its form.
 pub(super) struct TransferSource {
     pub(super) zone: Arc<Zone>,
     pub(super) wanted: Wanted,
+    pub(super) alias_form: AliasForm,
+    pub(super) client: IpAddr,
 }
 
 /// The messages of a transfer.
@@ -70,6 +74,8 @@ pub(super) enum PrepareFault {
     Backend(LookupError),
     #[error("{0}")]
     Unsigned(#[from] SignedCopyError),
+    #[error("{0}")]
+    Unexpanded(#[from] ExpandFault),
     #[error("a bug while it was signed")]
     SigningEnded,
     #[error("it is gone")]
@@ -86,6 +92,7 @@ impl PrepareFault {
             PrepareFault::Backend(_) | PrepareFault::Gone => {
                 (Rcode::ServFail, Some(extended_error::NOT_READY))
             }
+            PrepareFault::Unexpanded(_) => (Rcode::ServFail, Some(extended_error::NETWORK_ERROR)),
             PrepareFault::Unsigned(_) | PrepareFault::SigningEnded => (Rcode::ServFail, None),
         }
     }
@@ -120,7 +127,7 @@ impl OutgoingTransfers {
     ) -> Option<PreparedTransfer> {
         let zone = &source.zone;
         let needs_journal = source.wanted != Wanted::Whole && self.store.is_some();
-        (is_plain(zone) && !needs_journal)
+        (is_plain(zone) && !needs_journal && source.alias_form == AliasForm::Records)
             .then(|| PreparedTransfer::whole(Arc::clone(zone), request.clone()))
     }
 
@@ -132,10 +139,21 @@ impl OutgoingTransfers {
         request: TransferRequest,
     ) -> Result<PreparedTransfer, PrepareFault> {
         let has_journal = is_plain(&source.zone);
+        let is_expanded = source.alias_form == AliasForm::Addresses;
         let mut zone = match source.zone.live().is_some() {
             true => self.live_reads.read(shared, &source.zone, &self.runtime)?,
             false => source.zone,
         };
+        let has_alias = is_expanded && has_alias(&zone);
+        if has_alias {
+            let expansion = AliasExpansion {
+                zone: &zone,
+                shared,
+                client: source.client,
+                runtime: &self.runtime,
+            };
+            zone = expansion.run()?;
+        }
         if let SigningState::Online(signing) = zone.signing() {
             zone = self.signed(&zone, signing, shared)?;
         }
@@ -147,10 +165,11 @@ impl OutgoingTransfers {
         }
 
         // A zone that is looked up has no journal here, and of one that is signed while it is served the journal has no
-        // signatures.
-        let differences = has_journal
+        // signatures. It has ALIAS records and not their addresses, so who gets these has to get the whole zone.
+        let differences = (has_journal && !has_alias)
             .then(|| self.differences(&zone, serial))
-            .flatten();
+            .flatten()
+            .filter(|differences| !is_expanded || !differences.iter().any(changes_alias));
         Ok(match differences {
             Some(differences) => PreparedTransfer::differences(&zone, differences, request),
             None => PreparedTransfer::whole(zone, request),
@@ -219,6 +238,14 @@ impl OutgoingTransfers {
         // RFC 1995 section 4: where the differences are more than the zone, the zone is sent.
         (octets(&differences) <= zone.heap_bytes().max(ALWAYS_SENT)).then_some(differences)
     }
+}
+
+/// Tells whether an ALIAS record goes or comes.
+fn changes_alias(difference: &Difference) -> bool {
+    let lists = [&difference.removed, &difference.added];
+    lists
+        .iter()
+        .any(|list| list.first_of(Type::ALIAS).is_some())
 }
 
 /// The longest time until the journal has a version that is served. A change of a file or a database is served at once, since

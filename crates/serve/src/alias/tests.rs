@@ -1,0 +1,106 @@
+//! The cache of targets against a resolver that counts, with times that are given and not waited for.
+
+use std::net::UdpSocket;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use nameward_answer::Engine;
+use nameward_stats::{RingCapacities, Stats};
+use nameward_wire::{NameBuf, Type};
+use tokio::runtime::Runtime;
+
+use super::*;
+use crate::recursor::ResolverSettings;
+
+/// Seconds for which each answer is good.
+const TTL: u64 = 100;
+
+/// A resolver that gives the number of the question as the last octet of an address, when it may.
+struct CountingResolver {
+    asked: Arc<AtomicUsize>,
+    /// Held by the test: no answer leaves meanwhile.
+    gate: Arc<Mutex<()>>,
+}
+
+fn start(runtime: &Runtime) -> (CountingResolver, Arc<AliasResolver>, Arc<Shared>) {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let settings = ResolverSettings {
+        addresses: vec![socket.local_addr().unwrap()],
+        timeout: Duration::from_secs(60),
+        randomize_case: true,
+    };
+    let counting = CountingResolver {
+        asked: Arc::default(),
+        gate: Arc::default(),
+    };
+    let (asked, gate) = (Arc::clone(&counting.asked), Arc::clone(&counting.gate));
+    std::thread::spawn(move || {
+        let mut buffer = [0; 512];
+        while let Ok((len, client)) = socket.recv_from(&mut buffer) {
+            let number = asked.fetch_add(1, Ordering::SeqCst) as u8;
+            // All but the OPT record.
+            let mut reply = buffer[..len - 11].to_vec();
+            reply[2..12].copy_from_slice(&[0x81, 0x80, 0, 1, 0, 1, 0, 0, 0, 0]);
+            reply.extend_from_slice(&[0xc0, 12, 0, 1, 0, 1, 0, 0, 0, TTL as u8, 0, 4]);
+            reply.extend_from_slice(&[192, 0, 2, number]);
+            let _open = gate.lock().unwrap();
+            let _ = socket.send_to(&reply, client);
+        }
+    });
+    let shared = Shared::new(Engine::default(), Stats::new(RingCapacities::default()));
+    let resolvers = Arc::new(Resolvers::new(&settings));
+    let aliases = AliasResolver::new(&shared, Some(resolvers), runtime.handle().clone());
+    (counting, aliases, shared)
+}
+
+fn question() -> UpstreamQuestion {
+    let name: NameBuf = "target.elsewhere.test.".parse().unwrap();
+    UpstreamQuestion::new(name.as_name(), Type::A)
+}
+
+/// The last octet of the address that is known.
+fn known(aliases: &Arc<AliasResolver>, now: Instant) -> Option<u8> {
+    match aliases.find(&question(), now) {
+        TargetFound::Known(addresses) => addresses.records[0].last().copied(),
+        TargetFound::Missing | TargetFound::Failed => None,
+    }
+}
+
+fn wait_until(is_so: impl Fn() -> bool) {
+    let became = (0..3000).any(|_| {
+        std::thread::sleep(Duration::from_millis(10));
+        is_so()
+    });
+    assert!(became);
+}
+
+#[test]
+fn a_target_that_is_asked_for_is_refreshed_before_its_time_is_over_and_nobody_waits() {
+    let runtime = Runtime::new().unwrap();
+    let (resolver, aliases, _shared) = start(&runtime);
+    let asked = || resolver.asked.load(Ordering::SeqCst);
+    assert_eq!(known(&aliases, Instant::now()), None);
+    let first = runtime.block_on(aliases.resolve_now(&question())).unwrap();
+    assert_eq!((first.records[0][3], asked()), (0, 1));
+    let kept = Instant::now();
+    let after = |seconds: u64| kept + Duration::from_secs(seconds);
+
+    // Well before the end nothing is asked.
+    assert_eq!(known(&aliases, after(TTL / 2)), Some(0));
+    // In the last quarter one question goes out, whoever asks, and all are answered with what is known.
+    let closed = resolver.gate.lock().unwrap();
+    for _ in 0..100 {
+        assert_eq!(known(&aliases, after(TTL * 3 / 4)), Some(0));
+    }
+    wait_until(|| asked() == 2);
+    assert_eq!(known(&aliases, after(TTL * 9 / 10)), Some(0));
+    assert_eq!(asked(), 2);
+    drop(closed);
+    wait_until(|| known(&aliases, Instant::now()) == Some(1));
+    assert_eq!(asked(), 2, "the time begins anew");
+    // Nobody asked in the last quarter: the next one has to wait.
+    assert_eq!(
+        known(&aliases, Instant::now() + Duration::from_secs(TTL)),
+        None
+    );
+    assert_eq!(asked(), 2);
+}

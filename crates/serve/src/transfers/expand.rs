@@ -1,0 +1,319 @@
+//! ALIAS records of a zone that is transferred: the addresses of their targets go out in their places (`expand_alias`).
+//!
+//! ```text
+//! each ALIAS -> target in a zone here: its addresses, after a look-up if need be
+//!            -> elsewhere: the cache of targets, or the resolvers, many at a time
+//! all known  -> the version with addresses          one is not: no transfer
+//! ```
+//! A version without the addresses of a name would take it off the net, while a secondary that gets no version keeps the one
+//! that it has. A name whose target has no address at all keeps its ALIAS, so that it exists there as it does here.
+
+use std::collections::{HashMap, HashSet};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use nameward_answer::{AliasAddresses, TargetPlace, Zones, alias_of, find_target};
+use nameward_wire::{Name, NameBuf, Type};
+use nameward_zone::change::{ChangeError, Difference};
+use nameward_zone::{
+    Find, LookupError, LookupRequest, NameKey, Node, SigningState, WireRecord, Zone, ZoneTable,
+};
+use tokio::runtime::Handle;
+use tokio::task::JoinSet;
+
+use crate::access::ClientZones;
+use crate::alias::AliasResolver;
+use crate::live::{HeldPart, LiveView, Parts};
+use crate::pipeline::Shared;
+use crate::recursor::UpstreamQuestion;
+
+/// Targets that are asked for at one time, for one transfer.
+const AT_ONCE: usize = 32;
+/// How long all targets may take together: a little less than the client of a transfer is kept waiting.
+const PATIENCE: Duration = Duration::from_secs(45);
+
+const ADDRESS_TYPES: [Type; 2] = [Type::A, Type::AAAA];
+
+/// Answers of resolvers.
+type ResolvedTargets = HashMap<UpstreamQuestion, Arc<AliasAddresses>>;
+
+/// Why ALIAS records could not be expanded.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ExpandFault {
+    #[error("expand_alias: {0} has no known {1} records, and cannot be resolved now")]
+    Unresolved(Box<NameBuf>, Type),
+    #[error("expand_alias: {0}: {1}")]
+    Backend(Box<NameBuf>, LookupError),
+    #[error("expand_alias: its targets were not resolved in time")]
+    Late,
+    #[error("expand_alias: a bug while targets were resolved")]
+    Ended,
+    #[error("expand_alias: {0}")]
+    Unusable(#[from] ChangeError),
+}
+
+/// One name of the zone that has an ALIAS, with the addresses that it gets.
+struct AliasOwner<'z> {
+    node: Node<'z>,
+    target: Name<'z>,
+    ttl: u32,
+    sets: Vec<(Type, FoundAddresses)>,
+}
+
+enum FoundAddresses {
+    /// Their data and their TTL.
+    Here(Vec<Vec<u8>>, u32),
+    /// A resolver has them.
+    Outside(UpstreamQuestion),
+}
+
+/// The expansion of one version of a zone for one client.
+pub(super) struct AliasExpansion<'e> {
+    pub(super) zone: &'e Arc<Zone>,
+    pub(super) shared: &'e Shared,
+    pub(super) client: IpAddr,
+    pub(super) runtime: &'e Handle,
+}
+
+/// Tells whether a zone has an ALIAS record.
+pub(super) fn has_alias(zone: &Zone) -> bool {
+    zone.nodes_in_any_order()
+        .any(|node| alias_of(node).is_some())
+}
+
+/// Lists the names with an ALIAS that answers come from: those below a delegation are not served.
+fn alias_owners(zone: &Zone) -> Vec<AliasOwner<'_>> {
+    let found = zone.nodes_in_any_order().filter_map(|node| {
+        let (target, ttl) = alias_of(node)?;
+        let sets = Vec::new();
+        Some(AliasOwner {
+            node,
+            target,
+            ttl,
+            sets,
+        })
+    });
+    let is_served = |owner: &AliasOwner<'_>| {
+        let key = NameKey::new(owner.node.name());
+        matches!(zone.find(&key), Find::Exact(_))
+    };
+    found.filter(is_served).collect()
+}
+
+impl AliasExpansion<'_> {
+    /// Makes the version with addresses; may wait. A zone that brings its signatures along stays as it is: nobody
+    /// here can sign the addresses.
+    pub(super) fn run(&self) -> Result<Arc<Zone>, ExpandFault> {
+        let mut owners = match self.zone.signing() {
+            SigningState::Stored(_) => Vec::new(),
+            SigningState::Online(_) | SigningState::Unsigned => alias_owners(self.zone),
+        };
+        if owners.is_empty() {
+            return Ok(Arc::clone(self.zone));
+        }
+        let deadline = Instant::now() + PATIENCE;
+        self.find_all(&mut owners, deadline)?;
+        let resolved = self.resolve(&owners, deadline)?;
+        let mut difference = Difference::default();
+        for owner in &owners {
+            owner.expand(&resolved, &mut difference);
+        }
+        Ok(Arc::new(self.zone.apply(&difference)?))
+    }
+
+    /// Finds the addresses that zones here have, and the questions for the rest.
+    fn find_all(
+        &self,
+        owners: &mut [AliasOwner<'_>],
+        deadline: Instant,
+    ) -> Result<(), ExpandFault> {
+        let table = self.shared.zones.load_full();
+        for owner in owners {
+            for rtype in ADDRESS_TYPES {
+                if Instant::now() >= deadline {
+                    return Err(ExpandFault::Late);
+                }
+                // A record of the type that stands beside the ALIAS goes before it, as in answers.
+                if owner.node.rrset(rtype).is_none() {
+                    let found = self.find((owner.target, rtype), &table)?;
+                    owner.sets.push((rtype, found));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn find(
+        &self,
+        (target, rtype): (Name<'_>, Type),
+        table: &ZoneTable,
+    ) -> Result<FoundAddresses, ExpandFault> {
+        let zones = ClientZones {
+            table,
+            client: self.client,
+        };
+        let unresolved = || ExpandFault::Unresolved(Box::new(target.into()), rtype);
+        let (mut parts, mut key) = (Parts::new(), NameKey::default());
+        loop {
+            let view = ExpansionView {
+                own: self.zone,
+                zones,
+                live: LiveView::new(zones, &parts),
+            };
+            match find_target(&view, (target, rtype), &mut key) {
+                TargetPlace::Here(rrset) => {
+                    let data = rrset.records().map(|record| record.rdata.to_vec());
+                    return Ok(FoundAddresses::Here(data.collect(), rrset.ttl()));
+                }
+                TargetPlace::Nowhere => return Ok(FoundAddresses::Here(Vec::new(), 0)),
+                TargetPlace::Outside(name) => {
+                    let question = UpstreamQuestion::new(name, rtype);
+                    return Ok(FoundAddresses::Outside(question));
+                }
+                TargetPlace::Failed => return Err(unresolved()),
+                TargetPlace::Pending => {}
+            }
+            let part = self.look_up(&zones, &key, rtype)?.ok_or_else(unresolved)?;
+            parts.try_push(part).map_err(|_| unresolved())?;
+        }
+    }
+
+    /// Looks up a name of a zone whose contents are not in memory; `None` if the zone is gone meanwhile.
+    fn look_up(
+        &self,
+        zones: &ClientZones<'_>,
+        key: &NameKey,
+        rtype: Type,
+    ) -> Result<Option<HeldPart>, ExpandFault> {
+        let Some((zone, live)) = zones
+            .find(key, rtype)
+            .and_then(|zone| Some((zone, zone.live()?)))
+        else {
+            return Ok(None);
+        };
+        let Some(source) = self.shared.live.source(live.backend) else {
+            return Ok(None);
+        };
+        let generation = live.generation();
+        let request = LookupRequest {
+            zone: live.id,
+            apex: zone.apex_name().into(),
+            name: key.suffix(key.labels()).into(),
+        };
+        match self.runtime.block_on(source.lookup(&request)) {
+            Ok(part) => Ok(Some(HeldPart::new(live, key, generation, part.zone))),
+            Err(error) => Err(ExpandFault::Backend(Box::new(request.name), error)),
+        }
+    }
+
+    /// Has the targets resolved that no zone here has, each once.
+    fn resolve(
+        &self,
+        owners: &[AliasOwner<'_>],
+        deadline: Instant,
+    ) -> Result<ResolvedTargets, ExpandFault> {
+        let sets = owners.iter().flat_map(|owner| &owner.sets);
+        let wanted: HashSet<UpstreamQuestion> = sets
+            .filter_map(|(_, found)| match found {
+                FoundAddresses::Outside(question) => Some(question.clone()),
+                FoundAddresses::Here(..) => None,
+            })
+            .collect();
+        let Some(first) = wanted.iter().next() else {
+            return Ok(HashMap::new());
+        };
+        let resolver = self.shared.aliases().ok_or_else(|| unresolved(first))?;
+        let all = resolve_all(resolver, wanted.into_iter());
+        self.runtime.block_on(async {
+            let in_time = tokio::time::timeout_at(deadline.into(), all).await;
+            in_time.unwrap_or(Err(ExpandFault::Late))
+        })
+    }
+}
+
+fn unresolved(question: &UpstreamQuestion) -> ExpandFault {
+    ExpandFault::Unresolved(Box::new(question.name().into()), question.qtype())
+}
+
+/// Resolves many targets at a time; the first that cannot be resolved ends it.
+async fn resolve_all(
+    resolver: &Arc<AliasResolver>,
+    mut wanted: impl Iterator<Item = UpstreamQuestion>,
+) -> Result<ResolvedTargets, ExpandFault> {
+    let mut resolved = HashMap::new();
+    let mut running = JoinSet::new();
+    loop {
+        while running.len() < AT_ONCE
+            && let Some(question) = wanted.next()
+        {
+            let resolver = Arc::clone(resolver);
+            running.spawn(async move {
+                let addresses = resolver.resolve_now(&question).await;
+                (question, addresses)
+            });
+        }
+        match running.join_next().await {
+            None => return Ok(resolved),
+            Some(Ok((question, Some(addresses)))) => resolved.insert(question, addresses),
+            Some(Ok((question, None))) => return Err(unresolved(&question)),
+            Some(Err(_)) => return Err(ExpandFault::Ended),
+        };
+    }
+}
+
+impl AliasOwner<'_> {
+    /// Puts the addresses in the place of the ALIAS, where there are any.
+    fn expand(&self, resolved: &ResolvedTargets, difference: &mut Difference) {
+        let owner = self.node.name();
+        let before = difference.added.len();
+        for (rtype, found) in &self.sets {
+            let (data, ttl) = match found {
+                FoundAddresses::Here(data, ttl) => (&data[..], *ttl),
+                FoundAddresses::Outside(question) => match resolved.get(question) {
+                    Some(addresses) => (&addresses.records[..], addresses.ttl),
+                    None => (&[][..], 0),
+                },
+            };
+            let ttl = self.ttl.min(ttl);
+            let record = |rdata| WireRecord {
+                owner,
+                rtype: *rtype,
+                ttl,
+                rdata,
+            };
+            data.iter()
+                .for_each(|rdata| difference.added.push(record(rdata)));
+        }
+        let has_own = self.sets.len() < ADDRESS_TYPES.len();
+        let alias = self.node.rrset(Type::ALIAS);
+        if let Some(alias) = alias.filter(|_| has_own || difference.added.len() > before) {
+            for record in alias.records() {
+                difference.removed.push(WireRecord {
+                    owner,
+                    rtype: Type::ALIAS,
+                    ttl: alias.ttl(),
+                    rdata: record.rdata,
+                });
+            }
+        }
+    }
+}
+
+/// The zones as one client may ask them, with the version that is transferred in the place of its own zone.
+struct ExpansionView<'a> {
+    own: &'a Zone,
+    zones: ClientZones<'a>,
+    live: LiveView<'a>,
+}
+
+impl Zones for ExpansionView<'_> {
+    type View = Zone;
+
+    fn zone_for(&self, key: &NameKey, qtype: Type) -> Option<&Zone> {
+        match self.zones.find(key, qtype) {
+            Some(zone) if zone.apex_name() == self.own.apex_name() => Some(self.own),
+            _ => self.live.zone_for(key, qtype),
+        }
+    }
+}
