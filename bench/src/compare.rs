@@ -68,7 +68,8 @@ pub fn measure(
     run(&peer, queries, plan).map_err(|error| error.to_string())
 }
 
-fn run(peer: &Peer, queries: &Queries, plan: &Plan<'_>) -> io::Result<Measurement> {
+/// Loads a server that runs with questions.
+pub fn run(peer: &Peer, queries: &Queries, plan: &Plan<'_>) -> io::Result<Measurement> {
     let pids = process::tree(peer.pid())?;
     let load_cpu = process::cpu_time(&pids).total();
     sys::pin_to_core(plan.client_core)?;

@@ -8,6 +8,7 @@ mod load;
 mod process;
 mod queries;
 mod random;
+mod recursion;
 mod rows;
 mod scenario;
 mod server;
@@ -46,6 +47,8 @@ enum Task {
     Transfers(TransferArguments),
     /// Have servers take updates (RFC 2136) from one client and from many, print a table.
     Updates(UpdateArguments),
+    /// Ask ours for its own names while others flood it with questions for a recursor that hangs, print a table.
+    Recursion(RecursionArguments),
     /// Write the zone files of a scenario.
     Zones {
         /// Which zones.
@@ -120,6 +123,18 @@ struct UpdateArguments {
     seconds: f64,
     #[command(flatten)]
     binaries: BinaryArguments,
+}
+
+#[derive(Args)]
+struct RecursionArguments {
+    /// Questions of the flood in a second.
+    #[arg(long, default_value_t = 20_000)]
+    flood: u32,
+    /// Where zone files are kept between runs.
+    #[arg(long, default_value = "target/bench-data")]
+    data: PathBuf,
+    #[command(flatten)]
+    run: RunArguments,
 }
 
 /// How each server is run and loaded.
@@ -202,6 +217,7 @@ fn main() -> ExitCode {
         Task::Databases(arguments) => compare_databases(&arguments),
         Task::Transfers(arguments) => compare_transfers(&arguments),
         Task::Updates(arguments) => compare_updates(&arguments),
+        Task::Recursion(arguments) => compare_recursion(&arguments),
         Task::Zones { scenario, data } => zones::prepare(scenario, &data)
             .map(|files| println!("{}", files.directory.display()))
             .map_err(|error| error.to_string()),
@@ -315,6 +331,22 @@ fn compare_updates(arguments: &UpdateArguments) -> Result<(), String> {
     };
     let time = Duration::from_secs_f64(arguments.seconds);
     updates::compare(&servers, &arguments.clients, &binaries, time)
+}
+
+fn compare_recursion(arguments: &RecursionArguments) -> Result<(), String> {
+    let (run, scenario) = (&arguments.run, Scenario::Small);
+    let binaries = run.binaries.find()?;
+    let plan = run.plan(&binaries);
+    let files = zones::prepare(scenario, &arguments.data)
+        .map_err(|error| format!("zone files of {scenario}: {error}"))?;
+    let queries = scenario.queries(run.load.edns);
+    let table = recursion::compare(
+        (&files, &queries),
+        (arguments.flood, run.repeat.max(1)),
+        &plan,
+    )?;
+    println!("### Own names, beside questions for a recursor that hangs\n\n{table}");
+    Ok(())
 }
 
 fn ask(scenario: Scenario, server: SocketAddr, load: &LoadArguments) -> Result<(), String> {

@@ -85,32 +85,42 @@ impl Server {
             };
             return Err(io::Error::new(io::ErrorKind::NotFound, reason).into());
         };
-        let names: Vec<&str> = files.zones.iter().map(|(name, _)| name.as_str()).collect();
-        Peer::launch(&names, options, |directory, addr| {
-            let config = directory.join("nameward.toml");
-            let zones = nameward_zones(files);
-            let workers = options.threads;
-            // Its own control socket, so that a server of this machine is not disturbed.
-            let control = directory.join("control.sock");
-            let defaults = match options.allow_transfer {
-                true => "[zone_defaults]\nallow_transfer = [\"127.0.0.1\"]\n\n",
-                false => "",
-            };
-            fs::write(
-                &config,
-                format!(
-                    "[server]\nlisten = [\"{addr}\"]\nworkers = {workers}\n\
-                     control_socket = \"{}\"\n\n\
-                     [web]\nlisten = \"127.0.0.1:0\"\n\n\
-                     {defaults}[[backend]]\ntype = \"file\"\n{zones}",
-                    control.display()
-                ),
-            )?;
-            let mut command = Command::new(program);
-            command.arg("serve").arg("--config").arg(config);
-            Ok(command)
-        })
+        launch_ours(program, files, options, "")
     }
+}
+
+/// Starts our server with the zones and `more` settings, and waits until it answers for them.
+pub fn launch_ours(
+    program: &Path,
+    files: &ZoneFiles,
+    options: &PeerOptions,
+    more: &str,
+) -> Result<Peer, PeerError> {
+    let names: Vec<&str> = files.zones.iter().map(|(name, _)| name.as_str()).collect();
+    Peer::launch(&names, options, |directory, addr| {
+        let config = directory.join("nameward.toml");
+        let zones = nameward_zones(files);
+        let workers = options.threads;
+        // Its own control socket, so that a server of this machine is not disturbed.
+        let control = directory.join("control.sock");
+        let defaults = match options.allow_transfer {
+            true => "[zone_defaults]\nallow_transfer = [\"127.0.0.1\"]\n\n",
+            false => "",
+        };
+        fs::write(
+            &config,
+            format!(
+                "[server]\nlisten = [\"{addr}\"]\nworkers = {workers}\n\
+                 control_socket = \"{}\"\n\n\
+                 [web]\nlisten = \"127.0.0.1:0\"\n\n\
+                 {more}{defaults}[[backend]]\ntype = \"file\"\n{zones}",
+                control.display()
+            ),
+        )?;
+        let mut command = Command::new(program);
+        command.arg("serve").arg("--config").arg(config);
+        Ok(command)
+    })
 }
 
 impl fmt::Display for Server {
