@@ -7,34 +7,44 @@
 //! expire     nobody has confirmed the zone for too long: SERVFAIL until somebody does
 //! ```
 //! There is no clock, no socket and no thread in here. Time comes in as `now`; questions to primaries go out by
-//! [`AskPrimary`] and their answers come back by [`Secondaries::answered`]; commits end in a queue that
-//! [`Secondaries::run`] empties. So the whole life of a zone runs in a simulation. [`driver`] gives it a clock and a
-//! thread.
+//! [`AskPrimary`] and their answers come back by [`Secondaries::answered`]; where a zone is kept is a [`SecondaryHome`],
+//! whose reports end in a queue that [`Secondaries::run`] empties. So the whole life of a zone runs in a simulation.
+//! [`driver`] gives it a clock and a thread.
 
 mod ask;
 mod check;
 mod copy;
+mod database_home;
+mod difference_change;
 pub mod driver;
+mod home;
+mod look;
 mod secondary;
 mod start;
 mod status;
+mod store_home;
 
-use crate::commit::{CommitError, Commits};
-use crate::policy::ZonePolicy;
+use crate::commit::Commits;
+use crate::policy::{PolicySource, ZonePolicy};
 use crate::schedule::{EventUrgency, Moment, Schedule, ZoneEvent, ZoneNumber};
 use crate::zone::{SecondarySettings, ZoneState};
-use nameward_store::state::StateChange;
 use nameward_wire::{Name, NameBuf};
-use nameward_zone::{Serial, TableChange, Zone};
+use nameward_zone::Serial;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use copy::CopyWriter;
-use secondary::{Ended, Secondary};
+use secondary::{HomeReport, LookReason, Secondary};
+use store_home::StoreHome;
 
 pub use ask::{Ask, AskPrimary, AskTicket, PrimaryAnswer, PrimaryError, PrimaryReply, TransferWay};
+pub use database_home::DatabaseHome;
+pub use home::{
+    BroughtDone, HeldVersion, HomeOutcome, HomeState, HomeStates, HomedZone, SecondaryHome,
+    SeenDone,
+};
 pub use status::{SecondariesSummary, SecondaryStatus};
 
 /// Checks and transfers that run at one time, where nothing else is said.
@@ -51,12 +61,14 @@ pub enum ZoneHeir {
     File,
 }
 
-/// Called when a commit has ended, so that somebody calls [`Secondaries::run`].
+/// Called when a home has reported, so that somebody calls [`Secondaries::run`].
 type Wake = Arc<dyn Fn() + Send + Sync>;
 
 /// All zones that come from primaries.
 pub struct Secondaries<O> {
-    commits: Arc<Commits>,
+    store: Arc<StoreHome>,
+    /// The homes of zones that backends have, by the ranks of these.
+    databases: HashMap<u16, Arc<dyn SecondaryHome>>,
     outgoing: O,
     schedule: Schedule,
     /// When zones expire. Not among the events of the schedule: those of a zone wait while it is checked, and a check may
@@ -64,10 +76,12 @@ pub struct Secondaries<O> {
     expiries: BTreeSet<(Moment, ZoneNumber)>,
     zones: HashMap<ZoneNumber, Secondary>,
     numbers: HashMap<Box<[u8]>, ZoneNumber>,
+    /// Zones whose home is being looked at before they are taken over.
+    listing: HashMap<Box<[u8]>, SecondarySettings>,
     next_number: ZoneNumber,
     next_ticket: u64,
     running_max: usize,
-    ended: (Sender<Ended>, Receiver<Ended>),
+    reports: (Sender<HomeReport>, Receiver<HomeReport>),
     wake: Wake,
     copies: CopyWriter,
     random: u64,
@@ -77,24 +91,39 @@ impl<O: AskPrimary> Secondaries<O> {
     /// No zones yet. `seed` is for the spreading of checks.
     pub fn new(commits: Arc<Commits>, outgoing: O, seed: u64) -> Self {
         Secondaries {
-            commits,
+            store: Arc::new(StoreHome { commits }),
+            databases: HashMap::new(),
             outgoing,
             schedule: Schedule::default(),
             expiries: BTreeSet::new(),
             zones: HashMap::new(),
             numbers: HashMap::new(),
+            listing: HashMap::new(),
             next_number: 0,
             next_ticket: 0,
             running_max: RUNNING,
-            ended: channel(),
+            reports: channel(),
             wake: Arc::new(|| ()),
             copies: CopyWriter::default(),
             random: seed | 1,
         }
     }
 
-    /// Has a function called whenever a commit has ended.
-    pub fn on_commit(&mut self, wake: impl Fn() + Send + Sync + 'static) {
+    /// Sets the home of the zones that the backend of a rank has.
+    pub fn set_home(&mut self, rank: u16, home: Arc<dyn SecondaryHome>) {
+        self.databases.insert(rank, home);
+    }
+
+    /// Tells whether zones with this policy have a home: those of backends that are no databases have none.
+    pub fn has_home(&self, policy: &ZonePolicy) -> bool {
+        match policy.declared_by {
+            PolicySource::Backend(rank) => self.databases.contains_key(&rank),
+            _ => true,
+        }
+    }
+
+    /// Has a function called whenever a home has reported.
+    pub fn on_report(&mut self, wake: impl Fn() + Send + Sync + 'static) {
         self.wake = Arc::new(wake);
     }
 
@@ -118,17 +147,31 @@ impl<O: AskPrimary> Secondaries<O> {
         self.numbers.keys().map(|name| &**name)
     }
 
-    /// Gives a zone another policy; with other primaries it is checked at once. False if there is no such zone.
+    /// Gives a zone another policy; with other primaries it is checked at once. False if there is no such zone, or none at
+    /// the home that the policy gives it.
     pub fn set_policy(&mut self, zone: Name<'_>, policy: Arc<ZonePolicy>, now: Moment) -> bool {
+        if let Some(settings) = self.listing.get_mut(&key(zone)) {
+            settings.policy = policy;
+            return true;
+        }
         let Some(&number) = self.numbers.get(&key(zone)) else {
             return false;
         };
         let Some(secondary) = self.zones.get_mut(&number) else {
             return false;
         };
+        let place = |policy: &ZonePolicy| match policy.declared_by {
+            PolicySource::Backend(rank) => Some(rank),
+            _ => None,
+        };
+        if place(&secondary.settings.policy) != place(&policy) {
+            self.remove(zone, ZoneHeir::Nobody);
+            return false;
+        }
         let before = std::mem::replace(&mut secondary.settings.policy, policy);
         if before.primaries != secondary.settings.policy.primaries {
             secondary.next_primary = 0;
+            secondary.is_check_asked = true;
             self.schedule
                 .hasten(number, ZoneEvent::Refresh, now, EventUrgency::Asked);
         }
@@ -138,7 +181,11 @@ impl<O: AskPrimary> Secondaries<O> {
     /// Forgets a zone, with all that is kept for it. False if there is no such zone. If another follower of the same rank
     /// has taken it over (`heir`), that one's version is not withdrawn.
     pub fn remove(&mut self, zone: Name<'_>, heir: ZoneHeir) -> bool {
-        let Some(number) = self.numbers.remove(&key(zone)) else {
+        let key = key(zone);
+        if self.listing.remove(&key).is_some() {
+            return true;
+        }
+        let Some(number) = self.numbers.remove(&key) else {
             return false;
         };
         self.schedule.remove(number);
@@ -148,17 +195,7 @@ impl<O: AskPrimary> Secondaries<O> {
         if let Some(expiry) = secondary.expiry {
             self.expiries.remove(&(expiry, number));
         }
-        let (name, rank) = (secondary.settings.name, secondary.settings.rank);
-        if heir == ZoneHeir::Nobody {
-            let withdraw = TableChange::Withdraw(name.as_name().as_wire().into(), rank);
-            self.commits.table().publish(&[withdraw]);
-        }
-        // Behind the commits of the zone that are on their way to the disk.
-        self.commits
-            .keep(name, vec![StateChange::RemoveZone { zone: name }]);
-        tracing::info!(
-            "zone {name}: no secondary zone any more: its contents are removed from the state store"
-        );
+        secondary.home.forget(&secondary.homed(), heir);
         true
     }
 
@@ -167,16 +204,18 @@ impl<O: AskPrimary> Secondaries<O> {
         let Some(&number) = self.numbers.get(&key(zone.as_name())) else {
             return false;
         };
-        let here = self
-            .zones
-            .get(&number)
-            .filter(|zone| zone.state == ZoneState::Current)
-            .and_then(|zone| zone.version.as_ref());
+        let Some(secondary) = self.zones.get_mut(&number) else {
+            return false;
+        };
+        let here = secondary
+            .serial()
+            .filter(|_| secondary.state == ZoneState::Current);
         let is_known = match (serial, here) {
-            (Some(told), Some(here)) => !told.is_after(here.serial()),
+            (Some(told), Some(here)) => !told.is_after(here),
             _ => false,
         };
         if !is_known {
+            secondary.is_check_asked = true;
             self.schedule
                 .hasten(number, ZoneEvent::Refresh, now, EventUrgency::Asked);
         }
@@ -201,37 +240,53 @@ impl<O: AskPrimary> Secondaries<O> {
 
     /// Does what is due.
     pub fn run(&mut self, now: Moment) {
-        self.run_ended(now);
+        self.take_reports(now);
         while let Some((_, number)) = self.expiries.first().copied().filter(|(at, _)| *at <= now) {
             self.expire(number, now);
         }
         while let Some((number, event)) = self.schedule.begin(now, self.running_max) {
             match event {
-                ZoneEvent::Refresh => {
-                    if let Some(zone) = self.zones.get_mut(&number) {
-                        zone.asked = 0;
-                    }
-                    self.ask_next(number, now);
-                }
+                ZoneEvent::Refresh => self.begin_check(number, now),
                 _ => self.schedule.finish(number),
             }
         }
     }
 
-    /// Waits until all commits have ended, for simulations and for the end of the server.
+    /// Waits until all versions on their way are home, for simulations and for the end of the server.
     pub fn settle(&mut self, now: Moment) {
-        while self.zones.values().any(|zone| zone.commits > 0) {
-            match self.ended.1.recv() {
-                Ok(ended) => self.take_ended(ended, now),
+        while self.zones.values().any(|zone| zone.is_bringing) {
+            match self.reports.1.recv() {
+                Ok(report) => self.take_report(report, now),
                 Err(_) => return,
             }
         }
     }
 
-    fn run_ended(&mut self, now: Moment) {
-        while let Ok(ended) = self.ended.1.try_recv() {
-            self.take_ended(ended, now);
+    fn take_reports(&mut self, now: Moment) {
+        while let Ok(report) = self.reports.1.try_recv() {
+            self.take_report(report, now);
         }
+    }
+
+    fn take_report(&mut self, report: HomeReport, now: Moment) {
+        match report {
+            HomeReport::Brought(zone, outcome) => self.take_brought(zone, outcome, now),
+            HomeReport::Seen(zone, reason, seen) => self.take_seen(zone, reason, seen, now),
+            HomeReport::Listed(names, listed) => self.take_listed(&names, listed, now),
+        }
+    }
+
+    /// Returns what a home calls with its report.
+    fn report<T: 'static>(
+        &self,
+        make: impl FnOnce(T) -> HomeReport + Send + 'static,
+    ) -> Box<dyn FnOnce(T) + Send> {
+        let (reports, wake) = (self.reports.0.clone(), Arc::clone(&self.wake));
+        Box::new(move |told| {
+            // Nobody listens any more at the end of the server.
+            let _ = reports.send(make(told));
+            wake();
+        })
     }
 
     /// Plans when a zone expires, in place of what was planned before.
@@ -247,6 +302,14 @@ impl<O: AskPrimary> Secondaries<O> {
 
     fn expire(&mut self, number: ZoneNumber, now: Moment) {
         self.plan_expiry(number, None);
+        match self.zones.get(&number) {
+            // Another server may have confirmed it.
+            Some(zone) if zone.home.is_shared() => self.look(number, LookReason::Expiry),
+            _ => self.expire_now(number, now),
+        }
+    }
+
+    fn expire_now(&mut self, number: ZoneNumber, now: Moment) {
         let Some(zone) = self.zones.get_mut(&number) else {
             return;
         };
@@ -259,9 +322,7 @@ impl<O: AskPrimary> Secondaries<O> {
             "zone {}: expired: no primary has confirmed it for the time its SOA allows ({reason}); answered SERVFAIL",
             zone.settings.name
         );
-        if let Some(zone) = self.zones.get(&number) {
-            self.commits.table().publish(&shown(zone));
-        }
+        zone.home.show(&zone.homed());
     }
 
     /// A length of time up to `most`.
@@ -273,39 +334,6 @@ impl<O: AskPrimary> Secondaries<O> {
     }
 }
 
-/// The changes of the table that show a zone as its state says.
-fn shown(zone: &Secondary) -> [TableChange; 2] {
-    let SecondarySettings { name, rank, .. } = &zone.settings;
-    let version = match (zone.state, &zone.version) {
-        (ZoneState::Current, Some(version)) => Arc::clone(version),
-        _ => {
-            let mut stand_in = Zone::not_ready(name.as_name());
-            stand_in.set_rank(*rank);
-            Arc::new(stand_in)
-        }
-    };
-    // A stand-in does not take the place of a version by itself.
-    [
-        TableChange::Withdraw(name.as_name().as_wire().into(), *rank),
-        TableChange::Offer(version),
-    ]
-}
-
 fn key(zone: Name<'_>) -> Box<[u8]> {
     zone.as_wire().to_ascii_lowercase().into()
-}
-
-/// Sends the end of a commit to the queue.
-fn tell(
-    ended: &Sender<Ended>,
-    wake: &Wake,
-    zone: ZoneNumber,
-) -> impl FnOnce(Result<crate::CommittedVersion, CommitError>) + Send + 'static {
-    let (ended, wake) = (ended.clone(), Arc::clone(wake));
-    move |result| {
-        let result = result.map(|committed| committed.zone);
-        // Nobody listens any more at the end of the server.
-        let _ = ended.send(Ended { zone, result });
-        wake();
-    }
 }

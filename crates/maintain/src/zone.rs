@@ -58,7 +58,12 @@ impl SoaTimes {
     pub fn of(zone: &Zone) -> SoaTimes {
         let soa = zone.apex().rrset(Type::SOA);
         let record = soa.and_then(|soa| soa.records().next());
-        let Some(fields) = record.and_then(|record| record.rdata.last_chunk::<16>()) else {
+        record.map_or(WITHOUT_SOA, |record| SoaTimes::of_soa(record.rdata))
+    }
+
+    /// Reads the times of a SOA from its data in wire form.
+    pub fn of_soa(rdata: &[u8]) -> SoaTimes {
+        let Some(fields) = rdata.last_chunk::<16>() else {
             return WITHOUT_SOA;
         };
         let field = |at: usize| {

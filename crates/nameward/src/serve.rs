@@ -26,7 +26,10 @@ use nameward_maintain::{
     Commits, Durable, TableWriter,
     catalog::{self, CatalogHandle, CatalogParts},
     commit::name_of,
-    follow::{databases::Databases, unknown},
+    follow::{
+        databases::{Databases, NotifiedSerials},
+        unknown,
+    },
     policy::{KeptPolicies, PolicySource, PolicyTable},
 };
 use nameward_serve::outgoing::Notifier;
@@ -84,15 +87,20 @@ pub fn run(overrides: &Overrides) -> Result<(), StartError> {
     let durable = store
         .clone()
         .map(|store| Arc::new(store) as Arc<dyn Durable>);
-    let notifier = Notifier::default();
-    let (told, catalogs) = (notifier.clone(), CatalogHandle::default());
+    let (notifier, notified) = (Notifier::default(), NotifiedSerials::default());
+    let (told, noted, catalogs) = (notifier.clone(), notified.clone(), CatalogHandle::default());
     let looked_at = catalogs.clone();
     let commits = Commits::new(Arc::clone(&table), durable, move |committed| {
-        told.changed(name_of(&committed.zone));
+        let zone = name_of(&committed.zone);
+        told.changed(zone);
+        noted.note(zone);
         looked_at.wake();
     })?;
-    let told = notifier.clone();
-    commits.on_live_change(move |zone| told.changed(zone.into()));
+    let (told, noted) = (notifier.clone(), notified.clone());
+    commits.on_live_change(move |zone| {
+        told.changed(zone.into());
+        noted.note(zone.into());
+    });
     // Before the first zone, as access lists.
     let policy_table = Arc::new(PolicyTable::default());
     let signed = Arc::clone(&shared);
@@ -124,6 +132,7 @@ pub fn run(overrides: &Overrides) -> Result<(), StartError> {
     let transfer_runtime = secondaries::runtime()?;
     let outgoing = OutgoingParts {
         notifier,
+        notified,
         runtime: transfer_runtime.handle().clone(),
     };
     let parts = CatalogParts {

@@ -261,6 +261,7 @@ mod tests {
             zone: zone.into(),
             kind,
             name_servers: vec!["b.test".into()],
+            primaries: Vec::new(),
             hostmaster: None,
             ttl: 60,
             backend: None,
@@ -311,9 +312,9 @@ mod tests {
                 "exists already",
             ),
             (
-                create("a.test", ListedKind::Secondary),
+                create("a.test", ListedKind::Producer),
                 ErrorKind::Refused,
-                "secondary",
+                "producer",
             ),
             (OperationRequest::Stop, ErrorKind::Refused, "no operation"),
         ] {

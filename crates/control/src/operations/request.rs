@@ -174,6 +174,9 @@ pub struct ZoneTemplate {
     /// The name servers; the first one stands in the SOA.
     #[serde(default)]
     pub name_servers: Vec<String>,
+    /// The addresses that a zone of kind secondary or consumer is transferred from, with or without ports.
+    #[serde(default)]
+    pub primaries: Vec<String>,
     /// The mailbox in the SOA, as a name; `hostmaster` in the zone if nothing is said.
     #[serde(default)]
     pub hostmaster: Option<String>,
@@ -260,7 +263,7 @@ impl ListedKind {
         let known = Self::ALL.into_iter().find(|kind| kind.name() == name);
         known.ok_or_else(|| {
             OperationError::invalid(format!(
-                "expected the kind native or primary, found {text:?}"
+                "expected the kind native, primary, secondary or consumer, found {text:?}"
             ))
         })
     }

@@ -1,5 +1,6 @@
 //! Owns operations on whole zones: list, show, create, delete.
 
+use std::net::{IpAddr, SocketAddr};
 use std::time::SystemTime;
 
 use nameward_maintain::follow::place_of_rank;
@@ -16,6 +17,9 @@ use super::{
 
 /// Times in the SOA of a new zone: refresh, retry, expire, minimum.
 const TIMES: [u32; 4] = [10_800, 3_600, 604_800, 3_600];
+
+/// Characters of `domains.master`.
+const MASTER_MAX: usize = 128;
 
 impl Operations {
     /// Lists all zones, in the order of their names.
@@ -156,8 +160,9 @@ fn creatable(kind: ListedKind) -> Result<Kind, OperationError> {
     let missing = match kind {
         ListedKind::Native => return Ok(Kind::Native),
         ListedKind::Primary => return Ok(Kind::Primary),
-        ListedKind::Secondary => "zones are not transferred in yet",
-        ListedKind::Producer | ListedKind::Consumer => "catalog zones are not supported yet",
+        ListedKind::Secondary => return Ok(Kind::Secondary),
+        ListedKind::Consumer => return Ok(Kind::Consumer),
+        ListedKind::Producer => "create it as primary and set domains.type to PRODUCER",
         ListedKind::File => "a zone in a file is created by making its file",
     };
     Err(OperationError::refused(format!(
@@ -179,13 +184,55 @@ fn servers_without_address(zone: &NewZone) -> impl Iterator<Item = NameBuf> + '_
 impl ZoneTemplate {
     fn read(&self, name: NameBuf, kind: Kind) -> Result<NewZone, OperationError> {
         let now = SystemTime::now();
+        let is_transferred = matches!(kind, Kind::Secondary | Kind::Consumer);
+        let (primaries, rrsets) = match is_transferred {
+            true => (Some(self.primaries_text()?), Vec::new()),
+            false if self.primaries.is_empty() => (None, self.first_records(&name, now)?),
+            false => {
+                return Err(OperationError::invalid(
+                    "--primary is for zones of kind secondary or consumer",
+                ));
+            }
+        };
         Ok(NewZone {
             name,
             kind,
-            primaries: None,
-            rrsets: self.first_records(&name, now)?,
+            primaries,
+            rrsets,
             now,
         })
+    }
+
+    /// The primaries as `domains.master` has them.
+    fn primaries_text(&self) -> Result<String, OperationError> {
+        if !self.name_servers.is_empty() || self.hostmaster.is_some() {
+            return Err(OperationError::invalid(
+                "a zone that is transferred gets its name servers from its primary: leave --ns and --hostmaster out",
+            ));
+        }
+        if self.primaries.is_empty() {
+            return Err(OperationError::invalid(
+                "a zone that is transferred needs a primary: --primary ADDRESS, once or more",
+            ));
+        }
+        for text in &self.primaries {
+            let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']'));
+            let is_address = text.parse::<SocketAddr>().is_ok()
+                || bare.unwrap_or(text).parse::<IpAddr>().is_ok();
+            if !is_address {
+                return Err(OperationError::invalid(format!(
+                    "{text:?} is no address: 192.0.2.1, 192.0.2.1:5300, 2001:db8::1 or [2001:db8::1]:5300"
+                )));
+            }
+        }
+        let text = self.primaries.join(", ");
+        match text.len() <= MASTER_MAX {
+            true => Ok(text),
+            false => Err(OperationError::invalid(format!(
+                "the primaries have {} characters, and domains.master takes {MASTER_MAX}",
+                text.len()
+            ))),
+        }
     }
 
     fn first_records(

@@ -6,18 +6,22 @@
 //! panics is started again with what it knew.
 
 mod follower;
+mod notified;
 mod own_changes;
 mod pending_reads;
 mod policies;
 mod publish;
 mod read;
+mod withheld;
 mod zone_list_file;
 
 use crate::commit::Commits;
 use crate::policy::PolicyTable;
 use follower::DatabaseFollower;
-use nameward_store::sql::{SqlBackend, write::Committed};
+use nameward_store::sql::{SqlBackend, SqlError, write::Committed};
+pub use notified::{NotifiedParts, NotifiedSerials};
 use own_changes::OwnChange;
+use nameward_wire::Name;
 use publish::FirstRead;
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -31,6 +35,7 @@ use tokio::{
     sync::{Notify, mpsc, oneshot},
     time::timeout,
 };
+use withheld::WithheldZones;
 
 /// Changes of this server that wait to be followed.
 const OWN_CHANGES: usize = 64;
@@ -103,6 +108,7 @@ pub struct FollowedDatabase {
     pub backend: SqlBackend,
     refresh: Arc<Notify>,
     own: mpsc::Sender<OwnChange>,
+    withheld: Arc<WithheldZones>,
 }
 
 impl Databases {
@@ -130,15 +136,39 @@ impl Databases {
 impl FollowedDatabase {
     /// Waits until the change that this server made in a zone is in its answers.
     pub fn follow(&self, runtime: &Handle, committed: &Committed) -> Result<(), PublishError> {
+        let (difference, mark) = (committed.difference.clone(), committed.mark);
+        self.hand_over(runtime, |done| OwnChange {
+            zone: committed.zone,
+            difference,
+            mark,
+            done,
+        })
+    }
+
+    /// Has a zone answered SERVFAIL though the database has it, or answered again; returns whether that is new. It takes
+    /// effect when the zone is read again.
+    pub fn withhold(&self, zone: Name<'_>, is_withheld: bool) -> bool {
+        self.withheld.set(zone, is_withheld)
+    }
+
+    /// Has a zone read again, and waits for that.
+    pub fn read_again(&self, runtime: &Handle, zone: i64) -> Result<(), PublishError> {
+        self.hand_over(runtime, |done| OwnChange {
+            zone,
+            difference: None,
+            mark: None,
+            done,
+        })
+    }
+
+    fn hand_over(
+        &self,
+        runtime: &Handle,
+        change: impl FnOnce(oneshot::Sender<Result<(), SqlError>>) -> OwnChange,
+    ) -> Result<(), PublishError> {
         let (done, followed) = oneshot::channel();
         runtime.block_on(async {
-            let change = OwnChange {
-                zone: committed.zone,
-                difference: committed.difference.clone(),
-                mark: committed.mark,
-                done,
-            };
-            let sent = self.own.send(change).await;
+            let sent = self.own.send(change(done)).await;
             sent.map_err(|_| PublishError::FollowerEnded)?;
             match timeout(OWN_PATIENCE, followed).await {
                 Ok(Ok(result)) => result.map_err(|error| PublishError::Database(error.to_string())),
@@ -162,18 +192,21 @@ pub fn start(
     for source in sources {
         let refresh = Arc::new(Notify::new());
         let (own, own_changes) = mpsc::channel(OWN_CHANGES);
+        let withheld = Arc::new(WithheldZones::default());
         all.list.push(FollowedDatabase {
             rank: source.rank,
             served_from: source.served_from,
             backend: source.backend.clone(),
             refresh: Arc::clone(&refresh),
             own,
+            withheld: Arc::clone(&withheld),
         });
         let (first, first_asked) = oneshot::channel();
         let thread = thread::Builder::new().name(format!("database-{}", source.rank));
         let mut follower = DatabaseFollower::new(commits, source, terms, Arc::clone(&first_read));
         follower.refresh = refresh;
         follower.own_changes = own_changes;
+        follower.withheld = withheld;
         follower.first_asked = Some(first);
         let runtime = Handle::current();
         // A thread of its own: reading many zones would keep others of the runtime waiting.

@@ -3,21 +3,19 @@
 use super::ask::{
     Ask, AskPrimary, AskTicket, PrimaryAnswer, PrimaryError, PrimaryReply, TransferWay,
 };
-use super::secondary::{Ended, TransferSize, source_of};
-use super::{Secondaries, shown, tell};
-use crate::commit::CommitError;
+use super::Secondaries;
+use super::home::HomeOutcome;
+use super::secondary::{HomeReport, TransferSize};
 use crate::schedule::{EventUrgency, Moment, ZoneEvent, ZoneNumber};
 use crate::transfer::WholeZone;
-use crate::zone::{SoaTimes, ZoneState};
-use nameward_store::state::StateChange;
+use crate::zone::ZoneState;
 use nameward_zone::change::Difference;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// How often the retry time is doubled for a zone that was never transferred.
 const DOUBLED: u32 = 5;
 /// The most that chance takes off the time to the next check, besides an eighth of that time.
-const JITTER: Duration = Duration::from_millis(1 << 20);
+pub(super) const JITTER: Duration = Duration::from_millis(1 << 20);
 
 impl<O: AskPrimary> Secondaries<O> {
     /// Asks the next primary of a zone, or gives this check up when all were asked.
@@ -125,14 +123,14 @@ impl<O: AskPrimary> Secondaries<O> {
     }
 
     /// All primaries were asked in vain: again after the retry time.
-    fn give_up(&mut self, number: ZoneNumber, now: Moment) {
+    pub(super) fn give_up(&mut self, number: ZoneNumber, now: Moment) {
         let early = self.draw(JITTER);
         let Some(zone) = self.zones.get_mut(&number) else {
             return;
         };
         zone.failures = zone.failures.saturating_add(1);
-        let wait = match &zone.version {
-            Some(version) => SoaTimes::of(version).retry,
+        let wait = match &zone.held {
+            Some(held) => held.times.retry,
             // Nothing says how often: not too often, and less so in time.
             None => Duration::from_secs(5) * (1 << zone.failures.min(DOUBLED)),
         };
@@ -162,26 +160,29 @@ impl<O: AskPrimary> Secondaries<O> {
         let Some(zone) = self.zones.get_mut(&number) else {
             return;
         };
-        let Some(version) = &zone.version else {
+        let Some(held) = &zone.held else {
             return self.fail(number, "there is no version to confirm".into(), now);
         };
-        let times = SoaTimes::of(version);
+        let (times, serial) = (held.times, held.serial);
         zone.timers = times.confirmed(now, jitter.min(times.refresh / 8));
         (zone.failures, zone.last_error, zone.wants_whole) = (0, None, false);
-        zone.serial_there = Some(version.serial());
+        zone.serial_there = Some(serial);
         let was = std::mem::replace(&mut zone.state, ZoneState::Current);
         let (name, timers) = (zone.settings.name, zone.timers);
+        zone.home.confirm(&name, timers);
         if was == ZoneState::Expired {
-            let serial = version.serial();
             tracing::info!("zone {name}: serial {serial} is confirmed, served again");
+            zone.home.show(&zone.homed());
         }
-        self.commits
-            .keep(name, vec![StateChange::SetTimers { zone: name, timers }]);
-        if was == ZoneState::Expired
-            && let Some(zone) = self.zones.get(&number)
-        {
-            self.commits.table().publish(&shown(zone));
-        }
+        self.end_check(number, now);
+    }
+
+    /// Ends a check of a zone that is confirmed, and plans the next one.
+    pub(super) fn end_check(&mut self, number: ZoneNumber, now: Moment) {
+        let Some(zone) = self.zones.get(&number) else {
+            return;
+        };
+        let timers = zone.timers;
         self.schedule.finish(number);
         let check =
             Moment::from_seconds(timers.next_check).max(now.plus(Duration::from_millis(500)));
@@ -196,38 +197,19 @@ impl<O: AskPrimary> Secondaries<O> {
         differences: Vec<Difference>,
         now: Moment,
     ) {
-        let Some(zone) = self.zones.get_mut(&number) else {
-            return;
-        };
         let forward = |d: &Difference| d.serials().is_some_and(|(from, to)| to.is_after(from));
         if differences.is_empty() || !differences.iter().all(forward) {
             let error = "the differences do not lead to a newer serial";
             return self.fail_differences(number, error.into(), now);
         }
-        if zone.state != ZoneState::Current {
-            // Not in the table: the new version is made here and committed as a whole.
-            let mut version = zone.version.clone();
-            for difference in &differences {
-                version = version
-                    .and_then(|version| version.apply(difference).ok())
-                    .map(Arc::new);
-            }
-            return match version.and_then(|version| version.pack()) {
-                Some(zone) => {
-                    let contents = crate::contents::contents_of(&zone);
-                    self.commit_whole(number, WholeZone { zone, contents }, now);
-                }
-                None => self.fail_differences(number, "the differences do not fit".into(), now),
-            };
-        }
-        let source = source_of(zone, now);
-        zone.commits += differences.len();
-        zone.commit_error = None;
-        for difference in differences {
-            let done = tell(&self.ended.0, &self.wake, number);
-            self.commits.difference(source, difference, done);
-        }
-        self.run_ended(now);
+        let done = self.report(move |outcome| HomeReport::Brought(number, outcome));
+        let Some(zone) = self.zones.get_mut(&number) else {
+            return;
+        };
+        zone.is_bringing = true;
+        zone.home
+            .bring_differences(&zone.homed(), differences, now, done);
+        self.take_reports(now);
     }
 
     fn commit_whole(&mut self, number: ZoneNumber, whole: WholeZone, now: Moment) {
@@ -243,43 +225,29 @@ impl<O: AskPrimary> Secondaries<O> {
         if here.is_some_and(|here| !serial.is_after(here)) {
             return self.fail(number, format!("its serial {serial} is not newer"), now);
         }
-        zone.commits += 1;
-        zone.commit_error = None;
-        let done = tell(&self.ended.0, &self.wake, number);
-        let WholeZone {
-            zone: version,
-            contents,
-        } = whole;
-        self.commits
-            .version_with_contents(source_of(zone, now), version, contents, done);
-        self.run_ended(now);
+        zone.is_bringing = true;
+        let done = self.report(move |outcome| HomeReport::Brought(number, outcome));
+        if let Some(zone) = self.zones.get(&number) {
+            zone.home.bring_whole(&zone.homed(), whole, now, done);
+        }
+        self.take_reports(now);
     }
 
-    /// A commit has ended. The check ends with its last one.
-    pub(super) fn take_ended(&mut self, ended: Ended, now: Moment) {
-        let Some(zone) = self.zones.get_mut(&ended.zone) else {
+    /// A version is home, or was refused: the check ends.
+    pub(super) fn take_brought(&mut self, number: ZoneNumber, outcome: HomeOutcome, now: Moment) {
+        let Some(zone) = self.zones.get_mut(&number) else {
             return;
         };
-        zone.commits -= 1;
-        match ended.result {
-            Ok(version) => zone.version = Some(version),
-            Err(error) => {
-                if error == CommitError::NoSuchZone {
-                    // Another follower of the same rank has withdrawn what it had: it is ours again.
-                    self.commits.table().publish(&shown(zone));
-                }
-                zone.commit_error = Some(error.to_string());
-            }
-        }
-        if zone.commits > 0 {
-            return;
+        zone.is_bringing = false;
+        if let Some(held) = outcome.held {
+            zone.held = Some(held);
         }
         let transfer = zone.transfer.take();
-        match zone.commit_error.take() {
+        match outcome.error {
             Some(error) if transfer.is_some_and(|size| size.word == "IXFR") => {
-                self.fail_differences(ended.zone, error, now);
+                self.fail_differences(number, error, now);
             }
-            Some(error) => self.fail(ended.zone, error, now),
+            Some(error) => self.fail(number, error, now),
             None => {
                 if let (Some(size), Some(serial), Some(peer)) =
                     (transfer, zone.serial(), zone.primary)
@@ -295,12 +263,11 @@ impl<O: AskPrimary> Secondaries<O> {
                         took.as_secs_f64()
                     );
                 }
-                if let (Some(file), Some(version)) =
-                    (&zone.settings.policy.copy_file, &zone.version)
-                {
-                    self.copies.write(file, version);
+                let contents = zone.held.as_ref().and_then(|held| held.contents.as_ref());
+                if let (Some(file), Some(contents)) = (&zone.settings.policy.copy_file, contents) {
+                    self.copies.write(file, contents);
                 }
-                self.confirm(ended.zone, now);
+                self.confirm(number, now);
             }
         }
     }

@@ -9,7 +9,7 @@
 //! All of it waits in one inbox, which is bounded: by the zones, by the questions under way and by the operators.
 
 use super::{AskPrimary, AskTicket, PrimaryError, PrimaryReply, Secondaries, ZoneHeir};
-use super::{SecondariesSummary, SecondaryStatus};
+use super::{SecondariesSummary, SecondaryHome, SecondaryStatus};
 use crate::commit::Commits;
 use crate::policy::{Policies, PolicySource, PolicyTable, UNCONFIGURED_RANK, ZonePolicy};
 use crate::schedule::Moment;
@@ -36,6 +36,8 @@ pub struct LifeParts {
     pub commits: Arc<Commits>,
     /// The policies, which say which zones are secondary.
     pub policies: Arc<PolicyTable>,
+    /// The homes of zones that databases have, by the ranks of these.
+    pub homes: Vec<(u16, Arc<dyn SecondaryHome>)>,
     /// Checks and transfers that may run at one time.
     pub running_max: usize,
     /// For the spreading of checks.
@@ -155,13 +157,17 @@ pub fn start<O: AskPrimary + Send + 'static>(
     let LifeParts {
         commits,
         policies,
+        homes,
         running_max,
         seed,
     } = parts;
     let mut secondaries = Secondaries::new(Arc::clone(&commits), outgoing(handle.clone()), seed);
     secondaries.set_running_max(running_max);
+    for (rank, home) in homes {
+        secondaries.set_home(rank, home);
+    }
     let waker = handle.clone();
-    secondaries.on_commit(move || waker.put(|_| ()));
+    secondaries.on_report(move || waker.put(|_| ()));
     let listener = handle.clone();
     policies.on_change(move |change| {
         if !change.zones.is_empty() {
@@ -261,14 +267,14 @@ impl<O: AskPrimary> LifeDriver<O> {
 
     /// Does what the policies say of some zones.
     fn follow(&mut self, policies: &Policies, zones: Vec<Box<[u8]>>) {
-        let (mut new, mut in_databases) = (Vec::new(), 0);
+        let mut new = Vec::new();
         for zone in &zones {
             let Ok(name) = Name::from_wire(zone) else {
                 continue;
             };
             let own = policies.own(name);
-            in_databases += usize::from(own.is_some_and(|policy| is_in_database(policy)));
-            let policy = own.filter(|policy| is_secondary(policy));
+            let policy =
+                own.filter(|policy| is_secondary(policy) && self.secondaries.has_home(policy));
             let Some(policy) = policy else {
                 let is_file = own.is_some_and(|policy| {
                     policy.declared_by == PolicySource::Configured && !policy.kind.is_transferred()
@@ -288,20 +294,17 @@ impl<O: AskPrimary> LifeDriver<O> {
                 });
             }
         }
-        if in_databases > 0 {
-            tracing::warn!(
-                "{in_databases} secondary zones of databases are served as the database has them, and not transferred: \
-                 declare them by [[zone]] to have them transferred here"
-            );
+        if self.commits.store().is_none() {
+            let count = new.len();
+            new.retain(|settings| is_in_database(&settings.policy));
+            if new.len() < count {
+                tracing::error!(
+                    "{} secondary zones are not served: set state_directory, where their contents are kept",
+                    count - new.len()
+                );
+            }
         }
         if new.is_empty() {
-            return;
-        }
-        if self.commits.store().is_none() {
-            tracing::error!(
-                "{} secondary zones are not served: set state_directory, where their contents are kept",
-                new.len()
-            );
             return;
         }
         let (count, began) = (new.len(), Instant::now());
@@ -345,19 +348,20 @@ impl<O: AskPrimary> LifeDriver<O> {
     }
 }
 
-/// Tells whether a zone is transferred from primaries into the state store.
+/// Tells whether a zone is transferred from primaries.
 fn is_secondary(policy: &ZonePolicy) -> bool {
-    policy.kind.is_transferred() && !is_in_database(policy) && !policy.primaries.is_empty()
+    policy.kind.is_transferred() && !policy.primaries.is_empty()
 }
 
-/// Tells whether a database has a zone that is transferred from primaries: whoever writes it there transfers it.
+/// Tells whether a zone is at home in a database.
 fn is_in_database(policy: &ZonePolicy) -> bool {
-    policy.kind.is_transferred() && matches!(policy.declared_by, PolicySource::Backend(_))
+    matches!(policy.declared_by, PolicySource::Backend(_))
 }
 
 fn rank_of(policy: &ZonePolicy) -> u16 {
     match policy.declared_by {
         PolicySource::Configured => crate::policy::CONFIGURED_RANK,
+        PolicySource::Backend(rank) => rank,
         _ => UNCONFIGURED_RANK,
     }
 }

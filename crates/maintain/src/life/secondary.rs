@@ -1,10 +1,11 @@
 //! One zone that comes from a primary, while the server runs.
 
-use crate::commit::{CommitError, VersionSource};
+use super::home::{HeldVersion, HomeOutcome, HomeStates, HomedZone, SecondaryHome};
 use crate::schedule::{Moment, ZoneNumber};
 use crate::zone::{SecondarySettings, ZoneState};
-use nameward_store::state::{JournalOrigin, ZoneHome, ZoneTimers};
-use nameward_zone::{Serial, Zone};
+use nameward_store::state::ZoneTimers;
+use nameward_wire::NameBuf;
+use nameward_zone::Serial;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,9 +13,11 @@ use std::time::Duration;
 /// One zone.
 pub(super) struct Secondary {
     pub(super) settings: SecondarySettings,
+    /// Where its contents and times are.
+    pub(super) home: Arc<dyn SecondaryHome>,
     pub(super) state: ZoneState,
     /// The last version, also while it is too old to be served.
-    pub(super) version: Option<Arc<Zone>>,
+    pub(super) held: Option<HeldVersion>,
     pub(super) timers: ZoneTimers,
     /// When it expires, while it is served.
     pub(super) expiry: Option<Moment>,
@@ -33,9 +36,10 @@ pub(super) struct Secondary {
     pub(super) serial_there: Option<Serial>,
     /// When the last check began; nothing of it is kept.
     pub(super) checked: Option<Moment>,
-    /// Commits that have not ended.
-    pub(super) commits: usize,
-    pub(super) commit_error: Option<String>,
+    /// Somebody asked for the next check: it is made even if another server has just made one.
+    pub(super) is_check_asked: bool,
+    /// A version is on its way home.
+    pub(super) is_bringing: bool,
     pub(super) transfer: Option<TransferSize>,
 }
 
@@ -50,20 +54,22 @@ pub(super) struct TransferSize {
 impl Secondary {
     pub(super) fn new(
         settings: SecondarySettings,
-        version: Option<Arc<Zone>>,
+        home: Arc<dyn SecondaryHome>,
+        held: Option<HeldVersion>,
         timers: Option<ZoneTimers>,
         now: Moment,
     ) -> Self {
         let timers = timers.unwrap_or_default();
-        let is_good = version.is_some() && now.seconds() < timers.expires;
+        let is_good = held.is_some() && now.seconds() < timers.expires;
         Secondary {
-            state: match (&version, is_good) {
+            state: match (&held, is_good) {
                 (None, _) => ZoneState::Empty,
                 (_, true) => ZoneState::Current,
                 (_, false) => ZoneState::Expired,
             },
             settings,
-            version,
+            home,
+            held,
             timers,
             expiry: None,
             ticket: None,
@@ -75,31 +81,42 @@ impl Secondary {
             primary: None,
             serial_there: None,
             checked: None,
-            commits: 0,
-            commit_error: None,
+            is_check_asked: false,
+            is_bringing: false,
             transfer: None,
         }
     }
 
     /// Returns the serial that is here.
     pub(super) fn serial(&self) -> Option<Serial> {
-        self.version.as_ref().map(|version| version.serial())
+        self.held.as_ref().map(|held| held.serial)
+    }
+
+    /// Returns the zone as its home is told of it.
+    pub(super) fn homed(&self) -> HomedZone<'_> {
+        HomedZone {
+            settings: &self.settings,
+            state: self.state,
+            held: self.held.as_ref(),
+        }
     }
 }
 
-/// The end of a commit.
-pub(super) struct Ended {
-    pub(super) zone: ZoneNumber,
-    pub(super) result: Result<Arc<Zone>, CommitError>,
+/// The reason why a home was looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum LookReason {
+    /// A check begins.
+    Check,
+    /// The zone is about to expire.
+    Expiry,
 }
 
-/// The source of versions that a primary gave at `now`.
-pub(super) fn source_of(zone: &Secondary, now: Moment) -> VersionSource {
-    VersionSource {
-        zone: zone.settings.name,
-        rank: zone.settings.rank,
-        home: ZoneHome::Store,
-        origin: JournalOrigin::Transfer,
-        confirmed: Some(now),
-    }
+/// A report of a home.
+pub(super) enum HomeReport {
+    /// A version is there, or was refused.
+    Brought(ZoneNumber, HomeOutcome),
+    /// A home was looked at for a zone.
+    Seen(ZoneNumber, LookReason, Result<HomeStates, String>),
+    /// A home was looked at for zones that are to be taken over from it.
+    Listed(Vec<NameBuf>, Result<HomeStates, String>),
 }

@@ -3,13 +3,18 @@
 
 use super::ask::AskPrimary;
 use super::secondary::Secondary;
-use super::{SPREAD, Secondaries, key, shown};
+use super::home::{HeldVersion, HomeStates, SecondaryHome};
+use super::secondary::HomeReport;
+use super::store_home::shown;
+use super::{SPREAD, Secondaries, key};
 use crate::contents::{ContentsReader, read_contents};
-use crate::schedule::{EventUrgency, Moment, ZoneEvent};
+use crate::policy::PolicySource;
+use crate::schedule::{EventUrgency, Moment, ZoneEvent, ZoneNumber};
 use crate::zone::{SecondarySettings, ZoneState};
 use nameward_store::state::{
     JournalEntry, KeptZone, StateError, StateStore, TakeStoredZones, ZoneTimers,
 };
+use nameward_wire::NameBuf;
 use nameward_zone::{RecordList, TableChange, Zone};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -30,26 +35,43 @@ impl<O: AskPrimary> Secondaries<O> {
         timers: Option<ZoneTimers>,
         now: Moment,
     ) -> Result<(), StateError> {
-        let version = match self.commits.store() {
+        let commits = Arc::clone(&self.store.commits);
+        let version = match commits.store() {
             Some(store) => read_contents(store, &settings.name)?,
             None => None,
         };
         let taken = TakenOver {
             settings,
-            version,
+            held: held(version),
             timers,
         };
         let change = self.take_over(taken, SPREAD, now);
-        self.commits.table().publish(&[change]);
+        commits.table().publish(&[change]);
         Ok(())
     }
 
     /// Takes many zones over, as [`Secondaries::add`] does. One that cannot be read back is told of in the log and begins
-    /// empty.
+    /// empty. Zones of databases are taken over when these have answered.
     pub fn add_all(&mut self, list: Vec<SecondarySettings>, now: Moment) {
-        let commits = Arc::clone(&self.commits);
-        let count = u32::try_from(list.len()).unwrap_or(u32::MAX);
-        let spread = SPREAD_EACH.saturating_mul(count).min(SPREAD);
+        let commits = Arc::clone(&self.store.commits);
+        let mut in_databases: HashMap<u16, Vec<SecondarySettings>> = HashMap::new();
+        let mut in_store = Vec::new();
+        for settings in list {
+            match settings.policy.declared_by {
+                PolicySource::Backend(rank) => {
+                    in_databases.entry(rank).or_default().push(settings)
+                }
+                _ => in_store.push(settings),
+            }
+        }
+        for (rank, list) in in_databases {
+            self.list_home(rank, list);
+        }
+        let list = in_store;
+        if list.is_empty() {
+            return;
+        }
+        let spread = spread_of(list.len());
         let names: Vec<_> = list.iter().map(|settings| settings.name).collect();
         let keyed = |settings: SecondarySettings| (key(settings.name.as_name()), settings);
         let wanted: HashMap<Box<[u8]>, SecondarySettings> = list.into_iter().map(keyed).collect();
@@ -75,22 +97,106 @@ impl<O: AskPrimary> Secondaries<O> {
         loading.finish();
     }
 
-    /// Takes one zone over; returns the change that makes it visible.
-    fn take_over(&mut self, taken: TakenOver, spread: Duration, now: Moment) -> TableChange {
+    /// Looks at zones in their home, before they are taken over.
+    fn list_home(&mut self, rank: u16, list: Vec<SecondarySettings>) {
+        let Some(home) = self.databases.get(&rank).map(Arc::clone) else {
+            return;
+        };
+        let names: Vec<NameBuf> = list.iter().map(|settings| settings.name).collect();
+        let keyed = |settings: SecondarySettings| (key(settings.name.as_name()), settings);
+        self.listing.extend(list.into_iter().map(keyed));
+        let asked = names.clone();
+        let done = self.report(move |listed| HomeReport::Listed(names, listed));
+        home.look(asked, done);
+    }
+
+    /// Takes zones over that their home was looked at for. Where that failed they are looked at again, each when it is checked.
+    pub(super) fn take_listed(
+        &mut self,
+        names: &[NameBuf],
+        listed: Result<HomeStates, String>,
+        now: Moment,
+    ) {
+        let spread = spread_of(names.len());
+        let mut states: HashMap<Box<[u8]>, _> = match listed {
+            Ok(states) => {
+                let keyed = states.into_iter();
+                keyed
+                    .map(|(name, state)| (key(name.as_name()), Some(state)))
+                    .collect()
+            }
+            Err(error) => {
+                tracing::warn!("{} secondary zones not looked at: {error}", names.len());
+                let all = names.iter().map(|name| (key(name.as_name()), None));
+                all.collect()
+            }
+        };
+        for name in names {
+            let key = key(name.as_name());
+            // Those that are gone meanwhile are told of by their policies.
+            let (Some(settings), Some(state)) = (self.listing.remove(&key), states.remove(&key))
+            else {
+                continue;
+            };
+            let PolicySource::Backend(rank) = settings.policy.declared_by else {
+                continue;
+            };
+            let Some(home) = self.databases.get(&rank).map(Arc::clone) else {
+                continue;
+            };
+            let (held, refreshed) = state.map_or((None, None), |state| (state.held, state.refreshed));
+            let timers = held.as_ref().map(|held| {
+                let confirmed = refreshed.map_or(now, Moment::from_seconds);
+                held.times.confirmed(confirmed, Duration::ZERO)
+            });
+            let taken = TakenOver {
+                settings,
+                held,
+                timers,
+            };
+            let number = self.take_in(taken, home, spread, now);
+            if let Some(zone) = self.zones.get(&number)
+                && zone.state == ZoneState::Expired
+            {
+                zone.home.show(&zone.homed());
+            }
+        }
+    }
+
+    /// Takes one zone of the state store over; returns the change that makes it visible.
+    fn take_over(&mut self, mut taken: TakenOver, spread: Duration, now: Moment) -> TableChange {
+        let (name, rank) = (taken.settings.name, taken.settings.rank);
+        if let Some(held) = &mut taken.held
+            && let Some(contents) = held.contents.as_mut().and_then(Arc::get_mut)
+        {
+            contents.set_rank(rank);
+        }
+        let home = Arc::clone(&self.store) as Arc<dyn SecondaryHome>;
+        let number = self.take_in(taken, home, spread, now);
+        let offer = self.zones.get(&number).map(|zone| shown(&zone.homed()));
+        match offer {
+            Some([_, offer]) => offer,
+            None => TableChange::Withdraw(name.as_name().as_wire().into(), rank),
+        }
+    }
+
+    /// Takes a zone in and plans its first check.
+    fn take_in(
+        &mut self,
+        taken: TakenOver,
+        home: Arc<dyn SecondaryHome>,
+        spread: Duration,
+        now: Moment,
+    ) -> ZoneNumber {
         let number = self.next_number;
         self.next_number += 1;
         let TakenOver {
             settings,
-            version,
+            held,
             timers,
         } = taken;
         self.numbers.insert(key(settings.name.as_name()), number);
-        let version = version.map(|mut zone| {
-            zone.set_rank(settings.rank);
-            Arc::new(zone)
-        });
-        let zone = Secondary::new(settings, version, timers, now);
-        let [_, offer] = shown(&zone);
+        let zone = Secondary::new(settings, home, held, timers, now);
         let is_good = zone.state == ZoneState::Current;
         let check = match is_good {
             // A NOTIFY may have been missed while the server was down; but not all zones at once.
@@ -102,15 +208,26 @@ impl<O: AskPrimary> Secondaries<O> {
         let expires = is_good.then(|| Moment::from_seconds(zone.timers.expires));
         self.zones.insert(number, zone);
         self.plan_expiry(number, expires);
-        offer
+        number
     }
+}
+
+/// The time over which the first checks of so many zones are spread.
+fn spread_of(zones: usize) -> Duration {
+    let zones = u32::try_from(zones).unwrap_or(u32::MAX);
+    SPREAD_EACH.saturating_mul(zones).min(SPREAD)
 }
 
 /// A zone to be taken over.
 struct TakenOver {
     settings: SecondarySettings,
-    version: Option<Zone>,
+    held: Option<HeldVersion>,
     timers: Option<ZoneTimers>,
+}
+
+/// Returns the version that was read back.
+fn held(zone: Option<Zone>) -> Option<HeldVersion> {
+    zone.map(|zone| Arc::new(zone).into())
 }
 
 /// Zones that are being read back.
@@ -134,7 +251,8 @@ impl<O: AskPrimary> Loading<'_, O> {
 
     fn publish(&mut self) {
         let changes = std::mem::take(&mut self.changes);
-        self.secondaries.commits.table().publish(&changes);
+        let table = self.secondaries.store.commits.table();
+        table.publish(&changes);
     }
 
     /// Takes the zones over that nothing is kept of.
@@ -142,7 +260,7 @@ impl<O: AskPrimary> Loading<'_, O> {
         for settings in std::mem::take(&mut self.wanted).into_values() {
             self.take(TakenOver {
                 settings,
-                version: None,
+                held: None,
                 timers: None,
             });
         }
@@ -183,7 +301,7 @@ impl<O: AskPrimary> TakeStoredZones for Loading<'_, O> {
         };
         self.take(TakenOver {
             settings,
-            version,
+            held: held(version),
             timers: zone.timers,
         });
     }

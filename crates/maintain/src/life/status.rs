@@ -97,7 +97,7 @@ impl<O: AskPrimary> Secondaries<O> {
             }
             let planned = self.schedule.planned(*number, ZoneEvent::Refresh);
             let is_due = planned.is_some_and(|at| at <= now);
-            sum.waiting += u64::from(is_due || zone.ticket.is_some() || zone.commits > 0);
+            sum.waiting += u64::from(is_due || zone.ticket.is_some() || zone.is_bringing);
             if zone.state != ZoneState::Empty {
                 let age = now.seconds().saturating_sub(zone.timers.refreshed);
                 sum.oldest_refresh_seconds = sum.oldest_refresh_seconds.max(age);

@@ -91,9 +91,12 @@ pub struct CreateArguments {
     /// The zone
     #[arg(value_name = "ZONE")]
     zone: String,
-    /// native or primary
+    /// native, primary, secondary or consumer
     #[arg(long, value_name = "KIND", default_value = "native")]
     kind: String,
+    /// An address that a secondary zone is transferred from, with or without a port; may be repeated
+    #[arg(long = "primary", value_name = "ADDRESS")]
+    primaries: Vec<String>,
     /// A name server of the zone; may be repeated, the first one stands in the SOA
     #[arg(long = "ns", value_name = "NAME")]
     name_servers: Vec<String>,
@@ -195,6 +198,7 @@ pub fn zone(command: ZoneCommand) -> Result<(OperationRequest, RemoteArguments),
                 zone: arguments.zone,
                 kind: ListedKind::from_name(&arguments.kind)?,
                 name_servers: arguments.name_servers,
+                primaries: arguments.primaries,
                 hostmaster: arguments.hostmaster,
                 ttl: read_ttl(&arguments.ttl)?,
                 backend: arguments.backend,

@@ -11,7 +11,7 @@ use std::{
 
 use nameward_control::web;
 use nameward_maintain::follow::databases::{
-    self, DatabaseSource, Databases, FollowTerms, ServedFrom,
+    self, DatabaseSource, Databases, FollowTerms, NotifiedParts, NotifiedSerials, ServedFrom,
 };
 use nameward_serve::{
     live::Running,
@@ -71,6 +71,8 @@ pub struct Server {
 pub struct OutgoingParts {
     /// Hears of every commit.
     pub notifier: Notifier,
+    /// Notes the serials in databases that others were notified of.
+    pub notified: NotifiedSerials,
     /// Where primaries are asked and secondaries told.
     pub runtime: Handle,
 }
@@ -132,6 +134,12 @@ impl Server {
             &Handle::current(),
         );
         keeper.databases = databases.clone();
+        let notifier = outgoing.notifier.clone();
+        outgoing.notified.start(NotifiedParts {
+            databases: databases.clone(),
+            policies: Arc::clone(&keeper.policies),
+            notify: Arc::new(move |zone| notifier.changed(zone)),
+        })?;
         let (updates, requests) =
             super::updates::start(&shared, &keeper.commits, &keeper.policies, &databases)?;
         zone_requests.set_updates(Arc::new(requests));
@@ -142,6 +150,7 @@ impl Server {
             notifier: outgoing.notifier,
             listens: addresses.clone(),
             kept: Arc::clone(&keeper.kept),
+            databases: databases.clone(),
             runtime: outgoing.runtime,
         };
         let (taken_over, all_taken_over) = oneshot::channel();

@@ -14,8 +14,9 @@ use nameward_control::operations::{
 };
 use nameward_maintain::{
     Commits,
+    follow::databases::{Databases, FollowedDatabase},
     life::{
-        SecondaryStatus,
+        DatabaseHome, SecondaryHome, SecondaryStatus,
         driver::{self, LifeHandle, LifeParts},
     },
     notify::NotifySink,
@@ -61,6 +62,8 @@ pub struct SecondaryParts {
     pub listens: Vec<SocketAddr>,
     /// The policies that the state store keeps, for zones of autoprimaries.
     pub kept: Arc<KeptPolicies>,
+    /// The databases, whose secondary zones are at home in them.
+    pub databases: Databases,
     /// Where primaries are asked and secondaries told.
     pub runtime: Handle,
 }
@@ -91,6 +94,7 @@ impl SecondaryZones {
             notifier,
             listens,
             kept,
+            databases,
             runtime,
         } = parts;
         let settings = outgoing_settings(server);
@@ -98,6 +102,7 @@ impl SecondaryZones {
         let life_parts = LifeParts {
             commits,
             policies: Arc::clone(&policies),
+            homes: homes(&databases)?,
             // Those that wait for the reply to a datagram take no place of a transfer.
             running_max: 2 * settings.transfers_max,
             seed: seed(),
@@ -290,6 +295,15 @@ impl SecondaryZones {
         let zone = name.to_string();
         Ok(OperationResult::ZoneNotifying { zone })
     }
+}
+
+/// Makes the homes of zones that databases have. Call within the runtime of their connections.
+fn homes(databases: &Databases) -> io::Result<Vec<(u16, Arc<dyn SecondaryHome>)>> {
+    let home = |database: &FollowedDatabase| {
+        let home = DatabaseHome::start(database, &Handle::current())?;
+        Ok((database.rank, Arc::new(home) as Arc<dyn SecondaryHome>))
+    };
+    databases.all().iter().map(home).collect()
 }
 
 fn outgoing_settings(server: &settings::Server) -> OutgoingSettings {

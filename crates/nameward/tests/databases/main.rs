@@ -21,6 +21,7 @@ mod rows;
     reason = "shared with the tests of recursion, which use more of it"
 )]
 mod scripted;
+mod secondary;
 mod secured;
 mod servers;
 mod signed;

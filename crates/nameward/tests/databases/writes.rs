@@ -160,15 +160,15 @@ fn what_cannot_be_changed_is_refused_with_a_reason() {
         ),
         (
             &["zone", "create", "two.test", "--kind", "secondary"],
-            "zones are not transferred in yet",
+            "--primary ADDRESS, once or more",
         ),
         (
-            &["zone", "create", "two.test", "--kind", "consumer"],
-            "catalog zones are not supported yet",
+            &["zone", "create", "two.test", "--kind", "producer"],
+            "cannot create a zone of kind producer",
         ),
         (
             &["zone", "create", "two.test", "--kind", "odd"],
-            "expected the kind native or primary",
+            "expected the kind native, primary, secondary or consumer",
         ),
     ] {
         let error = fail(&server, arguments);

@@ -3,7 +3,7 @@
 //! Whoever makes a change durable asks for its edits within the commit, when nobody else can change the zone any more: under
 //! the lock of a zone in memory, or within the transaction of a database.
 
-use super::ZoneChange;
+use super::{ChangeOrigin, ZoneChange};
 use crate::signing_state::SigningState;
 use crate::zone::Zone;
 use nameward_wire::{Name, NameBuf, Rcode, Type};
@@ -30,6 +30,11 @@ pub enum SignedBy {
 
 /// A change whose edits are decided when it is made.
 pub trait ConditionalChange: Send + Sync {
+    /// Returns who asks for it.
+    fn origin(&self) -> ChangeOrigin {
+        ChangeOrigin::Operator
+    }
+
     /// Lists the names whose records decide it.
     fn names(&self) -> Vec<NameBuf>;
 

@@ -7,6 +7,7 @@ use super::{
     policies::FollowedPolicies,
     publish::{FirstRead, TableStep},
     read::ListedZones,
+    withheld::WithheldZones,
     zone_list_file::ZoneListFile,
 };
 use crate::commit::Commits;
@@ -44,6 +45,8 @@ pub(super) struct FollowedZone {
     pub(super) contents: ReadContents,
     /// The version in the table of changes that the contents in memory have at least.
     pub(super) version: i64,
+    /// It is answered SERVFAIL whatever the database has.
+    pub(super) is_withheld: bool,
 }
 
 /// The rows that the contents of a zone in memory were made of.
@@ -86,6 +89,7 @@ pub(super) struct DatabaseFollower {
     pub(super) give_back: fn(),
     pub(super) refresh: Arc<Notify>,
     pub(super) own_changes: mpsc::Receiver<OwnChange>,
+    pub(super) withheld: Arc<WithheldZones>,
     /// Told when the database was asked for its zones, whatever came of it.
     pub(super) first_asked: Option<oneshot::Sender<()>>,
     /// Changes of this server that are not followed yet.
@@ -119,6 +123,7 @@ impl DatabaseFollower {
             give_back: terms.give_back,
             refresh: Arc::default(),
             own_changes: mpsc::channel(1).1,
+            withheld: Arc::default(),
             first_asked: None,
             own: OwnChanges::default(),
         }

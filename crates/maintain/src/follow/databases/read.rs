@@ -110,6 +110,7 @@ impl DatabaseFollower {
             row => row?,
         };
         self.apply_policy(id, row.as_ref()).await;
+        self.follow_withholding(id);
         let mut steps = Vec::new();
         let before = self.zones.get(&id).map(|known| known.name.clone());
         match &row {
@@ -255,12 +256,32 @@ impl DatabaseFollower {
             live,
             contents: ReadContents::None,
             version: 0,
+            is_withheld: self.withheld.has(name),
         };
         self.zones.insert(id, followed);
         self.offer(id, zone, steps);
     }
 
+    /// Takes a zone out of service that is to be withheld, or lets it begin anew that is not any more.
+    fn follow_withholding(&mut self, id: i64) {
+        let Some(known) = self.zones.get_mut(&id) else {
+            return;
+        };
+        let is_withheld = self.withheld.has(known.name());
+        if known.is_withheld == is_withheld {
+            return;
+        }
+        let name = NameBuf::from(known.name());
+        // A stand-in does not take the place of a version by itself.
+        let mut steps = vec![TableStep::Withdraw(known.name.clone())];
+        self.stand_in(id, name.as_name(), &mut steps);
+        self.publish(&steps);
+    }
+
     fn offer(&self, id: i64, mut zone: Zone, steps: &mut Vec<TableStep>) {
+        if self.zones.get(&id).is_some_and(|known| known.is_withheld) {
+            zone = Zone::not_ready(zone.apex_name());
+        }
         zone.set_rank(self.rank);
         steps.push(TableStep::Offer(id, Arc::new(zone)));
     }

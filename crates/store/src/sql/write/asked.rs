@@ -29,7 +29,7 @@ impl Asked<'_> {
     pub(super) fn origin(self) -> ChangeOrigin {
         match self {
             Asked::Change(change) => change.origin,
-            Asked::When(_) => ChangeOrigin::Operator,
+            Asked::When(asked) => asked.origin(),
         }
     }
 

@@ -7,6 +7,7 @@
 use super::super::row::write_label;
 use nameward_dnssec::{Nsec3, Nsec3Param};
 use nameward_wire::{Name, Type};
+use nameward_zone::Zone;
 use std::collections::HashMap;
 
 /// How a zone denies existence, as far as PowerDNS keeps it in the table.
@@ -65,11 +66,33 @@ pub(super) fn ancestors<'k>(name: &'k [u8], apex: &'k [u8]) -> impl Iterator<Ite
     })
 }
 
+/// Knows the types at names.
+pub(super) trait KnownNames {
+    /// Returns the types at a name that are served.
+    fn facts_of(&self, name: &[u8]) -> NameFacts;
+}
+
+impl KnownNames for HashMap<Key, NameFacts> {
+    fn facts_of(&self, name: &[u8]) -> NameFacts {
+        self.get(name).copied().unwrap_or_default()
+    }
+}
+
+impl KnownNames for Zone {
+    fn facts_of(&self, name: &[u8]) -> NameFacts {
+        let mut facts = NameFacts::default();
+        let node = Name::from_wire(name).ok().and_then(|name| self.node_of(name));
+        let rrsets = node.into_iter().flat_map(|node| node.rrsets());
+        rrsets.for_each(|rrset| facts.add(Some(rrset.rtype())));
+        facts
+    }
+}
+
 /// The facts about a zone: about each name that matters, and about all its ancestors.
 pub(super) struct Knowledge<'k> {
     pub(super) apex: &'k [u8],
     pub(super) denial: &'k KeptDenial,
-    pub(super) facts: &'k HashMap<Key, NameFacts>,
+    pub(super) facts: &'k dyn KnownNames,
 }
 
 /// The derived columns of a row.
@@ -105,7 +128,7 @@ impl NameStanding {
 
 impl Knowledge<'_> {
     fn facts(&self, name: &[u8]) -> NameFacts {
-        self.facts.get(name).copied().unwrap_or_default()
+        self.facts.facts_of(name)
     }
 
     fn is_cut(&self, name: &[u8]) -> bool {

@@ -77,6 +77,9 @@ pub enum ReadOnly {
     /// It comes from a primary.
     #[error("zone {0} is a secondary zone: change it at its primary")]
     Secondary(String),
+    /// It does not come from a primary any more.
+    #[error("zone {0} is no secondary zone any more")]
+    NotSecondary(String),
     /// Its signatures are part of its data.
     #[error("zone {0} was signed elsewhere (PRESIGNED): change it where it is signed")]
     Presigned(String),

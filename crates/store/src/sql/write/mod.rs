@@ -18,17 +18,20 @@ mod put;
 mod replica;
 mod rows;
 mod session;
+mod standing;
+mod whole;
 mod zones;
 
 use super::{SqlBackend, SqlError};
 use asked::Asked;
 pub use error::{InvalidChange, ReadOnly, WriteError};
 use nameward_wire::NameBuf;
-use nameward_zone::Serial;
 use nameward_zone::change::{ConditionalChange, Difference, ZoneChange};
 pub use own::CommitMark;
 pub(super) use own::OwnCommits;
+use nameward_zone::{Serial, Zone};
 use session::{Failure, Session};
+pub use standing::{StandingZone, StandingZones};
 use std::sync::{Mutex, PoisonError};
 use tokio::sync::Semaphore;
 pub use zones::{NewZone, StoredRecord};
@@ -67,6 +70,8 @@ enum Task<'t> {
     Change(i64, &'t ZoneChange),
     /// Changes that depend on what their zones have, each with a result of its own.
     Group(&'t [(i64, &'t dyn ConditionalChange)]),
+    /// A whole version of a secondary zone.
+    Replace(i64, &'t Zone),
     Create(&'t NewZone),
     Delete(i64),
 }
@@ -139,6 +144,12 @@ impl SqlBackend {
             results.push(result);
         }
         results
+    }
+
+    /// Puts a whole version that a primary gave in the place of all that a secondary zone has, unless the zone has that
+    /// serial already, or a newer one.
+    pub async fn replace_zone(&self, zone: i64, version: &Zone) -> Result<Committed, WriteError> {
+        self.transact_one(&Task::Replace(zone, version)).await
     }
 
     /// Makes a zone with its first records.
@@ -236,6 +247,10 @@ async fn attempt(
             )]
         }
         Task::Group(changes) => group(session, changes).await?,
+        Task::Replace(zone, version) => {
+            let zone = commit::lock_zone(session, *zone).await?;
+            vec![Ok(whole::replace(session, &zone, version).await?)]
+        }
         Task::Create(zone) => vec![Ok(zones::create(session, zone).await?)],
         Task::Delete(zone) => vec![Ok(zones::delete(session, *zone).await?)],
     };

@@ -8,7 +8,7 @@ use super::session::{Failure, RowWrites, Session, Value};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Rows inserted by one statement, and ids in one statement.
-const INSERTS_AT_ONCE: usize = 50;
+pub(super) const INSERTS_AT_ONCE: usize = 50;
 const IDS_AT_ONCE: usize = 500;
 
 impl Work {
@@ -149,7 +149,11 @@ async fn delete_rows(session: &mut Session, ids: &[i64]) -> Result<(), Failure> 
     Ok(())
 }
 
-async fn insert_rows(session: &mut Session, zone: i64, rows: &[&Row]) -> Result<(), Failure> {
+pub(super) async fn insert_rows(
+    session: &mut Session,
+    zone: i64,
+    rows: &[&Row],
+) -> Result<(), Failure> {
     for chunk in rows.chunks(INSERTS_AT_ONCE) {
         let names: Vec<String> = chunk.iter().map(|row| text_of(&row.name)).collect();
         let columns: Vec<_> = chunk

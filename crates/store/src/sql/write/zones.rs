@@ -238,7 +238,7 @@ impl SqlBackend {
     }
 
     /// A connection to the primary that is known to answer.
-    async fn reader(&self) -> Result<Session, WriteError> {
+    pub(super) async fn reader(&self) -> Result<Session, WriteError> {
         let writer = &self.inner.writer;
         if let Some(mut session) = writer.take()
             && session.run("SELECT 1", &[]).await.is_ok()

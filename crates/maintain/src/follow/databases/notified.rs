@@ -1,0 +1,186 @@
+//! The serials that others were notified of, as databases keep them (`domains.notified_serial`).
+//!
+//! A zone whose serial is another one has changed while nobody looked: while the server was down, or in a database that tells
+//! of no changes. Its servers are notified then. As with PowerDNS the serial is noted when NOTIFY goes out, not when it
+//! is acknowledged: a server that is away for long is not notified for ever.
+
+use super::{Databases, FollowedDatabase};
+use crate::policy::{PolicySource, PolicyTable, ZoneKind};
+use nameward_store::sql::write::{StandingZone, StandingZones, WriteError};
+use nameward_wire::NameBuf;
+use nameward_zone::Serial;
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
+use std::thread;
+use std::time::Duration;
+use tokio::runtime::Handle;
+
+/// How soon all zones are looked at after the start, and how often at the most: PowerDNS looks once a minute. The time in
+/// between doubles.
+const FIRST_LOOK: Duration = Duration::from_secs(1);
+const LOOK_EVERY: Duration = Duration::from_secs(60);
+/// The time in which serials of zones that are being notified are collected.
+const COLLECTED: Duration = Duration::from_millis(300);
+
+/// Hears of zones that are being notified; clones are the same.
+#[derive(Clone, Default)]
+pub struct NotifiedSerials {
+    inboxes: Arc<OnceLock<Vec<Arc<NotifiedInbox>>>>,
+}
+
+/// The zones that were notified and whose serials are not noted yet.
+#[derive(Default)]
+struct NotifiedInbox {
+    zones: Mutex<HashSet<NameBuf>>,
+    woken: Condvar,
+}
+
+/// The parts that zones are looked at with.
+pub struct NotifiedParts {
+    /// The databases.
+    pub databases: Databases,
+    /// The policies, which say who has a zone and whether anybody is notified of it.
+    pub policies: Arc<PolicyTable>,
+    /// Has the servers of a zone notified.
+    pub notify: Arc<dyn Fn(NameBuf) + Send + Sync>,
+}
+
+impl NotifiedSerials {
+    /// Takes note that the servers of a zone are being notified.
+    pub fn note(&self, zone: NameBuf) {
+        for inbox in self.inboxes.get().into_iter().flatten() {
+            inbox
+                .zones
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .insert(zone);
+            inbox.woken.notify_one();
+        }
+    }
+
+    /// Starts a thread for each database. Call within the runtime of their connections; only the first call counts.
+    pub fn start(&self, parts: NotifiedParts) -> io::Result<()> {
+        let mut inboxes = Vec::new();
+        for database in parts.databases.all() {
+            let inbox = Arc::new(NotifiedInbox::default());
+            let mut keeper = SerialKeeper {
+                database: database.clone(),
+                policies: Arc::clone(&parts.policies),
+                notify: Arc::clone(&parts.notify),
+                runtime: Handle::current(),
+                inbox: Arc::clone(&inbox),
+                unwritten: HashMap::new(),
+            };
+            inboxes.push(inbox);
+            thread::Builder::new()
+                .name(format!("notified-{}", database.rank))
+                .spawn(move || keeper.run())?;
+        }
+        let _ = self.inboxes.set(inboxes);
+        Ok(())
+    }
+}
+
+/// The thread of one database.
+struct SerialKeeper {
+    database: FollowedDatabase,
+    policies: Arc<PolicyTable>,
+    notify: Arc<dyn Fn(NameBuf) + Send + Sync>,
+    runtime: Handle,
+    inbox: Arc<NotifiedInbox>,
+    /// Serials that the database did not take: its account may not change it.
+    unwritten: HashMap<NameBuf, Serial>,
+}
+
+impl SerialKeeper {
+    fn run(&mut self) {
+        let mut wait = FIRST_LOOK;
+        loop {
+            let told = self.wait(wait);
+            let looked = match told.is_empty() {
+                true => {
+                    wait = (wait * 2).min(LOOK_EVERY);
+                    self.look_at_all()
+                }
+                false => self.note_serials(&told),
+            };
+            if let Err(error) = looked {
+                tracing::debug!("serials of notified zones not kept: {error}");
+            }
+        }
+    }
+
+    /// Waits for zones that are being notified; returns none when it is time to look at all.
+    fn wait(&self, most: Duration) -> Vec<NameBuf> {
+        let zones = self
+            .inbox
+            .zones
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let is_empty = |zones: &mut HashSet<NameBuf>| zones.is_empty();
+        let waited = self.inbox.woken.wait_timeout_while(zones, most, is_empty);
+        let (zones, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        let is_told = !zones.is_empty();
+        drop(zones);
+        if is_told {
+            thread::sleep(COLLECTED);
+        }
+        let mut zones = self
+            .inbox
+            .zones
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        zones.drain().collect()
+    }
+
+    /// Tells whether servers are notified of a zone, and this database has it.
+    fn is_ours(&self, zone: &NameBuf) -> bool {
+        let policies = self.policies.load();
+        let own = policies.own(zone.as_name());
+        own.is_some_and(|policy| {
+            policy.declared_by == PolicySource::Backend(self.database.rank)
+                && matches!(policy.kind, ZoneKind::Primary | ZoneKind::Producer)
+        })
+    }
+
+    fn note_serials(&mut self, told: &[NameBuf]) -> Result<(), WriteError> {
+        let ours: Vec<NameBuf> = told.iter().filter(|zone| self.is_ours(zone)).copied().collect();
+        if ours.is_empty() {
+            return Ok(());
+        }
+        let asked = self.database.backend.standing(StandingZones::Named(&ours));
+        for zone in self.runtime.block_on(asked)? {
+            if zone.is_unnotified() {
+                self.note_serial(&zone)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn look_at_all(&mut self) -> Result<(), WriteError> {
+        let asked = self.database.backend.standing(StandingZones::Unnotified);
+        for zone in self.runtime.block_on(asked)? {
+            let is_told = self.unwritten.get(&zone.name).copied() == zone.serial();
+            if self.is_ours(&zone.name) && !is_told {
+                (self.notify)(zone.name);
+                self.note_serial(&zone)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn note_serial(&mut self, zone: &StandingZone) -> Result<(), WriteError> {
+        let Some(serial) = zone.serial() else {
+            return Ok(());
+        };
+        let backend = &self.database.backend;
+        let set = backend.set_notified_serial(&zone.name, serial.0);
+        let set = self.runtime.block_on(set);
+        match &set {
+            Ok(()) => self.unwritten.remove(&zone.name),
+            Err(_) => self.unwritten.insert(zone.name, serial),
+        };
+        set
+    }
+}

@@ -1,0 +1,163 @@
+//! The differences of an IXFR (RFC 1995) as a change of a zone in a database.
+
+use nameward_wire::rdata::canonicalise;
+use nameward_wire::{Name, NameBuf, Rcode, Type};
+use nameward_zone::change::{
+    ChangeOrigin, ChangeRefused, ConditionalChange, Difference, Edit, NewRecord, RecordsAt,
+    RrsetData, ZoneChange, soa_serial,
+};
+use nameward_zone::{RecordList, Serial, SerialRule, WireRecord};
+use std::collections::{BTreeMap, HashSet};
+use std::time::SystemTime;
+
+/// The owner in wire form and lower case, and the type.
+type RrsetKey = (Box<[u8]>, Type);
+
+/// A difference that fits one version of a zone and no other: that is looked at within the transaction.
+pub(super) struct DifferenceChange {
+    apex: NameBuf,
+    difference: Difference,
+}
+
+impl DifferenceChange {
+    pub(super) fn new(apex: NameBuf, difference: Difference) -> Self {
+        DifferenceChange { apex, difference }
+    }
+
+    /// Tells why the zone does not have a record that is to go.
+    fn check_removed(&self, records: &dyn RecordsAt) -> Result<(), ChangeRefused> {
+        let mut stored: HashSet<(RrsetKey, Vec<u8>)> = HashSet::new();
+        let mut last: Option<NameBuf> = None;
+        for record in &self.difference.removed {
+            // Records of one owner mostly follow each other.
+            if last.as_ref().map(NameBuf::as_name) != Some(record.owner) {
+                last = Some(record.owner.into());
+                records.each_record(record.owner, &mut |rtype, _, rdata| {
+                    stored.insert(((lower(record.owner), rtype), canonical(rtype, rdata)));
+                });
+            }
+            let wanted = (key_of(&record), canonical(record.rtype, record.rdata));
+            if !stored.contains(&wanted) {
+                let (owner, rtype) = (record.owner, record.rtype);
+                return Err(refused(format!(
+                    "{owner} {rtype} to be removed is not in the zone"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    fn edits(&self) -> Vec<Edit> {
+        let mut edits = Vec::new();
+        for ((owner, rtype), rrset) in rrsets(&self.difference.removed) {
+            if rtype != Type::SOA {
+                edits.push(Edit::DeleteRecords {
+                    name: name_of(&owner),
+                    rtype,
+                    rdata: rrset.into_iter().map(|(_, rdata)| rdata).collect(),
+                });
+            }
+        }
+        for ((owner, rtype), rrset) in rrsets(&self.difference.added) {
+            let ttl = rrset.first().map_or(0, |(ttl, _)| *ttl);
+            let record = |(_, rdata)| NewRecord {
+                rdata,
+                disabled: false,
+            };
+            let data = RrsetData {
+                name: name_of(&owner),
+                rtype,
+                ttl,
+                records: rrset.into_iter().map(record).collect(),
+            };
+            edits.push(match rtype {
+                Type::SOA => Edit::Replace(data),
+                _ => Edit::Add(data),
+            });
+        }
+        edits
+    }
+}
+
+impl ConditionalChange for DifferenceChange {
+    fn origin(&self) -> ChangeOrigin {
+        ChangeOrigin::Transfer
+    }
+
+    fn names(&self) -> Vec<NameBuf> {
+        let lists = [&self.difference.removed, &self.difference.added];
+        let owners = lists.into_iter().flatten().map(|record| lower(record.owner));
+        let mut owners: Vec<Box<[u8]>> = owners.collect();
+        owners.push(lower(self.apex.as_name()));
+        owners.sort_unstable();
+        owners.dedup();
+        owners.iter().map(|owner| name_of(owner)).collect()
+    }
+
+    fn decide(&self, records: &dyn RecordsAt) -> Result<ZoneChange, ChangeRefused> {
+        let Some((from, to)) = self.difference.serials() else {
+            return Err(refused("the differences have no SOA".into()));
+        };
+        let mut here: Option<Serial> = None;
+        records.each_record(self.apex.as_name(), &mut |rtype, _, rdata| {
+            if rtype == Type::SOA {
+                here = soa_serial(rdata);
+            }
+        });
+        let edits = match here {
+            // Another server on this database was faster.
+            Some(here) if here == to => Vec::new(),
+            Some(here) if here == from => {
+                self.check_removed(records)?;
+                self.edits()
+            }
+            Some(here) => {
+                return Err(refused(format!(
+                    "the zone has serial {here} and the differences begin at {from}"
+                )));
+            }
+            None => return Err(refused("the zone has no SOA".into())),
+        };
+        Ok(ZoneChange {
+            edits,
+            origin: ChangeOrigin::Transfer,
+            now: SystemTime::now(),
+            serial: SerialRule::default(),
+        })
+    }
+}
+
+fn refused(reason: String) -> ChangeRefused {
+    ChangeRefused {
+        rcode: Rcode::ServFail,
+        reason,
+    }
+}
+
+fn lower(name: Name<'_>) -> Box<[u8]> {
+    name.as_wire().to_ascii_lowercase().into()
+}
+
+fn name_of(wire: &[u8]) -> NameBuf {
+    Name::from_valid_wire(wire).into()
+}
+
+fn key_of(record: &WireRecord<'_>) -> RrsetKey {
+    (lower(record.owner), record.rtype)
+}
+
+fn canonical(rtype: Type, rdata: &[u8]) -> Vec<u8> {
+    let mut rdata = rdata.to_vec();
+    canonicalise(rtype, &mut rdata);
+    rdata
+}
+
+/// The records of a list by their RRsets: TTL and data.
+fn rrsets(list: &RecordList) -> BTreeMap<RrsetKey, Vec<(u32, Vec<u8>)>> {
+    let mut rrsets: BTreeMap<RrsetKey, Vec<(u32, Vec<u8>)>> = BTreeMap::new();
+    for record in list {
+        let of = rrsets.entry(key_of(&record)).or_default();
+        of.push((record.ttl, record.rdata.to_vec()));
+    }
+    rrsets
+}

@@ -1,0 +1,111 @@
+//! Looks at homes that others change, too: before a check, and before a zone expires.
+
+use super::Secondaries;
+use super::ask::AskPrimary;
+use super::check::JITTER;
+use super::home::{HomeState, HomeStates};
+use super::secondary::{HomeReport, LookReason};
+use crate::schedule::{Moment, ZoneNumber};
+use crate::zone::ZoneState;
+
+impl<O: AskPrimary> Secondaries<O> {
+    /// Begins a check: the home is looked at if others change it, then a primary is asked.
+    pub(super) fn begin_check(&mut self, number: ZoneNumber, now: Moment) {
+        let Some(zone) = self.zones.get_mut(&number) else {
+            return;
+        };
+        zone.asked = 0;
+        match zone.home.is_shared() {
+            true => self.look(number, LookReason::Check),
+            false => {
+                zone.is_check_asked = false;
+                self.ask_next(number, now);
+            }
+        }
+    }
+
+    pub(super) fn look(&self, number: ZoneNumber, reason: LookReason) {
+        let done = self.report(move |seen| HomeReport::Seen(number, reason, seen));
+        if let Some(zone) = self.zones.get(&number) {
+            zone.home.look(vec![zone.settings.name], done);
+        }
+    }
+
+    /// A home was looked at.
+    pub(super) fn take_seen(
+        &mut self,
+        number: ZoneNumber,
+        reason: LookReason,
+        seen: Result<HomeStates, String>,
+        now: Moment,
+    ) {
+        let state = seen.and_then(|states| {
+            let first = states.into_iter().next();
+            first
+                .map(|(_, state)| state)
+                .ok_or_else(|| "the zone is not in its database any more".into())
+        });
+        let is_newer = match state {
+            Ok(state) => self.take_state(number, state, now),
+            Err(error) => {
+                let Some(zone) = self.zones.get_mut(&number) else {
+                    return;
+                };
+                zone.last_error = Some(error);
+                return match reason {
+                    LookReason::Check => self.give_up(number, now),
+                    LookReason::Expiry => self.expire_now(number, now),
+                };
+            }
+        };
+        if reason == LookReason::Expiry {
+            return self.expire_now(number, now);
+        }
+        let Some(zone) = self.zones.get_mut(&number) else {
+            return;
+        };
+        let is_asked = std::mem::take(&mut zone.is_check_asked);
+        let is_due = now.seconds() >= zone.timers.next_check || zone.state != ZoneState::Current;
+        match is_newer && !is_asked && !is_due {
+            // Another server on the same home has made the check.
+            true => self.end_check(number, now),
+            false => self.ask_next(number, now),
+        }
+    }
+
+    /// Takes over what a home has of a zone; returns whether a primary has confirmed it to another server meanwhile.
+    fn take_state(&mut self, number: ZoneNumber, state: HomeState, now: Moment) -> bool {
+        let jitter = self.draw(JITTER);
+        let Some(zone) = self.zones.get_mut(&number) else {
+            return false;
+        };
+        zone.held = state.held;
+        let Some(held) = &zone.held else {
+            zone.state = ZoneState::Empty;
+            self.plan_expiry(number, None);
+            return false;
+        };
+        let newer = state
+            .refreshed
+            .filter(|refreshed| *refreshed > zone.timers.refreshed);
+        let times = held.times;
+        let early = jitter.min(times.refresh / 8);
+        if let Some(refreshed) = newer {
+            zone.timers = times.confirmed(Moment::from_seconds(refreshed), early);
+        } else if zone.state == ZoneState::Empty {
+            // Somebody has put contents there and says nothing of their age: it counts from now.
+            zone.timers = times.confirmed(now, early);
+        }
+        let is_good = now.seconds() < zone.timers.expires;
+        let was = zone.state;
+        if is_good {
+            zone.state = ZoneState::Current;
+            if was == ZoneState::Expired {
+                zone.home.show(&zone.homed());
+            }
+        }
+        let expires = is_good.then(|| Moment::from_seconds(zone.timers.expires));
+        self.plan_expiry(number, expires);
+        newer.is_some()
+    }
+}

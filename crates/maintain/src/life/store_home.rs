@@ -1,0 +1,203 @@
+//! The state store as the home of secondary zones: all of them are in memory, and nobody else changes them.
+
+use super::ZoneHeir;
+use super::home::{
+    BroughtDone, HeldVersion, HomeOutcome, HomedZone, SecondaryHome, SeenDone,
+};
+use crate::commit::{CommitError, Commits, CommittedVersion, VersionSource};
+use crate::schedule::Moment;
+use crate::transfer::WholeZone;
+use crate::zone::{SecondarySettings, ZoneState};
+use nameward_store::state::{JournalOrigin, StateChange, ZoneHome, ZoneTimers};
+use nameward_wire::NameBuf;
+use nameward_zone::change::Difference;
+use nameward_zone::{TableChange, Zone};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Keeps zones in the state store.
+pub(super) struct StoreHome {
+    pub(super) commits: Arc<Commits>,
+}
+
+impl StoreHome {
+    /// Returns what a commit calls at its end.
+    fn ended(
+        &self,
+        zone: &HomedZone<'_>,
+        done: impl FnOnce(Result<HeldVersion, CommitError>) + Send + 'static,
+    ) -> impl FnOnce(Result<CommittedVersion, CommitError>) + Send + 'static {
+        let table = Arc::clone(self.commits.table());
+        let shown = shown(zone);
+        move |result| {
+            if matches!(result, Err(CommitError::NoSuchZone)) {
+                // Another follower of the same rank has withdrawn what it had: it is ours again.
+                table.publish(&shown);
+            }
+            done(result.map(|committed| committed.zone.into()));
+        }
+    }
+}
+
+impl SecondaryHome for StoreHome {
+    fn is_shared(&self) -> bool {
+        false
+    }
+
+    fn look(&self, _: Vec<NameBuf>, done: SeenDone) {
+        done(Ok(Vec::new()));
+    }
+
+    fn bring_differences(
+        &self,
+        zone: &HomedZone<'_>,
+        differences: Vec<Difference>,
+        now: Moment,
+        done: BroughtDone,
+    ) {
+        if zone.state != ZoneState::Current {
+            // Not in the table: the new version is made here and committed as a whole.
+            let version = zone.held.and_then(|held| held.contents.clone());
+            return match applied(version, &differences) {
+                Some(version) => {
+                    let contents = crate::contents::contents_of(&version);
+                    let whole = WholeZone {
+                        zone: version,
+                        contents,
+                    };
+                    self.bring_whole(zone, whole, now, done);
+                }
+                None => done(HomeOutcome {
+                    held: None,
+                    error: Some("the differences do not fit".into()),
+                }),
+            };
+        }
+        let source = source_of(zone.settings, now);
+        let under_way = Arc::new(Mutex::new(SeveralCommits {
+            left: differences.len(),
+            held: None,
+            error: None,
+            done: Some(done),
+        }));
+        for difference in differences {
+            let under_way = Arc::clone(&under_way);
+            let ended = self.ended(zone, move |result| note_end(&under_way, result));
+            self.commits.difference(source, difference, ended);
+        }
+    }
+
+    fn bring_whole(&self, zone: &HomedZone<'_>, whole: WholeZone, now: Moment, done: BroughtDone) {
+        let ended = self.ended(zone, move |result| {
+            done(match result {
+                Ok(held) => HomeOutcome {
+                    held: Some(held),
+                    error: None,
+                },
+                Err(error) => HomeOutcome {
+                    held: None,
+                    error: Some(error.to_string()),
+                },
+            });
+        });
+        let source = source_of(zone.settings, now);
+        let WholeZone {
+            zone: version,
+            contents,
+        } = whole;
+        self.commits
+            .version_with_contents(source, version, contents, ended);
+    }
+
+    fn confirm(&self, zone: &NameBuf, timers: ZoneTimers) {
+        let zone = *zone;
+        let set = StateChange::SetTimers { zone, timers };
+        self.commits.keep(zone, vec![set]);
+    }
+
+    fn show(&self, zone: &HomedZone<'_>) {
+        self.commits.table().publish(&shown(zone));
+    }
+
+    fn forget(&self, zone: &HomedZone<'_>, heir: ZoneHeir) {
+        let (name, rank) = (zone.settings.name, zone.settings.rank);
+        if heir == ZoneHeir::Nobody {
+            let withdraw = TableChange::Withdraw(name.as_name().as_wire().into(), rank);
+            self.commits.table().publish(&[withdraw]);
+        }
+        // Behind the commits of the zone that are on their way to the disk.
+        self.commits
+            .keep(name, vec![StateChange::RemoveZone { zone: name }]);
+        tracing::info!(
+            "zone {name}: no secondary zone any more: its contents are removed from the state store"
+        );
+    }
+}
+
+/// Commits of one transfer that have not all ended.
+struct SeveralCommits {
+    left: usize,
+    held: Option<HeldVersion>,
+    error: Option<String>,
+    done: Option<BroughtDone>,
+}
+
+/// Notes the end of one of several commits, and reports the end of the last.
+fn note_end(under_way: &Mutex<SeveralCommits>, result: Result<HeldVersion, CommitError>) {
+    let mut commits = under_way.lock().unwrap_or_else(PoisonError::into_inner);
+    commits.left -= 1;
+    match result {
+        Ok(held) => commits.held = Some(held),
+        Err(error) => commits.error = Some(error.to_string()),
+    }
+    if commits.left > 0 {
+        return;
+    }
+    let (held, error, done) = (
+        commits.held.take(),
+        commits.error.take(),
+        commits.done.take(),
+    );
+    drop(commits);
+    if let Some(done) = done {
+        done(HomeOutcome { held, error });
+    }
+}
+
+/// Applies differences to a version that is not served.
+fn applied(version: Option<Arc<Zone>>, differences: &[Difference]) -> Option<Zone> {
+    let mut version = version?;
+    for difference in differences {
+        version = Arc::new(version.apply(difference).ok()?);
+    }
+    version.pack()
+}
+
+/// The changes of the table that show a zone as its state says.
+pub(super) fn shown(zone: &HomedZone<'_>) -> [TableChange; 2] {
+    let SecondarySettings { name, rank, .. } = zone.settings;
+    let contents = zone.held.and_then(|held| held.contents.as_ref());
+    let version = match (zone.state, contents) {
+        (ZoneState::Current, Some(version)) => Arc::clone(version),
+        _ => {
+            let mut stand_in = Zone::not_ready(name.as_name());
+            stand_in.set_rank(*rank);
+            Arc::new(stand_in)
+        }
+    };
+    // A stand-in does not take the place of a version by itself.
+    [
+        TableChange::Withdraw(name.as_name().as_wire().into(), *rank),
+        TableChange::Offer(version),
+    ]
+}
+
+/// The source of versions that a primary gave at `now`.
+fn source_of(settings: &SecondarySettings, now: Moment) -> VersionSource {
+    VersionSource {
+        zone: settings.name,
+        rank: settings.rank,
+        home: ZoneHome::Store,
+        origin: JournalOrigin::Transfer,
+        confirmed: Some(now),
+    }
+}

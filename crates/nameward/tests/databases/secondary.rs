@@ -1,0 +1,370 @@
+//! Secondary zones of databases (SLAVE): transferred into the database, in both modes, beside other servers, across restarts.
+
+use crate::powerdns::Store;
+use crate::rows::Sqlite;
+use crate::servers::{backend, run, started};
+use nameward_testkit::databases::{Database, DatabaseKind};
+use nameward_testkit::mesh::{
+    ChangingZone, KEY_ALGORITHM, KEY_NAME, KEY_SECRET, MeshPeer, MeshRole, MeshSetup, compare,
+    serial_at, wait_for_serial,
+};
+use nameward_testkit::peers::{PeerKind, free_address};
+use nameward_testkit::{Setup, TestServer};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+const ZONE: &str = "fleet.example";
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A database that a test fills.
+enum TestDatabase {
+    Sqlite(Sqlite),
+    Server(DatabaseKind, Database),
+}
+
+impl TestDatabase {
+    fn new(kind: Option<DatabaseKind>, directory: &Path) -> Option<Self> {
+        Some(match kind {
+            None => TestDatabase::Sqlite(Sqlite::new(directory)),
+            Some(kind) => TestDatabase::Server(kind, started(kind)?),
+        })
+    }
+
+    fn run(&self, sql: &str) {
+        match self {
+            TestDatabase::Sqlite(sqlite) => sqlite.run(sql),
+            TestDatabase::Server(kind, database) => run(database, *kind, sql),
+        }
+    }
+
+    /// The first number that a statement gives.
+    fn number(&self, sql: &str) -> Option<i64> {
+        match self {
+            TestDatabase::Sqlite(sqlite) => {
+                let connection = rusqlite::Connection::open(&sqlite.path).unwrap();
+                connection.busy_timeout(PATIENCE).unwrap();
+                let read = connection.query_row(sql, [], |row| row.get::<_, Option<i64>>(0));
+                read.unwrap()
+            }
+            TestDatabase::Server(_, database) => {
+                let text = database.run(sql).unwrap();
+                let mut words = text.split_whitespace();
+                words.find_map(|word| word.parse().ok())
+            }
+        }
+    }
+
+    fn settings(&self, mode: &str) -> String {
+        match self {
+            TestDatabase::Sqlite(sqlite) => {
+                let path = sqlite.path.display();
+                format!("[[backend]]\ntype = \"sqlite\"\npath = \"{path}\"\nmode = \"{mode}\"\n")
+            }
+            TestDatabase::Server(kind, database) => backend(*kind, &database.url(), mode),
+        }
+    }
+
+    /// Makes a secondary zone as `pdnsutil create-secondary-zone` and `activate-tsig-key` do.
+    fn add_secondary(&self, primaries: &str) {
+        let key = KEY_NAME.trim_end_matches('.');
+        self.run(&format!(
+            "INSERT INTO domains (name, type, master) VALUES ('{ZONE}', 'SLAVE', '{primaries}');
+             INSERT INTO tsigkeys (name, algorithm, secret) VALUES ('{key}', '{KEY_ALGORITHM}', '{KEY_SECRET}');
+             INSERT INTO domainmetadata (domain_id, kind, content) SELECT id, 'AXFR-MASTER-TSIG', '{key}' FROM domains;
+             INSERT INTO domainmetadata (domain_id, kind, content) SELECT id, 'TSIG-ALLOW-AXFR', '{key}' FROM domains;"
+        ));
+    }
+}
+
+fn primary(kind: PeerKind, address: SocketAddr, other: SocketAddr, text: &str) -> MeshPeer {
+    let setup = MeshSetup {
+        kind,
+        role: MeshRole::Primary,
+        zone: ZONE,
+        address,
+        other,
+    };
+    MeshPeer::start(&setup, text).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn start(database: &TestDatabase, mode: &str, address: SocketAddr) -> TestServer {
+    let setup = Setup::new().without_web().patient();
+    let state = setup.dir().join("state");
+    std::fs::create_dir(&state).unwrap();
+    let settings = database.settings(mode);
+    setup
+        .listen(&[&address.to_string()])
+        .config(&format!("[server]\nstate_directory = {state:?}\n{settings}"))
+        .start()
+}
+
+fn wait_until(what: &str, server: &TestServer, mut is_so: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(
+            start.elapsed() < PATIENCE,
+            "{what} did not come about:\n{}",
+            server.log()
+        );
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn wait_for(server: &TestServer, address: SocketAddr, serial: u32) {
+    wait_for_serial(address, ZONE, serial)
+        .unwrap_or_else(|there| panic!("serial {there:?}, not {serial}\n{}", server.log()));
+}
+
+fn rcode(address: SocketAddr, name: &str) -> String {
+    let output = Command::new("dig")
+        .args(["+tries=1", "+time=5", "+norec", "-p"])
+        .arg(address.port().to_string())
+        .args([&format!("@{}", address.ip()), name, "SOA"])
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let status = text.split("status: ").nth(1).unwrap_or_default();
+    status.split(',').next().unwrap_or_default().to_string()
+}
+
+/// An empty zone is transferred at start, changes arrive by NOTIFY and IXFR, and a restart serves what there is.
+fn follow(database: &TestDatabase, kind: PeerKind, mode: &str) {
+    if kind.require().is_none() {
+        return;
+    }
+    let (there, here) = (free_address().unwrap(), free_address().unwrap());
+    let mut zone = ChangingZone::new(ZONE, 4_294_967_290, 150, 11);
+    let peer = primary(kind, there, here, &zone.text());
+    // Nobody is at the first address: the second one is asked then.
+    let nobody = free_address().unwrap();
+    database.add_secondary(&format!("{nobody}, {there}"));
+    let server = start(database, mode, here);
+    wait_for(&server, here, zone.serial());
+    compare(there, here, ZONE).unwrap_or_else(|error| panic!("{kind} {mode}: {error}"));
+    for round in 0..4 {
+        zone.change(20);
+        peer.change(&zone.text()).unwrap();
+        wait_for(&server, here, zone.serial());
+        compare(there, here, ZONE)
+            .unwrap_or_else(|error| panic!("{kind} {mode}, round {round}: {error}"));
+    }
+    let log = server.log();
+    assert!(log.contains(", AXFR, "), "{log}");
+    assert!(log.contains(", IXFR, "), "{kind} {mode}: {log}");
+    let status = server.command(&["zone", "status", ZONE]);
+    let status = String::from_utf8_lossy(&status.stdout).into_owned();
+    let wanted = format!("secondary current, serial {}", zone.serial());
+    assert!(status.contains(&wanted), "{status}");
+    let check = "SELECT last_check FROM domains";
+    wait_until("last_check", &server, || {
+        database.number(check).is_some_and(|at| at > 1_700_000_000)
+    });
+    server.signal("KILL");
+    let _ = server.wait();
+    drop(peer);
+    // Its primaries are gone: what the database has is served at once.
+    let server = start(database, mode, here);
+    assert_eq!(serial_at(here, ZONE), Some(zone.serial()), "{}", server.log());
+}
+
+#[test]
+fn a_secondary_zone_of_sqlite_follows_its_primary_in_both_modes() {
+    for mode in ["live", "resident"] {
+        let directory = tempfile::tempdir().unwrap();
+        let database = TestDatabase::new(None, directory.path()).unwrap();
+        follow(&database, PeerKind::Knot, mode);
+    }
+}
+
+#[test]
+fn a_secondary_zone_of_postgres_follows_its_primary() {
+    let directory = tempfile::tempdir().unwrap();
+    if let Some(database) = TestDatabase::new(Some(DatabaseKind::Postgres), directory.path()) {
+        follow(&database, PeerKind::Bind, "live");
+    }
+}
+
+#[test]
+fn a_secondary_zone_of_mariadb_follows_its_primary() {
+    let directory = tempfile::tempdir().unwrap();
+    if let Some(database) = TestDatabase::new(Some(DatabaseKind::Mariadb), directory.path()) {
+        follow(&database, PeerKind::Bind, "resident");
+    }
+}
+
+/// Contents that no primary has confirmed for too long are SERVFAIL, and served again when one does.
+#[test]
+fn an_expired_zone_of_a_database_is_servfail_until_a_primary_confirms_it() {
+    if PeerKind::Knot.require().is_none() {
+        return;
+    }
+    for mode in ["live", "resident"] {
+        let directory = tempfile::tempdir().unwrap();
+        let database = TestDatabase::new(None, directory.path()).unwrap();
+        let (there, here) = (free_address().unwrap(), free_address().unwrap());
+        let zone = ChangingZone::new(ZONE, 7, 20, 5);
+        database.add_secondary(&there.to_string());
+        let peer = primary(PeerKind::Knot, there, here, &zone.text());
+        let server = start(&database, mode, here);
+        wait_for(&server, here, 7);
+        drop(peer);
+        assert!(server.stop().success());
+        database.run("UPDATE domains SET last_check = 1700000000");
+        let server = start(&database, mode, here);
+        wait_until("SERVFAIL", &server, || rcode(here, ZONE) == "SERVFAIL");
+        let status = server.command(&["zone", "status", ZONE]);
+        let status = String::from_utf8_lossy(&status.stdout).into_owned();
+        assert!(status.contains("secondary expired, serial 7"), "{status}");
+        let _peer = primary(PeerKind::Knot, there, here, &zone.text());
+        let _ = server.command(&["zone", "retrieve", ZONE]);
+        wait_until("NOERROR", &server, || {
+            // A primary that did not answer is left alone for some seconds.
+            let _ = server.command(&["zone", "retrieve", ZONE]);
+            rcode(here, ZONE) == "NOERROR"
+        });
+        let checked = database.number("SELECT last_check FROM domains");
+        assert!(checked.is_some_and(|at| at > 1_700_000_000), "{checked:?}");
+    }
+}
+
+/// Two servers transfer one zone into one database, again and again: the rows are always one version.
+#[test]
+fn two_servers_on_one_database_transfer_a_zone_without_harm() {
+    if PeerKind::Knot.require().is_none() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let database = TestDatabase::new(None, directory.path()).unwrap();
+    let [there, here, beside] = [(); 3].map(|()| free_address().unwrap());
+    let mut zone = ChangingZone::new(ZONE, 100, 100, 3);
+    let peer = primary(PeerKind::Knot, there, here, &zone.text());
+    database.add_secondary(&there.to_string());
+    let servers = [
+        (start(&database, "live", here), here),
+        (start(&database, "resident", beside), beside),
+    ];
+    for round in 0..5 {
+        for (server, address) in &servers {
+            let mut asked = Instant::now();
+            wait_until(&format!("round {round}"), server, || {
+                if asked.elapsed() > Duration::from_secs(2) {
+                    asked = Instant::now();
+                    let _ = server.command(&["zone", "retrieve", ZONE]);
+                }
+                serial_at(*address, ZONE) == Some(zone.serial())
+            });
+            compare(there, *address, ZONE).unwrap_or_else(|error| panic!("{round}: {error}"));
+        }
+        let soa = database.number("SELECT COUNT(*) FROM records WHERE type = 'SOA'");
+        assert_eq!(soa, Some(1));
+        zone.change(15);
+        peer.change(&zone.text()).unwrap();
+        // Both at the same time.
+        for (server, _) in &servers {
+            let _ = server.command(&["zone", "retrieve", ZONE]);
+        }
+    }
+}
+
+/// A zone with keys in the database is signed while it is served, and its primary knows nothing of that.
+#[test]
+fn a_secondary_zone_with_keys_is_signed_on_its_way() {
+    if PeerKind::Knot.require().is_none() {
+        return;
+    }
+    for mode in ["live", "resident"] {
+        let directory = tempfile::tempdir().unwrap();
+        let database = TestDatabase::new(None, directory.path()).unwrap();
+        let (there, here) = (free_address().unwrap(), free_address().unwrap());
+        let mut zone = ChangingZone::new(ZONE, 7, 40, 9);
+        let peer = primary(PeerKind::Knot, there, here, &zone.text());
+        database.add_secondary(&there.to_string());
+        let key = "Private-key-format: v1.2\nAlgorithm: 13 (ECDSAP256SHA256)\n\
+                   PrivateKey: GU6SnQ/Ou+xC5RumuIUIuJZteXT2z0O/ok1s38Et6mQ=\n";
+        database.run(&format!(
+            "INSERT INTO cryptokeys (domain_id, flags, active, published, content) \
+             SELECT id, 257, 1, 1, '{key}' FROM domains"
+        ));
+        let server = start(&database, mode, here);
+        for _ in 0..3 {
+            wait_for(&server, here, zone.serial());
+            let file = directory.path().join("signed.zone");
+            nameward_testkit::mesh::dump(here, ZONE, &file).unwrap();
+            let output = Command::new("dnssec-verify")
+                .args(["-o", ZONE])
+                .arg(&file)
+                .output()
+                .unwrap();
+            assert!(output.status.success(), "{mode}: {output:?}");
+            zone.change(10);
+            peer.change(&zone.text()).unwrap();
+        }
+    }
+}
+
+/// After a whole and an incremental transfer the derived columns are those that PowerDNS would make.
+#[test]
+fn pdnsutil_finds_nothing_to_rectify_after_transfers() {
+    if PeerKind::Knot.require().is_none() || PeerKind::PowerDns.require().is_none() {
+        return;
+    }
+    for steps in [
+        &[][..],
+        &[&["secure-zone", ZONE][..]][..],
+        &[&["secure-zone", ZONE][..], &["set-nsec3", ZONE, "1 1 0 -"]][..],
+    ] {
+        let directory = tempfile::tempdir().unwrap();
+        let Some(store) = Store::new(None, directory.path()) else {
+            return;
+        };
+        std::fs::write(directory.path().join("pdns.conf"), store.powerdns()).unwrap();
+        let pdnsutil = |arguments: &[&str]| {
+            let output = Command::new("pdnsutil")
+                .arg(format!("--config-dir={}", directory.path().display()))
+                .args(arguments)
+                .output()
+                .unwrap();
+            assert!(output.status.success(), "{arguments:?}: {output:?}");
+        };
+        let (there, here) = (free_address().unwrap(), free_address().unwrap());
+        let mut zone = ChangingZone::new(ZONE, 7, 150, 21);
+        let peer = primary(PeerKind::Knot, there, here, &zone.text());
+        pdnsutil(&["create-secondary-zone", ZONE, &there.to_string()]);
+        pdnsutil(&["import-tsig-key", KEY_NAME, KEY_ALGORITHM, KEY_SECRET]);
+        pdnsutil(&["activate-tsig-key", ZONE, KEY_NAME, "secondary"]);
+        steps.iter().for_each(|step| pdnsutil(step));
+        let Store::Sqlite(path) = &store else {
+            return;
+        };
+        let database = TestDatabase::Sqlite(Sqlite { path: path.clone() });
+        let server = start(&database, "live", here);
+        for _ in 0..3 {
+            wait_for(&server, here, zone.serial());
+            let written = derived(path);
+            pdnsutil(&["rectify-zone", ZONE]);
+            let rectified = derived(path);
+            let lines = written.iter().filter(|line| !rectified.contains(line));
+            let more = rectified.iter().filter(|line| !written.contains(line));
+            assert_eq!(
+                (lines.collect::<Vec<_>>(), more.collect::<Vec<_>>()),
+                (Vec::new(), Vec::new()),
+                "{steps:?}"
+            );
+            zone.change(30);
+            peer.change(&zone.text()).unwrap();
+        }
+    }
+}
+
+/// The derived columns of all rows.
+fn derived(path: &Path) -> Vec<String> {
+    let connection = rusqlite::Connection::open(path).unwrap();
+    connection.busy_timeout(PATIENCE).unwrap();
+    let sql = "SELECT name || ' ' || COALESCE(type, '-') || ' ' || COALESCE(ordername, 'NULL') || ' ' || auth \
+               FROM records ORDER BY 1";
+    let mut statement = connection.prepare(sql).unwrap();
+    let rows = statement.query_map([], |row| row.get::<_, String>(0)).unwrap();
+    rows.map(Result::unwrap).collect()
+}

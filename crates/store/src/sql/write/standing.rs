@@ -1,0 +1,166 @@
+//! The standing of zones: their serials, when they were last checked, and of which serial others were last notified.
+
+use super::super::dialect::{Engine, int, text};
+use super::super::row::{Cells, read_content, read_name, write_name};
+use super::super::{Kind, SqlBackend};
+use super::WriteError;
+use super::session::Value;
+use nameward_wire::{NameBuf, Type};
+use nameward_zone::Serial;
+use nameward_zone::change::soa_serial;
+
+/// Names in one statement.
+const NAMES_AT_ONCE: usize = 200;
+
+/// The zones whose standing is asked for.
+#[derive(Debug, Clone, Copy)]
+pub enum StandingZones<'n> {
+    /// Zones with these names.
+    Named(&'n [NameBuf]),
+    /// All secondary zones.
+    Secondary,
+    /// Zones whose secondaries were last notified of another serial than they have now.
+    Unnotified,
+}
+
+/// The standing of a zone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StandingZone {
+    /// `domains.id`.
+    pub id: i64,
+    /// The name of the zone.
+    pub name: NameBuf,
+    /// `last_check`: when a primary last confirmed it, in seconds since 1970; 0 where somebody wants it checked.
+    pub last_check: Option<i64>,
+    /// `notified_serial`: the serial that others were last notified of.
+    pub notified_serial: Option<i64>,
+    /// The data of its SOA in wire form, if it has one that can be read.
+    pub soa: Option<Vec<u8>>,
+}
+
+impl StandingZone {
+    /// Reads a row: id, name, last_check, notified_serial, content of the SOA.
+    fn read(row: &dyn Cells) -> Option<Self> {
+        let mut name = NameBuf::root();
+        read_name(row.text(1).unwrap_or_default(), &mut name).ok()?;
+        let soa = row.text(4).and_then(|content| {
+            let mut rdata = Vec::new();
+            read_content(Type::SOA, None, content, &mut rdata).ok()?;
+            Some(rdata)
+        });
+        Some(StandingZone {
+            id: row.int(0)?,
+            name,
+            last_check: row.int(2),
+            notified_serial: row.int(3),
+            soa,
+        })
+    }
+
+    /// Returns the serial of the zone.
+    pub fn serial(&self) -> Option<Serial> {
+        self.soa.as_deref().and_then(soa_serial)
+    }
+
+    /// Tells whether others were last notified of another serial than the zone has.
+    pub fn is_unnotified(&self) -> bool {
+        let serial = self.serial().map(|serial| i64::from(serial.0));
+        serial.is_some() && serial != self.notified_serial
+    }
+}
+
+/// The statement without its condition.
+fn select(engine: Engine) -> String {
+    let content = match engine {
+        Engine::Mysql => "CAST(r.content AS BINARY)".to_owned(),
+        _ => text(engine, "r.content"),
+    };
+    let columns = [
+        int(engine, "d.id"),
+        text(engine, "d.name"),
+        int(engine, "d.last_check"),
+        int(engine, "d.notified_serial"),
+        content,
+    ]
+    .join(", ");
+    format!(
+        "SELECT {columns} FROM domains d LEFT JOIN records r \
+         ON r.domain_id = d.id AND r.name = d.name AND r.type = 'SOA' AND NOT r.disabled WHERE "
+    )
+}
+
+fn of_kinds(kinds: &[Kind]) -> String {
+    let words = kinds.iter().flat_map(|kind| match kind {
+        Kind::Primary => vec!["MASTER", "PRIMARY"],
+        Kind::Secondary => vec!["SLAVE", "SECONDARY"],
+        kind => vec![kind.text()],
+    });
+    let words: Vec<String> = words.map(|word| format!("'{word}'")).collect();
+    format!("UPPER(d.type) IN ({})", words.join(", "))
+}
+
+impl SqlBackend {
+    /// Reads the standing of zones, on the primary.
+    pub async fn standing(
+        &self,
+        zones: StandingZones<'_>,
+    ) -> Result<Vec<StandingZone>, WriteError> {
+        let mut session = self.reader().await?;
+        let select = select(session.engine());
+        let mut found = Vec::new();
+        // Of those to be notified few are kept, however many there are.
+        let wants_all = !matches!(zones, StandingZones::Unnotified);
+        let each = &mut |row: &dyn Cells| {
+            let zone = StandingZone::read(row);
+            found.extend(zone.filter(|zone| wants_all || zone.is_unnotified()));
+        };
+        match zones {
+            StandingZones::Named(names) => {
+                for chunk in names.chunks(NAMES_AT_ONCE) {
+                    let texts: Vec<String> = chunk.iter().map(text_of).collect();
+                    let values: Vec<_> = texts.iter().map(|text| Value::Text(text)).collect();
+                    let places = vec!["?"; values.len()].join(", ");
+                    let sql = format!("{select}d.name IN ({places})");
+                    session.rows(&sql, &values, each).await?;
+                }
+            }
+            StandingZones::Secondary => {
+                let kinds = of_kinds(&[Kind::Secondary, Kind::Consumer]);
+                session.rows(&(select + &kinds), &[], each).await?;
+            }
+            StandingZones::Unnotified => {
+                let kinds = of_kinds(&[Kind::Primary, Kind::Producer]);
+                session.rows(&(select + &kinds), &[], each).await?;
+            }
+        }
+        self.inner.writer.give_back(session);
+        Ok(found)
+    }
+
+    /// Notes when a primary last confirmed a zone, in seconds since 1970.
+    pub async fn set_last_check(&self, zone: &NameBuf, seconds: u64) -> Result<(), WriteError> {
+        let sql = "UPDATE domains SET last_check = ? WHERE name = ?";
+        let seconds = i64::try_from(seconds).unwrap_or(i64::MAX);
+        self.set_standing(sql, seconds, zone).await
+    }
+
+    /// Notes the serial that others were notified of.
+    pub async fn set_notified_serial(&self, zone: &NameBuf, serial: u32) -> Result<(), WriteError> {
+        let sql = "UPDATE domains SET notified_serial = ? WHERE name = ?";
+        self.set_standing(sql, serial.into(), zone).await
+    }
+
+    async fn set_standing(&self, sql: &str, value: i64, zone: &NameBuf) -> Result<(), WriteError> {
+        let mut session = self.reader().await?;
+        let values = [Value::Int(value), Value::Text(&text_of(zone))];
+        session.run(sql, &values).await?;
+        self.inner.writer.give_back(session);
+        Ok(())
+    }
+}
+
+fn text_of(name: &NameBuf) -> String {
+    let mut text = String::new();
+    write_name(name.as_name(), &mut text);
+    text
+}
