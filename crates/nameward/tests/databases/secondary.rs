@@ -293,7 +293,7 @@ fn a_secondary_zone_with_keys_is_signed_on_its_way() {
             let file = directory.path().join("signed.zone");
             nameward_testkit::mesh::dump(here, ZONE, &file).unwrap();
             let output = Command::new("dnssec-verify")
-                .args(["-o", ZONE])
+                .args(["-z", "-o", ZONE])
                 .arg(&file)
                 .output()
                 .unwrap();

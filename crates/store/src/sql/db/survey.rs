@@ -13,8 +13,6 @@ const NAMES: usize = 3;
 /// Content of PowerDNS that is served otherwise here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ForeignKind {
-    /// Zones of type SLAVE.
-    Secondary,
     /// Zones of type PRODUCER or CONSUMER.
     Catalog,
     /// LUA records.
@@ -37,8 +35,7 @@ pub struct ForeignContent {
 }
 
 impl ForeignKind {
-    const ALL: [ForeignKind; 5] = [
-        ForeignKind::Secondary,
+    const ALL: [ForeignKind; 4] = [
         ForeignKind::Catalog,
         ForeignKind::Lua,
         ForeignKind::Presigned,
@@ -48,10 +45,6 @@ impl ForeignKind {
     /// The column with the names, and where they are.
     fn source(self) -> (&'static str, &'static str) {
         match self {
-            ForeignKind::Secondary => (
-                "name",
-                "domains WHERE UPPER(type) IN ('SLAVE', 'SECONDARY')",
-            ),
             ForeignKind::Catalog => (
                 "name",
                 "domains WHERE UPPER(type) IN ('PRODUCER', 'CONSUMER')",
@@ -69,11 +62,6 @@ impl ForeignKind {
     /// One and many of it, and what becomes of it here.
     fn words(self) -> [&'static str; 3] {
         match self {
-            ForeignKind::Secondary => [
-                "secondary zone (SLAVE)",
-                "secondary zones (SLAVE)",
-                "served as the database has them and never transferred",
-            ],
             ForeignKind::Catalog => [
                 "catalog (PRODUCER or CONSUMER)",
                 "catalogs (PRODUCER or CONSUMER)",
