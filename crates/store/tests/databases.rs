@@ -336,13 +336,12 @@ fn check_bad_schema(database: &Database) {
     assert_eq!(
         kinds,
         [
-            ForeignKind::Secondary,
             ForeignKind::Lua,
             ForeignKind::Presigned,
             ForeignKind::Autosecondary
         ]
     );
-    assert_eq!(report.foreign[0].names, ["slave.test"]);
+    assert_eq!(report.foreign[1].names, ["slave.test"]);
     let rows: Vec<_> = report
         .rows
         .iter()

@@ -216,7 +216,9 @@ impl ZoneTemplate {
             ));
         }
         for text in &self.primaries {
-            let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']'));
+            let bare = text
+                .strip_prefix('[')
+                .and_then(|text| text.strip_suffix(']'));
             let is_address = text.parse::<SocketAddr>().is_ok()
                 || bare.unwrap_or(text).parse::<IpAddr>().is_ok();
             if !is_address {

@@ -19,9 +19,9 @@ use crate::commit::Commits;
 use crate::policy::PolicyTable;
 use follower::DatabaseFollower;
 use nameward_store::sql::{SqlBackend, SqlError, write::Committed};
+use nameward_wire::Name;
 pub use notified::{NotifiedParts, NotifiedSerials};
 use own_changes::OwnChange;
-use nameward_wire::Name;
 use publish::FirstRead;
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},

@@ -1,9 +1,9 @@
 //! One check of a zone: its primaries in turn, the answer, the commit of what is new, and the time of the next check.
 
+use super::Secondaries;
 use super::ask::{
     Ask, AskPrimary, AskTicket, PrimaryAnswer, PrimaryError, PrimaryReply, TransferWay,
 };
-use super::Secondaries;
 use super::home::HomeOutcome;
 use super::secondary::{HomeReport, TransferSize};
 use crate::schedule::{EventUrgency, Moment, ZoneEvent, ZoneNumber};

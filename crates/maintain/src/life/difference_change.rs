@@ -86,7 +86,10 @@ impl ConditionalChange for DifferenceChange {
 
     fn names(&self) -> Vec<NameBuf> {
         let lists = [&self.difference.removed, &self.difference.added];
-        let owners = lists.into_iter().flatten().map(|record| lower(record.owner));
+        let owners = lists
+            .into_iter()
+            .flatten()
+            .map(|record| lower(record.owner));
         let mut owners: Vec<Box<[u8]>> = owners.collect();
         owners.push(lower(self.apex.as_name()));
         owners.sort_unstable();

@@ -2,9 +2,9 @@
 //! asked.
 
 use super::ask::AskPrimary;
-use super::secondary::Secondary;
 use super::home::{HeldVersion, HomeStates, SecondaryHome};
 use super::secondary::HomeReport;
+use super::secondary::Secondary;
 use super::store_home::shown;
 use super::{SPREAD, Secondaries, key};
 use crate::contents::{ContentsReader, read_contents};
@@ -58,9 +58,7 @@ impl<O: AskPrimary> Secondaries<O> {
         let mut in_store = Vec::new();
         for settings in list {
             match settings.policy.declared_by {
-                PolicySource::Backend(rank) => {
-                    in_databases.entry(rank).or_default().push(settings)
-                }
+                PolicySource::Backend(rank) => in_databases.entry(rank).or_default().push(settings),
                 _ => in_store.push(settings),
             }
         }
@@ -144,7 +142,8 @@ impl<O: AskPrimary> Secondaries<O> {
             let Some(home) = self.databases.get(&rank).map(Arc::clone) else {
                 continue;
             };
-            let (held, refreshed) = state.map_or((None, None), |state| (state.held, state.refreshed));
+            let (held, refreshed) =
+                state.map_or((None, None), |state| (state.held, state.refreshed));
             let timers = held.as_ref().map(|held| {
                 let confirmed = refreshed.map_or(now, Moment::from_seconds);
                 held.times.confirmed(confirmed, Duration::ZERO)

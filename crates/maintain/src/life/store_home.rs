@@ -1,9 +1,7 @@
 //! The state store as the home of secondary zones: all of them are in memory, and nobody else changes them.
 
 use super::ZoneHeir;
-use super::home::{
-    BroughtDone, HeldVersion, HomeOutcome, HomedZone, SecondaryHome, SeenDone,
-};
+use super::home::{BroughtDone, HeldVersion, HomeOutcome, HomedZone, SecondaryHome, SeenDone};
 use crate::commit::{CommitError, Commits, CommittedVersion, VersionSource};
 use crate::schedule::Moment;
 use crate::transfer::WholeZone;

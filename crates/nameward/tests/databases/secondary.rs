@@ -96,7 +96,9 @@ fn start(database: &TestDatabase, mode: &str, address: SocketAddr) -> TestServer
     let settings = database.settings(mode);
     setup
         .listen(&[&address.to_string()])
-        .config(&format!("[server]\nstate_directory = {state:?}\n{settings}"))
+        .config(&format!(
+            "[server]\nstate_directory = {state:?}\n{settings}"
+        ))
         .start()
 }
 
@@ -166,7 +168,12 @@ fn follow(database: &TestDatabase, kind: PeerKind, mode: &str) {
     drop(peer);
     // Its primaries are gone: what the database has is served at once.
     let server = start(database, mode, here);
-    assert_eq!(serial_at(here, ZONE), Some(zone.serial()), "{}", server.log());
+    assert_eq!(
+        serial_at(here, ZONE),
+        Some(zone.serial()),
+        "{}",
+        server.log()
+    );
 }
 
 #[test]
@@ -365,6 +372,8 @@ fn derived(path: &Path) -> Vec<String> {
     let sql = "SELECT name || ' ' || COALESCE(type, '-') || ' ' || COALESCE(ordername, 'NULL') || ' ' || auth \
                FROM records ORDER BY 1";
     let mut statement = connection.prepare(sql).unwrap();
-    let rows = statement.query_map([], |row| row.get::<_, String>(0)).unwrap();
+    let rows = statement
+        .query_map([], |row| row.get::<_, String>(0))
+        .unwrap();
     rows.map(Result::unwrap).collect()
 }

@@ -145,7 +145,11 @@ impl SerialKeeper {
     }
 
     fn note_serials(&mut self, told: &[NameBuf]) -> Result<(), WriteError> {
-        let ours: Vec<NameBuf> = told.iter().filter(|zone| self.is_ours(zone)).copied().collect();
+        let ours: Vec<NameBuf> = told
+            .iter()
+            .filter(|zone| self.is_ours(zone))
+            .copied()
+            .collect();
         if ours.is_empty() {
             return Ok(());
         }

@@ -81,7 +81,9 @@ impl KnownNames for HashMap<Key, NameFacts> {
 impl KnownNames for Zone {
     fn facts_of(&self, name: &[u8]) -> NameFacts {
         let mut facts = NameFacts::default();
-        let node = Name::from_wire(name).ok().and_then(|name| self.node_of(name));
+        let node = Name::from_wire(name)
+            .ok()
+            .and_then(|name| self.node_of(name));
         let rrsets = node.into_iter().flat_map(|node| node.rrsets());
         rrsets.for_each(|rrset| facts.add(Some(rrset.rtype())));
         facts

@@ -90,7 +90,8 @@ pub(super) async fn replace(
 async fn stored_serial(session: &mut Session, zone: &ZoneRow) -> Result<Option<Serial>, Failure> {
     let mut rows = Rows::new(zone.id);
     let apex = key(zone.name.as_name());
-    rows.load_names(session, std::slice::from_ref(&apex)).await?;
+    rows.load_names(session, std::slice::from_ref(&apex))
+        .await?;
     let mut served = rows.at(&apex).filter(|row| row.is_served());
     let serial = served.find_map(|row| match &row.what {
         What::Record(Type::SOA, rdata) => soa_serial(rdata),
@@ -108,7 +109,9 @@ fn note_empties(
 ) {
     let mut standing = None;
     for above in ancestors(name, knowledge.apex) {
-        let node = Name::from_wire(above).ok().and_then(|name| version.node_of(name));
+        let node = Name::from_wire(above)
+            .ok()
+            .and_then(|name| version.node_of(name));
         if node.is_some_and(|node| node.is_empty()) {
             let standing = *standing.get_or_insert_with(|| knowledge.standing(name));
             let sum = empties.entry(above.into()).or_default();
