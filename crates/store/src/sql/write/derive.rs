@@ -67,7 +67,7 @@ pub(super) fn ancestors<'k>(name: &'k [u8], apex: &'k [u8]) -> impl Iterator<Ite
 }
 
 /// Knows the types at names.
-pub(super) trait KnownNames {
+pub(super) trait KnownNames: Sync {
     /// Returns the types at a name that are served.
     fn facts_of(&self, name: &[u8]) -> NameFacts;
 }
