@@ -36,7 +36,7 @@ pub(super) struct Secondary {
     pub(super) serial_there: Option<Serial>,
     /// When the last check began; nothing of it is kept.
     pub(super) checked: Option<Moment>,
-    /// Somebody asked for the next check: it is made even if another server has just made one.
+    /// The next check was asked for: it is made even if another server has just made one.
     pub(super) is_check_asked: bool,
     /// A version is on its way home.
     pub(super) is_bringing: bool,
