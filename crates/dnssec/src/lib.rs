@@ -1,9 +1,8 @@
 //! DNSSEC for zones that are signed while they are served: keys, signatures, proofs of denial.
 //!
 //! Owns what a zone's keys and metadata mean ([`Key`], [`Policy`]), what is signed and with which keys ([`CanonicalSet`],
-//! [`Signing`]), NSEC and NSEC3 records that are made for one answer, the cache of signatures, and signed messages
-//! ([`tsig`]). Plain functions over
-//! memory: the time comes in as a parameter, nothing is read from a disk or a database.
+//! [`Signing`]), NSEC and NSEC3 records that are made for one answer, the cache of signatures, the life of keys
+//! ([`rollover`]), and signed messages ([`tsig`]). Plain functions over memory: the time comes in as a parameter, nothing is read from a disk or a database.
 
 #![deny(unsafe_code)]
 
@@ -15,6 +14,7 @@ mod nsec3;
 mod period;
 mod policy;
 mod reused;
+pub mod rollover;
 mod rsa;
 mod set;
 mod signing;

@@ -1,0 +1,85 @@
+//! The versions of RRsets that caches may have, and whether every combination of them validates.
+//!
+//! A cache has each RRset as a whole, as it was at one moment. The DNSKEY RRset and the signatures of the zone change
+//! when this server says so: the times at which states began put their versions in order. The parent changes
+//! the DS RRset when it likes, in one go or piece by piece, so a DS that is in transit may be there or not, whatever the
+//! others do.
+
+use super::life::{KeyLife, RecordLife, RecordPhase};
+
+/// A set of keys, by their places in the ring: `MAX_KEYS` fit.
+type KeyBits = u32;
+
+fn bits(keys: &[KeyLife], is_in: impl Fn(&KeyLife) -> bool) -> KeyBits {
+    let places = keys.iter().enumerate().filter(|(_, key)| is_in(key));
+    places.fold(0, |set, (place, _)| set | 1 << place)
+}
+
+/// Tells whether the version that came at `time` (`None`: the one before all) has the record.
+fn is_in_version(record: &RecordLife, time: Option<u64>) -> bool {
+    let has_begun = time.is_some_and(|time| time >= record.since);
+    match record.phase {
+        RecordPhase::Hidden => false,
+        RecordPhase::Omnipresent => true,
+        RecordPhase::Rumoured => has_begun,
+        RecordPhase::Unretentive => !has_begun,
+    }
+}
+
+/// The versions of an RRset that changes when this server says so.
+fn own_versions(keys: &[KeyLife], record: impl Fn(&KeyLife) -> &RecordLife) -> Vec<KeyBits> {
+    let in_transit = keys.iter().map(&record).filter(|life| life.is_in_transit());
+    let times = in_transit.map(|life| Some(life.since));
+    let version = |time| bits(keys, |key| is_in_version(record(key), time));
+    let mut versions: Vec<KeyBits> = std::iter::once(None).chain(times).map(version).collect();
+    versions.sort_unstable();
+    versions.dedup();
+    versions
+}
+
+/// Versions of the DS RRset that stand for all: the DS that are there for certain, alone and with one of those in transit.
+/// A set that fails does so because an algorithm has only DS without a key; one of these DS, with those that are
+/// certain, fails for the same reason.
+fn parent_versions(keys: &[KeyLife]) -> Vec<KeyBits> {
+    let certain = bits(keys, |key| key.ds.phase == RecordPhase::Omnipresent);
+    let in_transit = keys.iter().enumerate();
+    let in_transit = in_transit.filter(|(_, key)| key.ds.is_in_transit());
+    let with_one = in_transit.map(|(place, _)| certain | 1 << place);
+    std::iter::once(certain).chain(with_one).collect()
+}
+
+/// Tells whether every combination of versions validates.
+pub(super) fn every_combination_validates(keys: &[KeyLife]) -> bool {
+    let dnskeys = own_versions(keys, |key| &key.dnskey);
+    let rrsigs = own_versions(keys, |key| &key.zone_rrsig);
+    let parents = parent_versions(keys);
+    // Without a DS the zone is insecure, and anything goes.
+    let mut parents = parents.into_iter().filter(|&ds| ds != 0);
+    parents.all(|ds| {
+        dnskeys.iter().all(|&dnskey| {
+            has_entry(keys, ds, dnskey)
+                && rrsigs.iter().all(|&rrsig| is_signed(keys, dnskey, rrsig))
+        })
+    })
+}
+
+/// RFC 4035 section 2.2: each algorithm of the DS RRset has a key that signs the DNSKEY RRset. A validator may do with one
+/// of them (RFC 6840 section 5.11), and some do not.
+fn has_entry(keys: &[KeyLife], ds: KeyBits, dnskey: KeyBits) -> bool {
+    let entries = bits(keys, |key| key.role.signs_keys()) & ds & dnskey;
+    algorithms(keys, ds) & !algorithms(keys, entries) == 0
+}
+
+/// RFC 4035 section 2.2: each algorithm of the DNSKEY RRset signs it and everything else.
+fn is_signed(keys: &[KeyLife], dnskey: KeyBits, rrsig: KeyBits) -> bool {
+    let all = algorithms(keys, dnskey);
+    let signs_keys = bits(keys, |key| key.role.signs_keys()) & dnskey;
+    all & !algorithms(keys, signs_keys) == 0 && all & !algorithms(keys, dnskey & rrsig) == 0
+}
+
+/// A bit for each algorithm of a set of keys.
+fn algorithms(keys: &[KeyLife], set: KeyBits) -> u128 {
+    let members = keys.iter().enumerate().filter(|(at, _)| set >> at & 1 == 1);
+    // Numbers from 123 on are reserved (RFC 4034 appendix A.1, RFC 6014) but for private use, which share a bit each.
+    members.fold(0, |all, (_, key)| all | 1 << (key.algorithm % 128))
+}

@@ -1,0 +1,259 @@
+//! The life of keys over years: the steps of each kind of rollover, and that no moment is bogus.
+
+mod world;
+
+use nameward_dnssec::rollover::{
+    KeyRole, MAX_KEYS, PolicyKey, RecordPhase, RolloverPolicy, RolloverStep, RolloverTimes,
+};
+use proptest::prelude::*;
+use world::{Dice, World};
+
+const HOUR: u64 = 3600;
+const DAY: u64 = 24 * HOUR;
+const YEAR: u64 = 365 * DAY;
+
+fn times() -> RolloverTimes {
+    RolloverTimes {
+        dnskey_ttl: HOUR,
+        zone_ttl: DAY,
+        negative_ttl: HOUR,
+        zone_propagation: 300,
+        ds_ttl: DAY,
+        parent_propagation: HOUR,
+        parent_registration: DAY,
+        safety: HOUR,
+        purge_after: 90 * DAY,
+    }
+}
+
+fn key(role: KeyRole, algorithm: u8, lifetime: Option<u64>) -> PolicyKey {
+    PolicyKey {
+        role,
+        algorithm,
+        lifetime,
+    }
+}
+
+fn world(keys: &[PolicyKey]) -> World {
+    World::new(RolloverPolicy {
+        keys: keys.to_vec(),
+        times: times(),
+    })
+}
+
+/// The steps since `from`, with the seconds at which they came after it.
+fn steps(world: &World, from: u64) -> Vec<(u64, RolloverStep)> {
+    let all = world.log.iter().filter(|(at, _)| *at >= from);
+    all.map(|(at, step)| (at - from, *step)).collect()
+}
+
+#[test]
+fn a_zone_is_signed_everywhere_before_the_parent_is_asked_for_a_ds() {
+    let mut world = world(&[key(KeyRole::Combined, 13, None)]);
+    let begin = world.now;
+    world.live_until(begin + 10 * DAY, &mut Dice(1));
+    let signed_everywhere = 300 + DAY + HOUR;
+    assert_eq!(
+        steps(&world, begin),
+        [
+            (0, RolloverStep::Publish(1)),
+            (0, RolloverStep::Activate(1)),
+            (signed_everywhere, RolloverStep::SubmitDs(1)),
+        ]
+    );
+    assert_eq!(world.keys[0].ds.phase, RecordPhase::Omnipresent);
+    assert_eq!(world.next_at, None);
+}
+
+#[test]
+fn a_zone_signing_key_is_published_before_it_signs_and_after() {
+    let lifetime = 30 * DAY;
+    let mut world = world(&[
+        key(KeyRole::KeySigning, 13, None),
+        key(KeyRole::ZoneSigning, 13, Some(lifetime)),
+    ]);
+    let begin = world.now;
+    world.live_until(begin + 45 * DAY, &mut Dice(2));
+    // RFC 7583 section 3.2.1: Ipub before it signs, Iret after.
+    let (publication, retirement) = (300 + HOUR + HOUR, 300 + DAY + HOUR);
+    assert_eq!(
+        steps(&world, begin + 29 * DAY),
+        [
+            (DAY - publication, RolloverStep::Publish(3)),
+            (DAY, RolloverStep::Activate(3)),
+            (DAY, RolloverStep::Deactivate(2)),
+            (DAY + retirement, RolloverStep::Unpublish(2)),
+        ]
+    );
+}
+
+#[test]
+fn a_key_signing_key_waits_for_its_ds_however_late_it_is() {
+    let mut world = world(&[
+        key(KeyRole::KeySigning, 13, None),
+        key(KeyRole::ZoneSigning, 13, None),
+    ]);
+    let mut dice = Dice(3);
+    world.live_until(world.now + 10 * DAY, &mut dice);
+    world.keys[0].is_rolled_by_hand = true;
+    let begin = world.now;
+    for _ in 0..100 {
+        world.look();
+        world.now += DAY;
+    }
+    let publication = DAY;
+    assert_eq!(
+        steps(&world, begin),
+        [
+            (0, RolloverStep::Publish(3)),
+            (publication, RolloverStep::SubmitDs(3)),
+            (publication, RolloverStep::WithdrawDs(1)),
+        ]
+    );
+    let late = world.now;
+    world.live_until(late + 30 * DAY, &mut dice);
+    let after: Vec<_> = steps(&world, late).into_iter().map(|(_, s)| s).collect();
+    assert_eq!(after, [RolloverStep::Unpublish(1)]);
+}
+
+#[test]
+fn an_algorithm_comes_signatures_first_and_goes_keys_first() {
+    let mut world = world(&[key(KeyRole::Combined, 8, None)]);
+    let mut dice = Dice(4);
+    world.live_until(world.now + 10 * DAY, &mut dice);
+    let begin = world.now;
+    world.policy.keys = vec![
+        key(KeyRole::KeySigning, 13, None),
+        key(KeyRole::ZoneSigning, 13, None),
+    ];
+    world.live_until(begin + 30 * DAY, &mut dice);
+    let taken: Vec<_> = steps(&world, begin).into_iter().map(|(_, s)| s).collect();
+    assert_eq!(
+        taken,
+        [
+            RolloverStep::Activate(3),
+            RolloverStep::Publish(2),
+            RolloverStep::Publish(3),
+            RolloverStep::SubmitDs(2),
+            RolloverStep::WithdrawDs(1),
+            RolloverStep::Unpublish(1),
+            RolloverStep::Deactivate(1),
+        ]
+    );
+}
+
+#[test]
+fn a_zone_goes_insecure_by_its_parent_and_comes_back() {
+    let mut world = world(&[key(KeyRole::Combined, 13, None)]);
+    let mut dice = Dice(5);
+    world.live_until(world.now + 10 * DAY, &mut dice);
+    let secure = std::mem::take(&mut world.policy.keys);
+    let begin = world.now;
+    for _ in 0..50 {
+        world.look();
+        world.now += DAY;
+    }
+    // As long as the parent has the DS, the zone stays signed.
+    assert_eq!(steps(&world, begin), [(0, RolloverStep::WithdrawDs(1))]);
+    assert!(world.keys[0].dnskey.is_shown() && world.keys[0].zone_rrsig.is_shown());
+    world.live_until(world.now + 200 * DAY, &mut dice);
+    assert!(world.keys.is_empty() && world.ds.current().is_empty());
+    world.policy.keys = secure;
+    world.live_until(world.now + 10 * DAY, &mut dice);
+    assert_eq!(world.ds.current(), [2].into());
+}
+
+fn random_keys(dice: &mut Dice) -> Vec<PolicyKey> {
+    let algorithm = [8, 13, 15][dice.below(3) as usize];
+    let zone_life = dice.percent(80).then(|| dice.between(20 * DAY, 120 * DAY));
+    let key_life = dice.percent(60).then(|| dice.between(60 * DAY, 500 * DAY));
+    match dice.below(10) {
+        0 => Vec::new(),
+        1..=4 => vec![key(KeyRole::Combined, algorithm, key_life)],
+        _ => vec![
+            key(KeyRole::KeySigning, algorithm, key_life),
+            key(KeyRole::ZoneSigning, algorithm, zone_life),
+        ],
+    }
+}
+
+fn random_times(dice: &mut Dice) -> RolloverTimes {
+    RolloverTimes {
+        dnskey_ttl: dice.between(60, 2 * DAY),
+        zone_ttl: dice.between(60, 7 * DAY),
+        negative_ttl: dice.between(60, DAY),
+        zone_propagation: dice.between(0, DAY),
+        ds_ttl: dice.between(60, 2 * DAY),
+        parent_propagation: dice.between(0, DAY),
+        parent_registration: dice.between(0, 3 * DAY),
+        safety: dice.below(HOUR),
+        purge_after: dice.between(0, 90 * DAY),
+    }
+}
+
+/// Years with a parent that acts when it likes, an operator who changes his mind, and a server that is down at times.
+fn live_for_years(dice: &mut Dice) -> World {
+    let mut world = World::new(RolloverPolicy {
+        keys: random_keys(dice),
+        times: random_times(dice),
+    });
+    let (parent_chance, sight_chance) = (dice.between(1, 60), dice.between(5, 80));
+    let end = world.now + 6 * YEAR;
+    while world.now < end {
+        let due = world.next_at.unwrap_or(world.now + 5 * DAY);
+        let wait = due.saturating_sub(world.now).max(1);
+        world.now += match dice.below(10) {
+            0..=5 => wait.min(10 * DAY),
+            6..=8 => dice.between(1, wait.min(3 * DAY)),
+            // The server was down.
+            _ => wait + dice.below(20 * DAY),
+        };
+        if dice.percent(parent_chance) {
+            let times = &world.policy.times;
+            let lag = dice.below(times.zone_propagation + times.parent_registration + 1);
+            world.act_as_parent(world.now - lag, dice);
+        }
+        if dice.percent(sight_chance) {
+            world.look_at_parent();
+        }
+        if dice.percent(1) {
+            world.policy.keys = random_keys(dice);
+        }
+        if dice.percent(1) {
+            for key in &mut world.keys {
+                key.is_rolled_by_hand = true;
+            }
+        }
+        world.look();
+        assert!(world.keys.len() <= MAX_KEYS);
+    }
+    world
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn no_moment_of_many_years_is_bogus_for_any_cache(seed in any::<u64>()) {
+        let mut dice = Dice(seed);
+        let mut world = live_for_years(&mut dice);
+        // And when all have settled, the zone is as the policy asks.
+        for key in &mut world.policy.keys {
+            key.lifetime = None;
+        }
+        for key in &mut world.keys {
+            key.is_rolled_by_hand = false;
+        }
+        world.live_until(world.now + YEAR, &mut dice);
+        prop_assert_eq!(world.keys.len(), world.policy.keys.len(), "{:#?}", world.keys);
+        for wanted in &world.policy.keys {
+            let is_there = world.keys.iter().any(|key| {
+                (key.role, key.algorithm) == (wanted.role, wanted.algorithm)
+                    && key.dnskey.phase == RecordPhase::Omnipresent
+            });
+            prop_assert!(is_there);
+        }
+        let entries = world.keys.iter().filter(|key| key.role.signs_keys());
+        prop_assert_eq!(world.ds.current(), entries.map(|key| key.id).collect());
+    }
+}
