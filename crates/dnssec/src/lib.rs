@@ -22,7 +22,10 @@ mod soa_edit;
 pub mod tsig;
 
 pub use cache::SignatureCache;
-pub use key::{Key, KeyError, KeyUse};
+pub use key::{
+    Key, KeyError, KeyFile, KeyFileError, KeyTimes, KeyUse, PrivateKey, algorithm_name,
+    algorithm_number,
+};
 pub use nsec3::{MAX_ITERATIONS, Nsec3, Nsec3Param, Nsec3ParamError};
 pub use policy::{Denial, Policy, PolicyItemError, Publish};
 pub use reused::ReusedBytes;

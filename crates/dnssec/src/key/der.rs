@@ -1,0 +1,70 @@
+//! The few parts of DER (X.690) that private keys are made of.
+
+/// An element that stands for a number that is not negative.
+pub(super) const INTEGER: u8 = 0x02;
+/// A bit string.
+pub(super) const BIT_STRING: u8 = 0x03;
+/// An octet string.
+pub(super) const OCTET_STRING: u8 = 0x04;
+/// NULL.
+pub(super) const NULL: u8 = 0x05;
+/// An object identifier.
+pub(super) const OID: u8 = 0x06;
+/// A sequence.
+pub(super) const SEQUENCE: u8 = 0x30;
+
+/// Returns an element of a tag and its contents.
+pub(super) fn element(tag: u8, contents: &[u8]) -> Vec<u8> {
+    let mut out = vec![tag];
+    match contents.len() {
+        len @ 0..0x80 => out.push(len as u8),
+        len @ 0x80..0x100 => out.extend_from_slice(&[0x81, len as u8]),
+        // No key has more octets than two can count.
+        len => out.extend_from_slice(&[0x82, (len >> 8) as u8, len as u8]),
+    }
+    out.extend_from_slice(contents);
+    out
+}
+
+/// Returns a number that is not negative.
+pub(super) fn integer(number: &[u8]) -> Vec<u8> {
+    let has_sign = number.first().is_none_or(|&octet| octet >= 0x80);
+    let sign: &[u8] = if has_sign { &[0] } else { &[] };
+    element(INTEGER, &[sign, number].concat())
+}
+
+/// Reads elements one after another.
+pub(super) struct DerReader<'d>(pub(super) &'d [u8]);
+
+impl<'d> DerReader<'d> {
+    /// Returns the contents of the next element, if it has this tag.
+    pub(super) fn element(&mut self, tag: u8) -> Option<&'d [u8]> {
+        let (&[found, first], rest) = self.0.split_first_chunk()?;
+        if found != tag {
+            return None;
+        }
+        let (len, rest) = match first {
+            0..=0x7f => (usize::from(first), rest),
+            0x81 => rest.split_first().map(|(&len, rest)| (len.into(), rest))?,
+            0x82 => {
+                let (len, rest) = rest.split_first_chunk()?;
+                (usize::from(u16::from_be_bytes(*len)), rest)
+            }
+            _ => return None,
+        };
+        let (contents, rest) = rest.split_at_checked(len)?;
+        self.0 = rest;
+        Some(contents)
+    }
+
+    /// Returns the next number without zeros in front.
+    pub(super) fn integer(&mut self) -> Option<Vec<u8>> {
+        Some(trimmed(self.element(INTEGER)?).to_vec())
+    }
+}
+
+/// Takes the zeros off the front of a number.
+pub(super) fn trimmed(number: &[u8]) -> &[u8] {
+    let start = number.iter().position(|&octet| octet != 0);
+    &number[start.unwrap_or(number.len())..]
+}

@@ -1,0 +1,245 @@
+//! A key as BIND keeps it: `Kexample.org.+013+58482.key` with the DNSKEY, `.private` beside it with the private part and the
+//! times of its life.
+//!
+//! Text in, text out: whoever reads and writes the files sees to their places and their mode.
+
+use super::private::KeyFields;
+use super::{Key, KeyError, KeyUse, PrivateKey};
+use data_encoding::BASE64;
+use nameward_wire::calendar::UtcTime;
+use nameward_wire::{Name, NameBuf, NameError};
+
+/// More than any DNSKEY has.
+const MAX_PUBLIC_TEXT: usize = 16 * 1024;
+
+/// The times of a key's life, in seconds since 1970.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct KeyTimes {
+    /// When it was made.
+    pub created: Option<u64>,
+    /// When it is in the zone.
+    pub publish: Option<u64>,
+    /// When it begins to sign.
+    pub activate: Option<u64>,
+    /// When it ends to sign.
+    pub inactive: Option<u64>,
+    /// When it leaves the zone.
+    pub delete: Option<u64>,
+}
+
+impl KeyTimes {
+    /// Tells what a key does at a time. One without times, as of `ldns-keygen`, is for use at once.
+    pub fn usage(&self, now: u64) -> KeyUse {
+        let is_timed = *self
+            != KeyTimes {
+                created: self.created,
+                ..KeyTimes::default()
+            };
+        let is_within = |begin: Option<u64>, end: Option<u64>| {
+            let has_begun = begin.map_or(!is_timed, |begin| begin <= now);
+            has_begun && end.is_none_or(|end| end > now)
+        };
+        KeyUse {
+            active: is_within(self.activate, self.inactive) && is_within(self.publish, self.delete),
+            published: is_within(self.publish, self.delete),
+        }
+    }
+
+    fn lines(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let all = [
+            ("Created", self.created),
+            ("Publish", self.publish),
+            ("Activate", self.activate),
+            ("Inactive", self.inactive),
+            ("Delete", self.delete),
+        ];
+        all.into_iter()
+            .filter_map(|(name, time)| Some((name, time?)))
+    }
+
+    fn read(fields: &KeyFields<'_>) -> Result<Self, KeyFileError> {
+        let time = |name: &'static str| match fields.value(name) {
+            None => Ok(None),
+            // BIND writes 0 or UNSET for none.
+            Some("0" | "UNSET") => Ok(None),
+            Some(text) => match parse_time(text) {
+                Some(time) => Ok(Some(time)),
+                None => Err(KeyFileError::Time(name)),
+            },
+        };
+        Ok(KeyTimes {
+            created: time("Created")?,
+            publish: time("Publish")?,
+            activate: time("Activate")?,
+            inactive: time("Inactive")?,
+            delete: time("Delete")?,
+        })
+    }
+}
+
+/// Reads `YYYYMMDDHHMMSS`; more words may follow.
+fn parse_time(text: &str) -> Option<u64> {
+    let text = text.split_ascii_whitespace().next()?;
+    if text.len() != 14 || !text.bytes().all(|octet| octet.is_ascii_digit()) {
+        return None;
+    }
+    let part = |from: usize, to: usize| text[from..to].parse().ok();
+    let time = UtcTime {
+        year: part(0, 4)?,
+        month: part(4, 6)?,
+        day: part(6, 8)?,
+        hour: part(8, 10)?,
+        minute: part(10, 12)?,
+        second: part(12, 14)?,
+    };
+    time.to_unix()
+}
+
+fn time_text(seconds: u64) -> String {
+    let time = UtcTime::from_unix(seconds);
+    let (hour, minute, second) = (time.hour, time.minute, time.second);
+    format!("{:08}{hour:02}{minute:02}{second:02}", time.date_number())
+}
+
+/// Why two texts are no key of a zone. No message quotes the private one.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum KeyFileError {
+    /// The private part cannot be used.
+    #[error("{0}")]
+    Key(#[from] KeyError),
+    /// A time is none.
+    #[error("expected YYYYMMDDHHMMSS behind {0}, found something else")]
+    Time(&'static str),
+    /// The public text has no DNSKEY.
+    #[error("expected a line with a DNSKEY record, found none")]
+    NoRecord,
+    /// The owner is no name.
+    #[error("expected the name of a zone, found {0:?}: {1}")]
+    Owner(String, NameError),
+    /// The two texts are not of one key.
+    #[error(
+        "the public and the private text are of different keys: key tags {public} and {private}"
+    )]
+    Mismatch {
+        /// The key tag that the DNSKEY says.
+        public: u16,
+        /// The key tag of the private part with these flags.
+        private: u16,
+    },
+}
+
+/// A key of a zone as two texts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyFile {
+    /// The zone.
+    pub owner: NameBuf,
+    /// The flags of its DNSKEY.
+    pub flags: u16,
+    /// The private part.
+    pub private: PrivateKey,
+    /// The times of its life.
+    pub times: KeyTimes,
+}
+
+impl KeyFile {
+    /// Reads a `.key` text and a `.private` text, which must be of one key.
+    pub fn read(public: &[u8], private: &[u8]) -> Result<Self, KeyFileError> {
+        let (owner, dnskey) = read_public(public)?;
+        let flags = u16::from_be_bytes([dnskey[0], dnskey[1]]);
+        let file = KeyFile {
+            owner,
+            flags,
+            private: PrivateKey::from_text(private)?,
+            times: KeyTimes::read(&KeyFields::read(private)?)?,
+        };
+        let key = file.key(KeyUse::UNUSED)?;
+        match key.dnskey() == &dnskey[..] {
+            true => Ok(file),
+            false => Err(KeyFileError::Mismatch {
+                public: super::key_tag(&dnskey),
+                private: key.tag(),
+            }),
+        }
+    }
+
+    /// Makes the key for a use.
+    pub fn key(&self, usage: KeyUse) -> Result<Key, KeyError> {
+        Key::new(&self.private, self.flags, usage)
+    }
+
+    /// The name of both files without their ends.
+    pub fn stem(&self) -> Result<String, KeyError> {
+        let key = self.key(KeyUse::UNUSED)?;
+        let owner = self.owner.to_string().to_ascii_lowercase();
+        // A name with a slash would be a path.
+        let owner = owner.replace('/', "\\047");
+        let owner = owner.trim_end_matches('.');
+        let (algorithm, tag) = (key.algorithm(), key.tag());
+        Ok(format!("K{owner}.+{algorithm:03}+{tag:05}"))
+    }
+
+    /// Writes the `.key` text.
+    pub fn public_text(&self) -> Result<String, KeyError> {
+        let key = self.key(KeyUse::UNUSED)?;
+        let kind = match key.is_entry_point() {
+            true => "key-signing",
+            false => "zone-signing",
+        };
+        let (owner, tag) = (absolute(self.owner.as_name()), key.tag());
+        let mut text = format!("; This is a {kind} key, keyid {tag}, for {owner}\n");
+        for (name, time) in self.times.lines() {
+            text.push_str(&format!("; {name}: {}\n", time_text(time)));
+        }
+        let (flags, algorithm) = (self.flags, key.algorithm());
+        let public = BASE64.encode(&key.dnskey()[4..]);
+        text.push_str(&format!(
+            "{owner} IN DNSKEY {flags} 3 {algorithm} {public}\n"
+        ));
+        Ok(text)
+    }
+
+    /// Writes the `.private` text.
+    pub fn private_text(&self) -> String {
+        let mut text = self.private.to_text();
+        for (name, time) in self.times.lines() {
+            text.push_str(&format!("{name}: {}\n", time_text(time)));
+        }
+        text
+    }
+}
+
+/// The name with its dot at the end.
+fn absolute(name: Name<'_>) -> String {
+    let text = name.to_string();
+    match text.ends_with('.') {
+        true => text,
+        false => format!("{text}."),
+    }
+}
+
+/// Reads the owner and the data of the DNSKEY in a `.key` text.
+fn read_public(text: &[u8]) -> Result<(NameBuf, Vec<u8>), KeyFileError> {
+    if text.len() > MAX_PUBLIC_TEXT {
+        return Err(KeyError::TooLong(text.len()).into());
+    }
+    let text = std::str::from_utf8(text).map_err(|_| KeyError::NotText)?;
+    let lines = text
+        .lines()
+        .map(|line| line.split(';').next().unwrap_or(""));
+    let mut records = lines.filter_map(|line| {
+        let mut words = line.split_ascii_whitespace();
+        let owner = words.next()?;
+        // TTL and class may stand before the type.
+        words.find(|word| word.eq_ignore_ascii_case("DNSKEY"))?;
+        let number = words.next()?.parse::<u16>().ok()?;
+        let (protocol, algorithm) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+        let public = BASE64.decode(words.collect::<String>().as_bytes()).ok()?;
+        let head = [(number >> 8) as u8, number as u8, protocol, algorithm];
+        Some((owner, [&head[..], &public].concat()))
+    });
+    let (owner, dnskey) = records.next().ok_or(KeyFileError::NoRecord)?;
+    let name = NameBuf::from_text(owner.as_bytes(), Name::ROOT);
+    let mut name = name.map_err(|error| KeyFileError::Owner(owner.into(), error))?;
+    name.make_lowercase();
+    Ok((name, dnskey))
+}

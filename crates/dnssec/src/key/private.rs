@@ -1,0 +1,368 @@
+//! The private numbers of a key, and the texts they are kept in: the format of BIND's `.private` files, which PowerDNS keeps
+//! in `cryptokeys.content` too, and PEM.
+//!
+//! The first has lines of a name, a colon and a value; numbers are in base64, most significant octet first. PEM is
+//! PKCS #8 (RFC 5958, RFC 8410 for Ed25519), read as PKCS #1 and SEC 1 (RFC 5915), too. PEM does not tell the
+//! algorithm of DNSSEC for RSA, so whoever reads it says which; with the flags that makes the same key tag.
+
+use super::KeyError;
+use super::der::{self, DerReader};
+use aws_lc_rs::agreement::{self, ECDH_P256, ECDH_P384};
+use aws_lc_rs::encoding::{AsDer, Pkcs8V1Der};
+use aws_lc_rs::rand::{SecureRandom, SystemRandom};
+use aws_lc_rs::rsa::{KeyPair as RsaPair, KeySize};
+use data_encoding::BASE64;
+use std::fmt;
+
+/// More than any private key has.
+const MAX_TEXT: usize = 16 * 1024;
+/// The names of RSA numbers in the order of RFC 8017 appendix A.1.2.
+const RSA_NAMES: [&str; 8] = [
+    "Modulus",
+    "PublicExponent",
+    "PrivateExponent",
+    "Prime1",
+    "Prime2",
+    "Exponent1",
+    "Exponent2",
+    "Coefficient",
+];
+/// 1.2.840.113549.1.1.1.
+const OID_RSA: &[u8] = b"\x2a\x86\x48\x86\xf7\x0d\x01\x01\x01";
+/// 1.2.840.10045.2.1.
+const OID_EC: &[u8] = b"\x2a\x86\x48\xce\x3d\x02\x01";
+/// 1.2.840.10045.3.1.7.
+const OID_P256: &[u8] = b"\x2a\x86\x48\xce\x3d\x03\x01\x07";
+/// 1.3.132.0.34.
+const OID_P384: &[u8] = b"\x2b\x81\x04\x00\x22";
+/// 1.3.101.112.
+const OID_ED25519: &[u8] = b"\x2b\x65\x70";
+
+/// The numbers of a key, each without zeros in front but for those of a curve, which have their full length.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) enum Numbers {
+    Rsa([Vec<u8>; 8]),
+    Curve(Vec<u8>),
+}
+
+/// The private part of a key.
+#[derive(Clone, PartialEq, Eq)]
+pub struct PrivateKey {
+    algorithm: u8,
+    pub(super) numbers: Numbers,
+}
+
+impl fmt::Debug for PrivateKey {
+    /// Shows everything but the numbers.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PrivateKey({})", self.algorithm)
+    }
+}
+
+/// Returns the name of an algorithm that this server can sign with (the mnemonics of IANA).
+pub fn algorithm_name(algorithm: u8) -> Option<&'static str> {
+    Some(match algorithm {
+        5 => "RSASHA1",
+        7 => "NSEC3RSASHA1",
+        8 => "RSASHA256",
+        10 => "RSASHA512",
+        13 => "ECDSAP256SHA256",
+        14 => "ECDSAP384SHA384",
+        15 => "ED25519",
+        _ => return None,
+    })
+}
+
+/// Reads the number or the name of an algorithm that this server can sign with.
+pub fn algorithm_number(word: &str) -> Option<u8> {
+    let is_meant = |number: &u8| {
+        let name = algorithm_name(*number);
+        name.is_some_and(|name| name.eq_ignore_ascii_case(word))
+            || word.parse().is_ok_and(|parsed: u8| parsed == *number)
+    };
+    [5, 7, 8, 10, 13, 14, 15].into_iter().find(is_meant)
+}
+
+/// Octets of the private number of a curve; `None` for RSA and for what we do not know.
+fn curve_octets(algorithm: u8) -> Option<usize> {
+    match algorithm {
+        13 | 15 => Some(32),
+        14 => Some(48),
+        _ => None,
+    }
+}
+
+impl PrivateKey {
+    /// The algorithm's number.
+    pub fn algorithm(&self) -> u8 {
+        self.algorithm
+    }
+
+    /// Makes a key of random numbers; `rsa_bits` counts for RSA alone.
+    pub fn generate(algorithm: u8, rsa_bits: usize) -> Result<Self, KeyError> {
+        match (algorithm, curve_octets(algorithm)) {
+            (_, Some(octets)) => generate_curve(algorithm, octets),
+            (5 | 7 | 8 | 10, None) => generate_rsa(algorithm, rsa_bits),
+            (other, None) => Err(KeyError::Unsupported(other)),
+        }
+    }
+
+    /// Reads the text of a `.private` file. The error says what was expected, and never quotes the text.
+    pub fn from_text(text: &[u8]) -> Result<Self, KeyError> {
+        let fields = KeyFields::read(text)?;
+        let algorithm = fields.algorithm()?;
+        let numbers = match (algorithm, curve_octets(algorithm)) {
+            (_, Some(octets)) => Numbers::Curve(padded(fields.octets("PrivateKey")?, octets)?),
+            (5 | 7 | 8 | 10, None) => {
+                let mut numbers = <[Vec<u8>; 8]>::default();
+                for (number, name) in numbers.iter_mut().zip(RSA_NAMES) {
+                    *number = der::trimmed(&fields.octets(name)?).to_vec();
+                }
+                Numbers::Rsa(numbers)
+            }
+            (other, None) => return Err(KeyError::Unsupported(other)),
+        };
+        Ok(PrivateKey { algorithm, numbers })
+    }
+
+    /// Writes the text of a `.private` file, without times.
+    pub fn to_text(&self) -> String {
+        let (number, name) = (self.algorithm, algorithm_name(self.algorithm));
+        let name = name.unwrap_or_default();
+        let mut text = format!("Private-key-format: v1.3\nAlgorithm: {number} ({name})\n");
+        let mut line = |name: &str, value: &[u8]| {
+            text.push_str(&format!("{name}: {}\n", BASE64.encode(value)));
+        };
+        match &self.numbers {
+            Numbers::Curve(number) => line("PrivateKey", number),
+            Numbers::Rsa(numbers) => {
+                for (name, number) in RSA_NAMES.iter().zip(numbers) {
+                    line(name, number);
+                }
+            }
+        }
+        text
+    }
+
+    /// Reads PEM, for a key of this algorithm.
+    pub fn from_pem(text: &[u8], algorithm: u8) -> Result<Self, KeyError> {
+        if algorithm_name(algorithm).is_none() {
+            return Err(KeyError::Unsupported(algorithm));
+        }
+        let (label, der) = pem_body(text)?;
+        let numbers = match label {
+            "PRIVATE KEY" => from_pkcs8(&der, algorithm),
+            "RSA PRIVATE KEY" if curve_octets(algorithm).is_none() => from_pkcs1(&der),
+            "EC PRIVATE KEY" if matches!(algorithm, 13 | 14) => from_sec1(&der, algorithm),
+            _ => None,
+        };
+        let numbers = numbers.ok_or(KeyError::OtherPem(algorithm))?;
+        Ok(PrivateKey { algorithm, numbers })
+    }
+
+    /// Writes PEM (PKCS #8).
+    pub fn to_pem(&self) -> String {
+        let body = BASE64.encode(&self.to_pkcs8());
+        let mut text = String::from("-----BEGIN PRIVATE KEY-----\n");
+        for line in body.as_bytes().chunks(64) {
+            text.push_str(&String::from_utf8_lossy(line));
+            text.push('\n');
+        }
+        text.push_str("-----END PRIVATE KEY-----\n");
+        text
+    }
+
+    fn to_pkcs8(&self) -> Vec<u8> {
+        let oid = |octets| der::element(der::OID, octets);
+        let (algorithm, key) = match (&self.numbers, self.algorithm) {
+            (Numbers::Rsa(numbers), _) => {
+                let null = der::element(der::NULL, &[]);
+                ([oid(OID_RSA), null].concat(), rsa_der(numbers))
+            }
+            (Numbers::Curve(seed), 15) => (oid(OID_ED25519), der::element(der::OCTET_STRING, seed)),
+            (Numbers::Curve(number), algorithm) => {
+                let curve = if algorithm == 14 { OID_P384 } else { OID_P256 };
+                // RFC 5915 section 3: version 1 and the number; the public key follows from it.
+                let version = der::integer(&[1]);
+                let private = der::element(der::OCTET_STRING, number);
+                let mut parts = [version, private].concat();
+                if let Some(public) = curve_public(algorithm, number) {
+                    let bits = der::element(der::BIT_STRING, &[&[0], &public[..]].concat());
+                    // Context-specific, constructed, number 1.
+                    parts.extend(der::element(0xa1, &bits));
+                }
+                let key = der::element(der::SEQUENCE, &parts);
+                ([oid(OID_EC), oid(curve)].concat(), key)
+            }
+        };
+        let parts = [
+            der::integer(&[0]),
+            der::element(der::SEQUENCE, &algorithm),
+            der::element(der::OCTET_STRING, &key),
+        ];
+        der::element(der::SEQUENCE, &parts.concat())
+    }
+}
+
+/// RSAPrivateKey of RFC 8017 appendix A.1.2: version 0, then the numbers.
+pub(super) fn rsa_der(numbers: &[Vec<u8>; 8]) -> Vec<u8> {
+    let numbers = numbers.iter().map(|number| der::integer(number));
+    let parts: Vec<u8> = std::iter::once(der::integer(&[0]))
+        .chain(numbers)
+        .flatten()
+        .collect();
+    der::element(der::SEQUENCE, &parts)
+}
+
+/// The point that belongs to a private number, uncompressed.
+pub(super) fn curve_public(algorithm: u8, number: &[u8]) -> Option<Vec<u8>> {
+    let curve = match algorithm {
+        13 => &ECDH_P256,
+        14 => &ECDH_P384,
+        _ => return None,
+    };
+    let private = agreement::PrivateKey::from_private_key(curve, number).ok()?;
+    Some(private.compute_public_key().ok()?.as_ref().to_vec())
+}
+
+fn generate_curve(algorithm: u8, octets: usize) -> Result<PrivateKey, KeyError> {
+    // A number that is no key of the curve comes once in 2^32 tries at the most.
+    for _ in 0..8 {
+        let mut number = vec![0; octets];
+        let filled = SystemRandom::new().fill(&mut number);
+        filled.map_err(|_| KeyError::NoRandom)?;
+        if algorithm == 15 || curve_public(algorithm, &number).is_some() {
+            let numbers = Numbers::Curve(number);
+            return Ok(PrivateKey { algorithm, numbers });
+        }
+    }
+    Err(KeyError::NoRandom)
+}
+
+fn generate_rsa(algorithm: u8, bits: usize) -> Result<PrivateKey, KeyError> {
+    let size = match bits {
+        2048 => KeySize::Rsa2048,
+        3072 => KeySize::Rsa3072,
+        4096 => KeySize::Rsa4096,
+        other => return Err(KeyError::RsaBits(other)),
+    };
+    let pair = RsaPair::generate(size).map_err(|_| KeyError::NoRandom)?;
+    let der: Pkcs8V1Der<'_> = pair.as_der().map_err(|_| KeyError::NoRandom)?;
+    let numbers = from_pkcs8(der.as_ref(), algorithm).ok_or(KeyError::NotRsa)?;
+    Ok(PrivateKey { algorithm, numbers })
+}
+
+/// Splits PEM into its label and what it holds.
+fn pem_body(text: &[u8]) -> Result<(&str, Vec<u8>), KeyError> {
+    if text.len() > MAX_TEXT {
+        return Err(KeyError::TooLong(text.len()));
+    }
+    let text = std::str::from_utf8(text).map_err(|_| KeyError::NotText)?;
+    // A file may begin with parameters of a curve, which the key names itself.
+    let mut rest = text;
+    loop {
+        let (_, begun) = rest.split_once("-----BEGIN ").ok_or(KeyError::NotPem)?;
+        let (label, body) = begun.split_once("-----").ok_or(KeyError::NotPem)?;
+        let (body, after) = body.split_once("-----END ").ok_or(KeyError::NotPem)?;
+        if label.ends_with("PRIVATE KEY") {
+            let octets: Vec<u8> = body.bytes().filter(|b| !b.is_ascii_whitespace()).collect();
+            let der = BASE64.decode(&octets).map_err(|_| KeyError::NotPem)?;
+            return Ok((label, der));
+        }
+        rest = after;
+    }
+}
+
+fn from_pkcs8(der: &[u8], algorithm: u8) -> Option<Numbers> {
+    let mut parts = DerReader(DerReader(der).element(der::SEQUENCE)?);
+    parts.integer()?;
+    let mut kind = DerReader(parts.element(der::SEQUENCE)?);
+    let key = parts.element(der::OCTET_STRING)?;
+    let curve = match algorithm {
+        13 => OID_P256,
+        14 => OID_P384,
+        15 => {
+            let seed = DerReader(key).element(der::OCTET_STRING)?;
+            let is_ours = kind.element(der::OID)? == OID_ED25519 && seed.len() == 32;
+            return is_ours.then(|| Numbers::Curve(seed.to_vec()));
+        }
+        _ => {
+            let is_ours = kind.element(der::OID)? == OID_RSA;
+            return is_ours.then(|| from_pkcs1(key)).flatten();
+        }
+    };
+    let is_ours = kind.element(der::OID)? == OID_EC && kind.element(der::OID)? == curve;
+    is_ours.then(|| from_sec1(key, algorithm)).flatten()
+}
+
+fn from_pkcs1(der: &[u8]) -> Option<Numbers> {
+    let mut parts = DerReader(DerReader(der).element(der::SEQUENCE)?);
+    parts.integer()?;
+    let mut numbers = <[Vec<u8>; 8]>::default();
+    for number in &mut numbers {
+        *number = parts.integer()?;
+    }
+    Some(Numbers::Rsa(numbers))
+}
+
+fn from_sec1(der: &[u8], algorithm: u8) -> Option<Numbers> {
+    let mut parts = DerReader(DerReader(der).element(der::SEQUENCE)?);
+    parts.integer()?;
+    let number = parts.element(der::OCTET_STRING)?;
+    // RFC 5915 section 3: it has the length of its curve, so that a key of another one is told from it.
+    let is_ours = curve_octets(algorithm) == Some(number.len());
+    is_ours.then(|| Numbers::Curve(number.to_vec()))
+}
+
+/// A number of exactly so many octets, zeros in front.
+fn padded(octets: Vec<u8>, len: usize) -> Result<Vec<u8>, KeyError> {
+    let number = der::trimmed(&octets);
+    if number.len() > len {
+        return Err(KeyError::Length("PrivateKey", len));
+    }
+    let mut padded = vec![0; len - number.len()];
+    padded.extend_from_slice(number);
+    Ok(padded)
+}
+
+/// The lines of a private key.
+pub(super) struct KeyFields<'t> {
+    text: &'t str,
+}
+
+impl<'t> KeyFields<'t> {
+    pub(super) fn read(text: &'t [u8]) -> Result<Self, KeyError> {
+        if text.len() > MAX_TEXT {
+            return Err(KeyError::TooLong(text.len()));
+        }
+        let text = std::str::from_utf8(text).map_err(|_| KeyError::NotText)?;
+        let fields = KeyFields { text };
+        match fields.value("Private-key-format") {
+            Some(version) if version.starts_with("v1.") => Ok(fields),
+            Some(_) => Err(KeyError::Format),
+            None => Err(KeyError::MissingLine("Private-key-format")),
+        }
+    }
+
+    pub(super) fn value(&self, name: &str) -> Option<&'t str> {
+        self.text.lines().find_map(|line| {
+            let (key, value) = line.split_once(':')?;
+            key.trim().eq_ignore_ascii_case(name).then(|| value.trim())
+        })
+    }
+
+    pub(super) fn algorithm(&self) -> Result<u8, KeyError> {
+        let value = self
+            .value("Algorithm")
+            .ok_or(KeyError::MissingLine("Algorithm"))?;
+        let number = value.split_ascii_whitespace().next().unwrap_or_default();
+        number.parse().map_err(|_| KeyError::Algorithm)
+    }
+
+    fn octets(&self, name: &'static str) -> Result<Vec<u8>, KeyError> {
+        let value = self.value(name).ok_or(KeyError::MissingLine(name))?;
+        BASE64
+            .decode(value.as_bytes())
+            .map_err(|_| KeyError::NotBase64(name))
+    }
+}
