@@ -29,7 +29,7 @@ mod moves;
 mod versions;
 
 pub use life::{DsSight, KeyGoal, KeyLife, KeyRole, RecordLife, RecordPhase};
-use moves::Ring;
+use moves::KeyRing;
 
 /// Keys that a zone may have at a time, those on their way out included. A policy that changes faster than the parent acts
 /// waits at this bound.
@@ -162,7 +162,7 @@ pub enum ParentWish {
 
 /// Takes all steps that are wanted and safe now. Calling it late, or not for a year, delays steps and breaks nothing.
 pub fn advance(policy: &RolloverPolicy, keys: &[KeyLife], now: u64) -> Rollover {
-    let mut ring = Ring::new(policy, keys, now);
+    let mut ring = KeyRing::new(policy, keys, now);
     let mut steps = Vec::new();
     ring.settle();
     ring.remove_hidden(&mut steps);

@@ -5,7 +5,7 @@ use super::versions::every_combination_validates;
 use super::{MAX_KEYS, PolicyKey, RolloverPolicy, RolloverStep};
 
 /// The keys of a zone while steps are taken.
-pub(super) struct Ring<'p> {
+pub(super) struct KeyRing<'p> {
     policy: &'p RolloverPolicy,
     pub(super) keys: Vec<KeyLife>,
     now: u64,
@@ -51,11 +51,11 @@ impl KeyRecord {
     }
 }
 
-impl<'p> Ring<'p> {
+impl<'p> KeyRing<'p> {
     pub(super) fn new(policy: &'p RolloverPolicy, keys: &[KeyLife], now: u64) -> Self {
         // A clock that was set back must not put a step before one that was taken.
         let last = keys.iter().map(KeyLife::changed_at).max();
-        Ring {
+        KeyRing {
             policy,
             keys: keys.to_vec(),
             now: now.max(last.unwrap_or_default()),
