@@ -1,7 +1,8 @@
 """Opens the status page in a real browser (Debian's chromium and chromium-driver) and uses it like a person.
 
-Usage: browser.py URL OUTPUT-DIRECTORY. Only the standard library; ends with status 77 when there is no browser.
-The page's server must have traffic in its rings, the default capacities and security status 3.
+Usage: browser.py URL OUTPUT-DIRECTORY [watch]. Only the standard library; ends with status 77 when there is no browser.
+The page's server must have traffic in its rings, the default capacities and security status 3. With `watch`, each line of the
+input is a JSON object that says what the page must come to show; a line "seen" answers it.
 """
 
 import base64
@@ -166,6 +167,48 @@ def use_the_page(url, output):
         browser.close()
 
 
+def watch_the_page(url, output):
+    """For each line {"name", "texts": [[selector, text]], "prominent": selector or null} waits until each text is on the page;
+    an empty text must be all there is."""
+    browser = Browser()
+    try:
+        print("ready", flush=True)
+        for line in sys.stdin:
+            wanted = json.loads(line)
+
+            def is_shown():
+                browser.open(url)
+                shown = [(text, browser.text(css)) for css, text in wanted["texts"]]
+                return all(text in found if text else found == "" for text, found in shown)
+
+            wait_for(f"{wanted['texts']} on the page", is_shown, 120)
+            browser.picture(f"{output}/{wanted['name']}.png")
+            if wanted["prominent"]:
+                check_prominent(browser, wanted["prominent"])
+            print("seen", flush=True)
+    finally:
+        browser.close()
+
+
+def check_prominent(browser, css):
+    """On the first screen, as wide as the page, and with the contrast that WCAG asks for."""
+    top, bottom, height, width, page, color, back = browser.run(
+        "const e = document.querySelector(arguments[0]), r = e.getBoundingClientRect(), s = getComputedStyle(e);"
+        "return [r.top, r.bottom, innerHeight, r.width, document.body.clientWidth, s.color, s.backgroundColor]", css)
+    assert 0 <= top < bottom <= height, f"not on the first screen: {top} to {bottom} of {height}"
+    assert width > page / 2, f"{width} of {page} pixels wide"
+    bright, dim = sorted((luminance(color), luminance(back)), reverse=True)
+    contrast = (bright + 0.05) / (dim + 0.05)
+    assert contrast >= 4.5, f"{color} on {back}: contrast {contrast:.1f}"
+
+
+def luminance(color):
+    """The relative luminance of WCAG of a color such as rgb(1, 2, 3)."""
+    parts = [float(part) / 255 for part in color[color.index("(") + 1:-1].split(",")[:3]]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
 def read_the_page(url, output):
     dark = Browser(dark=True)
     try:
@@ -191,6 +234,9 @@ if __name__ == "__main__":
         print("no chromedriver: the page was not opened in a browser")
         sys.exit(77)
     os.makedirs(sys.argv[2], exist_ok=True)
+    if sys.argv[3:] == ["watch"]:
+        watch_the_page(sys.argv[1], sys.argv[2])
+        sys.exit(0)
     use_the_page(sys.argv[1], sys.argv[2])
     read_the_page(sys.argv[1], sys.argv[2])
     print("the page works in a browser")

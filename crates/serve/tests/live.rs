@@ -693,6 +693,41 @@ fn a_flush_forgets_the_names_it_is_for() {
 }
 
 #[test]
+fn a_cache_that_is_being_changed_is_passed_over_and_that_is_counted() {
+    let server = Server::start(LiveSettings::for_tests());
+    let counters = |names: [&str; 2]| names.map(|name| server.counter(name));
+    let of_queries = ["deferred-cache-lookup", "deferred-cache-inserts"];
+    let of_packets = [
+        "deferred-packetcache-lookup",
+        "deferred-packetcache-inserts",
+    ];
+    // The first question leaves its part in the query cache, the second the answer in the packet cache.
+    server.ask("www.example.", 1);
+    server.wait_counter("query-cache-size", 1);
+    // A flush holds the part of the cache that it looks at: the question comes meanwhile.
+    server.shared.live.flush(&|_| {
+        assert_eq!(server.ask("www.example.", 1)[7], 1);
+        false
+    });
+    wait_for("the query cache", || counters(of_queries) == [1, 1]);
+    assert_eq!(counters(of_packets), [0, 0]);
+    for _ in 0..2 {
+        server.ask("www.example.", 1);
+    }
+    server.wait_counter("packetcache-size", 1);
+    let looked_at = AtomicUsize::new(0);
+    server.shared.live.flush(&|_| {
+        // First the entry of the query cache, then that of the packet cache.
+        if looked_at.fetch_add(1, Ordering::Relaxed) == 1 {
+            assert_eq!(server.ask("www.example.", 1)[7], 1);
+        }
+        false
+    });
+    wait_for("the packet cache", || counters(of_packets) == [1, 1]);
+    assert_eq!(counters(of_queries), [1, 1]);
+}
+
+#[test]
 fn a_cached_answer_is_what_the_engine_would_write() {
     let cached = Server::start(LiveSettings::for_tests());
     let plain = Server::start(uncached());

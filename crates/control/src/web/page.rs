@@ -101,7 +101,7 @@ pub fn draw(
     let page = Page {
         title: drawing.title,
         token: drawing.token,
-        uptime_days: format!("{:.1}", snapshot.uptime_seconds as f64 / 86400.0),
+        uptime_days: days(snapshot.uptime_seconds),
         queries: Averages::from(&rates.udp_queries),
         backend: Averages::from(&rates.backend_queries),
         packetcache_hitrates: hitrates(rates.packetcache_hitrates()),
@@ -167,4 +167,28 @@ fn table(view: &RingView, limit: usize, drawing: &Drawing<'_>) -> PageTable {
 /// The share of a count in a total, with one decimal.
 pub fn percentage(count: u64, total: u64) -> String {
     format!("{:.1}%", 100.0 * count as f64 / total.max(1) as f64)
+}
+
+/// Writes seconds as days with one digit after the point.
+fn days(seconds: u64) -> String {
+    format!("{:.1}", seconds as f64 / 86_400.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_uptime_is_the_counter_in_days_with_one_digit() {
+        for (seconds, shown) in [
+            (0, "0.0"),
+            (4_000, "0.0"),
+            (8_640, "0.1"),
+            (86_400, "1.0"),
+            (1_000_000, "11.6"),
+            (86_400 * 12_345, "12345.0"),
+        ] {
+            assert_eq!(days(seconds), shown, "{seconds}");
+        }
+    }
 }

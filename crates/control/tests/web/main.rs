@@ -7,4 +7,5 @@ mod http;
 mod load;
 mod machine;
 mod rings;
+mod specification;
 mod status;

@@ -7,6 +7,7 @@
 )]
 mod page;
 
+mod browser;
 mod hand_off;
 mod hostile;
 mod reload;

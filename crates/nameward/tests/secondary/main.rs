@@ -3,6 +3,7 @@
 mod hostile;
 mod peers;
 mod primary;
+mod queue;
 mod restart;
 mod tell;
 

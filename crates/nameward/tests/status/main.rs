@@ -265,3 +265,64 @@ fn the_page_itself_is_logged_and_its_own_numbers_are_real() {
     drop(connection);
     assert!(opened, "an open connection was not shown");
 }
+
+/// A number of /proc/net/snmp6, or of the line of UDP in /proc/net/snmp.
+fn of_host(name: &str) -> u64 {
+    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    let six = read("/proc/net/snmp6");
+    if let Some(line) = six
+        .lines()
+        .find(|line| line.split_whitespace().next() == Some(name))
+    {
+        return line
+            .split_whitespace()
+            .nth(1)
+            .and_then(|n| n.parse().ok())
+            .unwrap();
+    }
+    let four = read("/proc/net/snmp");
+    let mut lines = four.lines().filter(|line| line.starts_with("Udp: "));
+    let (names, values) = (lines.next().unwrap(), lines.next().unwrap());
+    let place = names.split(' ').position(|word| word == name).unwrap();
+    values.split(' ').nth(place).unwrap().parse().unwrap()
+}
+
+#[test]
+fn socket_errors_and_processor_times_are_those_of_the_system() {
+    let server = start();
+    for (name, of_system) in [
+        ("udp-in-errors", "InErrors"),
+        ("udp-noport-errors", "NoPorts"),
+        ("udp-recvbuf-errors", "RcvbufErrors"),
+        ("udp-sndbuf-errors", "SndbufErrors"),
+        ("udp-in-csum-errors", "InCsumErrors"),
+        ("udp6-in-errors", "Udp6InErrors"),
+        ("udp6-noport-errors", "Udp6NoPorts"),
+        ("udp6-recvbuf-errors", "Udp6RcvbufErrors"),
+        ("udp6-sndbuf-errors", "Udp6SndbufErrors"),
+        ("udp6-in-csum-errors", "Udp6InCsumErrors"),
+    ] {
+        // Others use the machine as well: what the page says was so at some moment between two looks.
+        let before = of_host(of_system);
+        let shown = Page::read(server.web(), "/").value(name);
+        assert!(
+            (before..=of_host(of_system)).contains(&shown),
+            "{name}: {shown}"
+        );
+    }
+    let of_process = || {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", server.pid())).unwrap();
+        let behind = stat.rsplit_once(')').unwrap().1.to_string();
+        let field = |n: usize| {
+            let ticks: u64 = behind.split_whitespace().nth(n).unwrap().parse().unwrap();
+            // USER_HZ is 100 on every Linux.
+            ticks * 10
+        };
+        (field(11), field(12))
+    };
+    let before = of_process();
+    let page = Page::read(server.web(), "/");
+    let after = of_process();
+    assert!((before.0..=after.0).contains(&page.value("user-msec")));
+    assert!((before.1..=after.1).contains(&page.value("sys-msec")));
+}
