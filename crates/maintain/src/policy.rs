@@ -94,6 +94,8 @@ pub struct Autoprimary {
     pub name_server: NameBuf,
     /// The template whose terms the zone has; none if empty.
     pub template: String,
+    /// The key that a NOTIFY must be signed with.
+    pub key: Option<NameBuf>,
 }
 
 /// The policy of one zone.

@@ -67,6 +67,7 @@ pub fn set(config: &Config) -> PolicySet {
         address: settings.address.0,
         name_server: settings.name_server.0,
         template: settings.template.clone(),
+        key: settings.key.0.as_ref().map(|key| key.0),
     };
     set.autoprimaries = config.autoprimaries.iter().map(autoprimary).collect();
     set.keys = config.keys.iter().map(|key| Arc::new(key.key())).collect();
@@ -86,7 +87,7 @@ pub fn apply_kept(kept: &KeptPolicies, config: &Config) {
     let applied = kept.apply(move |secondary| {
         let primary = RemoteServer {
             address: secondary.primary,
-            key: None,
+            key: secondary.key,
             source: None,
         };
         let own = PolicyPart {

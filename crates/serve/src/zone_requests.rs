@@ -50,15 +50,13 @@ impl ZoneRequestHandler {
         let _ = self.updates.set(updates);
     }
 
-    /// Logs a NOTIFY that is refused, once for a client and a zone.
-    fn note_refusal(&self, request: &Request<'_>) {
+    /// Logs a NOTIFY that is not taken, once for a client and a zone.
+    fn note_refusal(&self, request: &Request<'_>, reason: &str) {
         let (client, zone) = (request.peer.ip(), request.query.qname);
         let mut refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
         if refusals.admit(client, zone, Instant::now()) {
             let (peer, key) = (request.peer, KeyNote(request.key_name()));
-            tracing::warn!(
-                "zone {zone}: NOTIFY from {peer}{key} refused: it is none of the primaries with its key, and allow_notify does not have it"
-            );
+            tracing::warn!("zone {zone}: NOTIFY from {peer}{key} refused: {reason}");
         }
     }
 }
@@ -82,7 +80,8 @@ impl ZoneRequests for ZoneRequestHandler {
         };
         let policies = self.policies.load();
         let policy = policies.own(query.qname);
-        let outcome = match policy.filter(|policy| policy.kind.is_transferred()) {
+        let secondary = policy.filter(|policy| policy.kind.is_transferred());
+        let outcome = match secondary {
             Some(policy) if policy.takes_notify(request.peer.ip(), request.key_name()) => {
                 sink.notified(&notification)
             }
@@ -91,9 +90,21 @@ impl ZoneRequests for ZoneRequestHandler {
         };
         match outcome {
             NotifyOutcome::Taken => Verdict::Code(Rcode::NoError, None),
-            NotifyOutcome::NotAuth => not_auth,
+            NotifyOutcome::NotAuth => {
+                let reason = "it is no secondary zone here, and the sender no autoprimary";
+                self.note_refusal(request, reason);
+                not_auth
+            }
             NotifyOutcome::Refused => {
-                self.note_refusal(request);
+                self.note_refusal(
+                    request,
+                    match secondary {
+                        Some(_) => {
+                            "it is none of the primaries with its key, and allow_notify does not have it"
+                        }
+                        None => "it is not signed with the key of the autoprimary",
+                    },
+                );
                 Verdict::Code(Rcode::Refused, Some(extended_error::PROHIBITED))
             }
         }

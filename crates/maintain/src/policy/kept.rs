@@ -15,8 +15,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 const KEYS: &str = "tsig";
 /// The kind of item that secondaries of autoprimaries are.
 const SECONDARIES: &str = "autosecondary";
-/// The form of values that is written now.
+/// The form of values: a part with its length, and the rest.
 const FORM: u8 = 1;
+/// The form of a secondary that has a key: the key is a part, with its length, between the address and the rest.
+const KEYED_FORM: u8 = 2;
 
 /// A key that the state store keeps.
 #[derive(Clone, PartialEq, Eq)]
@@ -45,6 +47,8 @@ pub struct KeptSecondary {
     pub primary: SocketAddr,
     /// The template whose terms it has; none if empty.
     pub template: String,
+    /// The key that questions to the autoprimary are signed with.
+    pub key: Option<NameBuf>,
 }
 
 /// Why something kept cannot be changed.
@@ -128,12 +132,22 @@ impl KeptPolicies {
     pub fn set_secondary(&self, secondary: &KeptSecondary) -> Result<(), KeptError> {
         let terms_of = self.lock();
         let address = secondary.primary.to_string();
-        let template = secondary.template.as_bytes();
-        let length = [FORM, address.len() as u8];
+        let key = secondary.key.map(|key| wire(key.as_name()));
+        let form = match key {
+            Some(_) => KEYED_FORM,
+            None => FORM,
+        };
+        let mut value = vec![form, address.len() as u8];
+        value.extend_from_slice(address.as_bytes());
+        if let Some(key) = key {
+            value.push(key.len() as u8);
+            value.extend(key);
+        }
+        value.extend_from_slice(secondary.template.as_bytes());
         self.store()?.write(vec![StateChange::SetItem {
             kind: SECONDARIES,
             name: wire(secondary.zone.as_name()),
-            value: [&length[..], address.as_bytes(), template].concat(),
+            value,
         }])?;
         self.publish(&**terms_of)
     }
@@ -167,10 +181,12 @@ impl KeptPolicies {
                 None => tracing::error!("state store: a key of TSIG cannot be read"),
             }
         }
-        // Zones of one primary and template share their terms.
-        let mut made: HashMap<(SocketAddr, String), Option<Arc<PolicyPart>>> = HashMap::new();
+        // Zones of one primary, key and template share their terms.
+        let mut made: HashMap<(SocketAddr, Option<NameBuf>, String), Option<Arc<PolicyPart>>> =
+            HashMap::new();
         for secondary in store.items(SECONDARIES)?.iter().filter_map(read_secondary) {
-            let like = (secondary.primary, secondary.template.clone());
+            let template = secondary.template.clone();
+            let like = (secondary.primary, secondary.key, template);
             let make = || terms_of(&secondary).map(Arc::new);
             if let Some(part) = made.entry(like).or_insert_with(make) {
                 set.set_zone(secondary.zone.as_name(), Arc::clone(part));
@@ -194,17 +210,18 @@ fn wire(name: Name<'_>) -> Vec<u8> {
     name.as_wire().to_ascii_lowercase()
 }
 
-/// Splits a value into the part whose length it tells and the rest.
-fn split(value: &[u8]) -> Option<(&str, &[u8])> {
-    let [FORM, length, rest @ ..] = value else {
-        return None;
-    };
-    let (word, rest) = rest.split_at_checked(usize::from(*length))?;
-    Some((std::str::from_utf8(word).ok()?, rest))
+/// Splits octets into the part whose length they tell and the rest.
+fn split(octets: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (length, rest) = octets.split_first()?;
+    rest.split_at_checked(usize::from(*length))
 }
 
 fn read_key((name, value): &(Vec<u8>, Vec<u8>)) -> Option<KeptKey> {
-    let (word, secret) = split(value)?;
+    let [FORM, parts @ ..] = &value[..] else {
+        return None;
+    };
+    let (word, secret) = split(parts)?;
+    let word = std::str::from_utf8(word).ok()?;
     Some(KeptKey {
         name: Name::from_wire(name).ok()?.into(),
         algorithm: TsigAlgorithm::from_word(word)?,
@@ -213,10 +230,20 @@ fn read_key((name, value): &(Vec<u8>, Vec<u8>)) -> Option<KeptKey> {
 }
 
 fn read_secondary((zone, value): &(Vec<u8>, Vec<u8>)) -> Option<KeptSecondary> {
-    let (address, template) = split(value)?;
+    let (form, parts) = value.split_first()?;
+    let (address, rest) = split(parts)?;
+    let (key, template) = match *form {
+        FORM => (None, rest),
+        KEYED_FORM => {
+            let (key, template) = split(rest)?;
+            (Some(Name::from_wire(key).ok()?.into()), template)
+        }
+        _ => return None,
+    };
     Some(KeptSecondary {
+        key,
         zone: Name::from_wire(zone).ok()?.into(),
-        primary: address.parse().ok()?,
+        primary: std::str::from_utf8(address).ok()?.parse().ok()?,
         template: std::str::from_utf8(template).ok()?.into(),
     })
 }
@@ -262,13 +289,20 @@ mod tests {
             zone: "z.example.".parse().unwrap(),
             primary: "[2001:db8::1]:53".parse().unwrap(),
             template: "pool".into(),
+            key: None,
+        };
+        let keyed = KeptSecondary {
+            zone: "zz.example.".parse().unwrap(),
+            key: Some("one.example.".parse().unwrap()),
+            ..secondary.clone()
         };
         kept.set_secondary(&secondary).unwrap();
+        kept.set_secondary(&keyed).unwrap();
         assert_eq!(table.load().keys().len(), 1);
         drop((kept, table));
         let (kept, table) = start();
         assert_eq!(kept.keys().unwrap(), [other]);
-        assert_eq!(kept.secondaries().unwrap()[0], secondary);
+        assert_eq!(kept.secondaries().unwrap(), [secondary.clone(), keyed]);
         let zone = secondary.zone.as_name();
         assert_eq!(table.load().of(zone).kind, ZoneKind::Secondary);
         assert!(

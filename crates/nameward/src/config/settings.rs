@@ -301,6 +301,8 @@ section! {
         address: RemoteAddress = r#""127.0.0.1""#;
         /// The name of a server that the zone's NS records at that address must have.
         name_server: ZoneName = r#"".""#;
+        /// The key that a NOTIFY must be signed with; it signs the transfers, too.
+        key: InheritedTerm<ZoneName> = r#""""#;
         /// The `[[template]]` whose settings the zones have; "" means none.
         template: String = r#""""#;
     }

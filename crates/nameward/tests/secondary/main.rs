@@ -1,5 +1,6 @@
 //! A server as the secondary of others: real primaries, a hostile one, and an end at any moment.
 
+mod autoprimary;
 mod hostile;
 mod peers;
 mod primary;

@@ -2,15 +2,17 @@
 //! the zone has the name server that is listed with it.
 //!
 //! The NOTIFY itself may be forged, so it only begins a question to the listed address, over TCP. Zones that wait are bounded, and
-//! so are those that are made.
+//! so are those that are made. Where a key is listed the NOTIFY must be signed with it; a NOTIFY that was signed has its key used
+//! for the question and for the transfers, too.
 
 use std::collections::HashSet;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
+use nameward_dnssec::tsig::{TsigKey, sign_request};
 use nameward_maintain::notify::{Notification, NotifyOutcome, NotifySink};
 use nameward_maintain::policy::{Autoprimary, KeptPolicies, KeptSecondary, PolicyTable};
 use nameward_maintain::transfer::{AskedQuestion, read_name_servers};
@@ -21,7 +23,8 @@ use tokio::net::TcpStream;
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
-use super::{SecondarySink, random_id};
+use super::{SecondarySink, lock, now_seconds, random_id};
+use crate::transfers::LoggedRefusals;
 
 /// Zones that wait to be looked at; more NOTIFY messages are passed over, and come again.
 const WAITING_MAX: usize = 1000;
@@ -52,6 +55,8 @@ struct AutoprimaryShared {
     parts: AutoprimaryParts,
     /// Zones that are being looked at, in wire form and lower case.
     waiting: Mutex<HashSet<Box<[u8]>>>,
+    /// Zones that were not made, as the log tells.
+    refusals: Mutex<LoggedRefusals>,
 }
 
 impl AutoprimarySink {
@@ -60,6 +65,7 @@ impl AutoprimarySink {
         let shared = AutoprimaryShared {
             parts,
             waiting: Mutex::default(),
+            refusals: Mutex::default(),
         };
         AutoprimarySink {
             secondaries,
@@ -83,38 +89,54 @@ impl NotifySink for AutoprimarySink {
         let policies = policies.load();
         let peer = notification.peer.ip().to_canonical();
         let is_peer = |listed: &&Autoprimary| listed.address.ip().to_canonical() == peer;
-        let listed: Vec<Autoprimary> = policies
-            .autoprimaries()
-            .iter()
-            .filter(is_peer)
-            .cloned()
-            .collect();
+        let listed: Vec<&Autoprimary> = policies.autoprimaries().iter().filter(is_peer).collect();
         let zone = notification.zone;
         let is_here = policies.own(zone).is_some() || zones.load().exact(zone).is_some();
         if listed.is_empty() || is_here {
             return NotifyOutcome::NotAuth;
         }
+        let has_key = |listed: &&Autoprimary| {
+            let wanted = listed.key.as_ref().map(NameBuf::as_name);
+            wanted.is_none() || wanted == notification.key
+        };
+        let listed: Vec<Autoprimary> = listed.into_iter().filter(has_key).cloned().collect();
+        if listed.is_empty() {
+            return NotifyOutcome::Refused;
+        }
+        let key = notification.key.and_then(|key| policies.keys().find(key));
+        let notified = NotifiedZone {
+            zone: zone.into(),
+            listed,
+            key: key.cloned(),
+        };
         let name = zone.as_wire().to_ascii_lowercase().into_boxed_slice();
-        let mut waiting = self.shared.waiting();
+        let mut waiting = lock(&self.shared.waiting);
         if waiting.len() < WAITING_MAX && waiting.insert(name) {
-            let (shared, zone) = (Arc::clone(&self.shared), NameBuf::from(zone));
-            runtime.spawn(async move { shared.look_at(zone, &listed).await });
+            let shared = Arc::clone(&self.shared);
+            runtime.spawn(async move { shared.look_at(&notified).await });
         }
         NotifyOutcome::Taken
     }
 }
 
-impl AutoprimaryShared {
-    fn waiting(&self) -> MutexGuard<'_, HashSet<Box<[u8]>>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+/// A zone that is not here and that an autoprimary notifies of.
+struct NotifiedZone {
+    zone: NameBuf,
+    /// The entries of the list that the sender has; at least one.
+    listed: Vec<Autoprimary>,
+    /// The key that signed the NOTIFY.
+    key: Option<Arc<TsigKey>>,
+}
 
+impl AutoprimaryShared {
     /// Asks an autoprimary for the name servers of a zone, and makes the zone if a listed one is among them.
-    async fn look_at(&self, zone: NameBuf, listed: &[Autoprimary]) {
-        let mut last = String::from("it has none of the listed name servers");
+    async fn look_at(&self, notified: &NotifiedZone) {
+        let zone = notified.zone;
+        let mut last = String::from("the zone has none of the listed name servers");
         let mut found = None;
-        for autoprimary in listed {
-            match timeout(PATIENCE, name_servers(autoprimary.address, zone)).await {
+        for autoprimary in &notified.listed {
+            let question = name_servers(autoprimary.address, zone, notified.key.as_ref());
+            match timeout(PATIENCE, question).await {
                 Ok(Ok(servers)) => {
                     if servers.contains(&autoprimary.name_server) {
                         found = Some(autoprimary);
@@ -125,19 +147,31 @@ impl AutoprimaryShared {
                 Err(_) => last = "no answer in time".into(),
             }
         }
-        let peer = listed.first().map(|listed| listed.address);
         match found {
-            Some(autoprimary) => self.make(zone, autoprimary).await,
-            None => tracing::warn!("zone {zone}: not taken from the autoprimary {peer:?}: {last}"),
+            Some(autoprimary) => self.make(notified, autoprimary).await,
+            None => self.note_refusal(notified, &last),
         }
         let name = zone.as_name().as_wire().to_ascii_lowercase();
-        self.waiting().remove(&name[..]);
+        lock(&self.waiting).remove(&name[..]);
     }
 
-    async fn make(&self, zone: NameBuf, autoprimary: &Autoprimary) {
+    /// Logs that a zone is not made, once for an autoprimary and a zone.
+    fn note_refusal(&self, notified: &NotifiedZone, reason: &str) {
+        let zone = notified.zone;
+        let Some(peer) = notified.listed.first().map(|listed| listed.address) else {
+            return;
+        };
+        if lock(&self.refusals).admit(peer.ip(), zone.as_name(), Instant::now()) {
+            tracing::warn!("zone {zone}: not taken from the autoprimary {peer}: {reason}");
+        }
+    }
+
+    async fn make(&self, notified: &NotifiedZone, autoprimary: &Autoprimary) {
+        let zone = notified.zone;
         let secondary = KeptSecondary {
             zone,
             primary: autoprimary.address,
+            key: notified.key.as_ref().map(|key| key.name().into()),
             template: autoprimary.template.clone(),
         };
         let kept = Arc::clone(&self.parts.kept);
@@ -164,9 +198,14 @@ impl AutoprimaryShared {
 }
 
 /// Asks a server for the NS records of a zone, over TCP.
-async fn name_servers(server: SocketAddr, zone: NameBuf) -> io::Result<Vec<NameBuf>> {
+async fn name_servers(
+    server: SocketAddr,
+    zone: NameBuf,
+    key: Option<&Arc<TsigKey>>,
+) -> io::Result<Vec<NameBuf>> {
     let asked = AskedQuestion::query(random_id(), zone, Type::NS);
-    let question = asked.message(None);
+    let mut question = asked.message(None);
+    let verifier = key.map(|key| sign_request(key, &mut question, now_seconds()));
     let mut stream = TcpStream::connect(server).await?;
     let length = question.len() as u16;
     stream
@@ -175,5 +214,9 @@ async fn name_servers(server: SocketAddr, zone: NameBuf) -> io::Result<Vec<NameB
     let length = stream.read_u16().await?;
     let mut reply = vec![0; usize::from(length)];
     stream.read_exact(&mut reply).await?;
+    if let Some(mut verifier) = verifier {
+        let verified = verifier.verify(&reply, now_seconds());
+        verified.map_err(|failure| io::Error::other(failure.to_string()))?;
+    }
     read_name_servers(&asked, &reply).map_err(|failure| io::Error::other(failure.to_string()))
 }

@@ -152,6 +152,7 @@ impl DatabaseFollower {
         match autoprimaries {
             Ok(rows) => {
                 let autoprimary = |row: StoredAutoprimary| Autoprimary {
+                    key: None,
                     address: SocketAddr::new(row.address, 53),
                     name_server: row.name_server,
                     template: String::new(),
