@@ -17,6 +17,7 @@ mod copy;
 mod database_home;
 mod difference_change;
 pub mod driver;
+mod expiry;
 mod home;
 mod look;
 mod secondary;
@@ -36,6 +37,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use copy::CopyWriter;
+use expiry::ExpiryTimes;
 use secondary::{HomeReport, LookReason, Secondary};
 use store_home::StoreHome;
 
@@ -74,6 +76,8 @@ pub struct Secondaries<O> {
     /// When zones expire. Not among the events of the schedule: those of a zone wait while it is checked, and a check may
     /// take hours.
     expiries: BTreeSet<(Moment, ZoneNumber)>,
+    /// The same times by name, for others.
+    expiry_times: Arc<ExpiryTimes>,
     zones: HashMap<ZoneNumber, Secondary>,
     numbers: HashMap<Box<[u8]>, ZoneNumber>,
     /// Zones whose home is being looked at before they are taken over.
@@ -96,6 +100,7 @@ impl<O: AskPrimary> Secondaries<O> {
             outgoing,
             schedule: Schedule::default(),
             expiries: BTreeSet::new(),
+            expiry_times: Arc::default(),
             zones: HashMap::new(),
             numbers: HashMap::new(),
             listing: HashMap::new(),
@@ -195,6 +200,7 @@ impl<O: AskPrimary> Secondaries<O> {
         if let Some(expiry) = secondary.expiry {
             self.expiries.remove(&(expiry, number));
         }
+        self.expiry_times.set(key(zone), None);
         secondary.home.forget(&secondary.homed(), heir);
         true
     }
@@ -297,6 +303,7 @@ impl<O: AskPrimary> Secondaries<O> {
         if let Some(before) = std::mem::replace(&mut zone.expiry, at) {
             self.expiries.remove(&(before, number));
         }
+        self.expiry_times.set(key(zone.settings.name.as_name()), at);
         self.expiries.extend(at.map(|at| (at, number)));
     }
 

@@ -423,7 +423,7 @@ fn the_soa_of_a_primary_is_taken_from_an_authoritative_answer_alone() {
     let reply = message(Some(Type::SOA), &[soa_record(7)]);
     assert_eq!(
         read_soa_reply(&asked, &reply),
-        Ok(SoaReply::Serial(Serial(7)))
+        Ok(SoaReply::Serial(Serial(7), None))
     );
     let with = |change: &dyn Fn(&mut Vec<u8>)| {
         let mut other = reply.clone();

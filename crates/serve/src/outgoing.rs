@@ -29,8 +29,9 @@ use nameward_maintain::life::{
     Ask, AskPrimary, AskTicket, PrimaryAnswer, PrimaryError, PrimaryReply, TransferWay,
 };
 use nameward_maintain::policy::{PolicyTable, RemoteServer};
-use nameward_maintain::transfer::{SoaReply, TransferAnswer};
+use nameward_maintain::transfer::{AskedQuestion, SoaReply, TransferAnswer, TransferFailure};
 use nameward_wire::Type;
+use nameward_zone::Serial;
 use tokio::runtime::Handle;
 
 pub use autoprimary::{AutoprimaryParts, AutoprimarySink};
@@ -39,6 +40,29 @@ use limits::PrimaryLimits;
 pub use notify::{Notifier, NotifierParts};
 pub use progress::{TransferProgress, TransferResults, Transfers};
 pub use sink::SecondarySink;
+
+/// Response codes of servers that do not know EDNS.
+const FORMERR: u8 = 1;
+const NOTIMP: u8 = 4;
+
+/// The form of a question to a primary.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum QuestionForm {
+    /// It asks how long the primary's own copy is good (RFC 7314).
+    WithExpire,
+    /// It has no EDNS.
+    Plain,
+}
+
+impl QuestionForm {
+    /// Returns the message; `have` is the serial that is here, for an IXFR.
+    fn message(self, asked: &AskedQuestion, have: Option<Serial>) -> Vec<u8> {
+        match self {
+            QuestionForm::WithExpire => asked.message_with_expire(have),
+            QuestionForm::Plain => asked.message(have),
+        }
+    }
+}
 
 /// Settings of outgoing questions.
 #[derive(Debug, Clone, Copy)]
@@ -153,7 +177,11 @@ impl OutgoingShared {
         if let Some(ago) = self.limits.silent_since(address) {
             return Err(AskFailure::Silent(ago));
         }
-        let result = self.check_and_transfer(ask).await;
+        let mut result = self.check_and_transfer(ask, QuestionForm::WithExpire).await;
+        // RFC 6891 section 7: who does not know EDNS answers FORMERR or NOTIMP, and is asked again without.
+        if let Err(AskFailure::Peer(TransferFailure::Code(FORMERR | NOTIMP))) = result {
+            result = self.check_and_transfer(ask, QuestionForm::Plain).await;
+        }
         if result.as_ref().is_err_and(AskFailure::is_silence) {
             self.limits.note_silence(address);
         }
@@ -162,20 +190,27 @@ impl OutgoingShared {
         Ok(reply)
     }
 
-    async fn check_and_transfer(&self, ask: &Ask) -> Result<PrimaryReply, AskFailure> {
+    async fn check_and_transfer(
+        &self,
+        ask: &Ask,
+        form: QuestionForm,
+    ) -> Result<PrimaryReply, AskFailure> {
         let key = self.key_of(&ask.primary)?;
         if let Some(have) = ask.have {
-            let reply = soa::ask_soa(&ask.primary, ask.zone, key.as_ref()).await?;
+            let reply = soa::ask_soa((&ask.primary, key.as_ref()), ask.zone, form).await?;
             // A truncated reply says nothing; the transfer begins with the serial anyway.
-            if let SoaReply::Serial(serial) = reply
+            if let SoaReply::Serial(serial, expire) = reply
                 && !serial.is_after(have)
             {
-                return Ok(PrimaryAnswer::Same(serial).into());
+                return Ok(PrimaryReply {
+                    expire: expire.map(|seconds| Duration::from_secs(seconds.into())),
+                    ..PrimaryAnswer::Same(serial).into()
+                });
             }
         }
         let _room = self.limits.enter(ask.primary.address.ip()).await;
         let progress = self.transfers.begin(ask.zone, ask.primary.address);
-        let transfer = self.transfer(ask, key.as_ref(), &progress);
+        let transfer = self.transfer((ask, form), key.as_ref(), &progress);
         let result = match tokio::time::timeout(self.settings.total_timeout, transfer).await {
             Ok(result) => result,
             Err(_) => Err(AskFailure::Timeout("the transfer takes too long")),
@@ -188,6 +223,7 @@ impl OutgoingShared {
                 TransferAnswer::Differences(list) => PrimaryAnswer::Differences(list),
                 TransferAnswer::Whole(whole) => PrimaryAnswer::Whole(whole),
             },
+            expire: progress.expire(),
             records: progress.records(),
             octets: progress.octets(),
             took: Duration::ZERO,
@@ -197,19 +233,20 @@ impl OutgoingShared {
     /// Transfers what is newer: by differences if the way says so and the primary has them, else as a whole.
     async fn transfer(
         &self,
-        ask: &Ask,
+        (ask, form): (&Ask, QuestionForm),
         key: Option<&Arc<TsigKey>>,
         progress: &TransferProgress,
     ) -> Result<TransferAnswer, AskFailure> {
         if ask.way == TransferWay::Incremental && ask.have.is_some() {
-            match stream::transfer(ask, Type::IXFR, key, &self.settings, progress).await {
+            let asked = (ask, Type::IXFR, form);
+            match stream::transfer(asked, key, &self.settings, progress).await {
                 Err(AskFailure::Peer(failure)) if stream::is_worth_whole(&failure) => {
                     tracing::debug!("zone {}: IXFR: {failure}; asking for AXFR", ask.zone);
                 }
                 result => return result,
             }
         }
-        stream::transfer(ask, Type::AXFR, key, &self.settings, progress).await
+        stream::transfer((ask, Type::AXFR, form), key, &self.settings, progress).await
     }
 
     /// Finds the key of a server.

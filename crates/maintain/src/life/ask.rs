@@ -64,6 +64,8 @@ pub enum PrimaryAnswer {
 pub struct PrimaryReply {
     /// The answer.
     pub answer: PrimaryAnswer,
+    /// How long the primary's own copy is good, if it says so (RFC 7314).
+    pub expire: Option<Duration>,
     /// Records that were transferred.
     pub records: u64,
     /// Octets of these.
@@ -76,6 +78,7 @@ impl From<PrimaryAnswer> for PrimaryReply {
     fn from(answer: PrimaryAnswer) -> Self {
         PrimaryReply {
             answer,
+            expire: None,
             records: 0,
             octets: 0,
             took: Duration::ZERO,

@@ -12,6 +12,15 @@ use crate::zone::ZoneState;
 use nameward_zone::change::Difference;
 use std::time::Duration;
 
+/// How a primary confirms the version that is here.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Confirmation {
+    /// It has the same serial.
+    Unchanged,
+    /// It gave the version just now.
+    Transferred,
+}
+
 /// How often the retry time is doubled for a zone that was never transferred.
 const DOUBLED: u32 = 5;
 /// The most that chance takes off the time to the next check, besides an eighth of that time.
@@ -75,11 +84,14 @@ impl<O: AskPrimary> Secondaries<O> {
             records: reply.records,
             took: reply.took,
         };
+        zone.expire_there = reply.expire;
         match reply.answer {
             PrimaryAnswer::Same(serial) => {
                 zone.serial_there = Some(serial);
                 match have {
-                    Some(here) if here == serial => self.confirm(ticket.zone, now),
+                    Some(here) if here == serial => {
+                        self.confirm(ticket.zone, Confirmation::Unchanged, now);
+                    }
                     // A primary that is behind us confirms nothing: another may be ahead.
                     _ => self.fail(ticket.zone, format!("the primary has serial {serial}"), now),
                 }
@@ -155,7 +167,7 @@ impl<O: AskPrimary> Secondaries<O> {
     }
 
     /// A primary has the version that is here.
-    fn confirm(&mut self, number: ZoneNumber, now: Moment) {
+    fn confirm(&mut self, number: ZoneNumber, confirmation: Confirmation, now: Moment) {
         let jitter = self.draw(JITTER);
         let Some(zone) = self.zones.get_mut(&number) else {
             return;
@@ -164,7 +176,17 @@ impl<O: AskPrimary> Secondaries<O> {
             return self.fail(number, "there is no version to confirm".into(), now);
         };
         let (times, serial) = (held.times, held.serial);
-        zone.timers = times.confirmed(now, jitter.min(times.refresh / 8));
+        let mut timers = times.confirmed(now, jitter.min(times.refresh / 8));
+        if let Some(good) = zone.expire_there.take() {
+            let longest = timers.expires;
+            timers.expires = longest.min(now.plus(good).seconds());
+            // RFC 7314 section 4: a copy that is no newer does not shorten the time that another primary gave.
+            if confirmation == Confirmation::Unchanged {
+                timers.expires = timers.expires.max(zone.timers.expires.min(longest));
+            }
+            timers.next_check = timers.next_check.min(timers.expires);
+        }
+        zone.timers = timers;
         (zone.failures, zone.last_error, zone.wants_whole) = (0, None, false);
         zone.serial_there = Some(serial);
         let was = std::mem::replace(&mut zone.state, ZoneState::Current);
@@ -267,7 +289,7 @@ impl<O: AskPrimary> Secondaries<O> {
                 if let (Some(file), Some(contents)) = (&zone.settings.policy.copy_file, contents) {
                     self.copies.write(file, contents);
                 }
-                self.confirm(number, now);
+                self.confirm(number, Confirmation::Transferred, now);
             }
         }
     }

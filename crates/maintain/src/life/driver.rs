@@ -8,6 +8,7 @@
 //! ```
 //! All of it waits in one inbox, which is bounded: by the zones, by the questions under way and by the operators.
 
+use super::expiry::ExpiryTimes;
 use super::{AskPrimary, AskTicket, PrimaryError, PrimaryReply, Secondaries, ZoneHeir};
 use super::{SecondariesSummary, SecondaryHome, SecondaryStatus};
 use crate::commit::Commits;
@@ -64,6 +65,7 @@ struct LifeShared {
     inbox: Mutex<Inbox>,
     woken: Condvar,
     summary: Mutex<SecondariesSummary>,
+    expiries: Arc<ExpiryTimes>,
 }
 
 /// The way to the thread; clones are the same way.
@@ -79,6 +81,7 @@ impl LifeHandle {
                 inbox: Mutex::default(),
                 woken: Condvar::new(),
                 summary: Mutex::default(),
+                expiries: Arc::default(),
             }),
         }
     }
@@ -137,6 +140,11 @@ impl LifeHandle {
         *lock(&self.shared.summary)
     }
 
+    /// Returns the seconds until a secondary zone expires, if it is served. Waits for nobody.
+    pub fn seconds_to_expiry(&self, zone: Name<'_>) -> Option<u32> {
+        self.shared.expiries.seconds_left(zone, now())
+    }
+
     /// Ends the thread. What it has committed is kept; what is under way is given up.
     pub fn end(&self) {
         self.put(|inbox| {
@@ -166,6 +174,7 @@ pub fn start<O: AskPrimary + Send + 'static>(
     for (rank, home) in homes {
         secondaries.set_home(rank, home);
     }
+    secondaries.expiry_times = Arc::clone(&handle.shared.expiries);
     let waker = handle.clone();
     secondaries.on_report(move || waker.put(|_| ()));
     let listener = handle.clone();

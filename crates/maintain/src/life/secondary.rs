@@ -34,6 +34,8 @@ pub(super) struct Secondary {
     /// The primary that was asked last, and the serial it had when it last said so.
     pub(super) primary: Option<SocketAddr>,
     pub(super) serial_there: Option<Serial>,
+    /// How long the primary's own copy is good, as it last said (RFC 7314).
+    pub(super) expire_there: Option<Duration>,
     /// When the last check began; nothing of it is kept.
     pub(super) checked: Option<Moment>,
     /// The next check was asked for: it is made even if another server has just made one.
@@ -80,6 +82,7 @@ impl Secondary {
             last_error: None,
             primary: None,
             serial_there: None,
+            expire_there: None,
             checked: None,
             is_check_asked: false,
             is_bringing: false,

@@ -5,6 +5,10 @@ use nameward_wire::message::{HEADER, Message, MessageError};
 use nameward_wire::{Class, Name, NameBuf, Opcode, Type};
 use nameward_zone::{Serial, Zone};
 
+/// An OPT record with an empty EXPIRE option (RFC 7314 section 2), which asks how long the primary's own copy is good. UDP
+/// replies may have 1232 octets.
+const ASK_EXPIRE: [u8; 15] = [0, 0, 41, 0x04, 0xd0, 0, 0, 0, 0, 0, 4, 0, 9, 0, 0];
+
 /// Octets of a SOA record without owner and with the root as both of its names.
 const BARE_SOA: usize = 22;
 
@@ -62,6 +66,14 @@ impl AskedQuestion {
             rdata[2..6].copy_from_slice(&have.0.to_be_bytes());
             push_soa(&mut message, 0, &rdata);
         }
+        message
+    }
+
+    /// Returns the message with the EXPIRE option.
+    pub fn message_with_expire(&self, have: Option<Serial>) -> Vec<u8> {
+        let mut message = self.message(have);
+        message[11] = 1;
+        message.extend_from_slice(&ASK_EXPIRE);
         message
     }
 

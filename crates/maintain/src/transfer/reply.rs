@@ -8,11 +8,14 @@ use nameward_wire::{Class, Name, NameBuf, Type};
 use nameward_zone::Serial;
 use nameward_zone::change::soa_serial;
 
+/// The number of the EXPIRE option.
+const EXPIRE: u16 = 9;
+
 /// The reply to a question for the SOA.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SoaReply {
-    /// The serial that the primary has.
-    Serial(Serial),
+    /// The serial that the primary has, and the seconds that its copy is good for, if it says so (RFC 7314).
+    Serial(Serial, Option<u32>),
     /// The reply did not fit: the question is to be asked again over TCP.
     Truncated,
 }
@@ -39,10 +42,30 @@ pub fn read_soa_reply(asked: &AskedQuestion, octets: &[u8]) -> Result<SoaReply, 
     while let Some(record) = cursor.next(&mut scratch)? {
         if record.rtype == Type::SOA && record.class == Class::IN && is_zone(asked, record.owner) {
             let serial = soa_serial(record.rdata).ok_or(TransferFailure::NoSoa)?;
-            return Ok(SoaReply::Serial(serial));
+            return Ok(SoaReply::Serial(serial, expire_of(&message)));
         }
     }
     Err(TransferFailure::NoSoa)
+}
+
+/// Reads the EXPIRE option of a reply (RFC 7314), if it has one.
+pub(super) fn expire_of(message: &Message<'_>) -> Option<u32> {
+    if message.promised(MessageSection::Additional) == 0 {
+        return None;
+    }
+    let mut records = message.records().map_while(Result::ok);
+    let opt = records
+        .find(|record| record.section == MessageSection::Additional && record.rtype == Type::OPT)?;
+    let mut options = opt.raw_data();
+    while let Some(([c0, c1, l0, l1], rest)) = options.split_first_chunk() {
+        let length = usize::from(u16::from_be_bytes([*l0, *l1]));
+        let (value, behind) = rest.split_at_checked(length)?;
+        if u16::from_be_bytes([*c0, *c1]) == EXPIRE {
+            return value.try_into().ok().map(u32::from_be_bytes);
+        }
+        options = behind;
+    }
+    None
 }
 
 /// Reads the reply to a question for the NS records of a zone, which must be authoritative.

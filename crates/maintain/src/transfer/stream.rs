@@ -12,6 +12,7 @@
 use super::chain::{DifferenceChain, listed};
 use super::failure::TransferFailure;
 use super::question::{AskedQuestion, is_zone};
+use super::reply::expire_of;
 use super::records::{RecordCursor, RecordScratch, ScannedRecord};
 use crate::contents::PART;
 use nameward_dnssec::tsig::{ReplyVerifier, TsigFailure};
@@ -83,6 +84,7 @@ pub struct TransferReader {
     octets: u64,
     records: u64,
     empty_messages: u32,
+    expire: Option<u32>,
     scratch: RecordScratch,
     phase: Phase,
 }
@@ -104,6 +106,7 @@ impl TransferReader {
             octets: 0,
             records: 0,
             empty_messages: 0,
+            expire: None,
             scratch: RecordScratch::default(),
             phase: Phase::First,
         }
@@ -117,6 +120,11 @@ impl TransferReader {
     /// Returns the octets of these records.
     pub fn octets(&self) -> u64 {
         self.octets
+    }
+
+    /// Returns the seconds that the primary's copy is good for, if its first message says so (RFC 7314).
+    pub fn expire(&self) -> Option<u32> {
+        self.expire
     }
 
     /// Takes the next message; `now` is in seconds since 1970. After a failure nothing more is taken.
@@ -170,6 +178,9 @@ impl TransferReader {
         }
         if message.is_truncated() {
             return Err(TransferFailure::Truncated);
+        }
+        if matches!(self.phase, Phase::First) {
+            self.expire = expire_of(&message);
         }
         let count = message.promised(MessageSection::Answer);
         self.empty_messages = match count {

@@ -159,6 +159,7 @@ impl Server {
         })?;
         asked.push(all_taken_over);
         zone_requests.set_notify_sink(secondaries.notify_sink());
+        zone_requests.set_expiry(secondaries.expiry());
         let config_file = keeper.config_file.clone();
         announce::started(&addresses, web_address);
 

@@ -29,6 +29,7 @@ use nameward_serve::{
         PrimaryClient, SecondarySink,
     },
     pipeline::Shared,
+    transfers::ExpiryOf,
 };
 use nameward_stats::{Gauge, Stats};
 use nameward_wire::{Name, NameBuf};
@@ -138,6 +139,12 @@ impl SecondaryZones {
             runtime: self.runtime.clone(),
         };
         Arc::new(AutoprimarySink::new(secondaries, parts))
+    }
+
+    /// Returns the one who knows when secondary zones expire (RFC 7314).
+    pub fn expiry(&self) -> Box<ExpiryOf> {
+        let life = self.life.clone();
+        Box::new(move |zone| life.seconds_to_expiry(zone))
     }
 
     /// Ends them: what is under way is given up.

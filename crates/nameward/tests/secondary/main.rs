@@ -1,6 +1,7 @@
 //! A server as the secondary of others: real primaries, a hostile one, and an end at any moment.
 
 mod autoprimary;
+mod expire;
 mod hostile;
 mod peers;
 mod primary;

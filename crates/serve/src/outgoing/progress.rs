@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::{Duration, Instant};
 
 use nameward_maintain::transfer::{TransferAnswer, TransferReader};
 use nameward_wire::NameBuf;
@@ -22,6 +22,7 @@ pub struct TransferProgress {
     pub began: Instant,
     records: AtomicU64,
     octets: AtomicU64,
+    expire: OnceLock<u32>,
 }
 
 impl TransferProgress {
@@ -35,9 +36,18 @@ impl TransferProgress {
         self.octets.load(Ordering::Relaxed)
     }
 
+    /// Returns how long the primary's own copy is good, if it says so (RFC 7314).
+    pub(super) fn expire(&self) -> Option<Duration> {
+        let seconds = self.expire.get().copied();
+        seconds.map(|seconds| Duration::from_secs(seconds.into()))
+    }
+
     pub(super) fn update(&self, reader: &TransferReader) {
         self.records.store(reader.records(), Ordering::Relaxed);
         self.octets.store(reader.octets(), Ordering::Relaxed);
+        if let Some(seconds) = reader.expire() {
+            self.expire.get_or_init(|| seconds);
+        }
     }
 }
 
@@ -85,6 +95,7 @@ impl Transfers {
             began: Instant::now(),
             records: AtomicU64::new(0),
             octets: AtomicU64::new(0),
+            expire: OnceLock::new(),
         });
         lock(&self.running).insert(zone, Arc::clone(&progress));
         RunningTransfer {

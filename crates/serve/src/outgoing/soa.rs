@@ -12,7 +12,7 @@ use tokio::net::UdpSocket;
 use tokio::time::{Instant, timeout_at};
 
 use super::failure::AskFailure;
-use super::{local_address, now_seconds, random_id};
+use super::{QuestionForm, local_address, now_seconds, random_id};
 
 /// The time that each try waits for its reply.
 const TRIES: [Duration; 3] = [
@@ -27,14 +27,14 @@ const FORGED: usize = 1000;
 
 /// Asks a primary for the SOA of a zone.
 pub(super) async fn ask_soa(
-    primary: &RemoteServer,
+    (primary, key): (&RemoteServer, Option<&Arc<TsigKey>>),
     zone: NameBuf,
-    key: Option<&Arc<TsigKey>>,
+    form: QuestionForm,
 ) -> Result<SoaReply, AskFailure> {
     for patience in TRIES {
         // A port of its own for each try, and an id of chance: a reply cannot be guessed.
         let asked = AskedQuestion::query(random_id(), zone, Type::SOA);
-        if let Some(reply) = try_once(primary, &asked, key, patience).await? {
+        if let Some(reply) = try_once((primary, key), &asked, form, patience).await? {
             return Ok(reply);
         }
     }
@@ -42,9 +42,9 @@ pub(super) async fn ask_soa(
 }
 
 async fn try_once(
-    primary: &RemoteServer,
+    (primary, key): (&RemoteServer, Option<&Arc<TsigKey>>),
     asked: &AskedQuestion,
-    key: Option<&Arc<TsigKey>>,
+    form: QuestionForm,
     patience: Duration,
 ) -> Result<Option<SoaReply>, AskFailure> {
     let network = |error| AskFailure::Network("no question can be sent", error);
@@ -52,7 +52,7 @@ async fn try_once(
     let socket = socket.map_err(network)?;
     // The system drops what comes from elsewhere.
     socket.connect(primary.address).await.map_err(network)?;
-    let mut question = asked.message(None);
+    let mut question = form.message(asked, None);
     let mut verifier = key.map(|key| sign_request(key, &mut question, now_seconds()));
     socket.send(&question).await.map_err(network)?;
     let (mut reply, deadline) = ([0; REPLY], Instant::now() + patience);

@@ -15,15 +15,14 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::failure::AskFailure;
 use super::progress::TransferProgress;
-use super::{OutgoingSettings, local_address, now_seconds, random_id};
+use super::{OutgoingSettings, QuestionForm, local_address, now_seconds, random_id};
 
 /// Octets that are read at once at the most: a message of the largest size and as much of the next.
 const BUFFER: usize = 2 * (2 + u16::MAX as usize);
 
 /// Transfers a zone from its primary.
 pub(super) async fn transfer(
-    ask: &Ask,
-    qtype: Type,
+    (ask, qtype, form): (&Ask, Type, QuestionForm),
     key: Option<&Arc<TsigKey>>,
     settings: &OutgoingSettings,
     progress: &TransferProgress,
@@ -34,7 +33,7 @@ pub(super) async fn transfer(
         Err(_) => return Err(AskFailure::NoAnswer),
     };
     let asked = AskedQuestion::query(random_id(), ask.zone, qtype);
-    let mut question = asked.message(ask.have.filter(|_| qtype == Type::IXFR));
+    let mut question = form.message(&asked, ask.have.filter(|_| qtype == Type::IXFR));
     let verifier = key.map(|key| sign_request(key, &mut question, now_seconds()));
     let mut framed = (question.len() as u16).to_be_bytes().to_vec();
     framed.extend_from_slice(&question);
