@@ -44,6 +44,8 @@ pub use sink::SecondarySink;
 /// Response codes of servers that do not know EDNS.
 const FORMERR: u8 = 1;
 const NOTIMP: u8 = 4;
+/// The response code of a server that does not answer this question, or not by this way.
+const REFUSED: u8 = 5;
 
 /// The form of a question to a primary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -197,7 +199,11 @@ impl OutgoingShared {
     ) -> Result<PrimaryReply, AskFailure> {
         let key = self.key_of(&ask.primary)?;
         if let Some(have) = ask.have {
-            let reply = soa::ask_soa((&ask.primary, key.as_ref()), ask.zone, form).await?;
+            let reply = match soa::ask_soa((&ask.primary, key.as_ref()), ask.zone, form).await {
+                // Knot answers questions about catalog zones over TCP alone.
+                Err(AskFailure::Peer(TransferFailure::Code(REFUSED))) => SoaReply::Truncated,
+                reply => reply?,
+            };
             // A truncated reply says nothing; the transfer begins with the serial anyway.
             if let SoaReply::Serial(serial, expire) = reply
                 && !serial.is_after(have)

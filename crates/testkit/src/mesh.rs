@@ -4,6 +4,7 @@
 //! the zone ([`MeshPeer::change`]) and sends NOTIFY to the other side; as a secondary it transfers the zone from there.
 //! Everything stays on 127.0.0.1, each server in a directory of its own.
 
+pub mod catalog;
 mod config;
 mod zone;
 

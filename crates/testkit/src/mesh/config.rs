@@ -2,11 +2,15 @@
 
 use std::fs;
 use std::io::{self, Write};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use super::{KEY_ALGORITHM, KEY_NAME, KEY_SECRET, MeshRole, MeshSetup};
 use crate::peers::PeerKind;
+
+/// The settings of PowerDNS as a secondary.
+const POWERDNS_SECONDARY: &str = "secondary=yes\nallow-notify-from=127.0.0.0/8";
 
 /// Writes the configuration of a peer, and makes the database of PowerDNS.
 pub(super) fn write(setup: &MeshSetup<'_>, directory: &Path, file: &Path) -> io::Result<()> {
@@ -14,7 +18,7 @@ pub(super) fn write(setup: &MeshSetup<'_>, directory: &Path, file: &Path) -> io:
         PeerKind::Nsd => nsd(setup, directory, file),
         PeerKind::Knot => knot(setup, directory, file),
         PeerKind::Bind => bind(setup, directory, file),
-        PeerKind::PowerDns => powerdns(setup, directory),
+        PeerKind::PowerDns => powerdns(setup.address, &powerdns_role(setup), directory),
     };
     let name = match setup.kind {
         PeerKind::PowerDns => "pdns.conf",
@@ -179,16 +183,19 @@ zone \"{zone}\" {{ {role} file \"{file}\"; }};
     )
 }
 
-fn powerdns(setup: &MeshSetup<'_>, directory: &Path) -> String {
-    let directory = directory.display();
-    let (ip, port) = (setup.address.ip(), setup.address.port());
-    let role = match setup.role {
+fn powerdns_role(setup: &MeshSetup<'_>) -> String {
+    match setup.role {
         MeshRole::Primary => format!(
             "primary=yes\nalso-notify={}\nonly-notify=127.0.0.0/8",
             setup.other
         ),
-        MeshRole::Secondary => "secondary=yes\nallow-notify-from=127.0.0.0/8".into(),
-    };
+        MeshRole::Secondary => POWERDNS_SECONDARY.into(),
+    }
+}
+
+fn powerdns(address: SocketAddr, role: &str, directory: &Path) -> String {
+    let directory = directory.display();
+    let (ip, port) = (address.ip(), address.port());
     format!(
         "launch=gsqlite3
 gsqlite3-database={directory}/pdns.db
@@ -218,7 +225,26 @@ allow-axfr-ips=
     )
 }
 
-fn fill_database(setup: &MeshSetup<'_>, directory: &Path, file: &Path) -> io::Result<()> {
+/// Writes the configuration of PowerDNS as the consumer of a catalog, and makes its database.
+pub(super) fn fill_consumer(
+    directory: &Path,
+    (address, other): (SocketAddr, SocketAddr),
+    catalog: &str,
+) -> io::Result<()> {
+    let text = powerdns(address, POWERDNS_SECONDARY, directory);
+    fs::write(directory.join("pdns.conf"), text)?;
+    make_database(directory)?;
+    let other = other.to_string();
+    pdnsutil(directory, &["create-secondary-zone", catalog, &other])?;
+    pdnsutil(directory, &["set-kind", catalog, "consumer"])?;
+    pdnsutil(
+        directory,
+        &["activate-tsig-key", catalog, KEY_NAME, "secondary"],
+    )
+}
+
+/// Makes the database of PowerDNS with the key.
+fn make_database(directory: &Path) -> io::Result<()> {
     let schema = fs::read_to_string("/usr/share/pdns-backend-sqlite3/schema/schema.sqlite3.sql")?;
     let made = Command::new("sqlite3")
         .arg(directory.join("pdns.db"))
@@ -229,7 +255,11 @@ fn fill_database(setup: &MeshSetup<'_>, directory: &Path, file: &Path) -> io::Re
     pdnsutil(
         directory,
         &["import-tsig-key", KEY_NAME, KEY_ALGORITHM, KEY_SECRET],
-    )?;
+    )
+}
+
+fn fill_database(setup: &MeshSetup<'_>, directory: &Path, file: &Path) -> io::Result<()> {
+    make_database(directory)?;
     match setup.role {
         MeshRole::Primary => {
             pdnsutil(

@@ -1,0 +1,293 @@
+//! Catalog zones (RFC 9432) between Nameward and other brands, over TSIG: members appear and vanish, have their groups and
+//! move, and a catalog that breaks a rule changes nothing.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nameward_testkit::mesh::catalog::{CatalogPeer, MemberZone, OPEN_GROUP, member_text};
+use nameward_testkit::mesh::{KEY_ALGORITHM, KEY_NAME, KEY_SECRET, serial_at, wait_for_serial};
+use nameward_testkit::peers::{PeerKind, free_address};
+use nameward_testkit::{Setup, TestServer};
+
+const CATALOG: &str = "catalog.example";
+const OTHER_CATALOG: &str = "other.example";
+/// Only a hang takes so long.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn key() -> String {
+    format!(
+        "[[key]]\nname = \"{KEY_NAME}\"\nalgorithm = \"{KEY_ALGORITHM}\"\nsecret = \"{KEY_SECRET}\"\n"
+    )
+}
+
+fn wait_until(what: &str, log: impl Fn() -> String, mut is_so: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(
+            start.elapsed() < PATIENCE,
+            "{what} did not come about:\n{}",
+            log()
+        );
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Whether a server transfers a zone to whoever asks without a key.
+fn is_open(server: SocketAddr, zone: &str) -> bool {
+    let output = Command::new("dig")
+        .args(["+noall", "+answer", "+tries=1", "+time=5", "-p"])
+        .arg(server.port().to_string())
+        .arg(format!("@{}", server.ip()))
+        .args(["-t", "AXFR", "-q", zone])
+        .output()
+        .expect("dig can be run");
+    String::from_utf8_lossy(&output.stdout).contains("SOA")
+}
+
+/// Nameward follows catalogs of another server.
+struct Consumer {
+    server: TestServer,
+    here: SocketAddr,
+    producer: CatalogPeer,
+}
+
+impl Consumer {
+    fn start(kind: PeerKind, catalogs: &[(&str, u32)], members: &[MemberZone]) -> Self {
+        let (there, here) = (free_address().unwrap(), free_address().unwrap());
+        let producer = CatalogPeer::producer(kind, (there, here), catalogs, members)
+            .unwrap_or_else(|error| panic!("{kind}: {error}"));
+        let mut config = format!(
+            "[server]\nstate_directory = \"state\"\n{}[[template]]\nname = \"{OPEN_GROUP}\"\n\
+             allow_transfer = [\"127.0.0.1\"]\n",
+            key()
+        );
+        for (catalog, _) in catalogs {
+            config += &format!(
+                "[[zone]]\nname = \"{catalog}\"\nkind = \"consumer\"\n\
+                 primaries = [{{ address = \"{there}\", key = \"{KEY_NAME}\" }}]\n"
+            );
+        }
+        let setup = Setup::new().without_web().listen(&[&here.to_string()]);
+        let server = setup.config(&config).start();
+        Consumer {
+            server,
+            here,
+            producer,
+        }
+    }
+
+    fn log(&self) -> String {
+        format!("{}\npeer:\n{}", self.server.log(), self.producer.log_tail())
+    }
+
+    fn wait_for(&self, zone: &str) {
+        wait_until(
+            zone,
+            || self.log(),
+            || serial_at(self.here, zone) == Some(1),
+        );
+    }
+
+    fn wait_until_gone(&self, zone: &str) {
+        let what = format!("the end of {zone}");
+        wait_until(
+            &what,
+            || self.log(),
+            || serial_at(self.here, zone).is_none(),
+        );
+    }
+
+    fn change(&self, catalogs: &[(&str, u32)], version: &str, members: &[MemberZone]) {
+        let set = self.producer.set_members(catalogs, version, members);
+        set.expect("the producer takes other members");
+    }
+}
+
+fn member(zone: &str) -> MemberZone {
+    MemberZone::new(CATALOG, zone)
+}
+
+/// Members appear and vanish, and those of a group have its template.
+fn is_followed(kind: PeerKind) {
+    if kind.require().is_none() {
+        return;
+    }
+    let first = [member("a.test"), member("b.test").in_group(OPEN_GROUP)];
+    let consumer = Consumer::start(kind, &[(CATALOG, 1)], &first);
+    consumer.wait_for("a.test");
+    consumer.wait_for("b.test");
+    assert!(is_open(consumer.here, "b.test"), "{}", consumer.log());
+    assert!(!is_open(consumer.here, "a.test"));
+    let second = [member("b.test").in_group(OPEN_GROUP), member("c.test")];
+    consumer.change(&[(CATALOG, 2)], "2", &second);
+    consumer.wait_for("c.test");
+    consumer.wait_until_gone("a.test");
+    assert_eq!(serial_at(consumer.here, "b.test"), Some(1));
+}
+
+#[test]
+fn a_catalog_of_bind_is_followed() {
+    is_followed(PeerKind::Bind);
+}
+
+#[test]
+fn a_catalog_of_knot_is_followed() {
+    is_followed(PeerKind::Knot);
+}
+
+#[test]
+fn a_broken_catalog_of_bind_changes_nothing() {
+    if PeerKind::Bind.require().is_none() {
+        return;
+    }
+    let consumer = Consumer::start(PeerKind::Bind, &[(CATALOG, 1)], &[member("a.test")]);
+    consumer.wait_for("a.test");
+    // A version of the schema that nobody knows (RFC 9432 section 4.3.1).
+    consumer.change(&[(CATALOG, 2)], "17", &[member("b.test")]);
+    assert!(
+        consumer
+            .server
+            .wait_for_log("serial 2 is broken and changes nothing"),
+        "{}",
+        consumer.log()
+    );
+    assert_eq!(serial_at(consumer.here, "a.test"), Some(1));
+    assert_eq!(serial_at(consumer.here, "b.test"), None);
+    consumer.change(&[(CATALOG, 3)], "2", &[member("b.test")]);
+    consumer.wait_for("b.test");
+    consumer.wait_until_gone("a.test");
+}
+
+#[test]
+fn a_member_moves_from_one_catalog_of_bind_to_another() {
+    if PeerKind::Bind.require().is_none() {
+        return;
+    }
+    let here = |zone: &str| MemberZone::new(OTHER_CATALOG, zone);
+    let consumer = Consumer::start(
+        PeerKind::Bind,
+        &[(CATALOG, 1), (OTHER_CATALOG, 1)],
+        &[member("a.test"), here("b.test")],
+    );
+    consumer.wait_for("a.test");
+    consumer.wait_for("b.test");
+    // Without a word of its owner the zone stays where it is.
+    let claimed = [
+        member("a.test"),
+        here("a.test").in_group(OPEN_GROUP),
+        here("b.test"),
+    ];
+    consumer.change(&[(CATALOG, 1), (OTHER_CATALOG, 2)], "2", &claimed);
+    assert!(
+        consumer
+            .server
+            .wait_for_log("zone a.test. is a member of catalog.example., which names no other"),
+        "{}",
+        consumer.log()
+    );
+    assert!(!is_open(consumer.here, "a.test"));
+    let moving = [
+        member("a.test").moving_to(OTHER_CATALOG),
+        here("a.test").in_group(OPEN_GROUP),
+        here("b.test"),
+    ];
+    consumer.change(&[(CATALOG, 2), (OTHER_CATALOG, 2)], "2", &moving);
+    wait_until(
+        "the move",
+        || consumer.log(),
+        || is_open(consumer.here, "a.test"),
+    );
+    let moved = [here("a.test").in_group(OPEN_GROUP), here("b.test")];
+    consumer.change(&[(CATALOG, 3), (OTHER_CATALOG, 2)], "2", &moved);
+    assert!(
+        consumer
+            .server
+            .wait_for_log("catalog catalog.example.: serial 3, 0 members")
+    );
+    assert_eq!(serial_at(consumer.here, "a.test"), Some(1));
+    consumer.change(&[(CATALOG, 3), (OTHER_CATALOG, 3)], "2", &[here("b.test")]);
+    consumer.wait_until_gone("a.test");
+    assert_eq!(serial_at(consumer.here, "b.test"), Some(1));
+}
+
+/// The configuration of Nameward as the producer of a catalog with these members, each with its group.
+fn producer_config((kind, consumer): (PeerKind, SocketAddr), members: &[(&str, &str)]) -> String {
+    // PowerDNS gives members no key.
+    let also = match kind {
+        PeerKind::PowerDns => "allow_transfer = [\"127.0.0.1\"]\n",
+        _ => "",
+    };
+    let mut text = format!(
+        "[server]\nstate_directory = \"state\"\n{}[zone_defaults]\nallow_transfer = [\"key:{KEY_NAME}\"]\n\
+         also_notify = [{{ address = \"{consumer}\", key = \"{KEY_NAME}\" }}]\n\
+         [[zone]]\nname = \"{CATALOG}\"\nkind = \"producer\"\n",
+        key()
+    );
+    for (zone, group) in members {
+        text += &format!(
+            "[[zone]]\nname = \"{zone}\"\nkind = \"primary\"\nfile = \"{zone}.text\"\ncatalog = \"{CATALOG}\"\n\
+             catalog_group = \"{group}\"\n{also}"
+        );
+    }
+    text
+}
+
+/// Nameward makes a catalog and another server follows it.
+fn is_followed_by(kind: PeerKind) {
+    if kind.require().is_none() {
+        return;
+    }
+    let (here, there) = (free_address().unwrap(), free_address().unwrap());
+    let setup = Setup::new().without_web().listen(&[&here.to_string()]);
+    for zone in ["a.test", "b.test", "c.test"] {
+        let file = setup.dir().join(format!("{zone}.text"));
+        fs::write(file, member_text(zone, 1)).unwrap();
+    }
+    let config = producer_config((kind, there), &[("a.test", ""), ("b.test", OPEN_GROUP)]);
+    let server = setup.config(&config).start();
+    wait_for_serial(here, "a.test", 1).unwrap();
+    let consumer = CatalogPeer::consumer(kind, (there, here), CATALOG)
+        .unwrap_or_else(|error| panic!("{kind}: {error}"));
+    let log = || format!("{}\n{kind}:\n{}", server.log(), consumer.log_tail());
+    let wait_for = |zone: &str| wait_until(zone, log, || serial_at(there, zone) == Some(1));
+    wait_for("a.test");
+    wait_for("b.test");
+    if kind == PeerKind::Knot {
+        // The group has its template.
+        assert!(
+            is_open(there, "b.test") && !is_open(there, "a.test"),
+            "{}",
+            log()
+        );
+    }
+    let config = producer_config((kind, there), &[("b.test", OPEN_GROUP), ("c.test", "")]);
+    let backend = "[[backend]]\ntype = \"file\"\ndirectory = \"zones\"\nwatch = false\n";
+    let file = server.dir().join("nameward.toml");
+    fs::write(file, format!("{config}{backend}")).unwrap();
+    let output = server.command(&["reload"]);
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{told}");
+    wait_for("c.test");
+    wait_until("the end of a.test", log, || {
+        serial_at(there, "a.test").is_none()
+    });
+    assert_eq!(serial_at(there, "b.test"), Some(1), "{}", log());
+}
+
+#[test]
+fn bind_follows_a_catalog() {
+    is_followed_by(PeerKind::Bind);
+}
+
+#[test]
+fn knot_follows_a_catalog() {
+    is_followed_by(PeerKind::Knot);
+}
+
+#[test]
+fn powerdns_follows_a_catalog() {
+    is_followed_by(PeerKind::PowerDns);
+}

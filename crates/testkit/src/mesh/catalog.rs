@@ -1,0 +1,385 @@
+//! Other name servers that make or follow catalog zones (RFC 9432), with a TSIG key for all transfers.
+
+use std::fs;
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::Command;
+
+use tempfile::TempDir;
+
+use super::{KEY_ALGORITHM, KEY_NAME, KEY_SECRET, config};
+use crate::peers::{Peer, PeerError, PeerKind, PeerOptions};
+
+/// The template of members of the group of this name, whose zones 127.0.0.1 may transfer without a key.
+pub const OPEN_GROUP: &str = "open";
+
+/// A member of a catalog.
+#[derive(Clone, Debug)]
+pub struct MemberZone {
+    /// The catalog that lists it.
+    pub catalog: String,
+    /// Its name without the final dot.
+    pub zone: String,
+    /// Its group.
+    pub group: Option<String>,
+    /// The catalog that it moves to.
+    pub moves_to: Option<String>,
+}
+
+impl MemberZone {
+    /// A member without properties.
+    pub fn new(catalog: &str, zone: &str) -> Self {
+        MemberZone {
+            catalog: catalog.into(),
+            zone: zone.into(),
+            group: None,
+            moves_to: None,
+        }
+    }
+
+    /// The same in a group.
+    pub fn in_group(self, group: &str) -> Self {
+        let group = Some(group.into());
+        MemberZone { group, ..self }
+    }
+
+    /// The same with a change of ownership (RFC 9432 section 4.4.1).
+    pub fn moving_to(self, catalog: &str) -> Self {
+        let moves_to = Some(catalog.into());
+        MemberZone { moves_to, ..self }
+    }
+}
+
+/// The text of a small zone.
+pub fn member_text(zone: &str, serial: u32) -> String {
+    format!(
+        "$ORIGIN {zone}.\n$TTL 300\n@ SOA ns host {serial} 3600 600 86400 300\n@ NS ns\nns A 192.0.2.1\n"
+    )
+}
+
+/// The text of a catalog zone.
+pub fn catalog_text(catalog: &str, version: &str, serial: u32, members: &[MemberZone]) -> String {
+    let mut text = format!(
+        "$ORIGIN {catalog}.\n$TTL 0\n@ SOA invalid. invalid. {serial} 3600 600 2147483646 0\n@ NS invalid.\n\
+         version TXT \"{version}\"\n"
+    );
+    for member in members.iter().filter(|member| member.catalog == catalog) {
+        let label = member.zone.replace('.', "-");
+        text += &format!("{label}.zones PTR {}.\n", member.zone);
+        if let Some(group) = &member.group {
+            text += &format!("group.{label}.zones TXT \"{group}\"\n");
+        }
+        if let Some(to) = &member.moves_to {
+            text += &format!("coo.{label}.zones PTR {to}.\n");
+        }
+    }
+    text
+}
+
+/// A running server that has catalogs.
+pub struct CatalogPeer {
+    peer: Peer,
+    kind: PeerKind,
+    address: SocketAddr,
+    other: SocketAddr,
+    files: TempDir,
+}
+
+impl CatalogPeer {
+    /// Starts a server that transfers catalogs and their members to `other`: BIND or Knot.
+    pub fn producer(
+        kind: PeerKind,
+        (address, other): (SocketAddr, SocketAddr),
+        catalogs: &[(&str, u32)],
+        members: &[MemberZone],
+    ) -> Result<Self, PeerError> {
+        let files = tempfile::Builder::new().prefix("catalog-").tempdir()?;
+        write_zones(files.path(), catalogs, "2", members)?;
+        let ready: Vec<&str> = catalogs.iter().map(|(catalog, _)| *catalog).collect();
+        // BIND and Knot answer nobody but secondaries about a catalog that they know to be one.
+        let ready = match kind {
+            PeerKind::Bind => &ready[..],
+            _ => &[],
+        };
+        let peer = launch(kind, address, ready, |directory| {
+            let text = match kind {
+                PeerKind::Bind => {
+                    bind_producer(directory, (address, other), files.path(), members, catalogs)
+                }
+                _ => knot_producer(directory, (address, other), files.path(), members, catalogs),
+            };
+            fs::write(directory.join("conf"), text)
+        })?;
+        Ok(CatalogPeer {
+            peer,
+            kind,
+            address,
+            other,
+            files,
+        })
+    }
+
+    /// Gives a producer other members. `version` is that of the schema, which is 2; Knot writes it itself.
+    pub fn set_members(
+        &self,
+        catalogs: &[(&str, u32)],
+        version: &str,
+        members: &[MemberZone],
+    ) -> io::Result<()> {
+        let files = self.files.path();
+        write_zones(files, catalogs, version, members)?;
+        let (directory, ends) = (self.peer.directory(), (self.address, self.other));
+        let text = match self.kind {
+            PeerKind::Bind => bind_producer(directory, ends, files, members, catalogs),
+            _ => knot_producer(directory, ends, files, members, catalogs),
+        };
+        fs::write(directory.join("conf"), text)?;
+        self.peer.signal("HUP")
+    }
+
+    /// Starts a server that follows a catalog of `other`: BIND, Knot or PowerDNS.
+    pub fn consumer(
+        kind: PeerKind,
+        (address, other): (SocketAddr, SocketAddr),
+        catalog: &str,
+    ) -> Result<Self, PeerError> {
+        let files = tempfile::Builder::new().prefix("catalog-").tempdir()?;
+        let ends = (address, other);
+        let peer = launch(kind, address, &[], |directory| match kind {
+            PeerKind::Bind => fs::write(
+                directory.join("conf"),
+                bind_consumer(directory, ends, catalog),
+            ),
+            PeerKind::PowerDns => config::fill_consumer(directory, ends, catalog),
+            _ => fs::write(
+                directory.join("conf"),
+                knot_consumer(directory, ends, catalog),
+            ),
+        })?;
+        Ok(CatalogPeer {
+            peer,
+            kind,
+            address,
+            other,
+            files,
+        })
+    }
+
+    /// The end of its log.
+    pub fn log_tail(&self) -> String {
+        self.peer.log_tail()
+    }
+
+    /// Where it answers.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+fn launch(
+    kind: PeerKind,
+    address: SocketAddr,
+    ready: &[&str],
+    mut write: impl FnMut(&Path) -> io::Result<()>,
+) -> Result<Peer, PeerError> {
+    let program = kind.find_program();
+    let program = program.ok_or(PeerError::NotInstalled(kind.program()))?;
+    let options = PeerOptions {
+        address: Some(address),
+        ..PeerOptions::default()
+    };
+    Peer::launch(ready, &options, |directory, _| {
+        write(directory)?;
+        let mut command = Command::new(&program);
+        command.args(config::arguments(kind, directory));
+        Ok(command)
+    })
+}
+
+fn write_zones(
+    files: &Path,
+    catalogs: &[(&str, u32)],
+    version: &str,
+    members: &[MemberZone],
+) -> io::Result<()> {
+    for (catalog, serial) in catalogs {
+        let text = catalog_text(catalog, version, *serial, members);
+        fs::write(files.join(catalog), text)?;
+    }
+    for member in members {
+        fs::write(files.join(&member.zone), member_text(&member.zone, 1))?;
+    }
+    Ok(())
+}
+
+/// The zones of a list of members, each once.
+fn zones(members: &[MemberZone]) -> Vec<&MemberZone> {
+    let mut list: Vec<&MemberZone> = members.iter().collect();
+    list.sort_by(|a, b| a.zone.cmp(&b.zone));
+    list.dedup_by(|a, b| a.zone == b.zone);
+    list
+}
+
+fn bind_producer(
+    directory: &Path,
+    (address, other): (SocketAddr, SocketAddr),
+    files: &Path,
+    members: &[MemberZone],
+    catalogs: &[(&str, u32)],
+) -> String {
+    let mut text = bind_options(directory, address, "");
+    let notified = format!("{{ {} port {} key {KEY_NAME}; }}", other.ip(), other.port());
+    let of_members = zones(members)
+        .into_iter()
+        .map(|member| member.zone.as_str());
+    let of_catalogs = catalogs.iter().map(|(catalog, _)| *catalog);
+    for zone in of_catalogs.chain(of_members) {
+        let file = files.join(zone);
+        text += &format!(
+            "zone \"{zone}\" {{ type primary; file \"{}\"; notify explicit; also-notify {notified}; notify-delay 0; \
+             check-names ignore; check-integrity no; ixfr-from-differences yes; }};\n",
+            file.display()
+        );
+    }
+    text
+}
+
+fn bind_consumer(
+    directory: &Path,
+    (address, other): (SocketAddr, SocketAddr),
+    catalog: &str,
+) -> String {
+    let primary = format!("{{ {} port {} key {KEY_NAME}; }}", other.ip(), other.port());
+    let follow = format!(
+        "catalog-zones {{ zone \"{catalog}\" default-primaries {primary} in-memory yes min-update-interval 0; }};"
+    );
+    let mut text = bind_options(directory, address, &follow);
+    text += &format!(
+        "zone \"{catalog}\" {{ type secondary; file \"{}/catalog\"; primaries {primary}; notify no; }};\n",
+        directory.display()
+    );
+    text
+}
+
+fn bind_options(directory: &Path, address: SocketAddr, follow: &str) -> String {
+    let (directory, ip, port) = (directory.display(), address.ip(), address.port());
+    format!(
+        "key {KEY_NAME} {{ algorithm {KEY_ALGORITHM}; secret \"{KEY_SECRET}\"; }};
+options {{
+    directory \"{directory}\";
+    managed-keys-directory \"{directory}\";
+    listen-on port {port} {{ {ip}; }};
+    listen-on-v6 {{ none; }};
+    pid-file none;
+    session-keyfile none;
+    recursion no;
+    empty-zones-enable no;
+    dnssec-validation no;
+    notify-rate 1000;
+    startup-notify-rate 1000;
+    serial-query-rate 1000;
+    allow-transfer {{ key {KEY_NAME}; }};
+    {follow}
+}};
+controls {{ }};
+logging {{
+    channel all {{ stderr; severity info; }};
+    category default {{ all; }};
+}};
+"
+    )
+}
+
+fn knot_producer(
+    directory: &Path,
+    ends: (SocketAddr, SocketAddr),
+    files: &Path,
+    members: &[MemberZone],
+    catalogs: &[(&str, u32)],
+) -> String {
+    let mut text = knot_options(directory, ends);
+    let files = files.display();
+    for (catalog, _) in catalogs {
+        text += &format!(
+            "  - domain: \"{catalog}\"\n    catalog-role: generate\n    notify: other\n    acl: other\n"
+        );
+    }
+    for member in zones(members) {
+        let MemberZone { catalog, zone, .. } = member;
+        text += &format!(
+            "  - domain: \"{zone}\"\n    file: \"{files}/{zone}\"\n    catalog-role: member\n    catalog-zone: \"{catalog}\"\n    \
+             notify: other\n    acl: other\n"
+        );
+        if let Some(group) = &member.group {
+            text += &format!("    catalog-group: \"{group}\"\n");
+        }
+    }
+    text
+}
+
+fn knot_consumer(directory: &Path, ends: (SocketAddr, SocketAddr), catalog: &str) -> String {
+    let mut text = knot_options(directory, ends);
+    text += &format!(
+        "  - domain: \"{catalog}\"\n    master: other\n    acl: other\n    catalog-role: interpret\n    \
+         catalog-template: [ member, {OPEN_GROUP} ]\n"
+    );
+    text
+}
+
+fn knot_options(directory: &Path, (address, other): (SocketAddr, SocketAddr)) -> String {
+    let directory = directory.display();
+    let (ip, port) = (address.ip(), address.port());
+    let other = format!("{}@{}", other.ip(), other.port());
+    format!(
+        "server:
+    rundir: \"{directory}\"
+    listen: {ip}@{port}
+    udp-workers: 1
+    tcp-workers: 2
+    background-workers: 1
+    automatic-acl: off
+log:
+  - target: stderr
+    any: info
+database:
+    storage: \"{directory}\"
+    journal-db-max-size: 32M
+    kasp-db-max-size: 8M
+    timer-db-max-size: 8M
+    catalog-db-max-size: 8M
+key:
+  - id: {KEY_NAME}
+    algorithm: {KEY_ALGORITHM}
+    secret: {KEY_SECRET}
+remote:
+  - id: other
+    address: {other}
+    key: {KEY_NAME}
+acl:
+  - id: other
+    address: 127.0.0.1
+    key: {KEY_NAME}
+    action: [transfer, notify]
+  - id: anybody
+    address: 127.0.0.1
+    action: transfer
+template:
+  - id: default
+    storage: \"{directory}\"
+    zonefile-sync: -1
+    semantic-checks: off
+  - id: member
+    storage: \"{directory}\"
+    zonefile-sync: -1
+    master: other
+    acl: other
+  - id: {OPEN_GROUP}
+    storage: \"{directory}\"
+    zonefile-sync: -1
+    master: other
+    acl: [other, anybody]
+zone:
+"
+    )
+}
