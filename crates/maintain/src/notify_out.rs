@@ -6,7 +6,7 @@
 
 mod targets;
 
-pub use targets::notify_targets;
+pub use targets::{NotifyTargets, name_server_targets, notify_targets};
 
 use crate::policy::RemoteServer;
 use crate::schedule::Moment;

@@ -16,7 +16,9 @@ use crate::{
     cli::print::{Form, Printer},
     command_error::CommandError,
     config::{Config, Overrides},
-    db, example, privileges,
+    db, example,
+    policies::{self, UnknownKey},
+    privileges,
     serve::{StartError, counted},
     zones,
 };
@@ -32,6 +34,13 @@ pub fn run(overrides: &Overrides, form: Form) -> Result<ExitCode, CommandError> 
     if config.example {
         example_zone().map_err(StartError::Example)?;
         good += 1;
+    }
+    for UnknownKey { key, place } in policies::unknown_keys(&config) {
+        warnings += 1;
+        let text = format!(
+            "{place}: the TSIG key {key} is not in the configuration: only a server whose state store or database has it knows it"
+        );
+        message("warning", &text, &mut printer).map_err(CommandError::Output)?;
     }
     let table = ArcSwap::from_pointee(ZoneTable::default());
     let mut written = Ok(());

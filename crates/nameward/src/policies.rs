@@ -3,8 +3,9 @@
 use std::{collections::HashMap, sync::Arc};
 
 use nameward_maintain::policy::{
-    Autoprimary, KeptPolicies, PolicyPart, PolicySet, RemoteServer, ZoneKind,
+    Autoprimary, KeptPolicies, Policies, PolicyPart, PolicySet, RemoteServer, ZoneKind,
 };
+use nameward_wire::NameBuf;
 
 use crate::config::{
     Config,
@@ -72,6 +73,59 @@ pub fn set(config: &Config) -> PolicySet {
     set.autoprimaries = config.autoprimaries.iter().map(autoprimary).collect();
     set.keys = config.keys.iter().map(|key| Arc::new(key.key())).collect();
     set
+}
+
+/// A key that the configuration names and that nobody knows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnknownKey {
+    /// Its name.
+    pub key: NameBuf,
+    /// The table that names it first.
+    pub place: String,
+}
+
+/// Lists the keys of TSIG that the configuration names and does not have, each once. The state store or a database may have
+/// them.
+pub fn unknown_keys(config: &Config) -> Vec<UnknownKey> {
+    let is_known = |key: NameBuf| config.keys.iter().any(|own| own.name.0 == key);
+    let zones = config.zones.iter().map(|zone| {
+        let place = format!("zone {}", zone.name.0);
+        (place, of_zone(config, zone).keys())
+    });
+    let templates = config.templates.iter().map(|template| {
+        let place = format!("template {:?}", template.name);
+        (place, of_template(template).keys())
+    });
+    let autoprimaries = config.autoprimaries.iter().map(|autoprimary| {
+        let place = format!("autoprimary {}", autoprimary.address.0);
+        let key = autoprimary.key.0.iter().map(|key| key.0);
+        (place, key.collect())
+    });
+    let defaults = config.zone_defaults.shared_terms().keys();
+    let all = [("zone_defaults".to_string(), defaults)].into_iter();
+    let mut found: Vec<UnknownKey> = Vec::new();
+    for (place, keys) in all.chain(templates).chain(zones).chain(autoprimaries) {
+        for key in keys {
+            let is_new = !found.iter().any(|unknown| unknown.key == key);
+            if is_new && !is_known(key) {
+                let place = place.clone();
+                found.push(UnknownKey { key, place });
+            }
+        }
+    }
+    found
+}
+
+/// Warns of keys that are named and that neither the configuration nor the state store nor a database has.
+pub fn warn_of_unknown_keys(keys: &[UnknownKey], policies: &Policies) {
+    for UnknownKey { key, place } in keys {
+        if policies.keys().find(key.as_name()).is_none() {
+            tracing::warn!(
+                "{place}: the TSIG key {key} is not known, so it lets nobody in and signs nothing: add a [[key]], or \
+                 `nameward tsig import` it"
+            );
+        }
+    }
 }
 
 /// The terms of all templates by name.

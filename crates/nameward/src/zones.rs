@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use nameward_maintain::policy::{CONFIGURED_RANK, ZoneKind};
 use nameward_stats::{Ring, RingCapacities, Stats};
-use nameward_store::file::{FileList, Limits, Source};
+use nameward_store::file::{FileList, Limits, Source, WrittenFiles};
 use nameward_zone::{AccessRules, ZoneLimits};
 
 use crate::{
@@ -26,6 +26,7 @@ pub fn rank(index: usize) -> u16 {
 
 /// The sources of zones that stand in files: those of file backends, and `[[zone]]` tables with a file.
 pub fn sources(config: &Config) -> Vec<Source> {
+    let written = Arc::new(copies(config));
     let backends = config
         .backends
         .iter()
@@ -34,12 +35,23 @@ pub fn sources(config: &Config) -> Vec<Source> {
         .map(|(index, backend)| Source {
             rank: rank(index),
             directory: backend.directory.clone(),
+            written: Arc::clone(&written),
             zones: Arc::clone(&backend.zones),
             named_conf: backend.named_conf.clone(),
             watch: backend.watch,
             limits: limits(backend),
         });
     declared(config).into_iter().chain(backends).collect()
+}
+
+/// The files that copies of secondary zones are written to.
+fn copies(config: &Config) -> WrittenFiles {
+    let mut written = WrittenFiles::default();
+    for zone in &config.zones {
+        let terms = policies::of_zone(config, zone);
+        terms.copy_file.iter().for_each(|file| written.add(file));
+    }
+    written
 }
 
 /// The source of zones that `[[zone]]` tables give a file.

@@ -27,7 +27,7 @@ use crate::pipeline::Shared;
 use crate::recursor::{
     HandOffFull, Joined, Resolvers, UpstreamQuestion, WaitingClients, WaitingLimits,
 };
-use answer::read_addresses;
+pub(crate) use answer::read_addresses;
 
 /// Targets that are kept, each type by itself.
 const TARGETS_MAX: usize = 20_000;
@@ -101,6 +101,11 @@ impl AliasResolver {
             log_throttle: Mutex::new(LogThrottle::by_text(LOG_EVERY, LOG_MOST)),
             runtime,
         })
+    }
+
+    /// Returns the resolvers that are asked now.
+    pub(crate) fn resolvers(&self) -> Option<Arc<Resolvers>> {
+        self.resolvers.load_full()
     }
 
     /// Sets the resolvers that are asked from now on; without any no target that is elsewhere can be resolved. Targets that

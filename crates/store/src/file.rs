@@ -18,6 +18,7 @@ mod raw;
 mod scan;
 mod watch;
 mod work;
+mod written;
 
 use std::{
     path::{Path, PathBuf},
@@ -41,6 +42,7 @@ use scan::{Candidates, Configurations, Said};
 use watch::Interest;
 pub use watch::{Look, Watcher};
 use work::Job;
+pub use written::WrittenFiles;
 
 /// Where to look for zones.
 #[derive(Debug, Clone, Default)]
@@ -49,6 +51,8 @@ pub struct Source {
     pub rank: u16,
     /// Every `NAME.zone` below it is a zone.
     pub directory: Option<PathBuf>,
+    /// Files below it that this server writes: copies of secondary zones, which are no zones of the source.
+    pub written: Arc<WrittenFiles>,
     /// Zones with their files.
     pub zones: Arc<FileList>,
     /// A configuration of BIND whose zones are served.

@@ -1,20 +1,30 @@
 //! The servers that are told of a zone's changes.
 
 use crate::policy::{RemoteServer, ZonePolicy};
-use nameward_wire::{Name, Type};
+use nameward_wire::{Name, NameBuf, Type};
 use nameward_zone::{Node, Zone, ZoneTable};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// The port of name servers.
 const DNS_PORT: u16 = 53;
+/// The domain of names that are nowhere (RFC 6761 section 6.4), such as the name server of a catalog zone.
+const INVALID: &[u8] = b"\x07invalid\0";
 /// Servers that one zone may have told.
 const TARGETS_MAX: usize = 20_000;
 
+/// The servers that are told of a change of a zone.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct NotifyTargets {
+    /// Those whose addresses are known.
+    pub servers: Vec<RemoteServer>,
+    /// Name servers of the zone whose addresses are in no zone of this server.
+    pub unknown: Vec<NameBuf>,
+}
+
 /// Lists the servers that are told of a change of a zone: the name servers of the zone but the one its SOA names, which
-/// is the primary (RFC 1996 section 2), as far as their addresses are in zones of this server, and those that the policy
-/// adds. No name is resolved elsewhere.
-pub fn notify_targets(zone: &Zone, table: &ZoneTable, policy: &ZonePolicy) -> Vec<RemoteServer> {
-    let mut targets: Vec<RemoteServer> = Vec::new();
+/// is the primary (RFC 1996 section 2), and those that the policy adds.
+pub fn notify_targets(zone: &Zone, table: &ZoneTable, policy: &ZonePolicy) -> NotifyTargets {
+    let (mut found, mut unknown) = (Vec::new(), Vec::new());
     if policy.notify_name_servers && !zone.is_stand_in() {
         let soa = zone.soa().and_then(|soa| soa.records().next());
         let mname = soa.and_then(|soa| Name::split_from(soa.rdata).ok());
@@ -26,48 +36,71 @@ pub fn notify_targets(zone: &Zone, table: &ZoneTable, policy: &ZonePolicy) -> Ve
             if mname.is_some_and(|(mname, _)| mname == host) {
                 continue;
             }
-            addresses(host, zone, table, |ip| {
-                targets.push(RemoteServer {
-                    address: SocketAddr::new(ip, DNS_PORT),
-                    key: None,
-                    source: None,
-                });
-            });
+            match host_in_memory(host, zone, table) {
+                KnownHost::Here(node) => node_addresses(node, |ip| found.push(ip)),
+                KnownHost::Nowhere => {}
+                KnownHost::Elsewhere => unknown.push(host.into()),
+            }
         }
     }
-    // One that is named with a key is told with that key, and once.
+    let mut servers = name_server_targets(policy, found);
+    servers.extend(policy.also_notify.iter().cloned());
+    servers.sort_by_key(|target| target.address);
+    servers.dedup_by_key(|target| target.address);
+    servers.truncate(TARGETS_MAX);
+    NotifyTargets { servers, unknown }
+}
+
+/// Returns the addresses of name servers as servers that are told without a key. One that the policy names is told with its key
+/// there, and once.
+pub fn name_server_targets(
+    policy: &ZonePolicy,
+    addresses: impl IntoIterator<Item = IpAddr>,
+) -> Vec<RemoteServer> {
+    let targets = addresses.into_iter().map(|ip| RemoteServer {
+        address: SocketAddr::new(ip, DNS_PORT),
+        key: None,
+        source: None,
+    });
     let is_named = |target: &RemoteServer| {
         let same = |other: &RemoteServer| other.address == target.address;
         policy.also_notify.iter().any(same)
     };
-    targets.retain(|target| !is_named(target));
-    targets.extend(policy.also_notify.iter().cloned());
-    targets.sort_by_key(|target| target.address);
-    targets.dedup_by_key(|target| target.address);
-    targets.truncate(TARGETS_MAX);
-    targets
+    targets.filter(|target| !is_named(target)).collect()
 }
 
-/// Finds the addresses of a host in the zone itself, glue included, or in another zone in memory.
-fn addresses(host: Name<'_>, zone: &Zone, table: &ZoneTable, mut found: impl FnMut(IpAddr)) {
+/// Where a host is.
+enum KnownHost<'z> {
+    /// In a zone in memory.
+    Here(Node<'z>),
+    /// A zone of this server should have it and does not, or does not know: "invalid." is never anywhere (RFC 6761).
+    Nowhere,
+    /// In a zone of others.
+    Elsewhere,
+}
+
+/// Finds a host in the zone itself, glue included, or in another zone in memory.
+fn host_in_memory<'z>(host: Name<'_>, zone: &'z Zone, table: &'z ZoneTable) -> KnownHost<'z> {
     let own = match host.is_at_or_below(zone.apex_name()) {
         true => zone.node_of(host),
         false => None,
     };
     if let Some(node) = own {
-        return node_addresses(node, found);
+        return KnownHost::Here(node);
     }
     let mut name = Some(host);
     while let Some(apex) = name {
         if let Some(other) = table.exact(apex) {
-            if !other.is_stand_in()
-                && let Some(node) = other.node_of(host)
-            {
-                node_addresses(node, &mut found);
-            }
-            return;
+            return match other.node_of(host).filter(|_| !other.is_stand_in()) {
+                Some(node) => KnownHost::Here(node),
+                None => KnownHost::Nowhere,
+            };
         }
         name = apex.parent();
+    }
+    match host.is_at_or_below(Name::from_valid_wire(INVALID)) {
+        true => KnownHost::Nowhere,
+        false => KnownHost::Elsewhere,
     }
 }
 

@@ -287,6 +287,8 @@ fn reload(keeper: &mut Keeper, files: &mut FileFollower) -> ReloadOutcome {
     keeper.policies.set(PolicySource::Configured, set);
     policies::apply_kept(&keeper.kept, &config);
     keeper.catalogs.set_templates(policies::templates(&config));
+    let unknown = policies::unknown_keys(&config);
+    policies::warn_of_unknown_keys(&unknown, &keeper.policies.load());
     keeper.config = config;
     keeper.databases.request_refresh();
     let outcome = files.load(&sources);

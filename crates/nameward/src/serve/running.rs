@@ -10,8 +10,11 @@ use std::{
 };
 
 use nameward_control::web;
-use nameward_maintain::follow::databases::{
-    self, DatabaseSource, Databases, FollowTerms, NotifiedParts, NotifiedSerials, ServedFrom,
+use nameward_maintain::{
+    follow::databases::{
+        self, DatabaseSource, Databases, FollowTerms, NotifiedParts, NotifiedSerials, ServedFrom,
+    },
+    policy::PolicyTable,
 };
 use nameward_serve::{
     live::Running,
@@ -39,7 +42,9 @@ use super::{
 };
 use crate::{
     config::settings::{self, BackendMode},
-    example, memory, notify, signals,
+    example, memory, notify,
+    policies::{self, UnknownKey},
+    signals,
 };
 
 /// Threads for TCP, the web page and the control socket. UDP has its own.
@@ -58,6 +63,9 @@ pub struct Server {
     signals: Signals,
     shared: Arc<Shared>,
     example: bool,
+    /// Keys that the configuration names and does not have.
+    unknown_keys: Vec<UnknownKey>,
+    policy_table: Arc<PolicyTable>,
     addresses: Vec<SocketAddr>,
     ready: Arc<AtomicBool>,
     /// Databases that were not asked for their zones yet.
@@ -161,6 +169,8 @@ impl Server {
         zone_requests.set_notify_sink(secondaries.notify_sink());
         zone_requests.set_expiry(secondaries.expiry());
         let config_file = keeper.config_file.clone();
+        let unknown_keys = policies::unknown_keys(&config);
+        let policy_table = Arc::clone(&keeper.policies);
         announce::started(&addresses, web_address);
 
         let stop_workers = Arc::new(AtomicBool::new(false));
@@ -220,6 +230,8 @@ impl Server {
             signals: heard,
             shared,
             example: config.example,
+            unknown_keys,
+            policy_table,
             addresses,
             ready,
             asked,
@@ -280,6 +292,9 @@ impl Server {
         let number = zones.zones().filter(|zone| zone.is_ready()).count();
         announce::ready(number, &self.addresses, question.as_deref());
         notify::ready();
+        policies::warn_of_unknown_keys(&self.unknown_keys, &self.policy_table.load());
+        let secondaries = self.secondaries.clone();
+        tokio::task::spawn_blocking(move || secondaries.tell_of_changes_before_start());
     }
 
     /// Ends every part: workers answer what they have, connections get what is theirs.

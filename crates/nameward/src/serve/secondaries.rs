@@ -100,6 +100,7 @@ impl SecondaryZones {
         } = parts;
         let settings = outgoing_settings(server);
         let outgoing = PrimaryClient::new(Arc::clone(&policies), settings, runtime.clone());
+        let store = commits.store().cloned();
         let life_parts = LifeParts {
             commits,
             policies: Arc::clone(&policies),
@@ -114,6 +115,8 @@ impl SecondaryZones {
             policies: Arc::clone(&policies),
             zones: Arc::clone(&shared.zones),
             listens,
+            store,
+            shared: Arc::clone(&shared),
         };
         notifier.start(told, &runtime);
         let zones = SecondaryZones {
@@ -147,9 +150,15 @@ impl SecondaryZones {
         Box::new(move |zone| life.seconds_to_expiry(zone))
     }
 
+    /// Has secondaries told of zones that changed while the server was down. May wait for the disk.
+    pub fn tell_of_changes_before_start(&self) {
+        self.notifier.tell_of_changes_before_start();
+    }
+
     /// Ends them: what is under way is given up.
     pub fn end(&self) {
         self.life.end();
+        self.notifier.end();
     }
 
     fn show_gauges(&self, stats: &Stats) {

@@ -6,6 +6,7 @@ use nameward_testkit::Setup;
 
 use super::ask::{eventually, rcode, zone};
 
+const SERVFAIL: u16 = 2;
 const REFUSED: u16 = 5;
 
 #[test]
@@ -49,4 +50,62 @@ fn a_reload_with_a_mistake_about_zones_says_where_and_changes_nothing() {
         "{told}"
     );
     assert_eq!(rcode(server.address(), "www.one.example"), 0);
+}
+
+#[test]
+fn the_copy_of_a_secondary_is_no_zone_of_the_directory_it_lies_in() {
+    let setup = Setup::new().watched();
+    let (state, copy) = (
+        setup.dir().join("state"),
+        setup.dir().join("zones/two.example.zone"),
+    );
+    let secondary = format!(
+        "[server]\nstate_directory = {state:?}\n[[zone]]\nname = \"two.example\"\nkind = \"secondary\"\n\
+         primaries = [{{ address = \"127.0.0.1:9\" }}]\nfile = {copy:?}\n"
+    );
+    fs::write(&copy, zone("www")).unwrap();
+    let server = setup
+        .config(&secondary)
+        .zone("one.example", &zone("www"))
+        .start();
+    assert_eq!(rcode(server.address(), "www.one.example"), 0);
+    // Never transferred: not the copy that lies there.
+    assert_eq!(rcode(server.address(), "www.two.example"), SERVFAIL);
+    fs::write(&copy, zone("other")).unwrap();
+    server.write_zone("three.example", &zone("www"));
+    let found = eventually(
+        || rcode(server.address(), "www.three.example"),
+        |code| *code == 0,
+    );
+    assert_eq!(found, 0, "{}", server.log());
+    assert_eq!(rcode(server.address(), "other.two.example"), SERVFAIL);
+    let log = server.log();
+    assert!(!log.contains("zone two.example.: loaded"), "{log}");
+}
+
+#[test]
+fn a_key_that_nobody_knows_is_told_of() {
+    let setup = Setup::new().zone("one.example", &zone("www"));
+    let state = setup.dir().join("state");
+    let server = setup
+        .config(&format!(
+            "[server]\nstate_directory = {state:?}\n[[zone]]\nname = \"one.example\"\n\
+             allow_transfer = [\"key:nosuch.\"]\nallow_notify = [\"key:nosuch.\"]\n"
+        ))
+        .start();
+    let text = "zone one.example.: the TSIG key nosuch. is not known";
+    assert!(server.wait_for_log(text));
+    assert!(server.command(&["reload"]).status.success());
+    assert_eq!(
+        server.log().matches(text).count(),
+        2,
+        "at the start and at the reload"
+    );
+    let config = server.dir().join("nameward.toml");
+    let output = server.command(&["check", "--config", config.to_str().unwrap()]);
+    let told = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        told.contains("the TSIG key nosuch. is not in the configuration"),
+        "{told}"
+    );
 }

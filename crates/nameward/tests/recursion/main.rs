@@ -10,6 +10,7 @@ mod page;
 mod browser;
 mod hand_off;
 mod hostile;
+mod notify;
 mod reload;
 mod scripted;
 mod security_poll;

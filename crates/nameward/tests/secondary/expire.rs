@@ -1,5 +1,5 @@
 //! The EXPIRE option (RFC 7314) in a chain of secondaries: Knot has the zone, BIND follows it, the server follows BIND, and
-//! another BIND the server.
+//! another Knot the server.
 
 use super::{serial, wait_until};
 use nameward_testkit::Setup;
@@ -83,10 +83,10 @@ fn a_chain_of_secondaries_expires_with_its_first() {
     assert!(ours.abs_diff(there) <= 30, "{ours} here, {there} at BIND");
     // A check that finds the same version goes by the option, too.
     assert!(server.command(&["zone", "retrieve", ZONE]).status.success());
-    let _follower = peer((PeerKind::Bind, MeshRole::Secondary), last, here, "");
+    let _follower = peer((PeerKind::Knot, MeshRole::Secondary), last, here, "");
     wait_for_serial(last, ZONE, 7).unwrap();
     let ours = expire_at(here).expect("the server answers the option");
-    let followed = expire_at(last).expect("BIND answers the option");
+    let followed = expire_at(last).expect("Knot answers the option");
     assert!(ours <= SOA_EXPIRE - 2, "{ours} of {SOA_EXPIRE}");
-    assert!(followed <= ours + 1, "{followed} at BIND, {ours} here");
+    assert!(followed <= ours + 1, "{followed} at Knot, {ours} here");
 }

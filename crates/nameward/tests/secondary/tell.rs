@@ -55,21 +55,59 @@ fn secondaries_are_told_of_a_change_until_they_answer() {
              also_notify = [{{ address = \"{prompt}\" }}, {{ address = \"{slow}\" }}]\n"
         ))
         .start();
+    // Nobody was told of the zone before.
+    wait_until("a NOTIFY", &server, || !told.lock().unwrap().is_empty());
+    assert_eq!(serial_of(&told.lock().unwrap()[0]), 1);
     server.write_zone("example", &zone(2));
     assert!(server.command(&["reload"]).status.success());
-    wait_until("a NOTIFY", &server, || !told.lock().unwrap().is_empty());
-    assert_eq!(serial_of(&told.lock().unwrap()[0]), 2);
+    wait_until("another NOTIFY", &server, || told.lock().unwrap().len() > 1);
+    assert_eq!(serial_of(&told.lock().unwrap()[1]), 2);
     wait_until("three tries", &server, || {
         told_slow.lock().unwrap().len() >= 3
     });
     let list = told_slow.lock().unwrap().clone();
-    assert!(list.iter().all(|message| serial_of(message) == 2));
-    assert_eq!(told.lock().unwrap().len(), 1, "it has answered");
+    assert!(
+        list.windows(2)
+            .all(|two| serial_of(&two[0]) <= serial_of(&two[1]))
+    );
+    assert_eq!(told.lock().unwrap().len(), 2, "it has answered");
     let output = server.command(&["zone", "notify", "example"]);
     assert!(output.status.success());
     wait_until("a NOTIFY that was asked for", &server, || {
-        told.lock().unwrap().len() == 2
+        told.lock().unwrap().len() == 3
     });
     let output = server.command(&["zone", "notify", "none.example"]);
     assert!(!output.status.success());
+}
+
+#[test]
+fn a_zone_that_changed_while_the_server_was_down_is_told_of_at_the_start() {
+    let (secondary, told) = secondary(0);
+    let state = tempfile::tempdir().unwrap();
+    let start = |serial| {
+        let setup = Setup::new().without_web().zone("example", &zone(serial));
+        setup
+            .config(&format!(
+                "[server]\nstate_directory = {:?}\n[[zone]]\nname = \"example\"\nkind = \"primary\"\n\
+                 also_notify = [{{ address = \"{secondary}\" }}]\n",
+                state.path()
+            ))
+            .start()
+    };
+    let serials = || -> Vec<u32> {
+        let told = told.lock().unwrap();
+        told.iter().map(|message| serial_of(message)).collect()
+    };
+    let server = start(1);
+    wait_until("the first NOTIFY", &server, || serials() == [1]);
+    assert!(server.stop().success());
+    let server = start(1);
+    server.write_zone("example", &zone(2));
+    assert!(server.command(&["reload"]).status.success());
+    // The start with the same version was not told of.
+    wait_until("a NOTIFY of a change", &server, || serials() == [1, 2]);
+    assert!(server.stop().success());
+    let server = start(3);
+    wait_until("a NOTIFY at the start", &server, || serials() == [1, 2, 3]);
+    drop(server);
 }

@@ -15,7 +15,7 @@ const TTL_MAX: u32 = 86_400;
 const NEGATIVE_TTL: u32 = 60;
 
 /// Reads the addresses; the reason in words where the reply has neither addresses nor says that there are none.
-pub(super) fn read_addresses(
+pub(crate) fn read_addresses(
     reply: &UpstreamReply,
     question: &UpstreamQuestion,
 ) -> Result<AliasAddresses, String> {

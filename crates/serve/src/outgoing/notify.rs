@@ -2,23 +2,33 @@
 //!
 //! A commit only leaves the name of its zone here. One task tells whoever is to be told of the version that is served
 //! then, so changes that come faster than they are told of are told of together.
+//!
+//! ```text
+//! resolve    name servers whose addresses are in no zone here
+//! told       the serials that were told of, over a restart
+//! ```
+
+mod resolve;
+mod told;
 
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::net::{SocketAddr, UdpSocket as PlainSocket};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use nameward_dnssec::tsig::{ReplyVerifier, TsigFailure, sign_request};
 use nameward_maintain::Moment;
 use nameward_maintain::notify_out::{
-    NOTIFY_TRIES, NotifyChange, NotifyQueue, NotifyTry, UnansweredNotify, notify_targets,
+    NOTIFY_TRIES, NotifyChange, NotifyQueue, NotifyTargets, NotifyTry, UnansweredNotify,
+    name_server_targets, notify_targets,
 };
-use nameward_maintain::policy::PolicyTable;
+use nameward_maintain::policy::{PolicyTable, RemoteServer};
 use nameward_maintain::transfer::{TransferFailure, read_notify_reply};
 use nameward_stats::LogThrottle;
+use nameward_store::state::StateStore;
 use nameward_wire::NameBuf;
 use nameward_zone::ZoneTable;
 use tokio::net::UdpSocket;
@@ -26,6 +36,9 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, mpsc};
 
 use super::{local_address, lock, now_seconds, random_id};
+use crate::pipeline::Shared;
+use resolve::{NameServerResolver, ResolvedServers};
+use told::{KeptSerials, ToldSerials};
 
 /// Replies that may wait to be read.
 const REPLIES: usize = 1024;
@@ -48,6 +61,10 @@ pub struct NotifierParts {
     pub zones: Arc<ArcSwap<ZoneTable>>,
     /// The addresses that this server listens on: it does not tell itself.
     pub listens: Vec<SocketAddr>,
+    /// Keeps the serials that were told of.
+    pub store: Option<StateStore>,
+    /// Has the resolvers that are asked for the addresses of name servers that are in no zone here.
+    pub shared: Arc<Shared>,
 }
 
 /// Hands changed zones over to the sender; clones are the same.
@@ -62,6 +79,8 @@ struct NotifierShared {
     wake: Notify,
     waiting: AtomicU64,
     sent: AtomicU64,
+    start: OnceLock<StartParts>,
+    told: Mutex<ToldSerials>,
 }
 
 impl Notifier {
@@ -81,11 +100,24 @@ impl Notifier {
         self.shared.sent.load(Ordering::Relaxed)
     }
 
+    /// Has everything written that is to be kept over a restart, and waits for the disk.
+    pub fn end(&self) {
+        lock(&self.shared.told).write_all();
+    }
+
     /// Starts the sender on a runtime.
     pub fn start(&self, parts: NotifierParts, runtime: &Handle) {
         let (replies, replied) = mpsc::channel(REPLIES);
+        let (found, resolved) = mpsc::channel(REPLIES);
+        *lock(&self.shared.told) = ToldSerials::new(parts.store.clone());
+        let _ = self.shared.start.set(StartParts {
+            store: parts.store.clone(),
+            policies: Arc::clone(&parts.policies),
+            zones: Arc::clone(&parts.zones),
+        });
         let sender = NotifySender {
             shared: Arc::clone(&self.shared),
+            resolver: NameServerResolver::new(Arc::clone(&parts.shared), found),
             parts,
             queue: NotifyQueue::default(),
             verifiers: HashMap::new(),
@@ -93,8 +125,44 @@ impl Notifier {
             replies,
             log: LogThrottle::by_text(LOG_INTERVAL, LOGGED),
         };
-        runtime.spawn(sender.run(replied));
+        runtime.spawn(sender.run(replied, resolved));
     }
+
+    /// Has the servers told of zones whose serial they were not told of before: zones that changed while the server was
+    /// down. May wait for the disk. Without a state store nobody knows, and nobody is told.
+    pub fn tell_of_changes_before_start(&self) {
+        let start = self.shared.start.get();
+        let Some(StartParts {
+            store: Some(store),
+            policies,
+            zones,
+        }) = start
+        else {
+            return;
+        };
+        let Some(kept) = KeptSerials::read(store) else {
+            return;
+        };
+        let (table, policies) = (zones.load(), policies.load());
+        for zone in table
+            .zones()
+            .filter(|zone| zone.is_ready() && !zone.is_stand_in())
+        {
+            let policy = policies.of(zone.apex_name());
+            let is_told = policy.notify_name_servers || !policy.also_notify.is_empty();
+            let name = NameBuf::from(zone.apex_name());
+            if is_told && !kept.has(&name, zone.serial()) {
+                self.changed(name);
+            }
+        }
+    }
+}
+
+/// The parts that a look at all zones after the start needs.
+struct StartParts {
+    store: Option<StateStore>,
+    policies: Arc<PolicyTable>,
+    zones: Arc<ArcSwap<ZoneTable>>,
 }
 
 /// A datagram and its sender.
@@ -104,6 +172,7 @@ struct NotifySender {
     shared: Arc<NotifierShared>,
     parts: NotifierParts,
     queue: NotifyQueue,
+    resolver: NameServerResolver,
     /// The verifiers of the replies to the last signed message of each.
     verifiers: HashMap<u64, ReplyVerifier>,
     sockets: HashMap<SocketAddr, Arc<UdpSocket>>,
@@ -112,13 +181,18 @@ struct NotifySender {
 }
 
 impl NotifySender {
-    async fn run(mut self, mut replied: mpsc::Receiver<ReceivedReply>) {
+    async fn run(
+        mut self,
+        mut replied: mpsc::Receiver<ReceivedReply>,
+        mut resolved: mpsc::Receiver<ResolvedServers>,
+    ) {
         loop {
             self.take_changes();
             let has_more = self.send_due().await;
             while let Ok((octets, from)) = replied.try_recv() {
                 self.take_reply(&octets, from);
             }
+            lock(&self.shared.told).write_due();
             let waiting = self.queue.len() as u64;
             self.shared.waiting.store(waiting, Ordering::Relaxed);
             if has_more {
@@ -129,10 +203,13 @@ impl NotifySender {
                 Some(at) => Duration::from_millis(at.0.saturating_sub(now().0).max(1)),
                 None => Duration::from_secs(3600),
             };
+            let next_write = lock(&self.shared.told).next_write();
+            let wait = next_write.map_or(wait, |write| wait.min(write));
             let shared = Arc::clone(&self.shared);
             tokio::select! {
                 () = shared.wake.notified() => {}
                 Some((octets, from)) = replied.recv() => self.take_reply(&octets, from),
+                Some(servers) = resolved.recv() => self.take_resolved(&servers),
                 () = tokio::time::sleep(wait) => {}
             }
         }
@@ -150,8 +227,17 @@ impl NotifySender {
                 continue;
             };
             let policy = policies.of(name.as_name());
-            let mut targets = notify_targets(zone, &table, policy);
+            let NotifyTargets {
+                servers: mut targets,
+                unknown,
+            } = notify_targets(zone, &table, policy);
             targets.retain(|target| !self.is_ourselves(target.address));
+            if !unknown.is_empty() {
+                self.resolver.resolve(name, unknown);
+            }
+            if !zone.is_stand_in() {
+                lock(&self.shared.told).note(name, zone.serial());
+            }
             if targets.is_empty() {
                 continue;
             }
@@ -163,13 +249,43 @@ impl NotifySender {
                 ),
                 None => tracing::info!("zone {name}: notifying {} servers", targets.len()),
             }
-            let dropped = self.queue.add(&change, targets, now());
-            if dropped > 0 {
-                tracing::error!(
-                    "zone {name}: {dropped} servers are not notified: too many wait for a NOTIFY"
-                );
-            }
+            self.add_targets(&change, targets);
         }
+    }
+
+    fn add_targets(&mut self, change: &NotifyChange, targets: Vec<RemoteServer>) {
+        let dropped = self.queue.add(change, targets, now());
+        if dropped > 0 {
+            tracing::error!(
+                "zone {}: {dropped} servers are not notified: too many wait for a NOTIFY",
+                change.zone
+            );
+        }
+    }
+
+    /// Tells the name servers of a zone whose addresses a resolver gave, of the version that is served by now.
+    fn take_resolved(&mut self, servers: &ResolvedServers) {
+        self.resolver.finish(servers);
+        let (table, policies) = (self.parts.zones.load(), self.parts.policies.load());
+        let Some(zone) = table.exact(servers.zone.as_name()) else {
+            return;
+        };
+        let policy = policies.of(servers.zone.as_name());
+        let mut targets = name_server_targets(policy, servers.addresses.iter().copied());
+        targets.retain(|target| !self.is_ourselves(target.address));
+        if targets.is_empty() {
+            return;
+        }
+        let list: Vec<String> = targets
+            .iter()
+            .map(|target| target.address.to_string())
+            .collect();
+        tracing::info!(
+            "zone {}: notifying {}, whose addresses the recursor gave",
+            servers.zone,
+            list.join(", ")
+        );
+        self.add_targets(&NotifyChange::of(zone), targets);
     }
 
     /// Sends what is due; true if there is more.
@@ -299,7 +415,7 @@ impl NotifySender {
 
 /// Tells whether an address is one of this machine: the system then sends from the address itself.
 fn is_local(target: SocketAddr) -> bool {
-    let server = nameward_maintain::policy::RemoteServer {
+    let server = RemoteServer {
         address: target,
         key: None,
         source: None,

@@ -89,7 +89,8 @@ impl FileBackend {
                 true => (zone.name().into(), FileOrigin::Copy),
                 false => (zone.name().into(), FileOrigin::Listed),
             });
-        let found = source.directory.as_deref();
+        let is_written = source.written.has(path);
+        let found = source.directory.as_deref().filter(|_| !is_written);
         let found = found.and_then(|directory| scan::zone_at(directory, path));
         let found = found.map(|name| (name, FileOrigin::Found));
         listed.chain(configured).chain(found).collect()

@@ -18,7 +18,7 @@ use nameward_wire::{Name, NameBuf};
 use nameward_zone::{AccessList, AccessRules};
 
 use super::{
-    Limits, Source,
+    Limits, Source, WrittenFiles,
     list::FileList,
     watch::{Interest, Kind, Watcher},
 };
@@ -314,6 +314,7 @@ pub(super) fn scan(
             }
             let mut walk = DirectoryWalk {
                 scanned: &mut scanned,
+                written: &source.written,
                 watcher,
                 say,
             };
@@ -336,6 +337,7 @@ fn configured(zone: &bind::BindZone, scanned: &mut Scanned, watcher: Option<&Wat
 /// A walk through the directories of one source.
 struct DirectoryWalk<'w> {
     scanned: &'w mut Scanned,
+    written: &'w WrittenFiles,
     watcher: Option<&'w Watcher>,
     say: &'w mut dyn FnMut(Said<'_>),
 }
@@ -383,6 +385,7 @@ impl DirectoryWalk<'_> {
             }
             match zone_name(&file_name) {
                 None => {}
+                Some(_) if self.written.has(&entry.path()) => {}
                 Some(Ok(name)) => {
                     if let Some(watcher) = self.watcher.filter(|_| file_type.is_symlink())
                         && let Ok(target) = entry.path().canonicalize()

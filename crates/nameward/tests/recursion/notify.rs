@@ -1,0 +1,59 @@
+//! NOTIFY to name servers whose addresses are in no zone here: asked of the recursor, and of nobody if there is none.
+
+use nameward_testkit::Setup;
+
+use super::scripted::{ScriptedResolver, reply};
+
+/// A primary zone whose name servers are elsewhere, but the one that its SOA names.
+fn primary(recursor: &str) -> Setup {
+    let zone = "$TTL 60\n@ SOA ns h 1 2 3 4 5\n@ NS ns\n@ NS ns1.elsewhere.test.\n@ NS ns2.elsewhere.test.\nns A 192.0.2.1\n";
+    let setup = Setup::new().without_web().zone("example", zone);
+    let state = setup.dir().join("state");
+    setup.config(&format!(
+        "[server]\nstate_directory = {state:?}\n{recursor}[[zone]]\nname = \"example\"\nkind = \"primary\"\n"
+    ))
+}
+
+#[test]
+fn name_servers_elsewhere_are_found_through_the_recursor() {
+    let resolver = ScriptedResolver::start(|query, _| {
+        // Letters of the question come in any case.
+        let is_first = query[12..16].eq_ignore_ascii_case(b"\x03ns1");
+        // The type stands before the class at the end of the question; an OPT record follows.
+        let is_address = query.windows(5).any(|octets| octets == [0, 0, 1, 0, 1]);
+        match (is_first, is_address) {
+            (true, true) => vec![reply(query, 0, &[(1, vec![127, 0, 0, 53])])],
+            (true, false) => vec![reply(query, 0, &[])],
+            (false, _) => vec![reply(query, 3, &[])],
+        }
+    });
+    let recursor = format!("[recursor]\naddress = \"{}\"\n", resolver.address);
+    let server = primary(&recursor).start();
+    assert!(
+        server.wait_for_log("notifying 127.0.0.53:53, whose addresses the recursor gave"),
+        "{}",
+        server.log()
+    );
+    assert!(server.wait_for_log("the name server ns2.elsewhere.test. is not notified"));
+}
+
+#[test]
+fn without_a_recursor_the_log_says_once_who_is_not_notified() {
+    let server = primary("").start();
+    let text =
+        "the name server ns1.elsewhere.test. is not notified: its address is in no zone here";
+    assert!(server.wait_for_log(text), "{}", server.log());
+    assert!(
+        server
+            .command(&["zone", "notify", "example"])
+            .status
+            .success()
+    );
+    server.write_zone(
+        "example",
+        "$TTL 60\n@ SOA ns h 2 2 3 4 5\n@ NS ns1.elsewhere.test.\n@ NS ns3.elsewhere.test.\n",
+    );
+    assert!(server.command(&["reload"]).status.success());
+    assert!(server.wait_for_log("the name server ns3.elsewhere.test. is not notified"));
+    assert_eq!(server.log().matches(text).count(), 1);
+}
