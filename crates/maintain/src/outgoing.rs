@@ -8,11 +8,13 @@ mod axfr;
 mod condense;
 mod ixfr;
 mod signed;
+mod unsigned;
 
 pub use axfr::AxfrMessages;
 pub use condense::condense;
 pub use ixfr::IxfrMessages;
 pub use signed::{SignedCopyError, signed_copy};
+pub use unsigned::unsigned_copy;
 
 use nameward_wire::message::{
     BulkWriter, Full, OptRecord, Query, QueryBuf, ReplyFlags, WrittenOwner,

@@ -126,6 +126,8 @@ pub struct ZonePolicy {
     pub update_serial: UpdateSerial,
     /// Whether updates of a secondary zone are forwarded to its primary.
     pub forward_updates: bool,
+    /// Whether a zone that is signed while it is served goes out without signatures.
+    pub transfer_unsigned: bool,
     /// Octets that a transferred zone may have.
     pub transfer_octets_max: u64,
     /// Whether incremental transfers (RFC 1995) are asked for.

@@ -14,6 +14,7 @@
 mod expand;
 mod prepare;
 mod refusals;
+mod sent;
 mod slots;
 mod stream;
 
@@ -37,6 +38,7 @@ use crate::pipeline::{Shared, WayBack};
 use crate::request::{Request, Verdict, extended_error};
 use prepare::{LiveReads, TransferSource};
 pub(crate) use refusals::LoggedRefusals;
+use sent::SentVersions;
 pub use slots::TransferLimits;
 use slots::TransferSlots;
 use stream::{OutgoingTransfer, TransferLog};
@@ -55,6 +57,7 @@ pub struct OutgoingTransfers {
     slots: Arc<TransferSlots>,
     datagrams: Arc<Semaphore>,
     live_reads: LiveReads,
+    sent: SentVersions,
     /// Zones are signed for transfers one at a time.
     signing_turn: Mutex<()>,
     recorder: Mutex<Recorder>,
@@ -128,6 +131,7 @@ impl OutgoingTransfers {
             slots: TransferSlots::new(limits),
             datagrams: Arc::new(Semaphore::new(DATAGRAMS)),
             live_reads: LiveReads::default(),
+            sent: SentVersions::new(limits.sent_octets_max),
             signing_turn: Mutex::default(),
             recorder: Mutex::new(stats.recorder()),
             refusals: Mutex::default(),

@@ -109,6 +109,7 @@ fn server(sink: Arc<Sink>) -> Loopback {
     let limits = TransferLimits {
         most: 1,
         per_client: 1,
+        sent_octets_max: 1 << 20,
     };
     let (stats, made) = (Arc::clone(&server.shared.stats), Arc::clone(&policies));
     let transfers = server.inside(move || OutgoingTransfers::new(made, None, limits, &stats));

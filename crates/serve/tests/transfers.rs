@@ -87,6 +87,7 @@ impl Primary {
         let limits = TransferLimits {
             most: 100,
             per_client: 100,
+            sent_octets_max: 1 << 20,
         };
         Self::start(zones, limits, true)
     }
@@ -401,6 +402,7 @@ fn clients_that_never_read_hold_their_places_and_nobody_else() {
     let limits = TransferLimits {
         most: 3,
         per_client: 3,
+        sent_octets_max: 1 << 20,
     };
     let big = zone("open.", &text(7, 15_000));
     let small = zone("keyed.", &text(7, 1));
@@ -444,6 +446,7 @@ fn a_flood_of_requests_is_answered_and_takes_no_place() {
     let limits = TransferLimits {
         most: 2,
         per_client: 1,
+        sent_octets_max: 1 << 20,
     };
     let zones = vec![zone("open.", &text(7, 3)), zone("closed.", &text(7, 3))];
     let primary = Primary::start(zones, limits, false);

@@ -32,6 +32,8 @@ pub struct PolicyPart {
     pub update_serial: Option<UpdateSerial>,
     /// [`ZonePolicy::forward_updates`].
     pub forward_updates: Option<bool>,
+    /// [`ZonePolicy::transfer_unsigned`].
+    pub transfer_unsigned: Option<bool>,
     /// [`ZonePolicy::transfer_octets_max`].
     pub transfer_octets_max: Option<u64>,
     /// [`ZonePolicy::is_incremental`].
@@ -90,6 +92,7 @@ impl PolicyPart {
             update_rules: first(&self.update_rules, &other.update_rules),
             update_serial: self.update_serial.or(other.update_serial),
             forward_updates: self.forward_updates.or(other.forward_updates),
+            transfer_unsigned: self.transfer_unsigned.or(other.transfer_unsigned),
             transfer_octets_max: self.transfer_octets_max.or(other.transfer_octets_max),
             is_incremental: self.is_incremental.or(other.is_incremental),
             expands_alias: self.expands_alias.or(other.expands_alias),
@@ -126,6 +129,7 @@ impl PolicyPart {
             update_rules,
             update_serial: self.update_serial.unwrap_or_default(),
             forward_updates: self.forward_updates.unwrap_or(false),
+            transfer_unsigned: self.transfer_unsigned.unwrap_or(false),
             transfer_octets_max: self.transfer_octets_max.unwrap_or(u64::MAX),
             is_incremental: self.is_incremental.unwrap_or(true),
             expands_alias: self.expands_alias.unwrap_or(false),

@@ -12,8 +12,8 @@
 use super::chain::{DifferenceChain, listed};
 use super::failure::TransferFailure;
 use super::question::{AskedQuestion, is_zone};
-use super::reply::expire_of;
 use super::records::{RecordCursor, RecordScratch, ScannedRecord};
+use super::reply::expire_of;
 use crate::contents::PART;
 use nameward_dnssec::tsig::{ReplyVerifier, TsigFailure};
 use nameward_wire::message::{Message, MessageSection};

@@ -98,6 +98,9 @@ section! {
         transfers_out_max: Count<1, 1_000_000> = "100";
         /// Transfers to one client address (IPv6: one /64) that run at one time.
         transfers_out_per_client: Count<1, 1_000_000> = "20";
+        /// MiB of zones that are kept as they last went out to secondaries, to send only what changed since (IXFR): those
+        /// that are signed while they are served or looked up in a database, which have no journal. 0 keeps none.
+        transfers_out_kept_mb: Count<0, 1_048_576> = "256";
         /// Clients whose packets are dropped without an answer, whatever they ask.
         blackhole: Clients = "[]";
         /// Transfers from primaries that run at one time.
@@ -230,6 +233,9 @@ macro_rules! zone_section {
                 /// Whether transfers to others have the addresses of the targets of ALIAS records in place of these; if
                 /// nothing is said, they have the ALIAS records.
                 expand_alias: InheritedTerm<bool> = r#""""#;
+                /// Whether a zone that is signed while it is served is transferred without its keys and signatures. Zones
+                /// with narrow NSEC3 cannot be transferred otherwise.
+                transfer_unsigned: InheritedTerm<bool> = r#""""#;
                 /// Peers that may notify of changes; the primaries always may.
                 allow_notify: InheritedTerm<Peers> = r#""""#;
                 /// The catalog zone (RFC 9432) that the zone is a member of: a zone of kind producer.
@@ -258,6 +264,7 @@ macro_rules! zone_section {
                     notify_name_servers: self.notify_name_servers.0,
                     allow_transfer: list(&self.allow_transfer),
                     expands_alias: self.expand_alias.0,
+                    transfer_unsigned: self.transfer_unsigned.0,
                     allow_notify: list(&self.allow_notify),
                     allow_update: list(&self.allow_update),
                     update_rules: self.update_policy.0.clone(),

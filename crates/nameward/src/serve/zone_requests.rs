@@ -23,6 +23,7 @@ pub fn start(
     let limits = TransferLimits {
         most: server.transfers_out_max.get(),
         per_client: server.transfers_out_per_client.get(),
+        sent_octets_max: server.transfers_out_kept_mb.get() << 20,
     };
     let transfers = OutgoingTransfers::new(Arc::clone(policies), store, limits, &shared.stats);
     let handler = Arc::new(ZoneRequestHandler::new(Arc::clone(policies), transfers));

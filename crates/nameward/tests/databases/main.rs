@@ -23,6 +23,7 @@ mod rows;
 mod scripted;
 mod secondary;
 mod secured;
+mod sent_versions;
 mod servers;
 mod signed;
 mod signing_flood;

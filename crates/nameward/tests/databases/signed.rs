@@ -29,9 +29,9 @@ const DNSKEY: u16 = 48;
 const ANY: u16 = 255;
 
 /// Keys of RFC 6605 and RFC 8080.
-const P256: &str = "Private-key-format: v1.2\nAlgorithm: 13 (ECDSAP256SHA256)\n\
+pub const P256: &str = "Private-key-format: v1.2\nAlgorithm: 13 (ECDSAP256SHA256)\n\
                     PrivateKey: GU6SnQ/Ou+xC5RumuIUIuJZteXT2z0O/ok1s38Et6mQ=\n";
-const ED25519: &str = "Private-key-format: v1.2\nAlgorithm: 15 (ED25519)\n\
+pub const ED25519: &str = "Private-key-format: v1.2\nAlgorithm: 15 (ED25519)\n\
                        PrivateKey: ODIyNjAzODQ2MjgwODAxMjI2NDUxOTAyMDQxNDIyNjI=\n";
 
 pub fn question(name: &str, rtype: &str) -> Ask {
@@ -136,7 +136,7 @@ pub fn add_key(database: &Sqlite, zone: &str, flags: u16, key: &str) {
     ));
 }
 
-fn set_meta(database: &Sqlite, zone: &str, kind: &str, content: &str) {
+pub fn set_meta(database: &Sqlite, zone: &str, kind: &str, content: &str) {
     database.run(&format!(
         "INSERT INTO domainmetadata (domain_id, kind, content)
          SELECT id, '{kind}', '{content}' FROM domains WHERE name = '{zone}'"

@@ -11,7 +11,7 @@ use nameward_dnssec::Signing;
 use nameward_maintain::outgoing::{
     AxfrMessages, IxfrMessages, OutgoingFault, TransferRequest, condense,
 };
-use nameward_maintain::outgoing::{SignedCopyError, signed_copy};
+use nameward_maintain::outgoing::{SignedCopyError, signed_copy, unsigned_copy};
 use nameward_stats::Counter;
 use nameward_wire::{NameBuf, Rcode, Type};
 use nameward_zone::change::Difference;
@@ -29,7 +29,7 @@ const CONDENSED_FROM: usize = 32;
 const CONDENSED_OCTETS: usize = 256 << 10;
 
 /// Octets of differences that are sent however small the zone is.
-const ALWAYS_SENT: usize = 16 << 10;
+pub(super) const ALWAYS_SENT: usize = 16 << 10;
 
 /// The zone of a transfer, the version that the client asks for, and its form.
 pub(super) struct TransferSource {
@@ -155,7 +155,14 @@ impl OutgoingTransfers {
             zone = expansion.run()?;
         }
         if let SigningState::Online(signing) = zone.signing() {
-            zone = self.signed(&zone, signing, shared)?;
+            let policies = self.policies.load();
+            zone = match policies.of(zone.apex_name()).transfer_unsigned {
+                true => Arc::new(unsigned_copy(&zone, signing).ok_or(PrepareFault::Gone)?),
+                false => self.signed(&zone, signing, shared)?,
+            };
+        }
+        if !has_journal {
+            zone = self.sent.note(zone);
         }
         let Wanted::Since(serial) = source.wanted else {
             return Ok(PreparedTransfer::whole(zone, request));
@@ -166,10 +173,16 @@ impl OutgoingTransfers {
 
         // A zone that is looked up has no journal here, and of one that is signed while it is served the journal has no
         // signatures. It has ALIAS records and not their addresses, so who gets these has to get the whole zone.
-        let differences = (has_journal && !has_alias)
-            .then(|| self.differences(&zone, serial))
-            .flatten()
-            .filter(|differences| !is_expanded || !differences.iter().any(changes_alias));
+        let differences = match has_journal {
+            true => (!has_alias)
+                .then(|| self.differences(&zone, serial))
+                .flatten()
+                .filter(|differences| !is_expanded || !differences.iter().any(changes_alias)),
+            false => {
+                let sent = self.sent.differences(&zone, serial);
+                sent.and_then(|differences| worth_sending(differences, &zone))
+            }
+        };
         Ok(match differences {
             Some(differences) => PreparedTransfer::differences(&zone, differences, request),
             None => PreparedTransfer::whole(zone, request),
@@ -224,19 +237,8 @@ impl OutgoingTransfers {
                 None => thread::sleep(JOURNAL_STEP),
             }
         };
-        let mut differences: Vec<Difference> = entries
-            .into_iter()
-            .take(end)
-            .map(|entry| entry.difference)
-            .collect();
-        let octets = |list: &[Difference]| list.iter().map(Difference::octets).sum::<usize>();
-        if differences.len() >= CONDENSED_FROM
-            || differences.len() > 1 && octets(&differences) >= CONDENSED_OCTETS
-        {
-            differences = vec![condense(&differences)];
-        }
-        // RFC 1995 section 4: where the differences are more than the zone, the zone is sent.
-        (octets(&differences) <= zone.heap_bytes().max(ALWAYS_SENT)).then_some(differences)
+        let differences = entries.into_iter().take(end);
+        worth_sending(differences.map(|entry| entry.difference).collect(), zone)
     }
 }
 
@@ -246,6 +248,17 @@ fn changes_alias(difference: &Difference) -> bool {
     lists
         .iter()
         .any(|list| list.first_of(Type::ALIAS).is_some())
+}
+
+/// Returns differences as they are sent, many of them as one; `None` where the whole zone is less (RFC 1995 section 4).
+fn worth_sending(mut differences: Vec<Difference>, zone: &Zone) -> Option<Vec<Difference>> {
+    let octets = |list: &[Difference]| list.iter().map(Difference::octets).sum::<usize>();
+    if differences.len() >= CONDENSED_FROM
+        || differences.len() > 1 && octets(&differences) >= CONDENSED_OCTETS
+    {
+        differences = vec![condense(&differences)];
+    }
+    (octets(&differences) <= zone.heap_bytes().max(ALWAYS_SENT)).then_some(differences)
 }
 
 /// The longest time until the journal has a version that is served. A change of a file or a database is served at once, since

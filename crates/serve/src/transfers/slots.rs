@@ -15,13 +15,15 @@ use crate::tcp::counted_as;
 /// Transfers that may wait for a place.
 const WAITING: usize = 1000;
 
-/// How many transfers run at one time.
+/// The bounds of transfers to secondaries: how many run at one time, and what is kept of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TransferLimits {
     /// In all.
     pub most: usize,
     /// To one IPv4 address or one IPv6 /64 network.
     pub per_client: usize,
+    /// Octets of versions that are kept to make differences of, of zones that have no journal.
+    pub sent_octets_max: usize,
 }
 
 /// The places.
@@ -183,7 +185,11 @@ mod tests {
     }
 
     fn slots(most: usize, per_client: usize) -> Arc<TransferSlots> {
-        TransferSlots::new(TransferLimits { most, per_client })
+        TransferSlots::new(TransferLimits {
+            most,
+            per_client,
+            sent_octets_max: 0,
+        })
     }
 
     fn granted(answer: SlotAnswer) -> TransferSlot {

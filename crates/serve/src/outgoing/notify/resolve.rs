@@ -42,10 +42,7 @@ pub(super) struct NameServerResolver {
 
 impl NameServerResolver {
     /// Makes one that sends what it finds to `found`.
-    pub(super) fn new(
-        shared: Arc<Shared>,
-        found: mpsc::Sender<ResolvedServers>,
-    ) -> Self {
+    pub(super) fn new(shared: Arc<Shared>, found: mpsc::Sender<ResolvedServers>) -> Self {
         NameServerResolver {
             shared,
             found,

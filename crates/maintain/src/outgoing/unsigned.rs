@@ -1,0 +1,39 @@
+//! Copies without signatures of zones that are signed while they are served, for secondaries that sign by themselves or not
+//! at all.
+
+use nameward_dnssec::Signing;
+use nameward_wire::zonefile::Record;
+use nameward_wire::{Class, Type};
+use nameward_zone::{Zone, ZoneBuilder};
+
+/// Returns a zone without the records that signing puts at its apex; `None` if the rest is not a zone.
+pub fn unsigned_copy(zone: &Zone, signing: &Signing) -> Option<Zone> {
+    let made = signing.apex_records();
+    let apex = zone.apex_name();
+    let is_made = |rtype: Type, rdata: &[u8]| {
+        let mut made = made.iter();
+        made.any(|(made_type, made_data)| *made_type == rtype && made_data == rdata)
+    };
+    let mut builder = ZoneBuilder::new(apex);
+    for node in zone.nodes_in_order() {
+        let owner = node.name();
+        for rrset in node.rrsets() {
+            for record in rrset.records() {
+                if owner == apex && is_made(rrset.rtype(), record.rdata) {
+                    continue;
+                }
+                builder.add(&Record {
+                    owner,
+                    same_owner: false,
+                    rtype: rrset.rtype(),
+                    class: Class::IN,
+                    ttl: rrset.ttl(),
+                    rdata: record.rdata,
+                    line: 0,
+                    file: 0,
+                });
+            }
+        }
+    }
+    builder.finish().0
+}

@@ -1,0 +1,198 @@
+//! The versions that went out of zones that no journal has: those that are signed while they are served, and those that are
+//! looked up in a database.
+//!
+//! The version that went out last is kept of each, with the differences that lead to it, so that a secondary that
+//! has one of them gets what changed since (RFC 1995): records, RRSIG, NSEC and NSEC3. All who ask for one serial get the
+//! same records, since a difference fits no other. Nothing of it is kept over a restart; the first transfer of a zone after
+//! one is a whole one.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use nameward_wire::Type;
+use nameward_zone::change::Difference;
+use nameward_zone::{RecordList, Serial, Zone};
+
+/// Differences that are kept of one zone.
+const DIFFERENCES_MAX: usize = 200;
+
+/// The versions of all zones, within a bound of octets.
+pub(super) struct SentVersions {
+    octets_max: usize,
+    /// One who compares versions at a time: nobody gets a version that is about to be replaced.
+    turn: Mutex<()>,
+    kept: Mutex<KeptVersions>,
+}
+
+/// By the zone's name in wire form and lower case.
+#[derive(Default)]
+struct KeptVersions {
+    zones: HashMap<Box<[u8]>, SentZone>,
+    octets: usize,
+    /// Counts the uses, so that the zone that was not used for the longest time is known.
+    uses: u64,
+}
+
+struct SentZone {
+    newest: Arc<Zone>,
+    /// The differences that lead to the newest version, the oldest first.
+    differences: VecDeque<Difference>,
+    /// Different versions went out with the serial of the newest one: no difference fits all of them.
+    is_ambiguous: bool,
+    octets: usize,
+    used: u64,
+}
+
+impl SentVersions {
+    /// Keeps nothing yet; later no more than these octets.
+    pub(super) fn new(octets_max: usize) -> Self {
+        SentVersions {
+            octets_max,
+            turn: Mutex::default(),
+            kept: Mutex::default(),
+        }
+    }
+
+    /// Takes note of a version that is about to go out; returns the one that does, which is an equal one if it went out
+    /// before. Compares both versions as a whole, so it takes its time with a large zone.
+    pub(super) fn note(&self, version: Arc<Zone>) -> Arc<Zone> {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let name = name_of(&version);
+        let mut before = self.kept().remove(&name);
+        let sent = match before.take() {
+            Some(before) => before.follow(version),
+            None => SentZone::new(version),
+        };
+        let newest = Arc::clone(&sent.newest);
+        self.kept().insert(name, sent, self.octets_max);
+        newest
+    }
+
+    /// Returns the differences that lead from a serial to a version that went out; `None` if they are not kept.
+    pub(super) fn differences(
+        &self,
+        version: &Arc<Zone>,
+        since: Serial,
+    ) -> Option<Vec<Difference>> {
+        let kept = self.kept();
+        let sent = kept.zones.get(&name_of(version))?;
+        if !Arc::ptr_eq(&sent.newest, version) {
+            return None;
+        }
+        let starts_here = |difference: &Difference| {
+            let serials = difference.serials();
+            serials.is_some_and(|(from, _)| from == since)
+        };
+        let first = sent.differences.iter().position(starts_here)?;
+        Some(sent.differences.range(first..).cloned().collect())
+    }
+
+    fn kept(&self) -> MutexGuard<'_, KeptVersions> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl KeptVersions {
+    fn remove(&mut self, name: &[u8]) -> Option<SentZone> {
+        let sent = self.zones.remove(name)?;
+        self.octets -= sent.octets;
+        Some(sent)
+    }
+
+    /// Keeps a zone, and forgets those that were not used for the longest time where all are too much.
+    fn insert(&mut self, name: Box<[u8]>, mut sent: SentZone, octets_max: usize) {
+        if sent.octets > octets_max {
+            return;
+        }
+        while self.octets + sent.octets > octets_max {
+            let oldest = self.zones.iter().min_by_key(|(_, sent)| sent.used);
+            let Some(oldest) = oldest.map(|(name, _)| name.clone()) else {
+                break;
+            };
+            self.remove(&oldest);
+        }
+        self.uses += 1;
+        sent.used = self.uses;
+        self.octets += sent.octets;
+        self.zones.insert(name, sent);
+    }
+}
+
+impl SentZone {
+    fn new(version: Arc<Zone>) -> Self {
+        SentZone {
+            octets: version.heap_bytes(),
+            newest: version,
+            differences: VecDeque::new(),
+            is_ambiguous: false,
+            used: 0,
+        }
+    }
+
+    /// Goes on to another version.
+    fn follow(mut self, version: Arc<Zone>) -> SentZone {
+        if Arc::ptr_eq(&self.newest, &version) {
+            return self;
+        }
+        let is_same_serial = self.newest.serial() == version.serial();
+        if !is_same_serial
+            && (self.is_ambiguous || !version.serial().is_after(self.newest.serial()))
+        {
+            return SentZone::new(version);
+        }
+        let difference = version.difference_from(&self.newest);
+        if is_same_serial {
+            if difference.is_empty() || is_signed_again(&difference) {
+                return self;
+            }
+            return SentZone {
+                is_ambiguous: true,
+                ..SentZone::new(version)
+            };
+        }
+        self.differences.push_back(difference);
+        self.newest = version;
+        self.drop_oldest();
+        self
+    }
+
+    /// Drops the oldest differences where they are more than the zone, which is then sent instead.
+    fn drop_oldest(&mut self) {
+        let whole = self.newest.heap_bytes();
+        let mut octets: usize = self.differences.iter().map(Difference::octets).sum();
+        while octets > whole.max(super::prepare::ALWAYS_SENT)
+            || self.differences.len() > DIFFERENCES_MAX
+        {
+            let Some(oldest) = self.differences.pop_front() else {
+                break;
+            };
+            octets -= oldest.octets();
+        }
+        self.octets = whole + octets;
+    }
+}
+
+/// Tells whether two versions differ in nothing but signatures of the same time: some algorithms make another one of the
+/// same records each time.
+fn is_signed_again(difference: &Difference) -> bool {
+    let times = |list: &RecordList| -> Option<Vec<[u8; 8]>> {
+        let mut times: Vec<[u8; 8]> = Vec::new();
+        for record in list {
+            // RFC 4034 section 3.1: expiration and inception follow type, algorithm, labels and TTL.
+            let is_signature = record.rtype == Type::RRSIG;
+            let fields = record.rdata.get(8..16).filter(|_| is_signature)?;
+            times.extend(<[u8; 8]>::try_from(fields));
+        }
+        times.sort_unstable();
+        Some(times)
+    };
+    let (removed, added) = (times(&difference.removed), times(&difference.added));
+    removed.is_some() && removed == added
+}
+
+fn name_of(zone: &Zone) -> Box<[u8]> {
+    zone.apex_name().as_wire().to_ascii_lowercase().into()
+}
+
+#[cfg(test)]
+mod tests;

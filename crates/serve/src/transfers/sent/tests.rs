@@ -1,0 +1,68 @@
+use super::*;
+use nameward_wire::NameBuf;
+use nameward_wire::zonefile::{Options, parse_bytes};
+use nameward_zone::ZoneBuilder;
+
+/// A version whose records are those of the text besides the SOA and the NS.
+fn version(serial: u32, text: &str) -> Arc<Zone> {
+    let origin: NameBuf = "example.".parse().unwrap();
+    let mut builder = ZoneBuilder::new(origin.as_name());
+    let text = format!("@ 60 SOA ns h {serial} 2 3 4 5\n@ 60 NS ns\nns 60 A 192.0.2.1\n{text}\n");
+    parse_bytes("zone", text.as_bytes(), &Options::new(origin), &mut builder);
+    Arc::new(builder.finish().0.expect("a zone"))
+}
+
+fn signature(expiration: u32, octet: u8) -> String {
+    format!(
+        "ns 60 RRSIG A 15 2 60 {expiration} 1700000000 1 example. {}",
+        data_encoding::BASE64.encode(&[octet; 64])
+    )
+}
+
+#[test]
+fn each_version_that_went_out_leads_to_the_newest() {
+    let sent = SentVersions::new(1 << 20);
+    for serial in 1..=5 {
+        sent.note(version(serial, &format!("h{serial} 60 A 192.0.2.7")));
+    }
+    let newest = sent.note(version(5, "h5 60 A 192.0.2.7"));
+    let since = |serial| {
+        sent.differences(&newest, Serial(serial))
+            .map(|list| list.len())
+    };
+    assert_eq!((since(1), since(4), since(9)), (Some(4), Some(1), None));
+}
+
+#[test]
+fn a_serial_with_different_records_leads_nowhere() {
+    let sent = SentVersions::new(1 << 20);
+    sent.note(version(1, "a 60 A 192.0.2.1"));
+    sent.note(version(1, "a 60 A 192.0.2.2"));
+    let newest = sent.note(version(2, "a 60 A 192.0.2.3"));
+    assert_eq!(sent.differences(&newest, Serial(1)), None);
+    let newest = sent.note(version(3, "a 60 A 192.0.2.4"));
+    assert!(sent.differences(&newest, Serial(2)).is_some());
+    // Back, as after a mistake of the operator.
+    let newest = sent.note(version(2, "a 60 A 192.0.2.3"));
+    assert_eq!(sent.differences(&newest, Serial(3)), None);
+}
+
+#[test]
+fn all_get_the_same_signatures_until_they_are_renewed() {
+    let sent = SentVersions::new(1 << 20);
+    let first = sent.note(version(1, &signature(1_800_000_000, 1)));
+    let again = sent.note(version(1, &signature(1_800_000_000, 2)));
+    assert!(Arc::ptr_eq(&first, &again));
+    let renewed = sent.note(version(1, &signature(1_900_000_000, 3)));
+    assert!(!Arc::ptr_eq(&first, &renewed));
+}
+
+#[test]
+fn versions_that_are_too_much_are_forgotten() {
+    let one = version(1, "");
+    let sent = SentVersions::new(one.heap_bytes() - 1);
+    sent.note(one);
+    let newest = sent.note(version(2, ""));
+    assert_eq!(sent.differences(&newest, Serial(1)), None);
+    assert_eq!(sent.kept().octets, 0);
+}
