@@ -200,7 +200,7 @@ impl<O: AskPrimary> Secondaries<O> {
         if let Some(expiry) = secondary.expiry {
             self.expiries.remove(&(expiry, number));
         }
-        self.expiry_times.set(key(zone), None);
+        self.expiry_times.set(key, None);
         secondary.home.forget(&secondary.homed(), heir);
         true
     }

@@ -25,7 +25,7 @@ use nameward_maintain::notify_out::{
     NOTIFY_TRIES, NotifyChange, NotifyQueue, NotifyTargets, NotifyTry, UnansweredNotify,
     name_server_targets, notify_targets,
 };
-use nameward_maintain::policy::{PolicyTable, RemoteServer};
+use nameward_maintain::policy::{PolicySource, PolicyTable, RemoteServer};
 use nameward_maintain::transfer::{TransferFailure, read_notify_reply};
 use nameward_stats::LogThrottle;
 use nameward_store::state::StateStore;
@@ -149,7 +149,9 @@ impl Notifier {
             .filter(|zone| zone.is_ready() && !zone.is_stand_in())
         {
             let policy = policies.of(zone.apex_name());
-            let is_told = policy.notify_name_servers || !policy.also_notify.is_empty();
+            // Databases keep the serials of their zones themselves.
+            let is_told = (policy.notify_name_servers || !policy.also_notify.is_empty())
+                && !matches!(policy.declared_by, PolicySource::Backend(_));
             let name = NameBuf::from(zone.apex_name());
             if is_told && !kept.has(&name, zone.serial()) {
                 self.changed(name);
