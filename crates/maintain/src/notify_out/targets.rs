@@ -15,7 +15,7 @@ const TARGETS_MAX: usize = 20_000;
 /// The servers that are told of a change of a zone.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct NotifyTargets {
-    /// Those whose addresses are known.
+    /// The servers whose addresses are known.
     pub servers: Vec<RemoteServer>,
     /// Name servers of the zone whose addresses are in no zone of this server.
     pub unknown: Vec<NameBuf>,

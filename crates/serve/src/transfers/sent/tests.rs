@@ -1,3 +1,5 @@
+//! Versions that follow each other, and those that do not.
+
 use super::*;
 use nameward_wire::NameBuf;
 use nameward_wire::zonefile::{Options, parse_bytes};
