@@ -1,7 +1,7 @@
 //! Answers one prepared question many times without sockets: `answer_loop SCENARIO COUNT`, for counting
 //! instructions (`bench/instructions`) and for profiling.
 
-use nameward_answer::{Engine, Medium, Outcome, Scratch};
+use nameward_answer::{AnswerKind, Engine, Medium, Scratch};
 use nameward_wire::message::Query;
 use nameward_wire::zonefile::{Options, parse_bytes};
 use nameward_wire::{Name, NameBuf};
@@ -21,7 +21,7 @@ fn add_zone(table: &mut ZoneTable, apex: &str, text: &str) {
 }
 
 /// The zones of a scenario in small, one of its questions and what the answer should be.
-fn scenario(name: &str) -> (ZoneTable, &'static str, Outcome) {
+fn scenario(name: &str) -> (ZoneTable, &'static str, AnswerKind) {
     let mut table = ZoneTable::default();
     let lines = |line: &dyn Fn(usize) -> String| {
         (0..1000)
@@ -35,7 +35,7 @@ fn scenario(name: &str) -> (ZoneTable, &'static str, Outcome) {
                 "small.test.",
                 &lines(&|i| format!("name{i} 3600 A 10.0.0.1\n")),
             );
-            (table, "name77.small.test.", Outcome::Answer)
+            (table, "name77.small.test.", AnswerKind::Answer)
         }
         "tld" => {
             let delegation = |i| {
@@ -44,7 +44,7 @@ fn scenario(name: &str) -> (ZoneTable, &'static str, Outcome) {
                 )
             };
             add_zone(&mut table, "tld.", &lines(&delegation));
-            (table, "www.d77.tld.", Outcome::Referral)
+            (table, "www.d77.tld.", AnswerKind::Referral)
         }
         "hosting" => {
             for i in 0..1000 {
@@ -54,7 +54,7 @@ fn scenario(name: &str) -> (ZoneTable, &'static str, Outcome) {
                     &format!("{APEX}www 3600 A 10.0.0.1\n"),
                 );
             }
-            (table, "www.zone77.example.", Outcome::Answer)
+            (table, "www.zone77.example.", AnswerKind::Answer)
         }
         other => panic!("expected small, flat, tld or hosting, found {other}"),
     }

@@ -3,7 +3,7 @@
 //! ```text
 //! target in a zone here ── CNAME, ALIAS: on with that ──> its addresses, as they are in this snapshot
 //! target elsewhere ───── known to the caller ───────────> those ([`AliasAddresses`])
-//!                  └──── not known ─────────────────────> [`Outcome::Resolving`]: nothing is written
+//!                  └──── not known ─────────────────────> [`AnswerKind::Resolving`]: nothing is written
 //! ```
 //! The addresses stand under the name of the ALIAS and are signed with the keys of its zone. A record of the type that stands
 //! beside the ALIAS goes before it. ALIAS is not standardised; the number and the meaning are those of PowerDNS.
@@ -18,7 +18,7 @@ use nameward_zone::{Find, NameKey, Node, Rrset, SigningState};
 use crate::encode::{Encoder, Stop};
 use crate::plan::{Current, Data, MAX_CHAIN, PlanStep, Planner, Section, owner};
 use crate::view::{ZoneView, Zones};
-use crate::{Outcome, Scratch};
+use crate::{AnswerKind, Scratch};
 
 /// The addresses of one type that a name has which no zone here has, as a resolver gave them.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,7 +58,7 @@ impl AliasScratch {
 }
 
 impl Scratch {
-    /// After [`Outcome::Resolving`]: the name whose addresses are needed.
+    /// After [`AnswerKind::Resolving`]: the name whose addresses are needed.
     pub fn unresolved(&self) -> Option<Name<'_>> {
         self.alias.wanted.as_ref().map(NameBuf::as_name)
     }
@@ -172,15 +172,15 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
             TargetAddresses::Known(ttl) => (Data::Addresses, ttl),
             TargetAddresses::None => return Some(self.no_data(zone, node, key, current)),
             TargetAddresses::Pending => {
-                self.plan.outcome = Outcome::Pending;
+                self.plan.outcome = AnswerKind::Pending;
                 return Some(PlanStep::Done);
             }
             TargetAddresses::Unknown => {
-                self.plan.outcome = Outcome::Resolving;
+                self.plan.outcome = AnswerKind::Resolving;
                 return Some(PlanStep::Done);
             }
             TargetAddresses::Failed => {
-                self.plan.outcome = Outcome::BackendFailure;
+                self.plan.outcome = AnswerKind::BackendFailure;
                 return Some(PlanStep::Done);
             }
         };

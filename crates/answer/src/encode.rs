@@ -6,10 +6,10 @@ use crate::view::ZoneView;
 use arrayvec::ArrayVec;
 use nameward_dnssec::Making;
 use nameward_wire::message::{
-    Full, HEADER, MessageSection, MessageWriter, OptRecord, OwnerForm, Query, ReplyFlags,
+    HEADER, MessageFull, MessageSection, MessageWriter, OptRecord, OwnerForm, Query, ReplyFlags,
 };
 use nameward_wire::{Class, Name, NameBuf, Type};
-use nameward_zone::{Form, Node, Rrset, SigningState};
+use nameward_zone::{CompressibleNames, Node, Rrset, SigningState};
 
 /// Hosts whose addresses are added for MX, SRV and the like (CVE-2024-11187: additional data as amplifier).
 const MAX_TARGETS: usize = 32;
@@ -42,9 +42,9 @@ pub(crate) enum Stop {
     NotSigned,
 }
 
-impl From<Full> for Stop {
+impl From<MessageFull> for Stop {
     #[inline]
-    fn from(_: Full) -> Self {
+    fn from(_: MessageFull) -> Self {
         Stop::Full
     }
 }
@@ -238,13 +238,13 @@ impl<'n, 'b> Encoder<'n, 'b> {
                 owner = writer.owner(owner)?;
                 let length_at = writer.fixed(rrset.rtype(), Class::IN, ttl)?;
                 match rrset.form() {
-                    Form::Opaque => writer.bytes(record.rdata)?,
-                    Form::NameAt(offset) => {
+                    CompressibleNames::Opaque => writer.bytes(record.rdata)?,
+                    CompressibleNames::NameAt(offset) => {
                         let (head, name) = record.rdata.split_at(offset as usize);
                         writer.bytes(head)?;
                         writer.name(name)?;
                     }
-                    Form::TwoNames => {
+                    CompressibleNames::TwoNames => {
                         let (first, rest) = split_name(record.rdata);
                         let (second, rest) = split_name(rest);
                         writer.name(first)?;

@@ -57,7 +57,7 @@ pub enum Follow {
 
 /// Choices that RFCs leave to the operator.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Policy {
+pub struct AnswerPolicy {
     /// Questions for ANY.
     pub any: AnyPolicy,
     /// Aliases.
@@ -75,7 +75,7 @@ pub enum Medium {
 
 /// The kind of an answer, for the counters and rings of the status page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
+pub enum AnswerKind {
     /// Records of the type asked for, or an alias.
     Answer,
     /// The name exists, the type does not.
@@ -109,7 +109,7 @@ pub struct Reply {
     /// Response code.
     pub rcode: Rcode,
     /// The kind of the answer.
-    pub outcome: Outcome,
+    pub outcome: AnswerKind,
     /// Whether it was cut (TC).
     pub truncated: bool,
     /// Whether a zone was looked for, and found.
@@ -120,18 +120,18 @@ impl Reply {
     const PENDING: Reply = Reply {
         len: 0,
         rcode: Rcode::NoError,
-        outcome: Outcome::Pending,
+        outcome: AnswerKind::Pending,
         truncated: false,
         zone_found: Some(true),
     };
 
     const RESOLVING: Reply = Reply {
-        outcome: Outcome::Resolving,
+        outcome: AnswerKind::Resolving,
         ..Reply::PENDING
     };
 
     const UNSIGNED: Reply = Reply {
-        outcome: Outcome::Unsigned,
+        outcome: AnswerKind::Unsigned,
         ..Reply::PENDING
     };
 
@@ -140,14 +140,14 @@ impl Reply {
     pub fn comes_later(&self) -> bool {
         matches!(
             self.outcome,
-            Outcome::Pending | Outcome::Resolving | Outcome::Unsigned
+            AnswerKind::Pending | AnswerKind::Resolving | AnswerKind::Unsigned
         )
     }
 }
 
 /// The answers about the server itself.
 #[derive(Debug, Clone, Default)]
-pub struct Identity {
+pub struct ServerIdentity {
     /// `version.bind`; empty refuses.
     pub version: String,
     /// `id.server` and `hostname.bind`; empty refuses.
@@ -170,9 +170,9 @@ mod extended_error {
 #[derive(Debug, Clone)]
 pub struct Engine {
     /// Choices of the operator.
-    pub policy: Policy,
+    pub policy: AnswerPolicy,
     /// The answers about the server itself.
-    pub identity: Identity,
+    pub identity: ServerIdentity,
     /// The largest UDP message, in both directions.
     pub udp_payload: u16,
 }
@@ -180,8 +180,8 @@ pub struct Engine {
 impl Default for Engine {
     fn default() -> Self {
         Engine {
-            policy: Policy::default(),
-            identity: Identity::default(),
+            policy: AnswerPolicy::default(),
+            identity: ServerIdentity::default(),
             udp_payload: 1232,
         }
     }
@@ -209,7 +209,7 @@ impl Engine {
         let Some(zone) = zone else {
             let error = Some(extended_error::NOT_AUTHORITATIVE);
             return Reply {
-                outcome: Outcome::NotOurs,
+                outcome: AnswerKind::NotOurs,
                 zone_found: Some(false),
                 ..self.error(query, Rcode::Refused, error, medium, out)
             };
@@ -243,9 +243,9 @@ impl Engine {
         let mut plan = plan::Plan::new();
         plan::plan(zones, zone, question, (&self.policy, scratch), &mut plan);
         match plan.outcome {
-            Outcome::Pending => return Reply::PENDING,
-            Outcome::Resolving => return Reply::RESOLVING,
-            Outcome::BackendFailure => {
+            AnswerKind::Pending => return Reply::PENDING,
+            AnswerKind::Resolving => return Reply::RESOLVING,
+            AnswerKind::BackendFailure => {
                 return self.respond_with_failure(query, BackendFailure::BadData, medium, out);
             }
             _ => {}
@@ -256,7 +256,7 @@ impl Engine {
         encoder.dnssec_ok = question.dnssec_ok;
         encoder.making = scratch.making;
         encoder.addresses = scratch.alias.known.as_deref();
-        encoder.absent = (plan.outcome == Outcome::NoData).then_some(query.qtype);
+        encoder.absent = (plan.outcome == AnswerKind::NoData).then_some(query.qtype);
         let written = encoder.write(query, &plan, &scratch.made, self.opt(query, None));
         scratch.making = written.making;
         match written.stop {
@@ -290,7 +290,7 @@ impl Engine {
         Reply {
             len,
             rcode: Rcode::NoError,
-            outcome: Outcome::Other,
+            outcome: AnswerKind::Other,
             truncated: true,
             zone_found: Some(true),
         }
@@ -311,7 +311,7 @@ impl Engine {
             BackendFailure::NotReady => extended_error::NOT_READY,
         };
         Reply {
-            outcome: Outcome::BackendFailure,
+            outcome: AnswerKind::BackendFailure,
             zone_found: Some(true),
             ..self.error(query, Rcode::ServFail, Some(error), medium, out)
         }
@@ -329,7 +329,7 @@ impl Engine {
         }
         let error = Some(extended_error::PROHIBITED);
         Reply {
-            outcome: Outcome::Denied,
+            outcome: AnswerKind::Denied,
             zone_found: Some(true),
             ..self.error(query, Rcode::Refused, error, medium, out)
         }
@@ -369,7 +369,7 @@ impl Engine {
             return Reply {
                 len,
                 rcode: Rcode::NoError,
-                outcome: Outcome::Other,
+                outcome: AnswerKind::Other,
                 truncated,
                 zone_found: None,
             };
@@ -398,7 +398,7 @@ impl Engine {
         Reply {
             len,
             rcode,
-            outcome: Outcome::Other,
+            outcome: AnswerKind::Other,
             truncated: false,
             zone_found: None,
         }
@@ -460,7 +460,7 @@ impl Engine {
         Some(Reply {
             len: end,
             rcode,
-            outcome: Outcome::Other,
+            outcome: AnswerKind::Other,
             truncated: false,
             zone_found: None,
         })

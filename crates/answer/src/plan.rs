@@ -11,12 +11,17 @@
 //! ```
 //! Where a client wants DNSSEC and the zone is signed, what proves the answer is noted beside it ([`crate::secure`]).
 //!
-//! A plan is a short list of references to RRsets; nothing is copied and nothing is written here.
+//! A plan ([`Plan`]) is a short list of references to RRsets; nothing is copied and nothing is written here.
+
+mod chain;
+mod parts;
+
+pub(crate) use parts::{Data, MAX_PROOFS, Owner, Plan, PlanEntry, Section};
 
 use crate::alias::AliasScratch;
 use crate::secure::{Claim, has_own_nsec, proof_ttl};
 use crate::view::{ZoneView, Zones};
-use crate::{AnyPolicy, Follow, Outcome, Policy, Scratch};
+use crate::{AnswerKind, AnswerPolicy, AnyPolicy, Scratch};
 use arrayvec::ArrayVec;
 use nameward_wire::{Name, NameBuf, Rcode, Type};
 use nameward_zone::node::flags;
@@ -24,95 +29,6 @@ use nameward_zone::{Find, NameKey, Node, Rrset, negative_ttl};
 
 /// Names a chain of CNAMEs and DNAMEs may have; a longer one is answered up to here.
 pub const MAX_CHAIN: usize = 16;
-/// Each name of a chain adds two entries at the most; the end adds one more answer and one authority.
-const MAX_ENTRIES: usize = 2 * MAX_CHAIN + 4;
-/// Each wildcard of a chain needs one proof; the end of it needs three.
-pub(crate) const MAX_PROOFS: usize = MAX_CHAIN + 4;
-
-/// Where an RRset goes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Section {
-    Answer,
-    /// SOA of a negative answer.
-    Authority,
-    /// NS of a delegation: its glue is needed to use it (RFC 9471).
-    Referral,
-}
-
-/// The owner of a planned RRset.
-#[derive(Clone, Copy)]
-pub(crate) enum Owner<'z> {
-    /// The question's name without its first octets: written as a pointer.
-    Question(usize),
-    /// A name of a zone.
-    Name(Name<'z>),
-    /// A name made by a DNAME, without its first octets.
-    Made(usize, usize),
-}
-
-/// The data of a planned RRset.
-#[derive(Clone, Copy)]
-pub(crate) enum Data<'z> {
-    Rrset(Rrset<'z>),
-    /// Every RRset of a node (ANY, if so configured).
-    All(Node<'z>),
-    /// The CNAME that a DNAME stands for: which made name it points to, and its TTL.
-    MadeCname(usize, u32),
-    /// Addresses of the target of an ALIAS that is elsewhere.
-    Addresses,
-    /// The NSEC or NSEC3 records that prove something about the node.
-    Proof(Claim),
-}
-
-pub(crate) struct PlanEntry<'z, V> {
-    pub(crate) section: Section,
-    pub(crate) owner: Owner<'z>,
-    pub(crate) data: Data<'z>,
-    pub(crate) ttl: u32,
-    /// Where the RRset comes from, for its additional data.
-    pub(crate) zone: &'z V,
-    pub(crate) node: Node<'z>,
-}
-
-/// The parts of an answer.
-pub(crate) struct Plan<'z, V> {
-    pub(crate) entries: ArrayVec<PlanEntry<'z, V>, MAX_ENTRIES>,
-    /// Records of the authority section that prove the answer; they follow the entries.
-    pub(crate) proofs: ArrayVec<PlanEntry<'z, V>, MAX_PROOFS>,
-    pub(crate) rcode: Rcode,
-    pub(crate) authoritative: bool,
-    /// TC asked for by policy, whatever the size.
-    pub(crate) truncate: bool,
-    pub(crate) outcome: Outcome,
-}
-
-impl<V> Plan<'_, V> {
-    /// An authoritative answer without records yet.
-    #[inline]
-    pub(crate) fn new() -> Self {
-        Plan {
-            entries: ArrayVec::new(),
-            proofs: ArrayVec::new(),
-            rcode: Rcode::NoError,
-            authoritative: true,
-            truncate: false,
-            outcome: Outcome::Answer,
-        }
-    }
-
-    /// A reply without records.
-    pub(crate) fn empty(rcode: Rcode) -> Self {
-        Plan {
-            entries: ArrayVec::new(),
-            proofs: ArrayVec::new(),
-            rcode,
-            authoritative: false,
-            truncate: false,
-            outcome: Outcome::Other,
-        }
-    }
-}
-
 /// Where a chain has got to.
 pub(crate) enum PlanStep<'z> {
     Done,
@@ -124,7 +40,7 @@ pub(crate) enum PlanStep<'z> {
 
 pub(crate) struct Planner<'z, 'p, Z: Zones> {
     pub(crate) zones: &'z Z,
-    policy: &'p Policy,
+    policy: &'p AnswerPolicy,
     qname: Name<'p>,
     pub(crate) qtype: Type,
     wants_proofs: bool,
@@ -148,7 +64,7 @@ pub(crate) fn plan<'z, 'p, Z: Zones>(
     zones: &'z Z,
     zone: &'z Z::View,
     question: Question<'p>,
-    (policy, scratch): (&'p Policy, &'p mut Scratch),
+    (policy, scratch): (&'p AnswerPolicy, &'p mut Scratch),
     plan: &'p mut Plan<'z, Z::View>,
 ) {
     let key = question.key;
@@ -184,72 +100,6 @@ pub(crate) enum Current<'z> {
 }
 
 impl<'z, Z: Zones> Planner<'z, '_, Z> {
-    /// Goes from alias to alias, also into other zones that we serve, until the end, a loop or the bound.
-    fn follow_chain(
-        &mut self,
-        first_zone: &'z Z::View,
-        first: &NameKey,
-        mut step: PlanStep<'z>,
-        (chain_key, made): (&mut NameKey, &mut ArrayVec<NameBuf, MAX_CHAIN>),
-    ) {
-        let mut visited = ArrayVec::<u64, MAX_CHAIN>::new();
-        visited.push(first.hash(first.labels()));
-        let mut zone = first_zone;
-        loop {
-            let current = match step {
-                PlanStep::Done => return,
-                PlanStep::Follow(name) => {
-                    chain_key.set(name);
-                    Current::Name(name)
-                }
-                PlanStep::FollowMade => {
-                    let last = made.len() - 1;
-                    chain_key.set(made[last].as_name());
-                    Current::Made(last)
-                }
-            };
-            let key = &*chain_key;
-            let hash = key.hash(key.labels());
-            if visited.contains(&hash) || visited.try_push(hash).is_err() {
-                return;
-            }
-            let next = self.zones.zone_for(key, self.qtype);
-            let Some(next) = next.filter(|next| self.may_enter(zone, next)) else {
-                return;
-            };
-            if next.is_elsewhere() {
-                // A zone that is not ready ends the chain as one of others does: the alias is true and complete in
-                // itself, and whoever asks goes on with its target, maybe at a server that has the zone.
-                if next.is_ready() {
-                    self.plan.outcome = Outcome::Pending;
-                }
-                return;
-            }
-            zone = next;
-            step = self.further_step(zone, key, current, made);
-        }
-    }
-
-    fn may_enter(&self, from: &Z::View, to: &Z::View) -> bool {
-        match self.policy.follow {
-            Follow::AllZones => true,
-            // Two parts of one zone are the same zone.
-            Follow::SameZone => core::ptr::eq(from, to) || from.apex().name() == to.apex().name(),
-        }
-    }
-
-    /// A step after the first, away from the path of questions without an alias, into which that is built.
-    #[inline(never)]
-    fn further_step(
-        &mut self,
-        zone: &'z Z::View,
-        key: &NameKey,
-        current: Current<'z>,
-        made: &mut ArrayVec<NameBuf, MAX_CHAIN>,
-    ) -> PlanStep<'z> {
-        self.step(zone, key, current, made)
-    }
-
     #[inline(always)]
     fn step(
         &mut self,
@@ -260,7 +110,7 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
     ) -> PlanStep<'z> {
         let found = zone.find(key);
         if found.is_broken() {
-            self.plan.outcome = Outcome::BackendFailure;
+            self.plan.outcome = AnswerKind::BackendFailure;
             return PlanStep::Done;
         }
         match found {
@@ -281,7 +131,7 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
             Find::Dname { node, labels } => self.dname(zone, (node, labels), key, current, made),
             Find::Missing { encloser } => {
                 self.plan.rcode = Rcode::NxDomain;
-                let step = self.negative(zone, key, current, Outcome::NxDomain);
+                let step = self.negative(zone, key, current, AnswerKind::NxDomain);
                 if self.wants_proofs {
                     self.prove_missing(zone, (key, encloser), current);
                 }
@@ -379,7 +229,7 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
         key: &NameKey,
         current: Current<'z>,
     ) -> PlanStep<'z> {
-        let step = self.negative(zone, key, current, Outcome::NoData);
+        let step = self.negative(zone, key, current, AnswerKind::NoData);
         if self.wants_proofs {
             self.prove_types(zone, node);
         }
@@ -435,7 +285,7 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
         zone: &'z Z::View,
         key: &NameKey,
         current: Current<'z>,
-        outcome: Outcome,
+        outcome: AnswerKind,
     ) -> PlanStep<'z> {
         self.plan.outcome = outcome;
         let apex = zone.apex();
@@ -462,7 +312,7 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
         // AA tells of the first name of the answer (RFC 1035 section 4.1.1), which may be an alias of ours.
         if self.plan.entries.is_empty() {
             self.plan.authoritative = false;
-            self.plan.outcome = Outcome::Referral;
+            self.plan.outcome = AnswerKind::Referral;
         }
         if let Some(ns) = node.rrset(Type::NS) {
             let owner = ancestor(current, key, node.name().label_count(), node);
@@ -478,65 +328,6 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
             self.prove_delegation(zone, node);
         }
         PlanStep::Done
-    }
-
-    /// RFC 6672 section 3.2: the DNAME, a CNAME made from it, and on with the new name.
-    fn dname(
-        &mut self,
-        zone: &'z Z::View,
-        (node, labels): (Node<'z>, usize),
-        key: &NameKey,
-        current: Current<'z>,
-        made: &mut ArrayVec<NameBuf, MAX_CHAIN>,
-    ) -> PlanStep<'z> {
-        let Some(dname) = node.rrset(Type::DNAME) else {
-            return PlanStep::Done;
-        };
-        // A DNAME above its own target is met again and again.
-        if !self.is_said(dname, node) {
-            let dname_owner = ancestor(current, key, labels, node);
-            self.push(
-                Section::Answer,
-                dname_owner,
-                Data::Rrset(dname),
-                dname.ttl(),
-                (zone, node),
-            );
-        }
-        let Some(target) = dname
-            .records()
-            .next()
-            .and_then(|r| Name::from_wire(r.rdata).ok())
-        else {
-            return PlanStep::Done;
-        };
-        // The labels in front are taken as the client or the alias wrote them.
-        let written = match current {
-            Current::Question => self.qname.as_wire(),
-            Current::Name(name) => name.as_wire(),
-            Current::Made(index) => made[index].as_name().as_wire(),
-        };
-        let Ok(name) = NameBuf::join(&written[..key.prefix_len(labels)], target) else {
-            self.plan.rcode = Rcode::YxDomain;
-            self.plan.outcome = Outcome::Other;
-            return PlanStep::Done;
-        };
-        let index = made.len();
-        if made.try_push(name).is_err() {
-            return PlanStep::Done;
-        }
-        self.push(
-            Section::Answer,
-            owner(current),
-            Data::MadeCname(index, dname.ttl()),
-            dname.ttl(),
-            (zone, node),
-        );
-        if self.qtype == Type::CNAME {
-            PlanStep::Done
-        } else {
-            PlanStep::FollowMade
-        }
     }
 
     /// Whether the answer has a DNAME already, because a chain went through it.

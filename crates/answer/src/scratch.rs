@@ -18,7 +18,7 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// After [`crate::Outcome::Pending`]: the name at which a chain needs contents that are not here, unless it is the
+    /// After [`crate::AnswerKind::Pending`]: the name at which a chain needs contents that are not here, unless it is the
     /// question's own.
     pub fn pending(&self) -> &NameKey {
         match self.alias.is_pending {
@@ -34,7 +34,7 @@ impl Scratch {
     }
 
     /// Tells whether signatures that are not in the cache are made. Where they are not, an answer that needs one is
-    /// [`crate::Outcome::Unsigned`].
+    /// [`crate::AnswerKind::Unsigned`].
     #[inline]
     pub fn set_making(&mut self, making: Making) {
         self.making = making;

@@ -14,7 +14,7 @@
 mod online;
 mod stored;
 
-use crate::Outcome;
+use crate::AnswerKind;
 use crate::encode::{Encoder, Fit, Stop};
 use crate::plan::{Current, Data, Owner, PlanEntry, Planner, Section};
 use crate::view::{ZoneView, Zones};
@@ -100,7 +100,7 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
             return;
         };
         // RFC 5155 section 7.2.5: only a negative answer has to show the closest encloser.
-        if zone.signing().uses_nsec3() && self.plan.outcome == Outcome::NoData {
+        if zone.signing().uses_nsec3() && self.plan.outcome == AnswerKind::NoData {
             self.prove_types(zone, node);
         }
         self.prove_absent(zone, (key, encloser), current, node);

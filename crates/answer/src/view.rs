@@ -1,7 +1,7 @@
 //! The engine's view of zones: two small traits.
 
 use nameward_wire::{Name, Type};
-use nameward_zone::{Find, NameKey, Node, Record, SigningState, Zone, ZoneTable};
+use nameward_zone::{Find, NameKey, Node, RecordData, SigningState, Zone, ZoneTable};
 
 /// One version of a zone, wherever its data comes from.
 pub trait ZoneView {
@@ -12,7 +12,7 @@ pub trait ZoneView {
     /// Searches a name at or below the apex.
     fn find(&self, key: &NameKey) -> Find<'_>;
     /// The node of the host that a record names, if it is in the zone.
-    fn target(&self, record: Record<'_>) -> Option<Node<'_>>;
+    fn target(&self, record: RecordData<'_>) -> Option<Node<'_>>;
     /// The node of the suffix of `labels` labels, whatever stands above it.
     fn node(&self, key: &NameKey, labels: usize) -> Option<Node<'_>>;
     /// How its answers are signed.
@@ -56,7 +56,7 @@ impl ZoneView for Zone {
     }
 
     #[inline]
-    fn target(&self, record: Record<'_>) -> Option<Node<'_>> {
+    fn target(&self, record: RecordData<'_>) -> Option<Node<'_>> {
         Zone::target(self, record)
     }
 

@@ -9,7 +9,9 @@ use hickory_proto::op::Message;
 use hickory_proto::rr::{Record, RecordType};
 use hickory_proto::serialize::binary::BinEncodable;
 use nameward_answer::{Engine, Medium, Scratch};
-use nameward_dnssec::{Denial, Key, KeyUse, Keys, Nsec3, Policy, SignatureCache, Signing};
+use nameward_dnssec::{
+    Denial, KeyUse, Keys, Nsec3, SignatureCache, Signing, SigningKey, SigningPolicy,
+};
 use nameward_wire::message::Query;
 use nameward_wire::zonefile::{Options, parse_bytes};
 use nameward_wire::{Name, NameBuf};
@@ -169,10 +171,10 @@ fn signed_zone(
         active: true,
         published: true,
     };
-    let keys = Keys::new(vec![Key::read(KEY.as_bytes(), 257, usage).unwrap()]);
-    let policy = Policy {
+    let keys = Keys::new(vec![SigningKey::read(KEY.as_bytes(), 257, usage).unwrap()]);
+    let policy = SigningPolicy {
         denial: denial.clone(),
-        ..Policy::default()
+        ..SigningPolicy::default()
     };
     zone.set_signing(Some(Arc::new(Signing::new(
         apex.as_name(),

@@ -1,6 +1,6 @@
 //! Questions in class CH about the server itself (RFC 4892).
 
-use nameward_answer::{Engine, Identity, Medium, Scratch};
+use nameward_answer::{Engine, Medium, Scratch, ServerIdentity};
 use nameward_wire::message::{Message, Query};
 use nameward_wire::{NameBuf, Type};
 use nameward_zone::{NameKey, ZoneTable};
@@ -24,7 +24,7 @@ fn ask(engine: &Engine, name: &str, opt: &[u8], medium: Medium) -> Vec<u8> {
 
 fn engine(version: String) -> Engine {
     Engine {
-        identity: Identity {
+        identity: ServerIdentity {
             version,
             id: "ns1".into(),
             nsid: b"frankfurt".to_vec(),
@@ -63,7 +63,7 @@ fn a_reply_about_the_server_stays_within_what_the_client_takes() {
         5
     );
     let large = Engine {
-        identity: Identity {
+        identity: ServerIdentity {
             nsid: vec![b'n'; 300],
             ..long.identity.clone()
         },

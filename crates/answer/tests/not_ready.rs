@@ -1,7 +1,7 @@
 //! Zones that are known by their names only: SERVFAIL and "Not Ready" (RFC 8914 section 4.15), and what that means
 //! for their parents, their children and the aliases that lead to them.
 
-use nameward_answer::{Engine, Follow, Medium, Outcome, Policy, Reply, Scratch};
+use nameward_answer::{AnswerKind, AnswerPolicy, Engine, Follow, Medium, Reply, Scratch};
 use nameward_wire::message::Query;
 use nameward_wire::zonefile::{Options, parse_bytes};
 use nameward_wire::{NameBuf, Rcode, Type};
@@ -61,7 +61,7 @@ fn a_zone_that_is_not_ready_is_answered_servfail_with_the_reason() {
             let (reply, message) = ask(&Engine::default(), name, Type::A, medium);
             assert_eq!(
                 (reply.rcode, reply.outcome, reply.zone_found),
-                (Rcode::ServFail, Outcome::BackendFailure, Some(true))
+                (Rcode::ServFail, AnswerKind::BackendFailure, Some(true))
             );
             // Not authoritative, no records but the OPT, whose one option is the extended error 14.
             assert_eq!(message[2] & 0x04, 0);
@@ -82,21 +82,21 @@ fn an_alias_into_it_is_answered_as_far_as_it_is_known() {
         let (reply, message) = ask(&Engine::default(), name, Type::A, Medium::Datagram);
         assert_eq!(
             (reply.rcode, reply.outcome),
-            (Rcode::NoError, Outcome::Answer)
+            (Rcode::NoError, AnswerKind::Answer)
         );
         assert_eq!(u16::from_be_bytes([message[6], message[7]]), answers);
         assert_eq!(message[2] & 0x04, 0x04, "authoritative for the alias");
     }
-    let policy = Policy {
+    let policy = AnswerPolicy {
         follow: Follow::SameZone,
-        ..Policy::default()
+        ..AnswerPolicy::default()
     };
     let engine = Engine {
         policy,
         ..Engine::default()
     };
     let (reply, _) = ask(&engine, "alias.example.", Type::A, Medium::Datagram);
-    assert_eq!(reply.outcome, Outcome::Answer);
+    assert_eq!(reply.outcome, AnswerKind::Answer);
 }
 
 #[test]
@@ -107,6 +107,6 @@ fn its_parent_answers_for_ds_as_ever() {
         Type::DS,
         Medium::Datagram,
     );
-    assert_eq!(reply.outcome, Outcome::Answer);
+    assert_eq!(reply.outcome, AnswerKind::Answer);
     assert_eq!(u16::from_be_bytes([message[6], message[7]]), 1);
 }

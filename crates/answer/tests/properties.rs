@@ -5,8 +5,10 @@ use hickory_proto::op::Message;
 use hickory_proto::rr::Record;
 use hickory_proto::rr::RecordType;
 use hickory_proto::serialize::binary::BinEncodable;
-use nameward_answer::{AnyPolicy, Engine, Medium, Outcome, Policy, Reply, Scratch};
-use nameward_dnssec::{Key, KeyUse, Keys, Policy as Metadata, SignatureCache, Signing};
+use nameward_answer::{AnswerKind, AnswerPolicy, AnyPolicy, Engine, Medium, Reply, Scratch};
+use nameward_dnssec::{
+    KeyUse, Keys, SignatureCache, Signing, SigningKey, SigningPolicy as Metadata,
+};
 use nameward_wire::message::Query;
 use nameward_wire::zonefile::{Options, parse_bytes};
 use nameward_wire::{Name, NameBuf, Rcode};
@@ -150,7 +152,7 @@ proptest! {
         any in proptest::sample::select(&[AnyPolicy::OneRrset, AnyPolicy::All, AnyPolicy::TruncateOnUdp][..]),
     ) {
         let table = table(&lines, None);
-        let engine = Engine { policy: Policy { any, ..Policy::default() }, ..Engine::default() };
+        let engine = Engine { policy: AnswerPolicy { any, ..AnswerPolicy::default() }, ..Engine::default() };
         for (name, qtype, payload) in questions {
             let name = if name == "@" { "example.".to_string() } else { format!("{name}.example.") };
             let packet = question(&name, qtype, payload);
@@ -184,7 +186,7 @@ fn signing(apex: Name<'_>, denial: SignedBy) -> Arc<Signing> {
         active: true,
         published: true,
     };
-    let key = Key::read(KEY.as_bytes(), 257, usage).expect("a key");
+    let key = SigningKey::read(KEY.as_bytes(), 257, usage).expect("a key");
     let mut metadata = Metadata::default();
     if denial == SignedBy::Nsec3 {
         metadata.take("NSEC3PARAM", "1 0 0 -").expect("metadata");
@@ -242,7 +244,7 @@ proptest! {
                     let rtype = record.record_type();
                     let is_free = rtype == RecordType::RRSIG
                         // Those of a delegation, also one that an alias leads to, and those that follow from a DNAME.
-                        || rtype == RecordType::NS && (qtype != 2 || has_alias || tcp.outcome == Outcome::Referral)
+                        || rtype == RecordType::NS && (qtype != 2 || has_alias || tcp.outcome == AnswerKind::Referral)
                         || rtype == RecordType::CNAME && has_dname;
                     prop_assert!(is_free || signatures(whole, record) == 1, "{name} {qtype}: {record}");
                 }

@@ -27,7 +27,7 @@ use nameward_maintain::policy::{KeptPolicies, PolicyTable};
 pub use tsig::{ListedTsigKey, SecretText};
 
 use nameward_store::sql::write::{Committed, WriteError};
-use nameward_store::sql::{Address, SqlBackend, ZoneRow};
+use nameward_store::sql::{DatabaseAddress, SqlBackend, ZoneRow};
 use nameward_wire::{Name, NameBuf};
 use std::sync::Arc;
 use tokio::runtime::Handle;
@@ -54,16 +54,16 @@ impl Database {
     }
 
     /// Its address, shown without the password.
-    pub fn address(&self) -> &Address {
+    pub fn address(&self) -> &DatabaseAddress {
         &self.backend.options().address
     }
 
     /// Its engine, as in the configuration.
     fn engine(&self) -> &'static str {
         match self.address() {
-            Address::Sqlite(_) => "sqlite",
-            Address::Postgres(_) => "postgres",
-            Address::Mysql(_) => "mysql",
+            DatabaseAddress::Sqlite(_) => "sqlite",
+            DatabaseAddress::Postgres(_) => "postgres",
+            DatabaseAddress::Mysql(_) => "mysql",
         }
     }
 
@@ -302,17 +302,26 @@ mod tests {
             ),
             (show("a..test"), ErrorKind::Invalid, "no zone name"),
             (
-                create("a.test", ListedKind::Native),
+                create(
+                    "a.test",
+                    ListedKind::OfZone(nameward_zone::ZoneKind::Native),
+                ),
                 ErrorKind::Refused,
                 "no backend is a database",
             ),
             (
-                create("file.test", ListedKind::Native),
+                create(
+                    "file.test",
+                    ListedKind::OfZone(nameward_zone::ZoneKind::Native),
+                ),
                 ErrorKind::Conflict,
                 "exists already",
             ),
             (
-                create("a.test", ListedKind::Producer),
+                create(
+                    "a.test",
+                    ListedKind::OfZone(nameward_zone::ZoneKind::Producer),
+                ),
                 ErrorKind::Refused,
                 "producer",
             ),

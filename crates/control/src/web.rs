@@ -6,7 +6,7 @@
 //! needs no framework, and less code stands between a stranger and the name server.
 //!
 //! - One request a connection, then it is closed. Head, body, time, connections and octets of replies are bounded
-//!   (`Limits`). The text form of a ring is drawn while it is sent.
+//!   (`WebLimits`). The text form of a ring is drawn while it is sent.
 //! - When all connections are taken, the one that has waited longest without a whole request makes room, else the one
 //!   that takes its reply slowest: neither idle connections nor those that do not read can lock the page.
 //! - Pages are drawn on threads that may block, two at a time, never on those that answer DNS. Hashes of passwords are
@@ -20,9 +20,9 @@ mod api;
 mod chart;
 mod connection;
 mod guesses;
-mod held;
 mod host;
 mod metrics;
+mod outgoing_replies;
 mod page;
 pub mod request;
 mod response;
@@ -45,7 +45,7 @@ use tokio::task::AbortHandle;
 pub use access::BadHash;
 use access::Password;
 use guesses::Guesses;
-use held::HeldReplies;
+use outgoing_replies::OutgoingReplies;
 
 /// Names a record type; `None` for a type without a mnemonic.
 pub type Mnemonic = fn(u16) -> Option<&'static str>;
@@ -68,7 +68,7 @@ pub struct Settings {
     /// Names under which the page is served without a password, besides the address it listens on and `localhost`.
     pub host_names: Vec<String>,
     /// Bounds on clients.
-    pub limits: Limits,
+    pub limits: WebLimits,
     /// Names record types.
     pub mnemonic: Mnemonic,
 }
@@ -82,7 +82,7 @@ impl Settings {
             password: String::new(),
             api_key: String::new(),
             host_names: Vec::new(),
-            limits: Limits::new(max_held_bytes),
+            limits: WebLimits::new(max_held_bytes),
             mnemonic: nameward_stats::common_mnemonic,
         }
     }
@@ -90,7 +90,7 @@ impl Settings {
 
 /// Bounds on what clients may take.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct WebLimits {
     /// Connections at the same time.
     pub max_connections: usize,
     /// Octets of request line and header fields.
@@ -105,10 +105,10 @@ pub struct Limits {
     pub max_held_bytes: usize,
 }
 
-impl Limits {
+impl WebLimits {
     /// Makes bounds from the one that the operator decides; the others are those that nobody had to change yet.
     pub fn new(max_held_bytes: usize) -> Self {
-        Limits {
+        WebLimits {
             max_connections: 256,
             max_head_bytes: 16 * 1024,
             max_body_bytes: 16 * 1024,
@@ -121,11 +121,11 @@ impl Limits {
 
 /// The web server before it serves.
 pub struct Web {
-    shared: Arc<Shared>,
+    shared: Arc<WebState>,
 }
 
 /// The state that all connections share.
-struct Shared {
+struct WebState {
     stats: Arc<Stats>,
     settings: Settings,
     password: Option<Arc<Password>>,
@@ -139,7 +139,7 @@ struct Shared {
     /// Requests that wait for either, or are at it.
     in_line: Semaphore,
     guesses: Guesses,
-    held: Arc<HeldReplies>,
+    replies: Arc<OutgoingReplies>,
     connections: AtomicUsize,
     /// Connections without a whole request yet, the oldest first.
     waiting: Mutex<BTreeMap<u64, AbortHandle>>,
@@ -157,7 +157,7 @@ impl Web {
         settings: Settings,
         is_ready: impl Fn() -> bool + Send + Sync + 'static,
     ) -> Result<Self, BadHash> {
-        let shared = Shared {
+        let shared = WebState {
             stats,
             password: Password::new(&settings.password)?.map(Arc::new),
             api_key: Password::new(&settings.api_key)?.map(Arc::new),
@@ -167,7 +167,7 @@ impl Web {
             hashing: Semaphore::new(1),
             in_line: Semaphore::new(settings.limits.max_connections.div_ceil(2)),
             guesses: Guesses::default(),
-            held: HeldReplies::new(settings.limits.max_held_bytes),
+            replies: OutgoingReplies::new(settings.limits.max_held_bytes),
             connections: AtomicUsize::new(0),
             waiting: Mutex::new(BTreeMap::new()),
             settings,
@@ -207,12 +207,12 @@ impl Web {
         if shared.connections.load(Ordering::Relaxed) >= shared.settings.limits.max_connections {
             match waiting.pop_first() {
                 Some((_, oldest)) => oldest.abort(),
-                None if shared.held.cut_slowest() => {}
+                None if shared.replies.cut_slowest() => {}
                 None => return, // all were answered a moment ago
             }
         }
         shared.connections.fetch_add(1, Ordering::Relaxed);
-        let place = Place {
+        let place = ConnectionPlace {
             id,
             shared: Arc::clone(shared),
         };
@@ -223,12 +223,12 @@ impl Web {
 }
 
 /// A place among the connections; given back when dropped, however the connection ends.
-struct Place {
+struct ConnectionPlace {
     id: u64,
-    shared: Arc<Shared>,
+    shared: Arc<WebState>,
 }
 
-impl Place {
+impl ConnectionPlace {
     /// From here on the connection is answered and is not made to leave as one that waits. `None`: it was already.
     fn stop_waiting(&self) -> Option<AbortHandle> {
         self.shared.waiting().remove(&self.id)
@@ -240,14 +240,14 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionPlace {
     fn drop(&mut self) {
         self.stop_waiting();
         self.shared.connections.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-impl Shared {
+impl WebState {
     fn waiting(&self) -> MutexGuard<'_, BTreeMap<u64, AbortHandle>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -48,7 +48,7 @@ impl KeyUse {
 }
 
 /// A key of a zone.
-pub struct Key {
+pub struct SigningKey {
     pair: Pair,
     algorithm: u8,
     flags: u16,
@@ -110,7 +110,7 @@ pub enum KeyError {
     Flags(u16),
 }
 
-impl Key {
+impl SigningKey {
     /// Returns the number of the algorithm of a private key that this server cannot sign with; `None` for one that it can
     /// sign with, or for a text that is no key.
     pub fn unsupported_algorithm(text: &[u8]) -> Option<u8> {
@@ -119,12 +119,12 @@ impl Key {
     }
 
     /// Reads a private key. The error says what was expected, and never quotes the text.
-    pub fn read(text: &[u8], flags: u16, usage: KeyUse) -> Result<Key, KeyError> {
-        Key::new(&PrivateKey::from_text(text)?, flags, usage)
+    pub fn read(text: &[u8], flags: u16, usage: KeyUse) -> Result<SigningKey, KeyError> {
+        SigningKey::new(&PrivateKey::from_text(text)?, flags, usage)
     }
 
     /// Makes a key of its private part.
-    pub fn new(private: &PrivateKey, flags: u16, usage: KeyUse) -> Result<Key, KeyError> {
+    pub fn new(private: &PrivateKey, flags: u16, usage: KeyUse) -> Result<SigningKey, KeyError> {
         let algorithm = private.algorithm();
         let (pair, public) = match (&private.numbers, algorithm) {
             (Numbers::Rsa(numbers), 5 | 7) => rsa(numbers, Hash::Sha1)?,
@@ -145,7 +145,7 @@ impl Key {
         dnskey.extend_from_slice(&public);
         let mut fingerprint = [0; 32];
         fingerprint.copy_from_slice(digest(&SHA256, &dnskey).as_ref());
-        Ok(Key {
+        Ok(SigningKey {
             pair,
             algorithm,
             flags,

@@ -1,6 +1,6 @@
 //! DNSSEC for zones that are signed while they are served: keys, signatures, proofs of denial.
 //!
-//! Owns what a zone's keys and metadata mean ([`Key`], [`Policy`]), what is signed and with which keys ([`CanonicalSet`],
+//! Owns what a zone's keys and metadata mean ([`SigningKey`], [`SigningPolicy`]), what is signed and with which keys ([`CanonicalSet`],
 //! [`Signing`]), NSEC and NSEC3 records that are made for one answer, the cache of signatures, the life of keys
 //! ([`rollover`]), and signed messages ([`tsig`]). Plain functions over memory: the time comes in as a parameter, nothing is read from a disk or a database.
 
@@ -23,11 +23,11 @@ pub mod tsig;
 
 pub use cache::SignatureCache;
 pub use key::{
-    Key, KeyError, KeyFile, KeyFileError, KeyTimes, KeyUse, PrivateKey, algorithm_name,
+    KeyError, KeyFile, KeyFileError, KeyTimes, KeyUse, PrivateKey, SigningKey, algorithm_name,
     algorithm_number,
 };
 pub use nsec3::{MAX_ITERATIONS, Nsec3, Nsec3Param, Nsec3ParamError};
-pub use policy::{Denial, Policy, PolicyItemError, Publish};
+pub use policy::{Denial, PolicyItemError, Publish, SigningPolicy};
 pub use reused::ReusedBytes;
 pub use set::CanonicalSet;
 pub use signing::{Keys, Making, NoSignature, Proof, Rrsigs, Signing};

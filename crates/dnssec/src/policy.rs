@@ -27,7 +27,7 @@ pub enum Publish<T> {
 
 /// How a zone is signed.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
-pub struct Policy {
+pub struct SigningPolicy {
     /// NSEC or NSEC3.
     pub denial: Denial,
     /// NSEC3 records are made for answers alone: there is no chain to transfer.
@@ -53,7 +53,7 @@ pub enum PolicyItemError {
     Unusable(#[from] Nsec3ParamError),
 }
 
-impl Policy {
+impl SigningPolicy {
     /// Takes one item of metadata; others than those about signing are passed over.
     pub fn take(&mut self, kind: &str, content: &str) -> Result<(), PolicyItemError> {
         use PolicyItemError::PassedOver;
@@ -117,8 +117,8 @@ fn read_cds(content: &str) -> (Publish<Vec<u8>>, bool) {
 mod tests {
     use super::*;
 
-    fn policy(items: &[(&str, &str)]) -> Result<Policy, PolicyItemError> {
-        let mut policy = Policy::default();
+    fn policy(items: &[(&str, &str)]) -> Result<SigningPolicy, PolicyItemError> {
+        let mut policy = SigningPolicy::default();
         for (kind, content) in items {
             policy.take(kind, content)?;
         }
@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn odd_values_that_powerdns_serves_with_are_passed_over() {
-        let mut odd = Policy::default();
+        let mut odd = SigningPolicy::default();
         for (kind, content) in [("SOA-EDIT", "INCEPTION-WEEK"), ("PUBLISH-CDS", "2,x,9")] {
             let error = odd.take(kind, content).unwrap_err();
             assert!(

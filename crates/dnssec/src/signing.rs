@@ -1,11 +1,11 @@
 //! A zone that is signed while it is served: its keys, its policy, and what they make of RRsets and of names.
 
 use crate::cache::{SignatureCache, Signed};
-use crate::key::Key;
+use crate::key::SigningKey;
 use crate::nsec;
 use crate::nsec3;
 use crate::period::{DAY, validity};
-use crate::policy::{Denial, Policy, Publish};
+use crate::policy::{Denial, Publish, SigningPolicy};
 use crate::reused::ReusedBytes;
 use crate::set::{CanonicalSet, RRSIG_FIXED};
 use crate::soa_edit::SoaEdit;
@@ -19,13 +19,13 @@ use std::sync::Arc;
 /// The keys of a zone.
 #[derive(Default)]
 pub struct Keys {
-    list: Vec<Key>,
+    list: Vec<SigningKey>,
     is_broken: bool,
 }
 
 impl Keys {
     /// Keys in any order.
-    pub fn new(list: Vec<Key>) -> Self {
+    pub fn new(list: Vec<SigningKey>) -> Self {
         Keys {
             list,
             is_broken: false,
@@ -57,7 +57,7 @@ impl Keys {
     }
 
     /// The keys.
-    pub fn list(&self) -> &[Key] {
+    pub fn list(&self) -> &[SigningKey] {
         &self.list
     }
 
@@ -75,7 +75,7 @@ impl Keys {
 
     /// The keys that sign RRsets of a type: where an algorithm has both kinds, DNSKEY is for entry points and the rest for
     /// the others; CDS and CDNSKEY are signed by both (RFC 7344 section 4.1 wants a key that the parent's DS names).
-    fn signers(&self, rtype: Type) -> impl Iterator<Item = &Key> {
+    fn signers(&self, rtype: Type) -> impl Iterator<Item = &SigningKey> {
         self.list.iter().filter(move |key| {
             key.usage.active
                 && match rtype {
@@ -145,7 +145,7 @@ pub struct Proof {
 pub struct Signing {
     apex: NameBuf,
     keys: Arc<Keys>,
-    policy: Arc<Policy>,
+    policy: Arc<SigningPolicy>,
     cache: Arc<SignatureCache>,
     /// Seconds by which its signatures are renewed before others.
     early: u32,
@@ -174,7 +174,7 @@ impl Signing {
     pub fn new(
         apex: Name<'_>,
         keys: Arc<Keys>,
-        policy: Arc<Policy>,
+        policy: Arc<SigningPolicy>,
         cache: Arc<SignatureCache>,
     ) -> Self {
         let mut apex: NameBuf = apex.into();
@@ -223,7 +223,7 @@ impl Signing {
         let published = || self.keys.list.iter().filter(|key| key.usage.published);
         records.extend(published().map(|key| (Type::DNSKEY, key.dnskey().to_vec())));
         // A key that signs everything is the entry point even without the flag (SEP is a hint, RFC 4034 section 2.1.1).
-        let has_entry_point = published().any(Key::is_entry_point);
+        let has_entry_point = published().any(SigningKey::is_entry_point);
         let entry_points = || published().filter(|key| key.is_entry_point() || !has_entry_point);
         match &self.policy.cds {
             Publish::Nothing => {}
@@ -283,7 +283,7 @@ impl Signing {
     }
 
     /// RFC 4034 section 3.1: the data of an RRSIG up to the signature.
-    fn rrsig_head(&self, key: &Key, set: &CanonicalSet, now: u32) -> ReusedBytes {
+    fn rrsig_head(&self, key: &SigningKey, set: &CanonicalSet, now: u32) -> ReusedBytes {
         let (begins, ends) = validity(now, self.early);
         let apex = self.apex.as_name().as_wire();
         let mut head = ReusedBytes::take();
@@ -404,7 +404,7 @@ impl Signing {
     }
 }
 
-fn signed_digest(key: &Key, head: &[u8], set: &CanonicalSet) -> Signed {
+fn signed_digest(key: &SigningKey, head: &[u8], set: &CanonicalSet) -> Signed {
     let mut context = Context::new(&SHA256);
     context.update(key.fingerprint());
     context.update(head);

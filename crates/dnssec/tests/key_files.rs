@@ -1,6 +1,6 @@
 //! Keys of other servers' tools, and our keys in their hands.
 
-use nameward_dnssec::{Key, KeyError, KeyFile, KeyFileError, KeyTimes, KeyUse, PrivateKey};
+use nameward_dnssec::{KeyError, KeyFile, KeyFileError, KeyTimes, KeyUse, PrivateKey, SigningKey};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -200,8 +200,8 @@ fn pem_of_openssl_is_read_in_all_its_forms() {
     assert_eq!(read(&rsa, 8), read(&traditional, 8));
     for (text, algorithm) in [(&rsa, 10), (&curve, 13), (&edwards, 15)] {
         let private = read(text, algorithm).unwrap();
-        let key = Key::new(&private, 256, KeyUse::UNUSED).unwrap();
-        let again = Key::read(private.to_text().as_bytes(), 256, KeyUse::UNUSED).unwrap();
+        let key = SigningKey::new(&private, 256, KeyUse::UNUSED).unwrap();
+        let again = SigningKey::read(private.to_text().as_bytes(), 256, KeyUse::UNUSED).unwrap();
         assert_eq!(key.tag(), again.tag());
         assert!(read(text, 14).is_err());
     }

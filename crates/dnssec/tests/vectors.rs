@@ -2,7 +2,8 @@
 
 use data_encoding::{BASE64, HEXLOWER};
 use nameward_dnssec::{
-    CanonicalSet, Key, KeyUse, Keys, Making, NoSignature, Policy, SignatureCache, Signing,
+    CanonicalSet, KeyUse, Keys, Making, NoSignature, SignatureCache, Signing, SigningKey,
+    SigningPolicy,
 };
 use nameward_wire::rdata::parse_text;
 use nameward_wire::text::Fields;
@@ -15,8 +16,8 @@ const ACTIVE: KeyUse = KeyUse {
     published: true,
 };
 
-fn key(text: &str) -> Key {
-    Key::read(text.as_bytes(), 257, ACTIVE).unwrap()
+fn key(text: &str) -> SigningKey {
+    SigningKey::read(text.as_bytes(), 257, ACTIVE).unwrap()
 }
 
 fn name(text: &str) -> NameBuf {
@@ -24,7 +25,7 @@ fn name(text: &str) -> NameBuf {
 }
 
 /// Public key, tag and DS digest.
-fn check(key: &Key, owner: &str, public: &str, tag: u16, digest: (u8, &str)) {
+fn check(key: &SigningKey, owner: &str, public: &str, tag: u16, digest: (u8, &str)) {
     assert_eq!(BASE64.encode(&key.dnskey()[4..]), public);
     assert_eq!(key.tag(), tag);
     let ds = key.ds(name(owner).as_name(), digest.0).unwrap();
@@ -122,7 +123,7 @@ fn what_is_signed_is_in_canonical_form_and_order() {
     );
     let signing = |cache: &Arc<SignatureCache>| {
         let keys = Arc::new(Keys::new(vec![key(&text)]));
-        let policy = Arc::new(Policy::default());
+        let policy = Arc::new(SigningPolicy::default());
         Signing::new(name("example.com").as_name(), keys, policy, cache.clone())
     };
     let cache = Arc::new(SignatureCache::new(10));
@@ -162,12 +163,12 @@ fn keys_that_cannot_be_used_are_errors_that_do_not_tell_the_key() {
         "Private-key-format: v1.2\nAlgorithm: 8\nModulus: AQAB\nPublicExponent: AQAB".into(),
         "x".repeat(100_000),
     ] {
-        let error = Key::read(text.as_bytes(), 257, ACTIVE).map(|_| ()).unwrap_err().to_string();
+        let error = SigningKey::read(text.as_bytes(), 257, ACTIVE).map(|_| ()).unwrap_err().to_string();
         assert!(!error.contains("GU6S"), "{error}");
     }
     let good = format!("Private-key-format: v1.2\nAlgorithm: 13\nPrivateKey: {secret}");
-    assert!(Key::read(good.as_bytes(), 0, ACTIVE).is_err());
-    assert!(Key::read(good.replace('\n', "\r\n").as_bytes(), 256, ACTIVE).is_ok());
+    assert!(SigningKey::read(good.as_bytes(), 0, ACTIVE).is_err());
+    assert!(SigningKey::read(good.replace('\n', "\r\n").as_bytes(), 256, ACTIVE).is_ok());
 }
 
 #[test]
@@ -221,7 +222,7 @@ proptest! {
     ) {
         let text = format!("Private-key-format: v1.2\n{}", lines.join("\n"));
         for text in [text.as_bytes(), &octets] {
-            if let Ok(key) = Key::read(text, flags, ACTIVE) {
+            if let Ok(key) = SigningKey::read(text, flags, ACTIVE) {
                 // What was taken can be used.
                 let keys = Arc::new(Keys::new(vec![key]));
                 let apex = name("example");

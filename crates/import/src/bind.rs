@@ -16,6 +16,7 @@
 
 mod acl;
 pub mod fuzzing;
+mod inherited;
 pub(crate) mod interfaces;
 mod lex;
 mod notes;

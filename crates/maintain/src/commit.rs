@@ -81,8 +81,8 @@ impl Commits {
         let _ = self.live_listener.set(Box::new(listener));
     }
 
-    /// Tells that a zone whose contents are looked up has changed in its database.
-    pub(crate) fn tell_live_change(&self, zone: Name<'_>) {
+    /// Reports that a zone whose contents are looked up has changed in its database.
+    pub(crate) fn report_live_change(&self, zone: Name<'_>) {
         if let Some(listener) = self.live_listener.get() {
             listener(zone);
         }

@@ -17,10 +17,10 @@ pub use signed::{SignedCopyError, signed_copy};
 pub use unsigned::unsigned_copy;
 
 use nameward_wire::message::{
-    BulkWriter, Full, OptRecord, Query, QueryBuf, ReplyFlags, WrittenOwner,
+    BulkWriter, MessageFull, OptRecord, Query, QueryBuf, ReplyFlags, WrittenOwner,
 };
 use nameward_wire::{Name, NameBuf, Rcode, Type};
-use nameward_zone::{Form, Node, WireRecord};
+use nameward_zone::{CompressibleNames, Node, WireRecord};
 
 /// Why a transfer cannot be completed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -92,7 +92,7 @@ impl TransferRequest {
         query: &Query<'n>,
         is_first: bool,
         out: &'b mut [u8],
-    ) -> Result<BulkWriter<'n, 'b>, Full> {
+    ) -> Result<BulkWriter<'n, 'b>, MessageFull> {
         if !is_first {
             return BulkWriter::without_question(out);
         }
@@ -122,7 +122,7 @@ struct RecordHead<'n> {
     owner: &'n [u8],
     rtype: Type,
     ttl: u32,
-    form: Form,
+    form: CompressibleNames,
 }
 
 impl<'n> RecordHead<'n> {
@@ -131,7 +131,7 @@ impl<'n> RecordHead<'n> {
             owner: record.owner.as_wire(),
             rtype: record.rtype,
             ttl: record.ttl,
-            form: Form::of(record.rtype),
+            form: CompressibleNames::of(record.rtype),
         }
     }
 
@@ -161,7 +161,7 @@ impl<'n> RecordHead<'n> {
         rdata: &'n [u8],
         written: Option<WrittenOwner>,
         writer: &mut BulkWriter<'n, '_>,
-    ) -> Result<WrittenOwner, Full> {
+    ) -> Result<WrittenOwner, MessageFull> {
         let before = writer.len();
         let result = self.write_parts(rdata, written, writer);
         if result.is_err() {
@@ -176,17 +176,17 @@ impl<'n> RecordHead<'n> {
         rdata: &'n [u8],
         written: Option<WrittenOwner>,
         writer: &mut BulkWriter<'n, '_>,
-    ) -> Result<WrittenOwner, Full> {
+    ) -> Result<WrittenOwner, MessageFull> {
         let owner = writer.owner(self.owner, written)?;
         let length_at = writer.fixed(self.rtype, self.ttl)?;
         match self.form {
-            Form::Opaque => writer.bytes(rdata)?,
-            Form::NameAt(offset) => {
+            CompressibleNames::Opaque => writer.bytes(rdata)?,
+            CompressibleNames::NameAt(offset) => {
                 let (head, name) = rdata.split_at(usize::from(offset).min(rdata.len()));
                 writer.bytes(head)?;
                 write_name(name, writer)?;
             }
-            Form::TwoNames => match Name::split_from(rdata) {
+            CompressibleNames::TwoNames => match Name::split_from(rdata) {
                 Ok((first, rest)) => {
                     writer.name(first.as_wire())?;
                     write_name(rest, writer)?;
@@ -200,7 +200,7 @@ impl<'n> RecordHead<'n> {
 }
 
 /// Writes data that begins with a name.
-fn write_name<'n>(data: &'n [u8], writer: &mut BulkWriter<'n, '_>) -> Result<(), Full> {
+fn write_name<'n>(data: &'n [u8], writer: &mut BulkWriter<'n, '_>) -> Result<(), MessageFull> {
     match Name::split_from(data) {
         Ok((name, rest)) => {
             writer.name(name.as_wire())?;

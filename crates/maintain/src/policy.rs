@@ -18,6 +18,7 @@ pub use update::{UpdateRule, UpdateScope, UpdateSerial};
 
 use nameward_wire::NameBuf;
 use nameward_zone::AccessList;
+pub use nameward_zone::ZoneKind;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
@@ -25,54 +26,6 @@ use std::path::PathBuf;
 pub const CONFIGURED_RANK: u16 = 0;
 /// The rank of zones that catalogs and the state store declare: behind every backend.
 pub const UNCONFIGURED_RANK: u16 = u16::MAX - 1;
-
-/// The kind of a zone: where its contents come from and who is told of them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum ZoneKind {
-    /// Served from its file or database; nobody is notified.
-    #[default]
-    Native,
-    /// Served from its file or database; secondaries are notified.
-    Primary,
-    /// Transferred from its primaries.
-    Secondary,
-    /// A catalog zone (RFC 9432) that is made here.
-    Producer,
-    /// A catalog zone that is transferred from its primaries and followed.
-    Consumer,
-}
-
-impl ZoneKind {
-    /// Lists every kind.
-    pub const ALL: [ZoneKind; 5] = [
-        ZoneKind::Native,
-        ZoneKind::Primary,
-        ZoneKind::Secondary,
-        ZoneKind::Producer,
-        ZoneKind::Consumer,
-    ];
-
-    /// Returns the kind as configurations spell it.
-    pub fn word(self) -> &'static str {
-        match self {
-            ZoneKind::Native => "native",
-            ZoneKind::Primary => "primary",
-            ZoneKind::Secondary => "secondary",
-            ZoneKind::Producer => "producer",
-            ZoneKind::Consumer => "consumer",
-        }
-    }
-
-    /// Reads the kind as configurations spell it.
-    pub fn from_word(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.word() == word)
-    }
-
-    /// Tells whether the zone is transferred from primaries.
-    pub fn is_transferred(self) -> bool {
-        matches!(self, ZoneKind::Secondary | ZoneKind::Consumer)
-    }
-}
 
 /// Another server: a primary, or somebody who is told of changes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -65,7 +65,7 @@ pub enum SyncError {
         /// The file.
         path: PathBuf,
         /// The reason.
-        fault: String,
+        fault: LayoutFault,
     },
     /// The file cannot be read or written.
     #[error("{path}: {error}")]
@@ -75,6 +75,20 @@ pub enum SyncError {
         /// The reason.
         error: io::Error,
     },
+}
+
+/// Why changes cannot be put into the text of a file.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum LayoutFault {
+    /// A record cannot be found in the text, or not be changed there.
+    #[error(transparent)]
+    Text(#[from] TextFault),
+    /// Other records would change with a new line before them.
+    #[error("records take their TTL or owner from lines before them")]
+    Inherited,
+    /// The new text, read again, is not the zone.
+    #[error("the text would not say what is served")]
+    Different,
 }
 
 /// Writes what a zone's file lacks into it.
@@ -130,7 +144,7 @@ pub fn sync_zone(
         _ => {
             return Err(SyncError::Layout {
                 path: path.into(),
-                fault: "the text would not say what is served".into(),
+                fault: LayoutFault::Different,
             });
         }
     }
@@ -170,18 +184,16 @@ fn with_layout(
     options: &Options,
     found: &Zone,
     served: &Zone,
-) -> Result<Vec<u8>, String> {
+) -> Result<Vec<u8>, LayoutFault> {
     let difference = served.difference_from(found);
-    let mut fault = String::new();
     // A record between others may change the TTL of those behind it; at the end it cannot.
     for place in [NewRecordPlace::BesideOwner, NewRecordPlace::End] {
-        let new = put_difference(text, options, &difference, place).map_err(|f| f.to_string())?;
-        match read(&new, options, &options.origin) {
-            Some(zone) if is_same(&zone, served) => return Ok(new),
-            _ => fault = "records take their TTL or owner from lines before them".into(),
+        let new = put_difference(text, options, &difference, place)?;
+        if read(&new, options, &options.origin).is_some_and(|zone| is_same(&zone, served)) {
+            return Ok(new);
         }
     }
-    Err(fault)
+    Err(LayoutFault::Inherited)
 }
 
 fn read(text: &[u8], options: &Options, zone: &NameBuf) -> Option<Zone> {

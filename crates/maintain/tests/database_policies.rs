@@ -5,7 +5,7 @@ use nameward_maintain::follow::databases::{
 };
 use nameward_maintain::policy::{PolicySource, PolicyTable, ZoneKind, ZonePolicy};
 use nameward_maintain::{Commits, TableWriter};
-use nameward_store::sql::{Address, SqlBackend, SqlOptions, db};
+use nameward_store::sql::{DatabaseAddress, SqlBackend, SqlOptions, db};
 use nameward_wire::NameBuf;
 use rusqlite::Connection;
 use std::path::PathBuf;
@@ -35,7 +35,7 @@ fn follow(sql: &str) -> Followed {
         .enable_all()
         .build()
         .unwrap();
-    let address = Address::Sqlite(path.clone());
+    let address = DatabaseAddress::Sqlite(path.clone());
     runtime.block_on(db::init(&address)).unwrap();
     Connection::open(&path).unwrap().execute_batch(sql).unwrap();
     let backend = SqlBackend::new(SqlOptions::for_tests(address)).unwrap();

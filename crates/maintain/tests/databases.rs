@@ -8,7 +8,7 @@ use nameward_maintain::follow::databases::{
 };
 use nameward_maintain::{Commits, TableWriter};
 use nameward_store::sql::write::NewZone;
-use nameward_store::sql::{Address, Kind, SqlBackend, SqlOptions, db};
+use nameward_store::sql::{DatabaseAddress, SqlBackend, SqlOptions, db};
 use nameward_wire::{NameBuf, Type};
 use nameward_zone::Zone;
 use nameward_zone::change::{NewRecord, RrsetData};
@@ -36,13 +36,13 @@ fn rrset(owner: NameBuf, rtype: Type, rdata: Vec<u8>) -> RrsetData {
 
 /// A database with one zone.
 async fn backend(directory: &Path) -> SqlBackend {
-    let address = Address::Sqlite(directory.join("zones.db"));
+    let address = DatabaseAddress::Sqlite(directory.join("zones.db"));
     assert_eq!(db::init(&address).await.unwrap(), Vec::<String>::new());
     let backend = SqlBackend::new(SqlOptions::for_tests(address)).unwrap();
     let apex = name("one.test.");
     let zone = NewZone {
         name: apex,
-        kind: Kind::Native,
+        kind: nameward_zone::ZoneKind::Native,
         primaries: None,
         rrsets: vec![
             rrset(apex, Type::SOA, soa(1)),

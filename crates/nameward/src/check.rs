@@ -4,7 +4,7 @@ use std::{io, process::ExitCode};
 
 use arc_swap::ArcSwap;
 use nameward_maintain::follow;
-use nameward_store::file::{Event, FileBackend, zone_from_text};
+use nameward_store::file::{FileBackend, LoadEvent, zone_from_text};
 use nameward_wire::{
     Name, NameBuf,
     zonefile::{Diagnostic, Severity},
@@ -13,7 +13,7 @@ use nameward_zone::ZoneTable;
 use serde_json::json;
 
 use crate::{
-    cli::print::{Form, Printer},
+    cli::print::{OutputForm, Printer},
     command_error::CommandError,
     config::{Config, Overrides},
     db, example,
@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// Reads everything, prints a line for each thing that is wrong, and ends with a sum.
-pub fn run(overrides: &Overrides, form: Form) -> Result<ExitCode, CommandError> {
+pub fn run(overrides: &Overrides, form: OutputForm) -> Result<ExitCode, CommandError> {
     let config = Config::load(overrides)?;
     let sources = zones::sources(&config);
     zones::check_state(&config)?;
@@ -46,24 +46,27 @@ pub fn run(overrides: &Overrides, form: Form) -> Result<ExitCode, CommandError> 
     let mut written = Ok(());
     let summary = FileBackend::new().load(&table, &sources, &mut |event| {
         let result = match event {
-            Event::Served(_, _, diagnostics) => {
+            LoadEvent::Served(_, _, diagnostics) => {
                 warnings += diagnostics.len();
                 print(diagnostics, &mut printer)
             }
-            Event::Refused(_, diagnostics, _) => {
+            LoadEvent::Refused(_, diagnostics, _) => {
                 errors += 1;
                 print(diagnostics, &mut printer)
             }
-            Event::Trouble(text) => message("error", text, &mut printer),
-            Event::Note(text) => {
+            LoadEvent::Trouble(text) => message("error", text, &mut printer),
+            LoadEvent::Note(text) => {
                 warnings += 1;
                 message("warning", text, &mut printer)
             }
-            Event::Waiting(name, path) => {
+            LoadEvent::Waiting(name, path) => {
                 warnings += 1;
                 message("warning", &follow::waiting(name, path), &mut printer)
             }
-            Event::Removed(_) | Event::Contested(..) | Event::Progress(..) | Event::Known => Ok(()),
+            LoadEvent::Removed(_)
+            | LoadEvent::Contested(..)
+            | LoadEvent::Progress(..)
+            | LoadEvent::Known => Ok(()),
         };
         if written.is_ok() {
             written = result;

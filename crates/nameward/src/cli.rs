@@ -11,7 +11,7 @@ mod tsig;
 
 use administration::{RecordCommand, ZoneCommand};
 use nameward_control::operations::{OperationError, OperationRequest};
-use print::{Form, Printer};
+use print::{OutputForm, Printer};
 use tsig::TsigCommand;
 
 use crate::{
@@ -258,8 +258,8 @@ fn parse_zone(text: &str) -> Result<ZoneFile, ArgumentError> {
 pub fn run() -> ExitCode {
     let cli = Cli::parse();
     let form = match cli.json {
-        true => Form::Json,
-        false => Form::Text,
+        true => OutputForm::Json,
+        false => OutputForm::Text,
     };
     let command = cli
         .command
@@ -277,8 +277,8 @@ pub fn run() -> ExitCode {
     }
 }
 
-fn dispatch(command: Command, form: Form) -> Result<ExitCode, CommandError> {
-    if form == Form::Json
+fn dispatch(command: Command, form: OutputForm) -> Result<ExitCode, CommandError> {
+    if form == OutputForm::Json
         && matches!(
             command,
             Command::Serve(_) | Command::Completions { .. } | Command::Manual
@@ -326,7 +326,7 @@ fn dispatch(command: Command, form: Form) -> Result<ExitCode, CommandError> {
             let text = format_args!("nameward {version}");
             ended(Printer::new(form).object(&object, text))
         }
-        Command::Config { .. } if form == Form::Json => {
+        Command::Config { .. } if form == OutputForm::Json => {
             ended(Printer::new(form).object(&config::as_json(), ""))
         }
         Command::Config { format } => print(
@@ -411,7 +411,7 @@ fn ended(result: io::Result<()>) -> Result<ExitCode, CommandError> {
 fn ask(
     request: OperationRequest,
     remote: RemoteArguments,
-    form: Form,
+    form: OutputForm,
 ) -> Result<ExitCode, CommandError> {
     let overrides = remote.overrides();
     // Items wait here for a pager, not in the server, where they would hold a connection of a database.

@@ -7,7 +7,7 @@ use nameward_control::{
     socket::AskError,
 };
 use nameward_store::{
-    sql::{Address, SqlError},
+    sql::{DatabaseAddress, SqlError},
     state::StateError,
 };
 
@@ -30,7 +30,7 @@ pub enum CommandError {
     Address(SqlError),
     /// A database failed.
     #[error("{0}: {1}")]
-    Database(Address, SqlError),
+    Database(DatabaseAddress, SqlError),
     /// The state store cannot be used.
     #[error("{0}")]
     State(#[from] StateError),

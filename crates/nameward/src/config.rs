@@ -28,7 +28,7 @@ use toml::{
 
 pub use document::{as_json, as_markdown, as_toml};
 use error::{ConfigError, Problem, base_of, nearest};
-use setting::{Listed, Section, list};
+use setting::{ConfigTable, Listed, list};
 use settings::{
     AutoprimarySettings, Backend, BackendType, Cache, Journal, KeySettings, Overload, Recursor,
     Rings, SecurityPoll, Server, TemplateSettings, Web, ZoneDefaults, ZoneSettings,
@@ -73,7 +73,7 @@ pub struct Config {
     pub example: bool,
 }
 
-/// What the command line says; it wins over the file.
+/// Settings of the command line, which win over the file.
 #[derive(Clone, Debug, Default)]
 pub struct Overrides {
     /// The configuration file.
@@ -180,7 +180,7 @@ impl Config {
         lists: &[(usize, Arc<FileList>)],
     ) -> Result<Self, Vec<Problem>> {
         let (table, errors) = DeTable::parse_recoverable(text);
-        let mut reader = Reader {
+        let mut reader = ConfigReader {
             text,
             base,
             lists,
@@ -248,7 +248,8 @@ impl Config {
         if !overrides.zones.is_empty() {
             let mut added = FileList::default();
             for zone in &overrides.zones {
-                let name = parse_name(&zone.name).map_err(ConfigError::Contradiction)?;
+                let name = parse_name(&zone.name)
+                    .map_err(|error| ConfigError::Contradiction(error.to_string()))?;
                 added.push(name.as_name(), &zone.file);
             }
             for backend in &mut self.backends {
@@ -269,19 +270,19 @@ impl Config {
 }
 
 /// A table of the configuration file, for whoever lists them.
-pub struct Table {
+pub struct TableListing {
     /// Its name.
     pub name: &'static str,
-    /// What it is about, a line each.
+    /// The lines that say what it is about.
     pub about: &'static [&'static str],
     /// Its keys.
     pub settings: Vec<Listed>,
 }
 
 /// Every table there is, in the order of the documentation.
-pub fn tables() -> Vec<Table> {
-    fn of<S: Section>() -> Table {
-        Table {
+pub fn tables() -> Vec<TableListing> {
+    fn of<S: ConfigTable>() -> TableListing {
+        TableListing {
             name: S::NAME,
             about: S::ABOUT,
             settings: list::<S>().collect(),
@@ -319,7 +320,7 @@ fn one_line(message: &str) -> String {
 }
 
 /// Goes through one file and collects what is wrong with it.
-struct Reader<'a> {
+struct ConfigReader<'a> {
     text: &'a str,
     base: &'a Path,
     /// Lists that stand at some places of the text as empty ones.
@@ -327,14 +328,14 @@ struct Reader<'a> {
     problems: Vec<Problem>,
 }
 
-impl Reader<'_> {
+impl ConfigReader<'_> {
     fn problem(&mut self, span: std::ops::Range<usize>, message: String) {
         if self.problems.len() < error::PROBLEMS_MAX {
             self.problems.push(Problem::new(self.text, span, message));
         }
     }
 
-    fn section<S: Section>(&mut self, section: &mut S, value: &Spanned<DeValue<'_>>) {
+    fn section<S: ConfigTable>(&mut self, section: &mut S, value: &Spanned<DeValue<'_>>) {
         let Some(table) = value.get_ref().as_table() else {
             let message = format!("expected a table [{}], found a value", S::NAME);
             return self.problem(value.span(), message);
@@ -404,7 +405,7 @@ impl Reader<'_> {
     }
 }
 
-/// What a backend lacks, or has that does not belong to its type.
+/// Returns the setting that a backend lacks, or has although it does not belong to its type.
 fn incomplete(backend: &Backend) -> Option<&'static str> {
     let has_files =
         backend.directory.is_some() || backend.named_conf.is_some() || !backend.zones.is_empty();

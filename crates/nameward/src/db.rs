@@ -1,22 +1,22 @@
 //! Owns `nameward db`: the schema of a database, made and checked, and its rows.
 
 use nameward_store::sql::{
-    Address, SqlError,
+    DatabaseAddress, SqlError,
     db::{self, CheckReport},
 };
 use serde_json::json;
 use std::process::ExitCode;
 
 use crate::{
-    cli::print::{Form, Printer},
+    cli::print::{OutputForm, Printer},
     command_error::CommandError,
     config::Config,
     serve::{StartError, counted, databases},
 };
 
 /// Makes what is missing of the schema.
-pub fn init(database: &str, form: Form) -> Result<ExitCode, CommandError> {
-    let address = Address::parse(database).map_err(CommandError::Address)?;
+pub fn init(database: &str, form: OutputForm) -> Result<ExitCode, CommandError> {
+    let address = DatabaseAddress::parse(database).map_err(CommandError::Address)?;
     let warnings = wait_for(&address, db::init(&address))?;
     let database = address.to_string();
     let mut printer = Printer::new(form);
@@ -33,8 +33,8 @@ pub fn init(database: &str, form: Form) -> Result<ExitCode, CommandError> {
 }
 
 /// Prints a line for each thing that is wrong, and ends with a sum.
-pub fn check(database: &str, form: Form) -> Result<ExitCode, CommandError> {
-    let address = Address::parse(database).map_err(CommandError::Address)?;
+pub fn check(database: &str, form: OutputForm) -> Result<ExitCode, CommandError> {
+    let address = DatabaseAddress::parse(database).map_err(CommandError::Address)?;
     let report = wait_for(&address, db::check(&address))?;
     print(&address, &report, &mut Printer::new(form)).map_err(CommandError::Output)?;
     Ok(match report.is_clean() {
@@ -80,7 +80,7 @@ pub fn check_all(config: &Config, printer: &mut Printer) -> Result<Checked, Comm
 
 /// Prints that a database cannot be checked.
 fn fail(
-    address: &Address,
+    address: &DatabaseAddress,
     error: &CommandError,
     printer: &mut Printer,
 ) -> Result<bool, CommandError> {
@@ -94,7 +94,11 @@ fn fail(
     Ok(false)
 }
 
-fn print(address: &Address, report: &CheckReport, printer: &mut Printer) -> std::io::Result<()> {
+fn print(
+    address: &DatabaseAddress,
+    report: &CheckReport,
+    printer: &mut Printer,
+) -> std::io::Result<()> {
     let database = address.to_string();
     for problem in &report.schema {
         let object = json!({ "severity": "error", "database": database, "message": problem });
@@ -127,7 +131,7 @@ fn print(address: &Address, report: &CheckReport, printer: &mut Printer) -> std:
 }
 
 fn wait_for<T>(
-    address: &Address,
+    address: &DatabaseAddress,
     task: impl Future<Output = Result<T, SqlError>>,
 ) -> Result<T, CommandError> {
     tokio::runtime::Builder::new_current_thread()

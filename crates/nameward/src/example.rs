@@ -6,5 +6,5 @@ pub const NAME: &str = "demo.example";
 pub const QUESTION: &str = "www.demo.example A";
 /// The zone's text.
 pub const TEXT: &str = include_str!("example.zone");
-/// What stands for the file name in messages.
+/// The text that stands for the file name in messages.
 pub const LABEL: &str = "built-in/demo.example.zone";

@@ -9,7 +9,7 @@ use std::{ffi::CString, io, ptr};
 
 /// A user and group to become.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Identity {
+pub struct UserAndGroup {
     uid: libc::uid_t,
     gid: libc::gid_t,
 }
@@ -49,14 +49,14 @@ pub enum IdentityError {
 
 /// The user this process runs as.
 pub fn own_user() -> u32 {
-    Identity::current().uid
+    UserAndGroup::current().uid
 }
 
 /// Looks up what `server.user` and `server.group` mean, and whether this process may become it;
 /// `None` when neither is set.
-pub fn resolve(user: &str, group: &str) -> Result<Option<Identity>, IdentityError> {
+pub fn resolve(user: &str, group: &str) -> Result<Option<UserAndGroup>, IdentityError> {
     let identity = find(user, group)?;
-    let current = Identity::current();
+    let current = UserAndGroup::current();
     if identity.is_some_and(|identity| identity != current) && current.uid != 0 {
         return Err(IdentityError::NotRoot {
             user: user.into(),
@@ -67,22 +67,22 @@ pub fn resolve(user: &str, group: &str) -> Result<Option<Identity>, IdentityErro
 }
 
 /// Looks up what `server.user` and `server.group` mean; `None` when neither is set.
-pub fn find(user: &str, group: &str) -> Result<Option<Identity>, IdentityError> {
+pub fn find(user: &str, group: &str) -> Result<Option<UserAndGroup>, IdentityError> {
     if user.is_empty() && group.is_empty() {
         return Ok(None);
     }
     let of_user = match user {
-        "" => Identity::current(),
+        "" => UserAndGroup::current(),
         name => find_user(name)?.ok_or_else(|| IdentityError::NoUser(name.into()))?,
     };
     let gid = match group {
         "" => of_user.gid,
         name => find_group(name)?.ok_or_else(|| IdentityError::NoGroup(name.into()))?,
     };
-    Ok(Some(Identity { gid, ..of_user }))
+    Ok(Some(UserAndGroup { gid, ..of_user }))
 }
 
-impl Identity {
+impl UserAndGroup {
     /// Who this process is.
     fn current() -> Self {
         // SAFETY: these calls take nothing and cannot fail.
@@ -144,7 +144,7 @@ fn look_up(mut call: impl FnMut(&mut Vec<u8>) -> (i32, bool)) -> Result<bool, Id
     }
 }
 
-fn find_user(name: &str) -> Result<Option<Identity>, IdentityError> {
+fn find_user(name: &str) -> Result<Option<UserAndGroup>, IdentityError> {
     let Ok(c_name) = CString::new(name) else {
         return Ok(None);
     };
@@ -165,7 +165,7 @@ fn find_user(name: &str) -> Result<Option<Identity>, IdentityError> {
             )
         };
         let found = error == 0 && !found.is_null();
-        identity = found.then_some(Identity {
+        identity = found.then_some(UserAndGroup {
             uid: entry.pw_uid,
             gid: entry.pw_gid,
         });
@@ -213,7 +213,7 @@ mod tests {
     fn root_is_found_by_name_and_strangers_are_not() {
         assert_eq!(
             find_user("root").unwrap(),
-            Some(Identity { uid: 0, gid: 0 })
+            Some(UserAndGroup { uid: 0, gid: 0 })
         );
         assert_eq!(find_group("root").unwrap(), Some(0));
         assert_eq!(find_user("no-such-user").unwrap(), None);

@@ -33,7 +33,7 @@ use nameward_maintain::{
     policy::{KeptPolicies, PolicySource, PolicyTable},
 };
 use nameward_serve::outgoing::Notifier;
-use nameward_serve::pipeline::Shared;
+use nameward_serve::pipeline::ServingState;
 use nameward_stats::{Gauge, Stats};
 use nameward_zone::{AccessSource, TableChange};
 pub use operator::resolved;
@@ -45,9 +45,9 @@ use crate::{
     pid_file::PidFile,
     policies, privileges, state, zones,
 };
-use maintenance::Keeper;
+use maintenance::MaintenanceParts;
 use ports::Ports;
-use running::{OutgoingParts, RUNTIME_THREADS, Server};
+use running::{OutgoingParts, RUNTIME_THREADS, RunningServer};
 
 /// Descriptors asked for: TCP connections need one each.
 const DESCRIPTORS: u64 = 65_536;
@@ -78,7 +78,7 @@ pub fn run(overrides: &Overrides) -> Result<(), StartError> {
     nameward_store::file::preflight(&sources)?;
 
     let settings = databases::live_settings(&config, &signatures);
-    let shared = Shared::with_live(live::engine(&config.server), stats, settings);
+    let shared = ServingState::with_live(live::engine(&config.server), stats, settings);
     let watched = Arc::clone(&shared);
     let count = move || watched.zones.load().len() as u64;
     shared.stats.gauge_from(Gauge::ZoneCacheSize, count);
@@ -141,7 +141,7 @@ pub fn run(overrides: &Overrides) -> Result<(), StartError> {
         templates: policies::templates(&config),
     };
     catalog::start(parts, &catalogs)?;
-    let keeper = Keeper {
+    let parts = MaintenanceParts {
         overrides: overrides.clone(),
         config_file,
         config,
@@ -155,10 +155,10 @@ pub fn run(overrides: &Overrides) -> Result<(), StartError> {
         recursion: None,
     };
     let ended = runtime.block_on(async {
-        let (shared, policies) = (&keeper.shared, &keeper.policies);
-        let server = &keeper.config.server;
+        let (shared, policies) = (&parts.shared, &parts.policies);
+        let server = &parts.config.server;
         let requests = zone_requests::start(shared, policies, store, server);
-        let mut server = Server::start(keeper, ports, databases, (&requests, outgoing))?;
+        let mut server = RunningServer::start(parts, ports, databases, (&requests, outgoing))?;
         let ended = server.watch().await;
         server.end().await;
         ended

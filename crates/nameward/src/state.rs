@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use crate::{
-    cli::print::{Form, Printer},
+    cli::print::{OutputForm, Printer},
     command_error::CommandError,
     config::{Config, Overrides},
     serve::{counted, databases::state_directory},
@@ -61,7 +61,7 @@ pub fn warn_of_missing(policies: &Policies) {
 }
 
 /// Prints a line for each fault, and ends with a sum.
-pub fn check(directory: &Path, form: Form) -> Result<ExitCode, CommandError> {
+pub fn check(directory: &Path, form: OutputForm) -> Result<ExitCode, CommandError> {
     let report = StateStore::check(directory)?;
     let mut printer = Printer::new(form);
     for fault in &report.faults {
@@ -94,7 +94,7 @@ pub fn check(directory: &Path, form: Form) -> Result<ExitCode, CommandError> {
 }
 
 /// Gives unused room back to the disk.
-pub fn compact(directory: &Path, form: Form) -> Result<ExitCode, CommandError> {
+pub fn compact(directory: &Path, form: OutputForm) -> Result<ExitCode, CommandError> {
     let report = StateStore::compact(directory)?;
     let text = format!(
         "state store compacted: {} octets, {} before",
@@ -108,7 +108,7 @@ pub fn compact(directory: &Path, form: Form) -> Result<ExitCode, CommandError> {
 }
 
 /// Copies the store to a new file.
-pub fn backup(directory: &Path, to: &Path, form: Form) -> Result<ExitCode, CommandError> {
+pub fn backup(directory: &Path, to: &Path, form: OutputForm) -> Result<ExitCode, CommandError> {
     let octets = StateStore::backup(directory, to)?;
     let to = to.display().to_string();
     let text = format!("state store copied to {to}: {octets} octets");

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use nameward_maintain::policy::{CONFIGURED_RANK, ZoneKind};
 use nameward_stats::{Ring, RingCapacities, Stats};
-use nameward_store::file::{FileList, Limits, Source, WrittenFiles};
+use nameward_store::file::{FileLimits, FileList, FileSource, WrittenFiles};
 use nameward_zone::{AccessRules, ZoneLimits};
 
 use crate::{
     config::{
         Config,
         clients::Clients,
-        setting::Section,
+        setting::ConfigTable,
         settings::{Backend, BackendType, Rings, ZoneSettings},
     },
     policies,
@@ -25,14 +25,14 @@ pub fn rank(index: usize) -> u16 {
 }
 
 /// The sources of zones that stand in files: those of file backends, and `[[zone]]` tables with a file.
-pub fn sources(config: &Config) -> Vec<Source> {
+pub fn sources(config: &Config) -> Vec<FileSource> {
     let written = Arc::new(copies(config));
     let backends = config
         .backends
         .iter()
         .enumerate()
         .filter(|(_, backend)| backend.r#type == BackendType::File)
-        .map(|(index, backend)| Source {
+        .map(|(index, backend)| FileSource {
             rank: rank(index),
             directory: backend.directory.clone(),
             written: Arc::clone(&written),
@@ -55,7 +55,7 @@ fn copies(config: &Config) -> WrittenFiles {
 }
 
 /// The source of zones that `[[zone]]` tables give a file.
-fn declared(config: &Config) -> Option<Source> {
+fn declared(config: &Config) -> Option<FileSource> {
     let mut zones = FileList::default();
     for zone in &config.zones {
         let kind = policies::of_zone(config, zone).kind.unwrap_or_default();
@@ -67,12 +67,12 @@ fn declared(config: &Config) -> Option<Source> {
         }
     }
     let defaults = Backend::defaults();
-    (!zones.is_empty()).then(|| Source {
+    (!zones.is_empty()).then(|| FileSource {
         rank: CONFIGURED_RANK,
         zones: Arc::new(zones),
         watch: defaults.watch,
         limits: limits(&defaults),
-        ..Source::default()
+        ..FileSource::default()
     })
 }
 
@@ -104,10 +104,10 @@ pub fn access(config: &Config) -> AccessRules {
     rules
 }
 
-/// What one zone of a backend may grow to.
-fn limits(backend: &Backend) -> Limits {
+/// Returns the size that one zone of a backend may grow to.
+fn limits(backend: &Backend) -> FileLimits {
     let octets = |mib: usize| (mib as u64) << 20;
-    Limits {
+    FileLimits {
         zone: ZoneLimits {
             octets: octets(backend.zone_max_mb.get()),
             records: backend.zone_records_max.get() as u64,

@@ -4,8 +4,8 @@
 use nameward_answer::Engine;
 use nameward_serve::listen;
 use nameward_serve::live::{LiveSettings, start};
-use nameward_serve::pipeline::{Shared, UdpPipeline};
-use nameward_serve::udp::{Batch, BatchHandler, BatchTiming, UdpSettings, spawn_workers};
+use nameward_serve::pipeline::{ServingState, UdpPipeline};
+use nameward_serve::udp::{BatchHandler, BatchTiming, DatagramBatch, spawn_workers};
 use nameward_stats::{RingCapacities, Stats};
 use nameward_wire::NameBuf;
 use nameward_wire::zonefile::{Options, parse_bytes};
@@ -82,7 +82,7 @@ fn main() {
             ..LiveSettings::for_tests()
         };
         let stats = Stats::new(RingCapacities::default());
-        let shared = Shared::with_live(Engine::default(), stats, settings);
+        let shared = ServingState::with_live(Engine::default(), stats, settings);
         let backend = shared.live.add_source("parts", Arc::new(Parts));
         let apex: NameBuf = APEX.parse().expect("a name");
         let zone = match what {
@@ -99,14 +99,14 @@ fn main() {
 }
 
 /// Asks every question once through a socket.
-fn warm(shared: &Arc<Shared>, packets: &[Vec<u8>]) {
+fn warm(shared: &Arc<ServingState>, packets: &[Vec<u8>]) {
     let bound = listen::bind_all(&["127.0.0.1:0".parse().expect("an address")], 1);
     let bound = bound.expect("a free port");
     let stop = Arc::new(AtomicBool::new(false));
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
     socket.connect(bound.addresses[0]).expect("loopback");
     let make = |_| UdpPipeline::new(shared.clone());
-    let workers = spawn_workers(bound.udp, &UdpSettings::default(), &stop, make);
+    let workers = spawn_workers(bound.udp, &stop, make);
     for packet in packets {
         socket.send(packet).expect("loopback");
         socket.recv(&mut [0; 512]).expect("an answer");
@@ -119,13 +119,13 @@ fn warm(shared: &Arc<Shared>, packets: &[Vec<u8>]) {
 }
 
 /// Nanoseconds an answer, in batches of 32.
-fn measure(shared: &Arc<Shared>, packets: &[Vec<u8>]) -> f64 {
+fn measure(shared: &Arc<ServingState>, packets: &[Vec<u8>]) -> f64 {
     let client: SocketAddr = "192.0.2.200:4000".parse().expect("an address");
-    let mut batches: Vec<Batch> = packets
+    let mut batches: Vec<DatagramBatch> = packets
         .chunks_exact(32)
         .map(|chunk| {
             let datagrams: Vec<_> = chunk.iter().map(|packet| (&packet[..], client)).collect();
-            Batch::of(&datagrams)
+            DatagramBatch::of(&datagrams)
         })
         .collect();
     let mut pipeline = UdpPipeline::new(shared.clone());

@@ -2,8 +2,8 @@
 //! `pipeline_loop SCENARIO COUNT`, for counting instructions (`bench/instructions`) and for profiling.
 
 use nameward_answer::Engine;
-use nameward_serve::pipeline::{Shared, UdpPipeline};
-use nameward_serve::udp::{BATCH, Batch, BatchHandler, BatchTiming};
+use nameward_serve::pipeline::{ServingState, UdpPipeline};
+use nameward_serve::udp::{BATCH, BatchHandler, BatchTiming, DatagramBatch};
 use nameward_stats::{RingCapacities, Stats};
 use nameward_wire::NameBuf;
 use nameward_wire::zonefile::{Options, parse_bytes};
@@ -72,12 +72,12 @@ fn main() {
     };
     let count: usize = count.parse().expect("a number");
     let (table, names) = scenario(&name);
-    let shared = Shared::new(Engine::default(), Stats::new(RingCapacities::default()));
+    let shared = ServingState::new(Engine::default(), Stats::new(RingCapacities::default()));
     shared.zones.store(Arc::new(table));
     let packets: Vec<_> = names.iter().map(|name| question(name)).collect();
     let client = |i: usize| SocketAddr::from((Ipv4Addr::from(0x7f00_0001), 4000 + i as u16));
     let datagrams = packets.iter().enumerate().map(|(i, p)| (&p[..], client(i)));
-    let mut batch = Batch::of(&datagrams.collect::<Vec<_>>());
+    let mut batch = DatagramBatch::of(&datagrams.collect::<Vec<_>>());
     let mut pipeline = UdpPipeline::new(shared);
     let timing = BatchTiming {
         receive_ns: Some(1),

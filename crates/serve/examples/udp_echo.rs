@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use nameward_serve::listen::bind_all;
-use nameward_serve::udp::{Batch, BatchHandler, BatchTiming, UdpSettings, UdpWorker};
+use nameward_serve::udp::{BatchHandler, BatchTiming, DatagramBatch, UdpWorker};
 
 /// About the size of a usual query.
 const DATAGRAM: [u8; 44] = [7; 44];
@@ -29,7 +29,7 @@ struct Count {
 struct Echo(Arc<Count>);
 
 impl BatchHandler for Echo {
-    fn handle(&mut self, batch: &mut Batch) {
+    fn handle(&mut self, batch: &mut DatagramBatch) {
         for i in 0..batch.len() {
             let (query, reply, len) = batch.reply(i);
             let Some(room) = reply.get_mut(..query.len()) else {
@@ -43,7 +43,7 @@ impl BatchHandler for Echo {
         self.0.batches.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn sent(&mut self, batch: &Batch, timing: BatchTiming) {
+    fn sent(&mut self, batch: &DatagramBatch, timing: BatchTiming) {
         let sent = (0..batch.len())
             .filter(|&i| !batch.replied(i).is_empty())
             .count();
@@ -75,7 +75,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             index,
             bound.remove(0),
             Echo(own),
-            &UdpSettings::default(),
             Arc::clone(&stop),
         )?);
     }

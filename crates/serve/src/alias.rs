@@ -23,11 +23,11 @@ use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
 use crate::live::{WaitingQuestion, answer_all};
-use crate::pipeline::Shared;
+use crate::pipeline::ServingState;
 use crate::recursor::{
     HandOffFull, Joined, Resolvers, UpstreamQuestion, WaitingClients, WaitingLimits,
 };
-pub(crate) use answer::read_addresses;
+pub(crate) use answer::{UnresolvedTarget, read_addresses};
 
 /// Targets that are kept, each type by itself.
 const TARGETS_MAX: usize = 20_000;
@@ -71,7 +71,7 @@ pub(crate) enum TargetFound {
 
 /// Resolves the targets of ALIAS records.
 pub struct AliasResolver {
-    shared: Weak<Shared>,
+    shared: Weak<ServingState>,
     resolvers: ArcSwapOption<Resolvers>,
     targets: Cache<UpstreamQuestion, Arc<ResolvedTarget>>,
     waiting: WaitingClients<WaitingQuestion>,
@@ -84,7 +84,7 @@ pub struct AliasResolver {
 impl AliasResolver {
     /// Makes a resolver of targets; without `resolvers` none that is elsewhere can be resolved.
     pub fn new(
-        shared: &Arc<Shared>,
+        shared: &Arc<ServingState>,
         resolvers: Option<Arc<Resolvers>>,
         runtime: Handle,
     ) -> Arc<Self> {
@@ -157,8 +157,8 @@ impl AliasResolver {
 
     fn resolve(self: &Arc<Self>, question: UpstreamQuestion) {
         let resolver = Arc::clone(self);
-        let owed = OwedAddresses { resolver, question };
-        self.runtime.spawn(owed.settle());
+        let pending = PendingTarget { resolver, question };
+        self.runtime.spawn(pending.settle());
     }
 
     /// Resolves a target for somebody who can wait; `None` if it cannot be resolved.
@@ -177,10 +177,13 @@ impl AliasResolver {
     }
 
     /// Asks the resolvers; `None` if there are none.
-    async fn ask(&self, question: &UpstreamQuestion) -> Option<Result<AliasAddresses, String>> {
+    async fn ask(
+        &self,
+        question: &UpstreamQuestion,
+    ) -> Option<Result<AliasAddresses, UnresolvedTarget>> {
         let resolvers = self.resolvers.load_full()?;
         let reply = resolvers.ask(question.clone()).await;
-        let reply = reply.map_err(|unanswered| unanswered.to_string());
+        let reply = reply.map_err(UnresolvedTarget::from);
         Some(reply.and_then(|reply| read_addresses(&reply, question)))
     }
 
@@ -188,7 +191,7 @@ impl AliasResolver {
     fn keep(
         &self,
         question: &UpstreamQuestion,
-        result: Result<AliasAddresses, String>,
+        result: Result<AliasAddresses, UnresolvedTarget>,
     ) -> Arc<ResolvedTarget> {
         let now = Instant::now();
         let target = match result {
@@ -256,12 +259,12 @@ impl AliasResolver {
 }
 
 /// A target that is asked for: the questions that wait for it are answered whatever becomes of it.
-struct OwedAddresses {
+struct PendingTarget {
     resolver: Arc<AliasResolver>,
     question: UpstreamQuestion,
 }
 
-impl OwedAddresses {
+impl PendingTarget {
     async fn settle(self) {
         let question = &self.question;
         if let Some(result) = self.resolver.ask(question).await {
@@ -270,7 +273,7 @@ impl OwedAddresses {
     }
 }
 
-impl Drop for OwedAddresses {
+impl Drop for PendingTarget {
     fn drop(&mut self) {
         // After a task that ended early the cache has nothing: it says so, and does not ask again at once.
         if self.resolver.targets.get(&self.question).is_none() {

@@ -13,21 +13,23 @@ use std::sync::Arc;
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-use crate::sys::{self, batch::Origin};
-use crate::udp::UdpSettings;
+use crate::sys::{self, batch::LocalAddressFrom};
 
 /// Connections the kernel completes before we accept them; it takes the lesser of this and
 /// net.core.somaxconn.
 const TCP_BACKLOG: i32 = 4096;
 /// How often a free port is looked for that is free for both UDP and TCP, when port 0 is asked.
 const FREE_PORT_TRIES: usize = 32;
+/// Receive and send buffers that are asked of the kernel for each UDP socket: bursts wait there while a batch is answered.
+const RECEIVE_BUFFER_BYTES: usize = 4 << 20;
+const SEND_BUFFER_BYTES: usize = 4 << 20;
 
 /// One UDP socket of one worker.
 #[derive(Debug)]
 pub struct UdpListener {
     pub(crate) socket: Arc<Socket>,
     pub(crate) local: SocketAddr,
-    pub(crate) origin: Origin,
+    pub(crate) origin: LocalAddressFrom,
 }
 
 impl UdpListener {
@@ -55,18 +57,18 @@ pub struct Bound {
 
 /// Which of the two transports of an address could not be bound.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Transport {
+pub enum PortProtocol {
     /// Datagrams.
     Udp,
     /// Streams.
     Tcp,
 }
 
-impl fmt::Display for Transport {
+impl fmt::Display for PortProtocol {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Transport::Udp => "udp",
-            Transport::Tcp => "tcp",
+            PortProtocol::Udp => "udp",
+            PortProtocol::Tcp => "tcp",
         })
     }
 }
@@ -77,11 +79,11 @@ pub enum ListenError {
     /// The system refused the address.
     #[error("cannot listen on {address}/{transport}: {}", reason(.source))]
     Refused {
-        /// What was asked.
+        /// The address that was asked for.
         address: SocketAddr,
         /// For which transport.
-        transport: Transport,
-        /// What the system said.
+        transport: PortProtocol,
+        /// The error of the system.
         source: io::Error,
     },
     /// Two addresses of the list cannot be bound beside each other.
@@ -116,18 +118,9 @@ fn reason(error: &io::Error) -> String {
     }
 }
 
-/// Binds every address for `workers` UDP workers and for TCP, with the default settings.
-pub fn bind_all(addresses: &[SocketAddr], workers: usize) -> Result<Bound, ListenError> {
-    bind_all_with(addresses, workers, &UdpSettings::default())
-}
-
 /// Binds every address for `workers` UDP workers (at least one) and for TCP. An address with port
 /// 0 gets a free port, the same for both transports.
-pub fn bind_all_with(
-    addresses: &[SocketAddr],
-    workers: usize,
-    settings: &UdpSettings,
-) -> Result<Bound, ListenError> {
+pub fn bind_all(addresses: &[SocketAddr], workers: usize) -> Result<Bound, ListenError> {
     if addresses.is_empty() {
         return Err(ListenError::NoAddress);
     }
@@ -139,12 +132,12 @@ pub fn bind_all_with(
         addresses: Vec::new(),
     };
     for &address in addresses {
-        let (first, tcp) = bind_first(address, settings)?;
+        let (first, tcp) = bind_first(address)?;
         let local = first.local;
         bound.udp[0].push(first);
         for worker in &mut bound.udp[1..] {
-            let socket = bind_udp(local, Sharing::Join, settings);
-            worker.push(socket.map_err(refused(local, Transport::Udp))?);
+            let socket = bind_udp(local, Sharing::Join);
+            worker.push(socket.map_err(refused(local, PortProtocol::Udp))?);
         }
         bound.tcp.push(tcp);
         bound.addresses.push(local);
@@ -152,7 +145,7 @@ pub fn bind_all_with(
     Ok(bound)
 }
 
-fn refused(address: SocketAddr, transport: Transport) -> impl Fn(io::Error) -> ListenError {
+fn refused(address: SocketAddr, transport: PortProtocol) -> impl Fn(io::Error) -> ListenError {
     move |source| ListenError::Refused {
         address,
         transport,
@@ -180,20 +173,16 @@ fn reject_overlap(addresses: &[SocketAddr]) -> Result<(), ListenError> {
 }
 
 /// Binds the first worker's UDP socket and the TCP listener of one address.
-fn bind_first(
-    address: SocketAddr,
-    settings: &UdpSettings,
-) -> Result<(UdpListener, TcpListener), ListenError> {
+fn bind_first(address: SocketAddr) -> Result<(UdpListener, TcpListener), ListenError> {
     let mut tries = 0;
     loop {
         tries += 1;
-        let udp = bind_udp(address, Sharing::Found, settings)
-            .map_err(refused(address, Transport::Udp))?;
+        let udp = bind_udp(address, Sharing::Found).map_err(refused(address, PortProtocol::Udp))?;
         match bind_tcp(udp.local) {
             Ok(tcp) => return Ok((udp, tcp)),
             // A free UDP port may be taken for TCP: look for another one.
             Err(_) if address.port() == 0 && tries < FREE_PORT_TRIES => {}
-            Err(error) => return Err(refused(udp.local, Transport::Tcp)(error)),
+            Err(error) => return Err(refused(udp.local, PortProtocol::Tcp)(error)),
         }
     }
 }
@@ -208,11 +197,7 @@ enum Sharing {
     Join,
 }
 
-fn bind_udp(
-    address: SocketAddr,
-    sharing: Sharing,
-    settings: &UdpSettings,
-) -> io::Result<UdpListener> {
+fn bind_udp(address: SocketAddr, sharing: Sharing) -> io::Result<UdpListener> {
     let socket = Socket::new(
         Domain::for_address(address),
         Type::DGRAM,
@@ -244,15 +229,15 @@ fn bind_udp(
     let origin = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => {
             sys::set_option(&socket, libc::IPPROTO_IP, libc::IP_PKTINFO, 1)?;
-            Origin::Control
+            LocalAddressFrom::Control
         }
         IpAddr::V6(ip) if ip.is_unspecified() => {
             sys::set_option(&socket, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1)?;
-            Origin::Control
+            LocalAddressFrom::Control
         }
-        _ => Origin::Bound,
+        _ => LocalAddressFrom::Bound,
     };
-    enlarge_buffers(&socket, settings);
+    enlarge_buffers(&socket);
     let local = local_address(&socket)?;
     Ok(UdpListener {
         socket: Arc::new(socket),
@@ -262,8 +247,8 @@ fn bind_udp(
 }
 
 /// Asks for large buffers and takes what is granted: root gets all, others up to rmem_max.
-fn enlarge_buffers(socket: &Socket, settings: &UdpSettings) {
-    let (receive, send) = (settings.receive_buffer_bytes, settings.send_buffer_bytes);
+fn enlarge_buffers(socket: &Socket) {
+    let (receive, send) = (RECEIVE_BUFFER_BYTES, SEND_BUFFER_BYTES);
     let forced = |name, bytes: usize| {
         let bytes = i32::try_from(bytes).unwrap_or(i32::MAX);
         sys::set_option(socket, libc::SOL_SOCKET, name, bytes).is_ok()

@@ -43,7 +43,7 @@ pub(crate) use question::WaitingQuestion;
 pub use run::{Running, start};
 pub(crate) use run::{answer_all, join_lookup};
 use thread_queue::ThreadQueue;
-pub(crate) use view::{HeldPart, LiveView, Parts, Used};
+pub(crate) use view::{FetchedPart, LiveView, Parts, Used};
 
 /// Settings of the caches and of overload.
 #[derive(Clone, Debug)]
@@ -230,7 +230,7 @@ impl LiveZones {
     }
 
     /// Lets the page show sizes.
-    pub(crate) fn show_sizes(shared: &Arc<crate::pipeline::Shared>, stats: &Stats) {
+    pub(crate) fn show_sizes(shared: &Arc<crate::pipeline::ServingState>, stats: &Stats) {
         let gauge = |gauge, size: fn(&LiveZones) -> usize| {
             // The statistics must not keep alive what holds them.
             let shared = Arc::downgrade(shared);

@@ -139,25 +139,25 @@ pub struct PrimaryAsker {
 impl AskPrimary for PrimaryAsker {
     fn ask(&mut self, ask: Ask) {
         let shared = Arc::clone(&self.outgoing.shared);
-        let mut owed = OwedAnswer {
+        let mut answer = PrimaryAnswerGuard {
             life: self.life.clone(),
             ticket: Some(ask.ticket),
         };
         self.outgoing.runtime.spawn(async move {
             let reply = shared.ask_primary(&ask).await;
             let reply = reply.map_err(|failure| PrimaryError(failure.to_string()));
-            owed.give(reply);
+            answer.give(reply);
         });
     }
 }
 
 /// An answer that is given even if the one who asks ends early: the zone would wait for it for ever.
-struct OwedAnswer {
+struct PrimaryAnswerGuard {
     life: LifeHandle,
     ticket: Option<AskTicket>,
 }
 
-impl OwedAnswer {
+impl PrimaryAnswerGuard {
     fn give(&mut self, reply: Result<PrimaryReply, PrimaryError>) {
         if let Some(ticket) = self.ticket.take() {
             self.life.answered(ticket, reply);
@@ -165,7 +165,7 @@ impl OwedAnswer {
     }
 }
 
-impl Drop for OwedAnswer {
+impl Drop for PrimaryAnswerGuard {
     fn drop(&mut self) {
         self.give(Err(PrimaryError("the question was given up".into())));
     }

@@ -41,7 +41,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, OnceLock};
 
 /// Everything that all workers answer from. Maintenance swaps the pointers; workers follow with their next batch.
-pub struct Shared {
+pub struct ServingState {
     /// The zones; maintenance writes them, and nobody else.
     pub zones: Arc<ArcSwap<ZoneTable>>,
     /// Policy and identity.
@@ -64,7 +64,7 @@ pub struct Shared {
     late: Mutex<Option<Box<LateSender>>>,
 }
 
-impl Shared {
+impl ServingState {
     /// Starts without zones.
     pub fn new(engine: Engine, stats: Arc<Stats>) -> Arc<Self> {
         Self::with_live(engine, stats, LiveSettings::for_tests())
@@ -72,7 +72,7 @@ impl Shared {
 
     /// Starts without zones, with these caches and bounds for live ones.
     pub fn with_live(engine: Engine, stats: Arc<Stats>, live: LiveSettings) -> Arc<Self> {
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(ServingState {
             zones: Arc::default(),
             engine: ArcSwap::from_pointee(engine),
             tsig_keys: ArcSwap::default(),
@@ -127,7 +127,7 @@ impl Shared {
     }
 }
 
-/// Cached pointers into [`Shared`], renewed with each turn.
+/// Cached pointers into [`ServingState`], renewed with each turn.
 pub(crate) struct Snapshots {
     zones: Cache<SharedZones, Arc<ZoneTable>>,
     engine: Cache<SharedEngine, Arc<Engine>>,
@@ -135,7 +135,7 @@ pub(crate) struct Snapshots {
 }
 
 /// The zone table as something a cache can watch.
-struct SharedZones(Arc<Shared>);
+struct SharedZones(Arc<ServingState>);
 
 impl std::ops::Deref for SharedZones {
     type Target = ArcSwap<ZoneTable>;
@@ -146,7 +146,7 @@ impl std::ops::Deref for SharedZones {
 }
 
 /// The engine as something a cache can watch.
-struct SharedEngine(Arc<Shared>);
+struct SharedEngine(Arc<ServingState>);
 
 impl std::ops::Deref for SharedEngine {
     type Target = ArcSwap<Engine>;
@@ -157,7 +157,7 @@ impl std::ops::Deref for SharedEngine {
 }
 
 /// The hand-off as something a cache can watch.
-struct SharedHandOff(Arc<Shared>);
+struct SharedHandOff(Arc<ServingState>);
 
 impl std::ops::Deref for SharedHandOff {
     type Target = ArcSwapOption<HandOff>;
@@ -168,7 +168,7 @@ impl std::ops::Deref for SharedHandOff {
 }
 
 impl Snapshots {
-    pub(crate) fn new(shared: &Arc<Shared>) -> Self {
+    pub(crate) fn new(shared: &Arc<ServingState>) -> Self {
         Snapshots {
             zones: Cache::new(SharedZones(Arc::clone(shared))),
             engine: Cache::new(SharedEngine(Arc::clone(shared))),

@@ -86,8 +86,8 @@ impl HandOff {
             Joined::UnderWay => {}
             Joined::Begun => {
                 let hand_off = Arc::clone(self);
-                let owed = OwedReplies { hand_off, question };
-                self.runtime.spawn(owed.settle());
+                let pending = PendingRelay { hand_off, question };
+                self.runtime.spawn(pending.settle());
             }
         }
         Ok(())
@@ -101,12 +101,12 @@ fn question_of(query: &Query<'_>) -> UpstreamQuestion {
 }
 
 /// A question under way: those who wait for it are answered whatever becomes of it.
-struct OwedReplies {
+struct PendingRelay {
     hand_off: Arc<HandOff>,
     question: UpstreamQuestion,
 }
 
-impl OwedReplies {
+impl PendingRelay {
     async fn settle(self) {
         let result = self.hand_off.resolvers.ask(self.question.clone()).await;
         let mut buffer = Vec::new();
@@ -119,7 +119,7 @@ impl OwedReplies {
     }
 }
 
-impl Drop for OwedReplies {
+impl Drop for PendingRelay {
     fn drop(&mut self) {
         // Nobody is left, unless the task ended early.
         let clients = self.hand_off.waiting.take(&self.question);

@@ -23,13 +23,13 @@ use std::time::{Duration, Instant};
 use nameward_answer::Making;
 
 use crate::live::{Answerer, WaitingQuestion};
-use crate::pipeline::Shared;
+use crate::pipeline::ServingState;
 use crate::sys;
 use pace::Pace;
-pub(crate) use queue::{Place, SigningQueue};
+pub(crate) use queue::{SigningPlace, SigningQueue};
 
 /// Starts the threads that sign. They end when the queue is closed.
-pub(crate) fn start(shared: &Arc<Shared>, cpu_percent: usize) -> io::Result<()> {
+pub(crate) fn start(shared: &Arc<ServingState>, cpu_percent: usize) -> io::Result<()> {
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let (threads, share) = divide(cores, cpu_percent);
     for index in 0..threads {
@@ -80,7 +80,7 @@ fn divide(cores: usize, cpu_percent: usize) -> (usize, f64) {
     (threads, hundredths as f64 / (threads * 100) as f64)
 }
 
-fn work(shared: &Arc<Shared>, share: f64) {
+fn work(shared: &Arc<ServingState>, share: f64) {
     sys::give_way();
     let mut answerer = Answerer::new(shared, Making::NOW);
     let mut pace = Pace::new(share, Instant::now());
@@ -103,7 +103,7 @@ fn work(shared: &Arc<Shared>, share: f64) {
 
 /// Answers questions that are the same: the first makes the signatures, the others find them.
 fn answer_all(
-    shared: &Arc<Shared>,
+    shared: &Arc<ServingState>,
     answerer: &mut Answerer,
     jobs: &mut Vec<WaitingQuestion>,
     patience: Duration,

@@ -8,6 +8,7 @@
 
 mod address;
 pub(crate) mod batch;
+mod control;
 pub(crate) mod outbox;
 
 use std::ffi::c_int;

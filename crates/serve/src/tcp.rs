@@ -25,10 +25,10 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 
 use crate::request::MessageStream;
-use connection::Connection;
+use connection::StreamConnection;
 pub use later::{Later, Ticket};
 pub(crate) use registry::counted_as;
-use registry::{Refusal, Registry};
+use registry::{ConnectionRefusal, Registry};
 pub use stream::ByteStream;
 
 /// Descriptors left for everything else, when the limit of open files bounds the connections.
@@ -137,36 +137,36 @@ pub trait StreamHandler: Send + Sync + 'static {
     fn refused(&self, _client: SocketAddr) {}
 }
 
-/// What all connections share.
-struct Shared<H> {
+/// State that all connections share.
+struct StreamState<H> {
     handler: Arc<H>,
     settings: TcpSettings,
     registry: Arc<Registry>,
-    scratches: Mutex<Vec<Box<Scratch>>>,
+    scratches: Mutex<Vec<Box<TurnBuffers>>>,
 }
 
 /// Buffers of one turn.
-struct Scratch {
+struct TurnBuffers {
     input: [u8; READ_BYTES],
     out: Vec<u8>,
 }
 
-impl<H> Shared<H> {
-    fn borrow_scratch(&self) -> Box<Scratch> {
+impl<H> StreamState<H> {
+    fn borrow_scratch(&self) -> Box<TurnBuffers> {
         let spare = self
             .scratches
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .pop();
         spare.unwrap_or_else(|| {
-            Box::new(Scratch {
+            Box::new(TurnBuffers {
                 input: [0; READ_BYTES],
                 out: Vec::new(),
             })
         })
     }
 
-    fn return_scratch(&self, mut scratch: Box<Scratch>) {
+    fn return_scratch(&self, mut scratch: Box<TurnBuffers>) {
         scratch.out.clear();
         let mut spare = self
             .scratches
@@ -180,7 +180,7 @@ impl<H> Shared<H> {
 
 /// The place of one connection; giving it up, even by a panic or by eviction, is counted.
 struct Seat<H: StreamHandler> {
-    shared: Arc<Shared<H>>,
+    shared: Arc<StreamState<H>>,
     id: u64,
     ends: Endpoints,
 }
@@ -224,7 +224,7 @@ pub async fn serve_over<H: StreamHandler, S: ByteStream>(
     lay_over: fn(TcpStream) -> S,
 ) -> io::Result<()> {
     let max_connections = affordable_connections(settings.max_connections);
-    let shared = Arc::new(Shared {
+    let shared = Arc::new(StreamState {
         handler,
         registry: Arc::new(Registry::new(
             max_connections,
@@ -265,7 +265,7 @@ fn affordable_connections(wanted: usize) -> usize {
 }
 
 async fn accept_all<H: StreamHandler, S: ByteStream>(
-    shared: Arc<Shared<H>>,
+    shared: Arc<StreamState<H>>,
     listener: tokio::net::TcpListener,
     mut shutdown: watch::Receiver<bool>,
     lay_over: fn(TcpStream) -> S,
@@ -310,7 +310,7 @@ fn is_shortage(error: &io::Error) -> bool {
 }
 
 fn admit<H: StreamHandler, S: ByteStream>(
-    shared: &Arc<Shared<H>>,
+    shared: &Arc<StreamState<H>>,
     stream: S,
     ends: Endpoints,
     shutdown: &watch::Receiver<bool>,
@@ -318,7 +318,7 @@ fn admit<H: StreamHandler, S: ByteStream>(
     let client = ends.client;
     let id = match shared.registry.enter(client.ip()) {
         Ok(id) => id,
-        Err(Refusal::ClientHasTooMany) => {
+        Err(ConnectionRefusal::ClientHasTooMany) => {
             shared.handler.refused(client);
             return;
         }
@@ -329,7 +329,7 @@ fn admit<H: StreamHandler, S: ByteStream>(
         id,
         ends,
     };
-    let connection = Connection::new(stream, seat);
+    let connection = StreamConnection::new(stream, seat);
     let task = tokio::spawn(connection.run(shutdown.clone()));
     shared.registry.seated(id, task.abort_handle());
 }

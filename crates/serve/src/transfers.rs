@@ -22,7 +22,7 @@ use std::cmp::Ordering;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
-use nameward_answer::{Medium, Outcome, Reply};
+use nameward_answer::{AnswerKind, Medium, Reply};
 use nameward_maintain::outgoing::{IxfrMessages, TransferRequest};
 use nameward_maintain::policy::{PolicyTable, ZonePolicy};
 use nameward_stats::{Counter, Recorder, Stamp, Stats};
@@ -34,7 +34,7 @@ use nameward_zone::{NameKey, Serial, Zone, ZoneTable};
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
-use crate::pipeline::{Shared, WayBack};
+use crate::pipeline::{ServingState, WayBack};
 use crate::request::{Request, Verdict, extended_error};
 use prepare::{LiveReads, TransferSource};
 pub(crate) use refusals::LoggedRefusals;
@@ -191,7 +191,7 @@ impl OutgoingTransfers {
     fn admit(
         &self,
         request: &Request<'_>,
-        shared: &Shared,
+        shared: &ServingState,
     ) -> Result<TransferSource, TransferRefusal> {
         let query = request.query;
         let table = shared.zones.load();
@@ -307,7 +307,7 @@ impl OutgoingTransfers {
         &self,
         request: &Request<'_>,
         zone: &Zone,
-        shared: &Shared,
+        shared: &ServingState,
     ) -> TransferRequest {
         let engine = shared.engine.load();
         let mut opt = engine.opt(request.query, None);
@@ -364,7 +364,7 @@ fn soa_alone(zone: &Arc<Zone>, request: TransferRequest, out: &mut [u8]) -> Verd
         Ok(Some(len)) => Verdict::Reply(Reply {
             len,
             rcode: Rcode::NoError,
-            outcome: Outcome::Answer,
+            outcome: AnswerKind::Answer,
             truncated: false,
             zone_found: Some(true),
         }),

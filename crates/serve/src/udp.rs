@@ -1,6 +1,6 @@
 //! UDP workers: threads that receive a batch, have it answered in place, and send the replies.
 //!
-//! A worker owns one socket for each listen address and one [`Batch`]; it shares nothing with
+//! A worker owns one socket for each listen address and one [`DatagramBatch`]; it shares nothing with
 //! other workers and allocates nothing while it runs. With one socket it sleeps in the receive
 //! call itself; with several it polls them once a round, so that no address can starve another.
 
@@ -16,35 +16,16 @@ use crate::listen::UdpListener;
 use crate::sys::PollSet;
 pub(crate) use crate::sys::batch::ReturnPath;
 use crate::sys::batch::Wait;
-pub use crate::sys::batch::{BATCH, Batch, QUERY_MAX, Queries, REPLY_MAX, Replies};
+pub use crate::sys::batch::{BATCH, DatagramBatch, QUERY_MAX, Queries, REPLY_MAX, Replies};
 
 /// How long a worker rests after an error that reading again would only repeat.
 const ERROR_REST: Duration = Duration::from_millis(10);
 
-/// Settings of the UDP sockets and workers.
-#[derive(Clone, Debug)]
-pub struct UdpSettings {
-    /// Receive buffer asked of the kernel for each socket, in bytes.
-    pub receive_buffer_bytes: usize,
-    /// Send buffer asked of the kernel for each socket, in bytes.
-    pub send_buffer_bytes: usize,
-    /// How long a worker waits for datagrams before it calls [`BatchHandler::idle`]. Also how late
-    /// an idle worker notices that it shall stop.
-    pub idle_interval: Duration,
-    /// How many more batches a worker takes, told to stop, from what is already in its sockets.
-    pub drain_batches: usize,
-}
-
-impl Default for UdpSettings {
-    fn default() -> UdpSettings {
-        UdpSettings {
-            receive_buffer_bytes: 4 << 20,
-            send_buffer_bytes: 4 << 20,
-            idle_interval: Duration::from_millis(100),
-            drain_batches: 512,
-        }
-    }
-}
+/// How long a worker waits for datagrams before it calls [`BatchHandler::idle`]. Also how late an idle worker notices
+/// that it shall stop.
+const IDLE_INTERVAL: Duration = Duration::from_millis(100);
+/// How many more batches a worker that shall stop takes from what is already in its sockets.
+const DRAIN_BATCHES: usize = 512;
 
 /// Where the time of one batch went.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -61,11 +42,11 @@ pub struct BatchTiming {
 /// Answers datagrams. One handler a worker, so it needs no locks.
 pub trait BatchHandler: Send + 'static {
     /// Answers every datagram of the batch in place.
-    fn handle(&mut self, batch: &mut Batch);
+    fn handle(&mut self, batch: &mut DatagramBatch);
 
     /// The batch just handled went out: where the time went; replies that the kernel refused are empty
     /// now. The clock is read a few times a batch, not for each datagram.
-    fn sent(&mut self, batch: &Batch, timing: BatchTiming);
+    fn sent(&mut self, batch: &DatagramBatch, timing: BatchTiming);
 
     /// Nothing came for the idle interval: what was held back can be flushed.
     fn idle(&mut self) {}
@@ -84,18 +65,16 @@ impl UdpWorker {
         index: usize,
         sockets: Vec<UdpListener>,
         handler: H,
-        settings: &UdpSettings,
         stop: Arc<AtomicBool>,
     ) -> io::Result<UdpWorker> {
         if let [only] = &sockets[..] {
-            only.socket.set_read_timeout(Some(settings.idle_interval))?;
+            only.socket.set_read_timeout(Some(IDLE_INTERVAL))?;
         }
         let mut worker = Worker {
             poll: PollSet::new(sockets.iter().map(|s| s.socket.as_raw_fd())),
             sockets,
             handler,
-            batch: Batch::new(),
-            settings: settings.clone(),
+            batch: DatagramBatch::new(),
         };
         let thread = thread::Builder::new()
             .name(format!("udp-{index}"))
@@ -115,13 +94,12 @@ impl UdpWorker {
 /// `handler` makes for its index.
 pub fn spawn_workers<H: BatchHandler>(
     sockets: Vec<Vec<UdpListener>>,
-    settings: &UdpSettings,
     stop: &Arc<AtomicBool>,
     mut handler: impl FnMut(usize) -> H,
 ) -> io::Result<Vec<UdpWorker>> {
     let numbered = sockets.into_iter().enumerate();
     numbered
-        .map(|(i, own)| UdpWorker::spawn(i, own, handler(i), settings, Arc::clone(stop)))
+        .map(|(i, own)| UdpWorker::spawn(i, own, handler(i), Arc::clone(stop)))
         .collect()
 }
 
@@ -129,8 +107,7 @@ struct Worker<H> {
     sockets: Vec<UdpListener>,
     poll: PollSet,
     handler: H,
-    batch: Batch,
-    settings: UdpSettings,
+    batch: DatagramBatch,
 }
 
 impl<H: BatchHandler> Worker<H> {
@@ -159,11 +136,7 @@ impl<H: BatchHandler> Worker<H> {
 
     /// Polls all sockets and serves one batch of each that has something.
     fn round_of_many(&mut self, full: bool) -> bool {
-        let timeout = if full {
-            Duration::ZERO
-        } else {
-            self.settings.idle_interval
-        };
+        let timeout = if full { Duration::ZERO } else { IDLE_INTERVAL };
         if self.poll.wait(timeout) == 0 {
             if !full {
                 self.handler.idle();
@@ -181,7 +154,7 @@ impl<H: BatchHandler> Worker<H> {
 
     /// Told to stop: answers what has already come.
     fn drain(&mut self) {
-        for _ in 0..self.settings.drain_batches {
+        for _ in 0..DRAIN_BATCHES {
             let mut received = 0;
             for index in 0..self.sockets.len() {
                 received += self.serve(index, Wait::Never);
@@ -222,7 +195,7 @@ impl<H: BatchHandler> Worker<H> {
 }
 
 /// A bug that one datagram uncovers costs its batch, not the worker.
-fn answer(handler: &mut impl BatchHandler, batch: &mut Batch) {
+fn answer(handler: &mut impl BatchHandler, batch: &mut DatagramBatch) {
     if catch_unwind(AssertUnwindSafe(|| handler.handle(batch))).is_err() {
         tracing::error!("a bug while answering: a batch of {} is lost", batch.len());
         batch.silence();

@@ -1,9 +1,9 @@
 //! The conformance suite on the whole way of a request, without sockets: zone files in, answers out.
 
-use nameward_answer::{AnyPolicy, Engine, Follow, Identity, Policy};
-use nameward_serve::pipeline::{Shared, TcpPipeline, UdpPipeline};
+use nameward_answer::{AnswerPolicy, AnyPolicy, Engine, Follow, ServerIdentity};
+use nameward_serve::pipeline::{ServingState, TcpPipeline, UdpPipeline};
 use nameward_serve::tcp::{Endpoints, answer_alone};
-use nameward_serve::udp::{Batch, BatchHandler};
+use nameward_serve::udp::{BatchHandler, DatagramBatch};
 use nameward_stats::{RingCapacities, Stats};
 use nameward_testkit::conformance::{self, Judge, Suite};
 use nameward_testkit::wire::{Exchange, Transport};
@@ -15,7 +15,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 struct Bare {
-    shared: Arc<Shared>,
+    shared: Arc<ServingState>,
 }
 
 impl Exchange for Bare {
@@ -24,7 +24,7 @@ impl Exchange for Bare {
         let local = SocketAddr::from(([192, 0, 2, 53], 53));
         let reply = match transport {
             Transport::Udp => {
-                let mut batch = Batch::of(&[(message, client)]);
+                let mut batch = DatagramBatch::of(&[(message, client)]);
                 UdpPipeline::new(Arc::clone(&self.shared)).handle(&mut batch);
                 batch.replied(0).to_vec()
             }
@@ -59,13 +59,13 @@ fn engine(suite: &Suite) -> Engine {
         _ => Follow::AllZones,
     };
     let nsid = setting(suite, "nsid").unwrap_or_default();
-    let identity = Identity {
+    let identity = ServerIdentity {
         version: setting(suite, "version").unwrap_or("some version").into(),
         id: nsid.into(),
         nsid: nsid.into(),
     };
     Engine {
-        policy: Policy { any, follow },
+        policy: AnswerPolicy { any, follow },
         identity,
         ..Engine::default()
     }
@@ -85,7 +85,7 @@ fn serve(suite: &Suite) -> Bare {
     for own in &suite.zones {
         zones.insert(Arc::new(zone(&own.name, &own.file_text())));
     }
-    let shared = Shared::new(engine(suite), Stats::new(RingCapacities::default()));
+    let shared = ServingState::new(engine(suite), Stats::new(RingCapacities::default()));
     shared.zones.store(Arc::new(zones));
     Bare { shared }
 }

@@ -13,9 +13,7 @@ use std::time::{Duration, Instant};
 use nameward_serve::listen::bind_all;
 use nameward_serve::raise_descriptor_limit;
 use nameward_serve::tcp::{Endpoints, Later, StreamAction, StreamHandler, TcpSettings, serve};
-use nameward_serve::udp::{
-    Batch, BatchHandler, BatchTiming, UdpSettings, UdpWorker, spawn_workers,
-};
+use nameward_serve::udp::{BatchHandler, BatchTiming, DatagramBatch, UdpWorker, spawn_workers};
 use tokio::sync::watch;
 
 /// Settings as an operator might choose them.
@@ -30,7 +28,7 @@ const CROWD: usize = 10_000;
 struct Datagrams;
 
 impl BatchHandler for Datagrams {
-    fn handle(&mut self, batch: &mut Batch) {
+    fn handle(&mut self, batch: &mut DatagramBatch) {
         for i in 0..batch.len() {
             let (query, reply, len) = batch.reply(i);
             reply[..query.len()].copy_from_slice(query);
@@ -38,7 +36,7 @@ impl BatchHandler for Datagrams {
         }
     }
 
-    fn sent(&mut self, _batch: &Batch, _timing: BatchTiming) {}
+    fn sent(&mut self, _batch: &DatagramBatch, _timing: BatchTiming) {}
 }
 
 #[derive(Default)]
@@ -116,7 +114,7 @@ fn idle_crowd_and_exhausted_descriptors_lock_nobody_out() {
     let bound = bind_all(&["127.0.0.1:0".parse().unwrap()], 1).unwrap();
     let address = bound.addresses[0];
     let stop = Arc::new(AtomicBool::new(false));
-    let workers = spawn_workers(bound.udp, &UdpSettings::default(), &stop, |_| Datagrams).unwrap();
+    let workers = spawn_workers(bound.udp, &stop, |_| Datagrams).unwrap();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()

@@ -2,8 +2,8 @@
 
 use nameward_answer::{BackendFailure, Engine};
 use nameward_serve::live::{LiveSettings, Running, start};
-use nameward_serve::pipeline::{Shared, TcpPipeline, UdpPipeline};
-use nameward_serve::udp::{UdpSettings, UdpWorker, spawn_workers};
+use nameward_serve::pipeline::{ServingState, TcpPipeline, UdpPipeline};
+use nameward_serve::udp::{UdpWorker, spawn_workers};
 use nameward_serve::{listen, tcp};
 use nameward_stats::{RingCapacities, Stats, VARIABLES};
 use nameward_wire::NameBuf;
@@ -194,7 +194,7 @@ impl LookupBatch for MemoryBatch<'_> {
 }
 
 struct Server {
-    shared: Arc<Shared>,
+    shared: Arc<ServingState>,
     source: Arc<Memory>,
     lives: [Arc<Live>; 2],
     address: SocketAddr,
@@ -217,7 +217,7 @@ impl Server {
     /// The zone `example.` is in the first source, `other.` in the second.
     fn with_sources(settings: LiveSettings, sources: [Arc<Memory>; 2], address: &str) -> Server {
         let stats = Stats::new(RingCapacities::default());
-        let shared = Shared::with_live(Engine::default(), stats, settings);
+        let shared = ServingState::with_live(Engine::default(), stats, settings);
         let add = |name, source: &Arc<Memory>| shared.live.add_source(name, source.clone());
         let first = add("first", &sources[0]);
         let second = match Arc::ptr_eq(&sources[0], &sources[1]) {
@@ -250,10 +250,8 @@ impl Server {
             let _inside = runtime.enter();
             start(&shared, 2).unwrap()
         };
-        let workers = spawn_workers(bound.udp, &UdpSettings::default(), &stop, |_| {
-            UdpPipeline::new(shared.clone())
-        })
-        .unwrap();
+        let workers =
+            spawn_workers(bound.udp, &stop, |_| UdpPipeline::new(shared.clone())).unwrap();
         let (stop_tcp, stopping) = watch::channel(false);
         let pipeline = Arc::new(TcpPipeline::new(&shared, 2));
         runtime.spawn(tcp::serve(bound.tcp, pipeline, tcp_settings(), stopping));

@@ -1,12 +1,10 @@
 //! A warmed server answers without allocating: datagrams and streams, from memory and from the packet cache.
 
 use nameward_answer::Engine;
-use nameward_dnssec::{Key, KeyUse, Keys, Policy, SignatureCache, Signing};
+use nameward_dnssec::{KeyUse, Keys, SignatureCache, Signing, SigningKey, SigningPolicy};
 use nameward_serve::live::{LiveSettings, start};
-use nameward_serve::pipeline::{Shared, TcpPipeline, UdpPipeline};
-use nameward_serve::udp::{
-    Batch, BatchHandler, BatchTiming, UdpSettings, UdpWorker, spawn_workers,
-};
+use nameward_serve::pipeline::{ServingState, TcpPipeline, UdpPipeline};
+use nameward_serve::udp::{BatchHandler, BatchTiming, DatagramBatch, UdpWorker, spawn_workers};
 use nameward_serve::{listen, tcp};
 use nameward_stats::{Counter, Ring, RingCapacities, Stats};
 use nameward_wire::NameBuf;
@@ -115,10 +113,10 @@ fn stats() -> Arc<Stats> {
     Stats::new(capacities)
 }
 
-fn in_memory() -> Arc<Shared> {
+fn in_memory() -> Arc<ServingState> {
     let mut zones = ZoneTable::default();
     zones.insert(Arc::new(zone("example.", ZONE)));
-    let shared = Shared::new(Engine::default(), stats());
+    let shared = ServingState::new(Engine::default(), stats());
     shared.zones.store(Arc::new(zones));
     shared
 }
@@ -143,14 +141,14 @@ fn questions() -> Vec<Vec<u8>> {
     packets
 }
 
-fn batch(packets: &[Vec<u8>]) -> Batch {
+fn batch(packets: &[Vec<u8>]) -> DatagramBatch {
     let client: SocketAddr = "192.0.2.200:4000".parse().unwrap();
     let datagrams: Vec<(&[u8], SocketAddr)> =
         packets.iter().map(|packet| (&packet[..], client)).collect();
-    Batch::of(&datagrams)
+    DatagramBatch::of(&datagrams)
 }
 
-fn answer_again(pipeline: &mut UdpPipeline, batch: &mut Batch, times: usize) {
+fn answer_again(pipeline: &mut UdpPipeline, batch: &mut DatagramBatch, times: usize) {
     let timing = BatchTiming {
         receive_ns: Some(1),
         answer_ns: 1,
@@ -162,7 +160,7 @@ fn answer_again(pipeline: &mut UdpPipeline, batch: &mut Batch, times: usize) {
     }
 }
 
-fn answered(batch: &Batch) -> usize {
+fn answered(batch: &DatagramBatch) -> usize {
     let replies = (0..batch.len()).map(|i| batch.replied(i));
     replies.filter(|reply| !reply.is_empty()).count()
 }
@@ -248,13 +246,13 @@ impl LiveSource for Memory {
 }
 
 /// Asks every question twice through a socket, so that its answer is in the packet cache.
-fn fill_cache(shared: &Arc<Shared>, packets: &[Vec<u8>]) {
+fn fill_cache(shared: &Arc<ServingState>, packets: &[Vec<u8>]) {
     let bound = listen::bind_all(&["127.0.0.1:0".parse().unwrap()], 1).unwrap();
     let stop = Arc::new(AtomicBool::new(false));
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.connect(bound.addresses[0]).unwrap();
     let make = |_| UdpPipeline::new(shared.clone());
-    let workers = spawn_workers(bound.udp, &UdpSettings::default(), &stop, make).unwrap();
+    let workers = spawn_workers(bound.udp, &stop, make).unwrap();
     for packet in packets.iter().chain(packets) {
         socket.send(packet).unwrap();
         socket.recv(&mut [0; 4096]).unwrap();
@@ -272,7 +270,7 @@ fn allocations_from_cache(signing: Option<Arc<Signing>>, at_least: usize) -> u64
         packet_ttl: Duration::from_secs(3600),
         ..LiveSettings::for_tests()
     };
-    let shared = Shared::with_live(Engine::default(), stats(), settings);
+    let shared = ServingState::with_live(Engine::default(), stats(), settings);
     let source = Arc::new(Memory { signing });
     let backend = shared.live.add_source("memory", source);
     let apex: NameBuf = "example.".parse().unwrap();
@@ -318,10 +316,10 @@ fn signing() -> Arc<Signing> {
         active: true,
         published: true,
     };
-    let key = Key::read(KEY, 257, usage).unwrap();
+    let key = SigningKey::read(KEY, 257, usage).unwrap();
     let keys = Arc::new(Keys::new(vec![key]));
     let cache = Arc::new(SignatureCache::new(1000));
-    let policy = Arc::new(Policy::default());
+    let policy = Arc::new(SigningPolicy::default());
     Arc::new(Signing::new(apex.as_name(), keys, policy, cache))
 }
 
@@ -336,7 +334,7 @@ fn answers_of_a_zone_in_memory_with_signatures_from_the_cache_are_given_without_
     let _alone = alone();
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let _inside = runtime.enter();
-    let shared = Shared::with_live(Engine::default(), stats(), LiveSettings::for_tests());
+    let shared = ServingState::with_live(Engine::default(), stats(), LiveSettings::for_tests());
     let mut signed = zone("example.", ZONE);
     signed.set_signing(Some(signing()));
     let mut table = ZoneTable::default();

@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use nameward_answer::Engine;
-use nameward_serve::pipeline::{LateReply, Shared, TcpPipeline, UdpPipeline, WayBack};
+use nameward_serve::pipeline::{LateReply, ServingState, TcpPipeline, UdpPipeline, WayBack};
 use nameward_serve::request::{MessageStream, NextMessage, Request, Verdict, ZoneRequests};
-use nameward_serve::udp::{UdpSettings, UdpWorker, spawn_workers};
+use nameward_serve::udp::{UdpWorker, spawn_workers};
 use nameward_serve::{listen, tcp};
 use nameward_stats::{Protocol, RingCapacities, Stats, VARIABLES};
 use nameward_wire::message::{MessageWriter, ReplyFlags};
@@ -84,7 +84,7 @@ impl MessageStream for Three {
 }
 
 struct Server {
-    shared: Arc<Shared>,
+    shared: Arc<ServingState>,
     address: SocketAddr,
     _runtime: tokio::runtime::Runtime,
     workers: Vec<UdpWorker>,
@@ -94,7 +94,7 @@ struct Server {
 
 impl Server {
     fn start(handler: Option<Arc<Handler>>, address: &str) -> Server {
-        let shared = Shared::new(Engine::default(), Stats::new(RingCapacities::default()));
+        let shared = ServingState::new(Engine::default(), Stats::new(RingCapacities::default()));
         if let Some(handler) = handler {
             shared.set_zone_requests(handler);
         }
@@ -110,7 +110,7 @@ impl Server {
         }
         let stop = Arc::new(AtomicBool::new(false));
         let make = |_| UdpPipeline::new(shared.clone());
-        let workers = spawn_workers(bound.udp, &UdpSettings::default(), &stop, make).unwrap();
+        let workers = spawn_workers(bound.udp, &stop, make).unwrap();
         let (stop_tcp, stopping) = watch::channel(false);
         runtime.spawn(tcp::serve(
             bound.tcp,

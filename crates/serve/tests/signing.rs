@@ -2,10 +2,10 @@
 //! does not, and a flood of new names costs others nothing.
 
 use nameward_answer::Engine;
-use nameward_dnssec::{Key, KeyUse, Keys, Policy, SignatureCache, Signing};
+use nameward_dnssec::{KeyUse, Keys, SignatureCache, Signing, SigningKey, SigningPolicy};
 use nameward_serve::live::{LiveSettings, Running, start};
-use nameward_serve::pipeline::{Shared, TcpPipeline, UdpPipeline};
-use nameward_serve::udp::{UdpSettings, UdpWorker, spawn_workers};
+use nameward_serve::pipeline::{ServingState, TcpPipeline, UdpPipeline};
+use nameward_serve::udp::{UdpWorker, spawn_workers};
 use nameward_serve::{listen, tcp};
 use nameward_stats::{RingCapacities, Stats, VARIABLES};
 use nameward_wire::NameBuf;
@@ -45,15 +45,15 @@ fn signed(apex: &str, key: &str, cache: &Arc<SignatureCache>) -> Zone {
         active: true,
         published: true,
     };
-    let keys = Keys::new(vec![Key::read(key.as_bytes(), 257, usage).unwrap()]);
-    let policy = Arc::new(Policy::default());
+    let keys = Keys::new(vec![SigningKey::read(key.as_bytes(), 257, usage).unwrap()]);
+    let policy = Arc::new(SigningPolicy::default());
     let signing = Signing::new(zone.apex_name(), keys.into(), policy, cache.clone());
     zone.set_signing(Some(Arc::new(signing)));
     zone
 }
 
 struct Server {
-    shared: Arc<Shared>,
+    shared: Arc<ServingState>,
     address: SocketAddr,
     _runtime: tokio::runtime::Runtime,
     _running: Running,
@@ -67,7 +67,7 @@ impl Server {
     fn start(settings: LiveSettings) -> Server {
         let stats = Stats::new(RingCapacities::default());
         let cache = settings.signatures.clone();
-        let shared = Shared::with_live(Engine::default(), stats, settings);
+        let shared = ServingState::with_live(Engine::default(), stats, settings);
         let mut table = ZoneTable::default();
         table.insert(Arc::new(signed("rsa.", RSA, &cache)));
         table.insert(Arc::new(signed("ed.", ED25519, &cache)));
@@ -85,10 +85,8 @@ impl Server {
             let _inside = runtime.enter();
             start(&shared, 2).unwrap()
         };
-        let workers = spawn_workers(bound.udp, &UdpSettings::default(), &stop, |_| {
-            UdpPipeline::new(shared.clone())
-        })
-        .unwrap();
+        let workers =
+            spawn_workers(bound.udp, &stop, |_| UdpPipeline::new(shared.clone())).unwrap();
         let (stop_tcp, stopping) = watch::channel(false);
         let pipeline = Arc::new(TcpPipeline::new(&shared, 2));
         let settings = tcp_settings();

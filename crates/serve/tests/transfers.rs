@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use loopback::{Loopback, PATIENCE, is_truncated, plain_question, rcode, receive, send, zone};
 use nameward_dnssec::tsig::{TsigAlgorithm, TsigKey, TsigKeys, sign_request};
-use nameward_dnssec::{Key, KeyUse, Keys, Policy, SignatureCache, Signing};
+use nameward_dnssec::{KeyUse, Keys, SignatureCache, Signing, SigningKey, SigningPolicy};
 use nameward_maintain::policy::{PolicyPart, PolicySet, PolicySource, PolicyTable};
 use nameward_serve::transfers::{OutgoingTransfers, TransferLimits};
 use nameward_serve::zone_requests::ZoneRequestHandler;
@@ -498,11 +498,11 @@ fn signed_online(metadata: &[(&str, &str)]) -> Zone {
         active: true,
         published: true,
     };
-    let mut policy = Policy::default();
+    let mut policy = SigningPolicy::default();
     for (kind, content) in metadata {
         policy.take(kind, content).unwrap();
     }
-    let keys = Arc::new(Keys::new(vec![Key::read(KEY, 257, usage).unwrap()]));
+    let keys = Arc::new(Keys::new(vec![SigningKey::read(KEY, 257, usage).unwrap()]));
     let apex: NameBuf = "open.".parse().unwrap();
     let cache = Arc::new(SignatureCache::new(1000));
     let signing = Signing::new(apex.as_name(), keys, Arc::new(policy), cache);

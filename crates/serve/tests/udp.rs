@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use nameward_serve::listen::{Bound, bind_all};
 use nameward_serve::udp::{
-    Batch, BatchHandler, BatchTiming, QUERY_MAX, UdpSettings, UdpWorker, spawn_workers,
+    BatchHandler, BatchTiming, DatagramBatch, QUERY_MAX, UdpWorker, spawn_workers,
 };
 use nameward_testkit::require;
 
@@ -27,7 +27,7 @@ struct Seen {
 struct Echo(Arc<Seen>);
 
 impl BatchHandler for Echo {
-    fn handle(&mut self, batch: &mut Batch) {
+    fn handle(&mut self, batch: &mut DatagramBatch) {
         self.0.received.fetch_add(batch.len(), Ordering::SeqCst);
         for i in 0..batch.len() {
             let client = batch.client(i).to_string();
@@ -50,7 +50,7 @@ impl BatchHandler for Echo {
         }
     }
 
-    fn sent(&mut self, batch: &Batch, timing: BatchTiming) {
+    fn sent(&mut self, batch: &DatagramBatch, timing: BatchTiming) {
         let sent = (0..batch.len())
             .filter(|&i| !batch.replied(i).is_empty())
             .count();
@@ -76,8 +76,7 @@ impl Server {
         let addresses: Vec<SocketAddr> = addresses.iter().map(|a| a.parse().unwrap()).collect();
         let Bound { udp, addresses, .. } = bind_all(&addresses, workers).unwrap();
         let (seen, stop) = (Arc::new(Seen::default()), Arc::new(AtomicBool::new(false)));
-        let settings = UdpSettings::default();
-        let workers = spawn_workers(udp, &settings, &stop, |_| Echo(Arc::clone(&seen))).unwrap();
+        let workers = spawn_workers(udp, &stop, |_| Echo(Arc::clone(&seen))).unwrap();
         Server {
             addresses,
             seen,

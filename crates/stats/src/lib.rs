@@ -42,12 +42,12 @@ pub use rates::{CHART_STEP, HISTORY, Rate, Rates, Second, WINDOWS, first_of_char
 pub use recorder::{Answered, Received, Recorder, Timing};
 pub use ring::{EntryKind, Ring, RingCapacities, RingView};
 pub use snapshot::{Histogram, Snapshot};
-pub use table::{FAMILIES, Family, Kind, Scope, Unit, VARIABLES, Variable, variable};
+pub use table::{FAMILIES, Family, Scope, Unit, VARIABLES, Variable, VariableKind, variable};
 pub use text::{Mnemonic, common_mnemonic, write_name, write_type};
 
 use messages::{MessageKind, Messages};
-use part::{Batch, Chunk, Part, merge_newest};
-use recorder::{Block, Desk};
+use part::{Chunk, Part, RingBatch, merge_newest};
+use recorder::{Block, SharedBlock};
 use tally::Tally;
 
 /// The longest message the ring of log messages keeps; what is longer is cut.
@@ -81,8 +81,8 @@ type GaugeSource = Arc<dyn Fn() -> u64 + Send + Sync>;
 /// Every block ever made; those whose recorder is gone wait for the next one, so their number is bounded by the
 /// number of recorders that lived at the same time.
 struct Blocks {
-    all: Vec<Arc<Desk>>,
-    free: Vec<Arc<Desk>>,
+    all: Vec<Arc<SharedBlock>>,
+    free: Vec<Arc<SharedBlock>>,
 }
 
 /// The sums that only readers, resets, resizes and the tick touch.
@@ -151,7 +151,7 @@ impl Stats {
         let house = lock(&self.house);
         let mut blocks = lock(&self.blocks);
         let block = blocks.free.pop().unwrap_or_else(|| {
-            let block = Arc::new(Desk::new(Block::new(&house.capacities)));
+            let block = Arc::new(SharedBlock::new(Block::new(&house.capacities)));
             blocks.all.push(Arc::clone(&block));
             block
         });
@@ -159,7 +159,7 @@ impl Stats {
         Recorder::new(Arc::clone(self), block)
     }
 
-    pub(crate) fn retire(&self, block: Arc<Desk>) {
+    pub(crate) fn retire(&self, block: Arc<SharedBlock>) {
         lock(&self.blocks).free.push(block);
     }
 
@@ -178,7 +178,7 @@ impl Stats {
         let length = (text.len() as u16).to_le_bytes();
         let entries = [&length[..], text.as_bytes()].concat();
         let mut messages = lock(&self.messages);
-        let batch = Batch {
+        let batch = RingBatch {
             stamp: Stamp::now().0, // under the lock, so that stamps do not go back
             count: 1,
             entries: &entries,
@@ -241,7 +241,7 @@ impl Stats {
             let blocks = self.blocks();
             let in_parts: usize = blocks
                 .iter()
-                .map(|desk| lock(&desk.block).parts[ring as usize].entries())
+                .map(|shared| lock(&shared.block).parts[ring as usize].entries())
                 .sum();
             // A chunk holds up to some thousand entries; below that there is nothing to gain.
             if in_parts > 2 * capacity + 4096 * blocks.len() {
@@ -255,12 +255,12 @@ impl Stats {
         // Outside of all locks: closures belong to others, and /proc takes its time.
         let gauges = self.read_gauges();
         let host = HostReadings::read();
-        self.blocks().iter().for_each(|desk| desk.settle());
+        self.blocks().iter().for_each(|shared| shared.settle());
         let mut house = lock(&self.house);
         let mut tally = Tally::new();
         let mut chunks = house.base.clone();
-        for desk in self.blocks() {
-            let block = lock(&desk.block);
+        for shared in self.blocks() {
+            let block = lock(&shared.block);
             tally.add(&block.tally);
             for (part, chunks) in block.parts.iter().zip(&mut chunks) {
                 part.share(chunks);
@@ -290,14 +290,14 @@ impl Stats {
         }
     }
 
-    fn blocks(&self) -> Vec<Arc<Desk>> {
+    fn blocks(&self) -> Vec<Arc<SharedBlock>> {
         lock(&self.blocks).all.clone()
     }
 
     fn totals(&self) -> Tally {
         let mut tally = Tally::new();
-        for desk in self.blocks() {
-            tally.add(&lock(&desk.block).tally);
+        for shared in self.blocks() {
+            tally.add(&lock(&shared.block).tally);
         }
         tally
     }
@@ -314,7 +314,7 @@ impl Stats {
     fn take_parts(&self, ring: Ring, capacity: usize) -> Vec<VecDeque<Arc<Chunk>>> {
         self.blocks()
             .iter()
-            .map(|desk| lock(&desk.block).parts[ring as usize].take(capacity))
+            .map(|shared| lock(&shared.block).parts[ring as usize].take(capacity))
             .collect()
     }
 

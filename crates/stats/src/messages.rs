@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use crate::part::{Batch, Chunk, Part, merge_newest};
+use crate::part::{Chunk, Part, RingBatch, merge_newest};
 
 /// The kind of a log message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ impl Messages {
         }
     }
 
-    pub(crate) fn push(&mut self, kind: MessageKind, batch: &Batch<'_>) {
+    pub(crate) fn push(&mut self, kind: MessageKind, batch: &RingBatch<'_>) {
         match kind {
             MessageKind::Request => self.requests.push(batch),
             MessageKind::Other => self.others.push(batch),
@@ -80,7 +80,7 @@ pub(crate) fn entries(chunks: &[Arc<Chunk>]) -> usize {
     chunks.iter().map(|chunk| chunk.entries()).sum()
 }
 
-pub(crate) fn newest(chunks: &[Arc<Chunk>], limit: usize) -> Vec<Batch<'_>> {
+pub(crate) fn newest(chunks: &[Arc<Chunk>], limit: usize) -> Vec<RingBatch<'_>> {
     merge_newest(chunks.iter().map(Arc::as_ref), limit)
 }
 

@@ -38,7 +38,7 @@ impl Chunk {
         self.bytes.len() + HEADER + bytes <= CHUNK_BYTES
     }
 
-    fn append(&mut self, batch: &Batch<'_>) {
+    fn append(&mut self, batch: &RingBatch<'_>) {
         self.bytes.extend_from_slice(&batch.stamp.to_le_bytes());
         self.bytes.extend_from_slice(&batch.count.to_le_bytes());
         let length = batch.entries.len() as u32;
@@ -48,7 +48,7 @@ impl Chunk {
     }
 
     /// The batches of this chunk, oldest first.
-    pub(crate) fn batches(&self) -> impl Iterator<Item = Batch<'_>> {
+    pub(crate) fn batches(&self) -> impl Iterator<Item = RingBatch<'_>> {
         let mut rest = self.bytes.as_slice();
         std::iter::from_fn(move || {
             let (stamp, tail) = rest.split_first_chunk::<8>()?;
@@ -56,7 +56,7 @@ impl Chunk {
             let (length, tail) = tail.split_first_chunk::<4>()?;
             let (entries, tail) = tail.split_at_checked(u32::from_le_bytes(*length) as usize)?;
             rest = tail;
-            Some(Batch {
+            Some(RingBatch {
                 stamp: u64::from_le_bytes(*stamp),
                 count: u16::from_le_bytes(*count),
                 entries,
@@ -67,14 +67,14 @@ impl Chunk {
 
 /// Entries that came in together, under one stamp.
 #[derive(Clone, Copy)]
-pub(crate) struct Batch<'a> {
+pub(crate) struct RingBatch<'a> {
     pub(crate) stamp: u64,
     pub(crate) count: u16,
     /// Encoded entries; at most [`BATCH_BYTES`].
     pub(crate) entries: &'a [u8],
 }
 
-impl<'a> Batch<'a> {
+impl<'a> RingBatch<'a> {
     /// The entries, oldest first.
     pub(crate) fn entries(&self) -> impl Iterator<Item = &'a [u8]> {
         let mut rest = self.entries;
@@ -87,10 +87,10 @@ impl<'a> Batch<'a> {
     }
 
     /// This batch without its `older` first entries.
-    pub(crate) fn newest(self, count: usize) -> Batch<'a> {
+    pub(crate) fn newest(self, count: usize) -> RingBatch<'a> {
         let older = (self.count as usize).saturating_sub(count);
         let skipped: usize = self.entries().take(older).map(|e| 2 + e.len()).sum();
-        Batch {
+        RingBatch {
             stamp: self.stamp,
             count: self.count - older as u16,
             entries: &self.entries[skipped..],
@@ -99,15 +99,15 @@ impl<'a> Batch<'a> {
 }
 
 /// Entries that are collected until they become a batch.
-pub(crate) struct Pending {
+pub(crate) struct PendingEntries {
     bytes: Box<[u8; BATCH_BYTES]>,
     used: usize,
     count: u16,
 }
 
-impl Pending {
+impl PendingEntries {
     pub(crate) fn new() -> Self {
-        Pending {
+        PendingEntries {
             bytes: Box::new([0; BATCH_BYTES]),
             used: 0,
             count: 0,
@@ -132,8 +132,8 @@ impl Pending {
     }
 
     /// The counts that were collected, under a stamp.
-    pub(crate) fn batch(&self, stamp: u64) -> Batch<'_> {
-        Batch {
+    pub(crate) fn batch(&self, stamp: u64) -> RingBatch<'_> {
+        RingBatch {
             stamp,
             count: self.count,
             entries: &self.bytes[..self.used],
@@ -189,7 +189,7 @@ impl Part {
     }
 
     /// Adds a batch, dropping what is surely too old.
-    pub(crate) fn push(&mut self, batch: &Batch<'_>) {
+    pub(crate) fn push(&mut self, batch: &RingBatch<'_>) {
         if batch.count == 0 {
             return;
         }
@@ -252,8 +252,8 @@ impl Part {
 pub(crate) fn merge_newest<'a>(
     chunks: impl Iterator<Item = &'a Chunk>,
     limit: usize,
-) -> Vec<Batch<'a>> {
-    let mut batches: Vec<Batch<'a>> = chunks.flat_map(Chunk::batches).collect();
+) -> Vec<RingBatch<'a>> {
+    let mut batches: Vec<RingBatch<'a>> = chunks.flat_map(Chunk::batches).collect();
     // Stable: batches of one part keep their order when stamps are equal.
     batches.sort_by_key(|batch| batch.stamp);
     let mut left = limit;
@@ -284,7 +284,7 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_not_taken() {
-        let mut pending = Pending::new();
+        let mut pending = PendingEntries::new();
         while pending.push([1, 2], &[7; 100]) {}
         let batch = pending.batch(5);
         assert_eq!(batch.count as usize, BATCH_BYTES / 104);

@@ -6,7 +6,7 @@
 use std::cmp::Ordering;
 use std::collections::HashMap;
 
-use crate::part::Batch;
+use crate::part::RingBatch;
 use crate::ring::EntryKind;
 use crate::text::{Mnemonic, write_entry};
 
@@ -51,12 +51,12 @@ impl RankedRing {
     /// lines of web requests: with equal counts they come after all others.
     pub(crate) fn new(
         kind: EntryKind,
-        batches: &[Batch<'_>],
-        requests: &[Batch<'_>],
+        batches: &[RingBatch<'_>],
+        requests: &[RingBatch<'_>],
         limit: usize,
     ) -> Self {
-        let entries = || batches.iter().flat_map(Batch::entries);
-        let requests = || requests.iter().flat_map(Batch::entries);
+        let entries = || batches.iter().flat_map(RingBatch::entries);
+        let requests = || requests.iter().flat_map(RingBatch::entries);
         let mut ranked = RankedRing {
             kind,
             total: (entries().count() + requests().count()) as u64,

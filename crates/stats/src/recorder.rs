@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use crate::counter::{Counter, Latency, Outcome, Protocol, Traffic, Transport};
 use crate::lock;
-use crate::part::{Part, Pending};
+use crate::part::{Part, PendingEntries};
 use crate::ring::{Ring, RingCapacities};
 use crate::tally::{RCODE_SLOTS, Tally, latency_slot, size_slot, type_slot};
 use crate::{Stamp, Stats};
@@ -31,7 +31,7 @@ impl Block {
 }
 
 /// The block of one recorder, and whether its owner is at work.
-pub(crate) struct Desk {
+pub(crate) struct SharedBlock {
     pub(crate) block: Mutex<Block>,
     /// Odd from [`Recorder::begin`] to the flush that ends it: replies may have left that are not counted yet.
     turn: AtomicU64,
@@ -41,9 +41,9 @@ pub(crate) struct Desk {
 /// lost its processor in the middle of one is not waited for longer than this.
 const SETTLE_MAX: Duration = Duration::from_millis(5);
 
-impl Desk {
+impl SharedBlock {
     pub(crate) fn new(block: Block) -> Self {
-        Desk {
+        SharedBlock {
             block: Mutex::new(block),
             turn: AtomicU64::new(0),
         }
@@ -118,22 +118,22 @@ pub struct Timing {
 /// Owned by one thread; made by [`Stats::recorder`].
 pub struct Recorder {
     stats: Arc<Stats>,
-    desk: Arc<Desk>,
+    shared: Arc<SharedBlock>,
     tally: Tally,
-    pending: [Pending; Ring::COUNT],
+    pending: [PendingEntries; Ring::COUNT],
     /// Bit n is set when ring n has something pending.
     dirty: u16,
     stamp: Stamp,
 }
 
 impl Recorder {
-    pub(crate) fn new(stats: Arc<Stats>, desk: Arc<Desk>) -> Self {
-        let tally = lock(&desk.block).tally;
+    pub(crate) fn new(stats: Arc<Stats>, shared: Arc<SharedBlock>) -> Self {
+        let tally = lock(&shared.block).tally;
         Recorder {
             stats,
-            desk,
+            shared,
             tally,
-            pending: Ring::ALL.map(|_| Pending::new()),
+            pending: Ring::ALL.map(|_| PendingEntries::new()),
             dirty: 0,
             stamp: Stamp(0),
         }
@@ -142,8 +142,8 @@ impl Recorder {
     /// Replies may leave from now on; the next flush counts them. A reader waits for that flush.
     #[inline]
     pub fn begin(&mut self) {
-        let turn = self.desk.turn.load(Ordering::Relaxed);
-        self.desk.turn.store(turn | 1, Ordering::Release);
+        let turn = self.shared.turn.load(Ordering::Relaxed);
+        self.shared.turn.store(turn | 1, Ordering::Release);
     }
 
     /// A question was received and parsed.
@@ -244,8 +244,8 @@ impl Recorder {
         // A worker's stamps never go back, whatever clock the caller has.
         self.stamp = self.stamp.max(now);
         self.publish();
-        let turn = self.desk.turn.load(Ordering::Relaxed);
-        self.desk
+        let turn = self.shared.turn.load(Ordering::Relaxed);
+        self.shared
             .turn
             .store((turn | 1).wrapping_add(1), Ordering::Release);
     }
@@ -306,7 +306,7 @@ impl Recorder {
     }
 
     fn publish(&mut self) {
-        let mut block = lock(&self.desk.block);
+        let mut block = lock(&self.shared.block);
         block.tally = self.tally;
         let mut dirty = std::mem::take(&mut self.dirty);
         while dirty != 0 {
@@ -322,6 +322,6 @@ impl Recorder {
 impl Drop for Recorder {
     fn drop(&mut self) {
         self.flush(self.stamp, None);
-        self.stats.retire(Arc::clone(&self.desk));
+        self.stats.retire(Arc::clone(&self.shared));
     }
 }

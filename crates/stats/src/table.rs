@@ -10,7 +10,7 @@ use crate::snapshot::Snapshot;
 
 /// Whether a variable only grows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum VariableKind {
     /// Only grows within the life of the process.
     Counter,
     /// Goes up and down.
@@ -62,7 +62,7 @@ pub struct Variable {
     /// The meaning, for its reader.
     pub description: &'static str,
     /// Whether it only grows.
-    pub kind: Kind,
+    pub kind: VariableKind,
     /// Its unit.
     pub unit: Unit,
     /// Whose number it is.
@@ -96,7 +96,7 @@ const fn counter(
     Variable {
         name,
         description,
-        kind: Kind::Counter,
+        kind: VariableKind::Counter,
         unit: Unit::None,
         scope: Scope::Server,
         source,
@@ -105,7 +105,7 @@ const fn counter(
 
 const fn gauge(name: &'static str, description: &'static str, source: VariableSource) -> Variable {
     Variable {
-        kind: Kind::Gauge,
+        kind: VariableKind::Gauge,
         ..counter(name, description, source)
     }
 }

@@ -457,7 +457,7 @@ fn assert_relations(snapshot: &Snapshot, before: &[u64]) -> Vec<u64> {
     );
     let counters: Vec<u64> = VARIABLES
         .iter()
-        .filter(|v| v.kind == nameward_stats::Kind::Counter)
+        .filter(|v| v.kind == nameward_stats::VariableKind::Counter)
         .map(|v| v.value(snapshot))
         .collect();
     for (n, was) in before.iter().enumerate() {

@@ -3,7 +3,7 @@
 //! `sql_speed URL make RECORDS` fills an empty SQLite file, `sql_speed URL lookup|batch|missing|load|zones` measures. Look-ups
 //! run `IN_FLIGHT` at a time where the database can take more than one; `batch` has as many share a statement.
 
-use nameward_store::sql::{Address, Found, LiveZone, SqlBackend, SqlOptions, db};
+use nameward_store::sql::{DatabaseAddress, Found, LiveZone, SqlBackend, SqlOptions, db};
 use nameward_wire::NameBuf;
 use nameward_zone::ZoneBuilder;
 use std::error::Error;
@@ -13,7 +13,7 @@ const IN_FLIGHT: usize = 32;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
-    let address = Address::parse(&arguments.next().ok_or("expected a URL")?)?;
+    let address = DatabaseAddress::parse(&arguments.next().ok_or("expected a URL")?)?;
     let what = arguments.next().ok_or("expected what to measure")?;
     let count = arguments.next().map_or(Ok(1_000_000), |n| n.parse())?;
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -30,9 +30,9 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// One zone with `count` names of one address each, and one small zone for each ten of them.
-async fn make(address: &Address, count: u32) -> Result<(), Box<dyn Error>> {
+async fn make(address: &DatabaseAddress, count: u32) -> Result<(), Box<dyn Error>> {
     db::init(address).await?;
-    let Address::Sqlite(path) = address else {
+    let DatabaseAddress::Sqlite(path) = address else {
         return Err("only SQLite can be filled here".into());
     };
     let mut connection = rusqlite::Connection::open(path)?;

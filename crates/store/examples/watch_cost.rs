@@ -4,7 +4,7 @@
 use std::{env, fs, path::PathBuf, time::Instant};
 
 use arc_swap::ArcSwap;
-use nameward_store::file::{FileBackend, Look, Source, Watcher};
+use nameward_store::file::{FileBackend, FileSource, Look, Watcher};
 use nameward_zone::ZoneTable;
 
 const ZONE: &str = "$TTL 300\n@ SOA ns h 1 2 3 4 5\n@ NS ns\nns A 192.0.2.1\nwww A 192.0.2.2\n";
@@ -22,10 +22,10 @@ fn main() {
         fs::create_dir_all(&group).expect("a directory can be made");
         fs::write(group.join(format!("z{n}.example.zone")), ZONE).expect("a file can be written");
     }
-    let source = Source {
+    let source = FileSource {
         directory: Some(directory.clone()),
         watch: true,
-        ..Source::default()
+        ..FileSource::default()
     };
     let (sources, table) = ([source], ArcSwap::from_pointee(ZoneTable::default()));
     let watcher = Watcher::start(|_| true).expect("a thread can be started");

@@ -33,7 +33,7 @@ use nameward_wire::{
 };
 use nameward_zone::{AccessSource, Zone, ZoneLimits};
 
-use known::Known;
+use known::KnownZones;
 pub use list::{FileList, ListedFile};
 use load::Load;
 use publish::Publisher;
@@ -46,7 +46,7 @@ pub use written::WrittenFiles;
 
 /// Where to look for zones.
 #[derive(Debug, Clone, Default)]
-pub struct Source {
+pub struct FileSource {
     /// Its place among all sources: the lower one wins where two have a zone.
     pub rank: u16,
     /// Every `NAME.zone` below it is a zone.
@@ -60,19 +60,19 @@ pub struct Source {
     /// Whether changes are looked for without being told of.
     pub watch: bool,
     /// The size that each of its zones may grow to.
-    pub limits: Limits,
+    pub limits: FileLimits,
 }
 
 /// Bounds for one zone of a source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct FileLimits {
     /// Memory and records.
     pub zone: ZoneLimits,
     /// Octets that `$GENERATE` may make in any case; a large file may make more.
     pub generated_octets: u64,
 }
 
-impl Default for Limits {
+impl Default for FileLimits {
     fn default() -> Self {
         Self {
             zone: ZoneLimits::default(),
@@ -82,7 +82,7 @@ impl Default for Limits {
 }
 
 /// An event of a load while it runs.
-pub enum Event<'a> {
+pub enum LoadEvent<'a> {
     /// A zone was read and is served. The diagnostics are warnings.
     Served(Name<'a>, &'a Zone, &'a [Diagnostic]),
     /// A zone has errors; whether an older version of it stays in service.
@@ -114,7 +114,7 @@ pub enum Standing {
 
 /// The sum of a load.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Summary {
+pub struct LoadSummary {
     /// Zones read and served.
     pub loaded: usize,
     /// Zones whose files did not change.
@@ -132,7 +132,7 @@ pub struct Summary {
 /// The zones that stand in files.
 #[derive(Default)]
 pub struct FileBackend {
-    known: Known,
+    known: KnownZones,
     configurations: Configurations,
     watcher: Option<Watcher>,
     /// The last load saw two files for one zone.
@@ -156,9 +156,9 @@ impl FileBackend {
     pub fn load(
         &mut self,
         table: &dyn ZoneTarget,
-        sources: &[Source],
-        events: &mut dyn FnMut(Event<'_>),
-    ) -> Summary {
+        sources: &[FileSource],
+        events: &mut dyn FnMut(LoadEvent<'_>),
+    ) -> LoadSummary {
         self.configurations.keep(sources);
         self.load_spared(table, sources, &[], events)
     }
@@ -167,10 +167,10 @@ impl FileBackend {
     pub fn look(
         &mut self,
         table: &dyn ZoneTarget,
-        sources: &[Source],
+        sources: &[FileSource],
         look: &Look,
-        events: &mut dyn FnMut(Event<'_>),
-    ) -> Summary {
+        events: &mut dyn FnMut(LoadEvent<'_>),
+    ) -> LoadSummary {
         if let Look::At(paths) = look
             && let Some(aim) = self.aim(sources, paths)
         {
@@ -186,18 +186,18 @@ impl FileBackend {
     fn load_spared(
         &mut self,
         table: &dyn ZoneTarget,
-        sources: &[Source],
+        sources: &[FileSource],
         spared: &[u16],
-        events: &mut dyn FnMut(Event<'_>),
-    ) -> Summary {
+        events: &mut dyn FnMut(LoadEvent<'_>),
+    ) -> LoadSummary {
         let begun = Instant::now();
-        let mut summary = Summary::default();
+        let mut summary = LoadSummary::default();
         let mut say = |said: Said<'_>| match said {
             Said::Trouble(text) => {
                 summary.troubles += 1;
-                events(Event::Trouble(text));
+                events(LoadEvent::Trouble(text));
             }
-            Said::Note(text) => events(Event::Note(text)),
+            Said::Note(text) => events(LoadEvent::Note(text)),
         };
         if let Some(watcher) = &self.watcher {
             watcher.begin();
@@ -217,7 +217,7 @@ impl FileBackend {
         let before = Arc::clone(table.table().access(AccessSource::Imported));
         table.set_access(access.with_leftovers_of(&before));
         load.announce(&jobs, &mut self.known.slots);
-        (load.events)(Event::Known);
+        (load.events)(LoadEvent::Known);
         load.run(&jobs, &mut self.known.slots);
         if !scanned.incomplete && self.known.has_gone(spared) {
             load.remove_gone(&self.known, spared);
@@ -234,7 +234,7 @@ impl FileBackend {
     }
 
     /// Included files are known only when a file is read; a change between that and now is found by one more look.
-    fn watch_includes(&self, sources: &[Source]) {
+    fn watch_includes(&self, sources: &[FileSource]) {
         let Some(watcher) = &self.watcher else {
             return;
         };
@@ -316,7 +316,7 @@ const PREFLIGHT_FILES: usize = 1000;
 
 /// Tells whether the first listed files and every directory can be opened. Cheap: for a start that should fail at once
 /// and not after the first load.
-pub fn preflight(sources: &[Source]) -> Result<(), PreflightError> {
+pub fn preflight(sources: &[FileSource]) -> Result<(), PreflightError> {
     for source in sources {
         if let Some(path) = &source.named_conf {
             let found = bind::read(path, &mut OnDisk);

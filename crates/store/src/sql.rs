@@ -43,7 +43,7 @@ mod zone_cache;
 
 use above::{AboveSets, Collector};
 use apex::Apexes;
-pub use dialect::Engine;
+pub use dialect::SqlEngine;
 use dialect::Statement;
 pub use error::{RowError, SqlError};
 pub use fragment::{row_error, row_id};
@@ -51,12 +51,12 @@ use health::Condition;
 pub use health::Health;
 pub use load::LoadReport;
 use load::Loader;
-pub use lookup::{Batch, Found, Round};
+pub use lookup::{Found, Round, SqlLookupBatch};
 use metadata::Metadata;
 use mysql::Mysql;
 use nameward_dnssec::{Keys, SignatureCache};
 use nameward_wire::NameBuf;
-use nameward_zone::ZoneBuilder;
+use nameward_zone::{ZoneBuilder, ZoneKind};
 use parts::SharedParts;
 use postgres::Postgres;
 use row::{Cells, read_name, shown};
@@ -66,7 +66,7 @@ use std::hash::RandomState;
 use std::sync::Arc;
 use std::time::Duration;
 pub use terms::{StoredAutoprimary, StoredTsigKey, TermItem, TermItems};
-pub use url::Address;
+pub use url::DatabaseAddress;
 pub use watch::Change;
 pub use zone_cache::CacheBounds;
 use zone_cache::ZoneCache;
@@ -81,9 +81,9 @@ const MAX_AGE: Duration = Duration::from_secs(60);
 #[derive(Debug, Clone)]
 pub struct SqlOptions {
     /// Where it is; reads go to `replica` if there is one.
-    pub address: Address,
+    pub address: DatabaseAddress,
     /// Where reads go.
-    pub replica: Option<Address>,
+    pub replica: Option<DatabaseAddress>,
     /// Connections, and batches of look-ups that are under way at one time. The fewer, the more look-ups share a
     /// statement.
     pub concurrency: Concurrency,
@@ -119,14 +119,14 @@ pub struct Concurrency {
 
 impl Concurrency {
     /// Returns what suits a database and the cores of this machine.
-    pub fn for_cores(address: &Address) -> Self {
+    pub fn for_cores(address: &DatabaseAddress) -> Self {
         let cores = std::thread::available_parallelism().map_or(2, |n| n.get());
         let (connections, batches) = match address {
-            Address::Sqlite(_) => (cores, cores),
+            DatabaseAddress::Sqlite(_) => (cores, cores),
             // Each takes the next statement while it is at the one before; a second one in case the first is slow.
-            Address::Postgres(_) => (cores.max(2), cores.clamp(2, 8) * 2),
+            DatabaseAddress::Postgres(_) => (cores.max(2), cores.clamp(2, 8) * 2),
             // Each waits for its answer.
-            Address::Mysql(_) => (cores.clamp(2, 8) * 2, cores.clamp(2, 8) * 2),
+            DatabaseAddress::Mysql(_) => (cores.clamp(2, 8) * 2, cores.clamp(2, 8) * 2),
         };
         Concurrency {
             connections,
@@ -137,7 +137,7 @@ impl Concurrency {
 
 impl SqlOptions {
     /// Returns options for tests and examples; those of a server come from its configuration.
-    pub fn for_tests(address: Address) -> Self {
+    pub fn for_tests(address: DatabaseAddress) -> Self {
         let bounds = CacheBounds {
             entries: 1000,
             ttl: Duration::from_secs(60),
@@ -158,32 +158,16 @@ impl SqlOptions {
     }
 }
 
-/// The kind of a zone, as PowerDNS names it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// Replicated by the database.
-    Native,
-    /// Sends NOTIFY.
-    Primary,
-    /// Transferred in.
-    Secondary,
-    /// A catalog that we make.
-    Producer,
-    /// A catalog that we follow.
-    Consumer,
-}
-
-impl Kind {
-    fn read(text: &[u8]) -> Option<Kind> {
-        Some(match &text.trim_ascii().to_ascii_uppercase()[..] {
-            b"NATIVE" => Kind::Native,
-            b"MASTER" | b"PRIMARY" => Kind::Primary,
-            b"SLAVE" | b"SECONDARY" => Kind::Secondary,
-            b"PRODUCER" => Kind::Producer,
-            b"CONSUMER" => Kind::Consumer,
-            _ => return None,
-        })
-    }
+/// Reads the kind of a zone from `domains.type`, in the words of PowerDNS before 4.5 and since.
+fn read_kind(text: &[u8]) -> Option<ZoneKind> {
+    Some(match &text.trim_ascii().to_ascii_uppercase()[..] {
+        b"NATIVE" => ZoneKind::Native,
+        b"MASTER" | b"PRIMARY" => ZoneKind::Primary,
+        b"SLAVE" | b"SECONDARY" => ZoneKind::Secondary,
+        b"PRODUCER" => ZoneKind::Producer,
+        b"CONSUMER" => ZoneKind::Consumer,
+        _ => return None,
+    })
 }
 
 /// A row of `domains`.
@@ -194,7 +178,7 @@ pub struct ZoneRow {
     /// The name of the zone.
     pub name: NameBuf,
     /// The kind of the zone.
-    pub kind: Kind,
+    pub kind: ZoneKind,
     /// `master`: addresses of primaries, as written.
     pub primaries: Option<Box<str>>,
     /// When a secondary was last checked, in seconds since 1970.
@@ -256,10 +240,10 @@ impl Driver {
 /// A database with zones. Cheap to clone; all clones share connections.
 #[derive(Clone)]
 pub struct SqlBackend {
-    inner: Arc<Inner>,
+    inner: Arc<BackendParts>,
 }
 
-struct Inner {
+struct BackendParts {
     options: SqlOptions,
     reads: Driver,
     above: AboveSets,
@@ -282,13 +266,13 @@ impl SqlBackend {
     pub fn new(options: SqlOptions) -> Result<Self, SqlError> {
         let address = options.replica.as_ref().unwrap_or(&options.address);
         let reads = match address {
-            Address::Sqlite(path) => Driver::Sqlite(Sqlite::new(path, &options)),
-            Address::Postgres(url) => Driver::Postgres(Postgres::new(
+            DatabaseAddress::Sqlite(path) => Driver::Sqlite(Sqlite::new(path, &options)),
+            DatabaseAddress::Postgres(url) => Driver::Postgres(Postgres::new(
                 url,
                 options.concurrency.connections,
                 options.timeout,
             )?),
-            Address::Mysql(url) => Driver::Mysql(Mysql::new(
+            DatabaseAddress::Mysql(url) => Driver::Mysql(Mysql::new(
                 url,
                 options.concurrency.connections,
                 options.timeout,
@@ -298,7 +282,7 @@ impl SqlBackend {
         let keys = ZoneCache::new(options.security.keys);
         let metadata = ZoneCache::new(options.security.metadata);
         Ok(SqlBackend {
-            inner: Arc::new(Inner {
+            inner: Arc::new(BackendParts {
                 options,
                 reads,
                 above,
@@ -456,7 +440,7 @@ fn read_zone(row: &dyn Cells) -> Result<ZoneRow, RowError> {
     read_name(row.text(1).unwrap_or_default(), &mut name)
         .map_err(|fault| bad(fault.to_string()))?;
     let kind = row.text(2).unwrap_or_default();
-    let Some(kind) = Kind::read(kind) else {
+    let Some(kind) = read_kind(kind) else {
         let reason = "expected the type NATIVE, MASTER, SLAVE, PRODUCER or CONSUMER, found";
         return Err(bad(format!("{reason} '{}'", shown(kind))));
     };

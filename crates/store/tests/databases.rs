@@ -4,7 +4,9 @@ mod common;
 
 use common::{Row, SqliteFixture, answer, block_on, name, resident, row, until_told};
 use nameward_store::sql::db::ForeignKind;
-use nameward_store::sql::{Address, Change, LiveZone, SqlBackend, SqlError, SqlOptions, db};
+use nameward_store::sql::{
+    Change, DatabaseAddress, LiveZone, SqlBackend, SqlError, SqlOptions, db,
+};
 use nameward_testkit::databases::{Database, DatabaseKind};
 use nameward_wire::zonefile::{Options, parse_bytes};
 use nameward_wire::{NameBuf, Type};
@@ -143,7 +145,7 @@ fn quoted(text: &str) -> String {
 }
 
 fn fill(database: &Database, is_mysql: bool) {
-    let address = Address::parse(&database.url()).unwrap();
+    let address = DatabaseAddress::parse(&database.url()).unwrap();
     assert_eq!(block_on(db::init(&address)).unwrap(), Vec::<String>::new());
     // Twice, as an operator would.
     assert_eq!(block_on(db::init(&address)).unwrap(), Vec::<String>::new());
@@ -171,7 +173,7 @@ fn fill(database: &Database, is_mysql: bool) {
 }
 
 fn backend(url: &str) -> SqlBackend {
-    let mut options = SqlOptions::for_tests(Address::parse(url).unwrap());
+    let mut options = SqlOptions::for_tests(DatabaseAddress::parse(url).unwrap());
     options.timeout = Duration::from_secs(5);
     SqlBackend::new(options).unwrap()
 }
@@ -222,7 +224,7 @@ async fn check_changes(database: &Database) {
 }
 
 async fn check_failures(database: &mut Database) {
-    let mut options = SqlOptions::for_tests(Address::parse(&database.url()).unwrap());
+    let mut options = SqlOptions::for_tests(DatabaseAddress::parse(&database.url()).unwrap());
     options.timeout = Duration::from_millis(500);
     let backend = SqlBackend::new(options).unwrap();
     let live = LiveZone {
@@ -316,7 +318,7 @@ async fn check_terms(database: &Database) {
 }
 
 fn check_bad_schema(database: &Database) {
-    let address = Address::parse(&database.url()).unwrap();
+    let address = DatabaseAddress::parse(&database.url()).unwrap();
     database
         .run("INSERT INTO records (id, domain_id, name, type, content) VALUES (777, 1, 'bad.example.org', 'A', 'nonsense')")
         .unwrap();

@@ -5,7 +5,9 @@ mod common;
 
 use common::{SqliteFixture, block_on, name, row};
 use nameward_dnssec::Denial;
-use nameward_store::sql::{Address, CacheBounds, LiveZone, SqlBackend, SqlError, SqlOptions, db};
+use nameward_store::sql::{
+    CacheBounds, DatabaseAddress, LiveZone, SqlBackend, SqlError, SqlOptions, db,
+};
 use nameward_testkit::databases::{Database, DatabaseKind};
 use nameward_zone::ZoneBuilder;
 use std::time::Duration;
@@ -23,7 +25,7 @@ fn zone() -> LiveZone {
 }
 
 /// A backend that asks for keys and metadata at each look-up.
-fn backend(address: &Address) -> SqlBackend {
+fn backend(address: &DatabaseAddress) -> SqlBackend {
     let mut options = SqlOptions::for_tests(address.clone());
     options.timeout = Duration::from_secs(2);
     options.security.keys = CacheBounds {
@@ -98,7 +100,7 @@ fn missing(table: &str) -> Trouble {
 }
 
 /// The trouble refuses statements: whoever knew the zone goes on, whoever did not fails, loads fail.
-fn check_refusal(address: &Address, trouble: &Trouble, run: &dyn Fn(&str)) {
+fn check_refusal(address: &DatabaseAddress, trouble: &Trouble, run: &dyn Fn(&str)) {
     block_on(async {
         let known = backend(address);
         assert_eq!(look(&known).await, Seen::Nsec3, "{}", trouble.what);
@@ -122,7 +124,7 @@ fn check_refusal(address: &Address, trouble: &Trouble, run: &dyn Fn(&str)) {
 }
 
 /// Rows that make no sense: the same, but the zone can be looked up and loaded without DNSSEC.
-fn check_bad_rows(address: &Address, run: &dyn Fn(&str)) {
+fn check_bad_rows(address: &DatabaseAddress, run: &dyn Fn(&str)) {
     let bad_key = "INSERT INTO cryptokeys (id, domain_id, flags, active, published, content)
                    VALUES (77, 1, 257, TRUE, TRUE, 'Algorithm: 16')";
     let bad_item = "INSERT INTO domainmetadata (id, domain_id, kind, content)
@@ -198,9 +200,9 @@ fn a_database_that_is_said_to_have_no_keys_is_served_without_asking_for_them() {
 }
 
 /// A database of a server with the zone in it.
-fn started(kind: DatabaseKind) -> Option<(Database, Address)> {
+fn started(kind: DatabaseKind) -> Option<(Database, DatabaseAddress)> {
     let database = Database::start(kind)?.unwrap();
-    let address = Address::parse(&database.url()).unwrap();
+    let address = DatabaseAddress::parse(&database.url()).unwrap();
     assert!(block_on(db::init(&address)).unwrap().is_empty());
     let mut sql = "INSERT INTO domains (id, name, type) VALUES (1, 'example.org', 'NATIVE'),
                    (2, 'example.net', 'NATIVE');\n"
@@ -251,8 +253,8 @@ fn postgres_zones_never_turn_unsigned() {
 }
 
 /// A table that somebody else has locked.
-fn check_locked(address: &Address) {
-    let Address::Postgres(url) = address else {
+fn check_locked(address: &DatabaseAddress) {
+    let DatabaseAddress::Postgres(url) = address else {
         unreachable!()
     };
     block_on(async {

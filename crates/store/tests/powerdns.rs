@@ -3,7 +3,7 @@
 mod common;
 
 use common::{answer, block_on, name, resident};
-use nameward_store::sql::{Address, Kind, LiveZone, SqlBackend, SqlOptions, db};
+use nameward_store::sql::{DatabaseAddress, LiveZone, SqlBackend, SqlOptions, db};
 use nameward_testkit::require;
 use nameward_wire::zonefile::{Options, parse_bytes};
 use nameward_wire::{NameBuf, Type};
@@ -38,7 +38,7 @@ dotted\.label IN A 192.0.2.6
 "#;
 
 /// The database of PowerDNS: its own schema, filled by its own tool.
-fn made_by_powerdns(directory: &Path) -> Option<Address> {
+fn made_by_powerdns(directory: &Path) -> Option<DatabaseAddress> {
     let schema = Path::new("/usr/share/pdns-backend-sqlite3/schema/schema.sqlite3.sql");
     let path = directory.join("pdns.sqlite3");
     let schema = require(
@@ -75,7 +75,7 @@ fn made_by_powerdns(directory: &Path) -> Option<Address> {
         let output = require(output.ok(), "pdnsutil")?;
         assert!(output.status.success(), "{arguments:?}: {output:?}");
     }
-    Some(Address::Sqlite(path))
+    Some(DatabaseAddress::Sqlite(path))
 }
 
 fn from_file() -> Zone {
@@ -92,7 +92,7 @@ fn a_database_filled_by_pdnsutil_is_served_unchanged() {
     let Some(address) = made_by_powerdns(directory.path()) else {
         return;
     };
-    let Address::Sqlite(path) = &address else {
+    let DatabaseAddress::Sqlite(path) = &address else {
         unreachable!()
     };
     let connection = rusqlite::Connection::open(path).unwrap();
@@ -127,11 +127,17 @@ fn a_database_filled_by_pdnsutil_is_served_unchanged() {
             let zone = zones.zones.iter().find(|zone| zone.name == name(wanted));
             zone.map(|zone| (zone.kind, zone.primaries.as_deref()))
         };
-        assert_eq!(kind("example.org"), Some((Kind::Primary, None)));
-        assert_eq!(kind("empty.test"), Some((Kind::Native, None)));
+        assert_eq!(
+            kind("example.org"),
+            Some((nameward_zone::ZoneKind::Primary, None))
+        );
+        assert_eq!(
+            kind("empty.test"),
+            Some((nameward_zone::ZoneKind::Native, None))
+        );
         assert_eq!(
             kind("secondary.test"),
-            Some((Kind::Secondary, Some("192.0.2.53")))
+            Some((nameward_zone::ZoneKind::Secondary, Some("192.0.2.53")))
         );
         let row = zones
             .zones

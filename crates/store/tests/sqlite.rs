@@ -3,7 +3,9 @@
 mod common;
 
 use common::{Row, SqliteFixture, block_on, name, row, until_told};
-use nameward_store::sql::{Address, Change, LiveZone, SqlBackend, SqlError, SqlOptions, db};
+use nameward_store::sql::{
+    Change, DatabaseAddress, LiveZone, SqlBackend, SqlError, SqlOptions, db,
+};
 use nameward_zone::ZoneBuilder;
 
 fn zone_rows() -> Vec<Row> {
@@ -88,13 +90,14 @@ fn bad_rows_are_left_out_of_a_load_and_reported() {
 fn a_database_that_is_not_there_is_tried_again() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("later.db");
-    let backend = SqlBackend::new(SqlOptions::for_tests(Address::Sqlite(path.clone()))).unwrap();
+    let backend =
+        SqlBackend::new(SqlOptions::for_tests(DatabaseAddress::Sqlite(path.clone()))).unwrap();
     assert!(matches!(
         block_on(backend.zones()),
         Err(SqlError::Unavailable(_))
     ));
     assert!(!backend.health().is_up);
-    block_on(db::init(&Address::Sqlite(path))).unwrap();
+    block_on(db::init(&DatabaseAddress::Sqlite(path))).unwrap();
     assert!(block_on(backend.zones()).unwrap().zones.is_empty());
     assert!(backend.health().is_up);
 }
@@ -145,7 +148,9 @@ fn a_file_that_replaces_the_database_is_used() {
         .connection()
         .execute_batch("PRAGMA journal_mode = DELETE")
         .unwrap();
-    let (Address::Sqlite(old), Address::Sqlite(new)) = (&fixture.address, &other.address) else {
+    let (DatabaseAddress::Sqlite(old), DatabaseAddress::Sqlite(new)) =
+        (&fixture.address, &other.address)
+    else {
         unreachable!()
     };
     block_on(async {

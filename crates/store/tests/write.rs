@@ -4,7 +4,7 @@ mod common;
 
 use common::{block_on, name};
 use nameward_store::sql::write::{NewZone, WriteError};
-use nameward_store::sql::{Address, Kind, SqlBackend, SqlOptions, db};
+use nameward_store::sql::{DatabaseAddress, SqlBackend, SqlOptions, db};
 use nameward_testkit::databases::{Database, DatabaseKind};
 use nameward_testkit::require;
 use nameward_wire::rdata::parse_text;
@@ -53,7 +53,7 @@ fn new_zone(apex: &str) -> NewZone {
     let soa = format!("ns1.{apex}. hostmaster.{apex}. 1 10800 3600 604800 3600");
     NewZone {
         name: name(apex),
-        kind: Kind::Native,
+        kind: nameward_zone::ZoneKind::Native,
         primaries: None,
         rrsets: vec![
             rrset(apex, "SOA", &[&soa]),
@@ -74,7 +74,7 @@ impl Store {
     fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("test.db");
-        let address = Address::Sqlite(path.clone());
+        let address = DatabaseAddress::Sqlite(path.clone());
         assert!(block_on(db::init(&address)).unwrap().is_empty());
         Store {
             _directory: directory,
@@ -520,7 +520,7 @@ fn crowd() -> Vec<Edit> {
 
 /// What `rectify-zone` would change, by its own tool.
 fn check_sequence(pdns: &Pdns, zone: i64, seed: u64, rounds: usize) {
-    let address = Address::Sqlite(pdns.path.clone());
+    let address = DatabaseAddress::Sqlite(pdns.path.clone());
     let backend = SqlBackend::new(SqlOptions::for_tests(address)).unwrap();
     let mut random = Random(seed);
     for round in 0..rounds {
@@ -550,7 +550,7 @@ fn rectify_zone_of_powerdns_finds_nothing_to_do() {
     let Some(pdns) = Pdns::new() else {
         return;
     };
-    let address = Address::Sqlite(pdns.path.clone());
+    let address = DatabaseAddress::Sqlite(pdns.path.clone());
     let backend = SqlBackend::new(SqlOptions::for_tests(address)).unwrap();
     let zone = block_on(backend.create_zone(&new_zone("example.org")))
         .unwrap()
@@ -582,7 +582,7 @@ fn check_zone_of_powerdns_is_content_with_every_type() {
     let Some(pdns) = Pdns::new() else {
         return;
     };
-    let address = Address::Sqlite(pdns.path.clone());
+    let address = DatabaseAddress::Sqlite(pdns.path.clone());
     let backend = SqlBackend::new(SqlOptions::for_tests(address)).unwrap();
     let zone = block_on(backend.create_zone(&new_zone("example.org")))
         .unwrap()
@@ -669,7 +669,7 @@ fn check_server(kind: DatabaseKind) {
     let Some((mut database, pdns)) = on_server(kind) else {
         return;
     };
-    let address = Address::parse(&database.url()).unwrap();
+    let address = DatabaseAddress::parse(&database.url()).unwrap();
     let open = || SqlBackend::new(SqlOptions::for_tests(address.clone())).unwrap();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)

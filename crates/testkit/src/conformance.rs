@@ -52,15 +52,15 @@ pub struct Case {
     pub title: String,
     /// Peers that answer otherwise, with the reason.
     pub differs: Vec<(String, String)>,
-    /// What to send.
+    /// The message to send.
     pub send: Outgoing,
     /// Over which transports.
     pub transports: Vec<crate::wire::Transport>,
-    /// What must come back.
+    /// The answer that must come back.
     pub expect: Expect,
 }
 
-/// What is sent.
+/// A message that is sent.
 #[derive(Debug)]
 pub enum Outgoing {
     /// A question with its flags; the message is built from it.
@@ -69,7 +69,7 @@ pub enum Outgoing {
     Octets(Vec<u8>),
 }
 
-/// What must come back.
+/// An answer that must come back.
 #[derive(Debug)]
 pub enum Expect {
     /// Nothing at all.
@@ -121,7 +121,7 @@ pub struct Line {
     pub rrset: String,
 }
 
-/// What is due of the OPT record.
+/// The OPT record that must come back.
 #[derive(Debug, Default)]
 pub struct Edns {
     /// `Some(false)`: none; `Some(true)`: must be there; `None`: as the query has.

@@ -14,18 +14,18 @@ use questions::Ask;
 use random::Random;
 use std::collections::BTreeMap;
 
-/// What one seed found.
+/// The findings of one seed.
 #[derive(Debug, Default)]
 pub struct Findings {
     /// Questions asked.
     pub asked: usize,
     /// How often each class of `tests/differential/reviewed.md` applied.
     pub reviewed: BTreeMap<&'static str, usize>,
-    /// What no class explains.
+    /// Differences that no class explains.
     pub unexplained: Vec<String>,
 }
 
-/// What a seed asks about the zones.
+/// Returns the questions that a seed asks about the zones.
 pub fn asks(zones: &[zones::Zone], seed: u64) -> Vec<Ask> {
     questions::questions(zones, &mut Random::new(seed ^ 0x5eed))
 }

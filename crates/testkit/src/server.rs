@@ -37,7 +37,7 @@ pub fn binary() -> PathBuf {
         .expect("the nameward binary is built before its tests run")
 }
 
-/// What one stream of the server has said so far.
+/// Lines that one stream of the server has written so far.
 #[derive(Default)]
 struct Output {
     text: Mutex<(String, bool)>,
@@ -246,9 +246,9 @@ impl Setup {
 pub struct StartFailure {
     /// How it ended; `None` when it hung and had to be killed.
     pub status: Option<ExitStatus>,
-    /// What it printed.
+    /// Its standard output.
     pub stdout: String,
-    /// What it logged.
+    /// Its standard error, where it logs.
     pub stderr: String,
 }
 
@@ -329,7 +329,7 @@ impl TestServer {
         self.dir.path()
     }
 
-    /// What it has logged so far.
+    /// Returns the lines it has logged so far.
     pub fn log(&self) -> String {
         self.stderr.text()
     }

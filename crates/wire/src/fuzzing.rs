@@ -10,7 +10,7 @@ use crate::name::{Name, NameBuf};
 use crate::rdata;
 use crate::rtype::Type;
 use crate::text::Fields;
-use crate::zonefile::{self, MAX_ERRORS, Options, Record, Refusal, Sink};
+use crate::zonefile::{self, MAX_ERRORS, Options, Record, Sink, SinkRefusal};
 
 /// One fuzz target.
 pub type Target = fn(&[u8]);
@@ -166,7 +166,7 @@ struct Printed {
 }
 
 impl Sink for Printed {
-    fn record(&mut self, record: &Record<'_>) -> Result<(), Refusal> {
+    fn record(&mut self, record: &Record<'_>) -> Result<(), SinkRefusal> {
         assert!(Name::from_wire(record.owner.as_wire()).is_ok());
         let valid = rdata::validate(record.rtype, record.rdata);
         assert!(valid.is_ok(), "{record:?}: {valid:?}");

@@ -13,7 +13,9 @@ mod writer;
 pub use bulk::{BulkWriter, WrittenOwner};
 pub use opt::OptRecord;
 pub use reader::{Message, MessageError, MessageQuestion, MessageRecords, RecordView};
-pub use writer::{Full, MAX_POINTER, Mark, MessageSection, MessageWriter, OwnerForm, WrittenName};
+pub use writer::{
+    MAX_POINTER, Mark, MessageFull, MessageSection, MessageWriter, OwnerForm, WrittenName,
+};
 
 use crate::name::Name;
 use crate::rtype::{Class, Opcode, Type};

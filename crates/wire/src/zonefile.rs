@@ -51,7 +51,7 @@ pub struct Record<'a> {
 
 /// Why a sink does not take a record.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Refusal {
+pub enum SinkRefusal {
     /// The record is wrong: the message becomes an error at its line, and reading goes on.
     Record(String),
     /// No more records are wanted. The sink says why; nothing is reported here.
@@ -61,12 +61,12 @@ pub enum Refusal {
 /// Takes the records of a zone file in their order.
 pub trait Sink {
     /// Takes one record.
-    fn record(&mut self, record: &Record<'_>) -> Result<(), Refusal>;
+    fn record(&mut self, record: &Record<'_>) -> Result<(), SinkRefusal>;
 }
 
-impl<F: FnMut(&Record<'_>) -> Result<(), String>> Sink for F {
-    fn record(&mut self, record: &Record<'_>) -> Result<(), Refusal> {
-        self(record).map_err(Refusal::Record)
+impl<F: FnMut(&Record<'_>) -> Result<(), SinkRefusal>> Sink for F {
+    fn record(&mut self, record: &Record<'_>) -> Result<(), SinkRefusal> {
+        self(record)
     }
 }
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use nameward_wire::zonefile::{
-    GENERATED_FACTOR, Options, Record, Refusal, Report, Severity, Sink, parse_bytes, parse_file,
+    GENERATED_FACTOR, Options, Record, Report, Severity, Sink, SinkRefusal, parse_bytes, parse_file,
 };
 use nameward_wire::{Name, NameBuf, Type};
 
@@ -13,7 +13,7 @@ use nameward_wire::{Name, NameBuf, Type};
 struct Lines(Vec<String>);
 
 impl Sink for Lines {
-    fn record(&mut self, record: &Record<'_>) -> Result<(), Refusal> {
+    fn record(&mut self, record: &Record<'_>) -> Result<(), SinkRefusal> {
         let data = match record.rtype {
             Type::NS | Type::PTR => Name::from_wire(record.rdata).unwrap().to_string(),
             Type::A => {
@@ -354,7 +354,7 @@ fn a_parenthesis_that_is_not_closed_is_named_and_hides_little() {
 
 #[test]
 fn an_error_of_the_sink_stands_at_the_line_of_the_record() {
-    let mut refuse = |_: &Record<'_>| Err("no room".to_string());
+    let mut refuse = |_: &Record<'_>| Err(SinkRefusal::Record("no room".to_string()));
     let report = parse_bytes("zone", b"\n\na 1 A (\n1.1.1.1 )\n", &options(), &mut refuse);
     assert_eq!(report.diagnostics[0].to_string(), "zone:3: error: no room");
     assert_eq!(report.diagnostics[0].severity, Severity::Error);
@@ -446,9 +446,9 @@ struct Tally {
 }
 
 impl Sink for Tally {
-    fn record(&mut self, record: &Record<'_>) -> Result<(), Refusal> {
+    fn record(&mut self, record: &Record<'_>) -> Result<(), SinkRefusal> {
         if self.records == self.most {
-            return Err(Refusal::Stop);
+            return Err(SinkRefusal::Stop);
         }
         self.records += 1;
         self.octets += record.owner.as_wire().len() + record.rdata.len();

@@ -4,7 +4,7 @@
 //! None of them keeps a zone from being served. Zones of databases are not judged here: their names are absolute, and
 //! most are built a part at a time.
 
-use crate::build::{Origin, ZoneBuilder};
+use crate::build::{NodeInFile, ZoneBuilder};
 use crate::draft::Draft;
 use crate::key::NameKey;
 use crate::node::{Node, flags};
@@ -44,7 +44,7 @@ impl ZoneBuilder {
     }
 
     /// Warns of an owner that ends in the name of the zone twice.
-    pub(crate) fn advise_on_owner(&mut self, key: &NameKey, origin: Origin) {
+    pub(crate) fn advise_on_owner(&mut self, key: &NameKey, origin: NodeInFile) {
         let apex_labels = self.apex_key().labels();
         if key.labels() < 2 * apex_labels || self.is_tolerant || origin.line == 0 {
             return;

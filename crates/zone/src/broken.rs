@@ -5,7 +5,7 @@
 //! Other answers that lead to the host go without its addresses: the additional section may lack them. A zone whose SOA or
 //! own NS records are broken fails as a whole.
 
-use crate::build::{Origin, ZoneBuilder};
+use crate::build::{NodeInFile, ZoneBuilder};
 use crate::change::Difference;
 use crate::draft::{Draft, Flaw};
 use crate::finding::KEPT;
@@ -73,7 +73,7 @@ impl ZoneBuilder {
     }
 
     /// Marks broken names, and delegations to hosts with broken addresses.
-    pub(crate) fn mark_broken(&mut self, with_targets: &[Origin]) {
+    pub(crate) fn mark_broken(&mut self, with_targets: &[NodeInFile]) {
         let mut key = NameKey::default();
         for (name, bits) in std::mem::take(&mut self.broken) {
             key.set(Name::from_valid_wire(&name));

@@ -7,6 +7,7 @@
 
 mod check;
 mod life;
+mod merge;
 
 use crate::broken::Broken;
 use crate::draft::{Draft, Keep};
@@ -17,8 +18,8 @@ use crate::layout;
 use crate::node::{self, Node, flags};
 use crate::packed::{ALIGN, first_slot, put_slot, tag};
 use crate::prefetch::prefetch;
-use crate::room::{Full, ZoneLimits, try_push};
-use nameward_wire::zonefile::{Record, Refusal, Sink};
+use crate::room::{ZoneFull, ZoneLimits, try_push};
+use nameward_wire::zonefile::{Record, Sink, SinkRefusal};
 use nameward_wire::{Class, Name, NameBuf, Type};
 use std::collections::HashMap;
 
@@ -47,8 +48,8 @@ pub struct ZoneBuilder {
     empties: Vec<NameBuf>,
     pub(crate) broken: Broken,
     pub(crate) is_tolerant: bool,
-    pub(crate) deep: Vec<Origin>,
-    pub(crate) with_targets: Vec<Origin>,
+    pub(crate) deep: Vec<NodeInFile>,
+    pub(crate) with_targets: Vec<NodeInFile>,
     pub(crate) cut_depths: u128,
     pub(crate) max_labels: usize,
     pub(crate) findings: Findings,
@@ -73,7 +74,7 @@ pub struct ZoneBuilder {
 
 /// A node and the line its first record came from.
 #[derive(Clone, Copy)]
-pub(crate) struct Origin {
+pub(crate) struct NodeInFile {
     pub(crate) place: u32,
     pub(crate) line: u32,
     pub(crate) file: u16,
@@ -82,11 +83,11 @@ pub(crate) struct Origin {
 /// A zone file goes straight into the builder.
 impl Sink for ZoneBuilder {
     #[inline]
-    fn record(&mut self, record: &Record<'_>) -> Result<(), Refusal> {
+    fn record(&mut self, record: &Record<'_>) -> Result<(), SinkRefusal> {
         self.add(record);
         match self.is_full {
             false => Ok(()),
-            true => Err(Refusal::Stop),
+            true => Err(SinkRefusal::Stop),
         }
     }
 }
@@ -123,15 +124,15 @@ impl ZoneBuilder {
     }
 
     #[inline]
-    fn push(&mut self, record: &Record<'_>) -> Result<(), Full> {
+    fn push(&mut self, record: &Record<'_>) -> Result<(), ZoneFull> {
         if self.is_full {
             return Ok(());
         }
         if self.records > self.limits.records {
-            return Err(Full::Records(self.limits.records));
+            return Err(ZoneFull::Records(self.limits.records));
         }
         if self.current.octets() > self.octets_left {
-            return Err(Full::Octets(self.limits.octets));
+            return Err(ZoneFull::Octets(self.limits.octets));
         }
         let place = (record.line, record.file);
         self.current
@@ -168,7 +169,7 @@ impl ZoneBuilder {
         let made = self.insert_chain(&key, labels, 1).and_then(|place| {
             if labels > apex_labels + 1 || name.is_wildcard() {
                 let (line, file) = (0, 0);
-                try_push(&mut self.deep, Origin { place, line, file })?;
+                try_push(&mut self.deep, NodeInFile { place, line, file })?;
             }
             Ok(())
         });
@@ -221,7 +222,12 @@ impl ZoneBuilder {
         self.current = draft;
     }
 
-    fn pack_or_put_aside(&mut self, draft: &mut Draft, line: u32, file: u16) -> Result<(), Full> {
+    fn pack_or_put_aside(
+        &mut self,
+        draft: &mut Draft,
+        line: u32,
+        file: u16,
+    ) -> Result<(), ZoneFull> {
         let labels = self.current_key.labels();
         let hash = self.current_key.hash(labels);
         // Before a free slot is found, which then stays the right one.
@@ -239,13 +245,13 @@ impl ZoneBuilder {
             return Ok(());
         }
         if is_deep || self.current_name.as_name().is_wildcard() {
-            try_push(&mut self.deep, Origin { place, line, file })?;
+            try_push(&mut self.deep, NodeInFile { place, line, file })?;
         }
         Ok(())
     }
 
     /// Keeps records of an owner that is packed already until all are there.
-    fn put_aside(&mut self, draft: &Draft, place: u32) -> Result<(), Full> {
+    fn put_aside(&mut self, draft: &Draft, place: u32) -> Result<(), ZoneFull> {
         for entry in &draft.entries {
             let rdata = draft.rdata(entry);
             let from = (entry.line, entry.file);
@@ -256,7 +262,7 @@ impl ZoneBuilder {
     }
 
     /// Writes `draft` as the node of the current name; a slot has to point to it.
-    fn pack(&mut self, draft: &mut Draft, hash: u64, keep: Keep) -> Result<u32, Full> {
+    fn pack(&mut self, draft: &mut Draft, hash: u64, keep: Keep) -> Result<u32, ZoneFull> {
         let is_apex = self.is_apex(&self.current_key);
         if draft.entries.len() > 1 {
             let name = self.current_name;
@@ -265,7 +271,7 @@ impl ZoneBuilder {
         let name = self.current_name.as_name();
         let place = self.arena.len() / ALIGN;
         let most = draft.encoded_len_max(name) + ALIGN;
-        self.arena.try_reserve(most).map_err(|_| Full::Memory)?;
+        self.arena.try_reserve(most).map_err(|_| ZoneFull::Memory)?;
         draft.encode(name, is_apex, keep, &mut self.arena);
         self.arena
             .resize(self.arena.len().next_multiple_of(ALIGN), 0);
@@ -294,7 +300,7 @@ impl ZoneBuilder {
     }
 
     /// Takes note of a node that names hosts.
-    fn note_targets(&mut self, draft: &Draft, place: u32, hash: u64) -> Result<(), Full> {
+    fn note_targets(&mut self, draft: &Draft, place: u32, hash: u64) -> Result<(), ZoneFull> {
         let first = draft.entries[0];
         let (line, file) = (first.line, first.file);
         self.end_cut()?;
@@ -302,7 +308,7 @@ impl ZoneBuilder {
         if is_cut && !self.is_merging && self.begin_cut(place, hash, line) {
             return Ok(());
         }
-        try_push(&mut self.with_targets, Origin { place, line, file })?;
+        try_push(&mut self.with_targets, NodeInFile { place, line, file })?;
         match self.files {
             0 => Ok(()),
             _ => self.note_files(draft, place, file),
@@ -311,7 +317,7 @@ impl ZoneBuilder {
 
     /// The lines of records that name hosts wait in their nodes until all names are there, but not their files:
     /// takes note of those that differ from the first of the owner.
-    fn note_files(&mut self, draft: &Draft, place: u32, file: u16) -> Result<(), Full> {
+    fn note_files(&mut self, draft: &Draft, place: u32, file: u16) -> Result<(), ZoneFull> {
         let base = place as usize * ALIGN;
         let mut at = base + Node::at(&self.arena[base..]).rrsets_at();
         for group in draft.entries.chunk_by(|a, b| a.rtype == b.rtype) {
@@ -319,7 +325,9 @@ impl ZoneBuilder {
             let has_target = layout::of(group[0].rtype).target != node::NO_TARGET;
             for entry in group {
                 if has_target && entry.file != file {
-                    self.elsewhere.try_reserve(1).map_err(|_| Full::Memory)?;
+                    self.elsewhere
+                        .try_reserve(1)
+                        .map_err(|_| ZoneFull::Memory)?;
                     self.elsewhere.insert(at, (entry.line, entry.file));
                 }
                 at += draft.rdata(entry).len() + if has_target { 6 } else { 2 };
@@ -365,7 +373,7 @@ impl ZoneBuilder {
         Node::at(&self.arena[place as usize * ALIGN..])
     }
 
-    fn insert(&mut self, hash: u64, place: u32) -> Result<(), Full> {
+    fn insert(&mut self, hash: u64, place: u32) -> Result<(), ZoneFull> {
         self.reserve_slots(1)?;
         self.names += 1;
         put_slot(&mut self.slots, tag(hash), place);
@@ -379,10 +387,12 @@ impl ZoneBuilder {
         key: &NameKey,
         labels: usize,
         count: usize,
-    ) -> Result<u32, Full> {
+    ) -> Result<u32, ZoneFull> {
         let name = key.suffix(labels);
         let octets = count * node::CHAIN_NODE + name.as_wire().len() + ALIGN;
-        self.arena.try_reserve(octets).map_err(|_| Full::Memory)?;
+        self.arena
+            .try_reserve(octets)
+            .map_err(|_| ZoneFull::Memory)?;
         self.reserve_slots(count)?;
         let first = self.arena.len() / ALIGN;
         node::encode_chain(name, count, &mut self.arena);
@@ -394,77 +404,6 @@ impl ZoneBuilder {
         }
         self.check_octets()?;
         Ok(self.place(first))
-    }
-
-    /// Merges the records that were put aside, one rebuild a name however many there are.
-    fn merge_late(&mut self) {
-        if self.is_full || self.late_of.is_empty() {
-            return;
-        }
-        if let Err(full) = self.merge_each() {
-            self.refuse(full, 0, 0);
-        }
-    }
-
-    fn merge_each(&mut self) -> Result<(), Full> {
-        let (late, late_of) = (
-            std::mem::take(&mut self.late),
-            std::mem::take(&mut self.late_of),
-        );
-        let mut order: Vec<u32> = Vec::new();
-        order
-            .try_reserve_exact(late_of.len())
-            .map_err(|_| Full::Memory)?;
-        order.extend(0..late_of.len() as u32);
-        order.sort_unstable_by_key(|&i| (late_of[i as usize], i));
-        let mut moved = HashMap::new();
-        self.is_merging = true;
-        for group in order.chunk_by(|&a, &b| late_of[a as usize] == late_of[b as usize]) {
-            let old = late_of[group[0] as usize];
-            self.current_name = self.node(old).name().into();
-            self.current_key.set(self.current_name.as_name());
-            let mut draft = self.draft_of(old)?;
-            for &i in group {
-                let entry = &late.entries[i as usize];
-                let from = (entry.line, entry.file);
-                draft.try_push(entry.rtype, entry.ttl, late.rdata(entry), from)?;
-            }
-            let hash = self.current_key.hash(self.current_key.labels());
-            let keep = Keep {
-                children: self.node(old).children(),
-                flags: self.node(old).flags(),
-            };
-            let place = self.pack(&mut draft, hash, keep)?;
-            if let Ok(slot) = self.probe(hash, self.current_name.as_name()) {
-                self.slots[slot] = (tag(hash) as u64) << 32 | place as u64;
-            }
-            moved.try_reserve(1).map_err(|_| Full::Memory)?;
-            moved.insert(old, place);
-            self.set_children(old, crate::walk::MOVED);
-            self.check_octets()?;
-        }
-        self.with_targets
-            .retain(|origin| !moved.contains_key(&origin.place));
-        for origin in &mut self.deep {
-            origin.place = *moved.get(&origin.place).unwrap_or(&origin.place);
-        }
-        self.follow_moved(&moved);
-        Ok(())
-    }
-
-    /// The records of a packed node. Their lines are forgotten, but for those that name hosts.
-    fn draft_of(&self, place: u32) -> Result<Draft, Full> {
-        let mut draft = Draft::default();
-        let node = self.node(place);
-        // A delegation may know its servers already, in the place of the lines.
-        let has_lines = self.files == 0 && !node.has(flags::CUT);
-        for rrset in node.rrsets() {
-            for record in rrset.records() {
-                let line = if has_lines { record.place } else { 0 };
-                draft.try_push(rrset.rtype(), rrset.ttl(), record.rdata, (line, 0))?;
-            }
-        }
-        Ok(draft)
     }
 
     /// Line and file of the SOA at the apex; 0 and 0 if there is none.

@@ -2,7 +2,7 @@
 //! where the hosts named by NS, MX, SRV, SVCB and HTTPS records stand.
 
 use crate::advice::has_address;
-use crate::build::{CHAIN_STEP, Origin, ZoneBuilder};
+use crate::build::{CHAIN_STEP, NodeInFile, ZoneBuilder};
 use crate::key::NameKey;
 use crate::node::{Node, RRSET_HEADER, flags, read_u32};
 use crate::packed::ALIGN;
@@ -60,7 +60,7 @@ impl ZoneBuilder {
 
     /// Data below a delegation is glue or not served (RFC 1034 section 4.2.1); below a DNAME it is not
     /// served either (RFC 6672 section 2.4).
-    fn warn_if_occluded(&mut self, key: &NameKey, apex_labels: usize, origin: Origin) {
+    fn warn_if_occluded(&mut self, key: &NameKey, apex_labels: usize, origin: NodeInFile) {
         if self.cut_depths == 0 {
             return;
         }
@@ -142,27 +142,27 @@ impl ZoneBuilder {
     }
 
     /// Where the record itself came from: its line waits in the place of its target.
-    fn origin_of(&self, target: &Target, owner: Origin) -> Origin {
+    fn origin_of(&self, target: &HostReference, owner: NodeInFile) -> NodeInFile {
         let line = read_u32(&self.arena, target.record_at + 2);
         let (line, file) = match self.elsewhere.get(&target.record_at) {
             Some(&place) => place,
             None => (line, owner.file),
         };
-        Origin {
+        NodeInFile {
             line,
             file,
             ..owner
         }
     }
 
-    fn name_at(&self, target: &Target) -> Name<'_> {
+    fn name_at(&self, target: &HostReference) -> Name<'_> {
         Name::from_valid_wire(&self.arena[target.name_at..target.name_at + target.name_len])
     }
 
     /// The warning about a host in the zone that a record of the node at `owner` names, if there is one.
     fn warning_about_target(
         &self,
-        target: &Target,
+        target: &HostReference,
         host: &NameKey,
         found: Option<u32>,
         owner: u32,
@@ -193,7 +193,7 @@ impl ZoneBuilder {
 }
 
 /// A record that names a host: where it and the name stand in the arena.
-pub(crate) struct Target {
+pub(crate) struct HostReference {
     rtype: Type,
     pub(crate) record_at: usize,
     pub(crate) name_at: usize,
@@ -201,7 +201,7 @@ pub(crate) struct Target {
 }
 
 /// Lists the records with targets of the node that stands at `base`.
-pub(crate) fn list_targets(node: Node<'_>, base: usize, targets: &mut Vec<Target>) {
+pub(crate) fn list_targets(node: Node<'_>, base: usize, targets: &mut Vec<HostReference>) {
     targets.clear();
     let mut at = base + node.rrsets_at();
     for rrset in node.rrsets() {
@@ -210,7 +210,7 @@ pub(crate) fn list_targets(node: Node<'_>, base: usize, targets: &mut Vec<Target
             let place = record.target_place();
             if rrset.has_targets() {
                 let (offset, len) = place.map_or((0, 0), |(at, name)| (at, name.as_wire().len()));
-                targets.push(Target {
+                targets.push(HostReference {
                     rtype: rrset.rtype(),
                     record_at: at,
                     name_at: at + record.stored_len() - record.rdata.len() + offset,

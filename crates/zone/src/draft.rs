@@ -3,7 +3,7 @@
 use crate::build::empty;
 use crate::layout;
 use crate::node::{NO_TARGET, NODE_HEADER, Node, RRSET_HEADER, flags};
-use crate::room::Full;
+use crate::room::ZoneFull;
 use nameward_wire::{Name, Type};
 use std::cmp::Ordering;
 
@@ -86,13 +86,13 @@ impl Draft {
 
     /// Makes room for one more record with so many octets of data.
     #[inline]
-    pub(crate) fn reserve(&mut self, octets: usize) -> Result<(), Full> {
+    pub(crate) fn reserve(&mut self, octets: usize) -> Result<(), ZoneFull> {
         if self.data.len() + octets > u32::MAX as usize {
-            return Err(Full::Octets(u32::MAX.into()));
+            return Err(ZoneFull::Octets(u32::MAX.into()));
         }
         let room = self.data.try_reserve(octets);
         room.and_then(|()| self.entries.try_reserve(1))
-            .map_err(|_| Full::Memory)
+            .map_err(|_| ZoneFull::Memory)
     }
 
     /// Octets of the data of all records.

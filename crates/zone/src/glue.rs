@@ -5,12 +5,12 @@
 //! Whatever is not of this plain kind is left to [`crate::connect`].
 
 use crate::advice::{ends_twice, starts_like_address};
-use crate::build::{Origin, ZoneBuilder};
+use crate::build::{NodeInFile, ZoneBuilder};
 use crate::connect::ends_like;
 use crate::draft::Draft;
 use crate::node::{Node, RRSET_HEADER, flags};
 use crate::packed::ALIGN;
-use crate::room::{Full, try_push};
+use crate::room::{ZoneFull, try_push};
 use nameward_wire::{Name, Type};
 use std::collections::HashMap;
 
@@ -103,7 +103,7 @@ impl ZoneBuilder {
     }
 
     /// Leaves what is missing of the last delegation to the search for targets.
-    pub(crate) fn end_cut(&mut self) -> Result<(), Full> {
+    pub(crate) fn end_cut(&mut self) -> Result<(), ZoneFull> {
         let LastCut {
             place,
             line,
@@ -115,11 +115,11 @@ impl ZoneBuilder {
             return Ok(());
         }
         let file = 0;
-        try_push(&mut self.with_targets, Origin { place, line, file })
+        try_push(&mut self.with_targets, NodeInFile { place, line, file })
     }
 
     /// Connects the owner that was just packed at `place` with the last delegation, if it is glue right below that.
-    pub(crate) fn connect_glue(&mut self, place: u32, draft: &Draft) -> Result<bool, Full> {
+    pub(crate) fn connect_glue(&mut self, place: u32, draft: &Draft) -> Result<bool, ZoneFull> {
         let (labels, apex_labels) = (self.current_key.labels(), self.apex_key().labels());
         let parent = labels - 1;
         // A name that may end in the zone's name twice is looked at later.

@@ -2,7 +2,7 @@
 //!
 //! Both follow from the one table of types in `wire`.
 
-use crate::node::{Form, NO_TARGET};
+use crate::node::{CompressibleNames, NO_TARGET};
 use nameward_wire::Type;
 use nameward_wire::rdata::{Field, describe};
 use std::cmp::Ordering;
@@ -10,13 +10,13 @@ use std::sync::LazyLock;
 
 #[derive(Clone, Copy)]
 pub(crate) struct Layout {
-    pub(crate) form: Form,
+    pub(crate) form: CompressibleNames,
     /// Offset of the name whose addresses belong into the additional section, or `NO_TARGET`.
     pub(crate) target: u8,
 }
 
 const OPAQUE: Layout = Layout {
-    form: Form::Opaque,
+    form: CompressibleNames::Opaque,
     target: NO_TARGET,
 };
 
@@ -35,9 +35,9 @@ pub(crate) fn of(rtype: Type) -> Layout {
 pub(crate) fn compare(rtype: Type, a: &[u8], b: &[u8]) -> Ordering {
     let layout = of(rtype);
     let name_at = match layout.form {
-        Form::NameAt(offset) => offset,
+        CompressibleNames::NameAt(offset) => offset,
         // SVCB and HTTPS have more data behind the name.
-        Form::Opaque if rtype == Type::SRV => layout.target,
+        CompressibleNames::Opaque if rtype == Type::SRV => layout.target,
         _ => return a.cmp(b),
     } as usize;
     let (head, tail) = (name_at.min(a.len()), name_at.min(b.len()));
@@ -57,7 +57,7 @@ fn derive(rtype: Type) -> Layout {
         && first.compress
         && second.compress
     {
-        layout.form = Form::TwoNames;
+        layout.form = CompressibleNames::TwoNames;
     }
     let mut offset = 0;
     for (i, field) in fields.iter().enumerate() {
@@ -66,8 +66,11 @@ fn derive(rtype: Type) -> Layout {
             Field::U16 | Field::Code16(_) | Field::RrType => offset += 2,
             Field::U32 | Field::Period | Field::Time | Field::Ipv4 => offset += 4,
             Field::Name(name) => {
-                if name.compress && i + 1 == fields.len() && layout.form == Form::Opaque {
-                    layout.form = Form::NameAt(offset);
+                if name.compress
+                    && i + 1 == fields.len()
+                    && layout.form == CompressibleNames::Opaque
+                {
+                    layout.form = CompressibleNames::NameAt(offset);
                 }
                 if name.additional {
                     layout.target = offset;
@@ -96,16 +99,16 @@ mod tests {
     #[test]
     fn layouts_are_those_of_the_rfcs() {
         let of = |rtype| (of(rtype).form, of(rtype).target);
-        assert_eq!(of(Type::A), (Form::Opaque, NO_TARGET));
-        assert_eq!(of(Type::NS), (Form::NameAt(0), 0));
-        assert_eq!(of(Type::CNAME), (Form::NameAt(0), NO_TARGET));
-        assert_eq!(of(Type::MX), (Form::NameAt(2), 2));
-        assert_eq!(of(Type::SOA), (Form::TwoNames, NO_TARGET));
+        assert_eq!(of(Type::A), (CompressibleNames::Opaque, NO_TARGET));
+        assert_eq!(of(Type::NS), (CompressibleNames::NameAt(0), 0));
+        assert_eq!(of(Type::CNAME), (CompressibleNames::NameAt(0), NO_TARGET));
+        assert_eq!(of(Type::MX), (CompressibleNames::NameAt(2), 2));
+        assert_eq!(of(Type::SOA), (CompressibleNames::TwoNames, NO_TARGET));
         // RFC 2782 and RFC 9460: not compressed, but with additional data.
-        assert_eq!(of(Type::SRV), (Form::Opaque, 6));
-        assert_eq!(of(Type::HTTPS), (Form::Opaque, 2));
+        assert_eq!(of(Type::SRV), (CompressibleNames::Opaque, 6));
+        assert_eq!(of(Type::HTTPS), (CompressibleNames::Opaque, 2));
         // RFC 6672 section 2.5: DNAME is not compressed.
-        assert_eq!(of(Type::DNAME), (Form::Opaque, NO_TARGET));
-        assert_eq!(of(Type(65401)), (Form::Opaque, NO_TARGET));
+        assert_eq!(of(Type::DNAME), (CompressibleNames::Opaque, NO_TARGET));
+        assert_eq!(of(Type(65401)), (CompressibleNames::Opaque, NO_TARGET));
     }
 }

@@ -16,6 +16,7 @@ mod draft;
 mod finding;
 mod glue;
 pub mod key;
+mod kind;
 mod layout;
 mod live;
 pub mod node;
@@ -36,8 +37,9 @@ pub use access::{AccessEntry, AccessList, AccessRules, AccessSource, AccessTerm}
 pub use build::ZoneBuilder;
 pub use finding::Finding;
 pub use key::NameKey;
+pub use kind::ZoneKind;
 pub use live::Live;
-pub use node::{Form, Node, Record, Rrset};
+pub use node::{CompressibleNames, Node, RecordData, Rrset};
 pub use offer::{Contest, NO_SOURCE, Offered, TableChange};
 pub use record_list::{ListError, RecordList, WireRecord, WireRecords};
 pub use room::ZoneLimits;

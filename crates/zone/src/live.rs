@@ -7,7 +7,7 @@
 
 use crate::draft::{Draft, Keep};
 use crate::packed::{ALIGN, Packed};
-use crate::zone::{Summary, Zone};
+use crate::zone::{Zone, ZoneSummary};
 use nameward_wire::Name;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -105,7 +105,7 @@ impl Zone {
             slots: Box::default(),
             arena: arena.into_boxed_slice(),
         };
-        let summary = Summary {
+        let summary = ZoneSummary {
             apex: 1,
             apex_labels: labels,
             max_labels: labels,

@@ -49,7 +49,7 @@ pub mod flags {
 
 /// Where names that may be compressed stand in the data of a type (RFC 3597 section 4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Form {
+pub enum CompressibleNames {
     /// Nowhere: the data is copied.
     Opaque,
     /// One name from this offset to the end.
@@ -58,26 +58,26 @@ pub enum Form {
     TwoNames,
 }
 
-impl Form {
+impl CompressibleNames {
     /// Returns where names stand in the data of a type.
-    pub fn of(rtype: Type) -> Form {
+    pub fn of(rtype: Type) -> CompressibleNames {
         crate::layout::of(rtype).form
     }
 
     pub(crate) fn to_byte(self) -> u8 {
         match self {
-            Form::Opaque => 0xff,
-            Form::TwoNames => 0xfe,
-            Form::NameAt(offset) => offset,
+            CompressibleNames::Opaque => 0xff,
+            CompressibleNames::TwoNames => 0xfe,
+            CompressibleNames::NameAt(offset) => offset,
         }
     }
 
     #[inline]
-    fn from_byte(byte: u8) -> Form {
+    fn from_byte(byte: u8) -> CompressibleNames {
         match byte {
-            0xff => Form::Opaque,
-            0xfe => Form::TwoNames,
-            offset => Form::NameAt(offset),
+            0xff => CompressibleNames::Opaque,
+            0xfe => CompressibleNames::TwoNames,
+            offset => CompressibleNames::NameAt(offset),
         }
     }
 }
@@ -275,8 +275,8 @@ impl<'a> Rrset<'a> {
 
     /// Where compressible names stand.
     #[inline]
-    pub fn form(self) -> Form {
-        Form::from_byte(self.bytes[12])
+    pub fn form(self) -> CompressibleNames {
+        CompressibleNames::from_byte(self.bytes[12])
     }
 
     /// Octets of all records.
@@ -308,10 +308,10 @@ pub struct Records<'a> {
 }
 
 impl<'a> Iterator for Records<'a> {
-    type Item = Record<'a>;
+    type Item = RecordData<'a>;
 
     #[inline]
-    fn next(&mut self) -> Option<Record<'a>> {
+    fn next(&mut self) -> Option<RecordData<'a>> {
         if self.bytes.is_empty() {
             return None;
         }
@@ -325,7 +325,7 @@ impl<'a> Iterator for Records<'a> {
         };
         let (record, rest) = self.bytes.split_at(start + len);
         self.bytes = rest;
-        Some(Record {
+        Some(RecordData {
             rdata: &record[start..],
             target_offset: self.target,
             place,
@@ -335,7 +335,7 @@ impl<'a> Iterator for Records<'a> {
 
 /// One record's data.
 #[derive(Clone, Copy)]
-pub struct Record<'a> {
+pub struct RecordData<'a> {
     /// Uncompressed wire form.
     pub rdata: &'a [u8],
     target_offset: u8,
@@ -343,7 +343,7 @@ pub struct Record<'a> {
     pub(crate) place: u32,
 }
 
-impl<'a> Record<'a> {
+impl<'a> RecordData<'a> {
     /// The name whose addresses belong into the additional section, and where it stands in the data.
     pub(crate) fn target_place(self) -> Option<(usize, Name<'a>)> {
         self.target()

@@ -28,7 +28,7 @@ impl Default for ZoneLimits {
 
 /// Why a zone takes no more records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Full {
+pub(crate) enum ZoneFull {
     #[error("the zone has more than {0} records (zone_records_max)")]
     Records(u64),
     #[error("the zone needs more than {} MiB of memory (zone_max_mb)", .0 >> 20)]
@@ -45,16 +45,17 @@ impl ZoneBuilder {
 
     /// Octets that the zone takes, the owner in work not counted.
     fn octets(&self) -> u64 {
-        let lists = (self.deep.len() + self.with_targets.len()) * size_of::<crate::build::Origin>();
+        let lists =
+            (self.deep.len() + self.with_targets.len()) * size_of::<crate::build::NodeInFile>();
         let places = self.late_of.len() + self.connected.len();
         let late = self.late.octets() + places * size_of::<u32>();
         (self.arena.len() + self.slots.len() * size_of::<u64>() + lists + late) as u64
     }
 
     /// Checks the size of the zone, and settles what the next owner may take.
-    pub(crate) fn check_octets(&mut self) -> Result<(), Full> {
+    pub(crate) fn check_octets(&mut self) -> Result<(), ZoneFull> {
         match self.limits.octets.checked_sub(self.octets()) {
-            None => Err(Full::Octets(self.limits.octets)),
+            None => Err(ZoneFull::Octets(self.limits.octets)),
             Some(left) => {
                 self.octets_left = usize::try_from(left).unwrap_or(usize::MAX);
                 Ok(())
@@ -64,13 +65,13 @@ impl ZoneBuilder {
 
     /// Refuses the zone: it is full, and a record of this line would have been too much.
     #[cold]
-    pub(crate) fn refuse(&mut self, full: Full, line: u32, file: u16) {
+    pub(crate) fn refuse(&mut self, full: ZoneFull, line: u32, file: u16) {
         self.is_full = true;
         self.findings.error(line, file, format_args!("{full}"));
     }
 
     /// Makes room in the table of slots for `more` names.
-    pub(crate) fn reserve_slots(&mut self, more: usize) -> Result<(), Full> {
+    pub(crate) fn reserve_slots(&mut self, more: usize) -> Result<(), ZoneFull> {
         // At most three quarters full, so that runs of slots stay short.
         let mut size = self.slots.len();
         while (self.names + more) * 4 > size * 3 {
@@ -104,7 +105,7 @@ impl Draft {
         ttl: u32,
         rdata: &[u8],
         place: (u32, u16),
-    ) -> Result<(), Full> {
+    ) -> Result<(), ZoneFull> {
         self.reserve(rdata.len())?;
         self.push(rtype, ttl, rdata, place.0, place.1);
         Ok(())
@@ -113,21 +114,22 @@ impl Draft {
 
 /// Adds to a list if there is memory for it.
 #[inline]
-pub(crate) fn try_push<T>(list: &mut Vec<T>, item: T) -> Result<(), Full> {
-    list.try_reserve(1).map_err(|_| Full::Memory)?;
+pub(crate) fn try_push<T>(list: &mut Vec<T>, item: T) -> Result<(), ZoneFull> {
+    list.try_reserve(1).map_err(|_| ZoneFull::Memory)?;
     list.push(item);
     Ok(())
 }
 
-fn zeroes(count: usize) -> Result<Vec<u64>, Full> {
+fn zeroes(count: usize) -> Result<Vec<u64>, ZoneFull> {
     let mut list = Vec::new();
-    list.try_reserve_exact(count).map_err(|_| Full::Memory)?;
+    list.try_reserve_exact(count)
+        .map_err(|_| ZoneFull::Memory)?;
     list.resize(count, 0);
     Ok(list)
 }
 
 /// The table in its final size: growing by doubling leaves up to two thirds of it empty.
-pub(crate) fn fitting_slots(slots: &mut Vec<u64>, names: usize) -> Result<Box<[u64]>, Full> {
+pub(crate) fn fitting_slots(slots: &mut Vec<u64>, names: usize) -> Result<Box<[u64]>, ZoneFull> {
     let wanted = slots_for(names);
     if slots.len() == wanted {
         return Ok(std::mem::take(slots).into_boxed_slice());
@@ -143,7 +145,7 @@ pub(crate) fn fitting_slots(slots: &mut Vec<u64>, names: usize) -> Result<Box<[u
 /// The arena in its final size. Allocators keep the room of a small block that shrinks, so that is copied: a
 /// hundred thousand small zones would waste a quarter of their memory. One that is less than half full is copied by
 /// allocators too, so that is asked for; another shrinks in its place.
-pub(crate) fn fitting_arena(arena: &mut Vec<u8>) -> Result<Box<[u8]>, Full> {
+pub(crate) fn fitting_arena(arena: &mut Vec<u8>) -> Result<Box<[u8]>, ZoneFull> {
     const SMALL: usize = 64 << 10;
     if arena.len() >= SMALL && arena.len() >= arena.capacity() / 2 {
         return Ok(std::mem::take(arena).into_boxed_slice());
@@ -151,7 +153,7 @@ pub(crate) fn fitting_arena(arena: &mut Vec<u8>) -> Result<Box<[u8]>, Full> {
     let mut fitting = Vec::new();
     fitting
         .try_reserve_exact(arena.len())
-        .map_err(|_| Full::Memory)?;
+        .map_err(|_| ZoneFull::Memory)?;
     fitting.extend_from_slice(arena);
     Ok(fitting.into_boxed_slice())
 }

@@ -103,7 +103,7 @@ impl ZoneWalk {
             let is_replaced = self.replaced.get(place.passed) == Some(&number);
             place.passed += usize::from(is_replaced);
             let node = Node::at(bytes);
-            if !is_replaced && is_told(node) && node.children() != MOVED {
+            if !is_replaced && is_walked(node) && node.children() != MOVED {
                 return Some(place);
             }
             // Of a chain of empty non-terminals every node may have been replaced.
@@ -118,7 +118,7 @@ impl ZoneWalk {
             }
             place.at = behind;
         }
-        while !is_told(Node::at(self.changed.get(place.at)?)) {
+        while !is_walked(Node::at(self.changed.get(place.at)?)) {
             place.at += 1;
         }
         Some(place)
@@ -126,7 +126,7 @@ impl ZoneWalk {
 }
 
 /// Tells whether a node is part of a walk: it has records, or some that cannot be read.
-fn is_told(node: Node<'_>) -> bool {
+fn is_walked(node: Node<'_>) -> bool {
     const BROKEN: u8 = flags::BROKEN | flags::BROKEN_ABOVE | flags::BROKEN_HOST;
     !node.is_empty() || node.flags() & BROKEN != 0
 }

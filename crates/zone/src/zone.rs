@@ -3,7 +3,7 @@
 use crate::change::Changes;
 use crate::key::NameKey;
 use crate::live::{Live, Whereabouts};
-use crate::node::{Node, Record, Rrset, flags};
+use crate::node::{Node, RecordData, Rrset, flags};
 use crate::packed::{Packed, tag};
 use crate::prefetch::prefetch;
 use crate::serial::Serial;
@@ -13,7 +13,7 @@ use std::sync::{Arc, OnceLock};
 
 /// Facts about a zone that a search starts from.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Summary {
+pub(crate) struct ZoneSummary {
     /// Place of the apex in the packed contents.
     pub(crate) apex: u32,
     pub(crate) apex_labels: u8,
@@ -30,7 +30,7 @@ pub(crate) struct Summary {
 /// records costs its own size (see [`crate::change`]).
 pub struct Zone {
     packed: Packed,
-    summary: Summary,
+    summary: ZoneSummary,
     changes: Option<Box<Changes>>,
     /// Anything but `Here`: this is the stand-in for contents that are not in memory.
     contents: Whereabouts,
@@ -76,7 +76,7 @@ pub enum Find<'a> {
 }
 
 impl Zone {
-    pub(crate) fn new(packed: Packed, summary: Summary) -> Self {
+    pub(crate) fn new(packed: Packed, summary: ZoneSummary) -> Self {
         Zone {
             packed,
             summary,
@@ -89,7 +89,7 @@ impl Zone {
         }
     }
 
-    pub(crate) fn with_changes(changes: Changes, summary: Summary) -> Self {
+    pub(crate) fn with_changes(changes: Changes, summary: ZoneSummary) -> Self {
         let mut zone = Zone::new(Packed::default(), summary);
         zone.changes = Some(Box::new(changes));
         zone
@@ -170,7 +170,7 @@ impl Zone {
         }
     }
 
-    pub(crate) fn summary(&self) -> &Summary {
+    pub(crate) fn summary(&self) -> &ZoneSummary {
         &self.summary
     }
 
@@ -340,7 +340,7 @@ impl Zone {
 
     /// The node of the host that a record names, if it is in the zone.
     #[inline]
-    pub fn target(&self, record: Record<'_>) -> Option<Node<'_>> {
+    pub fn target(&self, record: RecordData<'_>) -> Option<Node<'_>> {
         if self.changes.is_none() {
             return (record.place != 0).then(|| self.packed.node(record.place));
         }

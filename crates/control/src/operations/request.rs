@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use nameward_store::sql::Kind;
+use nameward_zone::ZoneKind;
 use serde::{Deserialize, Serialize};
 
 use super::{OperationError, SecretText};
@@ -210,58 +210,40 @@ pub struct RecordTemplate {
     pub content: Vec<String>,
 }
 
-/// The kind of a zone, as PowerDNS has it.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+/// The kind of a zone as lists and requests name it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "&'static str")]
 pub enum ListedKind {
-    /// Replicated by the database, if at all.
-    #[default]
-    Native,
-    /// Sends NOTIFY.
-    Primary,
-    /// Transferred in.
-    Secondary,
-    /// A catalog that is made here.
-    Producer,
-    /// A catalog that is followed.
-    Consumer,
-    /// Read from a file.
+    /// A zone of a database, of a catalog or of the configuration.
+    OfZone(ZoneKind),
+    /// A zone that is read from a file.
     File,
 }
 
-impl ListedKind {
-    /// All kinds.
-    pub const ALL: [ListedKind; 6] = [
-        ListedKind::Native,
-        ListedKind::Primary,
-        ListedKind::Secondary,
-        ListedKind::Producer,
-        ListedKind::Consumer,
-        ListedKind::File,
-    ];
+impl Default for ListedKind {
+    fn default() -> Self {
+        ListedKind::OfZone(ZoneKind::default())
+    }
+}
 
-    /// Its name.
+impl ListedKind {
+    /// Returns the word for the kind.
     pub fn name(self) -> &'static str {
         match self {
-            ListedKind::Native => "native",
-            ListedKind::Primary => "primary",
-            ListedKind::Secondary => "secondary",
-            ListedKind::Producer => "producer",
-            ListedKind::Consumer => "consumer",
+            ListedKind::OfZone(kind) => kind.word(),
             ListedKind::File => "file",
         }
     }
 
-    /// Reads a name; those of PowerDNS before 4.5 are understood too.
+    /// Reads the word for a kind; those of PowerDNS before 4.5 are understood too.
     pub fn from_name(text: &str) -> Result<Self, OperationError> {
-        let lower = text.to_ascii_lowercase();
-        let name = match lower.as_str() {
-            "master" => "primary",
-            "slave" => "secondary",
-            other => other,
+        let known = match text.to_ascii_lowercase().as_str() {
+            "master" => Some(ZoneKind::Primary),
+            "slave" => Some(ZoneKind::Secondary),
+            "file" => return Ok(ListedKind::File),
+            other => ZoneKind::from_word(other),
         };
-        let known = Self::ALL.into_iter().find(|kind| kind.name() == name);
-        known.ok_or_else(|| {
+        known.map(ListedKind::OfZone).ok_or_else(|| {
             OperationError::invalid(format!(
                 "expected the kind native, primary, secondary or consumer, found {text:?}"
             ))
@@ -269,15 +251,23 @@ impl ListedKind {
     }
 }
 
-impl From<Kind> for ListedKind {
-    fn from(kind: Kind) -> Self {
-        match kind {
-            Kind::Native => ListedKind::Native,
-            Kind::Primary => ListedKind::Primary,
-            Kind::Secondary => ListedKind::Secondary,
-            Kind::Producer => ListedKind::Producer,
-            Kind::Consumer => ListedKind::Consumer,
-        }
+impl From<ZoneKind> for ListedKind {
+    fn from(kind: ZoneKind) -> Self {
+        ListedKind::OfZone(kind)
+    }
+}
+
+impl From<ListedKind> for &'static str {
+    fn from(kind: ListedKind) -> Self {
+        kind.name()
+    }
+}
+
+impl TryFrom<String> for ListedKind {
+    type Error = OperationError;
+
+    fn try_from(text: String) -> Result<Self, OperationError> {
+        ListedKind::from_name(&text)
     }
 }
 
@@ -331,7 +321,10 @@ mod tests {
         let OperationRequest::ZoneCreate(template) = create.unwrap() else {
             panic!("zone_create is a ZoneCreate");
         };
-        assert_eq!((template.kind, template.ttl), (ListedKind::Native, 3600));
+        assert_eq!(
+            (template.kind, template.ttl),
+            (ZoneKind::Native.into(), 3600)
+        );
     }
 
     #[test]

@@ -304,7 +304,7 @@ mod tests {
     fn a_line_of_a_listing_is_one_json_object() {
         let line = ReplyLine::Item(ListedItem::Zone(ListedZone {
             name: "a.test.".into(),
-            kind: ListedKind::Native,
+            kind: ListedKind::OfZone(nameward_zone::ZoneKind::Native),
             backend: 1,
         }));
         let text = serde_json::to_string(&line).unwrap();

@@ -4,11 +4,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::SystemTime;
 
 use nameward_maintain::follow::place_of_rank;
-use nameward_store::sql::Kind;
 use nameward_store::sql::write::{NewZone, StoredRecord};
 use nameward_wire::{Name, NameBuf, Type};
-use nameward_zone::Serial;
 use nameward_zone::change::{NewRecord, RrsetData};
+use nameward_zone::{Serial, ZoneKind};
 
 use super::{
     Database, ListedItem, ListedKind, ListedZone, OperationError, OperationResult, Operations,
@@ -156,13 +155,12 @@ impl Operations {
 }
 
 /// Zones of these kinds work; others would be served empty or never change.
-fn creatable(kind: ListedKind) -> Result<Kind, OperationError> {
+fn creatable(kind: ListedKind) -> Result<ZoneKind, OperationError> {
     let missing = match kind {
-        ListedKind::Native => return Ok(Kind::Native),
-        ListedKind::Primary => return Ok(Kind::Primary),
-        ListedKind::Secondary => return Ok(Kind::Secondary),
-        ListedKind::Consumer => return Ok(Kind::Consumer),
-        ListedKind::Producer => "create it as primary and set domains.type to PRODUCER",
+        ListedKind::OfZone(ZoneKind::Producer) => {
+            "create it as primary and set domains.type to PRODUCER"
+        }
+        ListedKind::OfZone(kind) => return Ok(kind),
         ListedKind::File => "a zone in a file is created by making its file",
     };
     Err(OperationError::refused(format!(
@@ -182,9 +180,9 @@ fn servers_without_address(zone: &NewZone) -> impl Iterator<Item = NameBuf> + '_
 }
 
 impl ZoneTemplate {
-    fn read(&self, name: NameBuf, kind: Kind) -> Result<NewZone, OperationError> {
+    fn read(&self, name: NameBuf, kind: ZoneKind) -> Result<NewZone, OperationError> {
         let now = SystemTime::now();
-        let is_transferred = matches!(kind, Kind::Secondary | Kind::Consumer);
+        let is_transferred = kind.is_transferred();
         let (primaries, rrsets) = match is_transferred {
             true => (Some(self.primaries_text()?), Vec::new()),
             false if self.primaries.is_empty() => (None, self.first_records(&name, now)?),

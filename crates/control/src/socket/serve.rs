@@ -71,7 +71,7 @@ impl Seats {
 }
 
 /// The parts that all conversations share.
-struct Server {
+struct ControlServer {
     commands: Arc<dyn Commands>,
     ordinary: Seats,
     reloads: Seats,
@@ -86,7 +86,7 @@ impl ControlSocket {
     ) -> io::Result<()> {
         let listener = UnixListener::from_std(self.listener.try_clone()?)?;
         let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-        let server = Arc::new(Server {
+        let server = Arc::new(ControlServer {
             commands,
             ordinary: Seats::default(),
             reloads: Seats::default(),
@@ -129,7 +129,7 @@ async fn accept(
     Some((stream, connection))
 }
 
-impl Server {
+impl ControlServer {
     /// Reads one request and answers it.
     async fn converse(&self, mut stream: UnixStream, shutdown: &mut watch::Receiver<bool>) {
         let request = tokio::select! {

@@ -8,11 +8,11 @@ use std::time::Instant;
 
 use tokio::sync::SemaphorePermit;
 
-use super::Shared;
+use super::WebState;
 use super::guesses::GUESS_INTERVAL;
-use super::request::Request;
+use super::request::HttpRequest;
 use super::response::{Response, media};
-use super::routes::{self, Route, Secret, SecretKind};
+use super::routes::{self, Route, SecretKind, ShownSecret};
 
 /// The two ends of a connection.
 pub(super) struct ConnectionEnds {
@@ -24,8 +24,8 @@ pub(super) struct ConnectionEnds {
 
 /// The reply to a request, and the permit of its drawing, to be kept until the reply has its room.
 pub(super) async fn respond<'a>(
-    shared: &'a Arc<Shared>,
-    request: Request,
+    shared: &'a Arc<WebState>,
+    request: HttpRequest,
     client: &ConnectionEnds,
 ) -> (Response, Option<SemaphorePermit<'a>>) {
     if request.content_length > shared.settings.limits.max_body_bytes {
@@ -60,9 +60,9 @@ pub(super) async fn respond<'a>(
 
 /// Lets a request pass that shows the right secret.
 async fn authorize(
-    shared: &Arc<Shared>,
-    secret: Secret,
-    request: &Request,
+    shared: &Arc<WebState>,
+    secret: ShownSecret,
+    request: &HttpRequest,
     client: IpAddr,
 ) -> Result<(), Response> {
     let refused = || match secret.kind {

@@ -5,14 +5,14 @@ use serde_json::{Value, json};
 
 use super::Mnemonic;
 use super::metrics::rcode_name;
-use super::request::Request;
+use super::request::HttpRequest;
 use super::response::{Response, media};
 
 /// Entries of a ring that are listed at most, so that no reply grows without bound.
 const ROWS_OF_A_RING: usize = 10_000;
 
 /// The reply to a request that had the right key.
-pub fn statistics(request: &Request, snapshot: &Snapshot, mnemonic: Mnemonic) -> Response {
+pub fn statistics(request: &HttpRequest, snapshot: &Snapshot, mnemonic: Mnemonic) -> Response {
     let items = match request.parameter("statistic") {
         Some(name) => match variable(&name) {
             Some(variable) => vec![item(variable.name, variable.value(snapshot))],

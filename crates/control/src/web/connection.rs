@@ -10,10 +10,10 @@ use tokio::sync::SemaphorePermit;
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
-use super::held::{Hold, NoRoom, PIECE_BYTES};
-use super::request::{MalformedRequest, Method, Request, find_head_end, is_hopeless, parse};
+use super::outgoing_replies::{Hold, NoRoom, PIECE_BYTES};
+use super::request::{HttpRequest, MalformedRequest, Method, find_head_end, is_hopeless, parse};
 use super::response::{Body, Parts, Response, media};
-use super::{Place, Shared, answer};
+use super::{ConnectionPlace, WebState, answer};
 
 /// How long, and for how many octets, what a client still sends is read away after the reply.
 const LINGER: Duration = Duration::from_secs(1);
@@ -60,7 +60,7 @@ struct OutgoingResponse {
 }
 
 /// Serves one request.
-pub(super) async fn converse(place: Place, mut stream: TcpStream, peer: SocketAddr) {
+pub(super) async fn converse(place: ConnectionPlace, mut stream: TcpStream, peer: SocketAddr) {
     let shared = Arc::clone(&place.shared);
     let limits = shared.settings.limits;
     let _ = stream.set_nodelay(true);
@@ -135,8 +135,8 @@ async fn read_away(stream: &mut TcpStream) {
 
 /// The reply with its room, after the request was logged with the number of its octets.
 async fn prepare(
-    shared: &Arc<Shared>,
-    request: Result<Request, MalformedRequest>,
+    shared: &Arc<WebState>,
+    request: Result<HttpRequest, MalformedRequest>,
     client: &answer::ConnectionEnds,
     task: &AbortHandle,
 ) -> OutgoingResponse {
@@ -175,7 +175,7 @@ async fn prepare(
 
 /// Waits for room. The drawing is not over before there is some, so no more replies than are drawn are without it.
 async fn make_room(
-    shared: &Shared,
+    shared: &WebState,
     parts: Parts,
     _drawing: Option<SemaphorePermit<'_>>,
     task: &AbortHandle,
@@ -183,7 +183,7 @@ async fn make_room(
     let bytes = parts.head.len() + parts.body.held_bytes();
     let hold = match bytes {
         0..=SMALL_REPLY => None,
-        _ => Some(shared.held.hold(bytes, task).await?),
+        _ => Some(shared.replies.hold(bytes, task).await?),
     };
     Ok(OutgoingResponse { parts, hold })
 }
@@ -200,7 +200,11 @@ fn refuse(no_room: NoRoom) -> Response {
 }
 
 /// Sends the reply; `None` when the client is gone or too slow.
-async fn send(shared: &Arc<Shared>, stream: &mut TcpStream, reply: OutgoingResponse) -> Option<()> {
+async fn send(
+    shared: &Arc<WebState>,
+    stream: &mut TcpStream,
+    reply: OutgoingResponse,
+) -> Option<()> {
     let OutgoingResponse { parts, hold } = reply;
     write(shared, stream, &parts.head, hold.as_ref()).await?;
     match parts.body {
@@ -225,7 +229,7 @@ async fn send(shared: &Arc<Shared>, stream: &mut TcpStream, reply: OutgoingRespo
 }
 
 async fn write(
-    shared: &Shared,
+    shared: &WebState,
     stream: &mut TcpStream,
     piece: &[u8],
     hold: Option<&Hold>,

@@ -6,7 +6,7 @@
 use std::fmt::Write as _;
 
 use nameward_stats::{
-    FAMILIES, Histogram, Kind, Scope, Snapshot, Transport, VARIABLES, write_type,
+    FAMILIES, Histogram, Scope, Snapshot, Transport, VARIABLES, VariableKind, write_type,
 };
 
 use super::Mnemonic;
@@ -19,8 +19,8 @@ pub fn draw(snapshot: &Snapshot, version: &str, mnemonic: Mnemonic) -> String {
         // The names are given and a counter's name should end in `_total`: without a type they pass every check, and
         // `rate()` does not ask for one.
         let kind = match variable.kind {
-            Kind::Counter => "untyped",
-            Kind::Gauge => "gauge",
+            VariableKind::Counter => "untyped",
+            VariableKind::Gauge => "gauge",
         };
         let scope = match variable.scope {
             Scope::Server => "",

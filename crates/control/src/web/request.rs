@@ -18,7 +18,7 @@ pub enum Method {
 
 /// A request head that was understood.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Request {
+pub struct HttpRequest {
     /// The method, for decisions.
     pub method: Method,
     /// The method as sent.
@@ -83,7 +83,7 @@ fn trim_cr(line: &[u8]) -> &[u8] {
 }
 
 /// Parses a complete head.
-pub fn parse(head: &[u8]) -> Result<Request, MalformedRequest> {
+pub fn parse(head: &[u8]) -> Result<HttpRequest, MalformedRequest> {
     let mut lines = head.split(|b| *b == b'\n').map(trim_cr);
     let first = lines.next().unwrap_or_default();
     let mut request = parse_request_line(first).ok_or(MalformedRequest::Syntax)?;
@@ -103,7 +103,7 @@ pub fn parse(head: &[u8]) -> Result<Request, MalformedRequest> {
     Ok(request)
 }
 
-fn parse_request_line(line: &[u8]) -> Option<Request> {
+fn parse_request_line(line: &[u8]) -> Option<HttpRequest> {
     let line = std::str::from_utf8(line).ok()?;
     let mut words = line.split(' ');
     let (method, target, version) = (words.next()?, words.next()?, words.next()?);
@@ -121,7 +121,7 @@ fn parse_request_line(line: &[u8]) -> Option<Request> {
         Some(authority) => vec![parse_authority(authority)?],
         None => Vec::new(),
     };
-    Some(Request {
+    Some(HttpRequest {
         method: match method {
             "GET" => Method::Get,
             "HEAD" => Method::Head,
@@ -160,7 +160,7 @@ fn split_local(local: &str) -> Option<(&str, &str)> {
 }
 
 /// RFC 9112 section 3.2: more than one `Host`, or one that is no host, is a bad request. An empty one names nobody.
-fn host_field(request: &Request) -> Option<Option<String>> {
+fn host_field(request: &HttpRequest) -> Option<Option<String>> {
     let mut hosts = request.fields("host");
     let first = hosts.next().filter(|host| !host.is_empty());
     if hosts.next().is_some() {
@@ -193,7 +193,7 @@ fn is_token(byte: u8) -> bool {
 }
 
 /// RFC 9112 section 6.3: a length given twice, or beside a transfer coding, is an attack or a mistake.
-fn body_length(request: &Request) -> Option<u64> {
+fn body_length(request: &HttpRequest) -> Option<u64> {
     let mut lengths = request.fields("content-length");
     let Some(first) = lengths.next() else {
         return Some(0);
@@ -206,7 +206,7 @@ fn body_length(request: &Request) -> Option<u64> {
     Some(first.parse().unwrap_or(u64::MAX))
 }
 
-impl Request {
+impl HttpRequest {
     fn fields<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
         let named = self.headers.iter().filter(move |field| field.0 == name);
         named.map(|field| field.1.as_str())
@@ -267,7 +267,7 @@ fn decode(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn ok(text: &str) -> Request {
+    fn ok(text: &str) -> HttpRequest {
         parse(text.as_bytes()).unwrap_or_else(|e| panic!("{e:?}: {text:?}"))
     }
 

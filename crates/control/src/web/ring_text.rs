@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use nameward_stats::{RankedPlace, RankedRing, RingView};
 
 use super::Mnemonic;
-use super::held::PIECE_BYTES;
+use super::outgoing_replies::PIECE_BYTES;
 use super::page::percentage;
 
 /// A text that is being read.

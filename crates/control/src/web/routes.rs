@@ -6,10 +6,10 @@ use std::sync::Arc;
 use nameward_stats::Ring;
 
 use super::page::{self, Drawing};
-use super::request::{Method, Request};
+use super::request::{HttpRequest, Method};
 use super::response::{Caching, Response, media};
 use super::ring_text::RingText;
-use super::{Password, Shared, access, api, host, metrics};
+use super::{Password, WebState, access, api, host, metrics};
 
 const ALLOW: &str = "GET, HEAD";
 
@@ -41,7 +41,7 @@ impl Route {
 }
 
 /// The secret that a request has to show, and what it shows.
-pub(super) struct Secret {
+pub(super) struct ShownSecret {
     /// Whose it is.
     pub kind: SecretKind,
     /// The secret.
@@ -60,7 +60,11 @@ pub(super) enum SecretKind {
 }
 
 /// The API asks for its key, the probes for nothing, everything else for the password if there is one.
-pub(super) fn secret(shared: &Shared, request: &Request, route: Option<&Route>) -> Option<Secret> {
+pub(super) fn secret(
+    shared: &WebState,
+    request: &HttpRequest,
+    route: Option<&Route>,
+) -> Option<ShownSecret> {
     let (kind, password, given) = match route {
         Some(Route::Live | Route::Ready) => return None,
         Some(Route::Statistics) => {
@@ -73,7 +77,7 @@ pub(super) fn secret(shared: &Shared, request: &Request, route: Option<&Route>) 
             (SecretKind::Page, &shared.password, given)
         }
     };
-    Some(Secret {
+    Some(ShownSecret {
         kind,
         password: Arc::clone(password.as_ref()?),
         given,
@@ -82,8 +86,8 @@ pub(super) fn secret(shared: &Shared, request: &Request, route: Option<&Route>) 
 
 /// True when the request shows no secret and was sent to a name that is not ours. Probes tell nothing that is secret.
 pub(super) fn is_misdirected(
-    shared: &Shared,
-    request: &Request,
+    shared: &WebState,
+    request: &HttpRequest,
     route: Option<&Route>,
     local: Option<IpAddr>,
 ) -> bool {
@@ -99,8 +103,8 @@ pub(super) fn is_misdirected(
 
 /// The reply that needs no drawing: of probes, of files that are part of the program, and refusals.
 pub(super) fn respond_at_once(
-    shared: &Shared,
-    request: &Request,
+    shared: &WebState,
+    request: &HttpRequest,
     route: Option<&Route>,
 ) -> Option<Response> {
     let Some(route) = route else {
@@ -122,7 +126,7 @@ pub(super) fn respond_at_once(
 }
 
 /// The reply to a request that [`respond_at_once`] leaves over. Runs on a thread that may block.
-pub(super) fn draw(shared: &Shared, request: &Request, route: &Route) -> Response {
+pub(super) fn draw(shared: &WebState, request: &HttpRequest, route: &Route) -> Response {
     match route {
         Route::Metrics => {
             let snapshot = shared.stats.snapshot();
@@ -138,7 +142,7 @@ pub(super) fn draw(shared: &Shared, request: &Request, route: &Route) -> Respons
 }
 
 /// Small and of one size for every path. HEAD gets no body but is told what is allowed.
-pub(super) fn not_found(request: &Request) -> Response {
+pub(super) fn not_found(request: &HttpRequest) -> Response {
     match request.method {
         Method::Head => Response::error(404).with("Allow", ALLOW),
         _ if request.accepts_only("application/json") => Response::json_error(404),
@@ -146,7 +150,7 @@ pub(super) fn not_found(request: &Request) -> Response {
     }
 }
 
-fn status_page(shared: &Shared, request: &Request) -> Response {
+fn status_page(shared: &WebState, request: &HttpRequest) -> Response {
     if let Some(name) = request.parameter("resetring") {
         return change_ring(shared, request, &name, |ring| {
             shared.stats.reset_ring(ring);
@@ -190,14 +194,14 @@ fn status_page(shared: &Shared, request: &Request) -> Response {
     }
 }
 
-fn wants_text(request: &Request) -> bool {
+fn wants_text(request: &HttpRequest) -> bool {
     match request.parameter("format") {
         Some(format) => format == "text",
         None => request.accepts_only("text/plain"),
     }
 }
 
-fn permitted_ring(shared: &Shared, request: &Request, name: &str) -> Result<Ring, Response> {
+fn permitted_ring(shared: &WebState, request: &HttpRequest, name: &str) -> Result<Ring, Response> {
     let token = request.parameter("token").unwrap_or_default();
     if !access::same_secret(&token, &shared.token) {
         return Err(Response::error(403));
@@ -206,8 +210,8 @@ fn permitted_ring(shared: &Shared, request: &Request, name: &str) -> Result<Ring
 }
 
 fn change_ring(
-    shared: &Shared,
-    request: &Request,
+    shared: &WebState,
+    request: &HttpRequest,
     name: &str,
     change: impl FnOnce(Ring),
 ) -> Response {

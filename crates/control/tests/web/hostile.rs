@@ -4,12 +4,12 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use nameward_control::web::{Limits, Settings};
+use nameward_control::web::{Settings, WebLimits};
 use nameward_stats::{Outcome, Ring};
 
 use crate::client::{Reply, Server, ask, settings};
 
-fn with_limits(limits: Limits) -> Server {
+fn with_limits(limits: WebLimits) -> Server {
     Server::with(Settings {
         limits,
         ..settings()
@@ -18,7 +18,7 @@ fn with_limits(limits: Limits) -> Server {
 
 #[test]
 fn a_client_that_does_not_finish_its_request_is_cut_off_without_an_answer() {
-    let server = with_limits(Limits {
+    let server = with_limits(WebLimits {
         head_timeout: Duration::from_millis(300),
         ..settings().limits
     });
@@ -34,7 +34,7 @@ fn a_client_that_does_not_finish_its_request_is_cut_off_without_an_answer() {
 
 #[test]
 fn single_bytes_do_not_prolong_the_time_for_the_head() {
-    let server = with_limits(Limits {
+    let server = with_limits(WebLimits {
         head_timeout: Duration::from_millis(400),
         ..settings().limits
     });
@@ -53,7 +53,7 @@ fn single_bytes_do_not_prolong_the_time_for_the_head() {
 
 #[test]
 fn a_client_that_does_not_read_is_cut_off() {
-    let server = with_limits(Limits {
+    let server = with_limits(WebLimits {
         reply_timeout: Duration::from_millis(300),
         max_connections: 1,
         ..settings().limits
@@ -87,7 +87,7 @@ fn a_client_that_does_not_read_is_cut_off() {
 
 #[test]
 fn idle_connections_make_room_for_a_real_request() {
-    let server = with_limits(Limits {
+    let server = with_limits(WebLimits {
         max_connections: 20,
         head_timeout: Duration::from_secs(600),
         ..settings().limits
@@ -166,7 +166,7 @@ fn own_memory() -> usize {
 #[test]
 fn clients_that_never_read_hold_bounded_memory_and_the_honest_one_is_served() {
     const MESSAGES: usize = 1500;
-    let server = with_limits(Limits {
+    let server = with_limits(WebLimits {
         reply_timeout: Duration::from_secs(600),
         max_held_bytes: 16 << 20,
         ..settings().limits
@@ -199,7 +199,7 @@ fn clients_that_never_read_hold_bounded_memory_and_the_honest_one_is_served() {
 
 #[test]
 fn a_text_that_can_never_have_room_is_refused_with_the_reason() {
-    let server = with_limits(Limits {
+    let server = with_limits(WebLimits {
         max_held_bytes: 256 << 10,
         ..settings().limits
     });
@@ -218,7 +218,7 @@ fn a_text_that_can_never_have_room_is_refused_with_the_reason() {
 
 #[test]
 fn probes_are_answered_while_all_places_are_taken_by_clients_that_do_not_read() {
-    let server = with_limits(Limits {
+    let server = with_limits(WebLimits {
         max_connections: 8,
         reply_timeout: Duration::from_secs(600),
         ..settings().limits

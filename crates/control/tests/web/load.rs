@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use nameward_stats::{
-    Answered, Kind, Outcome, Received, Ring, RingCapacities, Stamp, Stats, Transport, VARIABLES,
+    Answered, Outcome, Received, Ring, RingCapacities, Stamp, Stats, Transport, VARIABLES,
+    VariableKind,
 };
 
 use crate::client::{Server, rows, settings, value};
@@ -147,7 +148,7 @@ fn every_relation_holds_on_every_page_under_full_load() {
         for (variable, before) in VARIABLES.iter().zip(&mut before) {
             let now = value(&html, variable.name);
             assert!(
-                variable.kind == Kind::Gauge || now >= *before,
+                variable.kind == VariableKind::Gauge || now >= *before,
                 "{} fell",
                 variable.name
             );

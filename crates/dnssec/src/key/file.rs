@@ -4,7 +4,7 @@
 //! Text in, text out: whoever reads and writes the files sees to their places and their mode.
 
 use super::private::KeyFields;
-use super::{Key, KeyError, KeyUse, PrivateKey};
+use super::{KeyError, KeyUse, PrivateKey, SigningKey};
 use data_encoding::BASE64;
 use nameward_wire::calendar::UtcTime;
 use nameward_wire::{Name, NameBuf, NameError};
@@ -163,8 +163,8 @@ impl KeyFile {
     }
 
     /// Makes the key for a use.
-    pub fn key(&self, usage: KeyUse) -> Result<Key, KeyError> {
-        Key::new(&self.private, self.flags, usage)
+    pub fn key(&self, usage: KeyUse) -> Result<SigningKey, KeyError> {
+        SigningKey::new(&self.private, self.flags, usage)
     }
 
     /// The name of both files without their ends.

@@ -17,6 +17,7 @@ use crate::files::{Files, has_wildcards, reason_of};
 use super::{
     BindZone, NamedConf, Spot, View, ZoneType,
     acl::{self, MatchList},
+    inherited::Inherited,
     lex::{ConfMistake, TextPlace, quoted},
     remotes::{self, NamedLists, RemoteList},
     syntax::{self, ConfStatement, Word},
@@ -62,20 +63,8 @@ const TOP: &[&str] = &[
 ];
 /// Names for a list of other servers.
 const LISTS: &[&str] = &["primaries", "masters", "remote-servers", "parental-agents"];
-/// Statements that have a zone signed. Each is inherited for itself.
-pub(super) const SIGNING: [&str; 3] = ["dnssec-policy", "inline-signing", "auto-dnssec"];
 /// Statements that are not taken are listed by their keywords, so many of them at most.
 const PASSED_OVER_MAX: usize = 500;
-
-/// Statements of `options`, a view or a zone; a zone inherits what it does not say itself.
-#[derive(Default)]
-pub(super) struct Inherited {
-    pub also_notify: Option<RemoteList>,
-    pub allow_query: Option<MatchList>,
-    pub allow_query_on: Option<MatchList>,
-    /// Whether each statement of [`SIGNING`] has the zone signed.
-    pub signing: [Option<bool>; 3],
-}
 
 /// Which clients a view is for.
 #[derive(Default)]
@@ -381,7 +370,7 @@ impl<'f> NamedConfReader<'f> {
             return Ok(());
         }
         let file = self.file_now();
-        if !inherit(&mut self.defaults[0], keyword, statement, file)? {
+        if !self.defaults[0].read(keyword, statement, file)? {
             self.pass_over(keyword, Level::Options);
         }
         Ok(())
@@ -415,7 +404,7 @@ impl<'f> NamedConfReader<'f> {
             matches.destinations = Some(acl::read(statement, file)?);
         } else if keyword.is("match-recursive-only") {
             matches.recursive_only = is_on(statement).then_some((file, keyword.place));
-        } else if !inherit(&mut self.defaults[view], keyword, statement, file)? {
+        } else if !self.defaults[view].read(keyword, statement, file)? {
             self.pass_over(keyword, Level::View(view));
         }
         Ok(())
@@ -471,7 +460,7 @@ impl<'f> NamedConfReader<'f> {
             raw.zone.is_from_database = true;
         } else if keyword.is("masterfile-format") {
             // Text and raw form are told apart by how a file begins.
-        } else if !inherit(&mut raw.own, keyword, statement, file)? {
+        } else if !raw.own.read(keyword, statement, file)? {
             if keyword.is_one_of(&["primaries", "masters"]) {
                 raw.primaries = Some(remotes::read(statement, file, false)?.1);
             } else if keyword.is_one_of(&["allow-update", "update-policy"]) {
@@ -481,28 +470,4 @@ impl<'f> NamedConfReader<'f> {
         }
         Ok(())
     }
-}
-
-/// Reads a statement that zones inherit; whether it is taken.
-fn inherit(
-    to: &mut Inherited,
-    keyword: &Word<'_>,
-    statement: &ConfStatement<'_>,
-    file: usize,
-) -> Result<bool, ConfMistake> {
-    let signing = SIGNING.iter().position(|word| keyword.is(word));
-    if keyword.is("allow-query") {
-        to.allow_query = Some(acl::read(statement, file)?);
-    } else if keyword.is("allow-query-on") {
-        to.allow_query_on = Some(acl::read(statement, file)?);
-    } else if let Some(at) = signing {
-        to.signing[at] = Some(is_on(statement));
-    } else {
-        if keyword.is("also-notify") {
-            to.also_notify = Some(remotes::read(statement, file, false)?.1);
-        }
-        // Nobody is notified yet.
-        return Ok(false);
-    }
-    Ok(true)
 }

@@ -28,12 +28,19 @@ pub struct Remote {
     pub tls: Option<Box<str>>,
 }
 
+/// The server, or the servers, that an entry stands for.
+#[derive(Debug, Clone)]
+enum RemoteTarget {
+    Address(IpAddr),
+    /// The name of another list.
+    List(String),
+}
+
 /// One entry of a list as it is written.
 #[derive(Debug, Clone)]
 struct RemoteEntry {
     place: TextPlace,
-    /// An address, or the name of another list.
-    target: Result<IpAddr, String>,
+    target: RemoteTarget,
     port: Option<u16>,
     key: Option<Box<str>>,
     tls: Option<Box<str>>,
@@ -141,10 +148,10 @@ fn entry(statement: &ConfStatement<'_>) -> Result<RemoteEntry, ConfMistake> {
     let options = options(rest.iter().copied())?;
     let text = first.string();
     // A zone index (`fe80::1%eth0`) is a matter of this machine's interfaces; the address is what is kept.
-    let address = text.split('%').next().unwrap_or_default();
+    let address = text.split('%').next().unwrap_or_default().parse();
     Ok(RemoteEntry {
         place: first.place,
-        target: address.parse().map_err(|_| text),
+        target: address.map_or(RemoteTarget::List(text), RemoteTarget::Address),
         port: options.port,
         key: options.key,
         tls: options.tls,
@@ -187,11 +194,11 @@ impl RemoteResolver<'_> {
                 return Err(wrong(format!("more than {ENTRIES_MAX} servers")));
             }
             let name = match &entry.target {
-                Ok(ip) => {
+                RemoteTarget::Address(ip) => {
                     self.remotes.push(remote(*ip, entry, by));
                     continue;
                 }
-                Err(name) => name,
+                RemoteTarget::List(name) => name,
             };
             let shown = quoted(name.as_bytes());
             match self.named.get(name) {

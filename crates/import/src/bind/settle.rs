@@ -11,7 +11,8 @@ use nameward_zone::AccessList;
 use super::{
     BindZone, NamedConf, NotTaken, Spot, ViewClients, ZoneType,
     acl::{AclResolver, MatchList, Resolved, Unusable},
-    read::{Inherited, NamedConfReader, RawZone, SIGNING, ViewMatch},
+    inherited::{Inherited, SIGNING},
+    read::{NamedConfReader, RawZone, ViewMatch},
     remotes,
 };
 

@@ -9,7 +9,7 @@ use crate::commit::Commits;
 use crate::reconcile::Reconciler;
 use crate::sync::{SyncError, SyncMode, SyncOutcome, sync_zone};
 use nameward_store::file::{
-    Event, FileBackend, Look, Source, Standing, Summary, Watcher, ZoneTarget,
+    FileBackend, FileSource, LoadEvent, LoadSummary, Look, Standing, Watcher, ZoneTarget,
 };
 use nameward_store::state::ZoneHome;
 use nameward_wire::NameBuf;
@@ -28,7 +28,7 @@ const REPLY_LINES_MAX: usize = 20;
 /// The result of a load.
 pub struct LoadOutcome {
     /// Its sums.
-    pub summary: Summary,
+    pub summary: LoadSummary,
     /// The first errors.
     pub errors: Vec<String>,
 }
@@ -76,45 +76,45 @@ impl FileFollower {
     }
 
     /// Brings the table to what the sources say now, and writes to the log what is wrong with them.
-    pub fn load(&mut self, sources: &[Source]) -> LoadOutcome {
+    pub fn load(&mut self, sources: &[FileSource]) -> LoadOutcome {
         let start = Instant::now();
-        let mut chronicle = Chronicle::default();
+        let mut log = LoadLog::default();
         let target = &self.target;
         let summary = self.backend.load(target, sources, &mut |event| {
-            if let Event::Known = event {
+            if let LoadEvent::Known = event {
                 unknown::end(target.commits.table());
             }
-            chronicle.write(&event);
+            log.write(&event);
         });
         (self.give_back)();
-        chronicle.finish();
+        log.finish();
         if !sources.is_empty() {
             let took = start.elapsed().as_secs_f64();
             tracing::info!("{} in {took:.2} s", describe(&summary));
         }
-        self.logged = chronicle.logged;
+        self.logged = log.logged;
         if summary.troubles == 0 {
             self.target.reconciler.forget_vanished(ZoneHome::File);
         }
         LoadOutcome {
             summary,
-            errors: chronicle.errors,
+            errors: log.errors,
         }
     }
 
     /// Looks at what was seen to change. What was logged before and is still so is not logged again.
-    pub fn look(&mut self, sources: &[Source], what: &Look) {
+    pub fn look(&mut self, sources: &[FileSource], what: &Look) {
         let start = Instant::now();
-        let mut chronicle = Chronicle::default();
+        let mut log = LoadLog::default();
         if let Look::AtAll = what {
-            chronicle.before = std::mem::take(&mut self.logged);
+            log.before = std::mem::take(&mut self.logged);
         }
-        let each = &mut |event: Event<'_>| chronicle.write(&event);
+        let each = &mut |event: LoadEvent<'_>| log.write(&event);
         let summary = self.backend.look(&self.target, sources, what, each);
-        chronicle.finish();
+        log.finish();
         if let Look::AtAll = what {
             (self.give_back)();
-            self.logged = chronicle.logged;
+            self.logged = log.logged;
         }
         if summary.loaded + summary.removed > 0 {
             let took = start.elapsed().as_secs_f64();
@@ -127,7 +127,7 @@ impl FileFollower {
     /// Writes the changes that a zone's file lacks into it. Edits by hand are taken first.
     pub fn sync(
         &mut self,
-        sources: &[Source],
+        sources: &[FileSource],
         zone: &NameBuf,
         mode: SyncMode,
     ) -> Result<SyncOutcome, SyncError> {
@@ -138,7 +138,7 @@ impl FileFollower {
     }
 
     /// Writes the changes that zone files lack into all of them that can keep their layout; what fails is logged.
-    pub fn sync_all(&mut self, sources: &[Source]) {
+    pub fn sync_all(&mut self, sources: &[FileSource]) {
         for (zone, _) in self.target.commits.zones_behind() {
             if let Err(error) = self.sync(sources, &zone, SyncMode::KeepLayout) {
                 tracing::warn!("zone {zone}: not written to its file: {error}");
@@ -169,8 +169,8 @@ impl ZoneTarget for FileTarget {
     }
 }
 
-fn describe(summary: &Summary) -> String {
-    let Summary {
+fn describe(summary: &LoadSummary) -> String {
+    let LoadSummary {
         unchanged,
         refused,
         removed,
@@ -191,7 +191,7 @@ type LoggedLines = HashSet<String>;
 
 /// Writes what a load says to the log, with a bound.
 #[derive(Default)]
-struct Chronicle {
+struct LoadLog {
     /// Of the load before: not written again.
     before: LoggedLines,
     logged: LoggedLines,
@@ -201,10 +201,10 @@ struct Chronicle {
     errors: Vec<String>,
 }
 
-impl Chronicle {
-    fn write(&mut self, event: &Event<'_>) {
+impl LoadLog {
+    fn write(&mut self, event: &LoadEvent<'_>) {
         match event {
-            Event::Served(name, zone, diagnostics) => {
+            LoadEvent::Served(name, zone, diagnostics) => {
                 self.loaded += 1;
                 // Lines about many zones would push everything else out of the log.
                 if self.loaded <= LOADED_MAX || tracing::enabled!(tracing::Level::DEBUG) {
@@ -219,7 +219,7 @@ impl Chronicle {
                     self.line(diagnostic.to_string(), |text| tracing::warn!("{text}"));
                 }
             }
-            Event::Refused(name, diagnostics, standing) => {
+            LoadEvent::Refused(name, diagnostics, standing) => {
                 for diagnostic in *diagnostics {
                     self.error(diagnostic.to_string());
                 }
@@ -230,23 +230,25 @@ impl Chronicle {
                 let text = format!("zone {name} has errors: {consequence}");
                 self.line(text, |text| tracing::error!("{text}"));
             }
-            Event::Removed(name) => {
+            LoadEvent::Removed(name) => {
                 let name = name.to_string();
                 self.line(format!("removed zone {}", zone_text(&name)), |text| {
                     tracing::info!("{text}")
                 });
             }
-            Event::Contested(name, served, other) => {
+            LoadEvent::Contested(name, served, other) => {
                 let text = contested(*name, *served, *other);
                 self.line(text, |text| tracing::warn!("{text}"));
             }
-            Event::Trouble(text) => self.error((*text).to_string()),
-            Event::Note(text) => self.line((*text).to_string(), |text| tracing::warn!("{text}")),
-            Event::Waiting(name, path) => {
+            LoadEvent::Trouble(text) => self.error((*text).to_string()),
+            LoadEvent::Note(text) => {
+                self.line((*text).to_string(), |text| tracing::warn!("{text}"))
+            }
+            LoadEvent::Waiting(name, path) => {
                 self.line(waiting(*name, path), |text| tracing::warn!("{text}"));
             }
-            Event::Known => {}
-            Event::Progress(done, total) => tracing::info!("{done} of {total} zones read"),
+            LoadEvent::Known => {}
+            LoadEvent::Progress(done, total) => tracing::info!("{done} of {total} zones read"),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::{OutgoingFault, RecordHead, TransferRequest};
 use nameward_wire::Type;
-use nameward_wire::message::{BulkWriter, Full};
+use nameward_wire::message::{BulkWriter, MessageFull};
 use nameward_zone::node::flags;
 use nameward_zone::{Node, WalkPlace, Zone, ZoneWalk};
 use std::sync::Arc;
@@ -134,7 +134,7 @@ impl AxfrMessages {
     fn write_soa<'n>(
         &'n self,
         writer: &mut BulkWriter<'n, '_>,
-    ) -> Result<Result<(), Full>, OutgoingFault> {
+    ) -> Result<Result<(), MessageFull>, OutgoingFault> {
         let apex = self.zone().apex();
         let soa = apex.rrset(Type::SOA).ok_or(OutgoingFault::NoSoa)?;
         let record = soa.records().next().ok_or(OutgoingFault::NoSoa)?;
@@ -183,7 +183,7 @@ fn write_node<'n>(
             };
             match head.write(record.rdata, written, writer) {
                 Ok(owner) => written = Some(owner),
-                Err(Full) => {
+                Err(MessageFull) => {
                     let progress = NodeProgress {
                         rrsets: number,
                         records: at,

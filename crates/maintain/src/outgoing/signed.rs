@@ -237,7 +237,7 @@ fn set_serial(rdata: &mut [u8], serial: u32) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nameward_dnssec::{Key, KeyUse, Keys, Policy, SignatureCache};
+    use nameward_dnssec::{KeyUse, Keys, SignatureCache, SigningKey, SigningPolicy};
     use nameward_wire::zonefile::{Options, parse_bytes};
     use std::process::Command;
     use std::sync::Arc;
@@ -263,8 +263,8 @@ mod tests {
             active: true,
             published: true,
         };
-        let keys = Keys::new(vec![Key::read(KEY, 257, usage).unwrap()]);
-        let mut policy = Policy::default();
+        let keys = Keys::new(vec![SigningKey::read(KEY, 257, usage).unwrap()]);
+        let mut policy = SigningPolicy::default();
         for (kind, content) in metadata {
             policy.take(kind, content).unwrap();
         }
@@ -352,7 +352,7 @@ mod tests {
         let copied = signed_copy(&zone(&narrow), &narrow, now(), || ());
         assert_eq!(copied.err(), Some(SignedCopyError::Narrow));
         let apex: NameBuf = "example.".parse().unwrap();
-        let (keys, policy) = (Arc::new(Keys::broken()), Arc::new(Policy::default()));
+        let (keys, policy) = (Arc::new(Keys::broken()), Arc::new(SigningPolicy::default()));
         let cache = Arc::new(SignatureCache::new(10));
         let broken = Signing::new(apex.as_name(), keys, policy, cache);
         let copied = signed_copy(&zone(&broken), &broken, now(), || ());

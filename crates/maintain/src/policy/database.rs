@@ -7,7 +7,7 @@
 use super::{PolicyPart, RemoteServer, UpdateSerial, ZoneKind};
 use data_encoding::BASE64;
 use nameward_dnssec::tsig::{TsigAlgorithm, TsigKey};
-use nameward_store::sql::{Kind, StoredTsigKey, TermItem, ZoneRow};
+use nameward_store::sql::{StoredTsigKey, TermItem, ZoneRow};
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::{AccessEntry, AccessList, AccessTerm};
 use std::collections::HashMap;
@@ -16,18 +16,6 @@ use std::sync::Arc;
 
 /// The port of a server that is named without one.
 const PORT: u16 = 53;
-
-impl From<Kind> for ZoneKind {
-    fn from(kind: Kind) -> Self {
-        match kind {
-            Kind::Native => ZoneKind::Native,
-            Kind::Primary => ZoneKind::Primary,
-            Kind::Secondary => ZoneKind::Secondary,
-            Kind::Producer => ZoneKind::Producer,
-            Kind::Consumer => ZoneKind::Consumer,
-        }
-    }
-}
 
 /// The policy of a zone in a database, and what could not be read of it.
 #[derive(Debug, Default)]
@@ -41,7 +29,7 @@ pub struct StoredPolicy {
 /// Reads the policy of a zone from its row and its metadata. An item that makes no sense lets nobody in.
 pub fn read_policy(row: &ZoneRow, items: &[TermItem]) -> StoredPolicy {
     let mut problems = Vec::new();
-    let kind = ZoneKind::from(row.kind);
+    let kind = row.kind;
     let key = first(items, "AXFR-MASTER-TSIG")
         .and_then(|text| name(text, "AXFR-MASTER-TSIG", &mut problems));
     let source = first(items, "AXFR-SOURCE").and_then(|text| {

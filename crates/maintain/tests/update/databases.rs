@@ -4,7 +4,7 @@ use super::cases::{CASES, ZONE};
 use super::change_of;
 use super::text::{lines, message, rrsets};
 use nameward_store::sql::write::{NewZone, WriteError};
-use nameward_store::sql::{Address, Kind, SqlBackend, SqlOptions, db};
+use nameward_store::sql::{DatabaseAddress, SqlBackend, SqlOptions, db};
 use nameward_testkit::databases::{Database, DatabaseKind};
 use nameward_wire::{NameBuf, Rcode};
 use nameward_zone::change::ConditionalChange;
@@ -17,7 +17,7 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 }
 
 /// Runs all cases, each on a zone of its own, and all that are well formed in one group.
-fn run(address: Address) {
+fn run(address: DatabaseAddress) {
     block_on(async {
         assert!(db::init(&address).await.unwrap().is_empty());
         let backend = SqlBackend::new(SqlOptions::for_tests(address)).unwrap();
@@ -29,7 +29,7 @@ fn run(address: Address) {
             };
             let zone = NewZone {
                 name: apex,
-                kind: Kind::Native,
+                kind: nameward_zone::ZoneKind::Native,
                 primaries: None,
                 rrsets: rrsets(ZONE, &apex),
                 now: UNIX_EPOCH,
@@ -77,14 +77,14 @@ fn run(address: Address) {
 #[test]
 fn every_form_does_the_same_in_sqlite() {
     let directory = tempfile::tempdir().unwrap();
-    run(Address::Sqlite(directory.path().join("test.db")));
+    run(DatabaseAddress::Sqlite(directory.path().join("test.db")));
 }
 
 #[test]
 fn every_form_does_the_same_in_postgresql() {
     if let Some(database) = Database::start(DatabaseKind::Postgres) {
         let database = database.unwrap();
-        run(Address::parse(&database.url()).unwrap());
+        run(DatabaseAddress::parse(&database.url()).unwrap());
     }
 }
 
@@ -92,6 +92,6 @@ fn every_form_does_the_same_in_postgresql() {
 fn every_form_does_the_same_in_mariadb() {
     if let Some(database) = Database::start(DatabaseKind::Mariadb) {
         let database = database.unwrap();
-        run(Address::parse(&database.url()).unwrap());
+        run(DatabaseAddress::parse(&database.url()).unwrap());
     }
 }

@@ -17,7 +17,7 @@ use crate::{serve::counted, terminal};
 
 /// The form of the output.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Form {
+pub enum OutputForm {
     /// Lines for people.
     Text,
     /// JSON objects, one a line.
@@ -27,12 +27,12 @@ pub enum Form {
 /// An output that may be closed by its reader (`| head`), which is no error.
 pub struct Printer {
     out: BufWriter<io::StdoutLock<'static>>,
-    form: Form,
+    form: OutputForm,
 }
 
 impl Printer {
     /// Prints to stdout.
-    pub fn new(form: Form) -> Self {
+    pub fn new(form: OutputForm) -> Self {
         Printer {
             out: BufWriter::with_capacity(64 << 10, io::stdout().lock()),
             form,
@@ -42,24 +42,24 @@ impl Printer {
     /// Prints an item of a listing.
     pub fn item(&mut self, item: &ListedItem) -> io::Result<()> {
         match (self.form, item) {
-            (Form::Json, ListedItem::Zone(zone)) => self.json(zone),
-            (Form::Json, ListedItem::Record(record)) => self.json(record),
-            (Form::Json, ListedItem::TsigKey(key)) => self.json(key),
-            (Form::Text, ListedItem::TsigKey(key)) => {
+            (OutputForm::Json, ListedItem::Zone(zone)) => self.json(zone),
+            (OutputForm::Json, ListedItem::Record(record)) => self.json(record),
+            (OutputForm::Json, ListedItem::TsigKey(key)) => self.json(key),
+            (OutputForm::Text, ListedItem::TsigKey(key)) => {
                 let secret = key.secret.as_ref().map(|secret| format!(" {}", secret.0));
                 let secret = secret.unwrap_or_default();
                 let (name, algorithm, source) = (&key.name, &key.algorithm, &key.source);
                 writeln!(self.out, "{name} {algorithm}{secret} ({source})")
             }
-            (Form::Json, ListedItem::Status(status)) => self.json(status),
-            (Form::Text, ListedItem::Status(status)) => {
+            (OutputForm::Json, ListedItem::Status(status)) => self.json(status),
+            (OutputForm::Text, ListedItem::Status(status)) => {
                 writeln!(self.out, "{}", terminal::line(zone_status::line(status)))
             }
-            (Form::Text, ListedItem::Zone(zone)) => {
+            (OutputForm::Text, ListedItem::Zone(zone)) => {
                 let (name, kind) = (&zone.name, zone.kind.name());
                 writeln!(self.out, "{name} {kind} {}", zone.backend)
             }
-            (Form::Text, ListedItem::Record(record)) => {
+            (OutputForm::Text, ListedItem::Record(record)) => {
                 write!(self.out, "{}", terminal::lines(record_line(record)))
             }
         }
@@ -70,8 +70,8 @@ impl Printer {
         match (self.form, result) {
             // The items were it.
             (_, OperationResult::Listed { .. }) => {}
-            (Form::Json, result) => self.json(result)?,
-            (Form::Text, result) => write!(self.out, "{}", terminal::lines(text(result)))?,
+            (OutputForm::Json, result) => self.json(result)?,
+            (OutputForm::Text, result) => write!(self.out, "{}", terminal::lines(text(result)))?,
         }
         self.out.flush()
     }
@@ -79,8 +79,8 @@ impl Printer {
     /// Prints an object: as JSON, or as one line of text.
     pub fn object(&mut self, object: &impl Serialize, text: impl fmt::Display) -> io::Result<()> {
         match self.form {
-            Form::Json => self.json(object)?,
-            Form::Text => writeln!(self.out, "{}", terminal::line(text))?,
+            OutputForm::Json => self.json(object)?,
+            OutputForm::Text => writeln!(self.out, "{}", terminal::line(text))?,
         }
         self.out.flush()
     }
@@ -92,14 +92,14 @@ impl Printer {
 }
 
 /// Prints an error to stderr.
-pub fn error(form: Form, error: &OperationError) {
+pub fn error(form: OutputForm, error: &OperationError) {
     match form {
-        Form::Text => {
+        OutputForm::Text => {
             for line in error.message.lines() {
                 eprintln!("nameward: {}", terminal::line(line));
             }
         }
-        Form::Json => eprintln!("{}", serde_json::json!({ "error": error })),
+        OutputForm::Json => eprintln!("{}", serde_json::json!({ "error": error })),
     }
 }
 

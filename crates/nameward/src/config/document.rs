@@ -3,8 +3,8 @@
 use std::fmt::Write;
 
 use super::{
-    Table,
-    setting::{Listed, Section},
+    TableListing,
+    setting::{ConfigTable, Listed},
     settings::{AutoprimarySettings, Backend, KeySettings, TemplateSettings, ZoneSettings},
     tables,
 };
@@ -41,7 +41,7 @@ fn heading(table: &str) -> String {
 /// A configuration file with every key commented out at its default.
 pub fn as_toml() -> String {
     let mut out = String::from("# Nameward configuration. Every key stands at its default.\n");
-    for Table {
+    for TableListing {
         name,
         about,
         settings,

@@ -17,7 +17,7 @@ use toml::{Spanned, de::DeValue};
 pub struct Wrong {
     /// Bytes of the file.
     pub span: Range<usize>,
-    /// What is wrong, one line.
+    /// The fault, in one line.
     pub message: String,
 }
 
@@ -48,7 +48,7 @@ fn describe(value: &DeValue<'_>) -> String {
 
 /// A type that settings can have.
 pub trait Read: Sized {
-    /// What a value looks like, to follow the word "expected".
+    /// Describes a value, to follow the word "expected".
     fn expected() -> String;
 
     /// Reads a value; paths are relative to `base`.
@@ -183,7 +183,7 @@ impl Read for IpNet {
 
 /// Types that may stand in lists, with the words for many of them.
 pub trait Plural: Read {
-    /// What a list of them is, to follow the word "expected".
+    /// The description of a list of them, to follow the word "expected".
     const LIST: &'static str;
 }
 

@@ -15,7 +15,7 @@ pub struct Setting<S: 'static> {
     pub default: &'static str,
     /// The documentation, a line each.
     pub doc: &'static [&'static str],
-    /// What a value of this setting is, for error messages and the documentation.
+    /// Describes a value of this setting, for error messages and the documentation.
     pub expected: fn() -> String,
     /// Whether two sections agree on it.
     pub same: fn(&S, &S) -> bool,
@@ -24,10 +24,10 @@ pub struct Setting<S: 'static> {
 }
 
 /// A table of the configuration file.
-pub trait Section: Sized + 'static {
+pub trait ConfigTable: Sized + 'static {
     /// The table's name.
     const NAME: &'static str;
-    /// What the table is about, a line each.
+    /// The lines that say what the table is about.
     const ABOUT: &'static [&'static str];
     /// Its keys, in the order of the documentation.
     const SETTINGS: &'static [Setting<Self>];
@@ -44,14 +44,14 @@ pub struct Listed {
     pub key: &'static str,
     /// The default, as it would be written in the file.
     pub default: &'static str,
-    /// What a value is.
+    /// The description of a value.
     pub expected: String,
     /// The documentation, a line each.
     pub doc: &'static [&'static str],
 }
 
 /// The keys of one section.
-pub fn list<S: Section>() -> impl Iterator<Item = Listed> {
+pub fn list<S: ConfigTable>() -> impl Iterator<Item = Listed> {
     S::SETTINGS.iter().map(|setting| Listed {
         section: S::NAME,
         key: setting.key,
@@ -62,7 +62,7 @@ pub fn list<S: Section>() -> impl Iterator<Item = Listed> {
 }
 
 /// The keys on which two sections differ, as `section.key`.
-pub fn differences<S: Section>(one: &S, other: &S) -> impl Iterator<Item = String> {
+pub fn differences<S: ConfigTable>(one: &S, other: &S) -> impl Iterator<Item = String> {
     S::SETTINGS
         .iter()
         .filter(|setting| !(setting.same)(one, other))
@@ -92,7 +92,7 @@ macro_rules! section {
             $( $(#[doc = $doc])+ pub $field: $type, )+
         }
 
-        impl $crate::config::setting::Section for $name {
+        impl $crate::config::setting::ConfigTable for $name {
             const NAME: &'static str = $table;
             const ABOUT: &'static [&'static str] = &[$($about),+];
             const SETTINGS: &'static [$crate::config::setting::Setting<Self>] = &[

@@ -26,7 +26,7 @@ use super::{
 };
 
 words! {
-    /// What a question for type ANY gets (RFC 8482).
+    /// The answer to a question for type ANY (RFC 8482).
     AnyPolicy {
         /// One RRset of the name.
         One = "one",
@@ -50,13 +50,13 @@ words! {
 words! {
     /// The least important message that is logged.
     LogLevel {
-        /// What stops something from working.
+        /// Faults that stop something from working.
         Error = "error",
-        /// What somebody should look at.
+        /// Events that somebody should look at.
         Warn = "warn",
         /// Start, reload, end.
         Info = "info",
-        /// What a developer wants to know.
+        /// Details for developers.
         Debug = "debug",
         /// Everything.
         Trace = "trace",
@@ -70,7 +70,7 @@ section! {
         listen: Vec<SocketAddr> = r#"["0.0.0.0:53", "[::]:53"]"#;
         /// Threads that answer UDP; 0 means one for each core.
         workers: Count<0, 1024> = "0";
-        /// What `version.bind` and `version.server` in class CH say; "" refuses the question.
+        /// The text that `version.bind` and `version.server` in class CH answer; "" refuses the question.
         version: String = r#""Nameward 0.1.0""#;
         /// The name of this server: `id.server` and `hostname.bind` in class CH and the NSID
         /// option (RFC 5001). "" gives neither.
@@ -81,7 +81,7 @@ section! {
         group: String = r#""""#;
         /// The largest UDP answer in octets, whatever the client offers (RFC 9715).
         udp_payload_max: Count<512, 65535> = "1232";
-        /// What a question for type ANY gets (RFC 8482): one RRset of the name; all of them, but
+        /// The answer to a question for type ANY (RFC 8482): one RRset of the name; all of them, but
         /// over UDP a truncated answer; or all of them.
         any: AnyPolicy = r#""one""#;
         /// How far a CNAME is followed: into every zone served here, or only within its zone.
@@ -279,7 +279,7 @@ macro_rules! zone_section {
 }
 
 zone_section! {
-    /// What holds for every zone that has no setting of its own in `[[zone]]`, its template or its database.
+    /// Settings for every zone that has no setting of its own in `[[zone]]`, its template or its database.
     ZoneDefaults = "zone_defaults" {
         /// Clients that may ask; others are answered REFUSED. The first entry that matches decides.
         allow_query: Clients = r#"["any"]"#;
@@ -338,7 +338,7 @@ zone_section! {
 }
 
 section! {
-    /// What is remembered of zones that are looked up in a database. Zones in memory need no
+    /// Caches for zones that are looked up in a database. Zones in memory need no
     /// cache: their answers are made as fast as a cached one is found.
     Cache = "cache" {
         /// Complete answers that are kept, counted in units of 512 octets; 0 keeps none.

@@ -1,6 +1,11 @@
 //! Owns the forms of TSIG keys in the configuration: algorithms, secrets, files that hold a secret.
 
-use std::{fmt, io::Read as _, os::unix::fs::MetadataExt, path::Path};
+use std::{
+    fmt,
+    io::{self, Read as _},
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+};
 
 use data_encoding::BASE64;
 use nameward_dnssec::tsig::{TsigAlgorithm, TsigKey};
@@ -66,17 +71,50 @@ impl Read for TsigAlgorithm {
     }
 }
 
+/// Why a key cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum KeyFault {
+    /// Two secrets are given.
+    #[error("a key has a secret or a secret_file")]
+    TwoSecrets,
+    /// No secret is given.
+    #[error("a key needs a secret or a secret_file")]
+    NoSecret,
+    /// The file cannot be read.
+    #[error("cannot read {}: {}", path.display(), plain(error))]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// The reason.
+        error: io::Error,
+    },
+    /// Others may read the file.
+    #[error(
+        "{} holds a secret and has mode {mode:04o}: only its owner may read it (chmod 0600)",
+        path.display()
+    )]
+    Exposed {
+        /// The file.
+        path: PathBuf,
+        /// Its mode.
+        mode: u32,
+    },
+    /// The file holds something else.
+    #[error("{}: expected base64", .0.display())]
+    NotBase64(PathBuf),
+}
+
 impl KeySettings {
-    /// Fetches the secret from its file, or says what is wrong with the key.
-    pub fn complete(&mut self) -> Result<(), String> {
+    /// Fetches the secret from its file.
+    pub fn complete(&mut self) -> Result<(), KeyFault> {
         let has_secret = !self.secret.reveal().is_empty();
         match &self.secret_file {
-            Some(_) if has_secret => return Err("a key has a secret or a secret_file".into()),
+            Some(_) if has_secret => return Err(KeyFault::TwoSecrets),
             Some(path) => self.secret = read_secret(path)?,
             None => {}
         }
         match self.secret.reveal().is_empty() {
-            true => Err("a key needs a secret or a secret_file".into()),
+            true => Err(KeyFault::NoSecret),
             false => Ok(()),
         }
     }
@@ -88,21 +126,23 @@ impl KeySettings {
     }
 }
 
-fn read_secret(path: &Path) -> Result<TsigSecret, String> {
-    let place = path.display();
-    let unreadable = |error: std::io::Error| format!("cannot read {place}: {}", plain(&error));
+fn read_secret(path: &Path) -> Result<TsigSecret, KeyFault> {
+    let unreadable = |error| KeyFault::Unreadable {
+        path: path.into(),
+        error,
+    };
     let (file, metadata) = nameward_import::open_regular(path).map_err(unreadable)?;
     let mode = metadata.mode();
     if mode & 0o077 != 0 {
-        let mode = mode & 0o777;
-        return Err(format!(
-            "{place} holds a secret and has mode {mode:04o}: only its owner may read it (chmod 0600)"
-        ));
+        return Err(KeyFault::Exposed {
+            path: path.into(),
+            mode: mode & 0o777,
+        });
     }
     let mut text = String::new();
     let read = file.take(FILE_MAX).read_to_string(&mut text);
     read.map_err(unreadable)?;
     TsigSecret::from_base64(&text)
         .filter(|secret| !secret.reveal().is_empty())
-        .ok_or_else(|| format!("{place}: expected base64"))
+        .ok_or_else(|| KeyFault::NotBase64(path.into()))
 }

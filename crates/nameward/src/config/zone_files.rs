@@ -11,7 +11,7 @@ use std::{
 };
 
 use nameward_store::file::FileList;
-use nameward_wire::{Name, NameBuf};
+use nameward_wire::{Name, NameBuf, NameError};
 use toml::{Spanned, de::DeValue};
 
 use super::read::{Read, Wrong};
@@ -67,16 +67,28 @@ fn read_entry(value: &Spanned<DeValue<'_>>, base: &Path) -> Result<(NameBuf, Pat
 /// Reads the name of a zone.
 pub fn read_name(value: &Spanned<DeValue<'_>>, base: &Path) -> Result<NameBuf, Wrong> {
     let text = String::read(value, base)?;
-    parse_name(&text).map_err(|message| Wrong {
+    parse_name(&text).map_err(|error| Wrong {
         span: value.span(),
-        message,
+        message: error.to_string(),
     })
 }
 
-/// Reads the name of a zone from its text; the error is one line.
-pub fn parse_name(text: &str) -> Result<NameBuf, String> {
-    NameBuf::from_text(text.as_bytes(), Name::ROOT)
-        .map_err(|error| format!("{text:?} is no zone name: {error}"))
+/// A text that is no zone name.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{text:?} is no zone name: {error}")]
+pub struct ZoneNameError {
+    /// The text.
+    pub text: String,
+    /// The reason.
+    pub error: NameError,
+}
+
+/// Reads the name of a zone from its text.
+pub fn parse_name(text: &str) -> Result<NameBuf, ZoneNameError> {
+    NameBuf::from_text(text.as_bytes(), Name::ROOT).map_err(|error| ZoneNameError {
+        text: text.to_owned(),
+        error,
+    })
 }
 
 /// A configuration without its long lists.

@@ -11,20 +11,20 @@ use toml::{
 };
 
 use super::{
-    Config, Reader,
+    Config, ConfigReader,
     error::nearest,
-    setting::Section,
+    setting::ConfigTable,
     settings::{AutoprimarySettings, BackendType, KeySettings, TemplateSettings, ZoneSettings},
 };
 use crate::{policies, serve::databases::state_directory};
 
-impl Reader<'_> {
+impl ConfigReader<'_> {
     /// Reads `[[key]]`.
     pub(super) fn keys(&mut self, keys: &mut Vec<KeySettings>, value: &Spanned<DeValue<'_>>) {
         let mut names = HashSet::new();
         self.each(value, |reader, entry, mut key: KeySettings| {
-            if let Err(message) = key.complete() {
-                reader.problem(entry.span(), message);
+            if let Err(error) = key.complete() {
+                reader.problem(entry.span(), error.to_string());
             } else if !names.insert(key.name.0) {
                 let message = format!("there is a key {} already", key.name.0);
                 reader.problem(entry.span(), message);
@@ -95,7 +95,7 @@ impl Reader<'_> {
     }
 
     /// Reads every table of a list; each must have a name.
-    fn each<S: Section>(
+    fn each<S: ConfigTable>(
         &mut self,
         value: &Spanned<DeValue<'_>>,
         mut take: impl FnMut(&mut Self, &Spanned<DeValue<'_>>, S),

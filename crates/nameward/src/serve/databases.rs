@@ -5,7 +5,7 @@ use std::{path::PathBuf, sync::Arc, thread};
 use nameward_dnssec::SignatureCache;
 use nameward_serve::live::LiveSettings;
 use nameward_store::sql::{
-    Address, CacheBounds, Concurrency, SecurityOptions, SqlBackend, SqlError, SqlOptions,
+    CacheBounds, Concurrency, DatabaseAddress, SecurityOptions, SqlBackend, SqlError, SqlOptions,
 };
 
 use crate::{
@@ -95,12 +95,12 @@ pub fn prepare(
 
 fn options(backend: &Backend, security: SecurityOptions) -> Result<SqlOptions, SqlError> {
     let address = match &backend.path {
-        Some(path) => Address::Sqlite(path.clone()),
-        None => Address::parse(backend.url.reveal())?,
+        Some(path) => DatabaseAddress::Sqlite(path.clone()),
+        None => DatabaseAddress::parse(backend.url.reveal())?,
     };
     let replica = match backend.replica_url.reveal() {
         "" => None,
-        url => Some(Address::parse(url)?),
+        url => Some(DatabaseAddress::parse(url)?),
     };
     let mut concurrency = Concurrency::for_cores(&address);
     if let connections @ 1.. = backend.connections.get() {

@@ -1,11 +1,11 @@
 //! Owns `nameward cache flush`: entries of live zones and targets of ALIAS records, dropped by name.
 
 use nameward_control::operations::OperationError;
-use nameward_serve::pipeline::Shared;
+use nameward_serve::pipeline::ServingState;
 use nameward_wire::{Name, NameBuf};
 
 /// Drops everything, the entries of a name, or with a final `$` those at and below a name. Returns how many.
-pub fn flush(shared: &Shared, what: Option<&str>) -> Result<usize, OperationError> {
+pub fn flush(shared: &ServingState, what: Option<&str>) -> Result<usize, OperationError> {
     let name = |text: &str| {
         NameBuf::from_text(text.as_bytes(), Name::ROOT)
             .map_err(|error| OperationError::invalid(format!("{text:?} is no name: {error}")))

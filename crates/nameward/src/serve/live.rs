@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use nameward_answer::{AnyPolicy, Engine, Follow, Identity, Policy};
-use nameward_serve::pipeline::Shared;
+use nameward_answer::{AnswerPolicy, AnyPolicy, Engine, Follow, ServerIdentity};
+use nameward_serve::pipeline::ServingState;
 
 use crate::config::{
     Config,
@@ -24,7 +24,7 @@ const LIVE: [&str; 7] = [
 ];
 
 /// Takes a new configuration; returns a line for each setting that waits for a restart.
-pub fn take(shared: &Shared, old: &Config, new: &Config) -> Vec<String> {
+pub fn take(shared: &ServingState, old: &Config, new: &Config) -> Vec<String> {
     if old.server != new.server {
         shared.engine.store(Arc::new(engine(&new.server)));
         // Answers that were kept may be others now.
@@ -54,7 +54,7 @@ fn of_databases(config: &Config) -> Vec<(usize, &Backend)> {
 
 /// The engine for a configuration.
 pub fn engine(server: &Server) -> Engine {
-    let policy = Policy {
+    let policy = AnswerPolicy {
         any: match server.any {
             AnySetting::One => AnyPolicy::OneRrset,
             AnySetting::Truncate => AnyPolicy::TruncateOnUdp,
@@ -67,7 +67,7 @@ pub fn engine(server: &Server) -> Engine {
     };
     Engine {
         policy,
-        identity: Identity {
+        identity: ServerIdentity {
             version: server.version.clone(),
             id: server.nsid.clone(),
             nsid: server.nsid.clone().into_bytes(),
@@ -92,7 +92,7 @@ mod tests {
     fn what_a_reload_can_change_is_taken_and_the_rest_is_named() {
         let old = config("[server]\nversion = \"one\"\n");
         let stats = Stats::new(RingCapacities::default());
-        let shared = Shared::new(engine(&old.server), stats);
+        let shared = ServingState::new(engine(&old.server), stats);
         let new = config("[server]\nversion = \"two\"\nworkers = 3\n[web]\npassword = \"x\"\n");
         assert_eq!(
             take(&shared, &old, &new),
@@ -113,7 +113,7 @@ mod tests {
             )
         };
         let (old, new) = (config(&text("/a.db", 1)), config(&text("/b.db", 2)));
-        let shared = Shared::new(engine(&old.server), Stats::new(RingCapacities::default()));
+        let shared = ServingState::new(engine(&old.server), Stats::new(RingCapacities::default()));
         assert_eq!(take(&shared, &old, &old), Vec::<String>::new());
         assert_eq!(
             take(&shared, &old, &new),

@@ -24,8 +24,8 @@ use nameward_maintain::{
     policy::{KeptPolicies, PolicySource, PolicyTable},
     sync::{SyncError, SyncMode, SyncOutcome},
 };
-use nameward_serve::pipeline::Shared;
-use nameward_store::file::{Look, Source};
+use nameward_serve::pipeline::ServingState;
+use nameward_store::file::{FileSource, Look};
 use nameward_wire::NameBuf;
 use nameward_zone::AccessSource;
 
@@ -111,7 +111,7 @@ impl Maintenance {
 }
 
 /// The things that the thread works on.
-pub struct Keeper {
+pub struct MaintenanceParts {
     /// The command line, which wins over the file again at each reload.
     pub overrides: Overrides,
     /// The configuration file, without links.
@@ -119,7 +119,7 @@ pub struct Keeper {
     /// The configuration in use.
     pub config: Config,
     /// The state that all workers read.
-    pub shared: Arc<Shared>,
+    pub shared: Arc<ServingState>,
     /// The way of new versions of zones.
     pub commits: Arc<Commits>,
     /// The policies of zones.
@@ -138,7 +138,7 @@ pub struct Keeper {
 
 /// Starts the thread; it loads all zones, calls `loaded`, and then waits for requests.
 pub fn start(
-    keeper: Keeper,
+    parts: MaintenanceParts,
     loaded: impl FnOnce(Result<(), StartError>) + Send + 'static,
 ) -> std::io::Result<Maintenance> {
     let (requests, queue) = mpsc::sync_channel(WAITING);
@@ -151,7 +151,7 @@ pub fn start(
             .is_ok(),
         None => true,
     };
-    let files = FileFollower::start(Arc::clone(&keeper.commits), look, memory::give_back);
+    let files = FileFollower::start(Arc::clone(&parts.commits), look, memory::give_back);
     let is_reload_wanted = Arc::new(AtomicBool::new(false));
     let requested = RequestedWork {
         queue,
@@ -159,7 +159,7 @@ pub fn start(
     };
     thread::Builder::new()
         .name("maintenance".into())
-        .spawn(move || run(keeper, files, &requested, loaded))?;
+        .spawn(move || run(parts, files, &requested, loaded))?;
     Ok(Maintenance {
         requests,
         is_reload_wanted,
@@ -180,16 +180,16 @@ impl RequestedWork {
 }
 
 fn run(
-    mut keeper: Keeper,
+    mut parts: MaintenanceParts,
     mut files: FileFollower,
     requested: &RequestedWork,
     loaded: impl FnOnce(Result<(), StartError>),
 ) {
-    let first = load_first(&mut files, &zones::sources(&keeper.config));
+    let first = load_first(&mut files, &zones::sources(&parts.config));
     loaded(first);
     let mut written = Instant::now();
     loop {
-        let interval = keeper.config.journal.file_sync_seconds.seconds();
+        let interval = parts.config.journal.file_sync_seconds.seconds();
         let request = match interval.is_zero() {
             true => requested
                 .queue
@@ -205,7 +205,7 @@ fn run(
             Err(RecvTimeoutError::Disconnected) => return,
             Err(RecvTimeoutError::Timeout) => {
                 written = Instant::now();
-                files.sync_all(&zones::sources(&keeper.config));
+                files.sync_all(&zones::sources(&parts.config));
                 continue;
             }
         };
@@ -213,20 +213,20 @@ fn run(
             MaintenanceRequest::Reload(reply) => {
                 requested.begin_reload();
                 // The one who asked may have gone.
-                let _ = reply.try_send(announced_reload(&mut keeper, &mut files));
+                let _ = reply.try_send(announced_reload(&mut parts, &mut files));
             }
             MaintenanceRequest::Look(what) => {
-                files.look(&zones::sources(&keeper.config), &what);
+                files.look(&zones::sources(&parts.config), &what);
             }
             MaintenanceRequest::Sync(zone, mode, reply) => {
-                let sources = zones::sources(&keeper.config);
+                let sources = zones::sources(&parts.config);
                 let outcome = files.sync(&sources, &zone, mode);
                 let _ = reply.try_send(outcome);
             }
             MaintenanceRequest::Wake => {}
         }
         if requested.begin_reload()
-            && let Err(error) = announced_reload(&mut keeper, &mut files)
+            && let Err(error) = announced_reload(&mut parts, &mut files)
         {
             let first = error.message.lines().next().unwrap_or_default();
             tracing::warn!("reload: {first}");
@@ -235,15 +235,15 @@ fn run(
 }
 
 /// Reloads, and tells the service manager when that begins and ends.
-fn announced_reload(keeper: &mut Keeper, files: &mut FileFollower) -> ReloadOutcome {
+fn announced_reload(parts: &mut MaintenanceParts, files: &mut FileFollower) -> ReloadOutcome {
     crate::notify::reloading();
-    let outcome = reload(keeper, files);
+    let outcome = reload(parts, files);
     crate::notify::ready();
     outcome
 }
 
 /// At start, a server that has zones and can serve none of them is of no use.
-fn load_first(files: &mut FileFollower, sources: &[Source]) -> Result<(), StartError> {
+fn load_first(files: &mut FileFollower, sources: &[FileSource]) -> Result<(), StartError> {
     let LoadOutcome { summary, errors } = files.load(sources);
     match errors.first() {
         Some(first) if summary.refused > 0 && summary.loaded == 0 => {
@@ -253,8 +253,8 @@ fn load_first(files: &mut FileFollower, sources: &[Source]) -> Result<(), StartE
     }
 }
 
-fn reload(keeper: &mut Keeper, files: &mut FileFollower) -> ReloadOutcome {
-    let config = match keeper.config.reload(&keeper.overrides) {
+fn reload(parts: &mut MaintenanceParts, files: &mut FileFollower) -> ReloadOutcome {
+    let config = match parts.config.reload(&parts.overrides) {
         Ok(config) => config,
         Err(error) => {
             let text = error.to_string();
@@ -264,33 +264,33 @@ fn reload(keeper: &mut Keeper, files: &mut FileFollower) -> ReloadOutcome {
         }
     };
     let sources = zones::sources(&config);
-    let mut warnings = live::take(&keeper.shared, &keeper.config, &config);
-    if let Some(recursion) = &mut keeper.recursion {
-        warnings.extend(recursion.reload(&keeper.config, &config));
+    let mut warnings = live::take(&parts.shared, &parts.config, &config);
+    if let Some(recursion) = &mut parts.recursion {
+        warnings.extend(recursion.reload(&parts.config, &config));
     }
     for warning in &warnings {
         tracing::warn!("{warning}");
     }
-    if config.server.log_level != keeper.config.server.log_level {
-        keeper.log.set_level(config.server.log_level);
+    if config.server.log_level != parts.config.server.log_level {
+        parts.log.set_level(config.server.log_level);
     }
-    if config.rings != keeper.config.rings {
-        zones::resize_rings(&keeper.shared.stats, &config.rings);
+    if config.rings != parts.config.rings {
+        zones::resize_rings(&parts.shared.stats, &config.rings);
     }
     let access = zones::access(&config);
-    let table = Arc::clone(keeper.commits.table());
+    let table = Arc::clone(parts.commits.table());
     let before = Arc::clone(table.load().access(AccessSource::Configured));
     // A zone that this reload is about to remove keeps its list until it is gone.
     let with_leftovers = access.with_leftovers_of(&before);
     table.set_access(AccessSource::Configured, with_leftovers);
     let set = policies::set(&config);
-    keeper.policies.set(PolicySource::Configured, set);
-    policies::apply_kept(&keeper.kept, &config);
-    keeper.catalogs.set_templates(policies::templates(&config));
+    parts.policies.set(PolicySource::Configured, set);
+    policies::apply_kept(&parts.kept, &config);
+    parts.catalogs.set_templates(policies::templates(&config));
     let unknown = policies::unknown_keys(&config);
-    policies::warn_of_unknown_keys(&unknown, &keeper.policies.load());
-    keeper.config = config;
-    keeper.databases.request_refresh();
+    policies::warn_of_unknown_keys(&unknown, &parts.policies.load());
+    parts.config = config;
+    parts.databases.request_refresh();
     let outcome = files.load(&sources);
     table.set_access(AccessSource::Configured, access);
     let report = ReloadReport {

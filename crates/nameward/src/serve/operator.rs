@@ -22,7 +22,7 @@ use nameward_maintain::{
     sync::{SyncMode, SyncOutcome},
     update::Updates,
 };
-use nameward_serve::pipeline::Shared;
+use nameward_serve::pipeline::ServingState;
 use nameward_stats::VARIABLES;
 use nameward_wire::NameBuf;
 use tokio::{runtime::Handle, sync::watch};
@@ -34,7 +34,7 @@ pub struct Operator {
     /// For reloads.
     pub maintenance: Maintenance,
     /// For counters and caches.
-    pub shared: Arc<Shared>,
+    pub shared: Arc<ServingState>,
     /// For zones and records.
     pub operations: Operations,
     /// For secondary zones and NOTIFY.
@@ -51,7 +51,7 @@ pub struct Operator {
 
 /// Makes the operations on zones, on the databases of this server.
 pub fn operations(
-    shared: &Arc<Shared>,
+    shared: &Arc<ServingState>,
     databases: &Databases,
     (policies, kept): (&Arc<PolicyTable>, &Arc<KeptPolicies>),
     runtime: &Handle,

@@ -7,10 +7,7 @@ use std::{
 };
 
 use nameward_control::socket::{ControlSocket, SocketError};
-use nameward_serve::{
-    listen::{self, Bound, ListenError},
-    udp::UdpSettings,
-};
+use nameward_serve::listen::{self, Bound, ListenError};
 
 use crate::{
     config::{Config, error::plain},
@@ -36,7 +33,7 @@ pub enum PortError {
     Control(#[from] SocketError),
 }
 
-/// What is bound and not yet served.
+/// Ports that are bound and not yet served.
 pub struct Ports {
     /// UDP and TCP.
     pub dns: Bound,
@@ -67,9 +64,8 @@ fn bind_dns(config: &Config) -> Result<Bound, ListenError> {
         0 => thread::available_parallelism().map_or(1, usize::from),
         number => number,
     };
-    let settings = UdpSettings::default();
     let addresses = &config.server.listen;
-    match listen::bind_all_with(addresses, workers, &settings) {
+    match listen::bind_all(addresses, workers) {
         Err(ListenError::Refused {
             address, source, ..
         }) if config.example && address.is_ipv6() && !has_ipv6(&source) => {
@@ -80,7 +76,7 @@ fn bind_dns(config: &Config) -> Result<Bound, ListenError> {
                 .copied()
                 .filter(SocketAddr::is_ipv4)
                 .collect();
-            listen::bind_all_with(&addresses, workers, &settings)
+            listen::bind_all(&addresses, workers)
         }
         other => other,
     }

@@ -7,7 +7,7 @@ use std::{
 
 use nameward_serve::{
     alias::AliasResolver,
-    pipeline::Shared,
+    pipeline::ServingState,
     recursor::{HandOff, HandOffSettings, ResolverSettings, Resolvers},
     security_poll::{PollSettings, SecurityPoller},
 };
@@ -29,7 +29,7 @@ const POLLERS_WAITING: usize = 4;
 
 /// Whatever asks resolvers, as the configuration has it now.
 pub struct Recursion {
-    shared: Arc<Shared>,
+    shared: Arc<ServingState>,
     /// The addresses that this server answers on.
     ours: Vec<SocketAddr>,
     runtime: Handle,
@@ -42,7 +42,7 @@ impl Recursion {
     /// is received. Call within the runtime.
     pub fn start(
         config: &Config,
-        shared: &Arc<Shared>,
+        shared: &Arc<ServingState>,
         ours: &[SocketAddr],
     ) -> Result<(Self, mpsc::Receiver<Option<SecurityPoller>>), StartError> {
         let (pollers, received) = mpsc::channel(POLLERS_WAITING);

@@ -19,9 +19,9 @@ use nameward_maintain::{
 use nameward_serve::{
     live::Running,
     outgoing::Notifier,
-    pipeline::{Shared, TcpPipeline, UdpPipeline},
+    pipeline::{ServingState, TcpPipeline, UdpPipeline},
     tcp::{self, TcpSettings},
-    udp::{self, UdpSettings, UdpWorker},
+    udp::{self, UdpWorker},
     zone_requests::ZoneRequestHandler,
 };
 use nameward_store::sql::SqlBackend;
@@ -34,7 +34,7 @@ use tokio::{
 
 use super::{
     StartError, announce,
-    maintenance::{self, Keeper, Maintenance},
+    maintenance::{self, Maintenance, MaintenanceParts},
     operator::{self, Operator},
     ports::Ports,
     recursion::Recursion,
@@ -53,7 +53,7 @@ pub const RUNTIME_THREADS: usize = 2;
 const END_PATIENCE: Duration = Duration::from_secs(5);
 
 /// A running server.
-pub struct Server {
+pub struct RunningServer {
     workers: Vec<UdpWorker>,
     stop_workers: Arc<AtomicBool>,
     stop: watch::Sender<bool>,
@@ -61,7 +61,7 @@ pub struct Server {
     maintenance: Maintenance,
     loaded: oneshot::Receiver<Result<(), StartError>>,
     signals: Signals,
-    shared: Arc<Shared>,
+    shared: Arc<ServingState>,
     example: bool,
     /// Keys that the configuration names and does not have.
     unknown_keys: Vec<UnknownKey>,
@@ -102,20 +102,19 @@ impl Signals {
     }
 }
 
-impl Server {
+impl RunningServer {
     /// Starts every part. Call within the runtime.
     pub fn start(
-        mut keeper: Keeper,
+        mut parts: MaintenanceParts,
         ports: Ports,
         databases: Vec<(u16, BackendMode, SqlBackend)>,
         (zone_requests, outgoing): (&ZoneRequestHandler, OutgoingParts),
     ) -> Result<Self, StartError> {
         let ready = Arc::new(AtomicBool::new(false));
-        let web =
-            super::web::prepare(&keeper.config.web, &keeper.shared.stats, Arc::clone(&ready))?;
+        let web = super::web::prepare(&parts.config.web, &parts.shared.stats, Arc::clone(&ready))?;
         let heard = Signals::new()?;
         signals::release_hangup();
-        let (shared, config) = (Arc::clone(&keeper.shared), keeper.config.clone());
+        let (shared, config) = (Arc::clone(&parts.shared), parts.config.clone());
         let web_address = ports.web_address();
         let Ports {
             dns,
@@ -124,57 +123,57 @@ impl Server {
         } = ports;
         let addresses = dns.addresses.clone();
         let (recursion, pollers) = Recursion::start(&config, &shared, &addresses)?;
-        keeper.recursion = Some(recursion);
+        parts.recursion = Some(recursion);
         let looking_up = nameward_serve::live::start(&shared, RUNTIME_THREADS)?;
         let state = super::databases::state_directory(&config);
         let terms = FollowTerms {
             refresh_interval: config.cache.zone_refresh.seconds(),
             state_directory: state.as_deref(),
             give_back: memory::give_back,
-            policies: &keeper.policies,
+            policies: &parts.policies,
         };
         let sources = databases.into_iter().map(|one| followed(&shared, one));
-        let (databases, mut asked) = databases::start(&keeper.commits, sources.collect(), &terms)?;
+        let (databases, mut asked) = databases::start(&parts.commits, sources.collect(), &terms)?;
         let operations = operator::operations(
             &shared,
             &databases,
-            (&keeper.policies, &keeper.kept),
+            (&parts.policies, &parts.kept),
             &Handle::current(),
         );
-        keeper.databases = databases.clone();
+        parts.databases = databases.clone();
         let notifier = outgoing.notifier.clone();
         outgoing.notified.start(NotifiedParts {
             databases: databases.clone(),
-            policies: Arc::clone(&keeper.policies),
+            policies: Arc::clone(&parts.policies),
             notify: Arc::new(move |zone| notifier.changed(zone)),
         })?;
         let (updates, requests) =
-            super::updates::start(&shared, &keeper.commits, &keeper.policies, &databases)?;
+            super::updates::start(&shared, &parts.commits, &parts.policies, &databases)?;
         zone_requests.set_updates(Arc::new(requests));
-        let parts = SecondaryParts {
+        let secondary = SecondaryParts {
             shared: Arc::clone(&shared),
-            commits: Arc::clone(&keeper.commits),
-            policies: Arc::clone(&keeper.policies),
+            commits: Arc::clone(&parts.commits),
+            policies: Arc::clone(&parts.policies),
             notifier: outgoing.notifier,
             listens: addresses.clone(),
-            kept: Arc::clone(&keeper.kept),
+            kept: Arc::clone(&parts.kept),
             databases: databases.clone(),
             runtime: outgoing.runtime,
         };
         let (taken_over, all_taken_over) = oneshot::channel();
-        let secondaries = SecondaryZones::start(parts, &config.server, || {
+        let secondaries = SecondaryZones::start(secondary, &config.server, || {
             let _ = taken_over.send(());
         })?;
         asked.push(all_taken_over);
         zone_requests.set_notify_sink(secondaries.notify_sink());
         zone_requests.set_expiry(secondaries.expiry());
-        let config_file = keeper.config_file.clone();
+        let config_file = parts.config_file.clone();
         let unknown_keys = policies::unknown_keys(&config);
-        let policy_table = Arc::clone(&keeper.policies);
+        let policy_table = Arc::clone(&parts.policies);
         announce::started(&addresses, web_address);
 
         let stop_workers = Arc::new(AtomicBool::new(false));
-        let workers = udp::spawn_workers(dns.udp, &UdpSettings::default(), &stop_workers, |_| {
+        let workers = udp::spawn_workers(dns.udp, &stop_workers, |_| {
             UdpPipeline::new(Arc::clone(&shared))
         })?;
 
@@ -200,7 +199,7 @@ impl Server {
         tasks.spawn(super::recursion::poll(pollers, stopping.clone()));
 
         let (loaded_sender, loaded) = oneshot::channel();
-        let maintenance = maintenance::start(keeper, |result| {
+        let maintenance = maintenance::start(parts, |result| {
             let _ = loaded_sender.send(result);
         })?;
         if let Some(control) = control {
@@ -325,7 +324,7 @@ impl Server {
 
 /// Makes a database a source of look-ups that is followed.
 fn followed(
-    shared: &Shared,
+    shared: &ServingState,
     (rank, mode, backend): (u16, BackendMode, SqlBackend),
 ) -> DatabaseSource {
     let name = backend.options().address.to_string();
@@ -349,7 +348,7 @@ async fn first_asked(asked: &mut Vec<oneshot::Receiver<()>>) {
 }
 
 /// Once a second the rates are taken.
-async fn tick(shared: Arc<Shared>, mut stopping: watch::Receiver<bool>) {
+async fn tick(shared: Arc<ServingState>, mut stopping: watch::Receiver<bool>) {
     tokio::select! {
         () = web::tick_every_second(Arc::clone(&shared.stats)) => {}
         _ = stopping.wait_for(|stop| *stop) => {}

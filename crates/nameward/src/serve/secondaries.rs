@@ -28,7 +28,7 @@ use nameward_serve::{
         AutoprimaryParts, AutoprimarySink, Notifier, NotifierParts, OutgoingSettings,
         PrimaryClient, SecondarySink,
     },
-    pipeline::Shared,
+    pipeline::ServingState,
     transfers::ExpiryOf,
 };
 use nameward_stats::{Gauge, Stats};
@@ -52,7 +52,7 @@ pub fn runtime() -> io::Result<Runtime> {
 /// The parts that secondary zones are made of.
 pub struct SecondaryParts {
     /// The snapshots that all workers read.
-    pub shared: Arc<Shared>,
+    pub shared: Arc<ServingState>,
     /// The way of new versions of zones.
     pub commits: Arc<Commits>,
     /// The policies of zones.
@@ -76,7 +76,7 @@ pub struct SecondaryZones {
     outgoing: PrimaryClient,
     notifier: Notifier,
     policies: Arc<PolicyTable>,
-    shared: Arc<Shared>,
+    shared: Arc<ServingState>,
     kept: Arc<KeptPolicies>,
     runtime: Handle,
 }

@@ -8,7 +8,7 @@ use nameward_maintain::{
     policy::PolicyTable,
     update::{DatabaseUpdates, Updates},
 };
-use nameward_serve::{pipeline::Shared, update::UpdateRequests};
+use nameward_serve::{pipeline::ServingState, update::UpdateRequests};
 use nameward_store::sql::write::{Committed, WriteError};
 use nameward_wire::NameBuf;
 use nameward_zone::change::ConditionalChange;
@@ -16,7 +16,7 @@ use tokio::runtime::Handle;
 
 /// Lets updates in, as the policies of their zones say. Call within the runtime.
 pub fn start(
-    shared: &Arc<Shared>,
+    shared: &Arc<ServingState>,
     commits: &Arc<Commits>,
     policies: &Arc<PolicyTable>,
     databases: &Databases,

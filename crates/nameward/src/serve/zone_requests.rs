@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use nameward_maintain::policy::PolicyTable;
 use nameward_serve::{
-    pipeline::Shared,
+    pipeline::ServingState,
     transfers::{OutgoingTransfers, TransferLimits},
     zone_requests::ZoneRequestHandler,
 };
@@ -15,7 +15,7 @@ use crate::config::settings;
 /// Lets a server take such requests, by its policies; who takes NOTIFY and UPDATE is set in what it returns. Call within
 /// the runtime.
 pub fn start(
-    shared: &Arc<Shared>,
+    shared: &Arc<ServingState>,
     policies: &Arc<PolicyTable>,
     store: Option<StateStore>,
     server: &settings::Server,

@@ -1,7 +1,7 @@
 //! SQLite databases for tests, filled from zone files.
 
 use nameward_store::file::zone_from_text;
-use nameward_store::sql::{Address, db};
+use nameward_store::sql::{DatabaseAddress, db};
 use nameward_testkit::conformance::ZoneText;
 use nameward_wire::{Name, NameBuf, rdata};
 use std::path::{Path, PathBuf};
@@ -66,7 +66,7 @@ impl Sqlite {
             .enable_all()
             .build()
             .unwrap();
-        let address = Address::Sqlite(path.clone());
+        let address = DatabaseAddress::Sqlite(path.clone());
         assert!(runtime.block_on(db::init(&address)).unwrap().is_empty());
         Sqlite { path }
     }

@@ -3,7 +3,7 @@
 
 use crate::operation::{ask, counter, wait_for, zone};
 use crate::rows::rows;
-use nameward_store::sql::{Address, db};
+use nameward_store::sql::{DatabaseAddress, db};
 use nameward_testkit::Setup;
 use nameward_testkit::conformance::ZoneText;
 use nameward_testkit::databases::{Database, DatabaseKind};
@@ -17,7 +17,7 @@ fn quoted(text: &str) -> String {
 
 pub fn started(kind: DatabaseKind) -> Option<Database> {
     let database = Database::start(kind)?.unwrap();
-    let address = Address::parse(&database.url()).unwrap();
+    let address = DatabaseAddress::parse(&database.url()).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

@@ -3,7 +3,7 @@
 
 use crate::operation::{ask, wait_for_code, zone};
 use crate::rows::Sqlite;
-use nameward_store::sql::{Address, db};
+use nameward_store::sql::{DatabaseAddress, db};
 use nameward_testkit::databases::{Database, DatabaseKind};
 use nameward_testkit::{Setup, TestServer};
 use std::time::{Duration, Instant};
@@ -313,7 +313,7 @@ fn started(kind: DatabaseKind) -> Option<Database> {
     if let Ok(schema) = std::fs::read_to_string(schema) {
         database.run(&schema).unwrap();
     }
-    let address = Address::parse(&database.url()).unwrap();
+    let address = DatabaseAddress::parse(&database.url()).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

@@ -1,10 +1,10 @@
 //! Reads the addresses of a target from the reply of a resolver.
 
 use nameward_answer::AliasAddresses;
-use nameward_wire::message::{Message, MessageSection};
+use nameward_wire::message::{Message, MessageError, MessageSection};
 use nameward_wire::{Class, Type};
 
-use crate::recursor::{UpstreamQuestion, UpstreamReply};
+use crate::recursor::{Unanswered, UpstreamQuestion, UpstreamReply};
 
 /// Addresses of one target that are kept: more than any client can use.
 const ADDRESSES_MAX: usize = 256;
@@ -14,19 +14,33 @@ const TTL_MAX: u32 = 86_400;
 /// How long it is good that there are none, where the reply does not tell (RFC 2308 section 5).
 const NEGATIVE_TTL: u32 = 60;
 
-/// Reads the addresses; the reason in words where the reply has neither addresses nor says that there are none.
+/// Why the addresses of a target are not known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum UnresolvedTarget {
+    /// No resolver answered.
+    #[error(transparent)]
+    Unanswered(#[from] Unanswered),
+    /// The resolver answered with a failure.
+    #[error("the resolver answers with RCODE {0}")]
+    Rcode(u16),
+    /// The reply is no DNS message.
+    #[error(transparent)]
+    Malformed(#[from] MessageError),
+}
+
+/// Reads the addresses of a reply, which has some or says that there are none.
 pub(crate) fn read_addresses(
     reply: &UpstreamReply,
     question: &UpstreamQuestion,
-) -> Result<AliasAddresses, String> {
+) -> Result<AliasAddresses, UnresolvedTarget> {
     if !matches!(reply.rcode(), 0 | 3) {
-        return Err(format!("the resolver answers with RCODE {}", reply.rcode()));
+        return Err(UnresolvedTarget::Rcode(reply.rcode()));
     }
     let rtype = question.qtype();
-    let message = Message::parse(reply.octets()).map_err(|error| error.to_string())?;
+    let message = Message::parse(reply.octets())?;
     let (mut records, mut ttl, mut negative) = (Vec::new(), TTL_MAX, NEGATIVE_TTL);
     for record in message.records() {
-        let record = record.map_err(|error| error.to_string())?;
+        let record = record?;
         if record.class != Class::IN {
             continue;
         }

@@ -21,7 +21,7 @@ struct CountingResolver {
     gate: Arc<Mutex<()>>,
 }
 
-fn start(runtime: &Runtime) -> (CountingResolver, Arc<AliasResolver>, Arc<Shared>) {
+fn start(runtime: &Runtime) -> (CountingResolver, Arc<AliasResolver>, Arc<ServingState>) {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     let settings = ResolverSettings {
         addresses: vec![socket.local_addr().unwrap()],
@@ -46,7 +46,7 @@ fn start(runtime: &Runtime) -> (CountingResolver, Arc<AliasResolver>, Arc<Shared
             let _ = socket.send_to(&reply, client);
         }
     });
-    let shared = Shared::new(Engine::default(), Stats::new(RingCapacities::default()));
+    let shared = ServingState::new(Engine::default(), Stats::new(RingCapacities::default()));
     let resolvers = Arc::new(Resolvers::new(&settings));
     let aliases = AliasResolver::new(&shared, Some(resolvers), runtime.handle().clone());
     (counting, aliases, shared)

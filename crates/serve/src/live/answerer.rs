@@ -8,7 +8,7 @@ use nameward_stats::{Counter, Recorder, Stamp};
 use nameward_zone::NameKey;
 
 use super::{Keeping, Parts, Tried, WaitingQuestion};
-use crate::pipeline::{LateReplies, Shared, Snapshots, Turn};
+use crate::pipeline::{LateReplies, ServingState, Snapshots, Turn};
 use crate::recursor::offer_recursion;
 use crate::request::Verdict;
 
@@ -25,7 +25,7 @@ pub(crate) struct Answerer {
 
 impl Answerer {
     /// `making` tells whether it signs, or leaves that to the threads that do.
-    pub(crate) fn new(shared: &Arc<Shared>, making: Making) -> Self {
+    pub(crate) fn new(shared: &Arc<ServingState>, making: Making) -> Self {
         Answerer {
             snapshots: Snapshots::new(shared),
             recorder: shared.stats.recorder(),
@@ -40,7 +40,7 @@ impl Answerer {
     /// Decides about a question that waited.
     fn decide(
         &mut self,
-        shared: &Arc<Shared>,
+        shared: &Arc<ServingState>,
         question: WaitingQuestion,
         how: impl FnOnce(
             &mut Turn<'_>,
@@ -69,7 +69,7 @@ impl Answerer {
     }
 
     /// Answers a question with the parts it has, or lets it wait for one more, or for signatures.
-    pub(crate) fn answer(&mut self, shared: &Arc<Shared>, question: WaitingQuestion) {
+    pub(crate) fn answer(&mut self, shared: &Arc<ServingState>, question: WaitingQuestion) {
         self.decide(shared, question, |turn, key, mut question, out| {
             let query = question.request.query();
             let request = question.request.request(&query);
@@ -105,7 +105,7 @@ impl Answerer {
     /// Answers SERVFAIL.
     pub(crate) fn fail(
         &mut self,
-        shared: &Arc<Shared>,
+        shared: &Arc<ServingState>,
         question: WaitingQuestion,
         failure: BackendFailure,
     ) {
@@ -118,7 +118,7 @@ impl Answerer {
     }
 
     /// A question that has waited for too long: a datagram is dropped, a stream is told.
-    pub(crate) fn give_up(&mut self, shared: &Arc<Shared>, question: WaitingQuestion) {
+    pub(crate) fn give_up(&mut self, shared: &Arc<ServingState>, question: WaitingQuestion) {
         match question.request.medium() {
             Medium::Datagram => self.recorder.add(Counter::TimedoutPackets, 1),
             Medium::Stream => self.fail(shared, question, BackendFailure::Unreachable),

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use nameward_answer::{BackendFailure, Engine, Medium, Outcome, Reply, Scratch, Zones};
+use nameward_answer::{AnswerKind, BackendFailure, Engine, Medium, Reply, Scratch, Zones};
 use nameward_stats::{Counter, Latency, Recorder};
 use nameward_wire::message::Query;
 use nameward_zone::{Live, NameKey};
@@ -14,9 +14,9 @@ use crate::alias::{AliasResolver, TargetFound};
 use crate::pipeline::record_signatures;
 use crate::recursor::UpstreamQuestion;
 use crate::request::ViewId;
-use crate::signing::Place;
+use crate::signing::SigningPlace;
 
-use super::{Cached, Fit, HeldPart, Hit, LiveView, LiveZones, Lookup, Parts, Used};
+use super::{Cached, FetchedPart, Fit, Hit, LiveView, LiveZones, Lookup, Parts, Used};
 
 /// A question and what it is answered with.
 pub(crate) struct Attempt<'a> {
@@ -45,7 +45,7 @@ pub(crate) enum Keeping {
     UnlessInQueryCache,
 }
 
-/// What came of it.
+/// The result of an attempt to answer.
 pub(crate) enum Tried {
     /// The reply is written.
     Answered(Reply),
@@ -60,12 +60,12 @@ pub(crate) enum Lacking {
     /// Addresses of a target of an ALIAS, to be resolved.
     Addresses(UpstreamQuestion),
     /// Signatures, to be made.
-    Signatures(Place),
+    Signatures(SigningPlace),
 }
 
 /// The answer of the query cache for a name.
-enum Known {
-    Part(HeldPart),
+enum CacheFinding {
+    Part(FetchedPart),
     Failure(BackendFailure),
     Nothing,
 }
@@ -134,21 +134,21 @@ impl Attempt<'_> {
                 .engine
                 .respond(&view, self.query, asked, self.medium, scratch, out);
             let used = view.used();
-            if reply.outcome == Outcome::Unsigned {
+            if reply.outcome == AnswerKind::Unsigned {
                 return Tried::Waits(Lacking::Signatures(self.place_for_signing()));
             }
-            if reply.outcome == Outcome::Resolving {
+            if reply.outcome == AnswerKind::Resolving {
                 match self.find_addresses(scratch, out) {
                     Some(tried) => return tried,
                     None => continue,
                 }
             }
-            if reply.outcome != Outcome::Pending {
+            if reply.outcome != AnswerKind::Pending {
                 record_signatures(recorder, scratch);
                 // A zone that cannot be signed is asked again: its keys may be better the next time.
                 if let Used::One(index) = used
                     && (self.keeping == Keeping::All || !self.live.queries.is_on())
-                    && reply.outcome != Outcome::BackendFailure
+                    && reply.outcome != AnswerKind::BackendFailure
                     && !scratch.has_made_names()
                     && !scratch.has_foreign_addresses()
                 {
@@ -166,13 +166,13 @@ impl Attempt<'_> {
             // Before the look-up: what changes after this is newer than what it brings.
             let generation = live.generation();
             let is_new = match self.ask_query_cache(live, wanted, recorder) {
-                Known::Part(held) => parts.try_push(held).is_err(),
-                Known::Failure(kind) => {
+                CacheFinding::Part(held) => parts.try_push(held).is_err(),
+                CacheFinding::Failure(kind) => {
                     let (engine, medium) = (self.engine, self.medium);
                     let reply = engine.respond_with_failure(self.query, kind, medium, out);
                     return Tried::Answered(reply);
                 }
-                Known::Nothing => true,
+                CacheFinding::Nothing => true,
             };
             if is_new {
                 return Tried::Waits(Lacking::Part(Box::new(Lookup {
@@ -208,19 +208,24 @@ impl Attempt<'_> {
     }
 
     /// Where the question waits for signatures.
-    pub(crate) fn place_for_signing(&self) -> Place {
+    pub(crate) fn place_for_signing(&self) -> SigningPlace {
         let zone = self.zones.zone_for(self.key, self.query.qtype);
         let apex_labels = zone.map_or(0, |zone| zone.apex_labels());
         let of_type = u64::from(self.query.qtype.0).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        Place {
+        SigningPlace {
             zone: self.key.hash(apex_labels),
             question: self.key.hash(self.key.labels()) ^ of_type,
         }
     }
 
-    fn ask_query_cache(&self, live: &Live, wanted: &NameKey, recorder: &mut Recorder) -> Known {
+    fn ask_query_cache(
+        &self,
+        live: &Live,
+        wanted: &NameKey,
+        recorder: &mut Recorder,
+    ) -> CacheFinding {
         let Some(cached) = self.live.queries.find(live, wanted, self.now) else {
-            return Known::Nothing;
+            return CacheFinding::Nothing;
         };
         let (counter, part) = match cached {
             Cached::Fresh(part) => (Counter::QueryCacheHit, Some(part)),
@@ -229,18 +234,18 @@ impl Attempt<'_> {
             }
             Cached::Failed(kind) => {
                 recorder.add(Counter::QueryCacheHit, 1);
-                return Known::Failure(kind);
+                return CacheFinding::Failure(kind);
             }
             Cached::Old(_) | Cached::Nothing => (Counter::QueryCacheMiss, None),
             Cached::Busy => (Counter::DeferredCacheLookup, None),
         };
         recorder.add(counter, 1);
-        part.map_or(Known::Nothing, |part| {
-            Known::Part(HeldPart::new(live, wanted, part.generation, part.zone))
+        part.map_or(CacheFinding::Nothing, |part| {
+            CacheFinding::Part(FetchedPart::new(live, wanted, part.generation, part.zone))
         })
     }
 
-    fn keep_packet(&self, held: &HeldPart, answer: (Reply, &[u8]), recorder: &mut Recorder) {
+    fn keep_packet(&self, held: &FetchedPart, answer: (Reply, &[u8]), recorder: &mut Recorder) {
         if let (Some(live), Some(fit)) = (self.own, self.fit())
             && !self
                 .live

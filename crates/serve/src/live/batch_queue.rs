@@ -9,17 +9,17 @@ use super::Lookup;
 /// has had one at least, and those of one zone are counted until they have ended.
 #[derive(Default)]
 pub(crate) struct BatchQueue {
-    inner: Mutex<Waiting>,
+    inner: Mutex<BatchQueueState>,
 }
 
 #[derive(Default)]
-struct Waiting {
+struct BatchQueueState {
     lookups: VecDeque<Lookup>,
     tasks: usize,
 }
 
 impl BatchQueue {
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
+    fn lock(&self) -> MutexGuard<'_, BatchQueueState> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -10,12 +10,12 @@ use nameward_zone::{LookupError, NameKey, ZonePart};
 
 use super::answerer::Answerer;
 use super::query_cache::{Cached, CachedPart};
-use super::{Backend, HeldPart, Lookup, WaitingQuestion};
-use crate::pipeline::Shared;
+use super::{Backend, FetchedPart, Lookup, WaitingQuestion};
+use crate::pipeline::ServingState;
 
 /// The completion of a look-up that has begun. However it ends, even by a panic, no question waits for it afterwards.
 pub(super) struct Completion<'l> {
-    shared: &'l Arc<Shared>,
+    shared: &'l Arc<ServingState>,
     backend: &'l Backend,
     lookup: &'l Lookup,
     begun: Instant,
@@ -23,7 +23,11 @@ pub(super) struct Completion<'l> {
 }
 
 impl<'l> Completion<'l> {
-    pub(super) fn new(shared: &'l Arc<Shared>, backend: &'l Backend, lookup: &'l Lookup) -> Self {
+    pub(super) fn new(
+        shared: &'l Arc<ServingState>,
+        backend: &'l Backend,
+        lookup: &'l Lookup,
+    ) -> Self {
         Completion {
             shared,
             backend,
@@ -82,7 +86,7 @@ impl<'l> Completion<'l> {
             match &part {
                 Ok(part) => {
                     let zone = Arc::clone(&part.zone);
-                    let held = HeldPart::new(&lookup.live, &key, part.generation, zone);
+                    let held = FetchedPart::new(&lookup.live, &key, part.generation, zone);
                     question.parts.push(held);
                     answerer.answer(shared, question);
                 }
@@ -99,7 +103,7 @@ impl Drop for Completion<'_> {
 }
 
 fn keep(
-    shared: &Shared,
+    shared: &ServingState,
     lookup: &Lookup,
     key: &NameKey,
     part: ZonePart,
@@ -116,7 +120,7 @@ fn keep(
 /// Returns a part that is out of date while the source is down, but never in place of data that cannot be used: that
 /// failure is kept, so that the next question for the name does not read the same data again.
 fn substitute(
-    shared: &Shared,
+    shared: &ServingState,
     lookup: &Lookup,
     key: &NameKey,
     now: Instant,

@@ -14,7 +14,7 @@ use nameward_zone::{Live, NameKey};
 
 use super::query_cache::Cached;
 use super::question::WaitingQuestion;
-use super::view::HeldPart;
+use super::view::FetchedPart;
 
 const SHARDS: usize = 16;
 
@@ -34,14 +34,14 @@ pub(crate) struct Lookup {
 }
 
 #[derive(PartialEq, Eq)]
-struct Key {
+struct LookupKey {
     hash: u64,
     zone: u64,
     generation: u64,
     name: Box<[u8]>,
 }
 
-impl Hash for Key {
+impl Hash for LookupKey {
     fn hash<H: Hasher>(&self, state: &mut H) {
         state.write_u64(self.hash);
     }
@@ -49,9 +49,9 @@ impl Hash for Key {
 
 /// A hash is its own hash.
 #[derive(Default)]
-struct AsItIs(u64);
+struct LookupKeyHasher(u64);
 
-impl Hasher for AsItIs {
+impl Hasher for LookupKeyHasher {
     fn finish(&self) -> u64 {
         self.0
     }
@@ -62,10 +62,10 @@ impl Hasher for AsItIs {
 }
 
 impl Lookup {
-    fn key(&self) -> Key {
+    fn key(&self) -> LookupKey {
         let of_zone = self.live.number().wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let of_generation = self.generation.wrapping_mul(0xa076_1d64_78bd_642f);
-        Key {
+        LookupKey {
             hash: self.name_hash ^ of_zone ^ of_generation,
             zone: self.live.number(),
             generation: self.generation,
@@ -82,7 +82,7 @@ struct Waiters {
     has_no_stale: bool,
 }
 
-type Shard = HashMap<Key, Waiters, BuildHasherDefault<AsItIs>>;
+type Shard = HashMap<LookupKey, Waiters, BuildHasherDefault<LookupKeyHasher>>;
 
 /// The outcome for a question that has to wait.
 pub(crate) enum Admission {
@@ -166,7 +166,7 @@ impl Lookups {
         }
     }
 
-    fn shard(&self, key: &Key) -> MutexGuard<'_, Shard> {
+    fn shard(&self, key: &LookupKey) -> MutexGuard<'_, Shard> {
         // The lowest and the highest bits are the table's own.
         let shard = (key.hash >> 32) as usize % SHARDS;
         self.shards[shard]
@@ -277,7 +277,7 @@ impl Waiters {
             let overdue = match &stale {
                 Some(part) => {
                     let zone = Arc::clone(&part.zone);
-                    let held = HeldPart::new(&self.live, &key, part.generation, zone);
+                    let held = FetchedPart::new(&self.live, &key, part.generation, zone);
                     question.parts.push(held);
                     Overdue::Stale(question)
                 }

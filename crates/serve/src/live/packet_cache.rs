@@ -30,7 +30,7 @@ const ANSWER_MAX: usize = 4096;
 /// RD in the third octet of a header: the only flag that a reply has from its question.
 const RD: u8 = 0x01;
 
-/// What an answer depends on besides the name.
+/// The parts of a question that its answer depends on, besides the name.
 #[derive(PartialEq, Eq, Clone, Copy, Debug)]
 pub(crate) struct Fit {
     view: u16,
@@ -42,7 +42,7 @@ pub(crate) struct Fit {
 }
 
 impl Fit {
-    /// What the answer to this question depends on; `None` if it may not come from the cache.
+    /// Returns the parts that the answer to this question depends on; `None` if it may not come from the cache.
     pub(crate) fn of(query: &Query<'_>, view: ViewId, limit: usize, medium: Medium) -> Option<Fit> {
         let packet = query.packet();
         let count = |at: usize| u32::from(u16::from_be_bytes([packet[at], packet[at + 1]]));
@@ -67,26 +67,26 @@ impl Fit {
 }
 
 #[derive(PartialEq, Eq)]
-struct Key {
+struct PacketKey {
     hash: u64,
     fit: Fit,
     name: Box<[u8]>,
 }
 
-struct Borrowed<'a> {
+struct BorrowedPacketKey<'a> {
     hash: u64,
     fit: Fit,
     name: &'a [u8],
 }
 
 // The name was hashed when the question was read, with a seed that nobody knows.
-impl Hash for Key {
+impl Hash for PacketKey {
     fn hash<H: Hasher>(&self, state: &mut H) {
         state.write_u64(self.hash);
     }
 }
 
-impl Hash for Borrowed<'_> {
+impl Hash for BorrowedPacketKey<'_> {
     fn hash<H: Hasher>(&self, state: &mut H) {
         state.write_u64(self.hash);
     }
@@ -99,14 +99,14 @@ fn hash_of(key: &NameKey, fit: Fit) -> u64 {
     key.hash(key.labels()) ^ fit.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-impl Equivalent<Key> for Borrowed<'_> {
-    fn equivalent(&self, key: &Key) -> bool {
+impl Equivalent<PacketKey> for BorrowedPacketKey<'_> {
+    fn equivalent(&self, key: &PacketKey) -> bool {
         self.fit == key.fit && *self.name == *key.name
     }
 }
 
 #[derive(Clone)]
-struct Entry(Arc<Answer>);
+struct CachedPacket(Arc<Answer>);
 
 struct Answer {
     zone: u64,
@@ -117,27 +117,28 @@ struct Answer {
 }
 
 #[derive(Clone)]
-struct Weigh;
+struct PacketWeight;
 
-impl Weighter<Key, Entry> for Weigh {
-    fn weight(&self, key: &Key, entry: &Entry) -> u64 {
-        let bytes = size_of::<Key>() + size_of::<Answer>() + key.name.len() + entry.0.packet.len();
+impl Weighter<PacketKey, CachedPacket> for PacketWeight {
+    fn weight(&self, key: &PacketKey, entry: &CachedPacket) -> u64 {
+        let bytes =
+            size_of::<PacketKey>() + size_of::<Answer>() + key.name.len() + entry.0.packet.len();
         bytes.div_ceil(ENTRY_BYTES) as u64
     }
 }
 
-/// What the cache has for a question.
+/// The answer that the cache has for a question.
 pub(crate) enum Hit {
     /// Written out.
     Answered(Reply),
     Nothing,
-    /// Somebody is changing this part of the cache right now.
+    /// Another thread is changing this part of the cache right now.
     Busy,
 }
 
 pub(crate) struct PacketCache {
     ttl: Duration,
-    answers: Option<Cache<Key, Entry, Weigh>>,
+    answers: Option<Cache<PacketKey, CachedPacket, PacketWeight>>,
 }
 
 impl PacketCache {
@@ -145,7 +146,7 @@ impl PacketCache {
         let is_on = entries > 0 && !ttl.is_zero();
         PacketCache {
             ttl,
-            answers: is_on.then(|| Cache::with_weighter(entries, entries as u64, Weigh)),
+            answers: is_on.then(|| Cache::with_weighter(entries, entries as u64, PacketWeight)),
         }
     }
 
@@ -167,8 +168,8 @@ impl PacketCache {
         };
         let name = key.suffix(key.labels()).as_wire();
         let hash = hash_of(key, fit);
-        let answer = match answers.try_get(&Borrowed { hash, fit, name }) {
-            Ok(Some(Entry(answer))) => answer,
+        let answer = match answers.try_get(&BorrowedPacketKey { hash, fit, name }) {
+            Ok(Some(CachedPacket(answer))) => answer,
             Ok(None) => return Hit::Nothing,
             Err(_) => return Hit::Busy,
         };
@@ -209,12 +210,14 @@ impl PacketCache {
             reply,
             packet: packet.into(),
         };
-        let key = Key {
+        let key = PacketKey {
             hash: hash_of(key, fit),
             fit,
             name: key.suffix(key.labels()).as_wire().into(),
         };
-        answers.try_insert(key, Entry(Arc::new(answer))).is_ok()
+        answers
+            .try_insert(key, CachedPacket(Arc::new(answer)))
+            .is_ok()
     }
 
     /// Drops the entries whose names `matches`; returns how many.

@@ -20,26 +20,26 @@ const ENTRY_BYTES: usize = 1024;
 const FAILURE_TTL: Duration = Duration::from_secs(5);
 
 #[derive(PartialEq, Eq)]
-struct Key {
+struct PartKey {
     hash: u64,
     zone: u64,
     name: Box<[u8]>,
 }
 
-struct Borrowed<'a> {
+struct BorrowedPartKey<'a> {
     hash: u64,
     zone: u64,
     name: &'a [u8],
 }
 
 // The name was hashed when the question was read, with a seed that nobody knows.
-impl Hash for Key {
+impl Hash for PartKey {
     fn hash<H: Hasher>(&self, state: &mut H) {
         state.write_u64(self.hash);
     }
 }
 
-impl Hash for Borrowed<'_> {
+impl Hash for BorrowedPartKey<'_> {
     fn hash<H: Hasher>(&self, state: &mut H) {
         state.write_u64(self.hash);
     }
@@ -49,8 +49,8 @@ fn hash_of(live: &Live, name: &NameKey) -> u64 {
     name.hash(name.labels()) ^ live.number().wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-impl Equivalent<Key> for Borrowed<'_> {
-    fn equivalent(&self, key: &Key) -> bool {
+impl Equivalent<PartKey> for BorrowedPartKey<'_> {
+    fn equivalent(&self, key: &PartKey) -> bool {
         self.zone == key.zone && *self.name == *key.name
     }
 }
@@ -66,7 +66,7 @@ pub(crate) struct CachedPart {
 
 /// An entry of the cache.
 #[derive(Clone)]
-enum Entry {
+enum CachedLookup {
     Part(CachedPart),
     /// The data of the name cannot be used.
     Failure {
@@ -75,16 +75,16 @@ enum Entry {
     },
 }
 
-impl Entry {
+impl CachedLookup {
     fn generation(&self) -> u64 {
         match self {
-            Entry::Part(part) => part.generation,
-            Entry::Failure { generation, .. } => *generation,
+            CachedLookup::Part(part) => part.generation,
+            CachedLookup::Failure { generation, .. } => *generation,
         }
     }
 }
 
-/// What the cache has for a name.
+/// The zone part that the cache has for a name.
 pub(crate) enum Cached {
     /// Good.
     Fresh(CachedPart),
@@ -94,20 +94,22 @@ pub(crate) enum Cached {
     Failed(BackendFailure),
     /// Nothing.
     Nothing,
-    /// Somebody is changing this part of the cache right now.
+    /// Another thread is changing this part of the cache right now.
     Busy,
 }
 
 #[derive(Clone)]
-struct Weigh;
+struct PartWeight;
 
-impl Weighter<Key, Entry> for Weigh {
-    fn weight(&self, key: &Key, entry: &Entry) -> u64 {
+impl Weighter<PartKey, CachedLookup> for PartWeight {
+    fn weight(&self, key: &PartKey, entry: &CachedLookup) -> u64 {
         let contents = match entry {
-            Entry::Part(part) if !part.is_shared => size_of::<Zone>() + part.zone.heap_bytes(),
-            Entry::Part(_) | Entry::Failure { .. } => 0,
+            CachedLookup::Part(part) if !part.is_shared => {
+                size_of::<Zone>() + part.zone.heap_bytes()
+            }
+            CachedLookup::Part(_) | CachedLookup::Failure { .. } => 0,
         };
-        let bytes = size_of::<Entry>() + key.name.len() + contents;
+        let bytes = size_of::<CachedLookup>() + key.name.len() + contents;
         bytes.div_ceil(ENTRY_BYTES) as u64
     }
 }
@@ -123,13 +125,14 @@ pub(crate) struct QueryCacheSettings {
 
 pub(crate) struct QueryCache {
     settings: QueryCacheSettings,
-    parts: Option<Cache<Key, Entry, Weigh>>,
+    parts: Option<Cache<PartKey, CachedLookup, PartWeight>>,
 }
 
 impl QueryCache {
     pub(crate) fn new(settings: QueryCacheSettings) -> Self {
         let entries = settings.entries;
-        let parts = (entries > 0).then(|| Cache::with_weighter(entries, entries as u64, Weigh));
+        let parts =
+            (entries > 0).then(|| Cache::with_weighter(entries, entries as u64, PartWeight));
         QueryCache { settings, parts }
     }
 
@@ -139,7 +142,7 @@ impl QueryCache {
 
     /// Looks for the part of `live` that answers for the name of `key`; `None` if there is no cache.
     pub(crate) fn find(&self, live: &Live, key: &NameKey, now: Instant) -> Option<Cached> {
-        let borrowed = Borrowed {
+        let borrowed = BorrowedPartKey {
             hash: hash_of(live, key),
             zone: live.number(),
             name: key.suffix(key.labels()).as_wire(),
@@ -147,12 +150,14 @@ impl QueryCache {
         Some(match self.parts.as_ref()?.try_get(&borrowed) {
             Err(_) => Cached::Busy,
             Ok(Some(entry)) if entry.generation() == live.generation() => match entry {
-                Entry::Part(part) if now < part.expires => Cached::Fresh(part),
-                Entry::Part(part) if now < part.expires + self.settings.stale => Cached::Old(part),
-                Entry::Failure { expires, .. } if now < expires => {
+                CachedLookup::Part(part) if now < part.expires => Cached::Fresh(part),
+                CachedLookup::Part(part) if now < part.expires + self.settings.stale => {
+                    Cached::Old(part)
+                }
+                CachedLookup::Failure { expires, .. } if now < expires => {
                     Cached::Failed(BackendFailure::BadData)
                 }
-                Entry::Part(_) | Entry::Failure { .. } => Cached::Nothing,
+                CachedLookup::Part(_) | CachedLookup::Failure { .. } => Cached::Nothing,
             },
             Ok(_) => Cached::Nothing,
         })
@@ -161,24 +166,24 @@ impl QueryCache {
     /// Keeps a part that was looked up when the zone had this generation; false if it was passed over because this
     /// part of the cache is being changed.
     pub(crate) fn keep(&self, live: &Live, name: &NameKey, part: CachedPart) -> bool {
-        self.insert(live, name, Entry::Part(part))
+        self.insert(live, name, CachedLookup::Part(part))
     }
 
     /// Keeps for a moment that the data of a name could not be used when the zone had this generation.
     pub(crate) fn keep_failure(&self, live: &Live, name: &NameKey, generation: u64, now: Instant) {
         let expires = now + self.settings.negative_ttl.min(FAILURE_TTL);
-        let failure = Entry::Failure {
+        let failure = CachedLookup::Failure {
             generation,
             expires,
         };
         self.insert(live, name, failure);
     }
 
-    fn insert(&self, live: &Live, name: &NameKey, entry: Entry) -> bool {
+    fn insert(&self, live: &Live, name: &NameKey, entry: CachedLookup) -> bool {
         let Some(parts) = &self.parts else {
             return true;
         };
-        let key = Key {
+        let key = PartKey {
             hash: hash_of(live, name),
             zone: live.number(),
             name: name.suffix(name.labels()).as_wire().into(),

@@ -18,7 +18,7 @@ use tokio::runtime::Handle;
 use super::completion::Completion;
 use super::lookups::{Overdue, SweepTerms};
 use super::{Admission, Answerer, Backend, LiveZones, Lookup, WaitingQuestion};
-use crate::pipeline::Shared;
+use crate::pipeline::ServingState;
 use crate::signing::{self, SigningQueue};
 
 /// Look-ups of one batch at the most.
@@ -51,7 +51,7 @@ impl LookupRunner {
 
 /// Keeps the threads and tasks of live zones at work; they end when it is dropped.
 pub struct Running {
-    shared: Weak<Shared>,
+    shared: Weak<ServingState>,
     signing: Arc<SigningQueue>,
     sweeper: tokio::task::JoinHandle<()>,
 }
@@ -67,7 +67,7 @@ impl Drop for Running {
 }
 
 /// Starts the threads and tasks that look up, sign and answer; threads of sources follow when they are needed. Call within the runtime, once.
-pub fn start(shared: &Arc<Shared>, runtime_threads: usize) -> io::Result<Running> {
+pub fn start(shared: &Arc<ServingState>, runtime_threads: usize) -> io::Result<Running> {
     let live = &shared.live;
     let runner = LookupRunner {
         runtime: Handle::current(),
@@ -88,7 +88,7 @@ pub fn start(shared: &Arc<Shared>, runtime_threads: usize) -> io::Result<Running
 }
 
 /// Answers questions that have waited, or lets them wait for more.
-pub(crate) fn answer_all(shared: &Arc<Shared>, questions: Vec<WaitingQuestion>) {
+pub(crate) fn answer_all(shared: &Arc<ServingState>, questions: Vec<WaitingQuestion>) {
     let Some(runner) = shared.live.runner.get().filter(|_| !questions.is_empty()) else {
         return;
     };
@@ -102,7 +102,7 @@ pub(crate) fn answer_all(shared: &Arc<Shared>, questions: Vec<WaitingQuestion>) 
 /// Lets a question wait for a look-up, and begins that unless it is under way. Gives the question back if too much
 /// waits already.
 pub(crate) fn join_lookup(
-    shared: &Arc<Shared>,
+    shared: &Arc<ServingState>,
     lookup: Lookup,
     question: WaitingQuestion,
 ) -> Result<(), WaitingQuestion> {
@@ -120,7 +120,7 @@ pub(crate) fn join_lookup(
     }
 }
 
-fn begin(shared: &Arc<Shared>, backend: Arc<Backend>, lookup: Lookup) {
+fn begin(shared: &Arc<ServingState>, backend: Arc<Backend>, lookup: Lookup) {
     let live = &shared.live;
     let Some(runner) = live.runner.get() else {
         // Only a server that is not started yet has such zones.
@@ -145,7 +145,7 @@ fn begin(shared: &Arc<Shared>, backend: Arc<Backend>, lookup: Lookup) {
 }
 
 /// Works on look-ups that wait for a source until none does.
-async fn run_batches(shared: Arc<Shared>, backend: Arc<Backend>) {
+async fn run_batches(shared: Arc<ServingState>, backend: Arc<Backend>) {
     loop {
         let mut lookups = backend.batches.take(BATCH);
         if lookups.is_empty() {
@@ -180,7 +180,7 @@ fn drop_unwanted(live: &LiveZones, backend: &Backend, lookups: &mut Vec<Lookup>)
     });
 }
 
-async fn run_batch(shared: Arc<Shared>, backend: Arc<Backend>, lookups: Vec<Lookup>) {
+async fn run_batch(shared: Arc<ServingState>, backend: Arc<Backend>, lookups: Vec<Lookup>) {
     let Some(runner) = shared.live.runner.get() else {
         return;
     };
@@ -203,7 +203,7 @@ async fn run_batch(shared: Arc<Shared>, backend: Arc<Backend>, lookups: Vec<Look
     }
 }
 
-async fn run_alone(shared: &Arc<Shared>, backend: &Backend, lookup: &Lookup) {
+async fn run_alone(shared: &Arc<ServingState>, backend: &Backend, lookup: &Lookup) {
     let completion = Completion::new(shared, backend, lookup);
     let request = request(lookup);
     let result = backend.source.lookup(&request).await;
@@ -228,7 +228,7 @@ struct OpenBatch<'l> {
 }
 
 impl<'l> OpenBatch<'l> {
-    fn new(shared: &'l Arc<Shared>, backend: &'l Backend, lookups: &'l [Lookup]) -> Self {
+    fn new(shared: &'l Arc<ServingState>, backend: &'l Backend, lookups: &'l [Lookup]) -> Self {
         let completion = |lookup| Some(Completion::new(shared, backend, lookup));
         OpenBatch {
             completions: lookups.iter().map(completion).collect(),
@@ -318,7 +318,7 @@ fn request(lookup: &Lookup) -> LookupRequest {
     }
 }
 
-fn start_thread(shared: &Arc<Shared>, backend: Arc<Backend>) {
+fn start_thread(shared: &Arc<ServingState>, backend: Arc<Backend>) {
     let (shared, threads) = (Arc::clone(shared), Arc::clone(&backend));
     let started = thread::Builder::new()
         .name("lookup".into())
@@ -331,7 +331,7 @@ fn start_thread(shared: &Arc<Shared>, backend: Arc<Backend>) {
 }
 
 /// Works on look-ups that block, as long as there are any.
-fn run_thread(shared: &Arc<Shared>, backend: &Arc<Backend>) {
+fn run_thread(shared: &Arc<ServingState>, backend: &Arc<Backend>) {
     let Some(runtime) = shared.live.runner.get().map(|runner| &runner.runtime) else {
         return;
     };
@@ -352,7 +352,7 @@ fn run_thread(shared: &Arc<Shared>, backend: &Arc<Backend>) {
 }
 
 fn run_blocking(
-    shared: &Arc<Shared>,
+    shared: &Arc<ServingState>,
     backend: &Backend,
     lookups: &[Lookup],
     runtime: &Handle,
@@ -387,7 +387,7 @@ fn run_blocking(
 }
 
 /// Answers questions that have waited for too long: with data that is out of date while there is some, else not at all.
-async fn sweep(shared: Weak<Shared>) {
+async fn sweep(shared: Weak<ServingState>) {
     let Some(first) = shared.upgrade().map(|shared| shared.live.first_sweep()) else {
         return;
     };
@@ -403,7 +403,7 @@ async fn sweep(shared: Weak<Shared>) {
     }
 }
 
-fn sweep_once(shared: &Arc<Shared>) {
+fn sweep_once(shared: &Arc<ServingState>) {
     let (live, now) = (&shared.live, Instant::now());
     let swept = live.lookups.sweep(&SweepTerms {
         now,

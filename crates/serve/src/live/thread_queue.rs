@@ -16,12 +16,12 @@ const IDLE: Duration = Duration::from_secs(60);
 /// Look-ups that wait, in the order they came; bounded as in [`super::batch_queue`].
 #[derive(Default)]
 pub(crate) struct ThreadQueue {
-    inner: Mutex<Waiting>,
+    inner: Mutex<ThreadQueueState>,
     more: Condvar,
 }
 
 #[derive(Default)]
-struct Waiting {
+struct ThreadQueueState {
     lookups: VecDeque<Lookup>,
     threads: usize,
     idle: usize,
@@ -29,7 +29,7 @@ struct Waiting {
 }
 
 impl ThreadQueue {
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
+    fn lock(&self) -> MutexGuard<'_, ThreadQueueState> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

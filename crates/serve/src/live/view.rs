@@ -16,16 +16,16 @@ const MAX_PARTS: usize = MAX_CHAIN + 1;
 
 /// A part that was fetched for one question.
 #[derive(Clone)]
-pub(crate) struct HeldPart {
+pub(crate) struct FetchedPart {
     zone: u64,
     name: u64,
     pub(crate) generation: u64,
     pub(crate) part: Arc<Zone>,
 }
 
-impl HeldPart {
+impl FetchedPart {
     pub(crate) fn new(live: &Live, name: &NameKey, generation: u64, part: Arc<Zone>) -> Self {
-        HeldPart {
+        FetchedPart {
             zone: live.number(),
             name: name.hash(name.labels()),
             generation,
@@ -35,7 +35,7 @@ impl HeldPart {
 }
 
 /// The parts fetched for one question.
-pub(crate) type Parts = ArrayVec<HeldPart, MAX_PARTS>;
+pub(crate) type Parts = ArrayVec<FetchedPart, MAX_PARTS>;
 
 /// How an answer used the zones.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -36,7 +36,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, mpsc};
 
 use super::{local_address, lock, now_seconds, random_id};
-use crate::pipeline::Shared;
+use crate::pipeline::ServingState;
 use resolve::{NameServerResolver, ResolvedServers};
 use told::{KeptSerials, ToldSerials};
 
@@ -64,7 +64,7 @@ pub struct NotifierParts {
     /// Keeps the serials that were told of.
     pub store: Option<StateStore>,
     /// Has the resolvers that are asked for the addresses of name servers that are in no zone here.
-    pub shared: Arc<Shared>,
+    pub shared: Arc<ServingState>,
 }
 
 /// Hands changed zones over to the sender; clones are the same.
@@ -295,7 +295,7 @@ impl NotifySender {
         let mut unanswered = Vec::new();
         for _ in 0..BURST {
             let Some(next) = self.queue.begin(now(), &mut unanswered) else {
-                self.tell_unanswered(&unanswered);
+                self.log_unanswered(&unanswered);
                 return false;
             };
             if let Err(error) = self.send(&next).await {
@@ -304,7 +304,7 @@ impl NotifySender {
                 tracing::debug!("zone {zone}: NOTIFY to {peer} not sent: {error}");
             }
         }
-        self.tell_unanswered(&unanswered);
+        self.log_unanswered(&unanswered);
         true
     }
 
@@ -386,7 +386,7 @@ impl NotifySender {
         self.queue.remove(number);
     }
 
-    fn tell_unanswered(&mut self, unanswered: &[UnansweredNotify]) {
+    fn log_unanswered(&mut self, unanswered: &[UnansweredNotify]) {
         for UnansweredNotify { zone, target } in unanswered {
             if self
                 .log

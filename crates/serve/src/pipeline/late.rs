@@ -7,13 +7,13 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
-use nameward_answer::{Engine, Medium, Outcome, Reply};
+use nameward_answer::{AnswerKind, Engine, Medium, Reply};
 use nameward_dnssec::tsig::ReplySigner;
 use nameward_stats::{Counter, Recorder, Stamp, Transport};
 use nameward_wire::Rcode;
 use nameward_wire::message::{HEADER, Query, QueryBuf};
 
-use super::Shared;
+use super::ServingState;
 use super::record::{Done, record_answer};
 use crate::request::{Request, ViewId, medium_of};
 use crate::sys::outbox::Outbox;
@@ -179,14 +179,14 @@ fn record(leaving: &Leaving, recorder: &mut Recorder) {
 
 /// The way back to the sender of a request, for those who reply later.
 pub struct WayBack<'w> {
-    shared: &'w Arc<Shared>,
+    shared: &'w Arc<ServingState>,
     request: &'w Request<'w>,
     reply_to: &'w mut dyn FnMut() -> Option<ReplyTo>,
 }
 
 impl<'w> WayBack<'w> {
     pub(super) fn new(
-        shared: &'w Arc<Shared>,
+        shared: &'w Arc<ServingState>,
         request: &'w Request<'w>,
         reply_to: &'w mut dyn FnMut() -> Option<ReplyTo>,
     ) -> Self {
@@ -198,7 +198,7 @@ impl<'w> WayBack<'w> {
     }
 
     /// Returns what all workers share.
-    pub(crate) fn shared(&self) -> &Arc<Shared> {
+    pub(crate) fn shared(&self) -> &Arc<ServingState> {
         self.shared
     }
 
@@ -215,7 +215,7 @@ impl<'w> WayBack<'w> {
 
 /// The right to reply to one request later. Dropped, it stays unanswered.
 pub struct LateReply {
-    shared: Arc<Shared>,
+    shared: Arc<ServingState>,
     late: LateRequest,
 }
 
@@ -226,7 +226,7 @@ impl LateReply {
         let reply = Reply {
             len: octets.len(),
             rcode,
-            outcome: Outcome::Other,
+            outcome: AnswerKind::Other,
             truncated: false,
             zone_found: None,
         };
@@ -269,7 +269,7 @@ impl LateReply {
         let reply = Reply {
             len: octets.len(),
             rcode,
-            outcome: Outcome::Other,
+            outcome: AnswerKind::Other,
             truncated: false,
             zone_found: None,
         };

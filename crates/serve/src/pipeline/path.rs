@@ -19,7 +19,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Instant;
 
-use nameward_answer::{BackendFailure, Engine, Medium, Outcome, Reply, Scratch};
+use nameward_answer::{AnswerKind, BackendFailure, Engine, Medium, Reply, Scratch};
 use nameward_dnssec::tsig::ReplySigner;
 use nameward_stats::{Counter, Recorder, Transport};
 use nameward_wire::message::{Malformed, Query};
@@ -28,17 +28,17 @@ use nameward_zone::{NameKey, ZoneMatch, ZoneTable};
 
 use super::late::{LateRequest, ReplyTo, WayBack};
 use super::record::{record_malformed, record_received, record_signatures};
-use super::{Shared, Snapshots};
+use super::{ServingState, Snapshots};
 use crate::access::ClientZones;
 use crate::live::{Attempt, Keeping, Lacking, Parts, Tried, WaitingQuestion, join_lookup};
 use crate::recursor::{HandOff, offer_recursion};
 use crate::request::{Request, Verdict, ViewId, extended_error, medium_of};
-use crate::signing::Place;
+use crate::signing::SigningPlace;
 
 /// One snapshot of the zones and the tools of one thread: all that decides requests for the time of one batch, or of
 /// one message.
 pub(crate) struct Turn<'t> {
-    pub(crate) shared: &'t Arc<Shared>,
+    pub(crate) shared: &'t Arc<ServingState>,
     pub(crate) engine: &'t Engine,
     pub(crate) zones: &'t ZoneTable,
     pub(crate) recorder: &'t mut Recorder,
@@ -88,7 +88,7 @@ pub(crate) type Asked<'a> = (&'a NameKey, Option<ZoneMatch<'a>>);
 impl<'t> Turn<'t> {
     #[inline]
     pub(crate) fn new(
-        shared: &'t Arc<Shared>,
+        shared: &'t Arc<ServingState>,
         snapshots: &'t mut Snapshots,
         recorder: &'t mut Recorder,
         scratch: &'t mut Scratch,
@@ -188,7 +188,7 @@ impl<'t> Turn<'t> {
             Verdict::Reply(reply) if query.opcode == Opcode::QUERY => reply,
             other => return other,
         };
-        if reply.outcome != Outcome::NotOurs || !query.rd() {
+        if reply.outcome != AnswerKind::NotOurs || !query.rd() {
             offer_recursion(out);
             return Verdict::Reply(reply);
         }
@@ -297,13 +297,13 @@ impl<'t> Turn<'t> {
         let now = *self.now.get_or_insert_with(Instant::now);
         let attempt = self.attempt(request, asked, now);
         let mut parts = Parts::new();
-        if reply.outcome == Outcome::Pending
+        if reply.outcome == AnswerKind::Pending
             && let Some(reply) = attempt.ask_packet_cache(self.recorder, is_timed, out)
         {
             return Verdict::Reply(reply);
         }
         let tried = match reply.outcome {
-            Outcome::Unsigned => Tried::Waits(Lacking::Signatures(attempt.place_for_signing())),
+            AnswerKind::Unsigned => Tried::Waits(Lacking::Signatures(attempt.place_for_signing())),
             _ => attempt.run(&mut parts, self.scratch, self.recorder, out),
         };
         let lacking = match tried {
@@ -365,7 +365,7 @@ impl<'t> Turn<'t> {
     /// Lets a question wait for signatures; gives it back if too much waits already.
     fn wait_for_signatures(
         &mut self,
-        place: Place,
+        place: SigningPlace,
         question: WaitingQuestion,
     ) -> Result<(), WaitingQuestion> {
         self.shared.signing.push(place, question)?;

@@ -1,6 +1,6 @@
 //! Counts each request and each reply in the worker's counters and rings.
 
-use nameward_answer::{Outcome, Reply, Scratch};
+use nameward_answer::{AnswerKind, Reply, Scratch};
 use nameward_stats::{self as stats, Answered, Counter, Received, Recorder, Transport};
 use nameward_wire::message::{Malformed, Query};
 use std::net::IpAddr;
@@ -93,16 +93,17 @@ pub(crate) fn record_answer(
         bytes: reply.len,
         rcode: reply.rcode as u8,
         outcome: match reply.outcome {
-            Outcome::Answer => stats::Outcome::Answer,
-            Outcome::NoData => stats::Outcome::NoData,
-            Outcome::NxDomain => stats::Outcome::NxDomain,
-            Outcome::Referral => stats::Outcome::Referral,
-            Outcome::NotOurs => stats::Outcome::Unauth,
-            Outcome::Denied => stats::Outcome::Denied,
-            Outcome::BackendFailure => stats::Outcome::BackendFailure,
-            Outcome::Pending | Outcome::Resolving | Outcome::Unsigned | Outcome::Other => {
-                stats::Outcome::Other
-            }
+            AnswerKind::Answer => stats::Outcome::Answer,
+            AnswerKind::NoData => stats::Outcome::NoData,
+            AnswerKind::NxDomain => stats::Outcome::NxDomain,
+            AnswerKind::Referral => stats::Outcome::Referral,
+            AnswerKind::NotOurs => stats::Outcome::Unauth,
+            AnswerKind::Denied => stats::Outcome::Denied,
+            AnswerKind::BackendFailure => stats::Outcome::BackendFailure,
+            AnswerKind::Pending
+            | AnswerKind::Resolving
+            | AnswerKind::Unsigned
+            | AnswerKind::Other => stats::Outcome::Other,
         },
     });
 }

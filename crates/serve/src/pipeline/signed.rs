@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use nameward_answer::{Medium, Outcome, Reply};
+use nameward_answer::{AnswerKind, Medium, Reply};
 use nameward_dnssec::tsig::{ReplySigner, TsigFailure, verify_request};
 use nameward_stats::Counter;
 use nameward_wire::message::Query;
@@ -50,7 +50,7 @@ impl Turn<'_> {
         };
         let is_asked = query.edns.is_some_and(|edns| edns.expire)
             && (query.opcode, query.qtype) == (Opcode::QUERY, Type::SOA)
-            && reply.outcome == Outcome::Answer
+            && reply.outcome == AnswerKind::Answer
             && !reply.truncated;
         let zone = asked.1.map(|found| found.zone).filter(|_| is_asked);
         // A zone that is elsewhere has no SOA here.

@@ -2,10 +2,10 @@
 
 use super::path::{Arrival, Turn};
 use super::record::{Done, record_answer};
-use super::{ReplyTo, Shared, Snapshots};
+use super::{ReplyTo, ServingState, Snapshots};
 use crate::request::{NextMessage, Verdict};
 use crate::tcp::{Endpoints, Later, StreamAction, StreamHandler};
-use nameward_answer::{Outcome, Reply, Scratch, TCP_MAX};
+use nameward_answer::{AnswerKind, Reply, Scratch, TCP_MAX};
 use nameward_stats::{Gauge, Protocol, Recorder, Stamp, Stats, Timing, Transport};
 use nameward_wire::Rcode;
 use nameward_wire::message::Query;
@@ -21,7 +21,7 @@ pub struct TcpPipeline {
 }
 
 struct TcpState {
-    shared: Arc<Shared>,
+    shared: Arc<ServingState>,
     snapshots: Snapshots,
     recorder: Recorder,
     scratch: Scratch,
@@ -31,7 +31,7 @@ struct TcpState {
 
 impl TcpPipeline {
     /// Makes a pipeline for a runtime of `threads` threads.
-    pub fn new(shared: &Arc<Shared>, threads: usize) -> Self {
+    pub fn new(shared: &Arc<ServingState>, threads: usize) -> Self {
         let state = || {
             Mutex::new(TcpState {
                 shared: shared.clone(),
@@ -185,7 +185,7 @@ fn first_of_many(len: usize) -> Reply {
     Reply {
         len,
         rcode: Rcode::NoError,
-        outcome: Outcome::Other,
+        outcome: AnswerKind::Other,
         truncated: false,
         zone_found: None,
     }

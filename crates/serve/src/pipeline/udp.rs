@@ -2,9 +2,9 @@
 
 use super::path::{Arrival, Turn};
 use super::record::{Done, record_answer};
-use super::{ReplyTo, Shared, Snapshots};
+use super::{ReplyTo, ServingState, Snapshots};
 use crate::request::Verdict;
-use crate::udp::{BATCH, Batch, BatchHandler, BatchTiming, Queries};
+use crate::udp::{BATCH, BatchHandler, BatchTiming, DatagramBatch, Queries};
 use nameward_answer::Scratch;
 use nameward_stats::{Protocol, Recorder, Stamp, Timing, Transport};
 use nameward_wire::message::{HEADER, Malformed, Query};
@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 /// Answers the datagrams of one worker.
 pub struct UdpPipeline {
-    shared: Arc<Shared>,
+    shared: Arc<ServingState>,
     snapshots: Snapshots,
     recorder: Recorder,
     scratch: Scratch,
@@ -24,7 +24,7 @@ pub struct UdpPipeline {
 
 impl UdpPipeline {
     /// Makes the pipeline of one worker.
-    pub fn new(shared: Arc<Shared>) -> Self {
+    pub fn new(shared: Arc<ServingState>) -> Self {
         let recorder = shared.stats.recorder();
         let keys: Vec<NameKey> = vec![NameKey::default(); BATCH];
         let Ok(keys) = keys.into_boxed_slice().try_into() else {
@@ -42,7 +42,7 @@ impl UdpPipeline {
 }
 
 impl BatchHandler for UdpPipeline {
-    fn handle(&mut self, batch: &mut Batch) {
+    fn handle(&mut self, batch: &mut DatagramBatch) {
         self.recorder.begin();
         let mut turn = Turn::new(
             &self.shared,
@@ -83,7 +83,7 @@ impl BatchHandler for UdpPipeline {
         }
     }
 
-    fn sent(&mut self, batch: &Batch, timing: BatchTiming) {
+    fn sent(&mut self, batch: &DatagramBatch, timing: BatchTiming) {
         let mut answered = 0;
         for (i, done) in self.done.iter().enumerate().take(batch.len()) {
             if let Some(done) = done

@@ -4,7 +4,7 @@
 //! record (RFC 6891 section 6.1.1). RA is set; AD is handed on to those who asked for it (RFC 6840 section 5.8). What does
 //! not fit into the client's datagram is cut to TC, and the client comes back over TCP.
 
-use nameward_answer::{Outcome, Reply};
+use nameward_answer::{AnswerKind, Reply};
 use nameward_wire::Rcode;
 use nameward_wire::message::{HEADER, Query};
 
@@ -83,7 +83,7 @@ pub(super) fn relay(
     Some(Reply {
         len: out.len(),
         rcode,
-        outcome: Outcome::Other,
+        outcome: AnswerKind::Other,
         truncated,
         zone_found: Some(false),
     })

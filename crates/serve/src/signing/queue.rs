@@ -14,12 +14,12 @@ const ZONES: usize = 4;
 /// Where a question stands in the queue. Hashes with a seed that nobody knows; two questions that share one are merely
 /// taken out together.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Place {
+pub(crate) struct SigningPlace {
     pub(crate) zone: u64,
     pub(crate) question: u64,
 }
 
-/// What waits for one zone.
+/// Questions that wait for signatures of one zone.
 #[derive(Default)]
 struct ZoneQueue {
     /// Questions in the order they came.
@@ -29,7 +29,7 @@ struct ZoneQueue {
 }
 
 #[derive(Default)]
-struct Waiting {
+struct WaitingZones {
     zones: HashMap<u64, ZoneQueue>,
     /// Zones with questions, each once.
     turns: VecDeque<u64>,
@@ -38,7 +38,7 @@ struct Waiting {
 
 /// Questions that wait for signatures.
 pub(crate) struct SigningQueue {
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<WaitingZones>,
     more: Condvar,
     count: AtomicUsize,
     /// There are threads that sign.
@@ -57,7 +57,7 @@ impl SigningQueue {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
+    fn lock(&self) -> MutexGuard<'_, WaitingZones> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -88,7 +88,11 @@ impl SigningQueue {
 
     /// Lets a question wait; gives it back if too much waits already. Datagrams, whose senders may not be who they say,
     /// leave half of a zone's room to streams.
-    pub(crate) fn push(&self, place: Place, job: WaitingQuestion) -> Result<(), WaitingQuestion> {
+    pub(crate) fn push(
+        &self,
+        place: SigningPlace,
+        job: WaitingQuestion,
+    ) -> Result<(), WaitingQuestion> {
         let of_zone = (self.most / ZONES).max(1);
         let room = match job.request.medium() {
             Medium::Datagram => of_zone.div_ceil(2),
@@ -98,7 +102,7 @@ impl SigningQueue {
         if waiting.is_closed || self.len() >= self.most {
             return Err(job);
         }
-        let Waiting { zones, turns, .. } = &mut *waiting;
+        let WaitingZones { zones, turns, .. } = &mut *waiting;
         let zone = zones.entry(place.zone).or_default();
         if zone.count >= room {
             return Err(job);
@@ -135,7 +139,7 @@ impl SigningQueue {
     }
 }
 
-impl Waiting {
+impl WaitingZones {
     /// Takes the next question of the zone whose turn it is.
     fn take_next(&mut self, into: &mut Vec<WaitingQuestion>) -> bool {
         let Some(name) = self.turns.pop_front() else {
@@ -186,8 +190,8 @@ mod tests {
         }
     }
 
-    fn place(zone: u64, question: u64) -> Place {
-        Place { zone, question }
+    fn place(zone: u64, question: u64) -> SigningPlace {
+        SigningPlace { zone, question }
     }
 
     fn take(queue: &SigningQueue) -> Vec<u8> {

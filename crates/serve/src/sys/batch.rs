@@ -10,18 +10,19 @@
 //! Invariants: `frame` is valid and owned by the batch; the pointers in headers point into the
 //! same frame; `len <= BATCH`; slots below `len` hold what the last receive wrote.
 
-use std::ffi::c_int;
+mod send;
+
 use std::io;
-use std::mem::offset_of;
-use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsRawFd, RawFd};
+use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
-use std::time::Duration;
 
 use socket2::Socket;
 
 use super::address::{ADDRESS_LEN, decode_address, encode_address};
+use super::control::{CONTROL_LEN, Control};
+pub(super) use send::{is_full, wait_writable};
 
 /// Datagrams of one receive call at most.
 pub const BATCH: usize = 32;
@@ -30,20 +31,8 @@ pub const QUERY_MAX: usize = 4096;
 /// Room for one reply.
 pub const REPLY_MAX: usize = 4096;
 
-/// cmsghdr with its data aligned, then in6_pktinfo (the larger of the two), rounded up.
-const CONTROL_DATA: usize = size_of::<libc::cmsghdr>().next_multiple_of(size_of::<usize>());
-const CONTROL_LEN: usize =
-    CONTROL_DATA + size_of::<libc::in6_pktinfo>().next_multiple_of(size_of::<usize>());
-
-/// How often one batch waits for room in the send buffer, and how long each time.
-const SEND_WAITS: usize = 4;
-const SEND_WAIT: Duration = Duration::from_millis(2);
-
 #[repr(C, align(8))]
-pub(super) struct Address([u8; ADDRESS_LEN]);
-
-#[repr(C, align(8))]
-pub(super) struct Control([u8; CONTROL_LEN]);
+pub(super) struct SocketAddressBytes([u8; ADDRESS_LEN]);
 
 /// A buffer whose stride is not a multiple of the page: heads of buffers a page apart would all
 /// fall into the same cache sets and evict each other.
@@ -53,14 +42,14 @@ struct Buffer<const N: usize, const PAD: usize> {
     pad: [u8; PAD],
 }
 
-/// What the kernel reads and writes. All zero bytes are a valid value of it.
+/// Memory that the kernel reads and writes. All zero bytes are a valid value of it.
 struct Frame {
     received: [libc::mmsghdr; BATCH],
     received_data: [libc::iovec; BATCH],
     sending: [libc::mmsghdr; BATCH],
     /// `iov_len` is the length of the reply of the slot, 0 for silence.
     reply_data: [libc::iovec; BATCH],
-    addresses: [Address; BATCH],
+    addresses: [SocketAddressBytes; BATCH],
     controls: [Control; BATCH],
     queries: [Buffer<QUERY_MAX, 128>; BATCH],
     replies: [Buffer<REPLY_MAX, 256>; BATCH],
@@ -77,7 +66,7 @@ pub(crate) enum Wait {
 
 /// Whether control messages name the address a datagram came to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Origin {
+pub(crate) enum LocalAddressFrom {
     /// The socket is bound to one address; replies leave from it anyway.
     Bound,
     /// A wildcard socket: replies need the control message that came with the query.
@@ -85,23 +74,23 @@ pub(crate) enum Origin {
 }
 
 /// Datagrams received together, with room for the reply to each.
-pub struct Batch {
+pub struct DatagramBatch {
     frame: NonNull<Frame>,
     len: usize,
-    /// What the control lengths of unused slots are set for.
-    armed: Origin,
+    /// The case that the control lengths of unused slots are set for.
+    armed: LocalAddressFrom,
     /// Where the datagrams came in, for replies that are sent later.
     socket: Option<Arc<Socket>>,
-    /// What that socket is bound to.
+    /// The address that socket is bound to.
     local: Option<SocketAddr>,
 }
 
 // SAFETY: the frame is owned by the batch alone and its pointers lead only into itself.
-unsafe impl Send for Batch {}
+unsafe impl Send for DatagramBatch {}
 
-impl Batch {
+impl DatagramBatch {
     /// Allocates the buffers.
-    pub(crate) fn new() -> Batch {
+    pub(crate) fn new() -> DatagramBatch {
         let layout = std::alloc::Layout::new::<Frame>();
         // SAFETY: the layout is not of size zero, and zero bytes are a valid Frame (integers,
         // byte arrays and raw pointers).
@@ -130,10 +119,10 @@ impl Batch {
                 (*raw).sending[slot].msg_hdr.msg_iovlen = 1;
             }
         }
-        Batch {
+        DatagramBatch {
             frame,
             len: 0,
-            armed: Origin::Bound,
+            armed: LocalAddressFrom::Bound,
             socket: None,
             local: None,
         }
@@ -141,8 +130,8 @@ impl Batch {
 
     /// A batch as if just received from these clients (at most [`BATCH`] of them), to test and
     /// measure a handler without sockets. Datagrams are cut at [`QUERY_MAX`].
-    pub fn of(datagrams: &[(&[u8], SocketAddr)]) -> Batch {
-        let mut batch = Batch::new();
+    pub fn of(datagrams: &[(&[u8], SocketAddr)]) -> DatagramBatch {
+        let mut batch = DatagramBatch::new();
         batch.len = datagrams.len().min(BATCH);
         let frame = batch.frame_mut();
         for (slot, (bytes, client)) in datagrams.iter().take(BATCH).enumerate() {
@@ -267,7 +256,7 @@ impl Batch {
         &mut self,
         socket: &impl AsRawFd,
         wait: Wait,
-        origin: Origin,
+        origin: LocalAddressFrom,
     ) -> io::Result<usize> {
         self.arm(origin);
         let flags = match wait {
@@ -295,25 +284,25 @@ impl Batch {
         self.len = received.min(BATCH);
         let len = self.len;
         self.silence();
-        if origin == Origin::Control {
+        if origin == LocalAddressFrom::Control {
             let frame = self.frame_mut();
             for (header, control) in frame.received[..len].iter_mut().zip(&mut frame.controls) {
-                prepare_return(&mut header.msg_hdr, &mut control.0);
+                control.prepare_return(&mut header.msg_hdr);
             }
         }
         Ok(len)
     }
 
     /// Gives the lengths the last receive used up their full size again.
-    fn arm(&mut self, origin: Origin) {
+    fn arm(&mut self, origin: LocalAddressFrom) {
         let used = if self.armed == origin {
             self.len
         } else {
             BATCH
         };
         let control_len = match origin {
-            Origin::Bound => 0,
-            Origin::Control => CONTROL_LEN,
+            LocalAddressFrom::Bound => 0,
+            LocalAddressFrom::Control => CONTROL_LEN,
         };
         for message in &mut self.frame_mut().received[..used] {
             message.msg_hdr.msg_namelen = ADDRESS_LEN as libc::socklen_t;
@@ -322,94 +311,13 @@ impl Batch {
         self.armed = origin;
         self.len = 0;
     }
-
-    /// Sends the replies of the batch; returns how many the kernel took.
-    ///
-    /// A full send buffer is waited for a bounded time. A destination the kernel refuses costs its
-    /// own reply only.
-    pub(crate) fn send(&mut self, socket: &impl AsRawFd) -> usize {
-        let total = self.collect_replies();
-        let fd = socket.as_raw_fd();
-        let (mut next, mut sent, mut waits) = (0, 0, 0);
-        while next < total {
-            match self.send_from(fd, next, total) {
-                Ok(taken) => {
-                    next += taken;
-                    sent += taken;
-                }
-                Err(error) if is_full(&error) && waits < SEND_WAITS => {
-                    waits += 1;
-                    wait_writable(fd);
-                }
-                Err(error) if is_full(&error) => {
-                    (next..total).for_each(|unsent| self.forget_reply(unsent));
-                    break;
-                }
-                // EPERM of a packet filter, ENETUNREACH, EINVAL for port 0: skip this one.
-                Err(_) => {
-                    self.forget_reply(next);
-                    next += 1;
-                }
-            }
-        }
-        sent
-    }
-
-    /// Marks the reply behind a send header as not sent.
-    fn forget_reply(&mut self, index: usize) {
-        // SAFETY: the header was filled by collect_replies, so its iovec is one of `reply_data`, and no
-        // reference into the frame is alive.
-        unsafe { (*(*self.frame.as_ptr()).sending[index].msg_hdr.msg_iov).iov_len = 0 };
-    }
-
-    /// Fills the send headers, one after another, with the slots that have a reply.
-    fn collect_replies(&mut self) -> usize {
-        let raw = self.frame.as_ptr();
-        let mut total = 0;
-        for slot in 0..self.len {
-            // SAFETY: `raw` is the valid frame, `slot` and `total` are below BATCH, and no
-            // reference into the frame is alive. Stored pointers are derived from `raw` by place.
-            unsafe {
-                let reply = &raw mut (*raw).reply_data[slot];
-                if (*reply).iov_len == 0 {
-                    continue;
-                }
-                // The handler sets this length; the kernel must not read past the buffer.
-                (*reply).iov_len = (*reply).iov_len.min(REPLY_MAX);
-                let received = &raw const (*raw).received[slot].msg_hdr;
-                let header = &raw mut (*raw).sending[total].msg_hdr;
-                (*header).msg_name = (*received).msg_name;
-                (*header).msg_namelen = (*received).msg_namelen;
-                (*header).msg_iov = reply;
-                (*header).msg_control = (*received).msg_control;
-                (*header).msg_controllen = (*received).msg_controllen;
-            }
-            total += 1;
-        }
-        total
-    }
-
-    fn send_from(&mut self, fd: RawFd, next: usize, total: usize) -> io::Result<usize> {
-        debug_assert!(next < total && total <= BATCH);
-        // SAFETY: headers `next..total` were filled by collect_replies with pointers and lengths
-        // of buffers in the frame; no reference into it is alive during the call.
-        let sent = unsafe {
-            libc::sendmmsg(
-                fd,
-                (&raw mut (*self.frame.as_ptr()).sending[next]).cast(),
-                (total - next) as libc::c_uint,
-                libc::MSG_DONTWAIT,
-            )
-        };
-        usize::try_from(sent).map_err(|_| io::Error::last_os_error())
-    }
 }
 
 /// The received side of a batch.
 #[derive(Clone, Copy)]
 pub struct Queries<'a> {
     received: &'a [libc::mmsghdr],
-    addresses: &'a [Address; BATCH],
+    addresses: &'a [SocketAddressBytes; BATCH],
     controls: &'a [Control; BATCH],
     queries: &'a [Buffer<QUERY_MAX, 128>; BATCH],
     socket: Option<&'a Arc<Socket>>,
@@ -454,22 +362,7 @@ impl<'a> Queries<'a> {
         if !bound.ip().is_unspecified() {
             return Some(bound);
         }
-        let control = &self.controls[i].0;
-        let octets = |at: usize| control[CONTROL_DATA + at..].iter().copied();
-        let ip = match bound {
-            SocketAddr::V4(_) => {
-                let mut ip = [0; 4];
-                let addr = octets(offset_of!(libc::in_pktinfo, ipi_spec_dst));
-                ip.iter_mut().zip(addr).for_each(|(to, from)| *to = from);
-                IpAddr::from(ip)
-            }
-            SocketAddr::V6(_) => {
-                let mut ip = [0; 16];
-                let addr = octets(offset_of!(libc::in6_pktinfo, ipi6_addr));
-                ip.iter_mut().zip(addr).for_each(|(to, from)| *to = from);
-                IpAddr::from(ip)
-            }
-        };
+        let ip = self.controls[i].asked_address(bound);
         Some(SocketAddr::new(ip, bound.port()))
     }
 
@@ -478,9 +371,9 @@ impl<'a> Queries<'a> {
         let header = &self.received[i].msg_hdr;
         Some(ReturnPath {
             socket: Arc::clone(self.socket?),
-            address: Address(self.addresses[i].0),
+            address: SocketAddressBytes(self.addresses[i].0),
             address_len: header.msg_namelen.min(ADDRESS_LEN as libc::socklen_t),
-            control: Control(self.controls[i].0),
+            control: self.controls[i].clone(),
             // usize with glibc, u32 with musl.
             #[allow(clippy::unnecessary_cast)]
             control_len: (header.msg_controllen as usize).min(CONTROL_LEN),
@@ -492,7 +385,7 @@ impl<'a> Queries<'a> {
 /// message that lets the reply leave from the address that was asked.
 pub(crate) struct ReturnPath {
     pub(super) socket: Arc<Socket>,
-    pub(super) address: Address,
+    pub(super) address: SocketAddressBytes,
     pub(super) address_len: libc::socklen_t,
     pub(super) control: Control,
     pub(super) control_len: usize,
@@ -518,7 +411,7 @@ impl Replies<'_> {
     }
 }
 
-impl Drop for Batch {
+impl Drop for DatagramBatch {
     fn drop(&mut self) {
         // SAFETY: allocated in `new` with this layout, freed once; Frame has nothing to drop.
         unsafe {
@@ -530,96 +423,14 @@ impl Drop for Batch {
     }
 }
 
-pub(super) fn is_full(error: &io::Error) -> bool {
-    matches!(
-        error.raw_os_error(),
-        Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM | libc::EINTR)
-    )
-}
-
-pub(super) fn wait_writable(fd: RawFd) {
-    super::poll(
-        &mut [libc::pollfd {
-            fd,
-            events: libc::POLLOUT,
-            revents: 0,
-        }],
-        SEND_WAIT,
-    );
-}
-
-/// Turns the control message of a received datagram into that of its reply: same address, but the
-/// interface is left to routing, except for link-local addresses, which mean nothing without it.
-fn prepare_return(header: &mut libc::msghdr, control: &mut [u8; CONTROL_LEN]) {
-    const V4_INDEX: usize = CONTROL_DATA + offset_of!(libc::in_pktinfo, ipi_ifindex);
-    const V6_ADDRESS: usize = CONTROL_DATA + offset_of!(libc::in6_pktinfo, ipi6_addr);
-    const V6_INDEX: usize = CONTROL_DATA + offset_of!(libc::in6_pktinfo, ipi6_ifindex);
-    // usize with glibc, u32 with musl.
-    #[allow(clippy::unnecessary_cast)]
-    let control_len = header.msg_controllen as usize;
-    if control_len < size_of::<libc::cmsghdr>() {
-        header.msg_controllen = 0;
-        return;
-    }
-    let level = read_int(control, offset_of!(libc::cmsghdr, cmsg_level));
-    let kind = read_int(control, offset_of!(libc::cmsghdr, cmsg_type));
-    match (level, kind) {
-        (libc::IPPROTO_IP, libc::IP_PKTINFO) => control[V4_INDEX..V4_INDEX + 4].fill(0),
-        (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
-            let link_local = control[V6_ADDRESS] == 0xfe && control[V6_ADDRESS + 1] & 0xc0 == 0x80;
-            if !link_local {
-                control[V6_INDEX..V6_INDEX + 4].fill(0);
-            }
-        }
-        _ => header.msg_controllen = 0,
-    }
-}
-
-fn read_int(bytes: &[u8; CONTROL_LEN], at: usize) -> c_int {
-    c_int::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn header(controllen: usize) -> libc::msghdr {
-        // SAFETY: zero bytes are a valid msghdr.
-        let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
-        header.msg_controllen = controllen as _;
-        header
-    }
-
-    fn control(level: c_int, kind: c_int) -> [u8; CONTROL_LEN] {
-        let mut bytes = [0; CONTROL_LEN];
-        let (at, to) = (
-            offset_of!(libc::cmsghdr, cmsg_level),
-            offset_of!(libc::cmsghdr, cmsg_type),
-        );
-        bytes[at..at + 4].copy_from_slice(&level.to_ne_bytes());
-        bytes[to..to + 4].copy_from_slice(&kind.to_ne_bytes());
-        bytes[CONTROL_DATA..].fill(7);
-        bytes
-    }
-
-    #[test]
-    fn reply_keeps_interface_for_link_local_only() {
-        let at = CONTROL_DATA + offset_of!(libc::in6_pktinfo, ipi6_ifindex);
-        let mut global = control(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO);
-        prepare_return(&mut header(CONTROL_LEN), &mut global);
-        assert_eq!(global[at..at + 4], [0; 4]);
-        assert_eq!(global[CONTROL_DATA], 7, "the address stays");
-
-        let mut local = control(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO);
-        local[CONTROL_DATA..CONTROL_DATA + 2].copy_from_slice(&[0xfe, 0x80]);
-        prepare_return(&mut header(CONTROL_LEN), &mut local);
-        assert_eq!(local[at..at + 4], [7; 4]);
-    }
-
     #[test]
     fn made_batch_looks_like_a_received_one() {
         let client: SocketAddr = "[2001:db8::1]:53".parse().unwrap();
-        let mut batch = Batch::of(&[(b"query", client), (&[1; QUERY_MAX + 1], client)]);
+        let mut batch = DatagramBatch::of(&[(b"query", client), (&[1; QUERY_MAX + 1], client)]);
         assert_eq!((batch.len(), batch.client(0)), (2, client));
         assert_eq!((batch.truncated(0), batch.truncated(1)), (false, true));
         let (query, reply, len) = batch.reply(0);
@@ -631,15 +442,5 @@ mod tests {
         );
         batch.silence();
         assert_eq!(batch.replied(0), b"");
-    }
-
-    #[test]
-    fn foreign_or_missing_control_message_is_not_sent_back() {
-        let mut none = header(0);
-        prepare_return(&mut none, &mut control(libc::IPPROTO_IP, libc::IP_PKTINFO));
-        assert_eq!(none.msg_controllen, 0);
-        let mut foreign = header(CONTROL_LEN);
-        prepare_return(&mut foreign, &mut control(libc::SOL_SOCKET, 1));
-        assert_eq!(foreign.msg_controllen, 0);
     }
 }

@@ -17,7 +17,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::holdings::UNCOUNTED_BYTES;
 use super::later::{Later, MAX_TICKETS, Mailbox};
 use super::stream::ByteStream;
-use super::{Scratch, Seat, StreamAction, StreamHandler};
+use super::{Seat, StreamAction, StreamHandler, TurnBuffers};
 use crate::request::{MessageStream, NextMessage};
 
 /// Messages of one turn at most; then other connections get theirs.
@@ -36,7 +36,7 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 const PREFIX: usize = 2;
 const MESSAGE_MAX: usize = u16::MAX as usize;
 
-pub(super) struct Connection<H: StreamHandler, S: ByteStream> {
+pub(super) struct StreamConnection<H: StreamHandler, S: ByteStream> {
     stream: S,
     seat: Seat<H>,
     /// Received and not answered yet.
@@ -79,10 +79,10 @@ enum Woken {
     TimedOut,
 }
 
-impl<H: StreamHandler, S: ByteStream> Connection<H, S> {
-    pub(super) fn new(stream: S, seat: Seat<H>) -> Connection<H, S> {
+impl<H: StreamHandler, S: ByteStream> StreamConnection<H, S> {
+    pub(super) fn new(stream: S, seat: Seat<H>) -> StreamConnection<H, S> {
         let now = Instant::now();
-        Connection {
+        StreamConnection {
             stream,
             seat,
             input: Vec::new(),
@@ -221,7 +221,7 @@ impl<H: StreamHandler, S: ByteStream> Connection<H, S> {
     }
 
     /// Reads into the turn's buffer, answers from it, keeps what is left.
-    fn read_fresh(&mut self, scratch: &mut Scratch) -> io::Result<()> {
+    fn read_fresh(&mut self, scratch: &mut TurnBuffers) -> io::Result<()> {
         let len = match self.stream.try_read(&mut scratch.input)? {
             0 => return Err(io::ErrorKind::UnexpectedEof.into()),
             len => len,

@@ -19,7 +19,7 @@ pub(super) const UNCOUNTED_BYTES: usize = 512;
 /// When there is too much, this share of the bound is freed at once, so that looking at all holders is rare.
 const FREED_SHARE: usize = 16;
 
-/// What one connection holds.
+/// Octets that one connection holds.
 #[derive(Clone, Copy)]
 struct Holding {
     client: IpAddr,

@@ -15,31 +15,31 @@ use super::holdings::Holdings;
 
 /// Why a connection gets no place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Refusal {
+pub(super) enum ConnectionRefusal {
     ClientHasTooMany,
 }
 
 pub(super) struct Registry {
     max_connections: usize,
     max_per_client: usize,
-    inner: Mutex<Inner>,
+    inner: Mutex<RegistryState>,
 }
 
 /// The connection was closed because it held too much.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct HoldsTooMuch;
 
-struct Inner {
+struct RegistryState {
     /// Source of identities and stamps, always growing.
     last: u64,
-    open: HashMap<u64, Entry>,
+    open: HashMap<u64, RegisteredConnection>,
     /// Stamp of the last completed message (or of opening) to identity: the first is idle longest.
     by_age: BTreeMap<u64, u64>,
     clients: HashMap<IpAddr, usize>,
     holdings: Holdings,
 }
 
-struct Entry {
+struct RegisteredConnection {
     stamp: u64,
     client: IpAddr,
     /// None for the moment between entering and the start of the task.
@@ -55,7 +55,7 @@ impl Registry {
         Registry {
             max_connections: max_connections.max(1),
             max_per_client: max_per_client.max(1),
-            inner: Mutex::new(Inner {
+            inner: Mutex::new(RegistryState {
                 last: 0,
                 open: HashMap::new(),
                 by_age: BTreeMap::new(),
@@ -65,17 +65,17 @@ impl Registry {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    fn lock(&self) -> MutexGuard<'_, RegistryState> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes a place for a connection of `client`, evicting the longest idle one when all are
     /// taken. Returns its identity.
-    pub(super) fn enter(&self, client: IpAddr) -> Result<u64, Refusal> {
+    pub(super) fn enter(&self, client: IpAddr) -> Result<u64, ConnectionRefusal> {
         let client = counted_as(client);
         let mut inner = self.lock();
         if inner.clients.get(&client).copied().unwrap_or(0) >= self.max_per_client {
-            return Err(Refusal::ClientHasTooMany);
+            return Err(ConnectionRefusal::ClientHasTooMany);
         }
         if inner.open.len() >= self.max_connections {
             inner.evict_longest_idle();
@@ -83,7 +83,7 @@ impl Registry {
         let id = inner.tick();
         inner.by_age.insert(id, id);
         *inner.clients.entry(client).or_insert(0) += 1;
-        let entry = Entry {
+        let entry = RegisteredConnection {
             stamp: id,
             client,
             task: None,
@@ -156,7 +156,7 @@ impl Registry {
     }
 }
 
-impl Inner {
+impl RegistryState {
     fn tick(&mut self) -> u64 {
         self.last += 1;
         self.last
@@ -188,7 +188,7 @@ impl Inner {
         true
     }
 
-    fn remove(&mut self, id: u64) -> Option<Entry> {
+    fn remove(&mut self, id: u64) -> Option<RegisteredConnection> {
         let entry = self.open.remove(&id)?;
         self.by_age.remove(&entry.stamp);
         self.holdings.remove(id);
@@ -235,7 +235,7 @@ mod tests {
         let first = registry.enter(ip("192.0.2.1")).unwrap();
         assert_eq!(
             registry.enter(ip("192.0.2.1")),
-            Err(Refusal::ClientHasTooMany)
+            Err(ConnectionRefusal::ClientHasTooMany)
         );
         registry.leave(first);
         registry.leave(first);

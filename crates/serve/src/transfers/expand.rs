@@ -24,8 +24,8 @@ use tokio::task::JoinSet;
 
 use crate::access::ClientZones;
 use crate::alias::AliasResolver;
-use crate::live::{HeldPart, LiveView, Parts};
-use crate::pipeline::Shared;
+use crate::live::{FetchedPart, LiveView, Parts};
+use crate::pipeline::ServingState;
 use crate::recursor::UpstreamQuestion;
 
 /// Targets that are asked for at one time, for one transfer.
@@ -71,7 +71,7 @@ enum FoundAddresses {
 /// The expansion of one version of a zone for one client.
 pub(super) struct AliasExpansion<'e> {
     pub(super) zone: &'e Arc<Zone>,
-    pub(super) shared: &'e Shared,
+    pub(super) shared: &'e ServingState,
     pub(super) client: IpAddr,
     pub(super) runtime: &'e Handle,
 }
@@ -185,7 +185,7 @@ impl AliasExpansion<'_> {
         zones: &ClientZones<'_>,
         key: &NameKey,
         rtype: Type,
-    ) -> Result<Option<HeldPart>, ExpandFault> {
+    ) -> Result<Option<FetchedPart>, ExpandFault> {
         let Some((zone, live)) = zones
             .find(key, rtype)
             .and_then(|zone| Some((zone, zone.live()?)))
@@ -202,7 +202,7 @@ impl AliasExpansion<'_> {
             name: key.suffix(key.labels()).into(),
         };
         match self.runtime.block_on(source.lookup(&request)) {
-            Ok(part) => Ok(Some(HeldPart::new(live, key, generation, part.zone))),
+            Ok(part) => Ok(Some(FetchedPart::new(live, key, generation, part.zone))),
             Err(error) => Err(ExpandFault::Backend(Box::new(request.name), error)),
         }
     }

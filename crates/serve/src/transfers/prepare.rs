@@ -19,7 +19,7 @@ use nameward_zone::{LookupError, LookupRequest, Serial, SigningState, Zone};
 
 use super::expand::{AliasExpansion, ExpandFault, has_alias};
 use super::{AliasForm, OutgoingTransfers, Wanted, is_behind, is_plain};
-use crate::pipeline::Shared;
+use crate::pipeline::ServingState;
 use crate::request::extended_error;
 use crate::signing::SigningPacer;
 use crate::sys;
@@ -134,7 +134,7 @@ impl OutgoingTransfers {
     /// Prepares a transfer; may wait.
     pub(super) fn prepare(
         &self,
-        shared: &Shared,
+        shared: &ServingState,
         source: TransferSource,
         request: TransferRequest,
     ) -> Result<PreparedTransfer, PrepareFault> {
@@ -195,7 +195,7 @@ impl OutgoingTransfers {
         &self,
         zone: &Zone,
         signing: &Signing,
-        shared: &Shared,
+        shared: &ServingState,
     ) -> Result<Arc<Zone>, PrepareFault> {
         let _turn = self
             .signing_turn
@@ -280,7 +280,7 @@ impl LiveReads {
     /// Reads a zone as one version.
     fn read(
         &self,
-        shared: &Shared,
+        shared: &ServingState,
         stand_in: &Zone,
         runtime: &tokio::runtime::Handle,
     ) -> Result<Arc<Zone>, PrepareFault> {

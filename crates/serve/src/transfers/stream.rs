@@ -15,7 +15,7 @@ use tokio::sync::oneshot::{self, error::TryRecvError};
 use super::prepare::{OutgoingMessages, PrepareFault, PreparedTransfer, TransferSource};
 use super::slots::{SlotAnswer, TransferSlot, WaitingSlot};
 use super::{KeyNote, OutgoingTransfers};
-use crate::pipeline::Shared;
+use crate::pipeline::ServingState;
 use crate::request::{MessageStream, NextMessage, Request, extended_error};
 
 /// How long a transfer waits for its place, and then for its version. Secondaries give up after a minute or so.
@@ -27,7 +27,7 @@ const NOT_READY: (Rcode, Option<u16>) = (Rcode::ServFail, Some(extended_error::N
 /// A transfer over a connection.
 pub(super) struct OutgoingTransfer {
     transfers: Arc<OutgoingTransfers>,
-    shared: Arc<Shared>,
+    shared: Arc<ServingState>,
     request: TransferRequest,
     stage: TransferStage,
     slot: Option<TransferSlot>,
@@ -52,7 +52,7 @@ impl OutgoingTransfer {
     /// Begins a transfer, or lets it wait for its place; `None` if too many wait.
     pub(super) fn begin(
         transfers: &Arc<OutgoingTransfers>,
-        shared: &Arc<Shared>,
+        shared: &Arc<ServingState>,
         (source, request): (TransferSource, TransferRequest),
         log: TransferLog,
     ) -> Option<Self> {

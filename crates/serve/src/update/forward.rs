@@ -37,6 +37,20 @@ pub(super) struct ForwardedReply {
     pub(super) rcode: Rcode,
 }
 
+/// Why an update was not passed on.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ForwardError {
+    /// The bound on updates under way is reached.
+    #[error("too many updates are on their way to primaries")]
+    TooMany,
+    /// The zone has no primary.
+    #[error("there is no primary")]
+    NoPrimary,
+    /// The last primary that was asked did not answer.
+    #[error("primary {0}: {1}")]
+    Primary(SocketAddr, io::Error),
+}
+
 impl UpdateForwarder {
     pub(super) fn new(runtime: Handle) -> Self {
         UpdateForwarder {
@@ -50,19 +64,19 @@ impl UpdateForwarder {
         &self,
         message: Box<[u8]>,
         primaries: Vec<RemoteServer>,
-        done: impl FnOnce(Result<ForwardedReply, String>) + Send + 'static,
+        done: impl FnOnce(Result<ForwardedReply, ForwardError>) + Send + 'static,
     ) {
         let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
-            return done(Err("too many updates are on their way to primaries".into()));
+            return done(Err(ForwardError::TooMany));
         };
         self.runtime.spawn(async move {
             let _place = place;
-            let mut failure = "there is no primary".to_owned();
+            let mut failure = ForwardError::NoPrimary;
             for primary in primaries {
                 let asked = timeout(PATIENCE, ask(&primary, &message)).await;
                 match asked.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
                     Ok(reply) => return done(Ok(reply)),
-                    Err(error) => failure = format!("primary {}: {error}", primary.address),
+                    Err(error) => failure = ForwardError::Primary(primary.address, error),
                 }
             }
             done(Err(failure));

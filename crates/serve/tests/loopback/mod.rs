@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use nameward_answer::Engine;
 use nameward_serve::live::{Running, start};
-use nameward_serve::pipeline::{Shared, TcpPipeline, UdpPipeline};
-use nameward_serve::udp::{UdpSettings, UdpWorker, spawn_workers};
+use nameward_serve::pipeline::{ServingState, TcpPipeline, UdpPipeline};
+use nameward_serve::udp::{UdpWorker, spawn_workers};
 use nameward_serve::{listen, tcp};
 use nameward_stats::{FAMILIES, RingCapacities, Stats, VARIABLES};
 use nameward_wire::zonefile::{Options, parse_bytes};
@@ -27,7 +27,7 @@ pub const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A running server.
 pub struct Loopback {
-    pub shared: Arc<Shared>,
+    pub shared: Arc<ServingState>,
     pub address: SocketAddr,
     runtime: Option<tokio::runtime::Runtime>,
     workers: Vec<UdpWorker>,
@@ -39,7 +39,7 @@ pub struct Loopback {
 impl Loopback {
     /// Serves these zones, and the last of `live` as one that is looked up.
     pub fn start(zones: Vec<Zone>, live: Option<(&str, &str)>) -> Loopback {
-        let shared = Shared::new(Engine::default(), Stats::new(RingCapacities::default()));
+        let shared = ServingState::new(Engine::default(), Stats::new(RingCapacities::default()));
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .enable_all()
@@ -63,7 +63,7 @@ impl Loopback {
         let address = bound.addresses[0];
         let stop = Arc::new(AtomicBool::new(false));
         let make = |_| UdpPipeline::new(shared.clone());
-        let workers = spawn_workers(bound.udp, &UdpSettings::default(), &stop, make).unwrap();
+        let workers = spawn_workers(bound.udp, &stop, make).unwrap();
         let (stop_tcp, stopping) = watch::channel(false);
         let (idle, lifetime) = (Duration::from_secs(10), Duration::from_secs(600));
         let settings = tcp::TcpSettings::new(idle, lifetime, 20_000, 2000);

@@ -14,7 +14,7 @@ use nameward_wire::Name;
 
 use super::{one::Fingerprint, work::Job};
 
-type Key = (u64, u64);
+type NameDigest = (u64, u64);
 
 /// Files that a zone includes; one word, because nearly all zones include none.
 pub(super) type Includes = Option<Box<Vec<PathBuf>>>;
@@ -91,15 +91,15 @@ impl Slot {
 
 /// All zones that files were seen for.
 #[derive(Default)]
-pub(super) struct Known {
-    index: HashMap<Key, u32>,
+pub(super) struct KnownZones {
+    index: HashMap<NameDigest, u32>,
     pub slots: Vec<Slot>,
     free: Vec<u32>,
     keys: [RandomState; 2],
     load: u32,
 }
 
-impl Known {
+impl KnownZones {
     /// A load begins, of about so many files.
     pub(super) fn begin(&mut self, files: usize) {
         self.load = self.load.wrapping_add(1);
@@ -190,7 +190,7 @@ impl Known {
 }
 
 /// Names differ in case only to a reader (RFC 4343).
-fn key(keys: &[RandomState; 2], name: Name<'_>) -> Key {
+fn key(keys: &[RandomState; 2], name: Name<'_>) -> NameDigest {
     let mut lower = [0; nameward_wire::name::MAX_NAME];
     let lower = &mut lower[..name.as_wire().len()];
     lower.copy_from_slice(name.as_wire());

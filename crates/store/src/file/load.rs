@@ -12,8 +12,8 @@ use nameward_wire::{
 use nameward_zone::Zone;
 
 use super::{
-    Event, Standing, Summary,
-    known::{Known, Slot},
+    LoadEvent, LoadSummary, Standing,
+    known::{KnownZones, Slot},
     one::ZoneRead,
     publish::Publisher,
     scan::Candidates,
@@ -26,9 +26,9 @@ const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
 /// A load in progress.
 pub(super) struct Load<'l> {
     pub candidates: &'l Candidates,
-    pub summary: Summary,
+    pub summary: LoadSummary,
     pub publisher: Publisher<'l>,
-    pub events: &'l mut dyn FnMut(Event<'_>),
+    pub events: &'l mut dyn FnMut(LoadEvent<'_>),
 }
 
 impl Load<'_> {
@@ -62,7 +62,7 @@ impl Load<'_> {
             let now = Instant::now();
             if now - progress >= PROGRESS_INTERVAL {
                 progress = now;
-                (self.events)(Event::Progress(done, jobs.len()));
+                (self.events)(LoadEvent::Progress(done, jobs.len()));
             }
             if self.publisher.is_due(now) {
                 self.publish();
@@ -81,7 +81,7 @@ impl Load<'_> {
                 self.summary.waiting += 1;
                 let mut path = PathBuf::new();
                 self.candidates.path_into(job.candidate, &mut path);
-                (self.events)(Event::Waiting(name, &path));
+                (self.events)(LoadEvent::Waiting(name, &path));
                 return;
             }
             self.summary.refused += 1;
@@ -89,7 +89,7 @@ impl Load<'_> {
                 true => Standing::OldVersion,
                 false => Standing::NotReady,
             };
-            (self.events)(Event::Refused(name, &read.diagnostics, standing));
+            (self.events)(LoadEvent::Refused(name, &read.diagnostics, standing));
             return;
         };
         self.summary.loaded += 1;
@@ -101,7 +101,7 @@ impl Load<'_> {
             let warning = warning.map(|message| self.at_soa(job.candidate, &read, message));
             read.diagnostics.extend(warning);
         }
-        (self.events)(Event::Served(name, &zone, &read.diagnostics));
+        (self.events)(LoadEvent::Served(name, &zone, &read.diagnostics));
         self.publisher.offer(zone, rank, slot.rank);
         slot.settle(read.fingerprint, read.includes, rank);
     }
@@ -121,7 +121,7 @@ impl Load<'_> {
     }
 
     /// Takes all zones whose files are gone out of the table.
-    pub(super) fn remove_gone(&mut self, known: &Known, spared: &[u16]) {
+    pub(super) fn remove_gone(&mut self, known: &KnownZones, spared: &[u16]) {
         let table = self.publisher.table();
         for zone in table.offered() {
             if known.is_gone(zone.apex_name(), zone.rank(), spared) {
@@ -134,14 +134,14 @@ impl Load<'_> {
     pub(super) fn remove(&mut self, name: Name<'_>, rank: u16) {
         self.publisher.withdraw(name, rank);
         self.summary.removed += 1;
-        (self.events)(Event::Removed(name));
+        (self.events)(LoadEvent::Removed(name));
     }
 
     /// Makes the changes visible, and tells where another source has a zone too.
     pub(super) fn publish(&mut self) {
         for contest in self.publisher.publish() {
             let name = contest.name.as_name();
-            (self.events)(Event::Contested(name, contest.served, contest.other));
+            (self.events)(LoadEvent::Contested(name, contest.served, contest.other));
         }
     }
 }

@@ -11,7 +11,7 @@ use std::{
 use nameward_wire::{Name, NameBuf};
 
 use super::{
-    Event, FileBackend, Source, Summary, ZoneTarget,
+    FileBackend, FileSource, LoadEvent, LoadSummary, ZoneTarget,
     load::Load,
     publish::Publisher,
     scan::{self, Candidates},
@@ -40,7 +40,7 @@ enum FileOrigin {
 
 impl FileBackend {
     /// Returns the zones that sources have in these files; `None` where more has to be looked at.
-    pub(super) fn aim(&mut self, sources: &[Source], paths: &[PathBuf]) -> Option<Aim> {
+    pub(super) fn aim(&mut self, sources: &[FileSource], paths: &[PathBuf]) -> Option<Aim> {
         if self.has_rivals {
             return None;
         }
@@ -59,7 +59,7 @@ impl FileBackend {
     }
 
     /// Finds the file that a zone is served from, and the rank of its source.
-    pub fn file_of(&mut self, sources: &[Source], zone: Name<'_>) -> Option<(PathBuf, u16)> {
+    pub fn file_of(&mut self, sources: &[FileSource], zone: Name<'_>) -> Option<(PathBuf, u16)> {
         let slot = &self.known.slots[self.known.find(zone)?];
         let (key, rank) = (slot.path, slot.rank?);
         let scanned = scan::scan(sources, &mut self.configurations, None, &mut |_| ());
@@ -74,7 +74,7 @@ impl FileBackend {
     }
 
     /// The zones that a source has in a file.
-    fn zones_of(&self, source: &Source, path: &Path) -> Vec<(NameBuf, FileOrigin)> {
+    fn zones_of(&self, source: &FileSource, path: &Path) -> Vec<(NameBuf, FileOrigin)> {
         // The end is compared first: a list may have a hundred thousand of them.
         let end = path.file_name().unwrap_or_default().as_bytes();
         let is_it = |file: &Path| file.as_os_str().as_bytes().ends_with(end) && file == path;
@@ -139,11 +139,11 @@ impl FileBackend {
         &mut self,
         table: &dyn ZoneTarget,
         aim: Aim,
-        events: &mut dyn FnMut(Event<'_>),
-    ) -> Summary {
+        events: &mut dyn FnMut(LoadEvent<'_>),
+    ) -> LoadSummary {
         let mut load = Load {
             candidates: &aim.candidates,
-            summary: Summary::default(),
+            summary: LoadSummary::default(),
             publisher: Publisher::new(table),
             events,
         };

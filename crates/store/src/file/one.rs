@@ -20,7 +20,7 @@ use nameward_wire::{
 };
 use nameward_zone::{Finding, Zone, ZoneBuilder};
 
-use super::{Limits, raw};
+use super::{FileLimits, raw};
 
 /// Files up to this size are read whole.
 const SMALL: u64 = 256 * 1024;
@@ -61,13 +61,13 @@ pub(super) struct ZoneRead {
 }
 
 /// Reads zones one after the other with the same buffers.
-pub(super) struct Reader {
+pub(super) struct ZoneFileReader {
     buffer: Vec<u8>,
     options: Options,
     builder: ZoneBuilder,
 }
 
-impl Reader {
+impl ZoneFileReader {
     pub(super) fn new() -> Self {
         Self {
             buffer: Vec::new(),
@@ -78,11 +78,11 @@ impl Reader {
 
     /// Reads the zone `name` from `path`. Half of one version and half of the next are no zone: a file that changes
     /// meanwhile is read again.
-    pub(super) fn read(&mut self, name: Name<'_>, path: &Path, limits: Limits) -> ZoneRead {
+    pub(super) fn read(&mut self, name: Name<'_>, path: &Path, limits: FileLimits) -> ZoneRead {
         read_whole(path, || self.read_once(name, path, limits))
     }
 
-    fn read_once(&mut self, name: Name<'_>, path: &Path, limits: Limits) -> Once {
+    fn read_once(&mut self, name: Name<'_>, path: &Path, limits: FileLimits) -> Once {
         let (mut file, metadata) = match open_regular(path) {
             Ok(opened) => opened,
             Err(error) => return (unreadable(path, &error), None),
@@ -324,10 +324,10 @@ mod tests {
         let name: NameBuf = "example".parse().unwrap();
         for (changes, expected) in [(0, 1), (2, 3), (3, 3)] {
             std::fs::write(&path, ZONE).unwrap();
-            let mut reader = Reader::new();
+            let mut reader = ZoneFileReader::new();
             let mut reads = 0;
             let read = read_whole(&path, || {
-                let once = reader.read_once(name.as_name(), &path, Limits::default());
+                let once = reader.read_once(name.as_name(), &path, FileLimits::default());
                 reads += 1;
                 if reads <= changes {
                     let more = format!("{ZONE}www{} A 192.0.2.2\n", "x".repeat(reads));

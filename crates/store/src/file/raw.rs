@@ -16,7 +16,7 @@ use std::{
 use nameward_wire::{
     Class, Name, NameError, Type,
     rdata::{self, RdataError},
-    zonefile::{Diagnostic, Record, Refusal, Report, Severity, Sink},
+    zonefile::{Diagnostic, Record, Report, Severity, Sink, SinkRefusal},
 };
 
 /// How such a file begins.
@@ -165,8 +165,8 @@ impl<R: Read> RawReader<R> {
             });
             match taken {
                 Ok(()) => self.records += 1,
-                Err(Refusal::Record(message)) => return Err(RawError::Refused(message)),
-                Err(Refusal::Stop) => return Ok(ControlFlow::Break(())),
+                Err(SinkRefusal::Record(message)) => return Err(RawError::Refused(message)),
+                Err(SinkRefusal::Stop) => return Ok(ControlFlow::Break(())),
             }
         }
         match fields.0.len() {

@@ -18,9 +18,9 @@ use nameward_wire::{Name, NameBuf};
 use nameward_zone::{AccessList, AccessRules};
 
 use super::{
-    Limits, Source, WrittenFiles,
+    FileLimits, FileSource, WrittenFiles,
     list::FileList,
-    watch::{Interest, Kind, Watcher},
+    watch::{Interest, WatchedFiles, Watcher},
 };
 
 /// Directories in directories, at most.
@@ -36,7 +36,7 @@ pub(super) struct Candidates {
     /// The rank of the source that is looked at.
     rank: u16,
     /// The size that zones may grow to, by the rank of their source.
-    limits: Vec<(u16, Limits)>,
+    limits: Vec<(u16, FileLimits)>,
 }
 
 struct DirectoryEntry {
@@ -56,7 +56,7 @@ struct DirectoryEntry {
 
 impl Candidates {
     /// No files yet; those that come are bounded as their sources say.
-    pub(super) fn bounded_by(sources: &[Source]) -> Self {
+    pub(super) fn bounded_by(sources: &[FileSource]) -> Self {
         let limits = sources.iter().map(|source| (source.rank, source.limits));
         Self {
             limits: limits.collect(),
@@ -69,10 +69,10 @@ impl Candidates {
     }
 
     /// The size that the zone may grow to.
-    pub(super) fn limits(&self, index: usize) -> Limits {
+    pub(super) fn limits(&self, index: usize) -> FileLimits {
         let rank = self.rank(index);
         let found = self.limits.iter().find(|(of, _)| *of == rank);
-        found.map_or_else(Limits::default, |(_, limits)| *limits)
+        found.map_or_else(FileLimits::default, |(_, limits)| *limits)
     }
 
     /// Adds one file.
@@ -205,7 +205,7 @@ impl Configurations {
     }
 
     /// Forgets those that no source has any more.
-    pub(super) fn keep(&mut self, sources: &[Source]) {
+    pub(super) fn keep(&mut self, sources: &[FileSource]) {
         let is_named = |path: &PathBuf| {
             let mut sources = sources.iter();
             sources.any(|source| source.named_conf.as_ref() == Some(path))
@@ -269,7 +269,7 @@ impl Files for Watched<'_> {
 
     fn matching(&mut self, pattern: &Path) -> io::Result<Vec<PathBuf>> {
         if let (Some(watcher), Some(directory)) = (self.0, pattern.parent()) {
-            watcher.directory(directory, Kind::Any);
+            watcher.directory(directory, WatchedFiles::Any);
         }
         OnDisk.matching(pattern)
     }
@@ -281,7 +281,7 @@ impl Files for Watched<'_> {
 
 /// Looks at all sources, in their order, listed zones first.
 pub(super) fn scan(
-    sources: &[Source],
+    sources: &[FileSource],
     configurations: &mut Configurations,
     watcher: Option<&Watcher>,
     say: &mut dyn FnMut(Said<'_>),
@@ -346,7 +346,7 @@ impl DirectoryWalk<'_> {
     fn directory(&mut self, directory: &Path, depth: usize) {
         let mut subdirectories = Vec::new();
         if let Some(watcher) = self.watcher {
-            watcher.directory(directory, Kind::Zones);
+            watcher.directory(directory, WatchedFiles::Zones);
         }
         if let Err(error) = self.list(directory, &mut subdirectories) {
             self.scanned.incomplete = true;

@@ -27,7 +27,7 @@ pub use pending::Look;
 
 use nameward_import::reason_of;
 use pending::Pending;
-use sys::{Event, Inotify};
+use sys::{Inotify, InotifyEvent};
 
 /// Directories that are watched, at most.
 const WATCHES_MAX: usize = 100_000;
@@ -50,7 +50,7 @@ pub(super) enum Interest {
 
 /// Which files of a directory count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum WatchedFiles {
     /// The files that were named.
     Named,
     /// Also every `*.zone`, and directories.
@@ -87,7 +87,7 @@ struct WatchState {
 
 struct Directory {
     path: PathBuf,
-    kind: Kind,
+    kind: WatchedFiles,
     round: u32,
 }
 
@@ -122,7 +122,7 @@ impl Watcher {
     }
 
     /// Watches a directory. To be called before it is read, so that nothing is missed.
-    pub(super) fn directory(&self, path: &Path, kind: Kind) {
+    pub(super) fn directory(&self, path: &Path, kind: WatchedFiles) {
         let opened = match path.as_os_str().is_empty() {
             true => Path::new("."),
             false => path,
@@ -153,8 +153,8 @@ impl Watcher {
         let round = state.round;
         let known = state.directories.entry(watch).or_default();
         match known.iter_mut().find(|known| known.path == path) {
-            Some(known) if known.round == round && kind == Kind::Named => {}
-            Some(known) if known.round == round && known.kind == Kind::Any => {}
+            Some(known) if known.round == round && kind == WatchedFiles::Named => {}
+            Some(known) if known.round == round && known.kind == WatchedFiles::Any => {}
             Some(known) => (known.kind, known.round) = (kind, round),
             None => known.push(Directory {
                 path: path.to_path_buf(),
@@ -178,7 +178,7 @@ impl Watcher {
             (before.is_none(), parent_before != Some(round))
         };
         if needs_parent {
-            self.directory(parent, Kind::Named);
+            self.directory(parent, WatchedFiles::Named);
         }
         if path.is_symlink()
             && let Ok(target) = path.canonicalize()
@@ -196,7 +196,7 @@ impl Watcher {
         state.files.insert(key, (Interest::All, round));
         drop(state);
         if let Some(parent) = target.parent() {
-            self.directory(parent, Kind::Named);
+            self.directory(parent, WatchedFiles::Named);
         }
     }
 
@@ -277,7 +277,7 @@ impl WatcherInner {
         pending.all(Instant::now());
     }
 
-    fn take(&self, event: Event<'_>, state: &mut WatchState, pending: &mut Pending) {
+    fn take(&self, event: InotifyEvent<'_>, state: &mut WatchState, pending: &mut Pending) {
         let now = Instant::now();
         if event.is_overflow() {
             return pending.all(now);
@@ -303,10 +303,10 @@ impl WatcherInner {
             let (alone, all) = match (interest, directory.kind) {
                 (Some(interest), _) => (true, interest == Interest::All),
                 // Where a directory is replaced as a whole, its links begin with two dots.
-                (None, Kind::Zones) if is_hidden => (false, name.starts_with(b"..")),
-                (None, Kind::Any) if !is_hidden => (true, true),
-                (None, Kind::Zones) if event.is_directory() => (false, true),
-                (None, Kind::Zones) => (name.ends_with(b".zone"), false),
+                (None, WatchedFiles::Zones) if is_hidden => (false, name.starts_with(b"..")),
+                (None, WatchedFiles::Any) if !is_hidden => (true, true),
+                (None, WatchedFiles::Zones) if event.is_directory() => (false, true),
+                (None, WatchedFiles::Zones) => (name.ends_with(b".zone"), false),
                 (None, _) => (false, false),
             };
             if all || (alone && event.is_directory()) {

@@ -12,7 +12,7 @@ use std::{
 
 use super::{
     known::Includes,
-    one::{Fingerprint, Reader, ZoneRead, fingerprint_now},
+    one::{Fingerprint, ZoneFileReader, ZoneRead, fingerprint_now},
     scan::Candidates,
 };
 
@@ -77,7 +77,7 @@ pub(super) fn look_at_all<'j>(
 /// One thread's buffers.
 struct Looker<'l> {
     candidates: &'l Candidates,
-    reader: Reader,
+    reader: ZoneFileReader,
     path: PathBuf,
 }
 
@@ -85,7 +85,7 @@ impl<'l> Looker<'l> {
     fn new(candidates: &'l Candidates) -> Self {
         Self {
             candidates,
-            reader: Reader::new(),
+            reader: ZoneFileReader::new(),
             path: PathBuf::new(),
         }
     }

@@ -1,6 +1,6 @@
 //! Closes a database at the end of the server, and leaves a SQLite file that can be copied by itself.
 
-use super::{Address, Driver, SqlBackend, SqlError};
+use super::{DatabaseAddress, Driver, SqlBackend, SqlError};
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 use std::path::Path;
 use std::time::Duration;
@@ -17,8 +17,8 @@ impl SqlBackend {
             reads.close();
         }
         match &self.inner.options.address {
-            Address::Sqlite(path) => empty_log(path),
-            Address::Postgres(_) | Address::Mysql(_) => Ok(()),
+            DatabaseAddress::Sqlite(path) => empty_log(path),
+            DatabaseAddress::Postgres(_) | DatabaseAddress::Mysql(_) => Ok(()),
         }
     }
 }
@@ -57,7 +57,7 @@ mod tests {
     async fn a_closed_file_holds_all_changes_by_itself() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("zones.db");
-        let address = Address::Sqlite(path.clone());
+        let address = DatabaseAddress::Sqlite(path.clone());
         db::init(&address).await.unwrap();
         let backend = SqlBackend::new(SqlOptions::for_tests(address)).unwrap();
         // A reader of ours and one of somebody else, which keep the log in place.

@@ -3,10 +3,10 @@
 //!
 //! Statements are written once with `?` for each value; what an engine wants in its place is told here.
 
-use super::dialect::Engine;
+use super::dialect::SqlEngine;
 use super::error::SqlError;
 use super::row::Cells;
-use super::url::Address;
+use super::url::DatabaseAddress;
 use super::{mysql, postgres};
 use mysql_async::prelude::Queryable;
 use rusqlite::{ErrorCode, OpenFlags};
@@ -50,7 +50,7 @@ enum Client {
 }
 
 /// A connection that nobody else uses.
-pub(super) struct Connection {
+pub(super) struct SqlConnection {
     client: Client,
     terms: Terms,
 }
@@ -90,10 +90,10 @@ pub(super) type Each<'e> = &'e mut (dyn FnMut(&dyn Cells) + Send);
 /// Takes the rows of a statement until it breaks off.
 pub(super) type EachUntil<'e> = &'e mut (dyn FnMut(&dyn Cells) -> ControlFlow<()> + Send);
 
-impl Connection {
-    pub(super) async fn open(address: &Address, terms: Terms) -> Result<Self, SqlError> {
+impl SqlConnection {
+    pub(super) async fn open(address: &DatabaseAddress, terms: Terms) -> Result<Self, SqlError> {
         let client = match address {
-            Address::Sqlite(path) => {
+            DatabaseAddress::Sqlite(path) => {
                 let unreachable =
                     |error| SqlError::Unavailable(format!("{}: {error}", path.display()));
                 let mut flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -103,11 +103,11 @@ impl Connection {
                 file.busy_timeout(terms.patience).map_err(unreachable)?;
                 Client::Sqlite(file)
             }
-            Address::Postgres(url) => {
+            DatabaseAddress::Postgres(url) => {
                 let config = postgres::config(url, terms.patience)?;
                 Client::Postgres(postgres::connect(&config, terms.patience).await?)
             }
-            Address::Mysql(url) => {
+            DatabaseAddress::Mysql(url) => {
                 let connect = mysql_async::Conn::new(mysql::options(url)?);
                 let connection = tokio::time::timeout(terms.patience, connect)
                     .await
@@ -116,14 +116,14 @@ impl Connection {
                 Client::Mysql(Box::new(connection))
             }
         };
-        Ok(Connection { client, terms })
+        Ok(SqlConnection { client, terms })
     }
 
-    pub(super) fn engine(&self) -> Engine {
+    pub(super) fn engine(&self) -> SqlEngine {
         match self.client {
-            Client::Sqlite(_) => Engine::Sqlite,
-            Client::Postgres(_) => Engine::Postgres,
-            Client::Mysql(_) => Engine::Mysql,
+            Client::Sqlite(_) => SqlEngine::Sqlite,
+            Client::Postgres(_) => SqlEngine::Postgres,
+            Client::Mysql(_) => SqlEngine::Mysql,
         }
     }
 

@@ -7,31 +7,31 @@ mod survey;
 pub use check::{CheckReport, RowProblem, check};
 pub use survey::{ForeignContent, ForeignKind, survey};
 
-use super::connection::{Connection, Terms};
-use super::dialect::Engine;
+use super::connection::{SqlConnection, Terms};
+use super::dialect::SqlEngine;
 use super::error::SqlError;
 use super::schema::{create, create_triggers};
-use super::url::Address;
+use super::url::DatabaseAddress;
 use std::time::Duration;
 
 /// How long one statement of an administrator may wait for others.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Opens a connection for an administrator, who waits for as long as a statement takes.
-async fn open(address: &Address) -> Result<Connection, SqlError> {
+async fn open(address: &DatabaseAddress) -> Result<SqlConnection, SqlError> {
     let terms = Terms {
         creates_file: true,
         patience: PATIENCE,
         statement_time: None,
     };
-    Connection::open(address, terms).await
+    SqlConnection::open(address, terms).await
 }
 
 /// Makes what is missing of the schema. Returns warnings: without the triggers all works, but other servers see
 /// changes later.
-pub async fn init(address: &Address) -> Result<Vec<String>, SqlError> {
+pub async fn init(address: &DatabaseAddress) -> Result<Vec<String>, SqlError> {
     let mut admin = open(address).await?;
-    if admin.engine() == Engine::Sqlite {
+    if admin.engine() == SqlEngine::Sqlite {
         // Readers then never wait for a writer.
         admin.command("PRAGMA journal_mode = WAL").await?;
     }

@@ -8,7 +8,7 @@ use super::terms::TERM_KINDS;
 
 /// A database engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Engine {
+pub enum SqlEngine {
     /// SQLite.
     Sqlite,
     /// PostgreSQL and what speaks its protocol.
@@ -61,34 +61,34 @@ pub(crate) enum Statement {
 pub(crate) const STATEMENTS: usize = 13;
 
 /// All records that are served, for a check: the columns of [`Statement::Lookup`].
-pub(crate) fn all_records(engine: Engine) -> String {
+pub(crate) fn all_records(engine: SqlEngine) -> String {
     let (columns, zone) = (record_columns(engine), int(engine, "domain_id"));
     // Zone after zone, so that each is checked as a whole; a name's rows together.
     format!("SELECT {columns}, {zone} FROM records WHERE NOT disabled ORDER BY domain_id, name")
 }
 
 /// An integer column, whatever its width in the schema.
-pub(crate) fn int(engine: Engine, column: &str) -> String {
+pub(crate) fn int(engine: SqlEngine, column: &str) -> String {
     match engine {
-        Engine::Sqlite => column.to_owned(),
-        Engine::Postgres => format!("CAST({column} AS BIGINT)"),
-        Engine::Mysql => format!("CAST({column} AS SIGNED)"),
+        SqlEngine::Sqlite => column.to_owned(),
+        SqlEngine::Postgres => format!("CAST({column} AS BIGINT)"),
+        SqlEngine::Mysql => format!("CAST({column} AS SIGNED)"),
     }
 }
 
 /// A column of text.
-pub(crate) fn text(engine: Engine, column: &str) -> String {
+pub(crate) fn text(engine: SqlEngine, column: &str) -> String {
     match engine {
-        Engine::Sqlite | Engine::Mysql => column.to_owned(),
-        Engine::Postgres => format!("CAST({column} AS TEXT)"),
+        SqlEngine::Sqlite | SqlEngine::Mysql => column.to_owned(),
+        SqlEngine::Postgres => format!("CAST({column} AS TEXT)"),
     }
 }
 
 /// The columns of a record: id, name, type, ttl, prio, content.
-pub(crate) fn record_columns(engine: Engine) -> String {
+pub(crate) fn record_columns(engine: SqlEngine) -> String {
     let content = match engine {
         // As stored: the character set of the connection must not change it.
-        Engine::Mysql => "CAST(content AS BINARY)".to_owned(),
+        SqlEngine::Mysql => "CAST(content AS BINARY)".to_owned(),
         _ => text(engine, "content"),
     };
     [
@@ -103,7 +103,7 @@ pub(crate) fn record_columns(engine: Engine) -> String {
 }
 
 /// The columns of a key: id, flags, active, published, content, domain_id.
-fn key_columns(engine: Engine) -> String {
+fn key_columns(engine: SqlEngine) -> String {
     [
         int(engine, "id"),
         int(engine, "flags"),
@@ -116,7 +116,7 @@ fn key_columns(engine: Engine) -> String {
 }
 
 /// The columns of an item of metadata: id, kind, content, domain_id.
-fn metadata_columns(engine: Engine) -> String {
+fn metadata_columns(engine: SqlEngine) -> String {
     [
         int(engine, "id"),
         text(engine, "kind"),
@@ -127,12 +127,12 @@ fn metadata_columns(engine: Engine) -> String {
 }
 
 /// All keys, for a check: the columns of [`Statement::Keys`].
-pub(crate) fn all_keys(engine: Engine) -> String {
+pub(crate) fn all_keys(engine: SqlEngine) -> String {
     format!("SELECT {} FROM cryptokeys", key_columns(engine))
 }
 
 /// All metadata, for a check: the columns of [`Statement::Metadata`].
-pub(crate) fn all_metadata(engine: Engine) -> String {
+pub(crate) fn all_metadata(engine: SqlEngine) -> String {
     format!("SELECT {} FROM domainmetadata", metadata_columns(engine))
 }
 
@@ -179,7 +179,7 @@ impl Statement {
         [Statement::Lookup, Statement::Keys, Statement::Metadata];
 
     /// The texts of those that take a list, for each of [`NAME_COUNTS`].
-    pub(crate) fn lists(engine: Engine) -> [[String; NAME_COUNTS.len()]; 3] {
+    pub(crate) fn lists(engine: SqlEngine) -> [[String; NAME_COUNTS.len()]; 3] {
         Self::LISTED.map(|statement| NAME_COUNTS.map(|count| statement.sql(engine, count)))
     }
 
@@ -189,12 +189,12 @@ impl Statement {
     }
 
     /// Its text for an engine and a number of names.
-    pub(crate) fn sql(self, engine: Engine, names: usize) -> String {
+    pub(crate) fn sql(self, engine: SqlEngine, names: usize) -> String {
         let int = |column: &str| int(engine, column);
         let text = |column: &str| text(engine, column);
         let zone = match engine {
-            Engine::Sqlite | Engine::Mysql => "?",
-            Engine::Postgres => "CAST($1 AS BIGINT)",
+            SqlEngine::Sqlite | SqlEngine::Mysql => "?",
+            SqlEngine::Postgres => "CAST($1 AS BIGINT)",
         };
         let record_columns = record_columns(engine);
         let zone_columns = format!(
@@ -211,13 +211,13 @@ impl Statement {
         );
         let places = format!("(?{})", ",?".repeat(names.max(1) - 1));
         let zones = match engine {
-            Engine::Postgres => "domain_id = ANY(CAST($1 AS BIGINT[]))".to_owned(),
+            SqlEngine::Postgres => "domain_id = ANY(CAST($1 AS BIGINT[]))".to_owned(),
             _ => format!("domain_id IN {places}"),
         };
         match self {
             Statement::Lookup => {
                 let listed = match engine {
-                    Engine::Postgres => "name = ANY($1)".to_owned(),
+                    SqlEngine::Postgres => "name = ANY($1)".to_owned(),
                     _ => format!("name IN {places}"),
                 };
                 let zone = int("domain_id");
@@ -264,9 +264,11 @@ impl Statement {
             Statement::Changes => {
                 // A transaction shows its row when it commits, which may be long after it wrote the time.
                 let since = match engine {
-                    Engine::Sqlite => "unixepoch() - 60".to_owned(),
-                    Engine::Postgres => "CAST(EXTRACT(EPOCH FROM now()) AS BIGINT) - 60".to_owned(),
-                    Engine::Mysql => "UNIX_TIMESTAMP() - 60".to_owned(),
+                    SqlEngine::Sqlite => "unixepoch() - 60".to_owned(),
+                    SqlEngine::Postgres => {
+                        "CAST(EXTRACT(EPOCH FROM now()) AS BIGINT) - 60".to_owned()
+                    }
+                    SqlEngine::Mysql => "UNIX_TIMESTAMP() - 60".to_owned(),
                 };
                 format!(
                     "SELECT {}, {} FROM nameward_changes WHERE changed_at >= {since}",

@@ -175,7 +175,7 @@ fn or_last<T>(
 }
 
 /// Tells of a row that signing needs; once for each time it is read, so not for every question.
-pub(super) fn tell_unusable(zone: &LiveZone, error: &RowError, has_last: bool) {
+pub(super) fn log_unusable(zone: &LiveZone, error: &RowError, has_last: bool) {
     let apex = &zone.apex;
     match has_last {
         true => {
@@ -192,7 +192,7 @@ pub(super) struct Readable {
 }
 
 impl Readable {
-    fn note(&self, failure: Option<&SqlError>, database: &super::Address) {
+    fn note(&self, failure: Option<&SqlError>, database: &super::DatabaseAddress) {
         if self.has_failed.load(Ordering::Relaxed) == failure.is_some() {
             return;
         }

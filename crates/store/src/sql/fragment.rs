@@ -58,7 +58,7 @@ struct FetchedRow {
 
 /// The facts about a zone that are known before a look-up.
 #[derive(Default)]
-pub(crate) struct Known<'a> {
+pub(crate) struct KnownFacts<'a> {
     pub(crate) above: Option<&'a Above>,
     pub(crate) apex: Option<Arc<Apex>>,
     /// The parts that are kept, if it is known whether the zone is signed.
@@ -97,7 +97,12 @@ pub(crate) struct Gathering {
 }
 
 impl Gathering {
-    pub(crate) fn new(zone_id: i64, apex: &NameBuf, qname: Name<'_>, known: Known<'_>) -> Self {
+    pub(crate) fn new(
+        zone_id: i64,
+        apex: &NameBuf,
+        qname: Name<'_>,
+        known: KnownFacts<'_>,
+    ) -> Self {
         let (key, apex_labels) = (Box::new(NameKey::new(qname)), apex.as_name().label_count());
         let shared = known
             .parts

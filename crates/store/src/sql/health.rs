@@ -1,7 +1,7 @@
 //! Whether a database answers, and what the log says of it.
 
 use super::error::SqlError;
-use super::url::Address;
+use super::url::DatabaseAddress;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -67,7 +67,7 @@ impl Condition {
 
     /// Takes note of how a statement ended. The log tells when the database goes down and when it is back, not every
     /// statement.
-    pub(super) fn note(&self, result: &Result<(), SqlError>, database: &Address) {
+    pub(super) fn note(&self, result: &Result<(), SqlError>, database: &DatabaseAddress) {
         let reason = match result {
             Err(
                 error @ (SqlError::Unavailable(_)
@@ -130,7 +130,10 @@ mod tests {
 
     #[test]
     fn what_was_not_told_is_told_by_a_later_statement() {
-        let (condition, address) = (Condition::default(), Address::parse("x.db").unwrap());
+        let (condition, address) = (
+            Condition::default(),
+            DatabaseAddress::parse("x.db").unwrap(),
+        );
         condition.note(&Err(SqlError::Timeout(1)), &address);
         condition.note(&Ok(()), &address);
         assert!(condition.health().is_up);

@@ -2,10 +2,10 @@
 
 use super::dialect::Statement;
 use super::error::{RowError, SqlError};
-use super::facts::{FactsOf, tell_unusable};
+use super::facts::{FactsOf, log_unusable};
 use super::row::Cells;
 use super::{LiveZone, SqlBackend};
-use nameward_dnssec::{Key, KeyUse, Keys};
+use nameward_dnssec::{KeyUse, Keys, SigningKey};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ impl SqlBackend {
     pub(super) async fn read_keys(&self, zones: &[LiveZone]) -> Result<FactsOf<Keys>, SqlError> {
         let cache = &self.inner.keys;
         let generation = cache.generation();
-        let mut read: HashMap<i64, Result<Vec<Key>, RowError>> =
+        let mut read: HashMap<i64, Result<Vec<SigningKey>, RowError>> =
             zones.iter().map(|zone| (zone.id, Ok(Vec::new()))).collect();
         self.read_about(Statement::Keys, zones, &mut |row| {
             let of = row.int(5).and_then(|zone| read.get_mut(&zone));
@@ -45,7 +45,7 @@ impl SqlBackend {
                 }
                 Some(Err(error)) => {
                     let last = cache.fall_back(zone, generation);
-                    tell_unusable(zone, &error, last.is_some());
+                    log_unusable(zone, &error, last.is_some());
                     last.unwrap_or_else(|| Arc::new(Keys::broken()))
                 }
             };
@@ -58,7 +58,8 @@ impl SqlBackend {
 /// Whether a key does not sign and is of an algorithm that this server does not know, as after a roll that was never made.
 /// No signature depends on it, and its DNSKEY is not shown.
 fn is_idle_and_unknown(row: &dyn Cells) -> bool {
-    row.int(2) != Some(1) && Key::unsupported_algorithm(row.text(4).unwrap_or_default()).is_some()
+    row.int(2) != Some(1)
+        && SigningKey::unsupported_algorithm(row.text(4).unwrap_or_default()).is_some()
 }
 
 /// Signing with some of the keys could be signing with the wrong ones.
@@ -71,7 +72,7 @@ fn too_many(row: &dyn Cells) -> RowError {
 }
 
 /// Reads a row: id, flags, active, published, content.
-pub(super) fn read_key(row: &dyn Cells) -> Result<Key, RowError> {
+pub(super) fn read_key(row: &dyn Cells) -> Result<SigningKey, RowError> {
     let id = row.int(0).unwrap_or(0);
     let bad = |reason| RowError {
         table: "cryptokeys",
@@ -85,6 +86,6 @@ pub(super) fn read_key(row: &dyn Cells) -> Result<Key, RowError> {
         active: row.int(2) == Some(1),
         published: row.int(3) == Some(1),
     };
-    let key = Key::read(row.text(4).unwrap_or_default(), flags, usage);
+    let key = SigningKey::read(row.text(4).unwrap_or_default(), flags, usage);
     key.map_err(|error| bad(error.to_string()))
 }

@@ -13,7 +13,7 @@ use super::apex::ApexScope;
 use super::dialect::{MAX_NAMES, MAX_ROWS, Statement};
 use super::error::SqlError;
 use super::facts::Facts;
-use super::fragment::{Gathering, Known};
+use super::fragment::{Gathering, KnownFacts};
 use super::row::{read_name, write_name};
 use super::{LiveZone, SqlBackend};
 use nameward_wire::{Name, NameBuf};
@@ -44,7 +44,7 @@ pub struct Round {
 }
 
 /// Look-ups that go together.
-pub struct Batch<'b> {
+pub struct SqlLookupBatch<'b> {
     backend: &'b SqlBackend,
     open: Vec<Open>,
     names: NameList,
@@ -72,9 +72,9 @@ enum LookupStanding {
     NeedsAbove,
 }
 
-impl<'b> Batch<'b> {
+impl<'b> SqlLookupBatch<'b> {
     pub(crate) fn new(backend: &'b SqlBackend) -> Self {
-        Batch {
+        SqlLookupBatch {
             backend,
             open: Vec::new(),
             names: NameList::default(),
@@ -107,7 +107,7 @@ impl<'b> Batch<'b> {
         let inner = &self.backend.inner;
         let (apex, apex_generation) = inner.apexes.of(zone.id, scope);
         let generation = (apex_generation, inner.parts.generation());
-        let known = Known {
+        let known = KnownFacts {
             above: above.as_deref(),
             apex,
             parts: scope.map(|scope| (&inner.parts, scope == ApexScope::Signed)),
@@ -165,7 +165,7 @@ impl<'b> Batch<'b> {
     }
 }
 
-impl Batch<'_> {
+impl SqlLookupBatch<'_> {
     /// The zones of which it is not known how they are signed.
     fn unknown_zones(&self) -> Vec<LiveZone> {
         let open = self.open.iter();
@@ -342,8 +342,8 @@ impl Open {
 
 impl SqlBackend {
     /// Begins look-ups that go together.
-    pub fn batch(&self) -> Batch<'_> {
-        Batch::new(self)
+    pub fn batch(&self) -> SqlLookupBatch<'_> {
+        SqlLookupBatch::new(self)
     }
 
     /// The part of a zone that answers every question for `qname`, which is at or below its apex.
@@ -379,7 +379,7 @@ impl SqlBackend {
 }
 
 /// Returns the outcome of the one look-up of a batch, and how many statements were sent.
-async fn only(mut batch: Batch<'_>) -> (Found, u32) {
+async fn only(mut batch: SqlLookupBatch<'_>) -> (Found, u32) {
     let mut statements = 0;
     while !batch.is_done() {
         let mut round = batch.round().await;

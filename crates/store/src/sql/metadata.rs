@@ -2,16 +2,16 @@
 
 use super::dialect::Statement;
 use super::error::{RowError, SqlError};
-use super::facts::{FactsOf, tell_unusable};
+use super::facts::{FactsOf, log_unusable};
 use super::{LiveZone, SqlBackend};
-use nameward_dnssec::{Policy, PolicyItemError};
+use nameward_dnssec::{PolicyItemError, SigningPolicy};
 use std::collections::HashMap;
 use std::sync::Arc;
 
 /// The metadata of a zone.
 #[derive(Default)]
 pub(crate) struct Metadata {
-    pub(super) policy: Arc<Policy>,
+    pub(super) policy: Arc<SigningPolicy>,
     /// An item about signing makes no sense: to guess would be to sign in a way that nobody asked for.
     pub(super) is_broken: bool,
 }
@@ -34,9 +34,9 @@ impl SqlBackend {
     ) -> Result<FactsOf<Metadata>, SqlError> {
         let cache = &self.inner.metadata;
         let generation = cache.generation();
-        let mut read: HashMap<i64, Result<Policy, RowError>> = zones
+        let mut read: HashMap<i64, Result<SigningPolicy, RowError>> = zones
             .iter()
-            .map(|zone| (zone.id, Ok(Policy::default())))
+            .map(|zone| (zone.id, Ok(SigningPolicy::default())))
             .collect();
         self.read_about(Statement::Metadata, zones, &mut |row| {
             let of = row.int(3).and_then(|zone| read.get_mut(&zone));
@@ -66,7 +66,7 @@ impl SqlBackend {
                 }
                 Some(Err(error)) => {
                     let last = cache.fall_back(zone, generation);
-                    tell_unusable(zone, &error, last.is_some());
+                    log_unusable(zone, &error, last.is_some());
                     last.unwrap_or_else(|| Arc::new(Metadata::broken()))
                 }
             };

@@ -1,7 +1,7 @@
 //! MySQL and MariaDB: a pool of connections, each taking one statement at a time.
 
 use super::back_off::BackOff;
-use super::dialect::{Engine, NAME_COUNTS, STATEMENTS, Statement};
+use super::dialect::{NAME_COUNTS, STATEMENTS, SqlEngine, Statement};
 use super::error::SqlError;
 use super::row::Cells;
 use super::tls::{Tls, Wish};
@@ -57,8 +57,8 @@ impl Mysql {
             pool: Pool::new(options),
             timeout,
             back_off: Mutex::default(),
-            statements: Statement::ALL.map(|statement| statement.sql(Engine::Mysql, 1)),
-            lists: Statement::lists(Engine::Mysql),
+            statements: Statement::ALL.map(|statement| statement.sql(SqlEngine::Mysql, 1)),
+            lists: Statement::lists(SqlEngine::Mysql),
         })
     }
 

@@ -4,7 +4,7 @@
 //! many look-ups. Statements that read a lot have a connection of their own, so that no look-up waits behind them.
 
 use super::back_off::BackOff;
-use super::dialect::{Engine, STATEMENTS, Statement};
+use super::dialect::{STATEMENTS, SqlEngine, Statement};
 use super::error::SqlError;
 use super::row::Cells;
 use super::tls::{Encrypted, Tls, Wish};
@@ -240,7 +240,7 @@ impl PostgresSession {
                     }
                     _ => &[],
                 };
-                let sql = statement.sql(Engine::Postgres, 0);
+                let sql = statement.sql(SqlEngine::Postgres, 0);
                 async move { self.client.prepare_typed(&sql, types).await }
             })
             .await?;

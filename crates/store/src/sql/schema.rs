@@ -4,7 +4,7 @@
 //! and optional: a table of changes (SQLite, MySQL) or a notice (PostgreSQL), kept by triggers, that tell every
 //! server which zone changed, whoever changed it.
 
-use super::dialect::Engine;
+use super::dialect::SqlEngine;
 
 /// The kind of data in a column.
 #[derive(Clone, Copy)]
@@ -36,7 +36,7 @@ pub(crate) struct Index {
     pub(crate) needed: bool,
 }
 
-pub(crate) struct Table {
+pub(crate) struct SqlTable {
     pub(crate) name: &'static str,
     pub(crate) columns: &'static [(&'static str, Holds)],
     pub(crate) indexes: &'static [Index],
@@ -63,8 +63,8 @@ const fn index(
 const LONG: u32 = 64_000;
 
 /// All tables.
-pub(crate) const TABLES: &[Table] = &[
-    Table {
+pub(crate) const TABLES: &[SqlTable] = &[
+    SqlTable {
         name: "domains",
         columns: &[
             ("id", Id),
@@ -82,7 +82,7 @@ pub(crate) const TABLES: &[Table] = &[
             index("catalog_idx", &["catalog"], false, false),
         ],
     },
-    Table {
+    SqlTable {
         name: "records",
         columns: &[
             ("id", Id),
@@ -112,7 +112,7 @@ pub(crate) const TABLES: &[Table] = &[
             ),
         ],
     },
-    Table {
+    SqlTable {
         name: "supermasters",
         columns: &[
             ("ip", Text(64, No)),
@@ -126,7 +126,7 @@ pub(crate) const TABLES: &[Table] = &[
             false,
         )],
     },
-    Table {
+    SqlTable {
         name: "comments",
         columns: &[
             ("id", Id),
@@ -147,7 +147,7 @@ pub(crate) const TABLES: &[Table] = &[
             ),
         ],
     },
-    Table {
+    SqlTable {
         name: "domainmetadata",
         columns: &[
             ("id", Id),
@@ -162,7 +162,7 @@ pub(crate) const TABLES: &[Table] = &[
             false,
         )],
     },
-    Table {
+    SqlTable {
         name: "cryptokeys",
         columns: &[
             ("id", Id),
@@ -174,7 +174,7 @@ pub(crate) const TABLES: &[Table] = &[
         ],
         indexes: &[index("domainidindex", &["domain_id"], false, false)],
     },
-    Table {
+    SqlTable {
         name: "tsigkeys",
         columns: &[
             ("id", Id),
@@ -187,30 +187,30 @@ pub(crate) const TABLES: &[Table] = &[
 ];
 
 impl Holds {
-    fn sql(self, engine: Engine) -> String {
+    fn sql(self, engine: SqlEngine) -> String {
         let null = |null| if null == No { " NOT NULL" } else { "" };
         match (self, engine) {
-            (Id, Engine::Sqlite) => "INTEGER PRIMARY KEY".into(),
-            (Id, Engine::Postgres) => "BIGSERIAL PRIMARY KEY".into(),
-            (Id, Engine::Mysql) => "BIGINT AUTO_INCREMENT PRIMARY KEY".into(),
+            (Id, SqlEngine::Sqlite) => "INTEGER PRIMARY KEY".into(),
+            (Id, SqlEngine::Postgres) => "BIGSERIAL PRIMARY KEY".into(),
+            (Id, SqlEngine::Mysql) => "BIGINT AUTO_INCREMENT PRIMARY KEY".into(),
             // MySQL runs no triggers for rows that a foreign key deletes, so there it has none.
-            (Zone, Engine::Mysql) => "BIGINT".into(),
-            (Zone, Engine::Sqlite) => {
+            (Zone, SqlEngine::Mysql) => "BIGINT".into(),
+            (Zone, SqlEngine::Sqlite) => {
                 "INTEGER REFERENCES domains(id) ON DELETE CASCADE ON UPDATE CASCADE".into()
             }
-            (Zone, Engine::Postgres) => "BIGINT REFERENCES domains(id) ON DELETE CASCADE".into(),
-            (Text(most, n), Engine::Postgres) if most > 255 => format!("TEXT{}", null(n)),
+            (Zone, SqlEngine::Postgres) => "BIGINT REFERENCES domains(id) ON DELETE CASCADE".into(),
+            (Text(most, n), SqlEngine::Postgres) if most > 255 => format!("TEXT{}", null(n)),
             (Text(most, n), _) => format!("VARCHAR({most}){}", null(n)),
-            (Int(n), Engine::Mysql | Engine::Postgres) => format!("BIGINT{}", null(n)),
-            (Int(n), Engine::Sqlite) => format!("INTEGER{}", null(n)),
-            (Bool(default), Engine::Postgres) => format!("BOOLEAN DEFAULT {default}"),
+            (Int(n), SqlEngine::Mysql | SqlEngine::Postgres) => format!("BIGINT{}", null(n)),
+            (Int(n), SqlEngine::Sqlite) => format!("INTEGER{}", null(n)),
+            (Bool(default), SqlEngine::Postgres) => format!("BOOLEAN DEFAULT {default}"),
             (Bool(default), _) => format!("BOOLEAN DEFAULT {}", u8::from(default)),
         }
     }
 }
 
 /// The statements that make the tables where they are missing.
-pub(crate) fn create(engine: Engine) -> Vec<String> {
+pub(crate) fn create(engine: SqlEngine) -> Vec<String> {
     let mut statements = Vec::new();
     for table in TABLES {
         let mut parts: Vec<String> = table
@@ -218,7 +218,7 @@ pub(crate) fn create(engine: Engine) -> Vec<String> {
             .iter()
             .map(|(name, holds)| format!("{name} {}", holds.sql(engine)))
             .collect();
-        if engine == Engine::Mysql {
+        if engine == SqlEngine::Mysql {
             // No CREATE INDEX IF NOT EXISTS in MySQL, so they come with the table.
             parts.extend(table.indexes.iter().map(|index| {
                 let unique = if index.unique { "UNIQUE " } else { "" };
@@ -229,12 +229,12 @@ pub(crate) fn create(engine: Engine) -> Vec<String> {
                 )
             }));
         }
-        if engine == Engine::Postgres && table.name != "supermasters" && has_name(table) {
+        if engine == SqlEngine::Postgres && table.name != "supermasters" && has_name(table) {
             parts.push("CHECK (name = LOWER(name))".into());
         }
         let end = match engine {
             // One octet a character, as names are written: the longest rows fit.
-            Engine::Mysql => ") ENGINE = InnoDB CHARACTER SET latin1",
+            SqlEngine::Mysql => ") ENGINE = InnoDB CHARACTER SET latin1",
             _ => ")",
         };
         let columns = parts.join(", ");
@@ -242,13 +242,13 @@ pub(crate) fn create(engine: Engine) -> Vec<String> {
             "CREATE TABLE IF NOT EXISTS {} ({columns}{end}",
             table.name
         ));
-        if engine == Engine::Mysql {
+        if engine == SqlEngine::Mysql {
             continue;
         }
         for index in table.indexes {
             let unique = if index.unique { "UNIQUE " } else { "" };
             let mut columns = index.columns.join(", ");
-            if engine == Engine::Postgres && columns.ends_with("ordername") {
+            if engine == SqlEngine::Postgres && columns.ends_with("ordername") {
                 columns.push_str(" text_pattern_ops");
             }
             statements.push(format!(
@@ -260,7 +260,7 @@ pub(crate) fn create(engine: Engine) -> Vec<String> {
     statements
 }
 
-fn has_name(table: &Table) -> bool {
+fn has_name(table: &SqlTable) -> bool {
     table.columns.iter().any(|(name, _)| *name == "name")
 }
 
@@ -268,9 +268,9 @@ fn has_name(table: &Table) -> bool {
 pub(crate) const CHANNEL: &str = "nameward";
 
 /// The statements that make changes known: one row a zone, or one notice.
-pub(crate) fn create_triggers(engine: Engine) -> Vec<String> {
+pub(crate) fn create_triggers(engine: SqlEngine) -> Vec<String> {
     let mut statements = match engine {
-        Engine::Postgres => vec![format!(
+        SqlEngine::Postgres => vec![format!(
             "CREATE OR REPLACE FUNCTION nameward_changed() RETURNS trigger LANGUAGE plpgsql AS $$ \
              DECLARE zone text; BEGIN \
              IF TG_OP <> 'DELETE' THEN zone := to_jsonb(NEW) ->> TG_ARGV[0]; \
@@ -279,13 +279,13 @@ pub(crate) fn create_triggers(engine: Engine) -> Vec<String> {
              PERFORM pg_notify('{CHANNEL}', coalesce(zone, '')); END IF; \
              RETURN NULL; END $$"
         )],
-        Engine::Sqlite | Engine::Mysql => {
+        SqlEngine::Sqlite | SqlEngine::Mysql => {
             let mut list = vec![
                 "CREATE TABLE IF NOT EXISTS nameward_changes (domain_id BIGINT NOT NULL PRIMARY KEY, \
                  version BIGINT NOT NULL, changed_at BIGINT NOT NULL)"
                     .to_owned(),
             ];
-            if engine == Engine::Sqlite {
+            if engine == SqlEngine::Sqlite {
                 list.push(
                     "CREATE INDEX IF NOT EXISTS nameward_changes_at ON nameward_changes (changed_at)"
                         .to_owned(),
@@ -307,11 +307,11 @@ pub(crate) fn create_triggers(engine: Engine) -> Vec<String> {
     statements
 }
 
-fn trigger(engine: Engine, table: &str, key: &str, event: &str) -> Vec<String> {
+fn trigger(engine: SqlEngine, table: &str, key: &str, event: &str) -> Vec<String> {
     let name = format!("nameward_{table}_{}", event.to_lowercase());
     // PowerDNS notes every check and NOTIFY in `domains`: these change no answer.
     let of = match (engine, table, event) {
-        (Engine::Sqlite | Engine::Postgres, "domains", "UPDATE") => {
+        (SqlEngine::Sqlite | SqlEngine::Postgres, "domains", "UPDATE") => {
             "UPDATE OF id, name, master, type, account, options, catalog"
         }
         _ => event,
@@ -322,14 +322,14 @@ fn trigger(engine: Engine, table: &str, key: &str, event: &str) -> Vec<String> {
         _ => &["NEW", "OLD"],
     };
     match engine {
-        Engine::Postgres => vec![
+        SqlEngine::Postgres => vec![
             format!("DROP TRIGGER IF EXISTS {name} ON {table}"),
             format!(
                 "CREATE TRIGGER {name} AFTER {of} ON {table} FOR EACH ROW \
                  EXECUTE FUNCTION nameward_changed('{key}')"
             ),
         ],
-        Engine::Sqlite => {
+        SqlEngine::Sqlite => {
             let body: String = sides
                 .iter()
                 .map(|side| {
@@ -345,7 +345,7 @@ fn trigger(engine: Engine, table: &str, key: &str, event: &str) -> Vec<String> {
                 "CREATE TRIGGER IF NOT EXISTS {name} AFTER {of} ON {table} BEGIN {body}END"
             )]
         }
-        Engine::Mysql => {
+        SqlEngine::Mysql => {
             let body: String = sides
                 .iter()
                 .map(|side| {

@@ -1,6 +1,6 @@
 //! A database as the source of look-ups in live zones.
 
-use super::lookup::{Batch, Found};
+use super::lookup::{Found, SqlLookupBatch};
 use super::{LiveZone, SqlBackend, SqlError};
 use nameward_zone::{
     BackendFailure, BatchRound, CacheSizes, LiveSource, LookupBatch, LookupEnd, LookupError,
@@ -75,10 +75,10 @@ impl LiveSource for SqlBackend {
     }
 }
 
-impl LookupBatch for Batch<'_> {
+impl LookupBatch for SqlLookupBatch<'_> {
     fn round<'a>(&'a mut self) -> Pin<Box<dyn Future<Output = BatchRound> + Send + 'a>> {
         Box::pin(async move {
-            let round = Batch::round(self).await;
+            let round = SqlLookupBatch::round(self).await;
             let ended = round.found.into_iter().map(|(place, found)| {
                 let end = match found {
                     Found::Ended(result) => {

@@ -5,7 +5,7 @@
 //! of their own. A look-up that takes longer than the time limit is interrupted.
 
 use super::SqlOptions;
-use super::dialect::{Engine, NAME_COUNTS, STATEMENTS, Statement};
+use super::dialect::{NAME_COUNTS, STATEMENTS, SqlEngine, Statement};
 use super::error::SqlError;
 use super::row::Cells;
 use rusqlite::types::ValueRef;
@@ -51,8 +51,8 @@ impl Sqlite {
             cache_kib: (options.page_cache_kib / connections).max(CACHE_KIB_MIN),
             connections: (0..connections).map(|_| Mutex::default()).collect(),
             next: AtomicUsize::new(0),
-            statements: Statement::ALL.map(|statement| statement.sql(Engine::Sqlite, 1)),
-            lists: Statement::lists(Engine::Sqlite),
+            statements: Statement::ALL.map(|statement| statement.sql(SqlEngine::Sqlite, 1)),
+            lists: Statement::lists(SqlEngine::Sqlite),
         }
     }
 

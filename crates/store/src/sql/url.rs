@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 /// Where a database is.
 #[derive(Clone, PartialEq, Eq)]
-pub enum Address {
+pub enum DatabaseAddress {
     /// A file: a path, `sqlite:PATH` or `sqlite://PATH`.
     Sqlite(PathBuf),
     /// `postgres://user:password@host:port/database`, `?host=/directory` for a socket.
@@ -15,16 +15,19 @@ pub enum Address {
     Mysql(String),
 }
 
-impl Address {
+impl DatabaseAddress {
     /// Reads an address.
     pub fn parse(text: &str) -> Result<Self, SqlError> {
         let scheme = text.split_once(':').map_or("", |(scheme, _)| scheme);
         match scheme {
-            "postgres" | "postgresql" => Ok(Address::Postgres(text.into())),
-            "mysql" | "mariadb" => Ok(Address::Mysql(format!("mysql{}", &text[scheme.len()..]))),
+            "postgres" | "postgresql" => Ok(DatabaseAddress::Postgres(text.into())),
+            "mysql" | "mariadb" => Ok(DatabaseAddress::Mysql(format!(
+                "mysql{}",
+                &text[scheme.len()..]
+            ))),
             "sqlite" | "sqlite3" => {
                 let path = &text[scheme.len() + 1..];
-                Ok(Address::Sqlite(
+                Ok(DatabaseAddress::Sqlite(
                     path.strip_prefix("//").unwrap_or(path).into(),
                 ))
             }
@@ -34,17 +37,17 @@ impl Address {
             _ if text.is_empty() => {
                 Err(SqlError::Address("expected a database, found none".into()))
             }
-            _ => Ok(Address::Sqlite(text.into())),
+            _ => Ok(DatabaseAddress::Sqlite(text.into())),
         }
     }
 }
 
 /// The address without what may be secret: user information and options.
-impl fmt::Display for Address {
+impl fmt::Display for DatabaseAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Address::Sqlite(path) => write!(f, "sqlite:{}", path.display()),
-            Address::Postgres(url) | Address::Mysql(url) => {
+            DatabaseAddress::Sqlite(path) => write!(f, "sqlite:{}", path.display()),
+            DatabaseAddress::Postgres(url) | DatabaseAddress::Mysql(url) => {
                 let (scheme, rest) = url.split_once("://").unwrap_or((url, ""));
                 let rest = rest.split(['?', '#']).next().unwrap_or("");
                 // A password may contain anything, so all up to the last @ goes.
@@ -55,7 +58,7 @@ impl fmt::Display for Address {
     }
 }
 
-impl fmt::Debug for Address {
+impl fmt::Debug for DatabaseAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
@@ -72,7 +75,7 @@ mod tests {
             "mysql://me:s3cr@t@db.example:3306/pdns",
             "mariadb://me:s3cr@t@db.example:3306/pdns",
         ] {
-            let address = Address::parse(url).unwrap();
+            let address = DatabaseAddress::parse(url).unwrap();
             for shown in [format!("{address}"), format!("{address:?}")] {
                 assert!(!shown.contains("s3cr"), "{shown}");
                 assert!(shown.contains("db.example"), "{shown}");
@@ -82,11 +85,11 @@ mod tests {
 
     #[test]
     fn engines_are_told_by_the_scheme() {
-        let file = Address::Sqlite("/a/b.db".into());
-        assert_eq!(Address::parse("/a/b.db").unwrap(), file);
-        assert_eq!(Address::parse("sqlite:/a/b.db").unwrap(), file);
-        assert_eq!(Address::parse("sqlite:///a/b.db").unwrap(), file);
-        assert!(Address::parse("oracle://x/y").is_err());
-        assert!(Address::parse("").is_err());
+        let file = DatabaseAddress::Sqlite("/a/b.db".into());
+        assert_eq!(DatabaseAddress::parse("/a/b.db").unwrap(), file);
+        assert_eq!(DatabaseAddress::parse("sqlite:/a/b.db").unwrap(), file);
+        assert_eq!(DatabaseAddress::parse("sqlite:///a/b.db").unwrap(), file);
+        assert!(DatabaseAddress::parse("oracle://x/y").is_err());
+        assert!(DatabaseAddress::parse("").is_err());
     }
 }

@@ -8,7 +8,7 @@ use super::dialect::Statement;
 use super::error::SqlError;
 use super::schema::CHANNEL;
 use super::sqlite_file::{DatabaseFile, FileChange};
-use super::{Address, Concurrency, Driver, SqlBackend, SqlOptions, Sqlite, postgres};
+use super::{Concurrency, DatabaseAddress, Driver, SqlBackend, SqlOptions, Sqlite, postgres};
 use std::collections::{HashMap, VecDeque};
 use std::future::poll_fn;
 use std::path::Path;
@@ -32,8 +32,8 @@ pub enum Change {
 
 /// Changes that wait for the receiver; when there are more, they become one [`Change::All`].
 const QUEUE: usize = 1024;
-/// After which pauses a change is told again where reads go to a replica.
-const ECHOES: [Duration; 5] = [
+/// After which pauses a change is sent again where reads go to a replica.
+const REPEATS: [Duration; 5] = [
     Duration::from_millis(200),
     Duration::from_secs(1),
     Duration::from_secs(5),
@@ -53,115 +53,119 @@ const NO_TABLE: Duration = Duration::from_secs(15);
 
 impl SqlBackend {
     /// Starts to watch for changes, on the current tokio runtime, until the receiver is dropped. What this backend
-    /// keeps about a zone is dropped before its change is told.
+    /// keeps about a zone is dropped before its change is reported.
     pub fn watch(&self) -> mpsc::Receiver<Change> {
         self.watch_from_now().0
     }
 
-    /// As [`SqlBackend::watch`]. What is read after the second receiver was told is no older than what is watched: then
-    /// the watch has begun, or could not begin yet and will tell [`Change::All`] when it does.
+    /// As [`SqlBackend::watch`]. What is read after the second receiver was notified is no older than what is watched: then
+    /// the watch has begun, or could not begin yet and will send [`Change::All`] when it does.
     pub fn watch_from_now(&self) -> (mpsc::Receiver<Change>, oneshot::Receiver<()>) {
         let (sender, receiver) = mpsc::channel(QUEUE);
         let (begun, has_begun) = oneshot::channel();
         self.inner.own_commits.begin_watch();
-        let teller = Teller {
+        let notices = ChangeSender {
             backend: self.clone(),
             sender,
             begun: Some(begun),
-            owes_all: false,
-            echoes: VecDeque::new(),
+            has_lost_changes: false,
+            repeats: VecDeque::new(),
         };
         match &self.inner.options.address {
-            Address::Sqlite(path) => watch_sqlite(teller, path),
-            _ => drop(tokio::spawn(watch(teller))),
+            DatabaseAddress::Sqlite(path) => watch_sqlite(notices, path),
+            _ => drop(tokio::spawn(watch(notices))),
         }
         (receiver, has_begun)
     }
 }
 
 /// Hands changes over without ever waiting.
-struct Teller {
+struct ChangeSender {
     backend: SqlBackend,
     sender: mpsc::Sender<Change>,
     begun: Option<oneshot::Sender<()>>,
     /// Changes were lost because the receiver is slow.
-    owes_all: bool,
-    /// Changes that are to be told again, the next one first, and how often they were.
-    echoes: VecDeque<(Instant, Change, usize)>,
+    has_lost_changes: bool,
+    /// Changes that are to be sent again, the next one first, and how often they were.
+    repeats: VecDeque<(Instant, Change, usize)>,
 }
 
-impl Teller {
-    fn tell_begun(&mut self) {
+impl ChangeSender {
+    fn send_begun(&mut self) {
         if let Some(begun) = self.begun.take() {
             // Who only waits for changes does not listen.
             let _ = begun.send(());
         }
     }
 
-    fn tell(&mut self, change: Change) {
+    fn send(&mut self, change: Change) {
         match change {
             Change::Zone(id, _) | Change::Own(id) => self.backend.forget(Some(id)),
             Change::All => self.backend.forget(None),
         };
-        let change = if self.owes_all { Change::All } else { change };
-        self.owes_all = self.sender.try_send(change).is_err();
+        let change = if self.has_lost_changes {
+            Change::All
+        } else {
+            change
+        };
+        self.has_lost_changes = self.sender.try_send(change).is_err();
     }
 
-    /// Tells a change of the primary. A replica shows it later, and nobody tells when: it is told again with growing pauses,
+    /// Sends a change of the primary. A replica shows it later, and nobody says when: it is sent again with growing pauses,
     /// so that what was read from the replica too soon does not stay.
-    fn tell_of_primary(&mut self, change: Change) {
-        self.tell(change);
+    fn send_of_primary(&mut self, change: Change) {
+        self.send(change);
         if self.backend.inner.options.replica.is_some() {
             self.schedule(change, 0);
         }
     }
 
-    fn schedule(&mut self, change: Change, told: usize) {
-        let Some(pause) = ECHOES.get(told) else {
+    fn schedule(&mut self, change: Change, sent: usize) {
+        let Some(pause) = REPEATS.get(sent) else {
             return;
         };
-        let is_full = self.echoes.len() >= QUEUE;
+        let is_full = self.repeats.len() >= QUEUE;
         let change = if is_full { Change::All } else { change };
         if is_full {
-            self.echoes.clear();
+            self.repeats.clear();
         }
-        let entry = (Instant::now() + *pause, change, told);
-        let at = self.echoes.partition_point(|(due, ..)| *due <= entry.0);
-        self.echoes.insert(at, entry);
+        let entry = (Instant::now() + *pause, change, sent);
+        let at = self.repeats.partition_point(|(due, ..)| *due <= entry.0);
+        self.repeats.insert(at, entry);
     }
 
-    /// Tells again what is due, and how long there is nothing more to tell.
-    fn tell_echoes(&mut self) -> Duration {
+    /// Sends again what is due, and returns how long nothing more is.
+    fn send_repeats(&mut self) -> Duration {
         let now = Instant::now();
-        while let Some(&(due, change, told)) = self.echoes.front() {
+        while let Some(&(due, change, sent)) = self.repeats.front() {
             if due > now {
                 return due - now;
             }
-            self.echoes.pop_front();
-            self.tell(change);
-            self.schedule(change, told + 1);
+            self.repeats.pop_front();
+            self.send(change);
+            self.schedule(change, sent + 1);
         }
         TABLE_INTERVAL
     }
 
-    fn retry_owed(&mut self) {
-        if self.owes_all {
-            self.tell(Change::All);
+    fn resend_lost(&mut self) {
+        if self.has_lost_changes {
+            self.send(Change::All);
         }
     }
 }
 
-async fn watch(mut teller: Teller) {
-    let backend = teller.backend.clone();
+async fn watch(mut notices: ChangeSender) {
+    let backend = notices.backend.clone();
     match &backend.inner.options.address {
-        Address::Sqlite(_) => {}
-        Address::Postgres(url) => listen(&mut teller, url).await,
-        Address::Mysql(_) => poll(&mut teller, &backend.inner.reads).await,
+        DatabaseAddress::Sqlite(_) => {}
+        DatabaseAddress::Postgres(url) => listen(&mut notices, url).await,
+        DatabaseAddress::Mysql(_) => poll(&mut notices, &backend.inner.reads).await,
     }
 }
 
 /// SQLite blocks, so it is watched on a thread of its own: a file that hangs keeps nothing else waiting.
-fn watch_sqlite(teller: Teller, path: &Path) {
+fn watch_sqlite(notices: ChangeSender, path: &Path) {
     // The counter of commits is one of each connection, so this needs its own.
     let options = SqlOptions {
         concurrency: Concurrency {
@@ -169,19 +173,19 @@ fn watch_sqlite(teller: Teller, path: &Path) {
             batches: 1,
         },
         page_cache_kib: 0,
-        ..teller.backend.inner.options.clone()
+        ..notices.backend.inner.options.clone()
     };
     let own = Sqlite::new(path, &options);
     let file = DatabaseFile::new(path);
-    let watching = move || poll_sqlite(teller, own, file);
+    let watching = move || poll_sqlite(notices, own, file);
     let thread = std::thread::Builder::new().name("watch-sqlite".into());
     if let Err(error) = thread.spawn(watching) {
         tracing::error!(database = %options.address, %error, "changes are not watched");
     }
 }
 
-fn poll_sqlite(mut teller: Teller, own: Sqlite, mut file: DatabaseFile) {
-    let backend = teller.backend.clone();
+fn poll_sqlite(mut notices: ChangeSender, own: Sqlite, mut file: DatabaseFile) {
+    let backend = notices.backend.clone();
     let own = Driver::Sqlite(own);
     let reopen = |driver: &Driver| {
         if let Driver::Sqlite(sqlite) = driver {
@@ -190,8 +194,8 @@ fn poll_sqlite(mut teller: Teller, own: Sqlite, mut file: DatabaseFile) {
     };
     let mut seen = Seen::default();
     let mut wait = SQLITE_INTERVAL;
-    while !teller.sender.is_closed() {
-        teller.retry_owed();
+    while !notices.sender.is_closed() {
+        notices.resend_lost();
         match file.look() {
             FileChange::None => {}
             // What connections keep of it is of no use any more, and their counter may be that of another file.
@@ -213,7 +217,7 @@ fn poll_sqlite(mut teller: Teller, own: Sqlite, mut file: DatabaseFile) {
         match looked {
             Poll::Ready(Ok(changes)) => {
                 wait = SQLITE_INTERVAL;
-                changes.into_iter().for_each(|change| teller.tell(change));
+                changes.into_iter().for_each(|change| notices.send(change));
             }
             Poll::Ready(Err(error)) => {
                 tracing::debug!(%error, "cannot ask for changes");
@@ -222,33 +226,33 @@ fn poll_sqlite(mut teller: Teller, own: Sqlite, mut file: DatabaseFile) {
             }
             Poll::Pending => {}
         }
-        teller.tell_begun();
+        notices.send_begun();
         std::thread::sleep(wait);
     }
 }
 
 /// PostgreSQL: notices of the primary, on a connection of their own.
-async fn listen(teller: &mut Teller, url: &str) {
+async fn listen(notices: &mut ChangeSender, url: &str) {
     let mut wait = TABLE_INTERVAL;
     let mut has_missed = false;
-    while !teller.sender.is_closed() {
-        teller.retry_owed();
-        match Listener::connect(url, teller.backend.inner.options.timeout).await {
+    while !notices.sender.is_closed() {
+        notices.resend_lost();
+        match Listener::connect(url, notices.backend.inner.options.timeout).await {
             Ok(mut listener) => {
                 wait = TABLE_INTERVAL;
-                teller.backend.inner.own_commits.forget_notices();
+                notices.backend.inner.own_commits.forget_notices();
                 // What happened since the last connection is not known.
                 if has_missed || listener.early {
-                    teller.tell_of_primary(Change::All);
+                    notices.send_of_primary(Change::All);
                 }
                 has_missed = true;
-                teller.tell_begun();
-                listener.run(teller).await;
+                notices.send_begun();
+                listener.run(notices).await;
             }
             Err(error) => {
                 tracing::debug!(%error, "cannot listen for changes");
                 has_missed = true;
-                teller.tell_begun();
+                notices.send_begun();
                 wait = (wait * 2).min(MAX_BACK_OFF);
             }
         }
@@ -299,16 +303,16 @@ impl Listener {
     }
 
     /// Tells of changes until the connection breaks.
-    async fn run(&mut self, teller: &mut Teller) {
+    async fn run(&mut self, notices: &mut ChangeSender) {
         loop {
             let next = poll_fn(|context| self.connection.poll_message(context));
-            // Looks up now and then whether anybody is left to be told.
-            let wait = teller.tell_echoes().min(TABLE_INTERVAL);
+            // Looks up now and then whether anybody still receives.
+            let wait = notices.send_repeats().min(TABLE_INTERVAL);
             match tokio::time::timeout(wait, next).await {
-                Err(_) if teller.sender.is_closed() => return,
-                Err(_) => teller.retry_owed(),
+                Err(_) if notices.sender.is_closed() => return,
+                Err(_) => notices.resend_lost(),
                 Ok(Some(Ok(AsyncMessage::Notification(notice)))) => {
-                    let own = &teller.backend.inner.own_commits;
+                    let own = &notices.backend.inner.own_commits;
                     let change = match notice.payload().parse() {
                         Ok(zone) if own.claim_notice(zone, notice.process_id()) => {
                             Change::Own(zone)
@@ -316,7 +320,7 @@ impl Listener {
                         Ok(zone) => Change::Zone(zone, None),
                         Err(_) => Change::All,
                     };
-                    teller.tell_of_primary(change);
+                    notices.send_of_primary(change);
                 }
                 Ok(Some(Ok(_))) => {}
                 Ok(Some(Err(_)) | None) => return,
@@ -333,15 +337,15 @@ enum Counter {
 }
 
 /// MySQL: the table of changes.
-async fn poll(teller: &mut Teller, driver: &Driver) {
+async fn poll(notices: &mut ChangeSender, driver: &Driver) {
     let mut seen = Seen::default();
     let mut wait = TABLE_INTERVAL;
-    while !teller.sender.is_closed() {
-        teller.retry_owed();
+    while !notices.sender.is_closed() {
+        notices.resend_lost();
         match seen.look(driver, Counter::None).await {
             Ok(changes) => {
                 wait = TABLE_INTERVAL;
-                changes.into_iter().for_each(|change| teller.tell(change));
+                changes.into_iter().for_each(|change| notices.send(change));
             }
             Err(error) => {
                 tracing::debug!(%error, "cannot ask for changes");
@@ -352,7 +356,7 @@ async fn poll(teller: &mut Teller, driver: &Driver) {
                 };
             }
         }
-        teller.tell_begun();
+        notices.send_begun();
         tokio::time::sleep(wait).await;
     }
 }
@@ -437,7 +441,7 @@ impl Seen {
         let changed = new
             .iter()
             .filter(|(zone, version)| old.get(zone) != Some(version));
-        let told = changed.map(|(zone, version)| Change::Zone(*zone, Some(*version)));
-        Ok(told.collect())
+        let changes = changed.map(|(zone, version)| Change::Zone(*zone, Some(*version)));
+        Ok(changes.collect())
     }
 }

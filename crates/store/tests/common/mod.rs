@@ -2,7 +2,7 @@
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use nameward_answer::{Engine, Medium, Scratch, Zones};
-use nameward_store::sql::{Address, Change, LiveZone, SqlBackend, SqlOptions, db};
+use nameward_store::sql::{Change, DatabaseAddress, LiveZone, SqlBackend, SqlOptions, db};
 use nameward_wire::message::Query;
 use nameward_wire::{NameBuf, Type};
 use nameward_zone::{NameKey, Zone, ZoneBuilder};
@@ -45,13 +45,13 @@ pub fn block_on<T>(future: impl Future<Output = T>) -> T {
 /// A new SQLite database with one zone.
 pub struct SqliteFixture {
     pub directory: tempfile::TempDir,
-    pub address: Address,
+    pub address: DatabaseAddress,
 }
 
 impl SqliteFixture {
     pub fn new(apex: &str, rows: &[Row]) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let address = Address::Sqlite(directory.path().join("test.db"));
+        let address = DatabaseAddress::Sqlite(directory.path().join("test.db"));
         assert!(block_on(db::init(&address)).unwrap().is_empty());
         let fixture = SqliteFixture { directory, address };
         let mut connection = fixture.connection();
@@ -83,7 +83,7 @@ impl SqliteFixture {
     }
 
     pub fn connection(&self) -> rusqlite::Connection {
-        let Address::Sqlite(path) = &self.address else {
+        let DatabaseAddress::Sqlite(path) = &self.address else {
             unreachable!()
         };
         let connection = rusqlite::Connection::open(path).unwrap();

@@ -8,7 +8,7 @@ use crate::wire::{
 use std::collections::HashMap;
 use std::path::Path;
 
-/// What earlier lines of the file say about the next query.
+/// Terms that earlier lines of the file set for the next query.
 #[derive(Default)]
 struct Context<'a> {
     title: &'a str,

@@ -30,7 +30,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// What a run found.
+/// The findings of a run.
 #[derive(Debug, Default)]
 pub struct Outcome {
     /// Cases that went wrong.

@@ -17,7 +17,7 @@ pub struct Server {
     apexes: BTreeSet<String>,
 }
 
-/// What came back, without what is of no matter: order, case, apex NS that nobody asked for.
+/// An answer that came back, without what is of no matter: order, case, apex NS that nobody asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
     /// Response code.

@@ -1,4 +1,4 @@
-//! What to ask about a set of zones.
+//! Questions about a set of zones.
 
 use super::random::Random;
 use super::zones::{Zone, any_name, mixed_case};

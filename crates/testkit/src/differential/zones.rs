@@ -72,7 +72,7 @@ pub fn zones(seed: u64) -> Vec<Zone> {
     zones
 }
 
-/// What chance makes too seldom: loops, a long chain, a substitution that may not fit, data the parent still
+/// Adds names that chance makes too seldom: loops, a long chain, a substitution that may not fit, data the parent still
 /// has of the child.
 fn add_chains(zone: &mut Zone) {
     let name = zone.name.clone();

@@ -5,7 +5,7 @@
 //! linear in the names and the memory fixed (known attack: quadratic compression). Letters are compared with their case, so
 //! that a name is read as it stands in the zone.
 
-use super::{Full, HEADER, MAX_POINTER, OptRecord, Query, ReplyFlags, write_reply_header};
+use super::{HEADER, MAX_POINTER, MessageFull, OptRecord, Query, ReplyFlags, write_reply_header};
 use crate::name::same_octets;
 use crate::rtype::{Class, Rcode, Type};
 
@@ -39,10 +39,10 @@ pub struct BulkWriter<'n, 'b> {
 
 impl<'n, 'b> BulkWriter<'n, 'b> {
     /// Starts a message as long as `out` at the most, with the question of `query` copied.
-    pub fn reply(query: &Query<'n>, out: &'b mut [u8]) -> Result<Self, Full> {
+    pub fn reply(query: &Query<'n>, out: &'b mut [u8]) -> Result<Self, MessageFull> {
         let end = query.question_end;
-        let question = query.packet().get(HEADER..end).ok_or(Full)?;
-        let room = out.get_mut(HEADER..end).ok_or(Full)?;
+        let question = query.packet().get(HEADER..end).ok_or(MessageFull)?;
+        let room = out.get_mut(HEADER..end).ok_or(MessageFull)?;
         room.copy_from_slice(question);
         let mut writer = Self::without_question(out)?;
         (writer.at, writer.questions) = (end, 1);
@@ -52,9 +52,9 @@ impl<'n, 'b> BulkWriter<'n, 'b> {
     }
 
     /// Starts a further message of a transfer, without a question (RFC 5936 section 2.2.1).
-    pub fn without_question(out: &'b mut [u8]) -> Result<Self, Full> {
+    pub fn without_question(out: &'b mut [u8]) -> Result<Self, MessageFull> {
         if out.len() < HEADER {
-            return Err(Full);
+            return Err(MessageFull);
         }
         Ok(BulkWriter {
             out,
@@ -88,10 +88,10 @@ impl<'n, 'b> BulkWriter<'n, 'b> {
     }
 
     #[inline]
-    fn room(&mut self, octets: usize) -> Result<&mut [u8], Full> {
+    fn room(&mut self, octets: usize) -> Result<&mut [u8], MessageFull> {
         let end = self.at + octets;
         if end + self.reserved > self.out.len() {
-            return Err(Full);
+            return Err(MessageFull);
         }
         let room = &mut self.out[self.at..end];
         self.at = end;
@@ -100,7 +100,7 @@ impl<'n, 'b> BulkWriter<'n, 'b> {
 
     /// Writes octets as they are.
     #[inline]
-    pub fn bytes(&mut self, octets: &[u8]) -> Result<(), Full> {
+    pub fn bytes(&mut self, octets: &[u8]) -> Result<(), MessageFull> {
         self.room(octets.len())?.copy_from_slice(octets);
         Ok(())
     }
@@ -111,7 +111,7 @@ impl<'n, 'b> BulkWriter<'n, 'b> {
         &mut self,
         name: &'n [u8],
         written: Option<WrittenOwner>,
-    ) -> Result<WrittenOwner, Full> {
+    ) -> Result<WrittenOwner, MessageFull> {
         if let Some(WrittenOwner {
             pointer: Some(pointer),
         }) = written
@@ -130,7 +130,7 @@ impl<'n, 'b> BulkWriter<'n, 'b> {
 
     /// Writes type, class IN and TTL; returns where the length of the data goes.
     #[inline]
-    pub fn fixed(&mut self, rtype: Type, ttl: u32) -> Result<usize, Full> {
+    pub fn fixed(&mut self, rtype: Type, ttl: u32) -> Result<usize, MessageFull> {
         let at = self.at;
         let room = self.room(10)?;
         room[..2].copy_from_slice(&rtype.0.to_be_bytes());
@@ -141,8 +141,8 @@ impl<'n, 'b> BulkWriter<'n, 'b> {
 
     /// Ends a record whose data began behind `length_at`, and counts it.
     #[inline]
-    pub fn end_record(&mut self, length_at: usize) -> Result<(), Full> {
-        self.answers = self.answers.checked_add(1).ok_or(Full)?;
+    pub fn end_record(&mut self, length_at: usize) -> Result<(), MessageFull> {
+        self.answers = self.answers.checked_add(1).ok_or(MessageFull)?;
         let len = (self.at - length_at - 2) as u16;
         self.out[length_at..length_at + 2].copy_from_slice(&len.to_be_bytes());
         Ok(())
@@ -156,7 +156,7 @@ impl<'n, 'b> BulkWriter<'n, 'b> {
 
     /// Writes a name, compressed with what stands in the message; returns where it can be pointed at.
     #[inline]
-    pub fn name(&mut self, name: &'n [u8]) -> Result<usize, Full> {
+    pub fn name(&mut self, name: &'n [u8]) -> Result<usize, MessageFull> {
         let (at, mut start) = (self.at, 0);
         while name.len() - start > 1 {
             let suffix = &name[start..];
@@ -190,7 +190,7 @@ impl<'n, 'b> BulkWriter<'n, 'b> {
     }
 
     /// Writes the OPT record, for which room was kept.
-    pub fn opt(&mut self, opt: &OptRecord<'_>, rcode: Rcode) -> Result<(), Full> {
+    pub fn opt(&mut self, opt: &OptRecord<'_>, rcode: Rcode) -> Result<(), MessageFull> {
         self.reserved = 0;
         let room = self.room(opt.octets())?;
         opt.encode(rcode, room);
@@ -235,7 +235,7 @@ mod tests {
         writer: &mut BulkWriter<'n, '_>,
         owner: &'n NameBuf,
         target: &'n NameBuf,
-    ) -> Result<(), Full> {
+    ) -> Result<(), MessageFull> {
         let before = writer.len();
         let result = (|| {
             let written = writer.owner(owner.as_name().as_wire(), None)?;
@@ -321,7 +321,7 @@ mod tests {
         let mut out = vec![0; QUESTION.len() + 14 + 16 + opt.octets() - 1];
         let mut writer = BulkWriter::reply(&query, &mut out).unwrap();
         writer.reserve(opt.octets());
-        assert_eq!(write(&mut writer, &name, &name), Err(Full));
+        assert_eq!(write(&mut writer, &name, &name), Err(MessageFull));
         assert_eq!(writer.len(), QUESTION.len());
         writer.opt(&opt, Rcode::NoError).unwrap();
         let len = writer.finish(query.packet(), ReplyFlags::default());

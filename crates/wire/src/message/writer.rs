@@ -5,7 +5,7 @@
 //! any label of a name written in full. The number of names compared with is bounded, so the cost is linear in the
 //! size of the message (known attack: quadratic compression).
 //!
-//! Nothing is written beyond the limit. What does not fit fails with [`Full`], and a caller that writes more than one
+//! Nothing is written beyond the limit. What does not fit fails with [`MessageFull`], and a caller that writes more than one
 //! piece takes back what it wrote ([`MessageWriter::mark`], [`MessageWriter::take_back`]).
 
 use arrayvec::ArrayVec;
@@ -21,7 +21,7 @@ pub const MAX_POINTER: usize = 0x3fff;
 
 /// The message has no room for a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Full;
+pub struct MessageFull;
 
 /// A section of a message that has records (RFC 1035 section 4.1; RFC 2136 section 2.2 for UPDATE).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -192,7 +192,7 @@ impl<'n, 'b> MessageWriter<'n, 'b> {
     /// Writes an owner. One that was spelled out becomes a pointer to where it stands, so that an RRset spells
     /// its owner once.
     #[inline]
-    pub fn owner(&mut self, owner: OwnerForm<'n>) -> Result<OwnerForm<'n>, Full> {
+    pub fn owner(&mut self, owner: OwnerForm<'n>) -> Result<OwnerForm<'n>, MessageFull> {
         match owner {
             OwnerForm::Pointer(pointer) => {
                 self.bytes(&pointer.to_be_bytes())?;
@@ -215,10 +215,10 @@ impl<'n, 'b> MessageWriter<'n, 'b> {
 
     /// Writes type, class and TTL; returns where the length of the data goes ([`MessageWriter::set_length`]).
     #[inline]
-    pub fn fixed(&mut self, rtype: Type, class: Class, ttl: u32) -> Result<usize, Full> {
+    pub fn fixed(&mut self, rtype: Type, class: Class, ttl: u32) -> Result<usize, MessageFull> {
         let at = self.at;
         if at + 10 > self.limit {
-            return Err(Full);
+            return Err(MessageFull);
         }
         let fixed = &mut self.out[at..at + 10];
         fixed[..2].copy_from_slice(&rtype.0.to_be_bytes());
@@ -237,10 +237,10 @@ impl<'n, 'b> MessageWriter<'n, 'b> {
 
     /// Writes octets as they are.
     #[inline]
-    pub fn bytes(&mut self, bytes: &[u8]) -> Result<(), Full> {
+    pub fn bytes(&mut self, bytes: &[u8]) -> Result<(), MessageFull> {
         let end = self.at + bytes.len();
         if end > self.limit {
-            return Err(Full);
+            return Err(MessageFull);
         }
         copy_short(&mut self.out[self.at..end], bytes);
         self.at = end;
@@ -254,7 +254,7 @@ impl<'n, 'b> MessageWriter<'n, 'b> {
         owner: OwnerForm<'n>,
         (rtype, class, ttl): (Type, Class, u32),
         rdata: &[u8],
-    ) -> Result<(), Full> {
+    ) -> Result<(), MessageFull> {
         let mark = self.mark();
         let mut write = || {
             self.owner(owner)?;
@@ -266,14 +266,14 @@ impl<'n, 'b> MessageWriter<'n, 'b> {
         let written = write();
         match written {
             Ok(()) => self.add_count(section, 1),
-            Err(Full) => self.take_back(mark),
+            Err(MessageFull) => self.take_back(mark),
         }
         written
     }
 
     /// Writes a name, compressed if that helps; returns where the written name can be pointed at.
     #[inline]
-    pub fn name(&mut self, name: &'n [u8]) -> Result<usize, Full> {
+    pub fn name(&mut self, name: &'n [u8]) -> Result<usize, MessageFull> {
         let written = self.compressed(name)?;
         if written.literal > 0 && written.at + written.literal <= MAX_POINTER {
             let _ = self.anchors.try_push(Anchor {
@@ -290,12 +290,12 @@ impl<'n, 'b> MessageWriter<'n, 'b> {
 
     /// Writes a name that does not live as long as the message: nothing is compressed with it later.
     #[cold]
-    pub fn passing_name(&mut self, name: &[u8]) -> Result<WrittenName, Full> {
+    pub fn passing_name(&mut self, name: &[u8]) -> Result<WrittenName, MessageFull> {
         self.compressed(name)
     }
 
     #[inline(always)]
-    fn compressed(&mut self, name: &[u8]) -> Result<WrittenName, Full> {
+    fn compressed(&mut self, name: &[u8]) -> Result<WrittenName, MessageFull> {
         let (mut best, mut pointer) = (name.len() - 1, None);
         for anchor in &self.anchors {
             let common = common_tail(name, anchor.name);
@@ -331,10 +331,10 @@ impl<'n, 'b> MessageWriter<'n, 'b> {
 
     /// Writes the OPT record, for which room was kept.
     #[inline]
-    pub fn opt(&mut self, opt: &OptRecord<'_>, rcode: Rcode) -> Result<(), Full> {
+    pub fn opt(&mut self, opt: &OptRecord<'_>, rcode: Rcode) -> Result<(), MessageFull> {
         let end = self.at + opt.octets();
         if end > self.limit {
-            return Err(Full);
+            return Err(MessageFull);
         }
         opt.encode(rcode, &mut self.out[self.at..end]);
         self.at = end;
@@ -405,7 +405,7 @@ mod tests {
         );
         assert_eq!(
             writer.record(MessageSection::Answer, owner, data, &[2; 4]),
-            Err(Full)
+            Err(MessageFull)
         );
         writer.release_reserved();
         assert_eq!(writer.opt(&opt, Rcode::BadVers), Ok(()));

@@ -3,14 +3,14 @@
 use super::digits::hex_digit;
 use super::encoding::{Base64Reader, HexReader, base32hex, unescaped};
 use super::field::Field;
-use super::parse::{MALFORMED, STRING, Target, Words, checked, number, string};
+use super::parse::{MALFORMED, RdataTarget, STRING, Words, checked, number, string};
 use crate::text::TextError;
 
 /// Reads a field of octets in one of the encodings.
 pub(super) fn parse_octets(
     field: &Field,
     words: &mut Words<'_, '_>,
-    target: &mut Target<'_>,
+    target: &mut RdataTarget<'_>,
 ) -> Result<(), TextError> {
     match field {
         Field::Tag => {
@@ -82,7 +82,7 @@ pub(super) fn parse_octets(
 fn encoded(
     field: &Field,
     words: &mut Words<'_, '_>,
-    target: &mut Target<'_>,
+    target: &mut RdataTarget<'_>,
     read: impl FnOnce(&mut Words<'_, '_>, &mut Vec<u8>) -> Result<(), TextError>,
 ) -> Result<(), TextError> {
     let first = match field {

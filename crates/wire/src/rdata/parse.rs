@@ -30,7 +30,7 @@ pub fn parse_text(
     out: &mut Vec<u8>,
 ) -> Result<Notes, TextError> {
     let start = out.len();
-    let mut target = Target {
+    let mut target = RdataTarget {
         origin,
         out,
         start,
@@ -44,7 +44,7 @@ pub fn parse_text(
 }
 
 /// Where data goes, and what bears on it.
-pub(super) struct Target<'t> {
+pub(super) struct RdataTarget<'t> {
     origin: Name<'t>,
     pub(super) out: &'t mut Vec<u8>,
     /// Where this record's data starts in `out`.
@@ -84,7 +84,7 @@ impl<'a> Words<'_, 'a> {
 fn parse_entry(
     rtype: Type,
     fields: &mut Fields<'_>,
-    target: &mut Target<'_>,
+    target: &mut RdataTarget<'_>,
 ) -> Result<Notes, TextError> {
     let first = fields.next()?;
     let mut words = Words {
@@ -129,7 +129,7 @@ fn generic<'a>(
     rtype: Type,
     first: Token<'a>,
     words: &mut Words<'_, 'a>,
-    target: &mut Target<'_>,
+    target: &mut RdataTarget<'_>,
 ) -> Result<(), TextError> {
     let what = "the length of the data, up to 65535";
     let word = words.expect(what)?;
@@ -147,7 +147,7 @@ fn generic<'a>(
 fn parse_field(
     field: &Field,
     words: &mut Words<'_, '_>,
-    target: &mut Target<'_>,
+    target: &mut RdataTarget<'_>,
 ) -> Result<(), TextError> {
     match field {
         Field::Ipv4 => {
@@ -198,7 +198,7 @@ fn parse_field(
 }
 
 #[inline]
-fn name(word: &Token<'_>, target: &mut Target<'_>) -> Result<(), TextError> {
+fn name(word: &Token<'_>, target: &mut RdataTarget<'_>) -> Result<(), TextError> {
     append_name(word.text, target.origin, target.out)
         .map_err(|why| word.error(&format!("a domain name ({why})")))
 }
@@ -210,7 +210,7 @@ pub(super) fn number(words: &mut Words<'_, '_>, max: u64, what: &str) -> Result<
 }
 
 /// One or more character strings for one word: what is longer than 255 octets is split.
-fn strings(word: &Token<'_>, target: &mut Target<'_>) -> Result<(), TextError> {
+fn strings(word: &Token<'_>, target: &mut RdataTarget<'_>) -> Result<(), TextError> {
     let out = &mut *target.out;
     if word.text.len() <= 255 && memchr(b'\\', word.text).is_none() {
         out.push(word.text.len() as u8);
@@ -254,7 +254,7 @@ pub(super) fn string(word: &Token<'_>, out: &mut Vec<u8>) -> Result<(), TextErro
 fn parse_other(
     field: &Field,
     words: &mut Words<'_, '_>,
-    target: &mut Target<'_>,
+    target: &mut RdataTarget<'_>,
 ) -> Result<(), TextError> {
     match field {
         Field::U64 => {
@@ -330,7 +330,7 @@ pub(super) const MALFORMED: &str = "expected well-formed record data";
 pub(super) fn checked(
     field: &Field,
     words: &mut Words<'_, '_>,
-    target: &mut Target<'_>,
+    target: &mut RdataTarget<'_>,
     read: impl FnOnce(&mut Words<'_, '_>, &mut Vec<u8>) -> Result<(), TextError>,
 ) -> Result<(), TextError> {
     let at = target.out.len() - target.start;
@@ -376,7 +376,11 @@ fn nxt_bitmap(words: &mut Words<'_, '_>, out: &mut Vec<u8>) -> Result<(), TextEr
     Ok(())
 }
 
-fn gateway(words: &mut Words<'_, '_>, mask: u8, target: &mut Target<'_>) -> Result<(), TextError> {
+fn gateway(
+    words: &mut Words<'_, '_>,
+    mask: u8,
+    target: &mut RdataTarget<'_>,
+) -> Result<(), TextError> {
     let kind = check::gateway_type(&target.out[target.start..], mask);
     let what = match kind {
         Some(0) => "'.' for no gateway",

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use super::Sink;
 use super::entry::{name_error, ttl_of};
 use super::parser::{Parser, Step, step};
-use super::source::{BlockEnd, Source};
+use super::source::{BlockEnd, BlockReader};
 use crate::name::{NameBuf, unescape};
 use crate::text::{Fields, TextError, Token};
 
@@ -81,7 +81,7 @@ impl<S: Sink + ?Sized> Parser<'_, S> {
         if self.is_open(&path) {
             return Err(token.error("a file that does not include itself"));
         }
-        let source = Source::open(&path).map_err(|error| {
+        let source = BlockReader::open(&path).map_err(|error| {
             let mut result = token.error("a file that can be read");
             result.message += &format!(": {}: {error}", path.display());
             result

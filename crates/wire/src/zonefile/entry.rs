@@ -3,7 +3,7 @@
 use super::diagnostic::Severity;
 use super::parser::{LastOwner, Parser, Step, step};
 use super::source::BlockEnd;
-use super::{Record, Refusal, Sink};
+use super::{Record, Sink, SinkRefusal};
 use crate::name::{Name, NameError};
 use crate::rdata;
 use crate::rtype::{Class, Type};
@@ -271,11 +271,11 @@ impl<S: Sink + ?Sized> Parser<'_, S> {
                 self.owner_delivered = true;
                 self.records += 1;
             }
-            Err(Refusal::Record(message)) => {
+            Err(SinkRefusal::Record(message)) => {
                 self.owner_delivered = false;
                 self.error_at(line, 0, message);
             }
-            Err(Refusal::Stop) => self.stop(),
+            Err(SinkRefusal::Stop) => self.stop(),
         }
     }
 }

@@ -58,9 +58,11 @@ impl<S: Sink + ?Sized> Parser<'_, S> {
         };
         let (head, tail) =
             split_quoted_data(data.text).map_err(|error| at(&data, error.message))?;
-        template.add(owner.text).map_err(|m| at(&owner, m))?;
+        template
+            .add(owner.text)
+            .map_err(|e| at(&owner, e.to_string()))?;
         for part in [b" ", head, b" ", tail] {
-            template.add(part).map_err(|m| at(&data, m))?;
+            template.add(part).map_err(|e| at(&data, e.to_string()))?;
         }
         let mut text = Vec::new();
         let mut number = range.start;
@@ -68,11 +70,7 @@ impl<S: Sink + ?Sized> Parser<'_, S> {
             text.clear();
             let made = template
                 .fill(number, &mut text)
-                .map_err(|message| TextError {
-                    line: owner.line,
-                    column: owner.column,
-                    message,
-                });
+                .map_err(|error| at(&owner, error.to_string()));
             made.and_then(|()| self.generated(&text, directive.line))
                 .and_then(|()| self.count_generated(text.len(), directive))
                 .map_err(|error| {
@@ -145,8 +143,21 @@ enum Base {
     NibblesUpper,
 }
 
+/// Why a template cannot be read or filled in.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+enum TemplateError {
+    #[error("expected a '}}' for '${{', found the end of the word")]
+    Unclosed,
+    #[error("expected offset,width,base in '${{...}}', found '{0}'")]
+    Modifier(String),
+    #[error("expected a number from 0, found {0}")]
+    Negative(i64),
+    #[error("expected an entry of at most {MAX_TEXT} bytes")]
+    TooLong,
+}
+
 impl<'a> Template<'a> {
-    fn add(&mut self, part: &'a [u8]) -> Result<(), String> {
+    fn add(&mut self, part: &'a [u8]) -> Result<(), TemplateError> {
         let (mut text_start, mut at) = (0, 0);
         while let Some(found) = memchr::memchr2(b'$', b'\\', &part[at..]) {
             at += found;
@@ -163,8 +174,7 @@ impl<'a> Template<'a> {
                     at += 1;
                 }
                 Some(b'{') => {
-                    let close = memchr::memchr(b'}', &part[at..])
-                        .ok_or("expected a '}' for '${', found the end of the word")?;
+                    let close = memchr::memchr(b'}', &part[at..]).ok_or(TemplateError::Unclosed)?;
                     self.0.push(Piece::modified(&part[at + 1..at + close])?);
                     at += close + 1;
                 }
@@ -180,7 +190,7 @@ impl<'a> Template<'a> {
         Ok(())
     }
 
-    fn fill(&self, number: u64, out: &mut Vec<u8>) -> Result<(), String> {
+    fn fill(&self, number: u64, out: &mut Vec<u8>) -> Result<(), TemplateError> {
         for piece in &self.0 {
             match *piece {
                 Piece::Text(text) => out.extend_from_slice(text),
@@ -190,13 +200,12 @@ impl<'a> Template<'a> {
                     base,
                 } => {
                     let value = number as i64 + offset;
-                    let value = u64::try_from(value)
-                        .map_err(|_| format!("expected a number from 0, found {value}"))?;
+                    let value = u64::try_from(value).map_err(|_| TemplateError::Negative(value))?;
                     push_number(out, value, width as usize, base);
                 }
             }
             if out.len() > MAX_TEXT {
-                return Err(format!("expected an entry of at most {MAX_TEXT} bytes"));
+                return Err(TemplateError::TooLong);
             }
         }
         Ok(())
@@ -205,11 +214,8 @@ impl<'a> Template<'a> {
 
 impl Piece<'_> {
     /// Reads the text between `${` and `}`: offset, width, base, of which the last ones may be missing.
-    fn modified(text: &[u8]) -> Result<Self, String> {
-        let wrong = || {
-            let found = crate::text::printable(text);
-            format!("expected offset,width,base in '${{...}}', found '{found}'")
-        };
+    fn modified(text: &[u8]) -> Result<Self, TemplateError> {
+        let wrong = || TemplateError::Modifier(crate::text::printable(text));
         let text = core::str::from_utf8(text).map_err(|_| wrong())?;
         let mut parts = text.split(',');
         let offset: i32 = parts.next().unwrap_or("").parse().map_err(|_| wrong())?;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::diagnostic::{Diagnostic, Diagnostics, Severity};
-use super::source::{BlockEnd, MAX_ENTRY, Source};
+use super::source::{BlockEnd, BlockReader, MAX_ENTRY};
 use super::{Options, Report, Sink};
 use crate::name::NameBuf;
 use crate::rdata::{self, ShortName};
@@ -112,7 +112,7 @@ impl<'p, S: Sink + ?Sized> Parser<'p, S> {
     pub(super) fn parse_path(&mut self, path: &Path) {
         self.file = self.register(path.to_path_buf());
         self.open.push(self.file);
-        match Source::open(path) {
+        match BlockReader::open(path) {
             Ok(source) => {
                 self.text_octets = source.size();
                 self.parse_source(source);
@@ -137,7 +137,7 @@ impl<'p, S: Sink + ?Sized> Parser<'p, S> {
         self.open.push(self.file);
         self.is_text = true;
         self.text_octets = text.len() as u64;
-        self.parse_source(Source::with_block(text, size));
+        self.parse_source(BlockReader::with_block(text, size));
     }
 
     /// The index of a file in the report.
@@ -155,7 +155,7 @@ impl<'p, S: Sink + ?Sized> Parser<'p, S> {
     }
 
     /// Reads a file block by block.
-    pub(super) fn parse_source<R: Read>(&mut self, mut source: Source<R>) {
+    pub(super) fn parse_source<R: Read>(&mut self, mut source: BlockReader<R>) {
         let (mut consumed, mut line) = (0, 1);
         let (mut first, mut stuck, mut in_long_line) = (true, false, false);
         loop {

@@ -26,7 +26,7 @@ pub(super) enum BlockEnd {
 }
 
 /// A file that is being read.
-pub(super) struct Source<R> {
+pub(super) struct BlockReader<R> {
     reader: R,
     buffer: Vec<u8>,
     filled: usize,
@@ -37,7 +37,7 @@ pub(super) struct Source<R> {
     size: u64,
 }
 
-impl Source<File> {
+impl BlockReader<File> {
     /// Opens a regular file. Anything else is refused before it is opened: to open a FIFO waits for
     /// its writer.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
@@ -53,17 +53,17 @@ impl Source<File> {
         let small = usize::try_from(metadata.len())
             .ok()
             .filter(|size| (1..BLOCK).contains(size));
-        let mut source = Source::with_block(File::open(path)?, small.unwrap_or(BLOCK));
+        let mut source = BlockReader::with_block(File::open(path)?, small.unwrap_or(BLOCK));
         source.small = small;
         source.size = metadata.len();
         Ok(source)
     }
 }
 
-impl<R: Read> Source<R> {
+impl<R: Read> BlockReader<R> {
     /// Reads what `reader` gives, with a first block of `size` bytes.
     pub(super) fn with_block(reader: R, size: usize) -> Self {
-        Source {
+        BlockReader {
             reader,
             // A byte order mark fits into the first block.
             buffer: vec![0; size.max(3)],

@@ -9,7 +9,7 @@ use crate::glue::LastCut;
 use crate::key::NameKey;
 use crate::packed::{ALIGN, Packed};
 use crate::room::{ZoneLimits, fitting_arena, fitting_slots};
-use crate::zone::{Summary, Zone};
+use crate::zone::{Zone, ZoneSummary};
 use nameward_wire::{Name, NameBuf, Type};
 use std::collections::HashMap;
 
@@ -189,7 +189,7 @@ impl ZoneBuilder {
         if self.findings.are_fatal() {
             return None;
         }
-        let summary = Summary {
+        let summary = ZoneSummary {
             apex: apex.unwrap_or(0),
             apex_labels: apex_labels as u8,
             max_labels: self.max_labels as u8,

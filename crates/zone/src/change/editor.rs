@@ -12,7 +12,7 @@ use crate::layout;
 use crate::node::{Node, flags};
 use crate::packed::tag;
 use crate::record_list::WireRecord;
-use crate::zone::{Summary, Zone};
+use crate::zone::{Zone, ZoneSummary};
 use nameward_wire::{Name, Type};
 use std::sync::Arc;
 
@@ -58,7 +58,7 @@ enum EditStep {
 pub(super) struct Editor {
     base: Arc<Zone>,
     overlay: Overlay,
-    pub(super) summary: Summary,
+    pub(super) summary: ZoneSummary,
 }
 
 impl Editor {

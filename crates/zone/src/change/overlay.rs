@@ -30,13 +30,13 @@ impl ChangedName {
 }
 
 /// The table hashes by 32 bits that are a hash already. Names that share them stand in one list.
-type Table = HashTrieMapSync<u32, Arc<[ChangedName]>, BuildHasherDefault<AsItIs>>;
+type OverlayTable = HashTrieMapSync<u32, Arc<[ChangedName]>, BuildHasherDefault<IdentityHasher>>;
 
 /// Takes a number for its own hash.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct AsItIs(u64);
+pub(crate) struct IdentityHasher(u64);
 
-impl Hasher for AsItIs {
+impl Hasher for IdentityHasher {
     fn finish(&self) -> u64 {
         self.0
     }
@@ -55,7 +55,7 @@ impl Hasher for AsItIs {
 /// Changed names over a packed base.
 #[derive(Clone)]
 pub(crate) struct Overlay {
-    table: Table,
+    table: OverlayTable,
     names: usize,
 }
 
@@ -63,7 +63,7 @@ impl Default for Overlay {
     fn default() -> Self {
         // A block of 32 entries: a change copies one block a level.
         Overlay {
-            table: Table::new_with_hasher_and_degree_and_ptr_kind(
+            table: OverlayTable::new_with_hasher_and_degree_and_ptr_kind(
                 BuildHasherDefault::default(),
                 32,
             ),

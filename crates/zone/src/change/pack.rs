@@ -6,7 +6,7 @@
 //! meanwhile over the result ([`Zone::caught_up`]), in time of its own size.
 
 use super::editor::Editor;
-use crate::connect::{Target, is_below, list_targets};
+use crate::connect::{HostReference, is_below, list_targets};
 use crate::key::NameKey;
 use crate::packed::{ALIGN, Packed, put_slot, slots_for, tag};
 use crate::zone::Zone;
@@ -106,7 +106,7 @@ fn connect(packed: &mut Packed, with_targets: &[u32], apex: Name<'_>) {
     let (mut key, mut targets) = (NameKey::default(), Vec::new());
     for &place in with_targets {
         list_targets(packed.node(place), place as usize * ALIGN, &mut targets);
-        for Target {
+        for HostReference {
             record_at,
             name_at,
             name_len,

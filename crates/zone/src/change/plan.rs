@@ -141,7 +141,7 @@ impl ChangedOwner {
         let mut rrsets: BTreeMap<Type, (u32, BTreeSet<Rdata>)> = BTreeMap::new();
         for rrset in node.into_iter().flat_map(|node| node.rrsets()) {
             let rtype = rrset.rtype();
-            let octets = |record: crate::Record<'_>| Rdata {
+            let octets = |record: crate::RecordData<'_>| Rdata {
                 rtype,
                 octets: record.rdata.to_vec(),
             };

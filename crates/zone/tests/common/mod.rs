@@ -2,7 +2,7 @@
 
 #![allow(dead_code, reason = "each test uses a part")]
 
-use nameward_dnssec::{Keys, Policy, SignatureCache, Signing};
+use nameward_dnssec::{Keys, SignatureCache, Signing, SigningPolicy};
 use nameward_wire::zonefile::Record;
 use nameward_wire::{Class, NameBuf, Type};
 use nameward_zone::{Node, RecordList, WireRecord, Zone, ZoneBuilder};
@@ -109,7 +109,7 @@ pub fn signing(apex: &str) -> Arc<Signing> {
     let signing = Signing::new(
         name(apex).as_name(),
         Arc::new(Keys::default()),
-        Arc::new(Policy::default()),
+        Arc::new(SigningPolicy::default()),
         cache,
     );
     Arc::new(signing)

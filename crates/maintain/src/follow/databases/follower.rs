@@ -289,7 +289,7 @@ impl DatabaseFollower {
                 if let Some(zone) = self.zones.get(&id) {
                     advance(zone);
                     if zone.live.is_some() {
-                        self.commits.tell_live_change(zone.name());
+                        self.commits.report_live_change(zone.name());
                     }
                 }
             }

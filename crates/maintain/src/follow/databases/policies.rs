@@ -78,7 +78,7 @@ impl FollowedPolicies {
     }
 
     fn closed(&mut self, row: &ZoneRow) -> Arc<PolicyPart> {
-        self.share(PolicyPart::closed(row.kind.into()))
+        self.share(PolicyPart::closed(row.kind))
     }
 
     /// Logs a problem, once.

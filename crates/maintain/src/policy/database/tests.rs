@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn row(kind: Kind, primaries: &str) -> ZoneRow {
+fn row(kind: ZoneKind, primaries: &str) -> ZoneRow {
     ZoneRow {
         id: 1,
         name: "example.org.".parse().unwrap(),
@@ -32,7 +32,7 @@ fn allows(list: &Option<AccessList>, client: &str, key: Option<&str>) -> bool {
 
 #[test]
 fn a_native_zone_without_metadata_has_no_part_of_its_own() {
-    let policy = read_policy(&row(Kind::Native, ""), &[]);
+    let policy = read_policy(&row(ZoneKind::Native, ""), &[]);
     assert!(policy.part.is_none() && policy.problems.is_empty());
 }
 
@@ -43,7 +43,7 @@ fn primaries_have_ports_a_key_and_a_source() {
         ("AXFR-SOURCE", "192.0.2.9"),
     ]);
     let text = "192.0.2.1, 192.0.2.2:5300 [2001:db8::1]:53;2001:db8::2";
-    let policy = read_policy(&row(Kind::Secondary, text), &items);
+    let policy = read_policy(&row(ZoneKind::Secondary, text), &items);
     let part = policy.part.unwrap();
     let primaries = part.primaries.unwrap();
     let addresses: Vec<_> = primaries
@@ -82,7 +82,9 @@ fn transfers_are_allowed_to_networks_to_keys_and_to_name_servers_if_it_says_so()
         ("TSIG-ALLOW-AXFR", "transfer"),
         ("ALSO-NOTIFY", "192.0.2.3:5300"),
     ]);
-    let part = read_policy(&row(Kind::Primary, ""), &items).part.unwrap();
+    let part = read_policy(&row(ZoneKind::Primary, ""), &items)
+        .part
+        .unwrap();
     assert_eq!(part.transfer_to_name_servers, Some(true));
     assert!(allows(&part.also_transfer, "192.0.2.77", None));
     assert!(allows(&part.also_transfer, "2001:db8::1", None));
@@ -102,7 +104,7 @@ fn transfers_are_allowed_to_networks_to_keys_and_to_name_servers_if_it_says_so()
 #[test]
 fn updates_need_the_address_and_the_key_where_there_are_both() {
     let of = |rows: &[(&'static str, &str)]| {
-        read_policy(&row(Kind::Primary, ""), &items(rows))
+        read_policy(&row(ZoneKind::Primary, ""), &items(rows))
             .part
             .unwrap()
             .allow_update
@@ -131,7 +133,7 @@ fn words_that_make_no_sense_let_nobody_in_and_are_told() {
         ("AXFR-SOURCE", "lo"),
         ("ALSO-NOTIFY", "ns1.example.org"),
     ]);
-    let policy = read_policy(&row(Kind::Secondary, "primary.example"), &items);
+    let policy = read_policy(&row(ZoneKind::Secondary, "primary.example"), &items);
     let part = policy.part.unwrap();
     assert_eq!(part.also_transfer, None);
     assert!(part.allow_update.unwrap().is_none());
@@ -149,7 +151,7 @@ fn a_renotifying_secondary_notifies_and_ixfr_may_be_turned_off() {
         ("FORWARD-DNSUPDATE", ""),
         ("SOA-EDIT-DNSUPDATE", "INCREASE"),
     ]);
-    let part = read_policy(&row(Kind::Secondary, "192.0.2.1"), &items)
+    let part = read_policy(&row(ZoneKind::Secondary, "192.0.2.1"), &items)
         .part
         .unwrap();
     assert_eq!(part.notify_name_servers, Some(true));

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use nameward_wire::{NameBuf, Type};
 use tokio::sync::{Semaphore, mpsc};
 
-use crate::alias::read_addresses;
-use crate::pipeline::Shared;
+use crate::alias::{UnresolvedTarget, read_addresses};
+use crate::pipeline::ServingState;
 use crate::recursor::{Resolvers, UpstreamQuestion};
 
 /// Zones whose name servers are being asked for; the name servers of more are not notified of this change.
@@ -33,7 +33,7 @@ pub(super) struct ResolvedServers {
 
 /// Asks for the addresses of name servers.
 pub(super) struct NameServerResolver {
-    shared: Arc<Shared>,
+    shared: Arc<ServingState>,
     found: mpsc::Sender<ResolvedServers>,
     under_way: HashSet<NameBuf>,
     places: Arc<Semaphore>,
@@ -42,7 +42,7 @@ pub(super) struct NameServerResolver {
 
 impl NameServerResolver {
     /// Makes one that sends what it finds to `found`.
-    pub(super) fn new(shared: Arc<Shared>, found: mpsc::Sender<ResolvedServers>) -> Self {
+    pub(super) fn new(shared: Arc<ServingState>, found: mpsc::Sender<ResolvedServers>) -> Self {
         NameServerResolver {
             shared,
             found,
@@ -112,13 +112,13 @@ async fn ask_all(
                 .ask(UpstreamQuestion::new(host.as_name(), rtype))
                 .await;
             let read = reply
-                .map_err(|unanswered| unanswered.to_string())
+                .map_err(UnresolvedTarget::from)
                 .and_then(|reply| read_addresses(&reply, &question));
             match read {
                 Ok(found) => servers
                     .addresses
                     .extend(found.records.iter().filter_map(|octets| address(octets))),
-                Err(error) => reason = error,
+                Err(error) => reason = error.to_string(),
             }
         }
         if servers.addresses.len() == before {

@@ -12,7 +12,7 @@ impl Fixture {
         self.sources[0].zones = Arc::new(list);
     }
 
-    fn look(&mut self, files: &[&str]) -> Summary {
+    fn look(&mut self, files: &[&str]) -> LoadSummary {
         self.sources[0].watch = true;
         let paths = files.iter().map(|file| self.path(file)).collect();
         let look = Look::At(paths);
@@ -21,10 +21,10 @@ impl Fixture {
     }
 }
 
-fn loaded(loaded: usize) -> Summary {
-    Summary {
+fn loaded(loaded: usize) -> LoadSummary {
+    LoadSummary {
         loaded,
-        ..Summary::default()
+        ..LoadSummary::default()
     }
 }
 
@@ -50,9 +50,9 @@ fn a_new_file_is_taken_and_one_that_is_gone_removed_alone() {
     assert_eq!(fixture.look(&["two.example.zone"]), loaded(1));
     assert_eq!(fixture.served(), ["one.example.", "two.example."]);
     fs::remove_file(fixture.path("one.example.zone")).unwrap();
-    let removed = Summary {
+    let removed = LoadSummary {
         removed: 1,
-        ..Summary::default()
+        ..LoadSummary::default()
     };
     assert_eq!(fixture.look(&["one.example.zone"]), removed);
     assert_eq!(fixture.served(), ["two.example."]);
@@ -74,7 +74,7 @@ fn hidden_and_other_files_are_no_zones() {
         ".git/three.example.zone",
         "four.example.zone~",
     ];
-    assert_eq!(fixture.look(&files), Summary::default());
+    assert_eq!(fixture.look(&files), LoadSummary::default());
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{Interest, Kind, Watcher};
+use super::{Interest, WatchedFiles, Watcher};
 use crate::file::list::{FileList, ListedFile};
 
 /// For fewer files of a directory each is asked whether it is a link; for more the directory is listed.
@@ -34,7 +34,7 @@ impl Watcher {
     fn listed_in(&self, directory: &Path, files: &[ListedFile<'_>]) {
         if files.len() >= FEW {
             // Before it is listed, so that no new link is missed.
-            self.directory(directory, Kind::Named);
+            self.directory(directory, WatchedFiles::Named);
             if let Ok(Some(links)) = links_in(directory, files.len() * OTHERS) {
                 let is_link = |listed: &&ListedFile<'_>| links.contains(listed.file);
                 self.plain_files(directory, files.iter().map(|listed| listed.file));

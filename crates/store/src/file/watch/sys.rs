@@ -34,7 +34,7 @@ const BUFFER: usize = 16 * 1024;
 
 /// One event.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Event<'b> {
+pub(super) struct InotifyEvent<'b> {
     /// The directory; -1 when events were lost.
     pub watch: i32,
     mask: u32,
@@ -42,7 +42,7 @@ pub(super) struct Event<'b> {
     pub name: &'b OsStr,
 }
 
-impl Event<'_> {
+impl InotifyEvent<'_> {
     fn has(self, bits: u32) -> bool {
         self.mask & bits != 0
     }
@@ -119,7 +119,7 @@ impl Inotify {
     }
 
     /// Takes what is there; whether there may be more.
-    pub(super) fn read(&self, mut take: impl FnMut(Event<'_>)) -> io::Result<bool> {
+    pub(super) fn read(&self, mut take: impl FnMut(InotifyEvent<'_>)) -> io::Result<bool> {
         let mut buffer = [0; BUFFER];
         let length = match (&self.0).read(&mut buffer) {
             Ok(length) => length,
@@ -138,7 +138,7 @@ impl Inotify {
 
 /// The first event of a buffer, and the rest. `struct inotify_event`: watch, mask, cookie and the length of the name
 /// in 32 bits each, then the name with zero octets behind it.
-fn parse(bytes: &[u8]) -> Option<(Event<'_>, &[u8])> {
+fn parse(bytes: &[u8]) -> Option<(InotifyEvent<'_>, &[u8])> {
     let (watch, bytes) = bytes.split_first_chunk()?;
     let (mask, bytes) = bytes.split_first_chunk()?;
     let (_cookie, bytes) = bytes.split_first_chunk::<4>()?;
@@ -146,7 +146,7 @@ fn parse(bytes: &[u8]) -> Option<(Event<'_>, &[u8])> {
     let length = u32::from_ne_bytes(*length) as usize;
     let (name, rest) = bytes.split_at_checked(length)?;
     let end = name.iter().position(|byte| *byte == 0);
-    let event = Event {
+    let event = InotifyEvent {
         watch: i32::from_ne_bytes(*watch),
         mask: u32::from_ne_bytes(*mask),
         name: OsStr::from_bytes(&name[..end.unwrap_or(length)]),

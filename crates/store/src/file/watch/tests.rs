@@ -24,7 +24,7 @@ fn a_file_of_a_watched_directory_is_told_and_others_are_not() {
     let directory = tempfile::tempdir().unwrap();
     let (watcher, looks) = watcher(|| true);
     watcher.begin();
-    watcher.directory(directory.path(), Kind::Zones);
+    watcher.directory(directory.path(), WatchedFiles::Zones);
     fs::write(directory.path().join("notes.txt"), "x").unwrap();
     fs::write(directory.path().join(".a.example.zone"), "x").unwrap();
     let path = directory.path().join("a.example.zone");
@@ -86,7 +86,7 @@ fn a_look_that_nobody_had_time_for_is_offered_again() {
         *tries > 3
     });
     watcher.begin();
-    watcher.directory(directory.path(), Kind::Zones);
+    watcher.directory(directory.path(), WatchedFiles::Zones);
     let path = directory.path().join("a.example.zone");
     fs::write(&path, "x").unwrap();
     assert_eq!(looks.recv_timeout(PATIENCE).unwrap(), Look::At(vec![path]));
@@ -97,11 +97,11 @@ fn what_a_load_does_not_name_is_watched_no_longer() {
     let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let (watcher, looks) = watcher(|| true);
     watcher.begin();
-    watcher.directory(one.path(), Kind::Zones);
+    watcher.directory(one.path(), WatchedFiles::Zones);
     watcher.file(&two.path().join("db"), Interest::All);
     watcher.end(Duration::ZERO);
     watcher.begin();
-    watcher.directory(two.path(), Kind::Zones);
+    watcher.directory(two.path(), WatchedFiles::Zones);
     watcher.end(Duration::ZERO);
     assert_eq!(watcher.0.lock().directories.len(), 1);
     assert!(watcher.0.lock().files.is_empty() && watcher.0.lock().parents.is_empty());

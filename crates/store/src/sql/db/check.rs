@@ -2,17 +2,17 @@
 //!
 //! The records of a zone go through the same builder as those that are served, so that what fails there is found here.
 
-use super::super::connection::Connection;
-use super::super::dialect::{Engine, Statement, all_keys, all_metadata, all_records};
+use super::super::connection::SqlConnection;
+use super::super::dialect::{SqlEngine, Statement, all_keys, all_metadata, all_records};
 use super::super::error::{RowError, SqlError};
 use super::super::fragment::{is_made_by_signing, row_id};
 use super::super::row::{Cells, RowFault, read_content, read_name, read_ttl, read_type, shown};
-use super::super::schema::{TABLES, Table};
-use super::super::url::Address;
+use super::super::schema::{SqlTable, TABLES};
+use super::super::url::DatabaseAddress;
 use super::super::{keys, read_zone};
 use super::survey::{ForeignContent, survey_with};
 use core::fmt;
-use nameward_dnssec::Policy;
+use nameward_dnssec::SigningPolicy;
 use nameward_wire::zonefile::{Record, Severity};
 use nameward_wire::{Class, NameBuf, Type};
 use nameward_zone::ZoneBuilder;
@@ -70,8 +70,8 @@ impl CheckReport {
 }
 
 /// Checks the schema and the rows of a database.
-pub async fn check(address: &Address) -> Result<CheckReport, SqlError> {
-    if let Address::Sqlite(path) = address
+pub async fn check(address: &DatabaseAddress) -> Result<CheckReport, SqlError> {
+    if let DatabaseAddress::Sqlite(path) = address
         && !path.exists()
     {
         // Opening would make an empty file.
@@ -97,8 +97,8 @@ pub async fn check(address: &Address) -> Result<CheckReport, SqlError> {
 }
 
 async fn check_table(
-    admin: &mut Connection,
-    table: &Table,
+    admin: &mut SqlConnection,
+    table: &SqlTable,
     report: &mut CheckReport,
 ) -> Result<(), SqlError> {
     let sql = format!("SELECT 1 FROM {} LIMIT 0", table.name);
@@ -120,17 +120,17 @@ async fn check_table(
 
 /// The indexes of a table, each as its columns in order.
 async fn check_indexes(
-    admin: &mut Connection,
-    table: &Table,
+    admin: &mut SqlConnection,
+    table: &SqlTable,
     report: &mut CheckReport,
 ) -> Result<(), SqlError> {
     let sql = match admin.engine() {
-        Engine::Sqlite => format!(
+        SqlEngine::Sqlite => format!(
             "SELECT 0, l.name, i.name FROM pragma_index_list('{}') l, pragma_index_info(l.name) i \
              ORDER BY l.name, i.seqno",
             table.name
         ),
-        Engine::Postgres => format!(
+        SqlEngine::Postgres => format!(
             "SELECT CAST(0 AS BIGINT), CAST(c.relname AS TEXT), CAST(a.attname AS TEXT) \
              FROM pg_index x JOIN pg_class c ON c.oid = x.indexrelid \
              CROSS JOIN LATERAL unnest(x.indkey) WITH ORDINALITY AS k(attnum, place) \
@@ -138,7 +138,7 @@ async fn check_indexes(
              WHERE x.indrelid = '{}'::regclass ORDER BY c.relname, k.place",
             table.name
         ),
-        Engine::Mysql => format!(
+        SqlEngine::Mysql => format!(
             "SELECT 0, index_name, column_name FROM information_schema.statistics \
              WHERE table_schema = DATABASE() AND table_name = '{}' ORDER BY index_name, seq_in_index",
             table.name
@@ -179,7 +179,7 @@ struct CheckedZone {
 type CheckedZones = HashMap<i64, CheckedZone>;
 
 async fn check_zones(
-    admin: &mut Connection,
+    admin: &mut SqlConnection,
     report: &mut CheckReport,
 ) -> Result<CheckedZones, SqlError> {
     let sql = Statement::Zones.sql(admin.engine(), 0);
@@ -215,7 +215,7 @@ async fn check_zones(
 
 /// Finds keys and metadata that fail answers with DNSSEC.
 async fn check_signing(
-    admin: &mut Connection,
+    admin: &mut SqlConnection,
     zones: &mut CheckedZones,
     report: &mut CheckReport,
 ) -> Result<(), SqlError> {
@@ -237,7 +237,7 @@ async fn check_signing(
         .rows(&sql, &[], &mut |row| {
             report.checked_rows += 1;
             let text = |column| String::from_utf8_lossy(row.text(column).unwrap_or_default());
-            if let Err(error) = Policy::default().take(&text(1), &text(2)) {
+            if let Err(error) = SigningPolicy::default().take(&text(1), &text(2)) {
                 let error = RowError {
                     table: "domainmetadata",
                     id: row.int(0).unwrap_or(0),
@@ -252,7 +252,7 @@ async fn check_signing(
 }
 
 async fn check_records(
-    admin: &mut Connection,
+    admin: &mut SqlConnection,
     mut zones: CheckedZones,
     report: &mut CheckReport,
 ) -> Result<(), SqlError> {
@@ -357,7 +357,7 @@ enum CheckFault {
 
 /// Checks a row by itself and hands it to the builder.
 fn check_record(
-    engine: Engine,
+    engine: SqlEngine,
     row: &dyn Cells,
     zone: &mut CheckedZone,
     builder: &mut ZoneBuilder,
@@ -408,9 +408,9 @@ enum Unfindable {
     FinalDot(String),
 }
 
-fn unfindable(engine: Engine, text: &[u8]) -> Option<Unfindable> {
+fn unfindable(engine: SqlEngine, text: &[u8]) -> Option<Unfindable> {
     // The collations of MySQL ignore case, unless somebody chose another.
-    if engine != Engine::Mysql && text.iter().any(u8::is_ascii_uppercase) {
+    if engine != SqlEngine::Mysql && text.iter().any(u8::is_ascii_uppercase) {
         return Some(Unfindable::UpperCase(shown(text)));
     }
     let rest = text.strip_suffix(b".").filter(|rest| !rest.is_empty())?;
@@ -425,7 +425,7 @@ mod tests {
 
     #[test]
     fn names_that_look_ups_do_not_ask_for_are_told() {
-        let is_told = |text: &str| unfindable(Engine::Sqlite, text.as_bytes()).is_some();
+        let is_told = |text: &str| unfindable(SqlEngine::Sqlite, text.as_bytes()).is_some();
         for (text, expected) in [
             ("www.example.org", false),
             ("www.example.org.", true),
@@ -436,6 +436,6 @@ mod tests {
         ] {
             assert_eq!(is_told(text), expected, "{text}");
         }
-        assert!(unfindable(Engine::Mysql, b"Www.example.org").is_none());
+        assert!(unfindable(SqlEngine::Mysql, b"Www.example.org").is_none());
     }
 }

@@ -1,10 +1,10 @@
 //! Finds content of PowerDNS that this server serves otherwise: one line a kind, with a count and the first names.
 
-use super::super::connection::Connection;
-use super::super::dialect::{Engine, int, text};
+use super::super::connection::SqlConnection;
+use super::super::dialect::{SqlEngine, int, text};
 use super::super::error::SqlError;
 use super::super::row::shown;
-use super::super::url::Address;
+use super::super::url::DatabaseAddress;
 use core::fmt;
 
 /// Names that are told; the rest is counted.
@@ -100,11 +100,13 @@ impl fmt::Display for ForeignContent {
 }
 
 /// Finds content of PowerDNS that is served otherwise here. It reads an index of all records once.
-pub async fn survey(address: &Address) -> Result<Vec<ForeignContent>, SqlError> {
+pub async fn survey(address: &DatabaseAddress) -> Result<Vec<ForeignContent>, SqlError> {
     survey_with(&mut super::open(address).await?).await
 }
 
-pub(super) async fn survey_with(admin: &mut Connection) -> Result<Vec<ForeignContent>, SqlError> {
+pub(super) async fn survey_with(
+    admin: &mut SqlConnection,
+) -> Result<Vec<ForeignContent>, SqlError> {
     let mut found = Vec::new();
     for kind in ForeignKind::ALL {
         match count(admin, kind).await {
@@ -117,8 +119,8 @@ pub(super) async fn survey_with(admin: &mut Connection) -> Result<Vec<ForeignCon
     Ok(found)
 }
 
-async fn count(admin: &mut Connection, kind: ForeignKind) -> Result<ForeignContent, SqlError> {
-    let engine: Engine = admin.engine();
+async fn count(admin: &mut SqlConnection, kind: ForeignKind) -> Result<ForeignContent, SqlError> {
+    let engine: SqlEngine = admin.engine();
     let (column, source) = kind.source();
     let mut content = ForeignContent {
         kind,

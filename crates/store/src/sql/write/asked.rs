@@ -3,11 +3,11 @@
 use super::super::{SqlError, ZoneRow};
 use super::InvalidChange;
 use super::commit::Work;
-use super::derive::{KeptDenial, Key, key};
+use super::derive::{CanonicalName, KeptDenial, key};
 use super::edit::check_edit;
 use super::rows::What;
 use super::session::{Failure, Session, Value};
-use crate::sql::dialect::Engine;
+use crate::sql::dialect::SqlEngine;
 use nameward_dnssec::Nsec3Param;
 use nameward_wire::{Name, Type};
 use nameward_zone::change::{
@@ -34,7 +34,7 @@ impl Asked<'_> {
     }
 
     /// The names that it is about.
-    pub(super) fn names(self) -> BTreeSet<Key> {
+    pub(super) fn names(self) -> BTreeSet<CanonicalName> {
         match self {
             Asked::Change(change) => names_of(change),
             Asked::When(asked) => {
@@ -49,28 +49,28 @@ impl Asked<'_> {
 pub(super) fn check_edits(
     change: &ZoneChange,
     zone: &ZoneRow,
-    signing: &Signing,
+    signing: &SigningRows,
 ) -> Result<(), InvalidChange> {
     let check = |edit: &Edit| check_edit(edit, &zone.name, signing.is_presigned);
     change.edits.iter().try_for_each(check)
 }
 
 /// The owners that edits are about.
-pub(super) fn names_of(change: &ZoneChange) -> BTreeSet<Key> {
+pub(super) fn names_of(change: &ZoneChange) -> BTreeSet<CanonicalName> {
     let name = |edit: &Edit| key(edit.name().as_name());
     change.edits.iter().map(name).collect()
 }
 
 /// How a zone is signed, as its database says.
-pub(super) struct Signing {
+pub(super) struct SigningRows {
     pub(super) denial: KeptDenial,
     pub(super) is_presigned: bool,
 }
 
-pub(super) async fn read_signing(session: &mut Session, zone: i64) -> Result<Signing, Failure> {
+pub(super) async fn read_signing(session: &mut Session, zone: i64) -> Result<SigningRows, Failure> {
     let (mut param, mut narrow, mut is_presigned) = (None, false, false);
     let text = match session.engine() {
-        Engine::Mysql => "CAST(content AS BINARY)",
+        SqlEngine::Mysql => "CAST(content AS BINARY)",
         _ => "CAST(content AS VARCHAR)",
     };
     let sql = format!(
@@ -95,7 +95,7 @@ pub(super) async fn read_signing(session: &mut Session, zone: i64) -> Result<Sig
     // Names that are put in a wrong order would be denied by PowerDNS.
     let param = param.map(|text| Nsec3Param::read(&text)).transpose();
     let param = param.map_err(|error| SqlError::row("domainmetadata", 0, error.to_string()))?;
-    Ok(Signing {
+    Ok(SigningRows {
         denial: match (has_keys || is_presigned, param) {
             (false, _) => KeptDenial::Unsigned,
             (true, None) => KeptDenial::Nsec,

@@ -3,7 +3,7 @@
 //! The names that a change touches go through the same builder as a zone file. What depends on names that are not
 //! touched (data below a DNAME) is looked up.
 
-use super::derive::{Key, ancestors};
+use super::derive::{CanonicalName, ancestors};
 use super::error::InvalidChange;
 use super::rows::{Row, Rows, What, text_of};
 use nameward_wire::zonefile::{Record, Severity};
@@ -22,7 +22,7 @@ pub(super) const MAX_NAME_TEXT: usize = 255;
 pub(super) fn check(
     rows: &Rows,
     apex: &[u8],
-    touched: &BTreeSet<Key>,
+    touched: &BTreeSet<CanonicalName>,
 ) -> Result<Vec<String>, InvalidChange> {
     let mut builder = ZoneBuilder::new(Name::from_wire(apex).unwrap_or(Name::ROOT));
     let mut warnings = Vec::new();

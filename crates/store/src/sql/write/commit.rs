@@ -4,15 +4,17 @@
 //! again for the names that the change touches, for all names below a delegation that comes or goes, and for
 //! the empty non-terminals above them; other rows are not looked at.
 
-use super::super::{Kind, SqlError, ZoneRow, read_zone};
+use super::super::{SqlError, ZoneRow, read_zone};
 use super::asked::{Asked, check_edits, names_of, read_signing};
 use super::check::{check, shown};
-use super::derive::{Derived, KeptDenial, Key, Knowledge, NameFacts, NameStanding, ancestors, key};
+use super::derive::{
+    CanonicalName, Derived, KeptDenial, Knowledge, NameFacts, NameStanding, ancestors, key,
+};
 use super::edit::apply;
 use super::rows::{Row, Rows, What};
 use super::session::{Failure, Session, Value};
 use super::{Committed, InvalidChange, ReadOnly, WriteError};
-use crate::sql::dialect::{Engine, Statement};
+use crate::sql::dialect::{SqlEngine, Statement};
 use crate::sql::fragment::{is_made_by_signing, soa_minimum};
 use nameward_wire::{Name, Type};
 use nameward_zone::change::{ChangeOrigin, Difference, Edit, soa_serial};
@@ -27,7 +29,7 @@ const MANY: usize = 16;
 /// Reads the zone's row and keeps others from changing the zone until the end of the transaction.
 pub(super) async fn lock_zone(session: &mut Session, id: i64) -> Result<ZoneRow, WriteError> {
     let mut sql = Statement::Zones.sql(session.engine(), 0) + " WHERE id = ?";
-    if session.engine() != Engine::Sqlite {
+    if session.engine() != SqlEngine::Sqlite {
         sql.push_str(" FOR UPDATE");
     }
     let mut found = None;
@@ -50,7 +52,7 @@ pub(super) async fn change(
     asked: Asked<'_>,
 ) -> Result<Committed, WriteError> {
     let origin = asked.origin();
-    if origin == ChangeOrigin::Operator && matches!(zone.kind, Kind::Secondary | Kind::Consumer) {
+    if origin == ChangeOrigin::Operator && zone.kind.is_transferred() {
         return Err(WriteError::ReadOnly(ReadOnly::Secondary(
             zone.name.to_string(),
         )));
@@ -110,7 +112,7 @@ pub(super) async fn change(
     let empties = work.empties();
     work.derive_rows();
     let written = work.write(session, empties).await?;
-    session.tell(zone.id).await?;
+    session.notify_change(zone.id).await?;
     if committed.difference.is_some() {
         committed.mark = session.mark(zone.id, version, written).await?;
     }
@@ -119,24 +121,24 @@ pub(super) async fn change(
 
 /// A change in work.
 pub(super) struct Work {
-    apex: Key,
+    apex: CanonicalName,
     pub(super) denial: KeptDenial,
     pub(super) rows: Rows,
     /// Names that steps are about.
-    touched: BTreeSet<Key>,
+    touched: BTreeSet<CanonicalName>,
     /// The facts about the names that were read, as they were before.
-    before: HashMap<Key, NameFacts>,
+    before: HashMap<CanonicalName, NameFacts>,
     /// Delegations that come or go: all below is read.
-    flipped: BTreeSet<Key>,
+    flipped: BTreeSet<CanonicalName>,
     /// Empty non-terminals below which all names were read.
-    explored: BTreeSet<Key>,
+    explored: BTreeSet<CanonicalName>,
     /// Empty non-terminals with more names below than were read, and what these do for them.
-    glimpsed: HashMap<Key, NameStanding>,
+    glimpsed: HashMap<CanonicalName, NameStanding>,
 }
 
 /// The row of an empty non-terminal as it should be.
 pub(super) struct Empty {
-    pub(super) name: Key,
+    pub(super) name: CanonicalName,
     pub(super) wanted: Option<Derived>,
 }
 
@@ -152,7 +154,7 @@ impl Work {
         let mut names = touched.clone();
         names.insert(apex.clone());
         for name in &touched {
-            names.extend(ancestors(name, &apex).map(Key::from));
+            names.extend(ancestors(name, &apex).map(CanonicalName::from));
         }
         let mut rows = Rows::new(zone.id);
         rows.load_names(session, &names.into_iter().collect::<Vec<_>>())
@@ -272,9 +274,10 @@ impl Work {
     /// Reads what the derived columns depend on besides the names that are touched.
     async fn learn(&mut self, session: &mut Session) -> Result<(), Failure> {
         let after = self.rows.facts();
-        let ns =
-            |facts: &HashMap<Key, NameFacts>, name: &Key| facts.get(name).is_some_and(|f| f.ns);
-        let flipped: Vec<Key> = self
+        let ns = |facts: &HashMap<CanonicalName, NameFacts>, name: &CanonicalName| {
+            facts.get(name).is_some_and(|f| f.ns)
+        };
+        let flipped: Vec<CanonicalName> = self
             .touched
             .iter()
             .filter(|name| **name != self.apex && ns(&self.before, name) != ns(&after, name))
@@ -310,7 +313,7 @@ impl Work {
         Ok(())
     }
 
-    fn knowledge<'k>(&'k self, facts: &'k HashMap<Key, NameFacts>) -> Knowledge<'k> {
+    fn knowledge<'k>(&'k self, facts: &'k HashMap<CanonicalName, NameFacts>) -> Knowledge<'k> {
         Knowledge {
             apex: &self.apex,
             denial: &self.denial,
@@ -320,7 +323,7 @@ impl Work {
 
     /// Names without records that lost something at or below them, so that what is left must be looked up. Where all
     /// below was read already they are known.
-    fn lessened(&self) -> Vec<Key> {
+    fn lessened(&self) -> Vec<CanonicalName> {
         let after = self.rows.facts();
         let (old, new) = (self.knowledge(&self.before), self.knowledge(&after));
         let mut found = BTreeSet::new();
@@ -331,7 +334,7 @@ impl Work {
             if !is_new_cut && !new.standing(name).is_less_than(old.standing(name)) {
                 continue;
             }
-            let above = ancestors(name, &self.apex).map(Key::from);
+            let above = ancestors(name, &self.apex).map(CanonicalName::from);
             found.extend(std::iter::once(name.clone()).chain(above).filter(|name| {
                 *name != self.apex
                     && !after.get(name).is_some_and(|facts| facts.exists())
@@ -386,17 +389,17 @@ impl Work {
     }
 
     /// Names that may be empty non-terminals before or after.
-    fn candidates(&self) -> BTreeSet<Key> {
-        let mut names: BTreeSet<Key> = self.touched.clone();
+    fn candidates(&self) -> BTreeSet<CanonicalName> {
+        let mut names: BTreeSet<CanonicalName> = self.touched.clone();
         let read_below = self.rows.list.iter().map(|row| &row.name);
         names.extend(
             read_below
                 .filter(|name| self.is_flipped_above(name))
                 .cloned(),
         );
-        let above: Vec<Key> = names
+        let above: Vec<CanonicalName> = names
             .iter()
-            .flat_map(|name| ancestors(name, &self.apex).map(Key::from))
+            .flat_map(|name| ancestors(name, &self.apex).map(CanonicalName::from))
             .collect();
         names.extend(above);
         names.remove(&self.apex);

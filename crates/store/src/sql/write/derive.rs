@@ -45,11 +45,11 @@ impl NameFacts {
 }
 
 /// A name in lower case and wire form.
-pub(super) type Key = Box<[u8]>;
+pub(super) type CanonicalName = Box<[u8]>;
 
 /// The key of a name.
-pub(super) fn key(name: Name<'_>) -> Key {
-    let mut wire: Key = name.as_wire().into();
+pub(super) fn key(name: Name<'_>) -> CanonicalName {
+    let mut wire: CanonicalName = name.as_wire().into();
     wire.make_ascii_lowercase();
     wire
 }
@@ -72,7 +72,7 @@ pub(super) trait KnownNames: Sync {
     fn facts_of(&self, name: &[u8]) -> NameFacts;
 }
 
-impl KnownNames for HashMap<Key, NameFacts> {
+impl KnownNames for HashMap<CanonicalName, NameFacts> {
     fn facts_of(&self, name: &[u8]) -> NameFacts {
         self.get(name).copied().unwrap_or_default()
     }
@@ -223,7 +223,7 @@ mod tests {
     use super::*;
     use nameward_wire::NameBuf;
 
-    fn wire(text: &str) -> Key {
+    fn wire(text: &str) -> CanonicalName {
         key(text.parse::<NameBuf>().unwrap().as_name())
     }
 
@@ -254,7 +254,7 @@ mod tests {
     #[test]
     fn ancestors_end_with_the_apex() {
         let (name, apex) = (wire("a.b.example"), wire("example"));
-        let above: Vec<Key> = ancestors(&name, &apex).map(Key::from).collect();
+        let above: Vec<CanonicalName> = ancestors(&name, &apex).map(CanonicalName::from).collect();
         assert_eq!(above, [wire("b.example"), wire("example")]);
         assert_eq!(ancestors(&apex, &apex).count(), 0);
     }

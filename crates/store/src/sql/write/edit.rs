@@ -2,7 +2,7 @@
 
 use super::check::{MAX_CONTENT, MAX_NAME_TEXT, shown};
 use super::content::write_content;
-use super::derive::{Key, key};
+use super::derive::{CanonicalName, key};
 use super::error::InvalidChange;
 use super::rows::{Row, Rows, What, text_of};
 use nameward_wire::rdata::canonicalise;
@@ -71,7 +71,7 @@ fn same(rtype: Type, a: &[u8], b: &[u8]) -> bool {
 
 /// Applies a step to the rows.
 pub(super) fn apply(edit: &Edit, rows: &mut Rows, apex: &[u8]) -> Result<(), InvalidChange> {
-    let name: Key = key(edit.name().as_name());
+    let name: CanonicalName = key(edit.name().as_name());
     let places = rows.places(&name);
     let of_type = |rows: &Rows, wanted: Type| -> Vec<usize> {
         let is_it = |place: &usize| {

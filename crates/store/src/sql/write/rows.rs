@@ -1,9 +1,9 @@
 //! The rows of a zone that a change needs to see: those of the names it touches, of their ancestors, and where
 //! delegations come or go of all names below.
 
-use super::super::dialect::Engine;
+use super::super::dialect::SqlEngine;
 use super::super::row::{Cells, read_content, read_name, read_ttl, read_type, write_name};
-use super::derive::{Derived, Key, NameFacts, key};
+use super::derive::{CanonicalName, Derived, NameFacts, key};
 use super::session::{Failure, Session, Value};
 use nameward_wire::{Name, NameBuf, Type};
 use std::collections::{HashMap, HashSet};
@@ -16,7 +16,7 @@ const NAMES_AT_ONCE: usize = 200;
 pub(super) struct Row {
     /// `None` for a new one.
     pub(super) id: Option<i64>,
-    pub(super) name: Key,
+    pub(super) name: CanonicalName,
     pub(super) what: What,
     pub(super) ttl: u32,
     pub(super) disabled: bool,
@@ -61,21 +61,21 @@ pub(super) enum Depth {
     TypesOnly,
 }
 
-fn columns(engine: Engine, depth: Depth) -> String {
+fn columns(engine: SqlEngine, depth: Depth) -> String {
     let int = |column: &str| match engine {
-        Engine::Sqlite => column.to_owned(),
-        Engine::Postgres => format!("CAST({column} AS BIGINT)"),
-        Engine::Mysql => format!("CAST({column} AS SIGNED)"),
+        SqlEngine::Sqlite => column.to_owned(),
+        SqlEngine::Postgres => format!("CAST({column} AS BIGINT)"),
+        SqlEngine::Mysql => format!("CAST({column} AS SIGNED)"),
     };
     let bool = |column: &str| match engine {
-        Engine::Postgres => format!("CAST(CAST({column} AS INT) AS BIGINT)"),
+        SqlEngine::Postgres => format!("CAST(CAST({column} AS INT) AS BIGINT)"),
         _ => int(column),
     };
     let text = |column: &str| match engine {
-        Engine::Sqlite => column.to_owned(),
-        Engine::Postgres => format!("CAST({column} AS TEXT)"),
+        SqlEngine::Sqlite => column.to_owned(),
+        SqlEngine::Postgres => format!("CAST({column} AS TEXT)"),
         // As stored: the character set of the connection must not change it.
-        Engine::Mysql => format!("CAST({column} AS BINARY)"),
+        SqlEngine::Mysql => format!("CAST({column} AS BINARY)"),
     };
     let content = match depth {
         Depth::Whole => "content",
@@ -142,7 +142,7 @@ pub(super) fn text_of(name: &[u8]) -> String {
 pub(super) struct Rows {
     pub(super) zone: i64,
     pub(super) list: Vec<Row>,
-    at: HashMap<Key, Vec<usize>>,
+    at: HashMap<CanonicalName, Vec<usize>>,
     ids: HashSet<i64>,
 }
 
@@ -178,8 +178,8 @@ impl Rows {
     }
 
     /// Returns the facts about each name, as far as it was read.
-    pub(super) fn facts(&self) -> HashMap<Key, NameFacts> {
-        let mut facts: HashMap<Key, NameFacts> = HashMap::new();
+    pub(super) fn facts(&self) -> HashMap<CanonicalName, NameFacts> {
+        let mut facts: HashMap<CanonicalName, NameFacts> = HashMap::new();
         for row in self.list.iter().filter(|row| row.is_served()) {
             match facts.get_mut(&row.name) {
                 Some(known) => known.add(row.rtype()),
@@ -193,7 +193,7 @@ impl Rows {
     pub(super) async fn load_names(
         &mut self,
         session: &mut Session,
-        names: &[Key],
+        names: &[CanonicalName],
     ) -> Result<(), Failure> {
         let columns = columns(session.engine(), Depth::Whole);
         for chunk in names.chunks(NAMES_AT_ONCE) {
@@ -225,7 +225,7 @@ impl Rows {
         // Not LIKE: names contain its special characters, and SQLite's ignores case.
         let is_below = match engine {
             _ if name == [0] => "name <> ?".to_owned(),
-            Engine::Sqlite => format!("substr(name, -{length}) = ?"),
+            SqlEngine::Sqlite => format!("substr(name, -{length}) = ?"),
             _ => format!("RIGHT(name, {length}) = ?"),
         };
         let limit = limit.map_or_else(String::new, |limit| format!(" LIMIT {limit}"));

@@ -3,11 +3,11 @@
 //! Every transaction serialises itself by what it locks first: the row of its zone, or in SQLite the whole file.
 
 pub(super) use super::super::connection::Value;
-use super::super::connection::{ClientError, Connection, Each, EachUntil, Terms};
-use super::super::dialect::{Engine, int};
+use super::super::connection::{ClientError, Each, EachUntil, SqlConnection, Terms};
+use super::super::dialect::{SqlEngine, int};
 use super::super::error::SqlError;
 use super::super::row::Cells;
-use super::super::url::Address;
+use super::super::url::DatabaseAddress;
 use super::own::CommitMark;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -25,11 +25,11 @@ pub(super) enum Failure {
 }
 
 pub(super) struct Session {
-    connection: Connection,
+    connection: SqlConnection,
     /// The file of SQLite and its number in its file system when it was opened.
     file: Option<(PathBuf, u64)>,
     /// Whether the writer can tell others by itself, for databases without triggers.
-    can_tell: bool,
+    can_notify: bool,
     /// The number of the session, where notices carry it.
     process: Option<i32>,
 }
@@ -50,10 +50,10 @@ impl RowWrites {
 }
 
 impl Session {
-    pub(super) async fn open(address: &Address) -> Result<Self, SqlError> {
+    pub(super) async fn open(address: &DatabaseAddress) -> Result<Self, SqlError> {
         let file = match address {
             // Before it is opened: if it is replaced meanwhile, the number is too old and it is opened again.
-            Address::Sqlite(path) => Some((path.clone(), file_number(path))),
+            DatabaseAddress::Sqlite(path) => Some((path.clone(), file_number(path))),
             _ => None,
         };
         let terms = Terms {
@@ -62,15 +62,15 @@ impl Session {
             patience: PATIENCE,
             statement_time: Some(PATIENCE),
         };
-        let mut connection = Connection::open(address, terms).await?;
-        if connection.engine() == Engine::Sqlite {
+        let mut connection = SqlConnection::open(address, terms).await?;
+        if connection.engine() == SqlEngine::Sqlite {
             // What was acknowledged survives a power failure, whatever the journal is.
             connection.command("PRAGMA synchronous = FULL").await?;
         }
         let mut session = Session {
             connection,
             file,
-            can_tell: false,
+            can_notify: false,
             process: None,
         };
         session.prepare().await?;
@@ -85,22 +85,22 @@ impl Session {
         };
         let seconds = PATIENCE.as_secs() / 2;
         let bound = match self.engine() {
-            Engine::Sqlite => None,
-            Engine::Postgres => Some(format!("SET lock_timeout = '{seconds}s'")),
-            Engine::Mysql => Some(format!("SET innodb_lock_wait_timeout = {seconds}")),
+            SqlEngine::Sqlite => None,
+            SqlEngine::Postgres => Some(format!("SET lock_timeout = '{seconds}s'")),
+            SqlEngine::Mysql => Some(format!("SET innodb_lock_wait_timeout = {seconds}")),
         };
         if let Some(bound) = bound {
             self.run(&bound, &[]).await.map_err(plain)?;
         }
         let probe = match self.engine() {
             // A database that only speaks the protocol may have no notices.
-            Engine::Postgres => "SELECT oid FROM pg_proc WHERE proname = 'pg_notify' LIMIT 1",
+            SqlEngine::Postgres => "SELECT oid FROM pg_proc WHERE proname = 'pg_notify' LIMIT 1",
             _ => "SELECT domain_id FROM nameward_changes LIMIT 0",
         };
         let mut rows = 0;
         let found = self.rows(probe, &[], &mut |_| rows += 1).await;
-        self.can_tell = found.is_ok() && (rows > 0 || self.engine() != Engine::Postgres);
-        if self.can_tell && self.engine() == Engine::Postgres {
+        self.can_notify = found.is_ok() && (rows > 0 || self.engine() != SqlEngine::Postgres);
+        if self.can_notify && self.engine() == SqlEngine::Postgres {
             let sql = "SELECT CAST(pg_backend_pid() AS BIGINT)";
             let mut process = None;
             let each = &mut |row: &dyn Cells| process = row.int(0);
@@ -116,16 +116,16 @@ impl Session {
         file.is_some_and(|(path, number)| file_number(path) != *number)
     }
 
-    pub(super) fn engine(&self) -> Engine {
+    pub(super) fn engine(&self) -> SqlEngine {
         self.connection.engine()
     }
 
     pub(super) async fn begin(&mut self) -> Result<(), Failure> {
         let sql = match self.engine() {
             // Takes the lock at once: a reader that becomes a writer could not wait for another.
-            Engine::Sqlite => "BEGIN IMMEDIATE",
-            Engine::Postgres => "BEGIN",
-            Engine::Mysql => "START TRANSACTION",
+            SqlEngine::Sqlite => "BEGIN IMMEDIATE",
+            SqlEngine::Postgres => "BEGIN",
+            SqlEngine::Mysql => "START TRANSACTION",
         };
         self.command(sql).await
     }
@@ -141,7 +141,7 @@ impl Session {
     /// Reads the version that a zone has in the table of changes.
     pub(super) async fn version(&mut self, zone: i64) -> Result<i64, Failure> {
         let mut version = 0;
-        if self.can_tell && self.engine() != Engine::Postgres {
+        if self.can_notify && self.engine() != SqlEngine::Postgres {
             let column = int(self.engine(), "version");
             let sql = format!("SELECT {column} FROM nameward_changes WHERE domain_id = ?");
             let each = &mut |row: &dyn Cells| version = row.int(0).unwrap_or(0);
@@ -158,34 +158,34 @@ impl Session {
         before: i64,
         written: RowWrites,
     ) -> Result<Option<CommitMark>, Failure> {
-        if !self.can_tell {
+        if !self.can_notify {
             return Ok(None);
         }
         let after = match self.engine() {
-            Engine::Postgres => return Ok(self.process.map(CommitMark::Session)),
-            Engine::Sqlite | Engine::Mysql => self.version(zone).await?,
+            SqlEngine::Postgres => return Ok(self.process.map(CommitMark::Session)),
+            SqlEngine::Sqlite | SqlEngine::Mysql => self.version(zone).await?,
         };
         // SQLite has one writer. In MySQL others may have changed rows of the zone after the version was read.
-        let is_alone = self.engine() == Engine::Sqlite || after - before == written.versions();
+        let is_alone = self.engine() == SqlEngine::Sqlite || after - before == written.versions();
         Ok(is_alone.then_some(CommitMark::Versions { before, after }))
     }
 
     /// Tells other servers that a zone changed, where no trigger may do it.
-    pub(super) async fn tell(&mut self, zone: i64) -> Result<(), Failure> {
-        if !self.can_tell {
+    pub(super) async fn notify_change(&mut self, zone: i64) -> Result<(), Failure> {
+        if !self.can_notify {
             return Ok(());
         }
         let sql = match self.engine() {
-            Engine::Sqlite => {
+            SqlEngine::Sqlite => {
                 "INSERT INTO nameward_changes VALUES (?, 1, CAST(strftime('%s', 'now') AS INTEGER)) \
                  ON CONFLICT (domain_id) DO UPDATE \
                  SET version = version + 1, changed_at = excluded.changed_at"
             }
-            Engine::Mysql => {
+            SqlEngine::Mysql => {
                 "INSERT INTO nameward_changes VALUES (?, 1, UNIX_TIMESTAMP()) \
                  ON DUPLICATE KEY UPDATE version = version + 1, changed_at = VALUES(changed_at)"
             }
-            Engine::Postgres => {
+            SqlEngine::Postgres => {
                 let payload = zone.to_string();
                 let sql = "SELECT pg_notify('nameward', ?)";
                 return self.rows(sql, &[Value::Text(&payload)], &mut |_| {}).await;

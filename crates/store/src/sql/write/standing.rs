@@ -1,13 +1,14 @@
 //! The standing of zones: their serials, when they were last checked, and of which serial others were last notified.
 
-use super::super::dialect::{Engine, int, text};
+use super::super::SqlBackend;
+use super::super::dialect::{SqlEngine, int, text};
 use super::super::row::{Cells, read_content, read_name, write_name};
-use super::super::{Kind, SqlBackend};
 use super::WriteError;
 use super::session::Value;
+use super::zones::kind_column;
 use nameward_wire::{NameBuf, Type};
-use nameward_zone::Serial;
 use nameward_zone::change::soa_serial;
+use nameward_zone::{Serial, ZoneKind};
 
 /// Names in one statement.
 const NAMES_AT_ONCE: usize = 200;
@@ -70,9 +71,9 @@ impl StandingZone {
 }
 
 /// The statement without its condition.
-fn select(engine: Engine) -> String {
+fn select(engine: SqlEngine) -> String {
     let content = match engine {
-        Engine::Mysql => "CAST(r.content AS BINARY)".to_owned(),
+        SqlEngine::Mysql => "CAST(r.content AS BINARY)".to_owned(),
         _ => text(engine, "r.content"),
     };
     let columns = [
@@ -89,11 +90,11 @@ fn select(engine: Engine) -> String {
     )
 }
 
-fn of_kinds(kinds: &[Kind]) -> String {
+fn of_kinds(kinds: &[ZoneKind]) -> String {
     let words = kinds.iter().flat_map(|kind| match kind {
-        Kind::Primary => vec!["MASTER", "PRIMARY"],
-        Kind::Secondary => vec!["SLAVE", "SECONDARY"],
-        kind => vec![kind.text()],
+        ZoneKind::Primary => vec!["MASTER", "PRIMARY"],
+        ZoneKind::Secondary => vec!["SLAVE", "SECONDARY"],
+        kind => vec![kind_column(*kind)],
     });
     let words: Vec<String> = words.map(|word| format!("'{word}'")).collect();
     format!("UPPER(d.type) IN ({})", words.join(", "))
@@ -125,11 +126,11 @@ impl SqlBackend {
                 }
             }
             StandingZones::Secondary => {
-                let kinds = of_kinds(&[Kind::Secondary, Kind::Consumer]);
+                let kinds = of_kinds(&[ZoneKind::Secondary, ZoneKind::Consumer]);
                 session.rows(&(select + &kinds), &[], each).await?;
             }
             StandingZones::Unnotified => {
-                let kinds = of_kinds(&[Kind::Primary, Kind::Producer]);
+                let kinds = of_kinds(&[ZoneKind::Primary, ZoneKind::Producer]);
                 session.rows(&(select + &kinds), &[], each).await?;
             }
         }

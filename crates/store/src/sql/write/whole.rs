@@ -4,17 +4,17 @@
 //! `records` go, disabled ones too, and comments stay; the metadata PRESIGNED and NSEC3PARAM follow the signatures that the
 //! version has or has not.
 
-use super::super::{Kind, ZoneRow};
+use super::super::ZoneRow;
 use super::asked::read_signing;
 use super::check::{MAX_CONTENT, MAX_NAME_TEXT, shown};
 use super::content::write_content;
-use super::derive::{KeptDenial, Key, Knowledge, NameStanding, ancestors, key};
+use super::derive::{CanonicalName, KeptDenial, Knowledge, NameStanding, ancestors, key};
 use super::put::{INSERTS_AT_ONCE, insert_rows};
 use super::rows::{Row, Rows, What, text_of};
 use super::session::{Failure, Session, Value};
 use super::{Committed, InvalidChange, ReadOnly, WriteError};
 use crate::sql::SqlError;
-use crate::sql::dialect::Engine;
+use crate::sql::dialect::SqlEngine;
 use nameward_dnssec::Nsec3Param;
 use nameward_wire::{Name, Type};
 use nameward_zone::change::soa_serial;
@@ -32,7 +32,7 @@ pub(super) async fn replace(
     zone: &ZoneRow,
     version: &Zone,
 ) -> Result<Committed, WriteError> {
-    if !matches!(zone.kind, Kind::Secondary | Kind::Consumer) {
+    if !zone.kind.is_transferred() {
         let name = zone.name.to_string();
         return Err(WriteError::ReadOnly(ReadOnly::NotSecondary(name)));
     }
@@ -66,7 +66,7 @@ pub(super) async fn replace(
         denial: &denial,
         facts: version,
     };
-    let mut empties: BTreeMap<Key, NameStanding> = BTreeMap::new();
+    let mut empties: BTreeMap<CanonicalName, NameStanding> = BTreeMap::new();
     for node in version.nodes_in_order().filter(|node| !node.is_empty()) {
         let name = key(node.name());
         note_empties(&name, &knowledge, version, &mut empties);
@@ -81,7 +81,7 @@ pub(super) async fn replace(
         writer.write(row).await?;
     }
     writer.flush().await?;
-    session.tell(zone.id).await?;
+    session.notify_change(zone.id).await?;
     committed.is_changed = true;
     Ok(committed)
 }
@@ -105,7 +105,7 @@ fn note_empties(
     name: &[u8],
     knowledge: &Knowledge<'_>,
     version: &Zone,
-    empties: &mut BTreeMap<Key, NameStanding>,
+    empties: &mut BTreeMap<CanonicalName, NameStanding>,
 ) {
     let mut standing = None;
     for above in ancestors(name, knowledge.apex) {
@@ -176,7 +176,7 @@ async fn set_metadata(
 /// Deletes all rows of a zone, not too many with one statement.
 async fn delete_all(session: &mut Session, zone: i64) -> Result<(), Failure> {
     let sql = match session.engine() {
-        Engine::Mysql => {
+        SqlEngine::Mysql => {
             format!("DELETE FROM records WHERE domain_id = ? LIMIT {DELETES_AT_ONCE}")
         }
         _ => format!(
@@ -196,7 +196,7 @@ async fn delete_all(session: &mut Session, zone: i64) -> Result<(), Failure> {
     }
 }
 
-fn new_row(name: Key, what: What, ttl: u32) -> Row {
+fn new_row(name: CanonicalName, what: What, ttl: u32) -> Row {
     Row {
         id: None,
         name,

@@ -1,17 +1,17 @@
 //! Zones as a whole: made, deleted, found, and listed with all that is stored of them.
 
-use super::super::dialect::{Engine, Statement, record_columns};
+use super::super::dialect::{SqlEngine, Statement, record_columns};
 use super::super::row::{
     Cells, RowFault, read_content, read_name, read_ttl, read_type, write_name,
 };
-use super::super::{Kind, SqlBackend, SqlError, ZoneRow, read_zone};
+use super::super::{SqlBackend, SqlError, ZoneRow, read_zone};
 use super::asked::Asked;
 use super::commit::{change, lock_zone};
 use super::session::{Failure, Session, Value};
 use super::{Committed, WriteError};
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::change::{ChangeOrigin, Edit, RrsetData, ZoneChange};
-use nameward_zone::{Serial, SerialRule};
+use nameward_zone::{Serial, SerialRule, ZoneKind};
 use std::ops::ControlFlow;
 use std::time::SystemTime;
 
@@ -21,7 +21,7 @@ pub struct NewZone {
     /// Its name.
     pub name: NameBuf,
     /// The kind of the zone.
-    pub kind: Kind,
+    pub kind: ZoneKind,
     /// `master`: where a secondary gets it from.
     pub primaries: Option<String>,
     /// Its first records; none for a secondary.
@@ -102,13 +102,13 @@ pub(super) async fn create(session: &mut Session, zone: &NewZone) -> Result<Comm
     let sql = "INSERT INTO domains (name, type, master) VALUES (?, ?, ?)";
     let values = [
         Value::Text(&name),
-        Value::Text(zone.kind.text()),
+        Value::Text(kind_column(zone.kind)),
         zone.primaries.as_deref().into(),
     ];
     session.run(sql, &values).await?;
     let found = find(session, &name).await?;
     let row = found.ok_or(WriteError::NoSuchZone)?;
-    session.tell(row.id).await?;
+    session.notify_change(row.id).await?;
     if zone.rrsets.is_empty() {
         return Ok(Committed {
             zone: row.id,
@@ -140,7 +140,7 @@ pub(super) async fn delete(session: &mut Session, id: i64) -> Result<Committed, 
     }
     let sql = "DELETE FROM domains WHERE id = ?";
     session.run(sql, &[Value::Int(id)]).await?;
-    session.tell(id).await?;
+    session.notify_change(id).await?;
     Ok(Committed {
         zone: id,
         apex: zone.name,
@@ -165,16 +165,14 @@ async fn find(session: &mut Session, name: &str) -> Result<Option<ZoneRow>, Fail
     Ok(found.transpose()?)
 }
 
-impl Kind {
-    /// As it is stored.
-    pub fn text(self) -> &'static str {
-        match self {
-            Kind::Native => "NATIVE",
-            Kind::Primary => "MASTER",
-            Kind::Secondary => "SLAVE",
-            Kind::Producer => "PRODUCER",
-            Kind::Consumer => "CONSUMER",
-        }
+/// Returns a kind as `domains.type` has it.
+pub(super) fn kind_column(kind: ZoneKind) -> &'static str {
+    match kind {
+        ZoneKind::Native => "NATIVE",
+        ZoneKind::Primary => "MASTER",
+        ZoneKind::Secondary => "SLAVE",
+        ZoneKind::Producer => "PRODUCER",
+        ZoneKind::Consumer => "CONSUMER",
     }
 }
 
@@ -201,7 +199,7 @@ impl SqlBackend {
         let mut session = self.reader().await?;
         let engine = session.engine();
         let disabled = match engine {
-            Engine::Postgres => "CAST(CAST(disabled AS INT) AS BIGINT)",
+            SqlEngine::Postgres => "CAST(CAST(disabled AS INT) AS BIGINT)",
             _ => "disabled",
         };
         let columns = record_columns(engine);

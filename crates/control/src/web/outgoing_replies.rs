@@ -19,20 +19,20 @@ const CUT_TIMEOUT: Duration = Duration::from_secs(5);
 const ADVANCE: Duration = Duration::from_millis(10);
 
 /// All replies that are being sent.
-pub struct HeldReplies {
+pub struct OutgoingReplies {
     limit: usize,
-    state: Mutex<HeldState>,
+    state: Mutex<OutgoingState>,
     freed: Notify,
 }
 
 #[derive(Default)]
-struct HeldState {
+struct OutgoingState {
     bytes: usize,
     next_id: u64,
-    replies: BTreeMap<u64, HeldReply>,
+    replies: BTreeMap<u64, OutgoingReply>,
 }
 
-struct HeldReply {
+struct OutgoingReply {
     bytes: usize,
     taken: u64,
     since: Instant,
@@ -51,21 +51,21 @@ pub enum NoRoom {
 
 /// The room of one reply; given back when dropped.
 pub struct Hold {
-    all: Arc<HeldReplies>,
+    all: Arc<OutgoingReplies>,
     id: u64,
 }
 
-impl HeldReplies {
+impl OutgoingReplies {
     /// No replies, and room for so many octets.
     pub fn new(limit: usize) -> Arc<Self> {
-        Arc::new(HeldReplies {
+        Arc::new(OutgoingReplies {
             limit,
             state: Mutex::default(),
             freed: Notify::new(),
         })
     }
 
-    fn state(&self) -> MutexGuard<'_, HeldState> {
+    fn state(&self) -> MutexGuard<'_, OutgoingState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -103,7 +103,7 @@ impl HeldReplies {
     }
 }
 
-impl HeldState {
+impl OutgoingState {
     fn enter(&mut self, limit: usize, bytes: usize, connection: &AbortHandle) -> Option<u64> {
         if self.bytes + bytes > limit {
             let cut = self.replies.values().filter(|reply| reply.is_cut);
@@ -115,7 +115,7 @@ impl HeldState {
         }
         self.bytes += bytes;
         self.next_id += 1;
-        let reply = HeldReply {
+        let reply = OutgoingReply {
             bytes,
             taken: 0,
             since: Instant::now(),
@@ -128,7 +128,7 @@ impl HeldState {
 
     fn cut_slowest(&mut self) -> Option<usize> {
         let now = Instant::now();
-        let rate = |reply: &HeldReply| {
+        let rate = |reply: &OutgoingReply| {
             let age = now.saturating_duration_since(reply.since) + ADVANCE;
             (reply.taken + PIECE_BYTES as u64) as f64 / age.as_secs_f64()
         };
@@ -167,7 +167,7 @@ mod tests {
 
     /// A connection that sends a reply of so many octets for as long as it is let.
     async fn connection(
-        all: &Arc<HeldReplies>,
+        all: &Arc<OutgoingReplies>,
         bytes: usize,
         taken: usize,
     ) -> tokio::task::JoinHandle<()> {
@@ -188,7 +188,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_slowest_clients_make_room_and_those_that_read_stay() {
-        let all = HeldReplies::new(100);
+        let all = OutgoingReplies::new(100);
         let reading = connection(&all, 40, 1 << 40).await;
         let silent = connection(&all, 40, 0).await;
         let newcomer = connection(&all, 50, 1 << 30).await;
@@ -202,7 +202,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_reply_that_can_never_have_room_is_refused_and_cuts_nobody() {
-        let all = HeldReplies::new(100);
+        let all = OutgoingReplies::new(100);
         let reading = connection(&all, 100, 0).await;
         let refused = all.hold(101, &reading.abort_handle()).await;
         assert_eq!(refused.err(), Some(NoRoom::TooLarge));
