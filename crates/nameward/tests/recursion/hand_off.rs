@@ -92,6 +92,27 @@ fn a_client_gets_the_answer_of_the_recursor_over_every_transport() {
 }
 
 #[test]
+fn a_recursor_is_asked_over_ipv6_as_over_ipv4() {
+    let resolver = ScriptedResolver::start_at("[::1]:0", |query, transport| match transport {
+        // Over TCP as well.
+        Transport::Udp if query[13..].starts_with(b"cut") => {
+            let mut cut = reply(query, 0, &[]);
+            cut[2] |= 2;
+            vec![cut]
+        }
+        _ => vec![address(query, 6)],
+    });
+    let server = server(&[resolver.address], "randomize_case = false");
+    for transport in BOTH {
+        for name in ["plain.test", "cut.test"] {
+            let answer = ask(&server, transport, name);
+            assert_eq!(last_octet(&answer), Some(6), "{name}: {answer:?}");
+        }
+    }
+    assert!(resolver.sources().iter().all(SocketAddr::is_ipv6));
+}
+
+#[test]
 fn recursion_is_for_those_who_may_have_it_and_ask_for_it() {
     let resolver = ScriptedResolver::start(|query, _| vec![address(query, 7)]);
     let server = server(&[resolver.address], "allow_from = [\"127.0.0.1\"]");

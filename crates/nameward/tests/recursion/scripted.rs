@@ -32,10 +32,18 @@ pub struct ScriptedResolver {
 
 impl ScriptedResolver {
     pub fn start(script: impl Fn(&[u8], Transport) -> Replies + Send + Sync + 'static) -> Self {
+        Self::start_at("127.0.0.1:0", script)
+    }
+
+    /// Starts it at an address with port 0.
+    pub fn start_at(
+        address: &str,
+        script: impl Fn(&[u8], Transport) -> Replies + Send + Sync + 'static,
+    ) -> Self {
         // The port has to be free for both: more than one try, since others take ports too.
         let (udp, tcp) = (0..50)
             .find_map(|_| {
-                let udp = UdpSocket::bind("127.0.0.1:0").ok()?;
+                let udp = UdpSocket::bind(address).ok()?;
                 let tcp = TcpListener::bind(udp.local_addr().ok()?).ok()?;
                 Some((udp, tcp))
             })
