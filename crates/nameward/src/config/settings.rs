@@ -423,8 +423,8 @@ section! {
         /// records share one.
         in_flight_max: Count<1, 4_000> = "1000";
         /// Questions of one client address (IPv6: one /64) that may wait at one time; more get SERVFAIL at once, so that one
-        /// client leaves room for others.
-        in_flight_per_client: Count<1, 32_000> = "250";
+        /// client leaves room for others. 0 means a quarter of `in_flight_max`.
+        in_flight_per_client: Count<0, 32_000> = "0";
         /// Turn letters of questions at random and take only answers that have them so: one more thing that a forger has
         /// to guess. For resolvers that do not keep the case of questions it has to be false.
         randomize_case: bool = "true";

@@ -24,6 +24,8 @@ const DESCRIPTOR_SHARE: u64 = 16;
 /// Descriptors of a process whose limit is not known.
 const FEW_DESCRIPTORS: u64 = 1024;
 
+/// One client may have one of so many places of the recursor, where no setting says otherwise.
+const SHARE_OF_CLIENT: usize = 4;
 /// Pollers that may wait to take over: one a reload.
 const POLLERS_WAITING: usize = 4;
 
@@ -81,10 +83,14 @@ impl Recursion {
     fn set_resolvers(&mut self, recursor: &settings::Recursor) -> Result<(), StartError> {
         self.resolvers = resolvers(recursor, &self.ours)?;
         let hand_off = self.resolvers.as_ref().map(|resolvers| {
+            let in_flight_max = in_flight_max(recursor);
             let settings = HandOffSettings {
                 allow_from: recursor.allow_from.0.clone(),
-                in_flight_max: in_flight_max(recursor),
-                in_flight_per_client: recursor.in_flight_per_client.get(),
+                in_flight_max,
+                in_flight_per_client: match recursor.in_flight_per_client.get() {
+                    0 => (in_flight_max / SHARE_OF_CLIENT).max(1),
+                    most => most,
+                },
             };
             HandOff::new(Arc::clone(resolvers), settings, self.runtime.clone())
         });

@@ -263,7 +263,10 @@ fn equal_questions_share_one_and_each_client_gets_its_own_reply() {
 #[test]
 fn questions_beyond_the_bound_get_servfail_at_once() {
     let resolver = ScriptedResolver::start(|_, _| Replies::new());
-    let server = server(&[resolver.address], "in_flight_max = 5\ntimeout_ms = 60000");
+    let server = server(
+        &[resolver.address],
+        "in_flight_max = 5\nin_flight_per_client = 5\ntimeout_ms = 60000",
+    );
     let client = Client::new("127.0.0.1", server.address());
     let sockets: Vec<_> = (0..50)
         .map(|n| {
@@ -291,8 +294,8 @@ fn one_client_leaves_room_for_others_however_much_it_asks() {
         true => vec![address(query, 7)],
         false => Replies::new(),
     });
-    let settings =
-        "in_flight_max = 20\nin_flight_per_client = 6\nrandomize_case = false\ntimeout_ms = 60000";
+    // A quarter of all places is for one client, since nothing else is said.
+    let settings = "in_flight_max = 24\nrandomize_case = false\ntimeout_ms = 60000";
     let server = server(&[resolver.address], settings);
     let greedy = Client::new("127.0.0.1", server.address());
     let sockets: Vec<_> = (0..50)
