@@ -11,6 +11,7 @@ mod random;
 mod recursion;
 mod rows;
 mod scenario;
+mod secondaries;
 mod server;
 mod sys;
 mod transfers;
@@ -43,7 +44,7 @@ enum Task {
     Compare(CompareArguments),
     /// Fill databases, serve them with ours and with PowerDNS, measure both, print tables.
     Databases(DatabaseArguments),
-    /// Transfer a zone from each server, print a table.
+    /// Transfer zones from each server and into each, notify many, print a table each.
     Transfers(TransferArguments),
     /// Have servers take updates (RFC 2136) from one client and from many, print a table.
     Updates(UpdateArguments),
@@ -83,8 +84,26 @@ struct CompareArguments {
     run: RunArguments,
 }
 
+/// A table of the comparison of transfers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum TransferTable {
+    /// A whole zone from each server.
+    AxfrOut,
+    /// A whole zone of three million records into each server.
+    AxfrIn,
+    /// A hundred changes of a zone of a million records into each server.
+    IxfrIn,
+    /// Ten thousand servers that are notified.
+    Notify,
+    /// A hundred thousand secondary zones at a start.
+    Zones,
+}
+
 #[derive(Args)]
 struct TransferArguments {
+    /// Tables, separated by commas.
+    #[arg(long, value_delimiter = ',', default_values = ["axfr-out", "axfr-in", "ixfr-in", "notify", "zones"])]
+    table: Vec<TransferTable>,
     /// Scenario whose first zone is transferred.
     #[arg(long, default_value = "tld")]
     scenario: Scenario,
@@ -295,14 +314,47 @@ fn compare_transfers(arguments: &TransferArguments) -> Result<(), String> {
     let run = &arguments.run;
     let binaries = run.binaries.find()?;
     let plan = run.plan(&binaries);
-    let scenario = arguments.scenario;
+    for table in &arguments.table {
+        let (title, text) = match table {
+            TransferTable::AxfrOut => {
+                transfer_out(arguments, &servers, &plan)?;
+                continue;
+            }
+            TransferTable::AxfrIn => (
+                "AXFR into each server, 3 million records",
+                secondaries::whole(&servers, run.repeat, &plan)?,
+            ),
+            TransferTable::IxfrIn => (
+                "IXFR into each server, 100 records of a zone of a million: from the NOTIFY until they are served",
+                secondaries::differences(&servers, &plan)?,
+            ),
+            TransferTable::Notify => (
+                "NOTIFY to 10,000 servers, beside questions",
+                secondaries::notify(&plan)?,
+            ),
+            TransferTable::Zones => (
+                "100,000 secondary zones: from the start until all are served",
+                secondaries::zones(&plan)?,
+            ),
+        };
+        println!("### {title}\n\n{text}");
+    }
+    Ok(())
+}
+
+fn transfer_out(
+    arguments: &TransferArguments,
+    servers: &[Server],
+    plan: &Plan<'_>,
+) -> Result<(), String> {
+    let (run, scenario) = (&arguments.run, arguments.scenario);
     let files = zones::prepare(scenario, &arguments.data)
         .map_err(|error| format!("zone files of {scenario}: {error}"))?;
     let mut runs: Vec<Vec<_>> = servers.iter().map(|_| Vec::new()).collect();
     for _ in 0..run.repeat.max(1) {
         for (server, runs) in servers.iter().zip(&mut runs) {
             eprintln!("{scenario}: AXFR from {server} ...");
-            runs.push(transfers::measure(*server, &files, &plan));
+            runs.push(transfers::measure(*server, &files, plan));
         }
     }
     let runs = runs.into_iter().map(transfers::median);

@@ -13,6 +13,7 @@
 
 mod ask;
 mod check;
+mod commit_thread;
 mod copy;
 mod database_home;
 mod difference_change;
@@ -95,7 +96,7 @@ impl<O: AskPrimary> Secondaries<O> {
     /// No zones yet. `seed` is for the spreading of checks.
     pub fn new(commits: Arc<Commits>, outgoing: O, seed: u64) -> Self {
         Secondaries {
-            store: Arc::new(StoreHome { commits }),
+            store: Arc::new(StoreHome::new(commits)),
             databases: HashMap::new(),
             outgoing,
             schedule: Schedule::default(),

@@ -1,6 +1,7 @@
 //! The state store as the home of secondary zones: all of them are in memory, and nobody else changes them.
 
 use super::ZoneHeir;
+use super::commit_thread::CommitThread;
 use super::home::{BroughtDone, HeldVersion, HomeOutcome, HomedZone, SecondaryHome, SeenDone};
 use crate::commit::{CommitError, Commits, CommittedVersion, VersionSource};
 use crate::schedule::Moment;
@@ -12,12 +13,24 @@ use nameward_zone::change::Difference;
 use nameward_zone::{TableChange, Zone};
 use std::sync::{Arc, Mutex, PoisonError};
 
+/// Octets from which on a version that takes the place of another is committed on a thread of its own.
+const LARGE: usize = 1 << 20;
+
 /// Keeps zones in the state store.
 pub(super) struct StoreHome {
     pub(super) commits: Arc<Commits>,
+    large: CommitThread,
 }
 
 impl StoreHome {
+    /// Makes the home.
+    pub(super) fn new(commits: Arc<Commits>) -> Self {
+        StoreHome {
+            commits,
+            large: CommitThread::start(),
+        }
+    }
+
     /// Returns what a commit calls at its end.
     fn ended(
         &self,
@@ -102,8 +115,14 @@ impl SecondaryHome for StoreHome {
             zone: version,
             contents,
         } = whole;
-        self.commits
-            .version_with_contents(source, version, contents, ended);
+        let has_version = zone.held.is_some_and(|held| held.contents.is_some());
+        let is_large = has_version && version.heap_bytes() >= LARGE;
+        let commits = Arc::clone(&self.commits);
+        let commit = move || commits.version_with_contents(source, version, contents, ended);
+        match is_large {
+            true => self.large.run(zone.settings.name, commit),
+            false => commit(),
+        }
     }
 
     fn confirm(&self, zone: &NameBuf, timers: ZoneTimers) {
@@ -118,6 +137,8 @@ impl SecondaryHome for StoreHome {
 
     fn forget(&self, zone: &HomedZone<'_>, heir: ZoneHeir) {
         let (name, rank) = (zone.settings.name, zone.settings.rank);
+        // A version that comes after this would bring the zone back.
+        self.large.wait_for(&name);
         if heir == ZoneHeir::Nobody {
             let withdraw = TableChange::Withdraw(name.as_name().as_wire().into(), rank);
             self.commits.table().publish(&[withdraw]);
@@ -197,5 +218,108 @@ fn source_of(settings: &SecondarySettings, now: Moment) -> VersionSource {
         home: ZoneHome::Store,
         origin: JournalOrigin::Transfer,
         confirmed: Some(now),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::TableWriter;
+    use crate::policy::{PolicyPart, PolicySource, ZoneKind};
+    use nameward_store::state::{JournalBounds, StateStore};
+    use nameward_wire::Rcode;
+    use nameward_wire::zonefile::{Options, parse_bytes};
+    use nameward_zone::ZoneBuilder;
+    use nameward_zone::change::{ChangeRefused, ConditionalChange, RecordsAt, ZoneChange};
+    use std::sync::mpsc::{Receiver, Sender, channel};
+    use std::thread;
+
+    /// A zone of more than [`LARGE`] octets.
+    fn version(serial: u32) -> Zone {
+        let origin: NameBuf = "example.".parse().unwrap();
+        let mut text = format!("@ 60 SOA ns h {serial} 2 3 4 5\n@ 60 NS ns\nns 60 A 192.0.2.1\n");
+        for host in 0..30_000 {
+            text += &format!("host{host} 60 A 192.0.2.{}\n", serial % 200);
+        }
+        let mut builder = ZoneBuilder::new(origin.as_name());
+        parse_bytes("zone", text.as_bytes(), &Options::new(origin), &mut builder);
+        builder.finish().0.expect("a zone")
+    }
+
+    fn now() -> Moment {
+        Moment::from_seconds(1_700_000_000)
+    }
+
+    /// A change that says when it has begun and ends when it is told to.
+    struct SlowChange(Mutex<(Sender<()>, Receiver<()>)>);
+
+    impl ConditionalChange for SlowChange {
+        fn names(&self) -> Vec<NameBuf> {
+            Vec::new()
+        }
+
+        fn decide(&self, _: &dyn RecordsAt) -> Result<ZoneChange, ChangeRefused> {
+            let channels = self.0.lock().unwrap();
+            channels.0.send(()).unwrap();
+            channels.1.recv().unwrap();
+            Err(ChangeRefused {
+                rcode: Rcode::Refused,
+                reason: "it was only slow".into(),
+            })
+        }
+    }
+
+    #[test]
+    fn the_commit_of_a_large_version_keeps_nobody_waiting() {
+        let directory = tempfile::tempdir().unwrap();
+        let bounds = JournalBounds {
+            octets: 64 << 20,
+            entries: 10,
+        };
+        let store = StateStore::open(directory.path(), bounds).unwrap();
+        let table = Arc::new(TableWriter::default());
+        let commits = Commits::new(Arc::clone(&table), Some(Arc::new(store)), |_| ()).unwrap();
+        let home = StoreHome::new(Arc::clone(&commits));
+        let (policy, mut first) = (PolicyPart::closed(ZoneKind::Secondary), version(1));
+        let settings = SecondarySettings {
+            name: "example.".parse().unwrap(),
+            rank: 0,
+            policy: Arc::new(policy.finish(PolicySource::Configured)),
+        };
+        first.set_rank(0);
+        let held = HeldVersion::from(Arc::new(first));
+        let homed = HomedZone {
+            settings: &settings,
+            state: ZoneState::Current,
+            held: Some(&held),
+        };
+        home.show(&homed);
+        let zone = version(2);
+        assert!(zone.heap_bytes() >= LARGE);
+        let contents = crate::contents::contents_of(&zone);
+        let (ended, end) = channel();
+        // Whoever commits has to wait for this.
+        let ((go, goes), (begun, begins)) = (channel(), channel());
+        let (slow, source) = (Arc::clone(&commits), source_of(&settings, now()));
+        let holder = thread::spawn(move || {
+            let change = SlowChange(Mutex::new((begun, goes)));
+            slow.conditional(source, &change, |_| ());
+        });
+        begins.recv().unwrap();
+        let done = move |outcome: HomeOutcome| ended.send(outcome.error).unwrap();
+        home.bring_whole(&homed, WholeZone { zone, contents }, now(), Box::new(done));
+        assert!(end.try_recv().is_err());
+        go.send(()).unwrap();
+        holder.join().unwrap();
+        assert_eq!(end.recv().unwrap(), None);
+        let served = table.version(settings.name.as_name(), settings.rank);
+        assert_eq!(served.unwrap().serial().0, 2);
+        // A zone that is forgotten does not come back.
+        home.forget(&homed, ZoneHeir::Nobody);
+        assert!(
+            table
+                .version(settings.name.as_name(), settings.rank)
+                .is_none()
+        );
     }
 }
