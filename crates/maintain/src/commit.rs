@@ -205,7 +205,7 @@ impl Commits {
             let made = make(&tip, under_way.home.as_ref())?;
             let (difference, zone) = (&made.difference, made.zone.as_deref());
             let mut changes = match &made.rebased {
-                Some(rebased) => rebased.journal(),
+                Some(rebased) => vec![rebased.journal(difference)],
                 None => self.durably(&source, &tip, difference, zone, contents)?,
             };
             if let (Some(now), Some(zone)) = (source.confirmed, &made.zone) {
@@ -433,7 +433,8 @@ pub fn name_of(zone: &Zone) -> NameBuf {
     name.into()
 }
 
-fn now_seconds() -> u64 {
+/// The time now, as the journal has it.
+pub(crate) fn now_seconds() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0, |since| since.as_secs())
 }

@@ -7,16 +7,17 @@
 //! merged   file and the changes through this server, with a serial after all of them
 //! ```
 //! Where both change one RRset to different ends nobody can say which is meant, and the edited file is not taken. The journal
-//! then begins at what the file has now, so that file and journal are the zone again after a restart.
+//! goes on from tip to merged, for secondaries; the difference from file to merged is kept beside it, for the next start.
+//! After a start nobody knows the tip of an edited file any more, and the journal begins anew.
 
-use crate::commit::{CommitError, name_of};
-use nameward_store::state::{JournalEntry, JournalOrigin, StateChange, ZoneHome};
+use crate::commit::{CommitError, name_of, now_seconds};
+use nameward_store::state::{JournalEntry, JournalOrigin, RebasedVersion, StateChange, ZoneHome};
 use nameward_wire::{Name, NameBuf, Type};
 use nameward_zone::change::{Difference, soa_serial};
 use nameward_zone::{RecordList, Serial, WireRecord, Zone};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
 /// The outcome of a merge with an edited file.
 pub(crate) enum Merge {
@@ -39,10 +40,22 @@ pub(crate) struct Rebased {
 }
 
 impl Rebased {
-    /// The changes of the journal that make it durable.
-    pub(crate) fn journal(&self) -> Vec<StateChange> {
+    /// The change of the journal that makes it durable: `forward` leads from the version before to this one, so that the
+    /// journal goes on.
+    pub(crate) fn journal(&self, forward: &Difference) -> StateChange {
+        StateChange::Rebase {
+            zone: name_of(&self.file),
+            version: RebasedVersion {
+                forward: Arc::new(forward.clone()),
+                lacking: Arc::clone(&self.lacking),
+                time: now_seconds(),
+            },
+        }
+    }
+
+    /// The changes of the journal that make it durable where the version before is not known any more: it begins anew.
+    pub(crate) fn journal_anew(&self) -> Vec<StateChange> {
         let (zone, home) = (name_of(&self.file), ZoneHome::File);
-        let since = SystemTime::now().duration_since(UNIX_EPOCH);
         let restart = StateChange::RestartJournal {
             zone,
             home,
@@ -53,7 +66,7 @@ impl Rebased {
             home,
             origin: JournalOrigin::Change,
             difference: Arc::clone(&self.lacking),
-            time: since.map_or(0, |since| since.as_secs()),
+            time: now_seconds(),
         };
         vec![restart, append]
     }

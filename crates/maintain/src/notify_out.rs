@@ -22,6 +22,8 @@ use std::time::Duration;
 pub const NOTIFY_TRIES: u32 = 6;
 /// The wait after the first time; each is twice as long as the one before.
 const FIRST_WAIT: Duration = Duration::from_secs(2);
+/// How long changes of a zone are collected that is not told of at once: the round of PowerDNS.
+pub const NOTIFY_ROUND: Duration = Duration::from_secs(60);
 /// Pairs of zone and server that may wait for an answer.
 const WAITING_MAX: usize = 200_000;
 
@@ -104,17 +106,24 @@ pub struct NotifyQueue {
 }
 
 impl NotifyQueue {
-    /// Has servers told of a change. Returns how many found no room.
+    /// Has servers told of a change at some time, or sooner where they wait to be told of an earlier one. Returns how many
+    /// found no room.
     pub fn add(
         &mut self,
         change: &NotifyChange,
         targets: impl IntoIterator<Item = RemoteServer>,
-        now: Moment,
+        at: Moment,
     ) -> usize {
         let mut dropped = 0;
         for target in targets {
             let place = (change.zone, target.address);
+            let mut due = at;
             if let Some(number) = self.by_target.get(&place).copied() {
+                let waiting = self.waiting.get(&number);
+                // A zone that changes all the time is told of, too.
+                if let Some(waiting) = waiting.filter(|waiting| waiting.tries == 0) {
+                    due = due.min(waiting.due);
+                }
                 self.remove(number);
             }
             if self.waiting.len() >= WAITING_MAX {
@@ -124,12 +133,12 @@ impl NotifyQueue {
             let number = self.next_number;
             self.next_number += 1;
             self.by_target.insert(place, number);
-            self.due.insert((now, number));
+            self.due.insert((due, number));
             let waiting = WaitingTarget {
                 change: change.clone(),
                 target,
                 tries: 0,
-                due: now,
+                due,
                 id: None,
             };
             self.waiting.insert(number, waiting);
@@ -237,6 +246,22 @@ mod tests {
 
     fn begin(queue: &mut NotifyQueue, now: Moment) -> Option<NotifyTry> {
         queue.begin(now, &mut Vec::new())
+    }
+
+    #[test]
+    fn changes_of_a_minute_are_told_of_together_and_a_later_one_puts_nothing_off() {
+        let mut queue = NotifyQueue::default();
+        let at = Moment::from_seconds;
+        for second in [0, 30, 59] {
+            queue.add(&change("a.test."), [server(1)], at(1060 + second));
+        }
+        assert_eq!((queue.next(), queue.len()), (Some(at(1060)), 1));
+        // An operator does not wait.
+        queue.add(&change("a.test."), [server(1)], at(1000));
+        assert!(begin(&mut queue, at(1000)).is_some());
+        // One that was told waits for its answer, and for the next change.
+        queue.add(&change("a.test."), [server(1)], at(1061));
+        assert_eq!((queue.next(), queue.len()), (Some(at(1061)), 1));
     }
 
     #[test]

@@ -65,6 +65,8 @@ pub struct ZonePolicy {
     pub also_notify: Vec<RemoteServer>,
     /// Whether the addresses of the zone's NS records are told of changes.
     pub notify_name_servers: bool,
+    /// Whether they are told of each change at once, and not of the changes of a minute together.
+    pub notify_at_once: bool,
     /// Who may transfer the zone.
     pub allow_transfer: AccessList,
     /// Whether the addresses of the zone's NS records may transfer it, too.
@@ -95,6 +97,13 @@ pub struct ZonePolicy {
     pub catalog: Option<NameBuf>,
     /// The group that it has there (RFC 9432 section 4.4.2).
     pub catalog_group: Option<String>,
+}
+
+impl ZonePolicy {
+    /// Tells whether anybody is told of changes of the zone.
+    pub fn sends_notify(&self) -> bool {
+        self.notify_name_servers || !self.also_notify.is_empty()
+    }
 }
 
 impl ZonePolicy {

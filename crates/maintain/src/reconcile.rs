@@ -129,7 +129,7 @@ impl Reconciler {
                     "zone {name}: the file was edited: {count} changes of the journal applied to it, serial {}",
                     rebased.merged.serial()
                 );
-                self.commits.keep(name, rebased.journal());
+                self.commits.keep(name, rebased.journal_anew());
                 self.commits.home_lacks(zone);
                 Some(rebased.merged)
             }

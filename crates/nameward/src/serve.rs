@@ -30,7 +30,7 @@ use nameward_maintain::{
         databases::{Databases, NotifiedSerials},
         unknown,
     },
-    policy::{KeptPolicies, PolicySource, PolicyTable},
+    policy::{KeptPolicies, PolicySource, PolicyTable, ZoneKind},
 };
 use nameward_serve::outgoing::Notifier;
 use nameward_serve::pipeline::ServingState;
@@ -90,11 +90,17 @@ pub fn run(overrides: &Overrides) -> Result<(), StartError> {
     let (notifier, notified) = (Notifier::default(), NotifiedSerials::default());
     let (told, noted, catalogs) = (notifier.clone(), notified.clone(), CatalogHandle::default());
     let looked_at = catalogs.clone();
+    let policy_table = Arc::new(PolicyTable::default());
+    let kinds = Arc::clone(&policy_table);
     let commits = Commits::new(Arc::clone(&table), durable, move |committed| {
         let zone = name_of(&committed.zone);
         told.changed(zone);
         noted.note(zone);
-        looked_at.wake();
+        // A zone that is no catalog bears on none when its records change.
+        let kind = kinds.load().of(zone.as_name()).kind;
+        if committed.is_first || matches!(kind, ZoneKind::Producer | ZoneKind::Consumer) {
+            looked_at.wake();
+        }
     })?;
     let (told, noted) = (notifier.clone(), notified.clone());
     commits.on_live_change(move |zone| {
@@ -102,7 +108,6 @@ pub fn run(overrides: &Overrides) -> Result<(), StartError> {
         noted.note(zone.into());
     });
     // Before the first zone, as access lists.
-    let policy_table = Arc::new(PolicyTable::default());
     let signed = Arc::clone(&shared);
     policy_table.on_change(move |change| {
         if change.has_keys {

@@ -36,6 +36,7 @@ use nameward_zone::{AccessSource, Zone, ZoneLimits};
 use known::KnownZones;
 pub use list::{FileList, ListedFile};
 use load::Load;
+use look::Aim;
 use publish::Publisher;
 pub use publish::ZoneTarget;
 use scan::{Candidates, Configurations, Said};
@@ -171,8 +172,9 @@ impl FileBackend {
         look: &Look,
         events: &mut dyn FnMut(LoadEvent<'_>),
     ) -> LoadSummary {
+        let watched = sources.iter().filter(|source| source.watch);
         if let Look::At(paths) = look
-            && let Some(aim) = self.aim(sources, paths)
+            && let Some(aim) = self.aim(watched, Aim::within(sources), paths)
         {
             return self.look_at(table, aim, events);
         }

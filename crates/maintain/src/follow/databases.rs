@@ -136,13 +136,8 @@ impl Databases {
 impl FollowedDatabase {
     /// Waits until the change that this server made in a zone is in its answers.
     pub fn follow(&self, runtime: &Handle, committed: &Committed) -> Result<(), PublishError> {
-        let (difference, mark) = (committed.difference.clone(), committed.mark);
-        self.hand_over(runtime, |done| OwnChange {
-            zone: committed.zone,
-            difference,
-            mark,
-            done,
-        })
+        let followed = self.hand_over(runtime, |done| own_change(committed, done))?;
+        runtime.block_on(await_followed(followed))
     }
 
     /// Has a zone answered SERVFAIL though the database has it, or answered again; returns whether that is new. It takes
@@ -153,29 +148,94 @@ impl FollowedDatabase {
 
     /// Has a zone read again, and waits for that.
     pub fn read_again(&self, runtime: &Handle, zone: i64) -> Result<(), PublishError> {
-        self.hand_over(runtime, |done| OwnChange {
+        let followed = self.hand_over(runtime, |done| OwnChange {
             zone,
             difference: None,
             mark: None,
             done,
-        })
+        })?;
+        runtime.block_on(await_followed(followed))
     }
 
+    /// Waits until changes that this server made, in the order of the slice, are in its answers; each has its own result.
+    pub fn follow_all(
+        &self,
+        commits: &Commits,
+        runtime: &Handle,
+        committed: &[&Committed],
+    ) -> Vec<Result<(), PublishError>> {
+        // Handed over before any is waited for: those of a zone in memory share a write to the journal.
+        let handed = committed
+            .iter()
+            .map(|one| match self.outdate(commits, one) {
+                true => Ok(None),
+                false => {
+                    let handed = self.hand_over(runtime, |done| own_change(one, done));
+                    handed.map(Some)
+                }
+            });
+        let handed: Vec<Result<Option<Followed>, PublishError>> = handed.collect();
+        let wait = |followed: Option<Followed>| match followed {
+            Some(followed) => runtime.block_on(await_followed(followed)),
+            None => Ok(()),
+        };
+        handed.into_iter().map(|one| one.and_then(wait)).collect()
+    }
+
+    /// Makes all that is kept of a zone that is looked up out of date, without the follower: nothing of it is in memory.
+    /// False where records are not all that changed, or the zone is in memory.
+    fn outdate(&self, commits: &Commits, committed: &Committed) -> bool {
+        if self.served_from != ServedFrom::Lookups || committed.difference.is_none() {
+            return false;
+        }
+        let name = committed.apex.as_name();
+        let version = commits.table().version(name, self.rank);
+        let live = version.as_ref().and_then(|zone| zone.live());
+        let Some(live) = live.filter(|live| live.id == committed.zone) else {
+            return false;
+        };
+        live.advance();
+        if committed.mark.is_some() {
+            self.backend.note_followed(committed.zone);
+        }
+        commits.report_live_change(name);
+        true
+    }
+
+    /// Hands a change over to the follower, which tells when it is in the answers.
     fn hand_over(
         &self,
         runtime: &Handle,
         change: impl FnOnce(oneshot::Sender<Result<(), SqlError>>) -> OwnChange,
-    ) -> Result<(), PublishError> {
+    ) -> Result<Followed, PublishError> {
         let (done, followed) = oneshot::channel();
-        runtime.block_on(async {
-            let sent = self.own.send(change(done)).await;
-            sent.map_err(|_| PublishError::FollowerEnded)?;
-            match timeout(OWN_PATIENCE, followed).await {
-                Ok(Ok(result)) => result.map_err(|error| PublishError::Database(error.to_string())),
-                Ok(Err(_)) => Err(PublishError::FollowerEnded),
-                Err(_) => Err(PublishError::Timeout),
+        let sent = match self.own.try_send(change(done)) {
+            Err(mpsc::error::TrySendError::Full(change)) => {
+                runtime.block_on(self.own.send(change)).is_ok()
             }
-        })
+            sent => sent.is_ok(),
+        };
+        sent.then_some(followed).ok_or(PublishError::FollowerEnded)
+    }
+}
+
+/// Told when a change is in the answers.
+type Followed = oneshot::Receiver<Result<(), SqlError>>;
+
+fn own_change(committed: &Committed, done: oneshot::Sender<Result<(), SqlError>>) -> OwnChange {
+    OwnChange {
+        zone: committed.zone,
+        difference: committed.difference.clone(),
+        mark: committed.mark,
+        done,
+    }
+}
+
+async fn await_followed(followed: Followed) -> Result<(), PublishError> {
+    match timeout(OWN_PATIENCE, followed).await {
+        Ok(Ok(result)) => result.map_err(|error| PublishError::Database(error.to_string())),
+        Ok(Err(_)) => Err(PublishError::FollowerEnded),
+        Err(_) => Err(PublishError::Timeout),
     }
 }
 

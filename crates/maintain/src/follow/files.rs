@@ -116,10 +116,28 @@ impl FileFollower {
             (self.give_back)();
             self.logged = log.logged;
         }
-        if summary.loaded + summary.removed > 0 {
-            let took = start.elapsed().as_secs_f64();
-            tracing::info!("files changed: {} in {took:.3} s", describe(&summary));
-        }
+        log_look(&summary, start);
+    }
+
+    /// Looks at the file of one zone, if it has one, watched or not, and returns what is wrong with it.
+    pub fn look_at_zone(&mut self, sources: &[FileSource], zone: &NameBuf) -> Vec<String> {
+        let Some((path, _)) = self.backend.file_of(sources, zone.as_name()) else {
+            return Vec::new();
+        };
+        let start = Instant::now();
+        let mut log = LoadLog::default();
+        let each = &mut |event: LoadEvent<'_>| log.write(&event);
+        let summary = self.backend.look_at_file(&self.target, sources, path, each);
+        log.finish();
+        log_look(&summary, start);
+        log.errors
+    }
+}
+
+fn log_look(summary: &LoadSummary, start: Instant) {
+    if summary.loaded + summary.removed > 0 {
+        let took = start.elapsed().as_secs_f64();
+        tracing::info!("files changed: {} in {took:.3} s", describe(summary));
     }
 }
 
@@ -133,7 +151,7 @@ impl FileFollower {
     ) -> Result<SyncOutcome, SyncError> {
         let found = self.backend.file_of(sources, zone.as_name());
         let (path, rank) = found.ok_or_else(|| SyncError::NoFile(zone.to_string()))?;
-        self.look(sources, &Look::At(vec![path.clone()]));
+        self.look_at_zone(sources, zone);
         sync_zone(&self.target.commits, (zone, rank), &path, mode)
     }
 

@@ -18,7 +18,7 @@ use crate::zone::{SoaTimes, ZoneState};
 use nameward_store::sql::write::{Committed, StandingZone, StandingZones, WriteError};
 use nameward_store::state::ZoneTimers;
 use nameward_wire::NameBuf;
-use nameward_zone::change::{Difference, soa_serial};
+use nameward_zone::change::{ConditionalChange, Difference, soa_serial};
 use std::collections::HashSet;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -187,10 +187,10 @@ impl HomeWorker {
         zone: NameBuf,
         difference: Difference,
     ) -> Result<Committed, WriteError> {
-        let id = self.id_of(zone)?;
         let change = DifferenceChange::new(zone, difference);
         let commit = async {
-            let mut results = self.database.backend.commit_group(&[(id, &change)]).await;
+            let group: [(NameBuf, &dyn ConditionalChange); 1] = [(zone, &change)];
+            let mut results = self.database.backend.commit_group(&group).await;
             results.pop().unwrap_or(Err(WriteError::NoSuchZone))
         };
         self.runtime.block_on(commit)

@@ -66,6 +66,8 @@ pub fn read_policy(row: &ZoneRow, items: &[TermItem]) -> StoredPolicy {
             Vec::new()
         }),
         notify_name_servers: Some(sends_notify),
+        // PowerDNS waits for its next round unless this is set; here only where it is set to 0.
+        notify_at_once: first(items, "NOTIFY-DNSUPDATE").map(|_| is_on(items, "NOTIFY-DNSUPDATE")),
         also_transfer: transfer_list(items, &mut problems),
         transfer_to_name_servers: is_auto_ns(items).then_some(true),
         allow_update: update_list(items, &mut problems),

@@ -16,6 +16,8 @@ pub struct PolicyPart {
     pub also_notify: Option<Vec<RemoteServer>>,
     /// [`ZonePolicy::notify_name_servers`].
     pub notify_name_servers: Option<bool>,
+    /// [`ZonePolicy::notify_at_once`].
+    pub notify_at_once: Option<bool>,
     /// [`ZonePolicy::allow_transfer`].
     pub allow_transfer: Option<AccessList>,
     /// Who may transfer the zone besides those that the next places let in.
@@ -78,6 +80,7 @@ impl PolicyPart {
             primaries: first(&self.primaries, &other.primaries),
             also_notify: first(&self.also_notify, &other.also_notify),
             notify_name_servers: self.notify_name_servers.or(other.notify_name_servers),
+            notify_at_once: self.notify_at_once.or(other.notify_at_once),
             allow_transfer: first(&self.allow_transfer, &other.allow_transfer),
             // A list that stands before is all there is.
             also_transfer: match self.allow_transfer {
@@ -122,6 +125,7 @@ impl PolicyPart {
             primaries: self.primaries.unwrap_or_default(),
             also_notify: self.also_notify.unwrap_or_default(),
             notify_name_servers: self.notify_name_servers.unwrap_or(sends_notify),
+            notify_at_once: self.notify_at_once.unwrap_or(true),
             allow_transfer,
             transfer_to_name_servers: self.transfer_to_name_servers.unwrap_or(false),
             allow_notify: self.allow_notify.unwrap_or_default(),

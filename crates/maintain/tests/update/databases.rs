@@ -37,9 +37,9 @@ fn run(address: DatabaseAddress) {
             let zone = backend.create_zone(&zone).await.unwrap().zone;
             asked.push((case, apex, zone, change));
         }
-        let group: Vec<(i64, &dyn ConditionalChange)> = asked
+        let group: Vec<(NameBuf, &dyn ConditionalChange)> = asked
             .iter()
-            .map(|(_, _, zone, change)| (*zone, change as &dyn ConditionalChange))
+            .map(|(_, apex, _, change)| (*apex, change as &dyn ConditionalChange))
             .collect();
         let results = backend.commit_group(&group).await;
         assert_eq!(results.len(), asked.len());

@@ -227,6 +227,9 @@ macro_rules! zone_section {
                 /// Whether the servers of the zone's NS records are notified; if nothing is said, those of primary zones
                 /// and producers are.
                 notify_name_servers: InheritedTerm<bool> = r#""""#;
+                /// Whether they are told of each change at once, as they are if nothing is said; if not, of all changes of
+                /// a minute together.
+                notify_at_once: InheritedTerm<bool> = r#""""#;
                 /// Peers that may transfer the zone, by address, by key or by both (`"192.0.2.1 key:name."`); nobody if
                 /// nothing is said. The first entry that matches decides.
                 allow_transfer: InheritedTerm<Peers> = r#""""#;
@@ -262,6 +265,7 @@ macro_rules! zone_section {
                     primaries: self.primaries.0.clone(),
                     also_notify: self.also_notify.0.clone(),
                     notify_name_servers: self.notify_name_servers.0,
+                    notify_at_once: self.notify_at_once.0,
                     allow_transfer: list(&self.allow_transfer),
                     expands_alias: self.expand_alias.0,
                     transfer_unsigned: self.transfer_unsigned.0,

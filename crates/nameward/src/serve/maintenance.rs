@@ -53,6 +53,8 @@ enum MaintenanceRequest {
         SyncMode,
         SyncSender<Result<SyncOutcome, SyncError>>,
     ),
+    /// A zone whose file is to be looked at, with the operator who is told what is wrong with it.
+    LookAtZone(Box<NameBuf>, SyncSender<Vec<String>>),
     /// Nothing but to see whether a reload is wanted.
     Wake,
 }
@@ -90,13 +92,24 @@ impl Maintenance {
     }
 }
 
+/// The error of a thread that does not take requests any more.
+fn ended() -> OperationError {
+    let text = "zone files are not looked after: the maintenance thread has ended";
+    OperationError::new(ErrorKind::Internal, text)
+}
+
 impl Maintenance {
+    /// Loads the file of one zone if it changed, and waits for that. Returns what is wrong with it.
+    pub fn look_at_zone(&self, zone: NameBuf) -> Result<Vec<String>, OperationError> {
+        let (reply, replied) = mpsc::sync_channel(1);
+        self.requests
+            .send(MaintenanceRequest::LookAtZone(Box::new(zone), reply))
+            .map_err(|_| ended())?;
+        replied.recv().map_err(|_| ended())
+    }
+
     /// Writes the changes that a zone's file lacks into it, and waits for that.
     pub fn sync(&self, zone: NameBuf, mode: SyncMode) -> Result<SyncOutcome, OperationError> {
-        let ended = || {
-            let text = "cannot write zone files: the maintenance thread has ended";
-            OperationError::new(ErrorKind::Internal, text)
-        };
         let (reply, replied) = mpsc::sync_channel(1);
         self.requests
             .send(MaintenanceRequest::Sync(Box::new(zone), mode, reply))
@@ -222,6 +235,11 @@ fn run(
                 let sources = zones::sources(&parts.config);
                 let outcome = files.sync(&sources, &zone, mode);
                 let _ = reply.try_send(outcome);
+            }
+            MaintenanceRequest::LookAtZone(zone, reply) => {
+                let sources = zones::sources(&parts.config);
+                let errors = files.look_at_zone(&sources, &zone);
+                let _ = reply.try_send(errors);
             }
             MaintenanceRequest::Wake => {}
         }

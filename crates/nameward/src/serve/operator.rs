@@ -177,10 +177,14 @@ impl Operator {
         Ok(OperationResult::ZoneFrozen { zone, warnings })
     }
 
-    /// Loads what was edited and takes updates again.
+    /// Loads what was edited in the zone's file and takes updates again. A file that cannot be served keeps the zone frozen.
     fn thaw(&self, zone: &str) -> Result<OperationResult, OperationError> {
         let zone = self.served(zone)?;
-        self.maintenance.reload()?;
+        let errors = self.maintenance.look_at_zone(zone)?;
+        if let Some(error) = errors.first() {
+            let text = format!("zone {zone} stays frozen: {error}");
+            return Err(OperationError::refused(text));
+        }
         let thawed = self.updates.thaw(zone.as_name());
         match thawed.map_err(|error| OperationError::backend(error.to_string()))? {
             true => {

@@ -306,7 +306,7 @@ impl SecondaryZones {
     pub fn notify(&self, zone: &str) -> Result<OperationResult, OperationError> {
         let name = zone_name(zone)?;
         self.of_other(name)?;
-        self.notifier.changed(name);
+        self.notifier.tell_now(name);
         tracing::info!("zone {name}: NOTIFY asked for over the control socket");
         let zone = name.to_string();
         Ok(OperationResult::ZoneNotifying { zone })

@@ -32,4 +32,5 @@ mod tls;
 mod transfers;
 mod trouble;
 mod update;
+mod update_notify;
 mod writes;

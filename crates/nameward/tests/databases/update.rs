@@ -1,6 +1,7 @@
 //! DNS UPDATE of zones in databases: one transaction, seen by the next query here and soon by every other server.
 
 use std::io::Write;
+use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 
 use nameward_testkit::databases::{Database, DatabaseKind};
@@ -17,6 +18,15 @@ fn nsupdate(server: &TestServer, lines: &str) -> (bool, String) {
 }
 
 fn nsupdate_with(server: &TestServer, arguments: &[&str], lines: &str) -> (bool, String) {
+    nsupdate_at(
+        server.address(),
+        arguments,
+        &format!("zone one.test.\n{lines}"),
+    )
+}
+
+/// Sends an update to a server: whether the tool succeeded, and its words.
+pub fn nsupdate_at(at: SocketAddr, arguments: &[&str], lines: &str) -> (bool, String) {
     let mut child = Command::new("nsupdate")
         .args(arguments)
         .stdin(Stdio::piped())
@@ -24,8 +34,8 @@ fn nsupdate_with(server: &TestServer, arguments: &[&str], lines: &str) -> (bool,
         .stderr(Stdio::piped())
         .spawn()
         .expect("nsupdate is installed: run scripts/install-deps");
-    let (ip, port) = (server.address().ip(), server.address().port());
-    let text = format!("server {ip} {port}\nzone one.test.\n{lines}\nsend\n");
+    let (ip, port) = (at.ip(), at.port());
+    let text = format!("server {ip} {port}\n{lines}\nsend\n");
     child
         .stdin
         .take()

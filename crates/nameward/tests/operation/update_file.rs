@@ -1,6 +1,10 @@
 //! Zone files whose zones were updated: written by `nameward zone sync`, edited by hand meanwhile, frozen and thawed.
 
-use std::{fs, path::PathBuf};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use nameward_testkit::{Setup, TestServer};
 
@@ -69,8 +73,8 @@ fn zone_files_are_written_on_a_schedule() {
 }
 
 #[test]
-fn a_file_that_was_edited_while_it_lacked_changes_is_merged() {
-    let server = setup(ALLOWED).start();
+fn a_file_that_was_edited_while_it_lacked_changes_is_merged_and_the_journal_goes_on() {
+    let server = setup(&format!("{ALLOWED}\nallow_transfer = [\"127.0.0.1\"]")).start();
     let at = server.address();
     updated(&server, "update add new.dyn.example. 60 A 192.0.2.77");
     fs::write(file(&server), format!("{ZONE}hand A 192.0.2.66\n")).unwrap();
@@ -82,6 +86,39 @@ fn a_file_that_was_edited_while_it_lacked_changes_is_merged() {
         Some([192, 0, 2, 77])
     );
     assert_eq!(serial(at, "dyn.example"), 12);
+    // A secondary that has the version before the edit gets the difference, not the whole zone.
+    let (ip, port) = (at.ip().to_string(), at.port().to_string());
+    let ixfr = |serial: u32| {
+        let query =
+            format!("dyn.example IXFR={serial} @{ip} -p {port} +tcp +noall +answer +time=30");
+        let output = Command::new("dig").args(query.split(' ')).output();
+        let output = output.expect("dig is installed: run scripts/install-deps");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+        let lines: Vec<String> = text.lines().map(words).collect();
+        lines
+    };
+    let soa = |serial: u32| {
+        format!(
+            "dyn.example. 300 IN SOA ns1.dyn.example. host.dyn.example. {serial} 3600 600 86400 300"
+        )
+    };
+    let new = "new.dyn.example. 60 IN A 192.0.2.77".to_owned();
+    let hand = "hand.dyn.example. 300 IN A 192.0.2.66".to_owned();
+    assert_eq!(ixfr(11), [soa(12), soa(11), soa(12), hand.clone(), soa(12)]);
+    assert_eq!(
+        ixfr(10),
+        [
+            soa(12),
+            soa(10),
+            soa(11),
+            new,
+            soa(11),
+            soa(12),
+            hand,
+            soa(12)
+        ]
+    );
     let (is_good, text) = command(&server, &["zone", "sync", "dyn.example"]);
     assert!(is_good, "{text}");
     let text = fs::read_to_string(file(&server)).unwrap();
@@ -154,19 +191,77 @@ fn a_frozen_zone_takes_no_updates_until_it_is_thawed() {
 }
 
 #[test]
+fn a_thaw_loads_its_own_zone_alone_and_only_if_it_can_be_served() {
+    let server = setup(ALLOWED).zone("other.example", ZONE).start();
+    let at = server.address();
+    let edited = ZONE.replace("10 ; serial", "20 ; serial") + "hand A 192.0.2.66\n";
+    assert!(command(&server, &["zone", "freeze", "dyn.example"]).0);
+    server.write_zone("other.example", &edited);
+    server.write_zone("dyn.example", &format!("{edited}broken A nonsense\n"));
+    let (is_good, text) = command(&server, &["zone", "thaw", "dyn.example"]);
+    assert!(!is_good && text.contains("stays frozen"), "{text}");
+    let add = "update add more.dyn.example. 60 A 192.0.2.78";
+    assert!(nsupdate(&server, add).1.contains("REFUSED"));
+    server.write_zone("dyn.example", &edited);
+    let (is_good, text) = command(&server, &["zone", "thaw", "dyn.example"]);
+    assert!(is_good, "{text}");
+    assert_eq!(serial(at, "dyn.example"), 20);
+    assert_eq!(serial(at, "other.example"), 10, "not asked for");
+    updated(&server, add);
+}
+
+/// Starts a server whose zone file and state outlive it.
+fn start_in(home: &Path) -> TestServer {
+    let (zone, state) = (home.join("dyn.zone"), home.join("state"));
+    let config = format!(
+        "[server]\nstate_directory = {state:?}\n[[key]]\nname = \"ddns.example.\"\nalgorithm = \"hmac-sha256\"\n\
+         secret = \"MTIzNDU2Nzg5MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTI=\"\n\
+         [[zone]]\nname = \"dyn.example\"\nfile = {zone:?}\n{ALLOWED}\n"
+    );
+    Setup::new().without_web().config(&config).start()
+}
+
+#[test]
+fn a_merged_version_outlives_the_server_and_so_do_the_updates_after_it() {
+    let home = tempfile::tempdir().unwrap();
+    let zone = home.path().join("dyn.zone");
+    fs::write(&zone, ZONE).unwrap();
+    let server = start_in(home.path());
+    updated(&server, "update add new.dyn.example. 60 A 192.0.2.77");
+    fs::write(&zone, format!("{ZONE}hand A 192.0.2.66\n")).unwrap();
+    assert!(command(&server, &["reload"]).0);
+    let at = server.address();
+    let found = eventually(|| serial(at, "dyn.example"), |serial| *serial == 12);
+    assert_eq!(found, 12, "{}", server.log());
+    updated(&server, "update add later.dyn.example. 60 A 192.0.2.78");
+    server.stop();
+    // Edited again while the server is down: what the file lacks is known.
+    let edits = ["", "again A 192.0.2.67\n"];
+    for (round, edit) in edits.into_iter().enumerate() {
+        fs::write(&zone, format!("{ZONE}hand A 192.0.2.66\n{edit}")).unwrap();
+        let server = start_in(home.path());
+        let at = server.address();
+        for (name, last) in [("new", 77), ("hand", 66), ("later", 78)] {
+            let answer = answered_address(at, &format!("{name}.dyn.example"));
+            assert_eq!(answer, Some([192, 0, 2, last]), "{round} {name}");
+        }
+        server.stop();
+    }
+    let server = start_in(home.path());
+    let (is_good, text) = command(&server, &["zone", "sync", "dyn.example"]);
+    assert!(is_good, "{text}");
+    server.stop();
+    let server = start_in(home.path());
+    let answer = answered_address(server.address(), "later.dyn.example");
+    assert_eq!(answer, Some([192, 0, 2, 78]));
+}
+
+#[test]
 fn a_file_that_was_edited_while_the_server_was_down_is_merged_at_its_start() {
     let home = tempfile::tempdir().unwrap();
-    let (zone, state) = (home.path().join("dyn.zone"), home.path().join("state"));
-    fs::create_dir(&state).unwrap();
+    let zone = home.path().join("dyn.zone");
     fs::write(&zone, ZONE).unwrap();
-    let start = || {
-        let config = format!(
-            "[server]\nstate_directory = {state:?}\n[[key]]\nname = \"ddns.example.\"\nalgorithm = \"hmac-sha256\"\n\
-             secret = \"MTIzNDU2Nzg5MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTI=\"\n\
-             [[zone]]\nname = \"dyn.example\"\nfile = {zone:?}\n{ALLOWED}\n"
-        );
-        Setup::new().without_web().config(&config).start()
-    };
+    let start = || start_in(home.path());
     let server = start();
     updated(&server, "update add new.dyn.example. 60 A 192.0.2.77");
     server.stop();

@@ -11,7 +11,7 @@
 mod resolve;
 mod told;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::io;
 use std::net::{SocketAddr, UdpSocket as PlainSocket};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,8 +22,8 @@ use arc_swap::ArcSwap;
 use nameward_dnssec::tsig::{ReplyVerifier, TsigFailure, sign_request};
 use nameward_maintain::Moment;
 use nameward_maintain::notify_out::{
-    NOTIFY_TRIES, NotifyChange, NotifyQueue, NotifyTargets, NotifyTry, UnansweredNotify,
-    name_server_targets, notify_targets,
+    NOTIFY_ROUND, NOTIFY_TRIES, NotifyChange, NotifyQueue, NotifyTargets, NotifyTry,
+    UnansweredNotify, name_server_targets, notify_targets,
 };
 use nameward_maintain::policy::{PolicySource, PolicyTable, RemoteServer};
 use nameward_maintain::transfer::{TransferFailure, read_notify_reply};
@@ -75,7 +75,8 @@ pub struct Notifier {
 
 #[derive(Default)]
 struct NotifierShared {
-    changed: Mutex<HashSet<NameBuf>>,
+    /// Zones that changed, and whether an operator has asked to tell of them.
+    changed: Mutex<HashMap<NameBuf, bool>>,
     wake: Notify,
     waiting: AtomicU64,
     sent: AtomicU64,
@@ -86,7 +87,18 @@ struct NotifierShared {
 impl Notifier {
     /// Has the servers of a zone told that it has changed.
     pub fn changed(&self, zone: NameBuf) {
-        lock(&self.shared.changed).insert(zone);
+        // Waking the sender costs more than a small change.
+        let begun = self.shared.start.get();
+        if begun.is_some_and(|begun| !begun.policies.load().of(zone.as_name()).sends_notify()) {
+            return;
+        }
+        lock(&self.shared.changed).entry(zone).or_insert(false);
+        self.shared.wake.notify_one();
+    }
+
+    /// Has the servers of a zone told at once, whatever its policy says.
+    pub fn tell_now(&self, zone: NameBuf) {
+        lock(&self.shared.changed).insert(zone, true);
         self.shared.wake.notify_one();
     }
 
@@ -224,7 +236,7 @@ impl NotifySender {
             return;
         }
         let (table, policies) = (self.parts.zones.load(), self.parts.policies.load());
-        for name in changed {
+        for (name, is_asked_for) in changed {
             let Some(zone) = table.exact(name.as_name()) else {
                 continue;
             };
@@ -244,19 +256,25 @@ impl NotifySender {
                 continue;
             }
             let change = NotifyChange::of(zone);
+            let is_now = is_asked_for || policy.notify_at_once;
             match change.serial {
+                _ if !is_now => {}
                 Some(serial) => tracing::info!(
                     "zone {name}: notifying {} servers, serial {serial}",
                     targets.len()
                 ),
                 None => tracing::info!("zone {name}: notifying {} servers", targets.len()),
             }
-            self.add_targets(&change, targets);
+            let at = match is_now {
+                true => now(),
+                false => now().plus(NOTIFY_ROUND),
+            };
+            self.add_targets(&change, targets, at);
         }
     }
 
-    fn add_targets(&mut self, change: &NotifyChange, targets: Vec<RemoteServer>) {
-        let dropped = self.queue.add(change, targets, now());
+    fn add_targets(&mut self, change: &NotifyChange, targets: Vec<RemoteServer>, at: Moment) {
+        let dropped = self.queue.add(change, targets, at);
         if dropped > 0 {
             tracing::error!(
                 "zone {}: {dropped} servers are not notified: too many wait for a NOTIFY",
@@ -287,7 +305,7 @@ impl NotifySender {
             servers.zone,
             list.join(", ")
         );
-        self.add_targets(&NotifyChange::of(zone), targets);
+        self.add_targets(&NotifyChange::of(zone), targets, now());
     }
 
     /// Sends what is due; true if there is more.

@@ -27,6 +27,16 @@ pub(super) struct Aim {
     gone: Vec<(NameBuf, u16)>,
 }
 
+impl Aim {
+    /// Begins with nothing, within the bounds of sources.
+    pub(super) fn within(sources: &[FileSource]) -> Self {
+        Aim {
+            candidates: Candidates::bounded_by(sources),
+            ..Aim::default()
+        }
+    }
+}
+
 /// How a source has a zone in a file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum FileOrigin {
@@ -40,22 +50,37 @@ enum FileOrigin {
 
 impl FileBackend {
     /// Returns the zones that sources have in these files; `None` where more has to be looked at.
-    pub(super) fn aim(&mut self, sources: &[FileSource], paths: &[PathBuf]) -> Option<Aim> {
+    pub(super) fn aim<'s>(
+        &mut self,
+        sources: impl Iterator<Item = &'s FileSource> + Clone,
+        mut aim: Aim,
+        paths: &[PathBuf],
+    ) -> Option<Aim> {
         if self.has_rivals {
             return None;
         }
-        let mut aim = Aim {
-            candidates: Candidates::bounded_by(sources),
-            ..Aim::default()
-        };
         for path in paths {
-            for source in sources.iter().filter(|source| source.watch) {
+            for source in sources.clone() {
                 for (name, origin) in self.zones_of(source, path) {
                     self.aim_at(&mut aim, name.as_name(), (path, origin), source.rank)?;
                 }
             }
         }
         Some(aim)
+    }
+
+    /// Looks at one file that an operator has edited, whether it is watched or not.
+    pub fn look_at_file(
+        &mut self,
+        table: &dyn ZoneTarget,
+        sources: &[FileSource],
+        path: PathBuf,
+        events: &mut dyn FnMut(LoadEvent<'_>),
+    ) -> LoadSummary {
+        match self.aim(sources.iter(), Aim::within(sources), &[path]) {
+            Some(aim) => self.look_at(table, aim, events),
+            None => self.load(table, sources, events),
+        }
     }
 
     /// Finds the file that a zone is served from, and the rank of its source.

@@ -24,6 +24,7 @@ mod zones;
 
 use super::{SqlBackend, SqlError};
 use asked::Asked;
+use commit::LockedZone;
 pub use error::{InvalidChange, ReadOnly, WriteError};
 use nameward_wire::NameBuf;
 use nameward_zone::change::{ConditionalChange, Difference, ZoneChange};
@@ -32,6 +33,8 @@ pub use own::CommitMark;
 pub(super) use own::OwnCommits;
 use session::{Failure, Session};
 pub use standing::{StandingZone, StandingZones};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::{Mutex, PoisonError};
 use tokio::sync::Semaphore;
 pub use zones::{NewZone, StoredRecord};
@@ -69,7 +72,7 @@ pub struct Committed {
 enum Task<'t> {
     Change(i64, &'t ZoneChange),
     /// Changes that depend on what their zones have, each with a result of its own.
-    Group(&'t [(i64, &'t dyn ConditionalChange)]),
+    Group(&'t [(NameBuf, &'t dyn ConditionalChange)]),
     /// A whole version of a secondary zone.
     Replace(i64, &'t Zone),
     Create(&'t NewZone),
@@ -126,7 +129,7 @@ impl SqlBackend {
     /// nothing from the others. What the database itself refuses is tried again alone.
     pub async fn commit_group(
         &self,
-        changes: &[(i64, &dyn ConditionalChange)],
+        changes: &[(NameBuf, &dyn ConditionalChange)],
     ) -> Vec<Result<Committed, WriteError>> {
         let failed = match self.transact(&Task::Group(changes)).await {
             Ok(results) => return results,
@@ -241,10 +244,14 @@ async fn attempt(
     session.begin().await?;
     let results = match task {
         Task::Change(zone, change) => {
-            let zone = commit::lock_zone(session, *zone).await?;
-            vec![Ok(
-                commit::change(session, &zone, Asked::Change(change)).await?
-            )]
+            let row = commit::lock_zone(session, *zone).await?;
+            let mut zone = LockedZone::of(session, row).await?;
+            vec![Ok(commit::change(
+                session,
+                &mut zone,
+                Asked::Change(change),
+            )
+            .await?)]
         }
         Task::Group(changes) => group(session, changes).await?,
         Task::Replace(zone, version) => {
@@ -276,15 +283,12 @@ async fn attempt(
 /// Makes changes one after another. One that is refused has written nothing, so the others go on.
 async fn group(
     session: &mut Session,
-    changes: &[(i64, &dyn ConditionalChange)],
+    changes: &[(NameBuf, &dyn ConditionalChange)],
 ) -> Result<Vec<Result<Committed, WriteError>>, WriteError> {
     let mut results = Vec::with_capacity(changes.len());
-    for (zone, asked) in changes {
-        let result = match commit::lock_zone(session, *zone).await {
-            Ok(zone) => commit::change(session, &zone, Asked::When(*asked)).await,
-            Err(error) => Err(error),
-        };
-        match result {
+    let mut locked: HashMap<NameBuf, LockedZone> = HashMap::new();
+    for (name, asked) in changes {
+        match conditional(session, &mut locked, *name, *asked).await {
             Err(
                 error @ (WriteError::Sql(_) | WriteError::Conflict(_) | WriteError::Unknown(_)),
             ) => return Err(error),
@@ -292,4 +296,21 @@ async fn group(
         }
     }
     Ok(results)
+}
+
+/// Makes one change of a group. What is known of a zone stays so until the end of the transaction.
+async fn conditional(
+    session: &mut Session,
+    locked: &mut HashMap<NameBuf, LockedZone>,
+    name: NameBuf,
+    asked: &dyn ConditionalChange,
+) -> Result<Committed, WriteError> {
+    let zone = match locked.entry(name) {
+        Entry::Occupied(known) => known.into_mut(),
+        Entry::Vacant(unknown) => {
+            let row = commit::lock_named(session, name.as_name()).await?;
+            unknown.insert(LockedZone::of(session, row).await?)
+        }
+    };
+    commit::change(session, zone, Asked::When(asked)).await
 }

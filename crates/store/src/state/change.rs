@@ -1,6 +1,7 @@
 //! The changes that are written to the state store.
 
 use super::digest::ContentsDigest;
+use super::rebase::RebasedVersion;
 use nameward_wire::NameBuf;
 use nameward_zone::change::Difference;
 use nameward_zone::{RecordList, Serial};
@@ -100,6 +101,13 @@ pub enum StateChange {
         /// The serial of the zone now.
         serial: Serial,
     },
+    /// Continues the journal of a zone by a version that stands on its edited file, and keeps what the file lacks.
+    Rebase {
+        /// The zone.
+        zone: NameBuf,
+        /// The version.
+        version: RebasedVersion,
+    },
     /// The home of a zone has all changes up to its serial now.
     Settle {
         /// The zone.
@@ -173,6 +181,18 @@ pub enum StateChange {
         /// Its name.
         name: Vec<u8>,
     },
+}
+
+impl StateChange {
+    /// Whether nothing is lost with it that its home does not have: a journal of a database begins anew where it lacks something.
+    pub(super) fn is_durable_elsewhere(&self) -> bool {
+        match self {
+            StateChange::Append { home, .. } | StateChange::RestartJournal { home, .. } => {
+                *home == ZoneHome::Database
+            }
+            _ => false,
+        }
+    }
 }
 
 /// The result of changes that are on the disk.

@@ -2,7 +2,8 @@
 
 use super::change::ZoneHome;
 use super::error::StateError;
-use super::journal::{ZoneRows, drop_entries, number_of};
+use super::journal::{drop_entries, number_of};
+use super::zone_rows::ZoneRows;
 use nameward_wire::NameBuf;
 use nameward_zone::{RecordList, Serial};
 use rusqlite::{Connection, params};
@@ -23,7 +24,8 @@ impl ZoneRows {
         (row.home, row.serial, row.base) = (ZoneHome::Store, serial, row.last);
         write_contents(connection, row.id, parts)?;
         self.prune(connection, &mut row)?;
-        self.put(connection, zone, row)
+        self.put(zone, row);
+        Ok(())
     }
 
     /// Writes the contents at a serial of the journal, so that the entries up to there can be dropped.
@@ -44,7 +46,8 @@ impl ZoneRows {
         write_contents(connection, row.id, parts)?;
         row.base = number;
         self.prune(connection, &mut row)?;
-        self.put(connection, zone, row)
+        self.put(zone, row);
+        Ok(())
     }
 }
 

@@ -8,11 +8,12 @@ use super::change::{JournalOrigin, StateChange, Written, ZoneHome, ZoneTimers};
 use super::digest::ContentsDigest;
 use super::error::StateError;
 use super::read::entries;
+use super::rebase::forget_rebase;
+use super::zone_rows::ZoneRows;
 use nameward_wire::NameBuf;
 use nameward_zone::Serial;
 use nameward_zone::change::Difference;
 use rusqlite::{Connection, OptionalExtension, params};
-use std::collections::HashMap;
 
 /// How much of the past is kept for each zone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,6 +51,8 @@ pub(super) struct JournalRow {
     pub(super) octets: u64,
     /// Of the contents at the end of the journal, if it is known.
     pub(super) digest: Option<ContentsDigest>,
+    /// The file of the zone was edited while it lacked changes, and what it lacks is kept apart.
+    pub(super) is_rebased: bool,
 }
 
 /// The name of a zone as the store has it.
@@ -62,8 +65,8 @@ pub(super) fn find_zone(
     connection: &Connection,
     name: &[u8],
 ) -> Result<Option<JournalRow>, StateError> {
-    let sql =
-        "SELECT id, home, serial, last, base, entries, octets, digest FROM zone WHERE name = ?1";
+    let sql = "SELECT id, home, serial, last, base, entries, octets, digest, \
+         EXISTS (SELECT 1 FROM rebase WHERE rebase.zone = zone.id) FROM zone WHERE name = ?1";
     let mut statement = connection.prepare_cached(sql)?;
     let row = statement.query_row([name], |row| {
         let home: i64 = row.get(1)?;
@@ -78,6 +81,7 @@ pub(super) fn find_zone(
             digest: row
                 .get_unwrap::<_, Option<i64>>(7)
                 .map(ContentsDigest::from_number),
+            is_rebased: row.get_unwrap(8),
         }))
     });
     match row.optional()? {
@@ -87,25 +91,7 @@ pub(super) fn find_zone(
     }
 }
 
-/// Applies changes within a transaction, and keeps the rows of zones it has seen.
-pub(super) struct ZoneRows {
-    bounds: JournalBounds,
-    known: HashMap<Vec<u8>, JournalRow>,
-}
-
 impl ZoneRows {
-    pub(super) fn new(bounds: JournalBounds) -> Self {
-        ZoneRows {
-            bounds,
-            known: HashMap::new(),
-        }
-    }
-
-    /// Forgets the rows it has seen: a transaction was undone.
-    pub(super) fn forget(&mut self) {
-        self.known.clear();
-    }
-
     /// Makes one change.
     pub(super) fn apply(
         &mut self,
@@ -133,10 +119,13 @@ impl ZoneRows {
             StateChange::RestartJournal { zone, home, serial } => {
                 let mut row = self.row_or_new(connection, zone, *home, *serial)?;
                 drop_entries(connection, &mut row, i64::MAX)?;
+                forget_rebase(connection, &mut row)?;
                 (row.home, row.serial, row.base) = (*home, *serial, row.last);
                 row.digest = None;
-                self.put(connection, zone, row)
+                self.put(zone, row);
+                Ok(())
             }
+            StateChange::Rebase { zone, version } => self.rebase(connection, zone, version),
             StateChange::Settle { zone, serial } => self.settle(connection, zone, *serial),
             StateChange::SetContents {
                 zone,
@@ -175,71 +164,7 @@ impl ZoneRows {
         }
     }
 
-    pub(super) fn row(
-        &mut self,
-        connection: &Connection,
-        zone: &NameBuf,
-    ) -> Result<Option<JournalRow>, StateError> {
-        let name = stored_name(zone);
-        if let Some(row) = self.known.get(&name) {
-            return Ok(Some(*row));
-        }
-        let row = find_zone(connection, &name)?;
-        if let Some(row) = row {
-            self.known.insert(name, row);
-        }
-        Ok(row)
-    }
-
-    pub(super) fn row_or_new(
-        &mut self,
-        connection: &Connection,
-        zone: &NameBuf,
-        home: ZoneHome,
-        serial: Serial,
-    ) -> Result<JournalRow, StateError> {
-        if let Some(row) = self.row(connection, zone)? {
-            return Ok(row);
-        }
-        let sql = "INSERT INTO zone (name, home, serial, last, base, entries, octets) \
-                   VALUES (?1, ?2, ?3, 0, 0, 0, 0)";
-        let values = params![stored_name(zone), home.number(), serial.0];
-        let id = connection.prepare_cached(sql)?.insert(values)?;
-        Ok(JournalRow {
-            id,
-            home,
-            serial,
-            last: 0,
-            base: 0,
-            entries: 0,
-            octets: 0,
-            digest: None,
-        })
-    }
-
-    pub(super) fn put(
-        &mut self,
-        connection: &Connection,
-        zone: &NameBuf,
-        row: JournalRow,
-    ) -> Result<(), StateError> {
-        let sql = "UPDATE zone SET home = ?2, serial = ?3, last = ?4, base = ?5, entries = ?6, \
-                   octets = ?7, digest = ?8 WHERE id = ?1";
-        connection.prepare_cached(sql)?.execute(params![
-            row.id,
-            row.home.number(),
-            row.serial.0,
-            row.last,
-            row.base,
-            row.entries as i64,
-            row.octets as i64,
-            row.digest.map(ContentsDigest::number)
-        ])?;
-        self.known.insert(stored_name(zone), row);
-        Ok(())
-    }
-
-    fn append(
+    pub(super) fn append(
         &mut self,
         connection: &Connection,
         entry: &NewEntry<'_>,
@@ -281,12 +206,14 @@ impl ZoneRows {
         row.digest = row.digest.map(|digest| digest.after(entry.difference));
         if home == ZoneHome::Database || entry.origin == JournalOrigin::Home {
             row.base = row.last;
+            forget_rebase(connection, &mut row)?;
         }
         self.prune(connection, &mut row)?;
         if row.base < row.last && self.is_over(&row) {
             written.overfull.push(*zone);
         }
-        self.put(connection, zone, row)
+        self.put(zone, row);
+        Ok(())
     }
 
     fn is_over(&self, row: &JournalRow) -> bool {
@@ -337,10 +264,13 @@ impl ZoneRows {
         let Some(mut row) = self.row(connection, zone)? else {
             return Ok(());
         };
-        let number = number_of(connection, &row, serial)?;
-        row.base = row.base.max(number.unwrap_or(row.base));
+        if let Some(number) = number_of(connection, &row, serial)?.filter(|n| *n >= row.base) {
+            row.base = number;
+            forget_rebase(connection, &mut row)?;
+        }
         self.prune(connection, &mut row)?;
-        self.put(connection, zone, row)
+        self.put(zone, row);
+        Ok(())
     }
 
     /// Sets the digest of the contents at a serial, brought forward to the end of the journal.
@@ -356,7 +286,8 @@ impl ZoneRows {
         };
         if row.serial == serial {
             row.digest = Some(digest);
-            return self.put(connection, zone, row);
+            self.put(zone, row);
+            return Ok(());
         }
         let sql = "SELECT max(number) FROM journal WHERE zone = ?1 AND from_serial = ?2";
         let values = params![row.id, serial.0];
@@ -366,7 +297,7 @@ impl ZoneRows {
             let later = entries(connection, row.id, first, serial)?;
             let later = later.iter().map(|entry| &entry.difference);
             row.digest = Some(later.fold(digest, ContentsDigest::after));
-            self.put(connection, zone, row)?;
+            self.put(zone, row);
         }
         Ok(())
     }
@@ -376,7 +307,7 @@ impl ZoneRows {
         connection
             .prepare_cached("DELETE FROM zone WHERE name = ?1")?
             .execute([&name])?;
-        self.known.remove(&name);
+        self.forget_row(name);
         Ok(())
     }
 
@@ -389,7 +320,7 @@ impl ZoneRows {
     ) -> Result<(), StateError> {
         match self.row(connection, zone)? {
             Some(row) if row.home != home => Ok(()),
-            Some(row) if row.base < row.last => {
+            Some(row) if row.base < row.last || row.is_rebased => {
                 written.unsettled.push(*zone);
                 Ok(())
             }
@@ -422,18 +353,18 @@ impl ZoneRows {
             *expires as i64
         ];
         connection.prepare_cached(sql)?.execute(values)?;
-        self.known.insert(stored_name(zone), row);
+        self.note(stored_name(zone), row);
         Ok(())
     }
 }
 
 /// An entry to be appended.
-struct NewEntry<'e> {
-    zone: &'e NameBuf,
-    home: ZoneHome,
-    origin: JournalOrigin,
-    difference: &'e Difference,
-    time: u64,
+pub(super) struct NewEntry<'e> {
+    pub(super) zone: &'e NameBuf,
+    pub(super) home: ZoneHome,
+    pub(super) origin: JournalOrigin,
+    pub(super) difference: &'e Difference,
+    pub(super) time: u64,
 }
 
 /// Returns the number of the entry that led a zone to a serial.
@@ -445,7 +376,8 @@ pub(super) fn number_of(
     if row.serial == serial {
         return Ok(Some(row.last));
     }
-    let sql = "SELECT max(number) FROM journal WHERE zone = ?1 AND to_serial = ?2";
+    // The one before the entry that begins there: numbers have no gaps, and that is what there is an index for.
+    let sql = "SELECT max(number) - 1 FROM journal WHERE zone = ?1 AND from_serial = ?2";
     let mut statement = connection.prepare_cached(sql)?;
     Ok(statement.query_row(params![row.id, serial.0], |found| found.get(0))?)
 }

@@ -5,6 +5,7 @@ use super::change::{JournalOrigin, ZoneHome, ZoneTimers};
 use super::digest::ContentsDigest;
 use super::error::StateError;
 use super::journal::{JournalEntry, find_zone, stored_name};
+use super::rebase::read_rebase;
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::change::Difference;
 use nameward_zone::{RecordList, Serial};
@@ -77,12 +78,17 @@ impl StateStore {
         })
     }
 
-    /// Returns the differences of a zone's journal that its home lacks, oldest first.
+    /// Returns the differences that the home of a zone lacks, oldest first: those of its journal, after the one that leads from an
+    /// edited file to it.
     pub fn journal_after_base(&self, zone: &NameBuf) -> Result<Vec<JournalEntry>, StateError> {
         self.read(|connection| {
             let transaction = connection.unchecked_transaction()?;
             match find_zone(&transaction, &stored_name(zone))? {
-                Some(row) => unsettled(&transaction, row.id, row.base),
+                Some(row) => {
+                    let mut lacking = Vec::from_iter(read_rebase(&transaction, &row)?);
+                    lacking.extend(unsettled(&transaction, row.id, row.base)?);
+                    Ok(lacking)
+                }
                 None => Ok(Vec::new()),
             }
         })

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 const APPLICATION: i64 = 0x4e57_7374;
 
 /// Migrations in order; the first makes version 1 of an empty file.
-pub(super) const MIGRATIONS: &[&str] = &[VERSION_1, VERSION_2];
+pub(super) const MIGRATIONS: &[&str] = &[VERSION_1, VERSION_2, VERSION_3];
 
 /// Names are in wire form and lower case, serials and times are unsigned, records are lists in wire form.
 const VERSION_1: &str = "
@@ -63,6 +63,34 @@ CREATE TABLE item (
 
 /// The digest of the contents that the journal of a zone ends with; NULL if it is not known.
 const VERSION_2: &str = "ALTER TABLE zone ADD COLUMN digest INTEGER";
+
+/// The journal in one tree, so that a change writes a page less, and what edited files lack.
+const VERSION_3: &str = "
+CREATE TABLE new_journal (
+    zone INTEGER NOT NULL REFERENCES zone (id) ON DELETE CASCADE,
+    number INTEGER NOT NULL,
+    from_serial INTEGER NOT NULL,
+    to_serial INTEGER NOT NULL,
+    origin INTEGER NOT NULL,
+    time INTEGER NOT NULL,
+    removed BLOB NOT NULL,
+    added BLOB NOT NULL,
+    PRIMARY KEY (zone, number)
+) WITHOUT ROWID;
+INSERT INTO new_journal SELECT zone, number, from_serial, to_serial, origin, time, removed, added FROM journal ORDER BY zone, number;
+DROP TABLE journal;
+ALTER TABLE new_journal RENAME TO journal;
+CREATE INDEX journal_from ON journal (zone, from_serial);
+CREATE TABLE rebase (
+    zone INTEGER PRIMARY KEY REFERENCES zone (id) ON DELETE CASCADE,
+    -- The serial of the file, and that of the version which has its edits and the changes that it lacks.
+    from_serial INTEGER NOT NULL,
+    to_serial INTEGER NOT NULL,
+    time INTEGER NOT NULL,
+    removed BLOB NOT NULL,
+    added BLOB NOT NULL
+);
+";
 
 /// Returns the version of a store: 0 if it is empty.
 pub(super) fn version(connection: &Connection) -> Result<i64, StateError> {

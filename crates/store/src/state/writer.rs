@@ -7,7 +7,8 @@
 
 use super::change::{StateChange, Written};
 use super::error::StateError;
-use super::journal::{JournalBounds, ZoneRows};
+use super::journal::JournalBounds;
+use super::zone_rows::ZoneRows;
 use rusqlite::Connection;
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
@@ -45,6 +46,7 @@ impl StateWriter {
             connection,
             path: path.clone(),
             zones: ZoneRows::new(bounds),
+            has_barrier: true,
         };
         let thread = thread::Builder::new()
             .name("state".into())
@@ -98,6 +100,8 @@ struct Scribe {
     connection: Connection,
     path: PathBuf,
     zones: ZoneRows,
+    /// A commit waits for the disk.
+    has_barrier: bool,
 }
 
 impl Scribe {
@@ -154,33 +158,75 @@ impl Scribe {
         &mut self,
         callers: &[&[StateChange]],
     ) -> Result<Vec<Result<Written, StateError>>, StateError> {
-        let connection = &self.connection;
-        connection.execute_batch("BEGIN IMMEDIATE")?;
+        self.set_barrier(callers)?;
+        self.run_sql("BEGIN IMMEDIATE")?;
         let mut results = Vec::with_capacity(callers.len());
         for changes in callers {
-            connection.execute_batch("SAVEPOINT caller")?;
-            let mut written = Written::default();
-            let each = |change| self.zones.apply(connection, change, &mut written);
-            let result = changes.iter().try_for_each(each);
-            if connection.is_autocommit() {
-                // SQLite gave the whole transaction up.
-                return Err(result.err().unwrap_or(StateError::Closed));
-            }
-            if result.is_err() {
-                connection.execute_batch("ROLLBACK TO caller")?;
-                self.zones.forget();
-            }
-            connection.execute_batch("RELEASE caller")?;
-            results.push(result.map(|()| written));
+            let result = match callers.len() {
+                // Whatever is refused is all that the transaction has.
+                1 => Ok(self.apply(changes)?),
+                _ => self.apply_apart(changes)?,
+            };
+            results.push(result);
         }
-        connection.execute_batch("COMMIT")?;
+        self.zones.write_back(&self.connection)?;
+        self.run_sql("COMMIT")?;
         Ok(results)
+    }
+
+    /// Makes the changes of a caller behind a savepoint. The outer error is that of the whole transaction.
+    fn apply_apart(
+        &mut self,
+        changes: &[StateChange],
+    ) -> Result<Result<Written, StateError>, StateError> {
+        self.run_sql("SAVEPOINT caller")?;
+        self.zones.begin_caller();
+        let result = self.apply(changes);
+        if self.connection.is_autocommit() {
+            // SQLite gave the whole transaction up.
+            return Err(result.err().unwrap_or(StateError::Closed));
+        }
+        if result.is_err() {
+            self.run_sql("ROLLBACK TO caller")?;
+            self.zones.undo_caller();
+        }
+        self.run_sql("RELEASE caller")?;
+        Ok(result)
+    }
+
+    fn apply(&mut self, changes: &[StateChange]) -> Result<Written, StateError> {
+        let (connection, zones) = (&self.connection, &mut self.zones);
+        let mut written = Written::default();
+        let each = |change| zones.apply(connection, change, &mut written);
+        changes.iter().try_for_each(each)?;
+        Ok(written)
+    }
+
+    /// Has the commit wait for the disk, unless all that it has is durable elsewhere: then it follows the next one that
+    /// waits, and after a power failure the journals of databases begin anew.
+    fn set_barrier(&mut self, callers: &[&[StateChange]]) -> Result<(), StateError> {
+        let has_barrier = !callers
+            .iter()
+            .all(|changes| changes.iter().all(StateChange::is_durable_elsewhere));
+        if has_barrier != self.has_barrier {
+            let mode = if has_barrier { "full" } else { "normal" };
+            self.connection.pragma_update(None, "synchronous", mode)?;
+            self.has_barrier = has_barrier;
+        }
+        Ok(())
+    }
+
+    /// Runs a statement that is kept prepared.
+    fn run_sql(&self, sql: &str) -> Result<(), StateError> {
+        self.connection.prepare_cached(sql)?.execute([])?;
+        Ok(())
     }
 }
 
 fn size(request: &WriteRequest) -> usize {
     let octets = |change: &StateChange| match change {
         StateChange::Append { difference, .. } => difference.octets(),
+        StateChange::Rebase { version, .. } => version.forward.octets() + version.lacking.octets(),
         StateChange::SetContents { parts, .. } | StateChange::RefreshContents { parts, .. } => {
             parts.iter().map(|part| part.as_bytes().len()).sum()
         }

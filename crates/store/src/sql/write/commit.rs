@@ -5,17 +5,19 @@
 //! the empty non-terminals above them; other rows are not looked at.
 
 use super::super::{SqlError, ZoneRow, read_zone};
-use super::asked::{Asked, check_edits, names_of, read_signing};
+use super::asked::{Asked, SigningRows, check_edits, names_of, read_signing};
 use super::check::{check, shown};
 use super::derive::{
     CanonicalName, Derived, KeptDenial, Knowledge, NameFacts, NameStanding, ancestors, key,
 };
 use super::edit::apply;
+use super::own::CommitMark;
 use super::rows::{Row, Rows, What};
 use super::session::{Failure, Session, Value};
 use super::{Committed, InvalidChange, ReadOnly, WriteError};
 use crate::sql::dialect::{SqlEngine, Statement};
 use crate::sql::fragment::{is_made_by_signing, soa_minimum};
+use crate::sql::row::write_name;
 use nameward_wire::{Name, Type};
 use nameward_zone::change::{ChangeOrigin, Difference, Edit, soa_serial};
 use nameward_zone::{RecordList, Serial, WireRecord};
@@ -26,15 +28,53 @@ const LOOK: usize = 200;
 /// Names that may vanish before the names of the whole zone are read instead of looking below each.
 const MANY: usize = 16;
 
-/// Reads the zone's row and keeps others from changing the zone until the end of the transaction.
+/// A zone that nobody else changes until the end of the transaction, and what is known of it meanwhile.
+pub(super) struct LockedZone {
+    pub(super) row: ZoneRow,
+    signing: SigningRows,
+    /// Its version in the table of changes, where nobody else can raise it.
+    version: Option<i64>,
+}
+
+impl LockedZone {
+    /// Knows a zone by its row, which was read in the transaction.
+    pub(super) async fn of(session: &mut Session, row: ZoneRow) -> Result<Self, WriteError> {
+        let signing = read_signing(session, row.id).await?;
+        Ok(LockedZone {
+            row,
+            signing,
+            version: None,
+        })
+    }
+}
+
+/// Reads the row of a zone by its number and keeps others from changing the zone until the end of the transaction.
 pub(super) async fn lock_zone(session: &mut Session, id: i64) -> Result<ZoneRow, WriteError> {
-    let mut sql = Statement::Zones.sql(session.engine(), 0) + " WHERE id = ?";
+    lock_row(session, "id = ?", Value::Int(id)).await
+}
+
+/// As [`lock_zone`], by the name of the zone.
+pub(super) async fn lock_named(
+    session: &mut Session,
+    name: Name<'_>,
+) -> Result<ZoneRow, WriteError> {
+    let mut text = String::new();
+    write_name(name, &mut text);
+    lock_row(session, "name = ?", Value::Text(&text)).await
+}
+
+async fn lock_row(
+    session: &mut Session,
+    condition: &str,
+    value: Value<'_>,
+) -> Result<ZoneRow, WriteError> {
+    let mut sql = Statement::Zones.sql(session.engine(), 0) + " WHERE " + condition;
     if session.engine() != SqlEngine::Sqlite {
         sql.push_str(" FOR UPDATE");
     }
     let mut found = None;
     session
-        .rows(&sql, &[Value::Int(id)], &mut |row| {
+        .rows(&sql, &[value], &mut |row| {
             found = Some(read_zone(row));
         })
         .await?;
@@ -48,9 +88,10 @@ pub(super) async fn lock_zone(session: &mut Session, id: i64) -> Result<ZoneRow,
 /// Makes a change; the caller ends the transaction.
 pub(super) async fn change(
     session: &mut Session,
-    zone: &ZoneRow,
+    locked: &mut LockedZone,
     asked: Asked<'_>,
 ) -> Result<Committed, WriteError> {
+    let (zone, signing) = (&locked.row, &locked.signing);
     let origin = asked.origin();
     if origin == ChangeOrigin::Operator && zone.kind.is_transferred() {
         return Err(WriteError::ReadOnly(ReadOnly::Secondary(
@@ -58,15 +99,17 @@ pub(super) async fn change(
         )));
     }
     // Before the rows: a change of others that is in neither is then told from this one.
-    let version = session.version(zone.id).await?;
-    let signing = read_signing(session, zone.id).await?;
+    let version = match locked.version {
+        Some(version) => version,
+        None => session.version(zone.id).await?,
+    };
     if origin == ChangeOrigin::Operator && signing.is_presigned {
         return Err(WriteError::ReadOnly(ReadOnly::Presigned(
             zone.name.to_string(),
         )));
     }
     if let Asked::Change(change) = asked {
-        check_edits(change, zone, &signing)?;
+        check_edits(change, zone, signing)?;
     }
     let mut work = Work::read(session, zone, signing.denial.clone(), asked).await?;
     let decided;
@@ -75,7 +118,7 @@ pub(super) async fn change(
         Asked::When(asked) => {
             decided = asked.decide(&work)?;
             work.touched = names_of(&decided);
-            check_edits(&decided, zone, &signing)?;
+            check_edits(&decided, zone, signing)?;
             &decided
         }
     };
@@ -116,6 +159,11 @@ pub(super) async fn change(
     if committed.difference.is_some() {
         committed.mark = session.mark(zone.id, version, written).await?;
     }
+    // SQLite has one writer; in MySQL others may raise it without the lock.
+    locked.version = match (session.engine(), committed.mark) {
+        (SqlEngine::Sqlite, Some(CommitMark::Versions { after, .. })) => Some(after),
+        _ => None,
+    };
     Ok(committed)
 }
 

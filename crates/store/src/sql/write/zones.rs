@@ -6,7 +6,7 @@ use super::super::row::{
 };
 use super::super::{SqlBackend, SqlError, ZoneRow, read_zone};
 use super::asked::Asked;
-use super::commit::{change, lock_zone};
+use super::commit::{LockedZone, change, lock_zone};
 use super::session::{Failure, Session, Value};
 use super::{Committed, WriteError};
 use nameward_wire::{Name, NameBuf};
@@ -128,7 +128,8 @@ pub(super) async fn create(session: &mut Session, zone: &NewZone) -> Result<Comm
         now: zone.now,
         serial: SerialRule::default(),
     };
-    change(session, &row, Asked::Change(&first)).await
+    let mut locked = LockedZone::of(session, row).await?;
+    change(session, &mut locked, Asked::Change(&first)).await
 }
 
 pub(super) async fn delete(session: &mut Session, id: i64) -> Result<Committed, WriteError> {

@@ -140,3 +140,78 @@ fn contents_are_written_anew_while_the_journal_goes_on() {
     store.write(vec![refresh(10)]).unwrap();
     assert_eq!(missing(&store), []);
 }
+
+#[test]
+fn a_journal_goes_on_over_an_edited_file_and_keeps_what_the_file_lacks() {
+    let directory = TempDir::new().unwrap();
+    let (store, zone) = (open(&directory), name("example."));
+    let step = |from, to| match append("example.", ZoneHome::File, from, to) {
+        StateChange::Append { difference, .. } => difference,
+        _ => unreachable!("it is an addition"),
+    };
+    for serial in 1..3 {
+        let change = append("example.", ZoneHome::File, serial, serial + 1);
+        store.write(vec![change]).unwrap();
+    }
+    let rebase = |file, before, to| StateChange::Rebase {
+        zone,
+        version: RebasedVersion {
+            forward: step(before, to),
+            lacking: step(file, to),
+            time: 1000,
+        },
+    };
+    let from = |serial| store.journal_from(&zone, Serial(serial)).unwrap();
+    let lacking = || serials(&store.journal_after_base(&zone).unwrap());
+    store.write(vec![rebase(1, 3, 4)]).unwrap();
+    let later = append("example.", ZoneHome::File, 4, 5);
+    store.write(vec![later]).unwrap();
+    assert_eq!(serials(&from(1).unwrap()), [(1, 2), (2, 3), (3, 4), (4, 5)]);
+    assert_eq!(lacking(), [(1, 4), (4, 5)]);
+    // A second edit.
+    store.write(vec![rebase(2, 5, 6)]).unwrap();
+    assert_eq!(lacking(), [(2, 6)]);
+    let home = ZoneHome::File;
+    let vanished = store.write(vec![StateChange::RemoveVanished { zone, home }]);
+    assert_eq!(vanished.unwrap().unsettled, [zone]);
+    // The file was written.
+    let serial = Serial(6);
+    store
+        .write(vec![StateChange::Settle { zone, serial }])
+        .unwrap();
+    assert_eq!(lacking(), []);
+    // A journal that does not lead there begins anew.
+    store.write(vec![rebase(8, 20, 21)]).unwrap();
+    assert_eq!(from(6), None);
+    assert_eq!(lacking(), [(8, 21)]);
+    drop(store);
+    assert_eq!(StateStore::check(directory.path()).unwrap().faults, [""; 0]);
+}
+
+#[test]
+fn a_caller_that_is_refused_takes_nothing_from_others_of_its_zone() {
+    let directory = TempDir::new().unwrap();
+    let store = open(&directory);
+    let (results, received) = mpsc::channel();
+    let step = |from, to| append("example.", ZoneHome::File, from, to);
+    let new = |from, to| append("new.", ZoneHome::File, from, to);
+    let mut callers = vec![vec![step(1, 2)]];
+    for serial in 2..40 {
+        callers.push(vec![new(1, 2), step(serial, serial + 1), step(900, 901)]);
+        callers.push(vec![step(serial, serial + 1)]);
+    }
+    for changes in callers {
+        let results = results.clone();
+        store.submit(changes, move |result| results.send(result).unwrap());
+    }
+    drop(results);
+    let made: Vec<bool> = received.iter().map(|result| result.is_ok()).collect();
+    let expected = (0..77).map(|number| number % 2 == 0);
+    assert_eq!(made, expected.collect::<Vec<_>>());
+    let kept = store.zones().unwrap();
+    assert_eq!(
+        (kept.len(), kept[0].serial, kept[0].entries),
+        (1, Serial(40), 39)
+    );
+    assert_eq!(StateStore::check(directory.path()).unwrap().faults, [""; 0]);
+}

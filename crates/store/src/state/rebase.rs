@@ -1,0 +1,119 @@
+//! Zone files that were edited while they lacked changes: the journal goes on, and what the file lacks is kept beside it.
+//!
+//! ```text
+//! journal   ... -> last version before the edit -> both together -> ...      for IXFR: a chain without a gap
+//! rebase    the edited file -> both together                                 for the next start of the server
+//! ```
+//! The entries up to the merge are then as good as in the file, so they can be dropped like those of any other zone.
+
+use super::change::{JournalOrigin, Written, ZoneHome};
+use super::error::StateError;
+use super::journal::{JournalEntry, JournalRow, NewEntry, drop_entries, stored_name};
+use super::read::list;
+use super::zone_rows::ZoneRows;
+use nameward_wire::NameBuf;
+use nameward_zone::Serial;
+use nameward_zone::change::Difference;
+use rusqlite::{Connection, OptionalExtension, params};
+use std::sync::Arc;
+
+/// A version of a zone that was put together of its edited file and of changes that the file lacks.
+#[derive(Debug, Clone)]
+pub struct RebasedVersion {
+    /// From the version before to this one.
+    pub forward: Arc<Difference>,
+    /// From the version that the file has to this one.
+    pub lacking: Arc<Difference>,
+    /// Seconds since 1970.
+    pub time: u64,
+}
+
+impl ZoneRows {
+    /// Continues the journal of a file's zone by a version that stands on its edited file. Where the journal does not lead
+    /// there it begins anew at the file.
+    pub(super) fn rebase(
+        &mut self,
+        connection: &Connection,
+        zone: &NameBuf,
+        version: &RebasedVersion,
+    ) -> Result<(), StateError> {
+        let no_serial = || StateError::NoSerial(zone.to_string());
+        let (before, to) = version.forward.serials().ok_or_else(no_serial)?;
+        let (file, _) = version.lacking.serials().ok_or_else(no_serial)?;
+        let home = ZoneHome::File;
+        let mut row = self.row_or_new(connection, zone, home, before)?;
+        self.note(stored_name(zone), row);
+        if row.serial == before && row.home == home {
+            let entry = NewEntry {
+                zone,
+                home,
+                origin: JournalOrigin::Change,
+                difference: &version.forward,
+                time: version.time,
+            };
+            self.append(connection, &entry, &mut Written::default())?;
+            row = self.row_or_new(connection, zone, home, to)?;
+        } else {
+            drop_entries(connection, &mut row, i64::MAX)?;
+            row.digest = None;
+        }
+        (row.home, row.serial, row.base) = (home, to, row.last);
+        row.is_rebased = true;
+        let sql = "INSERT OR REPLACE INTO rebase (zone, from_serial, to_serial, time, removed, added) \
+                   VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+        connection.prepare_cached(sql)?.execute(params![
+            row.id,
+            file.0,
+            to.0,
+            version.time as i64,
+            version.lacking.removed.as_bytes(),
+            version.lacking.added.as_bytes()
+        ])?;
+        self.prune(connection, &mut row)?;
+        self.put(zone, row);
+        Ok(())
+    }
+}
+
+/// Forgets what a file lacked: it has that now, or the journal begins anew.
+pub(super) fn forget_rebase(
+    connection: &Connection,
+    row: &mut JournalRow,
+) -> Result<(), StateError> {
+    if std::mem::take(&mut row.is_rebased) {
+        connection
+            .prepare_cached("DELETE FROM rebase WHERE zone = ?1")?
+            .execute([row.id])?;
+    }
+    Ok(())
+}
+
+/// Reads what an edited file lacks, as an entry that leads from the file to the merged version.
+pub(super) fn read_rebase(
+    connection: &Connection,
+    row: &JournalRow,
+) -> Result<Option<JournalEntry>, StateError> {
+    if !row.is_rebased {
+        return Ok(None);
+    }
+    let sql = "SELECT from_serial, to_serial, time, removed, added FROM rebase WHERE zone = ?1";
+    let mut statement = connection.prepare_cached(sql)?;
+    let found = statement.query_row([row.id], |found| {
+        let serials = (Serial(found.get(0)?), Serial(found.get(1)?));
+        let time: i64 = found.get(2)?;
+        Ok((serials, time as u64, list(found, 3), list(found, 4)))
+    });
+    let Some(((from, to), time, removed, added)) = found.optional()? else {
+        return Ok(None);
+    };
+    Ok(Some(JournalEntry {
+        from,
+        to,
+        origin: JournalOrigin::Change,
+        time,
+        difference: Difference {
+            removed: removed?,
+            added: added?,
+        },
+    }))
+}

@@ -1,0 +1,142 @@
+//! The rows of the table `zone`, as the one who writes knows them.
+
+use super::change::ZoneHome;
+use super::digest::ContentsDigest;
+use super::error::StateError;
+use super::journal::{JournalBounds, JournalRow, find_zone, stored_name};
+use nameward_wire::NameBuf;
+use nameward_zone::Serial;
+use rusqlite::{Connection, params};
+use std::collections::{HashMap, HashSet};
+
+/// The rows of zones that were seen. Those that changed are written back once at the end of the transaction, however many
+/// changes of their zone it has.
+pub(super) struct ZoneRows {
+    pub(super) bounds: JournalBounds,
+    known: HashMap<Vec<u8>, JournalRow>,
+    /// Zones whose rows are not written back yet.
+    unwritten: HashSet<Vec<u8>>,
+    /// Rows as they were before the changes of the present caller.
+    before: Vec<(Vec<u8>, Option<JournalRow>)>,
+}
+
+impl ZoneRows {
+    pub(super) fn new(bounds: JournalBounds) -> Self {
+        ZoneRows {
+            bounds,
+            known: HashMap::new(),
+            unwritten: HashSet::new(),
+            before: Vec::new(),
+        }
+    }
+
+    /// Forgets the rows that were seen: a transaction was undone.
+    pub(super) fn forget(&mut self) {
+        self.known.clear();
+        self.unwritten.clear();
+        self.before.clear();
+    }
+
+    /// Begins with the changes of another caller.
+    pub(super) fn begin_caller(&mut self) {
+        self.before.clear();
+    }
+
+    /// Takes the rows back to what they were before the present caller, whose changes were undone.
+    pub(super) fn undo_caller(&mut self) {
+        for (name, row) in std::mem::take(&mut self.before).into_iter().rev() {
+            match row {
+                Some(row) => self.known.insert(name, row),
+                // It was not known before, and may not be there any more.
+                None => {
+                    self.unwritten.remove(&name);
+                    self.known.remove(&name)
+                }
+            };
+        }
+    }
+
+    /// Writes the rows that changed, before the transaction ends.
+    pub(super) fn write_back(&mut self, connection: &Connection) -> Result<(), StateError> {
+        let sql = "UPDATE zone SET home = ?2, serial = ?3, last = ?4, base = ?5, entries = ?6, \
+                   octets = ?7, digest = ?8 WHERE id = ?1";
+        for name in self.unwritten.drain() {
+            let Some(row) = self.known.get(&name) else {
+                continue;
+            };
+            connection.prepare_cached(sql)?.execute(params![
+                row.id,
+                row.home.number(),
+                row.serial.0,
+                row.last,
+                row.base,
+                row.entries as i64,
+                row.octets as i64,
+                row.digest.map(ContentsDigest::number)
+            ])?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn row(
+        &mut self,
+        connection: &Connection,
+        zone: &NameBuf,
+    ) -> Result<Option<JournalRow>, StateError> {
+        let name = stored_name(zone);
+        if let Some(row) = self.known.get(&name) {
+            return Ok(Some(*row));
+        }
+        let row = find_zone(connection, &name)?;
+        if let Some(row) = row {
+            self.known.insert(name, row);
+        }
+        Ok(row)
+    }
+
+    pub(super) fn row_or_new(
+        &mut self,
+        connection: &Connection,
+        zone: &NameBuf,
+        home: ZoneHome,
+        serial: Serial,
+    ) -> Result<JournalRow, StateError> {
+        if let Some(row) = self.row(connection, zone)? {
+            return Ok(row);
+        }
+        let sql = "INSERT INTO zone (name, home, serial, last, base, entries, octets) \
+                   VALUES (?1, ?2, ?3, 0, 0, 0, 0)";
+        let values = params![stored_name(zone), home.number(), serial.0];
+        let id = connection.prepare_cached(sql)?.insert(values)?;
+        Ok(JournalRow {
+            id,
+            home,
+            serial,
+            last: 0,
+            base: 0,
+            entries: 0,
+            octets: 0,
+            digest: None,
+            is_rebased: false,
+        })
+    }
+
+    /// Takes note of the row of a zone as it is to be.
+    pub(super) fn put(&mut self, zone: &NameBuf, row: JournalRow) {
+        let name = stored_name(zone);
+        self.unwritten.insert(name.clone());
+        self.note(name, row);
+    }
+
+    /// Takes note of a row that the table has.
+    pub(super) fn note(&mut self, name: Vec<u8>, row: JournalRow) {
+        let known = self.known.insert(name.clone(), row);
+        self.before.push((name, known));
+    }
+
+    /// Takes note that a row was deleted.
+    pub(super) fn forget_row(&mut self, name: Vec<u8>) {
+        let known = self.known.remove(&name);
+        self.before.push((name, known));
+    }
+}
