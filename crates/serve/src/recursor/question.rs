@@ -4,12 +4,15 @@
 //! are the kernel's work, since each question has a connected socket of its own), with the id and the question that were
 //! sent. With `randomize_case` the letters of the question are as they were sent, too.
 
-use nameward_wire::message::{HEADER, Message, MessageError, MessageSection};
-use nameward_wire::{Class, Name, Opcode, Type};
+use nameward_wire::message::{HEADER, Message, MessageError, MessageSection, RecordView};
+use nameward_wire::rdata::{self, RdataError};
+use nameward_wire::{Class, Name, NameBuf, Opcode, Type};
 
 /// Octets of a datagram that a resolver may answer with (RFC 9715).
 pub(super) const PAYLOAD: u16 = 1232;
 
+/// Octets between the owner of a record and its data: type, class, TTL, length.
+const FIXED: usize = 10;
 const RD: u8 = 0x01;
 const AD: u8 = 0x20;
 const CD: u8 = 0x10;
@@ -139,8 +142,10 @@ impl UpstreamReply {
             error: None,
         };
         let mut has_opt = false;
+        let bare = without_header(octets);
         for record in message.records() {
             let record = record?;
+            check_names(&record, &bare)?;
             if record.section != MessageSection::Additional || has_opt {
                 continue;
             }
@@ -183,6 +188,27 @@ impl UpstreamReply {
     }
 }
 
+/// Copies a message with a header that no name can be read from.
+fn without_header(octets: &[u8]) -> Vec<u8> {
+    let mut bare = octets.to_vec();
+    // No octet of this kind begins a label (RFC 1035 section 4.1.4).
+    bare[..HEADER].fill(0x40);
+    bare
+}
+
+/// Refuses a name that is made of the header, or of what stands behind it: clients get another header and no OPT record of the
+/// resolver, and with these the name would be another one.
+fn check_names(record: &RecordView<'_>, bare: &[u8]) -> Result<(), MessageError> {
+    let (at, len, mut data) = (record.data_offset(), record.raw_data().len(), Vec::new());
+    NameBuf::from_message(&bare[..at - FIXED], record.start)?;
+    let on_its_own = rdata::from_message(record.rtype, bare, at, len, &mut data);
+    match on_its_own {
+        // Data that is wrong in another way is the resolver's, and the client's to judge.
+        Err(RdataError::Name(error)) if record.expand_data(&mut data).is_ok() => Err(error.into()),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
 /// Finds the first extended error among the options of an OPT record.
 fn extended_error(mut options: &[u8]) -> Option<u16> {
     while let Some((head, rest)) = options.split_first_chunk::<4>() {
@@ -199,7 +225,6 @@ fn extended_error(mut options: &[u8]) -> Option<u16> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nameward_wire::NameBuf;
 
     fn question() -> UpstreamQuestion {
         let name = NameBuf::from_text(b"wWw.example.org.", Name::ROOT).unwrap();
@@ -225,6 +250,30 @@ mod tests {
         assert_eq!(reply.rcode(), 0);
         assert_eq!(reply.extended_error(), Some(22));
         assert_eq!(reply.body(), (&octets[..octets.len() - 17], 0));
+    }
+
+    #[test]
+    fn names_that_point_into_the_header_make_no_reply() {
+        let asked = question().write(0x0001, &[0; 32]);
+        // The id begins with 0, which is the root as long as nobody changes it.
+        let reply = |rtype: u8, owner: &[u8], data: &[u8]| {
+            let mut reply = asked[..asked.len() - 11].to_vec();
+            reply[2..12].copy_from_slice(&[0x81, 0x80, 0, 1, 0, 1, 0, 0, 0, 0]);
+            reply.extend_from_slice(owner);
+            reply.extend_from_slice(&[0, rtype, 0, 1, 0, 0, 0, 60, 0, data.len() as u8]);
+            reply.extend_from_slice(data);
+            UpstreamReply::read(&reply, &asked)
+        };
+        for (rtype, owner, data) in [
+            (1, b"\xc0\x00", &[192, 0, 2, 1][..]),
+            (5, b"\xc0\x0c", b"\xc0\x00"),
+            (15, b"\xc0\x0c", b"\0\x0a\x01a\xc0\x00"),
+        ] {
+            let read = reply(rtype, owner, data);
+            assert!(matches!(read, ReceivedMessage::Garbage), "{read:?}");
+        }
+        let good = reply(5, b"\xc0\x0c", b"\x01a\xc0\x0c");
+        assert!(matches!(good, ReceivedMessage::Reply(_)), "{good:?}");
     }
 
     #[test]

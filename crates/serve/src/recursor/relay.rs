@@ -173,4 +173,47 @@ mod tests {
         let reply = upstream([0x81, 0x8b], 0);
         assert!(relay(&query, &reply, &TERMS, &mut out).is_none());
     }
+
+    /// Numbers that are the same in every run.
+    fn next_number(state: &mut u64) -> usize {
+        *state ^= *state << 13;
+        *state ^= *state >> 7;
+        *state ^= *state << 17;
+        (*state >> 16) as usize
+    }
+
+    #[test]
+    fn mutated_replies_of_a_resolver_are_relayed_whole_or_not_at_all() {
+        let query = Query::parse(PLAIN).unwrap();
+        let asked = UpstreamQuestion::new(query.qname, Type::A).write(9, &[0x33; 32]);
+        let good = upstream([0x81, 0x80], 8).octets().to_vec();
+        let (mut state, mut out, mut relayed) = (0x9e37_79b9_7f4a_7c15, Vec::new(), 0);
+        for _ in 0..50_000 {
+            let mut octets = good.clone();
+            for _ in 0..=next_number(&mut state) % 4 {
+                // The counts of the header, and all behind the question.
+                let from = [6, asked.len() - OPT][next_number(&mut state) % 2];
+                let at = from + next_number(&mut state) % (octets.len() - from);
+                match next_number(&mut state) % 8 {
+                    0 => octets.truncate(at.max(HEADER + 1)),
+                    1 => octets.extend_from_slice(&good[at.min(good.len())..]),
+                    _ => octets[at] = next_number(&mut state) as u8,
+                }
+                if octets.len() <= asked.len() {
+                    break;
+                }
+            }
+            let ReceivedMessage::Reply(reply) = UpstreamReply::read(&octets, &asked) else {
+                continue;
+            };
+            if relay(&query, &reply, &TERMS, &mut out).is_some() {
+                relayed += 1;
+                assert!(out.len() <= TERMS.limit, "{octets:x?}");
+                let message = nameward_wire::message::Message::parse(&out).unwrap();
+                let is_whole = message.records().all(|record| record.is_ok());
+                assert!(is_whole, "{octets:x?}");
+            }
+        }
+        assert!(relayed > 1000, "{relayed}");
+    }
 }
