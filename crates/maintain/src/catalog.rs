@@ -5,15 +5,20 @@
 //! make     a catalog of our own: its records, of the zones that say they are its members
 //! owners   which catalog has which member, when several name it
 //! follow   the thread that does what catalogs say, and keeps our own as the policies say
+//! produce  our own, committed and withdrawn
+//! home     catalogs of databases, whose members are rows there
 //! ```
 //! A broken catalog changes nothing: the members that it had stay as they are.
 
 mod follow;
+mod home;
 mod make;
 mod owners;
+mod produce;
 mod read;
 
 pub use follow::{CatalogHandle, CatalogParts, start};
+pub use home::{CatalogHome, StoredCatalogs};
 pub use make::make_catalog;
 pub use read::{Catalog, CatalogError, CatalogMember, read_catalog};
 

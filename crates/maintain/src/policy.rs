@@ -16,6 +16,7 @@ pub use part::PolicyPart;
 pub use table::{Policies, PolicyChange, PolicySet, PolicySource, PolicyTable};
 pub use update::{UpdateRule, UpdateScope, UpdateSerial};
 
+use nameward_store::sql::CatalogProperties;
 use nameward_wire::NameBuf;
 use nameward_zone::AccessList;
 pub use nameward_zone::ZoneKind;
@@ -97,6 +98,8 @@ pub struct ZonePolicy {
     pub catalog: Option<NameBuf>,
     /// The group that it has there (RFC 9432 section 4.4.2).
     pub catalog_group: Option<String>,
+    /// Its label and further properties there, as databases keep them.
+    pub catalog_properties: CatalogProperties,
 }
 
 impl ZonePolicy {

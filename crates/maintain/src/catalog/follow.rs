@@ -5,22 +5,23 @@
 //! life of secondary zones does the rest. Contents of catalogs are durable like those of any zone that is transferred, so
 //! nothing else is kept.
 
+use super::home::{CatalogHome, name_of, primaries_text};
 use super::owners::{Catalogs, IgnoredMember, Ownership};
-use super::{make_catalog, read_catalog};
-use crate::commit::{Commits, VersionSource};
+use super::read_catalog;
+use crate::commit::Commits;
 use crate::policy::{
-    CONFIGURED_RANK, Policies, PolicyPart, PolicySet, PolicySource, PolicyTable, UNCONFIGURED_RANK,
-    ZoneKind, ZonePolicy,
+    Policies, PolicyPart, PolicySet, PolicySource, PolicyTable, UNCONFIGURED_RANK, ZoneKind,
+    ZonePolicy,
 };
-use crate::read_contents;
-use nameward_store::state::{JournalOrigin, StateChange, ZoneHome};
-use nameward_wire::{Name, NameBuf};
-use nameward_zone::{Serial, TableChange, Zone};
+use nameward_store::sql::CatalogProperties;
+use nameward_store::sql::write::{CatalogMembers, StoredMember};
+use nameward_wire::Name;
+use nameward_zone::Zone;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 /// How often the versions of catalogs are looked at without a reason: those that a start takes from the state store are
 /// not told of.
@@ -38,6 +39,9 @@ pub struct CatalogParts {
     pub templates: HashMap<String, PolicyPart>,
 }
 
+/// The homes of catalogs that backends have, by the ranks of these.
+type CatalogHomes = HashMap<u16, Arc<dyn CatalogHome>>;
+
 /// The way to the thread; clones are the same way.
 #[derive(Clone, Default)]
 pub struct CatalogHandle {
@@ -53,6 +57,7 @@ struct CatalogShared {
 #[derive(Default)]
 struct CatalogInbox {
     templates: Option<HashMap<String, PolicyPart>>,
+    homes: Option<CatalogHomes>,
     has_policies: bool,
     is_woken: bool,
     has_ended: bool,
@@ -75,6 +80,14 @@ impl CatalogHandle {
     /// Replaces the terms of templates.
     pub fn set_templates(&self, templates: HashMap<String, PolicyPart>) {
         self.put(|inbox| inbox.templates = Some(templates));
+    }
+
+    /// Sets the homes of catalogs that backends have, by the ranks of these. Until then such catalogs wait.
+    pub fn set_homes(&self, homes: HashMap<u16, Arc<dyn CatalogHome>>) {
+        self.put(|inbox| {
+            inbox.homes = Some(homes);
+            inbox.has_policies = true;
+        });
     }
 
     /// Ends the thread.
@@ -101,6 +114,7 @@ pub fn start(parts: CatalogParts, handle: &CatalogHandle) -> io::Result<()> {
         ownership: Ownership::default(),
         resetting: HashSet::new(),
         ignored: HashSet::new(),
+        homes: CatalogHomes::new(),
     };
     thread::Builder::new()
         .name("catalogs".into())
@@ -108,15 +122,15 @@ pub fn start(parts: CatalogParts, handle: &CatalogHandle) -> io::Result<()> {
     Ok(())
 }
 
-/// A member of a producer's catalog with its group.
-type ProducedMember = (Box<[u8]>, Option<String>);
+/// A member of a producer's catalog with its properties.
+type ProducedMember = (Box<[u8]>, CatalogProperties);
 /// The members of a producer's catalog, in order.
-type ProducedMembers = Vec<ProducedMember>;
+pub(super) type ProducedMembers = Vec<ProducedMember>;
 
 /// The thread's own. Names are in wire form and lower case.
-struct CatalogFollower {
+pub(super) struct CatalogFollower {
     shared: Arc<CatalogShared>,
-    parts: CatalogParts,
+    pub(super) parts: CatalogParts,
     /// Catalogs that are followed.
     consumers: Vec<(Box<[u8]>, Arc<ZonePolicy>)>,
     /// Catalogs that are made here, with what was last made.
@@ -129,6 +143,7 @@ struct CatalogFollower {
     resetting: HashSet<Box<[u8]>>,
     /// Members that are not taken, as the log tells.
     ignored: HashSet<IgnoredMember>,
+    homes: CatalogHomes,
 }
 
 impl CatalogFollower {
@@ -147,6 +162,10 @@ impl CatalogFollower {
                 return;
             };
             has_policies = inbox.has_policies;
+            if let Some(homes) = inbox.homes {
+                self.homes = homes;
+                self.set_members();
+            }
             if let Some(templates) = inbox.templates {
                 self.parts.templates = templates;
                 self.set_members();
@@ -182,7 +201,9 @@ impl CatalogFollower {
             }
             if let Some(catalog) = &policy.catalog {
                 let catalog = catalog.as_name().as_wire().to_ascii_lowercase();
-                let member = (zone.as_wire().into(), policy.catalog_group.clone());
+                let mut properties = policy.catalog_properties.clone();
+                properties.groups.extend(policy.catalog_group.clone());
+                let member = (zone.as_wire().into(), properties);
                 members.push((catalog.into(), member));
             }
         }
@@ -254,25 +275,42 @@ impl CatalogFollower {
     fn set_members(&mut self) {
         let policies = self.parts.policies.load();
         let table = self.parts.commits.table().load();
-        let is_taken = |zone: &[u8]| {
-            let name = Name::from_valid_wire(zone);
-            let declared_by = policies.own(name).map(|policy| policy.declared_by);
-            declared_by.is_some_and(|source| source != PolicySource::Catalogs)
-                || table
-                    .exact(name)
-                    .is_some_and(|zone| zone.rank() != UNCONFIGURED_RANK)
+        let is_taken = |zone: &[u8], catalog: &[u8]| {
+            let (name, catalog) = (Name::from_valid_wire(zone), Name::from_valid_wire(catalog));
+            let own = policies.own(name);
+            let declared_by = own.map(|policy| policy.declared_by);
+            // A row of the database that has the catalog.
+            let is_row = own.is_some_and(|own| {
+                own.catalog.as_ref().map(|of| of.as_name()) == Some(catalog)
+                    && own.declared_by == policies.of(catalog).declared_by
+            });
+            let is_declared = || declared_by.is_some_and(|source| source != PolicySource::Catalogs);
+            let served = || table.exact(name);
+            let is_served = || served().is_some_and(|zone| zone.rank() != UNCONFIGURED_RANK);
+            !is_row && (is_declared() || is_served())
         };
         let change = self.ownership.update(&self.catalogs, is_taken);
-        for zone in &change.resets {
-            let name = Name::from_valid_wire(zone);
+        for zone in change.resets {
+            let name = Name::from_valid_wire(&zone);
             tracing::info!("zone {name}: its label in the catalog changed: it begins anew");
+            let owner = self.ownership.owners.get(&zone);
+            // Rows have their label with them.
+            if owner.is_some_and(|owner| self.home_of(&policies, &owner.catalog).is_none()) {
+                self.resetting.insert(zone);
+            }
         }
-        self.resetting.extend(change.resets);
         self.log_ignored(change.ignored);
         let mut set = PolicySet::default();
         let mut parts: HashMap<(&[u8], Option<&str>), Arc<PolicyPart>> = HashMap::new();
+        let mut rows = self.stored_catalogs(&policies);
         for (zone, owner) in &self.ownership.owners {
             if self.resetting.contains(zone) {
+                continue;
+            }
+            if let Some((_, catalog)) = rows.get_mut(&owner.catalog) {
+                catalog
+                    .members
+                    .extend(self.stored_member(&policies, zone, &owner.catalog));
                 continue;
             }
             let member = self.catalogs.get(&owner.catalog);
@@ -286,7 +324,67 @@ impl CatalogFollower {
                 .or_insert_with(make);
             set.zones.insert(zone.clone(), Arc::clone(part));
         }
+        let mut by_home: BTreeMap<u16, Vec<CatalogMembers>> = BTreeMap::new();
+        for (rank, mut catalog) in rows.into_values() {
+            catalog
+                .members
+                .sort_by(|a, b| a.zone.as_name().canonical_cmp(b.zone.as_name()));
+            by_home.entry(rank).or_default().push(catalog);
+        }
         self.parts.policies.set(PolicySource::Catalogs, set);
+        for (rank, catalogs) in by_home {
+            if let Some(home) = self.homes.get(&rank) {
+                home.set_members(catalogs);
+            }
+        }
+    }
+
+    /// Returns the home of a catalog that a backend has, with the rank of that.
+    pub(super) fn home_of(
+        &self,
+        policies: &Policies,
+        catalog: &[u8],
+    ) -> Option<(u16, &Arc<dyn CatalogHome>)> {
+        match policies.of(Name::from_valid_wire(catalog)).declared_by {
+            PolicySource::Backend(rank) => Some((rank, self.homes.get(&rank)?)),
+            _ => None,
+        }
+    }
+
+    /// Lists the catalogs that were read and whose members are rows, with the ranks of their homes.
+    fn stored_catalogs(&self, policies: &Policies) -> BTreeMap<Box<[u8]>, (u16, CatalogMembers)> {
+        let mut stored = BTreeMap::new();
+        for catalog in self.catalogs.keys() {
+            if let Some((rank, _)) = self.home_of(policies, catalog) {
+                let members = CatalogMembers {
+                    catalog: name_of(catalog),
+                    members: Vec::new(),
+                };
+                stored.insert(catalog.clone(), (rank, members));
+            }
+        }
+        stored
+    }
+
+    /// A member as its row is to be.
+    fn stored_member(
+        &self,
+        policies: &Policies,
+        zone: &[u8],
+        catalog: &[u8],
+    ) -> Option<StoredMember> {
+        let member = self.catalogs.get(catalog)?.members.get(zone)?;
+        let primaries = &policies.of(Name::from_valid_wire(catalog)).primaries;
+        Some(StoredMember {
+            zone: name_of(zone),
+            primaries: primaries_text(primaries),
+            key: primaries.first().and_then(|primary| primary.key),
+            properties: CatalogProperties {
+                label: Some(member.label.clone()),
+                groups: member.groups.clone(),
+                new_catalog: member.new_catalog.clone(),
+            },
+        })
     }
 
     /// The terms of members of a catalog: those of a template, and the catalog's primaries.
@@ -326,93 +424,6 @@ impl CatalogFollower {
         }
         self.ignored = ignored;
     }
-
-    /// Makes a catalog of our own and commits it, unless it is as it was; returns whether it is made.
-    fn produce(&self, catalog: &[u8], members: &ProducedMembers) -> bool {
-        let name = Name::from_valid_wire(catalog);
-        let commits = &self.parts.commits;
-        let Some(store) = commits.store() else {
-            tracing::error!(
-                "catalog {name}: not made: set state_directory, where its serial is kept"
-            );
-            return true;
-        };
-        let offered = commits.table().version(name, CONFIGURED_RANK);
-        let before = match offered.filter(|zone| !zone.is_stand_in()) {
-            Some(zone) => Some(zone),
-            None => match read_contents(store, &name.into()) {
-                Ok(kept) => {
-                    let is_kept = kept.is_some();
-                    let mut zone = kept.unwrap_or_else(|| Zone::not_ready(name));
-                    zone.set_rank(CONFIGURED_RANK);
-                    let zone = Arc::new(zone);
-                    let offer = TableChange::Offer(Arc::clone(&zone));
-                    commits.table().publish(&[offer]);
-                    is_kept.then_some(zone)
-                }
-                Err(error) => {
-                    tracing::error!("catalog {name}: not made: {error}");
-                    return false;
-                }
-            },
-        };
-        let make = |serial| {
-            let members = members.iter();
-            let members =
-                members.map(|(zone, group)| (Name::from_valid_wire(zone), group.as_deref()));
-            make_catalog(name, members, serial)
-        };
-        let is_same = |before: &Arc<Zone>| {
-            let same = make(before.serial());
-            same.is_some_and(|same| same.difference_from(before).is_empty())
-        };
-        if before.as_ref().is_some_and(is_same) {
-            return true;
-        }
-        let serial = next_serial(before.map(|zone| zone.serial()), now_seconds());
-        let Some(zone) = make(serial) else {
-            tracing::error!("catalog {name}: not made: its name is too long");
-            return true;
-        };
-        let source = VersionSource {
-            zone: name.into(),
-            rank: CONFIGURED_RANK,
-            home: ZoneHome::Store,
-            origin: JournalOrigin::Change,
-            confirmed: None,
-        };
-        let (owned, count) = (NameBuf::from(name), members.len());
-        commits.version(source, zone, move |result| match result {
-            Ok(_) => tracing::info!("catalog {owned}: made, serial {serial}, {count} members"),
-            Err(error) => tracing::error!("catalog {owned}: not made: {error}"),
-        });
-        true
-    }
-
-    /// Takes a catalog away that is not made here any more.
-    fn end_production(&self, catalog: &[u8]) {
-        let name = Name::from_valid_wire(catalog);
-        let commits = &self.parts.commits;
-        let withdrawn = TableChange::Withdraw(catalog.into(), CONFIGURED_RANK);
-        commits.table().publish(&[withdrawn]);
-        let zone = NameBuf::from(name);
-        commits.keep(zone, vec![StateChange::RemoveZone { zone }]);
-        tracing::info!("catalog {name}: not made any more");
-    }
-}
-
-/// The serial after a change: the time, or one more where that would not be forward (RFC 1982).
-fn next_serial(before: Option<Serial>, now: u32) -> Serial {
-    match before {
-        Some(before) if !Serial(now).is_after(before) => Serial(before.0.wrapping_add(1)),
-        _ => Serial(now),
-    }
-}
-
-fn now_seconds() -> u32 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    // RFC 1982: serials go around, so may the time.
-    since.map_or(0, |since| since.as_secs() as u32)
 }
 
 fn lock<T>(place: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -2,9 +2,11 @@
 
 use data_encoding::BASE32HEX_NOPAD;
 use nameward_dnssec::Nsec3;
+use nameward_store::sql::CatalogProperties;
 use nameward_wire::zonefile::Record;
 use nameward_wire::{Class, Name, NameBuf, Type};
 use nameward_zone::{Serial, Zone, ZoneBuilder};
+use std::borrow::Cow;
 
 /// TTL of all records: nobody asks for them but secondaries (RFC 9432 section 4.1).
 const TTL: u32 = 0;
@@ -18,6 +20,23 @@ const NO_SERVER: &[u8] = b"\x07invalid\0";
 pub fn make_catalog<'m>(
     catalog: Name<'_>,
     members: impl IntoIterator<Item = (Name<'m>, Option<&'m str>)>,
+    serial: Serial,
+) -> Option<Zone> {
+    let with_group = |(member, group): (Name<'m>, Option<&'m str>)| {
+        let groups = group.into_iter().map(str::to_owned).collect();
+        let properties = CatalogProperties {
+            groups,
+            ..CatalogProperties::default()
+        };
+        (member, Cow::Owned(properties))
+    };
+    make_with_properties(catalog, members.into_iter().map(with_group), serial)
+}
+
+/// Makes the catalog zone of some members, each with its properties; `None` if a name in it gets too long.
+pub(super) fn make_with_properties<'m>(
+    catalog: Name<'_>,
+    members: impl IntoIterator<Item = (Name<'m>, Cow<'m, CatalogProperties>)>,
     serial: Serial,
 ) -> Option<Zone> {
     let mut builder = ZoneBuilder::new(catalog);
@@ -44,10 +63,19 @@ pub fn make_catalog<'m>(
         b"\x012",
     );
     let zones = below(b"\x05zones", catalog)?;
-    for (member, group) in members {
-        let node = below(&label(member), zones.as_name())?;
+    for (member, properties) in members {
+        let own = properties.label.as_ref();
+        let label = own.map_or_else(
+            || label(member),
+            |own| [&[own.len() as u8], &own[..]].concat(),
+        );
+        let node = below(&label, zones.as_name())?;
         add(node.as_name(), Type::PTR, member.as_wire());
-        if let Some(group) = group.filter(|group| group.len() <= 255) {
+        if let Some(new) = &properties.new_catalog {
+            let owner = below(b"\x03coo", node.as_name())?;
+            add(owner.as_name(), Type::PTR, new);
+        }
+        for group in properties.groups.iter().filter(|group| group.len() <= 255) {
             let owner = below(b"\x05group", node.as_name())?;
             let rdata = [&[group.len() as u8][..], group.as_bytes()].concat();
             add(owner.as_name(), Type::TXT, &rdata);

@@ -42,11 +42,11 @@ pub(super) struct IgnoredMember {
 }
 
 impl Ownership {
-    /// Brings the owners to what the catalogs say; `is_taken` tells of zones that are served from elsewhere.
+    /// Brings the owners to what the catalogs say; `is_taken` tells of zones that are served from elsewhere than a catalog.
     pub(super) fn update(
         &mut self,
         catalogs: &Catalogs,
-        is_taken: impl Fn(&[u8]) -> bool,
+        is_taken: impl Fn(&[u8], &[u8]) -> bool,
     ) -> OwnershipChange {
         let mut change = OwnershipChange::default();
         let before = std::mem::take(&mut self.owners);
@@ -66,7 +66,7 @@ impl Ownership {
                         catalog: name.clone(),
                         owner: Some(owner.catalog.clone()),
                     }),
-                    None if is_taken(zone) => change.ignored.push(IgnoredMember {
+                    None if is_taken(zone, name) => change.ignored.push(IgnoredMember {
                         zone: zone.clone(),
                         catalog: name.clone(),
                         owner: None,

@@ -143,7 +143,7 @@ fn owner(ownership: &Ownership, zone: &str) -> Option<String> {
 #[test]
 fn a_member_stays_with_its_catalog_until_that_lets_it_go() {
     let mut ownership = Ownership::default();
-    let nothing = |_: &[u8]| false;
+    let nothing = |_: &[u8], _: &[u8]| false;
     ownership.update(&catalogs(&[("b.", &[("z.", "1", None)])]), nothing);
     // A newcomer does not get it, whatever its name is.
     let both = catalogs(&[("a.", &[("z.", "2", None)]), ("b.", &[("z.", "1", None)])]);
@@ -177,12 +177,12 @@ fn a_member_stays_with_its_catalog_until_that_lets_it_go() {
 #[test]
 fn a_move_with_the_same_label_keeps_the_zone() {
     let mut ownership = Ownership::default();
-    ownership.update(&catalogs(&[("b.", &[("z.", "1", None)])]), |_| false);
+    ownership.update(&catalogs(&[("b.", &[("z.", "1", None)])]), |_, _| false);
     let moving = catalogs(&[
         ("a.", &[("z.", "1", None)]),
         ("b.", &[("z.", "1", Some("a."))]),
     ]);
-    assert!(ownership.update(&moving, |_| false).resets.is_empty());
+    assert!(ownership.update(&moving, |_, _| false).resets.is_empty());
     assert_eq!(owner(&ownership, "z.").unwrap(), "a.");
 }
 
@@ -190,7 +190,7 @@ fn a_move_with_the_same_label_keeps_the_zone() {
 fn a_zone_that_is_served_from_elsewhere_is_not_taken_by_a_catalog() {
     let mut ownership = Ownership::default();
     let one = catalogs(&[("a.", &[("z.", "1", None), ("y.", "2", None)])]);
-    let change = ownership.update(&one, |zone| *zone == *wire("z."));
+    let change = ownership.update(&one, |zone, _| *zone == *wire("z."));
     assert_eq!(owner(&ownership, "z."), None);
     assert_eq!(owner(&ownership, "y.").unwrap(), "a.");
     assert_eq!(change.ignored.len(), 1);
@@ -199,7 +199,7 @@ fn a_zone_that_is_served_from_elsewhere_is_not_taken_by_a_catalog() {
 #[test]
 fn another_label_is_another_zone() {
     let mut ownership = Ownership::default();
-    ownership.update(&catalogs(&[("a.", &[("z.", "1", None)])]), |_| false);
-    let change = ownership.update(&catalogs(&[("a.", &[("z.", "2", None)])]), |_| true);
+    ownership.update(&catalogs(&[("a.", &[("z.", "1", None)])]), |_, _| false);
+    let change = ownership.update(&catalogs(&[("a.", &[("z.", "2", None)])]), |_, _| true);
     assert_eq!(change.resets, [wire("z.")]);
 }

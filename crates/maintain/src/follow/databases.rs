@@ -107,6 +107,7 @@ pub struct FollowedDatabase {
     /// The database.
     pub backend: SqlBackend,
     refresh: Arc<Notify>,
+    relist: Arc<Notify>,
     own: mpsc::Sender<OwnChange>,
     withheld: Arc<WithheldZones>,
 }
@@ -138,6 +139,11 @@ impl FollowedDatabase {
     pub fn follow(&self, runtime: &Handle, committed: &Committed) -> Result<(), PublishError> {
         let followed = self.hand_over(runtime, |done| own_change(committed, done))?;
         runtime.block_on(await_followed(followed))
+    }
+
+    /// Reads the list of zones again some time soon.
+    pub fn request_list(&self) {
+        self.relist.notify_one();
     }
 
     /// Has a zone answered SERVFAIL though the database has it, or answered again; returns whether that is new. It takes
@@ -250,7 +256,7 @@ pub fn start(
     let mut asked = Vec::new();
     let first_read = FirstRead::new(commits, sources.len());
     for source in sources {
-        let refresh = Arc::new(Notify::new());
+        let (refresh, relist) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
         let (own, own_changes) = mpsc::channel(OWN_CHANGES);
         let withheld = Arc::new(WithheldZones::default());
         all.list.push(FollowedDatabase {
@@ -258,6 +264,7 @@ pub fn start(
             served_from: source.served_from,
             backend: source.backend.clone(),
             refresh: Arc::clone(&refresh),
+            relist: Arc::clone(&relist),
             own,
             withheld: Arc::clone(&withheld),
         });
@@ -265,6 +272,7 @@ pub fn start(
         let thread = thread::Builder::new().name(format!("database-{}", source.rank));
         let mut follower = DatabaseFollower::new(commits, source, terms, Arc::clone(&first_read));
         follower.refresh = refresh;
+        follower.relist = relist;
         follower.own_changes = own_changes;
         follower.withheld = withheld;
         follower.first_asked = Some(first);

@@ -5,9 +5,10 @@
 //! TSIG-ALLOW-DNSUPDATE has keys, one of these as well.
 
 use super::{PolicyPart, RemoteServer, UpdateSerial, ZoneKind};
-use data_encoding::BASE64;
+use data_encoding::{BASE32HEX_NOPAD, BASE64};
+use nameward_dnssec::Nsec3;
 use nameward_dnssec::tsig::{TsigAlgorithm, TsigKey};
-use nameward_store::sql::{StoredTsigKey, TermItem, ZoneRow};
+use nameward_store::sql::{CatalogProperties, CatalogRole, StoredTsigKey, TermItem, ZoneRow};
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::{AccessEntry, AccessList, AccessTerm};
 use std::collections::HashMap;
@@ -41,8 +42,17 @@ pub fn read_policy(row: &ZoneRow, items: &[TermItem]) -> StoredPolicy {
     let primaries = row.primaries.as_deref().unwrap_or_default();
     let primaries = servers(primaries, key, source, "master", &mut problems);
     let mut also_notify = Vec::new();
+    // PowerDNS signs with the key that transfers of the zone are signed with.
+    let own_key = all(items, "TSIG-ALLOW-AXFR").flat_map(words).next();
+    let own_key = own_key.and_then(|text| name(text, "TSIG-ALLOW-AXFR", &mut Vec::new()));
     for content in all(items, "ALSO-NOTIFY") {
-        also_notify.extend(servers(content, None, source, "ALSO-NOTIFY", &mut problems));
+        also_notify.extend(servers(
+            content,
+            own_key,
+            source,
+            "ALSO-NOTIFY",
+            &mut problems,
+        ));
     }
     let sends_notify = match kind {
         ZoneKind::Primary | ZoneKind::Producer => true,
@@ -79,6 +89,7 @@ pub fn read_policy(row: &ZoneRow, items: &[TermItem]) -> StoredPolicy {
             .catalog
             .as_deref()
             .and_then(|text| name(text, "catalog", &mut problems)),
+        catalog_properties: row.catalog.is_some().then(|| properties(row)),
         ..PolicyPart::default()
     };
     let is_plain = kind == ZoneKind::Native && items.is_empty() && row.catalog.is_none();
@@ -86,6 +97,24 @@ pub fn read_policy(row: &ZoneRow, items: &[TermItem]) -> StoredPolicy {
         part: (!is_plain).then_some(part),
         problems,
     }
+}
+
+/// Reads the properties that a zone has in a catalog that is made here.
+fn properties(row: &ZoneRow) -> CatalogProperties {
+    let options = row.options.as_deref().unwrap_or_default();
+    let mut properties =
+        CatalogProperties::read(options, CatalogRole::Producer).unwrap_or_default();
+    // The label that PowerDNS makes: with another one secondaries would take the zone for another.
+    properties.label.get_or_insert_with(|| {
+        let hashing = Nsec3 {
+            iterations: 0,
+            salt: row.id.to_string().into_bytes(),
+        };
+        let hash = hashing.hash(row.name.as_name());
+        let text = BASE32HEX_NOPAD.encode(&hash).to_ascii_lowercase();
+        text.into_bytes().into()
+    });
+    properties
 }
 
 /// Reads the keys of a database. Of keys of one name the one with the longest MAC counts: a name has one algorithm

@@ -1,6 +1,7 @@
 //! A part of a policy: what one place says about a zone, and how parts are put together.
 
 use super::{PolicySource, RemoteServer, UpdateRule, UpdateSerial, ZoneKind, ZonePolicy};
+use nameward_store::sql::CatalogProperties;
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::{AccessEntry, AccessList, AccessTerm};
 use std::path::PathBuf;
@@ -50,6 +51,8 @@ pub struct PolicyPart {
     pub catalog: Option<NameBuf>,
     /// [`ZonePolicy::catalog_group`].
     pub catalog_group: Option<String>,
+    /// [`ZonePolicy::catalog_properties`].
+    pub catalog_properties: Option<CatalogProperties>,
 }
 
 impl PolicyPart {
@@ -103,6 +106,7 @@ impl PolicyPart {
             copy_file: first(&self.copy_file, &other.copy_file),
             catalog: self.catalog.or(other.catalog),
             catalog_group: first(&self.catalog_group, &other.catalog_group),
+            catalog_properties: first(&self.catalog_properties, &other.catalog_properties),
         }
     }
 
@@ -141,6 +145,7 @@ impl PolicyPart {
             copy_file: self.copy_file,
             catalog: self.catalog,
             catalog_group: self.catalog_group,
+            catalog_properties: self.catalog_properties.unwrap_or_default(),
         }
     }
 

@@ -1,6 +1,7 @@
 //! Owns a running server: its threads and tasks, the signals it hears, and its end.
 
 use std::{
+    collections::HashMap,
     net::SocketAddr,
     sync::{
         Arc,
@@ -11,8 +12,10 @@ use std::{
 
 use nameward_control::web;
 use nameward_maintain::{
+    catalog::{CatalogHome, StoredCatalogs},
     follow::databases::{
-        self, DatabaseSource, Databases, FollowTerms, NotifiedParts, NotifiedSerials, ServedFrom,
+        self, DatabaseSource, Databases, FollowTerms, FollowedDatabase, NotifiedParts,
+        NotifiedSerials, ServedFrom,
     },
     policy::PolicyTable,
 };
@@ -141,6 +144,7 @@ impl RunningServer {
             &Handle::current(),
         );
         parts.databases = databases.clone();
+        parts.catalogs.set_homes(catalog_homes(&databases)?);
         let notifier = outgoing.notifier.clone();
         outgoing.notified.start(NotifiedParts {
             databases: databases.clone(),
@@ -320,6 +324,15 @@ impl RunningServer {
             tracing::warn!("some databases were not closed in time");
         }
     }
+}
+
+/// Makes the homes of catalogs that databases have. Call within the runtime of their connections.
+fn catalog_homes(databases: &Databases) -> std::io::Result<HashMap<u16, Arc<dyn CatalogHome>>> {
+    let home = |database: &FollowedDatabase| {
+        let home = StoredCatalogs::start(database, &Handle::current())?;
+        Ok((database.rank, Arc::new(home) as Arc<dyn CatalogHome>))
+    };
+    databases.all().iter().map(home).collect()
 }
 
 /// Makes a database a source of look-ups that is followed.

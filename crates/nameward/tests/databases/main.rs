@@ -28,6 +28,7 @@ mod servers;
 mod signed;
 mod signing_flood;
 mod stored;
+mod takeover;
 mod tls;
 mod transfers;
 mod trouble;

@@ -13,6 +13,7 @@ mod content;
 mod derive;
 mod edit;
 mod error;
+mod members;
 mod own;
 mod put;
 mod replica;
@@ -26,6 +27,7 @@ use super::{SqlBackend, SqlError};
 use asked::Asked;
 use commit::LockedZone;
 pub use error::{InvalidChange, ReadOnly, WriteError};
+pub use members::{CatalogMembers, MembersWritten, StoredMember};
 use nameward_wire::NameBuf;
 use nameward_zone::change::{ConditionalChange, Difference, ZoneChange};
 use nameward_zone::{Serial, Zone};
@@ -77,6 +79,8 @@ enum Task<'t> {
     Replace(i64, &'t Zone),
     Create(&'t NewZone),
     Delete(i64),
+    /// The members of catalogs that are followed.
+    Members(&'t [CatalogMembers]),
 }
 
 /// The connections to the primary.
@@ -191,6 +195,16 @@ impl SqlBackend {
         &self,
         task: &Task<'_>,
     ) -> Result<Vec<Result<Committed, WriteError>>, WriteError> {
+        self.transact_with(task, &mut MembersWritten::default())
+            .await
+    }
+
+    /// Does a task in one transaction, and notes what became of members of catalogs.
+    async fn transact_with(
+        &self,
+        task: &Task<'_>,
+        members: &mut MembersWritten,
+    ) -> Result<Vec<Result<Committed, WriteError>>, WriteError> {
         let writer = &self.inner.writer;
         // It is never closed.
         let _seat = writer.seats.acquire().await;
@@ -204,7 +218,7 @@ impl SqlBackend {
                     .await
                     .map_err(WriteError::Sql)?,
             };
-            match attempt(&mut session, task, &self.inner.own_commits).await {
+            match attempt(&mut session, task, &self.inner.own_commits, members).await {
                 Ok(results) => {
                     writer.give_back(session);
                     for committed in results.iter().flatten() {
@@ -240,6 +254,7 @@ async fn attempt(
     session: &mut Session,
     task: &Task<'_>,
     own: &OwnCommits,
+    members: &mut MembersWritten,
 ) -> Result<Vec<Result<Committed, WriteError>>, WriteError> {
     session.begin().await?;
     let results = match task {
@@ -260,6 +275,10 @@ async fn attempt(
         }
         Task::Create(zone) => vec![Ok(zones::create(session, zone).await?)],
         Task::Delete(zone) => vec![Ok(zones::delete(session, *zone).await?)],
+        Task::Members(catalogs) => {
+            *members = members::write(session, catalogs).await?;
+            Vec::new()
+        }
     };
     // Before it ends: its notice may come sooner than its result.
     let marked = results.iter().flatten();

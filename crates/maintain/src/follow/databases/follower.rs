@@ -35,10 +35,22 @@ const FAILURE_REASONS: usize = 8;
 /// How long the first list is waited for until the zones known from before are used.
 const PATIENCE: Duration = Duration::from_millis(250);
 
+/// Where the answers for one zone come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ZoneServing {
+    /// Look-ups.
+    Lookups,
+    /// Contents in memory.
+    Memory,
+    /// A catalog that is made of its members: its rows are not read.
+    Made,
+}
+
 /// A zone of the database that is in the table, or would be if no other source had it.
 pub(super) struct FollowedZone {
     /// Its name in wire form.
     pub(super) name: Box<[u8]>,
+    pub(super) serving: ZoneServing,
     /// Set where zones are looked up.
     pub(super) live: Option<Arc<Live>>,
     /// The contents in memory.
@@ -61,6 +73,11 @@ pub(super) enum ReadContents {
 }
 
 impl FollowedZone {
+    /// Tells whether its contents are held in memory.
+    pub(super) fn is_in_memory(&self) -> bool {
+        self.serving == ZoneServing::Memory
+    }
+
     pub(super) fn name(&self) -> Name<'_> {
         Name::from_wire(&self.name).unwrap_or(Name::ROOT)
     }
@@ -88,6 +105,8 @@ pub(super) struct DatabaseFollower {
     refresh_interval: Duration,
     pub(super) give_back: fn(),
     pub(super) refresh: Arc<Notify>,
+    /// Told when zones were made or deleted by this server.
+    pub(super) relist: Arc<Notify>,
     pub(super) own_changes: mpsc::Receiver<OwnChange>,
     pub(super) withheld: Arc<WithheldZones>,
     /// Told when the database was asked for its zones, whatever came of it.
@@ -122,6 +141,7 @@ impl DatabaseFollower {
             refresh_interval: terms.refresh_interval,
             give_back: terms.give_back,
             refresh: Arc::default(),
+            relist: Arc::default(),
             own_changes: mpsc::channel(1).1,
             withheld: Arc::default(),
             first_asked: None,
@@ -231,12 +251,14 @@ impl DatabaseFollower {
     ) -> Option<()> {
         let due = [self.list_file.due_in(), self.own.due_in()];
         let due = due.into_iter().flatten().min();
-        let (refresh, own_changes) = (&self.refresh, &mut self.own_changes);
+        let (refresh, relist) = (&self.refresh, &self.relist);
+        let own_changes = &mut self.own_changes;
         let event = async {
             tokio::select! {
                 change = changes.recv() => change.map_or(FollowerEvent::End, FollowerEvent::Change),
                 Some(own) = own_changes.recv() => FollowerEvent::Own(own),
                 () = refresh.notified() => FollowerEvent::Change(Change::All),
+                () = relist.notified() => FollowerEvent::List,
             }
         };
         match timeout(due.map_or(wait, |due| due.min(wait)), event).await {
@@ -245,6 +267,7 @@ impl DatabaseFollower {
                 self.note_changes(changes, &mut Vec::new());
             }
             Ok(FollowerEvent::Own(own)) => self.accept_own(own),
+            Ok(FollowerEvent::List) => self.pending.list = true,
             Ok(FollowerEvent::End) => return None,
             Err(_) if due.is_some_and(|due| due < wait) => {}
             Err(_) => self.pending.list |= self.pending.is_empty(),
@@ -302,6 +325,8 @@ impl DatabaseFollower {
 enum FollowerEvent {
     Change(Change),
     Own(OwnChange),
+    /// The list of zones is another one.
+    List,
     /// Nobody tells of changes any more.
     End,
 }

@@ -4,10 +4,7 @@
 //! over if it is that of a change which was handed over or is about to be. Everything that does not fit, because
 //! others changed the zone at the same time, has the zone read as a whole.
 
-use super::{
-    ServedFrom,
-    follower::{DatabaseFollower, ReadContents},
-};
+use super::follower::{DatabaseFollower, ReadContents};
 use crate::commit::{CommitError, VersionSource};
 use nameward_store::sql::{Change, SqlError, write::CommitMark};
 use nameward_store::state::{JournalOrigin, ZoneHome};
@@ -68,13 +65,12 @@ impl DatabaseFollower {
     /// Returns whether a notice is about a change of this server that is followed, or will be, without reading the zone.
     pub(super) fn is_own(&mut self, change: Change) -> bool {
         let (id, version) = match change {
-            _ if self.served_from != ServedFrom::Memory => return false,
             Change::All => return false,
             Change::Own(id) => (id, None),
             Change::Zone(_, None) => return false,
             Change::Zone(id, version) => (id, version),
         };
-        let Some(zone) = self.zones.get(&id) else {
+        let Some(zone) = self.zones.get(&id).filter(|zone| zone.is_in_memory()) else {
             return false;
         };
         if version.is_some_and(|version| version <= zone.version) {
@@ -146,7 +142,7 @@ impl DatabaseFollower {
         let version = self.commits.table().version(known.name(), self.rank);
         let is_whole = version
             .is_some_and(|version| !version.is_stand_in() && !version.is_broken_at(&difference));
-        if self.served_from != ServedFrom::Memory || !is_whole || self.pending.include(id) {
+        if !known.is_in_memory() || !is_whole || self.pending.include(id) {
             return OwnOutcome::Unfit(done);
         }
         let zone = NameBuf::from(known.name());

@@ -2,7 +2,7 @@
 
 use super::{
     ServedFrom,
-    follower::{DatabaseFollower, FollowedZone, ReadContents},
+    follower::{DatabaseFollower, FollowedZone, ReadContents, ZoneServing},
     policies::StoredTerms,
     publish::TableStep,
 };
@@ -11,7 +11,7 @@ use nameward_store::sql::{
     Change, LiveZone, RowError, SqlBackend, SqlError, ZoneList, ZoneRow, db, row_error,
 };
 use nameward_wire::{Name, NameBuf, zonefile::Severity};
-use nameward_zone::{Live, Zone, ZoneBuilder};
+use nameward_zone::{Live, Zone, ZoneBuilder, ZoneKind};
 use std::{
     collections::{HashMap, HashSet},
     sync::Arc,
@@ -123,9 +123,10 @@ impl DatabaseFollower {
         if let [TableStep::Withdraw(_), ..] = steps[..] {
             self.read_namesake_again(before.as_deref());
         }
-        let loaded = match self.served_from {
-            ServedFrom::Memory => self.load(id, &mut steps).await,
-            ServedFrom::Lookups => Ok(()),
+        let is_in_memory = |known: &FollowedZone| known.is_in_memory();
+        let loaded = match self.zones.get(&id).is_some_and(is_in_memory) {
+            true => self.load(id, &mut steps).await,
+            false => Ok(()),
         };
         self.publish(&steps);
         loaded
@@ -168,14 +169,16 @@ impl DatabaseFollower {
             self.add_listed(row, &mut steps);
         }
         self.publish(&steps);
-        if self.served_from == ServedFrom::Memory {
-            let all = self.pending.contents;
-            self.pending.sweep.clear();
-            for (id, zone) in &mut self.zones {
-                if all || zone.contents == ReadContents::None {
-                    zone.version = versions.get(id).copied().unwrap_or(0);
-                    self.pending.sweep.push(*id);
-                }
+        let all = self.pending.contents;
+        self.pending.sweep.clear();
+        let in_memory = self
+            .zones
+            .iter_mut()
+            .filter(|(_, zone)| zone.is_in_memory());
+        for (id, zone) in in_memory {
+            if all || zone.contents == ReadContents::None {
+                zone.version = versions.get(id).copied().unwrap_or(0);
+                self.pending.sweep.push(*id);
             }
         }
         (self.pending.list, self.pending.contents) = (false, false);
@@ -234,25 +237,47 @@ impl DatabaseFollower {
     /// Puts a zone of the list into the table with what stands for its contents, unless it is there.
     fn add_listed(&mut self, row: &ZoneRow, steps: &mut Vec<TableStep>) {
         match self.zones.get(&row.id) {
-            Some(known) if known.name() == row.name.as_name() => return,
-            // Renamed.
+            Some(known)
+                if known.name() == row.name.as_name() && known.serving == self.serving(row.kind) =>
+            {
+                return;
+            }
+            // Renamed, or a catalog from now on.
             Some(_) => self.remove(row.id, steps),
             None => {}
         }
         self.list_file.note_change();
-        self.stand_in(row.id, row.name.as_name(), steps);
+        self.stand_in(row.id, row.name.as_name(), self.serving(row.kind), steps);
     }
 
-    fn stand_in(&mut self, id: i64, name: Name<'_>, steps: &mut Vec<TableStep>) {
-        let (live, zone) = match self.served_from {
-            ServedFrom::Lookups => {
+    /// Returns how a zone is served: catalogs that are followed are read as a whole, and those that are made have a version of
+    /// their own, which is at home in the state store.
+    fn serving(&self, kind: ZoneKind) -> ZoneServing {
+        match (kind, self.served_from) {
+            (ZoneKind::Consumer, _) => ZoneServing::Memory,
+            (ZoneKind::Producer, _) if self.commits.store().is_some() => ZoneServing::Made,
+            (_, ServedFrom::Memory) => ZoneServing::Memory,
+            (_, ServedFrom::Lookups) => ZoneServing::Lookups,
+        }
+    }
+
+    fn stand_in(
+        &mut self,
+        id: i64,
+        name: Name<'_>,
+        serving: ZoneServing,
+        steps: &mut Vec<TableStep>,
+    ) {
+        let (live, zone) = match serving {
+            ZoneServing::Lookups => {
                 let live = Live::new(self.lookup_source, id);
                 (Some(Arc::clone(&live)), Zone::stand_in(name, live))
             }
-            ServedFrom::Memory => (None, Zone::not_ready(name)),
+            ZoneServing::Memory | ZoneServing::Made => (None, Zone::not_ready(name)),
         };
         let followed = FollowedZone {
             name: name.as_wire().into(),
+            serving,
             live,
             contents: ReadContents::None,
             version: 0,
@@ -271,10 +296,10 @@ impl DatabaseFollower {
         if known.is_withheld == is_withheld {
             return;
         }
-        let name = NameBuf::from(known.name());
+        let (name, serving) = (NameBuf::from(known.name()), known.serving);
         // A stand-in does not take the place of a version by itself.
         let mut steps = vec![TableStep::Withdraw(known.name.clone())];
-        self.stand_in(id, name.as_name(), &mut steps);
+        self.stand_in(id, name.as_name(), serving, &mut steps);
         self.publish(&steps);
     }
 
@@ -312,7 +337,9 @@ impl DatabaseFollower {
         let names: Vec<Box<[u8]>> = restored.iter().map(|(_, name)| name[..].into()).collect();
         self.close_policies(&names);
         for (id, name) in restored {
-            self.stand_in(id, Name::from_wire(&name).unwrap_or(Name::ROOT), &mut steps);
+            let name = Name::from_wire(&name).unwrap_or(Name::ROOT);
+            // Its kind is not known.
+            self.stand_in(id, name, self.serving(ZoneKind::Native), &mut steps);
         }
         self.publish(&steps);
         if !steps.is_empty() {
@@ -344,6 +371,11 @@ impl DatabaseFollower {
             return Ok(());
         }
         self.log_bad_rows(&report.bad);
+        if report.records == 0 && report.bad_count == 0 {
+            // A secondary zone that was not transferred yet.
+            tracing::debug!("{}: zone {apex} has no records", self.name);
+            return Ok(());
+        }
         let (zone, findings) = builder.finish();
         let errors = findings
             .iter()

@@ -13,8 +13,6 @@ const NAMES: usize = 3;
 /// Content of PowerDNS that is served otherwise here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ForeignKind {
-    /// Zones of type PRODUCER or CONSUMER.
-    Catalog,
     /// LUA records.
     Lua,
     /// Zones with the metadata PRESIGNED.
@@ -35,8 +33,7 @@ pub struct ForeignContent {
 }
 
 impl ForeignKind {
-    const ALL: [ForeignKind; 4] = [
-        ForeignKind::Catalog,
+    const ALL: [ForeignKind; 3] = [
         ForeignKind::Lua,
         ForeignKind::Presigned,
         ForeignKind::Autosecondary,
@@ -45,10 +42,6 @@ impl ForeignKind {
     /// The column with the names, and where they are.
     fn source(self) -> (&'static str, &'static str) {
         match self {
-            ForeignKind::Catalog => (
-                "name",
-                "domains WHERE UPPER(type) IN ('PRODUCER', 'CONSUMER')",
-            ),
             ForeignKind::Lua => ("name", "records WHERE type = 'LUA' AND NOT disabled"),
             ForeignKind::Presigned => (
                 "domains.name",
@@ -62,11 +55,6 @@ impl ForeignKind {
     /// One and many of it, and what becomes of it here.
     fn words(self) -> [&'static str; 3] {
         match self {
-            ForeignKind::Catalog => [
-                "catalog (PRODUCER or CONSUMER)",
-                "catalogs (PRODUCER or CONSUMER)",
-                "served as the database has them; a [[zone]] of that kind makes or follows them",
-            ],
             ForeignKind::Lua => [
                 "LUA record",
                 "LUA records",

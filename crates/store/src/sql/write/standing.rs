@@ -65,8 +65,10 @@ impl StandingZone {
 
     /// Tells whether others were last notified of another serial than the zone has.
     pub fn is_unnotified(&self) -> bool {
+        // PowerDNS takes NULL as 0.
+        let notified = self.notified_serial.unwrap_or(0);
         let serial = self.serial().map(|serial| i64::from(serial.0));
-        serial.is_some() && serial != self.notified_serial
+        serial.is_some_and(|serial| serial != notified)
     }
 }
 

@@ -134,14 +134,7 @@ pub(super) async fn create(session: &mut Session, zone: &NewZone) -> Result<Comm
 
 pub(super) async fn delete(session: &mut Session, id: i64) -> Result<Committed, WriteError> {
     let zone = lock_zone(session, id).await?;
-    // By hand: not every schema has foreign keys, and SQLite does not enforce them by default.
-    for table in ["records", "comments", "domainmetadata", "cryptokeys"] {
-        let sql = format!("DELETE FROM {table} WHERE domain_id = ?");
-        session.run(&sql, &[Value::Int(id)]).await?;
-    }
-    let sql = "DELETE FROM domains WHERE id = ?";
-    session.run(sql, &[Value::Int(id)]).await?;
-    session.notify_change(id).await?;
+    delete_rows_of(session, id).await?;
     Ok(Committed {
         zone: id,
         apex: zone.name,
@@ -153,6 +146,18 @@ pub(super) async fn delete(session: &mut Session, id: i64) -> Result<Committed, 
         mark: None,
         warnings: Vec::new(),
     })
+}
+
+/// Deletes all rows of a zone, in all tables, and tells others of it.
+pub(super) async fn delete_rows_of(session: &mut Session, id: i64) -> Result<(), Failure> {
+    // By hand: not every schema has foreign keys, and SQLite does not enforce them by default.
+    for table in ["records", "comments", "domainmetadata", "cryptokeys"] {
+        let sql = format!("DELETE FROM {table} WHERE domain_id = ?");
+        session.run(&sql, &[Value::Int(id)]).await?;
+    }
+    let sql = "DELETE FROM domains WHERE id = ?";
+    session.run(sql, &[Value::Int(id)]).await?;
+    session.notify_change(id).await
 }
 
 async fn find(session: &mut Session, name: &str) -> Result<Option<ZoneRow>, Failure> {

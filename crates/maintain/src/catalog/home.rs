@@ -1,0 +1,211 @@
+//! Catalogs of databases: their members are rows, and so is their serial.
+
+use crate::follow::databases::FollowedDatabase;
+use nameward_store::sql::write::{CatalogMembers, MembersWritten, StandingZones, WriteError};
+use nameward_wire::{Name, NameBuf, Type};
+use nameward_zone::Serial;
+use nameward_zone::SerialRule;
+use nameward_zone::change::{
+    ChangeOrigin, ChangeRefused, ConditionalChange, Edit, NewRecord, RecordsAt, RrsetData,
+    ZoneChange, soa_serial,
+};
+use std::io;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+use std::time::SystemTime;
+use tokio::runtime::Handle;
+
+/// Zones that the log names.
+const LINES_MAX: usize = 100;
+
+/// The home of catalogs that a backend has.
+pub trait CatalogHome: Send + Sync {
+    /// Brings the members of catalogs that are followed to these, some time soon.
+    fn set_members(&self, catalogs: Vec<CatalogMembers>);
+
+    /// Reads the serial that a catalog has there. May wait, but not for long.
+    fn serial(&self, catalog: &NameBuf) -> Option<Serial>;
+
+    /// Has a catalog that is made here keep its serial there, so that another server on the database can go on with it.
+    fn set_serial(&self, catalog: NameBuf, serial: Serial);
+}
+
+enum CatalogJob {
+    Members(Vec<CatalogMembers>),
+    Serial(NameBuf, Serial),
+}
+
+/// A database with catalogs. What is to be written waits for one thread; of members the last state counts.
+pub struct StoredCatalogs {
+    database: FollowedDatabase,
+    runtime: Handle,
+    jobs: Sender<CatalogJob>,
+}
+
+impl StoredCatalogs {
+    /// Starts the thread that waits for a database; `runtime` is the one that its connections belong to.
+    pub fn start(database: &FollowedDatabase, runtime: &Handle) -> io::Result<Self> {
+        let (jobs, waiting) = channel();
+        let writer = CatalogWriter {
+            database: database.clone(),
+            runtime: runtime.clone(),
+        };
+        thread::Builder::new()
+            .name(format!("catalogs-{}", database.rank))
+            .spawn(move || writer.run(&waiting))?;
+        Ok(StoredCatalogs {
+            database: database.clone(),
+            runtime: runtime.clone(),
+            jobs,
+        })
+    }
+}
+
+impl CatalogHome for StoredCatalogs {
+    fn set_members(&self, catalogs: Vec<CatalogMembers>) {
+        // The thread ends with this.
+        let _ = self.jobs.send(CatalogJob::Members(catalogs));
+    }
+
+    fn serial(&self, catalog: &NameBuf) -> Option<Serial> {
+        let names = [*catalog];
+        let asked = self.database.backend.standing(StandingZones::Named(&names));
+        let found = self.runtime.block_on(asked).ok()?;
+        found.first()?.serial()
+    }
+
+    fn set_serial(&self, catalog: NameBuf, serial: Serial) {
+        let _ = self.jobs.send(CatalogJob::Serial(catalog, serial));
+    }
+}
+
+/// The thread's own.
+struct CatalogWriter {
+    database: FollowedDatabase,
+    runtime: Handle,
+}
+
+impl CatalogWriter {
+    fn run(&self, waiting: &Receiver<CatalogJob>) {
+        let mut last: Vec<CatalogMembers> = Vec::new();
+        while let Ok(job) = waiting.recv() {
+            let done = match &job {
+                CatalogJob::Members(catalogs) if *catalogs == last => Ok(()),
+                CatalogJob::Members(catalogs) => self.write_members(catalogs),
+                CatalogJob::Serial(catalog, serial) => self.write_serial(catalog, *serial),
+            };
+            match (done, job) {
+                (Ok(()), CatalogJob::Members(catalogs)) => last = catalogs,
+                (Ok(()), CatalogJob::Serial(..)) => {}
+                // The next look at the catalogs hands the members over again.
+                (Err(error), _) => {
+                    last.clear();
+                    tracing::error!("catalogs not written to the database: {error}");
+                }
+            }
+        }
+    }
+
+    fn write_members(&self, catalogs: &[CatalogMembers]) -> Result<(), WriteError> {
+        let write = self.database.backend.set_members(catalogs);
+        let written = self.runtime.block_on(write)?;
+        log_written(&written);
+        if !written.is_empty() {
+            self.database.request_list();
+        }
+        Ok(())
+    }
+
+    fn write_serial(&self, catalog: &NameBuf, serial: Serial) -> Result<(), WriteError> {
+        let names = [*catalog];
+        let backend = &self.database.backend;
+        let asked = backend.standing(StandingZones::Named(&names));
+        let found = self.runtime.block_on(asked)?;
+        let Some(zone) = found.first() else {
+            return Ok(());
+        };
+        let change = SerialChange {
+            apex: *catalog,
+            serial,
+        };
+        let mut results = self
+            .runtime
+            .block_on(backend.commit_group(&[(zone.id, &change)]));
+        results.pop().map_or(Ok(()), |result| result.map(|_| ()))
+    }
+}
+
+fn log_written(written: &MembersWritten) {
+    for zone in written.created.iter().take(LINES_MAX) {
+        tracing::info!("zone {zone}: made in the database, a member of a catalog");
+    }
+    for zone in written.deleted.iter().take(LINES_MAX) {
+        tracing::info!("zone {zone}: deleted from the database, no member of a catalog any more");
+    }
+    for zone in written.foreign.iter().take(LINES_MAX) {
+        tracing::warn!(
+            "zone {zone}: a catalog has it, but the database has it without the catalog: left alone"
+        );
+    }
+}
+
+/// A new serial in the SOA of a zone.
+struct SerialChange {
+    apex: NameBuf,
+    serial: Serial,
+}
+
+impl ConditionalChange for SerialChange {
+    fn origin(&self) -> ChangeOrigin {
+        ChangeOrigin::Transfer
+    }
+
+    fn names(&self) -> Vec<NameBuf> {
+        vec![self.apex]
+    }
+
+    fn decide(&self, records: &dyn RecordsAt) -> Result<ZoneChange, ChangeRefused> {
+        let mut soa = None;
+        records.each_record(self.apex.as_name(), &mut |rtype, ttl, rdata| {
+            if rtype == Type::SOA {
+                soa = Some((ttl, rdata.to_vec()));
+            }
+        });
+        let mut edits = Vec::new();
+        if let Some((ttl, mut rdata)) = soa
+            && soa_serial(&rdata).is_some_and(|stored| self.serial.is_after(stored))
+        {
+            let at = rdata.len() - 20;
+            rdata[at..at + 4].copy_from_slice(&self.serial.0.to_be_bytes());
+            edits.push(Edit::Replace(RrsetData {
+                name: self.apex,
+                rtype: Type::SOA,
+                ttl,
+                records: vec![NewRecord {
+                    rdata,
+                    disabled: false,
+                }],
+            }));
+        }
+        Ok(ZoneChange {
+            edits,
+            origin: ChangeOrigin::Transfer,
+            now: SystemTime::now(),
+            serial: SerialRule::default(),
+        })
+    }
+}
+
+/// Writes addresses as `domains.master` has them.
+pub(super) fn primaries_text(primaries: &[crate::policy::RemoteServer]) -> String {
+    let address = |server: &crate::policy::RemoteServer| match server.address.port() {
+        53 => server.address.ip().to_string(),
+        _ => server.address.to_string(),
+    };
+    primaries.iter().map(address).collect::<Vec<_>>().join(",")
+}
+
+/// Returns the name in wire form as one that can be kept.
+pub(super) fn name_of(wire: &[u8]) -> NameBuf {
+    Name::from_valid_wire(wire).into()
+}

@@ -1,0 +1,128 @@
+//! Catalogs of our own: made of the zones that say they are members, committed, and withdrawn.
+
+use super::follow::{CatalogFollower, ProducedMembers};
+use super::make::make_with_properties;
+use crate::commit::VersionSource;
+use crate::policy::{CONFIGURED_RANK, PolicySource};
+use crate::read_contents;
+use nameward_store::state::{JournalOrigin, StateChange, ZoneHome};
+use nameward_wire::{Name, NameBuf};
+use nameward_zone::{Serial, TableChange, Zone};
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+impl CatalogFollower {
+    /// Makes a catalog of our own and commits it, unless it is as it was; returns whether it is made.
+    pub(super) fn produce(&self, catalog: &[u8], members: &ProducedMembers) -> bool {
+        let name = Name::from_valid_wire(catalog);
+        let commits = &self.parts.commits;
+        let Some(store) = commits.store() else {
+            tracing::error!(
+                "catalog {name}: not made: set state_directory, where its serial is kept"
+            );
+            return true;
+        };
+        let policies = self.parts.policies.load();
+        let declared_by = policies.of(name).declared_by;
+        let home = self.home_of(&policies, catalog).map(|(_, home)| home);
+        if home.is_none() && matches!(declared_by, PolicySource::Backend(_)) {
+            // Its database is not known yet.
+            return false;
+        }
+        let offered = commits.table().version(name, CONFIGURED_RANK);
+        let before = match offered.filter(|zone| !zone.is_stand_in()) {
+            Some(zone) => Some(zone),
+            None => match read_contents(store, &name.into()) {
+                Ok(kept) => {
+                    let is_kept = kept.is_some();
+                    let mut zone = kept.unwrap_or_else(|| Zone::not_ready(name));
+                    zone.set_rank(CONFIGURED_RANK);
+                    let zone = Arc::new(zone);
+                    let offer = TableChange::Offer(Arc::clone(&zone));
+                    commits.table().publish(&[offer]);
+                    is_kept.then_some(zone)
+                }
+                Err(error) => {
+                    tracing::error!("catalog {name}: not made: {error}");
+                    return false;
+                }
+            },
+        };
+        let make = |serial| {
+            let member =
+                |(zone, properties)| (Name::from_valid_wire(zone), Cow::Borrowed(properties));
+            let members = members
+                .iter()
+                .map(|(zone, properties)| member((zone, properties)));
+            make_with_properties(name, members, serial)
+        };
+        let is_same = |before: &Arc<Zone>| {
+            let same = make(before.serial());
+            same.is_some_and(|same| same.difference_from(before).is_empty())
+        };
+        if before.as_ref().is_some_and(is_same) {
+            return true;
+        }
+        // Another server on the database may have made it before.
+        let stored = home.and_then(|home| home.serial(&name.into()));
+        let serials = [before.map(|zone| zone.serial()), stored];
+        let last = serials.into_iter().flatten().reduce(later);
+        let serial = next_serial(last, now_seconds());
+        let Some(zone) = make(serial) else {
+            tracing::error!("catalog {name}: not made: its name is too long");
+            return true;
+        };
+        let source = VersionSource {
+            zone: name.into(),
+            rank: CONFIGURED_RANK,
+            home: ZoneHome::Store,
+            origin: JournalOrigin::Change,
+            confirmed: None,
+        };
+        let (owned, count) = (NameBuf::from(name), members.len());
+        let home = home.map(Arc::clone);
+        commits.version(source, zone, move |result| match result {
+            Ok(_) => {
+                tracing::info!("catalog {owned}: made, serial {serial}, {count} members");
+                if let Some(home) = home {
+                    home.set_serial(owned, serial);
+                }
+            }
+            Err(error) => tracing::error!("catalog {owned}: not made: {error}"),
+        });
+        true
+    }
+
+    /// Takes a catalog away that is not made here any more.
+    pub(super) fn end_production(&self, catalog: &[u8]) {
+        let name = Name::from_valid_wire(catalog);
+        let commits = &self.parts.commits;
+        let withdrawn = TableChange::Withdraw(catalog.into(), CONFIGURED_RANK);
+        commits.table().publish(&[withdrawn]);
+        let zone = NameBuf::from(name);
+        commits.keep(zone, vec![StateChange::RemoveZone { zone }]);
+        tracing::info!("catalog {name}: not made any more");
+    }
+}
+
+fn later(one: Serial, other: Serial) -> Serial {
+    match other.is_after(one) {
+        true => other,
+        false => one,
+    }
+}
+
+/// The serial after a change: the time, or one more where that would not be forward (RFC 1982).
+fn next_serial(before: Option<Serial>, now: u32) -> Serial {
+    match before {
+        Some(before) if !Serial(now).is_after(before) => Serial(before.0.wrapping_add(1)),
+        _ => Serial(now),
+    }
+}
+
+fn now_seconds() -> u32 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    // RFC 1982: serials go around, so may the time.
+    since.map_or(0, |since| since.as_secs() as u32)
+}
