@@ -60,6 +60,11 @@ impl FollowedPolicies {
         }
     }
 
+    /// Tells whether a zone is transferred from primaries.
+    pub(super) fn is_transferred(&self, zone: Name<'_>) -> bool {
+        self.table.load().of(zone).kind.is_transferred()
+    }
+
     fn share(&mut self, part: PolicyPart) -> Arc<PolicyPart> {
         if let Some(shared) = self.shared.get(&part) {
             return Arc::clone(shared);

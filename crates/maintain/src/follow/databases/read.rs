@@ -238,7 +238,8 @@ impl DatabaseFollower {
     fn add_listed(&mut self, row: &ZoneRow, steps: &mut Vec<TableStep>) {
         match self.zones.get(&row.id) {
             Some(known)
-                if known.name() == row.name.as_name() && known.serving == self.serving(row.kind) =>
+                if known.name() == row.name.as_name()
+                    && known.serving == self.serving(row.kind) =>
             {
                 return;
             }
@@ -371,8 +372,9 @@ impl DatabaseFollower {
             return Ok(());
         }
         self.log_bad_rows(&report.bad);
-        if report.records == 0 && report.bad_count == 0 {
-            // A secondary zone that was not transferred yet.
+        let is_empty = report.records == 0 && report.bad_count == 0;
+        if is_empty && self.policies.is_transferred(apex.as_name()) {
+            // It was not transferred yet.
             tracing::debug!("{}: zone {apex} has no records", self.name);
             return Ok(());
         }

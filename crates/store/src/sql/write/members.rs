@@ -101,7 +101,9 @@ pub(super) async fn write(
                 None => new.push(member),
             }
         }
-        let left = rows.into_values().filter(|row| row.kind == ZoneKind::Secondary);
+        let left = rows
+            .into_values()
+            .filter(|row| row.kind == ZoneKind::Secondary);
         gone.extend(left.map(|row| (row.id, row.name)));
         for chunk in new.chunks(NAMES_AT_ONCE) {
             let names: Vec<&NameBuf> = chunk.iter().map(|member| &member.zone).collect();
