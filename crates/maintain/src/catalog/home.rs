@@ -32,7 +32,7 @@ pub trait CatalogHome: Send + Sync {
 
 enum CatalogJob {
     Members(Vec<CatalogMembers>),
-    Serial(NameBuf, Serial),
+    Serial(Box<NameBuf>, Serial),
 }
 
 /// A database with catalogs. What is to be written waits for one thread; of members the last state counts.
@@ -75,7 +75,9 @@ impl CatalogHome for StoredCatalogs {
     }
 
     fn set_serial(&self, catalog: NameBuf, serial: Serial) {
-        let _ = self.jobs.send(CatalogJob::Serial(catalog, serial));
+        let _ = self
+            .jobs
+            .send(CatalogJob::Serial(Box::new(catalog), serial));
     }
 }
 
@@ -117,20 +119,14 @@ impl CatalogWriter {
     }
 
     fn write_serial(&self, catalog: &NameBuf, serial: Serial) -> Result<(), WriteError> {
-        let names = [*catalog];
         let backend = &self.database.backend;
-        let asked = backend.standing(StandingZones::Named(&names));
-        let found = self.runtime.block_on(asked)?;
-        let Some(zone) = found.first() else {
-            return Ok(());
-        };
         let change = SerialChange {
             apex: *catalog,
             serial,
         };
         let mut results = self
             .runtime
-            .block_on(backend.commit_group(&[(zone.id, &change)]));
+            .block_on(backend.commit_group(&[(*catalog, &change)]));
         results.pop().map_or(Ok(()), |result| result.map(|_| ()))
     }
 }
