@@ -7,7 +7,7 @@
 
 use crate::draft::{Draft, Keep};
 use crate::packed::{ALIGN, Packed};
-use crate::zone::{Zone, ZoneSummary};
+use crate::zone::{DepthSet, Zone, ZoneSummary};
 use nameward_wire::Name;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -70,37 +70,32 @@ impl Live {
     }
 }
 
-/// Where the contents of a zone are.
-#[derive(Debug)]
-pub(crate) enum Whereabouts {
-    /// In the zone itself.
-    Here,
-    /// In a backend.
-    Backend(Arc<Live>),
-    /// Nobody has them yet.
-    NotReady,
-}
-
 impl Zone {
     /// The stand-in for a zone whose contents are looked up.
     pub fn stand_in(apex: Name<'_>, live: Arc<Live>) -> Zone {
-        Zone::without_contents(apex, Whereabouts::Backend(live))
+        let mut zone = Zone::without_contents(apex);
+        zone.set_live(live);
+        zone
     }
 
     /// The stand-in for a zone that is known to exist but cannot be answered for: it is not loaded yet, its source
     /// does not answer, or what the source has cannot be used.
     pub fn not_ready(apex: Name<'_>) -> Zone {
-        Zone::without_contents(apex, Whereabouts::NotReady)
+        let mut zone = Zone::without_contents(apex);
+        zone.set_not_ready();
+        zone
     }
 
-    fn without_contents(apex: Name<'_>, contents: Whereabouts) -> Zone {
+    fn without_contents(apex: Name<'_>) -> Zone {
         let labels = apex.label_count() as u8;
-        let mut arena = vec![0; ALIGN];
+        let draft = Draft::default();
+        let mut arena = Vec::with_capacity(ALIGN + draft.encoded_len_max(apex));
+        arena.resize(ALIGN, 0);
         let keep = Keep {
             children: 0,
             flags: 0,
         };
-        Draft::default().encode(apex, true, keep, &mut arena);
+        draft.encode(apex, true, keep, &mut arena);
         let packed = Packed {
             slots: Box::default(),
             arena: arena.into_boxed_slice(),
@@ -109,12 +104,10 @@ impl Zone {
             apex: 1,
             apex_labels: labels,
             max_labels: labels,
-            cut_depths: 0,
+            cut_depths: DepthSet::default(),
             names: 1,
         };
-        let mut zone = Zone::new(packed, summary);
-        zone.set_contents(contents);
-        zone
+        Zone::new(packed, summary)
     }
 }
 

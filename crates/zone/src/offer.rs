@@ -58,11 +58,24 @@ impl ZoneTable {
     /// Adds a zone or replaces the one of its name from the same source. A stand-in that is not ready does not
     /// replace a version that is: an old version is better than none.
     pub fn offer(&mut self, zone: Arc<Zone>) -> Offered {
+        self.offer_with(&mut NameKey::default(), zone)
+    }
+
+    /// As [`ZoneTable::offer`], with a key that is used again.
+    fn offer_with(&mut self, key: &mut NameKey, zone: Arc<Zone>) -> Offered {
         let rank = zone.rank();
-        let Some(there) = self.exact(zone.apex_name()).cloned() else {
-            self.insert(zone);
+        key.set(zone.apex_name());
+        let Some(there) = self.exact_by(key) else {
+            self.insert_by(key, zone);
             return Offered::Taken;
         };
+        let is_next = there.rank() == rank && (zone.is_ready() || !there.is_ready());
+        if is_next && self.standing_by.is_empty() {
+            // The next version of a zone that no other source has: a load is a hundred thousand of these.
+            self.insert_by(key, zone);
+            return Offered::Taken;
+        }
+        let there = Arc::clone(there);
         let before = there.rank();
         let mut all = self.take_standing_by(zone.apex_name());
         all.push(there);
@@ -90,14 +103,15 @@ impl ZoneTable {
             }
         }
         let mut contests = Vec::new();
+        let mut key = NameKey::default();
         for change in changes {
             let (zone, before) = match change {
                 TableChange::Offer(zone) => (zone, None),
                 TableChange::Move(zone, before) => (zone, Some(*before)),
                 TableChange::Withdraw(..) => continue,
             };
-            let (name, rank) = (zone.apex_name().into(), zone.rank());
-            let offered = self.offer(Arc::clone(zone));
+            let rank = zone.rank();
+            let offered = self.offer_with(&mut key, Arc::clone(zone));
             let (served, other) = match offered {
                 Offered::Taken => (rank, None),
                 Offered::TakenFrom(other) => (rank, Some(other)),
@@ -108,7 +122,7 @@ impl ZoneTable {
                 && before.is_none_or(|before| before != other && before != served)
             {
                 contests.push(Contest {
-                    name,
+                    name: zone.apex_name().into(),
                     served,
                     other,
                 });

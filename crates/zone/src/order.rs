@@ -3,7 +3,7 @@
 //! The order is an index beside the table, made when it is first needed: answering does not need it.
 
 use crate::node::Node;
-use crate::zone::Zone;
+use crate::zone::{PackedOrder, Zone};
 use nameward_wire::Name;
 use nameward_wire::name::MAX_LABELS;
 use std::cmp::Ordering;
@@ -34,7 +34,7 @@ impl Zone {
         if let Some(changes) = self.changes() {
             return changes.base.packed_order();
         }
-        self.order_cell().get_or_init(|| {
+        let order = self.order_cell().get_or_init(|| {
             let mut key = Vec::new();
             let packed = self.packed();
             // Most comparisons are decided by the first octets that differ from the apex.
@@ -59,8 +59,10 @@ impl Zone {
                         .canonical_cmp(packed.node(b.1).name())
                 })
             });
-            keyed.into_iter().map(|(_, place)| place).collect()
-        })
+            let places = keyed.into_iter().map(|(_, place)| place);
+            Box::new(PackedOrder(places.collect()))
+        });
+        &order.0
     }
 
     /// All nodes in canonical order, the apex first; empty non-terminals are among them.

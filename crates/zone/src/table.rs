@@ -87,8 +87,12 @@ impl ZoneTable {
 
     /// The zone with exactly this name.
     pub fn exact(&self, name: Name<'_>) -> Option<&Arc<Zone>> {
-        let key = NameKey::new(name);
-        self.probe(&key, key.labels())?.zone.as_ref()
+        self.exact_by(&NameKey::new(name))
+    }
+
+    /// The zone with exactly the name of this key.
+    pub(crate) fn exact_by(&self, key: &NameKey) -> Option<&Arc<Zone>> {
+        self.probe(key, key.labels())?.zone.as_ref()
     }
 
     /// Replaces the access rules of one source; they are in force for every zone of this table, now and later.
@@ -238,7 +242,11 @@ impl ZoneTable {
 
     /// Adds a zone, or replaces the one with its name.
     pub fn insert(&mut self, zone: Arc<Zone>) {
-        let key = NameKey::new(zone.apex_name());
+        self.insert_by(&NameKey::new(zone.apex_name()), zone);
+    }
+
+    /// Adds or replaces the zone whose name this key has.
+    pub(crate) fn insert_by(&mut self, key: &NameKey, zone: Arc<Zone>) {
         let labels = key.labels();
         let hash = key.hash(labels);
         let access = self.access.number_of(zone.apex_name());

@@ -2,7 +2,7 @@
 
 use crate::change::Changes;
 use crate::key::NameKey;
-use crate::live::{Live, Whereabouts};
+use crate::live::Live;
 use crate::node::{Node, RecordData, Rrset, flags};
 use crate::packed::{Packed, tag};
 use crate::prefetch::prefetch;
@@ -19,9 +19,33 @@ pub(crate) struct ZoneSummary {
     pub(crate) apex_labels: u8,
     /// Labels of the deepest name.
     pub(crate) max_labels: u8,
-    /// Bit `n`: there is (or was) a delegation or a DNAME of `n` labels.
-    pub(crate) cut_depths: u128,
+    /// Numbers of labels of which there is (or was) a delegation or a DNAME.
+    pub(crate) cut_depths: DepthSet,
     pub(crate) names: u32,
+}
+
+/// A set of numbers of labels. In words of 32 bits, because an octet counts in a zone of which there may be a hundred
+/// thousand.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct DepthSet([u32; 4]);
+
+impl DepthSet {
+    /// The set whose members are the bits that are set.
+    pub(crate) fn from_bits(bits: u128) -> Self {
+        DepthSet([0, 32, 64, 96].map(|shift| (bits >> shift) as u32))
+    }
+
+    /// A bit for each member.
+    #[inline]
+    pub(crate) fn bits(self) -> u128 {
+        let [a, b, c, d] = self.0.map(u128::from);
+        a | b << 32 | c << 64 | d << 96
+    }
+
+    /// Adds a number of labels, which is below 128.
+    pub(crate) fn insert(&mut self, labels: usize) {
+        *self = Self::from_bits(self.bits() | 1 << labels);
+    }
 }
 
 /// One immutable version of a zone.
@@ -32,15 +56,25 @@ pub struct Zone {
     packed: Packed,
     summary: ZoneSummary,
     changes: Option<Box<Changes>>,
-    /// Anything but `Here`: this is the stand-in for contents that are not in memory.
-    contents: Whereabouts,
+    /// Where the contents are looked up: this is the stand-in for them.
+    live: Option<Arc<Live>>,
     signing: SigningState,
+    /// The canonical order, behind a pointer, because few zones ever need it.
+    order: OnceLock<Box<PackedOrder>>,
+    /// It is known to exist and nothing else: this is the stand-in for contents that nobody has.
+    is_not_ready: bool,
     /// It has only the names that one question needs.
     is_part: bool,
-    order: OnceLock<Box<[u32]>>,
     /// Which source it is from: the lower one wins where two have the zone.
     rank: u16,
 }
+
+// With the counters of its `Arc` a zone takes a block of 128 octets; the next sizes that the allocator has are 160 and
+// 192, which a hundred thousand zones would show.
+const _: () = assert!(size_of::<Zone>() <= 112);
+
+/// Places of the packed names in canonical order.
+pub(crate) struct PackedOrder(pub(crate) Box<[u32]>);
 
 /// The match of a zone for a name (RFC 1034 section 4.3.2 step 3, RFC 4592 section 3.3).
 #[derive(Clone, Copy)]
@@ -81,10 +115,11 @@ impl Zone {
             packed,
             summary,
             changes: None,
-            contents: Whereabouts::Here,
+            live: None,
             signing: SigningState::Unsigned,
-            is_part: false,
             order: OnceLock::new(),
+            is_not_ready: false,
+            is_part: false,
             rank: 0,
         }
     }
@@ -106,28 +141,31 @@ impl Zone {
         };
     }
 
-    pub(crate) fn set_contents(&mut self, contents: Whereabouts) {
-        self.contents = contents;
+    /// Makes this the stand-in for contents that are looked up.
+    pub(crate) fn set_live(&mut self, live: Arc<Live>) {
+        self.live = Some(live);
+    }
+
+    /// Makes this the stand-in for contents that nobody has.
+    pub(crate) fn set_not_ready(&mut self) {
+        self.is_not_ready = true;
     }
 
     /// Whether this only stands for contents that are not in memory.
     #[inline]
     pub fn is_stand_in(&self) -> bool {
-        !matches!(self.contents, Whereabouts::Here)
+        self.is_not_ready || self.live.is_some()
     }
 
     /// Where the contents are looked up, if this is only the stand-in for them.
     #[inline]
     pub fn live(&self) -> Option<&Arc<Live>> {
-        match &self.contents {
-            Whereabouts::Backend(live) => Some(live),
-            Whereabouts::Here | Whereabouts::NotReady => None,
-        }
+        self.live.as_ref()
     }
 
     /// Whether questions can be answered from it, be it by a look-up. If not, this is all that is known of the zone.
     pub fn is_ready(&self) -> bool {
-        !matches!(self.contents, Whereabouts::NotReady)
+        !self.is_not_ready
     }
 
     /// How its answers are signed.
@@ -178,7 +216,7 @@ impl Zone {
         self.changes.as_deref()
     }
 
-    pub(crate) fn order_cell(&self) -> &OnceLock<Box<[u32]>> {
+    pub(crate) fn order_cell(&self) -> &OnceLock<Box<PackedOrder>> {
         &self.order
     }
 
@@ -390,7 +428,7 @@ impl Zone {
     /// The depths at which delegations or DNAMEs stand, down to `limit` labels. Most zones have none.
     #[inline]
     fn cut_depths_to(&self, limit: usize) -> u128 {
-        match self.summary.cut_depths {
+        match self.summary.cut_depths.bits() {
             0 => 0,
             depths => depths & (u128::MAX >> (127 - limit)),
         }

@@ -9,7 +9,7 @@ use crate::glue::LastCut;
 use crate::key::NameKey;
 use crate::packed::{ALIGN, Packed};
 use crate::room::{ZoneLimits, fitting_arena, fitting_slots};
-use crate::zone::{Zone, ZoneSummary};
+use crate::zone::{DepthSet, Zone, ZoneSummary};
 use nameward_wire::{Name, NameBuf, Type};
 use std::collections::HashMap;
 
@@ -193,7 +193,7 @@ impl ZoneBuilder {
             apex: apex.unwrap_or(0),
             apex_labels: apex_labels as u8,
             max_labels: self.max_labels as u8,
-            cut_depths: self.cut_depths,
+            cut_depths: DepthSet::from_bits(self.cut_depths),
             names: self.names as u32,
         };
         let slots = fitting_slots(&mut self.slots, self.names);

@@ -167,7 +167,7 @@ impl Editor {
         let bits = bits_of_targets(Node::at(&bytes), leads_to_broken);
         bytes[Node::FLAGS_AT] |= bits;
         if Node::at(&bytes).flags() & (flags::CUT | flags::DNAME | flags::BROKEN_ABOVE) != 0 {
-            self.summary.cut_depths |= 1 << owner.label_count();
+            self.summary.cut_depths.insert(owner.label_count());
         }
         self.put(owner, Some(&bytes));
         if before.is_none() {
