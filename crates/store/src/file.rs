@@ -271,21 +271,32 @@ impl FileBackend {
         self.known.begin(candidates.len());
         self.has_rivals = false;
         let mut jobs = Vec::with_capacity(candidates.len());
-        let mut path = PathBuf::new();
+        // The directory of the file before and its key: mostly that of the next one.
+        let mut last = (u32::MAX, 0);
         for candidate in 0..candidates.len() {
             let name = candidates.name(candidate);
             if !spared.is_empty() && self.known.is_of(name, spared) {
                 continue;
             }
-            candidates.path_into(candidate, &mut path);
             match self.known.see(name) {
                 Some(slot) => {
-                    let file = (candidate, self.known.path_key(&path));
+                    let key = match candidates.place(candidate) {
+                        (None, path) => self.known.path_key(Path::new(path)),
+                        (Some((number, path)), file) => {
+                            if last.0 != number {
+                                last = (number, self.known.directory_key(path));
+                            }
+                            self.known.file_key(last.1, file)
+                        }
+                    };
+                    let file = (candidate, key);
                     let rank = candidates.rank(candidate);
                     jobs.push(self.known.slots[slot].job(file, slot, rank));
                 }
                 None => {
                     self.has_rivals = true;
+                    let mut path = PathBuf::new();
+                    candidates.path_into(candidate, &mut path);
                     let path = path.display();
                     let text = format!("{path}: the zone {name} has a file already: ignored");
                     say(Said::Trouble(&text));

@@ -6,7 +6,9 @@
 
 use std::{
     collections::{HashMap, hash_map::Entry},
-    hash::{BuildHasher, RandomState},
+    ffi::OsStr,
+    hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState},
+    os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
 };
 
@@ -15,6 +17,30 @@ use nameward_wire::Name;
 use super::{one::Fingerprint, work::Job};
 
 type NameDigest = (u64, u64);
+
+/// Takes the first half of a digest for its hash: it is one already.
+#[derive(Default)]
+struct DigestHasher(u64);
+
+impl Hasher for DigestHasher {
+    fn write_u64(&mut self, half: u64) {
+        if self.0 == 0 {
+            self.0 = half;
+        }
+    }
+
+    fn write(&mut self, octets: &[u8]) {
+        for chunk in octets.chunks(8) {
+            let mut half = [0; 8];
+            half[..chunk.len()].copy_from_slice(chunk);
+            self.write_u64(u64::from_le_bytes(half));
+        }
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
 
 /// Files that a zone includes; one word, because nearly all zones include none.
 pub(super) type Includes = Option<Box<Vec<PathBuf>>>;
@@ -92,7 +118,7 @@ impl Slot {
 /// All zones that files were seen for.
 #[derive(Default)]
 pub(super) struct KnownZones {
-    index: HashMap<NameDigest, u32>,
+    index: HashMap<NameDigest, u32, BuildHasherDefault<DigestHasher>>,
     pub slots: Vec<Slot>,
     free: Vec<u32>,
     keys: [RandomState; 2],
@@ -156,8 +182,21 @@ impl KnownZones {
 
     /// The number that stands for a path in [`Slot::path`].
     pub(super) fn path_key(&self, path: &Path) -> u64 {
-        // Two ways to write one path have one hash.
+        let parent = path.parent().unwrap_or(Path::new(""));
+        self.file_key(
+            self.directory_key(parent),
+            path.file_name().unwrap_or_default(),
+        )
+    }
+
+    /// The number that stands for a directory. Two ways to write one path have one.
+    pub(super) fn directory_key(&self, path: &Path) -> u64 {
         self.keys[0].hash_one(path)
+    }
+
+    /// The number that stands for the path of a file in a directory.
+    pub(super) fn file_key(&self, directory: u64, file: &OsStr) -> u64 {
+        self.keys[0].hash_one((directory, file.as_bytes()))
     }
 
     /// Forgets a zone.

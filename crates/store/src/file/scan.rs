@@ -90,14 +90,23 @@ impl Candidates {
 
     /// Puts the path of the file into a buffer that is used again.
     pub(super) fn path_into(&self, index: usize, path: &mut PathBuf) {
+        let (directory, file) = self.place(index);
+        path.as_mut_os_string().clear();
+        if let Some((_, directory)) = directory {
+            path.push(directory);
+        }
+        path.push(file);
+    }
+
+    /// The directory of a file, by its number and its path, and the name of the file; a file of BIND's configuration has its
+    /// whole path for a name.
+    pub(super) fn place(&self, index: usize) -> (Option<(u32, &Path)>, &OsStr) {
         let entry = &self.list[index];
         let start = entry.start + usize::from(entry.zone);
         let file = OsStr::from_bytes(&self.bytes[start..start + entry.file as usize]);
-        path.as_mut_os_string().clear();
-        if let Some(directory) = entry.directory {
-            path.push(&self.directories[directory as usize]);
-        }
-        path.push(file);
+        let directory = entry.directory;
+        let directory = directory.map(|number| (number, &*self.directories[number as usize]));
+        (directory, file)
     }
 
     fn push(

@@ -89,6 +89,9 @@ struct Directory {
     path: PathBuf,
     kind: WatchedFiles,
     round: u32,
+    /// Sorted hashes of the names of its files that a long list has. Where two names share one, a file too many is looked
+    /// at, and no zone is found in it.
+    listed: Vec<u32>,
 }
 
 impl Watcher {
@@ -155,11 +158,17 @@ impl Watcher {
         match known.iter_mut().find(|known| known.path == path) {
             Some(known) if known.round == round && kind == WatchedFiles::Named => {}
             Some(known) if known.round == round && known.kind == WatchedFiles::Any => {}
-            Some(known) => (known.kind, known.round) = (kind, round),
+            Some(known) => {
+                if known.round != round {
+                    known.listed = Vec::new();
+                }
+                (known.kind, known.round) = (kind, round);
+            }
             None => known.push(Directory {
                 path: path.to_path_buf(),
                 kind,
                 round,
+                listed: Vec::new(),
             }),
         }
     }
@@ -239,6 +248,11 @@ impl WatcherInner {
         self.file_key(self.directory_key(parent), file)
     }
 
+    /// The hash of the name of a file, for [`Directory::listed`].
+    fn name_hash(&self, name: &[u8]) -> u32 {
+        self.keys.hash_one(name) as u32
+    }
+
     /// The key of a file in a directory with this key.
     fn file_key(&self, directory: u64, file: &OsStr) -> u64 {
         self.keys.hash_one((directory, file.as_bytes()))
@@ -294,11 +308,17 @@ impl WatcherInner {
                 continue;
             }
             let path = directory.path.join(event.name);
-            let interest = state
-                .files
-                .get(&self.key(&path))
-                .map(|(interest, _)| *interest);
             let name = event.name.as_bytes();
+            let is_listed = || {
+                directory
+                    .listed
+                    .binary_search(&self.name_hash(name))
+                    .is_ok()
+            };
+            let interest = match state.files.get(&self.key(&path)) {
+                Some((interest, _)) => Some(*interest),
+                None => is_listed().then_some(Interest::Zone),
+            };
             let is_hidden = name.starts_with(b".");
             let (alone, all) = match (interest, directory.kind) {
                 (Some(interest), _) => (true, interest == Interest::All),

@@ -1,9 +1,10 @@
-//! The watching of long lists of files: one lock and one hash of a path for all that stand in one directory.
+//! The watching of long lists of files: one lock for all that stand in one directory, and four octets for each.
 
 use std::{
     collections::HashSet,
     ffi::{OsStr, OsString},
     fs, io,
+    os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
 };
 
@@ -54,13 +55,21 @@ impl Watcher {
 
     /// Takes note of files of a directory that is watched already.
     fn plain_files<'f>(&self, directory: &Path, files: impl Iterator<Item = &'f OsStr>) {
+        let mut hashes: Vec<u32> = files
+            .map(|file| self.0.name_hash(file.as_bytes()))
+            .collect();
         let parent = self.0.directory_key(directory);
         let mut state = self.0.lock();
         let round = state.round;
         state.parents.insert(parent, round);
-        for file in files {
-            let key = self.0.file_key(parent, file);
-            state.files.insert(key, (Interest::Zone, round));
+        let mut known = state.directories.values_mut().flatten();
+        if let Some(known) = known.find(|known| known.path == directory) {
+            // Files of one directory may stand in several places of a list.
+            hashes.append(&mut known.listed);
+            hashes.sort_unstable();
+            hashes.dedup();
+            hashes.shrink_to_fit();
+            known.listed = hashes;
         }
     }
 }
