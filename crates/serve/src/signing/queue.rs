@@ -8,8 +8,8 @@ use nameward_answer::{Making, Medium};
 
 use crate::live::WaitingQuestion;
 
-/// Parts of the queue that one zone may fill: a flood of names in one leaves room for others.
-const ZONES: usize = 4;
+/// Parts of the queue of which one zone may fill one.
+const PARTS: usize = 4;
 
 /// Where a question stands in the queue. Hashes with a seed that nobody knows; two questions that share one are merely
 /// taken out together.
@@ -93,15 +93,18 @@ impl SigningQueue {
         place: SigningPlace,
         job: WaitingQuestion,
     ) -> Result<(), WaitingQuestion> {
-        let of_zone = (self.most / ZONES).max(1);
+        let mut waiting = self.lock();
+        let free = self.most.saturating_sub(self.len());
+        if waiting.is_closed || free == 0 {
+            return Err(job);
+        }
+        // No zone has more than what is free, so however many are flooded, the next one finds room: with four of them
+        // that is a fifth of the queue.
+        let of_zone = free.min((self.most / PARTS).max(1));
         let room = match job.request.medium() {
             Medium::Datagram => of_zone.div_ceil(2),
             Medium::Stream => of_zone,
         };
-        let mut waiting = self.lock();
-        if waiting.is_closed || self.len() >= self.most {
-            return Err(job);
-        }
         let WaitingZones { zones, turns, .. } = &mut *waiting;
         let zone = zones.entry(place.zone).or_default();
         if zone.count >= room {
@@ -224,12 +227,33 @@ mod tests {
             let taken = (0..50).filter(|n| queue.push(place(zone, *n), job(0)).is_ok());
             taken.count()
         };
-        let counts: Vec<usize> = (0..6).map(pushed).collect();
-        assert_eq!(counts, [10, 10, 10, 10, 0, 0]);
+        let counts: Vec<usize> = (0..8).map(pushed).collect();
+        assert_eq!(counts, [10, 10, 10, 5, 3, 1, 1, 0]);
+        assert_eq!(queue.len(), 40);
         // Equal questions count too: each holds memory.
         let queue = SigningQueue::new(40);
         let same = (0..50).filter(|_| queue.push(place(1, 1), job(0)).is_ok());
         assert_eq!(same.count(), 10);
+    }
+
+    #[test]
+    fn four_flooded_zones_leave_room_for_a_fifth() {
+        let queue = SigningQueue::new(100);
+        // The floods ask whenever there is room, and answers take questions out.
+        for n in 0..1000 {
+            for zone in 0..4 {
+                let _ = queue.push(place(zone, n), job(0));
+            }
+            if n % 4 == 0 {
+                take(&queue);
+            }
+        }
+        assert!(queue.len() <= 90, "{} wait", queue.len());
+        let fifth = (0..20).filter(|n| queue.push(place(4, *n), job(5)).is_ok());
+        assert!(fifth.count() >= 5);
+        // Its turn comes after one question of each other zone at most.
+        let turns: Vec<Vec<u8>> = (0..5).map(|_| take(&queue)).collect();
+        assert!(turns.contains(&vec![5]));
     }
 
     #[test]
