@@ -14,7 +14,7 @@ use nameward_dnssec::{
 };
 use nameward_wire::message::Query;
 use nameward_wire::zonefile::{Options, parse_bytes};
-use nameward_wire::{Name, NameBuf};
+use nameward_wire::{Name, NameBuf, Type};
 use nameward_zone::{NameKey, Zone, ZoneBuilder, ZoneTable};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,6 +28,7 @@ const SOA: u16 = 6;
 const TXT: u16 = 16;
 const DNAME: u16 = 39;
 const DS: u16 = 43;
+const RRSIG: u16 = 46;
 const NSEC: u16 = 47;
 
 const KEY: &str = "Private-key-format: v1.2\nAlgorithm: 15 (ED25519)\n\
@@ -147,6 +148,25 @@ fn build(apex: &NameBuf, text: &str) -> Option<Zone> {
     }
 }
 
+/// Signs answers of a zone while they are made.
+fn sign(zone: &mut Zone, apex: &NameBuf, denial: &Denial) {
+    let usage = KeyUse {
+        active: true,
+        published: true,
+    };
+    let keys = Keys::new(vec![SigningKey::read(KEY.as_bytes(), 257, usage).unwrap()]);
+    let policy = SigningPolicy {
+        denial: denial.clone(),
+        ..SigningPolicy::default()
+    };
+    zone.set_signing(Some(Arc::new(Signing::new(
+        apex.as_name(),
+        keys.into(),
+        policy.into(),
+        Arc::new(SignatureCache::new(1000)),
+    ))));
+}
+
 /// Adds the lines one by one, leaving out those that would make the zone invalid.
 fn signed_zone(
     apex: &NameBuf,
@@ -167,21 +187,7 @@ fn signed_zone(
             owners.push((name, *rtype));
         }
     }
-    let usage = KeyUse {
-        active: true,
-        published: true,
-    };
-    let keys = Keys::new(vec![SigningKey::read(KEY.as_bytes(), 257, usage).unwrap()]);
-    let policy = SigningPolicy {
-        denial: denial.clone(),
-        ..SigningPolicy::default()
-    };
-    zone.set_signing(Some(Arc::new(Signing::new(
-        apex.as_name(),
-        keys.into(),
-        policy.into(),
-        Arc::new(SignatureCache::new(1000)),
-    ))));
+    sign(&mut zone, apex, denial);
     // As a part that was looked up, which does not know what else exists.
     if contents == Contents::Part {
         zone.mark_as_part();
@@ -394,6 +400,43 @@ fn a_long_label_is_not_denied_by_a_question_for_the_one_after_it() {
             let asked: NameBuf = format!("{long}b{parent}.{apex}").parse().unwrap();
             assert!(check(&table, &existing, &[asked], &denial) > 2);
         }
+    }
+}
+
+/// The types that NSEC3 records of a reply name for a name; RRSIG is left out.
+fn types_at(name: &NameBuf, reply: &Message, denial: &Denial) -> Vec<BTreeSet<u16>> {
+    let Denial::Nsec3(params) = denial else {
+        return Vec::new();
+    };
+    let hash = params.hash(name.as_name()).to_vec();
+    let records = reply.authorities.iter();
+    let proofs = records.filter(|record| record.record_type() == RecordType::NSEC3);
+    let matching = proofs.map(nsec3).filter(|range| range.owner == hash);
+    let types = matching.map(|range| range.types.into_iter().filter(|&rtype| rtype != RRSIG));
+    types.map(Iterator::collect).collect()
+}
+
+// RFC 5155 section 8.5: a record that names CNAME proves of no type that it is not there.
+#[test]
+fn a_proof_about_a_name_with_a_record_that_cannot_be_read_denies_no_type() {
+    let apex: NameBuf = "example.".parse().unwrap();
+    let encloser: NameBuf = "enc.example.".parse().unwrap();
+    let asked: NameBuf = "x.enc.example.".parse().unwrap();
+    let nsec3 = denials().into_iter();
+    for (denial, _) in nsec3.filter(|(denial, _)| matches!(denial, Denial::Nsec3(_))) {
+        let mut builder = ZoneBuilder::new(apex.as_name());
+        let text = format!("{APEX}enc A 192.0.2.1\n");
+        parse_bytes("zone", text.as_bytes(), &Options::new(apex), &mut builder);
+        builder.add_broken(encloser.as_name(), Some(Type(TXT)));
+        let mut zone = builder.finish().0.unwrap();
+        sign(&mut zone, &apex, &denial);
+        let mut table = ZoneTable::default();
+        table.insert(Arc::new(zone));
+        let reply = ask(&table, asked.as_name(), A);
+        assert_eq!(
+            types_at(&encloser, &reply, &denial),
+            [BTreeSet::from([A, CNAME])]
+        );
     }
 }
 

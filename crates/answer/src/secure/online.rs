@@ -17,7 +17,8 @@ use std::hash::{DefaultHasher, Hasher};
 
 /// The types that a proof names. At a delegation the parent has NS and DS only (RFC 4035 section 2.3). A name with an ALIAS
 /// may have addresses at any time, so none is denied but the type that was asked for and is `absent` (RFC 8198: a
-/// resolver answers other questions from the proof).
+/// resolver answers other questions from the proof). Which types a name has is not known where a record cannot be read: a
+/// proof that names CNAME denies none (RFC 5155 section 8.5, RFC 6840 section 4.3) and is good for names below.
 fn types(node: Node<'_>, absent: Option<Type>) -> impl Iterator<Item = Type> {
     let is_cut = node.has(flags::CUT);
     let of_alias = [Type::A, Type::AAAA]
@@ -31,7 +32,8 @@ fn types(node: Node<'_>, absent: Option<Type>) -> impl Iterator<Item = Type> {
             Type::RRSIG | Type::NSEC | Type::NSEC3 => false,
             _ => !is_cut,
         });
-    of_node.chain(of_alias)
+    let of_broken = (!is_cut && node.has(flags::BROKEN)).then_some(Type::CNAME);
+    of_node.chain(of_alias).chain(of_broken)
 }
 
 /// Tells one proof of an answer from another. Two that hash alike would be a bogus answer for one question, once in 2^64.

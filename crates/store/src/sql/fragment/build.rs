@@ -28,8 +28,8 @@ struct PartBuilder {
 const RDATA_KEPT: usize = 4 << 10;
 
 impl Gathering {
-    /// Returns the apex for the look-ups to come, if it was fetched. An apex with a DNAME, or whose name
-    /// is written in another case than that of the zone, is fetched each time.
+    /// Returns the apex for the look-ups to come, if it was fetched. An apex with a DNAME or with records that cannot be read,
+    /// or whose name is written in another case than that of the zone, is fetched each time.
     pub(crate) fn apex_to_keep(&self) -> Option<Apex> {
         let apex = self.wanted.first()?;
         let same_case = apex.name.as_name().as_wire() == self.apex.as_name().as_wire();
@@ -45,8 +45,8 @@ impl Gathering {
             let mut rdata = Vec::new();
             let rtype = match self.parse(i, &mut rdata) {
                 Ok(rtype) => rtype,
-                Err(_) if is_plain => return None,
-                Err(_) => continue,
+                // What cannot be read is told of again by each look-up that needs it.
+                Err(_) => return None,
             };
             records.push(ApexRecord {
                 id: row.id,
@@ -163,7 +163,11 @@ impl Gathering {
                 }
                 rdata.clear();
                 let rtype = match self.parse(i, rdata) {
-                    Err(_) if needed == Need::IfReadable => continue,
+                    Err(_) if needed == Need::IfReadable => {
+                        // The proof about the closest encloser must not deny a type that it may have.
+                        builder.add_broken(wanted.name.as_name(), None);
+                        continue;
+                    }
                     Err(_) if needed == Need::Additional => {
                         builder.add_broken(wanted.name.as_name(), row.rtype.clone().ok());
                         continue;
