@@ -104,14 +104,19 @@ pub fn access(config: &Config) -> AccessRules {
     rules
 }
 
-/// Returns the size that one zone of a backend may grow to.
+/// Returns the memory and records that one zone of a backend may have.
+pub fn zone_limits(backend: &Backend) -> ZoneLimits {
+    ZoneLimits {
+        octets: (backend.zone_max_mb.get() as u64) << 20,
+        records: backend.zone_records_max.get() as u64,
+    }
+}
+
+/// Returns the size that one zone of files may grow to.
 fn limits(backend: &Backend) -> FileLimits {
     let octets = |mib: usize| (mib as u64) << 20;
     FileLimits {
-        zone: ZoneLimits {
-            octets: octets(backend.zone_max_mb.get()),
-            records: backend.zone_records_max.get() as u64,
-        },
+        zone: zone_limits(backend),
         generated_octets: octets(backend.generated_max_mb.get()),
     }
 }

@@ -58,7 +58,7 @@ use metadata::Metadata;
 use mysql::Mysql;
 use nameward_dnssec::{Keys, SignatureCache};
 use nameward_wire::NameBuf;
-use nameward_zone::{ZoneBuilder, ZoneKind};
+use nameward_zone::{ZoneBuilder, ZoneKind, ZoneLimits};
 use parts::SharedParts;
 use postgres::Postgres;
 use row::{Cells, read_name, shown};
@@ -95,6 +95,8 @@ pub struct SqlOptions {
     pub timeout: Duration,
     /// For zones that are signed.
     pub security: SecurityOptions,
+    /// The size that a zone may grow to when it is read as a whole.
+    pub zone_limits: ZoneLimits,
 }
 
 /// The caches of signed zones.
@@ -156,6 +158,7 @@ impl SqlOptions {
                 metadata: bounds,
                 signatures: Arc::new(SignatureCache::new(1000)),
             },
+            zone_limits: ZoneLimits::default(),
         }
     }
 }
@@ -387,6 +390,7 @@ impl SqlBackend {
         builder: &mut ZoneBuilder,
     ) -> Result<LoadReport, SqlError> {
         let signing = self.signing(zone).await?;
+        builder.set_limits(self.inner.options.zone_limits);
         let mut loader = Loader::new(builder, &self.inner.seed, &zone.apex, signing);
         self.query(Statement::ZoneRows, Some(zone.id), &[], &mut |row| {
             loader.take(row);

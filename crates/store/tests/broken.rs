@@ -3,10 +3,10 @@
 mod common;
 
 use common::{Row, SqliteFixture, answer, block_on, name, row};
-use nameward_store::sql::{LiveZone, SqlError, row_id};
+use nameward_store::sql::{LiveZone, SqlBackend, SqlError, SqlOptions, row_id};
 use nameward_wire::Type;
 use nameward_wire::zonefile::Severity;
-use nameward_zone::ZoneBuilder;
+use nameward_zone::{ZoneBuilder, ZoneLimits};
 
 const SERVFAIL: u8 = 2;
 
@@ -244,6 +244,29 @@ fn a_zone_whose_soa_or_servers_cannot_be_read_fails_as_a_whole() {
         let part = block_on(backend.lookup(&zone, name("www.example.org").as_name()));
         assert!(matches!(part, Err(SqlError::Row(_))), "{rtype} {content}");
     }
+}
+
+#[test]
+fn a_zone_of_a_database_that_grows_beyond_its_limits_is_refused_when_it_is_read_as_a_whole() {
+    let fixture = SqliteFixture::new("example.org", &sound());
+    let zone = LiveZone {
+        id: 1,
+        apex: name("example.org"),
+    };
+    let limits = |octets, records| {
+        let mut options = SqlOptions::for_tests(fixture.address.clone());
+        options.zone_limits = ZoneLimits { octets, records };
+        let backend = SqlBackend::new(options).unwrap();
+        let mut builder = ZoneBuilder::new(zone.apex.as_name());
+        block_on(backend.load_zone(&zone, &mut builder)).unwrap();
+        let (zone, findings) = builder.finish();
+        let said = findings.into_iter().map(|finding| finding.message);
+        (zone.is_some(), said.collect::<Vec<_>>().join("; "))
+    };
+    assert!(limits(1 << 20, 100).0);
+    let (is_taken, said) = limits(1 << 20, 3);
+    assert!(!is_taken && said.contains("3"), "{said}");
+    assert!(!limits(64, 100).0);
 }
 
 #[test]

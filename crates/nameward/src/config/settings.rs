@@ -166,10 +166,10 @@ section! {
         /// Whether zone files, and the BIND configuration, are watched: a change is served within about a
         /// second. If not, changes are taken by `nameward reload`.
         watch: bool = "true";
-        /// MiB of memory that one zone of a file may grow to; a larger one is refused and its old version
-        /// stays in service.
+        /// MiB of memory that one zone may grow to, of a file or of a database with mode "resident"; a larger one is
+        /// refused and its old version stays in service.
         zone_max_mb: Count<1, 16_384> = "4096";
-        /// Records that one zone of a file may have.
+        /// Records that one zone of a file, or of a database with mode "resident", may have.
         zone_records_max: Count<1, 4_000_000_000> = "100000000";
         /// MiB of names and data that the `$GENERATE` lines of one zone may make. A large file may make
         /// 1000 times its own size.

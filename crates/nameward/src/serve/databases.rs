@@ -113,5 +113,6 @@ fn options(backend: &Backend, security: SecurityOptions) -> Result<SqlOptions, S
         page_cache_kib: backend.page_cache_mb.get() * 1024,
         timeout: backend.timeout_ms.millis(),
         security,
+        zone_limits: zones::zone_limits(backend),
     })
 }
