@@ -11,6 +11,7 @@
 //! chain of NSEC or NSEC3, and zones that say so with addresses in the places of ALIAS records. A transfer is of one version, whatever happens to the zone meanwhile. Over UDP an IXFR is answered if it fits into one
 //! message, otherwise with the SOA alone (RFC 1995 section 2), and an AXFR is a format error (RFC 5936 section 4.2).
 
+mod access;
 mod expand;
 mod prepare;
 mod refusals;
@@ -24,18 +25,19 @@ use std::time::Instant;
 
 use nameward_answer::{AnswerKind, Medium, Reply};
 use nameward_maintain::outgoing::{IxfrMessages, TransferRequest};
-use nameward_maintain::policy::{PolicyTable, ZonePolicy};
+use nameward_maintain::policy::PolicyTable;
 use nameward_stats::{Counter, Recorder, Stamp, Stats};
 use nameward_store::state::StateStore;
 use nameward_wire::message::{Message, MessageSection};
 use nameward_wire::{Class, Name, Rcode, Type};
 use nameward_zone::change::soa_serial;
-use nameward_zone::{NameKey, Serial, Zone, ZoneTable};
+use nameward_zone::{Serial, Zone};
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
 use crate::pipeline::{ServingState, WayBack};
 use crate::request::{Request, Verdict, extended_error};
+use access::{TransferAccess, access_of};
 use prepare::{LiveReads, TransferSource};
 pub(crate) use refusals::LoggedRefusals;
 use sent::SentVersions;
@@ -201,7 +203,8 @@ impl OutgoingTransfers {
         let zone = zone.ok_or(TransferRefusal::NotOurs)?;
         let policies = self.policies.load();
         let policy = policies.of(zone.apex_name());
-        if !may_transfer(policy, request, zone, &table) {
+        let access = access_of(policy, request, zone, &table);
+        if access == TransferAccess::Refused {
             return Err(TransferRefusal::NotAllowed);
         }
         if !zone.is_ready() {
@@ -220,6 +223,7 @@ impl OutgoingTransfers {
                 false => AliasForm::Records,
             },
             client: request.peer.ip(),
+            access,
         })
     }
 
@@ -387,39 +391,4 @@ fn client_serial(request: &Request<'_>) -> Option<Serial> {
         }
     }
     None
-}
-
-/// Tells whether a client may transfer a zone: by its address, its key, or because it is one of the zone's name servers.
-fn may_transfer(
-    policy: &ZonePolicy,
-    request: &Request<'_>,
-    zone: &Zone,
-    table: &ZoneTable,
-) -> bool {
-    let client = request.peer.ip();
-    policy.allow_transfer.allows(client, request.key_name())
-        || policy.transfer_to_name_servers && is_name_server(client, zone, table)
-}
-
-/// Tells whether an address is that of a name server of a zone, as far as the zones in memory know.
-fn is_name_server(client: std::net::IpAddr, zone: &Zone, table: &ZoneTable) -> bool {
-    let client = client.to_canonical();
-    let servers = zone.apex().rrset(Type::NS).into_iter();
-    let mut names =
-        servers.flat_map(|servers| servers.records().filter_map(|record| record.target()));
-    names.any(|name| {
-        let key = NameKey::new(name);
-        let host = table.zone_for(&key, Type::A);
-        let Some(node) = host.and_then(|zone| zone.node(&key, key.labels())) else {
-            return false;
-        };
-        let (rtype, address) = match client {
-            std::net::IpAddr::V4(v4) => (Type::A, v4.octets().to_vec()),
-            std::net::IpAddr::V6(v6) => (Type::AAAA, v6.octets().to_vec()),
-        };
-        let rrset = node.rrset(rtype).into_iter();
-        rrset
-            .flat_map(|rrset| rrset.records())
-            .any(|record| record.rdata == address)
-    })
 }

@@ -21,6 +21,8 @@ struct PowerDns {
     directory: TempDir,
     address: SocketAddr,
     running: Option<Peer>,
+    /// The networks that may transfer.
+    transfers_to: &'static str,
 }
 
 impl PowerDns {
@@ -32,6 +34,7 @@ impl PowerDns {
             directory,
             address,
             running: None,
+            transfers_to: "127.0.0.0/8",
         })
     }
 
@@ -59,6 +62,7 @@ impl PowerDns {
             ..PeerOptions::default()
         };
         let (ip, port) = (self.address.ip(), self.address.port());
+        let transfers_to = self.transfers_to;
         let peer = Peer::launch(ready, &options, |directory, _| {
             let here = directory.display();
             std::fs::write(
@@ -66,7 +70,7 @@ impl PowerDns {
                 format!(
                     "{settings}local-address={ip}\nlocal-port={port}\nsocket-dir={here}\nsecurity-poll-suffix=\n\
                      xfr-cycle-interval=1\nzone-cache-refresh-interval=0\nzone-metadata-cache-ttl=0\nquery-cache-ttl=0\n\
-                     negquery-cache-ttl=0\ncache-ttl=0\nprimary=yes\nsecondary=yes\nallow-axfr-ips=127.0.0.0/8\n\
+                     negquery-cache-ttl=0\ncache-ttl=0\nprimary=yes\nsecondary=yes\nallow-axfr-ips={transfers_to}\n\
                      only-notify=127.0.0.0/8\nallow-notify-from=127.0.0.0/8\ndaemon=no\nguardian=no\nwrite-pid=no\n\
                      disable-syslog=yes\nloglevel=6\nwebserver=no\napi=no\n"
                 ),
@@ -275,6 +279,34 @@ fn take_over(mode: &str) {
     assert_eq!(row(&follower, OWN), member_behind, "it was not made anew");
     let options = follower.value("SELECT options FROM domains WHERE name = 'own.test'");
     assert!(options.unwrap().contains("g2"));
+}
+
+/// AXFR-SOURCE is the address that primaries see, for the question about the serial and for the transfer.
+#[test]
+fn axfr_source_is_the_address_that_a_primary_sees() {
+    if PeerKind::PowerDns.require().is_none() {
+        return;
+    }
+    let (here, there) = (free_address().unwrap(), free_address().unwrap());
+    let Some(mut primary) = PowerDns::new(there) else {
+        return;
+    };
+    primary.add_zone(OWN, "primary");
+    primary.transfers_to = "127.0.0.9";
+    primary.start(&[OWN]);
+    let own = PowerDns::new(here).unwrap();
+    own.tool(&["create-secondary-zone", OWN, &there.to_string()]);
+    let server = serve(&own, "live");
+    assert!(server.wait_for_log("refresh failed"), "{}", server.log());
+    own.tool(&["set-meta", OWN, "AXFR-SOURCE", "127.0.0.9"]);
+    wait_until(
+        "the transfer",
+        || server.log(),
+        || {
+            let _ = server.command(&["zone", "retrieve", OWN]);
+            serial_at(here, OWN).is_some()
+        },
+    );
 }
 
 #[test]

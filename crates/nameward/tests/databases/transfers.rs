@@ -70,6 +70,32 @@ fn zones_of_sqlite_are_transferred_in_both_modes() {
     }
 }
 
+/// AUTO-NS of ALLOW-AXFR-FROM lets the addresses of the zone's NS records in, in both modes.
+#[test]
+fn auto_ns_lets_the_name_servers_of_a_zone_transfer_it() {
+    for mode in ["live", "resident"] {
+        let setup = Setup::new().without_web().patient();
+        let database = Sqlite::new(setup.dir());
+        database.add(&zone("one.test", "192.0.2.10"));
+        database.run(
+            "INSERT INTO domainmetadata (domain_id, kind, content) VALUES (1, 'ALLOW-AXFR-FROM', 'AUTO-NS')",
+        );
+        let path = database.path.display();
+        let source =
+            format!("[[backend]]\ntype = \"sqlite\"\npath = \"{path}\"\nmode = \"{mode}\"\n");
+        let server = setup.config(&source).start();
+        wait_for(&server, "www.one.test.", (0, 10));
+        assert_eq!(records(&transfer(&server)), 0, "{mode}: {}", server.log());
+        database.run("UPDATE records SET content = '127.0.0.1' WHERE name = 'ns1.one.test'");
+        wait_for(&server, "ns1.one.test.", (0, 1));
+        let start = Instant::now();
+        while records(&transfer(&server)) != 5 {
+            assert!(start.elapsed() < PATIENCE, "{mode}: {}", server.log());
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
+
 fn check_server(kind: DatabaseKind) {
     for mode in ["live", "resident"] {
         let Some(database) = started(kind) else {

@@ -17,6 +17,7 @@ use nameward_wire::{NameBuf, Rcode, Type};
 use nameward_zone::change::Difference;
 use nameward_zone::{LookupError, LookupRequest, Serial, SigningState, Zone};
 
+use super::access::TransferAccess;
 use super::expand::{AliasExpansion, ExpandFault, has_alias};
 use super::{AliasForm, OutgoingTransfers, Wanted, is_behind, is_plain};
 use crate::pipeline::ServingState;
@@ -37,6 +38,7 @@ pub(super) struct TransferSource {
     pub(super) wanted: Wanted,
     pub(super) alias_form: AliasForm,
     pub(super) client: IpAddr,
+    pub(super) access: TransferAccess,
 }
 
 /// The messages of a transfer.
@@ -80,6 +82,8 @@ pub(super) enum PrepareFault {
     SigningEnded,
     #[error("it is gone")]
     Gone,
+    #[error("allow_transfer does not have the client, and it is none of the zone's name servers")]
+    NotNameServer,
 }
 
 impl PrepareFault {
@@ -92,6 +96,7 @@ impl PrepareFault {
             PrepareFault::Backend(_) | PrepareFault::Gone => {
                 (Rcode::ServFail, Some(extended_error::NOT_READY))
             }
+            PrepareFault::NotNameServer => (Rcode::Refused, Some(extended_error::PROHIBITED)),
             PrepareFault::Unexpanded(_) => (Rcode::ServFail, Some(extended_error::NETWORK_ERROR)),
             PrepareFault::Unsigned(_) | PrepareFault::SigningEnded => (Rcode::ServFail, None),
         }
@@ -138,6 +143,9 @@ impl OutgoingTransfers {
         source: TransferSource,
         request: TransferRequest,
     ) -> Result<PreparedTransfer, PrepareFault> {
+        if source.access == TransferAccess::NameServers {
+            self.check_name_server(shared, &source)?;
+        }
         let has_journal = is_plain(&source.zone);
         let is_expanded = source.alias_form == AliasForm::Addresses;
         let mut zone = match source.zone.live().is_some() {

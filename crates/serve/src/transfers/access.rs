@@ -1,0 +1,133 @@
+//! Who may transfer a zone: by address, by key, or because it is one of the zone's name servers.
+
+use std::net::IpAddr;
+
+use nameward_maintain::policy::ZonePolicy;
+use nameward_wire::{Name, NameBuf, Type};
+use nameward_zone::{LookupRequest, NameKey, Node, Zone, ZoneTable};
+
+use super::OutgoingTransfers;
+use super::prepare::{PrepareFault, TransferSource};
+use crate::pipeline::ServingState;
+use crate::request::Request;
+
+/// Name servers of a zone whose addresses are looked up.
+const SERVERS_MAX: usize = 32;
+
+/// Whether a client may transfer a zone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum TransferAccess {
+    /// It may.
+    Allowed,
+    /// It may not.
+    Refused,
+    /// It may if it is a name server of the zone, whose contents have to be looked up to tell.
+    NameServers,
+}
+
+/// Decides whether a client may transfer a zone, as far as that is known without waiting.
+pub(super) fn access_of(
+    policy: &ZonePolicy,
+    request: &Request<'_>,
+    zone: &Zone,
+    table: &ZoneTable,
+) -> TransferAccess {
+    let client = request.peer.ip();
+    if policy.allow_transfer.allows(client, request.key_name()) {
+        return TransferAccess::Allowed;
+    }
+    if !policy.transfer_to_name_servers {
+        return TransferAccess::Refused;
+    }
+    if zone.live().is_some() {
+        return TransferAccess::NameServers;
+    }
+    match is_name_server(client, zone, table) {
+        true => TransferAccess::Allowed,
+        false => TransferAccess::Refused,
+    }
+}
+
+/// Tells whether an address is that of a name server of a zone, as far as the zones in memory know.
+fn is_name_server(client: IpAddr, zone: &Zone, table: &ZoneTable) -> bool {
+    let mut names = name_servers(zone);
+    names.any(|name| {
+        let key = NameKey::new(name);
+        let host = table.zone_for(&key, Type::A);
+        let node = host.and_then(|zone| zone.node(&key, key.labels()));
+        node.is_some_and(|node| has_address(node, client))
+    })
+}
+
+fn name_servers(zone: &Zone) -> impl Iterator<Item = Name<'_>> {
+    let servers = zone.apex().rrset(Type::NS).into_iter();
+    servers.flat_map(|servers| servers.records().filter_map(|record| record.target()))
+}
+
+fn has_address(node: Node<'_>, client: IpAddr) -> bool {
+    let (rtype, address) = match client.to_canonical() {
+        IpAddr::V4(v4) => (Type::A, v4.octets().to_vec()),
+        IpAddr::V6(v6) => (Type::AAAA, v6.octets().to_vec()),
+    };
+    let rrset = node.rrset(rtype).into_iter();
+    rrset
+        .flat_map(|rrset| rrset.records())
+        .any(|record| record.rdata == address)
+}
+
+impl OutgoingTransfers {
+    /// Looks up whether the client is a name server of a zone whose contents are looked up: the names at its apex, and the
+    /// address of each in the zone that has it here. May wait.
+    pub(super) fn check_name_server(
+        &self,
+        shared: &ServingState,
+        source: &TransferSource,
+    ) -> Result<(), PrepareFault> {
+        let table = shared.zones.load();
+        let apex = NameBuf::from(source.zone.apex_name());
+        let mut servers: Vec<NameBuf> = Vec::new();
+        self.look_at(shared, &source.zone, apex, |zone| {
+            servers.extend(name_servers(zone).take(SERVERS_MAX).map(NameBuf::from));
+        })?;
+        for mut server in servers {
+            server.make_lowercase();
+            let Some(zone) = table.zone_for(&NameKey::new(server.as_name()), Type::A) else {
+                continue;
+            };
+            let mut is_it = false;
+            self.look_at(shared, zone, server, |zone| {
+                let node = zone.node_of(server.as_name());
+                is_it = node.is_some_and(|node| has_address(node, source.client));
+            })?;
+            if is_it {
+                return Ok(());
+            }
+        }
+        Err(PrepareFault::NotNameServer)
+    }
+
+    /// Hands over the contents of a zone that one name needs, from memory or from its backend.
+    fn look_at(
+        &self,
+        shared: &ServingState,
+        zone: &Zone,
+        name: NameBuf,
+        look: impl FnOnce(&Zone),
+    ) -> Result<(), PrepareFault> {
+        let Some(live) = zone.live() else {
+            look(zone);
+            return Ok(());
+        };
+        let backend = shared.live.source(live.backend).ok_or(PrepareFault::Gone)?;
+        let mut apex = NameBuf::from(zone.apex_name());
+        apex.make_lowercase();
+        let request = LookupRequest {
+            zone: live.id,
+            apex,
+            name,
+        };
+        let part = self.runtime.block_on(backend.lookup(&request));
+        look(&part.map_err(PrepareFault::Backend)?.zone);
+        Ok(())
+    }
+}
