@@ -87,30 +87,30 @@ pub struct UnknownKey {
 /// Lists the keys of TSIG that the configuration names and does not have, each once. The state store or a database may have
 /// them.
 pub fn unknown_keys(config: &Config) -> Vec<UnknownKey> {
-    let is_known = |key: NameBuf| config.keys.iter().any(|own| own.name.0 == key);
-    let zones = config.zones.iter().map(|zone| {
-        let place = format!("zone {}", zone.name.0);
-        (place, of_zone(config, zone).keys())
-    });
-    let templates = config.templates.iter().map(|template| {
-        let place = format!("template {:?}", template.name);
-        (place, of_template(template).keys())
-    });
-    let autoprimaries = config.autoprimaries.iter().map(|autoprimary| {
-        let place = format!("autoprimary {}", autoprimary.address.0);
-        let key = autoprimary.key.0.iter().map(|key| key.0);
-        (place, key.collect())
-    });
-    let defaults = config.zone_defaults.shared_terms().keys();
-    let all = [("zone_defaults".to_string(), defaults)].into_iter();
     let mut found: Vec<UnknownKey> = Vec::new();
-    for (place, keys) in all.chain(templates).chain(zones).chain(autoprimaries) {
-        for key in keys {
-            let is_new = !found.iter().any(|unknown| unknown.key == key);
-            if is_new && !is_known(key) {
-                let place = place.clone();
-                found.push(UnknownKey { key, place });
-            }
+    let mut note = |key: NameBuf, place: &dyn Fn() -> String| {
+        let is_known = config.keys.iter().any(|own| own.name.0 == key);
+        if !is_known && !found.iter().any(|unknown| unknown.key == key) {
+            let place = place();
+            found.push(UnknownKey { key, place });
+        }
+    };
+    for key in config.zone_defaults.shared_terms().keys() {
+        note(key, &|| "zone_defaults".into());
+    }
+    for template in &config.templates {
+        for key in template.shared_terms().keys() {
+            note(key, &|| format!("template {:?}", template.name));
+        }
+    }
+    for zone in &config.zones {
+        for key in zone.shared_terms().keys() {
+            note(key, &|| format!("zone {}", zone.name.0));
+        }
+    }
+    for autoprimary in &config.autoprimaries {
+        if let Some(key) = &autoprimary.key.0 {
+            note(key.0, &|| format!("autoprimary {}", autoprimary.address.0));
         }
     }
     found

@@ -47,7 +47,7 @@ pub fn sources(config: &Config) -> Vec<FileSource> {
 /// The files that copies of secondary zones are written to.
 fn copies(config: &Config) -> WrittenFiles {
     let mut written = WrittenFiles::default();
-    for zone in &config.zones {
+    for zone in config.zones.iter().filter(|zone| zone.file.is_some()) {
         let terms = policies::of_zone(config, zone);
         terms.copy_file.iter().for_each(|file| written.add(file));
     }

@@ -22,8 +22,10 @@ use std::time::Duration;
 
 /// Zones up to which each is looked for by its name; more are found in one pass over the whole store.
 const BY_NAME: usize = 64;
-/// Zones that become visible together.
+/// Zones that become visible together, at the least. Each time the table is copied, so later on it is this part of those that
+/// are visible already: the copies then cost a few times the table, and not a hundred times.
 const TOGETHER: usize = 1000;
+const TOGETHER_SHARE: usize = 4;
 /// The time that each zone adds to that over which the first checks are spread.
 const SPREAD_EACH: Duration = Duration::from_millis(20);
 
@@ -78,6 +80,7 @@ impl<O: AskPrimary> Secondaries<O> {
             wanted,
             reader: None,
             changes: Vec::new(),
+            visible: 0,
             spread,
             now,
         };
@@ -235,6 +238,8 @@ struct Loading<'l, O> {
     wanted: HashMap<Box<[u8]>, SecondarySettings>,
     reader: Option<ContentsReader>,
     changes: Vec<TableChange>,
+    /// Zones that are visible already.
+    visible: usize,
     spread: Duration,
     now: Moment,
 }
@@ -243,13 +248,14 @@ impl<O: AskPrimary> Loading<'_, O> {
     fn take(&mut self, taken: TakenOver) {
         let change = self.secondaries.take_over(taken, self.spread, self.now);
         self.changes.push(change);
-        if self.changes.len() >= TOGETHER {
+        if self.changes.len() >= TOGETHER.max(self.visible / TOGETHER_SHARE) {
             self.publish();
         }
     }
 
     fn publish(&mut self) {
         let changes = std::mem::take(&mut self.changes);
+        self.visible += changes.len();
         let table = self.secondaries.store.commits.table();
         table.publish(&changes);
     }

@@ -19,6 +19,7 @@ use nameward_zone::{LookupError, LookupRequest, Serial, SigningState, Zone};
 
 use super::access::TransferAccess;
 use super::expand::{AliasExpansion, ExpandFault, has_alias};
+use super::sent::SentVersions;
 use super::{AliasForm, OutgoingTransfers, Wanted, is_behind, is_plain};
 use crate::pipeline::ServingState;
 use crate::request::extended_error;
@@ -149,7 +150,10 @@ impl OutgoingTransfers {
         let has_journal = is_plain(&source.zone);
         let is_expanded = source.alias_form == AliasForm::Addresses;
         let mut zone = match source.zone.live().is_some() {
-            true => self.live_reads.read(shared, &source.zone, &self.runtime)?,
+            true => {
+                let reads = &self.live_reads;
+                reads.read(shared, &source.zone, (&self.runtime, &self.sent))?
+            }
             false => source.zone,
         };
         let has_alias = is_expanded && has_alias(&zone);
@@ -290,7 +294,7 @@ impl LiveReads {
         &self,
         shared: &ServingState,
         stand_in: &Zone,
-        runtime: &tokio::runtime::Handle,
+        (runtime, sent): (&tokio::runtime::Handle, &SentVersions),
     ) -> Result<Arc<Zone>, PrepareFault> {
         let live = stand_in.live().ok_or(PrepareFault::Gone)?;
         let turn = {
@@ -300,7 +304,8 @@ impl LiveReads {
         let _turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
         // Before it is read: what changes after this is newer than what is read.
         let generation = live.generation();
-        if let Some(zone) = self.known(live.number(), generation) {
+        let known = self.known(live.number(), generation);
+        if let Some(zone) = known.filter(|zone| is_being_sent(zone, sent)) {
             return Ok(zone);
         }
         let source = shared.live.source(live.backend).ok_or(PrepareFault::Gone)?;
@@ -323,4 +328,11 @@ impl LiveReads {
         let (read_at, zone) = read.get(&number)?;
         zone.upgrade().filter(|_| *read_at == generation)
     }
+}
+
+/// Tells whether a version that was read is being sent to a client. One that is merely kept, to make differences of, may be old:
+/// not every change of a database is told of at once.
+fn is_being_sent(zone: &Arc<Zone>, sent: &SentVersions) -> bool {
+    // The caller has it, and maybe those that are kept.
+    Arc::strong_count(zone) > 1 + usize::from(sent.has(zone))
 }

@@ -68,6 +68,13 @@ impl SentVersions {
         newest
     }
 
+    /// Tells whether a version is kept here.
+    pub(super) fn has(&self, version: &Arc<Zone>) -> bool {
+        let kept = self.kept();
+        let sent = kept.zones.get(&name_of(version));
+        sent.is_some_and(|sent| Arc::ptr_eq(&sent.newest, version))
+    }
+
     /// Returns the differences that lead from a serial to a version that went out; `None` if they are not kept.
     pub(super) fn differences(
         &self,
