@@ -15,6 +15,7 @@ mod start;
 mod state;
 mod tsig;
 mod update;
+mod update_clients;
 mod update_file;
 mod update_kill;
 mod watch;
