@@ -33,5 +33,7 @@ mod tls;
 mod transfers;
 mod trouble;
 mod update;
+mod update_hostile;
 mod update_notify;
+mod update_powerdns;
 mod writes;

@@ -214,6 +214,11 @@ fn fill(store: &Store, directory: &Path) {
 }
 
 pub(crate) fn powerdns(store: &Store, zones: &[&str]) -> Option<Peer> {
+    powerdns_with(store, zones, "")
+}
+
+/// Starts PowerDNS with more settings.
+pub(crate) fn powerdns_with(store: &Store, zones: &[&str], more: &str) -> Option<Peer> {
     let program = PeerKind::PowerDns.require()?;
     let peer = Peer::launch(zones, &PeerOptions::default(), |directory, address| {
         let (ip, port, here) = (address.ip(), address.port(), directory.display());
@@ -223,7 +228,7 @@ pub(crate) fn powerdns(store: &Store, zones: &[&str]) -> Option<Peer> {
             format!(
                 "{settings}local-address={ip}\nlocal-port={port}\nsocket-dir={here}\nsecurity-poll-suffix=\n\
                  dname-processing=yes\ndaemon=no\nguardian=no\nwrite-pid=no\ndisable-syslog=yes\nloglevel=4\n\
-                 webserver=no\napi=no\n"
+                 webserver=no\napi=no\n{more}"
             ),
         )?;
         let mut command = Command::new(&program);
