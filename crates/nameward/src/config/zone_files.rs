@@ -102,10 +102,6 @@ pub struct Shortened {
 impl Shortened {
     /// Cuts all plain lists of zones out of a text; `None` where there are none.
     pub fn of(text: &str, base: &Path) -> Option<Self> {
-        // Within a string of several lines nothing is what it seems.
-        if text.contains("\"\"\"") || text.contains("'''") {
-            return None;
-        }
         let mut short = Self {
             text: String::new(),
             lists: Vec::new(),
@@ -113,7 +109,7 @@ impl Shortened {
         let mut rest = text;
         while let Some((before, list)) = split_at_list(rest) {
             short.text.push_str(before);
-            let mut plain = Plain { rest: list, base };
+            let mut plain = Plain::new(list, base);
             rest = match plain.list() {
                 Some(zones) => {
                     short.lists.push((short.text.len(), Arc::new(zones)));
@@ -128,7 +124,9 @@ impl Shortened {
             };
         }
         short.text.push_str(rest);
-        (!short.lists.is_empty()).then_some(short)
+        // Within a string of several lines nothing is what it seems. None begins or ends within a plain list.
+        let has_long_strings = short.text.contains("\"\"\"") || short.text.contains("'''");
+        (!short.lists.is_empty() && !has_long_strings).then_some(short)
     }
 }
 
@@ -154,16 +152,26 @@ fn split_at_list(text: &str) -> Option<(&str, &str)> {
 struct Plain<'t> {
     rest: &'t str,
     base: &'t Path,
+    /// The path of the last file; a buffer that is used again.
+    path: PathBuf,
 }
 
 impl<'t> Plain<'t> {
+    fn new(rest: &'t str, base: &'t Path) -> Self {
+        Self {
+            rest,
+            base,
+            path: PathBuf::new(),
+        }
+    }
+
     fn list(&mut self) -> Option<FileList> {
         let mut list = FileList::default();
         self.expect("[")?;
         self.skip_lines()?;
         while !self.rest.starts_with(']') {
-            let (zone, file) = self.entry()?;
-            list.push(zone.as_name(), &file);
+            let zone = self.entry()?;
+            list.push(zone.as_name(), &self.path);
             self.skip_lines()?;
             if self.expect(",").is_none() {
                 break;
@@ -175,7 +183,8 @@ impl<'t> Plain<'t> {
         Some(list)
     }
 
-    fn entry(&mut self) -> Option<(NameBuf, PathBuf)> {
+    /// Reads the name of a zone, and its file into the buffer of paths.
+    fn entry(&mut self) -> Option<NameBuf> {
         self.expect("{")?;
         let (key, first) = self.pair()?;
         self.expect(",")?;
@@ -186,9 +195,13 @@ impl<'t> Plain<'t> {
             ("file", "name") => (second, first),
             _ => return None,
         };
-        let is_path = !file.is_empty();
-        let zone = parse_name(name).ok()?;
-        is_path.then(|| (zone, self.base.join(file)))
+        if file.is_empty() {
+            return None;
+        }
+        self.path.as_mut_os_string().clear();
+        self.path.push(self.base);
+        self.path.push(file);
+        parse_name(name).ok()
     }
 
     fn pair(&mut self) -> Option<(&'t str, &'t str)> {
@@ -205,11 +218,10 @@ impl<'t> Plain<'t> {
             .next()
             .filter(|quote| ['"', '\''].contains(quote))?;
         let (value, rest) = self.rest[1..].split_once(quote)?;
-        // An escape, the end of the line, or a character that is not allowed.
-        if value
-            .bytes()
-            .any(|octet| octet == b'\\' || octet.is_ascii_control())
-        {
+        // An escape, the end of the line, or a character that is not allowed; looked for without an early end, which
+        // is many octets at a time.
+        let is_plain = |octet: u8| octet != b'\\' && !octet.is_ascii_control();
+        if !value.bytes().fold(true, |all, octet| all & is_plain(octet)) {
             return None;
         }
         self.rest = rest;
