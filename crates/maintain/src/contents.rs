@@ -1,8 +1,7 @@
 //! Zones that have no other home than the state store: reading them back, and writing them as a whole.
 
 use nameward_store::state::{JournalEntry, StateError, StateStore};
-use nameward_wire::zonefile::Record;
-use nameward_wire::{Class, NameBuf};
+use nameward_wire::NameBuf;
 use nameward_zone::{RecordList, WireRecord, Zone, ZoneBuilder};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -36,8 +35,7 @@ impl ContentsReader {
 
     /// Takes a part of its records.
     pub(crate) fn push(&mut self, part: &RecordList) {
-        part.iter()
-            .for_each(|record| self.builder.add(&listed(record)));
+        self.builder.add_list(part);
     }
 
     /// Ends the zone and applies what its journal has on top of its contents.
@@ -71,19 +69,6 @@ impl ContentsReader {
         whole
             .map(Some)
             .ok_or_else(|| corrupt("it cannot be packed".into()))
-    }
-}
-
-fn listed(record: WireRecord<'_>) -> Record<'_> {
-    Record {
-        owner: record.owner,
-        same_owner: false,
-        rtype: record.rtype,
-        class: Class::IN,
-        ttl: record.ttl,
-        rdata: record.rdata,
-        line: 0,
-        file: 0,
     }
 }
 

@@ -1,32 +1,25 @@
 //! Live zones through sockets, with a source whose look-ups the test holds, counts and fails.
 
+mod loopback;
+
+use loopback::{Loopback, PATIENCE, rcode, receive_datagram, zone};
 use nameward_answer::{BackendFailure, Engine};
-use nameward_serve::live::{LiveSettings, Running, start};
-use nameward_serve::pipeline::{ServingState, TcpPipeline, UdpPipeline};
-use nameward_serve::udp::{UdpWorker, spawn_workers};
-use nameward_serve::{listen, tcp};
-use nameward_stats::{RingCapacities, Stats, VARIABLES};
+use nameward_serve::live::LiveSettings;
+use nameward_serve::pipeline::ServingState;
+use nameward_stats::{RingCapacities, Stats};
 use nameward_wire::NameBuf;
-use nameward_wire::zonefile::{Options, parse_bytes};
 use nameward_zone::{
     BatchRound, Live, LiveSource, LookupBatch, LookupEnd, LookupError, LookupFuture, LookupRequest,
-    Zone, ZoneBuilder, ZonePart, ZoneTable,
+    Zone, ZonePart, ZoneTable,
 };
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::ops::Deref;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use tokio::sync::{Semaphore, watch};
-
-/// Settings as an operator might choose them.
-fn tcp_settings() -> tcp::TcpSettings {
-    let (idle_timeout, lifetime) = (Duration::from_secs(10), Duration::from_secs(600));
-    tcp::TcpSettings::new(idle_timeout, lifetime, 20_000, 200)
-}
-
-const PATIENCE: Duration = Duration::from_secs(20);
+use tokio::sync::Semaphore;
 
 const EXAMPLE: &str = "
 @ 3600 SOA ns1 host 1 7200 3600 1209600 300
@@ -49,14 +42,6 @@ to 60 CNAME www.example.
 
 fn name(text: &str) -> NameBuf {
     text.parse().unwrap()
-}
-
-fn zone(apex: &str, text: &str) -> Zone {
-    let origin = name(apex);
-    let mut builder = ZoneBuilder::new(origin.as_name());
-    let report = parse_bytes("zone", text.as_bytes(), &Options::new(origin), &mut builder);
-    assert!(!report.has_errors(), "{:?}", report.diagnostics);
-    builder.finish().0.unwrap()
 }
 
 /// A source that gives the whole zone as the part for any name.
@@ -194,15 +179,17 @@ impl LookupBatch for MemoryBatch<'_> {
 }
 
 struct Server {
-    shared: Arc<ServingState>,
+    loopback: Loopback,
     source: Arc<Memory>,
     lives: [Arc<Live>; 2],
-    address: SocketAddr,
-    _runtime: tokio::runtime::Runtime,
-    _running: Running,
-    workers: Vec<UdpWorker>,
-    stop: Arc<AtomicBool>,
-    _stop_tcp: watch::Sender<bool>,
+}
+
+impl Deref for Server {
+    type Target = Loopback;
+
+    fn deref(&self) -> &Loopback {
+        &self.loopback
+    }
 }
 
 impl Server {
@@ -235,44 +222,11 @@ impl Server {
             "@ 60 SOA a b 1 2 3 4 5\n@ 60 NS a\nin 60 CNAME www.example.\na 60 A 192.0.2.3\n",
         )));
         shared.zones.store(Arc::new(table));
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(2)
-            .enable_all()
-            .build()
-            .unwrap();
-        let bound = listen::bind_all(&[address.parse().unwrap()], 1).unwrap();
-        let mut address = bound.addresses[0];
-        if address.ip().is_unspecified() {
-            address.set_ip("127.0.0.1".parse().unwrap());
-        }
-        let stop = Arc::new(AtomicBool::new(false));
-        let running = {
-            let _inside = runtime.enter();
-            start(&shared, 2).unwrap()
-        };
-        let workers =
-            spawn_workers(bound.udp, &stop, |_| UdpPipeline::new(shared.clone())).unwrap();
-        let (stop_tcp, stopping) = watch::channel(false);
-        let pipeline = Arc::new(TcpPipeline::new(&shared, 2));
-        runtime.spawn(tcp::serve(bound.tcp, pipeline, tcp_settings(), stopping));
         Server {
-            shared,
+            loopback: Loopback::serve(shared, address),
             source,
             lives,
-            address,
-            _runtime: runtime,
-            _running: running,
-            workers,
-            stop,
-            _stop_tcp: stop_tcp,
         }
-    }
-
-    fn socket(&self) -> UdpSocket {
-        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-        socket.connect(self.address).unwrap();
-        socket.set_read_timeout(Some(PATIENCE)).unwrap();
-        socket
     }
 
     fn ask(&self, qname: &str, qtype: u16) -> Vec<u8> {
@@ -280,19 +234,7 @@ impl Server {
     }
 
     fn ask_packet(&self, packet: &[u8]) -> Vec<u8> {
-        let socket = self.socket();
-        socket.send(packet).unwrap();
-        receive(&socket)
-    }
-
-    fn counter(&self, name: &str) -> u64 {
-        let variable = VARIABLES.iter().find(|v| v.name == name).unwrap();
-        variable.value(&self.shared.stats.snapshot())
-    }
-
-    /// Waits until a counter has a value; workers make theirs visible a moment after the answer.
-    fn wait_counter(&self, name: &str, value: u64) {
-        wait_for(name, || self.counter(name) == value);
+        self.loopback.ask(packet, false)
     }
 
     fn wait_begun(&self, count: usize) {
@@ -303,8 +245,6 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.source.release();
-        self.stop.store(true, Ordering::Relaxed);
-        self.workers.drain(..).for_each(UdpWorker::join);
     }
 }
 
@@ -317,9 +257,7 @@ fn wait_for(what: &str, is_so: impl Fn() -> bool) {
 }
 
 fn receive(socket: &UdpSocket) -> Vec<u8> {
-    let mut reply = [0; 4096];
-    let len = socket.recv(&mut reply).unwrap();
-    reply[..len].to_vec()
+    receive_datagram(socket).expect("a reply")
 }
 
 fn question(qname: &str, qtype: u16) -> Vec<u8> {
@@ -338,10 +276,6 @@ fn with_edns(mut packet: Vec<u8>, payload: u16, dnssec_ok: bool, options: &[u8])
     packet.extend_from_slice(&(options.len() as u16).to_be_bytes());
     packet.extend_from_slice(options);
     packet
-}
-
-fn rcode(reply: &[u8]) -> u8 {
-    reply[3] & 15
 }
 
 fn answers(reply: &[u8]) -> u16 {
@@ -436,7 +370,7 @@ fn a_chain_that_ends_at_a_zone_that_is_not_ready_is_not_kept() {
 fn the_same_question_in_flight_is_looked_up_once() {
     let server = Server::start(uncached());
     server.source.hold();
-    let socket = server.socket();
+    let socket = server.udp();
     for case in ["www.example.", "WWW.example.", "wWw.Example."] {
         for _ in 0..5 {
             socket.send(&question(case, 1)).unwrap();
@@ -460,7 +394,7 @@ fn too_many_waiting_questions_are_dropped_and_others_answered() {
     };
     let server = Server::start(settings);
     server.source.hold();
-    let socket = server.socket();
+    let socket = server.udp();
     for i in 0..10 {
         socket
             .send(&question(&format!("n{i}.example."), 1))
@@ -484,7 +418,7 @@ fn one_zone_cannot_use_up_all_lookups() {
     };
     let server = Server::start(settings);
     server.source.hold();
-    let socket = server.socket();
+    let socket = server.udp();
     for i in 0..5 {
         socket
             .send(&question(&format!("n{i}.example."), 1))
@@ -504,7 +438,7 @@ fn a_question_that_waits_too_long_is_dropped_over_udp_and_fails_over_tcp() {
     };
     let server = Server::start(settings);
     server.source.hold();
-    server.socket().send(&question("www.example.", 1)).unwrap();
+    server.udp().send(&question("www.example.", 1)).unwrap();
     server.wait_counter("timedout-packets", 1);
     let reply = ask_tcp(&server, &[question("ns1.example.", 1)]).remove(0);
     assert_eq!(rcode(&reply), 2);
@@ -565,14 +499,14 @@ fn a_change_is_seen_in_the_next_answer_even_with_a_lookup_under_way() {
 
     // A look-up that began before the change does not serve a question that came after it.
     server.source.hold();
-    let early = server.socket();
+    let early = server.udp();
     early.send(&question("ns1.example.", 1)).unwrap();
     server.wait_begun(3);
     server
         .source
         .set(0, &EXAMPLE.replace("192.0.2.1\n", "192.0.2.55\n"));
     server.lives[0].advance();
-    let late = server.socket();
+    let late = server.udp();
     late.send(&question("ns1.example.", 1)).unwrap();
     server.wait_begun(4);
     server.source.release();
@@ -608,7 +542,7 @@ fn a_bug_in_a_source_costs_one_answer() {
     for source in [Memory::new(false), Memory::new(true)] {
         let server = Server::with(uncached(), source, "127.0.0.1:0");
         for _ in 0..5 {
-            server.socket().send(&question("bug.example.", 1)).unwrap();
+            server.udp().send(&question("bug.example.", 1)).unwrap();
         }
         wait_for("look-up", || server.source.begun() > 0);
         server.wait_counter("qsize-q", 0);
@@ -631,7 +565,7 @@ fn what_is_out_of_date_is_served_only_while_the_backend_is_down() {
     assert_eq!(rcode(&server.ask("ns1.example.", 1)), 2, "never seen");
     // While one question tries the source, others do not wait for it.
     server.source.hold();
-    let waiting = server.socket();
+    let waiting = server.udp();
     waiting.send(&question("ns1.example.", 1)).unwrap();
     server.wait_counter("qsize-q", 1);
     assert_eq!(answers(&server.ask("www.example.", 1)), 1);
@@ -807,7 +741,7 @@ fn caches_stay_within_their_bounds() {
 fn lookups_that_wait_go_together() {
     let server = Server::with(uncached(), Memory::with_batches(false), "127.0.0.1:0");
     server.source.hold();
-    let socket = server.socket();
+    let socket = server.udp();
     socket.send(&question("www.example.", 1)).unwrap();
     server.wait_begun(1);
     // These come while the only batch is under way.
@@ -842,7 +776,7 @@ fn what_would_keep_a_batch_waiting_is_looked_up_alone_and_what_never_ends_fails(
 fn a_bug_costs_its_batch_and_not_those_after_it() {
     for blocking in [false, true] {
         let server = Server::with(uncached(), Memory::with_batches(blocking), "127.0.0.1:0");
-        let socket = server.socket();
+        let socket = server.udp();
         socket.send(&question("bug.example.", 1)).unwrap();
         server.wait_begun(1);
         wait_for("the end", || server.counter("qsize-q") == 0);
@@ -860,7 +794,7 @@ fn a_source_that_hangs_keeps_no_other_waiting() {
         };
         let server = Server::with_sources(settings, sources, "127.0.0.1:0");
         server.source.hold();
-        let socket = server.socket();
+        let socket = server.udp();
         for i in 0..10 {
             let packet = question(&format!("n{i}.example."), 1);
             socket.send(&packet).unwrap();
@@ -881,7 +815,7 @@ fn the_questions_that_wait_for_one_source_take_no_room_from_another() {
     let sources = [Memory::new(false), Memory::new(false)];
     let server = Server::with_sources(settings, sources, "127.0.0.1:0");
     server.source.hold();
-    let socket = server.socket();
+    let socket = server.udp();
     for i in 0..10 {
         let packet = question(&format!("n{i}.example."), 1);
         socket.send(&packet).unwrap();
@@ -912,7 +846,7 @@ fn a_source_that_hangs_is_answered_for_with_stale_data_before_the_client_gives_u
         }
         // Only the first one had to wait; others were not looked up at all.
         assert_eq!(server.source.begun(), 3);
-        let socket = server.socket();
+        let socket = server.udp();
         socket.send(&question("never-seen.example.", 1)).unwrap();
         wait_for("a question", || server.counter("qsize-q") == 1);
         server.source.release();
@@ -949,7 +883,7 @@ fn a_look_up_for_which_nobody_waits_any_more_is_not_begun() {
         Arc::get_mut(&mut source).unwrap().batches = batches;
         let server = Server::with(settings, source, "127.0.0.1:0");
         server.source.hold();
-        let socket = server.socket();
+        let socket = server.udp();
         socket.send(&question("first.example.", 1)).unwrap();
         server.wait_begun(1);
         for i in 0..20 {
@@ -960,7 +894,7 @@ fn a_look_up_for_which_nobody_waits_any_more_is_not_begun() {
         server.source.release();
         // In the queue behind those that were given up.
         wait_for("an answer", || {
-            let socket = server.socket();
+            let socket = server.udp();
             let patience = Some(Duration::from_millis(200));
             socket.set_read_timeout(patience).unwrap();
             socket.send(&question("www.example.", 1)).unwrap();
@@ -1004,7 +938,7 @@ fn a_question_that_waits_is_one_sample_of_latency_and_a_dropped_packet_is_none()
         };
         let server = Server::with(settings, source, "127.0.0.1:0");
         server.source.hold();
-        let (udp, mut tcp) = (server.socket(), TcpStream::connect(server.address).unwrap());
+        let (udp, mut tcp) = (server.udp(), TcpStream::connect(server.address).unwrap());
         // Nobody answers packets without a header, and nobody answers responses.
         udp.send(b"short").unwrap();
         udp.send(b"\x12\x34\x80\x00\x00\x01\0\0\0\0\0\0\0\0\x01\0\x01")

@@ -1,42 +1,28 @@
 //! Signatures are made away from the workers: what is asked for the first time waits, what is warm and what is unsigned
 //! does not, and a flood of new names costs others nothing.
 
+mod loopback;
+
+use loopback::{Loopback, PATIENCE, is_truncated, receive_datagram};
 use nameward_answer::Engine;
 use nameward_dnssec::{KeyUse, Keys, SignatureCache, Signing, SigningKey, SigningPolicy};
-use nameward_serve::live::{LiveSettings, Running, start};
-use nameward_serve::pipeline::{ServingState, TcpPipeline, UdpPipeline};
-use nameward_serve::udp::{UdpWorker, spawn_workers};
-use nameward_serve::{listen, tcp};
-use nameward_stats::{RingCapacities, Stats, VARIABLES};
+use nameward_serve::live::LiveSettings;
+use nameward_serve::pipeline::ServingState;
+use nameward_stats::{RingCapacities, Stats};
 use nameward_wire::NameBuf;
-use nameward_wire::zonefile::{Options, parse_bytes};
-use nameward_zone::{Zone, ZoneBuilder, ZoneTable};
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream, UdpSocket};
+use nameward_zone::{Zone, ZoneTable};
+use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use tokio::sync::watch;
 
-/// Settings as an operator might choose them.
-fn tcp_settings() -> tcp::TcpSettings {
-    let (idle_timeout, lifetime) = (Duration::from_secs(10), Duration::from_secs(600));
-    tcp::TcpSettings::new(idle_timeout, lifetime, 20_000, 200)
-}
-
-const PATIENCE: Duration = Duration::from_secs(20);
 const RSA: &str = include_str!("rsa2048.private");
 const ED25519: &str = "Private-key-format: v1.2\nAlgorithm: 15 (ED25519)\n\
                        PrivateKey: ODIyNjAzODQ2MjgwODAxMjI2NDUxOTAyMDQxNDIyNjI=\n";
 const RRSIG: [u8; 2] = [0, 46];
 
 fn zone(apex: &str) -> Zone {
-    let origin: NameBuf = apex.parse().unwrap();
-    let mut builder = ZoneBuilder::new(origin.as_name());
     let text = "@ 60 SOA ns host 1 2 3 4 5\n@ 60 NS ns\nns 60 A 192.0.2.1\nwww 60 A 192.0.2.2\n";
-    let report = parse_bytes("zone", text.as_bytes(), &Options::new(origin), &mut builder);
-    assert!(!report.has_errors());
-    builder.finish().0.unwrap()
+    loopback::zone(apex, text)
 }
 
 fn signed(apex: &str, key: &str, cache: &Arc<SignatureCache>) -> Zone {
@@ -52,14 +38,14 @@ fn signed(apex: &str, key: &str, cache: &Arc<SignatureCache>) -> Zone {
     zone
 }
 
-struct Server {
-    shared: Arc<ServingState>,
-    address: SocketAddr,
-    _runtime: tokio::runtime::Runtime,
-    _running: Running,
-    workers: Vec<UdpWorker>,
-    stop: Arc<AtomicBool>,
-    _stop_tcp: watch::Sender<bool>,
+struct Server(Loopback);
+
+impl Deref for Server {
+    type Target = Loopback;
+
+    fn deref(&self) -> &Loopback {
+        &self.0
+    }
 }
 
 impl Server {
@@ -73,82 +59,16 @@ impl Server {
         table.insert(Arc::new(signed("ed.", ED25519, &cache)));
         table.insert(Arc::new(zone("plain.")));
         shared.zones.store(Arc::new(table));
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(2)
-            .enable_all()
-            .build()
-            .unwrap();
-        let bound = listen::bind_all(&["127.0.0.1:0".parse().unwrap()], 1).unwrap();
-        let address = bound.addresses[0];
-        let stop = Arc::new(AtomicBool::new(false));
-        let running = {
-            let _inside = runtime.enter();
-            start(&shared, 2).unwrap()
-        };
-        let workers =
-            spawn_workers(bound.udp, &stop, |_| UdpPipeline::new(shared.clone())).unwrap();
-        let (stop_tcp, stopping) = watch::channel(false);
-        let pipeline = Arc::new(TcpPipeline::new(&shared, 2));
-        let settings = tcp_settings();
-        runtime.spawn(tcp::serve(bound.tcp, pipeline, settings, stopping));
-        Server {
-            shared,
-            address,
-            _runtime: runtime,
-            _running: running,
-            workers,
-            stop,
-            _stop_tcp: stop_tcp,
-        }
-    }
-
-    fn socket(&self) -> UdpSocket {
-        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-        socket.connect(self.address).unwrap();
-        socket.set_read_timeout(Some(PATIENCE)).unwrap();
-        socket
+        Server(Loopback::serve(shared, "127.0.0.1:0"))
     }
 
     fn ask(&self, qname: &str) -> Vec<u8> {
-        let socket = self.socket();
-        socket.send(&question(qname, 7)).unwrap();
-        receive(&socket).expect("an answer")
+        self.0.ask(&question(qname, 7), false)
     }
 
     /// Asks over a new connection.
     fn ask_tcp(&self, qname: &str) -> Vec<u8> {
-        let mut stream = TcpStream::connect(self.address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        let packet = question(qname, 7);
-        let prefix = (packet.len() as u16).to_be_bytes();
-        stream.write_all(&[&prefix[..], &packet].concat()).unwrap();
-        let mut prefix = [0; 2];
-        stream.read_exact(&mut prefix).unwrap();
-        let mut reply = vec![0; u16::from_be_bytes(prefix).into()];
-        stream.read_exact(&mut reply).unwrap();
-        reply
-    }
-
-    fn counter(&self, name: &str) -> u64 {
-        let variable = VARIABLES.iter().find(|v| v.name == name).unwrap();
-        variable.value(&self.shared.stats.snapshot())
-    }
-
-    /// Waits until a counter has a value; workers make theirs visible a moment after the answer.
-    fn wait_counter(&self, name: &str, value: u64) {
-        let start = Instant::now();
-        while self.counter(name) != value {
-            let seen = self.counter(name);
-            assert!(start.elapsed() < PATIENCE, "{name}: {seen}, not {value}");
-            std::thread::sleep(Duration::from_millis(2));
-        }
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        self.workers.drain(..).for_each(UdpWorker::join);
+        self.0.ask(&question(qname, 7), true)
     }
 }
 
@@ -160,16 +80,6 @@ fn question(qname: &str, id: u16) -> Vec<u8> {
     packet.extend_from_slice(name.as_name().as_wire());
     packet.extend_from_slice(b"\0\x01\0\x01\0\x00\x29\x10\x00\0\0\x80\0\0\0");
     packet
-}
-
-fn receive(socket: &UdpSocket) -> Option<Vec<u8>> {
-    let mut reply = [0; 4096];
-    let len = socket.recv(&mut reply).ok()?;
-    Some(reply[..len].to_vec())
-}
-
-fn is_truncated(reply: &[u8]) -> bool {
-    reply[2] & 2 != 0
 }
 
 fn is_signed(reply: &[u8]) -> bool {
@@ -206,12 +116,12 @@ fn the_first_answer_waits_for_its_signatures_and_the_next_finds_them() {
 #[test]
 fn those_who_ask_for_the_same_share_the_signatures() {
     let server = Server::start(LiveSettings::for_tests());
-    let socket = server.socket();
+    let socket = server.udp();
     for id in 0..100 {
         socket.send(&question("www.rsa.", id)).unwrap();
     }
     for _ in 0..100 {
-        assert!(is_signed(&receive(&socket).expect("an answer")));
+        assert!(is_signed(&receive_datagram(&socket).expect("an answer")));
     }
     server.wait_counter("udp-answers", 100);
     assert_eq!(server.counter("signatures"), 1);
@@ -228,7 +138,7 @@ fn a_flood_of_new_names_is_sent_to_tcp_and_nobody_else_waits() {
         ..LiveSettings::for_tests()
     });
     assert!(is_signed(&server.ask("www.ed.")));
-    let flood = server.socket();
+    let flood = server.udp();
     flood.set_nonblocking(true).unwrap();
     let (mut truncated, mut whole) = (0u64, 0u64);
     let mut count = |reply: Vec<u8>| match is_truncated(&reply) {
@@ -240,7 +150,7 @@ fn a_flood_of_new_names_is_sent_to_tcp_and_nobody_else_waits() {
         flood
             .send(&question(&format!("n{n}.rsa."), n as u16))
             .unwrap();
-        while let Some(reply) = receive(&flood) {
+        while let Some(reply) = receive_datagram(&flood) {
             count(reply);
         }
         if n % 20 == 0 {
@@ -263,7 +173,7 @@ fn a_flood_of_new_names_is_sent_to_tcp_and_nobody_else_waits() {
     while !answered(&server) {
         assert!(start.elapsed() < PATIENCE);
         std::thread::sleep(Duration::from_millis(5));
-        while let Some(reply) = receive(&flood) {
+        while let Some(reply) = receive_datagram(&flood) {
             count(reply);
         }
     }

@@ -48,7 +48,7 @@ pub use catalog_options::{CatalogProperties, CatalogRole};
 pub use dialect::SqlEngine;
 use dialect::Statement;
 pub use error::{RowError, SqlError};
-pub use fragment::{row_error, row_id};
+pub use fragment::row_error;
 use health::Condition;
 pub use health::Health;
 pub use load::LoadReport;
@@ -383,7 +383,7 @@ impl SqlBackend {
     }
 
     /// Streams all records of a zone into `builder`. Rows that do not parse are left out and reported. In the
-    /// findings of the builder, [`row_id`] tells the row.
+    /// findings of the builder, the place is the row.
     pub async fn load_zone(
         &self,
         zone: &LiveZone,

@@ -18,6 +18,7 @@ mod directive;
 mod entry;
 mod generate;
 mod parser;
+mod place;
 mod source;
 
 use std::path::{Path, PathBuf};
@@ -27,8 +28,9 @@ use crate::rtype::{Class, Type};
 
 pub use diagnostic::{Diagnostic, MAX_ERRORS, Severity};
 use parser::Parser;
+pub use place::{RecordPlace, RecordPlaces, SourcePlace};
 
-/// One record of a zone file.
+/// One record on its way into a zone: of a zone file, a transfer or a database.
 #[derive(Debug, Clone, Copy)]
 pub struct Record<'a> {
     /// The absolute owner, letter case as written.
@@ -43,10 +45,30 @@ pub struct Record<'a> {
     pub ttl: u32,
     /// Record data in uncompressed wire form.
     pub rdata: &'a [u8],
-    /// The line on which the entry starts, from 1.
-    pub line: u32,
-    /// Index into [`Report::files`].
-    pub file: u16,
+    /// The line on which the entry starts, or the row that it is read from.
+    pub from: RecordPlace,
+}
+
+impl<'a> Record<'a> {
+    /// Makes a record in class IN that comes from nowhere in particular.
+    #[inline]
+    pub fn new(owner: Name<'a>, rtype: Type, ttl: u32, rdata: &'a [u8]) -> Self {
+        Record {
+            owner,
+            same_owner: false,
+            rtype,
+            class: Class::IN,
+            ttl,
+            rdata,
+            from: RecordPlace::NONE,
+        }
+    }
+
+    /// Makes the record with a place.
+    #[inline]
+    pub fn at(self, from: RecordPlace) -> Self {
+        Record { from, ..self }
+    }
 }
 
 /// Why a sink does not take a record.

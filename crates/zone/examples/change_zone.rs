@@ -14,16 +14,7 @@ fn name(text: &str) -> NameBuf {
 fn zone_of(names: u32) -> Zone {
     let mut builder = ZoneBuilder::with_capacity(name("example.").as_name(), names as usize * 40);
     let mut add = |owner: &str, rtype, rdata: &[u8]| {
-        builder.add(&Record {
-            owner: name(owner).as_name(),
-            same_owner: false,
-            rtype,
-            class: Class::IN,
-            ttl: 300,
-            rdata,
-            line: 1,
-            file: 0,
-        });
+        builder.add(&Record::new(name(owner).as_name(), rtype, 300, rdata));
     };
     let numbers = [1u32, 7200, 3600, 1_209_600, 300];
     let numbers: Vec<u8> = numbers.iter().flat_map(|n| n.to_be_bytes()).collect();

@@ -4,7 +4,7 @@
 //! None of them keeps a zone from being served. Zones of databases are not judged here: their names are absolute, and
 //! most are built a part at a time.
 
-use crate::build::{NodeInFile, ZoneBuilder};
+use crate::build::{PlacedNode, ZoneBuilder};
 use crate::draft::Draft;
 use crate::key::NameKey;
 use crate::node::{Node, flags};
@@ -38,21 +38,20 @@ impl ZoneBuilder {
             } else {
                 continue;
             };
-            self.findings
-                .warning(entry.line, entry.file, format_args!("{message}"));
+            self.findings.warning(entry.from, format_args!("{message}"));
         }
     }
 
     /// Warns of an owner that ends in the name of the zone twice.
-    pub(crate) fn advise_on_owner(&mut self, key: &NameKey, origin: NodeInFile) {
+    pub(crate) fn advise_on_owner(&mut self, key: &NameKey, origin: PlacedNode) {
         let apex_labels = self.apex_key().labels();
-        if key.labels() < 2 * apex_labels || self.is_tolerant || origin.line == 0 {
+        if key.labels() < 2 * apex_labels || self.is_tolerant || origin.from.is_none() {
             return;
         }
         let (owner, apex) = (key.suffix(key.labels()), self.apex_name);
         if ends_twice(owner, apex.as_name()) {
             let message = format_args!("{owner} ends in {apex} twice: is a final dot missing?");
-            self.findings.warning(origin.line, origin.file, message);
+            self.findings.warning(origin.from, message);
         }
     }
 

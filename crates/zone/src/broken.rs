@@ -5,7 +5,7 @@
 //! Other answers that lead to the host go without its addresses: the additional section may lack them. A zone whose SOA or
 //! own NS records are broken fails as a whole.
 
-use crate::build::{NodeInFile, ZoneBuilder};
+use crate::build::{PlacedNode, ZoneBuilder};
 use crate::change::Difference;
 use crate::draft::{Draft, Flaw};
 use crate::finding::KEPT;
@@ -13,6 +13,7 @@ use crate::key::NameKey;
 use crate::node::Node;
 use crate::node::flags::{BROKEN, BROKEN_ABOVE, BROKEN_HOST, CUT, DNAME};
 use crate::zone::{Find, Zone};
+use nameward_wire::zonefile::RecordPlace;
 use nameward_wire::{Name, Type};
 use std::collections::HashMap;
 
@@ -27,8 +28,7 @@ impl ZoneBuilder {
         let bits = match rtype {
             Some(rtype) if is_apex && matches!(rtype, Type::SOA | Type::NS) => {
                 return self.findings.error(
-                    0,
-                    0,
+                    RecordPlace::NONE,
                     format_args!("the {rtype} of {name} cannot be read"),
                 );
             }
@@ -73,7 +73,7 @@ impl ZoneBuilder {
     }
 
     /// Marks broken names, and delegations to hosts with broken addresses.
-    pub(crate) fn mark_broken(&mut self, with_targets: &[NodeInFile]) {
+    pub(crate) fn mark_broken(&mut self, with_targets: &[PlacedNode]) {
         let mut key = NameKey::default();
         for (name, bits) in std::mem::take(&mut self.broken) {
             key.set(Name::from_valid_wire(&name));

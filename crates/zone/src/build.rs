@@ -19,7 +19,7 @@ use crate::node::{self, Node, flags};
 use crate::packed::{ALIGN, first_slot, put_slot, tag};
 use crate::prefetch::prefetch;
 use crate::room::{ZoneFull, ZoneLimits, try_push};
-use nameward_wire::zonefile::{Record, Sink, SinkRefusal};
+use nameward_wire::zonefile::{Record, RecordPlace, RecordPlaces, Sink, SinkRefusal};
 use nameward_wire::{Class, Name, NameBuf, Type};
 use std::collections::HashMap;
 
@@ -48,20 +48,20 @@ pub struct ZoneBuilder {
     empties: Vec<NameBuf>,
     pub(crate) broken: Broken,
     pub(crate) is_tolerant: bool,
-    pub(crate) deep: Vec<NodeInFile>,
-    pub(crate) with_targets: Vec<NodeInFile>,
+    pub(crate) deep: Vec<PlacedNode>,
+    pub(crate) with_targets: Vec<PlacedNode>,
     pub(crate) cut_depths: u128,
     pub(crate) max_labels: usize,
     pub(crate) findings: Findings,
     /// Where records stand that name hosts and are of another file than the first of their owner, by their places.
-    pub(crate) elsewhere: HashMap<usize, (u32, u16)>,
-    /// All numbers of files that records came from, by OR: 0 while there is one.
-    pub(crate) files: u16,
+    pub(crate) elsewhere: HashMap<usize, RecordPlace>,
+    /// The places that records came from.
+    pub(crate) places: RecordPlaces,
     pub(crate) last_cut: LastCut,
     /// Delegations whose servers are known.
     pub(crate) connected: Vec<u32>,
-    /// Line and file of the SOA, once it is packed.
-    soa_at: (u32, u16),
+    /// Where the SOA came from, once it is packed.
+    soa_from: RecordPlace,
     pub(crate) limits: ZoneLimits,
     pub(crate) records: u64,
     /// Octets that the owner in work may take.
@@ -72,12 +72,11 @@ pub struct ZoneBuilder {
     pub(crate) is_full: bool,
 }
 
-/// A node and the line its first record came from.
+/// A node and the place its first record came from.
 #[derive(Clone, Copy)]
-pub(crate) struct NodeInFile {
+pub(crate) struct PlacedNode {
     pub(crate) place: u32,
-    pub(crate) line: u32,
-    pub(crate) file: u16,
+    pub(crate) from: RecordPlace,
 }
 
 /// A zone file goes straight into the builder.
@@ -110,16 +109,15 @@ impl ZoneBuilder {
         }
         if record.class != Class::IN {
             self.findings.error(
-                record.line,
-                record.file,
+                record.from,
                 format_args!("expected class IN, found {:?}", record.class),
             );
             return;
         }
-        self.files |= record.file;
+        self.places.add(record.from);
         self.records += 1;
         if let Err(full) = self.push(record) {
-            self.refuse(full, record.line, record.file);
+            self.refuse(full, record.from);
         }
     }
 
@@ -134,9 +132,8 @@ impl ZoneBuilder {
         if self.current.octets() > self.octets_left {
             return Err(ZoneFull::Octets(self.limits.octets));
         }
-        let place = (record.line, record.file);
         self.current
-            .try_push(record.rtype, record.ttl, record.rdata, place)
+            .try_push(record.rtype, record.ttl, record.rdata, record.from)
     }
 
     /// How many records were taken.
@@ -168,13 +165,13 @@ impl ZoneBuilder {
         }
         let made = self.insert_chain(&key, labels, 1).and_then(|place| {
             if labels > apex_labels + 1 || name.is_wildcard() {
-                let (line, file) = (0, 0);
-                try_push(&mut self.deep, NodeInFile { place, line, file })?;
+                let from = RecordPlace::NONE;
+                try_push(&mut self.deep, PlacedNode { place, from })?;
             }
             Ok(())
         });
         if let Err(full) = made {
-            self.refuse(full, 0, 0);
+            self.refuse(full, RecordPlace::NONE);
         }
         self.max_labels = self.max_labels.max(labels);
     }
@@ -198,7 +195,7 @@ impl ZoneBuilder {
                 "{} is outside the zone {}: ignored",
                 record.owner, self.apex_name
             );
-            self.findings.warning(record.line, record.file, message);
+            self.findings.warning(record.from, message);
         }
     }
 
@@ -213,21 +210,16 @@ impl ZoneBuilder {
         };
         let mut draft = std::mem::take(&mut self.current);
         let packed = self
-            .pack_or_put_aside(&mut draft, first.line, first.file)
+            .pack_or_put_aside(&mut draft, first.from)
             .and_then(|()| self.check_octets());
         if let Err(full) = packed {
-            self.refuse(full, first.line, first.file);
+            self.refuse(full, first.from);
         }
         draft.clear();
         self.current = draft;
     }
 
-    fn pack_or_put_aside(
-        &mut self,
-        draft: &mut Draft,
-        line: u32,
-        file: u16,
-    ) -> Result<(), ZoneFull> {
+    fn pack_or_put_aside(&mut self, draft: &mut Draft, from: RecordPlace) -> Result<(), ZoneFull> {
         let labels = self.current_key.labels();
         let hash = self.current_key.hash(labels);
         // Before a free slot is found, which then stays the right one.
@@ -245,7 +237,7 @@ impl ZoneBuilder {
             return Ok(());
         }
         if is_deep || self.current_name.as_name().is_wildcard() {
-            try_push(&mut self.deep, NodeInFile { place, line, file })?;
+            try_push(&mut self.deep, PlacedNode { place, from })?;
         }
         Ok(())
     }
@@ -254,8 +246,8 @@ impl ZoneBuilder {
     fn put_aside(&mut self, draft: &Draft, place: u32) -> Result<(), ZoneFull> {
         for entry in &draft.entries {
             let rdata = draft.rdata(entry);
-            let from = (entry.line, entry.file);
-            self.late.try_push(entry.rtype, entry.ttl, rdata, from)?;
+            self.late
+                .try_push(entry.rtype, entry.ttl, rdata, entry.from)?;
             try_push(&mut self.late_of, place)?;
         }
         Ok(())
@@ -302,33 +294,38 @@ impl ZoneBuilder {
     /// Takes note of a node that names hosts.
     fn note_targets(&mut self, draft: &Draft, place: u32, hash: u64) -> Result<(), ZoneFull> {
         let first = draft.entries[0];
-        let (line, file) = (first.line, first.file);
+        let from = first.from;
         self.end_cut()?;
         let is_cut = self.node(place).has(flags::CUT);
-        if is_cut && !self.is_merging && self.begin_cut(place, hash, line) {
+        if is_cut && !self.is_merging && self.begin_cut(place, hash, from) {
             return Ok(());
         }
-        try_push(&mut self.with_targets, NodeInFile { place, line, file })?;
-        match self.files {
-            0 => Ok(()),
-            _ => self.note_files(draft, place, file),
+        try_push(&mut self.with_targets, PlacedNode { place, from })?;
+        match self.places.are_plain() {
+            true => Ok(()),
+            false => self.note_places(draft, place, from),
         }
     }
 
-    /// The lines of records that name hosts wait in their nodes until all names are there, but not their files:
-    /// takes note of those that differ from the first of the owner.
-    fn note_files(&mut self, draft: &Draft, place: u32, file: u16) -> Result<(), ZoneFull> {
+    /// The lower halves of the places of records that name hosts wait in their nodes until all names are there: takes
+    /// note of the places that are not beside the first of the owner.
+    fn note_places(
+        &mut self,
+        draft: &Draft,
+        place: u32,
+        first: RecordPlace,
+    ) -> Result<(), ZoneFull> {
         let base = place as usize * ALIGN;
         let mut at = base + Node::at(&self.arena[base..]).rrsets_at();
         for group in draft.entries.chunk_by(|a, b| a.rtype == b.rtype) {
             at += node::RRSET_HEADER;
             let has_target = layout::of(group[0].rtype).target != node::NO_TARGET;
             for entry in group {
-                if has_target && entry.file != file {
+                if has_target && !entry.from.is_beside(first) {
                     self.elsewhere
                         .try_reserve(1)
                         .map_err(|_| ZoneFull::Memory)?;
-                    self.elsewhere.insert(at, (entry.line, entry.file));
+                    self.elsewhere.insert(at, entry.from);
                 }
                 at += draft.rdata(entry).len() + if has_target { 6 } else { 2 };
             }
@@ -338,8 +335,10 @@ impl ZoneBuilder {
 
     fn place(&mut self, place: usize) -> u32 {
         u32::try_from(place).unwrap_or_else(|_| {
-            self.findings
-                .error(0, 0, format_args!("the zone is larger than 16 GiB"));
+            self.findings.error(
+                RecordPlace::NONE,
+                format_args!("the zone is larger than 16 GiB"),
+            );
             0
         })
     }
@@ -406,12 +405,12 @@ impl ZoneBuilder {
         Ok(self.place(first))
     }
 
-    /// Line and file of the SOA at the apex; 0 and 0 if there is none.
-    pub fn soa_place(&self) -> (u32, u16) {
+    /// Returns where the SOA at the apex came from.
+    pub fn soa_place(&self) -> RecordPlace {
         let mut current = self.current.entries.iter();
         match current.find(|entry| entry.rtype == Type::SOA) {
-            Some(soa) if self.is_apex(&self.current_key) => (soa.line, soa.file),
-            _ => self.soa_at,
+            Some(soa) if self.is_apex(&self.current_key) => soa.from,
+            _ => self.soa_from,
         }
     }
 

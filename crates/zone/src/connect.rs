@@ -2,7 +2,7 @@
 //! where the hosts named by NS, MX, SRV, SVCB and HTTPS records stand.
 
 use crate::advice::has_address;
-use crate::build::{CHAIN_STEP, NodeInFile, ZoneBuilder};
+use crate::build::{CHAIN_STEP, PlacedNode, ZoneBuilder};
 use crate::key::NameKey;
 use crate::node::{Node, RRSET_HEADER, flags, read_u32};
 use crate::packed::ALIGN;
@@ -35,7 +35,7 @@ impl ZoneBuilder {
             };
             let deepest = match made {
                 Ok(place) => place,
-                Err(full) => return self.refuse(full, origin.line, origin.file),
+                Err(full) => return self.refuse(full, origin.from),
             };
             self.set_children(deepest, self.node(deepest).children() + 1);
             if deepest != found {
@@ -60,7 +60,7 @@ impl ZoneBuilder {
 
     /// Data below a delegation is glue or not served (RFC 1034 section 4.2.1); below a DNAME it is not
     /// served either (RFC 6672 section 2.4).
-    fn warn_if_occluded(&mut self, key: &NameKey, apex_labels: usize, origin: NodeInFile) {
+    fn warn_if_occluded(&mut self, key: &NameKey, apex_labels: usize, origin: PlacedNode) {
         if self.cut_depths == 0 {
             return;
         }
@@ -87,7 +87,7 @@ impl ZoneBuilder {
                 key.suffix(labels)
             );
             self.findings
-                .warning(origin.line, origin.file, format_args!("{message}"));
+                .warning(origin.from, format_args!("{message}"));
             return;
         }
     }
@@ -135,24 +135,20 @@ impl ZoneBuilder {
                 };
                 if let Some(message) = message {
                     self.findings
-                        .warning(origin.line, origin.file, format_args!("{message}"));
+                        .warning(origin.from, format_args!("{message}"));
                 }
             }
         }
     }
 
-    /// Where the record itself came from: its line waits in the place of its target.
-    fn origin_of(&self, target: &HostReference, owner: NodeInFile) -> NodeInFile {
-        let line = read_u32(&self.arena, target.record_at + 2);
-        let (line, file) = match self.elsewhere.get(&target.record_at) {
+    /// Where the record itself came from: the lower half of its place waits in the place of its target.
+    fn origin_of(&self, target: &HostReference, owner: PlacedNode) -> PlacedNode {
+        let lower = read_u32(&self.arena, target.record_at + 2);
+        let from = match self.elsewhere.get(&target.record_at) {
             Some(&place) => place,
-            None => (line, owner.file),
+            None => owner.from.beside(lower),
         };
-        NodeInFile {
-            line,
-            file,
-            ..owner
-        }
+        PlacedNode { from, ..owner }
     }
 
     fn name_at(&self, target: &HostReference) -> Name<'_> {

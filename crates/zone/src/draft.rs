@@ -4,6 +4,7 @@ use crate::build::empty;
 use crate::layout;
 use crate::node::{NO_TARGET, NODE_HEADER, Node, RRSET_HEADER, flags};
 use crate::room::ZoneFull;
+use nameward_wire::zonefile::RecordPlace;
 use nameward_wire::{Name, Type};
 use std::cmp::Ordering;
 
@@ -47,8 +48,7 @@ pub(crate) struct DraftEntry {
     pub(crate) ttl: u32,
     start: u32,
     len: u16,
-    pub(crate) line: u32,
-    pub(crate) file: u16,
+    pub(crate) from: RecordPlace,
 }
 
 /// Records of one name, in any order.
@@ -71,14 +71,13 @@ impl Draft {
     }
 
     #[inline]
-    pub(crate) fn push(&mut self, rtype: Type, ttl: u32, rdata: &[u8], line: u32, file: u16) {
+    pub(crate) fn push(&mut self, rtype: Type, ttl: u32, rdata: &[u8], from: RecordPlace) {
         let entry = DraftEntry {
             rtype,
             ttl,
             start: self.data.len() as u32,
             len: rdata.len() as u16,
-            line,
-            file,
+            from,
         };
         self.data.extend_from_slice(rdata);
         self.entries.push(entry);
@@ -228,10 +227,11 @@ impl Draft {
         header[12..].copy_from_slice(&[layout.form.to_byte(), layout.target]);
         out.extend_from_slice(&header);
         for entry in group {
-            let ([a, b], [c, d, e, f]) = (entry.len.to_le_bytes(), entry.line.to_le_bytes());
+            let ([a, b], [c, d, e, f]) =
+                (entry.len.to_le_bytes(), entry.from.lower().to_le_bytes());
             match layout.target {
                 NO_TARGET => out.extend_from_slice(&[a, b]),
-                // Where the target stands is known when all names are there; until then its line waits here.
+                // Where the target stands is known when all names are there; until then the lower half of its place waits here.
                 _ => out.extend_from_slice(&[a, b, c, d, e, f]),
             }
             out.extend_from_slice(self.rdata(entry));
@@ -269,15 +269,11 @@ fn beside_cname(entries: &[DraftEntry]) -> Option<DraftEntry> {
     let others = entries.iter().filter(is_beside);
     let other = *others.max_by_key(|entry| entry.start)?;
     let cname = entries.iter().find(|entry| entry.rtype == Type::CNAME)?;
-    let (line, file) = match cname.start > other.start {
-        true => (cname.line, cname.file),
-        false => (other.line, other.file),
+    let from = match cname.start > other.start {
+        true => cname.from,
+        false => other.from,
     };
-    Some(DraftEntry {
-        line,
-        file,
-        ..other
-    })
+    Some(DraftEntry { from, ..other })
 }
 
 /// The flags that a node keeps when its records change.

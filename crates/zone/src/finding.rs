@@ -1,9 +1,9 @@
-//! Findings of the checks of a zone, with the line they are about.
+//! Findings of the checks of a zone, with the place they are about.
 
 use crate::draft::{DraftEntry, Flaw};
 use core::fmt;
 use nameward_wire::Name;
-use nameward_wire::zonefile::Severity;
+use nameward_wire::zonefile::{RecordPlace, Severity};
 
 /// Messages of one severity that are kept; the rest is counted.
 pub(crate) const KEPT: usize = 20;
@@ -13,10 +13,8 @@ pub(crate) const KEPT: usize = 20;
 pub struct Finding {
     /// How bad it is.
     pub severity: Severity,
-    /// The line it is about; 0 if it is about the whole zone.
-    pub line: u32,
-    /// The file it is about, as the reader numbered it.
-    pub file: u16,
+    /// The place of the record it is about; none if it is about the whole zone.
+    pub place: RecordPlace,
     /// The found and the expected.
     pub message: String,
     /// How many findings that are not listed this one stands for; 0 if it is one itself.
@@ -37,13 +35,13 @@ pub(crate) struct Findings {
 }
 
 impl Findings {
-    pub(crate) fn error(&mut self, line: u32, file: u16, message: fmt::Arguments<'_>) {
+    pub(crate) fn error(&mut self, place: RecordPlace, message: fmt::Arguments<'_>) {
         self.is_fatal = true;
-        self.error_of_name(line, file, message);
+        self.error_of_name(place, message);
     }
 
     /// An error that breaks one name, and not the zone.
-    pub(crate) fn error_of_name(&mut self, line: u32, file: u16, message: fmt::Arguments<'_>) {
+    pub(crate) fn error_of_name(&mut self, place: RecordPlace, message: fmt::Arguments<'_>) {
         if self.errors.len() >= KEPT {
             self.more_errors += 1;
             return;
@@ -51,8 +49,7 @@ impl Findings {
         let message = message.to_string();
         self.errors.push(Finding {
             severity: Severity::Error,
-            line,
-            file,
+            place,
             message,
             unlisted: 0,
         });
@@ -68,7 +65,7 @@ impl Findings {
         self.is_silent
     }
 
-    pub(crate) fn warning(&mut self, line: u32, file: u16, message: fmt::Arguments<'_>) {
+    pub(crate) fn warning(&mut self, place: RecordPlace, message: fmt::Arguments<'_>) {
         if self.is_silent {
             return;
         }
@@ -79,8 +76,7 @@ impl Findings {
         let message = message.to_string();
         self.warnings.push(Finding {
             severity: Severity::Warning,
-            line,
-            file,
+            place,
             message,
             unlisted: 0,
         });
@@ -99,11 +95,11 @@ impl Findings {
         entry: &DraftEntry,
         tolerated: bool,
     ) {
-        let (line, file) = (entry.line, entry.file);
+        let place = entry.from;
         let mut say = |message: fmt::Arguments<'_>| match flaw.is_error() {
-            true if tolerated => self.error_of_name(line, file, message),
-            true => self.error(line, file, message),
-            false => self.warning(line, file, message),
+            true if tolerated => self.error_of_name(place, message),
+            true => self.error(place, message),
+            false => self.warning(place, message),
         };
         match flaw {
             Flaw::Duplicate => say(format_args!(
@@ -140,8 +136,7 @@ impl Findings {
             if count > 0 {
                 list.push(Finding {
                     severity,
-                    line: 0,
-                    file: 0,
+                    place: RecordPlace::NONE,
                     message: format!("{count} more {what}"),
                     unlisted: count,
                 });

@@ -5,12 +5,13 @@
 //! Whatever is not of this plain kind is left to [`crate::connect`].
 
 use crate::advice::{ends_twice, starts_like_address};
-use crate::build::{NodeInFile, ZoneBuilder};
+use crate::build::{PlacedNode, ZoneBuilder};
 use crate::connect::ends_like;
 use crate::draft::Draft;
 use crate::node::{Node, RRSET_HEADER, flags};
 use crate::packed::ALIGN;
 use crate::room::{ZoneFull, try_push};
+use nameward_wire::zonefile::RecordPlace;
 use nameward_wire::{Name, Type};
 use std::collections::HashMap;
 
@@ -23,7 +24,7 @@ pub(crate) struct LastCut {
     /// 0: there is none.
     place: u32,
     hash: u64,
-    line: u32,
+    from: RecordPlace,
     hosts: [Host; HOSTS],
     count: usize,
     /// Hosts in the zone that are not packed yet.
@@ -50,16 +51,16 @@ impl LastCut {
 impl ZoneBuilder {
     /// Remembers a delegation that was just packed, of the name with this hash. False if it is not of the plain kind:
     /// its servers are then to be looked up later.
-    pub(crate) fn begin_cut(&mut self, place: u32, hash: u64, line: u32) -> bool {
+    pub(crate) fn begin_cut(&mut self, place: u32, hash: u64, from: RecordPlace) -> bool {
         let is_child = self.current_key.labels() == self.apex_key().labels() + 1;
-        if self.is_tolerant || self.files != 0 || !is_child {
+        if self.is_tolerant || !self.places.are_plain() || !is_child {
             return false;
         }
         let base = place as usize * ALIGN;
         let node = Node::at(&self.arena[base..]);
         let apex = self.apex_name;
         let cut = &mut self.last_cut;
-        (cut.place, cut.hash, cut.line) = (0, hash, line);
+        (cut.place, cut.hash, cut.from) = (0, hash, from);
         (cut.count, cut.missing) = (0, 0);
         let mut elsewhere = [0; HOSTS];
         let mut others = 0;
@@ -106,7 +107,7 @@ impl ZoneBuilder {
     pub(crate) fn end_cut(&mut self) -> Result<(), ZoneFull> {
         let LastCut {
             place,
-            line,
+            from,
             missing,
             ..
         } = self.last_cut;
@@ -114,8 +115,7 @@ impl ZoneBuilder {
         if missing == 0 || place == 0 {
             return Ok(());
         }
-        let file = 0;
-        try_push(&mut self.with_targets, NodeInFile { place, line, file })
+        try_push(&mut self.with_targets, PlacedNode { place, from })
     }
 
     /// Connects the owner that was just packed at `place` with the last delegation, if it is glue right below that.

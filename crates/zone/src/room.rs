@@ -7,6 +7,7 @@ use crate::build::ZoneBuilder;
 use crate::draft::{Draft, DraftEntry};
 use crate::packed::{put_slot, slots_for};
 use nameward_wire::Type;
+use nameward_wire::zonefile::RecordPlace;
 
 /// Octets of memory and records that one zone may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,7 +47,7 @@ impl ZoneBuilder {
     /// Octets that the zone takes, the owner in work not counted.
     fn octets(&self) -> u64 {
         let lists =
-            (self.deep.len() + self.with_targets.len()) * size_of::<crate::build::NodeInFile>();
+            (self.deep.len() + self.with_targets.len()) * size_of::<crate::build::PlacedNode>();
         let places = self.late_of.len() + self.connected.len();
         let late = self.late.octets() + places * size_of::<u32>();
         (self.arena.len() + self.slots.len() * size_of::<u64>() + lists + late) as u64
@@ -65,9 +66,9 @@ impl ZoneBuilder {
 
     /// Refuses the zone: it is full, and a record of this line would have been too much.
     #[cold]
-    pub(crate) fn refuse(&mut self, full: ZoneFull, line: u32, file: u16) {
+    pub(crate) fn refuse(&mut self, full: ZoneFull, from: RecordPlace) {
         self.is_full = true;
-        self.findings.error(line, file, format_args!("{full}"));
+        self.findings.error(from, format_args!("{full}"));
     }
 
     /// Makes room in the table of slots for `more` names.
@@ -104,10 +105,10 @@ impl Draft {
         rtype: Type,
         ttl: u32,
         rdata: &[u8],
-        place: (u32, u16),
+        from: RecordPlace,
     ) -> Result<(), ZoneFull> {
         self.reserve(rdata.len())?;
-        self.push(rtype, ttl, rdata, place.0, place.1);
+        self.push(rtype, ttl, rdata, from);
         Ok(())
     }
 }

@@ -16,9 +16,10 @@ fn findings_of(apex: &str, text: &str) -> Vec<Finding> {
 
 fn lines(findings: Vec<Finding>, severity: Severity) -> Vec<String> {
     let mut told = findings;
-    told.sort_by_key(|finding| finding.line);
+    told.sort_by_key(|finding| finding.place.line_and_file().0);
     let told = told.into_iter().filter(|f| f.severity == severity);
-    told.map(|f| format!("{}: {}", f.line, f.message)).collect()
+    told.map(|f| format!("{}: {}", f.place.line_and_file().0, f.message))
+        .collect()
 }
 
 /// Warnings about lines behind the head, which begin with line 5.
@@ -159,6 +160,6 @@ fn records_of_included_files_are_told_of_with_their_files() {
         &mut builder,
     );
     let findings = builder.finish().1;
-    let places: Vec<_> = findings.iter().map(|f| (f.file, f.line)).collect();
-    assert_eq!(places, [(1, 2), (0, 6)], "{findings:?}");
+    let places: Vec<_> = findings.iter().map(|f| f.place.line_and_file()).collect();
+    assert_eq!(places, [(2, 1), (6, 0)], "{findings:?}");
 }

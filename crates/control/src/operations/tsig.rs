@@ -94,7 +94,7 @@ impl Operations {
             secret,
         };
         self.kept()?.set_key(&key).map_err(of_kept)?;
-        tracing::info!("kept the TSIG key {name} ({algorithm})");
+        tracing::info!("stored TSIG key {name} ({algorithm})");
         Ok(OperationResult::TsigKey(ListedTsigKey {
             name: name.to_string(),
             algorithm: algorithm.word().into(),
@@ -142,7 +142,7 @@ impl Operations {
         let name = key_name(name)?;
         match self.kept()?.remove_key(name.as_name()).map_err(of_kept)? {
             true => {
-                tracing::info!("removed the TSIG key {name}");
+                tracing::info!("removed TSIG key {name}");
                 Ok(OperationResult::TsigKeyRemoved {
                     name: name.to_string(),
                 })

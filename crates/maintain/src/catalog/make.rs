@@ -4,7 +4,7 @@ use data_encoding::BASE32HEX_NOPAD;
 use nameward_dnssec::Nsec3;
 use nameward_store::sql::CatalogProperties;
 use nameward_wire::zonefile::Record;
-use nameward_wire::{Class, Name, NameBuf, Type};
+use nameward_wire::{Name, NameBuf, Type};
 use nameward_zone::{Serial, Zone, ZoneBuilder};
 use std::borrow::Cow;
 
@@ -41,16 +41,7 @@ pub(super) fn make_with_properties<'m>(
 ) -> Option<Zone> {
     let mut builder = ZoneBuilder::new(catalog);
     let mut add = |owner: Name<'_>, rtype: Type, rdata: &[u8]| {
-        builder.add(&Record {
-            owner,
-            same_owner: false,
-            rtype,
-            class: Class::IN,
-            ttl: TTL,
-            rdata,
-            line: 0,
-            file: 0,
-        });
+        builder.add(&Record::new(owner, rtype, TTL, rdata));
     };
     let mut soa = [NO_SERVER, NO_SERVER].concat();
     soa.extend(serial.0.to_be_bytes());

@@ -6,7 +6,7 @@
 
 use nameward_dnssec::{CanonicalSet, Denial, Making, NoSignature, Nsec3, Proof, Signing, SoaEdit};
 use nameward_wire::zonefile::Record;
-use nameward_wire::{Class, Name, NameBuf, Type};
+use nameward_wire::{Name, NameBuf, Type};
 use nameward_zone::node::flags;
 use nameward_zone::{Node, Zone, ZoneBuilder};
 
@@ -155,16 +155,7 @@ struct SignedCopy<'s> {
 
 impl SignedCopy<'_> {
     fn add(&mut self, owner: Name<'_>, rtype: Type, ttl: u32, rdata: &[u8]) {
-        self.builder.add(&Record {
-            owner,
-            same_owner: false,
-            rtype,
-            class: Class::IN,
-            ttl,
-            rdata,
-            line: 0,
-            file: 0,
-        });
+        self.builder.add(&Record::new(owner, rtype, ttl, rdata));
     }
 
     /// Adds the records of a name that is not signed.
@@ -279,16 +270,7 @@ mod tests {
         let mut builder = ZoneBuilder::new(origin.as_name());
         parse_bytes("zone", TEXT.as_bytes(), &Options::new(origin), &mut builder);
         for (rtype, rdata) in signing.apex_records() {
-            builder.add(&Record {
-                owner: origin.as_name(),
-                same_owner: false,
-                rtype,
-                class: Class::IN,
-                ttl: 300,
-                rdata: &rdata,
-                line: 0,
-                file: 0,
-            });
+            builder.add(&Record::new(origin.as_name(), rtype, 300, &rdata));
         }
         builder.finish().0.expect("a zone")
     }

@@ -1,9 +1,9 @@
 //! Transfers as their messages say them: whole zones, differences, and what does not fit.
 
 use super::*;
+use nameward_wire::NameBuf;
 use nameward_wire::message::{Message, RecordView};
 use nameward_wire::zonefile::{Options, Record, parse_bytes};
-use nameward_wire::{Class, NameBuf};
 use nameward_zone::change::Difference;
 use nameward_zone::{RecordList, Zone, ZoneBuilder};
 use proptest::prelude::*;
@@ -27,16 +27,12 @@ fn zone_with(text: &str, more: impl FnOnce(&mut ZoneBuilder)) -> Arc<Zone> {
 
 fn add_large(builder: &mut ZoneBuilder, owner: &str, octets: usize) {
     let owner: NameBuf = owner.parse().unwrap();
-    builder.add(&Record {
-        owner: owner.as_name(),
-        same_owner: false,
-        rtype: Type(65_400),
-        class: Class::IN,
-        ttl: 60,
-        rdata: &vec![7; octets],
-        line: 1,
-        file: 0,
-    });
+    builder.add(&Record::new(
+        owner.as_name(),
+        Type(65_400),
+        60,
+        &vec![7; octets],
+    ));
 }
 
 fn request() -> TransferRequest {

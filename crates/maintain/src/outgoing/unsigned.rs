@@ -2,8 +2,8 @@
 //! at all.
 
 use nameward_dnssec::Signing;
+use nameward_wire::Type;
 use nameward_wire::zonefile::Record;
-use nameward_wire::{Class, Type};
 use nameward_zone::{Zone, ZoneBuilder};
 
 /// Returns a zone without the records that signing puts at its apex; `None` if the rest is not a zone.
@@ -22,16 +22,12 @@ pub fn unsigned_copy(zone: &Zone, signing: &Signing) -> Option<Zone> {
                 if owner == apex && is_made(rrset.rtype(), record.rdata) {
                     continue;
                 }
-                builder.add(&Record {
+                builder.add(&Record::new(
                     owner,
-                    same_owner: false,
-                    rtype: rrset.rtype(),
-                    class: Class::IN,
-                    ttl: rrset.ttl(),
-                    rdata: record.rdata,
-                    line: 0,
-                    file: 0,
-                });
+                    rrset.rtype(),
+                    rrset.ttl(),
+                    record.rdata,
+                ));
             }
         }
     }

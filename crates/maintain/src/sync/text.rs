@@ -111,12 +111,13 @@ fn entries_of(text: &[u8], options: &Options, touched: &HashSet<Vec<u8>>) -> Vec
     let mut note = |record: &Record<'_>| {
         let owner = lower(record.owner);
         if touched.contains(&owner) {
+            let (line, file) = record.from.line_and_file();
             entries.push(FileEntry {
-                line: (record.line as usize).saturating_sub(1),
+                line: (line as usize).saturating_sub(1),
                 owner,
                 rtype: record.rtype,
                 rdata: record.rdata.to_vec(),
-                is_included: record.file != 0,
+                is_included: file != 0,
             });
         }
         Ok(())

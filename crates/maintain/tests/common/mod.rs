@@ -4,7 +4,7 @@
 
 use nameward_store::state::JournalBounds;
 use nameward_wire::zonefile::Record;
-use nameward_wire::{Class, NameBuf, Type};
+use nameward_wire::{NameBuf, Type};
 use nameward_zone::change::{ChangeOrigin, Edit, NewRecord, RrsetData, ZoneChange};
 use nameward_zone::{SerialRule, Zone, ZoneBuilder};
 use std::collections::BTreeMap;
@@ -33,22 +33,21 @@ pub fn soa(serial: u32) -> Vec<u8> {
 }
 
 pub fn build(zone: &NameBuf, serial: u32, hosts: &Hosts) -> Zone {
+    let host = |(host, octet): (&u8, &u8)| (owner(zone, *host), [192, 0, 2, *octet]);
+    build_of(zone, serial, hosts.iter().map(host))
+}
+
+/// A zone of these names, each with its address.
+fn build_of(
+    zone: &NameBuf,
+    serial: u32,
+    addresses: impl Iterator<Item = (NameBuf, [u8; 4])>,
+) -> Zone {
     let mut builder = ZoneBuilder::new(zone.as_name());
-    let mut add = |owner: &NameBuf, rtype, rdata: &[u8]| {
-        builder.add(&Record {
-            owner: owner.as_name(),
-            same_owner: false,
-            rtype,
-            class: Class::IN,
-            ttl: 300,
-            rdata,
-            line: 1,
-            file: 0,
-        });
-    };
-    add(zone, Type::SOA, &soa(serial));
-    for (host, octet) in hosts {
-        add(&owner(zone, *host), Type::A, &[192, 0, 2, *octet]);
+    let soa = soa(serial);
+    builder.add(&Record::new(zone.as_name(), Type::SOA, 300, &soa));
+    for (owner, address) in addresses {
+        builder.add(&Record::new(owner.as_name(), Type::A, 300, &address));
     }
     builder.finish().0.unwrap()
 }
@@ -108,24 +107,8 @@ fn numbered(zone: &NameBuf, number: u32) -> NameBuf {
 
 /// A zone of many names, each with an address that says its number.
 pub fn build_large(zone: &NameBuf, serial: u32, names: u32) -> Zone {
-    let mut builder = ZoneBuilder::new(zone.as_name());
-    let mut add = |owner: &NameBuf, rtype, rdata: &[u8]| {
-        builder.add(&Record {
-            owner: owner.as_name(),
-            same_owner: false,
-            rtype,
-            class: Class::IN,
-            ttl: 300,
-            rdata,
-            line: 1,
-            file: 0,
-        });
-    };
-    add(zone, Type::SOA, &soa(serial));
-    for number in 0..names {
-        add(&numbered(zone, number), Type::A, &number.to_be_bytes());
-    }
-    builder.finish().0.unwrap()
+    let name = |number: u32| (numbered(zone, number), number.to_be_bytes());
+    build_of(zone, serial, (0..names).map(name))
 }
 
 /// Sets the address of a name of such a zone.

@@ -5,7 +5,7 @@ use super::text::{lines, message, rrsets, whole};
 use super::{All, change_of};
 use nameward_maintain::update::{UpdateChange, UpdatePermission, UpdateRequest};
 use nameward_wire::zonefile::Record;
-use nameward_wire::{Class, Name, NameBuf, Rcode, Type};
+use nameward_wire::{Name, NameBuf, Rcode, Type};
 use nameward_zone::change::{ConditionalChange, RecordsAt, SignedBy};
 use nameward_zone::{Serial, SerialRule, Zone, ZoneBuilder};
 use std::sync::Arc;
@@ -16,16 +16,12 @@ pub fn zone() -> Arc<Zone> {
     let mut builder = ZoneBuilder::new(apex.as_name());
     for rrset in rrsets(ZONE, &apex) {
         for record in &rrset.records {
-            builder.add(&Record {
-                owner: rrset.name.as_name(),
-                same_owner: false,
-                rtype: rrset.rtype,
-                class: Class::IN,
-                ttl: rrset.ttl,
-                rdata: &record.rdata,
-                line: 1,
-                file: 0,
-            });
+            builder.add(&Record::new(
+                rrset.name.as_name(),
+                rrset.rtype,
+                rrset.ttl,
+                &record.rdata,
+            ));
         }
     }
     let (zone, findings) = builder.finish();

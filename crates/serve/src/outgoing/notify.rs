@@ -5,11 +5,11 @@
 //!
 //! ```text
 //! resolve    name servers whose addresses are in no zone here
-//! told       the serials that were told of, over a restart
+//! serials    the serials that secondaries were notified of, over a restart
 //! ```
 
 mod resolve;
-mod told;
+mod serials;
 
 use std::collections::HashMap;
 use std::io;
@@ -38,7 +38,7 @@ use tokio::sync::{Notify, mpsc};
 use super::{local_address, lock, now_seconds, random_id};
 use crate::pipeline::ServingState;
 use resolve::{NameServerResolver, ResolvedServers};
-use told::{KeptSerials, ToldSerials};
+use serials::{KeptSerials, NotifiedSerials};
 
 /// Replies that may wait to be read.
 const REPLIES: usize = 1024;
@@ -81,7 +81,7 @@ struct NotifierShared {
     waiting: AtomicU64,
     sent: AtomicU64,
     start: OnceLock<StartParts>,
-    told: Mutex<ToldSerials>,
+    told: Mutex<NotifiedSerials>,
 }
 
 impl Notifier {
@@ -121,7 +121,7 @@ impl Notifier {
     pub fn start(&self, parts: NotifierParts, runtime: &Handle) {
         let (replies, replied) = mpsc::channel(REPLIES);
         let (found, resolved) = mpsc::channel(REPLIES);
-        *lock(&self.shared.told) = ToldSerials::new(parts.store.clone());
+        *lock(&self.shared.told) = NotifiedSerials::new(parts.store.clone());
         let _ = self.shared.start.set(StartParts {
             store: parts.store.clone(),
             policies: Arc::clone(&parts.policies),

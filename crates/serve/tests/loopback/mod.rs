@@ -37,15 +37,9 @@ pub struct Loopback {
 }
 
 impl Loopback {
-    /// Serves these zones, and the last of `live` as one that is looked up.
+    /// Serves these zones, and the one of `live` as one that is looked up.
     pub fn start(zones: Vec<Zone>, live: Option<(&str, &str)>) -> Loopback {
         let shared = ServingState::new(Engine::default(), Stats::new(RingCapacities::default()));
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(2)
-            .enable_all()
-            .build()
-            .unwrap();
-        let inside = runtime.enter();
         let mut table = ZoneTable::default();
         zones
             .into_iter()
@@ -58,9 +52,23 @@ impl Loopback {
             table.insert(Arc::new(stand_in));
         }
         shared.zones.store(Arc::new(table));
+        Loopback::serve(shared, "127.0.0.1:0")
+    }
+
+    /// Serves a state that is set up, on an address. A wildcard is asked at 127.0.0.1 unless the test says otherwise.
+    pub fn serve(shared: Arc<ServingState>, address: &str) -> Loopback {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .unwrap();
+        let inside = runtime.enter();
         let running = start(&shared, 2).unwrap();
-        let bound = listen::bind_all(&["127.0.0.1:0".parse().unwrap()], 1).unwrap();
-        let address = bound.addresses[0];
+        let bound = listen::bind_all(&[address.parse().unwrap()], 1).unwrap();
+        let mut address = bound.addresses[0];
+        if address.ip().is_unspecified() {
+            address.set_ip("127.0.0.1".parse().unwrap());
+        }
         let stop = Arc::new(AtomicBool::new(false));
         let make = |_| UdpPipeline::new(shared.clone());
         let workers = spawn_workers(bound.udp, &stop, make).unwrap();
@@ -126,10 +134,7 @@ impl Loopback {
         }
         let socket = self.udp();
         socket.send(request).unwrap();
-        let mut reply = vec![0; 65_535];
-        let len = socket.recv(&mut reply).expect("a reply");
-        reply.truncate(len);
-        reply
+        receive_datagram(&socket).expect("a reply")
     }
 
     pub fn counter(&self, name: &str) -> u64 {
@@ -226,6 +231,14 @@ pub fn receive(stream: &mut TcpStream) -> Option<Vec<u8>> {
     let mut message = vec![0; usize::from(u16::from_be_bytes(len))];
     stream.read_exact(&mut message).ok()?;
     Some(message)
+}
+
+/// Reads the next datagram; `None` if none comes in time.
+pub fn receive_datagram(socket: &UdpSocket) -> Option<Vec<u8>> {
+    let mut reply = vec![0; 65_535];
+    let len = socket.recv(&mut reply).ok()?;
+    reply.truncate(len);
+    Some(reply)
 }
 
 pub fn rcode(reply: &[u8]) -> u8 {

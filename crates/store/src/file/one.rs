@@ -262,7 +262,7 @@ fn diagnostic(path: &Path, severity: Severity, line: u32, message: String) -> Di
 fn finish(builder: &mut ZoneBuilder, report: Report, mut stamp: FileStamp) -> ZoneRead {
     let broken = report.has_errors();
     let mut includes: Vec<PathBuf> = report.files;
-    let (soa_line, soa_file) = builder.soa_place();
+    let (soa_line, soa_file) = builder.soa_place().line_and_file();
     let (mut zone, findings) = builder.end();
     if let Some(zone) = &mut zone {
         zone.set_signing(zone.stored_signatures());
@@ -272,7 +272,7 @@ fn finish(builder: &mut ZoneBuilder, report: Report, mut stamp: FileStamp) -> Zo
     diagnostics.extend(
         findings
             .into_iter()
-            .filter(|finding| !broken || finding.line != 0)
+            .filter(|finding| !broken || !finding.place.is_none())
             .map(|finding| placed(finding, &includes)),
     );
     diagnostics
@@ -300,8 +300,9 @@ fn finish(builder: &mut ZoneBuilder, report: Report, mut stamp: FileStamp) -> Zo
 }
 
 fn placed(finding: Finding, files: &[PathBuf]) -> Diagnostic {
-    let path = path_of(finding.file, files);
-    diagnostic(path, finding.severity, finding.line, finding.message)
+    let (line, file) = finding.place.line_and_file();
+    let path = path_of(file, files);
+    diagnostic(path, finding.severity, line, finding.message)
 }
 
 /// The file of a number, as the parser numbered them.

@@ -16,7 +16,7 @@ use std::{
 use nameward_wire::{
     Class, Name, NameError, Type,
     rdata::{self, RdataError},
-    zonefile::{Diagnostic, Record, Report, Severity, Sink, SinkRefusal},
+    zonefile::{Diagnostic, Record, RecordPlace, Report, Severity, Sink, SinkRefusal},
 };
 
 /// How such a file begins.
@@ -160,8 +160,7 @@ impl<R: Read> RawReader<R> {
                 class,
                 ttl,
                 rdata: data,
-                line: 0,
-                file: 0,
+                from: RecordPlace::NONE,
             });
             match taken {
                 Ok(()) => self.records += 1,

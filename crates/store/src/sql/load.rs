@@ -5,8 +5,8 @@ use super::error::RowError;
 use super::fragment::{is_made_by_signing, soa_minimum};
 use super::row::{Cells, RowFault, read_content, read_name, read_ttl, read_type};
 use nameward_dnssec::Signing;
-use nameward_wire::zonefile::Record;
-use nameward_wire::{Class, NameBuf, Type};
+use nameward_wire::zonefile::{Record, RecordPlace};
+use nameward_wire::{NameBuf, Type};
 use nameward_zone::ZoneBuilder;
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::sync::Arc;
@@ -74,16 +74,12 @@ impl<'b> Loader<'b> {
     /// Adds the records that stand at the apex because the zone is signed. Other keys or metadata are a change of the zone.
     fn add_signing_records(&mut self, signing: &Signing) {
         for (rtype, rdata) in signing.apex_records() {
-            self.builder.add(&Record {
-                owner: self.apex.as_name(),
-                same_owner: false,
+            self.builder.add(&Record::new(
+                self.apex.as_name(),
                 rtype,
-                class: Class::IN,
-                ttl: self.minimum,
-                rdata: &rdata,
-                line: 0,
-                file: 0,
-            });
+                self.minimum,
+                &rdata,
+            ));
         }
         let hash = self.seed.hash_one(signing);
         let sum = self.report.fingerprint.wrapping_add(hash);
@@ -122,16 +118,15 @@ impl<'b> Loader<'b> {
         if is_signed && rtype == Type::SOA && self.name == self.apex {
             self.minimum = soa_minimum(&self.rdata);
         }
-        self.builder.add(&Record {
-            owner: self.name.as_name(),
-            same_owner: false,
-            rtype,
-            class: Class::IN,
-            ttl: read_ttl(row.int(3)),
-            rdata: &self.rdata,
-            line: id as u32,
-            file: (id >> 32) as u16,
-        });
+        self.builder.add(
+            &Record::new(
+                self.name.as_name(),
+                rtype,
+                read_ttl(row.int(3)),
+                &self.rdata,
+            )
+            .at(RecordPlace::row(id)),
+        );
         self.report.records += 1;
     }
 

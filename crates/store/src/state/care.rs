@@ -5,10 +5,9 @@ use super::error::StateError;
 use super::journal::find_zone;
 use super::read::{entries, kept_zone};
 use super::{FILE, StateStore, open_to_read, schema};
+use nameward_wire::NameBuf;
 use nameward_wire::rdata::validate;
-use nameward_wire::zonefile::Record;
-use nameward_wire::{Class, NameBuf};
-use nameward_zone::{RecordList, Serial, WireRecord, Zone, ZoneBuilder};
+use nameward_zone::{RecordList, Serial, Zone, ZoneBuilder};
 use rusqlite::{Connection, params};
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
@@ -221,7 +220,7 @@ fn build(connection: &Connection, id: i64, name: &NameBuf) -> Result<Option<Zone
         is_empty = false;
         let part = RecordList::from_bytes(part.get(0)?).map_err(StateError::corrupt)?;
         check_records(&part)?;
-        part.iter().for_each(|record| builder.add(&listed(record)));
+        builder.add_list(&part);
     }
     if is_empty {
         return Ok(None);
@@ -230,19 +229,6 @@ fn build(connection: &Connection, id: i64, name: &NameBuf) -> Result<Option<Zone
     let first = findings.into_iter().next();
     let fault = || first.map_or("it is no zone".into(), |finding| finding.message);
     zone.map(Some).ok_or_else(|| StateError::corrupt(fault()))
-}
-
-fn listed(record: WireRecord<'_>) -> Record<'_> {
-    Record {
-        owner: record.owner,
-        same_owner: false,
-        rtype: record.rtype,
-        class: Class::IN,
-        ttl: record.ttl,
-        rdata: record.rdata,
-        line: 0,
-        file: 0,
-    }
 }
 
 fn check_records(list: &RecordList) -> Result<(), StateError> {

@@ -14,7 +14,7 @@ impl ZoneBuilder {
             return;
         };
         if is_apex {
-            self.soa_at = (soa.line, soa.file);
+            self.soa_from = soa.from;
             return;
         }
         let name = self.current_name;
@@ -23,8 +23,8 @@ impl ZoneBuilder {
             self.apex_name
         );
         match self.is_tolerant {
-            true => self.findings.error_of_name(soa.line, soa.file, message),
-            false => self.findings.error(soa.line, soa.file, message),
+            true => self.findings.error_of_name(soa.from, message),
+            false => self.findings.error(soa.from, message),
         }
         self.add_broken(name.as_name(), None);
     }
@@ -41,8 +41,8 @@ impl ZoneBuilder {
                     "expected at most {MAX_ITERATIONS} NSEC3 iterations, found {found}"
                 );
                 match self.is_tolerant {
-                    true => self.findings.error_of_name(entry.line, entry.file, message),
-                    false => self.findings.error(entry.line, entry.file, message),
+                    true => self.findings.error_of_name(entry.from, message),
+                    false => self.findings.error(entry.from, message),
                 }
                 let name = self.current_name;
                 self.add_broken(name.as_name(), None);
@@ -63,7 +63,7 @@ impl ZoneBuilder {
                 "{} {} stands at a delegation: not served",
                 self.current_name, other.rtype
             );
-            self.findings.warning(other.line, other.file, message);
+            self.findings.warning(other.from, message);
         }
     }
 }

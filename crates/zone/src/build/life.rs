@@ -8,8 +8,10 @@ use crate::finding::{Finding, Findings};
 use crate::glue::LastCut;
 use crate::key::NameKey;
 use crate::packed::{ALIGN, Packed};
+use crate::record_list::RecordList;
 use crate::room::{ZoneLimits, fitting_arena, fitting_slots};
 use crate::zone::{DepthSet, Zone, ZoneSummary};
+use nameward_wire::zonefile::{Record, RecordPlace, RecordPlaces};
 use nameward_wire::{Name, NameBuf, Type};
 use std::collections::HashMap;
 
@@ -48,10 +50,10 @@ impl ZoneBuilder {
             max_labels: 0,
             findings: Findings::default(),
             elsewhere: HashMap::new(),
-            files: 0,
+            places: RecordPlaces::default(),
             last_cut: LastCut::default(),
             connected: Vec::new(),
-            soa_at: (0, 0),
+            soa_from: RecordPlace::NONE,
             limits: ZoneLimits::default(),
             records: 0,
             octets_left: usize::MAX,
@@ -60,6 +62,18 @@ impl ZoneBuilder {
         };
         builder.restart(apex, bytes);
         builder
+    }
+
+    /// Takes the records of a list.
+    pub fn add_list(&mut self, list: &RecordList) {
+        for record in list.iter() {
+            self.add(&Record::new(
+                record.owner,
+                record.rtype,
+                record.ttl,
+                record.rdata,
+            ));
+        }
     }
 
     /// Starts another zone with the buffers of the one before; whatever was not ended is dropped. Limits, tolerance and
@@ -87,10 +101,10 @@ impl ZoneBuilder {
             max_labels,
             findings,
             elsewhere,
-            files,
+            places,
             last_cut,
             connected,
-            soa_at,
+            soa_from,
             limits,
             records,
             octets_left,
@@ -125,7 +139,8 @@ impl ZoneBuilder {
         *findings = Findings::default();
         last_cut.forget();
         (*names, *records, *octets_left) = (0, 0, usize::MAX);
-        (*cut_depths, *files, *soa_at) = (0, 0, (0, 0));
+        *cut_depths = 0;
+        (*places, *soa_from) = (RecordPlaces::default(), RecordPlace::NONE);
         *limits = ZoneLimits::default();
         *current_in_zone = true;
         (*is_tolerant, *is_merging, *is_full) = (false, false, false);
@@ -155,7 +170,7 @@ impl ZoneBuilder {
             self.pack_current();
         }
         if let Err(full) = self.end_cut() {
-            self.refuse(full, 0, 0);
+            self.refuse(full, RecordPlace::NONE);
         }
         self.merge_late();
         self.insert_empties();
@@ -175,14 +190,12 @@ impl ZoneBuilder {
         let soa = apex.and_then(|place| self.node(place).rrset(Type::SOA));
         if soa.is_none() {
             self.findings.error(
-                0,
-                0,
+                RecordPlace::NONE,
                 format_args!("expected a SOA at {}, found none", self.apex_name),
             );
         } else if apex.is_some_and(|place| self.node(place).rrset(Type::NS).is_none()) {
             self.findings.warning(
-                0,
-                0,
+                RecordPlace::NONE,
                 format_args!("expected NS records at {}, found none", self.apex_name),
             );
         }
@@ -204,7 +217,8 @@ impl ZoneBuilder {
         match packed {
             Ok(packed) => Some(Zone::new(packed, summary)),
             Err(full) => {
-                self.findings.error(0, 0, format_args!("{full}"));
+                self.findings
+                    .error(RecordPlace::NONE, format_args!("{full}"));
                 None
             }
         }

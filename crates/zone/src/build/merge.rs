@@ -5,6 +5,7 @@ use crate::draft::{Draft, Keep};
 use crate::node::flags;
 use crate::packed::tag;
 use crate::room::ZoneFull;
+use nameward_wire::zonefile::RecordPlace;
 use std::collections::HashMap;
 
 impl ZoneBuilder {
@@ -14,7 +15,7 @@ impl ZoneBuilder {
             return;
         }
         if let Err(full) = self.merge_each() {
-            self.refuse(full, 0, 0);
+            self.refuse(full, RecordPlace::NONE);
         }
     }
 
@@ -38,8 +39,7 @@ impl ZoneBuilder {
             let mut draft = self.draft_of(old)?;
             for &i in group {
                 let entry = &late.entries[i as usize];
-                let from = (entry.line, entry.file);
-                draft.try_push(entry.rtype, entry.ttl, late.rdata(entry), from)?;
+                draft.try_push(entry.rtype, entry.ttl, late.rdata(entry), entry.from)?;
             }
             let hash = self.current_key.hash(self.current_key.labels());
             let keep = Keep {
@@ -64,16 +64,19 @@ impl ZoneBuilder {
         Ok(())
     }
 
-    /// The records of a packed node. Their lines are forgotten, but for those that name hosts.
+    /// The records of a packed node. Their places are forgotten, but for those that name hosts.
     fn draft_of(&self, place: u32) -> Result<Draft, ZoneFull> {
         let mut draft = Draft::default();
         let node = self.node(place);
-        // A delegation may know its servers already, in the place of the lines.
-        let has_lines = self.files == 0 && !node.has(flags::CUT);
+        // A delegation may know its servers already, where the places of others are.
+        let has_places = self.places.are_plain() && !node.has(flags::CUT);
         for rrset in node.rrsets() {
             for record in rrset.records() {
-                let line = if has_lines { record.place } else { 0 };
-                draft.try_push(rrset.rtype(), rrset.ttl(), record.rdata, (line, 0))?;
+                let from = match has_places && record.place != 0 {
+                    true => self.places.place(record.place),
+                    false => RecordPlace::NONE,
+                };
+                draft.try_push(rrset.rtype(), rrset.ttl(), record.rdata, from)?;
             }
         }
         Ok(draft)

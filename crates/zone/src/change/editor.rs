@@ -13,6 +13,7 @@ use crate::node::{Node, flags};
 use crate::packed::tag;
 use crate::record_list::WireRecord;
 use crate::zone::{Zone, ZoneSummary};
+use nameward_wire::zonefile::RecordPlace;
 use nameward_wire::{Name, Type};
 use std::sync::Arc;
 
@@ -122,7 +123,7 @@ impl Editor {
                             && layout::compare(gone.rtype, gone.rdata, record.rdata).is_eq()
                     };
                     if removed.next_if(is_removed).is_none() {
-                        draft.push(rrset.rtype(), rrset.ttl(), record.rdata, 0, 0);
+                        draft.push(rrset.rtype(), rrset.ttl(), record.rdata, RecordPlace::NONE);
                     }
                 }
             }
@@ -131,7 +132,7 @@ impl Editor {
             return Err(ChangeError::not_there(record));
         }
         for (_, record) in added.iter() {
-            draft.push(record.rtype, record.ttl, record.rdata, 0, 0);
+            draft.push(record.rtype, record.ttl, record.rdata, RecordPlace::NONE);
         }
         // RFC 2181 section 5.2: one TTL for an RRset. The last one that a change names counts.
         let mut ttls: Vec<(Type, u32)> = added.iter().map(|(_, r)| (r.rtype, r.ttl)).collect();

@@ -11,6 +11,7 @@ use crate::node::Node;
 use crate::order::sort_key;
 use crate::zone::Zone;
 use nameward_wire::rdata::validate;
+use nameward_wire::zonefile::RecordPlace;
 use nameward_wire::{Name, NameBuf, Type};
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -208,7 +209,7 @@ impl ChangedOwner {
         let mut draft = Draft::default();
         for (rtype, (ttl, records)) in &self.rrsets {
             for record in records {
-                draft.push(*rtype, *ttl, &record.octets, 0, 0);
+                draft.push(*rtype, *ttl, &record.octets, RecordPlace::NONE);
             }
         }
         draft

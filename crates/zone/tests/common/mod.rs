@@ -39,16 +39,7 @@ pub fn build(records: impl IntoIterator<Item = Rec>) -> Zone {
 
 pub fn add(builder: &mut ZoneBuilder, owner: &str, rtype: u16, rdata: &[u8]) {
     let owner = name(owner);
-    builder.add(&Record {
-        owner: owner.as_name(),
-        same_owner: false,
-        rtype: Type(rtype),
-        class: Class::IN,
-        ttl: 300,
-        rdata,
-        line: 1,
-        file: 0,
-    });
+    builder.add(&Record::new(owner.as_name(), Type(rtype), 300, rdata));
 }
 
 pub fn contents(zone: &Zone) -> BTreeSet<Rec> {

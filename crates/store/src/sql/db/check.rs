@@ -5,7 +5,7 @@
 use super::super::connection::SqlConnection;
 use super::super::dialect::{SqlEngine, Statement, all_keys, all_metadata, all_records};
 use super::super::error::{RowError, SqlError};
-use super::super::fragment::{is_made_by_signing, row_id};
+use super::super::fragment::is_made_by_signing;
 use super::super::row::{Cells, RowFault, read_content, read_name, read_ttl, read_type, shown};
 use super::super::schema::{SqlTable, TABLES};
 use super::super::url::DatabaseAddress;
@@ -13,8 +13,8 @@ use super::super::{keys, read_zone};
 use super::survey::{ForeignContent, survey_with};
 use core::fmt;
 use nameward_dnssec::SigningPolicy;
-use nameward_wire::zonefile::{Record, Severity};
-use nameward_wire::{Class, NameBuf, Type};
+use nameward_wire::zonefile::{Record, RecordPlace, Severity};
+use nameward_wire::{NameBuf, Type};
 use nameward_zone::ZoneBuilder;
 use std::collections::{HashMap, HashSet};
 
@@ -313,10 +313,10 @@ fn finish(id: i64, builder: ZoneBuilder, zones: &CheckedZones, report: &mut Chec
             continue;
         }
         report.bad_rows += finding.unlisted as u64;
-        if row_id(&finding) != 0 {
+        if let Some(id) = finding.place.row_id() {
             let error = RowError {
                 table: "records",
-                id: row_id(&finding),
+                id,
                 reason: finding.message,
             };
             report.note(Some(&zone.name), error);
@@ -386,16 +386,9 @@ fn check_record(
     read_content(rtype, row.int(4), content, &mut rdata)
         .map_err(|fault| CheckFault::Content(name.to_string(), fault))?;
     let id = row.int(0).unwrap_or(0);
-    builder.add(&Record {
-        owner: name.as_name(),
-        same_owner: false,
-        rtype,
-        class: Class::IN,
-        ttl: read_ttl(row.int(3)),
-        rdata: &rdata,
-        line: id as u32,
-        file: (id >> 32) as u16,
-    });
+    builder.add(
+        &Record::new(name.as_name(), rtype, read_ttl(row.int(3)), &rdata).at(RecordPlace::row(id)),
+    );
     Ok(())
 }
 

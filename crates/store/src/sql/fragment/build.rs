@@ -5,8 +5,8 @@ use super::super::error::{RowError, SqlError};
 use super::super::row::shown;
 use super::need::{self, is_made_by_signing, is_needed};
 use super::{FetchedRow, Gathering, WantedName};
-use nameward_wire::zonefile::{Record, Severity};
-use nameward_wire::{Class, Name, NameBuf, Type};
+use nameward_wire::zonefile::{Record, RecordPlace, Severity};
+use nameward_wire::{Name, NameBuf, Type};
 use nameward_zone::{Finding, Zone, ZoneBuilder};
 use std::cell::RefCell;
 
@@ -101,16 +101,12 @@ impl Gathering {
             return;
         }
         for (rtype, rdata) in signing.apex_records() {
-            builder.add(&Record {
-                owner: self.wanted[0].name.as_name(),
-                same_owner: false,
+            builder.add(&Record::new(
+                self.wanted[0].name.as_name(),
                 rtype,
-                class: Class::IN,
-                ttl: minimum,
-                rdata: &rdata,
-                line: 0,
-                file: 0,
-            });
+                minimum,
+                &rdata,
+            ));
         }
     }
 
@@ -177,16 +173,10 @@ impl Gathering {
                 if rtype == Type::SOA && at == 0 {
                     minimum = soa_minimum(rdata);
                 }
-                builder.add(&Record {
-                    owner: wanted.name.as_name(),
-                    same_owner: false,
-                    rtype,
-                    class: Class::IN,
-                    ttl: row.ttl,
-                    rdata,
-                    line: row.id as u32,
-                    file: (row.id >> 32) as u16,
-                });
+                builder.add(
+                    &Record::new(wanted.name.as_name(), rtype, row.ttl, rdata)
+                        .at(RecordPlace::row(row.id)),
+                );
             }
             // A name that has records here exists by them.
             if exists && builder.record_count() == records {
@@ -203,16 +193,10 @@ impl Gathering {
             if record.rtype == Type::SOA {
                 minimum = soa_minimum(&record.rdata);
             }
-            builder.add(&Record {
-                owner: self.apex.as_name(),
-                same_owner: false,
-                rtype: record.rtype,
-                class: Class::IN,
-                ttl: record.ttl,
-                rdata: &record.rdata,
-                line: record.id as u32,
-                file: (record.id >> 32) as u16,
-            });
+            builder.add(
+                &Record::new(self.apex.as_name(), record.rtype, record.ttl, &record.rdata)
+                    .at(RecordPlace::row(record.id)),
+            );
         }
         self.add_signing_records(builder, minimum);
         let (zone, findings) = builder.end();
@@ -245,16 +229,11 @@ pub(crate) fn soa_minimum(rdata: &[u8]) -> u32 {
         .map_or(0, |minimum| u32::from_be_bytes(*minimum))
 }
 
-/// The id of the row that a finding is about: rows are numbered by `line` and `file`.
-pub fn row_id(finding: &Finding) -> i64 {
-    i64::from(finding.file) << 32 | i64::from(finding.line)
-}
-
 /// Returns the error of a finding about a zone, with the row it is about.
 pub fn row_error(zone_id: i64, finding: &Finding) -> RowError {
-    let (table, id) = match row_id(finding) {
-        0 => ("domains", zone_id),
-        id => ("records", id),
+    let (table, id) = match finding.place.row_id() {
+        None => ("domains", zone_id),
+        Some(id) => ("records", id),
     };
     RowError {
         table,

@@ -7,7 +7,7 @@ use super::derive::{CanonicalName, ancestors};
 use super::error::InvalidChange;
 use super::rows::{Row, Rows, What, text_of};
 use nameward_wire::zonefile::{Record, Severity};
-use nameward_wire::{Class, Name, Type};
+use nameward_wire::{Name, Type};
 use nameward_zone::ZoneBuilder;
 use std::collections::BTreeSet;
 
@@ -63,16 +63,7 @@ fn add(builder: &mut ZoneBuilder, row: &Row) {
     let (What::Record(rtype, rdata), Ok(owner)) = (&row.what, Name::from_wire(&row.name)) else {
         return;
     };
-    builder.add(&Record {
-        owner,
-        same_owner: false,
-        rtype: *rtype,
-        class: Class::IN,
-        ttl: row.ttl,
-        rdata,
-        line: 0,
-        file: 0,
-    });
+    builder.add(&Record::new(owner, *rtype, row.ttl, rdata));
 }
 
 /// RFC 6672 section 2.4: nothing stands below a DNAME.

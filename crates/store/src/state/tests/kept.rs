@@ -1,7 +1,6 @@
 //! Digests of contents, zones that vanished, and contents that are written anew under a journal that goes on.
 
 use super::*;
-use nameward_wire::Class;
 use nameward_wire::zonefile::Record;
 use nameward_zone::{Zone, ZoneBuilder};
 
@@ -10,16 +9,12 @@ fn zone(lists: &[RecordList]) -> Zone {
     let apex = name("example.");
     let mut builder = ZoneBuilder::new(apex.as_name());
     for record in lists.iter().flat_map(RecordList::iter) {
-        builder.add(&Record {
-            owner: record.owner,
-            same_owner: false,
-            rtype: record.rtype,
-            class: Class::IN,
-            ttl: record.ttl,
-            rdata: record.rdata,
-            line: 1,
-            file: 0,
-        });
+        builder.add(&Record::new(
+            record.owner,
+            record.rtype,
+            record.ttl,
+            record.rdata,
+        ));
     }
     builder.finish().0.unwrap()
 }

@@ -1,4 +1,4 @@
-//! The serials that secondaries were last told of, kept in the state store: after a start they are told of zones that have
+//! The serials that secondaries were last notified of, kept in the state store: after a start they are notified of zones that have
 //! changed meanwhile, and of no others.
 
 use std::collections::HashMap;
@@ -15,16 +15,16 @@ const WRITE_AFTER: Duration = Duration::from_secs(1);
 
 /// The serials that are to be kept.
 #[derive(Default)]
-pub(super) struct ToldSerials {
+pub(super) struct NotifiedSerials {
     store: Option<StateStore>,
     unwritten: HashMap<NameBuf, Serial>,
     since: Option<Instant>,
 }
 
-impl ToldSerials {
+impl NotifiedSerials {
     /// Keeps serials in a store, if there is one.
     pub(super) fn new(store: Option<StateStore>) -> Self {
-        ToldSerials {
+        NotifiedSerials {
             store,
             unwritten: HashMap::new(),
             since: None,
@@ -78,7 +78,7 @@ impl ToldSerials {
 
 fn note_failure(error: Option<StateError>) {
     if let Some(error) = error {
-        tracing::error!("serials that secondaries were told of are not kept: {error}");
+        tracing::error!("serials of sent NOTIFY messages are not stored: {error}");
     }
 }
 
