@@ -1,5 +1,7 @@
 //! Load generator and comparison of name servers: see bench/README.md.
 
+#![deny(unsafe_code)]
+
 mod binaries;
 mod compare;
 mod databases;
@@ -13,6 +15,7 @@ mod rows;
 mod scenario;
 mod secondaries;
 mod server;
+#[allow(unsafe_code)] // system calls of the load generator
 mod sys;
 mod transfers;
 mod updates;
