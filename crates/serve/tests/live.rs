@@ -775,7 +775,12 @@ fn what_would_keep_a_batch_waiting_is_looked_up_alone_and_what_never_ends_fails(
 #[test]
 fn a_bug_costs_its_batch_and_not_those_after_it() {
     for blocking in [false, true] {
-        let server = Server::with(uncached(), Memory::with_batches(blocking), "127.0.0.1:0");
+        // To print where the bug is may take longer than a question waits.
+        let settings = LiveSettings {
+            query_timeout: PATIENCE,
+            ..uncached()
+        };
+        let server = Server::with(settings, Memory::with_batches(blocking), "127.0.0.1:0");
         let socket = server.udp();
         socket.send(&question("bug.example.", 1)).unwrap();
         server.wait_begun(1);

@@ -1,7 +1,7 @@
 //! Changes one record at a time in a large zone and says what each change costs: `change_zone NAMES CHANGES`.
 
 use nameward_wire::zonefile::Record;
-use nameward_wire::{Class, NameBuf, Type};
+use nameward_wire::{NameBuf, Type};
 use nameward_zone::change::{ChangeOrigin, Edit, NewRecord, RrsetData, ZoneChange};
 use nameward_zone::{NameKey, SerialRule, Zone, ZoneBuilder};
 use std::sync::Arc;

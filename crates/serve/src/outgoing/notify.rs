@@ -38,7 +38,7 @@ use tokio::sync::{Notify, mpsc};
 use super::{local_address, lock, now_seconds, random_id};
 use crate::pipeline::ServingState;
 use resolve::{NameServerResolver, ResolvedServers};
-use serials::{KeptSerials, NotifiedSerials};
+use serials::{KeptSerials, SentSerials};
 
 /// Replies that may wait to be read.
 const REPLIES: usize = 1024;
@@ -81,7 +81,7 @@ struct NotifierShared {
     waiting: AtomicU64,
     sent: AtomicU64,
     start: OnceLock<StartParts>,
-    told: Mutex<NotifiedSerials>,
+    told: Mutex<SentSerials>,
 }
 
 impl Notifier {
@@ -121,7 +121,7 @@ impl Notifier {
     pub fn start(&self, parts: NotifierParts, runtime: &Handle) {
         let (replies, replied) = mpsc::channel(REPLIES);
         let (found, resolved) = mpsc::channel(REPLIES);
-        *lock(&self.shared.told) = NotifiedSerials::new(parts.store.clone());
+        *lock(&self.shared.told) = SentSerials::new(parts.store.clone());
         let _ = self.shared.start.set(StartParts {
             store: parts.store.clone(),
             policies: Arc::clone(&parts.policies),

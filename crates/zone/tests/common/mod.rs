@@ -4,7 +4,7 @@
 
 use nameward_dnssec::{Keys, SignatureCache, Signing, SigningPolicy};
 use nameward_wire::zonefile::Record;
-use nameward_wire::{Class, NameBuf, Type};
+use nameward_wire::{NameBuf, Type};
 use nameward_zone::{Node, RecordList, WireRecord, Zone, ZoneBuilder};
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -15,16 +15,16 @@ const WRITE_AFTER: Duration = Duration::from_secs(1);
 
 /// The serials that are to be kept.
 #[derive(Default)]
-pub(super) struct NotifiedSerials {
+pub(super) struct SentSerials {
     store: Option<StateStore>,
     unwritten: HashMap<NameBuf, Serial>,
     since: Option<Instant>,
 }
 
-impl NotifiedSerials {
+impl SentSerials {
     /// Keeps serials in a store, if there is one.
     pub(super) fn new(store: Option<StateStore>) -> Self {
-        NotifiedSerials {
+        SentSerials {
             store,
             unwritten: HashMap::new(),
             since: None,
