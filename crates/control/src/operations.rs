@@ -9,11 +9,12 @@ mod request;
 mod result;
 mod tsig;
 mod zone;
+mod zone_keys;
 
 pub use error::{ErrorKind, OperationError};
 pub use request::{
-    ConfigFile, ControlRequest, ListedKind, OperationRequest, RecordTemplate, Urgency,
-    ZoneTemplate, default_ttl,
+    ConfigFile, ControlRequest, KeyChange, KeyTemplate, ListedKind, OperationRequest,
+    RecordTemplate, Urgency, ZoneTemplate, default_ttl,
 };
 pub use result::{
     DatabaseStatus, ListedItem, ListedRecord, ListedZone, ListedZoneStatus, NamedCounter,
@@ -24,7 +25,9 @@ pub use result::{
 pub use nameward_maintain::follow::databases::PublishError;
 use nameward_maintain::follow::place_of_rank;
 use nameward_maintain::policy::{KeptPolicies, PolicyTable};
+use nameward_maintain::zone_keys::ZoneKeys;
 pub use tsig::{ListedTsigKey, SecretText};
+pub use zone_keys::ListedZoneKey;
 
 use nameward_store::sql::write::{Committed, WriteError};
 use nameward_store::sql::{DatabaseAddress, SqlBackend, ZoneRow};
@@ -101,6 +104,8 @@ pub struct Operations {
     pub policies: Arc<PolicyTable>,
     /// The policies that the state store keeps.
     pub kept: Arc<KeptPolicies>,
+    /// The keys of zones that are signed here and have none in their home.
+    pub zone_keys: Arc<ZoneKeys>,
     /// Drives the connections of the databases.
     pub runtime: Handle,
 }
@@ -138,6 +143,15 @@ impl Operations {
             } => self.import_key(name, algorithm.as_deref(), secret),
             OperationRequest::TsigList { secrets } => self.list_keys(*secrets, items),
             OperationRequest::TsigRemove { name } => self.remove_key(name),
+            OperationRequest::ZoneSecure { .. }
+            | OperationRequest::ZoneUnsecure { .. }
+            | OperationRequest::ZoneDs { .. }
+            | OperationRequest::KeyList { .. }
+            | OperationRequest::KeyAdd(_)
+            | OperationRequest::KeyImport { .. }
+            | OperationRequest::KeyExport { .. }
+            | OperationRequest::KeyChange { .. }
+            | OperationRequest::KeyRemove { .. } => self.run_on_keys(request, items),
             OperationRequest::Status
             | OperationRequest::ZoneStatus { .. }
             | OperationRequest::ZoneRetrieve { .. }
@@ -242,8 +256,13 @@ mod tests {
             }),
             policies: Arc::clone(&policies),
             kept: Arc::new(KeptPolicies::new(None, policies)),
+            zone_keys: Arc::new(ZoneKeys::new(None, Arc::default(), signatures())),
             runtime: runtime.handle().clone(),
         }
+    }
+
+    fn signatures() -> Arc<nameward_dnssec::SignatureCache> {
+        Arc::new(nameward_dnssec::SignatureCache::new(1))
     }
 
     fn runtime() -> tokio::runtime::Runtime {
@@ -254,6 +273,15 @@ mod tests {
 
     fn show(zone: &str) -> OperationRequest {
         OperationRequest::ZoneShow { zone: zone.into() }
+    }
+
+    fn secure(zone: &str) -> OperationRequest {
+        OperationRequest::ZoneSecure {
+            zone: zone.into(),
+            algorithm: None,
+            denial: None,
+            soa_edit: None,
+        }
     }
 
     fn create(zone: &str, kind: ListedKind) -> OperationRequest {
@@ -326,6 +354,12 @@ mod tests {
                 "producer",
             ),
             (OperationRequest::Stop, ErrorKind::Refused, "no operation"),
+            (secure("a.test"), ErrorKind::NotFound, "not found"),
+            (
+                secure("file.test"),
+                ErrorKind::Refused,
+                "server.state_directory",
+            ),
         ] {
             let error = operations.run(&request, &mut |_| true).unwrap_err();
             assert_eq!(error.kind, kind, "{request:?}: {error}");

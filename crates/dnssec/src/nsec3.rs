@@ -13,7 +13,7 @@ const SHA_1: u8 = 1;
 pub(crate) const HASH: usize = 20;
 
 /// How names are hashed.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Nsec3 {
     /// Rounds after the first.
     pub iterations: u16,

@@ -33,6 +33,17 @@ impl SoaEdit {
         })
     }
 
+    /// Its word in the metadata.
+    pub fn word(self) -> &'static str {
+        match self {
+            SoaEdit::None => "NONE",
+            SoaEdit::IncrementWeeks => "INCREMENT-WEEKS",
+            SoaEdit::InceptionEpoch => "INCEPTION-EPOCH",
+            SoaEdit::InceptionIncrement => "INCEPTION-INCREMENT",
+            SoaEdit::Epoch => "EPOCH",
+        }
+    }
+
     /// The serial to show at a time, in seconds since 1970.
     pub fn serial(self, serial: u32, now: u32) -> u32 {
         let start = week_of(now);

@@ -8,6 +8,7 @@
 //! policy     the policies of zones: kind, primaries, who may transfer, notify and update; keys of TSIG
 //! catalog    catalog zones (RFC 9432): following those of others, making our own
 //! schedule   what is due for which zone, and when; takes `now` and does nothing itself
+//! zone_keys  keys of zones that are signed here and have none in their home
 //! zone       what is known of a zone that comes from a primary: settings, times, state
 //! background work on zones that no change waits for: packing, digests, contents
 //! contents   zones that have no other home than the state store
@@ -44,6 +45,7 @@ pub mod table;
 pub mod transfer;
 pub mod update;
 pub mod zone;
+pub mod zone_keys;
 
 pub use commit::{CommitError, Commits, CommittedVersion, Durable, VersionSource, WrittenDone};
 pub use contents::{contents_of, read_contents};

@@ -2,10 +2,15 @@
 //!
 //! Readers load a snapshot without a lock. Whoever maintains zones hands changes in here; they are made one group at a
 //! time, each on the table as it is then, and become visible together by swapping one pointer.
+//!
+//! Zones that are signed with keys of this server get their keys here, on the way in, and lose them on the way out: whoever
+//! maintains a zone has its contents as its home has them.
 
 use arc_swap::ArcSwap;
+use nameward_dnssec::Signing;
 use nameward_wire::Name;
 use nameward_zone::{AccessRules, AccessSource, Contest, TableChange, Zone, ZoneTable};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Where the snapshot of all zones stands that serving reads.
@@ -15,8 +20,11 @@ pub type Snapshot = Arc<ArcSwap<ZoneTable>>;
 #[derive(Default)]
 pub struct TableWriter {
     snapshot: Snapshot,
-    writing: Mutex<()>,
+    writing: Mutex<ZoneSignings>,
 }
+
+/// How zones are signed that this server has keys for, by their names in lower case.
+type ZoneSignings = HashMap<Box<[u8]>, Arc<Signing>>;
 
 impl TableWriter {
     /// Becomes the writer of a snapshot, which nobody else may write.
@@ -41,38 +49,93 @@ impl TableWriter {
     pub fn publish(&self, changes: &[TableChange]) -> Vec<Contest> {
         match changes.is_empty() {
             true => Vec::new(),
-            false => self.write(|table| table.make(changes)),
+            false => self.write(|table, signings| match signings.is_empty() {
+                true => table.make(changes),
+                false => {
+                    let changes = changes.iter().cloned();
+                    let signed: Vec<_> = changes
+                        .map(|change| match change {
+                            TableChange::Offer(zone) => TableChange::Offer(sign(zone, signings)),
+                            TableChange::Move(zone, rank) => {
+                                TableChange::Move(sign(zone, signings), rank)
+                            }
+                            withdraw => withdraw,
+                        })
+                        .collect();
+                    table.make(&signed)
+                }
+            }),
         }
     }
 
     /// Makes a new version of a zone visible, unless its source has withdrawn the zone meanwhile; false if it has.
     pub fn replace(&self, zone: Arc<Zone>) -> bool {
-        self.write(|table| {
+        self.write(|table, signings| {
             let is_there = table.offered_by(zone.apex_name(), zone.rank()).is_some();
             if is_there {
-                table.offer(zone);
+                table.offer(sign(zone, signings));
             }
             is_there
         })
     }
 
+    /// Has a zone signed from now on, now and in all its versions to come; `None` has it unsigned.
+    pub fn set_signing(&self, name: Name<'_>, signing: Option<Arc<Signing>>) {
+        let key = name.as_wire().to_ascii_lowercase().into();
+        self.write(|table, signings| {
+            match signing {
+                Some(signing) => signings.insert(key, signing),
+                None => signings.remove(&key),
+            };
+            for version in table.versions(name) {
+                table.offer(sign(version, signings));
+            }
+        });
+    }
+
     /// Puts access lists in force.
     pub fn set_access(&self, source: AccessSource, rules: AccessRules) {
         if **self.snapshot.load().access(source) != rules {
-            self.write(|table| table.set_access(source, Arc::new(rules)));
+            self.write(|table, _| table.set_access(source, Arc::new(rules)));
         }
     }
 
-    /// The version of a zone that the source of this rank has offered.
+    /// The version of a zone that the source of this rank has offered, as it has offered it.
     pub fn version(&self, name: Name<'_>, rank: u16) -> Option<Arc<Zone>> {
-        self.snapshot.load().offered_by(name, rank).cloned()
+        self.snapshot
+            .load()
+            .offered_by(name, rank)
+            .map(Zone::unsigned)
     }
 
-    fn write<T>(&self, change: impl FnOnce(&mut ZoneTable) -> T) -> T {
-        let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+    fn write<T>(&self, change: impl FnOnce(&mut ZoneTable, &mut ZoneSignings) -> T) -> T {
+        let mut signings = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         let mut table = ZoneTable::clone(&self.snapshot.load());
-        let result = change(&mut table);
+        let result = change(&mut table, &mut signings);
         self.snapshot.store(Arc::new(table));
         result
+    }
+}
+
+/// Returns the version of a zone that is served: signed, if this server has keys for it and it brings no signatures.
+fn sign(zone: Arc<Zone>, signings: &ZoneSignings) -> Arc<Zone> {
+    let unsigned = zone.unsigned();
+    let name = unsigned.apex_name().as_wire().to_ascii_lowercase();
+    let Some(signing) = signings.get(&name[..]) else {
+        return unsigned;
+    };
+    if unsigned.is_stand_in() || unsigned.signing().is_signed() {
+        return unsigned;
+    }
+    match unsigned.signed_with(signing) {
+        Ok(signed) => Arc::new(signed),
+        Err(error) => {
+            // Resolvers that know a DS of the zone would take unsigned answers for forged.
+            let name = unsigned.apex_name();
+            tracing::error!("zone {name}: not served, since it cannot be signed: {error}");
+            let mut stand_in = Zone::not_ready(name);
+            stand_in.set_rank(unsigned.rank());
+            Arc::new(stand_in)
+        }
     }
 }

@@ -6,10 +6,12 @@ use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
 mod administration;
+mod key;
 pub mod print;
 mod tsig;
 
 use administration::{RecordCommand, ZoneCommand};
+use key::KeyCommand;
 use nameward_control::operations::{OperationError, OperationRequest};
 use print::{OutputForm, Printer};
 use tsig::TsigCommand;
@@ -59,6 +61,9 @@ enum Command {
     /// List, set, add and delete records of zones in databases
     #[command(subcommand)]
     Record(RecordCommand),
+    /// List, add, import, export, use and remove keys of zones that the running server signs
+    #[command(subcommand)]
+    Key(KeyCommand),
     /// Generate, import, list and remove keys of TSIG that the running server keeps in its state store
     #[command(subcommand)]
     Tsig(TsigCommand),
@@ -304,6 +309,10 @@ fn dispatch(command: Command, form: OutputForm) -> Result<ExitCode, CommandError
         }
         Command::Record(command) => {
             let (request, remote) = administration::record(command)?;
+            ask(request, remote, form)
+        }
+        Command::Key(command) => {
+            let (request, remote) = key::request(command)?;
             ask(request, remote, form)
         }
         Command::Tsig(command) => {

@@ -31,6 +31,7 @@ use nameward_maintain::{
         unknown,
     },
     policy::{KeptPolicies, PolicySource, PolicyTable, ZoneKind},
+    zone_keys::ZoneKeys,
 };
 use nameward_serve::outgoing::Notifier;
 use nameward_serve::pipeline::ServingState;
@@ -117,6 +118,13 @@ pub fn run(overrides: &Overrides) -> Result<(), StartError> {
     policy_table.set(PolicySource::Configured, policies::set(&config));
     let kept = Arc::new(KeptPolicies::new(store.clone(), Arc::clone(&policy_table)));
     policies::apply_kept(&kept, &config);
+    // Before the first zone, so that none that is to be signed is ever served unsigned.
+    let zone_keys = Arc::new(ZoneKeys::new(
+        store.clone(),
+        Arc::clone(&table),
+        Arc::clone(&signatures),
+    ));
+    zone_keys.apply()?;
     if commits.store().is_none() {
         state::warn_of_missing(&policy_table.load());
     }
@@ -154,6 +162,7 @@ pub fn run(overrides: &Overrides) -> Result<(), StartError> {
         commits,
         policies: policy_table,
         kept,
+        zone_keys,
         catalogs,
         log,
         databases: Databases::default(),

@@ -27,6 +27,7 @@ mod prefetch;
 mod record_list;
 mod room;
 mod serial;
+mod signed_version;
 mod signing_state;
 mod source;
 mod table;

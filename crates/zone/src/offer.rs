@@ -144,6 +144,17 @@ impl ZoneTable {
         others.iter().find(|zone| zone.rank() == rank)
     }
 
+    /// Lists the versions of a zone that sources have offered, the one that is served first.
+    pub fn versions(&self, name: Name<'_>) -> Vec<Arc<Zone>> {
+        let standing_by = self.standing_by.get(&lower_case(name));
+        let standing_by = standing_by.into_iter().flatten();
+        self.exact(name)
+            .into_iter()
+            .chain(standing_by)
+            .cloned()
+            .collect()
+    }
+
     /// Takes back the zone of this name from the source of this rank; false if that has offered none.
     pub fn withdraw(&mut self, name: Name<'_>, rank: u16) -> bool {
         let Some(there) = self.exact(name).cloned() else {

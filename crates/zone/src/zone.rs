@@ -179,6 +179,17 @@ impl Zone {
         self.signing = signing.into();
     }
 
+    pub(crate) fn unsigned_version(&self) -> Option<&Arc<Zone>> {
+        self.changes.as_ref()?.unsigned.as_ref()
+    }
+
+    pub(crate) fn set_unsigned(&mut self, version: Arc<Zone>) {
+        // `apply_over` leaves changes over a base.
+        if let Some(changes) = &mut self.changes {
+            changes.unsigned = Some(version);
+        }
+    }
+
     /// Whether it has only the names that one question needs: that another is missing means nothing.
     pub fn is_part(&self) -> bool {
         self.is_part

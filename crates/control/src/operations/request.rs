@@ -131,6 +131,71 @@ pub enum OperationRequest {
         #[serde(default)]
         content: Vec<String>,
     },
+    /// Signs a zone from now on, with a key that is made for it.
+    ZoneSecure {
+        /// The zone.
+        zone: String,
+        /// The algorithm, by number or name; ECDSAP256SHA256 if nothing is said.
+        #[serde(default)]
+        algorithm: Option<String>,
+        /// How names are denied: `nsec` or `nsec3`; `nsec` if nothing is said.
+        #[serde(default)]
+        denial: Option<String>,
+        /// The serial that secondaries see, as INCEPTION-INCREMENT.
+        #[serde(default)]
+        soa_edit: Option<String>,
+    },
+    /// Ends the signing of a zone, and removes its keys.
+    ZoneUnsecure {
+        /// The zone.
+        zone: String,
+    },
+    /// Lists the records that the parent of a signed zone needs, and those that tell it so.
+    ZoneDs {
+        /// The zone.
+        zone: String,
+    },
+    /// Lists the keys of a zone, or of all zones whose keys are kept here.
+    KeyList {
+        /// The zone; all if nothing is said.
+        #[serde(default)]
+        zone: Option<String>,
+    },
+    /// Makes a key for a zone.
+    KeyAdd(KeyTemplate),
+    /// Takes a key that another server or tool made.
+    KeyImport {
+        /// The text of a `.private` file, or PEM.
+        private: SecretText,
+        /// Its zone, part, algorithm and use; PEM does not tell the algorithm.
+        template: KeyTemplate,
+    },
+    /// Returns the private text of a key.
+    KeyExport {
+        /// The zone.
+        zone: String,
+        /// The number of the key.
+        key: u32,
+        /// As PEM.
+        #[serde(default)]
+        pem: bool,
+    },
+    /// Changes the use of a key.
+    KeyChange {
+        /// The zone.
+        zone: String,
+        /// The number of the key.
+        key: u32,
+        /// The change.
+        change: KeyChange,
+    },
+    /// Removes a key of a zone.
+    KeyRemove {
+        /// The zone.
+        zone: String,
+        /// The number of the key.
+        key: u32,
+    },
     /// Makes a key of TSIG and keeps it in the state store.
     TsigGenerate {
         /// The name of the key.
@@ -160,6 +225,43 @@ pub enum OperationRequest {
         /// The name of the key.
         name: String,
     },
+}
+
+/// A key to be made or taken.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KeyTemplate {
+    /// The zone.
+    pub zone: String,
+    /// `ksk`, `zsk` or `csk`; `csk` if nothing is said.
+    #[serde(default)]
+    pub role: Option<String>,
+    /// The algorithm, by number or name; ECDSAP256SHA256 if nothing is said.
+    #[serde(default)]
+    pub algorithm: Option<String>,
+    /// Bits of a new RSA key; 2048 if nothing is said.
+    #[serde(default)]
+    pub bits: Option<u32>,
+    /// It does not sign yet.
+    #[serde(default)]
+    pub inactive: bool,
+    /// It is not in the zone yet.
+    #[serde(default)]
+    pub unpublished: bool,
+}
+
+/// A change of the use of a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum KeyChange {
+    /// It signs.
+    Activate,
+    /// It does not sign.
+    Deactivate,
+    /// It is in the zone.
+    Publish,
+    /// It is not in the zone.
+    Unpublish,
 }
 
 /// A zone to be created.

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{ListedTsigKey, OperationError, request::ListedKind};
+use super::{ListedTsigKey, ListedZoneKey, OperationError, SecretText, request::ListedKind};
 
 /// A reply line on the control socket: any number of items, then one of the others.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -26,6 +26,8 @@ pub enum ListedItem {
     Record(ListedRecord),
     /// A key of TSIG.
     TsigKey(ListedTsigKey),
+    /// A key of a zone.
+    ZoneKey(ListedZoneKey),
     /// The status of a zone.
     Status(ListedZoneStatus),
 }
@@ -95,6 +97,34 @@ pub enum OperationResult {
     ZoneDeleted(ZoneChanged),
     /// Of a change of records.
     ZoneChanged(ZoneChanged),
+    /// Of `zone secure`.
+    ZoneSecured {
+        /// The zone.
+        zone: String,
+        /// The key.
+        key: ListedZoneKey,
+    },
+    /// Of `zone unsecure`.
+    ZoneUnsecured {
+        /// The zone.
+        zone: String,
+        /// Keys that were removed.
+        keys: usize,
+    },
+    /// Of `key add`, `key import` and changes of the use of a key.
+    ZoneKey(ListedZoneKey),
+    /// Of `key export`.
+    ZoneKeyText {
+        /// The private text.
+        private: SecretText,
+    },
+    /// Of `key remove`.
+    ZoneKeyRemoved {
+        /// The zone.
+        zone: String,
+        /// The number of the key.
+        key: u32,
+    },
     /// Of `tsig generate` and `tsig import`.
     TsigKey(ListedTsigKey),
     /// Of `tsig remove`.

@@ -57,6 +57,39 @@ pub enum ZoneCommand {
         #[command(flatten)]
         remote: RemoteArguments,
     },
+    /// Sign a zone from now on, with a key that is made for it and kept in the state store
+    Secure {
+        /// The zone
+        #[arg(value_name = "ZONE")]
+        zone: String,
+        /// The algorithm, by number or name
+        #[arg(long, value_name = "ALGORITHM", default_value = "ECDSAP256SHA256")]
+        algorithm: String,
+        /// How names that do not exist are denied: nsec, or nsec3 by their hashes
+        #[arg(long, value_name = "WORD", default_value = "nsec")]
+        denial: String,
+        /// The serial that secondaries see: INCREMENT-WEEKS, INCEPTION-EPOCH, INCEPTION-INCREMENT, EPOCH
+        #[arg(long, value_name = "WORD")]
+        soa_edit: Option<String>,
+        #[command(flatten)]
+        remote: RemoteArguments,
+    },
+    /// End the signing of a zone and remove its keys; first have its DS removed from the parent
+    Unsecure {
+        /// The zone
+        #[arg(value_name = "ZONE")]
+        zone: String,
+        #[command(flatten)]
+        remote: RemoteArguments,
+    },
+    /// Print the DS records of a signed zone for its parent, with DNSKEY, CDS and CDNSKEY
+    Ds {
+        /// The zone
+        #[arg(value_name = "ZONE")]
+        zone: String,
+        #[command(flatten)]
+        remote: RemoteArguments,
+    },
     /// Write changes by DNS UPDATE into the zone file, keeping its comments and layout
     Sync {
         /// The zone
@@ -191,6 +224,23 @@ pub fn zone(command: ZoneCommand) -> Result<(OperationRequest, RemoteArguments),
             rewrite,
             remote,
         } => (OperationRequest::ZoneSync { zone, rewrite }, remote),
+        ZoneCommand::Secure {
+            zone,
+            algorithm,
+            denial,
+            soa_edit,
+            remote,
+        } => {
+            let request = OperationRequest::ZoneSecure {
+                zone,
+                algorithm: Some(algorithm),
+                denial: Some(denial),
+                soa_edit,
+            };
+            (request, remote)
+        }
+        ZoneCommand::Unsecure { zone, remote } => (OperationRequest::ZoneUnsecure { zone }, remote),
+        ZoneCommand::Ds { zone, remote } => (OperationRequest::ZoneDs { zone }, remote),
         ZoneCommand::Freeze { zone, remote } => (OperationRequest::ZoneFreeze { zone }, remote),
         ZoneCommand::Thaw { zone, remote } => (OperationRequest::ZoneThaw { zone }, remote),
         ZoneCommand::Create(arguments) => {

@@ -1,5 +1,6 @@
 //! Owns the output of commands: lines for people, or one JSON object a line for programs.
 
+mod zone_key;
 mod zone_status;
 
 use std::{
@@ -50,6 +51,10 @@ impl Printer {
                 let secret = secret.unwrap_or_default();
                 let (name, algorithm, source) = (&key.name, &key.algorithm, &key.source);
                 writeln!(self.out, "{name} {algorithm}{secret} ({source})")
+            }
+            (OutputForm::Json, ListedItem::ZoneKey(key)) => self.json(key),
+            (OutputForm::Text, ListedItem::ZoneKey(key)) => {
+                writeln!(self.out, "{}", terminal::line(zone_key::line(key)))
             }
             (OutputForm::Json, ListedItem::Status(status)) => self.json(status),
             (OutputForm::Text, ListedItem::Status(status)) => {
@@ -175,6 +180,16 @@ fn text(result: &OperationResult) -> String {
                 None => String::new(),
             };
             with_warnings(format!("zone {zone}: changed{serial}\n"), changed)
+        }
+        OperationResult::ZoneSecured { zone, key } => zone_key::secured(zone, key),
+        OperationResult::ZoneUnsecured { zone, keys } => {
+            let (zone, keys) = (zone_text(zone), counted(*keys, "key"));
+            format!("zone {zone}: not signed any more, {keys} removed\n")
+        }
+        OperationResult::ZoneKey(key) => format!("{}\n", zone_key::line(key)),
+        OperationResult::ZoneKeyText { private } => private.0.clone(),
+        OperationResult::ZoneKeyRemoved { zone, key } => {
+            format!("zone {}: key {key} removed\n", zone_text(zone))
         }
         OperationResult::TsigKey(key) => {
             let secret = key.secret.as_ref().map_or("", |secret| &secret.0);

@@ -3,6 +3,7 @@
 use std::io;
 
 use nameward_control::web::BadHash;
+use nameward_maintain::zone_keys::ZoneKeysError;
 use nameward_store::{file::PreflightError, sql::SqlError};
 use nameward_wire::{NameError, zonefile::Diagnostic};
 
@@ -30,6 +31,9 @@ pub enum StartError {
     /// A file or directory with zones cannot be read.
     #[error("{0}")]
     Files(#[from] PreflightError),
+    /// The keys of zones cannot be read.
+    #[error("keys of zones: {0}")]
+    ZoneKeys(#[from] ZoneKeysError),
     /// The password of the status page cannot be used.
     #[error("{0}")]
     Password(#[from] BadHash),

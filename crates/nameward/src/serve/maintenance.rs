@@ -23,6 +23,7 @@ use nameward_maintain::{
     follow::{FileFollower, LoadOutcome, databases::Databases},
     policy::{KeptPolicies, PolicySource, PolicyTable},
     sync::{SyncError, SyncMode, SyncOutcome},
+    zone_keys::ZoneKeys,
 };
 use nameward_serve::pipeline::ServingState;
 use nameward_store::file::{FileSource, Look};
@@ -139,6 +140,8 @@ pub struct MaintenanceParts {
     pub policies: Arc<PolicyTable>,
     /// The policies that the state store keeps.
     pub kept: Arc<KeptPolicies>,
+    /// The keys of zones that are signed here.
+    pub zone_keys: Arc<ZoneKeys>,
     /// The follower of catalog zones.
     pub catalogs: CatalogHandle,
     /// The level of the log can change.

@@ -21,6 +21,7 @@ use nameward_maintain::{
     policy::{KeptPolicies, PolicyTable},
     sync::{SyncMode, SyncOutcome},
     update::Updates,
+    zone_keys::ZoneKeys,
 };
 use nameward_serve::pipeline::ServingState;
 use nameward_stats::VARIABLES;
@@ -53,7 +54,7 @@ pub struct Operator {
 pub fn operations(
     shared: &Arc<ServingState>,
     databases: &Databases,
-    (policies, kept): (&Arc<PolicyTable>, &Arc<KeptPolicies>),
+    (policies, kept, zone_keys): (&Arc<PolicyTable>, &Arc<KeptPolicies>, &Arc<ZoneKeys>),
     runtime: &Handle,
 ) -> Operations {
     let database = |followed: &FollowedDatabase| {
@@ -80,6 +81,7 @@ pub fn operations(
         }),
         policies: Arc::clone(policies),
         kept: Arc::clone(kept),
+        zone_keys: Arc::clone(zone_keys),
         runtime: runtime.clone(),
     }
 }

@@ -140,7 +140,7 @@ impl RunningServer {
         let operations = operator::operations(
             &shared,
             &databases,
-            (&parts.policies, &parts.kept),
+            (&parts.policies, &parts.kept, &parts.zone_keys),
             &Handle::current(),
         );
         parts.databases = databases.clone();

@@ -11,6 +11,7 @@ mod named_conf;
 mod not_ready;
 mod privileges;
 mod reload;
+mod secure;
 mod start;
 mod state;
 mod tsig;

@@ -97,7 +97,8 @@ impl Load<'_> {
         if slot.served {
             let table = self.publisher.table();
             let before = table.exact(name).filter(|before| before.rank() == rank);
-            let warning = before.and_then(|before| advice_on_serial(before, &zone));
+            let before = before.map(Zone::unsigned);
+            let warning = before.and_then(|before| advice_on_serial(&before, &zone));
             let warning = warning.map(|message| self.at_soa(job.candidate, &read, message));
             read.diagnostics.extend(warning);
         }

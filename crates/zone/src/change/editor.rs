@@ -21,6 +21,14 @@ impl Zone {
     /// Returns the version that `difference` makes of this one. Records are removed before others are added, and each
     /// that is removed must be there; its TTL does not count.
     pub fn apply(self: &Arc<Self>, difference: &Difference) -> Result<Zone, ChangeError> {
+        Ok(self.apply_over(difference)?.pack_if_small())
+    }
+
+    /// As [`Zone::apply`], with the changes over a base however small the zone is.
+    pub(crate) fn apply_over(
+        self: &Arc<Self>,
+        difference: &Difference,
+    ) -> Result<Zone, ChangeError> {
         if self.is_stand_in() {
             return Err(ChangeError::NotResident);
         }
@@ -242,10 +250,11 @@ impl Editor {
             base: self.base,
             overlay: self.overlay,
             apex,
+            unsigned: None,
         };
         let mut version = Zone::with_changes(changes, self.summary);
         version.inherit(zone);
-        version.pack_if_small()
+        version
     }
 }
 

@@ -156,6 +156,8 @@ pub(crate) struct Changes {
     pub(crate) overlay: Overlay,
     /// The apex, if it has changed: nearly always, since its SOA has the serial.
     pub(crate) apex: Option<Arc<[u8]>>,
+    /// The version without the records that keys of this server add at the apex, if these are among the changes.
+    pub(crate) unsigned: Option<Arc<Zone>>,
 }
 
 impl Changes {

@@ -97,7 +97,7 @@ impl Zone {
         let apex = editor.summary.apex;
         editor.summary = *current.summary();
         editor.summary.apex = apex;
-        editor.finish(current)
+        editor.finish(current).pack_if_small()
     }
 }
 

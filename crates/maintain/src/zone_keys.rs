@@ -1,0 +1,395 @@
+//! The keys of zones that are signed by this server and have no keys in their home: zone files and secondaries. They are
+//! kept in the state store.
+//!
+//! What is written is on the disk before it counts, and it counts for every version of the zone (`TableWriter`). A key that
+//! cannot be read any more makes answers with DNSSEC fail: signing with the others, or not at all, would be bogus
+//! for resolvers that know the DS.
+
+use crate::table::TableWriter;
+use nameward_dnssec::{
+    Denial, KeyError, KeyUse, Keys, Nsec3, PrivateKey, Publish, SignatureCache, Signing,
+    SigningKey, SigningPolicy, SoaEdit,
+};
+use nameward_store::state::{StateChange, StateError, StateStore};
+use nameward_wire::{Name, NameBuf};
+use nameward_zone::{SigningState, Zone};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The kind of item that keys are, by the zone and the number of the key.
+const KEYS: &str = "dnssec-key";
+/// The kind of item that the ways of signing are, by the zone.
+const ZONES: &str = "dnssec-zone";
+/// The form of values that is written now.
+const FORM: u8 = 1;
+/// Keys of one zone. More than a rollover of everything at once needs.
+const MAX_KEYS: usize = 32;
+/// Octets of the number of a key.
+const NUMBER: usize = 4;
+
+/// How a zone without keys in its home is signed.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct SigningTerms {
+    /// NSEC or NSEC3.
+    pub denial: Denial,
+    /// The serial shown.
+    pub soa_edit: SoaEdit,
+}
+
+/// A key that the state store keeps.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ZoneKey {
+    /// Tells the keys of a zone apart.
+    pub number: u32,
+    /// The flags of its DNSKEY.
+    pub flags: u16,
+    /// Whether it signs and is shown.
+    pub usage: KeyUse,
+    /// When it was made, in seconds since 1970.
+    pub created: u64,
+    /// The private part.
+    pub private: PrivateKey,
+}
+
+/// Why keys cannot be read or changed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ZoneKeysError {
+    /// There is no state store.
+    #[error("there is no state directory to keep keys in: set server.state_directory")]
+    NoStore,
+    /// The store failed.
+    #[error("{0}")]
+    Store(#[from] StateError),
+    /// A key cannot be used.
+    #[error("key {number}: {error}")]
+    Key {
+        /// The number of the key.
+        number: u32,
+        /// The reason.
+        error: KeyError,
+    },
+    /// A value is of a form that is not known here.
+    #[error("key {0} in the state store is not of a form that this version can read")]
+    Form(u32),
+    /// The zone has the key already.
+    #[error("the zone has this key already: number {0}")]
+    Same(u32),
+    /// There are too many.
+    #[error("the zone has {MAX_KEYS} keys: remove one first")]
+    TooMany,
+    /// There is no such key.
+    #[error("the zone has no key {0}")]
+    NotThere(u32),
+}
+
+impl ZoneKey {
+    /// Makes the key that signs.
+    pub fn key(&self) -> Result<SigningKey, ZoneKeysError> {
+        let number = self.number;
+        SigningKey::new(&self.private, self.flags, self.usage)
+            .map_err(|error| ZoneKeysError::Key { number, error })
+    }
+
+    fn value(&self) -> Vec<u8> {
+        let usage = u8::from(self.usage.active) | u8::from(self.usage.published) << 1;
+        let head = [FORM, usage];
+        [
+            &head[..],
+            &self.flags.to_be_bytes(),
+            &self.created.to_be_bytes(),
+            self.private.to_text().as_bytes(),
+        ]
+        .concat()
+    }
+
+    fn read(number: u32, value: &[u8]) -> Result<Self, ZoneKeysError> {
+        let unknown = ZoneKeysError::Form(number);
+        let Some(([FORM, usage, rest @ ..], text)) = value.split_first_chunk::<12>() else {
+            return Err(unknown);
+        };
+        let [high, low, created @ ..] = *rest;
+        let private =
+            PrivateKey::from_text(text).map_err(|error| ZoneKeysError::Key { number, error })?;
+        Ok(ZoneKey {
+            number,
+            flags: u16::from_be_bytes([high, low]),
+            usage: KeyUse {
+                active: usage & 1 != 0,
+                published: usage & 2 != 0,
+            },
+            created: u64::from_be_bytes(created),
+            private,
+        })
+    }
+}
+
+impl SigningTerms {
+    fn value(&self) -> Vec<u8> {
+        let denial = match self.denial {
+            Denial::Nsec => "nsec",
+            Denial::Nsec3(_) => "nsec3",
+        };
+        let text = format!("{denial} {}", self.soa_edit.word());
+        [&[FORM], text.as_bytes()].concat()
+    }
+
+    /// Reads a value; one that is not known here is taken for the plain way, which validates as any other.
+    fn read(value: &[u8]) -> Self {
+        let text = value.strip_prefix(&[FORM]).unwrap_or_default();
+        let text = String::from_utf8_lossy(text);
+        let mut words = text.split(' ');
+        SigningTerms {
+            denial: match words.next() {
+                Some("nsec3") => Denial::Nsec3(Nsec3::default()),
+                _ => Denial::Nsec,
+            },
+            soa_edit: words.next().and_then(SoaEdit::read).unwrap_or_default(),
+        }
+    }
+
+    fn policy(&self) -> SigningPolicy {
+        SigningPolicy {
+            denial: self.denial.clone(),
+            // RFC 7344: a parent that looks for them keeps its DS right by itself. SHA-256 is what all validators have.
+            cds: Publish::Keys(vec![2]),
+            cdnskey: Publish::Keys(()),
+            soa_edit: self.soa_edit,
+            ..SigningPolicy::default()
+        }
+    }
+}
+
+/// The keys of zones, in the state store and in force.
+pub struct ZoneKeys {
+    store: Option<StateStore>,
+    table: Arc<TableWriter>,
+    signatures: Arc<SignatureCache>,
+    /// One who changes at a time.
+    changing: Mutex<()>,
+}
+
+impl ZoneKeys {
+    /// Takes the store, if there is one, the table whose zones are signed, and the cache of their signatures.
+    pub fn new(
+        store: Option<StateStore>,
+        table: Arc<TableWriter>,
+        signatures: Arc<SignatureCache>,
+    ) -> Self {
+        ZoneKeys {
+            store,
+            table,
+            signatures,
+            changing: Mutex::default(),
+        }
+    }
+
+    /// Puts the keys of all zones into force.
+    pub fn apply(&self) -> Result<(), ZoneKeysError> {
+        let Ok(store) = self.store() else {
+            return Ok(());
+        };
+        let mut zones: BTreeMap<Vec<u8>, Vec<(u32, Vec<u8>)>> = BTreeMap::new();
+        for (name, value) in store.items(KEYS)? {
+            let Some((zone, number)) = name.split_last_chunk::<NUMBER>() else {
+                continue;
+            };
+            let keys = zones.entry(zone.to_vec()).or_default();
+            keys.push((u32::from_be_bytes(*number), value));
+        }
+        for (zone, values) in zones {
+            let Ok(zone) = Name::from_wire(&zone) else {
+                tracing::error!("state store: keys of a zone whose name cannot be read");
+                continue;
+            };
+            self.put_in_force(zone, &read_all(&values))?;
+        }
+        Ok(())
+    }
+
+    /// Tells whether a zone brings its signatures with it, so that keys here would be of no use.
+    pub fn is_presigned(&self, zone: Name<'_>) -> bool {
+        let table = self.table.load();
+        let version = table.exact(zone).map(Zone::unsigned);
+        version.is_some_and(|version| matches!(version.signing(), SigningState::Stored(_)))
+    }
+
+    /// Tells whether a zone has keys here.
+    pub fn is_signed(&self, zone: Name<'_>) -> Result<bool, ZoneKeysError> {
+        Ok(!self.values(zone)?.is_empty())
+    }
+
+    /// Reads the keys of a zone in the order of their numbers.
+    pub fn keys(&self, zone: Name<'_>) -> Result<Vec<ZoneKey>, ZoneKeysError> {
+        read_all(&self.values(zone)?)
+    }
+
+    /// Reads how a zone is signed.
+    pub fn terms(&self, zone: Name<'_>) -> Result<SigningTerms, ZoneKeysError> {
+        let value = self.store()?.item(ZONES, &wire(zone))?;
+        Ok(value.map_or_else(SigningTerms::default, |value| SigningTerms::read(&value)))
+    }
+
+    /// Lists the zones that have keys here.
+    pub fn zones(&self) -> Result<Vec<NameBuf>, ZoneKeysError> {
+        let items = self.store()?.items(KEYS)?;
+        let names = items.iter().filter_map(|(name, _)| {
+            let (zone, _) = name.split_last_chunk::<NUMBER>()?;
+            Some(NameBuf::from(Name::from_wire(zone).ok()?))
+        });
+        let mut zones: Vec<NameBuf> = names.collect();
+        zones.dedup();
+        Ok(zones)
+    }
+
+    /// Says how a zone is signed.
+    pub fn set_terms(&self, zone: Name<'_>, terms: &SigningTerms) -> Result<(), ZoneKeysError> {
+        let _changing = self.lock();
+        self.store()?.write(vec![StateChange::SetItem {
+            kind: ZONES,
+            name: wire(zone),
+            value: terms.value(),
+        }])?;
+        self.refresh(zone)
+    }
+
+    /// Keeps a key of a zone and uses it; its number is made here.
+    pub fn add(&self, zone: Name<'_>, mut key: ZoneKey) -> Result<ZoneKey, ZoneKeysError> {
+        let _changing = self.lock();
+        let keys = self.keys(zone)?;
+        if keys.len() >= MAX_KEYS {
+            return Err(ZoneKeysError::TooMany);
+        }
+        let is_same = |other: &&ZoneKey| (other.flags, &other.private) == (key.flags, &key.private);
+        if let Some(other) = keys.iter().find(is_same) {
+            return Err(ZoneKeysError::Same(other.number));
+        }
+        key.number = keys.last().map_or(1, |last| last.number.saturating_add(1));
+        // One that cannot sign is not kept.
+        key.key()?;
+        self.write(zone, &key)?;
+        Ok(key)
+    }
+
+    /// Changes the use of a key.
+    pub fn set_usage(
+        &self,
+        (zone, number): (Name<'_>, u32),
+        change: impl FnOnce(&mut KeyUse),
+    ) -> Result<ZoneKey, ZoneKeysError> {
+        let _changing = self.lock();
+        let keys = self.keys(zone)?;
+        let key = keys.into_iter().find(|key| key.number == number);
+        let mut key = key.ok_or(ZoneKeysError::NotThere(number))?;
+        change(&mut key.usage);
+        self.write(zone, &key)?;
+        Ok(key)
+    }
+
+    /// Forgets a key.
+    pub fn remove(&self, zone: Name<'_>, number: u32) -> Result<(), ZoneKeysError> {
+        let _changing = self.lock();
+        let values = self.values(zone)?;
+        if !values.iter().any(|(other, _)| *other == number) {
+            return Err(ZoneKeysError::NotThere(number));
+        }
+        self.store()?.write(vec![forget(zone, number)])?;
+        self.refresh(zone)
+    }
+
+    /// Forgets all keys of a zone and how it is signed; returns how many keys there were.
+    pub fn remove_all(&self, zone: Name<'_>) -> Result<usize, ZoneKeysError> {
+        let _changing = self.lock();
+        let values = self.values(zone)?;
+        let numbers = values.iter().map(|(number, _)| *number);
+        let mut changes: Vec<_> = numbers.map(|number| forget(zone, number)).collect();
+        changes.push(StateChange::RemoveItem {
+            kind: ZONES,
+            name: wire(zone),
+        });
+        self.store()?.write(changes)?;
+        self.refresh(zone)?;
+        Ok(values.len())
+    }
+
+    fn write(&self, zone: Name<'_>, key: &ZoneKey) -> Result<(), ZoneKeysError> {
+        self.store()?.write(vec![StateChange::SetItem {
+            kind: KEYS,
+            name: item_name(zone, key.number),
+            value: key.value(),
+        }])?;
+        self.refresh(zone)
+    }
+
+    /// Puts what is kept of a zone into force.
+    fn refresh(&self, zone: Name<'_>) -> Result<(), ZoneKeysError> {
+        let values = self.values(zone)?;
+        match values.is_empty() {
+            true => {
+                self.table.set_signing(zone, None);
+                Ok(())
+            }
+            false => self.put_in_force(zone, &read_all(&values)),
+        }
+    }
+
+    fn put_in_force(
+        &self,
+        zone: Name<'_>,
+        keys: &Result<Vec<ZoneKey>, ZoneKeysError>,
+    ) -> Result<(), ZoneKeysError> {
+        let made = keys.as_ref().map_err(ZoneKeysError::clone);
+        let made = made.and_then(|keys| keys.iter().map(ZoneKey::key).collect());
+        let keys = match made {
+            Ok(keys) => Keys::new(keys),
+            Err(error) => {
+                tracing::error!("zone {zone}: answers with DNSSEC fail: state store: {error}");
+                Keys::broken()
+            }
+        };
+        let policy = Arc::new(self.terms(zone)?.policy());
+        let cache = Arc::clone(&self.signatures);
+        let signing = Signing::new(zone, Arc::new(keys), policy, cache);
+        self.table.set_signing(zone, Some(Arc::new(signing)));
+        Ok(())
+    }
+
+    /// The numbers and values of the keys of a zone.
+    fn values(&self, zone: Name<'_>) -> Result<Vec<(u32, Vec<u8>)>, ZoneKeysError> {
+        let wanted = wire(zone);
+        let items = self.store()?.items(KEYS)?;
+        let own = items.into_iter().filter_map(|(name, value)| {
+            let (zone, number) = name.split_last_chunk::<NUMBER>()?;
+            (zone == wanted).then(|| (u32::from_be_bytes(*number), value))
+        });
+        Ok(own.collect())
+    }
+
+    fn store(&self) -> Result<&StateStore, ZoneKeysError> {
+        self.store.as_ref().ok_or(ZoneKeysError::NoStore)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, ()> {
+        self.changing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn read_all(values: &[(u32, Vec<u8>)]) -> Result<Vec<ZoneKey>, ZoneKeysError> {
+    let keys = values.iter();
+    keys.map(|(number, value)| ZoneKey::read(*number, value))
+        .collect()
+}
+
+fn forget(zone: Name<'_>, number: u32) -> StateChange {
+    StateChange::RemoveItem {
+        kind: KEYS,
+        name: item_name(zone, number),
+    }
+}
+
+fn wire(name: Name<'_>) -> Vec<u8> {
+    name.as_wire().to_ascii_lowercase()
+}
+
+fn item_name(zone: Name<'_>, number: u32) -> Vec<u8> {
+    [&wire(zone)[..], &number.to_be_bytes()].concat()
+}

@@ -1,0 +1,166 @@
+//! Owns the command line of `nameward key`, and the requests it becomes.
+
+use std::{
+    fs::File,
+    io::{self, Read},
+    path::{Path, PathBuf},
+};
+
+use clap::{Args, Subcommand};
+use nameward_control::operations::{
+    KeyChange, KeyTemplate, OperationError, OperationRequest, SecretText,
+};
+
+use super::RemoteArguments;
+use crate::command_error::CommandError;
+
+/// More is no key.
+const KEY_MAX: u64 = 64 << 10;
+
+#[derive(Subcommand)]
+pub enum KeyCommand {
+    /// Print zone, number, key tag, role, algorithm and use of the keys of a zone, or of all zones
+    List {
+        /// The zone
+        #[arg(value_name = "ZONE")]
+        zone: Option<String>,
+        #[command(flatten)]
+        remote: RemoteArguments,
+    },
+    /// Make a key for a zone and use it
+    Add(TemplateArguments),
+    /// Take a key that another server or tool made: a .private file of BIND, or PEM
+    Import {
+        /// The file; read from stdin if it is -
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+        #[command(flatten)]
+        template: TemplateArguments,
+    },
+    /// Print the private text of a key, for another server
+    Export {
+        #[command(flatten)]
+        key: KeyArguments,
+        /// Print PEM instead of the text of a .private file
+        #[arg(long)]
+        pem: bool,
+    },
+    /// Sign with a key from now on
+    Activate(KeyArguments),
+    /// Do not sign with a key any more
+    Deactivate(KeyArguments),
+    /// Show a key in the zone from now on
+    Publish(KeyArguments),
+    /// Do not show a key in the zone any more
+    Unpublish(KeyArguments),
+    /// Remove a key for good
+    Remove(KeyArguments),
+}
+
+#[derive(Args)]
+pub struct KeyArguments {
+    /// The zone
+    #[arg(value_name = "ZONE")]
+    zone: String,
+    /// The number of the key, as `nameward key list` prints it
+    #[arg(value_name = "KEY")]
+    key: u32,
+    #[command(flatten)]
+    remote: RemoteArguments,
+}
+
+#[derive(Args)]
+pub struct TemplateArguments {
+    /// The zone
+    #[arg(value_name = "ZONE")]
+    zone: String,
+    /// csk signs everything, ksk the keys, zsk everything else
+    #[arg(long, value_name = "ROLE", default_value = "csk")]
+    role: String,
+    /// The algorithm, by number or name; a .private file tells its own
+    #[arg(long, value_name = "ALGORITHM", default_value = "ECDSAP256SHA256")]
+    algorithm: String,
+    /// Bits of a new RSA key: 2048, 3072 or 4096
+    #[arg(long, value_name = "BITS", default_value = "2048")]
+    bits: u32,
+    /// Do not sign with it yet
+    #[arg(long)]
+    inactive: bool,
+    /// Do not show it in the zone yet
+    #[arg(long)]
+    unpublished: bool,
+    #[command(flatten)]
+    remote: RemoteArguments,
+}
+
+impl TemplateArguments {
+    fn split(self) -> (KeyTemplate, RemoteArguments) {
+        let template = KeyTemplate {
+            zone: self.zone,
+            role: Some(self.role),
+            algorithm: Some(self.algorithm),
+            bits: Some(self.bits),
+            inactive: self.inactive,
+            unpublished: self.unpublished,
+        };
+        (template, self.remote)
+    }
+}
+
+/// The request of `nameward key`, and the server it is for.
+pub fn request(command: KeyCommand) -> Result<(OperationRequest, RemoteArguments), CommandError> {
+    let change = |key: KeyArguments, change| {
+        let request = OperationRequest::KeyChange {
+            zone: key.zone,
+            key: key.key,
+            change,
+        };
+        (request, key.remote)
+    };
+    Ok(match command {
+        KeyCommand::List { zone, remote } => (OperationRequest::KeyList { zone }, remote),
+        KeyCommand::Add(arguments) => {
+            let (template, remote) = arguments.split();
+            (OperationRequest::KeyAdd(template), remote)
+        }
+        KeyCommand::Import { file, template } => {
+            let private = SecretText(read_key(&file)?);
+            let (template, remote) = template.split();
+            (OperationRequest::KeyImport { private, template }, remote)
+        }
+        KeyCommand::Export { key, pem } => {
+            let request = OperationRequest::KeyExport {
+                zone: key.zone,
+                key: key.key,
+                pem,
+            };
+            (request, key.remote)
+        }
+        KeyCommand::Activate(key) => change(key, KeyChange::Activate),
+        KeyCommand::Deactivate(key) => change(key, KeyChange::Deactivate),
+        KeyCommand::Publish(key) => change(key, KeyChange::Publish),
+        KeyCommand::Unpublish(key) => change(key, KeyChange::Unpublish),
+        KeyCommand::Remove(key) => {
+            let request = OperationRequest::KeyRemove {
+                zone: key.zone,
+                key: key.key,
+            };
+            (request, key.remote)
+        }
+    })
+}
+
+fn read_key(path: &Path) -> Result<String, OperationError> {
+    let mut text = String::new();
+    let read = match path == Path::new("-") {
+        true => io::stdin().take(KEY_MAX).read_to_string(&mut text),
+        false => File::open(path).and_then(|file| file.take(KEY_MAX).read_to_string(&mut text)),
+    };
+    match read {
+        Ok(_) => Ok(text),
+        Err(error) => Err(OperationError::invalid(format!(
+            "the key cannot be read from {}: {error}",
+            path.display()
+        ))),
+    }
+}

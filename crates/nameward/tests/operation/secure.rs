@@ -1,0 +1,284 @@
+//! Zones of files and secondaries that an operator has signed: secure for other implementations, through edits, restarts
+//! and transfers, and with keys that come from elsewhere.
+
+use std::{fs, net::SocketAddr, path::Path, process::Command};
+
+use nameward_testkit::{Setup, TestServer};
+
+use super::ask::{eventually, has_record, serial};
+
+const ZONE: &str = "$TTL 300\n@ SOA ns1 hostmaster 10 3600 600 86400 60\n@ NS ns1\n@ MX 10 mail\nns1 A 192.0.2.1\n\
+    mail A 192.0.2.2\n*.wild TXT \"any\"\ndeep.er.names A 192.0.2.3\nchild NS ns.child\nns.child A 192.0.2.4\n\
+    alias CNAME mail\n";
+
+fn command(server: &TestServer, arguments: &[&str]) -> (Option<i32>, String) {
+    let output = server.command(arguments);
+    let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    (output.status.code(), text.into_owned())
+}
+
+/// A command that has to succeed.
+fn done(server: &TestServer, arguments: &[&str]) -> String {
+    let (code, text) = command(server, arguments);
+    assert_eq!(code, Some(0), "{arguments:?}: {text}\n{}", server.log());
+    text
+}
+
+fn run(program: &str, arguments: &[&str]) -> (bool, String) {
+    let output = Command::new(program).args(arguments).output();
+    let output = output.unwrap_or_else(|error| {
+        panic!("{program}: {error}; install bind9-dnsutils, bind9-utils, ldnsutils")
+    });
+    let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    (output.status.success(), text.into_owned())
+}
+
+/// The DS of a zone as `nameward zone ds` prints it, as an anchor of BIND.
+fn write_anchor(server: &TestServer, zone: &str, path: &Path) {
+    let printed = done(server, &["zone", "ds", zone]);
+    let ds = printed.lines().find(|line| line.contains(" IN DS "));
+    let ds = ds.unwrap_or_else(|| panic!("no DS in {printed}"));
+    let words: Vec<&str> = ds.split(" IN DS ").nth(1).unwrap().split(' ').collect();
+    let [tag, algorithm, digest_type, digest @ ..] = &words[..] else {
+        panic!("{ds}");
+    };
+    let digest = digest.concat();
+    let text = format!(
+        "trust-anchors {{ \"{zone}\" static-ds {tag} {algorithm} {digest_type} \"{digest}\"; }};\n"
+    );
+    fs::write(path, text).unwrap();
+}
+
+/// What BIND's validator says of an answer.
+fn delv(at: SocketAddr, (zone, anchor): (&str, &Path), question: &[&str]) -> String {
+    let (ip, port, root) = (
+        format!("@{}", at.ip()),
+        at.port().to_string(),
+        format!("+root={zone}"),
+    );
+    let anchor = anchor.to_str().unwrap();
+    let mut arguments = vec![ip.as_str(), "-p", &port, "-a", anchor, &root];
+    arguments.extend(question);
+    run("delv", &arguments).1
+}
+
+fn check_answers(at: SocketAddr, zone: &str, anchor: &Path) {
+    let name = |label: &str| format!("{label}.{zone}");
+    for (owner, rtype, expected) in [
+        (zone.to_string(), "SOA", "; fully validated"),
+        (zone.to_string(), "DNSKEY", "; fully validated"),
+        (zone.to_string(), "CDS", "; fully validated"),
+        (name("mail"), "A", "; fully validated"),
+        (name("alias"), "A", "; fully validated"),
+        (name("x.wild"), "TXT", "; fully validated"),
+        (name("mail"), "AAAA", "; negative response, fully validated"),
+        (name("no"), "A", "; negative response, fully validated"),
+        (
+            name("er.names"),
+            "A",
+            "; negative response, fully validated",
+        ),
+        (name("x.wild"), "A", "; negative response, fully validated"),
+        (name("child"), "DS", "; negative response, fully validated"),
+    ] {
+        let said = delv(at, (zone, anchor), &[&owner, rtype]);
+        assert!(said.contains(expected), "{owner} {rtype}: {said}");
+    }
+}
+
+/// The zone by AXFR passes the checks of BIND and ldns.
+fn check_transfer(at: SocketAddr, zone: &str, directory: &Path) {
+    let (ip, port) = (format!("@{}", at.ip()), at.port().to_string());
+    let (is_good, text) = run(
+        "dig",
+        &[&ip, "-p", &port, "+onesoa", "+nocomments", zone, "AXFR"],
+    );
+    assert!(is_good && text.contains("RRSIG"), "{text}");
+    let path = directory.join(format!("{zone}.axfr"));
+    fs::write(&path, text).unwrap();
+    let path = path.to_str().unwrap();
+    for (program, arguments) in [
+        ("dnssec-verify", vec!["-z", "-o", zone, path]),
+        ("ldns-verify-zone", vec![path]),
+    ] {
+        let (is_good, said) = run(program, &arguments);
+        assert!(is_good, "{program}: {said}");
+    }
+}
+
+/// Two zones, a state directory that outlives the server, and the directory with all.
+fn start(home: &Path) -> TestServer {
+    let state = home.join("state");
+    let zone = |name: &str| home.join(format!("{name}.zone"));
+    let mut config = format!("[server]\nstate_directory = {state:?}\n");
+    for name in ["one.test", "two.test"] {
+        let path = zone(name);
+        if !path.exists() {
+            fs::write(&path, ZONE).unwrap();
+        }
+        config.push_str(&format!(
+            "[[zone]]\nname = \"{name}\"\nfile = {path:?}\nallow_transfer = [\"127.0.0.1\"]\n"
+        ));
+    }
+    Setup::new().without_web().config(&config).start()
+}
+
+#[test]
+fn a_zone_file_is_secure_from_one_command_through_edits_and_restarts_until_another() {
+    let home = tempfile::tempdir().unwrap();
+    let anchor = home.path().join("anchor");
+    let server = start(home.path());
+    assert_eq!(command(&server, &["zone", "ds", "one.test"]).0, Some(4));
+    let told = done(&server, &["zone", "secure", "one.test"]);
+    assert!(told.contains("one.test. IN DS "), "{told}");
+    assert_eq!(command(&server, &["zone", "secure", "one.test"]).0, Some(5));
+    done(
+        &server,
+        &[
+            "zone",
+            "secure",
+            "two.test",
+            "--denial",
+            "nsec3",
+            "--algorithm",
+            "15",
+        ],
+    );
+    for zone in ["one.test", "two.test"] {
+        write_anchor(&server, zone, &anchor);
+        check_answers(server.address(), zone, &anchor);
+        check_transfer(server.address(), zone, home.path());
+    }
+    // An edit of the file is about its own records.
+    write_anchor(&server, "one.test", &anchor);
+    let edited = ZONE.replace(" 10 3600", " 11 3600") + "new A 192.0.2.9\n";
+    fs::write(home.path().join("one.test.zone"), edited).unwrap();
+    done(&server, &["reload"]);
+    let at = server.address();
+    assert_eq!(eventually(|| serial(at, "one.test"), |s| *s == 11), 11);
+    let keys = done(&server, &["key", "list"]);
+    assert!(!server.log().contains("WARN"), "{}", server.log());
+    assert!(server.stop().success());
+    let server = start(home.path());
+    assert_eq!(done(&server, &["key", "list"]), keys);
+    let at = server.address();
+    check_answers(at, "one.test", &anchor);
+    let said = delv(at, ("one.test", &anchor), &["new.one.test", "A"]);
+    assert!(said.contains("; fully validated"), "{said}");
+    assert!(!server.log().contains("WARN"), "{}", server.log());
+    done(&server, &["zone", "unsecure", "one.test"]);
+    assert!(!has_record(at, "one.test", "DNSKEY"));
+    assert!(has_record(at, "two.test", "DNSKEY"));
+    assert_eq!(
+        command(&server, &["zone", "unsecure", "one.test"]).0,
+        Some(4)
+    );
+}
+
+#[test]
+fn keys_are_added_moved_and_removed_and_the_zone_stays_secure() {
+    let home = tempfile::tempdir().unwrap();
+    let anchor = home.path().join("anchor");
+    let server = start(home.path());
+    let at = server.address();
+    let secure = || check_answers(at, "one.test", &anchor);
+    done(&server, &["key", "add", "one.test", "--role", "ksk"]);
+    done(&server, &["key", "add", "one.test", "--role", "zsk"]);
+    write_anchor(&server, "one.test", &anchor);
+    secure();
+    let listed = done(&server, &["key", "list", "one.test"]);
+    assert!(
+        listed.contains(" ksk ECDSAP256SHA256 active") && listed.contains(" zsk "),
+        "{listed}"
+    );
+    // Pre-publication by hand.
+    done(
+        &server,
+        &["key", "add", "one.test", "--role", "zsk", "--inactive"],
+    );
+    secure();
+    done(&server, &["key", "activate", "one.test", "3"]);
+    done(&server, &["key", "deactivate", "one.test", "2"]);
+    secure();
+    done(&server, &["key", "remove", "one.test", "2"]);
+    secure();
+    // A key of another tool, and ours in the hands of another zone: the tag is kept.
+    let directory = home.path().to_str().unwrap();
+    let (is_good, stem) = run(
+        "dnssec-keygen",
+        &["-q", "-K", directory, "-a", "14", "one.test"],
+    );
+    assert!(is_good, "{stem}");
+    let (stem, tag) = (stem.trim(), stem.trim().rsplit('+').next().unwrap());
+    let file = home.path().join(format!("{stem}.private"));
+    let imported = done(
+        &server,
+        &[
+            "key",
+            "import",
+            file.to_str().unwrap(),
+            "two.test",
+            "--role",
+            "zsk",
+        ],
+    );
+    let tag: u16 = tag.parse().unwrap();
+    assert!(
+        imported.contains(&format!(" {tag} csk ECDSAP384SHA384 ")),
+        "{imported}"
+    );
+    let pem = done(&server, &["key", "export", "one.test", "1", "--pem"]);
+    assert!(pem.starts_with("-----BEGIN PRIVATE KEY-----"), "{pem}");
+    let path = home.path().join("key.pem");
+    fs::write(&path, pem).unwrap();
+    let moved = done(
+        &server,
+        &["key", "import", path.to_str().unwrap(), "two.test"],
+    );
+    let tag_of = |text: &str| text.split(' ').nth(2).unwrap().to_string();
+    let listed = done(&server, &["key", "list", "one.test"]);
+    assert_eq!(tag_of(&moved), tag_of(&listed));
+    // The last key that signs is not taken away by mistake, and secrets are not in the log.
+    done(&server, &["key", "remove", "two.test", "2"]);
+    let (code, told) = command(&server, &["key", "remove", "two.test", "1"]);
+    assert!(code == Some(7) && told.contains("zone unsecure"), "{told}");
+    let secret = fs::read_to_string(file).unwrap();
+    let secret = secret
+        .lines()
+        .find_map(|line| line.strip_prefix("PrivateKey: "));
+    assert!(!server.log().contains(secret.unwrap()));
+    let (code, told) = command(&server, &["key", "add", "one.test", "--algorithm", "16"]);
+    assert!(code == Some(6) && told.contains("15 (ED25519)"), "{told}");
+}
+
+#[test]
+fn a_secondary_is_signed_on_its_way_and_follows_its_primary() {
+    let home = tempfile::tempdir().unwrap();
+    let (upstream, own) = (home.path().join("upstream"), home.path().join("own"));
+    fs::create_dir(&upstream).unwrap();
+    let primary = start(&upstream);
+    let config = format!(
+        "[server]\nstate_directory = {own:?}\n[[zone]]\nname = \"one.test\"\nkind = \"secondary\"\n\
+         primaries = [{{ address = \"{}\" }}]\n",
+        primary.address()
+    );
+    let server = Setup::new().without_web().config(&config).start();
+    let at = server.address();
+    eventually(|| has_record(at, "mail.one.test", "A"), |there| *there);
+    let anchor = home.path().join("anchor");
+    done(&server, &["zone", "secure", "one.test"]);
+    write_anchor(&server, "one.test", &anchor);
+    check_answers(at, "one.test", &anchor);
+    assert!(!has_record(primary.address(), "one.test", "DNSKEY"));
+    let edited = ZONE.replace(" 10 3600", " 11 3600") + "new A 192.0.2.9\n";
+    fs::write(upstream.join("one.test.zone"), edited).unwrap();
+    done(&primary, &["reload"]);
+    done(&server, &["zone", "retrieve", "one.test"]);
+    eventually(|| has_record(at, "new.one.test", "A"), |there| *there);
+    let said = delv(at, ("one.test", &anchor), &["new.one.test", "A"]);
+    assert!(
+        said.contains("; fully validated"),
+        "{said}\n{}",
+        server.log()
+    );
+}
