@@ -3,7 +3,7 @@
 //!
 //! What is written is on the disk before it counts, and it counts for every version of the zone (`TableWriter`). A key that
 //! cannot be read any more makes answers with DNSSEC fail: signing with the others, or not at all, would be bogus
-//! for resolvers that know the DS.
+//! for resolvers that know the DS. For the same reason a server does not start when it cannot tell which zones have keys.
 
 use crate::table::TableWriter;
 use nameward_dnssec::{
@@ -14,6 +14,7 @@ use nameward_store::state::{StateChange, StateError, StateStore};
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::{SigningState, Zone};
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The kind of item that keys are, by the zone and the number of the key.
@@ -71,6 +72,11 @@ pub enum ZoneKeysError {
     /// A value is of a form that is not known here.
     #[error("key {0} in the state store is not of a form that this version can read")]
     Form(u32),
+    /// The zone of a key is not known.
+    #[error(
+        "a key in the state store does not say which zone it is of: restore the store from a backup"
+    )]
+    UnknownZone,
     /// The zone has the key already.
     #[error("the zone has this key already: number {0}")]
     Same(u32),
@@ -191,16 +197,13 @@ impl ZoneKeys {
         let mut zones: BTreeMap<Vec<u8>, Vec<(u32, Vec<u8>)>> = BTreeMap::new();
         for (name, value) in store.items(KEYS)? {
             let Some((zone, number)) = name.split_last_chunk::<NUMBER>() else {
-                continue;
+                return Err(ZoneKeysError::UnknownZone);
             };
             let keys = zones.entry(zone.to_vec()).or_default();
             keys.push((u32::from_be_bytes(*number), value));
         }
         for (zone, values) in zones {
-            let Ok(zone) = Name::from_wire(&zone) else {
-                tracing::error!("state store: keys of a zone whose name cannot be read");
-                continue;
-            };
+            let zone = Name::from_wire(&zone).map_err(|_| ZoneKeysError::UnknownZone)?;
             self.put_in_force(zone, &read_all(&values))?;
         }
         Ok(())
@@ -371,6 +374,11 @@ impl ZoneKeys {
     fn lock(&self) -> std::sync::MutexGuard<'_, ()> {
         self.changing.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Tells whether a state store that cannot be opened may have keys of zones; only one that can be read and has none has not.
+pub fn may_have_keys(directory: &Path) -> bool {
+    StateStore::has_items(directory, KEYS).unwrap_or(true)
 }
 
 fn read_all(values: &[(u32, Vec<u8>)]) -> Result<Vec<ZoneKey>, ZoneKeysError> {

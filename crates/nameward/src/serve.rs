@@ -84,7 +84,7 @@ pub fn run(overrides: &Overrides) -> Result<(), StartError> {
     let count = move || watched.zones.load().len() as u64;
     shared.stats.gauge_from(Gauge::ZoneCacheSize, count);
     let table = Arc::new(TableWriter::over(Arc::clone(&shared.zones)));
-    let store = state::open(&config);
+    let store = state::open(&config)?;
     let durable = store
         .clone()
         .map(|store| Arc::new(store) as Arc<dyn Durable>);

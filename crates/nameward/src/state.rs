@@ -1,6 +1,7 @@
 //! Owns `nameward state`: care of the state store by its operator.
 
 use nameward_maintain::policy::{Policies, ZonePolicy};
+use nameward_maintain::zone_keys::may_have_keys;
 use nameward_store::state::{JournalBounds, StateStore};
 use nameward_wire::Name;
 use serde_json::json;
@@ -11,7 +12,7 @@ use crate::{
     cli::print::{OutputForm, Printer},
     command_error::CommandError,
     config::{Config, Overrides},
-    serve::{counted, databases::state_directory},
+    serve::{StartError, counted, databases::state_directory},
 };
 
 /// Where the state store is: named on the command line, or by the configuration.
@@ -22,18 +23,22 @@ pub fn directory(named: Option<PathBuf>, overrides: &Overrides) -> Result<PathBu
     }
 }
 
-/// Opens the state store of a server. One that cannot be used is told of, and the server serves what does not need it.
-pub fn open(config: &Config) -> Option<StateStore> {
-    let directory = state_directory(config)?;
+/// Opens the state store of a server. One that cannot be used is told of, and the server serves what does not need it;
+/// unless the store may have keys of zones, which would then be served unsigned.
+pub fn open(config: &Config) -> Result<Option<StateStore>, StartError> {
+    let Some(directory) = state_directory(config) else {
+        return Ok(None);
+    };
     let bounds = JournalBounds {
         octets: (config.journal.size_max_mb.get() as u64) << 20,
         entries: config.journal.changes_max.get() as u64,
     };
     match StateStore::open(&directory, bounds) {
-        Ok(store) => Some(store),
+        Ok(store) => Ok(Some(store)),
+        Err(error) if may_have_keys(&directory) => Err(StartError::State(error)),
         Err(error) => {
             tracing::error!("{error}; changes are not journalled");
-            None
+            Ok(None)
         }
     }
 }

@@ -447,7 +447,9 @@ fn of_keys(name: &NameBuf) -> impl Fn(ZoneKeysError) -> OperationError {
             ZoneKeysError::Same(_) => ErrorKind::Conflict,
             ZoneKeysError::NotThere(_) => ErrorKind::NotFound,
             ZoneKeysError::Key { .. } => ErrorKind::Invalid,
-            ZoneKeysError::Store(_) | ZoneKeysError::Form(_) => ErrorKind::Backend,
+            ZoneKeysError::Store(_) | ZoneKeysError::Form(_) | ZoneKeysError::UnknownZone => {
+                ErrorKind::Backend
+            }
         };
         OperationError::new(kind, format!("zone {name}: {error}"))
     }

@@ -4,7 +4,7 @@ use std::io;
 
 use nameward_control::web::BadHash;
 use nameward_maintain::zone_keys::ZoneKeysError;
-use nameward_store::{file::PreflightError, sql::SqlError};
+use nameward_store::{file::PreflightError, sql::SqlError, state::StateError};
 use nameward_wire::{NameError, zonefile::Diagnostic};
 
 use super::ports::PortError;
@@ -31,8 +31,15 @@ pub enum StartError {
     /// A file or directory with zones cannot be read.
     #[error("{0}")]
     Files(#[from] PreflightError),
+    /// The state store cannot be opened.
+    #[error(
+        "{0}; not started, because zones whose keys may be in this store would be served unsigned"
+    )]
+    State(#[source] StateError),
     /// The keys of zones cannot be read.
-    #[error("keys of zones: {0}")]
+    #[error(
+        "keys of zones: {0}; not started, because zones whose keys are in this store would be served unsigned"
+    )]
     ZoneKeys(#[from] ZoneKeysError),
     /// The password of the status page cannot be used.
     #[error("{0}")]

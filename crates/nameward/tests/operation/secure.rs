@@ -108,6 +108,10 @@ fn check_transfer(at: SocketAddr, zone: &str, directory: &Path) {
 
 /// Two zones, a state directory that outlives the server, and the directory with all.
 fn start(home: &Path) -> TestServer {
+    setup(home).start()
+}
+
+fn setup(home: &Path) -> Setup {
     let state = home.join("state");
     let zone = |name: &str| home.join(format!("{name}.zone"));
     let mut config = format!("[server]\nstate_directory = {state:?}\n");
@@ -120,7 +124,113 @@ fn start(home: &Path) -> TestServer {
             "[[zone]]\nname = \"{name}\"\nfile = {path:?}\nallow_transfer = [\"127.0.0.1\"]\n"
         ));
     }
-    Setup::new().without_web().config(&config).start()
+    Setup::new().without_web().config(&config)
+}
+
+/// The reason for which a server did not start with zones that it would have to leave unsigned.
+fn reason_of_no_start(home: &Path) -> String {
+    match setup(home).try_start() {
+        Ok(server) => panic!("started: {}", server.log()),
+        Err(failure) => {
+            let reason = failure.stderr;
+            assert!(reason.contains("would be served unsigned"), "{reason}");
+            reason
+        }
+    }
+}
+
+/// The answer of dig to a question with DO.
+fn dig(at: SocketAddr, question: &[&str]) -> String {
+    let (ip, port) = (format!("@{}", at.ip()), at.port().to_string());
+    let arguments = [&[ip.as_str(), "-p", &port, "+dnssec"], question].concat();
+    run("dig", &arguments).1
+}
+
+#[test]
+fn a_server_that_cannot_open_the_store_of_its_keys_does_not_start() {
+    let home = tempfile::tempdir().unwrap();
+    let first = start(home.path());
+    // Nothing is signed yet: a second server has no journal and serves.
+    let second = start(home.path());
+    assert!(second.log().contains("changes are not journalled"));
+    assert!(has_record(second.address(), "mail.one.test", "A"));
+    assert!(second.stop().success());
+    done(&first, &["zone", "secure", "one.test"]);
+    let reason = reason_of_no_start(home.path());
+    assert!(reason.contains("another server uses"), "{reason}");
+    assert!(first.stop().success());
+    let store = home.path().join("state/state.db");
+    let version = |change: i64| -> i64 {
+        let store = rusqlite::Connection::open(&store).unwrap();
+        let read = |row: &rusqlite::Row<'_>| row.get(0);
+        let before = store.query_row("PRAGMA user_version", [], read).unwrap();
+        store.pragma_update(None, "user_version", change).unwrap();
+        before
+    };
+    let known = version(1000);
+    let reason = reason_of_no_start(home.path());
+    assert!(reason.contains("has version 1000"), "{reason}");
+    version(known);
+    let whole = fs::read(&store).unwrap();
+    fs::write(&store, [b'x'; 9000]).unwrap();
+    let reason = reason_of_no_start(home.path());
+    assert!(reason.contains("state.db is damaged"), "{reason}");
+    fs::write(&store, whole).unwrap();
+    let server = start(home.path());
+    assert!(has_record(server.address(), "one.test", "DNSKEY"));
+}
+
+#[test]
+fn a_key_that_cannot_be_read_makes_its_zone_fail_and_no_other() {
+    let home = tempfile::tempdir().unwrap();
+    let server = start(home.path());
+    for zone in ["one.test", "two.test"] {
+        done(&server, &["zone", "secure", zone]);
+    }
+    assert!(server.stop().success());
+    let store = home.path().join("state/state.db");
+    let change = |sql: &str| {
+        let connection = rusqlite::Connection::open(&store).unwrap();
+        assert_eq!(connection.execute(sql, []).unwrap(), 1);
+    };
+    let key = "kind = 'dnssec-key' AND name = x'036f6e6504746573740000000001'";
+    // A key that is cut off, and one in a form that is not known.
+    for value in ["CAST(substr(value, 1, 60) AS BLOB)", "x'63'"] {
+        let sql = format!("UPDATE item SET value = {value} WHERE {key}");
+        change(&sql);
+        let server = start(home.path());
+        let at = server.address();
+        assert!(
+            server
+                .log()
+                .contains("zone one.test.: answers with DNSSEC fail"),
+            "{}",
+            server.log()
+        );
+        for question in [
+            ["mail.one.test", "A"],
+            ["one.test", "DNSKEY"],
+            ["no.one.test", "A"],
+        ] {
+            let said = dig(at, &question);
+            assert!(said.contains("status: SERVFAIL"), "{sql}: {said}");
+        }
+        let said = dig(at, &["one.test", "AXFR"]);
+        assert!(!said.contains("192.0.2."), "{sql}: {said}");
+        let said = dig(at, &["mail.two.test", "A"]);
+        assert!(said.contains("RRSIG"), "{said}");
+        // A reload reads the zone again, and it has the same key still.
+        let edited = ZONE.replace(" 10 3600", " 11 3600");
+        fs::write(home.path().join("one.test.zone"), edited).unwrap();
+        done(&server, &["reload"]);
+        assert_eq!(eventually(|| serial(at, "one.test"), |s| *s == 11), 11);
+        let said = dig(at, &["mail.one.test", "A"]);
+        assert!(said.contains("status: SERVFAIL"), "{sql}: {said}");
+        assert!(server.stop().success());
+    }
+    change(&format!("UPDATE item SET name = x'3f' WHERE {key}"));
+    let reason = reason_of_no_start(home.path());
+    assert!(reason.contains("which zone it is of"), "{reason}");
 }
 
 #[test]

@@ -48,6 +48,26 @@ impl StateStore {
         check(&path).map_err(|error| error.of(&path))
     }
 
+    /// Tells whether the store of a state directory has values of a kind, without writing to it: also of a store that cannot
+    /// be opened for a server. A directory without a store has none.
+    pub fn has_items(directory: &Path, kind: &str) -> Result<bool, StateError> {
+        let path = match existing(directory) {
+            Ok(path) => path,
+            Err(StateError::Missing(_)) => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        let look = || -> Result<bool, StateError> {
+            let connection = open_to_read(&path)?;
+            // Made, and nothing written to it yet.
+            if schema::version(&connection)? == 0 {
+                return Ok(false);
+            }
+            let sql = "SELECT EXISTS (SELECT 1 FROM item WHERE kind = ?1)";
+            Ok(connection.query_row(sql, [kind], |row| row.get(0))?)
+        };
+        look().map_err(|error| error.of(&path))
+    }
+
     /// Gives the room that the store of a state directory does not use back to the disk.
     pub fn compact(directory: &Path) -> Result<CompactReport, StateError> {
         let path = existing(directory)?;
