@@ -112,6 +112,8 @@ impl PrivateKey {
         let fields = KeyFields::read(text)?;
         let algorithm = fields.algorithm()?;
         let numbers = match (algorithm, curve_octets(algorithm)) {
+            // RFC 8032 section 5.1.5: octets, not a number. What is shorter was cut off.
+            (15, Some(_)) => Numbers::Curve(fields.octets("PrivateKey")?),
             (_, Some(octets)) => Numbers::Curve(padded(fields.octets("PrivateKey")?, octets)?),
             (5 | 7 | 8 | 10, None) => {
                 let mut numbers = <[Vec<u8>; 8]>::default();
