@@ -7,6 +7,8 @@
 //! Rules stand in the zone table beside the zones, not in them: a list that changes is in force with the next batch of
 //! questions, whether the contents of its zone can be read again or not.
 
+mod entries;
+
 use crate::offer::lower_case;
 use nameward_wire::{Name, NameBuf};
 use std::collections::{BTreeMap, BTreeSet, HashMap};

@@ -299,3 +299,47 @@ fn both_sources_blackhole() {
         [true, true, false]
     );
 }
+
+#[test]
+fn entries_make_the_list_that_they_come_from() {
+    let key = |text: &str| NameBuf::from_text(text.as_bytes(), Name::ROOT).unwrap();
+    let net = |text: &str, bits| AccessTerm::Network(text.parse().unwrap(), bits);
+    let not = |term| AccessEntry {
+        is_negated: true,
+        term,
+    };
+    let inner = AccessList::new(&[
+        not(net("10.1.0.0", 16)),
+        AccessEntry::positive(AccessTerm::Any),
+    ]);
+    for entries in [
+        vec![],
+        vec![AccessEntry::positive(AccessTerm::Any)],
+        vec![
+            not(net("10.0.0.1", 32)),
+            AccessEntry::positive(net("10.0.0.0", 8)),
+            AccessEntry::positive(net("2001:db8::", 32)),
+        ],
+        // Signed, and from that network: as BIND's users write it.
+        vec![
+            not(AccessTerm::List(inner.clone())),
+            AccessEntry::positive(AccessTerm::Key(key("k."))),
+        ],
+        vec![
+            not(AccessTerm::Key(key("bad."))),
+            AccessEntry::positive(AccessTerm::NetworkWithKey(
+                "::1".parse().unwrap(),
+                128,
+                key("k."),
+            )),
+            AccessEntry::positive(net("192.0.2.0", 24)),
+        ],
+        vec![
+            not(AccessTerm::Key(key("bad."))),
+            AccessEntry::positive(AccessTerm::Any),
+        ],
+    ] {
+        let list = AccessList::new(&entries);
+        assert_eq!(AccessList::new(&list.entries()), list, "{entries:?}");
+    }
+}

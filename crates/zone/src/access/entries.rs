@@ -1,0 +1,73 @@
+//! Access lists written out again: entries of which the first that matches decides, equal to the list they come from.
+
+use super::{AccessEntry, AccessList, AccessTerm, AddressRange, AddressSet};
+use nameward_wire::{Name, NameBuf};
+use std::net::IpAddr;
+
+impl AccessList {
+    /// Returns entries that make an equal list: those of each key, then those for everybody else.
+    pub fn entries(&self) -> Vec<AccessEntry> {
+        let mut entries = Vec::new();
+        for (key, set) in &self.keyed {
+            let name = NameBuf::from(Name::from_valid_wire(key));
+            for term in set.terms() {
+                let term = match term {
+                    AccessTerm::Network(address, bits) => {
+                        AccessTerm::NetworkWithKey(address, bits, name)
+                    }
+                    _ => AccessTerm::Key(name),
+                };
+                entries.push(AccessEntry::positive(term));
+            }
+            // Whoever signs with this key is let in by the entries above or not at all.
+            if !set.is_any() && !self.plain.is_none() {
+                entries.push(AccessEntry {
+                    is_negated: true,
+                    term: AccessTerm::Key(name),
+                });
+            }
+        }
+        entries.extend(self.plain.terms().into_iter().map(AccessEntry::positive));
+        entries
+    }
+}
+
+impl AddressSet {
+    fn terms(&self) -> Vec<AccessTerm> {
+        if self.is_any() {
+            return vec![AccessTerm::Any];
+        }
+        let mut terms = Vec::new();
+        for range in &self.v4 {
+            networks(*range, 32, &mut terms);
+        }
+        for range in &self.v6 {
+            networks(*range, 128, &mut terms);
+        }
+        terms
+    }
+}
+
+/// Adds the networks that a range falls into: at most two of each length.
+fn networks((first, last): AddressRange, width: u32, terms: &mut Vec<AccessTerm>) {
+    let mut at = first;
+    loop {
+        let end = |free: u32| match free {
+            128 => u128::MAX,
+            _ => at | ((1 << free) - 1),
+        };
+        let mut free = at.trailing_zeros().min(width);
+        while end(free) > last {
+            free -= 1;
+        }
+        let address = match width {
+            32 => IpAddr::V4((at as u32).into()),
+            _ => IpAddr::V6(at.into()),
+        };
+        terms.push(AccessTerm::Network(address, (width - free) as u8));
+        match end(free) {
+            end if end >= last => return,
+            end => at = end + 1,
+        }
+    }
+}
