@@ -7,6 +7,9 @@
 //! acl       address match lists, lists with names; interfaces of this machine for localhost and localnets
 //! remotes   primaries, also-notify, lists with names
 //! read      options, views, zones, over all included files
+//! terms     who may transfer, notify and update; for a move
+//! server_statements   keys, listeners and other statements about the server; for a move
+//! moving    a whole configuration in the terms of a move
 //! settle    what depends on statements that may come later: the directory, lists, defaults
 //! notes     what is not taken, with file and line
 //! ```
@@ -19,11 +22,14 @@ pub mod fuzzing;
 mod inherited;
 pub(crate) mod interfaces;
 mod lex;
+pub mod moving;
 mod notes;
 mod read;
 mod remotes;
+mod server_statements;
 mod settle;
 mod syntax;
+mod terms;
 mod words;
 
 use std::{
@@ -38,6 +44,7 @@ use nameward_zone::AccessList;
 use crate::Files;
 use lex::TextPlace;
 use notes::ImportNotes;
+use terms::BindTerms;
 
 pub use remotes::Remote;
 
@@ -67,7 +74,8 @@ pub enum ZoneType {
 impl ZoneType {
     fn parse(word: &[u8]) -> Option<Self> {
         Some(match word.to_ascii_lowercase().as_slice() {
-            b"primary" | b"master" => Self::Primary,
+            // `native` is a word of PowerDNS, whose bind backend reads such files too.
+            b"primary" | b"master" | b"native" => Self::Primary,
             b"secondary" | b"slave" => Self::Secondary,
             b"mirror" => Self::Mirror,
             b"hint" => Self::Hint,
@@ -121,6 +129,8 @@ pub struct BindZone {
     spot: Spot,
     /// Who may ask it; `None` for everybody.
     allow_query: Result<Option<Arc<AccessList>>, NotTaken>,
+    /// Who may do what else, for a move.
+    terms: Option<Box<BindTerms>>,
 }
 
 /// A file, by its index, and a place in it.
@@ -149,6 +159,7 @@ impl BindZone {
             view: 0,
             spot,
             allow_query: Ok(None),
+            terms: None,
         }
     }
 
@@ -242,6 +253,8 @@ pub struct NamedConf {
     notes: Vec<(Spot, String)>,
     /// Mistakes, each with its place.
     pub diagnostics: Vec<Diagnostic>,
+    /// Statements about the server, for a move.
+    moved: Option<Box<server_statements::ServerStatements>>,
 }
 
 /// The zones of a configuration that can be served.

@@ -7,6 +7,7 @@
 
 use std::{collections::HashMap, net::IpAddr, sync::Arc};
 
+use nameward_wire::{Name, NameBuf};
 use nameward_zone::{AccessEntry, AccessList, AccessTerm};
 
 use super::{
@@ -44,7 +45,7 @@ enum Element {
     /// A list by its name, which may be one of BIND itself.
     Named(String),
     List(MatchList),
-    Key,
+    Key(String),
     /// Something that an address does not decide.
     Undecided(String),
 }
@@ -74,6 +75,15 @@ pub(super) fn read_named(
     }
     let list = match_list(statement.place(), block, file)?;
     Ok((name.string().to_ascii_lowercase(), list))
+}
+
+/// Reads the entries of a list that has words before its braces.
+pub(super) fn read_block(
+    place: TextPlace,
+    block: &[ConfStatement<'_>],
+    file: usize,
+) -> Result<MatchList, ConfMistake> {
+    match_list(place, block, file)
 }
 
 fn match_list(
@@ -111,8 +121,8 @@ fn entry(statement: &ConfStatement<'_>, file: usize) -> Result<MatchEntry, ConfM
 }
 
 fn element(first: &Word<'_>, rest: &[ConfItem<'_>]) -> Result<Element, ConfMistake> {
-    if first.is("key") && rest.len() == 1 {
-        return Ok(Element::Key);
+    if let ("key", [ConfItem::Word(name)]) = (first.string().to_ascii_lowercase().as_str(), rest) {
+        return Ok(Element::Key(name.string()));
     }
     if first.is_one_of(&["geoip", "ecs"]) {
         return Ok(Element::Undecided(first.string()));
@@ -180,6 +190,22 @@ fn expected(what: &str, word: &Word<'_>) -> ConfMistake {
     ConfMistake::new(word.place, format!("expected {what}, found {found}"))
 }
 
+/// The addresses that a list of places to listen on names one by one; `any` is the address that stands for all. `None`
+/// where it has more than that.
+pub(super) fn plain_addresses(list: &MatchList, any: IpAddr) -> Option<Vec<IpAddr>> {
+    let mut all = Vec::new();
+    for entry in list.entries.iter().filter(|entry| !entry.is_negated) {
+        match &entry.element {
+            Element::Network(address, 32 | 128) => all.push(*address),
+            Element::Named(name) if name == "any" => all.push(any),
+            Element::Named(name) if name == "none" => {}
+            _ => return None,
+        }
+    }
+    let is_plain = !list.entries.iter().any(|entry| entry.is_negated);
+    is_plain.then_some(all)
+}
+
 /// A list that cannot be used.
 pub(super) enum Unusable {
     /// It is wrong: the file, and what is wrong there.
@@ -206,6 +232,16 @@ pub(super) struct AclResolver<'n> {
     /// Addresses of this machine with the lengths of their networks' prefixes.
     interfaces: &'n [(IpAddr, u8)],
     entries: usize,
+    keys: KeyMatching,
+}
+
+/// Whether a key in a list matches requests that are signed with it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum KeyMatching {
+    /// It matches nobody.
+    Nobody,
+    /// It does.
+    Signed,
 }
 
 impl<'n> AclResolver<'n> {
@@ -218,7 +254,19 @@ impl<'n> AclResolver<'n> {
             known: HashMap::new(),
             interfaces,
             entries: 0,
+            keys: KeyMatching::Nobody,
         }
+    }
+
+    /// The same for lists in which keys count.
+    pub(super) fn with_keys(mut self) -> Self {
+        self.keys = KeyMatching::Signed;
+        self
+    }
+
+    fn key_term(&self, name: &str) -> Option<AccessTerm> {
+        let name = NameBuf::from_text(name.as_bytes(), Name::ROOT).ok()?;
+        (self.keys == KeyMatching::Signed).then_some(AccessTerm::Key(name))
     }
 
     /// The addresses in a list.
@@ -243,9 +291,12 @@ impl<'n> AclResolver<'n> {
             }
             let mut is_negated = entry.is_negated;
             let term = match &entry.element {
-                Element::Key => {
+                Element::Key(name) => {
                     key = key.or(Some((list.file, entry.place)));
-                    continue;
+                    match self.key_term(name) {
+                        Some(term) => term,
+                        None => continue,
+                    }
                 }
                 Element::Undecided(word) => {
                     let message = format!("{word} cannot be decided here");

@@ -5,6 +5,7 @@ use super::{
     lex::ConfMistake,
     remotes::{self, RemoteList},
     syntax::{ConfStatement, Word},
+    terms::{self, TermStatements},
     words::is_on,
 };
 
@@ -19,6 +20,8 @@ pub(super) struct Inherited {
     pub allow_query_on: Option<MatchList>,
     /// Whether each statement of [`SIGNING`] has the zone signed.
     pub signing: [Option<bool>; 3],
+    /// Who may do what else, for a move.
+    pub terms: Option<Box<TermStatements>>,
 }
 
 impl Inherited {
@@ -40,7 +43,7 @@ impl Inherited {
             if keyword.is("also-notify") {
                 self.also_notify = Some(remotes::read(statement, file, false)?.1);
             }
-            // Nobody is notified yet.
+            terms::see(&mut self.terms, keyword, statement, file);
             return Ok(false);
         }
         Ok(true)

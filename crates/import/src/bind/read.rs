@@ -20,8 +20,10 @@ use super::{
     inherited::Inherited,
     lex::{ConfMistake, TextPlace, quoted},
     remotes::{self, NamedLists, RemoteList},
+    server_statements::ServerStatements,
     syntax::{self, ConfStatement, Word},
-    words::{allows_somebody, is_on, name_and_class},
+    terms,
+    words::{LISTS, TOP, allows_somebody, is_on, name_and_class},
 };
 
 /// Files that include each other, at most.
@@ -32,37 +34,6 @@ const BYTES_MAX: u64 = 256 << 20;
 /// Errors after which reading ends.
 const WRONGS_MAX: usize = MAX_ERRORS;
 
-/// Statements that may stand outside of all blocks.
-const TOP: &[&str] = &[
-    "acl",
-    "controls",
-    "dlz",
-    "dnssec-policy",
-    "dyndb",
-    "http",
-    "include",
-    "key",
-    "key-store",
-    "logging",
-    "lwres",
-    "managed-keys",
-    "masters",
-    "options",
-    "parental-agents",
-    "plugin",
-    "primaries",
-    "remote-servers",
-    "server",
-    "statistics-channels",
-    "template",
-    "tls",
-    "trust-anchors",
-    "trusted-keys",
-    "view",
-    "zone",
-];
-/// Names for a list of other servers.
-const LISTS: &[&str] = &["primaries", "masters", "remote-servers", "parental-agents"];
 /// Statements that are not taken are listed by their keywords, so many of them at most.
 const PASSED_OVER_MAX: usize = 500;
 
@@ -114,6 +85,8 @@ pub(super) struct NamedConfReader<'f> {
     pub(super) zones: Vec<RawZone>,
     passed_over: Vec<PassedOver>,
     pub(super) diagnostics: Vec<Diagnostic>,
+    /// Statements about the server, where all of it is to be moved and not its zones alone served.
+    pub(super) moved: Option<Box<ServerStatements>>,
 }
 
 /// Where a statement stands.
@@ -144,7 +117,14 @@ impl<'f> NamedConfReader<'f> {
             zones: Vec::new(),
             passed_over: Vec::new(),
             diagnostics: Vec::new(),
+            moved: None,
         }
+    }
+
+    /// Takes everything, for a move.
+    pub(super) fn whole(mut self) -> Self {
+        self.moved = Some(Box::default());
+        self
     }
 
     pub(super) fn read(mut self, path: &Path) -> NamedConf {
@@ -188,6 +168,9 @@ impl<'f> NamedConfReader<'f> {
             Level::Zone(_) => " in a zone",
         };
         let word = keyword.string().to_ascii_lowercase();
+        if self.moved.is_some() && terms::is_term(&word) {
+            return;
+        }
         let text = format!("{}{block}", quoted(word.as_bytes()).trim_matches('\''));
         let mut known = self.passed_over.iter_mut();
         if let Some(known) = known.find(|known| known.text == text) {
@@ -344,6 +327,12 @@ impl<'f> NamedConfReader<'f> {
             }
             return Ok(());
         }
+        let file = self.file_now();
+        if let Some(moved) = &mut self.moved
+            && moved.see_top(keyword, statement, file)
+        {
+            return Ok(());
+        }
         if keyword.is_one_of(TOP) {
             self.pass_over(keyword, Level::Top);
             return Ok(());
@@ -370,7 +359,11 @@ impl<'f> NamedConfReader<'f> {
             return Ok(());
         }
         let file = self.file_now();
-        if !self.defaults[0].read(keyword, statement, file)? {
+        let is_moved = self
+            .moved
+            .as_mut()
+            .is_some_and(|moved| moved.see_option(keyword, statement, file));
+        if !self.defaults[0].read(keyword, statement, file)? && !is_moved {
             self.pass_over(keyword, Level::Options);
         }
         Ok(())

@@ -13,7 +13,7 @@ use super::{
     acl::{AclResolver, MatchList, Resolved, Unusable},
     inherited::{Inherited, SIGNING},
     read::{NamedConfReader, RawZone, ViewMatch},
-    remotes,
+    remotes, terms,
 };
 
 impl NamedConfReader<'_> {
@@ -23,6 +23,7 @@ impl NamedConfReader<'_> {
         let acls = std::mem::take(&mut self.acls);
         let mut lists = Lists {
             resolver: AclResolver::new(&acls, &interfaces),
+            keyed: AclResolver::new(&acls, &interfaces).with_keys(),
             inherited: HashMap::new(),
             keys: Vec::new(),
         };
@@ -61,6 +62,7 @@ impl NamedConfReader<'_> {
             blackhole,
             notes,
             diagnostics: self.diagnostics,
+            moved: self.moved,
         }
     }
 
@@ -89,6 +91,9 @@ impl NamedConfReader<'_> {
         let signed_by = (0..SIGNING.len()).find(|at| is_signed(*at) == Some(true));
         raw.zone.signed_by = signed_by.map(|at| SIGNING[at]);
         let allow_query = lists.allow_query(levels, raw.view);
+        if self.moved.is_some() {
+            raw.zone.terms = Some(Box::new(terms::settle(levels, &mut lists.keyed)));
+        }
         let notify = levels.iter().find_map(|level| level.also_notify.as_ref());
         let resolved = [raw.primaries.as_ref(), notify].map(|list| match list {
             Some(list) => remotes::resolve(list, &self.remotes),
@@ -180,8 +185,10 @@ impl NamedConfReader<'_> {
 }
 
 /// The lists of a configuration while zones are settled.
-struct Lists<'n> {
+pub(super) struct Lists<'n> {
     resolver: AclResolver<'n>,
+    /// For lists in which keys count.
+    pub(super) keyed: AclResolver<'n>,
     /// Who may ask the zones that inherit all from this view.
     inherited: HashMap<usize, Option<Arc<AccessList>>>,
     /// Where keys stand in lists that are in use.

@@ -5,6 +5,38 @@ use super::{
     syntax::{ConfItem, ConfStatement, Word},
 };
 
+/// Statements that may stand outside of all blocks.
+pub(super) const TOP: &[&str] = &[
+    "acl",
+    "controls",
+    "dlz",
+    "dnssec-policy",
+    "dyndb",
+    "http",
+    "include",
+    "key",
+    "key-store",
+    "logging",
+    "lwres",
+    "managed-keys",
+    "masters",
+    "options",
+    "parental-agents",
+    "plugin",
+    "primaries",
+    "remote-servers",
+    "server",
+    "statistics-channels",
+    "template",
+    "tls",
+    "trust-anchors",
+    "trusted-keys",
+    "view",
+    "zone",
+];
+/// Names for a list of other servers.
+pub(super) const LISTS: &[&str] = &["primaries", "masters", "remote-servers", "parental-agents"];
+
 /// `NAME [CLASS]`; whether the class is that of the Internet.
 pub(super) fn name_and_class<'w, 't>(
     statement: &ConfStatement<'_>,

@@ -1,0 +1,605 @@
+//! A whole named.conf in the terms of a move: its zones as [`NamedConf::take`] gives them, with who may transfer, notify
+//! and update, keys, and the server itself.
+
+use std::{
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    path::Path,
+    sync::Arc,
+};
+
+use nameward_zone::{AccessList, AccessTerm};
+
+use super::{
+    BindZone, NamedConf, NotTaken, Remote, Spot, ZoneType, acl, read::NamedConfReader,
+    server_statements::ServerStatements, terms::BindTerms,
+};
+use crate::{
+    Files,
+    moving::{
+        ConfigPlace, MovedKey, MovedKind, MovedRemote, MovedServer, MovedTerms, MovedValue,
+        MovedZone, Verdict, full_name, peers,
+    },
+};
+
+/// Statements that are not taken: what becomes of each.
+const PASSED_OVER: &[(&str, Verdict, &str)] = &[
+    (
+        "allow-new-zones",
+        Verdict::Breaks,
+        "zones that rndc addzone added are kept elsewhere: write them into the configuration first",
+    ),
+    (
+        "allow-query-cache",
+        Verdict::NotNeeded,
+        "there is no cache of a resolver",
+    ),
+    (
+        "allow-query-cache-on",
+        Verdict::NotNeeded,
+        "there is no cache of a resolver",
+    ),
+    (
+        "allow-recursion",
+        Verdict::NotPossible,
+        "recursion is handed to a resolver: see [recursor]",
+    ),
+    (
+        "check-names",
+        Verdict::NotNeeded,
+        "names may have any octets",
+    ),
+    (
+        "controls",
+        Verdict::NotNeeded,
+        "the control socket does its work",
+    ),
+    (
+        "dlz",
+        Verdict::Breaks,
+        "zones of other programs cannot be kept",
+    ),
+    (
+        "dyndb",
+        Verdict::Breaks,
+        "zones of other programs cannot be kept",
+    ),
+    (
+        "dnssec-policy",
+        Verdict::NotPossible,
+        "zones that use it are left out",
+    ),
+    (
+        "forward",
+        Verdict::NotPossible,
+        "recursion is handed to a resolver: see [recursor]",
+    ),
+    (
+        "forwarders",
+        Verdict::NotPossible,
+        "recursion is handed to a resolver: see [recursor]",
+    ),
+    ("http", Verdict::Breaks, "there is no DNS over HTTPS"),
+    (
+        "logging",
+        Verdict::NotPossible,
+        "the log goes to standard error, which journald keeps; log_level of [server] says how much",
+    ),
+    ("plugin", Verdict::Breaks, "plugins change answers"),
+    (
+        "rate-limit",
+        Verdict::NotPossible,
+        "there is no rate limit for answers",
+    ),
+    (
+        "response-policy",
+        Verdict::NotPossible,
+        "there is no response policy",
+    ),
+    (
+        "server",
+        Verdict::NotPossible,
+        "a key for a server stands with it in primaries and also_notify",
+    ),
+    (
+        "statistics-channels",
+        Verdict::NotPossible,
+        "numbers are on the page: see [web]",
+    ),
+    (
+        "sortlist",
+        Verdict::NotPossible,
+        "addresses are not sorted for clients",
+    ),
+    (
+        "tls",
+        Verdict::NotPossible,
+        "there is no DNS over TLS; servers that use it are left out",
+    ),
+    (
+        "transfer-source",
+        Verdict::NotPossible,
+        "write source into the servers of primaries",
+    ),
+    (
+        "transfer-source-v6",
+        Verdict::NotPossible,
+        "write source into the servers of primaries",
+    ),
+    (
+        "notify-source",
+        Verdict::NotPossible,
+        "write source into the servers of also_notify",
+    ),
+    (
+        "notify-source-v6",
+        Verdict::NotPossible,
+        "write source into the servers of also_notify",
+    ),
+    (
+        "max-journal-size",
+        Verdict::NotNeeded,
+        "[journal] bounds it",
+    ),
+    (
+        "ixfr-from-differences",
+        Verdict::NotNeeded,
+        "differences are always made",
+    ),
+];
+
+/// Options that are about resolving, files and threads: nothing here depends on them.
+const NOT_NEEDED: &[&str] = &[
+    "auth-nxdomain",
+    "dnssec-validation",
+    "dnssec-enable",
+    "dnssec-lookaside",
+    "managed-keys",
+    "managed-keys-directory",
+    "trust-anchors",
+    "trusted-keys",
+    "bindkeys-file",
+    "pid-file",
+    "session-keyfile",
+    "dump-file",
+    "statistics-file",
+    "memstatistics-file",
+    "secroots-file",
+    "recursing-file",
+    "lock-file",
+    "key-directory",
+    "querylog",
+    "empty-zones-enable",
+    "zone-statistics",
+    "zero-no-soa-ttl",
+    "minimal-responses",
+    "max-cache-size",
+    "max-cache-ttl",
+    "max-ncache-ttl",
+    "interface-interval",
+    "prefetch",
+    "qname-minimization",
+    "edns-udp-size",
+    "answer-cookie",
+    "cookie-algorithm",
+    "cookie-secret",
+    "rrset-order",
+    "tcp-listen-queue",
+    "recursive-clients",
+    "clients-per-query",
+    "max-clients-per-query",
+    "resolver-query-timeout",
+    "check-integrity",
+    "check-mx",
+    "check-mx-cname",
+    "check-srv-cname",
+    "check-wildcard",
+    "check-sibling",
+    "check-dup-records",
+    "check-spf",
+    "masterfile-style",
+    "masterfile-format",
+    "serial-query-rate",
+    "transfer-format",
+    "transfers-in",
+    "transfers-out",
+    "transfers-per-ns",
+    "request-ixfr",
+    "provide-ixfr",
+    "heartbeat-interval",
+    "stacksize",
+    "datasize",
+    "coresize",
+    "files",
+    "files-limit",
+    "query-source",
+    "query-source-v6",
+    "root-key-sentinel",
+    "stale-answer-enable",
+    "parental-agents",
+    "key-store",
+    "try-tcp-refresh",
+    "multi-master",
+    "require-server-cookie",
+    "max-zone-ttl",
+    "fetches-per-zone",
+    "fetches-per-server",
+    "use-v4-udp-ports",
+    "use-v6-udp-ports",
+    "avoid-v4-udp-ports",
+    "avoid-v6-udp-ports",
+];
+
+/// Reads a named.conf and what it includes.
+pub fn read(path: &Path, files: &mut dyn Files) -> MovedServer {
+    let mut conf = NamedConfReader::new(files).whole().read(path);
+    let mut mover = BindMover::new(&mut conf);
+    if !mover.server.errors.is_empty() {
+        return mover.server;
+    }
+    if let Some(statements) = conf.moved.take() {
+        mover.server_statements(&statements);
+    }
+    mover.zones(conf);
+    mover.server
+}
+
+/// Reads the zones alone, as the bind backend of PowerDNS takes them: names, types, files, primaries.
+pub fn read_files(path: &Path, files: &mut dyn Files) -> MovedServer {
+    let mut conf = NamedConfReader::new(files).whole().read(path);
+    let mut mover = BindMover::new(&mut conf);
+    if mover.server.errors.is_empty() {
+        for zone in &conf.zones {
+            if let Some(kind) = mover.kind(zone) {
+                let moved = mover.moved_zone(zone, kind);
+                mover.server.zones.push(moved);
+            }
+        }
+    }
+    mover.server
+}
+
+struct BindMover {
+    server: MovedServer,
+    files: Vec<Arc<str>>,
+}
+
+impl BindMover {
+    fn new(conf: &mut NamedConf) -> Self {
+        let name = |path: &std::path::PathBuf| Arc::from(&*path.to_string_lossy());
+        Self {
+            files: conf.files.iter().map(name).collect(),
+            server: MovedServer {
+                errors: std::mem::take(&mut conf.diagnostics),
+                ..MovedServer::default()
+            },
+        }
+    }
+
+    fn place(&self, (file, place): Spot) -> ConfigPlace {
+        ConfigPlace {
+            file: self.files.get(file).cloned().unwrap_or_else(|| "".into()),
+            line: place.line,
+        }
+    }
+
+    fn note(&mut self, verdict: Verdict, spot: Spot, text: impl Into<String>) {
+        let place = self.place(spot);
+        self.server.report.add(verdict, &place, text);
+    }
+
+    fn server_statements(&mut self, statements: &ServerStatements) {
+        for key in &statements.keys {
+            let Some(name) = full_name(&key.name) else {
+                self.note(
+                    Verdict::Breaks,
+                    key.spot,
+                    format!("key {:?} is no name", key.name),
+                );
+                continue;
+            };
+            // A length of the hash may follow, which truncates it.
+            let algorithm = key.algorithm.to_ascii_lowercase();
+            self.note(Verdict::Taken, key.spot, format!("key {name}"));
+            self.server.keys.push(MovedKey {
+                name,
+                algorithm: match algorithm.as_str() {
+                    "hmac-md5.sig-alg.reg.int" => "hmac-md5".into(),
+                    _ => algorithm,
+                },
+                secret: key.secret.clone(),
+                place: self.place(key.spot),
+            });
+        }
+        let port = statements.words.iter().find(|(_, word, _)| word == "port");
+        let port = port
+            .and_then(|(_, _, value)| value.parse().ok())
+            .unwrap_or(53);
+        self.listen(statements, port);
+        for (spot, word, value) in &statements.words {
+            self.word(*spot, word, value);
+        }
+    }
+
+    fn word(&mut self, spot: Spot, word: &str, value: &str) {
+        let place = self.place(spot);
+        let text = MovedValue::Text(match value {
+            "none" => String::new(),
+            value => value.to_string(),
+        });
+        let number = value.parse().map(MovedValue::Number);
+        match (word, number) {
+            ("version", _) => self.server.take(&place, ("server", "version"), text, word),
+            ("server-id", _) if value != "hostname" => {
+                self.server.take(&place, ("server", "nsid"), text, word);
+            }
+            ("max-udp-size", Ok(number)) => {
+                self.server
+                    .take(&place, ("server", "udp_payload_max"), number, word);
+            }
+            ("tcp-clients", Ok(number)) => {
+                self.server
+                    .take(&place, ("server", "tcp_connections_max"), number, word);
+            }
+            ("recursion", _) if value == "no" => {
+                self.note(Verdict::NotNeeded, spot, "recursion: it is off here too");
+            }
+            ("recursion", _) => {
+                let text = "recursion: it is handed to a resolver: see [recursor]";
+                self.note(Verdict::NotPossible, spot, text);
+            }
+            ("port" | "minimal-any", _) => {
+                self.note(
+                    Verdict::NotNeeded,
+                    spot,
+                    format!("{word}: it is in listen, or the default here"),
+                );
+            }
+            _ => self.note(
+                Verdict::NotPossible,
+                spot,
+                format!("{word}: write the name into nsid of [server]"),
+            ),
+        }
+    }
+
+    fn listen(&mut self, statements: &ServerStatements, port: u16) {
+        let mut list = Vec::new();
+        let mut first = None;
+        for (is_v6, any) in [
+            (false, IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
+            (true, IpAddr::V6(Ipv6Addr::UNSPECIFIED)),
+        ] {
+            let mut own = statements
+                .listen
+                .iter()
+                .filter(|found| found.is_v6 == is_v6)
+                .peekable();
+            if own.peek().is_none() {
+                list.push(SocketAddr::new(any, port));
+            }
+            for statement in own {
+                first = first.or(Some(statement.spot));
+                let addresses = statement.list.as_ref();
+                match addresses.and_then(|list| acl::plain_addresses(list, any)) {
+                    Some(addresses) => {
+                        let port = if statement.port == 0 {
+                            port
+                        } else {
+                            statement.port
+                        };
+                        list.extend(addresses.into_iter().map(|ip| SocketAddr::new(ip, port)));
+                    }
+                    None => {
+                        let text =
+                            "listen-on: write the addresses one by one; there is no TLS or HTTPS";
+                        self.note(Verdict::Breaks, statement.spot, text);
+                    }
+                }
+            }
+        }
+        let Some(spot) = first.filter(|_| !list.is_empty()) else {
+            return;
+        };
+        let place = self.place(spot);
+        let value = MovedValue::Texts(list.iter().map(ToString::to_string).collect());
+        self.server
+            .take(&place, ("server", "listen"), value, "listen-on");
+    }
+
+    fn zones(&mut self, conf: NamedConf) {
+        let taken = conf.take();
+        if let Some(list) = &taken.blackhole {
+            let value = MovedValue::Texts(spelled(list));
+            self.server.set(None, ("server", "blackhole"), value);
+        }
+        for zone in &taken.zones {
+            self.zone(zone);
+        }
+        for note in taken.notes {
+            let place = ConfigPlace {
+                file: Arc::clone(&note.file),
+                line: note.line,
+            };
+            let (verdict, text) = judged(&note.message);
+            self.server.report.add(verdict, &place, text);
+        }
+    }
+
+    fn kind(&self, zone: &BindZone) -> Option<MovedKind> {
+        match zone.kind {
+            _ if !zone.is_internet || zone.is_from_database => None,
+            Some(ZoneType::Primary) => Some(MovedKind::Primary),
+            Some(ZoneType::Secondary) => Some(MovedKind::Secondary),
+            _ => None,
+        }
+    }
+
+    /// The zone with its name, file and servers.
+    fn moved_zone(&mut self, zone: &BindZone, kind: MovedKind) -> MovedZone {
+        let place = self.place(zone.spot);
+        let is_primary = kind == MovedKind::Primary;
+        MovedZone {
+            name: zone.name().to_string(),
+            kind,
+            file: zone.file.clone().filter(|_| is_primary),
+            terms: MovedTerms {
+                primaries: match is_primary {
+                    true => Vec::new(),
+                    false => zone.primaries.iter().map(moved_remote).collect(),
+                },
+                also_notify: zone.also_notify.iter().map(moved_remote).collect(),
+                ..MovedTerms::default()
+            },
+            place,
+        }
+    }
+
+    fn zone(&mut self, zone: &BindZone) {
+        let Some(kind) = self.kind(zone) else {
+            return;
+        };
+        let mut moved = self.moved_zone(zone, kind);
+        let name = moved.name.clone();
+        if kind == MovedKind::Secondary {
+            let reason = match zone.primaries.iter().any(|remote| remote.tls.is_some()) {
+                true => Some("its primaries are asked over TLS, and it would never be filled"),
+                false if zone.primaries.is_empty() => {
+                    Some("it has no primaries, and would never be filled")
+                }
+                false => None,
+            };
+            if let Some(reason) = reason {
+                let text = format!("zone {name} is left out: {reason}");
+                return self.note(Verdict::Breaks, zone.spot, text);
+            }
+        }
+        if zone.is_dynamic {
+            let text = format!(
+                "zone {name}: changes in BIND's journal are not read: run rndc sync before the move"
+            );
+            self.note(Verdict::Changed, zone.spot, text);
+        }
+        moved.terms.allow_query = zone.allow_query().map(|list| spelled(list));
+        if let Some(terms) = zone.terms.as_deref() {
+            self.terms(&mut moved, terms, zone.spot);
+        }
+        self.server.take_zone(moved);
+    }
+
+    fn terms(&mut self, zone: &mut MovedZone, terms: &BindTerms, spot: Spot) {
+        let name = zone.name.clone();
+        let mut list = |found: &Option<Result<AccessList, NotTaken>>, what: &str| match found {
+            None => None,
+            Some(Ok(list)) => Some(spelled(list)),
+            Some(Err(refusal)) => {
+                let text = format!("zone {name}: {what} lets nobody in: {}", refusal.reason);
+                self.note(Verdict::Breaks, refusal.spot, text);
+                Some(Vec::new())
+            }
+        };
+        zone.terms.allow_transfer = list(&terms.allow_transfer, "allow-transfer");
+        zone.terms.allow_notify = list(&terms.allow_notify, "allow-notify");
+        zone.terms.allow_update = list(&terms.allow_update, "allow-update");
+        let forwarding = list(&terms.forwarding, "allow-update-forwarding");
+        if zone.kind == MovedKind::Secondary {
+            zone.terms.forward_updates = forwarding.as_ref().map(|list| !list.is_empty());
+            zone.terms.allow_update = forwarding.filter(|list| !list.is_empty());
+        }
+        match &terms.update_policy {
+            None => {}
+            Some(Ok(rules)) => {
+                if rules.iter().any(|rule| rule.types.is_empty()) {
+                    let text = "update-policy: a rule without types is for all types, NS and SOA of the zone too";
+                    self.note(Verdict::Changed, spot, text);
+                }
+                zone.terms.update_policy.clone_from(rules);
+            }
+            Some(Err(refusal)) => {
+                let text = format!("zone {name}: nobody may update it: {}", refusal.reason);
+                self.note(Verdict::Breaks, refusal.spot, text);
+            }
+        }
+        if terms.allow_transfer.is_none() {
+            let text = "a zone without allow-transfer: BIND before 9.20 lets everybody transfer it, here nobody may: \
+                        write allow_transfer where a secondary needs it";
+            self.note(Verdict::Changed, spot, text);
+        }
+        zone.terms.notify_name_servers = match (terms.notify.as_deref(), zone.kind) {
+            (Some("no"), _) => {
+                zone.terms.also_notify.clear();
+                Some(false)
+            }
+            (Some("explicit"), _) => Some(false),
+            (Some("primary-only" | "master-only"), MovedKind::Secondary) => {
+                zone.terms.also_notify.clear();
+                Some(false)
+            }
+            // BIND's secondaries notify, too.
+            (_, MovedKind::Secondary) => Some(true),
+            _ => None,
+        };
+    }
+}
+
+/// What becomes of something that `take` left out, by its words.
+fn judged(message: &str) -> (Verdict, String) {
+    if message.starts_with("the zone") || message.starts_with("the view") {
+        let verdict = match message {
+            _ if message.ends_with("type hint") || message.contains("class is not IN") => {
+                Verdict::NotNeeded
+            }
+            _ if message.contains(": type ") => Verdict::NotPossible,
+            _ => Verdict::Breaks,
+        };
+        return (verdict, message.to_string());
+    }
+    if message.starts_with("a key in a list of clients") {
+        return (
+            Verdict::Breaks,
+            "who may ask cannot depend on a key: such clients are refused".into(),
+        );
+    }
+    let keyword = message.split(' ').next().unwrap_or_default();
+    let subject = message.split(" is not taken").next().unwrap_or(message);
+    if let Some((_, verdict, reason)) = PASSED_OVER.iter().find(|row| row.0 == keyword) {
+        return (*verdict, format!("{subject}: {reason}"));
+    }
+    match NOT_NEEDED.contains(&keyword) {
+        true => (
+            Verdict::NotNeeded,
+            format!("{subject}: nothing here depends on it"),
+        ),
+        false => (
+            Verdict::NotPossible,
+            format!("{subject}: there is nothing like it here"),
+        ),
+    }
+}
+
+fn moved_remote(remote: &Remote) -> MovedRemote {
+    MovedRemote {
+        address: peers::written(remote.address.ip(), remote.address.port()),
+        key: remote.key.as_deref().and_then(full_name),
+        source: None,
+    }
+}
+
+/// The entries of a list in our spelling.
+fn spelled(list: &AccessList) -> Vec<String> {
+    let entries = list.entries().into_iter().map(|entry| {
+        let sign = if entry.is_negated { "!" } else { "" };
+        let network = |address: IpAddr, bits: u8| match (address, bits) {
+            (IpAddr::V4(_), 32) | (IpAddr::V6(_), 128) => address.to_string(),
+            _ => format!("{address}/{bits}"),
+        };
+        match entry.term {
+            AccessTerm::Network(address, bits) => format!("{sign}{}", network(address, bits)),
+            AccessTerm::Key(key) => format!("{sign}key:{key}"),
+            AccessTerm::NetworkWithKey(address, bits, key) => {
+                format!("{sign}{} key:{key}", network(address, bits))
+            }
+            AccessTerm::Any | AccessTerm::List(_) => format!("{sign}any"),
+        }
+    });
+    entries.collect()
+}

@@ -1,0 +1,141 @@
+//! The reader of Knot's `knot.conf`: sections, items with an identifier, values and lists.
+//!
+//! ```text
+//! lines       the subset of YAML that Knot reads
+//! server      server:, key: and sections that have nothing like it here
+//! access      acl:, remote:, remotes:
+//! zones       template: and zone:
+//! ```
+//! Knot notifies nobody but those in `notify`. With `automatic-acl` (on unless said otherwise) servers in `notify` may
+//! transfer, and those in `master` may notify.
+
+mod access;
+mod lines;
+mod server;
+mod zones;
+
+use std::{path::Path, sync::Arc};
+
+use super::{ConfigPlace, MovedServer, Verdict, texts::ConfigTexts};
+use crate::Files;
+
+/// Entries that one configuration may have.
+const ENTRIES_MAX: usize = 4_000_000;
+
+/// A key with its values.
+#[derive(Debug, Clone)]
+struct KnotEntry {
+    key: String,
+    values: Vec<String>,
+    place: ConfigPlace,
+}
+
+impl KnotEntry {
+    fn value(&self) -> &str {
+        self.values.first().map_or("", String::as_str)
+    }
+
+    fn is_on(&self) -> bool {
+        ["on", "true"].contains(&self.value())
+    }
+
+    fn is_off(&self) -> bool {
+        ["off", "false", ""].contains(&self.value())
+    }
+}
+
+/// An item of a section; of `server:` and the like there is one, without an identifier.
+#[derive(Debug, Clone)]
+struct KnotItem {
+    section: String,
+    place: ConfigPlace,
+    entries: Vec<KnotEntry>,
+}
+
+impl KnotItem {
+    /// Its identifier: the value of its first entry.
+    fn id(&self) -> &str {
+        self.entries.first().map_or("", KnotEntry::value)
+    }
+
+    fn entry(&self, key: &str) -> Option<&KnotEntry> {
+        self.entries.iter().rfind(|entry| entry.key == key)
+    }
+}
+
+/// Reads one configuration.
+struct KnotReader<'f> {
+    texts: ConfigTexts<'f>,
+    server: MovedServer,
+    items: Vec<KnotItem>,
+    count: usize,
+    has_automatic_acl: bool,
+}
+
+/// Reads a knot.conf and what it includes.
+pub fn read(path: &Path, files: &mut dyn Files) -> MovedServer {
+    let first = ConfigPlace {
+        file: Arc::from(&*path.to_string_lossy()),
+        line: 1,
+    };
+    let mut reader = KnotReader {
+        texts: ConfigTexts::new(files),
+        server: MovedServer::default(),
+        items: Vec::new(),
+        count: 0,
+        has_automatic_acl: true,
+    };
+    reader.file(path, &first);
+    if reader.texts.errors.is_empty() {
+        reader.translate();
+    }
+    reader.server.errors = reader.texts.errors;
+    reader.server
+}
+
+impl KnotReader<'_> {
+    fn translate(&mut self) {
+        let items = std::mem::take(&mut self.items);
+        for item in &items {
+            match item.section.as_str() {
+                "server" => self.server_section(item),
+                "key" => self.key(item),
+                "log" => self.log(item),
+                // Read where a zone refers to them.
+                "acl" | "remote" | "remotes" | "template" | "zone" => {}
+                "control" | "database" | "xdp" => {
+                    self.section(item, Verdict::NotNeeded, "nothing here depends on it");
+                }
+                "statistics" => self.section(
+                    item,
+                    Verdict::NotNeeded,
+                    "numbers are fetched from /metrics",
+                ),
+                "policy" | "submission" | "keystore" | "dnskey-sync" | "external" => {
+                    self.section(item, Verdict::NotPossible, "zones that use it are left out");
+                }
+                name if name.starts_with("mod-") => {
+                    self.section(item, Verdict::NotPossible, "there are no modules");
+                }
+                _ => self.section(item, Verdict::NotPossible, "there is nothing like it here"),
+            }
+        }
+        self.zones(&items);
+    }
+
+    fn section(&mut self, item: &KnotItem, verdict: Verdict, reason: &str) {
+        let text = format!("{}: {reason}", item.section);
+        self.server.report.add(verdict, &item.place, text);
+    }
+
+    fn note(&mut self, verdict: Verdict, section: &str, entry: &KnotEntry, reason: &str) {
+        let text = format!("{} of {section}: {reason}", entry.key);
+        self.server.report.add(verdict, &entry.place, text);
+    }
+
+    fn wrong(&mut self, entry: &KnotEntry, expected: &str) {
+        let found = entry.values.join(", ");
+        let message = format!("{}: expected {expected}, found {found:?}", entry.key);
+        self.texts.error(&entry.place, message);
+    }
+}

@@ -1,0 +1,278 @@
+//! Lists of a knot.conf that zones refer to by their identifiers: `acl:`, `remote:` and `remotes:`.
+
+use std::collections::HashMap;
+
+use super::{
+    super::{MovedRemote, MovedScope, MovedTerms, MovedUpdateRule, full_name, peers},
+    KnotEntry, KnotItem,
+};
+
+/// Items by section and identifier.
+pub(super) struct KnotIndex<'i>(HashMap<(&'i str, &'i str), &'i KnotItem>);
+
+/// A reference that leads nowhere, or something that cannot be kept: the entry and why.
+pub(super) struct KnotRefusal {
+    pub entry: KnotEntry,
+    pub reason: String,
+    /// It is wrong, not just impossible here.
+    pub is_mistake: bool,
+}
+
+fn mistake(entry: &KnotEntry, expected: &str, found: &str) -> KnotRefusal {
+    KnotRefusal {
+        entry: entry.clone(),
+        reason: format!("{}: expected {expected}, found {found:?}", entry.key),
+        is_mistake: true,
+    }
+}
+
+fn impossible(entry: &KnotEntry, reason: impl Into<String>) -> KnotRefusal {
+    KnotRefusal {
+        entry: entry.clone(),
+        reason: reason.into(),
+        is_mistake: false,
+    }
+}
+
+impl<'i> KnotIndex<'i> {
+    pub(super) fn new(items: &'i [KnotItem]) -> Self {
+        let key = |item: &'i KnotItem| (item.section.as_str(), item.id());
+        Self(items.iter().map(|item| (key(item), item)).collect())
+    }
+
+    pub(super) fn find(&self, section: &str, id: &str) -> Option<&'i KnotItem> {
+        self.0.get(&(section, id)).copied()
+    }
+
+    /// The servers that an entry refers to, groups of them included.
+    pub(super) fn remotes(&self, entry: &KnotEntry) -> Result<Vec<MovedRemote>, KnotRefusal> {
+        let mut all = Vec::new();
+        for id in &entry.values {
+            if let Some(group) = self.find("remotes", id) {
+                let members = group.entry("remote").map_or(&[][..], |entry| &entry.values);
+                for member in members {
+                    let remote = self.find("remote", member);
+                    let remote = remote.ok_or_else(|| mistake(entry, "a remote", member))?;
+                    all.extend(self.remote(remote)?);
+                }
+                continue;
+            }
+            let remote = self.find("remote", id);
+            let remote = remote.ok_or_else(|| mistake(entry, "a remote", id))?;
+            all.extend(self.remote(remote)?);
+        }
+        Ok(all)
+    }
+
+    fn remote(&self, item: &KnotItem) -> Result<Vec<MovedRemote>, KnotRefusal> {
+        if let Some(entry) = ["quic", "tls"].iter().find_map(|key| item.entry(key))
+            && entry.is_on()
+        {
+            let reason = format!("the remote {} is asked over {}", item.id(), entry.key);
+            return Err(impossible(entry, reason));
+        }
+        let key = item.entry("key").and_then(|key| full_name(key.value()));
+        let sources = item.entry("via").map_or(&[][..], |via| &via.values);
+        let Some(addresses) = item.entry("address") else {
+            return Ok(Vec::new());
+        };
+        let mut all = Vec::new();
+        for text in &addresses.values {
+            let found = peers::at_port(text, 53);
+            let (address, port) = found.ok_or_else(|| mistake(addresses, "an address", text))?;
+            let sources = sources.iter().filter_map(|via| peers::at_port(via, 0));
+            let mut sources = sources.map(|(source, _)| source);
+            let source = sources.find(|source| source.is_ipv4() == address.is_ipv4());
+            all.push(MovedRemote {
+                address: peers::written(address, port),
+                key: key.clone(),
+                source: source.map(|source| source.to_string()),
+            });
+        }
+        Ok(all)
+    }
+
+    /// Adds what the lists of an `acl` entry allow to the terms of a zone.
+    pub(super) fn add_acl(
+        &self,
+        entry: &KnotEntry,
+        terms: &mut MovedTerms,
+    ) -> Result<(), KnotRefusal> {
+        for id in &entry.values {
+            let acl = self
+                .find("acl", id)
+                .ok_or_else(|| mistake(entry, "an acl", id))?;
+            self.add_rules(acl, terms)?;
+        }
+        Ok(())
+    }
+
+    fn add_rules(&self, acl: &KnotItem, terms: &mut MovedTerms) -> Result<(), KnotRefusal> {
+        for key in ["protocol", "cert-key", "cert-hostname"] {
+            if let Some(entry) = acl.entry(key) {
+                let reason = format!("{key} of the acl {} cannot be kept", acl.id());
+                return Err(impossible(entry, reason));
+            }
+        }
+        let peers = self.peers(acl)?;
+        let sign = match acl.entry("deny").is_some_and(KnotEntry::is_on) {
+            true => "!",
+            false => "",
+        };
+        let signed: Vec<String> = peers.iter().map(|peer| format!("{sign}{peer}")).collect();
+        let Some(actions) = acl.entry("action") else {
+            // An acl without an action denies, and is no rule for what is not named.
+            return Ok(());
+        };
+        for action in &actions.values {
+            match action.as_str() {
+                "transfer" => terms
+                    .allow_transfer
+                    .get_or_insert_default()
+                    .extend(signed.clone()),
+                "notify" => terms
+                    .allow_notify
+                    .get_or_insert_default()
+                    .extend(signed.clone()),
+                "query" if signed.iter().any(|peer| peer.contains("key:")) => {
+                    return Err(impossible(actions, "who may ask cannot depend on a key"));
+                }
+                "query" => terms
+                    .allow_query
+                    .get_or_insert_default()
+                    .extend(signed.clone()),
+                "update" => self.add_update(acl, actions, &signed, terms)?,
+                other => return Err(mistake(actions, "an action", other)),
+            }
+        }
+        Ok(())
+    }
+
+    /// The peers of an acl: each address with each key, as entries of our lists.
+    fn peers(&self, acl: &KnotItem) -> Result<Vec<String>, KnotRefusal> {
+        let mut all = Vec::new();
+        if let Some(remotes) = acl.entry("remote") {
+            for remote in self.remotes(remotes)? {
+                all.push(peer_of(&remote));
+            }
+            return Ok(all);
+        }
+        let mut addresses = Vec::new();
+        if let Some(entry) = acl.entry("address") {
+            for text in &entry.values {
+                let networks = peers::networks(text);
+                let networks =
+                    networks.ok_or_else(|| mistake(entry, "an address or network", text))?;
+                addresses.extend(networks);
+            }
+        }
+        let mut keys = Vec::new();
+        if let Some(entry) = acl.entry("key") {
+            for text in &entry.values {
+                let name = full_name(text).ok_or_else(|| mistake(entry, "a key", text))?;
+                keys.push(format!("key:{name}"));
+            }
+        }
+        match (addresses.is_empty(), keys.is_empty()) {
+            (true, true) => all.push("any".into()),
+            (true, false) => all = keys,
+            (false, true) => all = addresses,
+            (false, false) => {
+                for address in &addresses {
+                    all.extend(keys.iter().map(|key| format!("{address} {key}")));
+                }
+            }
+        }
+        Ok(all)
+    }
+
+    /// An acl that allows updates: all of them, or those of some names and types for its keys.
+    fn add_update(
+        &self,
+        acl: &KnotItem,
+        actions: &KnotEntry,
+        peers: &[String],
+        terms: &mut MovedTerms,
+    ) -> Result<(), KnotRefusal> {
+        let types = acl
+            .entry("update-type")
+            .map_or(Vec::new(), |entry| entry.values.clone());
+        let owner = acl.entry("update-owner").map(KnotEntry::value);
+        if types.is_empty() && owner.is_none() {
+            terms
+                .allow_update
+                .get_or_insert_default()
+                .extend(peers.iter().cloned());
+            return Ok(());
+        }
+        let matched = acl
+            .entry("update-owner-match")
+            .map_or("sub-or-equal", KnotEntry::value);
+        let names = acl
+            .entry("update-owner-name")
+            .map_or(&[][..], |entry| &entry.values);
+        let keys: Vec<&str> = peers
+            .iter()
+            .filter_map(|peer| peer.strip_prefix("key:"))
+            .collect();
+        if keys.len() != peers.len() {
+            let reason = format!(
+                "the acl {}: rules for names and types need a key, and no addresses",
+                acl.id()
+            );
+            return Err(impossible(actions, reason));
+        }
+        let scopes: Vec<MovedScope> = match (owner, matched) {
+            (None | Some("zone"), "sub-or-equal") => vec![MovedScope::WholeZone],
+            (Some("key"), "equal") => vec![MovedScope::KeyItself],
+            (Some("name"), "sub-or-equal") => names
+                .iter()
+                .filter_map(|name| full_name(name))
+                .map(MovedScope::Subtree)
+                .collect(),
+            (Some("name"), "equal") => names
+                .iter()
+                .filter_map(|name| full_name(name))
+                .map(MovedScope::OneName)
+                .collect(),
+            _ => {
+                let reason = format!(
+                    "the acl {}: update-owner with update-owner-match {matched} cannot be kept",
+                    acl.id()
+                );
+                return Err(impossible(actions, reason));
+            }
+        };
+        // Names without a final dot are below the zone, which is not known here.
+        let is_relative = |name: &String| !name.ends_with('.');
+        if names.iter().any(is_relative) {
+            let reason = format!(
+                "the acl {}: write update-owner-name in full, with the final dot",
+                acl.id()
+            );
+            return Err(impossible(actions, reason));
+        }
+        for key in keys {
+            for scope in &scopes {
+                terms.update_policy.push(MovedUpdateRule {
+                    key: key.to_string(),
+                    scope: scope.clone(),
+                    types: types.clone(),
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A server as an entry of a list: its address, and its key if it has one.
+pub(super) fn peer_of(remote: &MovedRemote) -> String {
+    let address = match remote.address.parse::<std::net::SocketAddr>() {
+        Ok(address) => address.ip().to_string(),
+        Err(_) => remote.address.clone(),
+    };
+    match &remote.key {
+        Some(key) => format!("{address} key:{key}"),
+        None => address,
+    }
+}

@@ -1,0 +1,219 @@
+//! The sections of a knot.conf that are about the server: `server:`, `key:` and `log:`.
+
+use std::net::SocketAddr;
+
+use super::{
+    super::{MovedKey, MovedValue, NumberRow, Verdict, full_name, peers},
+    KnotEntry, KnotItem, KnotReader,
+};
+
+/// Numbers that mean the same: name, place, factor, least and most.
+const NUMBERS: &[NumberRow] = &[
+    (
+        "tcp-max-clients",
+        ("server", "tcp_connections_max"),
+        1,
+        1,
+        1_000_000,
+    ),
+    (
+        "udp-max-payload",
+        ("server", "udp_payload_max"),
+        1,
+        512,
+        65_535,
+    ),
+    (
+        "udp-max-payload-ipv4",
+        ("server", "udp_payload_max"),
+        1,
+        512,
+        65_535,
+    ),
+];
+
+/// Entries that nothing here depends on.
+const NOT_NEEDED: &[&str] = &[
+    "rundir",
+    "user",
+    "pidfile",
+    "udp-workers",
+    "tcp-workers",
+    "background-workers",
+    "async-start",
+    "socket-affinity",
+    "tcp-reuseport",
+    "tcp-fastopen",
+    "dbus-event",
+    "dbus-init-delay",
+    "udp-max-payload-ipv6",
+    "key-label",
+    "proxy-allowlist",
+    "tcp-idle-timeout",
+    "tcp-io-timeout",
+    "tcp-remote-io-timeout",
+    "tcp-idle-close-timeout",
+    "quic-max-clients",
+    "quic-outbuf-max-size",
+    "quic-idle-close-timeout",
+];
+
+/// Entries without which clients lose something that they may rely on.
+const BREAKS: &[(&str, &str)] = &[
+    ("listen-quic", "there is no DNS over QUIC"),
+    ("listen-tls", "there is no DNS over TLS"),
+];
+
+impl KnotReader<'_> {
+    pub(super) fn server_section(&mut self, item: &KnotItem) {
+        for entry in &item.entries {
+            self.server_entry(entry);
+        }
+    }
+
+    fn server_entry(&mut self, entry: &KnotEntry) {
+        let (key, place) = (entry.key.as_str(), &entry.place);
+        if let Some((_, to, factor, least, most)) = NUMBERS.iter().find(|row| row.0 == key) {
+            let number = entry.value().parse::<u64>().ok();
+            let number = number.map(|number| number.saturating_mul(*factor));
+            return match number.filter(|number| (*least..=*most).contains(number)) {
+                Some(number) => self
+                    .server
+                    .take(place, *to, MovedValue::Number(number), key),
+                None => self.wrong(entry, "a number"),
+            };
+        }
+        let text = |text: &str| MovedValue::Text(text.into());
+        match key {
+            "listen" => self.listen(entry),
+            "automatic-acl" => {
+                self.has_automatic_acl = entry.is_on();
+                let reason = "it is written out in allow_transfer and allow_notify of the zones";
+                self.note(Verdict::Taken, "server", entry, reason);
+            }
+            // Without a value it is the name of the machine.
+            "nsid" | "identity" if entry.value().is_empty() => {
+                self.note(
+                    Verdict::NotPossible,
+                    "server",
+                    entry,
+                    "write the name of the machine",
+                );
+            }
+            "nsid" | "identity" => {
+                self.server
+                    .take(place, ("server", "nsid"), text(entry.value()), key);
+            }
+            "version" if entry.value().is_empty() => {
+                self.note(
+                    Verdict::Changed,
+                    "server",
+                    entry,
+                    "version.bind says Nameward and its version",
+                );
+            }
+            "version" => self
+                .server
+                .take(place, ("server", "version"), text(entry.value()), key),
+            _ if entry.is_off() => self.note(Verdict::NotNeeded, "server", entry, "it is off"),
+            key if NOT_NEEDED.contains(&key) => {
+                self.note(
+                    Verdict::NotNeeded,
+                    "server",
+                    entry,
+                    "nothing here depends on it",
+                );
+            }
+            key => match BREAKS.iter().find(|row| row.0 == key) {
+                Some((_, reason)) => self.note(Verdict::Breaks, "server", entry, reason),
+                None => self.note(
+                    Verdict::NotPossible,
+                    "server",
+                    entry,
+                    "there is nothing like it here",
+                ),
+            },
+        }
+    }
+
+    fn listen(&mut self, entry: &KnotEntry) {
+        let mut list = Vec::new();
+        for value in &entry.values {
+            match peers::at_port(value, 53) {
+                Some((address, port)) => list.push(SocketAddr::new(address, port).to_string()),
+                None => self.note(
+                    Verdict::Breaks,
+                    "server",
+                    entry,
+                    "a Unix socket is no address here",
+                ),
+            }
+        }
+        // Each `listen` adds to those before it.
+        let before = self.server.settings.iter().find(|row| row.key == "listen");
+        if let Some(MovedValue::Texts(before)) = before.map(|row| &row.value) {
+            list.splice(0..0, before.iter().cloned());
+        }
+        let value = MovedValue::Texts(list);
+        self.server
+            .take(&entry.place, ("server", "listen"), value, "listen");
+    }
+
+    pub(super) fn log(&mut self, item: &KnotItem) {
+        let levels = [
+            ("debug", "debug"),
+            ("info", "info"),
+            ("notice", "info"),
+            ("warning", "warn"),
+            ("error", "error"),
+        ];
+        for entry in item.entries.iter().skip(1) {
+            let level = levels.iter().find(|(theirs, _)| *theirs == entry.value());
+            match level.filter(|_| entry.key == "any") {
+                Some((_, level)) => {
+                    let value = MovedValue::Text((*level).into());
+                    self.server
+                        .take(&entry.place, ("server", "log_level"), value, "any of log");
+                }
+                None => self.note(
+                    Verdict::NotPossible,
+                    "log",
+                    entry,
+                    "there is one level for all messages",
+                ),
+            }
+        }
+        if !["stderr", "stdout", "syslog"].contains(&item.id()) {
+            self.section(
+                item,
+                Verdict::NotNeeded,
+                "the log goes to standard error, which journald keeps",
+            );
+        }
+    }
+
+    pub(super) fn key(&mut self, item: &KnotItem) {
+        let Some(name) = full_name(item.id()) else {
+            return self
+                .texts
+                .error(&item.place, "key: expected id:, the name of a key");
+        };
+        let Some(secret) = item.entry("secret") else {
+            return self
+                .texts
+                .error(&item.place, format!("key {name}: expected secret:"));
+        };
+        let algorithm = item
+            .entry("algorithm")
+            .map_or("hmac-sha256", KnotEntry::value);
+        self.server
+            .report
+            .add(Verdict::Taken, &item.place, format!("key {name}"));
+        self.server.keys.push(MovedKey {
+            name,
+            algorithm: algorithm.to_ascii_lowercase(),
+            secret: secret.value().to_string(),
+            place: item.place.clone(),
+        });
+    }
+}

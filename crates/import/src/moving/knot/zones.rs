@@ -1,0 +1,357 @@
+//! Zones and templates of a knot.conf: which settings a zone has in the end, and what they mean here.
+
+use std::path::{Path, PathBuf};
+
+use super::{
+    super::{MovedKind, MovedTerms, MovedZone, Verdict, full_name},
+    KnotEntry, KnotItem, KnotReader,
+    access::{KnotIndex, KnotRefusal, peer_of},
+};
+
+/// Where zone files are unless something else is said.
+const STORAGE: &str = "/var/lib/knot";
+/// Settings that are read below.
+const USED: &[&str] = &[
+    "id",
+    "domain",
+    "template",
+    "storage",
+    "file",
+    "master",
+    "notify",
+    "acl",
+    "dnssec-signing",
+    "dnssec-validation",
+    "module",
+    "catalog-role",
+    "catalog-zone",
+    "catalog-group",
+    "catalog-template",
+    "zone-max-size",
+    "ddns-master",
+    "global-module",
+    "reverse-generate",
+    "include-from",
+];
+/// Settings that nothing here depends on.
+const NOT_NEEDED: &[&str] = &[
+    "zonefile-sync",
+    "zonefile-load",
+    "journal-content",
+    "journal-max-usage",
+    "journal-max-depth",
+    "journal-db",
+    "semantic-checks",
+    "adjust-threads",
+    "ixfr-benevolent",
+    "ixfr-by-one",
+    "ixfr-from-axfr",
+    "provide-ixfr",
+    "comment",
+    "zonefile-skip",
+    "backup",
+    "kasp-db",
+    "timer-db",
+    "max-timer-db-size",
+    "zonemd-verify",
+    "disable-any",
+    "dnssec-policy",
+    "zone-max-ttl",
+    "default-ttl",
+    "serial-modulo",
+    "notify-delay",
+    "retry-delay",
+];
+/// Modules without which answers stay the same.
+const QUIET_MODULES: &[&str] = &[
+    "mod-rrl",
+    "mod-stats",
+    "mod-cookies",
+    "mod-dnstap",
+    "mod-probe",
+    "mod-authsignal",
+];
+
+impl KnotReader<'_> {
+    pub(super) fn zones(&mut self, items: &[KnotItem]) {
+        let index = KnotIndex::new(items);
+        for item in items.iter().filter(|item| item.section == "template") {
+            self.unused(item);
+        }
+        for item in items.iter().filter(|item| item.section == "zone") {
+            self.unused(item);
+            self.zone(item, &index);
+        }
+    }
+
+    /// Notes the settings of a zone or template that have nothing like it here.
+    fn unused(&mut self, item: &KnotItem) {
+        for entry in item.entries.iter().skip(1) {
+            let key = entry.key.as_str();
+            let section = item.section.as_str();
+            match key {
+                "global-module" => self.global_modules(entry),
+                "catalog-template" => {
+                    let reason = "members have the settings of [zone_defaults], or of the [[template]] of their group";
+                    self.note(Verdict::Changed, section, entry, reason);
+                }
+                "ddns-master" => {
+                    let reason = "write forward_updates = true to forward updates to the primary";
+                    self.note(Verdict::NotPossible, section, entry, reason);
+                }
+                _ if USED.contains(&key) => {}
+                _ if entry.is_off() => self.note(Verdict::NotNeeded, section, entry, "it is off"),
+                _ if NOT_NEEDED.contains(&key) => {
+                    self.note(
+                        Verdict::NotNeeded,
+                        section,
+                        entry,
+                        "nothing here depends on it",
+                    );
+                }
+                "serial-policy" => {
+                    self.note(
+                        Verdict::Changed,
+                        section,
+                        entry,
+                        "serials are raised by one, or by the date if they have that form",
+                    );
+                }
+                _ => self.note(
+                    Verdict::NotPossible,
+                    section,
+                    entry,
+                    "there is nothing like it here",
+                ),
+            }
+        }
+    }
+
+    fn global_modules(&mut self, entry: &KnotEntry) {
+        for module in &entry.values {
+            let name = module.split('/').next().unwrap_or_default();
+            let (verdict, reason) = match QUIET_MODULES.contains(&name) {
+                true => (Verdict::NotPossible, "there are no modules"),
+                false => (
+                    Verdict::Breaks,
+                    "there are no modules, and answers would differ",
+                ),
+            };
+            let text = format!("global-module {name}: {reason}");
+            self.server.report.add(verdict, &entry.place, text);
+        }
+    }
+
+    fn zone(&mut self, item: &KnotItem, index: &KnotIndex<'_>) {
+        let Some(name) = full_name(item.id()) else {
+            let message = format!("expected the name of a zone, found {:?}", item.id());
+            return self.texts.error(&item.place, message);
+        };
+        let template = match item.entry("template") {
+            Some(entry) => match index.find("template", entry.value()) {
+                Some(template) => Some(template),
+                None => return self.wrong(entry, "the name of a template"),
+            },
+            None => index.find("template", "default"),
+        };
+        let find = |key: &str| item.entry(key).or_else(|| template?.entry(key));
+        match self.settle(&name, &find, index) {
+            Ok((kind, terms)) => {
+                let file = (!kind.is_transferred() && kind != MovedKind::Producer)
+                    .then(|| file_of(&name, &find));
+                self.server.take_zone(MovedZone {
+                    name,
+                    kind,
+                    file,
+                    terms,
+                    place: item.place.clone(),
+                });
+            }
+            Err(refusal) if refusal.is_mistake => {
+                self.texts.error(&refusal.entry.place, refusal.reason)
+            }
+            Err(refusal) => {
+                let text = format!("zone {name} is left out: {}", refusal.reason);
+                self.server
+                    .report
+                    .add(Verdict::Breaks, &refusal.entry.place, text);
+            }
+        }
+    }
+
+    /// The kind and the settings of a zone, or why it cannot be served as Knot serves it.
+    fn settle<'e>(
+        &mut self,
+        name: &str,
+        find: &dyn Fn(&str) -> Option<&'e KnotEntry>,
+        index: &KnotIndex<'_>,
+    ) -> Result<(MovedKind, MovedTerms), KnotRefusal> {
+        let refuse = |entry: &KnotEntry, reason: &str| KnotRefusal {
+            entry: entry.clone(),
+            reason: reason.into(),
+            is_mistake: false,
+        };
+        if let Some(entry) = find("dnssec-signing").filter(|entry| entry.is_on()) {
+            return Err(refuse(
+                entry,
+                "Knot signs it, and it is never served unsigned",
+            ));
+        }
+        if let Some(entry) = find("module") {
+            self.zone_modules(name, entry)?;
+        }
+        if let Some(entry) = find("reverse-generate").or_else(|| find("include-from")) {
+            return Err(refuse(entry, "records that are made from other zones"));
+        }
+        let mut terms = MovedTerms {
+            notify_name_servers: Some(false),
+            allow_transfer: Some(Vec::new()),
+            ..MovedTerms::default()
+        };
+        if let Some(entry) = find("master") {
+            terms.primaries = index.remotes(entry)?;
+        }
+        if let Some(entry) = find("notify") {
+            terms.also_notify = index.remotes(entry)?;
+        }
+        if let Some(entry) = find("acl") {
+            index.add_acl(entry, &mut terms)?;
+        }
+        if self.has_automatic_acl {
+            let transfer = terms.also_notify.iter().map(peer_of);
+            terms
+                .allow_transfer
+                .get_or_insert_default()
+                .extend(transfer);
+        }
+        if let Some(entry) = find("zone-max-size") {
+            terms.transfer_size_max_mb =
+                octets(entry.value()).map(|size| size.div_ceil(1 << 20).max(1));
+        }
+        if let Some(entry) = find("catalog-zone") {
+            terms.catalog = full_name(entry.value());
+        }
+        terms.catalog_group = find("catalog-group").map(|entry| entry.value().to_string());
+        let kind = match find("catalog-role").map(KnotEntry::value) {
+            Some("interpret") => MovedKind::Consumer,
+            Some("generate") => MovedKind::Producer,
+            _ if !terms.primaries.is_empty() => MovedKind::Secondary,
+            _ => MovedKind::Primary,
+        };
+        if kind.is_transferred() && terms.primaries.is_empty() {
+            let entry = find("master").or_else(|| find("catalog-role"));
+            let entry = entry.or_else(|| find("domain"));
+            return match entry {
+                Some(entry) => Err(refuse(
+                    entry,
+                    "it has no primaries, and would never be filled",
+                )),
+                None => Ok((kind, terms)),
+            };
+        }
+        Ok((kind, terms))
+    }
+
+    fn zone_modules(&mut self, name: &str, entry: &KnotEntry) -> Result<(), KnotRefusal> {
+        for module in &entry.values {
+            let module = module.split('/').next().unwrap_or_default();
+            if !QUIET_MODULES.contains(&module) {
+                return Err(KnotRefusal {
+                    entry: entry.clone(),
+                    reason: format!("{module} answers for it"),
+                    is_mistake: false,
+                });
+            }
+            let text = format!("module {module} of zone {name}: there are no modules");
+            self.server
+                .report
+                .add(Verdict::NotPossible, &entry.place, text);
+        }
+        Ok(())
+    }
+}
+
+/// The file of a zone.
+fn file_of<'e>(name: &str, find: &dyn Fn(&str) -> Option<&'e KnotEntry>) -> PathBuf {
+    let storage = find("storage").map_or(STORAGE, KnotEntry::value);
+    let pattern = find("file").map_or("%s.zone", KnotEntry::value);
+    Path::new(storage).join(expanded(pattern, name))
+}
+
+/// The name of a zone file: `%s` is the name of the zone, `%c[N]` and `%c[N-M]` are characters of it, `%l[N]` is a label
+/// from the right, `%m` the name without its first label.
+fn expanded(pattern: &str, zone: &str) -> String {
+    let name = match zone.strip_suffix('.') {
+        Some("") | None => "root",
+        Some(name) => name,
+    };
+    let mut out = String::new();
+    let mut rest = pattern;
+    while let Some((before, after)) = rest.split_once('%') {
+        out.push_str(before);
+        let mut following = after.chars();
+        let letter = following.next();
+        rest = following.as_str();
+        match letter {
+            Some('s') => out.push_str(name),
+            Some('m') => out.push_str(name.split_once('.').map_or("", |(_, parent)| parent)),
+            Some(letter @ ('c' | 'l')) => {
+                let inner = rest.strip_prefix('[').and_then(|rest| rest.split_once(']'));
+                let Some((numbers, after)) = inner else {
+                    continue;
+                };
+                rest = after;
+                let (first, last) = numbers.split_once('-').unwrap_or((numbers, numbers));
+                let (Ok(first), Ok(last)) = (first.parse::<usize>(), last.parse::<usize>()) else {
+                    continue;
+                };
+                match letter {
+                    'l' => out.push_str(name.rsplit('.').nth(first).unwrap_or("")),
+                    // A name has 255 octets at most.
+                    _ => out.extend(
+                        name.chars()
+                            .skip(first)
+                            .take(last.min(255).saturating_sub(first) + 1),
+                    ),
+                }
+            }
+            Some('%') => out.push('%'),
+            Some(other) => out.extend(['%', other]),
+            None => out.push('%'),
+        }
+    }
+    out + rest
+}
+
+/// A size with a unit: `16M`.
+fn octets(text: &str) -> Option<u64> {
+    let (number, unit) = match text.find(|c: char| !c.is_ascii_digit()) {
+        Some(at) => text.split_at(at),
+        None => (text, ""),
+    };
+    let factor = match unit {
+        "" | "B" => 1,
+        "K" => 1 << 10,
+        "M" => 1 << 20,
+        "G" => 1 << 30,
+        _ => return None,
+    };
+    number.parse::<u64>().ok()?.checked_mul(factor)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::expanded;
+
+    #[test]
+    fn names_of_files_follow_the_zone() {
+        assert_eq!(expanded("%s.zone", "example.org."), "example.org.zone");
+        assert_eq!(
+            expanded("%c[0]/%c[0-1]/%s", "example.org."),
+            "e/ex/example.org"
+        );
+        assert_eq!(expanded("%l[0]/%l[1]", "a.example.org."), "org/example");
+        assert_eq!(expanded("%c[0-99999999999]", "ab."), "ab");
+        assert_eq!(expanded("%", "ab."), "%");
+    }
+}

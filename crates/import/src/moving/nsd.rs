@@ -1,0 +1,236 @@
+//! The reader of NSD's `nsd.conf`: clauses of attributes, includes with patterns, and the list of zones that
+//! `nsd-control addzone` keeps.
+//!
+//! ```text
+//! nsd.rs      words, clauses, includes
+//! server      server: and key:
+//! zones       zone: and pattern:, and what they mean here
+//! ```
+//! NSD notifies nobody but those in `notify:`, and transfers to nobody but those in `provide-xfr:`.
+
+mod server;
+mod zones;
+
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use super::{ConfigPlace, MovedServer, texts::ConfigTexts};
+use crate::Files;
+
+/// Attributes that one configuration may have.
+const ATTRIBUTES_MAX: usize = 4_000_000;
+/// Words that begin a clause.
+const CLAUSES: &[&str] = &[
+    "server",
+    "remote-control",
+    "zone",
+    "pattern",
+    "key",
+    "tls-auth",
+    "verify",
+    "dnstap",
+    "xdp",
+];
+
+/// An attribute with its values.
+#[derive(Debug, Clone)]
+struct NsdAttribute {
+    name: String,
+    values: Vec<String>,
+    place: ConfigPlace,
+}
+
+impl NsdAttribute {
+    fn value(&self) -> &str {
+        self.values.first().map_or("", String::as_str)
+    }
+
+    fn is_yes(&self) -> bool {
+        self.value() == "yes"
+    }
+}
+
+/// A clause: its word and its attributes.
+#[derive(Debug, Clone)]
+struct NsdClause {
+    word: &'static str,
+    place: ConfigPlace,
+    attributes: Vec<NsdAttribute>,
+}
+
+impl NsdClause {
+    fn attribute(&self, name: &str) -> Option<&NsdAttribute> {
+        self.attributes.iter().rfind(|found| found.name == name)
+    }
+}
+
+/// Reads one configuration.
+struct NsdReader<'f> {
+    texts: ConfigTexts<'f>,
+    server: MovedServer,
+    clauses: Vec<NsdClause>,
+    count: usize,
+    /// Where relative paths of zone files start.
+    zones_directory: PathBuf,
+    /// Patterns by their names: places in `clauses`.
+    patterns: HashMap<String, usize>,
+}
+
+/// Reads an nsd.conf and what it includes.
+pub fn read(path: &Path, files: &mut dyn Files) -> MovedServer {
+    let first = ConfigPlace {
+        file: Arc::from(&*path.to_string_lossy()),
+        line: 1,
+    };
+    let mut reader = NsdReader {
+        texts: ConfigTexts::new(files),
+        server: MovedServer::default(),
+        clauses: Vec::new(),
+        count: 0,
+        zones_directory: super::texts::directory_of(path),
+        patterns: HashMap::new(),
+    };
+    reader.file(path, &first);
+    if reader.texts.errors.is_empty() {
+        reader.server_clauses();
+        reader.zone_clauses();
+    }
+    reader.server.errors = reader.texts.errors;
+    reader.server
+}
+
+impl NsdReader<'_> {
+    fn file(&mut self, path: &Path, from: &ConfigPlace) {
+        let Some((file, text)) = self.texts.open(path, from) else {
+            return;
+        };
+        for (line, number) in text.lines().zip(1..) {
+            let place = ConfigPlace {
+                file: Arc::clone(&file),
+                line: number,
+            };
+            if self.texts.is_full() {
+                break;
+            }
+            self.line(line, &place);
+        }
+        self.texts.close();
+    }
+
+    fn line(&mut self, line: &str, place: &ConfigPlace) {
+        let mut words = words(line);
+        // `zone: name: example.org` may stand on one line.
+        while let Some(word) = words.first().and_then(|word| word.strip_suffix(':')) {
+            let Some(clause) = CLAUSES.iter().find(|clause| **clause == word) else {
+                break;
+            };
+            self.clauses.push(NsdClause {
+                word: clause,
+                place: place.clone(),
+                attributes: Vec::new(),
+            });
+            words.remove(0);
+        }
+        let Some(first) = words.first() else {
+            return;
+        };
+        let Some(name) = first.strip_suffix(':').map(str::to_string) else {
+            let message = format!("expected an attribute such as name:, found {first:?}");
+            return self.texts.error(place, message);
+        };
+        words.remove(0);
+        self.attribute(NsdAttribute {
+            name,
+            values: words,
+            place: place.clone(),
+        });
+    }
+
+    fn attribute(&mut self, attribute: NsdAttribute) {
+        let place = attribute.place.clone();
+        if attribute.values.is_empty() {
+            let message = format!("expected a value after {}:", attribute.name);
+            return self.texts.error(&place, message);
+        }
+        if attribute.name == "include" {
+            let base = super::texts::directory_of(Path::new(&*place.file));
+            let pattern = base.join(attribute.value());
+            for path in self.texts.included(&pattern, &place) {
+                self.file(&path, &place);
+            }
+            return;
+        }
+        self.count += 1;
+        let message = match self.clauses.last_mut() {
+            _ if self.count > ATTRIBUTES_MAX => format!("more than {ATTRIBUTES_MAX} attributes"),
+            None => format!(
+                "{}: stands outside of a clause such as server:",
+                attribute.name
+            ),
+            Some(clause) => return clause.attributes.push(attribute),
+        };
+        self.texts.error(&place, message);
+    }
+}
+
+/// The words of a line up to a comment; quotes take the meaning from blanks and hashes.
+fn words(line: &str) -> Vec<String> {
+    let mut all: Vec<String> = Vec::new();
+    let mut rest = line.trim_start();
+    while let Some(first) = rest.chars().next() {
+        let (word, after) = match first {
+            '#' => break,
+            '"' | '\'' => {
+                let inner = &rest[1..];
+                let end = inner.find(first).unwrap_or(inner.len());
+                (&inner[..end], inner.get(end + 1..).unwrap_or(""))
+            }
+            _ => {
+                let is_end = |c: char| c.is_whitespace() || c == '"' || c == '#';
+                // `key:"value"` has no blank between.
+                let end = rest.find(is_end).unwrap_or(rest.len());
+                (&rest[..end], &rest[end..])
+            }
+        };
+        match (all.is_empty(), word.split_once(':')) {
+            // `name:value` without a blank, unless the value is an address of IPv6.
+            (true, Some((name, value))) if !value.is_empty() && is_name(name) => {
+                all.push(format!("{name}:"));
+                all.push(value.to_string());
+            }
+            _ => all.push(word.to_string()),
+        }
+        rest = after.trim_start();
+    }
+    all
+}
+
+fn is_name(word: &str) -> bool {
+    !word.is_empty()
+        && word
+            .bytes()
+            .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::words;
+
+    #[test]
+    fn words_end_at_blanks_quotes_and_comments() {
+        for (line, expected) in [
+            ("  name: \"example.org\" # c", "name:|example.org"),
+            ("name:\"a b\"", "name:|a b"),
+            ("port:53", "port:|53"),
+            ("zone: name: x", "zone:|name:|x"),
+            ("ip-address: ::1@5300", "ip-address:|::1@5300"),
+            ("key: 'open", "key:|open"),
+            ("# all", ""),
+        ] {
+            assert_eq!(words(line).join("|"), expected, "{line}");
+        }
+    }
+}

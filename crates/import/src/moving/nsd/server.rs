@@ -1,0 +1,324 @@
+//! The clauses of an nsd.conf that are about the server: `server:`, `key:`, and those that have nothing like it here.
+
+use std::net::SocketAddr;
+
+use super::{
+    super::{ConfigPlace, MovedKey, MovedValue, NumberRow, Verdict, full_name, peers},
+    NsdAttribute, NsdClause, NsdReader,
+};
+
+/// Numbers that mean the same: name, place, factor, least and most.
+const NUMBERS: &[NumberRow] = &[
+    (
+        "tcp-count",
+        ("server", "tcp_connections_max"),
+        1,
+        1,
+        1_000_000,
+    ),
+    (
+        "tcp-timeout",
+        ("server", "tcp_idle_timeout_ms"),
+        1000,
+        10,
+        3_600_000,
+    ),
+    (
+        "ipv4-edns-size",
+        ("server", "udp_payload_max"),
+        1,
+        512,
+        65_535,
+    ),
+];
+
+/// Attributes of `server:` that nothing here depends on.
+const NOT_NEEDED: &[&str] = &[
+    "database",
+    "pidfile",
+    "xfrdfile",
+    "xfrdir",
+    "xfrd-reload-timeout",
+    "username",
+    "chroot",
+    "server-count",
+    "cpu-affinity",
+    "xfrd-cpu-affinity",
+    "debug-mode",
+    "reuseport",
+    "ip-transparent",
+    "ip-freebind",
+    "send-buffer-size",
+    "receive-buffer-size",
+    "log-only-syslog",
+    "log-time-ascii",
+    "log-time-iso",
+    "logfile",
+    "zonefiles-check",
+    "zonefiles-write",
+    "reload-config",
+    "do-ip4",
+    "do-ip6",
+    "ipv6-edns-size",
+    "statistics",
+    "minimal-responses",
+    "tcp-reject-overflow",
+    "tcp-query-count",
+    "tcp-mss",
+    "outgoing-tcp-mss",
+    "round-robin",
+    "drop-updates",
+    "send-zonestats",
+    "xfrd-tcp-max",
+    "xfrd-tcp-pipeline",
+    "metrics-enable",
+    "metrics-interface",
+    "metrics-port",
+    "metrics-path",
+];
+
+/// Attributes of `server:` without which clients lose something that they may rely on.
+const BREAKS: &[(&str, &str)] = &[
+    ("tls-service-key", "there is no DNS over TLS"),
+    ("tls-service-pem", "there is no DNS over TLS"),
+    (
+        "tls-auth-port",
+        "transfers over TLS with certificates of clients cannot be kept",
+    ),
+    (
+        "tls-auth-xfr-only",
+        "transfers over TLS with certificates of clients cannot be kept",
+    ),
+    (
+        "proxy-protocol-port",
+        "clients behind a proxy would have the address of the proxy in every list",
+    ),
+];
+
+impl NsdReader<'_> {
+    pub(super) fn server_clauses(&mut self) {
+        let clauses = std::mem::take(&mut self.clauses);
+        for clause in &clauses {
+            match clause.word {
+                "server" => self.server_clause(clause),
+                "key" => self.key(clause),
+                "remote-control" => self.whole(
+                    clause,
+                    Verdict::NotNeeded,
+                    "the control socket does its work",
+                ),
+                "dnstap" => self.whole(clause, Verdict::NotPossible, "there is no dnstap"),
+                "xdp" => self.whole(clause, Verdict::NotNeeded, "queries come through sockets"),
+                "verify" => self.whole(
+                    clause,
+                    Verdict::NotPossible,
+                    "no program is run for a new version of a zone",
+                ),
+                "tls-auth" => self.whole(
+                    clause,
+                    Verdict::NotPossible,
+                    "there are no transfers over TLS; zones that use it are left out",
+                ),
+                _ => {}
+            }
+        }
+        self.clauses = clauses;
+        self.listen();
+    }
+
+    fn whole(&mut self, clause: &NsdClause, verdict: Verdict, reason: &str) {
+        let text = format!("{}: {reason}", clause.word);
+        self.server.report.add(verdict, &clause.place, text);
+    }
+
+    fn server_clause(&mut self, clause: &NsdClause) {
+        for attribute in &clause.attributes {
+            self.server_attribute(attribute);
+        }
+    }
+
+    fn server_attribute(&mut self, attribute: &NsdAttribute) {
+        let (name, place) = (attribute.name.as_str(), &attribute.place);
+        if let Some((_, key, factor, least, most)) = NUMBERS.iter().find(|row| row.0 == name) {
+            let number = attribute.value().parse::<u64>().ok();
+            let number = number.map(|number| number.saturating_mul(*factor));
+            return match number.filter(|number| (*least..=*most).contains(number)) {
+                Some(number) => self
+                    .server
+                    .take(place, *key, MovedValue::Number(number), name),
+                None => self.wrong(attribute, "a number"),
+            };
+        }
+        let text = |text: &str| MovedValue::Text(text.into());
+        let taken: Option<((&'static str, &'static str), MovedValue)> = match name {
+            "zonesdir" => {
+                self.zones_directory.push(attribute.value());
+                None
+            }
+            // Read together, or with the zones.
+            "ip-address" | "interface" | "port" | "zonelistfile" => return,
+            "identity" => Some((("server", "nsid"), text(attribute.value()))),
+            "version" => Some((("server", "version"), text(attribute.value()))),
+            "hide-version" if attribute.is_yes() => Some((("server", "version"), text(""))),
+            "nsid" => match attribute.value().strip_prefix("ascii_") {
+                Some(name) => Some((("server", "nsid"), text(name))),
+                None => {
+                    return self.note(
+                        Verdict::NotPossible,
+                        attribute,
+                        "an nsid is a text here, no hexadecimal digits",
+                    );
+                }
+            },
+            "refuse-any" if attribute.is_yes() => Some((("server", "any"), text("truncate"))),
+            "confine-to-zone" if attribute.is_yes() => {
+                Some((("server", "cname_follow"), text("zone")))
+            }
+            "verbosity" => {
+                let level = match attribute.value() {
+                    "0" => "warn",
+                    "1" | "2" => "info",
+                    _ => "debug",
+                };
+                Some((("server", "log_level"), text(level)))
+            }
+            _ => return self.other(attribute),
+        };
+        match taken {
+            Some((key, value)) => self.server.take(place, key, value, name),
+            None => self.note(Verdict::Taken, attribute, "zone files are found below it"),
+        }
+    }
+
+    fn other(&mut self, attribute: &NsdAttribute) {
+        let name = attribute.name.as_str();
+        let is_off = ["no", "\"\"", ""].contains(&attribute.value());
+        if is_off || NOT_NEEDED.contains(&name) {
+            let reason = match is_off {
+                true => "it is off",
+                false => "nothing here depends on it",
+            };
+            self.note(Verdict::NotNeeded, attribute, reason);
+        } else if let Some((_, reason)) = BREAKS.iter().find(|row| row.0 == name) {
+            self.note(Verdict::Breaks, attribute, reason);
+        } else if name.starts_with("rrl-") {
+            self.note(
+                Verdict::NotPossible,
+                attribute,
+                "there is no rate limit for answers",
+            );
+        } else if name.contains("cookie") {
+            self.note(
+                Verdict::NotPossible,
+                attribute,
+                "there are no cookies of DNS",
+            );
+        } else if [
+            "hide-identity",
+            "hide-version",
+            "refuse-any",
+            "confine-to-zone",
+        ]
+        .contains(&name)
+        {
+            self.note(
+                Verdict::NotNeeded,
+                attribute,
+                "it is so here unless a setting says otherwise",
+            );
+        } else {
+            self.note(
+                Verdict::NotPossible,
+                attribute,
+                "there is nothing like it here",
+            );
+        }
+    }
+
+    /// All addresses together, with the port that may come after them.
+    fn listen(&mut self) {
+        let clauses = std::mem::take(&mut self.clauses);
+        let servers = clauses.iter().filter(|clause| clause.word == "server");
+        let attributes: Vec<&NsdAttribute> =
+            servers.flat_map(|clause| &clause.attributes).collect();
+        let port = attributes.iter().rfind(|found| found.name == "port");
+        let number = match port.map(|port| (port, port.value().parse::<u16>())) {
+            None => 53,
+            Some((_, Ok(number))) => number,
+            Some((port, Err(_))) => {
+                self.wrong(port, "a port");
+                53
+            }
+        };
+        let mut list = Vec::new();
+        let mut place: Option<ConfigPlace> = port.map(|port| port.place.clone());
+        for attribute in attributes {
+            if !["ip-address", "interface"].contains(&attribute.name.as_str()) {
+                continue;
+            }
+            match peers::at_port(attribute.value(), number) {
+                Some((address, port)) => list.push(SocketAddr::new(address, port).to_string()),
+                None => self.note(
+                    Verdict::Breaks,
+                    attribute,
+                    "names of interfaces are not read: write its addresses",
+                ),
+            }
+            place = Some(attribute.place.clone());
+        }
+        if list.is_empty() && number != 53 {
+            list = vec![format!("0.0.0.0:{number}"), format!("[::]:{number}")];
+        }
+        if let Some(place) = place.filter(|_| !list.is_empty()) {
+            let value = MovedValue::Texts(list);
+            self.server
+                .take(&place, ("server", "listen"), value, "ip-address");
+        }
+        self.clauses = clauses;
+    }
+
+    fn key(&mut self, clause: &NsdClause) {
+        let value = |name: &str| {
+            clause
+                .attribute(name)
+                .map(|found| found.value().to_string())
+        };
+        let (name, algorithm, secret) = (value("name"), value("algorithm"), value("secret"));
+        let Some(name) = name.as_deref().and_then(full_name) else {
+            return self
+                .texts
+                .error(&clause.place, "key: expected name:, the name of a key");
+        };
+        let Some(secret) = secret else {
+            return self
+                .texts
+                .error(&clause.place, format!("key {name}: expected secret:"));
+        };
+        let algorithm = algorithm
+            .unwrap_or_else(|| "hmac-sha256".into())
+            .to_ascii_lowercase();
+        let algorithm = match algorithm.as_str() {
+            "hmac-md5.sig-alg.reg.int" => "hmac-md5".into(),
+            other => other.trim_end_matches('.').to_string(),
+        };
+        let text = format!("key {name}");
+        self.server.report.add(Verdict::Taken, &clause.place, text);
+        self.server.keys.push(MovedKey {
+            name,
+            algorithm,
+            secret,
+            place: clause.place.clone(),
+        });
+    }
+
+    pub(super) fn note(&mut self, verdict: Verdict, attribute: &NsdAttribute, reason: &str) {
+        let text = format!("{}: {reason}", attribute.name);
+        self.server.report.add(verdict, &attribute.place, text);
+    }
+
+    pub(super) fn wrong(&mut self, attribute: &NsdAttribute, expected: &str) {
+        let found = attribute.values.join(" ");
+        let message = format!("{}: expected {expected}, found {found:?}", attribute.name);
+        self.texts.error(&attribute.place, message);
+    }
+}

@@ -1,0 +1,395 @@
+//! Zones and patterns of an nsd.conf: which attributes a zone has in the end, and what they mean here.
+
+use std::path::PathBuf;
+
+use super::{
+    super::{
+        ConfigPlace, MovedKind, MovedRemote, MovedTerms, MovedZone, Verdict, full_name, peers,
+    },
+    NsdAttribute, NsdClause, NsdReader,
+};
+
+/// Patterns that include each other, at most.
+const DEPTH_MAX: usize = 16;
+/// The list of zones that nsd-control keeps, where nothing says otherwise.
+const ZONE_LIST: &str = "/var/lib/nsd/zone.list";
+/// The largest list that is read.
+const ZONE_LIST_MAX: u64 = 64 << 20;
+
+/// Attributes of zones that nothing here depends on.
+const NOT_NEEDED: &[&str] = &[
+    "allow-axfr-fallback",
+    "notify-retry",
+    "zonestats",
+    "multi-master-check",
+    "multi-primary-check",
+    "store-ixfr",
+    "create-ixfr",
+    "ixfr-number",
+    "ixfr-size",
+    "implicit",
+];
+
+/// A zone while its attributes are read.
+struct NsdZone {
+    name: String,
+    file: Option<String>,
+    terms: MovedTerms,
+    /// Entries that are blocked come first: they count whatever their place.
+    blocked: [Vec<String>; 3],
+    source: Option<String>,
+    kind: Option<MovedKind>,
+    /// Why it cannot be served as NSD serves it.
+    refusal: Option<(ConfigPlace, String)>,
+}
+
+impl NsdReader<'_> {
+    pub(super) fn zone_clauses(&mut self) {
+        let clauses = std::mem::take(&mut self.clauses);
+        for (at, clause) in clauses.iter().enumerate() {
+            if clause.word == "pattern"
+                && let Some(name) = clause.attribute("name")
+            {
+                self.patterns.insert(name.value().to_string(), at);
+            }
+        }
+        for clause in clauses.iter().filter(|clause| clause.word == "zone") {
+            match clause.attribute("name").map(|name| name.value()) {
+                Some(name) => self.zone(name, &clause.place, &clause.attributes, &clauses),
+                None => self
+                    .texts
+                    .error(&clause.place, "zone: expected name:, the name of a zone"),
+            }
+        }
+        self.added_zones(&clauses);
+    }
+
+    /// Zones that `nsd-control addzone` added: `add NAME PATTERN`.
+    fn added_zones(&mut self, clauses: &[NsdClause]) {
+        let servers = clauses.iter().filter(|clause| clause.word == "server");
+        let named = servers
+            .filter_map(|clause| clause.attribute("zonelistfile"))
+            .next_back();
+        let path = match named {
+            Some(named) => self.zones_directory.join(named.value()),
+            None => PathBuf::from(ZONE_LIST),
+        };
+        if let Some(named) = named {
+            self.note(Verdict::Taken, named, "zones in it are taken");
+        }
+        // It need not be there.
+        let Ok(text) = self.texts.files.read(&path, ZONE_LIST_MAX) else {
+            return;
+        };
+        let text = String::from_utf8_lossy(&text).into_owned();
+        for (line, number) in text.lines().zip(1..) {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            if let ["add", name, pattern] = words[..] {
+                let place = ConfigPlace {
+                    file: path.to_string_lossy().into(),
+                    line: number,
+                };
+                let include = NsdAttribute {
+                    name: "include-pattern".into(),
+                    values: vec![pattern.into()],
+                    place: place.clone(),
+                };
+                self.zone(name, &place, &[include], clauses);
+            }
+        }
+    }
+
+    fn zone(
+        &mut self,
+        text: &str,
+        place: &ConfigPlace,
+        attributes: &[NsdAttribute],
+        clauses: &[NsdClause],
+    ) {
+        let Some(name) = full_name(text) else {
+            return self.texts.error(
+                place,
+                format!("expected the name of a zone, found {text:?}"),
+            );
+        };
+        let mut zone = NsdZone {
+            name,
+            file: None,
+            // NSD notifies nobody by itself, and nobody may transfer who is not named.
+            terms: MovedTerms {
+                notify_name_servers: Some(false),
+                allow_transfer: Some(Vec::new()),
+                ..MovedTerms::default()
+            },
+            blocked: Default::default(),
+            source: None,
+            kind: None,
+            refusal: None,
+        };
+        self.zone_attributes(&mut zone, attributes, clauses, 0);
+        self.finish(zone, place);
+    }
+
+    fn zone_attributes(
+        &mut self,
+        zone: &mut NsdZone,
+        attributes: &[NsdAttribute],
+        clauses: &[NsdClause],
+        depth: usize,
+    ) {
+        for attribute in attributes {
+            if attribute.name != "include-pattern" {
+                self.zone_attribute(zone, attribute);
+                continue;
+            }
+            match self.patterns.get(attribute.value()) {
+                Some(at) if depth < DEPTH_MAX => {
+                    let inner = &clauses[*at].attributes;
+                    self.zone_attributes(zone, inner, clauses, depth + 1);
+                }
+                Some(_) => self
+                    .texts
+                    .error(&attribute.place, "patterns include each other"),
+                None => self.wrong(attribute, "the name of a pattern"),
+            }
+        }
+    }
+
+    fn zone_attribute(&mut self, zone: &mut NsdZone, attribute: &NsdAttribute) {
+        let values = &attribute.values;
+        match attribute.name.as_str() {
+            "name" => {}
+            "zonefile" => zone.file = Some(attribute.value().to_string()),
+            "provide-xfr" => self.access(zone, attribute, 0),
+            "allow-notify" => self.access(zone, attribute, 1),
+            "allow-query" => self.access(zone, attribute, 2),
+            "request-xfr" => {
+                let is_mode = ["AXFR", "UDP"].contains(&attribute.value());
+                if let Some(remote) = self.remote(zone, attribute, &values[usize::from(is_mode)..])
+                {
+                    zone.terms.primaries.push(remote);
+                }
+            }
+            "notify" => {
+                if let Some(remote) = self.remote(zone, attribute, values) {
+                    zone.terms.also_notify.push(remote);
+                }
+            }
+            "outgoing-interface" => match peers::at_port(attribute.value(), 0) {
+                Some((address, _)) => zone.source = Some(address.to_string()),
+                None => self.wrong(attribute, "an address"),
+            },
+            "size-limit-xfr" => {
+                let size = attribute.value().parse::<u64>().ok();
+                zone.terms.transfer_size_max_mb = size.map(|size| size.div_ceil(1 << 20).max(1));
+            }
+            "catalog" => {
+                zone.kind = match attribute.value() {
+                    "consumer" => Some(MovedKind::Consumer),
+                    "producer" => Some(MovedKind::Producer),
+                    _ => None,
+                }
+            }
+            "catalog-producer-zone" => zone.terms.catalog = full_name(attribute.value()),
+            "catalog-member-pattern" => {
+                self.note(Verdict::Changed, attribute, "members have the settings of [zone_defaults], or of the [[template]] of their group");
+            }
+            "min-refresh-time" | "max-refresh-time" | "min-retry-time" | "max-retry-time"
+            | "min-expire-time" => {
+                self.note(
+                    Verdict::NotPossible,
+                    attribute,
+                    "times are those of the SOA",
+                );
+            }
+            name if NOT_NEEDED.contains(&name) => {
+                self.note(Verdict::NotNeeded, attribute, "nothing here depends on it");
+            }
+            _ if attribute.value() == "no" => self.note(Verdict::NotNeeded, attribute, "it is off"),
+            "rrl-whitelist" => self.note(
+                Verdict::NotNeeded,
+                attribute,
+                "there is no rate limit for answers",
+            ),
+            _ => self.note(
+                Verdict::NotPossible,
+                attribute,
+                "there is nothing like it here",
+            ),
+        }
+    }
+
+    /// An entry `ADDRESS KEY|NOKEY|BLOCKED` of provide-xfr (0), allow-notify (1) or allow-query (2).
+    fn access(&mut self, zone: &mut NsdZone, attribute: &NsdAttribute, which: usize) {
+        let refuse = |zone: &mut NsdZone, reason: &str| {
+            let text = format!(
+                "{} {}: {reason}",
+                attribute.name,
+                attribute.values.join(" ")
+            );
+            zone.refusal.get_or_insert((attribute.place.clone(), text));
+        };
+        let (address, key) = match &attribute.values[..] {
+            [address, key] => (address, key),
+            [_, _, _, ..] => {
+                return refuse(
+                    zone,
+                    "transfers over TLS with certificates of clients cannot be kept",
+                );
+            }
+            _ => return self.wrong(attribute, "an address and a key, NOKEY or BLOCKED"),
+        };
+        let list = match which {
+            0 => &mut zone.terms.allow_transfer,
+            1 => &mut zone.terms.allow_notify,
+            _ => &mut zone.terms.allow_query,
+        };
+        let list = list.get_or_insert_default();
+        if address.contains('@') {
+            return refuse(zone, "ports of clients cannot be told apart");
+        }
+        let Some(networks) = peers::networks(address) else {
+            return refuse(zone, "these addresses are no network or range");
+        };
+        match key.as_str() {
+            "NOKEY" => list.extend(networks),
+            "BLOCKED" => {
+                let blocked = networks.iter().map(|network| format!("!{network}"));
+                zone.blocked[which].extend(blocked);
+            }
+            _ if which == 2 => refuse(zone, "who may ask cannot depend on a key"),
+            key => match full_name(key) {
+                Some(key) => list.extend(
+                    networks
+                        .iter()
+                        .map(|network| format!("{network} key:{key}")),
+                ),
+                None => self.wrong(attribute, "the name of a key"),
+            },
+        }
+    }
+
+    /// A server `ADDRESS[@PORT] KEY|NOKEY`.
+    fn remote(
+        &mut self,
+        zone: &mut NsdZone,
+        attribute: &NsdAttribute,
+        values: &[String],
+    ) -> Option<MovedRemote> {
+        let found = values.first().and_then(|text| peers::at_port(text, 53));
+        let Some((address, port)) = found else {
+            self.wrong(attribute, "an address and a key or NOKEY");
+            return None;
+        };
+        if values.len() > 2 {
+            let text = format!("{}: there are no transfers over TLS", attribute.name);
+            zone.refusal.get_or_insert((attribute.place.clone(), text));
+        }
+        let key = values.get(1).filter(|key| *key != "NOKEY");
+        Some(MovedRemote {
+            address: peers::written(address, port),
+            key: key.and_then(|key| full_name(key)),
+            source: None,
+        })
+    }
+
+    fn finish(&mut self, mut zone: NsdZone, place: &ConfigPlace) {
+        if let Some((place, reason)) = zone.refusal {
+            let text = format!("zone {} is left out: {reason}", zone.name);
+            return self.server.report.add(Verdict::Breaks, &place, text);
+        }
+        let [transfer, notify, query] = zone.blocked;
+        let terms = &mut zone.terms;
+        for (list, blocked) in [
+            (&mut terms.allow_transfer, transfer),
+            (&mut terms.allow_notify, notify),
+            (&mut terms.allow_query, query),
+        ] {
+            if let Some(list) = list {
+                list.splice(0..0, blocked);
+            }
+        }
+        for remote in terms.primaries.iter_mut().chain(&mut terms.also_notify) {
+            let is_v6 = remote.address.matches(':').count() > 1;
+            // One address for each family may be there; the last one counts here.
+            remote.source = zone
+                .source
+                .clone()
+                .filter(|source| source.contains(':') == is_v6);
+        }
+        let kind = match (zone.kind, terms.primaries.is_empty()) {
+            (Some(kind), _) => kind,
+            (None, true) => MovedKind::Primary,
+            (None, false) => MovedKind::Secondary,
+        };
+        if kind == MovedKind::Consumer && terms.primaries.is_empty() {
+            let text = format!(
+                "zone {} is left out: it has no request-xfr, and would never be filled",
+                zone.name
+            );
+            return self.server.report.add(Verdict::Breaks, place, text);
+        }
+        let file = zone.file.filter(|_| kind == MovedKind::Primary);
+        let file = file.map(|file| self.zones_directory.join(expanded(&file, &zone.name)));
+        if kind == MovedKind::Primary && file.is_none() {
+            let text = format!("zone {} is left out: it has no zonefile", zone.name);
+            return self.server.report.add(Verdict::Breaks, place, text);
+        }
+        self.server.take_zone(MovedZone {
+            name: zone.name,
+            kind,
+            file,
+            terms: zone.terms,
+            place: place.clone(),
+        });
+    }
+}
+
+/// The name of a zone file: `%s` is the name of the zone, `%1` to `%3` its first characters, `%z`, `%y` and `%x` its
+/// last labels.
+fn expanded(pattern: &str, zone: &str) -> String {
+    let name = match zone.strip_suffix('.') {
+        Some("") | None => zone,
+        Some(name) => name,
+    };
+    let mut labels = name.rsplit('.').map(str::to_string);
+    let tail = [labels.next(), labels.next(), labels.next()];
+    let character = |at: usize| name.chars().nth(at).map_or(".".into(), String::from);
+    let label = |at: usize| tail[at].clone().unwrap_or_else(|| ".".into());
+    let mut out = String::new();
+    let mut rest = pattern;
+    while let Some((before, after)) = rest.split_once('%') {
+        out.push_str(before);
+        let mut after_it = after.chars();
+        match after_it.next() {
+            Some('s') => out.push_str(name),
+            Some(digit @ '1'..='3') => out.push_str(&character(digit as usize - '1' as usize)),
+            Some('z') => out.push_str(&label(0)),
+            Some('y') => out.push_str(&label(1)),
+            Some('x') => out.push_str(&label(2)),
+            Some(other) => out.extend(['%', other]),
+            None => out.push('%'),
+        }
+        rest = after_it.as_str();
+    }
+    out + rest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::expanded;
+
+    #[test]
+    fn names_of_files_follow_the_zone() {
+        assert_eq!(
+            expanded("master/%s.zone", "example.org."),
+            "master/example.org.zone"
+        );
+        assert_eq!(expanded("%1/%2/%s", "example.org."), "e/x/example.org");
+        assert_eq!(
+            expanded("%z/%y/%x/%s", "a.example.org."),
+            "org/example/a/a.example.org"
+        );
+        assert_eq!(expanded("100%", "org."), "100%");
+    }
+}

@@ -1,0 +1,206 @@
+//! The reader of PowerDNS's `pdns.conf`: settings of the file and of those in `include-dir`, by their names.
+//!
+//! ```text
+//! pdns.rs     lines, continuations, `+=`, include-dir, old names
+//! table       what becomes of settings that need no thought
+//! translate   listeners, access, transfers, caches
+//! services    updates, the page, resolvers
+//! backends    launch=: databases, and zone files of the bind backend
+//! ```
+//! Zones of databases are not listed one by one: kinds, primaries, keys and metadata stay in the database, from which
+//! they are read as PowerDNS reads them.
+
+mod backends;
+mod services;
+mod table;
+mod translate;
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use super::{ConfigPlace, MovedServer, Verdict, texts::ConfigTexts};
+use crate::Files;
+use table::{SettingFate, fate_of};
+
+/// Settings that one configuration may have.
+const SETTINGS_MAX: usize = 10_000;
+
+/// A setting as it is written.
+#[derive(Debug, Clone)]
+struct PdnsSetting {
+    value: String,
+    place: ConfigPlace,
+    /// Somebody has asked for it.
+    is_used: bool,
+}
+
+impl PdnsSetting {
+    /// Whether the value turns something on.
+    fn is_on(&self) -> bool {
+        let value = self.value.to_ascii_lowercase();
+        !["", "no", "off", "0", "false"].contains(&value.as_str())
+    }
+}
+
+/// Reads one configuration.
+struct PdnsReader<'f> {
+    texts: ConfigTexts<'f>,
+    settings: BTreeMap<String, PdnsSetting>,
+    server: MovedServer,
+    /// The file that was named first: the place of what is a default.
+    first: ConfigPlace,
+}
+
+/// Reads a pdns.conf and what it includes.
+pub fn read(path: &Path, files: &mut dyn Files) -> MovedServer {
+    let first = ConfigPlace {
+        file: Arc::from(&*path.to_string_lossy()),
+        line: 1,
+    };
+    let mut reader = PdnsReader {
+        texts: ConfigTexts::new(files),
+        settings: BTreeMap::new(),
+        server: MovedServer::default(),
+        first,
+    };
+    reader.file(path);
+    if let Some(directory) = reader.used("include-dir") {
+        let pattern = Path::new(&directory.value).join("*.conf");
+        for path in reader.texts.included(&pattern, &directory.place) {
+            reader.file(&path);
+        }
+    }
+    if reader.texts.errors.is_empty() {
+        reader.translate();
+        reader.rest();
+    }
+    reader.server.errors = reader.texts.errors;
+    reader.server
+}
+
+impl PdnsReader<'_> {
+    fn file(&mut self, path: &Path) {
+        let from = self.first.clone();
+        let Some((file, text)) = self.texts.open(path, &from) else {
+            return;
+        };
+        let mut whole = String::new();
+        let mut begin = 1;
+        for (number, line) in (1..).zip(text.lines()) {
+            if whole.is_empty() {
+                begin = number;
+            }
+            // A backslash at the end of a line joins it with the next one.
+            if let Some(part) = line.trim_end().strip_suffix('\\') {
+                whole.push_str(part);
+                continue;
+            }
+            whole.push_str(line);
+            let place = ConfigPlace {
+                file: Arc::clone(&file),
+                line: begin,
+            };
+            self.line(&std::mem::take(&mut whole), place);
+        }
+        self.texts.close();
+    }
+
+    fn line(&mut self, line: &str, place: ConfigPlace) {
+        let line = without_comment(line).trim();
+        if line.is_empty() {
+            return;
+        }
+        let Some((name, value)) = line.split_once('=') else {
+            self.texts
+                .error(&place, format!("expected name=value, found {line:?}"));
+            return;
+        };
+        let (name, is_added) = match name.trim_end().strip_suffix('+') {
+            Some(name) => (name, true),
+            None => (name, false),
+        };
+        let name = name.trim().trim_start_matches("--").to_ascii_lowercase();
+        let value = value.trim().to_string();
+        if self.settings.len() >= SETTINGS_MAX {
+            let message = format!("more than {SETTINGS_MAX} settings");
+            return self.texts.error(&place, message);
+        }
+        match self.settings.get_mut(&name).filter(|_| is_added) {
+            Some(known) if known.value.is_empty() => known.value = value,
+            Some(known) => known.value = format!("{}, {value}", known.value),
+            None => {
+                let setting = PdnsSetting {
+                    value,
+                    place,
+                    is_used: false,
+                };
+                self.settings.insert(name, setting);
+            }
+        }
+    }
+
+    /// A setting, which counts as dealt with from now on.
+    fn used(&mut self, name: &str) -> Option<PdnsSetting> {
+        let setting = self.settings.get_mut(name)?;
+        setting.is_used = true;
+        Some(setting.clone())
+    }
+
+    /// A setting by its name of today or one of former times; the first that is there.
+    fn used_of(&mut self, names: &[&str]) -> Option<PdnsSetting> {
+        let found: Vec<PdnsSetting> = names.iter().filter_map(|name| self.used(name)).collect();
+        found.into_iter().next()
+    }
+
+    /// Whether a switch is on, where one of the names has it; else the default.
+    fn is_on(&mut self, names: &[&str], default: bool) -> bool {
+        self.used_of(names)
+            .map_or(default, |setting| setting.is_on())
+    }
+
+    /// Notes all settings that nothing above dealt with.
+    fn rest(&mut self) {
+        let rest = std::mem::take(&mut self.settings);
+        for (name, setting) in rest.iter().filter(|(_, setting)| !setting.is_used) {
+            let (verdict, reason) = match fate_of(name) {
+                SettingFate::NotNeeded(reason) => (Verdict::NotNeeded, reason),
+                _ if !setting.is_on() => (Verdict::NotNeeded, "it is off"),
+                SettingFate::Changed(reason) => (Verdict::Changed, reason),
+                SettingFate::NotPossible(reason) => (Verdict::NotPossible, reason),
+                SettingFate::Breaks(reason) => (Verdict::Breaks, reason),
+                SettingFate::Unknown => (
+                    Verdict::NotPossible,
+                    "it is no setting that this import knows",
+                ),
+            };
+            let text = format!("{name}: {reason}");
+            self.server.report.add(verdict, &setting.place, text);
+        }
+    }
+
+    /// A path of the configuration.
+    fn path(&self, text: &str) -> PathBuf {
+        super::texts::directory_of(Path::new(&*self.first.file)).join(text)
+    }
+}
+
+/// A hash begins a comment at the start of a line or after a blank; passwords may have one inside.
+fn without_comment(line: &str) -> &str {
+    let mut before = ' ';
+    for (at, c) in line.char_indices() {
+        if c == '#' && before.is_whitespace() {
+            return &line[..at];
+        }
+        before = c;
+    }
+    line
+}
+
+/// The words of a list: commas, semicolons and blanks stand between them.
+fn words(list: &str) -> impl Iterator<Item = &str> {
+    let words = list.split([',', ';', ' ', '\t']);
+    words.filter(|word| !word.is_empty())
+}

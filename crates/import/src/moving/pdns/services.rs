@@ -1,0 +1,147 @@
+//! Settings of PowerDNS about services beside answers and transfers: updates, the page, resolvers.
+
+use super::{
+    super::{MovedValue, Verdict, peers::colon_port},
+    PdnsReader, PdnsSetting, words,
+};
+
+impl PdnsReader<'_> {
+    pub(super) fn updates(&mut self) {
+        let switch = self.used("dnsupdate");
+        let from = self.used("allow-dnsupdate-from");
+        let forward = self.used("forward-dnsupdate");
+        if !switch.as_ref().is_some_and(PdnsSetting::is_on) {
+            for setting in [&switch, &from, &forward].into_iter().flatten() {
+                self.note(
+                    Verdict::NotNeeded,
+                    setting,
+                    "dnsupdate is off: nobody may update",
+                );
+            }
+            return;
+        }
+        let list = match &from {
+            Some(setting) => self.networks(setting),
+            None => ["127.0.0.0/8", "::1"].map(String::from).into(),
+        };
+        self.server.defaults.allow_update = Some(list);
+        let is_forwarded = forward.as_ref().is_none_or(PdnsSetting::is_on);
+        self.server.defaults.forward_updates = Some(is_forwarded);
+        for (setting, text) in [
+            (
+                &switch,
+                "dnsupdate: those in allow_update of [zone_defaults] and in the metadata of a zone may update it",
+            ),
+            (
+                &from,
+                "allow-dnsupdate-from is allow_update of [zone_defaults]",
+            ),
+            (
+                &forward,
+                "forward-dnsupdate is forward_updates of [zone_defaults]",
+            ),
+        ] {
+            if let Some(setting) = setting {
+                self.note(Verdict::Taken, setting, text);
+            }
+        }
+    }
+
+    pub(super) fn web(&mut self) {
+        let is_on = self.is_on(&["webserver", "api", "experimental-json-interface"], false);
+        let api = self.used("api").is_some_and(|setting| setting.is_on());
+        let is_on = is_on || api;
+        let address = self.used("webserver-address");
+        let port = self.used("webserver-port");
+        let from = self.used("webserver-allow-from");
+        let password = self.used("webserver-password");
+        let key = self.used("api-key");
+        if !is_on {
+            for setting in [&address, &port, &from, &password, &key]
+                .into_iter()
+                .flatten()
+            {
+                self.note(Verdict::NotNeeded, setting, "the web server is off");
+            }
+            return;
+        }
+        let secrets = [(&password, "password"), (&key, "api_key")];
+        for (setting, name) in secrets {
+            let Some(setting) = setting.as_ref().filter(|setting| setting.is_on()) else {
+                continue;
+            };
+            if setting.value.starts_with('$') {
+                let text = format!(
+                    "{name} of the web server is a hash: the page is left off; set web.listen and web.{name}"
+                );
+                return self.note(Verdict::Breaks, setting, &text);
+            }
+            let value = MovedValue::Text(setting.value.clone());
+            self.server.take(&setting.place, ("web", name), value, name);
+        }
+        let host = address
+            .as_ref()
+            .map_or("127.0.0.1".into(), |found| found.value.clone());
+        let number = port.as_ref().and_then(|found| self.number(found));
+        let place = address.or(port).map(|setting| setting.place);
+        let place = place.unwrap_or_else(|| self.first.clone());
+        match colon_port(&host, number.unwrap_or(8081) as u16) {
+            Some((address, port)) => {
+                let listen = std::net::SocketAddr::new(address, port).to_string();
+                let key = ("web", "listen");
+                let value = MovedValue::Text(listen);
+                self.server.take(&place, key, value, "webserver-address");
+            }
+            None => self
+                .texts
+                .error(&place, "webserver-address: expected an address"),
+        }
+        if let Some(setting) = from {
+            let list = MovedValue::Texts(self.networks(&setting));
+            let key = ("web", "allow_from");
+            self.server
+                .take(&setting.place, key, list, "webserver-allow-from");
+        }
+    }
+
+    pub(super) fn recursion(&mut self) {
+        let is_expanded = self.used("expand-alias");
+        if let Some(setting) = &is_expanded {
+            let text = "expand-alias: ALIAS records are always answered with addresses";
+            self.note(Verdict::Changed, setting, text);
+        }
+        if let Some(setting) = self.used("outgoing-axfr-expand-alias") {
+            self.server.defaults.expand_alias = setting.is_on().then_some(true);
+            let text = "outgoing-axfr-expand-alias is expand_alias of [zone_defaults]";
+            self.note(Verdict::Taken, &setting, text);
+        }
+        let recursor = self.used("recursor");
+        let resolver = self.used("resolver");
+        let allowed = self.used("allow-recursion");
+        let asked = recursor.as_ref().or(resolver.as_ref());
+        let Some(asked) = asked.filter(|setting| setting.is_on()) else {
+            return;
+        };
+        let mut list = Vec::new();
+        for word in words(&asked.value) {
+            match colon_port(word, 53) {
+                Some((address, port)) => {
+                    list.push(std::net::SocketAddr::new(address, port).to_string());
+                }
+                None => self.wrong(asked, "an address"),
+            }
+        }
+        let place = asked.place.clone();
+        let key = ("recursor", "address");
+        self.server
+            .take(&place, key, MovedValue::Texts(list), "resolver");
+        // `resolver` is for ALIAS alone; `recursor`, up to PowerDNS 4.0, was for clients too.
+        let from = match (&recursor, &allowed) {
+            (Some(_), Some(allowed)) => self.networks(allowed),
+            (Some(_), None) => vec!["any".into()],
+            (None, _) => Vec::new(),
+        };
+        let key = ("recursor", "allow_from");
+        self.server.set(None, key, MovedValue::Texts(from));
+    }
+}

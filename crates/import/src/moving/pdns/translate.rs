@@ -1,0 +1,384 @@
+//! Settings of PowerDNS that become settings here: listeners, access, page, limits. Defaults that differ are written out.
+
+use super::{
+    super::{
+        MovedRemote, MovedValue, NumberRow, Verdict,
+        peers::{colon_port, network, written},
+    },
+    PdnsReader, PdnsSetting, words,
+};
+
+/// Numbers that are the same in another unit: name, place, factor, least and most.
+const NUMBERS: &[NumberRow] = &[
+    ("cache-ttl", ("cache", "packet_ttl"), 1, 0, 86_400),
+    ("query-cache-ttl", ("cache", "query_ttl"), 1, 0, 86_400),
+    (
+        "negquery-cache-ttl",
+        ("cache", "negative_ttl"),
+        1,
+        0,
+        86_400,
+    ),
+    ("dnssec-key-cache-ttl", ("cache", "key_ttl"), 1, 0, 86_400),
+    (
+        "zone-metadata-cache-ttl",
+        ("cache", "meta_ttl"),
+        1,
+        0,
+        86_400,
+    ),
+    (
+        "domain-metadata-cache-ttl",
+        ("cache", "meta_ttl"),
+        1,
+        0,
+        86_400,
+    ),
+    (
+        "zone-cache-refresh-interval",
+        ("cache", "zone_refresh"),
+        1,
+        1,
+        86_400,
+    ),
+    (
+        "max-packet-cache-entries",
+        ("cache", "packet_entries"),
+        1,
+        0,
+        1_000_000_000,
+    ),
+    (
+        "max-cache-entries",
+        ("cache", "query_entries"),
+        1,
+        0,
+        1_000_000_000,
+    ),
+    (
+        "overload-queue-length",
+        ("overload", "overload_queue"),
+        1,
+        1,
+        10_000_000,
+    ),
+    (
+        "queue-limit",
+        ("overload", "query_timeout_ms"),
+        1,
+        10,
+        600_000,
+    ),
+    (
+        "max-tcp-connections",
+        ("server", "tcp_connections_max"),
+        1,
+        1,
+        1_000_000,
+    ),
+    (
+        "max-tcp-connections-per-client",
+        ("server", "tcp_connections_per_client"),
+        1,
+        1,
+        1_000_000,
+    ),
+    (
+        "max-tcp-connection-duration",
+        ("server", "tcp_total_timeout_ms"),
+        1000,
+        10,
+        86_400_000,
+    ),
+    (
+        "tcp-idle-timeout",
+        ("server", "tcp_idle_timeout_ms"),
+        1000,
+        10,
+        3_600_000,
+    ),
+    (
+        "udp-truncation-threshold",
+        ("server", "udp_payload_max"),
+        1,
+        512,
+        65_535,
+    ),
+    (
+        "axfr-fetch-timeout",
+        ("server", "transfer_idle_timeout_ms"),
+        1000,
+        10,
+        3_600_000,
+    ),
+];
+
+impl PdnsReader<'_> {
+    pub(super) fn translate(&mut self) {
+        self.listen();
+        self.identity();
+        self.numbers();
+        self.transfers();
+        self.notify();
+        self.updates();
+        self.web();
+        self.recursion();
+        self.backends();
+    }
+
+    fn listen(&mut self) {
+        let port = self.used("local-port");
+        let port = match &port {
+            Some(setting) => self.number(setting).unwrap_or(53) as u16,
+            None => 53,
+        };
+        let address = self.used("local-address");
+        let address6 = self.used("local-ipv6");
+        let mut list = Vec::new();
+        for setting in address.iter().chain(&address6) {
+            for word in words(&setting.value) {
+                match colon_port(word, port) {
+                    Some((address, port)) => list.push(std::net::SocketAddr::new(address, port)),
+                    None => self.wrong(setting, "an address"),
+                }
+            }
+        }
+        let place = address.as_ref().or(address6.as_ref());
+        let value = |list: Vec<std::net::SocketAddr>| {
+            MovedValue::Texts(list.iter().map(ToString::to_string).collect())
+        };
+        match place {
+            Some(setting) => self.server.take(
+                &setting.place.clone(),
+                ("server", "listen"),
+                value(list),
+                "local-address",
+            ),
+            None if port != 53 => {
+                let all = ["0.0.0.0", "::"].map(|all| all.parse().expect("an address"));
+                let all = all.map(|all| std::net::SocketAddr::new(all, port));
+                self.server
+                    .set(None, ("server", "listen"), value(all.into()));
+            }
+            None => {}
+        }
+    }
+
+    fn identity(&mut self) {
+        // PowerDNS sends clients that ask for ANY over UDP to TCP, unless it is told not to.
+        let any = match self.is_on(&["any-to-tcp"], true) {
+            true => "truncate",
+            false => "all",
+        };
+        self.server
+            .set(None, ("server", "any"), MovedValue::Text(any.into()));
+        if let Some(setting) = self.used("server-id") {
+            let value = match setting.value.as_str() {
+                "disabled" => "",
+                name => name,
+            };
+            let value = MovedValue::Text(value.into());
+            self.server
+                .take(&setting.place, ("server", "nsid"), value, "server-id");
+        }
+        if let Some(setting) = self.used("version-string") {
+            let value = match setting.value.as_str() {
+                "full" | "powerdns" => None,
+                "anonymous" => Some(String::new()),
+                text => Some(text.to_string()),
+            };
+            match value {
+                Some(text) => {
+                    let key = ("server", "version");
+                    let value = MovedValue::Text(text);
+                    self.server
+                        .take(&setting.place, key, value, "version-string");
+                }
+                None => self.note(
+                    Verdict::Changed,
+                    &setting,
+                    "version-string: version.bind says Nameward and its version",
+                ),
+            }
+        }
+        if let Some(setting) = self.used("loglevel") {
+            let level = match self.number(&setting) {
+                Some(0..=3) => "error",
+                Some(4) => "warn",
+                Some(5 | 6) => "info",
+                _ => "debug",
+            };
+            let value = MovedValue::Text(level.into());
+            self.server
+                .take(&setting.place, ("server", "log_level"), value, "loglevel");
+        }
+    }
+
+    fn numbers(&mut self) {
+        for (name, key, factor, least, most) in NUMBERS {
+            let Some(setting) = self.used(name) else {
+                continue;
+            };
+            let Some(number) = self.number(&setting) else {
+                continue;
+            };
+            let value = number.saturating_mul(*factor);
+            match (*least..=*most).contains(&value) {
+                true => {
+                    self.server
+                        .take(&setting.place, *key, MovedValue::Number(value), name);
+                }
+                // Zero means "no limit" there.
+                false => self.note(
+                    Verdict::Changed,
+                    &setting,
+                    &format!("{name}: {} of [{}] keeps its default", key.1, key.0),
+                ),
+            }
+        }
+        if let Some(setting) = self.used("xfr-max-received-mbytes") {
+            let size = self.number(&setting).filter(|size| *size > 0);
+            self.server.defaults.transfer_size_max_mb = size;
+            self.note(
+                Verdict::Taken,
+                &setting,
+                "xfr-max-received-mbytes is transfer_size_max_mb of [zone_defaults]",
+            );
+        }
+    }
+
+    fn transfers(&mut self) {
+        let is_off = self.is_on(&["disable-axfr"], false);
+        let setting = self.used("allow-axfr-ips");
+        let list = match (&setting, is_off) {
+            (_, true) => Vec::new(),
+            (Some(setting), false) => self.networks(setting),
+            (None, false) => ["127.0.0.0/8", "::1"].map(String::from).into(),
+        };
+        self.server.defaults.allow_transfer = Some(list);
+        if let Some(setting) = setting {
+            self.note(
+                Verdict::Taken,
+                &setting,
+                "allow-axfr-ips is allow_transfer of [zone_defaults]; ALLOW-AXFR-FROM of a zone adds to it",
+            );
+        }
+        if let Some(setting) = self.used("query-local-address") {
+            let is_any = words(&setting.value).all(|word| {
+                word.parse()
+                    .is_ok_and(|ip: std::net::IpAddr| ip.is_unspecified())
+            });
+            let verdict = match is_any {
+                true => Verdict::NotNeeded,
+                false => Verdict::NotPossible,
+            };
+            let text = "query-local-address: a server in primaries or also_notify may have a source; AXFR-SOURCE of a zone counts";
+            self.note(verdict, &setting, text);
+        }
+    }
+
+    fn notify(&mut self) {
+        let is_primary = self.is_on(&["primary", "master"], false);
+        if !is_primary {
+            // Without primary=yes PowerDNS notifies nobody.
+            self.server.defaults.notify_name_servers = Some(false);
+        }
+        if let Some(setting) = self.used("also-notify") {
+            let mut remotes = Vec::new();
+            for word in words(&setting.value) {
+                match colon_port(word, 53) {
+                    Some((address, port)) => remotes.push(MovedRemote {
+                        address: written(address, port),
+                        ..MovedRemote::default()
+                    }),
+                    None => self.wrong(&setting, "an address"),
+                }
+            }
+            let text = match is_primary {
+                true => "also-notify is also_notify of [zone_defaults]",
+                false => "also-notify: nobody is notified, since primary is off",
+            };
+            if is_primary {
+                self.server.defaults.also_notify = remotes;
+            }
+            let verdict = match is_primary {
+                true => Verdict::Taken,
+                false => Verdict::NotNeeded,
+            };
+            self.note(verdict, &setting, text);
+        }
+        if let Some(setting) = self.used("only-notify") {
+            let (verdict, text) = match setting.value.as_str() {
+                "" => {
+                    self.server.defaults.notify_name_servers = Some(false);
+                    (
+                        Verdict::Taken,
+                        "only-notify is notify_name_servers of [zone_defaults]",
+                    )
+                }
+                "0.0.0.0/0,::/0" | "0.0.0.0/0, ::/0" => (Verdict::NotNeeded, "only-notify: all"),
+                _ => (
+                    Verdict::NotPossible,
+                    "only-notify: name servers of a zone are all notified or none (notify_name_servers)",
+                ),
+            };
+            self.note(verdict, &setting, text);
+        }
+        if let Some(setting) = self.used("trusted-notification-proxy") {
+            self.server.defaults.allow_notify =
+                Some(self.networks(&setting)).filter(|list| !list.is_empty());
+            let text = "trusted-notification-proxy is allow_notify of [zone_defaults]";
+            self.note(Verdict::Taken, &setting, text);
+        }
+        if let Some(setting) = self.used("allow-notify-from") {
+            let text = "allow-notify-from: the primaries of a zone may always notify";
+            self.note(Verdict::Changed, &setting, text);
+        }
+        if let Some(setting) = self.used_of(&["secondary-do-renotify", "slave-renotify"]) {
+            let (verdict, text) = match setting.is_on() {
+                true => (Verdict::NotPossible, "set SLAVE-RENOTIFY for each zone"),
+                false => (Verdict::NotNeeded, "it is off"),
+            };
+            self.note(verdict, &setting, &format!("secondary-do-renotify: {text}"));
+        }
+    }
+
+    /// Networks as PowerDNS reads them: the longest prefix decides, so that here it has to come first.
+    pub(super) fn networks(&mut self, setting: &PdnsSetting) -> Vec<String> {
+        let mut list = Vec::new();
+        for word in words(&setting.value) {
+            let (sign, text) = match word.strip_prefix('!') {
+                Some(text) => ("!", text),
+                None => ("", word),
+            };
+            match network(text) {
+                Some((network, bits)) => list.push((bits, format!("{sign}{network}"))),
+                None => self.wrong(setting, "a network"),
+            }
+        }
+        if list.iter().any(|(_, text)| text.starts_with('!')) {
+            list.sort_by_key(|(bits, _)| std::cmp::Reverse(*bits));
+        }
+        list.into_iter().map(|(_, text)| text).collect()
+    }
+
+    pub(super) fn number(&mut self, setting: &PdnsSetting) -> Option<u64> {
+        let number = setting.value.parse().ok();
+        if number.is_none() {
+            self.wrong(setting, "a number");
+        }
+        number
+    }
+
+    pub(super) fn wrong(&mut self, setting: &PdnsSetting, expected: &str) {
+        let found = &setting.value;
+        self.texts.error(
+            &setting.place,
+            format!("expected {expected}, found {found:?}"),
+        );
+    }
+
+    pub(super) fn note(&mut self, verdict: Verdict, setting: &PdnsSetting, text: &str) {
+        self.server.report.add(verdict, &setting.place, text);
+    }
+}

@@ -1,0 +1,151 @@
+//! Addresses, networks and ranges as other servers write them, in our spelling.
+
+use std::net::{IpAddr, SocketAddr};
+
+/// Networks that a range may fall into: a range of IPv6 at its worst.
+const PARTS_MAX: usize = 254;
+
+/// An address as nameward.toml has it: the port only if it is not 53.
+pub(crate) fn written(address: IpAddr, port: u16) -> String {
+    match port {
+        53 => address.to_string(),
+        _ => SocketAddr::new(address, port).to_string(),
+    }
+}
+
+/// Reads `ADDRESS` or `ADDRESS@PORT`.
+pub(crate) fn at_port(text: &str, default: u16) -> Option<(IpAddr, u16)> {
+    match text.split_once('@') {
+        Some((address, port)) => Some((address.parse().ok()?, port.parse().ok()?)),
+        None => Some((text.parse().ok()?, default)),
+    }
+}
+
+/// Reads `ADDRESS`, `ADDRESS:PORT` or `[ADDRESS]:PORT`.
+pub(crate) fn colon_port(text: &str, default: u16) -> Option<(IpAddr, u16)> {
+    if let Ok(address) = text.parse::<IpAddr>() {
+        return Some((address, default));
+    }
+    if let Ok(address) = text.parse::<SocketAddr>() {
+        return Some((address.ip(), address.port()));
+    }
+    let inner = text.strip_prefix('[')?.strip_suffix(']')?;
+    Some((inner.parse().ok()?, default))
+}
+
+/// A network in our spelling, with the bits of its prefix.
+pub(crate) fn network(text: &str) -> Option<(String, u8)> {
+    let (address, bits) = match text.split_once('/') {
+        Some((address, bits)) => (address.parse::<IpAddr>().ok()?, Some(bits)),
+        None => (text.parse::<IpAddr>().ok()?, None),
+    };
+    let width = width(address);
+    let bits = match bits {
+        Some(bits) => bits.parse::<u8>().ok().filter(|bits| *bits <= width)?,
+        None => width,
+    };
+    Some((spelled(address, bits), bits))
+}
+
+/// The networks of an entry of NSD or Knot: an address, a network, `ADDRESS&MASK` or `FIRST-LAST`.
+pub(crate) fn networks(text: &str) -> Option<Vec<String>> {
+    if let Some((first, last)) = text.split_once('-') {
+        return range(first.parse().ok()?, last.parse().ok()?);
+    }
+    if let Some((address, mask)) = text.split_once('&') {
+        let (address, mask) = (address.parse().ok()?, mask.parse::<IpAddr>().ok()?);
+        let (width, ones) = (width(address), number(mask));
+        if width != self::width(mask) {
+            return None;
+        }
+        let ones = ones << (128 - u32::from(width));
+        let bits = ones.leading_ones();
+        // A mask with a hole in it is no network.
+        let is_whole = bits == ones.count_ones();
+        return is_whole.then(|| vec![spelled(address, bits as u8)]);
+    }
+    network(text).map(|(network, _)| vec![network])
+}
+
+/// The networks that a range of addresses falls into.
+pub(crate) fn range(first: IpAddr, last: IpAddr) -> Option<Vec<String>> {
+    let width = u32::from(width(first));
+    if width != u32::from(self::width(last)) || number(first) > number(last) {
+        return None;
+    }
+    let (mut at, last) = (number(first), number(last));
+    let mut parts = Vec::new();
+    while parts.len() <= PARTS_MAX {
+        // The largest network that begins here and does not reach past the end.
+        let mut free = at.trailing_zeros().min(width);
+        let end = |free: u32| match free {
+            128 => u128::MAX,
+            _ => at | ((1_u128 << free) - 1),
+        };
+        while end(free) > last {
+            free -= 1;
+        }
+        parts.push(spelled(address(at, width), (width - free) as u8));
+        match end(free) {
+            end if end >= last => return Some(parts),
+            end => at = end + 1,
+        }
+    }
+    None
+}
+
+fn width(address: IpAddr) -> u8 {
+    match address {
+        IpAddr::V4(_) => 32,
+        IpAddr::V6(_) => 128,
+    }
+}
+
+fn number(address: IpAddr) -> u128 {
+    match address {
+        IpAddr::V4(v4) => v4.to_bits().into(),
+        IpAddr::V6(v6) => v6.to_bits(),
+    }
+}
+
+fn address(number: u128, width: u32) -> IpAddr {
+    match width {
+        32 => IpAddr::V4((number as u32).into()),
+        _ => IpAddr::V6(number.into()),
+    }
+}
+
+fn spelled(address: IpAddr, bits: u8) -> String {
+    match bits == width(address) {
+        true => address.to_string(),
+        false => format!("{address}/{bits}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_and_masks_become_networks() {
+        for (text, expected) in [
+            ("192.0.2.1", "192.0.2.1"),
+            ("192.0.2.0/24", "192.0.2.0/24"),
+            ("192.0.2.0&255.255.255.0", "192.0.2.0/24"),
+            ("192.0.2.4-192.0.2.7", "192.0.2.4/30"),
+            ("192.0.2.1-192.0.2.4", "192.0.2.1 192.0.2.2/31 192.0.2.4"),
+            ("0.0.0.0-255.255.255.255", "0.0.0.0/0"),
+            ("::-ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff", "::/0"),
+        ] {
+            assert_eq!(networks(text).unwrap().join(" "), expected, "{text}");
+        }
+        for wrong in [
+            "192.0.2.0&255.0.255.0",
+            "192.0.2.9-192.0.2.1",
+            "x",
+            "192.0.2.0/33",
+        ] {
+            assert_eq!(networks(wrong), None, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! The report of a move: what became of each setting of the other server, with file and line.
+
+use std::{collections::HashMap, fmt, sync::Arc};
+
+/// A line of a file of the other server.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConfigPlace {
+    /// The file.
+    pub file: Arc<str>,
+    /// The line, from 1.
+    pub line: u32,
+}
+
+impl fmt::Display for ConfigPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.file, self.line)
+    }
+}
+
+/// The end of a setting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Verdict {
+    /// It means the same here.
+    Taken,
+    /// It is taken, with another meaning that the note tells.
+    Changed,
+    /// Nothing here depends on it.
+    NotNeeded,
+    /// There is nothing like it here; the server does its work without it.
+    NotPossible,
+    /// There is nothing like it here, and a zone would leak or break without it.
+    Breaks,
+}
+
+impl Verdict {
+    /// Every verdict, in the order of the closing line.
+    pub const ALL: [Self; 5] = [
+        Self::Taken,
+        Self::Changed,
+        Self::NotNeeded,
+        Self::NotPossible,
+        Self::Breaks,
+    ];
+
+    /// The words of the report.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Taken => "taken",
+            Self::Changed => "changed",
+            Self::NotNeeded => "not needed",
+            Self::NotPossible => "not possible",
+            Self::Breaks => "not possible, would leak or break",
+        }
+    }
+}
+
+/// A line of the report.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MoveNote {
+    /// Where the setting stands first.
+    pub place: ConfigPlace,
+    /// Its end.
+    pub verdict: Verdict,
+    /// The setting, and what becomes of it.
+    pub text: String,
+    /// How often it stands there.
+    pub count: usize,
+}
+
+impl fmt::Display for MoveNote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (place, words, text) = (&self.place, self.verdict.words(), &self.text);
+        write!(f, "{place}: {words}: {text}")?;
+        match self.count {
+            0 | 1 => Ok(()),
+            2 => write!(f, " (here and once more)"),
+            count => write!(f, " (here and {} times more)", count - 1),
+        }
+    }
+}
+
+/// All lines: equal ones once, with the place of the first.
+#[derive(Debug, Default)]
+pub struct MoveReport {
+    notes: Vec<MoveNote>,
+    known: HashMap<(Verdict, String), usize>,
+}
+
+impl MoveReport {
+    /// Adds a line.
+    pub(crate) fn add(&mut self, verdict: Verdict, place: &ConfigPlace, text: impl Into<String>) {
+        let text = text.into();
+        let next = self.notes.len();
+        match *self.known.entry((verdict, text.clone())).or_insert(next) {
+            at if at < next => self.notes[at].count += 1,
+            _ => self.notes.push(MoveNote {
+                place: place.clone(),
+                verdict,
+                text,
+                count: 1,
+            }),
+        }
+    }
+
+    /// The lines in the order of the files.
+    pub fn notes(&self) -> Vec<&MoveNote> {
+        let mut notes: Vec<&MoveNote> = self.notes.iter().collect();
+        let mut files: Vec<&str> = Vec::new();
+        for note in &self.notes {
+            if !files.contains(&&*note.place.file) {
+                files.push(&note.place.file);
+            }
+        }
+        let rank: HashMap<&str, usize> = files.into_iter().zip(0..).collect();
+        notes.sort_by_key(|note| (rank[&*note.place.file], note.place.line));
+        notes
+    }
+
+    /// How many lines have a verdict.
+    pub fn count(&self, verdict: Verdict) -> usize {
+        let notes = self.notes.iter();
+        notes.filter(|note| note.verdict == verdict).count()
+    }
+}

@@ -1,0 +1,112 @@
+//! Files of a configuration and what they include: read with bounds, each with its name for places.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use nameward_wire::zonefile::{Diagnostic, MAX_ERRORS, Severity};
+
+use super::ConfigPlace;
+use crate::files::{Files, has_wildcards, reason_of};
+
+/// Files that include each other, at most.
+const DEPTH_MAX: usize = 16;
+/// Files in all, and their bytes.
+const FILES_MAX: usize = 20_000;
+const BYTES_MAX: u64 = 256 << 20;
+
+/// Reads the files of one configuration and keeps its mistakes.
+pub(super) struct ConfigTexts<'f> {
+    pub(super) files: &'f mut dyn Files,
+    open: Vec<PathBuf>,
+    count: usize,
+    bytes: u64,
+    pub(super) errors: Vec<Diagnostic>,
+}
+
+impl<'f> ConfigTexts<'f> {
+    pub(super) fn new(files: &'f mut dyn Files) -> Self {
+        Self {
+            files,
+            open: Vec::new(),
+            count: 0,
+            bytes: 0,
+            errors: Vec::new(),
+        }
+    }
+
+    /// Whether so much is wrong that reading ends.
+    pub(super) fn is_full(&self) -> bool {
+        self.errors.len() >= MAX_ERRORS
+    }
+
+    /// Keeps a mistake.
+    pub(super) fn error(&mut self, place: &ConfigPlace, message: impl Into<String>) {
+        if !self.is_full() {
+            self.errors.push(Diagnostic {
+                severity: Severity::Error,
+                file: Arc::clone(&place.file),
+                line: place.line,
+                column: 0,
+                message: message.into(),
+            });
+        }
+    }
+
+    /// Opens a file; the caller closes it when it is read. A file that cannot be read is a mistake at `from`.
+    pub(super) fn open(&mut self, path: &Path, from: &ConfigPlace) -> Option<(Arc<str>, String)> {
+        match self.text(path) {
+            Ok(text) => {
+                self.open.push(path.to_path_buf());
+                Some((Arc::from(&*path.to_string_lossy()), text))
+            }
+            Err(error) => {
+                let reason = reason_of(&error);
+                self.error(from, format!("cannot read {}: {reason}", path.display()));
+                None
+            }
+        }
+    }
+
+    /// Closes the file that was opened last.
+    pub(super) fn close(&mut self) {
+        self.open.pop();
+    }
+
+    fn text(&mut self, path: &Path) -> io::Result<String> {
+        let refused = |message: String| Err(io::Error::other(message));
+        if self.open.iter().any(|open| open == path) {
+            return refused("it includes itself".into());
+        }
+        if self.open.len() >= DEPTH_MAX {
+            return refused(format!("more than {DEPTH_MAX} files include each other"));
+        }
+        self.count += 1;
+        if self.count > FILES_MAX {
+            return refused(format!("more than {FILES_MAX} files"));
+        }
+        let octets = self.files.read(path, BYTES_MAX - self.bytes)?;
+        self.bytes += octets.len() as u64;
+        String::from_utf8(octets).or_else(|_| refused("it is not text in UTF-8".into()))
+    }
+
+    /// The files that an include stands for; a pattern without a match is no mistake.
+    pub(super) fn included(&mut self, path: &Path, from: &ConfigPlace) -> Vec<PathBuf> {
+        use std::os::unix::ffi::OsStrExt;
+        if !has_wildcards(path.as_os_str().as_bytes()) {
+            return vec![path.to_path_buf()];
+        }
+        self.files.matching(path).unwrap_or_else(|error| {
+            let reason = reason_of(&error);
+            self.error(from, format!("cannot list {}: {reason}", path.display()));
+            Vec::new()
+        })
+    }
+}
+
+/// The directory that a file stands in.
+pub(super) fn directory_of(path: &Path) -> PathBuf {
+    path.parent().unwrap_or(Path::new("")).to_path_buf()
+}

@@ -1,0 +1,272 @@
+//! The writer of nameward.toml: one file for whichever server it comes from, each setting with its origin.
+
+use std::{
+    fmt::Write,
+    path::{Path, PathBuf},
+};
+
+use super::{
+    ConfigPlace, MovedBackend, MovedKey, MovedRemote, MovedScope, MovedServer, MovedTerms,
+    MovedUpdateRule, MovedValue, MovedZone, Verdict,
+};
+
+/// Tables of settings that may be written, in their order.
+const TABLES: [&str; 6] = [
+    "server",
+    "web",
+    "cache",
+    "overload",
+    "recursor",
+    "security_poll",
+];
+
+/// What the operator chooses about the new file.
+#[derive(Debug, Clone)]
+pub struct TomlPlan {
+    /// The kind of configuration that it comes from, for the first line.
+    pub from: String,
+    /// The state directory, if one is needed.
+    pub state_directory: PathBuf,
+    /// Where the secrets of keys stand.
+    pub secrets: SecretPlace,
+}
+
+/// Where the secrets of keys stand.
+#[derive(Debug, Clone)]
+pub enum SecretPlace {
+    /// In files of a directory, relative to the configuration.
+    Directory(PathBuf),
+    /// In the text itself, which is then for nobody's eyes.
+    Inline,
+}
+
+/// The name of the file that a key's secret goes to. Names of keys are names of DNS: dots and slashes are no paths here.
+pub fn secret_file_name(key: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    let name = key.trim_end_matches('.').to_ascii_lowercase();
+    let mut safe = String::new();
+    for c in name.chars() {
+        match is_plain(c) && !(c == '.' && safe.is_empty()) {
+            true => safe.push(c),
+            false => _ = write!(safe, "_{:x}_", u32::from(c)),
+        }
+    }
+    safe.push_str(".secret");
+    safe
+}
+
+impl MovedServer {
+    /// The text of nameward.toml.
+    pub fn to_toml(&self, plan: &TomlPlan) -> String {
+        let mut out = String::new();
+        line(
+            &mut out,
+            &format!("# Made by nameward import from {}.", plan.from),
+        );
+        line(
+            &mut out,
+            "# The comments name the lines that the settings come from.",
+        );
+        let state = self.needs_state();
+        for table in TABLES {
+            let rows = self.settings.iter().filter(|row| row.table == table);
+            let has_state = state && table == "server";
+            if rows.clone().next().is_none() && !has_state {
+                continue;
+            }
+            line(&mut out, &format!("\n[{table}]"));
+            for row in rows {
+                setting(&mut out, row.key, &value(&row.value), row.place.as_ref());
+            }
+            if has_state {
+                let directory = quoted(&plan.state_directory.to_string_lossy());
+                setting(&mut out, "state_directory", &directory, None);
+            }
+        }
+        let mut defaults = String::new();
+        terms(&mut defaults, &self.defaults);
+        if !defaults.is_empty() {
+            line(&mut out, "\n[zone_defaults]");
+            out.push_str(&defaults);
+        }
+        self.keys.iter().for_each(|it| key(&mut out, it, plan));
+        self.backends.iter().for_each(|it| backend(&mut out, it));
+        self.zones.iter().for_each(|it| zone(&mut out, it));
+        self.not_possible(&mut out);
+        out
+    }
+
+    /// Everything that is lost, as comments at the end: who edits the file later has to see it.
+    fn not_possible(&self, out: &mut String) {
+        let is_lost = |verdict| matches!(verdict, Verdict::NotPossible | Verdict::Breaks);
+        let notes = self.report.notes().into_iter();
+        let mut notes = notes.filter(|note| is_lost(note.verdict)).peekable();
+        if notes.peek().is_some() {
+            line(out, "\n# Not possible:");
+        }
+        for note in notes {
+            line(out, &format!("# {}", one_line(&note.to_string())));
+        }
+    }
+}
+
+fn line(out: &mut String, text: &str) {
+    out.push_str(text);
+    out.push('\n');
+}
+
+fn setting(out: &mut String, key: &str, value: &str, place: Option<&ConfigPlace>) {
+    match place {
+        Some(place) => line(
+            out,
+            &format!("{key} = {value}  # {}", one_line(&place.to_string())),
+        ),
+        None => line(out, &format!("{key} = {value}")),
+    }
+}
+
+fn key(out: &mut String, key: &MovedKey, plan: &TomlPlan) {
+    let place = one_line(&key.place.to_string());
+    line(out, &format!("\n[[key]]  # {place}"));
+    setting(out, "name", &quoted(&key.name), None);
+    setting(out, "algorithm", &quoted(&key.algorithm), None);
+    match &plan.secrets {
+        SecretPlace::Directory(directory) => {
+            let file = directory.join(secret_file_name(&key.name));
+            setting(out, "secret_file", &path(&file), None);
+        }
+        SecretPlace::Inline => setting(out, "secret", &quoted(&key.secret), None),
+    }
+}
+
+fn backend(out: &mut String, backend: &MovedBackend) {
+    line(
+        out,
+        &format!("\n[[backend]]  # {}", one_line(&backend.place.to_string())),
+    );
+    setting(out, "type", &quoted(backend.kind), None);
+    for (key, found) in &backend.settings {
+        setting(out, key, &value(found), None);
+    }
+}
+
+fn zone(out: &mut String, zone: &MovedZone) {
+    line(
+        out,
+        &format!("\n[[zone]]  # {}", one_line(&zone.place.to_string())),
+    );
+    setting(out, "name", &quoted(&zone.name), None);
+    setting(out, "kind", &quoted(zone.kind.word()), None);
+    if let Some(file) = &zone.file {
+        setting(out, "file", &path(file), None);
+    }
+    terms(out, &zone.terms);
+}
+
+fn terms(out: &mut String, terms: &MovedTerms) {
+    let mut row = |key: &str, value: Option<String>| {
+        if let Some(value) = value {
+            setting(out, key, &value, None);
+        }
+    };
+    let texts = |list: &Option<Vec<String>>| list.as_ref().map(|list| texts(list));
+    let remotes =
+        |list: &[MovedRemote]| (!list.is_empty()).then(|| joined(list.iter().map(remote)));
+    row("primaries", remotes(&terms.primaries));
+    row("also_notify", remotes(&terms.also_notify));
+    row(
+        "notify_name_servers",
+        terms.notify_name_servers.map(|is| is.to_string()),
+    );
+    row("allow_query", texts(&terms.allow_query));
+    row("allow_transfer", texts(&terms.allow_transfer));
+    row("allow_notify", texts(&terms.allow_notify));
+    row("allow_update", texts(&terms.allow_update));
+    let rules = &terms.update_policy;
+    row(
+        "update_policy",
+        (!rules.is_empty()).then(|| joined(rules.iter().map(rule))),
+    );
+    row(
+        "forward_updates",
+        terms.forward_updates.map(|is| is.to_string()),
+    );
+    row("expand_alias", terms.expand_alias.map(|is| is.to_string()));
+    row(
+        "transfer_size_max_mb",
+        terms.transfer_size_max_mb.map(|mb| mb.to_string()),
+    );
+    row("catalog", terms.catalog.as_deref().map(quoted));
+    row("catalog_group", terms.catalog_group.as_deref().map(quoted));
+}
+
+fn remote(remote: &MovedRemote) -> String {
+    let mut text = format!("{{ address = {}", quoted(&remote.address));
+    for (key, value) in [("key", &remote.key), ("source", &remote.source)] {
+        if let Some(value) = value {
+            let _ = write!(text, ", {key} = {}", quoted(value));
+        }
+    }
+    text.push_str(" }");
+    text
+}
+
+fn rule(rule: &MovedUpdateRule) -> String {
+    let mut text = format!("{{ key = {}", quoted(&rule.key));
+    let _ = match &rule.scope {
+        MovedScope::WholeZone => Ok(()),
+        MovedScope::Subtree(name) => write!(text, ", subtree = {}", quoted(name)),
+        MovedScope::OneName(name) => write!(text, ", name = {}", quoted(name)),
+        MovedScope::KeyItself => write!(text, ", self = true"),
+    };
+    if !rule.types.is_empty() {
+        let _ = write!(text, ", types = {}", texts(&rule.types));
+    }
+    text.push_str(" }");
+    text
+}
+
+fn value(value: &MovedValue) -> String {
+    match value {
+        MovedValue::Text(text) => quoted(text),
+        MovedValue::Number(number) => number.to_string(),
+        MovedValue::Switch(is_on) => is_on.to_string(),
+        MovedValue::Texts(list) => texts(list),
+    }
+}
+
+fn texts(list: &[String]) -> String {
+    joined(list.iter().map(|text| quoted(text)))
+}
+
+fn joined(values: impl Iterator<Item = String>) -> String {
+    let values: Vec<String> = values.collect();
+    format!("[{}]", values.join(", "))
+}
+
+fn path(path: &Path) -> String {
+    quoted(&path.to_string_lossy())
+}
+
+/// A basic string of TOML.
+fn quoted(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    out.push('"');
+    for c in text.chars() {
+        match c {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            c if c.is_control() => _ = write!(out, "\\u{:04X}", u32::from(c)),
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
+}
+
+/// A text for a comment: a control character would end it.
+fn one_line(text: &str) -> String {
+    text.chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect()
+}

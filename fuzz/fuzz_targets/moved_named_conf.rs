@@ -1,0 +1,4 @@
+//! Fuzzes `nameward_import::moving::fuzzing::moved_named_conf`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| nameward_import::moving::fuzzing::moved_named_conf(data));
