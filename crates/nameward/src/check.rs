@@ -89,7 +89,8 @@ pub fn run(overrides: &Overrides, form: OutputForm) -> Result<ExitCode, CommandE
     })
 }
 
-fn print(diagnostics: &[Diagnostic], printer: &mut Printer) -> io::Result<()> {
+/// Prints diagnostics, a line each.
+pub fn print(diagnostics: &[Diagnostic], printer: &mut Printer) -> io::Result<()> {
     for diagnostic in diagnostics {
         let severity = match diagnostic.severity {
             Severity::Error => "error",

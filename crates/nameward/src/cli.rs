@@ -6,11 +6,13 @@ use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
 mod administration;
+mod import;
 mod key;
 pub mod print;
 mod tsig;
 
 use administration::{RecordCommand, ZoneCommand};
+use import::ImportCommand;
 use key::KeyCommand;
 use nameward_control::operations::{OperationError, OperationRequest};
 use print::{OutputForm, Printer};
@@ -19,14 +21,15 @@ use tsig::TsigCommand;
 use crate::{
     check,
     command_error::CommandError,
-    config::{self, Overrides, zone_files::ZoneFile},
-    db, remote, serve, signals, state,
+    config::{self, Overrides, place, zone_files::ZoneFile},
+    db, manual, remote, serve, signals, state,
 };
 
 /// An authoritative DNS name server.
 ///
-/// Without a command it serves a built-in example on 127.0.0.1 and ::1, port 5300, with a status
-/// page on http://127.0.0.1:8081/.
+/// The configuration is the file that --config names, else the one in $NAMEWARD_CONFIG, else
+/// /etc/nameward/nameward.toml. Without a command and without any of these it serves a built-in
+/// example on 127.0.0.1 and ::1, port 5300, with a status page on http://127.0.0.1:8081/.
 #[derive(Parser)]
 #[command(name = "nameward", version, max_term_width = 100)]
 pub struct Cli {
@@ -78,6 +81,9 @@ enum Command {
     /// Check, compact or copy the state store
     #[command(subcommand)]
     State(StateCommand),
+    /// Write a nameward.toml from the configuration of another server, and report what cannot be kept
+    #[command(subcommand)]
+    Import(ImportCommand),
     /// Print the version
     Version,
     /// Print every setting with its default and meaning
@@ -92,7 +98,11 @@ enum Command {
         shell: Shell,
     },
     /// Print the manual page, for `man -l -`
-    Manual,
+    Manual {
+        /// Write a page for each command, and nameward.toml(5), into this directory instead
+        #[arg(long, value_name = "DIR")]
+        directory: Option<PathBuf>,
+    },
 }
 
 #[derive(Subcommand)]
@@ -144,7 +154,7 @@ struct StateArguments {
 impl StateArguments {
     fn find(self) -> Result<PathBuf, CommandError> {
         let overrides = Overrides {
-            file: self.config,
+            file: self.config.or_else(place::of_this_machine),
             ..Overrides::default()
         };
         state::directory(self.directory, &overrides)
@@ -205,9 +215,12 @@ enum ConfigFormat {
 }
 
 impl SourceArguments {
+    /// Without a file and without zones the file of this machine counts.
     fn overrides(self) -> Overrides {
+        let file = self.config.or_else(place::named);
+        let default = || place::default_file().filter(|_| self.zones.is_empty());
         Overrides {
-            file: self.config,
+            file: file.or_else(default),
             zones: self.zones,
             ..Overrides::default()
         }
@@ -229,7 +242,7 @@ impl ServeArguments {
 impl RemoteArguments {
     fn overrides(self) -> Overrides {
         Overrides {
-            file: self.config,
+            file: self.config.or_else(place::named),
             control_socket: self.control,
             ..Overrides::default()
         }
@@ -286,7 +299,7 @@ fn dispatch(command: Command, form: OutputForm) -> Result<ExitCode, CommandError
     if form == OutputForm::Json
         && matches!(
             command,
-            Command::Serve(_) | Command::Completions { .. } | Command::Manual
+            Command::Serve(_) | Command::Completions { .. } | Command::Manual { .. }
         )
     {
         return Err(CommandError::NoJson);
@@ -329,6 +342,7 @@ fn dispatch(command: Command, form: OutputForm) -> Result<ExitCode, CommandError
         Command::State(StateCommand::Backup { to, arguments }) => {
             state::backup(&arguments.find()?, &to, form)
         }
+        Command::Import(command) => crate::import::run(&command.order(), form),
         Command::Version => {
             let version = env!("CARGO_PKG_VERSION");
             let object = serde_json::json!({ "version": version });
@@ -350,55 +364,12 @@ fn dispatch(command: Command, form: OutputForm) -> Result<ExitCode, CommandError
             clap_complete::generate(shell, &mut Cli::command(), "nameward", &mut out);
             print(&out)
         }
-        Command::Manual => print(&manual()?),
-    }
-}
-
-/// The manual page: the program and then each command, from the definition above.
-fn manual() -> Result<Vec<u8>, CommandError> {
-    let mut out = Vec::new();
-    let mut command = Cli::command();
-    command.build();
-    clap_mangen::Man::new(command.clone())
-        .render(&mut out)
-        .map_err(CommandError::Output)?;
-    let mut leaves = Vec::new();
-    collect_leaves(&command, "NAMEWARD", &mut leaves);
-    for (title, subcommand) in leaves {
-        let man = clap_mangen::Man::new(subcommand.clone());
-        let _ = writeln!(out, ".SH \"{title}\"");
-        for section in [
-            clap_mangen::Man::render_synopsis_section,
-            clap_mangen::Man::render_description_section,
-            clap_mangen::Man::render_options_section,
-        ] {
-            let mut text = Vec::new();
-            section(&man, &mut text).map_err(CommandError::Output)?;
-            // A section of a command is a subsection of the page.
-            let text = String::from_utf8_lossy(&text).replace("\n.SH ", "\n.SS ");
-            let text = text
-                .strip_prefix(".SH ")
-                .map(|rest| format!(".SS {rest}"))
-                .unwrap_or(text);
-            out.extend_from_slice(text.as_bytes());
-        }
-    }
-    Ok(out)
-}
-
-/// The commands that have none below them, each with its title.
-fn collect_leaves<'c>(
-    command: &'c clap::Command,
-    title: &str,
-    leaves: &mut Vec<(String, &'c clap::Command)>,
-) {
-    for subcommand in command.get_subcommands() {
-        let name = subcommand.get_name();
-        let title = format!("{title} {}", name.to_uppercase());
-        match subcommand.has_subcommands() {
-            _ if name == "help" => {}
-            true => collect_leaves(subcommand, &title, leaves),
-            false => leaves.push((title, subcommand)),
+        Command::Manual { directory: None } => print(&manual::whole(Cli::command())?),
+        Command::Manual {
+            directory: Some(directory),
+        } => {
+            manual::write_pages(Cli::command(), &directory)?;
+            Ok(ExitCode::SUCCESS)
         }
     }
 }

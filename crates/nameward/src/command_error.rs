@@ -1,6 +1,6 @@
 //! Owns the errors of commands and the exit codes they end with.
 
-use std::io;
+use std::{io, path::PathBuf};
 
 use nameward_control::{
     operations::{ErrorKind, OperationError},
@@ -40,6 +40,9 @@ pub enum CommandError {
     /// The server could not start, or ended by a fault.
     #[error("{0}")]
     Start(#[from] StartError),
+    /// A file of a move could not be written.
+    #[error("cannot write {}: {}", .0.display(), .1)]
+    Import(PathBuf, io::Error),
     /// The output could not be written.
     #[error("cannot write the output: {0}")]
     Output(io::Error),
@@ -67,6 +70,7 @@ impl CommandError {
             CommandError::Start(_)
             | CommandError::State(_)
             | CommandError::NoStateDirectory
+            | CommandError::Import(..)
             | CommandError::Output(_)
             | CommandError::Threads(_)
             | CommandError::Interrupted => ErrorKind::Internal,

@@ -5,6 +5,7 @@ mod backend_words;
 pub mod clients;
 mod document;
 pub mod error;
+pub mod place;
 pub mod read;
 pub mod setting;
 pub mod settings;
@@ -26,7 +27,7 @@ use toml::{
     de::{DeTable, DeValue},
 };
 
-pub use document::{as_json, as_markdown, as_toml};
+pub use document::{as_json, as_markdown, as_roff, as_toml};
 use error::{ConfigError, Problem, base_of, nearest};
 use setting::{ConfigTable, Listed, list};
 use settings::{

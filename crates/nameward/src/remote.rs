@@ -13,7 +13,7 @@ use nameward_control::{
 
 use crate::{
     command_error::CommandError,
-    config::{Config, Overrides, error::ConfigError},
+    config::{Overrides, error::ConfigError, place},
     serve::resolved,
 };
 
@@ -76,8 +76,11 @@ pub fn ask(
         // The server says no if it is that of another configuration.
         config = Some(config_file(file)?);
         if path.is_none() {
-            path = Config::load(overrides)?.server.control_socket;
+            path = place::control_socket(file)?;
         }
+    } else if let (None, Some(file)) = (&path, place::default_file()) {
+        // Whoever runs a server with another file has no use for this one.
+        path = place::control_socket(&file).ok().flatten();
     }
     let path = path.unwrap_or_else(|| DefaultPlace::of_this_process().path());
     let request = ControlRequest { config, request };

@@ -38,6 +38,25 @@ fn heading(table: &str) -> String {
     }
 }
 
+/// The manual page nameward.toml(5).
+pub fn as_roff() -> String {
+    let escaped = |text: &str| text.replace('\\', "\\\\").replace('-', "\\-");
+    let mut out = String::from(
+        ".TH nameward.toml 5\n.SH NAME\nnameward.toml \\- the configuration of nameward(1)\n.SH DESCRIPTION\n\
+         One file in TOML: the one that \\-\\-config names, else the one in NAMEWARD_CONFIG, else\n\
+         /etc/nameward/nameward.toml. Relative paths start at the directory of the file.\n",
+    );
+    for table in tables() {
+        let about = escaped(&sentence(table.about));
+        let _ = write!(out, ".SH \"{}\"\n\\&{about}\n", heading(table.name));
+        for setting in table.settings {
+            let (default, doc) = (escaped(setting.default), escaped(&sentence(setting.doc)));
+            let _ = write!(out, ".TP\n\\fB{}\\fR = {default}\n\\&{doc}\n", setting.key);
+        }
+    }
+    out
+}
+
 /// A configuration file with every key commented out at its default.
 pub fn as_toml() -> String {
     let mut out = String::from("# Nameward configuration. Every key stands at its default.\n");

@@ -1,0 +1,114 @@
+//! A move from PowerDNS: a SQLite database with keys, TSIG and metadata, and zone files of the bind backend.
+
+use std::{path::Path, process::Command};
+
+use nameward_testkit::peers::PeerKind;
+
+use crate::moved::{OldServer, assert_report, compare, rcode, transfer, zone};
+
+const CONF: &str = include_str!("conf/pdns.conf");
+const DATABASE: &str = include_str!("conf/pdns-database.conf");
+const NAMED: &str = "zone \"file.example\" { type native; file \"{DIR}/zones/file.example\"; };\n";
+const SCHEMA: &str = "/usr/share/pdns-backend-sqlite3/schema/schema.sqlite3.sql";
+
+#[test]
+fn answers_transfers_and_refusals_stay() {
+    let Some(old) = old_server() else {
+        return;
+    };
+    let output = old.import("pdns", "pdns.conf", &["--dry-run"]);
+    assert_report("pdns.report", &old.report(&output, None));
+    // Keys of zones in files would be lost, and Lua is not run.
+    assert_eq!(output.status.code(), Some(1));
+    let new = old.move_in("pdns", "pdns.conf");
+    let (before, after) = (old.address, new.address());
+    compare(
+        before,
+        after,
+        &["one.example", "two.example", "file.example"],
+    );
+    let signed = transfer(before, "one.example", true);
+    assert!(signed.len() > 10, "{signed:?}");
+    assert_eq!(transfer(after, "one.example", true), signed);
+    for server in [before, after] {
+        assert_eq!(
+            rcode(server, "127.0.0.1", "www.elsewhere.example", "A"),
+            "REFUSED"
+        );
+        assert_eq!(transfer(server, "one.example", false), Vec::<String>::new());
+        // ALLOW-AXFR-FROM of the zone.
+        assert!(transfer(server, "two.example", false).len() > 10);
+    }
+}
+
+/// Runs pdnsutil on the configuration of a directory.
+fn pdnsutil(dir: &Path, arguments: &[&str]) {
+    let output = Command::new("pdnsutil")
+        .arg(format!("--config-dir={}", dir.display()))
+        .args(arguments)
+        .output()
+        .expect("pdnsutil is installed with pdns_server");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{arguments:?}: {said}");
+}
+
+fn old_server() -> Option<OldServer> {
+    PeerKind::PowerDns.require()?;
+    let one = zone("one.example");
+    let two = zone("two.example");
+    let file = zone("file.example");
+    let files = [
+        ("pdns.conf", CONF),
+        ("pdns.d/database.conf", DATABASE),
+        ("named.conf", NAMED),
+        ("zones/one.example", &one),
+        ("zones/two.example", &two),
+        ("zones/file.example", &file),
+    ];
+    OldServer::start(
+        PeerKind::PowerDns,
+        &files,
+        &["one.example", "two.example", "file.example"],
+        None,
+        |dir| {
+            fill(dir);
+            vec![format!("--config-dir={}", dir.display())]
+        },
+    )
+}
+
+/// Makes the database with PowerDNS's own tool.
+fn fill(dir: &Path) {
+    let database = dir.join("pdns.sqlite3");
+    if database.exists() {
+        return;
+    }
+    let connection = rusqlite::Connection::open(&database).unwrap();
+    let schema = std::fs::read_to_string(SCHEMA).expect("pdns-backend-sqlite3 is installed");
+    connection.execute_batch(&schema).unwrap();
+    drop(connection);
+    for name in ["one.example", "two.example"] {
+        let file = dir.join("zones").join(name);
+        pdnsutil(dir, &["load-zone", name, file.to_str().unwrap()]);
+    }
+    // Without it PowerDNS does not know the empty non-terminals.
+    pdnsutil(dir, &["rectify-all-zones"]);
+    let secret = "bW92aW5nIGluIHdpdGggYSBrZXkhIQ==";
+    pdnsutil(
+        dir,
+        &["import-tsig-key", "transfer.example", "hmac-sha256", secret],
+    );
+    pdnsutil(
+        dir,
+        &[
+            "activate-tsig-key",
+            "one.example",
+            "transfer.example",
+            "primary",
+        ],
+    );
+    pdnsutil(
+        dir,
+        &["set-meta", "two.example", "ALLOW-AXFR-FROM", "127.0.0.0/8"],
+    );
+}
