@@ -21,6 +21,7 @@ mod acl;
 pub mod fuzzing;
 mod inherited;
 pub(crate) mod interfaces;
+mod judged;
 mod lex;
 pub mod moving;
 mod notes;

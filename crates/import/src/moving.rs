@@ -22,7 +22,7 @@ use std::path::PathBuf;
 
 use nameward_wire::{Name, NameBuf};
 
-pub use report::{ConfigPlace, MoveNote, MoveReport, Verdict};
+pub use report::{ConfigPlace, MoveNote, MoveReport, MoveVerdict};
 pub use toml_text::{SecretPlace, TomlPlan, secret_file_name};
 
 /// A value of a setting here.
@@ -219,7 +219,7 @@ pub struct MovedServer {
     pub backends: Vec<MovedBackend>,
     /// Zones that are declared one by one.
     pub zones: Vec<MovedZone>,
-    /// What became of each setting of the other server.
+    /// The end of each setting of the other server.
     pub report: MoveReport,
     /// Mistakes in the configuration of the other server: with one of them there is nothing to move.
     pub errors: Vec<nameward_wire::zonefile::Diagnostic>,
@@ -235,7 +235,7 @@ impl MovedServer {
         from: &str,
     ) {
         let text = format!("{from} is {key} of [{table}]");
-        self.report.add(Verdict::Taken, place, text);
+        self.report.add(MoveVerdict::Taken, place, text);
         self.set(Some(place), (table, key), value);
     }
 
@@ -263,7 +263,7 @@ impl MovedServer {
             Some(file) => format!("zone {name} is {kind}, file {}", file.display()),
             None => format!("zone {name} is {kind}"),
         };
-        self.report.add(Verdict::Taken, &zone.place, text);
+        self.report.add(MoveVerdict::Taken, &zone.place, text);
         self.zones.push(zone);
     }
 

@@ -14,7 +14,8 @@ use nameward_import::{
     Files, OnDisk,
     bind::moving as bind,
     moving::{
-        MoveReport, MovedServer, SecretPlace, TomlPlan, Verdict, knot, nsd, pdns, secret_file_name,
+        MoveReport, MoveVerdict, MovedServer, SecretPlace, TomlPlan, knot, nsd, pdns,
+        secret_file_name,
     },
 };
 use serde_json::json;
@@ -43,7 +44,7 @@ pub enum OtherServer {
     Knot,
 }
 
-/// What to read, and where to write.
+/// An order to read a configuration, and where to write.
 pub struct ImportOrder {
     /// The kind of the configuration.
     pub server: OtherServer,
@@ -83,7 +84,7 @@ pub fn run(order: &ImportOrder, form: OutputForm) -> Result<ExitCode, CommandErr
     let refused = Config::parse(&inline, &base).err();
     let text = moved.to_toml(&plan(SecretPlace::Directory(KEYS.into())));
     report(&moved.report, &mut printer).map_err(CommandError::Output)?;
-    let is_good = refused.is_none() && moved.report.count(Verdict::Breaks) == 0;
+    let is_good = refused.is_none() && moved.report.count(MoveVerdict::Breaks) == 0;
     if order.is_dry_run {
         print_file(&text, form, &mut printer).map_err(CommandError::Output)?;
     } else {
@@ -126,7 +127,7 @@ fn report(report: &MoveReport, printer: &mut Printer) -> io::Result<()> {
         });
         printer.object(&object, note)?;
     }
-    let counts = Verdict::ALL.map(|verdict| (verdict.words(), report.count(verdict)));
+    let counts = MoveVerdict::ALL.map(|verdict| (verdict.words(), report.count(verdict)));
     let text: Vec<String> = counts
         .iter()
         .map(|(words, count)| format!("{count} {words}"))

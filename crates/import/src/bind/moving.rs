@@ -10,224 +10,16 @@ use std::{
 use nameward_zone::{AccessList, AccessTerm};
 
 use super::{
-    BindZone, NamedConf, NotTaken, Remote, Spot, ZoneType, acl, read::NamedConfReader,
-    server_statements::ServerStatements, terms::BindTerms,
+    BindZone, NamedConf, NotTaken, Remote, Spot, ZoneType, acl, judged::judged,
+    read::NamedConfReader, server_statements::ServerStatements, terms::BindTerms,
 };
 use crate::{
     Files,
     moving::{
-        ConfigPlace, MovedKey, MovedKind, MovedRemote, MovedServer, MovedTerms, MovedValue,
-        MovedZone, Verdict, full_name, peers,
+        ConfigPlace, MoveVerdict, MovedKey, MovedKind, MovedRemote, MovedServer, MovedTerms,
+        MovedValue, MovedZone, full_name, peers,
     },
 };
-
-/// Statements that are not taken: what becomes of each.
-const PASSED_OVER: &[(&str, Verdict, &str)] = &[
-    (
-        "allow-new-zones",
-        Verdict::Breaks,
-        "zones that rndc addzone added are kept elsewhere: write them into the configuration first",
-    ),
-    (
-        "allow-query-cache",
-        Verdict::NotNeeded,
-        "there is no cache of a resolver",
-    ),
-    (
-        "allow-query-cache-on",
-        Verdict::NotNeeded,
-        "there is no cache of a resolver",
-    ),
-    (
-        "allow-recursion",
-        Verdict::NotPossible,
-        "recursion is handed to a resolver: see [recursor]",
-    ),
-    (
-        "check-names",
-        Verdict::NotNeeded,
-        "names may have any octets",
-    ),
-    (
-        "controls",
-        Verdict::NotNeeded,
-        "the control socket does its work",
-    ),
-    (
-        "dlz",
-        Verdict::Breaks,
-        "zones of other programs cannot be kept",
-    ),
-    (
-        "dyndb",
-        Verdict::Breaks,
-        "zones of other programs cannot be kept",
-    ),
-    (
-        "dnssec-policy",
-        Verdict::NotPossible,
-        "zones that use it are left out",
-    ),
-    (
-        "forward",
-        Verdict::NotPossible,
-        "recursion is handed to a resolver: see [recursor]",
-    ),
-    (
-        "forwarders",
-        Verdict::NotPossible,
-        "recursion is handed to a resolver: see [recursor]",
-    ),
-    ("http", Verdict::Breaks, "there is no DNS over HTTPS"),
-    (
-        "logging",
-        Verdict::NotPossible,
-        "the log goes to standard error, which journald keeps; log_level of [server] says how much",
-    ),
-    ("plugin", Verdict::Breaks, "plugins change answers"),
-    (
-        "rate-limit",
-        Verdict::NotPossible,
-        "there is no rate limit for answers",
-    ),
-    (
-        "response-policy",
-        Verdict::NotPossible,
-        "there is no response policy",
-    ),
-    (
-        "server",
-        Verdict::NotPossible,
-        "a key for a server stands with it in primaries and also_notify",
-    ),
-    (
-        "statistics-channels",
-        Verdict::NotPossible,
-        "numbers are on the page: see [web]",
-    ),
-    (
-        "sortlist",
-        Verdict::NotPossible,
-        "addresses are not sorted for clients",
-    ),
-    (
-        "tls",
-        Verdict::NotPossible,
-        "there is no DNS over TLS; servers that use it are left out",
-    ),
-    (
-        "transfer-source",
-        Verdict::NotPossible,
-        "write source into the servers of primaries",
-    ),
-    (
-        "transfer-source-v6",
-        Verdict::NotPossible,
-        "write source into the servers of primaries",
-    ),
-    (
-        "notify-source",
-        Verdict::NotPossible,
-        "write source into the servers of also_notify",
-    ),
-    (
-        "notify-source-v6",
-        Verdict::NotPossible,
-        "write source into the servers of also_notify",
-    ),
-    (
-        "max-journal-size",
-        Verdict::NotNeeded,
-        "[journal] bounds it",
-    ),
-    (
-        "ixfr-from-differences",
-        Verdict::NotNeeded,
-        "differences are always made",
-    ),
-];
-
-/// Options that are about resolving, files and threads: nothing here depends on them.
-const NOT_NEEDED: &[&str] = &[
-    "auth-nxdomain",
-    "dnssec-validation",
-    "dnssec-enable",
-    "dnssec-lookaside",
-    "managed-keys",
-    "managed-keys-directory",
-    "trust-anchors",
-    "trusted-keys",
-    "bindkeys-file",
-    "pid-file",
-    "session-keyfile",
-    "dump-file",
-    "statistics-file",
-    "memstatistics-file",
-    "secroots-file",
-    "recursing-file",
-    "lock-file",
-    "key-directory",
-    "querylog",
-    "empty-zones-enable",
-    "zone-statistics",
-    "zero-no-soa-ttl",
-    "minimal-responses",
-    "max-cache-size",
-    "max-cache-ttl",
-    "max-ncache-ttl",
-    "interface-interval",
-    "prefetch",
-    "qname-minimization",
-    "edns-udp-size",
-    "answer-cookie",
-    "cookie-algorithm",
-    "cookie-secret",
-    "rrset-order",
-    "tcp-listen-queue",
-    "recursive-clients",
-    "clients-per-query",
-    "max-clients-per-query",
-    "resolver-query-timeout",
-    "check-integrity",
-    "check-mx",
-    "check-mx-cname",
-    "check-srv-cname",
-    "check-wildcard",
-    "check-sibling",
-    "check-dup-records",
-    "check-spf",
-    "masterfile-style",
-    "masterfile-format",
-    "serial-query-rate",
-    "transfer-format",
-    "transfers-in",
-    "transfers-out",
-    "transfers-per-ns",
-    "request-ixfr",
-    "provide-ixfr",
-    "heartbeat-interval",
-    "stacksize",
-    "datasize",
-    "coresize",
-    "files",
-    "files-limit",
-    "query-source",
-    "query-source-v6",
-    "root-key-sentinel",
-    "stale-answer-enable",
-    "parental-agents",
-    "key-store",
-    "try-tcp-refresh",
-    "multi-master",
-    "require-server-cookie",
-    "max-zone-ttl",
-    "fetches-per-zone",
-    "fetches-per-server",
-    "use-v4-udp-ports",
-    "use-v6-udp-ports",
-    "avoid-v4-udp-ports",
-    "avoid-v6-udp-ports",
-];
 
 /// Reads a named.conf and what it includes.
 pub fn read(path: &Path, files: &mut dyn Files) -> MovedServer {
@@ -282,7 +74,7 @@ impl BindMover {
         }
     }
 
-    fn note(&mut self, verdict: Verdict, spot: Spot, text: impl Into<String>) {
+    fn note(&mut self, verdict: MoveVerdict, spot: Spot, text: impl Into<String>) {
         let place = self.place(spot);
         self.server.report.add(verdict, &place, text);
     }
@@ -291,7 +83,7 @@ impl BindMover {
         for key in &statements.keys {
             let Some(name) = full_name(&key.name) else {
                 self.note(
-                    Verdict::Breaks,
+                    MoveVerdict::Breaks,
                     key.spot,
                     format!("key {:?} is no name", key.name),
                 );
@@ -299,7 +91,7 @@ impl BindMover {
             };
             // A length of the hash may follow, which truncates it.
             let algorithm = key.algorithm.to_ascii_lowercase();
-            self.note(Verdict::Taken, key.spot, format!("key {name}"));
+            self.note(MoveVerdict::Taken, key.spot, format!("key {name}"));
             self.server.keys.push(MovedKey {
                 name,
                 algorithm: match algorithm.as_str() {
@@ -341,21 +133,25 @@ impl BindMover {
                     .take(&place, ("server", "tcp_connections_max"), number, word);
             }
             ("recursion", _) if value == "no" => {
-                self.note(Verdict::NotNeeded, spot, "recursion: it is off here too");
+                self.note(
+                    MoveVerdict::NotNeeded,
+                    spot,
+                    "recursion: it is off here too",
+                );
             }
             ("recursion", _) => {
                 let text = "recursion: it is handed to a resolver: see [recursor]";
-                self.note(Verdict::NotPossible, spot, text);
+                self.note(MoveVerdict::NotPossible, spot, text);
             }
             ("port" | "minimal-any", _) => {
                 self.note(
-                    Verdict::NotNeeded,
+                    MoveVerdict::NotNeeded,
                     spot,
                     format!("{word}: it is in listen, or the default here"),
                 );
             }
             _ => self.note(
-                Verdict::NotPossible,
+                MoveVerdict::NotPossible,
                 spot,
                 format!("{word}: write the name into nsid of [server]"),
             ),
@@ -392,7 +188,7 @@ impl BindMover {
                     None => {
                         let text =
                             "listen-on: write the addresses one by one; there is no TLS or HTTPS";
-                        self.note(Verdict::Breaks, statement.spot, text);
+                        self.note(MoveVerdict::Breaks, statement.spot, text);
                     }
                 }
             }
@@ -470,14 +266,14 @@ impl BindMover {
             };
             if let Some(reason) = reason {
                 let text = format!("zone {name} is left out: {reason}");
-                return self.note(Verdict::Breaks, zone.spot, text);
+                return self.note(MoveVerdict::Breaks, zone.spot, text);
             }
         }
         if zone.is_dynamic {
             let text = format!(
                 "zone {name}: changes in BIND's journal are not read: run rndc sync before the move"
             );
-            self.note(Verdict::Changed, zone.spot, text);
+            self.note(MoveVerdict::Changed, zone.spot, text);
         }
         moved.terms.allow_query = zone.allow_query().map(|list| spelled(list));
         if let Some(terms) = zone.terms.as_deref() {
@@ -493,7 +289,7 @@ impl BindMover {
             Some(Ok(list)) => Some(spelled(list)),
             Some(Err(refusal)) => {
                 let text = format!("zone {name}: {what} lets nobody in: {}", refusal.reason);
-                self.note(Verdict::Breaks, refusal.spot, text);
+                self.note(MoveVerdict::Breaks, refusal.spot, text);
                 Some(Vec::new())
             }
         };
@@ -510,19 +306,19 @@ impl BindMover {
             Some(Ok(rules)) => {
                 if rules.iter().any(|rule| rule.types.is_empty()) {
                     let text = "update-policy: a rule without types is for all types, NS and SOA of the zone too";
-                    self.note(Verdict::Changed, spot, text);
+                    self.note(MoveVerdict::Changed, spot, text);
                 }
                 zone.terms.update_policy.clone_from(rules);
             }
             Some(Err(refusal)) => {
                 let text = format!("zone {name}: nobody may update it: {}", refusal.reason);
-                self.note(Verdict::Breaks, refusal.spot, text);
+                self.note(MoveVerdict::Breaks, refusal.spot, text);
             }
         }
         if terms.allow_transfer.is_none() {
             let text = "a zone without allow-transfer: BIND before 9.20 lets everybody transfer it, here nobody may: \
                         write allow_transfer where a secondary needs it";
-            self.note(Verdict::Changed, spot, text);
+            self.note(MoveVerdict::Changed, spot, text);
         }
         zone.terms.notify_name_servers = match (terms.notify.as_deref(), zone.kind) {
             (Some("no"), _) => {
@@ -538,41 +334,6 @@ impl BindMover {
             (_, MovedKind::Secondary) => Some(true),
             _ => None,
         };
-    }
-}
-
-/// What becomes of something that `take` left out, by its words.
-fn judged(message: &str) -> (Verdict, String) {
-    if message.starts_with("the zone") || message.starts_with("the view") {
-        let verdict = match message {
-            _ if message.ends_with("type hint") || message.contains("class is not IN") => {
-                Verdict::NotNeeded
-            }
-            _ if message.contains(": type ") => Verdict::NotPossible,
-            _ => Verdict::Breaks,
-        };
-        return (verdict, message.to_string());
-    }
-    if message.starts_with("a key in a list of clients") {
-        return (
-            Verdict::Breaks,
-            "who may ask cannot depend on a key: such clients are refused".into(),
-        );
-    }
-    let keyword = message.split(' ').next().unwrap_or_default();
-    let subject = message.split(" is not taken").next().unwrap_or(message);
-    if let Some((_, verdict, reason)) = PASSED_OVER.iter().find(|row| row.0 == keyword) {
-        return (*verdict, format!("{subject}: {reason}"));
-    }
-    match NOT_NEEDED.contains(&keyword) {
-        true => (
-            Verdict::NotNeeded,
-            format!("{subject}: nothing here depends on it"),
-        ),
-        false => (
-            Verdict::NotPossible,
-            format!("{subject}: there is nothing like it here"),
-        ),
     }
 }
 

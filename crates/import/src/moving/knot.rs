@@ -16,7 +16,7 @@ mod zones;
 
 use std::{path::Path, sync::Arc};
 
-use super::{ConfigPlace, MovedServer, Verdict, texts::ConfigTexts};
+use super::{ConfigPlace, MoveVerdict, MovedServer, texts::ConfigTexts};
 use crate::Files;
 
 /// Entries that one configuration may have.
@@ -104,31 +104,39 @@ impl KnotReader<'_> {
                 // Read where a zone refers to them.
                 "acl" | "remote" | "remotes" | "template" | "zone" => {}
                 "control" | "database" | "xdp" => {
-                    self.section(item, Verdict::NotNeeded, "nothing here depends on it");
+                    self.section(item, MoveVerdict::NotNeeded, "nothing here depends on it");
                 }
                 "statistics" => self.section(
                     item,
-                    Verdict::NotNeeded,
+                    MoveVerdict::NotNeeded,
                     "numbers are fetched from /metrics",
                 ),
                 "policy" | "submission" | "keystore" | "dnskey-sync" | "external" => {
-                    self.section(item, Verdict::NotPossible, "zones that use it are left out");
+                    self.section(
+                        item,
+                        MoveVerdict::NotPossible,
+                        "zones that use it are left out",
+                    );
                 }
                 name if name.starts_with("mod-") => {
-                    self.section(item, Verdict::NotPossible, "there are no modules");
+                    self.section(item, MoveVerdict::NotPossible, "there are no modules");
                 }
-                _ => self.section(item, Verdict::NotPossible, "there is nothing like it here"),
+                _ => self.section(
+                    item,
+                    MoveVerdict::NotPossible,
+                    "there is nothing like it here",
+                ),
             }
         }
         self.zones(&items);
     }
 
-    fn section(&mut self, item: &KnotItem, verdict: Verdict, reason: &str) {
+    fn section(&mut self, item: &KnotItem, verdict: MoveVerdict, reason: &str) {
         let text = format!("{}: {reason}", item.section);
         self.server.report.add(verdict, &item.place, text);
     }
 
-    fn note(&mut self, verdict: Verdict, section: &str, entry: &KnotEntry, reason: &str) {
+    fn note(&mut self, verdict: MoveVerdict, section: &str, entry: &KnotEntry, reason: &str) {
         let text = format!("{} of {section}: {reason}", entry.key);
         self.server.report.add(verdict, &entry.place, text);
     }

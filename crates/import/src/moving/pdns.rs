@@ -21,7 +21,7 @@ use std::{
     sync::Arc,
 };
 
-use super::{ConfigPlace, MovedServer, Verdict, texts::ConfigTexts};
+use super::{ConfigPlace, MoveVerdict, MovedServer, texts::ConfigTexts};
 use crate::Files;
 use table::{SettingFate, fate_of};
 
@@ -33,7 +33,7 @@ const SETTINGS_MAX: usize = 10_000;
 struct PdnsSetting {
     value: String,
     place: ConfigPlace,
-    /// Somebody has asked for it.
+    /// The setting is dealt with.
     is_used: bool,
 }
 
@@ -166,13 +166,13 @@ impl PdnsReader<'_> {
         let rest = std::mem::take(&mut self.settings);
         for (name, setting) in rest.iter().filter(|(_, setting)| !setting.is_used) {
             let (verdict, reason) = match fate_of(name) {
-                SettingFate::NotNeeded(reason) => (Verdict::NotNeeded, reason),
-                _ if !setting.is_on() => (Verdict::NotNeeded, "it is off"),
-                SettingFate::Changed(reason) => (Verdict::Changed, reason),
-                SettingFate::NotPossible(reason) => (Verdict::NotPossible, reason),
-                SettingFate::Breaks(reason) => (Verdict::Breaks, reason),
+                SettingFate::NotNeeded(reason) => (MoveVerdict::NotNeeded, reason),
+                _ if !setting.is_on() => (MoveVerdict::NotNeeded, "it is off"),
+                SettingFate::Changed(reason) => (MoveVerdict::Changed, reason),
+                SettingFate::NotPossible(reason) => (MoveVerdict::NotPossible, reason),
+                SettingFate::Breaks(reason) => (MoveVerdict::Breaks, reason),
                 SettingFate::Unknown => (
-                    Verdict::NotPossible,
+                    MoveVerdict::NotPossible,
                     "it is no setting that this import knows",
                 ),
             };

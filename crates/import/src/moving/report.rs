@@ -19,7 +19,7 @@ impl fmt::Display for ConfigPlace {
 
 /// The end of a setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Verdict {
+pub enum MoveVerdict {
     /// It means the same here.
     Taken,
     /// It is taken, with another meaning that the note tells.
@@ -32,7 +32,7 @@ pub enum Verdict {
     Breaks,
 }
 
-impl Verdict {
+impl MoveVerdict {
     /// Every verdict, in the order of the closing line.
     pub const ALL: [Self; 5] = [
         Self::Taken,
@@ -60,7 +60,7 @@ pub struct MoveNote {
     /// Where the setting stands first.
     pub place: ConfigPlace,
     /// Its end.
-    pub verdict: Verdict,
+    pub verdict: MoveVerdict,
     /// The setting, and what becomes of it.
     pub text: String,
     /// How often it stands there.
@@ -83,12 +83,17 @@ impl fmt::Display for MoveNote {
 #[derive(Debug, Default)]
 pub struct MoveReport {
     notes: Vec<MoveNote>,
-    known: HashMap<(Verdict, String), usize>,
+    known: HashMap<(MoveVerdict, String), usize>,
 }
 
 impl MoveReport {
     /// Adds a line.
-    pub(crate) fn add(&mut self, verdict: Verdict, place: &ConfigPlace, text: impl Into<String>) {
+    pub(crate) fn add(
+        &mut self,
+        verdict: MoveVerdict,
+        place: &ConfigPlace,
+        text: impl Into<String>,
+    ) {
         let text = text.into();
         let next = self.notes.len();
         match *self.known.entry((verdict, text.clone())).or_insert(next) {
@@ -117,7 +122,7 @@ impl MoveReport {
     }
 
     /// How many lines have a verdict.
-    pub fn count(&self, verdict: Verdict) -> usize {
+    pub fn count(&self, verdict: MoveVerdict) -> usize {
         let notes = self.notes.iter();
         notes.filter(|note| note.verdict == verdict).count()
     }

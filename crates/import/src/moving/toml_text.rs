@@ -6,8 +6,8 @@ use std::{
 };
 
 use super::{
-    ConfigPlace, MovedBackend, MovedKey, MovedRemote, MovedScope, MovedServer, MovedTerms,
-    MovedUpdateRule, MovedValue, MovedZone, Verdict,
+    ConfigPlace, MoveVerdict, MovedBackend, MovedKey, MovedRemote, MovedScope, MovedServer,
+    MovedTerms, MovedUpdateRule, MovedValue, MovedZone,
 };
 
 /// Tables of settings that may be written, in their order.
@@ -20,7 +20,7 @@ const TABLES: [&str; 6] = [
     "security_poll",
 ];
 
-/// What the operator chooses about the new file.
+/// Choices of the operator about the new file.
 #[derive(Debug, Clone)]
 pub struct TomlPlan {
     /// The kind of configuration that it comes from, for the first line.
@@ -98,7 +98,7 @@ impl MovedServer {
 
     /// Everything that is lost, as comments at the end: who edits the file later has to see it.
     fn not_possible(&self, out: &mut String) {
-        let is_lost = |verdict| matches!(verdict, Verdict::NotPossible | Verdict::Breaks);
+        let is_lost = |verdict| matches!(verdict, MoveVerdict::NotPossible | MoveVerdict::Breaks);
         let notes = self.report.notes().into_iter();
         let mut notes = notes.filter(|note| is_lost(note.verdict)).peekable();
         if notes.peek().is_some() {

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use super::{
-    super::{MovedKey, MovedValue, NumberRow, Verdict, full_name, peers},
+    super::{MoveVerdict, MovedKey, MovedValue, NumberRow, full_name, peers},
     KnotEntry, KnotItem, KnotReader,
 };
 
@@ -89,12 +89,12 @@ impl KnotReader<'_> {
             "automatic-acl" => {
                 self.has_automatic_acl = entry.is_on();
                 let reason = "it is written out in allow_transfer and allow_notify of the zones";
-                self.note(Verdict::Taken, "server", entry, reason);
+                self.note(MoveVerdict::Taken, "server", entry, reason);
             }
             // Without a value it is the name of the machine.
             "nsid" | "identity" if entry.value().is_empty() => {
                 self.note(
-                    Verdict::NotPossible,
+                    MoveVerdict::NotPossible,
                     "server",
                     entry,
                     "write the name of the machine",
@@ -106,7 +106,7 @@ impl KnotReader<'_> {
             }
             "version" if entry.value().is_empty() => {
                 self.note(
-                    Verdict::Changed,
+                    MoveVerdict::Changed,
                     "server",
                     entry,
                     "version.bind says Nameward and its version",
@@ -115,19 +115,19 @@ impl KnotReader<'_> {
             "version" => self
                 .server
                 .take(place, ("server", "version"), text(entry.value()), key),
-            _ if entry.is_off() => self.note(Verdict::NotNeeded, "server", entry, "it is off"),
+            _ if entry.is_off() => self.note(MoveVerdict::NotNeeded, "server", entry, "it is off"),
             key if NOT_NEEDED.contains(&key) => {
                 self.note(
-                    Verdict::NotNeeded,
+                    MoveVerdict::NotNeeded,
                     "server",
                     entry,
                     "nothing here depends on it",
                 );
             }
             key => match BREAKS.iter().find(|row| row.0 == key) {
-                Some((_, reason)) => self.note(Verdict::Breaks, "server", entry, reason),
+                Some((_, reason)) => self.note(MoveVerdict::Breaks, "server", entry, reason),
                 None => self.note(
-                    Verdict::NotPossible,
+                    MoveVerdict::NotPossible,
                     "server",
                     entry,
                     "there is nothing like it here",
@@ -142,7 +142,7 @@ impl KnotReader<'_> {
             match peers::at_port(value, 53) {
                 Some((address, port)) => list.push(SocketAddr::new(address, port).to_string()),
                 None => self.note(
-                    Verdict::Breaks,
+                    MoveVerdict::Breaks,
                     "server",
                     entry,
                     "a Unix socket is no address here",
@@ -176,7 +176,7 @@ impl KnotReader<'_> {
                         .take(&entry.place, ("server", "log_level"), value, "any of log");
                 }
                 None => self.note(
-                    Verdict::NotPossible,
+                    MoveVerdict::NotPossible,
                     "log",
                     entry,
                     "there is one level for all messages",
@@ -186,7 +186,7 @@ impl KnotReader<'_> {
         if !["stderr", "stdout", "syslog"].contains(&item.id()) {
             self.section(
                 item,
-                Verdict::NotNeeded,
+                MoveVerdict::NotNeeded,
                 "the log goes to standard error, which journald keeps",
             );
         }
@@ -208,7 +208,7 @@ impl KnotReader<'_> {
             .map_or("hmac-sha256", KnotEntry::value);
         self.server
             .report
-            .add(Verdict::Taken, &item.place, format!("key {name}"));
+            .add(MoveVerdict::Taken, &item.place, format!("key {name}"));
         self.server.keys.push(MovedKey {
             name,
             algorithm: algorithm.to_ascii_lowercase(),

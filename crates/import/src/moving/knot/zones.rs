@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::{
-    super::{MovedKind, MovedTerms, MovedZone, Verdict, full_name},
+    super::{MoveVerdict, MovedKind, MovedTerms, MovedZone, full_name},
     KnotEntry, KnotItem, KnotReader,
     access::{KnotIndex, KnotRefusal, peer_of},
 };
@@ -93,17 +93,19 @@ impl KnotReader<'_> {
                 "global-module" => self.global_modules(entry),
                 "catalog-template" => {
                     let reason = "members have the settings of [zone_defaults], or of the [[template]] of their group";
-                    self.note(Verdict::Changed, section, entry, reason);
+                    self.note(MoveVerdict::Changed, section, entry, reason);
                 }
                 "ddns-master" => {
                     let reason = "write forward_updates = true to forward updates to the primary";
-                    self.note(Verdict::NotPossible, section, entry, reason);
+                    self.note(MoveVerdict::NotPossible, section, entry, reason);
                 }
                 _ if USED.contains(&key) => {}
-                _ if entry.is_off() => self.note(Verdict::NotNeeded, section, entry, "it is off"),
+                _ if entry.is_off() => {
+                    self.note(MoveVerdict::NotNeeded, section, entry, "it is off")
+                }
                 _ if NOT_NEEDED.contains(&key) => {
                     self.note(
-                        Verdict::NotNeeded,
+                        MoveVerdict::NotNeeded,
                         section,
                         entry,
                         "nothing here depends on it",
@@ -111,14 +113,14 @@ impl KnotReader<'_> {
                 }
                 "serial-policy" => {
                     self.note(
-                        Verdict::Changed,
+                        MoveVerdict::Changed,
                         section,
                         entry,
                         "serials are raised by one, or by the date if they have that form",
                     );
                 }
                 _ => self.note(
-                    Verdict::NotPossible,
+                    MoveVerdict::NotPossible,
                     section,
                     entry,
                     "there is nothing like it here",
@@ -131,9 +133,9 @@ impl KnotReader<'_> {
         for module in &entry.values {
             let name = module.split('/').next().unwrap_or_default();
             let (verdict, reason) = match QUIET_MODULES.contains(&name) {
-                true => (Verdict::NotPossible, "there are no modules"),
+                true => (MoveVerdict::NotPossible, "there are no modules"),
                 false => (
-                    Verdict::Breaks,
+                    MoveVerdict::Breaks,
                     "there are no modules, and answers would differ",
                 ),
             };
@@ -174,7 +176,7 @@ impl KnotReader<'_> {
                 let text = format!("zone {name} is left out: {}", refusal.reason);
                 self.server
                     .report
-                    .add(Verdict::Breaks, &refusal.entry.place, text);
+                    .add(MoveVerdict::Breaks, &refusal.entry.place, text);
             }
         }
     }
@@ -265,7 +267,7 @@ impl KnotReader<'_> {
             let text = format!("module {module} of zone {name}: there are no modules");
             self.server
                 .report
-                .add(Verdict::NotPossible, &entry.place, text);
+                .add(MoveVerdict::NotPossible, &entry.place, text);
         }
         Ok(())
     }

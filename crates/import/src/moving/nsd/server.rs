@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use super::{
-    super::{ConfigPlace, MovedKey, MovedValue, NumberRow, Verdict, full_name, peers},
+    super::{ConfigPlace, MoveVerdict, MovedKey, MovedValue, NumberRow, full_name, peers},
     NsdAttribute, NsdClause, NsdReader,
 };
 
@@ -104,19 +104,23 @@ impl NsdReader<'_> {
                 "key" => self.key(clause),
                 "remote-control" => self.whole(
                     clause,
-                    Verdict::NotNeeded,
+                    MoveVerdict::NotNeeded,
                     "the control socket does its work",
                 ),
-                "dnstap" => self.whole(clause, Verdict::NotPossible, "there is no dnstap"),
-                "xdp" => self.whole(clause, Verdict::NotNeeded, "queries come through sockets"),
+                "dnstap" => self.whole(clause, MoveVerdict::NotPossible, "there is no dnstap"),
+                "xdp" => self.whole(
+                    clause,
+                    MoveVerdict::NotNeeded,
+                    "queries come through sockets",
+                ),
                 "verify" => self.whole(
                     clause,
-                    Verdict::NotPossible,
+                    MoveVerdict::NotPossible,
                     "no program is run for a new version of a zone",
                 ),
                 "tls-auth" => self.whole(
                     clause,
-                    Verdict::NotPossible,
+                    MoveVerdict::NotPossible,
                     "there are no transfers over TLS; zones that use it are left out",
                 ),
                 _ => {}
@@ -126,7 +130,7 @@ impl NsdReader<'_> {
         self.listen();
     }
 
-    fn whole(&mut self, clause: &NsdClause, verdict: Verdict, reason: &str) {
+    fn whole(&mut self, clause: &NsdClause, verdict: MoveVerdict, reason: &str) {
         let text = format!("{}: {reason}", clause.word);
         self.server.report.add(verdict, &clause.place, text);
     }
@@ -164,7 +168,7 @@ impl NsdReader<'_> {
                 Some(name) => Some((("server", "nsid"), text(name))),
                 None => {
                     return self.note(
-                        Verdict::NotPossible,
+                        MoveVerdict::NotPossible,
                         attribute,
                         "an nsid is a text here, no hexadecimal digits",
                     );
@@ -186,7 +190,11 @@ impl NsdReader<'_> {
         };
         match taken {
             Some((key, value)) => self.server.take(place, key, value, name),
-            None => self.note(Verdict::Taken, attribute, "zone files are found below it"),
+            None => self.note(
+                MoveVerdict::Taken,
+                attribute,
+                "zone files are found below it",
+            ),
         }
     }
 
@@ -198,18 +206,18 @@ impl NsdReader<'_> {
                 true => "it is off",
                 false => "nothing here depends on it",
             };
-            self.note(Verdict::NotNeeded, attribute, reason);
+            self.note(MoveVerdict::NotNeeded, attribute, reason);
         } else if let Some((_, reason)) = BREAKS.iter().find(|row| row.0 == name) {
-            self.note(Verdict::Breaks, attribute, reason);
+            self.note(MoveVerdict::Breaks, attribute, reason);
         } else if name.starts_with("rrl-") {
             self.note(
-                Verdict::NotPossible,
+                MoveVerdict::NotPossible,
                 attribute,
                 "there is no rate limit for answers",
             );
         } else if name.contains("cookie") {
             self.note(
-                Verdict::NotPossible,
+                MoveVerdict::NotPossible,
                 attribute,
                 "there are no cookies of DNS",
             );
@@ -222,13 +230,13 @@ impl NsdReader<'_> {
         .contains(&name)
         {
             self.note(
-                Verdict::NotNeeded,
+                MoveVerdict::NotNeeded,
                 attribute,
                 "it is so here unless a setting says otherwise",
             );
         } else {
             self.note(
-                Verdict::NotPossible,
+                MoveVerdict::NotPossible,
                 attribute,
                 "there is nothing like it here",
             );
@@ -259,7 +267,7 @@ impl NsdReader<'_> {
             match peers::at_port(attribute.value(), number) {
                 Some((address, port)) => list.push(SocketAddr::new(address, port).to_string()),
                 None => self.note(
-                    Verdict::Breaks,
+                    MoveVerdict::Breaks,
                     attribute,
                     "names of interfaces are not read: write its addresses",
                 ),
@@ -302,7 +310,9 @@ impl NsdReader<'_> {
             other => other.trim_end_matches('.').to_string(),
         };
         let text = format!("key {name}");
-        self.server.report.add(Verdict::Taken, &clause.place, text);
+        self.server
+            .report
+            .add(MoveVerdict::Taken, &clause.place, text);
         self.server.keys.push(MovedKey {
             name,
             algorithm,
@@ -311,7 +321,7 @@ impl NsdReader<'_> {
         });
     }
 
-    pub(super) fn note(&mut self, verdict: Verdict, attribute: &NsdAttribute, reason: &str) {
+    pub(super) fn note(&mut self, verdict: MoveVerdict, attribute: &NsdAttribute, reason: &str) {
         let text = format!("{}: {reason}", attribute.name);
         self.server.report.add(verdict, &attribute.place, text);
     }

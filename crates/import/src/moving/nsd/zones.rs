@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::{
     super::{
-        ConfigPlace, MovedKind, MovedRemote, MovedTerms, MovedZone, Verdict, full_name, peers,
+        ConfigPlace, MoveVerdict, MovedKind, MovedRemote, MovedTerms, MovedZone, full_name, peers,
     },
     NsdAttribute, NsdClause, NsdReader,
 };
@@ -75,7 +75,7 @@ impl NsdReader<'_> {
             None => PathBuf::from(ZONE_LIST),
         };
         if let Some(named) = named {
-            self.note(Verdict::Taken, named, "zones in it are taken");
+            self.note(MoveVerdict::Taken, named, "zones in it are taken");
         }
         // It need not be there.
         let Ok(text) = self.texts.files.read(&path, ZONE_LIST_MAX) else {
@@ -192,27 +192,33 @@ impl NsdReader<'_> {
             }
             "catalog-producer-zone" => zone.terms.catalog = full_name(attribute.value()),
             "catalog-member-pattern" => {
-                self.note(Verdict::Changed, attribute, "members have the settings of [zone_defaults], or of the [[template]] of their group");
+                self.note(MoveVerdict::Changed, attribute, "members have the settings of [zone_defaults], or of the [[template]] of their group");
             }
             "min-refresh-time" | "max-refresh-time" | "min-retry-time" | "max-retry-time"
             | "min-expire-time" => {
                 self.note(
-                    Verdict::NotPossible,
+                    MoveVerdict::NotPossible,
                     attribute,
                     "times are those of the SOA",
                 );
             }
             name if NOT_NEEDED.contains(&name) => {
-                self.note(Verdict::NotNeeded, attribute, "nothing here depends on it");
+                self.note(
+                    MoveVerdict::NotNeeded,
+                    attribute,
+                    "nothing here depends on it",
+                );
             }
-            _ if attribute.value() == "no" => self.note(Verdict::NotNeeded, attribute, "it is off"),
+            _ if attribute.value() == "no" => {
+                self.note(MoveVerdict::NotNeeded, attribute, "it is off")
+            }
             "rrl-whitelist" => self.note(
-                Verdict::NotNeeded,
+                MoveVerdict::NotNeeded,
                 attribute,
                 "there is no rate limit for answers",
             ),
             _ => self.note(
-                Verdict::NotPossible,
+                MoveVerdict::NotPossible,
                 attribute,
                 "there is nothing like it here",
             ),
@@ -296,7 +302,7 @@ impl NsdReader<'_> {
     fn finish(&mut self, mut zone: NsdZone, place: &ConfigPlace) {
         if let Some((place, reason)) = zone.refusal {
             let text = format!("zone {} is left out: {reason}", zone.name);
-            return self.server.report.add(Verdict::Breaks, &place, text);
+            return self.server.report.add(MoveVerdict::Breaks, &place, text);
         }
         let [transfer, notify, query] = zone.blocked;
         let terms = &mut zone.terms;
@@ -327,13 +333,13 @@ impl NsdReader<'_> {
                 "zone {} is left out: it has no request-xfr, and would never be filled",
                 zone.name
             );
-            return self.server.report.add(Verdict::Breaks, place, text);
+            return self.server.report.add(MoveVerdict::Breaks, place, text);
         }
         let file = zone.file.filter(|_| kind == MovedKind::Primary);
         let file = file.map(|file| self.zones_directory.join(expanded(&file, &zone.name)));
         if kind == MovedKind::Primary && file.is_none() {
             let text = format!("zone {} is left out: it has no zonefile", zone.name);
-            return self.server.report.add(Verdict::Breaks, place, text);
+            return self.server.report.add(MoveVerdict::Breaks, place, text);
         }
         self.server.take_zone(MovedZone {
             name: zone.name,

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::{
-    super::{ConfigPlace, MovedBackend, MovedKind, MovedTerms, MovedValue, MovedZone, Verdict},
+    super::{ConfigPlace, MoveVerdict, MovedBackend, MovedKind, MovedTerms, MovedValue, MovedZone},
     PdnsReader, PdnsSetting,
 };
 use crate::bind;
@@ -13,7 +13,7 @@ impl PdnsReader<'_> {
         let Some(launch) = self.used("launch").filter(|launch| launch.is_on()) else {
             let place = self.first.clone();
             let text = "launch: no backend is named, so there are no zones";
-            return self.server.report.add(Verdict::Breaks, &place, text);
+            return self.server.report.add(MoveVerdict::Breaks, &place, text);
         };
         for word in super::words(&launch.value) {
             let (engine, instance) = word.split_once(':').unwrap_or((word, ""));
@@ -28,7 +28,7 @@ impl PdnsReader<'_> {
                 "bind" => self.zone_files(&launch, &prefix),
                 other => {
                     let text = format!("launch: there is no backend {other} here");
-                    self.note(Verdict::Breaks, &launch, &text);
+                    self.note(MoveVerdict::Breaks, &launch, &text);
                 }
             }
         }
@@ -58,7 +58,7 @@ impl PdnsReader<'_> {
         };
         if let Some(group) = group.filter(|group| group.value != "client") {
             let text = "the group of my.cnf is not read: its settings have to stand in the address";
-            self.note(Verdict::NotPossible, &group, text);
+            self.note(MoveVerdict::NotPossible, &group, text);
         }
         let mut url = format!("{scheme}://");
         if let Some(user) = user {
@@ -103,7 +103,7 @@ impl PdnsReader<'_> {
         }
         if let Some(extra) = extra {
             let text = "extra-connection-parameters: sslmode is kept, the rest belongs into url";
-            self.note(Verdict::Changed, &extra, text);
+            self.note(MoveVerdict::Changed, &extra, text);
         }
         let settings = vec![("url", MovedValue::Text(url))];
         self.backend(scheme, settings, &name.place, prefix);
@@ -119,7 +119,7 @@ impl PdnsReader<'_> {
         let text = format!(
             "{prefix} is a [[backend]] of type {kind}: zones, kinds, keys, TSIG and metadata stay in it"
         );
-        self.server.report.add(Verdict::Taken, place, text);
+        self.server.report.add(MoveVerdict::Taken, place, text);
         self.server.backends.push(MovedBackend {
             kind,
             settings,
@@ -140,10 +140,10 @@ impl PdnsReader<'_> {
                 "{prefix}-dnssec-db: keys and metadata of zones in files cannot be kept, and signed ones would be \
                  unsigned: move them into a database first (pdnsutil b2b-migrate bind gsqlite3)"
             );
-            self.note(Verdict::Breaks, &keys, &text);
+            self.note(MoveVerdict::Breaks, &keys, &text);
         }
         let text = format!("{prefix}-config: its zones are [[zone]] tables");
-        self.note(Verdict::Taken, &config, &text);
+        self.note(MoveVerdict::Taken, &config, &text);
         let is_primary = self.is_on(&["primary", "master"], false);
         let is_secondary = self.is_on(&["secondary", "slave"], false);
         let path = self.path(&config.value);
@@ -161,7 +161,9 @@ impl PdnsReader<'_> {
                     "zone {}: it has no primaries, and would never be filled",
                     zone.name
                 );
-                self.server.report.add(Verdict::Breaks, &zone.place, text);
+                self.server
+                    .report
+                    .add(MoveVerdict::Breaks, &zone.place, text);
                 continue;
             }
             let terms = MovedTerms {
@@ -198,37 +200,40 @@ impl PdnsReader<'_> {
                 true => "primary: zones of this kind notify their name servers",
                 false => "primary is off: nobody is notified",
             };
-            self.note(Verdict::Taken, &setting, text);
+            self.note(MoveVerdict::Taken, &setting, text);
         }
         if let Some(setting) = secondary {
             let (verdict, text) = match (setting.is_on(), has_database) {
                 (true, _) => (
-                    Verdict::Taken,
+                    MoveVerdict::Taken,
                     "secondary: zones of this kind are transferred from their primaries",
                 ),
                 (false, true) => (
-                    Verdict::Changed,
+                    MoveVerdict::Changed,
                     "secondary is off: zones of this kind in databases are transferred all the same",
                 ),
-                (false, false) => (Verdict::Taken, "secondary is off: nothing is transferred"),
+                (false, false) => (
+                    MoveVerdict::Taken,
+                    "secondary is off: nothing is transferred",
+                ),
             };
             self.note(verdict, &setting, text);
         }
         if let Some(setting) = automatic {
             let (verdict, text) = match (setting.is_on(), has_database) {
                 (true, true) => (
-                    Verdict::Taken,
+                    MoveVerdict::Taken,
                     "autosecondary: the table supermasters counts",
                 ),
                 (true, false) => (
-                    Verdict::NotPossible,
+                    MoveVerdict::NotPossible,
                     "autosecondary: write [[autoprimary]] tables for the servers",
                 ),
                 (false, true) => (
-                    Verdict::Changed,
+                    MoveVerdict::Changed,
                     "autosecondary is off: rows of the table supermasters count all the same",
                 ),
-                (false, false) => (Verdict::NotNeeded, "autosecondary is off"),
+                (false, false) => (MoveVerdict::NotNeeded, "autosecondary is off"),
             };
             self.note(verdict, &setting, text);
         }

@@ -1,7 +1,7 @@
 //! Settings of PowerDNS about services beside answers and transfers: updates, the page, resolvers.
 
 use super::{
-    super::{MovedValue, Verdict, peers::colon_port},
+    super::{MoveVerdict, MovedValue, peers::colon_port},
     PdnsReader, PdnsSetting, words,
 };
 
@@ -13,7 +13,7 @@ impl PdnsReader<'_> {
         if !switch.as_ref().is_some_and(PdnsSetting::is_on) {
             for setting in [&switch, &from, &forward].into_iter().flatten() {
                 self.note(
-                    Verdict::NotNeeded,
+                    MoveVerdict::NotNeeded,
                     setting,
                     "dnsupdate is off: nobody may update",
                 );
@@ -42,7 +42,7 @@ impl PdnsReader<'_> {
             ),
         ] {
             if let Some(setting) = setting {
-                self.note(Verdict::Taken, setting, text);
+                self.note(MoveVerdict::Taken, setting, text);
             }
         }
     }
@@ -61,7 +61,7 @@ impl PdnsReader<'_> {
                 .into_iter()
                 .flatten()
             {
-                self.note(Verdict::NotNeeded, setting, "the web server is off");
+                self.note(MoveVerdict::NotNeeded, setting, "the web server is off");
             }
             return;
         }
@@ -74,7 +74,7 @@ impl PdnsReader<'_> {
                 let text = format!(
                     "{name} of the web server is a hash: the page is left off; set web.listen and web.{name}"
                 );
-                return self.note(Verdict::Breaks, setting, &text);
+                return self.note(MoveVerdict::Breaks, setting, &text);
             }
             let value = MovedValue::Text(setting.value.clone());
             self.server.take(&setting.place, ("web", name), value, name);
@@ -108,12 +108,12 @@ impl PdnsReader<'_> {
         let is_expanded = self.used("expand-alias");
         if let Some(setting) = &is_expanded {
             let text = "expand-alias: ALIAS records are always answered with addresses";
-            self.note(Verdict::Changed, setting, text);
+            self.note(MoveVerdict::Changed, setting, text);
         }
         if let Some(setting) = self.used("outgoing-axfr-expand-alias") {
             self.server.defaults.expand_alias = setting.is_on().then_some(true);
             let text = "outgoing-axfr-expand-alias is expand_alias of [zone_defaults]";
-            self.note(Verdict::Taken, &setting, text);
+            self.note(MoveVerdict::Taken, &setting, text);
         }
         let recursor = self.used("recursor");
         let resolver = self.used("resolver");

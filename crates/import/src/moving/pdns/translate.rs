@@ -2,7 +2,7 @@
 
 use super::{
     super::{
-        MovedRemote, MovedValue, NumberRow, Verdict,
+        MoveVerdict, MovedRemote, MovedValue, NumberRow,
         peers::{colon_port, network, written},
     },
     PdnsReader, PdnsSetting, words,
@@ -195,7 +195,7 @@ impl PdnsReader<'_> {
                         .take(&setting.place, key, value, "version-string");
                 }
                 None => self.note(
-                    Verdict::Changed,
+                    MoveVerdict::Changed,
                     &setting,
                     "version-string: version.bind says Nameward and its version",
                 ),
@@ -230,7 +230,7 @@ impl PdnsReader<'_> {
                 }
                 // Zero means "no limit" there.
                 false => self.note(
-                    Verdict::Changed,
+                    MoveVerdict::Changed,
                     &setting,
                     &format!("{name}: {} of [{}] keeps its default", key.1, key.0),
                 ),
@@ -240,7 +240,7 @@ impl PdnsReader<'_> {
             let size = self.number(&setting).filter(|size| *size > 0);
             self.server.defaults.transfer_size_max_mb = size;
             self.note(
-                Verdict::Taken,
+                MoveVerdict::Taken,
                 &setting,
                 "xfr-max-received-mbytes is transfer_size_max_mb of [zone_defaults]",
             );
@@ -258,7 +258,7 @@ impl PdnsReader<'_> {
         self.server.defaults.allow_transfer = Some(list);
         if let Some(setting) = setting {
             self.note(
-                Verdict::Taken,
+                MoveVerdict::Taken,
                 &setting,
                 "allow-axfr-ips is allow_transfer of [zone_defaults]; ALLOW-AXFR-FROM of a zone adds to it",
             );
@@ -269,8 +269,8 @@ impl PdnsReader<'_> {
                     .is_ok_and(|ip: std::net::IpAddr| ip.is_unspecified())
             });
             let verdict = match is_any {
-                true => Verdict::NotNeeded,
-                false => Verdict::NotPossible,
+                true => MoveVerdict::NotNeeded,
+                false => MoveVerdict::NotPossible,
             };
             let text = "query-local-address: a server in primaries or also_notify may have a source; AXFR-SOURCE of a zone counts";
             self.note(verdict, &setting, text);
@@ -302,8 +302,8 @@ impl PdnsReader<'_> {
                 self.server.defaults.also_notify = remotes;
             }
             let verdict = match is_primary {
-                true => Verdict::Taken,
-                false => Verdict::NotNeeded,
+                true => MoveVerdict::Taken,
+                false => MoveVerdict::NotNeeded,
             };
             self.note(verdict, &setting, text);
         }
@@ -312,13 +312,15 @@ impl PdnsReader<'_> {
                 "" => {
                     self.server.defaults.notify_name_servers = Some(false);
                     (
-                        Verdict::Taken,
+                        MoveVerdict::Taken,
                         "only-notify is notify_name_servers of [zone_defaults]",
                     )
                 }
-                "0.0.0.0/0,::/0" | "0.0.0.0/0, ::/0" => (Verdict::NotNeeded, "only-notify: all"),
+                "0.0.0.0/0,::/0" | "0.0.0.0/0, ::/0" => {
+                    (MoveVerdict::NotNeeded, "only-notify: all")
+                }
                 _ => (
-                    Verdict::NotPossible,
+                    MoveVerdict::NotPossible,
                     "only-notify: name servers of a zone are all notified or none (notify_name_servers)",
                 ),
             };
@@ -328,16 +330,16 @@ impl PdnsReader<'_> {
             self.server.defaults.allow_notify =
                 Some(self.networks(&setting)).filter(|list| !list.is_empty());
             let text = "trusted-notification-proxy is allow_notify of [zone_defaults]";
-            self.note(Verdict::Taken, &setting, text);
+            self.note(MoveVerdict::Taken, &setting, text);
         }
         if let Some(setting) = self.used("allow-notify-from") {
             let text = "allow-notify-from: the primaries of a zone may always notify";
-            self.note(Verdict::Changed, &setting, text);
+            self.note(MoveVerdict::Changed, &setting, text);
         }
         if let Some(setting) = self.used_of(&["secondary-do-renotify", "slave-renotify"]) {
             let (verdict, text) = match setting.is_on() {
-                true => (Verdict::NotPossible, "set SLAVE-RENOTIFY for each zone"),
-                false => (Verdict::NotNeeded, "it is off"),
+                true => (MoveVerdict::NotPossible, "set SLAVE-RENOTIFY for each zone"),
+                false => (MoveVerdict::NotNeeded, "it is off"),
             };
             self.note(verdict, &setting, &format!("secondary-do-renotify: {text}"));
         }
@@ -378,7 +380,7 @@ impl PdnsReader<'_> {
         );
     }
 
-    pub(super) fn note(&mut self, verdict: Verdict, setting: &PdnsSetting, text: &str) {
+    pub(super) fn note(&mut self, verdict: MoveVerdict, setting: &PdnsSetting, text: &str) {
         self.server.report.add(verdict, &setting.place, text);
     }
 }
