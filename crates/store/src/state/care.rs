@@ -10,6 +10,7 @@ use nameward_wire::rdata::validate;
 use nameward_zone::{RecordList, Serial, Zone, ZoneBuilder};
 use rusqlite::{Connection, params};
 use std::fs::{File, OpenOptions};
+use std::io::ErrorKind;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -121,6 +122,8 @@ fn existing(directory: &Path) -> Result<PathBuf, StateError> {
     let path = directory.join(FILE);
     match path.metadata() {
         Ok(_) => Ok(path),
+        // Another file is in the place of the directory: no store can be in it.
+        Err(error) if error.kind() == ErrorKind::NotADirectory => Err(StateError::Missing(path)),
         Err(error) => Err(StateError::of_io(&path, &error)),
     }
 }
