@@ -7,6 +7,7 @@
 #![deny(unsafe_code)]
 
 pub mod bind;
+mod echo_files;
 mod files;
 pub mod moving;
 

@@ -1,34 +1,9 @@
 //! The work of the fuzz targets on their input, shared by `fuzz/` and the short run among the tests.
 
-use std::{
-    io,
-    net::{IpAddr, Ipv4Addr},
-    path::{Path, PathBuf},
-};
+use std::path::Path;
 
 use super::{MovedServer, SecretPlace, TomlPlan, knot, nsd, pdns};
-use crate::{Files, bind};
-
-/// Every file that is included is the input again, so many times.
-struct EchoFiles<'d> {
-    data: &'d [u8],
-    left: usize,
-}
-
-impl Files for EchoFiles<'_> {
-    fn read(&mut self, _: &Path, _: u64) -> io::Result<Vec<u8>> {
-        self.left = self.left.checked_sub(1).ok_or(io::ErrorKind::NotFound)?;
-        Ok(self.data.to_vec())
-    }
-
-    fn matching(&mut self, pattern: &Path) -> io::Result<Vec<PathBuf>> {
-        Ok(vec![pattern.join("1"), pattern.join("2")])
-    }
-
-    fn interfaces(&mut self) -> io::Result<Vec<(IpAddr, u8)>> {
-        Ok(vec![(Ipv4Addr::LOCALHOST.into(), 8)])
-    }
-}
+use crate::{Files, bind, echo_files::EchoFiles};
 
 type ConfigReader = fn(&Path, &mut dyn Files) -> MovedServer;
 

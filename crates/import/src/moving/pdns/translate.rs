@@ -1,5 +1,7 @@
 //! Settings of PowerDNS that become settings here: listeners, access, page, limits. Defaults that differ are written out.
 
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
 use super::{
     super::{
         MoveVerdict, MovedRemote, MovedValue, NumberRow,
@@ -138,13 +140,13 @@ impl PdnsReader<'_> {
         for setting in address.iter().chain(&address6) {
             for word in words(&setting.value) {
                 match colon_port(word, port) {
-                    Some((address, port)) => list.push(std::net::SocketAddr::new(address, port)),
+                    Some((address, port)) => list.push(SocketAddr::new(address, port)),
                     None => self.wrong(setting, "an address"),
                 }
             }
         }
         let place = address.as_ref().or(address6.as_ref());
-        let value = |list: Vec<std::net::SocketAddr>| {
+        let value = |list: Vec<SocketAddr>| {
             MovedValue::Texts(list.iter().map(ToString::to_string).collect())
         };
         match place {
@@ -155,8 +157,11 @@ impl PdnsReader<'_> {
                 "local-address",
             ),
             None if port != 53 => {
-                let all = ["0.0.0.0", "::"].map(|all| all.parse().expect("an address"));
-                let all = all.map(|all| std::net::SocketAddr::new(all, port));
+                let all = [
+                    IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+                    IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+                ];
+                let all = all.map(|all| SocketAddr::new(all, port));
                 self.server
                     .set(None, ("server", "listen"), value(all.into()));
             }

@@ -1,0 +1,30 @@
+//! The files that a fuzz target gives a reader of configurations: its input, whatever is included.
+
+use std::{
+    io,
+    net::{IpAddr, Ipv4Addr},
+    path::{Path, PathBuf},
+};
+
+use crate::Files;
+
+/// Every file that is included is the input again, so many times.
+pub(crate) struct EchoFiles<'d> {
+    pub(crate) data: &'d [u8],
+    pub(crate) left: usize,
+}
+
+impl Files for EchoFiles<'_> {
+    fn read(&mut self, _: &Path, _: u64) -> io::Result<Vec<u8>> {
+        self.left = self.left.checked_sub(1).ok_or(io::ErrorKind::NotFound)?;
+        Ok(self.data.to_vec())
+    }
+
+    fn matching(&mut self, pattern: &Path) -> io::Result<Vec<PathBuf>> {
+        Ok(vec![pattern.join("1"), pattern.join("2")])
+    }
+
+    fn interfaces(&mut self) -> io::Result<Vec<(IpAddr, u8)>> {
+        Ok(vec![(Ipv4Addr::LOCALHOST.into(), 8)])
+    }
+}
