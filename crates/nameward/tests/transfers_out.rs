@@ -91,11 +91,10 @@ fn follow(kind: PeerKind, signer: Option<&ZoneSigner>) {
         compare(server.address(), address, ZONE)
             .unwrap_or_else(|difference| panic!("{kind}, round {round}: {difference}"));
     }
+    // The line is written after the last message has left.
+    assert!(server.wait_for_log("completed: serial"), "{}", server.log());
     let log = server.log();
-    assert!(
-        log.contains("AXFR to 127.0.0.1") && log.contains("completed: serial"),
-        "{log}"
-    );
+    assert!(log.contains("AXFR to 127.0.0.1"), "{log}");
     // Differences, not whole zones: those have some hundred records. A zone that is signed anew is all differences.
     let incremental = log
         .lines()

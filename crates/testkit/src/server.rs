@@ -5,9 +5,10 @@
 
 use std::{
     ffi::OsString,
-    fs,
+    fs::{self, File},
     io::{BufRead, BufReader, Read},
     net::SocketAddr,
+    os::unix::fs::FileExt,
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
     sync::{Arc, Condvar, Mutex},
@@ -73,6 +74,11 @@ impl Output {
         self.text.lock().expect("no holder panics").0.clone()
     }
 
+    /// Whether the stream has ended, as it does with the process.
+    fn has_ended(&self) -> bool {
+        self.text.lock().expect("no holder panics").1
+    }
+
     /// Waits until `wanted` holds for the text, or the stream ends, or patience does.
     fn wait_for(&self, wanted: impl Fn(&str) -> bool) -> bool {
         let text = self.text.lock().expect("no holder panics");
@@ -81,6 +87,48 @@ impl Output {
             .wait_timeout_while(text, PATIENCE, |text| !text.1 && !wanted(&text.0))
             .expect("no holder panics");
         wanted(&text.0)
+    }
+}
+
+/// What the server logs: a file without a name, which the server writes to directly.
+///
+/// A line that stood there before the server answered is seen by whoever reads after the answer. A pipe with a thread
+/// behind it has no such order.
+struct LogFile(File);
+
+impl LogFile {
+    fn new() -> Self {
+        Self(tempfile::tempfile().expect("a temporary file can be made"))
+    }
+
+    /// The end of the file that the server writes to.
+    fn writer(&self) -> Stdio {
+        let copy = self.0.try_clone();
+        copy.expect("a descriptor can be copied").into()
+    }
+
+    fn text(&self) -> String {
+        let written = self.0.metadata().expect("an open file has a size").len();
+        let mut text = vec![0; OUTPUT_MAX.min(written as usize)];
+        // The server shares the position of the file, so it must not move.
+        let read = self.0.read_exact_at(&mut text, 0);
+        read.expect("a log only grows");
+        String::from_utf8_lossy(&text).into_owned()
+    }
+
+    /// Waits until the log contains `wanted`, or `ended` says that nobody writes any more, or patience ends.
+    fn wait_for(&self, wanted: &str, ended: impl Fn() -> bool) -> bool {
+        let start = Instant::now();
+        loop {
+            let last = ended() || start.elapsed() > PATIENCE;
+            if self.text().contains(wanted) {
+                return true;
+            }
+            if last {
+                return false;
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
     }
 }
 
@@ -199,6 +247,7 @@ impl Setup {
         };
         let text = format!("{config}{backend}\nwatch = {watch}\n");
         fs::write(&config_path, text).expect("the configuration can be written");
+        let log = LogFile::new();
         let mut command = Command::new(binary());
         command.arg("serve").arg("--config").arg(&config_path);
         for address in &self.listen {
@@ -215,25 +264,23 @@ impl Setup {
             .envs(self.environment.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
+            .stderr(log.writer());
         let mut child = command.spawn().expect("nameward can be run");
         let stdout = Output::follow(child.stdout.take().expect("stdout is a pipe"));
-        let stderr = Output::follow(child.stderr.take().expect("stderr is a pipe"));
         let mut server = TestServer {
             child,
             dir: self.dir,
             stdout,
-            stderr,
+            log,
             addresses: Vec::new(),
             web: None,
         };
         if !server.stdout.wait_for(|text| text.contains("\nready")) {
             let status = server.end_within(PATIENCE);
-            server.stderr.wait_for(|_| false);
             return Err(StartFailure {
                 status,
                 stdout: server.stdout.text(),
-                stderr: server.stderr.text(),
+                stderr: server.log.text(),
             });
         }
         server.read_addresses();
@@ -267,7 +314,7 @@ pub struct TestServer {
     child: Child,
     dir: TempDir,
     stdout: Arc<Output>,
-    stderr: Arc<Output>,
+    log: LogFile,
     addresses: Vec<SocketAddr>,
     web: Option<SocketAddr>,
 }
@@ -331,12 +378,12 @@ impl TestServer {
 
     /// Returns the lines it has logged so far.
     pub fn log(&self) -> String {
-        self.stderr.text()
+        self.log.text()
     }
 
     /// Waits until the log contains `text`; false when it does not come.
     pub fn wait_for_log(&self, text: &str) -> bool {
-        self.stderr.wait_for(|log| log.contains(text))
+        self.log.wait_for(text, || self.stdout.has_ended())
     }
 
     /// Writes `zones/NAME.zone` anew; the server does not know until it reloads.
