@@ -28,10 +28,14 @@ pub fn read(path: &Path, files: &mut dyn Files) -> MovedServer {
     if !mover.server.errors.is_empty() {
         return mover.server;
     }
-    if let Some(statements) = conf.moved.take() {
-        mover.server_statements(&statements);
+    let statements = conf.moved.take();
+    if let Some(statements) = &statements {
+        mover.server_statements(statements);
     }
     mover.zones(conf);
+    if let Some(statements) = &statements {
+        mover.used(statements);
+    }
     mover.server
 }
 
@@ -77,6 +81,20 @@ impl BindMover {
     fn note(&mut self, verdict: MoveVerdict, spot: Spot, text: impl Into<String>) {
         let place = self.place(spot);
         self.server.report.add(verdict, &place, text);
+    }
+
+    /// Notes the statements that others made use of: lists, defaults of zones, directories.
+    fn used(&mut self, statements: &ServerStatements) {
+        for (spot, text) in &statements.seen {
+            let place = self.place(*spot);
+            let report = &mut self.server.report;
+            if !report.has_line_of(text) {
+                report.add_used(
+                    &place,
+                    format!("{text}: it is part of the settings and zones"),
+                );
+            }
+        }
     }
 
     fn server_statements(&mut self, statements: &ServerStatements) {

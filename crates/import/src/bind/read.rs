@@ -36,6 +36,8 @@ const WRONGS_MAX: usize = MAX_ERRORS;
 
 /// Statements that are not taken are listed by their keywords, so many of them at most.
 const PASSED_OVER_MAX: usize = 500;
+/// More statements outside of zones have no line of their own in the report of a move.
+const SEEN_MAX: usize = 10_000;
 
 /// Which clients a view is for.
 #[derive(Default)]
@@ -96,6 +98,17 @@ enum Level {
     Options,
     View(usize),
     Zone(usize),
+}
+
+/// The name of a statement and the block that it stands in.
+fn named_in(word: &str, level: Level) -> String {
+    let block = match level {
+        Level::Top => "",
+        Level::Options => " in options",
+        Level::View(_) => " in a view",
+        Level::Zone(_) => " in a zone",
+    };
+    format!("{}{block}", quoted(word.as_bytes()).trim_matches('\''))
 }
 
 impl<'f> NamedConfReader<'f> {
@@ -161,17 +174,11 @@ impl<'f> NamedConfReader<'f> {
 
     /// ImportNotes a statement that is not taken.
     fn pass_over(&mut self, keyword: &Word<'_>, level: Level) {
-        let block = match level {
-            Level::Top => "",
-            Level::Options => " in options",
-            Level::View(_) => " in a view",
-            Level::Zone(_) => " in a zone",
-        };
         let word = keyword.string().to_ascii_lowercase();
         if self.moved.is_some() && terms::is_term(&word) {
             return;
         }
-        let text = format!("{}{block}", quoted(word.as_bytes()).trim_matches('\''));
+        let text = named_in(&word, level);
         let mut known = self.passed_over.iter_mut();
         if let Some(known) = known.find(|known| known.text == text) {
             known.count += 1;
@@ -232,6 +239,7 @@ impl<'f> NamedConfReader<'f> {
                 ));
                 continue;
             };
+            self.see(keyword, level);
             let result = match level {
                 _ if keyword.is("include") => self.include(statement, level),
                 Level::Top => self.top(keyword, statement),
@@ -245,6 +253,21 @@ impl<'f> NamedConfReader<'f> {
                 }
                 self.wrong(wrong);
             }
+        }
+    }
+
+    /// Keeps the place of a statement outside of zones, so that the report of a move has a line for it.
+    fn see(&mut self, keyword: &Word<'_>, level: Level) {
+        let spot = (self.file_now(), keyword.place);
+        let is_block = keyword.is_one_of(&["zone", "view", "options"]);
+        if is_block || matches!(level, Level::Zone(_)) {
+            return;
+        }
+        if let Some(moved) = &mut self.moved
+            && moved.seen.len() < SEEN_MAX
+        {
+            let word = keyword.string().to_ascii_lowercase();
+            moved.seen.push((spot, named_in(&word, level)));
         }
     }
 

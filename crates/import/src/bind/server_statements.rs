@@ -39,6 +39,8 @@ pub(super) struct ServerStatements {
     pub listen: Vec<ListenStatement>,
     /// `version`, `server-id` and the like, with their values.
     pub words: Vec<WordStatement>,
+    /// Every statement outside of zones, in its words of the report.
+    pub seen: Vec<(Spot, String)>,
 }
 
 impl std::fmt::Debug for ServerStatements {

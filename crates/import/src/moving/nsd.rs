@@ -12,7 +12,7 @@ mod server;
 mod zones;
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -77,6 +77,8 @@ struct NsdReader<'f> {
     zones_directory: PathBuf,
     /// Patterns by their names: places in `clauses`.
     patterns: HashMap<String, usize>,
+    /// Those that a zone uses.
+    used_patterns: HashSet<usize>,
 }
 
 /// Reads an nsd.conf and what it includes.
@@ -92,6 +94,7 @@ pub fn read(path: &Path, files: &mut dyn Files) -> MovedServer {
         count: 0,
         zones_directory: super::texts::directory_of(path),
         patterns: HashMap::new(),
+        used_patterns: HashSet::new(),
     };
     reader.file(path, &first);
     if reader.texts.errors.is_empty() {

@@ -49,6 +49,8 @@ impl PdnsSetting {
 struct PdnsReader<'f> {
     texts: ConfigTexts<'f>,
     settings: BTreeMap<String, PdnsSetting>,
+    /// Lines of the report about settings that stand there several times.
+    repeated: Vec<(MoveVerdict, ConfigPlace, String)>,
     server: MovedServer,
     /// The file that was named first: the place of what is a default.
     first: ConfigPlace,
@@ -63,6 +65,7 @@ pub fn read(path: &Path, files: &mut dyn Files) -> MovedServer {
     let mut reader = PdnsReader {
         texts: ConfigTexts::new(files),
         settings: BTreeMap::new(),
+        repeated: Vec::new(),
         server: MovedServer::default(),
         first,
     };
@@ -128,10 +131,20 @@ impl PdnsReader<'_> {
             let message = format!("more than {SETTINGS_MAX} settings");
             return self.texts.error(&place, message);
         }
+        if is_added && let Some(known) = self.settings.get(&name) {
+            let text = format!("{name} is added to that of {}", known.place);
+            self.repeated
+                .push((MoveVerdict::Taken, place.clone(), text));
+        }
         match self.settings.get_mut(&name).filter(|_| is_added) {
             Some(known) if known.value.is_empty() => known.value = value,
             Some(known) => known.value = format!("{}, {value}", known.value),
             None => {
+                if let Some(known) = self.settings.get(&name) {
+                    let text = format!("{name}: it is set again at {place}");
+                    let place = known.place.clone();
+                    self.repeated.push((MoveVerdict::NotNeeded, place, text));
+                }
                 let setting = PdnsSetting {
                     value,
                     place,
@@ -161,10 +174,15 @@ impl PdnsReader<'_> {
             .map_or(default, |setting| setting.is_on())
     }
 
-    /// Notes all settings that nothing above dealt with.
+    /// Notes all settings that nothing above dealt with, and those that others made use of.
     fn rest(&mut self) {
         let rest = std::mem::take(&mut self.settings);
-        for (name, setting) in rest.iter().filter(|(_, setting)| !setting.is_used) {
+        for (name, setting) in &rest {
+            if setting.is_used {
+                let text = format!("{name} is part of the settings above and below");
+                self.server.report.add_used(&setting.place, text);
+                continue;
+            }
             let (verdict, reason) = match fate_of(name) {
                 SettingFate::NotNeeded(reason) => (MoveVerdict::NotNeeded, reason),
                 _ if !setting.is_on() => (MoveVerdict::NotNeeded, "it is off"),
@@ -178,6 +196,9 @@ impl PdnsReader<'_> {
             };
             let text = format!("{name}: {reason}");
             self.server.report.add(verdict, &setting.place, text);
+        }
+        for (verdict, place, text) in std::mem::take(&mut self.repeated) {
+            self.server.report.add(verdict, &place, text);
         }
     }
 

@@ -1,6 +1,10 @@
 //! The report of a move: what became of each setting of the other server, with file and line.
 
-use std::{collections::HashMap, fmt, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    fmt,
+    sync::Arc,
+};
 
 /// A line of a file of the other server.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -84,6 +88,8 @@ impl fmt::Display for MoveNote {
 pub struct MoveReport {
     notes: Vec<MoveNote>,
     known: HashMap<(MoveVerdict, String), usize>,
+    /// Every place that a line was added for, those of equal lines too.
+    places: HashSet<ConfigPlace>,
 }
 
 impl MoveReport {
@@ -95,6 +101,7 @@ impl MoveReport {
         text: impl Into<String>,
     ) {
         let text = text.into();
+        self.places.insert(place.clone());
         let next = self.notes.len();
         match *self.known.entry((verdict, text.clone())).or_insert(next) {
             at if at < next => self.notes[at].count += 1,
@@ -105,6 +112,22 @@ impl MoveReport {
                 count: 1,
             }),
         }
+    }
+
+    /// Adds a line for a setting that was made use of, unless there is one for its place.
+    pub(crate) fn add_used(&mut self, place: &ConfigPlace, text: impl Into<String>) {
+        if !self.places.contains(place) {
+            self.add(MoveVerdict::Taken, place, text);
+        }
+    }
+
+    /// Whether a line, for this place or another, says what becomes of a statement of this name that is not taken.
+    pub(crate) fn has_line_of(&self, statement: &str) -> bool {
+        let mut notes = self.notes.iter();
+        notes.any(|note| {
+            let rest = note.text.strip_prefix(statement);
+            note.verdict != MoveVerdict::Taken && rest.is_some_and(|rest| rest.starts_with(':'))
+        })
     }
 
     /// The lines in the order of the files.

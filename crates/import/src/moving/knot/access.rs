@@ -1,6 +1,9 @@
 //! Lists of a knot.conf that zones refer to by their identifiers: `acl:`, `remote:` and `remotes:`.
 
-use std::collections::HashMap;
+use std::{
+    cell::RefCell,
+    collections::{HashMap, HashSet},
+};
 
 use super::{
     super::{MovedRemote, MovedScope, MovedTerms, MovedUpdateRule, full_name, peers},
@@ -8,7 +11,11 @@ use super::{
 };
 
 /// Items by section and identifier.
-pub(super) struct KnotIndex<'i>(HashMap<(&'i str, &'i str), &'i KnotItem>);
+pub(super) struct KnotIndex<'i> {
+    items: HashMap<(&'i str, &'i str), &'i KnotItem>,
+    /// Those that somebody looked for.
+    used: RefCell<HashSet<(&'i str, &'i str)>>,
+}
 
 /// A reference that leads nowhere, or something that cannot be kept: the entry and why.
 pub(super) struct KnotRefusal {
@@ -37,11 +44,22 @@ fn impossible(entry: &KnotEntry, reason: impl Into<String>) -> KnotRefusal {
 impl<'i> KnotIndex<'i> {
     pub(super) fn new(items: &'i [KnotItem]) -> Self {
         let key = |item: &'i KnotItem| (item.section.as_str(), item.id());
-        Self(items.iter().map(|item| (key(item), item)).collect())
+        Self {
+            items: items.iter().map(|item| (key(item), item)).collect(),
+            used: RefCell::default(),
+        }
     }
 
     pub(super) fn find(&self, section: &str, id: &str) -> Option<&'i KnotItem> {
-        self.0.get(&(section, id)).copied()
+        let item = *self.items.get(&(section, id))?;
+        let key = (item.section.as_str(), item.id());
+        self.used.borrow_mut().insert(key);
+        Some(item)
+    }
+
+    /// Whether a zone, or something that a zone uses, refers to an item.
+    pub(super) fn is_used(&self, section: &str, id: &str) -> bool {
+        self.used.borrow().contains(&(section, id))
     }
 
     /// The servers that an entry refers to, groups of them included.

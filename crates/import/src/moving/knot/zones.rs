@@ -53,11 +53,8 @@ const NOT_NEEDED: &[&str] = &[
     "kasp-db",
     "timer-db",
     "max-timer-db-size",
-    "zonemd-verify",
     "disable-any",
-    "dnssec-policy",
     "zone-max-ttl",
-    "default-ttl",
     "serial-modulo",
     "notify-delay",
     "retry-delay",
@@ -81,6 +78,24 @@ impl KnotReader<'_> {
         for item in items.iter().filter(|item| item.section == "zone") {
             self.unused(item);
             self.zone(item, &index);
+        }
+        self.definitions(items, &index);
+    }
+
+    /// Notes the lists and templates that zones refer to.
+    fn definitions(&mut self, items: &[KnotItem], index: &KnotIndex<'_>) {
+        for item in items {
+            let section = item.section.as_str();
+            if !["acl", "remote", "remotes", "template"].contains(&section) {
+                continue;
+            }
+            let id = item.id();
+            let (verdict, end) = match index.is_used(section, id) {
+                true => (MoveVerdict::Taken, "it is part of the zones that use it"),
+                false => (MoveVerdict::NotNeeded, "nothing uses it"),
+            };
+            let text = format!("{section} {id}: {end}");
+            self.server.report.add(verdict, &item.place, text);
         }
     }
 
@@ -110,6 +125,10 @@ impl KnotReader<'_> {
                         entry,
                         "nothing here depends on it",
                     );
+                }
+                "dnssec-policy" => {
+                    let reason = "a zone that Knot signs is left out";
+                    self.note(MoveVerdict::NotNeeded, section, entry, reason);
                 }
                 "serial-policy" => {
                     self.note(

@@ -57,8 +57,6 @@ const NOT_NEEDED: &[&str] = &[
     "zonefiles-check",
     "zonefiles-write",
     "reload-config",
-    "do-ip4",
-    "do-ip6",
     "ipv6-edns-size",
     "statistics",
     "minimal-responses",
@@ -160,7 +158,7 @@ impl NsdReader<'_> {
                 None
             }
             // Read together, or with the zones.
-            "ip-address" | "interface" | "port" | "zonelistfile" => return,
+            "ip-address" | "interface" | "port" | "do-ip4" | "do-ip6" | "zonelistfile" => return,
             "identity" => Some((("server", "nsid"), text(attribute.value()))),
             "version" => Some((("server", "version"), text(attribute.value()))),
             "hide-version" if attribute.is_yes() => Some((("server", "version"), text(""))),
@@ -200,7 +198,7 @@ impl NsdReader<'_> {
 
     fn other(&mut self, attribute: &NsdAttribute) {
         let name = attribute.name.as_str();
-        let is_off = ["no", "\"\"", ""].contains(&attribute.value());
+        let is_off = ["no", "\"\"", "", "0"].contains(&attribute.value());
         if is_off || NOT_NEEDED.contains(&name) {
             let reason = match is_off {
                 true => "it is off",
@@ -260,7 +258,7 @@ impl NsdReader<'_> {
         };
         let mut list = Vec::new();
         let mut place: Option<ConfigPlace> = port.map(|port| port.place.clone());
-        for attribute in attributes {
+        for attribute in &attributes {
             if !["ip-address", "interface"].contains(&attribute.name.as_str()) {
                 continue;
             }
@@ -274,13 +272,31 @@ impl NsdReader<'_> {
             }
             place = Some(attribute.place.clone());
         }
-        if list.is_empty() && number != 53 {
-            list = vec![format!("0.0.0.0:{number}"), format!("[::]:{number}")];
+        // Without addresses NSD listens on all of the families that are on.
+        let is_off = |name: &str| {
+            let found = attributes.iter().rfind(|found| found.name == name);
+            found.filter(|found| !found.is_yes())
+        };
+        let (no_v4, no_v6) = (is_off("do-ip4"), is_off("do-ip6"));
+        if let Some(switch) = no_v4.or(no_v6) {
+            place = place.or_else(|| Some(switch.place.clone()));
+        }
+        if list.is_empty() && (number != 53 || no_v4.or(no_v6).is_some()) {
+            let families = [(no_v4, "0.0.0.0"), (no_v6, "[::]")];
+            let on = families.iter().filter(|(off, _)| off.is_none());
+            list = on.map(|(_, all)| format!("{all}:{number}")).collect();
         }
         if let Some(place) = place.filter(|_| !list.is_empty()) {
             let value = MovedValue::Texts(list);
             self.server
                 .take(&place, ("server", "listen"), value, "ip-address");
+        }
+        for attribute in attributes {
+            let name = attribute.name.as_str();
+            if ["ip-address", "interface", "port", "do-ip4", "do-ip6"].contains(&name) {
+                let text = format!("{name} is part of listen of [server]");
+                self.server.report.add_used(&attribute.place, text);
+            }
         }
         self.clauses = clauses;
     }

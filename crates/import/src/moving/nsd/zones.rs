@@ -62,6 +62,17 @@ impl NsdReader<'_> {
             }
         }
         self.added_zones(&clauses);
+        for (at, clause) in clauses.iter().enumerate() {
+            if clause.word == "pattern" {
+                let name = clause.attribute("name").map_or("", |name| name.value());
+                let (verdict, end) = match self.used_patterns.contains(&at) {
+                    true => (MoveVerdict::Taken, "it is part of the zones that use it"),
+                    false => (MoveVerdict::NotNeeded, "nothing uses it"),
+                };
+                let text = format!("pattern {name}: {end}");
+                self.server.report.add(verdict, &clause.place, text);
+            }
+        }
     }
 
     /// Zones that `nsd-control addzone` added: `add NAME PATTERN`.
@@ -142,9 +153,10 @@ impl NsdReader<'_> {
                 self.zone_attribute(zone, attribute);
                 continue;
             }
-            match self.patterns.get(attribute.value()) {
+            match self.patterns.get(attribute.value()).copied() {
                 Some(at) if depth < DEPTH_MAX => {
-                    let inner = &clauses[*at].attributes;
+                    self.used_patterns.insert(at);
+                    let inner = &clauses[at].attributes;
                     self.zone_attributes(zone, inner, clauses, depth + 1);
                 }
                 Some(_) => self
