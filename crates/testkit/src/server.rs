@@ -90,7 +90,7 @@ impl Output {
     }
 }
 
-/// What the server logs: a file without a name, which the server writes to directly.
+/// The log of a server: a file without a name, which the server writes to directly.
 ///
 /// A line that stood there before the server answered is seen by whoever reads after the answer. A pipe with a thread
 /// behind it has no such order.

@@ -77,7 +77,7 @@ struct NsdReader<'f> {
     zones_directory: PathBuf,
     /// Patterns by their names: places in `clauses`.
     patterns: HashMap<String, usize>,
-    /// Those that a zone uses.
+    /// Patterns that a zone uses: places in `clauses`.
     used_patterns: HashSet<usize>,
 }
 

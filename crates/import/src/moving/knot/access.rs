@@ -13,7 +13,7 @@ use super::{
 /// Items by section and identifier.
 pub(super) struct KnotIndex<'i> {
     items: HashMap<(&'i str, &'i str), &'i KnotItem>,
-    /// Those that somebody looked for.
+    /// The items that a zone, or another item, refers to.
     used: RefCell<HashSet<(&'i str, &'i str)>>,
 }
 
