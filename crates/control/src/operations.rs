@@ -1,9 +1,13 @@
 //! Owns the operations on zones, once, whoever asks for them: their requests, results and errors, and how they are done.
 //!
-//! An operation finds the database that serves the zone, makes the change there, and returns when this server
-//! answers with it. Zones that come from files are never changed. Everything here may block.
+//! An operation finds where the contents of a zone are, a database or memory with the journal behind it, makes the change
+//! there, and returns when this server answers with it. Zone files are written by `zone sync`. Everything here may block.
 
+mod advice;
+mod batch;
+mod change;
 mod error;
+mod place;
 mod record;
 mod request;
 mod result;
@@ -11,17 +15,19 @@ mod tsig;
 mod zone;
 mod zone_keys;
 
+pub use batch::{BatchDeletion, BatchRecords, BatchRequest, BatchStep, ZoneBatch};
 pub use error::{ErrorKind, OperationError};
 pub use request::{
     ConfigFile, ControlRequest, KeyChange, KeyTemplate, ListedKind, OperationRequest,
     RecordTemplate, Urgency, ZoneTemplate, default_ttl,
 };
 pub use result::{
-    DatabaseStatus, ListedItem, ListedRecord, ListedZone, ListedZoneStatus, NamedCounter,
-    OperationResult, ReloadReport, ReplyLine, RunningTransferStatus, ServerStatus, ZoneChanged,
-    ZoneDetails,
+    DatabaseStatus, ListedChange, ListedDifference, ListedItem, ListedRecord, ListedZone,
+    ListedZoneStatus, NamedCounter, OperationResult, RecordFate, ReloadReport, ReplyLine,
+    RunningTransferStatus, ServerStatus, ZoneChanged, ZoneDetails,
 };
 
+use nameward_maintain::Commits;
 pub use nameward_maintain::follow::databases::PublishError;
 use nameward_maintain::follow::place_of_rank;
 use nameward_maintain::policy::{KeptPolicies, PolicyTable};
@@ -89,6 +95,8 @@ impl Database {
 pub type EachZone = Box<dyn Fn(&mut dyn FnMut(Name<'_>, u16)) + Send + Sync>;
 /// The rank of the backend that serves a zone.
 pub type RankOf = Box<dyn Fn(Name<'_>) -> Option<u16> + Send + Sync>;
+/// Tells whether a zone takes no changes for the time being.
+pub type IsFrozen = Box<dyn Fn(Name<'_>) -> bool + Send + Sync>;
 /// Takes the items of a listing; false if nobody takes more.
 pub type TakeItem<'t> = &'t mut (dyn FnMut(ListedItem) -> bool + Send);
 
@@ -100,6 +108,10 @@ pub struct Operations {
     pub rank_of: RankOf,
     /// All zones.
     pub each_zone: EachZone,
+    /// The way of changes into zones in memory, and the journal.
+    pub commits: Arc<Commits>,
+    /// Zones that are frozen.
+    pub is_frozen: IsFrozen,
     /// The policies of zones and the keys of TSIG.
     pub policies: Arc<PolicyTable>,
     /// The policies that the state store keeps.
@@ -125,6 +137,7 @@ impl Operations {
             OperationRequest::RecordList { zone, name, rtype } => {
                 self.list_records(zone, name.as_deref(), rtype.as_deref(), items)
             }
+            OperationRequest::Apply(batches) => self.apply_batches(batches, items),
             OperationRequest::RecordSet(template) => self.set_records(template),
             OperationRequest::RecordAdd(template) => self.add_records(template),
             OperationRequest::RecordDelete {
@@ -181,7 +194,7 @@ impl Operations {
             let database = serves.ok_or_else(|| {
                 let place = place_of_rank(rank);
                 OperationError::refused(format!(
-                    "zone {name} comes from a file ({place}): change the file, then `nameward reload`"
+                    "zone {name} comes from a file ({place}), and this is done in databases only"
                 ))
             })?;
             let row = find(database)?.ok_or_else(|| {
@@ -254,6 +267,8 @@ mod tests {
                 let name: NameBuf = "file.test.".parse().unwrap();
                 each(name.as_name(), 1);
             }),
+            commits: Commits::new(Arc::default(), None, |_| {}).unwrap(),
+            is_frozen: Box::new(|_| false),
             policies: Arc::clone(&policies),
             kept: Arc::new(KeptPolicies::new(None, policies)),
             zone_keys: Arc::new(ZoneKeys::new(None, Arc::default(), signatures())),
@@ -319,7 +334,9 @@ mod tests {
         let operations = operations(&runtime);
         for (request, kind, reason) in [
             (
-                show("file.test"),
+                OperationRequest::ZoneDelete {
+                    zone: "file.test".into(),
+                },
                 ErrorKind::Refused,
                 "comes from a file (backend 1)",
             ),

@@ -6,12 +6,14 @@ use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
 mod administration;
+mod apply;
 mod import;
 mod key;
 pub mod print;
 mod tsig;
 
 use administration::{RecordCommand, ZoneCommand};
+use apply::ApplyArguments;
 use import::ImportCommand;
 use key::KeyCommand;
 use nameward_control::operations::{OperationError, OperationRequest};
@@ -61,9 +63,19 @@ enum Command {
     /// List, show, create and delete zones of the running server
     #[command(subcommand)]
     Zone(ZoneCommand),
-    /// List, set, add and delete records of zones in databases
+    /// List, set, add and delete records of zones
     #[command(subcommand)]
     Record(RecordCommand),
+    /// Make many changes of records, each zone all or nothing
+    ///
+    /// The file has lines of zone files with + or - before them, or JSON:
+    ///
+    /// zone example.org
+    ///
+    /// +www 300 A 192.0.2.1
+    ///
+    /// -www A 192.0.2.9
+    Apply(ApplyArguments),
     /// List, add, import, export, use and remove keys of zones that the running server signs
     #[command(subcommand)]
     Key(KeyCommand),
@@ -322,6 +334,10 @@ fn dispatch(command: Command, form: OutputForm) -> Result<ExitCode, CommandError
         }
         Command::Record(command) => {
             let (request, remote) = administration::record(command)?;
+            ask(request, remote, form)
+        }
+        Command::Apply(arguments) => {
+            let (request, remote) = apply::request(arguments, form)?;
             ask(request, remote, form)
         }
         Command::Key(command) => {

@@ -2,6 +2,7 @@
 
 #![deny(unsafe_code)]
 
+mod batch_text;
 mod check;
 mod cli;
 mod command_error;

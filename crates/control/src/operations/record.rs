@@ -1,14 +1,15 @@
 //! Owns operations on records: list, set, add, delete.
 
-use std::time::SystemTime;
-
 use nameward_store::sql::write::StoredRecord;
-use nameward_wire::rdata::parse_text;
+use nameward_wire::rdata::{parse_text, write_text};
 use nameward_wire::text::Fields;
 use nameward_wire::{Name, NameBuf, Type};
-use nameward_zone::SerialRule;
-use nameward_zone::change::{ChangeOrigin, Edit, NewRecord, RrsetData, ZoneChange};
+use nameward_zone::change::{Edit, NewRecord, RrsetData};
+use nameward_zone::{Node, Zone};
 
+use super::batch::BatchRecords;
+use super::change::{ChangeMode, OperatorChange};
+use super::place::ZonePlace;
 use super::{
     ListedItem, ListedRecord, OperationError, OperationResult, Operations, RecordTemplate,
     TakeItem, check_ascii, zone_name,
@@ -17,7 +18,7 @@ use super::{
 const SPF: Type = Type(99);
 
 impl Operations {
-    /// Lists the stored records of a zone, of an owner, or of an owner and type, as they come from the database.
+    /// Lists the records of a zone, of an owner, or of an owner and type, as they are stored or in memory.
     pub fn list_records(
         &self,
         zone: &str,
@@ -25,9 +26,15 @@ impl Operations {
         rtype: Option<&str>,
         items: TakeItem<'_>,
     ) -> Result<OperationResult, OperationError> {
-        let (database, row) = self.locate(&zone_name(zone)?)?;
-        let owner = name.map(|text| owner(text, &row.name)).transpose()?;
+        let place = self.place(&zone_name(zone)?)?;
+        let owner = name.map(|text| owner(text, &place.name())).transpose()?;
         let wanted = rtype.map(read_type).transpose()?;
+        let (database, row) = match &place {
+            ZonePlace::Database(database, row) => (database, row),
+            ZonePlace::Memory(zone) => {
+                return Ok(list_in_memory(&zone.version, owner, wanted, items));
+            }
+        };
         let mut count = 0;
         let mut take = |record: StoredRecord| {
             let is_it = |wanted| Type::from_text(record.rtype.as_bytes()) == Some(wanted);
@@ -38,7 +45,7 @@ impl Operations {
             items(ListedItem::Record(listed(record)))
         };
         let asked = owner.as_ref().map(NameBuf::as_name);
-        let listing = database.backend.stored_records(&row, asked, &mut take);
+        let listing = database.backend.stored_records(row, asked, &mut take);
         let result = self.runtime.block_on(listing);
         result.map_err(|error| database.error(&error))?;
         Ok(OperationResult::Listed { items: count })
@@ -70,28 +77,7 @@ impl Operations {
         rtype: Option<&str>,
         contents: &[String],
     ) -> Result<OperationResult, OperationError> {
-        self.change(zone, |apex| {
-            let name = owner(name, apex)?;
-            let Some(rtype) = rtype.map(read_type).transpose()? else {
-                if name == *apex {
-                    return Err(OperationError::invalid(format!(
-                        "{name} is the zone itself: name a type, or use `nameward zone delete`"
-                    )));
-                }
-                return Ok(Edit::DeleteName { name });
-            };
-            Ok(match contents.is_empty() {
-                true => Edit::DeleteRrset { name, rtype },
-                false => Edit::DeleteRecords {
-                    name,
-                    rtype,
-                    rdata: contents
-                        .iter()
-                        .map(|text| read_content(rtype, text))
-                        .collect::<Result<_, _>>()?,
-                },
-            })
-        })
+        self.change(zone, |apex| read_deletion(name, rtype, contents, apex))
     }
 
     fn change(
@@ -99,32 +85,71 @@ impl Operations {
         zone: &str,
         edit: impl FnOnce(&NameBuf) -> Result<Edit, OperationError>,
     ) -> Result<OperationResult, OperationError> {
-        let (database, row) = self.locate(&zone_name(zone)?)?;
-        let change = ZoneChange {
-            edits: vec![edit(&row.name)?],
-            origin: ChangeOrigin::Operator,
-            now: SystemTime::now(),
-            serial: SerialRule::default(),
-        };
-        let committed = self
-            .runtime
-            .block_on(database.backend.commit(row.id, &change))
-            .map_err(|error| database.error(&error))?;
-        if !committed.is_changed {
-            let zone = row.name.to_string();
-            return Ok(OperationResult::NoChange { zone });
-        }
-        let warnings = self.publish(database, &committed)?;
-        let serial = committed.serial;
-        tracing::info!("zone {}: changed, serial {serial}", row.name);
-        let changed = database.changed(&committed, warnings);
-        Ok(OperationResult::ZoneChanged(changed))
+        let place = self.place(&zone_name(zone)?)?;
+        let apex = place.name();
+        let change = OperatorChange::new(apex, vec![edit(&apex)?]);
+        let outcome = self.make_change(&place, &change, ChangeMode::Make)?;
+        Ok(match outcome.is_changed {
+            true => OperationResult::ZoneChanged(outcome.changed),
+            false => OperationResult::NoChange {
+                zone: apex.to_string(),
+            },
+        })
     }
+}
+
+/// Lists records of a version in memory in the order of a zone file: the SOA, the apex, then other names in canonical order.
+fn list_in_memory(
+    zone: &Zone,
+    owner: Option<NameBuf>,
+    wanted: Option<Type>,
+    items: TakeItem<'_>,
+) -> OperationResult {
+    let mut count = 0;
+    let mut take = |node: Node<'_>, is_it: &dyn Fn(Type) -> bool| {
+        let rrsets = node.rrsets();
+        let rrsets = rrsets.filter(|rrset| is_it(rrset.rtype()));
+        let mut rrsets = rrsets.filter(|rrset| wanted.is_none_or(|rtype| rtype == rrset.rtype()));
+        rrsets.all(|rrset| {
+            rrset.records().all(|record| {
+                let mut content = String::new();
+                // Data of a zone is valid.
+                let _ = write_text(rrset.rtype(), record.rdata, &mut content);
+                count += 1;
+                items(ListedItem::Record(ListedRecord {
+                    id: None,
+                    name: node.name().to_string(),
+                    ttl: rrset.ttl(),
+                    rtype: rrset.rtype().to_string(),
+                    content,
+                    disabled: false,
+                    problem: None,
+                }))
+            })
+        })
+    };
+    match owner {
+        Some(owner) => {
+            if let Some(node) = zone.node_of(owner.as_name()) {
+                take(node, &|_| true);
+            }
+        }
+        // The apex is the first in canonical order.
+        None => {
+            if take(zone.apex(), &|rtype| rtype == Type::SOA) {
+                zone.nodes_in_order().all(|node| {
+                    let is_apex = node.name() == zone.apex_name();
+                    take(node, &|rtype| !is_apex || rtype != Type::SOA)
+                });
+            }
+        }
+    }
+    OperationResult::Listed { items: count }
 }
 
 fn listed(record: StoredRecord) -> ListedRecord {
     ListedRecord {
-        id: record.id,
+        id: Some(record.id),
         name: record.name,
         ttl: record.ttl,
         rtype: record.rtype,
@@ -136,28 +161,74 @@ fn listed(record: StoredRecord) -> ListedRecord {
 
 impl RecordTemplate {
     fn read(&self, apex: &NameBuf) -> Result<RrsetData, OperationError> {
-        let rtype = read_type(&self.rtype)?;
-        let records = self.content.iter().map(|text| {
-            Ok(NewRecord {
-                rdata: read_content(rtype, text)?,
-                disabled: false,
-            })
-        });
-        let records = records.collect::<Result<Vec<_>, OperationError>>()?;
-        if records.is_empty() {
-            return Err(OperationError::invalid("expected the data of a record"));
-        }
-        Ok(RrsetData {
-            name: owner(&self.name, apex)?,
-            rtype,
-            ttl: self.ttl,
-            records,
-        })
+        let owner_and_type = (self.name.as_str(), self.rtype.as_str());
+        read_records(owner_and_type, self.ttl, &self.content, apex)
     }
 }
 
+/// Reads the records of a step.
+pub(super) fn read_rrset(
+    records: &BatchRecords,
+    apex: &NameBuf,
+) -> Result<RrsetData, OperationError> {
+    let owner_and_type = (records.name.as_str(), records.rtype.as_str());
+    read_records(owner_and_type, records.ttl, &records.content, apex)
+}
+
+fn read_records(
+    (name, rtype): (&str, &str),
+    ttl: u32,
+    content: &[String],
+    apex: &NameBuf,
+) -> Result<RrsetData, OperationError> {
+    let rtype = read_type(rtype)?;
+    let records = content.iter().map(|text| {
+        Ok(NewRecord {
+            rdata: read_content(rtype, text)?,
+            disabled: false,
+        })
+    });
+    let records = records.collect::<Result<Vec<_>, OperationError>>()?;
+    if records.is_empty() {
+        return Err(OperationError::invalid("expected the data of a record"));
+    }
+    Ok(RrsetData {
+        name: owner(name, apex)?,
+        rtype,
+        ttl,
+        records,
+    })
+}
+
+/// Reads a deletion: of an owner, of an RRset, or of some records of it.
+pub(super) fn read_deletion(
+    name: &str,
+    rtype: Option<&str>,
+    contents: &[String],
+    apex: &NameBuf,
+) -> Result<Edit, OperationError> {
+    let name = owner(name, apex)?;
+    let Some(rtype) = rtype.map(read_type).transpose()? else {
+        if name == *apex {
+            return Err(OperationError::invalid(format!(
+                "{name} is the zone itself: name a type, or use `nameward zone delete`"
+            )));
+        }
+        return Ok(Edit::DeleteName { name });
+    };
+    let rdata = contents.iter().map(|text| read_content(rtype, text));
+    Ok(match contents.is_empty() {
+        true => Edit::DeleteRrset { name, rtype },
+        false => Edit::DeleteRecords {
+            name,
+            rtype,
+            rdata: rdata.collect::<Result<_, _>>()?,
+        },
+    })
+}
+
 /// The owner of a record: `@` is the zone, a name that ends like the zone is absolute, others are relative to it.
-fn owner(text: &str, apex: &NameBuf) -> Result<NameBuf, OperationError> {
+pub(super) fn owner(text: &str, apex: &NameBuf) -> Result<NameBuf, OperationError> {
     let wrong = |error| OperationError::invalid(format!("{text:?} is no name: {error}"));
     if text == "@" {
         return Ok(*apex);
@@ -171,7 +242,7 @@ fn owner(text: &str, apex: &NameBuf) -> Result<NameBuf, OperationError> {
     }
 }
 
-fn read_type(text: &str) -> Result<Type, OperationError> {
+pub(super) fn read_type(text: &str) -> Result<Type, OperationError> {
     Type::from_text(text.as_bytes()).ok_or_else(|| {
         OperationError::invalid(format!(
             "{text:?} is no record type; types are A, AAAA, MX, TYPE65280 and so on"

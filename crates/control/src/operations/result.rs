@@ -30,6 +30,10 @@ pub enum ListedItem {
     ZoneKey(ListedZoneKey),
     /// The status of a zone.
     Status(ListedZoneStatus),
+    /// A record that goes or comes.
+    Difference(ListedDifference),
+    /// A zone of a batch.
+    Changed(ListedChange),
 }
 
 /// A zone of the server.
@@ -46,8 +50,9 @@ pub struct ListedZone {
 /// A record as it is stored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListedRecord {
-    /// `records.id`.
-    pub id: i64,
+    /// `records.id`; none where no database has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<i64>,
     /// The owner with its final dot; as stored if it is not valid.
     pub name: String,
     /// The TTL.
@@ -62,6 +67,44 @@ pub struct ListedRecord {
     /// Why it cannot be served.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
+}
+
+/// A record that goes or comes with a change, or differs between two versions.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListedDifference {
+    /// The zone.
+    pub zone: String,
+    /// Whether it goes or comes.
+    pub change: RecordFate,
+    /// The owner with its final dot.
+    pub name: String,
+    /// The TTL.
+    pub ttl: u32,
+    /// The type.
+    #[serde(rename = "type")]
+    pub rtype: String,
+    /// The data as in a zone file.
+    pub content: String,
+}
+
+/// Whether a record goes or comes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RecordFate {
+    /// It is in the version before only.
+    Removed,
+    /// It is in the version after only.
+    Added,
+}
+
+/// A zone of a batch, after its change or the trial of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListedChange {
+    /// False if the zone was like that already.
+    pub is_changed: bool,
+    /// The zone, its serial and warnings.
+    #[serde(flatten)]
+    pub changed: ZoneChanged,
 }
 
 /// The result of an operation.
@@ -254,7 +297,7 @@ pub struct ZoneChanged {
     pub warnings: Vec<String>,
 }
 
-/// A zone of a database.
+/// A zone with its numbers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ZoneDetails {
     /// The name.
@@ -269,7 +312,7 @@ pub struct ZoneDetails {
     pub disabled: u64,
     /// The number of the backend.
     pub backend: u32,
-    /// The address of the database, without its password.
+    /// The address of the database, without its password; `file` or `state store` for others.
     pub database: String,
     /// `live` or `resident`.
     pub mode: String,

@@ -9,6 +9,7 @@ use nameward_wire::{Name, NameBuf, Type};
 use nameward_zone::change::{NewRecord, RrsetData};
 use nameward_zone::{Serial, ZoneKind};
 
+use super::place::{MemoryZone, ZonePlace};
 use super::{
     Database, ListedItem, ListedKind, ListedZone, OperationError, OperationResult, Operations,
     TakeItem, ZoneDetails, ZoneTemplate, zone_name,
@@ -49,9 +50,12 @@ impl Operations {
         Ok(OperationResult::Listed { items: count })
     }
 
-    /// Shows a zone of a database.
+    /// Shows a zone.
     pub fn show_zone(&self, name: &str) -> Result<OperationResult, OperationError> {
-        let (database, row) = self.locate(&zone_name(name)?)?;
+        let (database, row) = match self.place(&zone_name(name)?)? {
+            ZonePlace::Database(database, row) => (database, row),
+            ZonePlace::Memory(zone) => return Ok(OperationResult::Zone(self.show_memory(&zone))),
+        };
         let (mut records, mut disabled, mut serial) = (0_u64, 0_u64, None);
         let mut take = |record: StoredRecord| {
             match record.disabled {
@@ -81,6 +85,32 @@ impl Operations {
             account: stored(&row.account),
             catalog: stored(&row.catalog),
         }))
+    }
+
+    fn show_memory(&self, zone: &MemoryZone) -> ZoneDetails {
+        let (version, name) = (&zone.version, zone.name());
+        let policies = self.policies.load();
+        let policy = policies.of(name.as_name());
+        let nodes = version.nodes_in_any_order();
+        let records = nodes.flat_map(|node| node.rrsets().map(|rrset| rrset.records().count()));
+        let primaries = policy.primaries.iter();
+        let primaries: Vec<String> = primaries.map(|one| one.address.to_string()).collect();
+        ZoneDetails {
+            name: name.to_string(),
+            kind: policy.kind.into(),
+            serial: Some(version.serial().0),
+            records: records.sum::<usize>() as u64,
+            disabled: 0,
+            backend: u32::from(version.rank()),
+            database: match policy.kind.is_transferred() {
+                true => "state store".into(),
+                false => "file".into(),
+            },
+            mode: "resident".into(),
+            primaries: (!primaries.is_empty()).then(|| primaries.join(", ")),
+            account: None,
+            catalog: policy.catalog.map(|catalog| catalog.to_string()),
+        }
     }
 
     /// Creates a zone with its SOA and NS records.

@@ -403,7 +403,7 @@ fn record(name: &NameBuf, rtype: Type, rdata: &[u8]) -> ListedRecord {
     let mut content = String::new();
     let written = write_text(rtype, rdata, &mut content);
     ListedRecord {
-        id: 0,
+        id: None,
         name: name.to_string(),
         ttl: SHOWN_TTL,
         rtype: rtype.to_string(),

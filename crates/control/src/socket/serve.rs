@@ -24,8 +24,8 @@ use crate::operations::{
     ControlRequest, ErrorKind, OperationError, OperationResult, ReplyLine, TakeItem, Urgency,
 };
 
-/// Octets of the longest request line: an RRset as large as an answer can hold, in text.
-pub const REQUEST_MAX: u64 = 512 << 10;
+/// Octets of the longest request line: a batch of some hundred thousand records. Only the owner of the server is heard.
+pub const REQUEST_MAX: u64 = 16 << 20;
 /// Connections open at one time; others wait in the kernel's queue. More than all that may run and wait.
 pub(super) const CONNECTIONS_MAX: usize = 128;
 /// Commands of one urgency that run at one time.

@@ -1,5 +1,6 @@
 //! Owns the output of commands: lines for people, or one JSON object a line for programs.
 
+mod change;
 mod zone_key;
 mod zone_status;
 
@@ -57,6 +58,15 @@ impl Printer {
                 writeln!(self.out, "{}", terminal::line(zone_key::line(key)))
             }
             (OutputForm::Json, ListedItem::Status(status)) => self.json(status),
+            (OutputForm::Json, ListedItem::Difference(record)) => self.json(record),
+            (OutputForm::Json, ListedItem::Changed(change)) => self.json(change),
+            (OutputForm::Text, ListedItem::Difference(record)) => {
+                writeln!(self.out, "{}", terminal::line(change::difference(record)))
+            }
+            (OutputForm::Text, ListedItem::Changed(one)) => {
+                writeln!(self.out, "{}", terminal::line(change::changed(one)))?;
+                self.warn(&one.changed.warnings)
+            }
             (OutputForm::Text, ListedItem::Status(status)) => {
                 writeln!(self.out, "{}", terminal::line(zone_status::line(status)))
             }
@@ -76,7 +86,10 @@ impl Printer {
             // The items were it.
             (_, OperationResult::Listed { .. }) => {}
             (OutputForm::Json, result) => self.json(result)?,
-            (OutputForm::Text, result) => write!(self.out, "{}", terminal::lines(text(result)))?,
+            (OutputForm::Text, result) => {
+                write!(self.out, "{}", terminal::lines(text(result)))?;
+                self.warn(warnings_of(result))?;
+            }
         }
         self.out.flush()
     }
@@ -88,6 +101,17 @@ impl Printer {
             OutputForm::Text => writeln!(self.out, "{}", terminal::line(text))?,
         }
         self.out.flush()
+    }
+
+    /// Prints warnings to stderr, behind what was printed so far.
+    fn warn(&mut self, warnings: &[String]) -> io::Result<()> {
+        if !warnings.is_empty() {
+            self.out.flush()?;
+        }
+        for warning in warnings {
+            eprintln!("nameward: warning: {}", terminal::line(warning));
+        }
+        Ok(())
     }
 
     fn json(&mut self, object: &impl Serialize) -> io::Result<()> {
@@ -116,6 +140,18 @@ pub fn zone_text(name: &str) -> &str {
     }
 }
 
+/// The warnings that come with a result.
+fn warnings_of(result: &OperationResult) -> &[String] {
+    match result {
+        OperationResult::Reloaded(report) => &report.warnings,
+        OperationResult::ZoneCreated(changed)
+        | OperationResult::ZoneDeleted(changed)
+        | OperationResult::ZoneChanged(changed) => &changed.warnings,
+        OperationResult::ZoneFrozen { warnings, .. } => warnings,
+        _ => &[],
+    }
+}
+
 /// A record as a line of a zone file; one that is not served is a comment.
 fn record_line(record: &ListedRecord) -> String {
     let ListedRecord {
@@ -126,6 +162,7 @@ fn record_line(record: &ListedRecord) -> String {
         content,
         ..
     } = record;
+    let id = id.unwrap_or_default();
     let line = format!("{name} {ttl} IN {rtype} {content}\n");
     match (&record.problem, record.disabled) {
         (None, false) => line,
@@ -140,15 +177,7 @@ fn text(result: &OperationResult) -> String {
     match result {
         OperationResult::Status(status) => status_text(status),
         OperationResult::Stopping => "stopped\n".into(),
-        OperationResult::Reloaded(report) => {
-            let warnings = report.warnings.iter();
-            let lines = warnings.map(|warning| format!("\nwarning: {warning}"));
-            format!(
-                "reloaded: {}{}\n",
-                report.summary,
-                lines.collect::<String>()
-            )
-        }
+        OperationResult::Reloaded(report) => format!("reloaded: {}\n", report.summary),
         OperationResult::Counters { counters } => {
             let line = |text: &mut String, name: &str, value: u64| {
                 let _ = writeln!(text, "{name} {value}");
@@ -167,11 +196,11 @@ fn text(result: &OperationResult) -> String {
         OperationResult::Zone(details) => details_text(details),
         OperationResult::ZoneCreated(changed) => {
             let (zone, backend) = (zone_text(&changed.zone), backend_text(changed));
-            with_warnings(format!("created zone {zone} in {backend}\n"), changed)
+            format!("created zone {zone} in {backend}\n")
         }
         OperationResult::ZoneDeleted(changed) => {
             let (zone, backend) = (zone_text(&changed.zone), backend_text(changed));
-            with_warnings(format!("deleted zone {zone} from {backend}\n"), changed)
+            format!("deleted zone {zone} from {backend}\n")
         }
         OperationResult::ZoneChanged(changed) => {
             let zone = zone_text(&changed.zone);
@@ -179,7 +208,7 @@ fn text(result: &OperationResult) -> String {
                 Some(serial) => format!(", serial {serial}"),
                 None => String::new(),
             };
-            with_warnings(format!("zone {zone}: changed{serial}\n"), changed)
+            format!("zone {zone}: changed{serial}\n")
         }
         OperationResult::ZoneSecured { zone, key } => zone_key::secured(zone, key),
         OperationResult::ZoneUnsecured { zone, keys } => {
@@ -221,13 +250,7 @@ fn text(result: &OperationResult) -> String {
                 ),
             }
         }
-        OperationResult::ZoneFrozen { zone, warnings } => {
-            let mut text = format!("zone {}: frozen\n", zone_text(zone));
-            for warning in warnings {
-                let _ = writeln!(text, "warning: {warning}");
-            }
-            text
-        }
+        OperationResult::ZoneFrozen { zone, .. } => format!("zone {}: frozen\n", zone_text(zone)),
         OperationResult::ZoneThawed { zone } => format!("zone {}: thawed\n", zone_text(zone)),
         OperationResult::NoChange { zone } => format!("zone {}: no change\n", zone_text(zone)),
     }
@@ -235,13 +258,6 @@ fn text(result: &OperationResult) -> String {
 
 fn backend_text(changed: &ZoneChanged) -> String {
     format!("backend {} ({})", changed.backend, changed.engine)
-}
-
-fn with_warnings(mut text: String, changed: &ZoneChanged) -> String {
-    for warning in &changed.warnings {
-        let _ = writeln!(text, "warning: {warning}");
-    }
-    text
 }
 
 fn status_text(status: &ServerStatus) -> String {
@@ -323,7 +339,7 @@ mod tests {
 
     fn record(disabled: bool, problem: Option<&str>) -> String {
         record_line(&ListedRecord {
-            id: 7,
+            id: Some(7),
             name: "www.a.test.".into(),
             ttl: 60,
             rtype: "A".into(),
@@ -355,13 +371,15 @@ mod tests {
             serial: Some(2_026_111_502),
             warnings: vec!["look".into()],
         };
+        let created = OperationResult::ZoneCreated(changed.clone());
+        assert_eq!(warnings_of(&created), ["look"]);
         assert_eq!(
-            text(&OperationResult::ZoneCreated(changed.clone())),
-            "created zone example.org in backend 1 (sqlite)\nwarning: look\n"
+            text(&created),
+            "created zone example.org in backend 1 (sqlite)\n"
         );
         assert_eq!(
             text(&OperationResult::ZoneChanged(changed)),
-            "zone example.org: changed, serial 2026111502\nwarning: look\n"
+            "zone example.org: changed, serial 2026111502\n"
         );
         let zone = "example.org.".into();
         assert_eq!(

@@ -17,6 +17,7 @@ use nameward_control::{
     socket::Commands,
 };
 use nameward_maintain::{
+    Commits,
     follow::databases::{Databases, FollowedDatabase, ServedFrom},
     policy::{KeptPolicies, PolicyTable},
     sync::{SyncMode, SyncOutcome},
@@ -55,6 +56,7 @@ pub fn operations(
     shared: &Arc<ServingState>,
     databases: &Databases,
     (policies, kept, zone_keys): (&Arc<PolicyTable>, &Arc<KeptPolicies>, &Arc<ZoneKeys>),
+    (commits, updates): (&Arc<Commits>, &Arc<Updates>),
     runtime: &Handle,
 ) -> Operations {
     let database = |followed: &FollowedDatabase| {
@@ -70,6 +72,7 @@ pub fn operations(
         }
     };
     let (one, all) = (Arc::clone(shared), Arc::clone(shared));
+    let frozen = Arc::clone(updates);
     Operations {
         databases: databases.all().iter().map(database).collect(),
         rank_of: Box::new(move |name| one.zones.load().exact(name).map(|zone| zone.rank())),
@@ -79,6 +82,8 @@ pub fn operations(
                 .zones()
                 .for_each(|zone| each(zone.apex_name(), zone.rank()));
         }),
+        commits: Arc::clone(commits),
+        is_frozen: Box::new(move |name| frozen.is_frozen(name)),
         policies: Arc::clone(policies),
         kept: Arc::clone(kept),
         zone_keys: Arc::clone(zone_keys),

@@ -137,12 +137,6 @@ impl RunningServer {
         };
         let sources = databases.into_iter().map(|one| followed(&shared, one));
         let (databases, mut asked) = databases::start(&parts.commits, sources.collect(), &terms)?;
-        let operations = operator::operations(
-            &shared,
-            &databases,
-            (&parts.policies, &parts.kept, &parts.zone_keys),
-            &Handle::current(),
-        );
         parts.databases = databases.clone();
         parts.catalogs.set_homes(catalog_homes(&databases)?);
         let notifier = outgoing.notifier.clone();
@@ -153,6 +147,13 @@ impl RunningServer {
         })?;
         let (updates, requests) =
             super::updates::start(&shared, &parts.commits, &parts.policies, &databases)?;
+        let operations = operator::operations(
+            &shared,
+            &databases,
+            (&parts.policies, &parts.kept, &parts.zone_keys),
+            (&parts.commits, &updates),
+            &Handle::current(),
+        );
         zone_requests.set_updates(Arc::new(requests));
         let secondary = SecondaryParts {
             shared: Arc::clone(&shared),

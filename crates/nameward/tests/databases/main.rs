@@ -3,6 +3,7 @@
 
 mod alias;
 mod alias_transfers;
+mod apply;
 mod ask;
 mod check;
 mod conformance;

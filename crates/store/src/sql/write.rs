@@ -75,6 +75,8 @@ enum Task<'t> {
     Change(i64, &'t ZoneChange),
     /// Changes that depend on what their zones have, each with a result of its own.
     Group(&'t [(NameBuf, &'t dyn ConditionalChange)]),
+    /// As a group, and then all of it is undone: the results tell what would become of it.
+    Trial(&'t [(NameBuf, &'t dyn ConditionalChange)]),
     /// A whole version of a secondary zone.
     Replace(i64, &'t Zone),
     Create(&'t NewZone),
@@ -151,6 +153,16 @@ impl SqlBackend {
             results.push(result);
         }
         results
+    }
+
+    /// Tells what a change would do: it is made in a transaction that is undone, so that everything is checked and nothing
+    /// stays.
+    pub async fn try_change(
+        &self,
+        zone: NameBuf,
+        change: &dyn ConditionalChange,
+    ) -> Result<Committed, WriteError> {
+        self.transact_one(&Task::Trial(&[(zone, change)])).await
     }
 
     /// Puts a whole version that a primary gave in the place of all that a secondary zone has, unless the zone has that
@@ -269,6 +281,11 @@ async fn attempt(
             .await?)]
         }
         Task::Group(changes) => group(session, changes).await?,
+        Task::Trial(changes) => {
+            let results = group(session, changes).await?;
+            session.rollback().await?;
+            return Ok(results);
+        }
         Task::Replace(zone, version) => {
             let zone = commit::lock_zone(session, *zone).await?;
             vec![Ok(whole::replace(session, &zone, version).await?)]

@@ -1,0 +1,361 @@
+//! Owns the way of an operator's change into a zone, wherever its contents are: one change, all or nothing, tried or made.
+
+use std::collections::HashSet;
+use std::sync::mpsc::sync_channel;
+use std::time::SystemTime;
+
+use nameward_maintain::{CommitError, VersionSource};
+use nameward_store::sql::write::{Committed, WriteError};
+use nameward_store::state::{JournalOrigin, ZoneHome};
+use nameward_wire::rdata::{canonicalise, write_text};
+use nameward_wire::{NameBuf, Rcode, Type};
+use nameward_zone::change::{
+    ChangeOrigin, ChangeRefused, ConditionalChange, Difference, Edit, RecordsAt, ZoneChange,
+    soa_serial,
+};
+use nameward_zone::{RecordList, Serial, SerialRule, WireRecord};
+
+use super::place::{MemoryZone, ZonePlace};
+use super::{
+    Database, ErrorKind, ListedDifference, OperationError, Operations, RecordFate, ZoneChanged,
+    advice,
+};
+
+/// Whether a change is made, or only tried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ChangeMode {
+    /// It is durable and served when it returns.
+    Make,
+    /// It is checked in every respect, and nothing of it stays.
+    Try,
+}
+
+/// A change of a zone as an operator asks for it.
+pub(super) struct OperatorChange {
+    /// The zone.
+    pub(super) apex: NameBuf,
+    /// Its steps.
+    pub(super) edits: Vec<Edit>,
+    /// The serial that the zone must have, if one was named: nobody has changed it meanwhile.
+    pub(super) serial: Option<Serial>,
+    /// Whether everything that is deleted must be there.
+    pub(super) is_strict: bool,
+    /// For serials that are dates.
+    pub(super) now: SystemTime,
+}
+
+impl OperatorChange {
+    /// Makes a change that takes a zone as it finds it.
+    pub(super) fn new(apex: NameBuf, edits: Vec<Edit>) -> Self {
+        OperatorChange {
+            apex,
+            edits,
+            serial: None,
+            is_strict: false,
+            now: SystemTime::now(),
+        }
+    }
+
+    fn check_serial(&self, records: &dyn RecordsAt) -> Result<(), ChangeRefused> {
+        let Some(wanted) = self.serial else {
+            return Ok(());
+        };
+        let mut found = None;
+        records.each_record(self.apex.as_name(), &mut |rtype, _, rdata| {
+            if rtype == Type::SOA {
+                found = soa_serial(rdata);
+            }
+        });
+        match found {
+            Some(found) if found == wanted => Ok(()),
+            Some(found) => Err(in_the_way(format!(
+                "zone {} was changed meanwhile: its serial is {found}, not {wanted}",
+                self.apex
+            ))),
+            None => Err(in_the_way(format!("zone {} has no SOA", self.apex))),
+        }
+    }
+
+    /// Tells which of the records that are to go is not there.
+    fn check_deleted(&self, edit: &Edit, records: &dyn RecordsAt) -> Result<(), ChangeRefused> {
+        let mut there: HashSet<(Type, Vec<u8>)> = HashSet::new();
+        let owner = edit.name();
+        records.each_record(owner.as_name(), &mut |rtype, _, rdata| {
+            there.insert((rtype, canonical(rtype, rdata)));
+        });
+        let missing = match edit {
+            Edit::Replace(_) | Edit::Add(_) => None,
+            Edit::DeleteName { .. } => there.is_empty().then(|| format!("{owner}")),
+            Edit::DeleteRrset { rtype, .. } => {
+                let is_there = there.iter().any(|(there, _)| there == rtype);
+                (!is_there).then(|| format!("{owner} {rtype}"))
+            }
+            Edit::DeleteRecords { rtype, rdata, .. } => {
+                let mut gone = rdata.iter();
+                let first = gone.find(|rdata| !there.contains(&(*rtype, canonical(*rtype, rdata))));
+                first.map(|rdata| {
+                    let mut text = format!("{owner} {rtype} ");
+                    // What was read from text can be written.
+                    let _ = write_text(*rtype, rdata, &mut text);
+                    text
+                })
+            }
+        };
+        match missing {
+            None => Ok(()),
+            Some(what) => Err(in_the_way(format!("{what} is to be deleted and not there"))),
+        }
+    }
+}
+
+impl ConditionalChange for OperatorChange {
+    fn names(&self) -> Vec<NameBuf> {
+        let mut names: Vec<NameBuf> = vec![self.apex];
+        names.extend(self.edits.iter().map(|edit| *edit.name()));
+        names.sort_unstable_by(|a, b| a.as_name().canonical_cmp(b.as_name()));
+        names.dedup();
+        names
+    }
+
+    fn decide(&self, records: &dyn RecordsAt) -> Result<ZoneChange, ChangeRefused> {
+        self.check_serial(records)?;
+        if self.is_strict {
+            for edit in &self.edits {
+                self.check_deleted(edit, records)?;
+            }
+        }
+        Ok(ZoneChange {
+            edits: self.edits.clone(),
+            origin: ChangeOrigin::Operator,
+            now: self.now,
+            serial: SerialRule::default(),
+        })
+    }
+}
+
+/// Makes the reason of a change that something else in the zone is in the way of.
+fn in_the_way(reason: String) -> ChangeRefused {
+    ChangeRefused {
+        rcode: Rcode::NxRrset,
+        reason,
+    }
+}
+
+fn canonical(rtype: Type, rdata: &[u8]) -> Vec<u8> {
+    let mut rdata = rdata.to_vec();
+    canonicalise(rtype, &mut rdata);
+    rdata
+}
+
+/// The outcome of a change.
+pub(super) struct ChangeOutcome {
+    /// The zone, its serial, and warnings.
+    pub(super) changed: ZoneChanged,
+    /// The records that go and come; `None` if that cannot be told.
+    pub(super) difference: Option<Difference>,
+    /// False if the zone was like that already.
+    pub(super) is_changed: bool,
+}
+
+impl Operations {
+    /// Makes a change, or tries it.
+    pub(super) fn make_change(
+        &self,
+        place: &ZonePlace<'_>,
+        change: &OperatorChange,
+        mode: ChangeMode,
+    ) -> Result<ChangeOutcome, OperationError> {
+        let mut outcome = match place {
+            ZonePlace::Database(database, _) => self.change_rows(database, change, mode),
+            ZonePlace::Memory(zone) => self.change_in_memory(zone, change, mode),
+        }?;
+        if outcome.is_changed {
+            let warnings = &mut outcome.changed.warnings;
+            let is_zone = |name: &NameBuf| (self.rank_of)(name.as_name()).is_some();
+            warnings.extend(advice::of_edits(&change.apex, &change.edits, is_zone));
+            warnings.extend(outcome.difference.as_ref().and_then(advice::of_serials));
+            if mode == ChangeMode::Make {
+                let serial = outcome.changed.serial.unwrap_or_default();
+                tracing::info!("zone {}: changed, serial {serial}", change.apex);
+            }
+        }
+        Ok(outcome)
+    }
+
+    fn change_rows(
+        &self,
+        database: &Database,
+        change: &OperatorChange,
+        mode: ChangeMode,
+    ) -> Result<ChangeOutcome, OperationError> {
+        let backend = &database.backend;
+        let committed = self.runtime.block_on(async {
+            match mode {
+                ChangeMode::Try => backend.try_change(change.apex, change).await,
+                ChangeMode::Make => {
+                    let made = backend.commit_group(&[(change.apex, change)]).await;
+                    made.into_iter()
+                        .next()
+                        .unwrap_or(Err(WriteError::NoSuchZone))
+                }
+            }
+        });
+        let committed: Committed = committed.map_err(|error| match error {
+            WriteError::Refused(refused) => of_refused(&refused),
+            error => database.error(&error),
+        })?;
+        let warnings = match committed.is_changed && mode == ChangeMode::Make {
+            true => self.publish(database, &committed)?,
+            false => committed.warnings.clone(),
+        };
+        Ok(ChangeOutcome {
+            changed: database.changed(&committed, warnings),
+            is_changed: committed.is_changed,
+            difference: committed.difference,
+        })
+    }
+
+    fn change_in_memory(
+        &self,
+        zone: &MemoryZone,
+        change: &OperatorChange,
+        mode: ChangeMode,
+    ) -> Result<ChangeOutcome, OperationError> {
+        self.check_changeable(zone)?;
+        if zone.is_signed_here
+            && let Some(made) = change.edits.iter().find_map(made_by_signing)
+        {
+            return Err(OperationError::invalid(format!(
+                "{made} records are made by the server that signs the zone"
+            )));
+        }
+        let (serial, difference) = match mode {
+            ChangeMode::Make => self.commit_in_memory(zone, change)?,
+            ChangeMode::Try => try_in_memory(zone, change)?,
+        };
+        let place = zone.version.rank();
+        Ok(ChangeOutcome {
+            changed: ZoneChanged {
+                zone: change.apex.to_string(),
+                backend: u32::from(place),
+                engine: "file".into(),
+                serial: Some(serial.0),
+                warnings: Vec::new(),
+            },
+            is_changed: !difference.is_empty(),
+            difference: Some(difference),
+        })
+    }
+
+    fn commit_in_memory(
+        &self,
+        zone: &MemoryZone,
+        change: &OperatorChange,
+    ) -> Result<(Serial, Difference), OperationError> {
+        let source = VersionSource {
+            zone: change.apex,
+            rank: zone.version.rank(),
+            home: ZoneHome::File,
+            origin: JournalOrigin::Change,
+            confirmed: None,
+        };
+        let (done, finished) = sync_channel(1);
+        self.commits.conditional(source, change, move |result| {
+            let _ = done.send(result);
+        });
+        let committed = finished.recv().map_err(|_| {
+            OperationError::new(ErrorKind::Internal, "the change ended without a result")
+        })?;
+        let committed = committed.map_err(|error| of_commit(&change.apex, error))?;
+        let difference = Difference::clone(&committed.difference);
+        Ok((committed.zone.serial(), difference))
+    }
+}
+
+/// Returns the serial and the difference that a change would make.
+fn try_in_memory(
+    zone: &MemoryZone,
+    change: &OperatorChange,
+) -> Result<(Serial, Difference), OperationError> {
+    let tip = &zone.version;
+    let of_error = |error: CommitError| of_commit(&change.apex, error);
+    let decided = change.decide(&**tip).map_err(|error| of_refused(&error))?;
+    let difference = tip.difference_of(&decided);
+    let difference = difference.map_err(|error| of_error(error.into()))?;
+    if difference.is_empty() {
+        return Ok((tip.serial(), difference));
+    }
+    let next = tip.apply(&difference);
+    let next = next.map_err(|error| of_error(error.into()))?;
+    match next.serial().is_after(tip.serial()) {
+        true => Ok((next.serial(), difference)),
+        false => Err(OperationError::invalid(format!(
+            "{}: the serial {} is not after {}",
+            change.apex,
+            next.serial(),
+            tip.serial()
+        ))),
+    }
+}
+
+fn made_by_signing(edit: &Edit) -> Option<Type> {
+    let (Edit::Replace(rrset) | Edit::Add(rrset)) = edit else {
+        return None;
+    };
+    matches!(rrset.rtype, Type::RRSIG | Type::NSEC | Type::NSEC3).then_some(rrset.rtype)
+}
+
+fn of_refused(refused: &ChangeRefused) -> OperationError {
+    let kind = match refused.rcode {
+        Rcode::NxRrset => ErrorKind::Conflict,
+        _ => ErrorKind::Refused,
+    };
+    OperationError::new(kind, refused.reason.clone())
+}
+
+fn of_commit(zone: &NameBuf, error: CommitError) -> OperationError {
+    match error {
+        CommitError::Refused(refused) => of_refused(&refused),
+        CommitError::Invalid(error) => OperationError::invalid(format!("zone {zone}: {error}")),
+        CommitError::NoSuchZone | CommitError::Stale { .. } | CommitError::Clash { .. } => {
+            OperationError::conflict(format!("zone {zone}: {error}"))
+        }
+        CommitError::NoStore(_) => OperationError::refused(error.to_string()),
+        CommitError::State(_) => OperationError::backend(format!("zone {zone}: {error}")),
+    }
+}
+
+/// Lists the records of a difference, those that go first.
+pub(super) fn listed_difference(
+    zone: &NameBuf,
+    difference: &Difference,
+) -> impl Iterator<Item = ListedDifference> {
+    let zone = zone.to_string();
+    let of = move |zone: String, fate: RecordFate, list: RecordList| {
+        let records: Vec<ListedDifference> = list
+            .iter()
+            .map(|record| listed(zone.clone(), fate, record))
+            .collect();
+        records.into_iter()
+    };
+    of(
+        zone.clone(),
+        RecordFate::Removed,
+        difference.removed.clone(),
+    )
+    .chain(of(zone, RecordFate::Added, difference.added.clone()))
+}
+
+fn listed(zone: String, change: RecordFate, record: WireRecord<'_>) -> ListedDifference {
+    let mut content = String::new();
+    // Data of a zone is valid.
+    let _ = write_text(record.rtype, record.rdata, &mut content);
+    ListedDifference {
+        zone,
+        change,
+        name: record.owner.to_string(),
+        ttl: record.ttl,
+        rtype: record.rtype.to_string(),
+        content,
+    }
+}

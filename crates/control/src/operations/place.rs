@@ -1,0 +1,95 @@
+//! Owns where the contents of a zone are read and changed: a database, or memory with the journal behind it.
+
+use std::sync::Arc;
+
+use nameward_store::sql::ZoneRow;
+use nameward_wire::NameBuf;
+use nameward_zone::{SigningState, Zone, ZoneKind};
+
+use super::{Database, OperationError, Operations};
+
+/// The place of a zone's contents.
+pub(super) enum ZonePlace<'o> {
+    /// Rows of a database.
+    Database(&'o Database, Box<ZoneRow>),
+    /// A version in memory: of a file, of a primary, or made here.
+    Memory(MemoryZone),
+}
+
+/// A zone whose contents are in memory.
+pub(super) struct MemoryZone {
+    /// The version that is served, without the records that signing adds.
+    pub(super) version: Arc<Zone>,
+    /// Whether this server signs it.
+    pub(super) is_signed_here: bool,
+}
+
+impl MemoryZone {
+    /// The name of the zone.
+    pub(super) fn name(&self) -> NameBuf {
+        self.version.apex_name().into()
+    }
+}
+
+impl ZonePlace<'_> {
+    /// The name of the zone.
+    pub(super) fn name(&self) -> NameBuf {
+        match self {
+            ZonePlace::Database(_, row) => row.name,
+            ZonePlace::Memory(zone) => zone.name(),
+        }
+    }
+}
+
+impl Operations {
+    /// Finds where the contents of a zone are.
+    pub(super) fn place(&self, name: &NameBuf) -> Result<ZonePlace<'_>, OperationError> {
+        let is_database = |rank| self.databases.iter().any(|one| one.rank == rank);
+        let served = self.commits.table().load();
+        match served.exact(name.as_name()) {
+            Some(zone) if !is_database(zone.rank()) => {
+                if !zone.is_ready() || zone.live().is_some() {
+                    return Err(OperationError::refused(format!(
+                        "zone {name} has no contents here yet, or none that can be served"
+                    )));
+                }
+                Ok(ZonePlace::Memory(MemoryZone {
+                    is_signed_here: matches!(zone.signing(), SigningState::Online(_)),
+                    version: zone.unsigned(),
+                }))
+            }
+            _ => {
+                let (database, row) = self.locate(name)?;
+                Ok(ZonePlace::Database(database, Box::new(row)))
+            }
+        }
+    }
+
+    /// Tells why an operator cannot change a zone in memory, if so.
+    pub(super) fn check_changeable(&self, zone: &MemoryZone) -> Result<(), OperationError> {
+        let name = zone.name();
+        let refused = |reason: &str| Err(OperationError::refused(format!("zone {name} {reason}")));
+        match self.policies.load().of(name.as_name()).kind {
+            ZoneKind::Secondary | ZoneKind::Consumer => {
+                return refused("is a secondary zone: change it at its primary");
+            }
+            ZoneKind::Producer => {
+                return refused("is a catalog that is made of its members: change these");
+            }
+            ZoneKind::Native | ZoneKind::Primary => {}
+        }
+        if matches!(zone.version.signing(), SigningState::Stored(_)) {
+            return refused("was signed elsewhere: change it where it is signed");
+        }
+        if (self.is_frozen)(name.as_name()) {
+            return refused("is frozen: `nameward zone thaw` lets it be changed again");
+        }
+        if self.commits.store().is_none() {
+            return refused(
+                "comes from a file, and a change of it cannot be kept: set server.state_directory, or change the file \
+                 and `nameward reload`",
+            );
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,69 @@
+//! Owns the command line of `nameward apply`.
+
+use std::{
+    fs,
+    io::{self, Read},
+    path::{Path, PathBuf},
+};
+
+use clap::Args;
+use nameward_control::operations::{OperationError, OperationRequest};
+
+use super::{RemoteArguments, print::OutputForm};
+use crate::batch_text;
+
+/// Octets of the largest batch.
+const BATCH_MAX: u64 = 12 << 20;
+
+#[derive(Args)]
+pub struct ApplyArguments {
+    /// The file with the changes; - reads them from stdin
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Check the changes and show what would go and come, but change nothing
+    #[arg(long)]
+    dry_run: bool,
+    #[command(flatten)]
+    remote: RemoteArguments,
+}
+
+/// The request of `nameward apply`, and the server it is for.
+pub fn request(
+    arguments: ApplyArguments,
+    form: OutputForm,
+) -> Result<(OperationRequest, RemoteArguments), OperationError> {
+    let text = read_text(&arguments.file, BATCH_MAX)?;
+    let mut batches = batch_text::read(&shown(&arguments.file), &text)?;
+    batches.dry_run |= arguments.dry_run;
+    batches.differences |= form == OutputForm::Json;
+    Ok((OperationRequest::Apply(batches), arguments.remote))
+}
+
+/// The name of a file in messages.
+pub fn shown(file: &Path) -> String {
+    match file.as_os_str() == "-" {
+        true => "stdin".into(),
+        false => file.display().to_string(),
+    }
+}
+
+/// Reads a text of bounded size from a file, or from stdin if it is called `-`.
+pub fn read_text(file: &Path, max: u64) -> Result<String, OperationError> {
+    let failed =
+        |error: io::Error| OperationError::invalid(format!("cannot read {}: {error}", shown(file)));
+    let mut text = String::new();
+    let mut read = |from: &mut dyn Read| from.take(max + 1).read_to_string(&mut text);
+    match file.as_os_str() == "-" {
+        true => read(&mut io::stdin().lock()),
+        false => fs::File::open(file).and_then(|mut file| read(&mut file)),
+    }
+    .map_err(failed)?;
+    match text.len() as u64 <= max {
+        true => Ok(text),
+        false => Err(OperationError::invalid(format!(
+            "{} has more than {} MiB: split it",
+            shown(file),
+            max >> 20
+        ))),
+    }
+}

@@ -1,0 +1,69 @@
+//! Batches over several zones, of a database and of a file.
+
+use crate::operation::{ask, zone};
+use crate::rows::Sqlite;
+use nameward_testkit::Setup;
+
+const NXDOMAIN: u8 = 3;
+
+#[test]
+fn a_batch_over_zones_is_checked_as_a_whole_before_the_first_change() {
+    for mode in ["live", "resident"] {
+        let setup = Setup::new().without_web().patient();
+        let database = Sqlite::new(setup.dir());
+        database.add(&zone("one.test", "192.0.2.10"));
+        database.add(&zone("sec.test", "192.0.2.11"));
+        database.run(
+            "UPDATE domains SET type = 'SLAVE', master = '192.0.2.53' WHERE name = 'sec.test'",
+        );
+        let (path, state) = (database.path.display(), setup.dir().join("state"));
+        let config = format!(
+            "[server]\nstate_directory = {state:?}\n\
+             [[backend]]\ntype = \"sqlite\"\npath = \"{path}\"\nmode = \"{mode}\"\n"
+        );
+        let server = setup
+            .config(&config)
+            .zone("file.test", &zone("file.test", "192.0.2.23").file_text())
+            .start();
+        let batch = server.dir().join("batch");
+        let run = |text: &str, more: &[&str]| {
+            std::fs::write(&batch, text).unwrap();
+            let path = batch.display().to_string();
+            let output = server.command(&[&["apply", &path], more].concat());
+            let said = [output.stdout, output.stderr].concat();
+            let said = String::from_utf8_lossy(&said).into_owned();
+            (output.status.code(), said)
+        };
+        let both = "$TTL 60\nzone one.test\n+new A 192.0.2.1\nzone file.test\n+new A 192.0.2.2\n";
+        // The last zone cannot be changed, so none is.
+        let (code, said) = run(&format!("{both}zone sec.test\n+new A 192.0.2.3\n"), &[]);
+        assert!(
+            code == Some(7) && said.contains("change it at its primary"),
+            "{said}"
+        );
+        let (code, said) = run(both, &["--dry-run"]);
+        assert_eq!(code, Some(0), "{said}");
+        assert!(
+            said.contains("+new.one.test. 60 IN A 192.0.2.1\n"),
+            "{said}"
+        );
+        assert!(
+            said.contains("+new.file.test. 60 IN A 192.0.2.2\n"),
+            "{said}"
+        );
+        for name in ["new.one.test.", "new.file.test."] {
+            assert_eq!(ask(&server, name).map(|answer| answer.0), Some(NXDOMAIN));
+        }
+        let (code, said) = run(both, &[]);
+        assert_eq!(code, Some(0), "{said}");
+        assert_eq!(said.lines().count(), 2, "{said}");
+        assert_eq!(ask(&server, "new.one.test."), Some((0, 1)), "{mode}");
+        assert_eq!(ask(&server, "new.file.test."), Some((0, 2)), "{mode}");
+        let (code, said) = run("zone one.test\n-new TXT\n", &[]);
+        assert!(code == Some(5) && said.contains("not there"), "{said}");
+        let (code, said) = run("zone one.test\n-new A\n+www 60 A 192.0.2.7\n", &[]);
+        assert_eq!(code, Some(0), "{said}");
+        let answer = ask(&server, "new.one.test.");
+        assert_eq!(answer.map(|answer| answer.0), Some(NXDOMAIN));
+    }
+}
