@@ -11,6 +11,7 @@ mod place;
 mod record;
 mod request;
 mod result;
+mod server_status;
 mod tsig;
 mod zone;
 mod zone_keys;
@@ -22,9 +23,12 @@ pub use request::{
     RecordTemplate, Urgency, ZoneTemplate, default_ttl,
 };
 pub use result::{
-    DatabaseStatus, ListedChange, ListedDifference, ListedItem, ListedRecord, ListedZone,
-    ListedZoneStatus, NamedCounter, OperationResult, RecordFate, ReloadReport, ReplyLine,
-    RunningTransferStatus, ServerStatus, ZoneChanged, ZoneDetails,
+    ListedChange, ListedDifference, ListedItem, ListedRecord, ListedZone, ListedZoneStatus,
+    NamedCounter, OperationResult, RecordFate, ReloadReport, ReplyLine, RunningTransferStatus,
+    ZoneChanged, ZoneDetails,
+};
+pub use server_status::{
+    BackendStatus, FaultKind, QueryRates, ReloadStatus, ServerFault, ServerStatus, TransferCounts,
 };
 
 use nameward_maintain::Commits;
@@ -67,15 +71,6 @@ impl Database {
         &self.backend.options().address
     }
 
-    /// Its engine, as in the configuration.
-    fn engine(&self) -> &'static str {
-        match self.address() {
-            DatabaseAddress::Sqlite(_) => "sqlite",
-            DatabaseAddress::Postgres(_) => "postgres",
-            DatabaseAddress::Mysql(_) => "mysql",
-        }
-    }
-
     fn error(&self, error: &WriteError) -> OperationError {
         OperationError::of_write(self.address(), error)
     }
@@ -84,7 +79,7 @@ impl Database {
         ZoneChanged {
             zone: committed.apex.to_string(),
             backend: self.number(),
-            engine: self.engine().into(),
+            engine: self.address().engine().into(),
             serial: committed.has_soa.then_some(committed.serial.0),
             warnings,
         }

@@ -20,6 +20,7 @@ mod api;
 mod chart;
 mod connection;
 mod guesses;
+mod health;
 mod host;
 mod metrics;
 mod outgoing_replies;
@@ -42,6 +43,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
 
+use crate::operations::{FaultKind, ServerStatus};
 pub use access::BadHash;
 use access::Password;
 use guesses::Guesses;
@@ -49,6 +51,9 @@ use outgoing_replies::OutgoingReplies;
 
 /// Names a record type; `None` for a type without a mnemonic.
 pub type Mnemonic = fn(u16) -> Option<&'static str>;
+
+/// Gives the state of the server as it is now.
+type StatusSource = Box<dyn Fn() -> Arc<ServerStatus> + Send + Sync>;
 
 /// The capacities that the page offers for a ring.
 pub const RESIZE_CHOICES: [usize; 6] = [10, 100, 500, 1000, 10_000, 500_000];
@@ -71,6 +76,8 @@ pub struct Settings {
     pub limits: WebLimits,
     /// Names record types.
     pub mnemonic: Mnemonic,
+    /// The faults with which `/readyz` says no.
+    pub ready_faults: Vec<FaultKind>,
 }
 
 impl Settings {
@@ -84,6 +91,7 @@ impl Settings {
             host_names: Vec::new(),
             limits: WebLimits::new(max_held_bytes),
             mnemonic: nameward_stats::common_mnemonic,
+            ready_faults: Vec::new(),
         }
     }
 }
@@ -132,7 +140,7 @@ struct WebState {
     api_key: Option<Arc<Password>>,
     /// Made at start; the forms of the page carry it, so that another site cannot reset a ring.
     token: String,
-    is_ready: Box<dyn Fn() -> bool + Send + Sync>,
+    status: StatusSource,
     drawings: Semaphore,
     /// Held while the hash of a password is computed.
     hashing: Semaphore,
@@ -146,23 +154,24 @@ struct WebState {
 }
 
 impl Web {
-    /// Reads the settings. Fails only for a password hash that cannot be used.
+    /// Reads the settings, for a server about which nothing is known. Fails only for a password hash that cannot be used.
     pub fn new(stats: Arc<Stats>, settings: Settings) -> Result<Self, BadHash> {
-        Web::with_readiness(stats, settings, || true)
+        let status = Arc::new(ServerStatus::default());
+        Web::with_status(stats, settings, move || Arc::clone(&status))
     }
 
-    /// As `new`, with what `/readyz` asks.
-    pub fn with_readiness(
+    /// As `new`, with the state of the server, which is asked for often and must wait for nobody.
+    pub fn with_status(
         stats: Arc<Stats>,
         settings: Settings,
-        is_ready: impl Fn() -> bool + Send + Sync + 'static,
+        status: impl Fn() -> Arc<ServerStatus> + Send + Sync + 'static,
     ) -> Result<Self, BadHash> {
         let shared = WebState {
             stats,
             password: Password::new(&settings.password)?.map(Arc::new),
             api_key: Password::new(&settings.api_key)?.map(Arc::new),
             token: uuid::Uuid::new_v4().simple().to_string(),
-            is_ready: Box::new(is_ready),
+            status: Box::new(status),
             drawings: Semaphore::new(DRAWINGS),
             hashing: Semaphore::new(1),
             in_line: Semaphore::new(settings.limits.max_connections.div_ceil(2)),

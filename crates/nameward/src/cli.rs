@@ -48,7 +48,7 @@ enum Command {
     Serve(ServeArguments),
     /// Read the configuration and all zones and say what is wrong with them
     Check(SourceArguments),
-    /// Show version, uptime and zones of the running server
+    /// Show the state of the running server: listeners, zones, backends, transfers, rates, faults
     Status(RemoteArguments),
     /// Tell the running server to read its configuration and the changed zones again
     Reload(RemoteArguments),

@@ -6,7 +6,9 @@
 mod announce;
 pub mod databases;
 mod error;
+mod faults;
 mod flush;
+mod health;
 mod live;
 mod maintenance;
 mod operator;
@@ -22,6 +24,7 @@ use std::sync::Arc;
 
 pub use announce::counted;
 pub use error::StartError;
+pub use faults::moment;
 use nameward_maintain::{
     Commits, Durable, TableWriter,
     catalog::{self, CatalogHandle, CatalogParts},
@@ -167,12 +170,13 @@ pub fn run(overrides: &Overrides) -> Result<(), StartError> {
         log,
         databases: Databases::default(),
         recursion: None,
+        notes: Arc::default(),
     };
     let ended = runtime.block_on(async {
         let (shared, policies) = (&parts.shared, &parts.policies);
         let server = &parts.config.server;
         let requests = zone_requests::start(shared, policies, store, server);
-        let mut server = RunningServer::start(parts, ports, databases, (&requests, outgoing))?;
+        let mut server = RunningServer::start(parts, ports, databases, (requests, outgoing))?;
         let ended = server.watch().await;
         server.end().await;
         ended

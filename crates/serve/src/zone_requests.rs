@@ -45,6 +45,11 @@ impl ZoneRequestHandler {
         self.transfers.set_expiry(expiry);
     }
 
+    /// Returns how many transfers to secondaries run and how many wait for a place.
+    pub fn transfer_counts(&self) -> (usize, usize) {
+        self.transfers.counts()
+    }
+
     /// Sets who takes UPDATE messages; only the first call counts.
     pub fn set_updates(&self, updates: Arc<dyn ZoneRequests>) {
         let _ = self.updates.set(updates);

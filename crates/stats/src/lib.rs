@@ -250,6 +250,11 @@ impl Stats {
         }
     }
 
+    /// Returns the rates as they were last taken.
+    pub fn rates(&self) -> Rates {
+        lock(&self.house).rates.clone()
+    }
+
     /// One consistent picture of everything.
     pub fn snapshot(&self) -> Snapshot {
         // Outside of all locks: closures belong to others, and /proc takes its time.

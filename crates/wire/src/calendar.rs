@@ -77,6 +77,24 @@ impl UtcTime {
     }
 }
 
+/// As RFC 3339 has it: `2026-11-15T23:20:00Z`.
+impl core::fmt::Display for UtcTime {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let UtcTime {
+            year,
+            month,
+            day,
+            hour,
+            minute,
+            second,
+        } = self;
+        write!(
+            f,
+            "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z"
+        )
+    }
+}
+
 /// Returns the days since Sunday of a number of seconds since 1970, which began on a Thursday.
 pub fn weekday(seconds: u64) -> usize {
     ((seconds / SECONDS_OF_DAY + 4) % 7) as usize
@@ -159,5 +177,6 @@ mod tests {
         }
         assert_eq!(date(2024, 2, 29, 0, 0).to_unix(), Some(1_709_164_800));
         assert_eq!(date(1970, 1, 1, 0, 60).to_unix(), Some(60));
+        assert_eq!(date(2024, 2, 29, 7, 5).to_string(), "2024-02-29T07:00:05Z");
     }
 }

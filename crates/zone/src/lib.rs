@@ -50,6 +50,6 @@ pub use source::{
     BackendFailure, BatchRound, CacheSizes, LiveSource, LookupBatch, LookupEnd, LookupError,
     LookupFuture, LookupRequest, ZoneFuture, ZonePart,
 };
-pub use table::{ZoneMatch, ZoneTable};
+pub use table::{TableSums, ZoneMatch, ZoneSums, ZoneTable};
 pub use walk::{WalkPlace, ZoneWalk};
 pub use zone::{Find, Zone, negative_ttl};

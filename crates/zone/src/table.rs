@@ -3,6 +3,8 @@
 //! The table is immutable and published as a whole; it is split into shards so that a new version after
 //! a change of one zone copies one shard and shares the others.
 
+mod sums;
+
 use crate::access::{AccessIndex, AccessList, AccessRules, AccessSource};
 use crate::key::NameKey;
 use crate::offer::StandingBy;
@@ -12,6 +14,8 @@ use nameward_wire::name::same_octets;
 use nameward_wire::{Name, Type};
 use std::net::IpAddr;
 use std::sync::Arc;
+
+pub use sums::{TableSums, ZoneSums};
 
 const SHARDS: usize = 256;
 

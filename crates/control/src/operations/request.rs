@@ -37,7 +37,7 @@ pub struct ConfigFile {
     deny_unknown_fields
 )]
 pub enum OperationRequest {
-    /// Version, uptime and zones of the server.
+    /// The state of the server.
     Status,
     /// Ends the server.
     Stop,

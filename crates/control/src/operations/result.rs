@@ -2,7 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{ListedTsigKey, ListedZoneKey, OperationError, SecretText, request::ListedKind};
+use super::{
+    ListedTsigKey, ListedZoneKey, OperationError, SecretText, ServerStatus, request::ListedKind,
+};
 
 /// A reply line on the control socket: any number of items, then one of the others.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -327,39 +329,7 @@ pub struct ZoneDetails {
     pub catalog: Option<String>,
 }
 
-/// The state of a server.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ServerStatus {
-    /// The version of the program.
-    pub version: String,
-    /// The process id.
-    pub process: u32,
-    /// Seconds since the start.
-    pub uptime_seconds: u64,
-    /// The configuration file; none for the built-in example.
-    pub config: Option<String>,
-    /// Zones that are served.
-    pub zones: usize,
-    /// Zones of these that have no contents yet, or none that can be served.
-    pub zones_not_ready: usize,
-    /// The databases.
-    pub databases: Vec<DatabaseStatus>,
-}
-
-/// The state of a database.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DatabaseStatus {
-    /// The number of the backend.
-    pub backend: u32,
-    /// Its address, without its password.
-    pub database: String,
-    /// `live` or `resident`.
-    pub mode: String,
-    /// It answers.
-    pub is_up: bool,
-}
-
-/// The outcome of a reload.
+/// The report of a reload for the one who asked for it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReloadReport {
     /// Counts of zones, in words.

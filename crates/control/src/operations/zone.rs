@@ -130,7 +130,7 @@ impl Operations {
             .block_on(database.backend.create_zone(&zone))
             .map_err(|error| database.error(&error))?;
         let mut warnings = self.publish(database, &committed)?;
-        let (number, engine) = (database.number(), database.engine());
+        let (number, engine) = (database.number(), database.address().engine());
         tracing::info!("created zone {name} in backend {number} ({engine})");
         warnings.extend(servers_without_address(&zone).map(|server| {
             format!(
@@ -150,7 +150,7 @@ impl Operations {
             .block_on(database.backend.delete_zone(row.id))
             .map_err(|error| database.error(&error))?;
         let warnings = self.publish(database, &committed)?;
-        let (number, engine) = (database.number(), database.engine());
+        let (number, engine) = (database.number(), database.address().engine());
         tracing::info!("deleted zone {name} from backend {number} ({engine})");
         let changed = database.changed(&committed, warnings);
         Ok(OperationResult::ZoneDeleted(changed))

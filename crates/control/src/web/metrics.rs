@@ -9,10 +9,31 @@ use nameward_stats::{
     FAMILIES, Histogram, Scope, Snapshot, Transport, VARIABLES, VariableKind, write_type,
 };
 
-use super::Mnemonic;
+use super::{Mnemonic, health};
+use crate::operations::{FaultKind, ServerStatus};
 
-/// All metrics of a snapshot.
-pub fn draw(snapshot: &Snapshot, version: &str, mnemonic: Mnemonic) -> String {
+/// The values that metrics are drawn from.
+pub struct MetricsSource<'a> {
+    /// The counters.
+    pub snapshot: &'a Snapshot,
+    /// The state of the server.
+    pub status: &'a ServerStatus,
+    /// The faults with which it is not ready.
+    pub ready_faults: &'a [FaultKind],
+    /// The version of the program.
+    pub version: &'a str,
+    /// Names record types.
+    pub mnemonic: Mnemonic,
+}
+
+/// All metrics.
+pub fn draw(source: &MetricsSource<'_>) -> String {
+    let &MetricsSource {
+        snapshot,
+        version,
+        mnemonic,
+        ..
+    } = source;
     let mut out = String::with_capacity(32 * 1024);
     for variable in VARIABLES {
         let name = format!("pdns_auth_{}", variable.name.replace('-', "_"));
@@ -36,6 +57,7 @@ pub fn draw(snapshot: &Snapshot, version: &str, mnemonic: Mnemonic) -> String {
         let _ = writeln!(out, "{name} {}", family.value(snapshot));
     }
     families(&mut out, snapshot, mnemonic);
+    health::write_metrics(&mut out, source.status, source.ready_faults);
     head(
         &mut out,
         "nameward_build_info",
@@ -111,7 +133,7 @@ fn families(out: &mut String, snapshot: &Snapshot, mnemonic: Mnemonic) {
     );
 }
 
-fn head(out: &mut String, name: &str, help: &str, kind: &str) {
+pub(super) fn head(out: &mut String, name: &str, help: &str, kind: &str) {
     let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}");
 }
 
@@ -143,7 +165,7 @@ fn seconds(ns: u64) -> String {
     }
 }
 
-fn label(text: &str) -> String {
+pub(super) fn label(text: &str) -> String {
     text.replace('\\', "\\\\")
         .replace('"', "\\\"")
         .replace('\n', "\\n")

@@ -6,7 +6,9 @@ use askama::Template;
 use nameward_stats::{Latency, Rate, Ring, RingView, Snapshot, VARIABLES, variable};
 
 use super::chart::{self, Chart};
+use super::health::HealthStrip;
 use super::{Mnemonic, RESIZE_CHOICES};
+use crate::operations::ServerStatus;
 
 /// Rows of a table on the status page.
 const ROWS: usize = 10;
@@ -17,6 +19,9 @@ const ROWS_OF_ONE_RING: usize = 100;
 #[template(path = "status.html")]
 struct Page<'a> {
     title: &'a str,
+    /// Which of several servers it is, for the title of the window.
+    host: &'a str,
+    health: HealthStrip<'a>,
     token: &'a str,
     uptime_days: String,
     queries: Averages,
@@ -76,6 +81,8 @@ struct VariableRow {
 pub struct Drawing<'a> {
     /// Product and version.
     pub title: &'a str,
+    /// The state of the server.
+    pub status: &'a ServerStatus,
     /// The token of the forms.
     pub token: &'a str,
     /// Names record types.
@@ -100,6 +107,8 @@ pub fn draw(
     };
     let page = Page {
         title: drawing.title,
+        host: &drawing.status.host,
+        health: HealthStrip::of(drawing.status),
         token: drawing.token,
         uptime_days: days(snapshot.uptime_seconds),
         queries: Averages::from(&rates.udp_queries),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use nameward_stats::Ring;
 
+use super::metrics::MetricsSource;
 use super::page::{self, Drawing};
 use super::request::{HttpRequest, Method};
 use super::response::{Caching, Response, media};
@@ -119,10 +120,18 @@ pub(super) fn respond_at_once(
     Some(match route {
         Route::Asset(media, text) => Response::new(200, media, *text).cached(Caching::Briefly),
         Route::Live => Response::new(200, media::TEXT, "ok\n"),
-        Route::Ready if (shared.is_ready)() => Response::new(200, media::TEXT, "ready\n"),
-        Route::Ready => Response::new(503, media::TEXT, "not ready\n"),
+        Route::Ready => readiness(shared),
         Route::Page | Route::Metrics | Route::Statistics => return None,
     })
+}
+
+/// The reply to the probe of a load balancer: why the server is not ready, a reason a line.
+fn readiness(shared: &WebState) -> Response {
+    let reasons = (shared.status)().reasons(&shared.settings.ready_faults);
+    match reasons.is_empty() {
+        true => Response::new(200, media::TEXT, "ready\n"),
+        false => Response::new(503, media::TEXT, reasons.join("\n") + "\n"),
+    }
 }
 
 /// The reply to a request that [`respond_at_once`] leaves over. Runs on a thread that may block.
@@ -131,7 +140,13 @@ pub(super) fn draw(shared: &WebState, request: &HttpRequest, route: &Route) -> R
         Route::Metrics => {
             let snapshot = shared.stats.snapshot();
             let version = shared.settings.title.rsplit(' ').next().unwrap_or_default();
-            let text = metrics::draw(&snapshot, version, shared.settings.mnemonic);
+            let text = metrics::draw(&MetricsSource {
+                snapshot: &snapshot,
+                status: &(shared.status)(),
+                ready_faults: &shared.settings.ready_faults,
+                version,
+                mnemonic: shared.settings.mnemonic,
+            });
             Response::new(200, media::METRICS, text)
         }
         Route::Statistics => {
@@ -185,6 +200,7 @@ fn status_page(shared: &WebState, request: &HttpRequest) -> Response {
     }
     let drawing = Drawing {
         title: &shared.settings.title,
+        status: &(shared.status)(),
         token: &shared.token,
         mnemonic: shared.settings.mnemonic,
     };

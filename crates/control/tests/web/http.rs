@@ -2,11 +2,13 @@
 
 use std::io::Write;
 use std::net::TcpStream;
+use std::sync::Arc;
 
+use nameward_control::operations::{FaultKind, ServerFault, ServerStatus};
 use nameward_control::web::{Settings, Web};
 use nameward_stats::{RingCapacities, Stats};
 
-use crate::client::{Reply, Server, settings};
+use crate::client::{Reply, Server, plain, settings};
 
 /// What every reply must be, whatever was asked.
 fn assert_sound(reply: &Reply) {
@@ -302,9 +304,64 @@ fn a_password_is_asked_for_everywhere_but_by_the_probes() {
 #[test]
 fn readiness_is_what_the_server_says() {
     let stats = Stats::new(RingCapacities::default());
-    let web = Web::with_readiness(stats.clone(), settings(), || false).expect("settings");
-    let server = Server::run(stats, web);
-    assert_eq!(server.get("/readyz").status(), 503);
+    let fault = |kind, text: &str| ServerFault {
+        kind,
+        text: text.into(),
+        remedy: "Look at <it>.".into(),
+    };
+    let mut status = ServerStatus {
+        host: "ns1.example".into(),
+        faults: vec![
+            fault(
+                FaultKind::BackendDown,
+                "backend 1 (sqlite secret.db) is down",
+            ),
+            fault(FaultKind::ZoneStale, "zone a.test: old"),
+        ],
+        ..ServerStatus::default()
+    };
+    let settings = |ready_faults| Settings {
+        ready_faults,
+        ..settings()
+    };
+    let shown = Arc::new(status.clone());
+    let counted = vec![FaultKind::BackendDown];
+    let web = Web::with_status(stats.clone(), settings(counted), move || Arc::clone(&shown));
+    let server = Server::run(stats.clone(), web.expect("settings"));
+    let reply = server.get("/readyz");
+    assert_eq!(reply.status(), 503);
+    // Who asks shows no password: a probe is told no address and no name.
+    assert_eq!(reply.text(), "a backend does not answer\n");
+    let page = server.get("/").text();
+    assert!(page.contains("<title>Nameward ") && page.contains(" on ns1.example</title>"));
+    let text = plain(&page);
+    for shown in [
+        "backend 1 (sqlite secret.db) is down",
+        "zone a.test: old",
+        "Look at <it>.",
+    ] {
+        assert!(text.contains(shown), "{shown}\n{text}");
+    }
+    assert!(!text.contains("All is well"), "{text}");
+    let metrics = server.get("/metrics").text();
+    for line in [
+        "nameward_ready 0",
+        "nameward_faults{kind=\"backend_down\"} 1",
+        "nameward_faults{kind=\"zone_empty\"} 0",
+    ] {
+        assert!(
+            metrics.lines().any(|found| found == line),
+            "{line}\n{metrics}"
+        );
+    }
+    // A fault that does not count leaves it ready, and is on the page all the same.
+    status.faults.remove(0);
+    let shown = Arc::new(status);
+    let counted = vec![FaultKind::BackendDown];
+    let web = Web::with_status(stats.clone(), settings(counted), move || Arc::clone(&shown));
+    let server = Server::run(stats, web.expect("settings"));
+    assert_eq!(server.get("/readyz").text(), "ready\n");
+    assert!(server.get("/").text().contains("zone a.test: old"));
     assert_eq!(server.get("/livez").status(), 200);
 }
 

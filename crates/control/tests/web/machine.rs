@@ -2,6 +2,7 @@
 
 use nameward_control::web::Settings;
 use nameward_stats::{Outcome, VARIABLES};
+use nameward_testkit::require;
 
 use crate::client::{CLIENT, Server, ask_now, settings};
 
@@ -91,6 +92,42 @@ fn numbers_of_the_whole_host_say_so_in_their_help_and_not_on_the_page() {
     assert_eq!(text.matches("of the whole host").count(), 12);
     let page = server.get("/").text();
     assert!(!page.contains("of the whole host"));
+}
+
+#[test]
+fn every_metric_that_alerts_and_dashboards_name_exists() {
+    let contrib = concat!(env!("CARGO_MANIFEST_DIR"), "/../../contrib/");
+    let server = Server::start();
+    ask_now(&server.stats, b"\x01a\0", Outcome::BackendFailure, CLIENT);
+    let text = server.get("/metrics").text();
+    let exists = |name: &str| {
+        let kind = format!("# TYPE {name} ");
+        let is_part = |end| {
+            let whole = name.strip_suffix(end);
+            whole.is_some_and(|name| text.contains(&format!("# TYPE {name} histogram")))
+        };
+        text.contains(&kind) || ["_bucket", "_sum", "_count"].into_iter().any(is_part)
+    };
+    for (file, least) in [("prometheus-alerts.yml", 15), ("grafana-dashboard.json", 5)] {
+        let rules = std::fs::read_to_string(format!("{contrib}{file}")).expect("a file");
+        let words = rules.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        let is_metric =
+            |word: &&str| word.starts_with("pdns_auth_") || word.starts_with("nameward_");
+        let named: std::collections::BTreeSet<&str> = words.filter(is_metric).collect();
+        assert!(named.len() >= least, "{file}: {named:?}");
+        for name in named {
+            assert!(
+                exists(name),
+                "{file} names {name}, which /metrics does not have"
+            );
+        }
+    }
+    let check = std::process::Command::new("promtool")
+        .args(["check", "rules", &format!("{contrib}prometheus-alerts.yml")])
+        .output();
+    if let Some(check) = require(check.ok(), "promtool (prometheus)") {
+        assert!(check.status.success(), "{check:?}");
+    }
 }
 
 fn with_key() -> Server {

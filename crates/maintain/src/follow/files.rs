@@ -3,6 +3,7 @@
 //! A zone that was read takes the place of its older version by a commit, so that the difference of the two is
 //! journalled; at the first load the journal is compared with what the file has.
 
+use super::file_faults::FileFaults;
 use super::log::{contested, counted, waiting, zone_text};
 use super::unknown;
 use crate::commit::Commits;
@@ -47,6 +48,7 @@ pub struct FileFollower {
     /// Gives memory back that a load needed only while it ran.
     give_back: fn(),
     logged: LoggedLines,
+    faults: Arc<FileFaults>,
 }
 
 impl FileFollower {
@@ -72,15 +74,24 @@ impl FileFollower {
             },
             give_back,
             logged: LoggedLines::new(),
+            faults: Arc::default(),
         }
+    }
+
+    /// Tells `faults` from now on which faults zone files have.
+    pub fn telling(mut self, faults: &Arc<FileFaults>) -> Self {
+        self.faults = Arc::clone(faults);
+        self
     }
 
     /// Brings the table to what the sources say now, and writes to the log what is wrong with them.
     pub fn load(&mut self, sources: &[FileSource]) -> LoadOutcome {
         let start = Instant::now();
         let mut log = LoadLog::default();
-        let target = &self.target;
+        let (target, faults) = (&self.target, &self.faults);
+        faults.forget_troubles();
         let summary = self.backend.load(target, sources, &mut |event| {
+            faults.note(&event);
             if let LoadEvent::Known = event {
                 unknown::end(target.commits.table());
             }
@@ -108,8 +119,13 @@ impl FileFollower {
         let mut log = LoadLog::default();
         if let Look::AtAll = what {
             log.before = std::mem::take(&mut self.logged);
+            self.faults.forget_troubles();
         }
-        let each = &mut |event: LoadEvent<'_>| log.write(&event);
+        let faults = &self.faults;
+        let each = &mut |event: LoadEvent<'_>| {
+            faults.note(&event);
+            log.write(&event);
+        };
         let summary = self.backend.look(&self.target, sources, what, each);
         log.finish();
         if let Look::AtAll = what {
@@ -126,7 +142,11 @@ impl FileFollower {
         };
         let start = Instant::now();
         let mut log = LoadLog::default();
-        let each = &mut |event: LoadEvent<'_>| log.write(&event);
+        let faults = &self.faults;
+        let each = &mut |event: LoadEvent<'_>| {
+            faults.note(&event);
+            log.write(&event);
+        };
         let summary = self.backend.look_at_file(&self.target, sources, path, each);
         log.finish();
         log_look(&summary, start);

@@ -1,6 +1,7 @@
 //! Owns the output of commands: lines for people, or one JSON object a line for programs.
 
 mod change;
+mod server_status;
 mod zone_key;
 mod zone_status;
 
@@ -10,8 +11,7 @@ use std::{
 };
 
 use nameward_control::operations::{
-    ListedItem, ListedRecord, OperationError, OperationResult, ServerStatus, ZoneChanged,
-    ZoneDetails,
+    ListedItem, ListedRecord, OperationError, OperationResult, ZoneChanged, ZoneDetails,
 };
 use serde::Serialize;
 
@@ -175,7 +175,7 @@ fn record_line(record: &ListedRecord) -> String {
 /// A result in the words that operators of BIND and PowerDNS know.
 fn text(result: &OperationResult) -> String {
     match result {
-        OperationResult::Status(status) => status_text(status),
+        OperationResult::Status(status) => server_status::text(status),
         OperationResult::Stopping => "stopped\n".into(),
         OperationResult::Reloaded(report) => format!("reloaded: {}\n", report.summary),
         OperationResult::Counters { counters } => {
@@ -258,35 +258,6 @@ fn text(result: &OperationResult) -> String {
 
 fn backend_text(changed: &ZoneChanged) -> String {
     format!("backend {} ({})", changed.backend, changed.engine)
-}
-
-fn status_text(status: &ServerStatus) -> String {
-    let mut text = format!(
-        "version {}\nprocess {}\nuptime {}\n",
-        status.version,
-        status.process,
-        duration_text(status.uptime_seconds)
-    );
-    if let Some(config) = &status.config {
-        let _ = writeln!(text, "configuration {config}");
-    }
-    let _ = writeln!(text, "zones {}", status.zones);
-    if status.zones_not_ready > 0 {
-        let number = counted(status.zones_not_ready, "zone");
-        let _ = writeln!(
-            text,
-            "not-ready {number} without contents that can be served"
-        );
-    }
-    for database in &status.databases {
-        let state = if database.is_up { "up" } else { "down" };
-        let _ = writeln!(
-            text,
-            "backend {} {} {} {state}",
-            database.backend, database.database, database.mode
-        );
-    }
-    text
 }
 
 /// "2d 3h 4m 5s", without units that are zero in front.

@@ -10,6 +10,7 @@ use std::{
 };
 
 use ipnet::IpNet;
+use nameward_control::operations::FaultKind;
 use toml::{Spanned, de::DeValue};
 
 /// A value that cannot be used, and where it stands in the text.
@@ -193,6 +194,25 @@ impl Plural for SocketAddr {
 
 impl Plural for IpNet {
     const LIST: &'static str = "a list of addresses or networks";
+}
+
+impl Read for FaultKind {
+    fn expected() -> String {
+        let words = FaultKind::ALL
+            .iter()
+            .map(|kind| format!("{:?}", kind.word()));
+        words.collect::<Vec<_>>().join(" or ")
+    }
+
+    fn read(value: &Spanned<DeValue<'_>>, _: &Path) -> Result<Self, Wrong> {
+        let word = value.get_ref().as_str();
+        word.and_then(FaultKind::from_word)
+            .ok_or_else(|| Wrong::expected(&Self::expected(), value))
+    }
+}
+
+impl Plural for FaultKind {
+    const LIST: &'static str = "a list of kinds of faults";
 }
 
 impl Plural for String {

@@ -9,6 +9,7 @@ use std::{
 };
 
 use ipnet::IpNet;
+use nameward_control::operations::FaultKind;
 use nameward_dnssec::tsig::TsigAlgorithm;
 use nameward_maintain::policy::{PolicyPart, RemoteServer, UpdateRule, ZoneKind};
 use nameward_store::file::FileList;
@@ -146,6 +147,9 @@ section! {
         /// MiB of replies that are held for clients of the page that have not read them yet. When there
         /// are more, the slowest clients are cut.
         reply_memory_mb: Count<1, 65_536> = "64";
+        /// The faults with which `/readyz` says no (503): "backend_down", "zone_empty", "zone_expired", "zone_errors",
+        /// "file_source", "reload_failed", "zone_stale". A server that is starting is not ready in any case.
+        ready_faults: Vec<FaultKind> = r#"["backend_down", "zone_empty", "zone_expired"]"#;
     }
 }
 

@@ -30,7 +30,7 @@ use nameward_store::file::{FileSource, Look};
 use nameward_wire::NameBuf;
 use nameward_zone::AccessSource;
 
-use super::{StartError, live, recursion::Recursion};
+use super::{StartError, health::MaintenanceNotes, live, recursion::Recursion};
 use crate::{
     config::{Config, Overrides},
     logging::LogControl,
@@ -150,6 +150,8 @@ pub struct MaintenanceParts {
     pub databases: Databases,
     /// Whatever asks resolvers, once it is started.
     pub recursion: Option<Recursion>,
+    /// The state of files and reloads, for whoever shows it.
+    pub notes: Arc<MaintenanceNotes>,
 }
 
 /// Starts the thread; it loads all zones, calls `loaded`, and then waits for requests.
@@ -167,7 +169,9 @@ pub fn start(
             .is_ok(),
         None => true,
     };
-    let files = FileFollower::start(Arc::clone(&parts.commits), look, memory::give_back);
+    let files = FileFollower::start(Arc::clone(&parts.commits), look, memory::give_back)
+        .telling(&parts.notes.files);
+    parts.notes.set_sources(&zones::sources(&parts.config));
     let is_reload_wanted = Arc::new(AtomicBool::new(false));
     let requested = RequestedWork {
         queue,
@@ -259,6 +263,10 @@ fn run(
 fn announced_reload(parts: &mut MaintenanceParts, files: &mut FileFollower) -> ReloadOutcome {
     crate::notify::reloading();
     let outcome = reload(parts, files);
+    match &outcome {
+        Ok(report) => parts.notes.set_reload(true, &report.summary),
+        Err(error) => parts.notes.set_reload(false, &error.message),
+    }
     crate::notify::ready();
     outcome
 }
@@ -311,6 +319,7 @@ fn reload(parts: &mut MaintenanceParts, files: &mut FileFollower) -> ReloadOutco
     let unknown = policies::unknown_keys(&config);
     policies::warn_of_unknown_keys(&unknown, &parts.policies.load());
     parts.config = config;
+    parts.notes.set_sources(&sources);
     parts.databases.request_refresh();
     let outcome = files.load(&sources);
     table.set_access(AccessSource::Configured, access);

@@ -5,14 +5,12 @@ use std::{
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     sync::Arc,
-    time::Instant,
 };
 
 use nameward_control::{
     operations::{
-        ConfigFile, ControlRequest, Database, DatabaseStatus, ErrorKind, NamedCounter,
-        OperationError, OperationRequest, OperationResult, Operations, ServerStatus, TakeItem,
-        zone_name,
+        ConfigFile, ControlRequest, Database, ErrorKind, NamedCounter, OperationError,
+        OperationRequest, OperationResult, Operations, TakeItem, zone_name,
     },
     socket::Commands,
 };
@@ -29,7 +27,7 @@ use nameward_stats::VARIABLES;
 use nameward_wire::NameBuf;
 use tokio::{runtime::Handle, sync::watch};
 
-use super::{flush, maintenance::Maintenance, secondaries::SecondaryZones};
+use super::{flush, health::Health, maintenance::Maintenance, secondaries::SecondaryZones};
 
 /// Answers the requests of `nameward reload` and the like.
 pub struct Operator {
@@ -47,8 +45,8 @@ pub struct Operator {
     pub stop: watch::Sender<bool>,
     /// The configuration file, without links; none for the built-in example.
     pub config: Option<PathBuf>,
-    /// The start of the server.
-    pub started: Instant,
+    /// For the state of the server.
+    pub health: Arc<Health>,
 }
 
 /// Makes the operations on zones, on the databases of this server.
@@ -108,7 +106,10 @@ impl Commands for Operator {
             self.check_config(config)?;
         }
         match &request.request {
-            OperationRequest::Status => Ok(OperationResult::Status(self.status())),
+            OperationRequest::Status => {
+                let status = self.health.refresh();
+                Ok(OperationResult::Status(Arc::unwrap_or_clone(status)))
+            }
             OperationRequest::Stop => {
                 tracing::info!("stopping: asked for over the control socket");
                 self.stop.send_replace(true);
@@ -238,32 +239,6 @@ impl Operator {
                 wanted.path.display()
             ),
         ))
-    }
-
-    fn status(&self) -> ServerStatus {
-        let table = self.shared.zones.load();
-        let (mut zones, mut zones_not_ready) = (0, 0);
-        for zone in table.zones() {
-            zones += 1;
-            zones_not_ready += usize::from(!zone.is_ready());
-        }
-        let databases = self.operations.databases.iter();
-        ServerStatus {
-            version: env!("CARGO_PKG_VERSION").into(),
-            process: std::process::id(),
-            uptime_seconds: self.started.elapsed().as_secs(),
-            config: self.config.as_ref().map(|path| path.display().to_string()),
-            zones,
-            zones_not_ready,
-            databases: databases
-                .map(|database| DatabaseStatus {
-                    backend: database.number(),
-                    database: database.address().to_string(),
-                    mode: database.mode.into(),
-                    is_up: database.backend.health().is_up,
-                })
-                .collect(),
-        }
     }
 
     /// Reads counters; a name may end in `*`.

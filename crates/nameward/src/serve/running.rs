@@ -37,6 +37,7 @@ use tokio::{
 
 use super::{
     StartError, announce,
+    health::{self, Health, HealthParts},
     maintenance::{self, Maintenance, MaintenanceParts},
     operator::{self, Operator},
     ports::Ports,
@@ -70,7 +71,7 @@ pub struct RunningServer {
     unknown_keys: Vec<UnknownKey>,
     policy_table: Arc<PolicyTable>,
     addresses: Vec<SocketAddr>,
-    ready: Arc<AtomicBool>,
+    health: Arc<Health>,
     /// Databases that were not asked for their zones yet.
     asked: Vec<oneshot::Receiver<()>>,
     databases: Databases,
@@ -111,10 +112,10 @@ impl RunningServer {
         mut parts: MaintenanceParts,
         ports: Ports,
         databases: Vec<(u16, BackendMode, SqlBackend)>,
-        (zone_requests, outgoing): (&ZoneRequestHandler, OutgoingParts),
+        (zone_requests, outgoing): (Arc<ZoneRequestHandler>, OutgoingParts),
     ) -> Result<Self, StartError> {
-        let ready = Arc::new(AtomicBool::new(false));
-        let web = super::web::prepare(&parts.config.web, &parts.shared.stats, Arc::clone(&ready))?;
+        let (started, health) = (Instant::now(), Arc::<Health>::default());
+        let web = super::web::prepare(&parts.config.web, &parts.shared.stats, &health)?;
         let heard = Signals::new()?;
         signals::release_hangup();
         let (shared, config) = (Arc::clone(&parts.shared), parts.config.clone());
@@ -172,6 +173,18 @@ impl RunningServer {
         asked.push(all_taken_over);
         zone_requests.set_notify_sink(secondaries.notify_sink());
         zone_requests.set_expiry(secondaries.expiry());
+        health.set_parts(HealthParts {
+            started,
+            config: parts.config_file.clone(),
+            listeners: addresses.clone(),
+            web: web_address,
+            workers: dns.udp.len(),
+            shared: Arc::clone(&shared),
+            databases: databases.clone(),
+            maintenance: Arc::clone(&parts.notes),
+            secondaries: secondaries.clone(),
+            zone_requests: Arc::clone(&zone_requests),
+        });
         let config_file = parts.config_file.clone();
         let unknown_keys = policies::unknown_keys(&config);
         let policy_table = Arc::clone(&parts.policies);
@@ -197,6 +210,7 @@ impl RunningServer {
             }
         });
         tasks.spawn(tick(Arc::clone(&shared), stopping.clone()));
+        tasks.spawn(health::keep_fresh(Arc::clone(&health), stopping.clone()));
         if let Some(listener) = web_port {
             tasks.spawn(super::web::serve(web, listener, stopping.clone()));
         }
@@ -216,7 +230,7 @@ impl RunningServer {
                 updates,
                 stop: stop.clone(),
                 config: config_file,
-                started: Instant::now(),
+                health: Arc::clone(&health),
             };
             tasks.spawn(async move {
                 if let Err(error) = control.serve(Arc::new(operator), stopping).await {
@@ -237,7 +251,7 @@ impl RunningServer {
             unknown_keys,
             policy_table,
             addresses,
-            ready,
+            health,
             asked,
             databases,
             secondaries,
@@ -292,7 +306,7 @@ impl RunningServer {
         if zones.is_empty() {
             tracing::warn!("there are no zones: every question is refused");
         }
-        self.ready.store(true, Ordering::Relaxed);
+        self.health.set_started();
         let number = zones.zones().filter(|zone| zone.is_ready()).count();
         announce::ready(number, &self.addresses, question.as_deref());
         notify::ready();

@@ -16,7 +16,7 @@ use nameward_maintain::{
     Commits,
     follow::databases::{Databases, FollowedDatabase},
     life::{
-        DatabaseHome, SecondaryHome, SecondaryStatus,
+        DatabaseHome, SecondariesSummary, SecondaryHome, SecondaryStatus,
         driver::{self, LifeHandle, LifeParts},
     },
     notify::NotifySink,
@@ -185,6 +185,16 @@ impl SecondaryZones {
         stats.gauge_from(Gauge::NotifyWaiting, move || notifier.waiting());
         let notifier = self.notifier.clone();
         stats.gauge_from(Gauge::NotifySent, move || notifier.sent());
+    }
+
+    /// Returns the sums over all zones of primaries.
+    pub fn summary(&self) -> SecondariesSummary {
+        self.life.summary()
+    }
+
+    /// Returns how many transfers from primaries run.
+    pub fn running_transfers(&self) -> usize {
+        self.outgoing.transfers().running()
     }
 
     /// Lists the status of one zone, or of all that are transferred or notified.

@@ -1,36 +1,32 @@
 //! Owns the start of the status page: settings to the terms of the web server.
 
-use std::{
-    net::TcpListener,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-};
+use std::{net::TcpListener, sync::Arc};
 
 use nameward_control::web::{BadHash, Settings, Web};
 use nameward_stats::Stats;
 use tokio::sync::watch;
 
+use super::health::Health;
 use crate::config::settings;
 
-/// The web server for these settings; `ready` is what load balancers ask for. Fails for a password
-/// hash that cannot be used.
+/// The web server for these settings, which shows the state that `health` has. Fails for a password hash that cannot be
+/// used.
 pub fn prepare(
     settings: &settings::Web,
     stats: &Arc<Stats>,
-    ready: Arc<AtomicBool>,
+    health: &Arc<Health>,
 ) -> Result<Web, BadHash> {
     let held = settings.reply_memory_mb.get() << 20;
     let settings = Settings {
         password: settings.password.reveal().into(),
         api_key: settings.api_key.reveal().into(),
         host_names: settings.host_names.clone(),
+        ready_faults: settings.ready_faults.clone(),
         mnemonic: |rtype| nameward_wire::Type(rtype).mnemonic(),
         ..Settings::new(settings.allow_from.clone(), held)
     };
-    let is_ready = move || ready.load(Ordering::Relaxed);
-    Web::with_readiness(Arc::clone(stats), settings, is_ready)
+    let health = Arc::clone(health);
+    Web::with_status(Arc::clone(stats), settings, move || health.last())
 }
 
 /// Serves the status page until `stopping` says true.

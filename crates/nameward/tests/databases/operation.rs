@@ -152,6 +152,57 @@ fn a_database_that_is_missing_at_start_is_served_when_it_comes() {
     wait_for(&server, "www.late.test.", (0, 30));
 }
 
+/// The state of a server as its command tells it.
+fn status(server: &TestServer) -> String {
+    String::from_utf8(server.command(&["status"]).stdout).unwrap()
+}
+
+#[test]
+fn a_database_that_is_down_is_a_fault_until_it_is_back() {
+    let setup = Setup::new().patient();
+    let hidden = setup.dir().join("later");
+    std::fs::create_dir(&hidden).unwrap();
+    let database = Sqlite::new(&hidden);
+    database.add(&zone("late.test", "192.0.2.30"));
+    let place = setup.dir().join("zones.db");
+    let config = format!(
+        "[[backend]]\ntype = \"sqlite\"\npath = \"{}\"\n",
+        place.display()
+    );
+    let server = setup.config(&config).start();
+    let text = status(&server);
+    let fault = format!(
+        "  backend_down: Backend 1 (sqlite:{}) does not answer since 2",
+        place.display()
+    );
+    assert!(text.contains(&fault), "{text}");
+    assert!(
+        text.contains("\n1        sqlite    live      down   2"),
+        "{text}"
+    );
+    assert!(
+        text.contains("\n2        file      resident  up     2"),
+        "{text}"
+    );
+    for end in ["", "-wal", "-shm"] {
+        let from = format!("{}{end}", database.path.display());
+        let _ = std::fs::rename(from, format!("{}{end}", place.display()));
+    }
+    wait_for(&server, "www.late.test.", (0, 30));
+    let start = Instant::now();
+    while !status(&server).ends_with("\nfaults: none\n") {
+        assert!(start.elapsed() < PATIENCE, "{}", status(&server));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    // The failure is remembered.
+    let text = status(&server);
+    assert!(
+        text.contains("\n1        sqlite    live      up     2"),
+        "{text}"
+    );
+    assert!(text.contains("\n         last error 2"), "{text}");
+}
+
 #[test]
 fn rows_that_do_not_parse_fail_their_name_and_the_log_names_them() {
     for mode in ["live", "resident"] {

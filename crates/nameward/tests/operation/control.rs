@@ -9,7 +9,7 @@ use std::{
 
 use nameward_testkit::TestServer;
 
-use super::ask::{rcode, zone};
+use super::ask::{get, rcode, zone};
 
 fn stdout(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).unwrap()
@@ -24,18 +24,27 @@ fn config_of(server: &TestServer) -> String {
 }
 
 #[test]
-fn status_tells_version_process_and_zones() {
+fn status_tells_what_is_served_and_what_is_wrong() {
     let bad = "@ SOA broken\n";
-    let server = TestServer::start("", &[("one.example", &zone("www")), ("bad.example", bad)]);
+    let server = TestServer::start(
+        "[server]\nnsid = \"ns7\"\nworkers = 1\n",
+        &[("one.example", &zone("www")), ("bad.example", bad)],
+    );
     let output = server.command(&["status"]);
     assert!(output.status.success(), "{output:?}");
     let text = stdout(&output);
     for line in [
-        concat!("version ", env!("CARGO_PKG_VERSION")).to_string(),
-        format!("process {}", server.pid()),
-        format!("configuration {}", config_of(&server)),
-        "zones 2".into(),
-        "not-ready 1 zone without contents that can be served".into(),
+        concat!("version        ", env!("CARGO_PKG_VERSION")).to_string(),
+        "host           ns7".into(),
+        format!("process        {}", server.pid()),
+        format!("configuration  {}", config_of(&server)),
+        format!("listening      {} (UDP and TCP)", server.address()),
+        format!("status page    http://{}/", server.web()),
+        "workers        1".into(),
+        "zones          2 served, 1 without contents, 1 with errors".into(),
+        "transfers      0 in, 0 waiting; 0 out, 0 waiting".into(),
+        "last reload    none since the start".into(),
+        "faults: 1".into(),
     ] {
         assert!(text.lines().any(|found| found == line), "{line}\n{text}");
     }
@@ -47,6 +56,38 @@ fn status_tells_version_process_and_zones() {
     );
     assert!(json.contains("\"zones\":2,\"zones_not_ready\":1"), "{json}");
     assert_eq!(json.lines().count(), 1);
+    // The same faults are on the page, and a probe is told that there are some.
+    let fault = "Zone bad.example cannot be served: ";
+    assert!(
+        text.contains(fault) && text.contains("bad.example.zone:1:"),
+        "{text}"
+    );
+    let page = get(server.web(), "/");
+    assert!(
+        page.contains(fault) && page.contains(" on ns7</title>"),
+        "{page}"
+    );
+    let probe = get(server.web(), "/readyz");
+    assert!(probe.starts_with("HTTP/1.0 503 "), "{probe}");
+    assert!(
+        probe.ends_with("\na zone has no contents that can be served\n"),
+        "{probe}"
+    );
+    // A reload that fails is told until one succeeds.
+    assert!(!server.command(&["reload"]).status.success());
+    let text = stdout(&server.command(&["status"]));
+    assert!(text.contains("Z failed: "), "{text}");
+    assert!(
+        text.contains("  reload_failed: The last reload, at "),
+        "{text}"
+    );
+    server.write_zone("bad.example", &zone("www"));
+    assert!(server.command(&["reload"]).status.success());
+    let text = stdout(&server.command(&["status"]));
+    assert!(text.ends_with("\nfaults: none\n"), "{text}");
+    // Reading the state for the command has made it known to the page.
+    assert!(get(server.web(), "/readyz").ends_with("\nready\n"));
+    assert!(get(server.web(), "/").contains("All is well: 2 zones served, 1 backend up"));
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::{
 
 use nameward_testkit::{Setup, TestServer};
 
-use super::ask::{eventually, rcode, zone};
+use super::ask::{eventually, get, rcode, zone};
 
 #[test]
 fn the_built_in_example_answers_and_says_where() {
@@ -183,18 +183,6 @@ fn the_process_id_is_written_and_taken_away() {
         !path.exists()
     });
     assert!(gone, "the file goes with the server");
-}
-
-/// The reply to a GET request.
-fn get(address: std::net::SocketAddr, path: &str) -> String {
-    use std::io::{Read, Write};
-    let mut stream = std::net::TcpStream::connect(address).unwrap();
-    stream
-        .write_all(format!("GET {path} HTTP/1.0\r\n\r\n").as_bytes())
-        .unwrap();
-    let mut reply = String::new();
-    stream.read_to_string(&mut reply).unwrap();
-    reply
 }
 
 #[test]

@@ -4,7 +4,7 @@ use super::error::SqlError;
 use super::url::DatabaseAddress;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// How long the log stays with what it said: a database that comes back answers some statements while others still fail.
 const STEADY: Duration = Duration::from_secs(2);
@@ -16,6 +16,10 @@ pub struct Health {
     pub is_up: bool,
     /// The last failure; empty if it is up.
     pub reason: String,
+    /// When it came up or went down; the start of the server for one that was up ever since.
+    pub since: SystemTime,
+    /// The last failure, also when it is up again, and its time.
+    pub last_error: Option<(String, SystemTime)>,
 }
 
 /// The health of a database as its statements show it.
@@ -29,6 +33,8 @@ pub(super) struct Condition {
 struct HealthNotes {
     /// Why it is down.
     reason: String,
+    since: SystemTime,
+    last_error: Option<(String, SystemTime)>,
     /// The last line of the log about it, and when it was written.
     told_up: bool,
     told: Option<Instant>,
@@ -41,6 +47,8 @@ impl Default for Condition {
             is_untold: AtomicBool::new(false),
             notes: Mutex::new(HealthNotes {
                 reason: String::new(),
+                since: SystemTime::now(),
+                last_error: None,
                 told_up: true,
                 told: None,
             }),
@@ -59,9 +67,12 @@ impl Condition {
     }
 
     pub(super) fn health(&self) -> Health {
+        let notes = self.notes();
         Health {
             is_up: self.is_up.load(Ordering::Relaxed),
-            reason: self.notes().reason.clone(),
+            reason: notes.reason.clone(),
+            since: notes.since,
+            last_error: notes.last_error.clone(),
         }
     }
 
@@ -83,7 +94,14 @@ impl Condition {
         let is_up = reason.is_empty();
         let mut notes = self.notes();
         notes.reason.clone_from(&reason);
-        self.is_up.store(is_up, Ordering::Relaxed);
+        let now = SystemTime::now();
+        if !is_up {
+            notes.last_error = Some((reason.clone(), now));
+        }
+        // Under the lock, as the time of it.
+        if self.is_up.swap(is_up, Ordering::Relaxed) != is_up {
+            notes.since = now;
+        }
         if !notes.is_due(is_up, Instant::now()) {
             let is_untold = notes.told_up != is_up;
             return self.is_untold.store(is_untold, Ordering::Relaxed);
@@ -136,7 +154,10 @@ mod tests {
         );
         condition.note(&Err(SqlError::Timeout(1)), &address);
         condition.note(&Ok(()), &address);
-        assert!(condition.health().is_up);
+        let health = condition.health();
+        assert!(health.is_up && health.reason.is_empty());
+        let (text, at) = health.last_error.expect("the failure is remembered");
+        assert!(text.contains("1") && at <= health.since, "{text}");
         assert!(condition.is_untold.load(Ordering::Relaxed));
         condition.notes().told = None;
         condition.note(&Ok(()), &address);

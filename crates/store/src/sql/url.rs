@@ -42,6 +42,17 @@ impl DatabaseAddress {
     }
 }
 
+impl DatabaseAddress {
+    /// Its engine, as in the configuration.
+    pub fn engine(&self) -> &'static str {
+        match self {
+            DatabaseAddress::Sqlite(_) => "sqlite",
+            DatabaseAddress::Postgres(_) => "postgres",
+            DatabaseAddress::Mysql(_) => "mysql",
+        }
+    }
+}
+
 /// The address without what may be secret: user information and options.
 impl fmt::Display for DatabaseAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,0 +1,90 @@
+//! The state of the server on the page and in `/metrics`: one green line, or the faults in words with what to do.
+
+use std::fmt::Write as _;
+
+use super::metrics::{head, label};
+use crate::operations::{FaultKind, ServerFault, ServerStatus};
+
+/// The strip below the header.
+pub struct HealthStrip<'a> {
+    /// The one line when all is well.
+    pub line: String,
+    /// The faults; none when all is well.
+    pub faults: &'a [ServerFault],
+}
+
+impl<'a> HealthStrip<'a> {
+    /// Makes the strip of a state.
+    pub fn of(status: &'a ServerStatus) -> Self {
+        let zones = counted(status.zones, "zone");
+        let backends = counted(status.backends.len(), "backend");
+        HealthStrip {
+            line: format!("All is well: {zones} served, {backends} up"),
+            faults: &status.faults,
+        }
+    }
+}
+
+fn counted(number: usize, noun: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} {noun}{plural}")
+}
+
+/// Writes the metrics of a state.
+pub fn write_metrics(out: &mut String, status: &ServerStatus, ready_faults: &[FaultKind]) {
+    let mut gauge = |name: &str, help: &str, rows: &[(String, u64)]| {
+        let name = format!("nameward_{name}");
+        head(out, &name, help, "gauge");
+        for (labels, value) in rows {
+            let _ = writeln!(out, "{name}{labels} {value}");
+        }
+    };
+    let plain = |value: u64| [(String::new(), value)];
+    let is_ready = status.reasons(ready_faults).is_empty();
+    gauge("ready", "Whether /readyz says yes", &plain(is_ready.into()));
+    let zones = [
+        ("served", status.zones),
+        ("not_ready", status.zones_not_ready),
+        ("with_errors", status.zones_with_errors),
+        ("stale", status.zones_stale),
+        ("expired", status.zones_expired),
+        ("signed", status.zones_signed),
+    ];
+    let zones = zones.map(|(state, zones)| (format!("{{state=\"{state}\"}}"), zones as u64));
+    gauge("zones", "Zones by state; one may be in several", &zones);
+    let of_kind = |kind: &FaultKind| {
+        let number = status.faults.iter().filter(|fault| fault.kind == *kind);
+        (
+            format!("{{kind=\"{}\"}}", kind.word()),
+            number.count() as u64,
+        )
+    };
+    let faults: Vec<_> = FaultKind::ALL.iter().map(of_kind).collect();
+    gauge(
+        "faults",
+        "Faults that the status page shows, by kind",
+        &faults,
+    );
+    let up = status.backends.iter().map(|backend| {
+        let engine = label(&backend.engine);
+        let labels = format!("{{backend=\"{}\",engine=\"{engine}\"}}", backend.backend);
+        (labels, u64::from(backend.is_up))
+    });
+    let up: Vec<_> = up.collect();
+    gauge("backend_up", "Whether a backend answers", &up);
+    let (is_ok, at) = match &status.last_reload {
+        Some(reload) => (reload.is_ok, reload.at),
+        None => (true, 0),
+    };
+    let help = "Whether the last reload took everything; 1 if there was none";
+    gauge("last_reload_success", help, &plain(is_ok.into()));
+    let help = "When the last reload ended; 0 if there was none";
+    gauge("last_reload_timestamp_seconds", help, &plain(at));
+    let transfers = status.transfers;
+    let transfers = [
+        ("in", transfers.incoming as u64),
+        ("out", transfers.outgoing as u64),
+    ];
+    let rows = transfers.map(|(way, number)| (format!("{{direction=\"{way}\"}}"), number));
+    gauge("transfers_running", "Transfers under way", &rows);
+}

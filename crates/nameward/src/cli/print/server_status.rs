@@ -1,0 +1,161 @@
+//! Owns the state of a server as people read it: names and values in columns, a table of backends, faults with what to do.
+
+use std::fmt::Write as _;
+
+use nameward_control::operations::{BackendStatus, ServerStatus};
+
+use super::duration_text;
+use crate::serve::{counted, moment};
+
+/// The state of a server as text.
+pub fn text(status: &ServerStatus) -> String {
+    let mut text = String::new();
+    let mut row = |name: &str, value: &str| {
+        let _ = writeln!(text, "{name:<14} {value}");
+    };
+    row("version", &status.version);
+    row("host", &status.host);
+    row("process", &status.process.to_string());
+    row("uptime", &duration_text(status.uptime_seconds));
+    if let Some(config) = &status.config {
+        row("configuration", config);
+    }
+    for listener in &status.listeners {
+        row("listening", &format!("{listener} (UDP and TCP)"));
+    }
+    if let Some(web) = &status.web {
+        row("status page", &format!("http://{web}/"));
+    }
+    row("workers", &status.workers.to_string());
+    row("zones", &zones(status));
+    let rates = status.queries_per_second;
+    let (one, five, ten) = (rates.minute_1, rates.minutes_5, rates.minutes_10);
+    let rates = format!("{one:.1} a second (1 min), {five:.1} (5 min), {ten:.1} (10 min)");
+    row("queries", &rates);
+    let transfers = status.transfers;
+    row(
+        "transfers",
+        &format!(
+            "{} in, {} waiting; {} out, {} waiting",
+            transfers.incoming,
+            transfers.incoming_waiting,
+            transfers.outgoing,
+            transfers.outgoing_waiting
+        ),
+    );
+    let mebibytes = status.memory_bytes as f64 / f64::from(1 << 20);
+    row("memory", &format!("{mebibytes:.1} MiB"));
+    match &status.last_reload {
+        None => row("last reload", "none since the start"),
+        Some(reload) => {
+            let end = if reload.is_ok { "ok" } else { "failed" };
+            let line = format!("{} {end}: {}", moment(reload.at), reload.text);
+            row("last reload", &line);
+        }
+    }
+    backends(&mut text, &status.backends);
+    match status.faults.is_empty() {
+        true => text.push_str("\nfaults: none\n"),
+        false => {
+            let _ = writeln!(text, "\nfaults: {}", status.faults.len());
+        }
+    }
+    for fault in &status.faults {
+        let (kind, said, remedy) = (fault.kind.word(), &fault.text, &fault.remedy);
+        let _ = writeln!(text, "  {kind}: {said}\n    {remedy}");
+    }
+    text
+}
+
+fn zones(status: &ServerStatus) -> String {
+    let mut text = format!("{} served", status.zones);
+    for (number, state) in [
+        (status.zones_not_ready, "without contents"),
+        (status.zones_with_errors, "with errors"),
+        (status.zones_stale, "stale"),
+        (status.zones_expired, "expired"),
+        (status.zones_signed, "signed in memory"),
+    ] {
+        if number > 0 {
+            let _ = write!(text, ", {number} {state}");
+        }
+    }
+    text
+}
+
+fn backends(text: &mut String, backends: &[BackendStatus]) {
+    let _ = writeln!(
+        text,
+        "\n{:<8} {:<9} {:<9} {:<6} {:<21} {:>8}  ADDRESS",
+        "BACKEND", "ENGINE", "MODE", "STATE", "SINCE", "ZONES"
+    );
+    for backend in backends {
+        let BackendStatus {
+            backend: number,
+            engine,
+            address,
+            mode,
+            zones,
+            ..
+        } = backend;
+        let state = if backend.is_up { "up" } else { "down" };
+        let since = moment(backend.since);
+        let number = match number {
+            0 => "[[zone]]".to_string(),
+            number => number.to_string(),
+        };
+        let _ = writeln!(
+            text,
+            "{number:<8} {engine:<9} {mode:<9} {state:<6} {since:<21} {zones:>8}  {address}"
+        );
+        if let (Some(error), Some(at)) = (&backend.last_error, backend.last_error_at) {
+            let _ = writeln!(text, "         last error {}: {error}", moment(at));
+        }
+    }
+    if backends.is_empty() {
+        let none = counted(0, "backend");
+        let _ = writeln!(text, "{none}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nameward_control::operations::{FaultKind, ServerFault};
+
+    #[test]
+    fn a_state_with_faults_tells_each_with_what_to_do() {
+        let status = ServerStatus {
+            zones: 3,
+            zones_not_ready: 1,
+            backends: vec![BackendStatus {
+                backend: 1,
+                engine: "sqlite".into(),
+                address: "sqlite:/a.db".into(),
+                mode: "live".into(),
+                is_up: false,
+                since: 951_782_400,
+                last_error: Some("no such file".into()),
+                last_error_at: Some(951_782_401),
+                zones: 3,
+            }],
+            faults: vec![ServerFault {
+                kind: FaultKind::BackendDown,
+                text: "backend 1 is down".into(),
+                remedy: "start it".into(),
+            }],
+            ..ServerStatus::default()
+        };
+        let text = text(&status);
+        for line in [
+            "zones          3 served, 1 without contents",
+            "1        sqlite    live      down   2000-02-29T00:00:00Z         3  sqlite:/a.db",
+            "         last error 2000-02-29T00:00:01Z: no such file",
+            "faults: 1",
+            "  backend_down: backend 1 is down",
+            "    start it",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line}\n{text}");
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! Owns the reading of the server's state: one structure for the command line, the page, metrics and probes.
+//!
+//! The page and the probes get the state of at most a second ago, which is read aside: they wait for nothing.
+
+use std::{
+    fs,
+    net::SocketAddr,
+    path::PathBuf,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+use arc_swap::ArcSwap;
+use nameward_control::operations::{
+    BackendStatus, QueryRates, ReloadStatus, ServerStatus, TransferCounts,
+};
+use nameward_maintain::follow::{
+    FileFaults,
+    databases::{Databases, FollowedDatabase, ServedFrom},
+};
+use nameward_serve::{pipeline::ServingState, zone_requests::ZoneRequestHandler};
+use nameward_stats::HostReadings;
+use nameward_store::file::FileSource;
+use nameward_zone::{TableSums, ZoneSums};
+use tokio::sync::watch;
+
+use super::{faults, secondaries::SecondaryZones};
+
+/// The state is read again after so long.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// The parts of the state that the maintenance thread knows.
+#[derive(Default)]
+pub struct MaintenanceNotes {
+    /// The faults of zone files.
+    pub files: Arc<FileFaults>,
+    last_reload: Mutex<Option<ReloadStatus>>,
+    /// Rank and place of each source of zone files.
+    sources: Mutex<Vec<(u16, String)>>,
+}
+
+impl MaintenanceNotes {
+    /// Takes note of the sources of zone files that are used from now on.
+    pub fn set_sources(&self, sources: &[FileSource]) {
+        let places = sources.iter().map(|source| (source.rank, place_of(source)));
+        *lock(&self.sources) = places.collect();
+    }
+
+    /// Takes note of the end of a reload.
+    pub fn set_reload(&self, is_ok: bool, text: &str) {
+        *lock(&self.last_reload) = Some(ReloadStatus {
+            at: seconds_of(SystemTime::now()),
+            is_ok,
+            text: text.lines().next().unwrap_or_default().to_string(),
+        });
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Says where the files of a source stand.
+fn place_of(source: &FileSource) -> String {
+    let directory = source.directory.iter();
+    let places = directory.chain(&source.named_conf);
+    let mut places: Vec<String> = places.map(|path| path.display().to_string()).collect();
+    if !source.zones.is_empty() {
+        places.push(super::counted(source.zones.len(), "listed file"));
+    }
+    places.join(", ")
+}
+
+/// The parts that the state is read from.
+pub struct HealthParts {
+    /// The start of the server.
+    pub started: Instant,
+    /// The configuration file, without links; none for the built-in example.
+    pub config: Option<PathBuf>,
+    /// The addresses that are answered on.
+    pub listeners: Vec<SocketAddr>,
+    /// The address of the status page.
+    pub web: Option<SocketAddr>,
+    /// Threads that answer UDP.
+    pub workers: usize,
+    /// Zones and counters.
+    pub shared: Arc<ServingState>,
+    /// The databases.
+    pub databases: Databases,
+    /// Reloads and zone files.
+    pub maintenance: Arc<MaintenanceNotes>,
+    /// Zones of primaries.
+    pub secondaries: SecondaryZones,
+    /// Transfers to secondaries.
+    pub zone_requests: Arc<ZoneRequestHandler>,
+}
+
+/// Reads the state of the server, and keeps the last that was read.
+pub struct Health {
+    /// None until the server has its parts.
+    parts: Mutex<Option<HealthParts>>,
+    is_started: AtomicBool,
+    sums: Mutex<TableSums>,
+    last: ArcSwap<ServerStatus>,
+}
+
+impl Default for Health {
+    fn default() -> Self {
+        let health = Health {
+            parts: Mutex::default(),
+            is_started: AtomicBool::default(),
+            sums: Mutex::default(),
+            last: ArcSwap::default(),
+        };
+        health.refresh();
+        health
+    }
+}
+
+impl Health {
+    /// Reads the state of these parts from now on.
+    pub fn set_parts(&self, parts: HealthParts) {
+        *lock(&self.parts) = Some(parts);
+        self.refresh();
+    }
+
+    /// All zones were loaded, and each database was asked once.
+    pub fn set_started(&self) {
+        self.is_started.store(true, Ordering::Relaxed);
+        self.refresh();
+    }
+
+    /// Returns the state as it was last read. Waits for nobody.
+    pub fn last(&self) -> Arc<ServerStatus> {
+        self.last.load_full()
+    }
+
+    /// Reads the state, and keeps it.
+    pub fn refresh(&self) -> Arc<ServerStatus> {
+        // Until it is stored, so that no older state takes the place of a newer one.
+        let parts = lock(&self.parts);
+        let status = Arc::new(self.read(parts.as_ref()));
+        self.last.store(Arc::clone(&status));
+        status
+    }
+
+    fn read(&self, parts: Option<&HealthParts>) -> ServerStatus {
+        let is_started = self.is_started.load(Ordering::Relaxed);
+        let Some(parts) = parts else {
+            return ServerStatus {
+                version: env!("CARGO_PKG_VERSION").into(),
+                process: std::process::id(),
+                host: host_name(),
+                faults: faults::of_start(),
+                ..ServerStatus::default()
+            };
+        };
+        let sums = lock(&self.sums).over(&parts.shared.zones.load());
+        let rates = parts.shared.stats.rates();
+        let rate = |n: usize| rates.udp_queries.averages[n] + rates.tcp_queries.averages[n];
+        let life = parts.secondaries.summary();
+        let files = parts.maintenance.files.zones();
+        let (outgoing, outgoing_waiting) = parts.zone_requests.transfer_counts();
+        let nsid = parts.shared.engine.load().identity.id.clone();
+        let mut status = ServerStatus {
+            version: env!("CARGO_PKG_VERSION").into(),
+            process: std::process::id(),
+            uptime_seconds: parts.started.elapsed().as_secs(),
+            config: parts.config.as_ref().map(|path| path.display().to_string()),
+            host: Some(nsid)
+                .filter(|nsid| !nsid.is_empty())
+                .unwrap_or_else(host_name),
+            is_started,
+            listeners: parts.listeners.iter().map(ToString::to_string).collect(),
+            web: parts.web.map(|address| address.to_string()),
+            workers: parts.workers,
+            zones: sums.zones,
+            zones_not_ready: sums.not_ready,
+            zones_with_errors: files.with_old_version.number + files.without_contents.number,
+            zones_stale: life.stale as usize,
+            zones_expired: life.expired as usize,
+            zones_signed: sums.signed,
+            backends: backends(parts, &sums),
+            last_reload: lock(&parts.maintenance.last_reload).clone(),
+            transfers: TransferCounts {
+                incoming: parts.secondaries.running_transfers(),
+                incoming_waiting: life.waiting as usize,
+                outgoing,
+                outgoing_waiting,
+            },
+            queries_per_second: QueryRates {
+                minute_1: rate(0),
+                minutes_5: rate(1),
+                minutes_10: rate(2),
+            },
+            memory_bytes: HostReadings::read().real_memory_usage,
+            faults: Vec::new(),
+        };
+        let troubles = parts.maintenance.files.troubles();
+        status.faults = faults::of(&status, &sums, &files, &troubles);
+        status
+    }
+}
+
+/// The state of each source of zones, in the order of the configuration.
+fn backends(parts: &HealthParts, sums: &ZoneSums) -> Vec<BackendStatus> {
+    let started = SystemTime::now() - parts.started.elapsed();
+    let files = lock(&parts.maintenance.sources).clone().into_iter();
+    let files = files.map(|(rank, address)| BackendStatus {
+        backend: rank.into(),
+        engine: "file".into(),
+        address,
+        mode: "resident".into(),
+        is_up: true,
+        since: seconds_of(started),
+        last_error: None,
+        last_error_at: None,
+        zones: sums.of_rank(rank),
+    });
+    let database = |database: &FollowedDatabase| {
+        let health = database.backend.health();
+        let address = &database.backend.options().address;
+        let (last_error, last_error_at) = match health.last_error {
+            Some((error, at)) => (Some(error), Some(seconds_of(at))),
+            None => (None, None),
+        };
+        BackendStatus {
+            backend: database.rank.into(),
+            engine: address.engine().into(),
+            address: address.to_string(),
+            mode: match database.served_from {
+                ServedFrom::Lookups => "live",
+                ServedFrom::Memory => "resident",
+            }
+            .into(),
+            is_up: health.is_up,
+            since: seconds_of(health.since.max(started)),
+            last_error,
+            last_error_at,
+            zones: sums.of_rank(database.rank),
+        }
+    };
+    let databases = parts.databases.all().iter().map(database);
+    let mut all: Vec<_> = files.chain(databases).collect();
+    all.sort_by_key(|backend| backend.backend);
+    all
+}
+
+fn seconds_of(time: SystemTime) -> u64 {
+    let since = time.duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs())
+}
+
+/// The name of this host, as the kernel has it.
+fn host_name() -> String {
+    let name = fs::read_to_string("/proc/sys/kernel/hostname");
+    name.unwrap_or_default().trim().to_string()
+}
+
+/// Reads the state again and again until the server ends.
+pub async fn keep_fresh(health: Arc<Health>, mut stopping: watch::Receiver<bool>) {
+    let mut seconds = tokio::time::interval(INTERVAL);
+    seconds.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            _ = seconds.tick() => {}
+            _ = stopping.wait_for(|stop| *stop) => return,
+        }
+        let health = Arc::clone(&health);
+        // Aside: a large table takes its time after many changes.
+        let _ = tokio::task::spawn_blocking(move || health.refresh()).await;
+    }
+}

@@ -1,0 +1,126 @@
+//! Sums over the zones of a table, for people and for metrics.
+//!
+//! They are kept by shard: a table of a million zones in which one has changed costs the look at one shard.
+
+use super::{Shard, ZoneTable};
+use nameward_wire::NameBuf;
+use std::sync::{Arc, Weak};
+
+/// Zones without contents that are named.
+const NAMED_MAX: usize = 5;
+
+/// The sums over the zones of a table.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ZoneSums {
+    /// All zones.
+    pub zones: usize,
+    /// Zones that have no contents yet, or none that can be served.
+    pub not_ready: usize,
+    /// Zones in the table that are answered with signatures. Whether one that is looked up has keys is not known here.
+    pub signed: usize,
+    /// The first few of those that are not ready.
+    pub not_ready_names: Vec<NameBuf>,
+    /// How many zones the source of each rank serves, in the order of ranks.
+    pub by_rank: Vec<(u16, usize)>,
+}
+
+impl ZoneSums {
+    fn of(shard: &Shard) -> Self {
+        let mut sums = ZoneSums::default();
+        for zone in shard.slots.iter().filter_map(|slot| slot.zone.as_ref()) {
+            sums.zones += 1;
+            sums.signed += usize::from(zone.signing().is_signed());
+            sums.add_rank(zone.rank(), 1);
+            if !zone.is_ready() {
+                sums.not_ready += 1;
+                if sums.not_ready_names.len() < NAMED_MAX {
+                    sums.not_ready_names.push(zone.apex_name().into());
+                }
+            }
+        }
+        sums
+    }
+
+    fn add_rank(&mut self, rank: u16, zones: usize) {
+        match self.by_rank.binary_search_by_key(&rank, |(rank, _)| *rank) {
+            Ok(at) => self.by_rank[at].1 += zones,
+            Err(at) => self.by_rank.insert(at, (rank, zones)),
+        }
+    }
+
+    fn add(&mut self, other: &ZoneSums) {
+        self.zones += other.zones;
+        self.not_ready += other.not_ready;
+        self.signed += other.signed;
+        let room = NAMED_MAX - self.not_ready_names.len();
+        let names = other.not_ready_names.iter().take(room);
+        self.not_ready_names.extend(names);
+        for (rank, zones) in &other.by_rank {
+            self.add_rank(*rank, *zones);
+        }
+    }
+
+    /// How many zones the source of a rank serves.
+    pub fn of_rank(&self, rank: u16) -> usize {
+        let found = self.by_rank.iter().find(|(other, _)| *other == rank);
+        found.map_or(0, |(_, zones)| *zones)
+    }
+}
+
+/// Sums that are kept from one look at a table to the next.
+#[derive(Default)]
+pub struct TableSums {
+    /// Weak: an old version of a shard is not kept for its sums, and while its place is remembered no other takes it.
+    shards: Vec<(Weak<Shard>, ZoneSums)>,
+}
+
+impl TableSums {
+    /// Returns the sums over a table; shards that are as they were the last time are not looked at.
+    pub fn over(&mut self, table: &ZoneTable) -> ZoneSums {
+        self.shards
+            .resize_with(table.shards.len(), Default::default);
+        let mut all = ZoneSums::default();
+        for (shard, (known, sums)) in table.shards.iter().zip(&mut self.shards) {
+            if known.as_ptr() != Arc::as_ptr(shard) {
+                *sums = ZoneSums::of(shard);
+                *known = Arc::downgrade(shard);
+            }
+            all.add(sums);
+        }
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::zone::Zone;
+
+    fn stand_in(name: &str, rank: u16) -> Arc<Zone> {
+        let name: NameBuf = name.parse().unwrap();
+        let mut zone = Zone::not_ready(name.as_name());
+        zone.set_rank(rank);
+        Arc::new(zone)
+    }
+
+    #[test]
+    fn sums_follow_a_table_that_changes() {
+        let (mut sums, mut table) = (TableSums::default(), ZoneTable::default());
+        assert_eq!(sums.over(&table), ZoneSums::default());
+        for number in 0..1000 {
+            table.insert(stand_in(&format!("z{number}.test."), 1 + number % 2));
+        }
+        let over = sums.over(&table);
+        assert_eq!((over.zones, over.not_ready, over.signed), (1000, 1000, 0));
+        assert_eq!(over.by_rank, [(1, 500), (2, 500)]);
+        assert_eq!(over.not_ready_names.len(), NAMED_MAX);
+        // An older version lives on beside the new one, as a reader would keep it.
+        let before = table.clone();
+        let gone: NameBuf = "z7.test.".parse().unwrap();
+        assert!(table.remove(gone.as_name()));
+        assert_eq!(sums.over(&table).zones, 999);
+        assert_eq!(sums.over(&table).of_rank(2), 499);
+        assert_eq!(sums.over(&before).zones, 1000);
+        assert_eq!(sums.over(&table), TableSums::default().over(&table));
+    }
+}
