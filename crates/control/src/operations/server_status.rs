@@ -97,7 +97,7 @@ pub struct TransferCounts {
     pub incoming_waiting: usize,
     /// To secondaries.
     pub outgoing: usize,
-    /// Those that wait for a place.
+    /// Requests of secondaries that wait for a place.
     pub outgoing_waiting: usize,
 }
 

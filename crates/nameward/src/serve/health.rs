@@ -99,7 +99,7 @@ pub struct HealthParts {
 }
 
 /// Reads the state of the server, and keeps the last that was read.
-pub struct Health {
+pub struct ServerHealth {
     /// None until the server has its parts.
     parts: Mutex<Option<HealthParts>>,
     is_started: AtomicBool,
@@ -107,9 +107,9 @@ pub struct Health {
     last: ArcSwap<ServerStatus>,
 }
 
-impl Default for Health {
+impl Default for ServerHealth {
     fn default() -> Self {
-        let health = Health {
+        let health = ServerHealth {
             parts: Mutex::default(),
             is_started: AtomicBool::default(),
             sums: Mutex::default(),
@@ -120,7 +120,7 @@ impl Default for Health {
     }
 }
 
-impl Health {
+impl ServerHealth {
     /// Reads the state of these parts from now on.
     pub fn set_parts(&self, parts: HealthParts) {
         *lock(&self.parts) = Some(parts);
@@ -261,7 +261,7 @@ fn host_name() -> String {
 }
 
 /// Reads the state again and again until the server ends.
-pub async fn keep_fresh(health: Arc<Health>, mut stopping: watch::Receiver<bool>) {
+pub async fn keep_fresh(health: Arc<ServerHealth>, mut stopping: watch::Receiver<bool>) {
     let mut seconds = tokio::time::interval(INTERVAL);
     seconds.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {

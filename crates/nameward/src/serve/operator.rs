@@ -27,7 +27,7 @@ use nameward_stats::VARIABLES;
 use nameward_wire::NameBuf;
 use tokio::{runtime::Handle, sync::watch};
 
-use super::{flush, health::Health, maintenance::Maintenance, secondaries::SecondaryZones};
+use super::{flush, health::ServerHealth, maintenance::Maintenance, secondaries::SecondaryZones};
 
 /// Answers the requests of `nameward reload` and the like.
 pub struct Operator {
@@ -46,7 +46,7 @@ pub struct Operator {
     /// The configuration file, without links; none for the built-in example.
     pub config: Option<PathBuf>,
     /// For the state of the server.
-    pub health: Arc<Health>,
+    pub health: Arc<ServerHealth>,
 }
 
 /// Makes the operations on zones, on the databases of this server.

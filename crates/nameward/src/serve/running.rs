@@ -37,7 +37,7 @@ use tokio::{
 
 use super::{
     StartError, announce,
-    health::{self, Health, HealthParts},
+    health::{self, HealthParts, ServerHealth},
     maintenance::{self, Maintenance, MaintenanceParts},
     operator::{self, Operator},
     ports::Ports,
@@ -71,7 +71,7 @@ pub struct RunningServer {
     unknown_keys: Vec<UnknownKey>,
     policy_table: Arc<PolicyTable>,
     addresses: Vec<SocketAddr>,
-    health: Arc<Health>,
+    health: Arc<ServerHealth>,
     /// Databases that were not asked for their zones yet.
     asked: Vec<oneshot::Receiver<()>>,
     databases: Databases,
@@ -114,7 +114,7 @@ impl RunningServer {
         databases: Vec<(u16, BackendMode, SqlBackend)>,
         (zone_requests, outgoing): (Arc<ZoneRequestHandler>, OutgoingParts),
     ) -> Result<Self, StartError> {
-        let (started, health) = (Instant::now(), Arc::<Health>::default());
+        let (started, health) = (Instant::now(), Arc::<ServerHealth>::default());
         let web = super::web::prepare(&parts.config.web, &parts.shared.stats, &health)?;
         let heard = Signals::new()?;
         signals::release_hangup();

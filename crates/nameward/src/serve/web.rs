@@ -6,7 +6,7 @@ use nameward_control::web::{BadHash, Settings, Web};
 use nameward_stats::Stats;
 use tokio::sync::watch;
 
-use super::health::Health;
+use super::health::ServerHealth;
 use crate::config::settings;
 
 /// The web server for these settings, which shows the state that `health` has. Fails for a password hash that cannot be
@@ -14,7 +14,7 @@ use crate::config::settings;
 pub fn prepare(
     settings: &settings::Web,
     stats: &Arc<Stats>,
-    health: &Arc<Health>,
+    health: &Arc<ServerHealth>,
 ) -> Result<Web, BadHash> {
     let held = settings.reply_memory_mb.get() << 20;
     let settings = Settings {
