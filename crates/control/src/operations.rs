@@ -7,6 +7,7 @@ mod advice;
 mod batch;
 mod change;
 mod error;
+mod history;
 mod place;
 mod record;
 mod request;
@@ -18,6 +19,7 @@ mod zone_keys;
 
 pub use batch::{BatchDeletion, BatchRecords, BatchRequest, BatchStep, ZoneBatch};
 pub use error::{ErrorKind, OperationError};
+pub use history::ListedVersion;
 pub use request::{
     ConfigFile, ControlRequest, KeyChange, KeyTemplate, ListedKind, OperationRequest,
     RecordTemplate, Urgency, ZoneTemplate, default_ttl,
@@ -131,6 +133,10 @@ impl Operations {
             OperationRequest::ZoneDelete { zone } => self.delete_zone(zone),
             OperationRequest::RecordList { zone, name, rtype } => {
                 self.list_records(zone, name.as_deref(), rtype.as_deref(), items)
+            }
+            OperationRequest::ZoneHistory { zone } => self.list_history(zone, items),
+            OperationRequest::ZoneDifference { zone, from, to } => {
+                self.list_difference(zone, (*from, *to), items)
             }
             OperationRequest::Apply(batches) => self.apply_batches(batches, items),
             OperationRequest::RecordSet(template) => self.set_records(template),
@@ -303,6 +309,7 @@ mod tests {
             hostmaster: None,
             ttl: 60,
             backend: None,
+            records: Vec::new(),
         })
     }
 

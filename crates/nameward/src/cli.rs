@@ -11,6 +11,7 @@ mod import;
 mod key;
 pub mod print;
 mod tsig;
+mod zone_work;
 
 use administration::{RecordCommand, ZoneCommand};
 use apply::ApplyArguments;
@@ -60,7 +61,7 @@ enum Command {
         #[command(flatten)]
         remote: RemoteArguments,
     },
-    /// List, show, create and delete zones of the running server
+    /// List, show, create, delete, compare, edit and export zones of the running server
     #[command(subcommand)]
     Zone(ZoneCommand),
     /// List, set, add and delete records of zones
@@ -328,6 +329,7 @@ fn dispatch(command: Command, form: OutputForm) -> Result<ExitCode, CommandError
         Command::Cache(CacheCommand::Flush { name, remote }) => {
             ask(OperationRequest::CacheFlush { name }, remote, form)
         }
+        Command::Zone(ZoneCommand::Work(command)) => zone_work::run(command, form),
         Command::Zone(command) => {
             let (request, remote) = administration::zone(command)?;
             ask(request, remote, form)

@@ -22,6 +22,7 @@ mod serve;
 mod signals;
 mod state;
 mod terminal;
+mod zone_work;
 mod zones;
 
 fn main() -> std::process::ExitCode {

@@ -361,5 +361,22 @@ pub fn zone_from_text(name: Name<'_>, label: &str, text: &[u8]) -> Result<Zone, 
     one::from_text(name, Path::new(label), text)
 }
 
+/// Reads one zone from text, with its warnings; `label` stands for its file.
+pub fn zone_from_text_with_warnings(
+    name: Name<'_>,
+    label: &str,
+    text: &[u8],
+) -> Result<(Zone, Vec<Diagnostic>), Vec<Diagnostic>> {
+    one::from_labelled(name, Path::new(label), text)
+}
+
+/// Reads one zone from a file and what that includes; the zone comes with warnings, or there are errors.
+pub fn zone_from_file(
+    name: Name<'_>,
+    path: &Path,
+) -> Result<(Zone, Vec<Diagnostic>), Vec<Diagnostic>> {
+    one::from_file(name, path)
+}
+
 #[cfg(test)]
 mod tests;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use nameward_zone::ZoneKind;
 use serde::{Deserialize, Serialize};
 
-use super::{BatchRequest, OperationError, SecretText};
+use super::{BatchRecords, BatchRequest, OperationError, SecretText};
 
 /// A request line on the control socket.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -84,6 +84,21 @@ pub enum OperationRequest {
     ZoneNotify {
         /// The zone.
         zone: String,
+    },
+    /// Lists the versions of a zone that the journal knows.
+    ZoneHistory {
+        /// The zone.
+        zone: String,
+    },
+    /// Lists the records that differ between two versions of a zone.
+    ZoneDifference {
+        /// The zone.
+        zone: String,
+        /// The serial of the version before.
+        from: u32,
+        /// The serial of the version after; the one that is served if nothing is said.
+        #[serde(default)]
+        to: Option<u32>,
     },
     /// Writes the changes that a zone's file lacks into it.
     ZoneSync {
@@ -290,6 +305,9 @@ pub struct ZoneTemplate {
     /// The number of the backend; the first database if nothing is said.
     #[serde(default)]
     pub backend: Option<u32>,
+    /// All records of the zone, SOA and NS among them, in place of those that are made.
+    #[serde(default)]
+    pub records: Vec<BatchRecords>,
 }
 
 /// The TTL of the first records of a zone, where the request says none.

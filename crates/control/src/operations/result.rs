@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    ListedTsigKey, ListedZoneKey, OperationError, SecretText, ServerStatus, request::ListedKind,
+    ListedTsigKey, ListedVersion, ListedZoneKey, OperationError, SecretText, ServerStatus,
+    request::ListedKind,
 };
 
 /// A reply line on the control socket: any number of items, then one of the others.
@@ -36,6 +37,8 @@ pub enum ListedItem {
     Difference(ListedDifference),
     /// A zone of a batch.
     Changed(ListedChange),
+    /// A version of a zone.
+    Version(ListedVersion),
 }
 
 /// A zone of the server.
@@ -208,6 +211,17 @@ pub enum OperationResult {
     ZoneThawed {
         /// The zone.
         zone: String,
+    },
+    /// The end of the records that differ between two versions.
+    ZoneDifference {
+        /// The zone.
+        zone: String,
+        /// The serial of the version before.
+        from: u32,
+        /// The serial of the version after.
+        to: u32,
+        /// Records that were listed.
+        records: u64,
     },
     /// Of a change that changes nothing.
     NoChange {

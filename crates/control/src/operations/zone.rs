@@ -10,6 +10,7 @@ use nameward_zone::change::{NewRecord, RrsetData};
 use nameward_zone::{Serial, ZoneKind};
 
 use super::place::{MemoryZone, ZonePlace};
+use super::record::read_rrset;
 use super::{
     Database, ListedItem, ListedKind, ListedZone, OperationError, OperationResult, Operations,
     TakeItem, ZoneDetails, ZoneTemplate, zone_name,
@@ -199,6 +200,19 @@ fn creatable(kind: ListedKind) -> Result<ZoneKind, OperationError> {
     )))
 }
 
+/// Reads a mailbox as the SOA has it (RFC 1035 section 8): `joe.smith@example.org` is `joe\.smith.example.org.`
+fn mailbox(
+    text: &str,
+    host: &impl Fn(&str) -> Result<NameBuf, OperationError>,
+) -> Result<NameBuf, OperationError> {
+    match text.split_once('@') {
+        Some((user, domain)) if !user.is_empty() && !domain.is_empty() => {
+            host(&format!("{}.{domain}", user.replace('.', "\\.")))
+        }
+        _ => host(text),
+    }
+}
+
 /// The name servers of a new zone that are in the zone itself, where nothing has an address yet.
 fn servers_without_address(zone: &NewZone) -> impl Iterator<Item = NameBuf> + '_ {
     let of_ns = zone.rrsets.iter().filter(|rrset| rrset.rtype == Type::NS);
@@ -215,6 +229,9 @@ impl ZoneTemplate {
         let is_transferred = kind.is_transferred();
         let (primaries, rrsets) = match is_transferred {
             true => (Some(self.primaries_text()?), Vec::new()),
+            false if self.primaries.is_empty() && !self.records.is_empty() => {
+                (None, self.given_records(&name)?)
+            }
             false if self.primaries.is_empty() => (None, self.first_records(&name, now)?),
             false => {
                 return Err(OperationError::invalid(
@@ -229,6 +246,22 @@ impl ZoneTemplate {
             rrsets,
             now,
         })
+    }
+
+    /// The records that the request has.
+    fn given_records(&self, name: &NameBuf) -> Result<Vec<RrsetData>, OperationError> {
+        let rrsets = self.records.iter().map(|records| read_rrset(records, name));
+        let rrsets = rrsets.collect::<Result<Vec<_>, _>>()?;
+        let has = |rtype| {
+            let is_it = |rrset: &RrsetData| rrset.rtype == rtype && rrset.name == *name;
+            rrsets.iter().any(is_it)
+        };
+        match has(Type::SOA) && has(Type::NS) {
+            true => Ok(rrsets),
+            false => Err(OperationError::invalid(format!(
+                "a zone needs a SOA and a name server at {name}"
+            ))),
+        }
     }
 
     /// The primaries as `domains.master` has them.
@@ -275,10 +308,16 @@ impl ZoneTemplate {
                 OperationError::invalid(format!("{text:?} is no name of a name server or mailbox"))
             })
         };
+        let server = |text: &String| match text.trim_end_matches('.').contains('.') {
+            true => host(text),
+            false => Err(OperationError::invalid(format!(
+                "{text:?} is no name in full: if {text}.{name} is meant, write that"
+            ))),
+        };
         let servers: Vec<NameBuf> = self
             .name_servers
             .iter()
-            .map(|text| host(text))
+            .map(server)
             .collect::<Result<_, _>>()?;
         let Some(first) = servers.first() else {
             return Err(OperationError::invalid(
@@ -286,7 +325,7 @@ impl ZoneTemplate {
             ));
         };
         let hostmaster = match &self.hostmaster {
-            Some(text) => host(text)?,
+            Some(text) => mailbox(text, &host)?,
             None => NameBuf::join(b"\x0ahostmaster", name.as_name()).map_err(|error| {
                 OperationError::invalid(format!("hostmaster.{name}: {error}; use --hostmaster"))
             })?,

@@ -7,15 +7,18 @@ use nameward_control::operations::{
 use nameward_wire::rdata::parse_ttl;
 
 use super::RemoteArguments;
+use super::zone_work::{self, ZoneWorkCommand};
 
 #[derive(Subcommand)]
 pub enum ZoneCommand {
+    #[command(flatten)]
+    Work(ZoneWorkCommand),
     /// Print name, kind and backend of every zone
     List {
         #[command(flatten)]
         remote: RemoteArguments,
     },
-    /// Show a zone of a database
+    /// Show kind, serial, records and home of a zone
     Show {
         /// The zone
         #[arg(value_name = "ZONE")]
@@ -133,7 +136,7 @@ pub struct CreateArguments {
     /// A name server of the zone; may be repeated, the first one stands in the SOA
     #[arg(long = "ns", value_name = "NAME")]
     name_servers: Vec<String>,
-    /// The mailbox in the SOA, as a name [default: hostmaster.ZONE]
+    /// The mailbox in the SOA, as a name or as joe@example.org [default: hostmaster.ZONE]
     #[arg(long, value_name = "NAME")]
     hostmaster: Option<String>,
     /// The TTL of SOA and NS
@@ -213,6 +216,7 @@ pub struct RecordArguments {
 /// The request of `nameward zone`, and the server it is for.
 pub fn zone(command: ZoneCommand) -> Result<(OperationRequest, RemoteArguments), OperationError> {
     Ok(match command {
+        ZoneCommand::Work(command) => return zone_work::request(command),
         ZoneCommand::List { remote } => (OperationRequest::ZoneList, remote),
         ZoneCommand::Show { zone, remote } => (OperationRequest::ZoneShow { zone }, remote),
         ZoneCommand::Status { zone, remote } => (OperationRequest::ZoneStatus { zone }, remote),
@@ -252,6 +256,7 @@ pub fn zone(command: ZoneCommand) -> Result<(OperationRequest, RemoteArguments),
                 hostmaster: arguments.hostmaster,
                 ttl: read_ttl(&arguments.ttl)?,
                 backend: arguments.backend,
+                records: Vec::new(),
             };
             (OperationRequest::ZoneCreate(template), arguments.remote)
         }
@@ -308,7 +313,7 @@ impl RecordArguments {
     }
 }
 
-fn read_ttl(text: &str) -> Result<u32, OperationError> {
+pub fn read_ttl(text: &str) -> Result<u32, OperationError> {
     parse_ttl(text.as_bytes()).ok_or_else(|| {
         OperationError::invalid(format!("expected a TTL such as 300 or 1h, found {text:?}"))
     })

@@ -30,6 +30,8 @@ pub enum OutputForm {
 pub struct Printer {
     out: BufWriter<io::StdoutLock<'static>>,
     form: OutputForm,
+    /// The header of a table is printed.
+    has_header: bool,
 }
 
 impl Printer {
@@ -38,6 +40,7 @@ impl Printer {
         Printer {
             out: BufWriter::with_capacity(64 << 10, io::stdout().lock()),
             form,
+            has_header: false,
         }
     }
 
@@ -60,6 +63,13 @@ impl Printer {
             (OutputForm::Json, ListedItem::Status(status)) => self.json(status),
             (OutputForm::Json, ListedItem::Difference(record)) => self.json(record),
             (OutputForm::Json, ListedItem::Changed(change)) => self.json(change),
+            (OutputForm::Json, ListedItem::Version(version)) => self.json(version),
+            (OutputForm::Text, ListedItem::Version(version)) => {
+                if !std::mem::replace(&mut self.has_header, true) {
+                    writeln!(self.out, "{}", change::VERSION_HEADER)?;
+                }
+                writeln!(self.out, "{}", change::version(version))
+            }
             (OutputForm::Text, ListedItem::Difference(record)) => {
                 writeln!(self.out, "{}", terminal::line(change::difference(record)))
             }
@@ -91,6 +101,11 @@ impl Printer {
                 self.warn(warnings_of(result))?;
             }
         }
+        self.out.flush()
+    }
+
+    /// Ends the output.
+    pub fn end(&mut self) -> io::Result<()> {
         self.out.flush()
     }
 
@@ -252,6 +267,10 @@ fn text(result: &OperationResult) -> String {
         }
         OperationResult::ZoneFrozen { zone, .. } => format!("zone {}: frozen\n", zone_text(zone)),
         OperationResult::ZoneThawed { zone } => format!("zone {}: thawed\n", zone_text(zone)),
+        OperationResult::ZoneDifference {
+            zone, records: 0, ..
+        } => format!("zone {}: no difference\n", zone_text(zone)),
+        OperationResult::ZoneDifference { .. } => String::new(),
         OperationResult::NoChange { zone } => format!("zone {}: no change\n", zone_text(zone)),
     }
 }

@@ -67,3 +67,41 @@ fn a_batch_over_zones_is_checked_as_a_whole_before_the_first_change() {
         assert_eq!(answer.map(|answer| answer.0), Some(NXDOMAIN));
     }
 }
+
+#[test]
+fn a_zone_file_becomes_a_zone_of_a_database_and_mistakes_are_told() {
+    let setup = Setup::new().without_web().patient();
+    let database = Sqlite::new(setup.dir());
+    let path = database.path.display();
+    let config = format!("[[backend]]\ntype = \"sqlite\"\npath = \"{path}\"\n");
+    let server = setup.config(&config).start();
+    let file = server.dir().join("new.zone");
+    std::fs::write(&file, zone("new.test", "192.0.2.9").file_text()).unwrap();
+    let file = file.display().to_string();
+    let run = |arguments: &[&str]| {
+        let output = server.command(arguments);
+        let said = [output.stdout, output.stderr].concat();
+        let said = String::from_utf8_lossy(&said).into_owned();
+        (output.status.code(), said)
+    };
+    let (code, said) = run(&["zone", "import", "new.test", &file, "--dry-run"]);
+    assert!(code == Some(0) && said.contains("+www.new.test."), "{said}");
+    let (code, said) = run(&["zone", "import", "new.test", &file]);
+    assert_eq!(code, Some(0), "{said}");
+    assert_eq!(ask(&server, "www.new.test."), Some((0, 9)));
+    let (code, said) = run(&["zone", "diff", "new.test", &file]);
+    assert_eq!((code, said.as_str()), (Some(0), ""));
+    let (code, said) = run(&["zone", "history", "new.test"]);
+    assert!(code == Some(7) && said.contains("resident"), "{said}");
+    let (code, said) = run(&["zone", "create", "a.test", "--ns", "ns1"]);
+    assert!(
+        code == Some(6) && said.contains("ns1.a.test. is meant"),
+        "{said}"
+    );
+    let mailbox = ["--hostmaster", "joe.smith@a.test"];
+    let create = ["zone", "create", "a.test", "--ns", "ns.new.test"];
+    let (code, said) = run(&[&create[..], &mailbox].concat());
+    assert_eq!(code, Some(0), "{said}");
+    let (_, said) = run(&["record", "list", "a.test", "@", "SOA"]);
+    assert!(said.contains(" joe\\.smith.a.test. "), "{said}");
+}

@@ -37,7 +37,7 @@ pub fn written(server: &TestServer, name: &str, text: &str) -> String {
 }
 
 #[test]
-fn records_of_a_zone_file_are_set_added_deleted_and_kept_over_a_kill() {
+fn records_of_a_zone_file_are_set_added_deleted_and_written_into_it_when_asked() {
     let server = setup("").start();
     let at = server.address();
     let (said, warned) = done(

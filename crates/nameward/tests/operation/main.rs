@@ -22,3 +22,4 @@ mod update_file;
 mod update_kill;
 mod watch;
 mod zone_tables;
+mod zone_work;

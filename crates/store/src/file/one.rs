@@ -177,12 +177,38 @@ pub(super) fn from_text(
     label: &Path,
     text: &[u8],
 ) -> Result<Zone, Vec<Diagnostic>> {
+    from_labelled(name, label, text).map(|(zone, _)| zone)
+}
+
+/// As [`from_text`], with the warnings.
+pub(super) fn from_labelled(
+    name: Name<'_>,
+    label: &Path,
+    text: &[u8],
+) -> Result<(Zone, Vec<Diagnostic>), Vec<Diagnostic>> {
     let mut builder = ZoneBuilder::with_capacity(name, text.len());
     let options = Options::new(name.into());
     let label = label.to_string_lossy();
     let report = zonefile::parse_bytes(&label, text, &options, &mut builder);
-    let read = finish(&mut builder, report, FileStamp::new());
-    read.zone.ok_or(read.diagnostics)
+    with_warnings(finish(&mut builder, report, FileStamp::new()))
+}
+
+fn with_warnings(read: ZoneRead) -> Result<(Zone, Vec<Diagnostic>), Vec<Diagnostic>> {
+    match read.zone {
+        Some(zone) => Ok((zone, read.diagnostics)),
+        None => Err(read.diagnostics),
+    }
+}
+
+/// Reads one zone from a file and what that includes, with its warnings.
+pub(super) fn from_file(
+    name: Name<'_>,
+    path: &Path,
+) -> Result<(Zone, Vec<Diagnostic>), Vec<Diagnostic>> {
+    let mut builder = ZoneBuilder::new(name);
+    let options = Options::new(name.into());
+    let report = zonefile::parse_file(path, &options, &mut builder);
+    with_warnings(finish(&mut builder, report, FileStamp::new()))
 }
 
 /// The fingerprint the files have now; `None` when one of them is gone.

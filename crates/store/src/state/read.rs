@@ -78,6 +78,24 @@ impl StateStore {
         })
     }
 
+    /// Returns all differences that the journal of a zone has, oldest first; none if nothing is kept for it. The journal is
+    /// bounded, and so is this.
+    pub fn journal(&self, zone: &NameBuf) -> Result<Vec<JournalEntry>, StateError> {
+        self.read(|connection| {
+            let transaction = connection.unchecked_transaction()?;
+            let Some(row) = find_zone(&transaction, &stored_name(zone))? else {
+                return Ok(Vec::new());
+            };
+            let sql =
+                "SELECT number, from_serial FROM journal WHERE zone = ?1 ORDER BY number LIMIT 1";
+            let first = transaction.query_row(sql, [row.id], |row| Ok((row.get(0)?, row.get(1)?)));
+            match first.optional()? {
+                Some((number, from)) => entries(&transaction, row.id, number, Serial(from)),
+                None => Ok(Vec::new()),
+            }
+        })
+    }
+
     /// Returns the differences that the home of a zone lacks, oldest first: those of its journal, after the one that leads from an
     /// edited file to it.
     pub fn journal_after_base(&self, zone: &NameBuf) -> Result<Vec<JournalEntry>, StateError> {

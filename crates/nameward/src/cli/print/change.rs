@@ -1,6 +1,7 @@
 //! Owns the lines about changes of zones.
 
-use nameward_control::operations::{ListedChange, ListedDifference, RecordFate};
+use nameward_control::operations::{ListedChange, ListedDifference, ListedVersion, RecordFate};
+use nameward_wire::calendar::UtcTime;
 
 use super::zone_text;
 
@@ -27,5 +28,52 @@ pub fn changed(change: &ListedChange) -> String {
         (false, _) => format!("zone {zone}: no change"),
         (true, None) => format!("zone {zone}: changed"),
         (true, Some(serial)) => format!("zone {zone}: changed, serial {serial}"),
+    }
+}
+
+/// The header of the versions of a zone.
+pub const VERSION_HEADER: &str =
+    "SERIAL     BEFORE     TIME                 REMOVED ADDED   ORIGIN";
+
+/// A version of a zone.
+pub fn version(version: &ListedVersion) -> String {
+    let time = UtcTime::from_unix(version.time);
+    let date = time.date_number();
+    let (year, month, day) = (date / 10_000, date / 100 % 100, date % 100);
+    let second = version.time % 86_400;
+    let clock = format!(
+        "{:02}:{:02}:{:02}Z",
+        second / 3600,
+        second / 60 % 60,
+        second % 60
+    );
+    format!(
+        "{:<10} {:<10} {year:04}-{month:02}-{day:02}T{clock} {:<7} {:<7} {}",
+        version.serial, version.before, version.removed, version.added, version.origin
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_stand_below_their_header() {
+        let line = version(&ListedVersion {
+            serial: 2_026_111_502,
+            before: 2_026_111_501,
+            time: 1_700_000_000,
+            origin: "change".into(),
+            removed: 1,
+            added: 20,
+        });
+        assert_eq!(
+            line,
+            "2026111502 2026111501 2023-11-14T22:13:20Z 1       20      change"
+        );
+        for (word, column) in [("TIME", "2023"), ("REMOVED", "1  "), ("ORIGIN", "change")] {
+            let at = VERSION_HEADER.find(word);
+            assert_eq!(&line[at.unwrap()..][..column.len()], column);
+        }
     }
 }

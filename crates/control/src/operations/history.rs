@@ -1,0 +1,141 @@
+//! Owns the past of a zone, as its journal has it: the list of versions, and the difference of two.
+
+use nameward_maintain::outgoing::condense;
+use nameward_store::state::{JournalEntry, JournalOrigin};
+use nameward_wire::{NameBuf, Type};
+use nameward_zone::RecordList;
+use nameward_zone::change::Difference;
+use serde::{Deserialize, Serialize};
+
+use super::change::listed_difference;
+use super::{ListedItem, OperationError, OperationResult, Operations, TakeItem, zone_name};
+
+/// A version of a zone, and the one before it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListedVersion {
+    /// The serial.
+    pub serial: u32,
+    /// The serial before.
+    pub before: u32,
+    /// When it was made, in seconds since 1970.
+    pub time: u64,
+    /// Where it comes from: `home` (its file or database was changed there), `change` (DNS UPDATE or a command) or
+    /// `transfer`.
+    pub origin: String,
+    /// Records that went, besides the SOA.
+    pub removed: u64,
+    /// Records that came, besides the SOA.
+    pub added: u64,
+}
+
+impl Operations {
+    /// Lists the versions that the journal of a zone knows, the oldest first.
+    pub fn list_history(
+        &self,
+        zone: &str,
+        items: TakeItem<'_>,
+    ) -> Result<OperationResult, OperationError> {
+        let (_, entries) = self.journal_of(zone)?;
+        let count = entries.len() as u64;
+        let _ = entries.iter().all(|entry| {
+            let version = ListedVersion {
+                serial: entry.to.0,
+                before: entry.from.0,
+                time: entry.time,
+                origin: origin_word(entry.origin).into(),
+                removed: records_of(&entry.difference.removed),
+                added: records_of(&entry.difference.added),
+            };
+            items(ListedItem::Version(version))
+        });
+        Ok(OperationResult::Listed { items: count })
+    }
+
+    /// Lists the records that differ between two versions; the serials may come in either order.
+    pub fn list_difference(
+        &self,
+        zone: &str,
+        (from, to): (u32, Option<u32>),
+        items: TakeItem<'_>,
+    ) -> Result<OperationResult, OperationError> {
+        let (name, entries) = self.journal_of(zone)?;
+        let newest = entries.last().map(|entry| entry.to.0);
+        let to = to.or(newest).unwrap_or(from);
+        let between = |from: u32, to: u32| -> Option<Difference> {
+            let first = entries.iter().rposition(|entry| entry.from.0 == from)?;
+            let count = entries[first..].iter().position(|entry| entry.to.0 == to)?;
+            let chain = &entries[first..=first + count];
+            let differences: Vec<_> = chain.iter().map(|entry| entry.difference.clone()).collect();
+            Some(condense(&differences))
+        };
+        let reversed = |difference: Difference| Difference {
+            removed: difference.added,
+            added: difference.removed,
+        };
+        let is_known = |serial: u32| {
+            let mut entries = entries.iter();
+            entries.any(|entry| entry.from.0 == serial || entry.to.0 == serial)
+        };
+        let difference = match from == to && is_known(from) {
+            true => Some(Difference::default()),
+            false => between(from, to).or_else(|| between(to, from).map(reversed)),
+        };
+        let difference = difference.ok_or_else(|| {
+            let oldest = entries.first().map(|entry| entry.from.0);
+            OperationError::not_found(match (oldest, newest) {
+                (Some(oldest), Some(newest)) => format!(
+                    "zone {name}: the journal does not lead from serial {from} to {to}; it has {oldest} to {newest}, \
+                     see `nameward zone history {name}`"
+                ),
+                _ => format!("zone {name}: the journal has no versions yet"),
+            })
+        })?;
+        let mut records = 0;
+        let _ = listed_difference(&name, &difference).all(|record| {
+            records += 1;
+            items(ListedItem::Difference(record))
+        });
+        Ok(OperationResult::ZoneDifference {
+            zone: name.to_string(),
+            from,
+            to,
+            records,
+        })
+    }
+
+    /// Reads the journal of a zone that is served.
+    fn journal_of(&self, zone: &str) -> Result<(NameBuf, Vec<JournalEntry>), OperationError> {
+        let name = zone_name(zone)?;
+        let table = self.commits.table().load();
+        let Some(served) = table.exact(name.as_name()) else {
+            return Err(OperationError::not_found(format!(
+                "zone {name} not found; `nameward zone list` lists the zones"
+            )));
+        };
+        if served.live().is_some() {
+            return Err(OperationError::refused(format!(
+                "zone {name} is looked up in its database, and no journal of it is kept: with `mode = \"resident\"` one is"
+            )));
+        }
+        let store = self.commits.store().ok_or_else(|| {
+            OperationError::refused("there is no journal: set server.state_directory")
+        })?;
+        let entries = store.journal(&name);
+        let entries = entries.map_err(|error| OperationError::backend(error.to_string()))?;
+        Ok((name, entries))
+    }
+}
+
+fn origin_word(origin: JournalOrigin) -> &'static str {
+    match origin {
+        JournalOrigin::Home => "home",
+        JournalOrigin::Change => "change",
+        JournalOrigin::Transfer => "transfer",
+    }
+}
+
+fn records_of(list: &RecordList) -> u64 {
+    list.iter()
+        .filter(|record| record.rtype != Type::SOA)
+        .count() as u64
+}

@@ -1,0 +1,324 @@
+//! Owns what commands do with whole zones: fetched from the running server, read from files, compared, and sent back as a
+//! batch of what differs.
+
+pub mod edit;
+
+use std::{collections::HashSet, path::Path, sync::Arc, time::SystemTime};
+
+use nameward_control::operations::{
+    BatchDeletion, BatchRecords, BatchRequest, BatchStep, ListedDifference, ListedItem,
+    OperationError, OperationRequest, OperationResult, RecordFate, ZoneBatch, ZoneTemplate,
+    zone_name,
+};
+use nameward_store::file::{zone_from_file, zone_from_text};
+use nameward_wire::rdata::{parse_text, write_text};
+use nameward_wire::text::Fields;
+use nameward_wire::zonefile::{Diagnostic, Record};
+use nameward_wire::{Name, NameBuf, Type};
+use nameward_zone::change::{Difference, soa_serial};
+use nameward_zone::{RecordList, Serial, WireRecord, Zone, ZoneBuilder};
+
+use crate::{command_error::CommandError, config::Overrides, remote};
+
+/// Types of records that signing makes.
+const MADE_BY_SIGNING: [Type; 7] = [
+    Type::RRSIG,
+    Type::NSEC,
+    Type::NSEC3,
+    Type::NSEC3PARAM,
+    Type::DNSKEY,
+    Type::CDS,
+    Type::CDNSKEY,
+];
+
+/// A zone as the running server has it.
+pub struct FetchedZone {
+    /// Its name.
+    pub name: NameBuf,
+    /// The records that are served.
+    pub zone: Arc<Zone>,
+    /// Records that are stored and not served.
+    pub hidden: u64,
+}
+
+/// Fetches a zone from the running server.
+pub fn fetch(zone: &str, overrides: &Overrides) -> Result<FetchedZone, CommandError> {
+    let name = zone_name(zone)?;
+    let mut builder = ZoneBuilder::new(name.as_name());
+    let (mut hidden, mut wrong) = (0, None);
+    let request = OperationRequest::RecordList {
+        zone: zone.into(),
+        name: None,
+        rtype: None,
+    };
+    remote::ask(request, overrides, &mut |item| {
+        let ListedItem::Record(record) = item else {
+            return;
+        };
+        if record.disabled || record.problem.is_some() {
+            hidden += 1;
+            return;
+        }
+        let text = (record.name.as_str(), record.rtype.as_str());
+        match read_record(text, &record.content) {
+            Some((owner, rtype, rdata)) => {
+                builder.add(&Record::new(owner.as_name(), rtype, record.ttl, &rdata));
+            }
+            None => wrong = Some(format!("{} {}", record.name, record.rtype)),
+        }
+    })?;
+    if let Some(wrong) = wrong {
+        let text = format!("zone {name}: {wrong} cannot be read");
+        return Err(OperationError::invalid(text).into());
+    }
+    let (zone, findings) = builder.finish();
+    let zone = zone.ok_or_else(|| {
+        let first = findings.into_iter().next();
+        let reason = first.map_or_else(String::new, |finding| finding.message);
+        OperationError::invalid(format!("zone {name}: {reason}"))
+    })?;
+    Ok(FetchedZone {
+        name,
+        zone: Arc::new(zone),
+        hidden,
+    })
+}
+
+fn read_record((name, rtype): (&str, &str), content: &str) -> Option<(NameBuf, Type, Vec<u8>)> {
+    let owner = NameBuf::from_text(name.as_bytes(), Name::ROOT).ok()?;
+    let rtype = Type::from_text(rtype.as_bytes())?;
+    let mut rdata = Vec::new();
+    let mut fields = Fields::new(content.as_bytes());
+    parse_text(rtype, &mut fields, Name::ROOT, &mut rdata).ok()?;
+    Some((owner, rtype, rdata))
+}
+
+/// Reads the text of a zone; the error has a line for each mistake.
+pub fn read_zone(name: &NameBuf, file: &str, text: &str) -> Result<Zone, OperationError> {
+    let read = zone_from_text(name.as_name(), file, text.as_bytes());
+    read.map_err(|found| of_diagnostics(&found))
+}
+
+fn of_diagnostics(found: &[Diagnostic]) -> OperationError {
+    let lines: Vec<String> = found.iter().map(ToString::to_string).collect();
+    OperationError::invalid(lines.join("\n"))
+}
+
+/// Reads a zone file, with what it includes.
+pub fn read_file(name: &NameBuf, file: &Path) -> Result<Zone, OperationError> {
+    let read = zone_from_file(name.as_name(), file);
+    read.map(|(zone, _)| zone)
+        .map_err(|found| of_diagnostics(&found))
+}
+
+/// Returns the records of a zone in the order of a zone file, the SOA first.
+pub fn records_of(zone: &Zone, unsigned: bool) -> RecordList {
+    let mut list = RecordList::default();
+    let mut push = |is_it: &dyn Fn(bool, Type) -> bool| {
+        for node in zone.nodes_in_order() {
+            let is_apex = node.name() == zone.apex_name();
+            for rrset in node.rrsets().filter(|rrset| is_it(is_apex, rrset.rtype())) {
+                for record in rrset.records() {
+                    list.push(WireRecord {
+                        owner: node.name(),
+                        rtype: rrset.rtype(),
+                        ttl: rrset.ttl(),
+                        rdata: record.rdata,
+                    });
+                }
+            }
+        }
+    };
+    push(&|is_apex, rtype| is_apex && rtype == Type::SOA);
+    push(&|_, rtype| rtype != Type::SOA && !(unsigned && MADE_BY_SIGNING.contains(&rtype)));
+    list
+}
+
+/// Writes a record as a line of a zone file.
+pub fn line_of(record: &WireRecord<'_>) -> String {
+    let mut line = format!("{}\t{}\tIN\t{}\t", record.owner, record.ttl, record.rtype);
+    // Data of a zone is valid.
+    let _ = write_text(record.rtype, record.rdata, &mut line);
+    line.push('\n');
+    line
+}
+
+/// Writes a record as an object.
+pub fn json_of(record: &WireRecord<'_>) -> serde_json::Value {
+    serde_json::json!({
+        "name": record.owner.to_string(), "ttl": record.ttl,
+        "type": record.rtype.to_string(), "content": content_of(record),
+    })
+}
+
+/// Lists the records of a difference.
+pub fn listed(zone: &NameBuf, difference: &Difference) -> Vec<ListedDifference> {
+    let of = |change: RecordFate, list: &RecordList| -> Vec<ListedDifference> {
+        let records = list.iter().map(|record| ListedDifference {
+            zone: zone.to_string(),
+            change,
+            name: record.owner.to_string(),
+            ttl: record.ttl,
+            rtype: record.rtype.to_string(),
+            content: content_of(&record),
+        });
+        records.collect()
+    };
+    let mut all = of(RecordFate::Removed, &difference.removed);
+    all.extend(of(RecordFate::Added, &difference.added));
+    all
+}
+
+fn content_of(record: &WireRecord<'_>) -> String {
+    let mut content = String::new();
+    // Data of a zone is valid.
+    let _ = write_text(record.rtype, record.rdata, &mut content);
+    content
+}
+
+/// Returns the steps of a difference. The serial of a new SOA counts if it is after the one that is there; otherwise the
+/// server raises it.
+pub fn steps_of(difference: &Difference) -> Vec<BatchStep> {
+    let key = |record: &WireRecord<'_>| {
+        let owner = record.owner.as_wire().to_ascii_lowercase();
+        (owner, record.rtype, record.rdata.to_vec())
+    };
+    let added: HashSet<_> = difference.added.iter().map(|new| key(&new)).collect();
+    // With another TTL only: it is added again, which sets the TTL of all.
+    let stays = |gone: &WireRecord<'_>| added.contains(&key(gone));
+    let mut steps = Vec::new();
+    let removed = difference.removed.iter();
+    for record in removed.filter(|record| record.rtype != Type::SOA && !stays(record)) {
+        steps.push(BatchStep::Delete(BatchDeletion {
+            name: record.owner.to_string(),
+            rtype: Some(record.rtype.to_string()),
+            content: vec![content_of(&record)],
+        }));
+    }
+    let old = difference.removed.first_of(Type::SOA);
+    for record in &difference.added {
+        let mut rdata = record.rdata.to_vec();
+        if let (Type::SOA, Some(old)) = (record.rtype, old) {
+            match raised_soa(old, &record) {
+                Some(raised) => rdata = raised,
+                None => continue,
+            }
+        }
+        let record = WireRecord {
+            rdata: &rdata,
+            ..record
+        };
+        steps.push(BatchStep::Add(BatchRecords {
+            name: record.owner.to_string(),
+            rtype: record.rtype.to_string(),
+            ttl: record.ttl,
+            content: vec![content_of(&record)],
+        }));
+    }
+    steps
+}
+
+/// Returns the data of a new SOA with a serial after the old one; `None` if nothing but the serial differs and it is not
+/// after it.
+fn raised_soa(old: WireRecord<'_>, new: &WireRecord<'_>) -> Option<Vec<u8>> {
+    let (before, wanted) = (soa_serial(old.rdata)?, soa_serial(new.rdata)?);
+    let with = |serial: Serial| {
+        let mut rdata = new.rdata.to_vec();
+        let at = rdata.len() - 20;
+        rdata[at..at + 4].copy_from_slice(&serial.0.to_be_bytes());
+        rdata
+    };
+    if wanted.is_after(before) {
+        return Some(new.rdata.to_vec());
+    }
+    let is_same = with(before) == old.rdata && new.ttl == old.ttl;
+    (!is_same).then(|| with(before.next(SystemTime::now())))
+}
+
+/// Makes the request that brings a zone from one version to another, if nobody changes it meanwhile.
+pub fn batch(fetched: &FetchedZone, difference: &Difference, dry_run: bool) -> OperationRequest {
+    OperationRequest::Apply(BatchRequest {
+        zones: vec![ZoneBatch {
+            zone: fetched.name.to_string(),
+            serial: Some(fetched.zone.serial().0),
+            steps: steps_of(difference),
+        }],
+        dry_run,
+        differences: dry_run,
+    })
+}
+
+/// Makes the request that creates a zone with the records of a file.
+pub fn creation(name: &NameBuf, zone: &Zone, template: ZoneTemplate) -> OperationRequest {
+    let mut records: Vec<BatchRecords> = Vec::new();
+    for record in &records_of(zone, false) {
+        let (owner, rtype) = (record.owner.to_string(), record.rtype.to_string());
+        match records.last_mut() {
+            Some(last) if last.name == owner && last.rtype == rtype => {
+                last.content.push(content_of(&record));
+            }
+            _ => records.push(BatchRecords {
+                name: owner,
+                rtype,
+                ttl: record.ttl,
+                content: vec![content_of(&record)],
+            }),
+        }
+    }
+    OperationRequest::ZoneCreate(ZoneTemplate {
+        zone: name.to_string(),
+        records,
+        ..template
+    })
+}
+
+/// Fetches the difference that leads from a version of the journal back to an older one, and the serial it begins at.
+pub fn way_back(
+    zone: &str,
+    to: u32,
+    overrides: &Overrides,
+) -> Result<(Vec<ListedDifference>, u32), CommandError> {
+    let request = OperationRequest::ZoneDifference {
+        zone: zone.into(),
+        from: to,
+        to: None,
+    };
+    let mut records = Vec::new();
+    let result = remote::ask(request, overrides, &mut |item| {
+        if let ListedItem::Difference(record) = item {
+            records.push(record);
+        }
+    })?;
+    let OperationResult::ZoneDifference { to: newest, .. } = result else {
+        return Err(CommandError::Interrupted);
+    };
+    for record in &mut records {
+        record.change = match record.change {
+            RecordFate::Added => RecordFate::Removed,
+            RecordFate::Removed => RecordFate::Added,
+        };
+    }
+    Ok((records, newest))
+}
+
+/// Reads a difference that was listed.
+pub fn difference_of(records: &[ListedDifference]) -> Difference {
+    let mut difference = Difference::default();
+    for record in records {
+        let text = (record.name.as_str(), record.rtype.as_str());
+        let Some((owner, rtype, rdata)) = read_record(text, &record.content) else {
+            continue;
+        };
+        let list = match record.change {
+            RecordFate::Removed => &mut difference.removed,
+            RecordFate::Added => &mut difference.added,
+        };
+        list.push(WireRecord {
+            owner: owner.as_name(),
+            rtype,
+            ttl: record.ttl,
+            rdata: &rdata,
+        });
+    }
+    difference
+}
