@@ -86,7 +86,10 @@ impl HandOff {
             Joined::UnderWay => {}
             Joined::Begun => {
                 let hand_off = Arc::clone(self);
-                let pending = PendingRelay { hand_off, question };
+                let pending = PendingRelay {
+                    hand_off,
+                    question: Some(question),
+                };
                 self.runtime.spawn(pending.settle());
             }
         }
@@ -103,18 +106,30 @@ fn question_of(query: &Query<'_>) -> UpstreamQuestion {
 /// A question under way: those who wait for it are answered whatever becomes of it.
 struct PendingRelay {
     hand_off: Arc<HandOff>,
-    question: UpstreamQuestion,
+    /// The question, until those who wait for it are taken out: from then on an equal one is somebody else's.
+    question: Option<UpstreamQuestion>,
 }
 
 impl PendingRelay {
-    async fn settle(self) {
-        let result = self.hand_off.resolvers.ask(self.question.clone()).await;
+    async fn settle(mut self) {
+        let Some(question) = self.question.clone() else {
+            return;
+        };
+        let result = self.hand_off.resolvers.ask(question).await;
         let mut buffer = Vec::new();
-        for client in self.hand_off.waiting.take(&self.question) {
+        for client in self.take_waiting() {
             match &result {
                 Ok(upstream) => answer(client, upstream, &mut buffer),
                 Err(_) => fail(client),
             }
+        }
+    }
+
+    /// Takes out all who wait, once.
+    fn take_waiting(&mut self) -> Vec<LateReply> {
+        match self.question.take() {
+            Some(question) => self.hand_off.waiting.take(&question),
+            None => Vec::new(),
         }
     }
 }
@@ -122,8 +137,7 @@ impl PendingRelay {
 impl Drop for PendingRelay {
     fn drop(&mut self) {
         // Nobody is left, unless the task ended early.
-        let clients = self.hand_off.waiting.take(&self.question);
-        clients.into_iter().for_each(fail);
+        self.take_waiting().into_iter().for_each(fail);
     }
 }
 

@@ -260,6 +260,27 @@ fn equal_questions_share_one_and_each_client_gets_its_own_reply() {
     assert_eq!(settled(&server, 60).value("recursing-answers"), 60);
 }
 
+/// A client that asks again at once must not be taken for one that waits for the answer before.
+#[test]
+fn the_same_question_right_after_its_answer_is_answered_too() {
+    let resolver = ScriptedResolver::start(|query, _| vec![address(query, 7)]);
+    let server = server(&[resolver.address], "");
+    let clients = ["127.0.0.1", "127.0.0.2", "127.0.0.3", "127.0.0.4"];
+    thread::scope(|scope| {
+        for address in clients {
+            let client = Client::new(address, server.address());
+            scope.spawn(move || {
+                for round in 0..300 {
+                    let question = recursive(round, "again.test", "A");
+                    let answer = client.exchange(Transport::Udp, &question);
+                    let answer = answer.unwrap().expect("a message");
+                    assert_eq!(last_octet(&answer), Some(7), "round {round}");
+                }
+            });
+        }
+    });
+}
+
 #[test]
 fn questions_beyond_the_bound_get_servfail_at_once() {
     let resolver = ScriptedResolver::start(|_, _| Replies::new());
