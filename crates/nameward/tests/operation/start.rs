@@ -146,11 +146,14 @@ fn one_broken_zone_among_good_ones_does_not_stop_the_start() {
 fn settings_reach_the_answers() {
     let config = "[server]\nudp_payload_max = 1400\nworkers = 3\n";
     let server = TestServer::start(config, &[("one.example", &zone("www"))]);
-    let threads = fs::read_dir(format!("/proc/{}/task", server.pid())).unwrap();
-    let workers = threads
-        .filter_map(|task| fs::read_to_string(task.ok()?.path().join("comm")).ok())
-        .filter(|name| name.starts_with("udp-"));
-    assert_eq!(workers.count(), 3);
+    let count = || {
+        let threads = fs::read_dir(format!("/proc/{}/task", server.pid())).unwrap();
+        let names =
+            threads.filter_map(|task| fs::read_to_string(task.ok()?.path().join("comm")).ok());
+        names.filter(|name| name.starts_with("udp-")).count()
+    };
+    // A thread has its name a moment after it was started.
+    assert_eq!(eventually(count, |count| *count == 3), 3);
 }
 
 #[test]
