@@ -37,6 +37,11 @@ impl Nsec3 {
         owner(&self.hash(name), apex)
     }
 
+    /// Returns the name that has a hash as its first label; `None` if it is no hash, or that does not fit.
+    pub fn owner_of(hash: &[u8], apex: Name<'_>) -> Option<NameBuf> {
+        owner(hash.try_into().ok()?, apex)
+    }
+
     /// Hashes a name.
     pub fn hash(&self, name: Name<'_>) -> [u8; HASH] {
         let mut wire = [0; MAX_NAME];

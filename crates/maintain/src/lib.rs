@@ -40,6 +40,7 @@ pub mod outgoing;
 pub mod policy;
 mod reconcile;
 pub mod schedule;
+pub mod signature_watch;
 pub mod sync;
 pub mod table;
 pub mod transfer;

@@ -1,6 +1,10 @@
 //! Owns `nameward check`: the configuration and every zone, read as the server would.
 
-use std::{io, process::ExitCode};
+use std::{
+    io,
+    process::ExitCode,
+    time::{SystemTime, UNIX_EPOCH},
+};
 
 use arc_swap::ArcSwap;
 use nameward_maintain::follow;
@@ -9,7 +13,7 @@ use nameward_wire::{
     Name, NameBuf,
     zonefile::{Diagnostic, Severity},
 };
-use nameward_zone::ZoneTable;
+use nameward_zone::{Zone, ZoneTable};
 use serde_json::json;
 
 use crate::{
@@ -22,6 +26,13 @@ use crate::{
     serve::{StartError, counted},
     zones,
 };
+
+/// The faults of signatures that a zone brings with it.
+fn signature_faults(zone: &Zone) -> Vec<String> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let inspection = zone.inspect_signatures(now.map_or(0, |now| now.as_secs()));
+    inspection.map_or_else(Vec::new, |inspection| inspection.faults())
+}
 
 /// Reads everything, prints a line for each thing that is wrong, and ends with a sum.
 pub fn run(overrides: &Overrides, form: OutputForm) -> Result<ExitCode, CommandError> {
@@ -46,9 +57,14 @@ pub fn run(overrides: &Overrides, form: OutputForm) -> Result<ExitCode, CommandE
     let mut written = Ok(());
     let summary = FileBackend::new().load(&table, &sources, &mut |event| {
         let result = match event {
-            LoadEvent::Served(_, _, diagnostics) => {
-                warnings += diagnostics.len();
-                print(diagnostics, &mut printer)
+            LoadEvent::Served(name, zone, diagnostics) => {
+                let faults = signature_faults(zone);
+                warnings += diagnostics.len() + faults.len();
+                let lines = faults
+                    .iter()
+                    .map(|fault| message("warning", &format!("zone {name}: {fault}"), &mut printer))
+                    .collect::<io::Result<()>>();
+                lines.and_then(|()| print(diagnostics, &mut printer))
             }
             LoadEvent::Refused(_, diagnostics, _) => {
                 errors += 1;

@@ -34,6 +34,7 @@ use nameward_maintain::{
         unknown,
     },
     policy::{KeptPolicies, PolicySource, PolicyTable, ZoneKind},
+    signature_watch::{self, SignatureWatch},
     zone_keys::ZoneKeys,
 };
 use nameward_serve::outgoing::Notifier;
@@ -140,6 +141,7 @@ pub fn run(overrides: &Overrides) -> Result<(), StartError> {
     if !sources.is_empty() {
         unknown::begin(&table);
     }
+    let watch = watch_signatures(&shared)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(RUNTIME_THREADS)
         .thread_name("edge")
@@ -181,9 +183,21 @@ pub fn run(overrides: &Overrides) -> Result<(), StartError> {
         server.end().await;
         ended
     });
+    drop(watch);
     // A reload in progress is not waited for.
     runtime.shutdown_background();
     transfer_runtime.shutdown_background();
     drop(pid_file);
     ended
+}
+
+/// Watches over the signatures that zones bring with them.
+fn watch_signatures(shared: &Arc<ServingState>) -> std::io::Result<signature_watch::WatchThread> {
+    let watch = SignatureWatch::default();
+    let (broken, ending) = (watch.sums(), watch.sums());
+    let stats = &shared.stats;
+    stats.gauge_from(Gauge::StoredSignaturesBroken, move || broken.broken());
+    stats.gauge_from(Gauge::StoredSignaturesEnding, move || ending.ending());
+    let zones = Arc::clone(&shared.zones);
+    signature_watch::start(watch, move || zones.load_full())
 }

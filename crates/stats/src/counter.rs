@@ -205,6 +205,8 @@ counters! {
         SecondariesStale,
         SecondariesExpired,
         SecondariesRefreshAge,
+        StoredSignaturesBroken,
+        StoredSignaturesEnding,
         TransfersInWhole,
         TransfersInIncremental,
         TransfersInNotNewer,

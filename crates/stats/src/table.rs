@@ -234,6 +234,8 @@ pub static VARIABLES: &[Variable] = &[
     gauge("signing-queue", "Questions waiting for signatures to be made", VariableSource::Gauge(Gauge::SigningQueue)),
     counter("signing-refusals", "Questions that could not wait for signatures because too many do: TC over UDP, SERVFAIL over TCP", VariableSource::Counter(Counter::SigningRefusals)),
     counter("signing-waits", "Questions that waited for signatures to be made", VariableSource::Counter(Counter::SigningWaits)),
+    gauge("stored-signatures-broken", "Zones with signatures of their own that have ended, are missing, or whose chain has gaps", VariableSource::Gauge(Gauge::StoredSignaturesBroken)),
+    gauge("stored-signatures-ending", "Zones with signatures of their own that end within two days", VariableSource::Gauge(Gauge::StoredSignaturesEnding)),
     counter("transfers-in-failed", "Transfers from primaries that the network ended", VariableSource::Gauge(Gauge::TransfersInFailed)),
     counter("transfers-in-incremental", "Differences transferred from primaries (IXFR)", VariableSource::Gauge(Gauge::TransfersInIncremental)),
     counter("transfers-in-not-newer", "Transfers for which the primary had nothing newer", VariableSource::Gauge(Gauge::TransfersInNotNewer)),

@@ -137,3 +137,106 @@ fn signatures_stand_beside_the_rrset_they_cover() {
     assert_eq!(last(Type::TXT), [0]);
     assert_eq!(last(Type::AAAA), []);
 }
+
+/// Now, for inspections: 2026-01-01.
+const NOW: u64 = 1_767_225_600;
+
+/// A zone with a name besides the apex, all of it signed between two times.
+fn signed_text(begin: &str, end: &str, chain: &str) -> String {
+    let rrsig = |owner: &str, rtype: &str, labels: u8| {
+        format!("{owner} RRSIG {rtype} 13 {labels} 300 {end} {begin} 1 @ AAAA\n")
+    };
+    let mut text = format!("{APEX}b A 192.0.2.1\n{chain}");
+    for rtype in ["SOA", "NS", "NSEC"] {
+        text += &rrsig("@", rtype, 1);
+    }
+    for rtype in ["A", "NSEC"] {
+        text += &rrsig("b", rtype, 2);
+    }
+    text
+}
+
+const CLOSED: &str = "@ NSEC b NS SOA RRSIG NSEC\nb NSEC @ A RRSIG NSEC\n";
+
+#[test]
+fn the_end_of_signatures_and_what_is_wrong_with_them_is_found() {
+    let faults = |text: &str| zone(text).inspect_signatures(NOW).unwrap().faults();
+    let good = signed_text("20251201000000", "20260201000000", CLOSED);
+    let inspection = zone(&good).inspect_signatures(NOW).unwrap();
+    assert!(!inspection.is_broken(), "{inspection:?}");
+    let (end, rrset) = inspection.first_end.unwrap();
+    assert_eq!(
+        (end - NOW, rrset.to_string()),
+        (31 * 86_400, "example. NS".into())
+    );
+
+    let ended = signed_text("20251101000000", "20251201000000", CLOSED);
+    assert_eq!(
+        faults(&ended),
+        ["signatures have ended: example. NS and 4 more"]
+    );
+    let early = signed_text("20260102000000", "20260201000000", CLOSED);
+    let words = "signatures are for later than now: example. NS and 4 more";
+    assert_eq!(faults(&early), [words]);
+    // One signature of two is enough.
+    let renewed = ended.clone() + "b RRSIG A 13 2 300 20260201000000 20251201000000 2 @ AAAA\n";
+    assert_eq!(
+        faults(&renewed),
+        ["signatures have ended: example. NS and 3 more"]
+    );
+    let unsigned = good.clone() + "c A 192.0.2.2\n";
+    assert_eq!(
+        faults(&unsigned),
+        [
+            "signatures are missing: c.example. A",
+            "the chain of NSEC or NSEC3 has gaps: c.example. NSEC"
+        ]
+    );
+    let open = CLOSED.replace("b NSEC @", "b NSEC c");
+    let open = signed_text("20251201000000", "20260201000000", &open);
+    assert_eq!(
+        faults(&open),
+        ["the chain of NSEC or NSEC3 has gaps: b.example. NSEC"]
+    );
+    assert_eq!(zone(APEX).inspect_signatures(NOW), None);
+}
+
+/// Delegations and glue are not signed by the zone (RFC 4035 section 2.2).
+#[test]
+fn names_below_a_cut_need_no_signatures() {
+    let chain = "@ NSEC b NS SOA RRSIG NSEC\nb NSEC sub A RRSIG NSEC\nsub NSEC @ NS RRSIG NSEC\n\
+                 sub NS ns.sub\nns.sub A 192.0.2.3\n\
+                 sub RRSIG NSEC 13 2 300 20260201000000 20251201000000 1 @ AAAA\n";
+    let text = signed_text("20251201000000", "20260201000000", chain);
+    let inspection = zone(&text).inspect_signatures(NOW).unwrap();
+    assert_eq!(inspection.faults(), Vec::<String>::new());
+}
+
+#[test]
+fn a_chain_of_hashes_must_close() {
+    let (first, last) = (
+        "0p9mhaveqvm6t7vbl5lop2u3t2rp3tom",
+        "t644ebqk9bibcna874givr6joj62mlhv",
+    );
+    let faults = |next: &str| {
+        let mut text = format!(
+            "{APEX}@ NSEC3PARAM 1 0 2 aabb\n{first} NSEC3 1 1 2 aabb {last} SOA\n{last} NSEC3 1 0 2 aabb {next} A\n\
+             {first} NSEC3 1 0 0 - {first} SOA\n"
+        );
+        for (owner, labels, types) in [
+            ("@", 1, &["SOA", "NS", "NSEC3PARAM"][..]),
+            (first, 2, &["NSEC3"]),
+            (last, 2, &["NSEC3"]),
+        ] {
+            for rtype in types {
+                text += &format!(
+                    "{owner} RRSIG {rtype} 13 {labels} 300 20260201000000 20251201000000 1 @ AAAA\n"
+                );
+            }
+        }
+        zone(&text).inspect_signatures(NOW).unwrap().faults()
+    };
+    assert_eq!(faults(first), Vec::<String>::new());
+    let gap = format!("the chain of NSEC or NSEC3 has gaps: {last}.example. NSEC3");
+    assert_eq!(faults(last), [gap]);
+}

@@ -13,6 +13,7 @@ mod not_ready;
 mod privileges;
 mod reload;
 mod secure;
+mod signatures;
 mod start;
 mod state;
 mod tsig;

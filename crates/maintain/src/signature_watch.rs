@@ -1,0 +1,195 @@
+//! The watch over signatures that zones bring with them, from files, transfers and databases.
+//!
+//! Whoever signs such a zone may stop to do so, and its answers stay what they are while their signatures end. So every
+//! version is inspected when it is new, and again every hour. What is wrong is logged when it begins, counted on the
+//! page, and alerted on by its metrics.
+
+use nameward_wire::NameBuf;
+use nameward_zone::{RrsetName, SigningState, StoredInspection, Zone, ZoneTable};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// Signatures that end within this time are warned of: a signer renews them days before.
+pub const SOON_SECONDS: u64 = 2 * 86_400;
+/// A version is inspected again after this time.
+const AGAIN: Duration = Duration::from_secs(3600);
+/// The time between two looks at the table.
+const PAUSE: Duration = Duration::from_secs(1);
+/// The pause is at least this many times as long as the look before it, so that it takes a hundredth of a core.
+const PAUSE_FACTOR: u32 = 100;
+/// Lines that one look writes to the log.
+const LINES_MAX: usize = 100;
+
+/// Numbers of zones that need somebody, for the page and metrics.
+#[derive(Default)]
+pub struct SignatureSums {
+    broken: AtomicU64,
+    ending: AtomicU64,
+}
+
+impl SignatureSums {
+    /// Returns the number of zones whose own signatures validators refuse, all of them or some.
+    pub fn broken(&self) -> u64 {
+        self.broken.load(Ordering::Relaxed)
+    }
+
+    /// Returns the number of zones of which some signatures end soon.
+    pub fn ending(&self) -> u64 {
+        self.ending.load(Ordering::Relaxed)
+    }
+}
+
+/// One zone as it was inspected last.
+struct WatchedZone {
+    version: Weak<Zone>,
+    inspected: Instant,
+    health: SignatureHealth,
+}
+
+/// The result of an inspection, as far as it is acted on.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+struct SignatureHealth {
+    faults: Vec<String>,
+    /// The RRset whose signatures end first, if that is soon.
+    ends_soon: Option<(u64, RrsetName)>,
+}
+
+impl SignatureHealth {
+    fn of(inspection: StoredInspection, now: u64) -> Self {
+        SignatureHealth {
+            faults: inspection.faults(),
+            ends_soon: inspection
+                .first_end
+                .filter(|(end, _)| (now..now + SOON_SECONDS).contains(end)),
+        }
+    }
+
+    /// The lines of the log that were not right before.
+    fn lines(&self, before: &SignatureHealth, now: u64) -> Vec<String> {
+        let new = self
+            .faults
+            .iter()
+            .filter(|fault| !before.faults.contains(fault));
+        let mut lines: Vec<String> = new
+            .map(|fault| format!("{fault}; validating resolvers refuse such answers"))
+            .collect();
+        if let (Some((end, rrset)), None) = (&self.ends_soon, &before.ends_soon) {
+            let hours = (end - now) / 3600;
+            lines.push(format!(
+                "signatures end soon and were not renewed: {rrset} in {hours} hours"
+            ));
+        }
+        lines
+    }
+}
+
+/// All zones with signatures of their own.
+#[derive(Default)]
+pub struct SignatureWatch {
+    zones: HashMap<NameBuf, WatchedZone>,
+    last: Option<(Weak<ZoneTable>, Instant)>,
+    sums: Arc<SignatureSums>,
+}
+
+impl SignatureWatch {
+    /// Returns the numbers that the watch keeps up.
+    pub fn sums(&self) -> Arc<SignatureSums> {
+        Arc::clone(&self.sums)
+    }
+
+    /// Looks at a table and returns lines for the log. `now` is in seconds since 1970.
+    pub fn look(&mut self, table: &Arc<ZoneTable>, time: Instant, now: u64) -> Vec<String> {
+        if let Some((last, at)) = &self.last
+            && last.as_ptr() == Arc::as_ptr(table)
+            && time.duration_since(*at) < AGAIN
+        {
+            return Vec::new();
+        }
+        let mut before = std::mem::take(&mut self.zones);
+        let mut lines = Vec::new();
+        let stored = table
+            .zones()
+            .filter(|zone| matches!(zone.signing(), SigningState::Stored(_)));
+        for zone in stored {
+            let name: NameBuf = zone.apex_name().into();
+            let known = before.remove(&name);
+            let is_known = known.as_ref().is_some_and(|known| {
+                known.version.as_ptr() == Arc::as_ptr(zone)
+                    && time.duration_since(known.inspected) < AGAIN
+            });
+            let watched = match known {
+                Some(known) if is_known => known,
+                known => {
+                    let inspection = zone.inspect_signatures(now).unwrap_or_default();
+                    let health = SignatureHealth::of(inspection, now);
+                    let was = known.map(|known| known.health).unwrap_or_default();
+                    let new = health.lines(&was, now);
+                    lines.extend(new.into_iter().map(|line| format!("zone {name}: {line}")));
+                    WatchedZone {
+                        version: Arc::downgrade(zone),
+                        inspected: time,
+                        health,
+                    }
+                }
+            };
+            self.zones.insert(name, watched);
+        }
+        let count = |wanted: fn(&SignatureHealth) -> bool| {
+            let zones = self.zones.values();
+            zones.filter(|zone| wanted(&zone.health)).count() as u64
+        };
+        let broken = count(|health| !health.faults.is_empty());
+        let ending = count(|health| health.ends_soon.is_some());
+        self.sums.broken.store(broken, Ordering::Relaxed);
+        self.sums.ending.store(ending, Ordering::Relaxed);
+        self.last = Some((Arc::downgrade(table), time));
+        lines
+    }
+}
+
+/// The thread of a watch. It ends when this is dropped.
+pub struct WatchThread {
+    end: Arc<(Mutex<bool>, Condvar)>,
+}
+
+impl Drop for WatchThread {
+    fn drop(&mut self) {
+        let mut is_ended = self.end.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *is_ended = true;
+        self.end.1.notify_all();
+    }
+}
+
+/// Starts a thread that looks at the table again and again.
+pub fn start(
+    mut watch: SignatureWatch,
+    table: impl Fn() -> Arc<ZoneTable> + Send + 'static,
+) -> std::io::Result<WatchThread> {
+    let end: Arc<(Mutex<bool>, Condvar)> = Arc::default();
+    let own = Arc::clone(&end);
+    let run = move || {
+        loop {
+            let begin = Instant::now();
+            let now = SystemTime::now().duration_since(UNIX_EPOCH);
+            let lines = watch.look(&table(), begin, now.map_or(0, |now| now.as_secs()));
+            for line in lines.iter().take(LINES_MAX) {
+                tracing::warn!("{line}");
+            }
+            if let Some(more) = lines.len().checked_sub(LINES_MAX).filter(|more| *more > 0) {
+                tracing::warn!("{more} more lines about signatures of zones");
+            }
+            let pause = PAUSE.max(begin.elapsed() * PAUSE_FACTOR);
+            let is_ended = own.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let waited = own.1.wait_timeout_while(is_ended, pause, |ended| !*ended);
+            if *waited.unwrap_or_else(PoisonError::into_inner).0 {
+                return;
+            }
+        }
+    };
+    std::thread::Builder::new()
+        .name("signature-watch".into())
+        .spawn(run)?;
+    Ok(WatchThread { end })
+}

@@ -1,0 +1,46 @@
+//! Signatures that zone files bring with them: what is wrong with them is said by the log, `check` and a number.
+
+use nameward_testkit::TestServer;
+
+fn text_of(output: &std::process::Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn signatures_that_have_ended_are_reported_by_the_log_by_check_and_by_a_number() {
+    let rrsig =
+        |rtype: &str| format!("@ RRSIG {rtype} 13 2 300 20200201000000 20200101000000 1 @ AAAA\n");
+    let text = format!(
+        "$TTL 300\n@ SOA ns host 1 2 3 4 60\n@ NS ns.other.\n@ NSEC @ NS SOA RRSIG NSEC\n{}{}{}",
+        rrsig("SOA"),
+        rrsig("NS"),
+        rrsig("NSEC")
+    );
+    let server = TestServer::start("", &[("one.example", &text)]);
+    let fault = "zone one.example.: signatures have ended: one.example. NS and 2 more";
+    assert!(server.wait_for_log(fault), "{}", server.log());
+    let stats = server.command(&["stats", "stored-signatures-*"]);
+    let numbers = text_of(&stats);
+    assert!(
+        numbers.contains("broken") && numbers.contains('1'),
+        "{numbers}"
+    );
+    let config = server.dir().join("nameward.toml");
+    let check = server.command(&["check", "--config", config.to_str().unwrap()]);
+    assert!(text_of(&check).contains(fault), "{check:?}");
+    // The signer has signed it again.
+    server.write_zone(
+        "one.example",
+        &text
+            .replace("20200201", "20990201")
+            .replace("host 1", "host 2"),
+    );
+    assert!(server.command(&["reload"]).status.success());
+    let is_good =
+        || text_of(&server.command(&["stats", "stored-signatures-broken"])).contains(" 0");
+    let start = std::time::Instant::now();
+    while !is_good() {
+        assert!(start.elapsed().as_secs() < 60, "{}", server.log());
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+}
