@@ -21,7 +21,8 @@ fn settings() -> TcpSettings {
     TcpSettings::new(idle_timeout, lifetime, 20_000, 200)
 }
 
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Only a hang reaches it, on a busy machine too.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Sends messages back. "close" ends the connection, "silence" gets nothing, "two" gets two
 /// answers, "large" gets 60,000 bytes, "later" is answered when the test does it, "many" gets a thousand messages,
