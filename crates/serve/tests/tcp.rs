@@ -157,10 +157,15 @@ impl Server {
     }
 
     fn connect_from(&self, source: [u8; 4]) -> TcpStream {
+        self.connect_with_room(source, 16 * 1024)
+    }
+
+    /// Connects with room for so many octets in the kernel that were not read.
+    fn connect_with_room(&self, source: [u8; 4], octets: usize) -> TcpStream {
         let socket =
             socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
         // What the kernel takes for a client that does not read is no concern of these tests.
-        socket.set_recv_buffer_size(16 * 1024).unwrap();
+        socket.set_recv_buffer_size(octets).unwrap();
         socket.bind(&SocketAddr::from((source, 0)).into()).unwrap();
         socket.connect(&self.address.into()).unwrap();
         let stream = TcpStream::from(socket);
@@ -413,16 +418,20 @@ fn ask_much(stream: &mut TcpStream) {
 #[test]
 fn those_who_never_read_lose_and_the_honest_reader_stays() {
     let server = Server::start(TcpSettings {
-        max_held_bytes: 1 << 20,
+        max_held_bytes: 1 << 19,
         write_timeout: Duration::from_secs(600),
         ..settings()
     });
-    // From two clients, so that the reader is neither a client that holds much nor the only other one.
-    let connect = |n: u8| server.connect_from([127, 0, 0, 2 + n % 2]);
-    let mut never_readers: Vec<TcpStream> = (0..24).map(connect).collect();
-    until("all are in", || server.open() == 24);
+    // From two clients, so that the reader is neither a client that holds much nor the only other one. A connection holds
+    // the rest of two answers that the kernel does not take, which would be as much for all if all had the same room.
+    let connect = |n: u8| {
+        let room = 16 * 1024 + 1000 * usize::from(n);
+        server.connect_with_room([127, 0, 0, 2 + n % 2], room)
+    };
+    let mut never_readers: Vec<TcpStream> = (0..60).map(connect).collect();
+    until("all are in", || server.open() == 60);
     never_readers.iter_mut().for_each(ask_much);
-    until("their room is used up", || server.open() < 24);
+    until("their room is used up", || server.open() < 60);
     for source in [[127, 0, 0, 1], [127, 0, 0, 2]] {
         let mut reader = server.connect_from(source);
         ask_much(&mut reader);

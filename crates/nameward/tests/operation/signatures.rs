@@ -32,7 +32,7 @@ fn signatures_that_have_ended_are_reported_by_the_log_by_check_and_by_a_number()
     server.write_zone(
         "one.example",
         &text
-            .replace("20200201", "20990201")
+            .replace("20200201", "20600201")
             .replace("host 1", "host 2"),
     );
     assert!(server.command(&["reload"]).status.success());
