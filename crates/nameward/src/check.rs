@@ -60,10 +60,9 @@ pub fn run(overrides: &Overrides, form: OutputForm) -> Result<ExitCode, CommandE
             LoadEvent::Served(name, zone, diagnostics) => {
                 let faults = signature_faults(zone);
                 warnings += diagnostics.len() + faults.len();
-                let lines = faults
-                    .iter()
-                    .map(|fault| message("warning", &format!("zone {name}: {fault}"), &mut printer))
-                    .collect::<io::Result<()>>();
+                let lines = faults.iter().try_for_each(|fault| {
+                    message("warning", &format!("zone {name}: {fault}"), &mut printer)
+                });
                 lines.and_then(|()| print(diagnostics, &mut printer))
             }
             LoadEvent::Refused(_, diagnostics, _) => {
