@@ -8,6 +8,7 @@ mod batch;
 mod change;
 mod error;
 mod history;
+mod logs;
 mod place;
 mod record;
 mod request;
@@ -20,6 +21,7 @@ mod zone_keys;
 pub use batch::{BatchDeletion, BatchRecords, BatchRequest, BatchStep, ZoneBatch};
 pub use error::{ErrorKind, OperationError};
 pub use history::ListedVersion;
+pub use logs::{QueryLogStatus, QueryLogTemplate};
 pub use request::{
     ConfigFile, ControlRequest, KeyChange, KeyTemplate, ListedKind, OperationRequest,
     RecordTemplate, Urgency, ZoneTemplate, default_ttl,
@@ -176,6 +178,10 @@ impl Operations {
             | OperationRequest::ZoneSync { .. }
             | OperationRequest::ZoneFreeze { .. }
             | OperationRequest::ZoneThaw { .. }
+            | OperationRequest::QueryLogOn(_)
+            | OperationRequest::QueryLogOff
+            | OperationRequest::QueryLogStatus
+            | OperationRequest::LogLevel { .. }
             | OperationRequest::CacheFlush { .. } => Err(OperationError::refused(
                 "this is no operation on zones or records",
             )),

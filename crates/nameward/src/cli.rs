@@ -9,6 +9,7 @@ mod administration;
 mod apply;
 mod import;
 mod key;
+mod logs;
 pub mod print;
 mod tsig;
 mod zone_work;
@@ -17,6 +18,7 @@ use administration::{RecordCommand, ZoneCommand};
 use apply::ApplyArguments;
 use import::ImportCommand;
 use key::KeyCommand;
+use logs::{LogLevelArguments, QueryLogCommand};
 use nameward_control::operations::{OperationError, OperationRequest};
 use print::{OutputForm, Printer};
 use tsig::TsigCommand;
@@ -86,6 +88,11 @@ enum Command {
     /// Drop what the caches of the running server have
     #[command(subcommand)]
     Cache(CacheCommand),
+    /// Log answers of the running server: all, or those of some zones, clients, or a share
+    #[command(subcommand)]
+    QueryLog(QueryLogCommand),
+    /// Print or change the level of the running server's log
+    LogLevel(LogLevelArguments),
     /// Stop the running server, and wait until it has ended
     Stop(RemoteArguments),
     /// Make or check the schema of a database
@@ -330,6 +337,14 @@ fn dispatch(command: Command, form: OutputForm) -> Result<ExitCode, CommandError
             ask(OperationRequest::CacheFlush { name }, remote, form)
         }
         Command::Zone(ZoneCommand::Work(command)) => zone_work::run(command, form),
+        Command::QueryLog(command) => {
+            let (request, remote) = logs::query_log(command);
+            ask(request, remote, form)
+        }
+        Command::LogLevel(arguments) => {
+            let (request, remote) = logs::log_level(arguments);
+            ask(request, remote, form)
+        }
         Command::Zone(command) => {
             let (request, remote) = administration::zone(command)?;
             ask(request, remote, form)

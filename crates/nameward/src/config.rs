@@ -5,6 +5,7 @@ mod backend_words;
 pub mod clients;
 mod document;
 pub mod error;
+pub mod log_settings;
 pub mod place;
 pub mod read;
 pub mod setting;
@@ -29,6 +30,7 @@ use toml::{
 
 pub use document::{as_json, as_markdown, as_roff, as_toml};
 use error::{ConfigError, Problem, base_of, nearest};
+use log_settings::{DnstapSettings, Log, QueryLogSettings};
 use setting::{ConfigTable, Listed, list};
 use settings::{
     AutoprimarySettings, Backend, BackendType, Cache, Journal, KeySettings, Overload, Recursor,
@@ -70,6 +72,12 @@ pub struct Config {
     pub security_poll: SecurityPoll,
     /// `[rings]`
     pub rings: Rings,
+    /// `[log]`
+    pub log: Log,
+    /// `[query_log]`
+    pub query_log: QueryLogSettings,
+    /// `[dnstap]`
+    pub dnstap: DnstapSettings,
     /// The server runs its built-in example.
     pub example: bool,
 }
@@ -109,6 +117,9 @@ impl Config {
             recursor: Recursor::defaults(),
             security_poll: SecurityPoll::defaults(),
             rings: Rings::defaults(),
+            log: Log::defaults(),
+            query_log: QueryLogSettings::defaults(),
+            dnstap: DnstapSettings::defaults(),
             example: false,
         }
     }
@@ -212,6 +223,9 @@ impl Config {
                 Recursor::NAME => reader.section(&mut config.recursor, value),
                 SecurityPoll::NAME => reader.section(&mut config.security_poll, value),
                 Rings::NAME => reader.section(&mut config.rings, value),
+                Log::NAME => reader.section(&mut config.log, value),
+                QueryLogSettings::NAME => reader.section(&mut config.query_log, value),
+                DnstapSettings::NAME => reader.section(&mut config.dnstap, value),
                 unknown => reader.unknown_table(unknown, key),
             }
         }
@@ -304,6 +318,9 @@ pub fn tables() -> Vec<TableListing> {
         of::<Recursor>(),
         of::<SecurityPoll>(),
         of::<Rings>(),
+        of::<Log>(),
+        of::<QueryLogSettings>(),
+        of::<DnstapSettings>(),
     ]
 }
 

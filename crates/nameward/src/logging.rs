@@ -1,14 +1,19 @@
-//! Owns the log: lines on stderr, and the same texts in the ring of log messages.
+//! Owns the log: lines on stderr in one of three forms, and the same texts in the ring of log messages.
 
 use std::{
     fmt::{self, Write},
-    io::IsTerminal,
-    sync::Arc,
+    io::{self, IsTerminal, Write as _},
+    sync::{
+        Arc,
+        atomic::{AtomicU8, Ordering},
+    },
+    time::{SystemTime, UNIX_EPOCH},
 };
 
-use nameward_stats::Stats;
+use nameward_stats::{MessageLevel, Stats};
+use nameward_wire::calendar::UtcTime;
 use tracing::{
-    Event, Subscriber,
+    Event, Level, Subscriber,
     field::{Field, Visit},
     level_filters::LevelFilter,
 };
@@ -21,18 +26,43 @@ use tracing_subscriber::{
     util::SubscriberInitExt,
 };
 
-use crate::{config::settings::LogLevel, terminal};
+use crate::{
+    config::{log_settings::LogFormat, settings::LogLevel},
+    terminal,
+};
 
-/// Changes the level of a log that is in use.
-pub struct LogControl(reload::Handle<LevelFilter, Registry>);
+/// Changes the level of a log that is in use; clones change the same.
+#[derive(Clone)]
+pub struct LogControl {
+    handle: reload::Handle<LevelFilter, Registry>,
+    level: Arc<AtomicU8>,
+}
 
 impl LogControl {
     /// From now on, messages of this level and above are logged.
     pub fn set_level(&self, level: LogLevel) {
         // It fails only when the subscriber is gone, and then nobody logs.
-        let _ = self.0.reload(filter(level));
+        let _ = self.handle.reload(filter(level));
+        self.level.store(level as u8, Ordering::Relaxed);
+    }
+
+    /// The least important level that is logged.
+    pub fn level(&self) -> LogLevel {
+        let level = self.level.load(Ordering::Relaxed);
+        let mut all = LEVELS.into_iter().map(|(_, level)| level);
+        all.find(|one| *one as u8 == level)
+            .unwrap_or(LogLevel::Info)
     }
 }
+
+/// The levels and their words, as in the configuration.
+pub const LEVELS: [(&str, LogLevel); 5] = [
+    ("error", LogLevel::Error),
+    ("warn", LogLevel::Warn),
+    ("info", LogLevel::Info),
+    ("debug", LogLevel::Debug),
+    ("trace", LogLevel::Trace),
+];
 
 fn filter(level: LogLevel) -> LevelFilter {
     match level {
@@ -45,24 +75,35 @@ fn filter(level: LogLevel) -> LevelFilter {
 }
 
 /// Starts the log of this process.
-pub fn start(level: LogLevel, stats: Arc<Stats>) -> LogControl {
-    let (level, control) = reload::Layer::new(filter(level));
-    let lines = tracing_subscriber::fmt::layer()
-        .fmt_fields(debug_fn(write_field))
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal())
-        .with_target(false);
-    // The journal stamps lines itself.
-    let lines = match std::env::var_os("JOURNAL_STREAM") {
-        Some(_) => lines.without_time().boxed(),
-        None => lines.boxed(),
+pub fn start(level: LogLevel, format: LogFormat, stats: Arc<Stats>) -> LogControl {
+    let (filter, handle) = reload::Layer::new(filter(level));
+    let (text, lines) = match format {
+        LogFormat::Text => {
+            let lines = tracing_subscriber::fmt::layer()
+                .fmt_fields(debug_fn(write_field))
+                .with_writer(io::stderr)
+                .with_ansi(io::stderr().is_terminal())
+                .with_target(false);
+            // The journal stamps lines itself.
+            let lines = match std::env::var_os("JOURNAL_STREAM") {
+                Some(_) => lines.without_time().boxed(),
+                None => lines.boxed(),
+            };
+            (Some(lines), None)
+        }
+        LogFormat::Json => (None, Some(LineLayer(json_line))),
+        LogFormat::Journald => (None, Some(LineLayer(journal_line))),
     };
     tracing_subscriber::registry()
-        .with(level)
+        .with(filter)
+        .with(text)
         .with(lines)
         .with(RingLayer(stats))
         .init();
-    LogControl(control)
+    LogControl {
+        handle,
+        level: Arc::new(AtomicU8::new(level as u8)),
+    }
 }
 
 /// Writes a field of a line on stderr. Control characters are escaped, line ends too: what stands in a file's name or a
@@ -78,43 +119,109 @@ fn write_field(writer: &mut Writer<'_>, field: &Field, value: &dyn fmt::Debug) -
     }
 }
 
+/// Makes the line of an event.
+type MakeLine = fn(MessageLevel, EventText, SystemTime) -> String;
+
+/// Writes each message as a line of a form of ours.
+struct LineLayer(MakeLine);
+
+impl<S: Subscriber> Layer<S> for LineLayer {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        let mut text = EventText::default();
+        event.record(&mut text);
+        let line = (self.0)(level_of(event), text, SystemTime::now());
+        // In one piece, so that lines of several threads do not mix. Nobody is there to tell of a failure.
+        let _ = io::stderr().lock().write_all(line.as_bytes());
+    }
+}
+
+fn level_of(event: &Event<'_>) -> MessageLevel {
+    match *event.metadata().level() {
+        Level::ERROR => MessageLevel::Error,
+        Level::WARN => MessageLevel::Warn,
+        Level::INFO => MessageLevel::Info,
+        Level::DEBUG => MessageLevel::Debug,
+        Level::TRACE => MessageLevel::Trace,
+    }
+}
+
+/// A JSON object: time, level, message, and fields if there are some.
+fn json_line(level: MessageLevel, text: EventText, now: SystemTime) -> String {
+    let since = now.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let time = UtcTime::from_unix(since.as_secs()).to_string();
+    let time = format!(
+        "{}.{:06}Z",
+        time.trim_end_matches('Z'),
+        since.subsec_micros()
+    );
+    let mut object = serde_json::json!({
+        "time": time,
+        "level": level.name(),
+        "message": text.message,
+    });
+    for (name, value) in text.fields {
+        // A field that is called like one of ours has ours before it.
+        let name = match object.get(name) {
+            Some(_) => format!("field_{name}"),
+            None => name.to_string(),
+        };
+        object[name] = value.into();
+    }
+    object.to_string() + "\n"
+}
+
+/// The level as sd-daemon(3) has it, and the message; the journal has the time itself.
+fn journal_line(level: MessageLevel, text: EventText, _: SystemTime) -> String {
+    let number = match level {
+        MessageLevel::Error => 3,
+        MessageLevel::Warn => 4,
+        MessageLevel::Info => 6,
+        MessageLevel::Debug | MessageLevel::Trace => 7,
+    };
+    format!("<{number}>{}\n", terminal::line(text.line()))
+}
+
 /// Copies each message into the ring behind the status page.
 struct RingLayer(Arc<Stats>);
 
 impl<S: Subscriber> Layer<S> for RingLayer {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
-        let mut text = MessageText::default();
+        let mut text = EventText::default();
         event.record(&mut text);
-        self.0.log(&text.line());
+        self.0.log_at(level_of(event), &text.line());
     }
 }
 
-/// The message of an event with its other fields behind it.
+/// The message of an event and its other fields.
 #[derive(Default)]
-struct MessageText {
+struct EventText {
     message: String,
-    fields: String,
+    fields: Vec<(&'static str, String)>,
 }
 
-impl MessageText {
+impl EventText {
+    /// The message with its fields behind it.
     fn line(mut self) -> String {
-        self.message.push_str(&self.fields);
+        for (name, value) in &self.fields {
+            let _ = write!(self.message, " {name}={value}");
+        }
         self.message
     }
 }
 
-impl Visit for MessageText {
+impl Visit for EventText {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        let _ = match field.name() {
-            "message" => write!(self.message, "{value:?}"),
-            name => write!(self.fields, " {name}={value:?}"),
-        };
+        match field.name() {
+            "message" => self.message = format!("{value:?}"),
+            name => self.fields.push((name, format!("{value:?}"))),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use nameward_stats::{Ring, RingCapacities, common_mnemonic};
+    use std::time::Duration;
 
     use super::*;
 
@@ -133,5 +240,29 @@ mod tests {
             .ring(Ring::Logmessages)
             .entries(&common_mnemonic);
         assert_eq!(entries, ["loaded from somewhere zones=3"]);
+        let note = stats.message_note("loaded from somewhere zones=3");
+        assert_eq!(note.map(|note| note.level), Some(MessageLevel::Info));
+    }
+
+    #[test]
+    fn lines_have_the_form_that_is_asked_for() {
+        let text = || EventText {
+            message: "file \"a\"\nb".into(),
+            fields: vec![("zones", "3".into()), ("level", "x".into())],
+        };
+        let at = UNIX_EPOCH + Duration::from_micros(951_782_400_000_007);
+        let json = json_line(MessageLevel::Warn, text(), at);
+        assert_eq!(json.matches('\n').count(), 1, "{json}");
+        let read: serde_json::Value = serde_json::from_str(&json).unwrap();
+        let expected = serde_json::json!({
+            "time": "2000-02-29T00:00:00.000007Z",
+            "level": "warn",
+            "message": "file \"a\"\nb",
+            "zones": "3",
+            "field_level": "x",
+        });
+        assert_eq!(read, expected);
+        let line = journal_line(MessageLevel::Error, text(), at);
+        assert_eq!(line, "<3>file \"a\"\\010b zones=3 level=x\n");
     }
 }

@@ -10,6 +10,7 @@ mod faults;
 mod flush;
 mod health;
 mod live;
+mod logs;
 mod maintenance;
 mod operator;
 mod ports;
@@ -50,6 +51,7 @@ use crate::{
     pid_file::PidFile,
     policies, privileges, state, zones,
 };
+use logs::TrafficLogs;
 use maintenance::MaintenanceParts;
 use ports::Ports;
 use running::{OutgoingParts, RUNTIME_THREADS, RunningServer};
@@ -70,7 +72,11 @@ pub fn run(overrides: &Overrides) -> Result<(), StartError> {
     let databases = databases::prepare(&config, &signatures)?;
     let identity = privileges::resolve(&config.server.user, &config.server.group)?;
     let stats = Stats::new(zones::ring_capacities(&config.rings));
-    let log = logging::start(config.server.log_level, Arc::clone(&stats));
+    let log = logging::start(
+        config.server.log_level,
+        config.log.format,
+        Arc::clone(&stats),
+    );
     // A lower limit means fewer TCP connections, and that is said where it matters.
     let _ = nameward_serve::raise_descriptor_limit(DESCRIPTORS);
     let ports = Ports::bind(&config)?;
@@ -84,6 +90,7 @@ pub fn run(overrides: &Overrides) -> Result<(), StartError> {
 
     let settings = databases::live_settings(&config, &signatures);
     let shared = ServingState::with_live(live::engine(&config.server), stats, settings);
+    let logs = Arc::new(TrafficLogs::start(&shared, &config)?);
     let watched = Arc::clone(&shared);
     let count = move || watched.zones.load().len() as u64;
     shared.stats.gauge_from(Gauge::ZoneCacheSize, count);
@@ -173,6 +180,7 @@ pub fn run(overrides: &Overrides) -> Result<(), StartError> {
         databases: Databases::default(),
         recursion: None,
         notes: Arc::default(),
+        logs,
     };
     let ended = runtime.block_on(async {
         let (shared, policies) = (&parts.shared, &parts.policies);

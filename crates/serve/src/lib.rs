@@ -12,15 +12,18 @@
 
 mod access;
 pub mod alias;
+pub mod dnstap;
 pub mod listen;
 pub mod live;
 pub mod outgoing;
 pub mod pipeline;
+pub mod query_log;
 pub mod recursor;
 pub mod request;
 pub mod security_poll;
 mod signing;
 mod sys;
+pub mod tap;
 pub mod tcp;
 pub mod transfers;
 pub mod udp;

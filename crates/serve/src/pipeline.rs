@@ -31,6 +31,7 @@ use crate::live::{LiveSettings, LiveZones};
 use crate::recursor::HandOff;
 use crate::request::{NoZoneRequests, ZoneRequests};
 use crate::signing::SigningQueue;
+use crate::tap::ExchangeTap;
 use arc_swap::{ArcSwap, ArcSwapOption, Cache};
 use late::LateSender;
 use nameward_answer::Engine;
@@ -50,6 +51,8 @@ pub struct ServingState {
     pub tsig_keys: ArcSwap<TsigKeys>,
     /// Counters and rings.
     pub stats: Arc<Stats>,
+    /// Who writes exchanges down.
+    pub tap: Arc<ExchangeTap>,
     /// Caches and look-ups for zones that are not in memory.
     pub live: LiveZones,
     /// Questions that wait for signatures.
@@ -77,6 +80,7 @@ impl ServingState {
             engine: ArcSwap::from_pointee(engine),
             tsig_keys: ArcSwap::default(),
             stats,
+            tap: Arc::default(),
             signing: Arc::new(SigningQueue::new(live.signing_queue)),
             live: LiveZones::new(live),
             hand_off: ArcSwapOption::empty(),

@@ -186,6 +186,8 @@ counters! {
         TransfersOut,
         TransfersOutFailed,
         TransfersOutRefused,
+        QueryLogDrops,
+        DnstapDrops,
     }
 }
 

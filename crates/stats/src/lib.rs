@@ -17,6 +17,7 @@
 
 mod counter;
 mod log_throttle;
+mod message_notes;
 mod messages;
 mod part;
 mod proc;
@@ -32,10 +33,11 @@ mod text;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 pub use counter::{Counter, Gauge, IpVersion, Latency, Outcome, Protocol, Traffic, Transport};
 pub use log_throttle::LogThrottle;
+pub use message_notes::{MessageLevel, MessageNote};
 pub use proc::HostReadings;
 pub use rank::{RankedEntry, RankedPlace, RankedRing, Ranking};
 pub use rates::{CHART_STEP, HISTORY, Rate, Rates, Second, WINDOWS, first_of_chart};
@@ -163,17 +165,27 @@ impl Stats {
         lock(&self.blocks).free.push(block);
     }
 
-    /// Enters a message into the ring of log messages.
+    /// Enters a message of level info into the ring of log messages.
     pub fn log(&self, message: &str) {
-        self.enter_message(MessageKind::Other, message);
+        self.log_at(MessageLevel::Info, message);
+    }
+
+    /// Enters a message into the ring of log messages.
+    pub fn log_at(&self, level: MessageLevel, message: &str) {
+        self.enter_message(MessageKind::Other, level, message);
     }
 
     /// Enters the line of a web request into the ring of log messages, where it pushes no other message out.
     pub fn log_request(&self, line: &str) {
-        self.enter_message(MessageKind::Request, line);
+        self.enter_message(MessageKind::Request, MessageLevel::Info, line);
     }
 
-    fn enter_message(&self, kind: MessageKind, message: &str) {
+    /// Returns level and time of the last occurrence of a message, by its text as the ring shows it.
+    pub fn message_note(&self, text: &str) -> Option<MessageNote> {
+        lock(&self.messages).note_of(text)
+    }
+
+    fn enter_message(&self, kind: MessageKind, level: MessageLevel, message: &str) {
         let text = &message[..message.floor_char_boundary(MAX_MESSAGE_BYTES)];
         let length = (text.len() as u16).to_le_bytes();
         let entries = [&length[..], text.as_bytes()].concat();
@@ -184,6 +196,11 @@ impl Stats {
             entries: &entries,
         };
         messages.push(kind, &batch);
+        let note = MessageNote {
+            level,
+            last: SystemTime::now(),
+        };
+        messages.note(kind, text, note);
     }
 
     /// Sets a gauge.

@@ -6,7 +6,9 @@
 
 use std::sync::Arc;
 
+use crate::message_notes::{MessageNote, MessageNotes};
 use crate::part::{Chunk, Part, RingBatch, merge_newest};
+use crate::text::write_message;
 
 /// The kind of a log message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +24,9 @@ pub(crate) struct Messages {
     capacity: usize,
     others: Part,
     requests: Part,
+    /// Apart, because each request has a line of its own.
+    notes_of_others: MessageNotes,
+    notes_of_requests: MessageNotes,
 }
 
 /// The log messages that a reader sees.
@@ -37,7 +42,26 @@ impl Messages {
             capacity,
             others: Part::new(capacity),
             requests: Part::new(capacity),
+            notes_of_others: MessageNotes::default(),
+            notes_of_requests: MessageNotes::default(),
         }
+    }
+
+    /// Notes level and time of a message that was pushed.
+    pub(crate) fn note(&mut self, kind: MessageKind, text: &str, note: MessageNote) {
+        let mut shown = String::new();
+        write_message(text.as_bytes(), &mut shown);
+        let notes = match kind {
+            MessageKind::Request => &mut self.notes_of_requests,
+            MessageKind::Other => &mut self.notes_of_others,
+        };
+        notes.note(&shown, note, self.capacity);
+    }
+
+    /// Returns the last occurrence of a message, by its text as it is shown.
+    pub(crate) fn note_of(&self, shown: &str) -> Option<MessageNote> {
+        let other = self.notes_of_others.of(shown);
+        other.or_else(|| self.notes_of_requests.of(shown))
     }
 
     pub(crate) fn push(&mut self, kind: MessageKind, batch: &RingBatch<'_>) {
@@ -59,7 +83,11 @@ impl Messages {
         let kept = self.capacity.min(capacity);
         let shared = self.share();
         let (others, requests) = shares(kept, entries(&shared.others), entries(&shared.requests));
-        *self = Messages::new(capacity);
+        *self = Messages {
+            notes_of_others: std::mem::take(&mut self.notes_of_others),
+            notes_of_requests: std::mem::take(&mut self.notes_of_requests),
+            ..Messages::new(capacity)
+        };
         for batch in newest(&shared.others, others) {
             self.others.push(&batch);
         }

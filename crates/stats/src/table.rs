@@ -291,6 +291,16 @@ pub static FAMILIES: &[Family] = &[
         description: "Requests for transfers that were refused",
         counter: Counter::TransfersOutRefused,
     },
+    Family {
+        name: "query_log_drops",
+        description: "Lines of the query log that were dropped",
+        counter: Counter::QueryLogDrops,
+    },
+    Family {
+        name: "dnstap_drops",
+        description: "Messages of dnstap that were dropped, those while no collector listened included",
+        counter: Counter::DnstapDrops,
+    },
 ];
 
 /// The variable of this name.

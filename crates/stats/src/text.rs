@@ -105,7 +105,7 @@ pub(crate) fn write_entry(kind: EntryKind, entry: &[u8], mnemonic: Mnemonic<'_>,
 }
 
 /// A message on one line: control characters are shown as the octets they are.
-fn write_message(entry: &[u8], out: &mut String) {
+pub(crate) fn write_message(entry: &[u8], out: &mut String) {
     let is_plain = entry.iter().all(|byte| matches!(byte, 0x20..0x7f));
     if let Some(text) = std::str::from_utf8(entry).ok().filter(|_| is_plain) {
         out.push_str(text);

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use nameward_zone::ZoneKind;
 use serde::{Deserialize, Serialize};
 
-use super::{BatchRecords, BatchRequest, OperationError, SecretText};
+use super::{BatchRecords, BatchRequest, OperationError, QueryLogTemplate, SecretText};
 
 /// A request line on the control socket.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,6 +48,18 @@ pub enum OperationRequest {
         /// These only; a name may end in `*`. All if empty.
         #[serde(default)]
         names: Vec<String>,
+    },
+    /// Logs answers from now on.
+    QueryLogOn(QueryLogTemplate),
+    /// Logs no answers any more.
+    QueryLogOff,
+    /// Tells whether answers are logged.
+    QueryLogStatus,
+    /// Tells the level of the log, or changes it.
+    LogLevel {
+        /// `error`, `warn`, `info`, `debug` or `trace`.
+        #[serde(default)]
+        level: Option<String>,
     },
     /// Drops entries of the caches.
     CacheFlush {

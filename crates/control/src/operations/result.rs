@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    ListedTsigKey, ListedVersion, ListedZoneKey, OperationError, SecretText, ServerStatus,
-    request::ListedKind,
+    ListedTsigKey, ListedVersion, ListedZoneKey, OperationError, QueryLogStatus, SecretText,
+    ServerStatus, request::ListedKind,
 };
 
 /// A reply line on the control socket: any number of items, then one of the others.
@@ -126,6 +126,13 @@ pub enum OperationResult {
     Counters {
         /// In the order of the status page.
         counters: Vec<NamedCounter>,
+    },
+    /// Of `query-log`.
+    QueryLog(QueryLogStatus),
+    /// Of `log-level`.
+    LogLevel {
+        /// The least important level that is logged.
+        level: String,
     },
     /// Of `cache flush`.
     Flushed {

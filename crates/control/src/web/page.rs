@@ -2,8 +2,11 @@
 //!
 //! Templates escape every value, so a name that a client asked for cannot become markup.
 
+use std::time::UNIX_EPOCH;
+
 use askama::Template;
-use nameward_stats::{Latency, Rate, Ring, RingView, Snapshot, VARIABLES, variable};
+use nameward_stats::{Latency, MessageNote, Rate, Ring, RingView, Snapshot, VARIABLES, variable};
+use nameward_wire::calendar::UtcTime;
 
 use super::chart::{self, Chart};
 use super::health::HealthStrip;
@@ -61,14 +64,23 @@ struct PageTable {
     total: u64,
     capacity: usize,
     choices: Vec<usize>,
+    /// Notes on messages have columns of their own.
+    has_notes: bool,
 }
 
 struct PageRow {
     entry: String,
+    /// Level and time of the last occurrence, for log messages.
+    note: Option<PageNote>,
     count: u64,
     percentage: String,
     /// The share again, as a length of at most 100.
     width: String,
+}
+
+struct PageNote {
+    level: &'static str,
+    last: String,
 }
 
 struct VariableRow {
@@ -87,6 +99,8 @@ pub struct Drawing<'a> {
     pub token: &'a str,
     /// Names record types.
     pub mnemonic: Mnemonic,
+    /// Knows level and time of the last occurrence of a log message.
+    pub note_of: &'a dyn Fn(&str) -> Option<MessageNote>,
 }
 
 /// The whole page, or the page of one ring.
@@ -99,7 +113,11 @@ pub fn draw(
     let rates = &snapshot.rates;
     let hitrates = |rates: [f64; 3]| rates.map(|rate| format!("{rate:.1}%"));
     let tables = match ring {
-        Some(ring) => vec![table(snapshot.ring(ring), ROWS_OF_ONE_RING, drawing)],
+        Some(ring) => {
+            let mut table = table(snapshot.ring(ring), ROWS_OF_ONE_RING, drawing);
+            table.has_notes = ring == Ring::Logmessages;
+            vec![table]
+        }
         None => Ring::PAGE_ORDER
             .into_iter()
             .map(|ring| table(snapshot.ring(ring), ROWS, drawing))
@@ -143,7 +161,17 @@ pub fn draw(
 fn table(view: &RingView, limit: usize, drawing: &Drawing<'_>) -> PageTable {
     let ranking = view.rank(limit, &drawing.mnemonic);
     let total = ranking.total;
+    let is_message = view.ring() == Ring::Logmessages;
+    let note_of = |entry: &str| {
+        let note = (drawing.note_of)(entry).filter(|_| is_message)?;
+        let since = note.last.duration_since(UNIX_EPOCH).unwrap_or_default();
+        Some(PageNote {
+            level: note.level.name(),
+            last: UtcTime::from_unix(since.as_secs()).to_string(),
+        })
+    };
     let row = |entry: String, count: u64| PageRow {
+        note: note_of(&entry),
         entry,
         count,
         percentage: percentage(count, total),
@@ -170,6 +198,7 @@ fn table(view: &RingView, limit: usize, drawing: &Drawing<'_>) -> PageTable {
         total,
         capacity: view.capacity(),
         choices,
+        has_notes: false,
     }
 }
 

@@ -203,6 +203,7 @@ fn status_page(shared: &WebState, request: &HttpRequest) -> Response {
         status: &(shared.status)(),
         token: &shared.token,
         mnemonic: shared.settings.mnemonic,
+        note_of: &|text| shared.stats.message_note(text),
     };
     match page::draw(&snapshot, ring, &drawing) {
         Ok(html) => Response::new(200, media::HTML, html),

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use nameward_stats::{Gauge, Outcome, Ring, Stamp, VARIABLES};
+use nameward_stats::{Gauge, MessageLevel, Outcome, Ring, Stamp, VARIABLES};
 
 use crate::client::{CLIENT, Server, ask, ask_now, plain, rows, value};
 
@@ -256,16 +256,38 @@ fn repeated_messages_add_to_their_count() {
 fn an_error_stays_in_the_log_table_however_often_the_page_is_viewed() {
     let server = Server::start();
     server.stats.log("older warning");
-    server.stats.log("zone example.org: not loaded");
-    for _ in 0..30 {
-        server.get("/nothing");
+    server
+        .stats
+        .log_at(MessageLevel::Error, "zone example.org: not <loaded>\n");
+    for _ in 0..100 {
+        server.get("/");
     }
-    let table = rows(&server.get("/").text(), "ring-logmessages");
-    assert_eq!(table[0], ["zone example.org: not loaded", "1", "3.1%"]);
+    let page = server.get("/").text();
+    let table = rows(&page, "ring-logmessages");
+    assert_eq!(
+        table[0],
+        ["zone example.org: not <loaded>\\010", "1", "1.0%"]
+    );
+    // Three cells, as specified; level and time are shown by hover, and on the ring's own page.
+    let hover = "<td class=\"entry\" title=\"error, last at 2";
+    assert!(
+        page.contains(hover) && !page.contains("class=\"level"),
+        "{page}"
+    );
+    let own = rows(&server.get("/?ring=logmessages").text(), "ring-logmessages");
+    assert_eq!(
+        own[0][..4],
+        ["zone example.org: not <loaded>\\010", "1", "1.0%", "error"]
+    );
+    assert!(
+        own[0][4].starts_with('2') && own[0][4].ends_with('Z'),
+        "{own:?}"
+    );
+    assert_eq!(own[1][3], "info");
     assert_eq!(table[1][0], "older warning");
     assert!(table[2][0].starts_with("[webserver] "));
-    assert_eq!(table[10], ["Rest:", "22", "68.8%"]);
-    assert_eq!(table[11], ["Total:", "32", "100%"]);
+    assert_eq!(table[10], ["Rest:", "92", "90.2%"]);
+    assert_eq!(table[11], ["Total:", "102", "100%"]);
 }
 
 #[test]

@@ -15,6 +15,7 @@ use nameward_control::operations::{
 };
 use serde::Serialize;
 
+use super::logs::query_log_text;
 use crate::{serve::counted, terminal};
 
 /// The form of the output.
@@ -203,6 +204,8 @@ fn text(result: &OperationResult) -> String {
             }
             text
         }
+        OperationResult::QueryLog(status) => query_log_text(status),
+        OperationResult::LogLevel { level } => format!("{level}\n"),
         OperationResult::Flushed { entries: 1 } => "1 entry dropped from the caches\n".into(),
         OperationResult::Flushed { entries } => {
             format!("{entries} entries dropped from the caches\n")

@@ -255,7 +255,7 @@ fn seconds_of(time: SystemTime) -> u64 {
 }
 
 /// The name of this host, as the kernel has it.
-fn host_name() -> String {
+pub fn host_name() -> String {
     let name = fs::read_to_string("/proc/sys/kernel/hostname");
     name.unwrap_or_default().trim().to_string()
 }

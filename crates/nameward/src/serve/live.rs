@@ -13,7 +13,11 @@ use crate::config::{
 };
 
 /// Settings that take effect by a reload, besides zones, rings, `[recursor]` and `[security_poll]`.
-const LIVE: [&str; 7] = [
+const LIVE: [&str; 11] = [
+    "query_log.clients",
+    "query_log.enabled",
+    "query_log.share",
+    "query_log.zones",
     "server.any",
     "server.blackhole",
     "server.cname_follow",
@@ -38,6 +42,9 @@ pub fn take(shared: &ServingState, old: &Config, new: &Config) -> Vec<String> {
         .chain(differences(&old.web, &new.web))
         .chain(differences(&old.cache, &new.cache))
         .chain(differences(&old.overload, &new.overload))
+        .chain(differences(&old.log, &new.log))
+        .chain(differences(&old.query_log, &new.query_log))
+        .chain(differences(&old.dnstap, &new.dnstap))
         .chain(databases)
         .filter(|key| !LIVE.contains(&key.as_str()))
         .map(|key| format!("{key} changed: it takes effect after a restart"))

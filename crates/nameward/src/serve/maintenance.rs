@@ -30,7 +30,7 @@ use nameward_store::file::{FileSource, Look};
 use nameward_wire::NameBuf;
 use nameward_zone::AccessSource;
 
-use super::{StartError, health::MaintenanceNotes, live, recursion::Recursion};
+use super::{StartError, health::MaintenanceNotes, live, logs::TrafficLogs, recursion::Recursion};
 use crate::{
     config::{Config, Overrides},
     logging::LogControl,
@@ -152,6 +152,8 @@ pub struct MaintenanceParts {
     pub recursion: Option<Recursion>,
     /// The state of files and reloads, for whoever shows it.
     pub notes: Arc<MaintenanceNotes>,
+    /// The query log can be turned on and off.
+    pub logs: Arc<TrafficLogs>,
 }
 
 /// Starts the thread; it loads all zones, calls `loaded`, and then waits for requests.
@@ -302,6 +304,9 @@ fn reload(parts: &mut MaintenanceParts, files: &mut FileFollower) -> ReloadOutco
     }
     if config.server.log_level != parts.config.server.log_level {
         parts.log.set_level(config.server.log_level);
+    }
+    if config.query_log != parts.config.query_log {
+        parts.logs.apply(&config.query_log);
     }
     if config.rings != parts.config.rings {
         zones::resize_rings(&parts.shared.stats, &config.rings);

@@ -27,7 +27,12 @@ use nameward_stats::VARIABLES;
 use nameward_wire::NameBuf;
 use tokio::{runtime::Handle, sync::watch};
 
-use super::{flush, health::ServerHealth, maintenance::Maintenance, secondaries::SecondaryZones};
+use crate::logging::{LEVELS, LogControl};
+
+use super::{
+    flush, health::ServerHealth, logs::TrafficLogs, maintenance::Maintenance,
+    secondaries::SecondaryZones,
+};
 
 /// Answers the requests of `nameward reload` and the like.
 pub struct Operator {
@@ -47,6 +52,10 @@ pub struct Operator {
     pub config: Option<PathBuf>,
     /// For the state of the server.
     pub health: Arc<ServerHealth>,
+    /// For the query log.
+    pub logs: Arc<TrafficLogs>,
+    /// For the level of the log.
+    pub log: LogControl,
 }
 
 /// Makes the operations on zones, on the databases of this server.
@@ -130,6 +139,10 @@ impl Commands for Operator {
                 );
                 Ok(OperationResult::Flushed { entries })
             }
+            OperationRequest::QueryLogOn(template) => self.logs.turn_on(template),
+            OperationRequest::QueryLogOff => Ok(self.logs.turn_off()),
+            OperationRequest::QueryLogStatus => Ok(self.logs.status()),
+            OperationRequest::LogLevel { level } => self.log_level(level.as_deref()),
             OperationRequest::ZoneStatus { zone } => {
                 self.secondaries.status(zone.as_deref(), items)
             }
@@ -239,6 +252,25 @@ impl Operator {
                 wanted.path.display()
             ),
         ))
+    }
+
+    /// Changes the level of the log, if one is given, and tells it.
+    fn log_level(&self, word: Option<&str>) -> Result<OperationResult, OperationError> {
+        if let Some(word) = word {
+            let known = LEVELS.iter().find(|(known, _)| *known == word);
+            let (_, level) = known.ok_or_else(|| {
+                let words = LEVELS.map(|(known, _)| known).join(", ");
+                OperationError::invalid(format!("{word:?} is no level: {words}"))
+            })?;
+            // At the more talkative of both levels, so that the log says when it changed.
+            tracing::info!("log level {word}: asked for over the control socket");
+            self.log.set_level(*level);
+            tracing::info!("log level is {word}");
+        }
+        let now = self.log.level();
+        let level = LEVELS.iter().find(|(_, level)| *level == now);
+        let level = level.map_or("info", |(word, _)| word).to_string();
+        Ok(OperationResult::LogLevel { level })
     }
 
     /// Reads counters; a name may end in `*`.

@@ -38,6 +38,7 @@ use tokio::{
 use super::{
     StartError, announce,
     health::{self, HealthParts, ServerHealth},
+    logs::TrafficLogs,
     maintenance::{self, Maintenance, MaintenanceParts},
     operator::{self, Operator},
     ports::Ports,
@@ -72,6 +73,7 @@ pub struct RunningServer {
     policy_table: Arc<PolicyTable>,
     addresses: Vec<SocketAddr>,
     health: Arc<ServerHealth>,
+    logs: Arc<TrafficLogs>,
     /// Databases that were not asked for their zones yet.
     asked: Vec<oneshot::Receiver<()>>,
     databases: Databases,
@@ -185,6 +187,7 @@ impl RunningServer {
             secondaries: secondaries.clone(),
             zone_requests: Arc::clone(&zone_requests),
         });
+        let (logs, log) = (Arc::clone(&parts.logs), parts.log.clone());
         let config_file = parts.config_file.clone();
         let unknown_keys = policies::unknown_keys(&config);
         let policy_table = Arc::clone(&parts.policies);
@@ -231,6 +234,8 @@ impl RunningServer {
                 stop: stop.clone(),
                 config: config_file,
                 health: Arc::clone(&health),
+                logs: Arc::clone(&logs),
+                log: log.clone(),
             };
             tasks.spawn(async move {
                 if let Err(error) = control.serve(Arc::new(operator), stopping).await {
@@ -252,6 +257,7 @@ impl RunningServer {
             policy_table,
             addresses,
             health,
+            logs,
             asked,
             databases,
             secondaries,
@@ -331,6 +337,11 @@ impl RunningServer {
         };
         if tokio::time::timeout(END_PATIENCE, all).await.is_err() {
             tracing::warn!("some parts did not end in time");
+        }
+        let logs = self.logs;
+        let ended = tokio::task::spawn_blocking(move || logs.end());
+        if tokio::time::timeout(END_PATIENCE, ended).await.is_err() {
+            tracing::warn!("the collector of dnstap did not take leave in time");
         }
         // Nobody reads or writes zones any more.
         let databases = self.databases;

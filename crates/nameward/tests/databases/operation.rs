@@ -204,6 +204,29 @@ fn a_database_that_is_down_is_a_fault_until_it_is_back() {
 }
 
 #[test]
+fn answers_that_waited_for_a_database_are_in_the_query_log() {
+    let setup = Setup::new().without_web().patient();
+    let database = Sqlite::new(setup.dir());
+    database.add(&zone("one.test", "192.0.2.10"));
+    let file = setup.dir().join("queries.log");
+    let log = format!(
+        "[query_log]\nenabled = true\nfile = \"{}\"\n",
+        file.display()
+    );
+    let server = setup.config(&(log + &backend(&database, "live"))).start();
+    wait_for(&server, "www.one.test.", (0, 10));
+    let start = Instant::now();
+    loop {
+        let text = std::fs::read_to_string(&file).unwrap_or_default();
+        if text.contains("query www.one.test. A from 127.0.0.1 port ") {
+            break;
+        }
+        assert!(start.elapsed() < PATIENCE, "{text}{}", server.log());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
 fn rows_that_do_not_parse_fail_their_name_and_the_log_names_them() {
     for mode in ["live", "resident"] {
         let setup = Setup::new().without_web().patient();

@@ -8,6 +8,7 @@ mod bind_access;
 mod cli;
 mod control;
 mod ending;
+mod logs;
 mod named_conf;
 mod not_ready;
 mod privileges;

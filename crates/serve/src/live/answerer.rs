@@ -33,7 +33,7 @@ impl Answerer {
             making,
             key: NameKey::default(),
             out: vec![0; TCP_MAX].into_boxed_slice(),
-            replies: LateReplies::new(),
+            replies: LateReplies::new(&shared.tap),
         }
     }
 

@@ -5,7 +5,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, PoisonError};
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 use nameward_answer::{AnswerKind, Engine, Medium, Reply};
 use nameward_dnssec::tsig::ReplySigner;
@@ -17,6 +17,7 @@ use super::ServingState;
 use super::record::{Done, record_answer};
 use crate::request::{Request, ViewId, medium_of};
 use crate::sys::outbox::Outbox;
+use crate::tap::{Exchange, ExchangeTap};
 use crate::tcp::Ticket;
 use crate::udp::ReturnPath;
 
@@ -103,13 +104,15 @@ pub(crate) struct LateReplies {
     outbox: Outbox,
     /// One for each reply in the outbox.
     leaving: Vec<Leaving>,
+    tap: Arc<ExchangeTap>,
 }
 
 impl LateReplies {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(tap: &Arc<ExchangeTap>) -> Self {
         LateReplies {
             outbox: Outbox::new(),
             leaving: Vec::new(),
+            tap: Arc::clone(tap),
         }
     }
 
@@ -130,6 +133,9 @@ impl LateReplies {
                 &signed[..]
             }
         };
+        if self.tap.is_on() {
+            tap_reply(&self.tap, &late, octets);
+        }
         let leaving = Leaving {
             done: Done::new(reply, &late.query()),
             transport: late.transport,
@@ -167,6 +173,22 @@ impl LateReplies {
             }
         }
     }
+}
+
+/// Hands a reply that leaves later than its batch to whoever writes exchanges down. Its request was handed over before.
+#[cold]
+fn tap_reply(tap: &ExchangeTap, late: &LateRequest, octets: &[u8]) {
+    let replied = SystemTime::now();
+    let received = replied.checked_sub(late.received.elapsed());
+    tap.pass(&Exchange {
+        protocol: late.transport.protocol,
+        client: late.peer,
+        local: late.local,
+        query: None,
+        reply: Some(octets),
+        received: received.unwrap_or(replied),
+        replied,
+    });
 }
 
 fn record(leaving: &Leaving, recorder: &mut Recorder) {
@@ -285,7 +307,7 @@ impl LateReply {
         let sender = sender.get_or_insert_with(|| {
             Box::new(LateSender {
                 recorder: self.shared.stats.recorder(),
-                replies: LateReplies::new(),
+                replies: LateReplies::new(&self.shared.tap),
             })
         });
         let recorder = &mut sender.recorder;

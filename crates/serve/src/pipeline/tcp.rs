@@ -4,6 +4,7 @@ use super::path::{Arrival, Turn};
 use super::record::{Done, record_answer};
 use super::{ReplyTo, ServingState, Snapshots};
 use crate::request::{NextMessage, Verdict};
+use crate::tap::Exchange;
 use crate::tcp::{Endpoints, Later, StreamAction, StreamHandler};
 use nameward_answer::{AnswerKind, Reply, Scratch, TCP_MAX};
 use nameward_stats::{Gauge, Protocol, Recorder, Stamp, Stats, Timing, Transport};
@@ -12,6 +13,7 @@ use nameward_wire::message::Query;
 use nameward_zone::NameKey;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
 
 /// Answers the messages of TCP connections.
 pub struct TcpPipeline {
@@ -80,6 +82,10 @@ impl StreamHandler for TcpPipeline {
             ..Timing::default()
         };
         state.recorder.flush(now, Some(timing));
+        if state.shared.tap.is_on() {
+            let took = Duration::from_nanos(timing.answer_ns);
+            tap_message(&state.shared, ends, (message, out.get(before + 2..)), took);
+        }
         action
     }
 
@@ -97,6 +103,26 @@ impl StreamHandler for TcpPipeline {
     fn closed(&self, _client: SocketAddr) {
         self.stats.lower_gauge(Gauge::OpenTcpConnections, 1);
     }
+}
+
+/// Hands a message of a stream, and its reply if it has one already, to whoever writes exchanges down.
+#[cold]
+fn tap_message(
+    shared: &ServingState,
+    ends: Endpoints,
+    (query, reply): (&[u8], Option<&[u8]>),
+    took: Duration,
+) {
+    let replied = SystemTime::now();
+    shared.tap.pass(&Exchange {
+        protocol: Protocol::Tcp,
+        client: ends.client,
+        local: Some(ends.local),
+        query: Some(query),
+        reply: reply.filter(|reply| !reply.is_empty()),
+        received: replied.checked_sub(took).unwrap_or(replied),
+        replied,
+    });
 }
 
 impl TcpState {

@@ -4,6 +4,7 @@ use super::path::{Arrival, Turn};
 use super::record::{Done, record_answer};
 use super::{ReplyTo, ServingState, Snapshots};
 use crate::request::Verdict;
+use crate::tap::Exchange;
 use crate::udp::{BATCH, BatchHandler, BatchTiming, DatagramBatch, Queries};
 use nameward_answer::Scratch;
 use nameward_stats::{Protocol, Recorder, Stamp, Timing, Transport};
@@ -11,6 +12,7 @@ use nameward_wire::message::{HEADER, Malformed, Query};
 use nameward_zone::{NameKey, ZoneMatch, ZoneTable};
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 /// Answers the datagrams of one worker.
 pub struct UdpPipeline {
@@ -37,6 +39,25 @@ impl UdpPipeline {
             scratch: Scratch::default(),
             keys,
             done: [None; BATCH],
+        }
+    }
+}
+
+impl UdpPipeline {
+    /// Hands a batch that has left to whoever writes exchanges down. Replies that come later are handed over then.
+    #[cold]
+    fn tap_batch(&self, batch: &DatagramBatch, took: Duration) {
+        let replied = SystemTime::now();
+        for i in 0..batch.len() {
+            self.shared.tap.pass(&Exchange {
+                protocol: Protocol::Udp,
+                client: batch.client(i),
+                local: batch.local(i),
+                query: Some(batch.query(i)),
+                reply: Some(batch.replied(i)).filter(|reply| !reply.is_empty()),
+                received: replied.checked_sub(took).unwrap_or(replied),
+                replied,
+            });
         }
     }
 }
@@ -104,6 +125,9 @@ impl BatchHandler for UdpPipeline {
             send_ns: Some(timing.send_ns),
         };
         self.recorder.flush(Stamp::now(), Some(timing));
+        if self.shared.tap.is_on() {
+            self.tap_batch(batch, Duration::from_nanos(timing.answer_ns));
+        }
     }
 
     fn idle(&mut self) {

@@ -230,6 +230,12 @@ impl DatagramBatch {
         &frame.replies[i].bytes[..frame.reply_data[i].iov_len.min(REPLY_MAX)]
     }
 
+    /// The address that datagram `i` came to; `None` in a made batch.
+    pub fn local(&self, i: usize) -> Option<SocketAddr> {
+        debug_assert!(i < self.len);
+        Some(asked_at(self.local?, &self.frame().controls[i]))
+    }
+
     /// Forgets all replies of the batch.
     pub fn silence(&mut self) {
         let len = self.len;
@@ -358,12 +364,7 @@ impl<'a> Queries<'a> {
     /// The address that datagram `i` came to; `None` in a made batch.
     #[inline]
     pub fn local(&self, i: usize) -> Option<SocketAddr> {
-        let bound = self.local?;
-        if !bound.ip().is_unspecified() {
-            return Some(bound);
-        }
-        let ip = self.controls[i].asked_address(bound);
-        Some(SocketAddr::new(ip, bound.port()))
+        Some(asked_at(self.local?, &self.controls[i]))
     }
 
     /// The way back to the sender of datagram `i`, for a reply that comes later. A made batch has none.
@@ -408,6 +409,15 @@ impl Replies<'_> {
     #[inline]
     pub fn set_len(&mut self, i: usize, len: usize) {
         self.reply_data[i].iov_len = len;
+    }
+}
+
+/// The address that a datagram came to, by its socket and its control message.
+#[inline]
+fn asked_at(bound: SocketAddr, control: &Control) -> SocketAddr {
+    match bound.ip().is_unspecified() {
+        false => bound,
+        true => SocketAddr::new(control.asked_address(bound), bound.port()),
     }
 }
 

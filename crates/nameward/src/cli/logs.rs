@@ -1,0 +1,91 @@
+//! Owns the command line of `nameward query-log` and `nameward log-level`, and the requests they become.
+
+use clap::{Args, Subcommand};
+use nameward_control::operations::{OperationRequest, QueryLogStatus, QueryLogTemplate};
+
+use super::RemoteArguments;
+
+#[derive(Subcommand)]
+pub enum QueryLogCommand {
+    /// Log answers from now on: all, or only those that are named
+    On {
+        /// Only answers about names at and below this one; may be repeated
+        #[arg(long = "zone", value_name = "ZONE")]
+        zones: Vec<String>,
+        /// Only answers to clients in this network; may be repeated
+        #[arg(long = "client", value_name = "NETWORK")]
+        clients: Vec<String>,
+        /// Of these, one in N
+        #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..))]
+        share: u32,
+        #[command(flatten)]
+        remote: RemoteArguments,
+    },
+    /// Log no answers any more
+    Off(RemoteArguments),
+    /// Say whether answers are logged, which, where to, and how many lines were dropped
+    Status(RemoteArguments),
+}
+
+/// The arguments of `nameward log-level`.
+#[derive(Args)]
+pub struct LogLevelArguments {
+    /// The least important message that is logged from now on; until a reload changes server.log_level, or a restart
+    #[arg(value_name = "LEVEL", value_parser = ["error", "warn", "info", "debug", "trace"])]
+    level: Option<String>,
+    #[command(flatten)]
+    remote: RemoteArguments,
+}
+
+/// The request of `nameward query-log`.
+pub fn query_log(command: QueryLogCommand) -> (OperationRequest, RemoteArguments) {
+    match command {
+        QueryLogCommand::On {
+            zones,
+            clients,
+            share,
+            remote,
+        } => {
+            let template = QueryLogTemplate {
+                zones,
+                clients,
+                share,
+            };
+            (OperationRequest::QueryLogOn(template), remote)
+        }
+        QueryLogCommand::Off(remote) => (OperationRequest::QueryLogOff, remote),
+        QueryLogCommand::Status(remote) => (OperationRequest::QueryLogStatus, remote),
+    }
+}
+
+/// The request of `nameward log-level`.
+pub fn log_level(arguments: LogLevelArguments) -> (OperationRequest, RemoteArguments) {
+    let level = arguments.level;
+    (OperationRequest::LogLevel { level }, arguments.remote)
+}
+
+/// The state of the query log as text.
+pub fn query_log_text(status: &QueryLogStatus) -> String {
+    let QueryLogStatus {
+        output,
+        share,
+        written,
+        dropped,
+        ..
+    } = status;
+    let state = if status.is_on { "on" } else { "off" };
+    let all_or = |list: &[String]| match list.is_empty() {
+        true => "all".to_string(),
+        false => list.join(", "),
+    };
+    let (zones, clients) = (all_or(&status.zones), all_or(&status.clients));
+    let mut text = format!(
+        "query log      {state}\noutput         {output}\nzones          {zones}\nclients        {clients}\n\
+         share          1 in {share}\nwritten        {written} lines since the start\n\
+         dropped        {dropped} lines since the start\n"
+    );
+    if let Some(error) = &status.last_error {
+        text.push_str(&format!("last error     {error}\n"));
+    }
+    text
+}

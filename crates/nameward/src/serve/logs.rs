@@ -1,0 +1,162 @@
+//! Owns what is written down of the traffic: the query log and dnstap, from their settings and by command.
+
+use std::io;
+
+use ipnet::IpNet;
+use nameward_control::operations::{
+    OperationError, OperationResult, QueryLogStatus, QueryLogTemplate, zone_name,
+};
+use nameward_serve::{
+    dnstap::{Dnstap, DnstapTerms},
+    pipeline::ServingState,
+    query_log::{QueryFilter, QueryLog, QueryLogForm, QueryLogOutput},
+};
+
+use super::health::host_name;
+use crate::config::{
+    Config,
+    log_settings::{LogFormat, QueryLogSettings},
+};
+
+/// The query log and dnstap of a running server.
+pub struct TrafficLogs {
+    query_log: QueryLog,
+    output: String,
+    dnstap: Option<Dnstap>,
+}
+
+impl TrafficLogs {
+    /// Starts what the configuration asks for. Files and sockets are opened as the user that the server runs as.
+    pub fn start(shared: &ServingState, config: &Config) -> io::Result<Self> {
+        let form = match config.log.format {
+            LogFormat::Text => QueryLogForm::Text,
+            LogFormat::Json => QueryLogForm::Json,
+            LogFormat::Journald => QueryLogForm::Journal,
+        };
+        let settings = &config.query_log;
+        let (output, place) = match &settings.file {
+            // The journal reads stderr, not files.
+            Some(path) if form == QueryLogForm::Journal => {
+                let output = QueryLogOutput::file(path.clone(), QueryLogForm::Text);
+                (output, path.display().to_string())
+            }
+            Some(path) => {
+                let output = QueryLogOutput::file(path.clone(), form);
+                (output, path.display().to_string())
+            }
+            None => (
+                QueryLogOutput::stream(io::stderr(), form),
+                "stderr".to_string(),
+            ),
+        };
+        let (tap, stats) = (&shared.tap, &shared.stats);
+        let query_log = QueryLog::start(tap, stats, output, settings.queue.get())?;
+        let dnstap = match &config.dnstap.socket {
+            None => None,
+            Some(socket) => {
+                let terms = DnstapTerms {
+                    socket: socket.clone(),
+                    identity: identity(config),
+                    version: config.server.version.clone(),
+                    has_queries: config.dnstap.queries,
+                    has_responses: config.dnstap.responses,
+                    waiting_octets_max: config.dnstap.queue_mb.get() << 20,
+                };
+                Some(Dnstap::start(tap, stats, terms)?)
+            }
+        };
+        let logs = TrafficLogs {
+            query_log,
+            output: place,
+            dnstap,
+        };
+        if settings.enabled {
+            logs.apply(settings);
+        }
+        Ok(logs)
+    }
+
+    /// Turns the query log on or off as settings say.
+    pub fn apply(&self, settings: &QueryLogSettings) {
+        match settings.enabled {
+            false => self.query_log.turn_off(),
+            true => self.query_log.turn_on(QueryFilter {
+                zones: settings.zones.iter().map(|zone| zone.0).collect(),
+                clients: settings.clients.clone(),
+                one_in: u32::try_from(settings.share.get()).unwrap_or(u32::MAX),
+            }),
+        }
+    }
+
+    /// Turns the query log on by command.
+    pub fn turn_on(&self, template: &QueryLogTemplate) -> Result<OperationResult, OperationError> {
+        let zones = template.zones.iter().map(|zone| zone_name(zone));
+        let network = |text: &String| {
+            let address = text.parse().map(|address: std::net::IpAddr| address.into());
+            address.or_else(|_| text.parse::<IpNet>()).map_err(|_| {
+                OperationError::invalid(format!(
+                    "{text:?} is no address and no network such as 192.0.2.0/24"
+                ))
+            })
+        };
+        if template.share == 0 {
+            return Err(OperationError::invalid("the share is one in N, from 1 on"));
+        }
+        let filter = QueryFilter {
+            zones: zones.collect::<Result<_, _>>()?,
+            clients: template
+                .clients
+                .iter()
+                .map(network)
+                .collect::<Result<_, _>>()?,
+            one_in: template.share,
+        };
+        self.query_log.turn_on(filter);
+        tracing::info!(
+            "query log: on, to {}: asked for over the control socket",
+            self.output
+        );
+        Ok(self.status())
+    }
+
+    /// Turns the query log off by command.
+    pub fn turn_off(&self) -> OperationResult {
+        self.query_log.turn_off();
+        tracing::info!("query log: off: asked for over the control socket");
+        self.status()
+    }
+
+    /// Tells the state of the query log.
+    pub fn status(&self) -> OperationResult {
+        let state = self.query_log.state();
+        OperationResult::QueryLog(QueryLogStatus {
+            is_on: state.is_on,
+            output: self.output.clone(),
+            zones: state.filter.zones.iter().map(ToString::to_string).collect(),
+            clients: state
+                .filter
+                .clients
+                .iter()
+                .map(ToString::to_string)
+                .collect(),
+            share: state.filter.one_in,
+            written: state.written,
+            dropped: state.dropped,
+            last_error: state.last_error,
+        })
+    }
+
+    /// Ends what must take leave of others. May wait for a collector, not for long.
+    pub fn end(&self) {
+        if let Some(dnstap) = &self.dnstap {
+            dnstap.end();
+        }
+    }
+}
+
+/// The name of this server for collectors.
+fn identity(config: &Config) -> String {
+    let names = [&config.dnstap.identity, &config.server.nsid];
+    let named = names.into_iter().find(|name| !name.is_empty());
+    named.cloned().unwrap_or_else(host_name)
+}

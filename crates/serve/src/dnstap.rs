@@ -1,0 +1,290 @@
+//! dnstap (dnstap.info): requests and replies, each a message of Protocol Buffers, over Frame Streams to a Unix socket on
+//! which a collector listens.
+//!
+//! Whoever answers makes the message and puts it into a bounded queue; a thread sends. While nobody listens, messages are
+//! dropped at once. Drops are counted and told.
+
+mod frames;
+mod message;
+
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{self, Receiver, SyncSender, TryRecvError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nameward_stats::{Counter, LogThrottle, Recorder, Stamp, Stats};
+
+use crate::tap::{Exchange, ExchangeSink, ExchangeTap};
+use frames::FrameWriter;
+use message::DnstapKind;
+
+/// Messages that may wait; their octets are bounded besides.
+const WAITING_MAX: usize = 65_536;
+/// How long the sender rests when there is nothing to send. It is not woken: that would cost those who answer a call of
+/// the system for each message.
+const REST: Duration = Duration::from_millis(20);
+/// How long it waits before it tries again to reach the collector.
+const RETRY: Duration = Duration::from_secs(1);
+/// How long the collector may take for its part of a handshake, or for what it is sent.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The terms of dnstap.
+#[derive(Debug, Clone)]
+pub struct DnstapTerms {
+    /// The socket of the collector.
+    pub socket: PathBuf,
+    /// The name of this server.
+    pub identity: String,
+    /// The version of this server.
+    pub version: String,
+    /// Requests are sent.
+    pub has_queries: bool,
+    /// Replies are sent.
+    pub has_responses: bool,
+    /// Octets of messages that may wait.
+    pub waiting_octets_max: usize,
+}
+
+/// The state of dnstap.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DnstapState {
+    /// A collector listens.
+    pub is_connected: bool,
+    /// Messages that were sent since the start.
+    pub sent: u64,
+    /// Messages that were dropped since the start.
+    pub dropped: u64,
+}
+
+/// dnstap of a running server.
+pub struct Dnstap {
+    shared: Arc<DnstapShared>,
+    tap: Arc<ExchangeTap>,
+    sink: Arc<dyn ExchangeSink>,
+    sender: Mutex<Option<thread::JoinHandle<()>>>,
+}
+
+struct DnstapShared {
+    terms: DnstapTerms,
+    queue: SyncSender<Vec<u8>>,
+    /// Octets that wait.
+    waiting: AtomicUsize,
+    is_connected: AtomicBool,
+    new_drops: AtomicU64,
+    dropped: AtomicU64,
+    sent: AtomicU64,
+    is_ending: Mutex<bool>,
+    ending: Condvar,
+}
+
+impl Dnstap {
+    /// Starts to send what passes the tap.
+    pub fn start(
+        tap: &Arc<ExchangeTap>,
+        stats: &Arc<Stats>,
+        terms: DnstapTerms,
+    ) -> io::Result<Self> {
+        let (queue, messages) = mpsc::sync_channel(WAITING_MAX);
+        let shared = Arc::new(DnstapShared {
+            terms,
+            queue,
+            waiting: AtomicUsize::new(0),
+            is_connected: AtomicBool::new(false),
+            new_drops: AtomicU64::new(0),
+            dropped: AtomicU64::new(0),
+            sent: AtomicU64::new(0),
+            is_ending: Mutex::new(false),
+            ending: Condvar::new(),
+        });
+        let mut sender = MessageSender {
+            shared: Arc::clone(&shared),
+            messages,
+            recorder: stats.recorder(),
+            failures: LogThrottle::by_text(Duration::from_secs(60), 3),
+            drops: LogThrottle::new(Duration::from_secs(10)),
+        };
+        let thread = thread::Builder::new()
+            .name("dnstap".into())
+            .spawn(move || sender.run())?;
+        let sink: Arc<dyn ExchangeSink> = Arc::new(DnstapSink(Arc::clone(&shared)));
+        tap.attach(&sink);
+        Ok(Dnstap {
+            shared,
+            tap: Arc::clone(tap),
+            sink,
+            sender: Mutex::new(Some(thread)),
+        })
+    }
+
+    /// Returns its state.
+    pub fn state(&self) -> DnstapState {
+        DnstapState {
+            is_connected: self.shared.is_connected.load(Ordering::Relaxed),
+            sent: self.shared.sent.load(Ordering::Relaxed),
+            dropped: self.shared.dropped.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Sends what waits, takes leave of the collector and waits for that, not for long.
+    pub fn end(&self) {
+        self.tap.detach(&self.sink);
+        *lock(&self.shared.is_ending) = true;
+        self.shared.ending.notify_all();
+        if let Some(sender) = lock(&self.sender).take() {
+            let _ = sender.join();
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl DnstapShared {
+    fn is_ending(&self) -> bool {
+        *lock(&self.is_ending)
+    }
+
+    /// Waits, at most until the end of the server.
+    fn rest(&self, time: Duration) {
+        let ending = lock(&self.is_ending);
+        let _ = self
+            .ending
+            .wait_timeout_while(ending, time, |is_ending| !*is_ending);
+    }
+
+    fn drop_message(&self) {
+        self.dropped.fetch_add(1, Ordering::Relaxed);
+        self.new_drops.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn offer(&self, kind: DnstapKind, exchange: &Exchange<'_>) {
+        if !self.is_connected.load(Ordering::Relaxed) {
+            return self.drop_message();
+        }
+        let (identity, version) = (
+            self.terms.identity.as_bytes(),
+            self.terms.version.as_bytes(),
+        );
+        let message = message::encode(kind, exchange, identity, version);
+        let octets = message.len();
+        let waiting = self.waiting.fetch_add(octets, Ordering::Relaxed) + octets;
+        let is_taken =
+            waiting <= self.terms.waiting_octets_max && self.queue.try_send(message).is_ok();
+        if !is_taken {
+            self.waiting.fetch_sub(octets, Ordering::Relaxed);
+            self.drop_message();
+        }
+    }
+}
+
+/// The end that those who answer see.
+struct DnstapSink(Arc<DnstapShared>);
+
+impl ExchangeSink for DnstapSink {
+    fn take(&self, exchange: &Exchange<'_>) {
+        let terms = &self.0.terms;
+        if terms.has_queries && exchange.query.is_some() {
+            self.0.offer(DnstapKind::Query, exchange);
+        }
+        if terms.has_responses && exchange.reply.is_some() {
+            self.0.offer(DnstapKind::Response, exchange);
+        }
+    }
+}
+
+/// The thread that sends.
+struct MessageSender {
+    shared: Arc<DnstapShared>,
+    messages: Receiver<Vec<u8>>,
+    recorder: Recorder,
+    failures: LogThrottle,
+    drops: LogThrottle,
+}
+
+impl MessageSender {
+    fn run(&mut self) {
+        let shared = Arc::clone(&self.shared);
+        let socket = &shared.terms.socket;
+        while !shared.is_ending() {
+            let result = connect(socket).and_then(|frames| {
+                tracing::info!("dnstap: sending to {}", socket.display());
+                shared.is_connected.store(true, Ordering::Relaxed);
+                self.send(frames)
+            });
+            shared.is_connected.store(false, Ordering::Relaxed);
+            // Whatever waits is from before; who listens next gets what comes next.
+            while let Ok(message) = self.messages.try_recv() {
+                shared.waiting.fetch_sub(message.len(), Ordering::Relaxed);
+                shared.drop_message();
+            }
+            if let Err(error) = result {
+                let text = format!("dnstap: {}: {error}; trying again", socket.display());
+                if self.failures.admit(&text, Instant::now()).is_some() {
+                    tracing::warn!("{text}");
+                }
+                self.tell_drops();
+                shared.rest(RETRY);
+            }
+        }
+        self.tell_drops();
+    }
+
+    /// Sends until the server ends or the collector goes.
+    fn send(&mut self, mut frames: FrameWriter<UnixStream>) -> io::Result<()> {
+        let shared = Arc::clone(&self.shared);
+        let mut unflushed = 0;
+        loop {
+            match self.messages.try_recv() {
+                Ok(message) => {
+                    shared.waiting.fetch_sub(message.len(), Ordering::Relaxed);
+                    let written = frames.data(&message);
+                    if written.is_err() {
+                        shared.drop_message();
+                    }
+                    written?;
+                    unflushed += 1;
+                }
+                Err(TryRecvError::Empty) => {
+                    frames.flush()?;
+                    let sent = std::mem::take(&mut unflushed);
+                    shared.sent.fetch_add(sent, Ordering::Relaxed);
+                    self.tell_drops();
+                    if shared.is_ending() {
+                        return frames.finish();
+                    }
+                    shared.rest(REST);
+                }
+                Err(TryRecvError::Disconnected) => return frames.finish(),
+            }
+        }
+    }
+
+    fn tell_drops(&mut self) {
+        let new = self.shared.new_drops.swap(0, Ordering::Relaxed);
+        if new == 0 {
+            return;
+        }
+        self.recorder.add(Counter::DnstapDrops, new);
+        self.recorder.flush(Stamp::now(), None);
+        // Drops while nobody listens are told by the line that says so.
+        let is_connected = self.shared.is_connected.load(Ordering::Relaxed);
+        if is_connected && self.drops.admit("", Instant::now()).is_some() {
+            tracing::warn!("dnstap: {new} messages dropped: the collector is too slow");
+        }
+    }
+}
+
+fn connect(socket: &Path) -> io::Result<FrameWriter<UnixStream>> {
+    let stream = UnixStream::connect(socket)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    FrameWriter::begin(stream)
+}
+
+#[cfg(test)]
+mod tests;

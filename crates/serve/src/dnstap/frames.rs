@@ -1,0 +1,123 @@
+//! Frame Streams (farsightsec/fstrm), the end that writes, with the handshake of both ends.
+//!
+//! A frame is its length in four octets and its data. A length of 0 is the escape before a control frame: length, kind, and
+//! fields of kind, length and value. READY and ACCEPT agree on the type of the content, START and STOP stand around the
+//! frames, FINISH says that all of them were read.
+
+use std::io::{self, BufWriter, Read, Write};
+
+/// The type of the content (dnstap.info).
+const CONTENT: &[u8] = b"protobuf:dnstap.Dnstap";
+/// The longest control frame, as the reference has it.
+const CONTROL_MAX: usize = 512;
+/// The field of a control frame that has the type of the content.
+const FIELD_CONTENT: u32 = 1;
+
+/// The kinds of control frames.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+enum ControlKind {
+    Accept = 1,
+    Start = 2,
+    Stop = 3,
+    Ready = 4,
+    Finish = 5,
+}
+
+/// Writes frames to a reader that has agreed to take them.
+pub(super) struct FrameWriter<S: Read + Write> {
+    stream: BufWriter<S>,
+}
+
+impl<S: Read + Write> FrameWriter<S> {
+    /// Agrees with the reader on what it will be sent.
+    pub(super) fn begin(stream: S) -> io::Result<Self> {
+        let mut writer = FrameWriter {
+            stream: BufWriter::with_capacity(64 << 10, stream),
+        };
+        writer.control(ControlKind::Ready, true)?;
+        writer.flush()?;
+        writer.expect(ControlKind::Accept)?;
+        writer.control(ControlKind::Start, true)?;
+        writer.flush()?;
+        Ok(writer)
+    }
+
+    /// Writes a frame of data.
+    pub(super) fn data(&mut self, data: &[u8]) -> io::Result<()> {
+        let length = u32::try_from(data.len()).map_err(io::Error::other)?;
+        self.stream.write_all(&length.to_be_bytes())?;
+        self.stream.write_all(data)
+    }
+
+    /// Says that no more comes, and waits until the reader has all.
+    pub(super) fn finish(mut self) -> io::Result<()> {
+        self.control(ControlKind::Stop, false)?;
+        self.flush()?;
+        self.expect(ControlKind::Finish)
+    }
+
+    fn control(&mut self, kind: ControlKind, has_content: bool) -> io::Result<()> {
+        let mut frame = (kind as u32).to_be_bytes().to_vec();
+        if has_content {
+            frame.extend_from_slice(&FIELD_CONTENT.to_be_bytes());
+            frame.extend_from_slice(&(CONTENT.len() as u32).to_be_bytes());
+            frame.extend_from_slice(CONTENT);
+        }
+        self.stream.write_all(&[0; 4])?;
+        self.stream.write_all(&(frame.len() as u32).to_be_bytes())?;
+        self.stream.write_all(&frame)
+    }
+
+    /// Reads a control frame, which must be of this kind; one that names types of content must name ours.
+    fn expect(&mut self, kind: ControlKind) -> io::Result<()> {
+        let wrong = |text: &str| io::Error::new(io::ErrorKind::InvalidData, text.to_string());
+        let stream = self.stream.get_mut();
+        let mut word = || -> io::Result<u32> {
+            let mut octets = [0; 4];
+            stream.read_exact(&mut octets)?;
+            Ok(u32::from_be_bytes(octets))
+        };
+        if word()? != 0 {
+            return Err(wrong("the collector sent no control frame"));
+        }
+        let length = word()? as usize;
+        if !(4..=CONTROL_MAX).contains(&length) {
+            return Err(wrong("the collector sent a control frame of an odd length"));
+        }
+        let mut frame = vec![0; length];
+        stream.read_exact(&mut frame)?;
+        let (found, mut fields) = frame.split_at(4);
+        if found != (kind as u32).to_be_bytes() {
+            return Err(wrong(
+                "the collector sent another control frame than is its turn",
+            ));
+        }
+        let mut contents = 0;
+        while let Some((head, rest)) = fields.split_first_chunk::<8>() {
+            let [a, b, c, d, length @ ..] = *head;
+            let length = u32::from_be_bytes(length) as usize;
+            let Some((value, rest)) = rest.split_at_checked(length) else {
+                return Err(wrong("the collector sent a control frame that is cut off"));
+            };
+            fields = rest;
+            if u32::from_be_bytes([a, b, c, d]) == FIELD_CONTENT {
+                contents += 1;
+                if value == CONTENT {
+                    return Ok(());
+                }
+            }
+        }
+        match contents {
+            0 => Ok(()),
+            _ => Err(wrong("the collector does not take protobuf:dnstap.Dnstap")),
+        }
+    }
+}
+
+impl<S: Read + Write> FrameWriter<S> {
+    /// Sends what was written.
+    pub(super) fn flush(&mut self) -> io::Result<()> {
+        self.stream.flush()
+    }
+}

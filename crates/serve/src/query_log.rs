@@ -1,0 +1,281 @@
+//! The query log: a line for each answer, all of them or those of some zones, clients, or a share.
+//!
+//! A worker puts what a line needs into a bounded queue; a thread writes the lines. A full queue drops, and the drops are
+//! counted and told. Lines do not go through the log of the server: they would push everything else out of its ring.
+
+mod line;
+mod output;
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{self, Receiver, SyncSender, TryRecvError};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use arc_swap::ArcSwap;
+use ipnet::IpNet;
+use nameward_stats::{Counter, LogThrottle, Protocol, Recorder, Stamp, Stats};
+use nameward_wire::{Name, NameBuf};
+
+use crate::tap::{Exchange, ExchangeSink, ExchangeTap};
+pub use line::QueryLogForm;
+pub use output::QueryLogOutput;
+
+/// How long the writer rests when there is nothing to write. It is not woken: that would cost those who answer a call of
+/// the system for each line.
+const REST: Duration = Duration::from_millis(20);
+/// Octets of lines that are written at once.
+const BLOCK: usize = 64 << 10;
+
+/// The answers that are logged.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QueryFilter {
+    /// At and below these names; all if there are none.
+    pub zones: Vec<NameBuf>,
+    /// Of clients in these networks; all if there are none.
+    pub clients: Vec<IpNet>,
+    /// One of so many of these.
+    pub one_in: u32,
+}
+
+impl QueryFilter {
+    /// Whether the answer to a client about a name is meant, the share aside.
+    fn is_for(&self, name: Name<'_>, client: SocketAddr) -> bool {
+        let is_in = |net: &IpNet| net.contains(&client.ip());
+        let is_below = |zone: &NameBuf| name.is_at_or_below(zone.as_name());
+        (self.clients.is_empty() || self.clients.iter().any(is_in))
+            && (self.zones.is_empty() || self.zones.iter().any(is_below))
+    }
+}
+
+/// An answer that is to be logged.
+pub(crate) struct LoggedAnswer {
+    pub at: SystemTime,
+    pub client: SocketAddr,
+    pub protocol: Protocol,
+    pub name: Box<[u8]>,
+    pub rtype: u16,
+    /// Flags and response code, the second word of the header.
+    pub flags: u16,
+    pub octets: usize,
+}
+
+/// The query log of a server.
+pub struct QueryLog {
+    shared: Arc<LogShared>,
+    tap: Arc<ExchangeTap>,
+    sink: Arc<dyn ExchangeSink>,
+}
+
+struct LogShared {
+    queue: SyncSender<LoggedAnswer>,
+    filter: ArcSwap<QueryFilter>,
+    is_on: AtomicBool,
+    /// Answers that were meant, for the share.
+    turn: AtomicU64,
+    /// Drops that are not counted yet.
+    new_drops: AtomicU64,
+    dropped: AtomicU64,
+    written: AtomicU64,
+    last_error: Mutex<Option<String>>,
+}
+
+/// The state of the query log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QueryLogState {
+    /// It is on.
+    pub is_on: bool,
+    /// The answers that are logged.
+    pub filter: QueryFilter,
+    /// Lines that were written since the start.
+    pub written: u64,
+    /// Lines that were dropped since the start.
+    pub dropped: u64,
+    /// Why lines could not be written the last time.
+    pub last_error: Option<String>,
+}
+
+impl QueryLog {
+    /// Starts the writer; the log is off. `capacity` lines may wait to be written.
+    pub fn start(
+        tap: &Arc<ExchangeTap>,
+        stats: &Arc<Stats>,
+        output: QueryLogOutput,
+        capacity: usize,
+    ) -> std::io::Result<Self> {
+        let (queue, lines) = mpsc::sync_channel(capacity);
+        let shared = Arc::new(LogShared {
+            queue,
+            filter: ArcSwap::from_pointee(QueryFilter {
+                zones: Vec::new(),
+                clients: Vec::new(),
+                one_in: 1,
+            }),
+            is_on: AtomicBool::new(false),
+            turn: AtomicU64::new(0),
+            new_drops: AtomicU64::new(0),
+            dropped: AtomicU64::new(0),
+            written: AtomicU64::new(0),
+            last_error: Mutex::new(None),
+        });
+        let mut writer = Writer {
+            shared: Arc::clone(&shared),
+            lines,
+            output,
+            recorder: stats.recorder(),
+            throttle: LogThrottle::new(Duration::from_secs(10)),
+            block: String::with_capacity(BLOCK + 512),
+            in_block: 0,
+        };
+        thread::Builder::new()
+            .name("query-log".into())
+            .spawn(move || writer.run())?;
+        Ok(QueryLog {
+            sink: Arc::new(LogSink(Arc::clone(&shared))),
+            shared,
+            tap: Arc::clone(tap),
+        })
+    }
+
+    /// Turns it on, for these answers.
+    pub fn turn_on(&self, filter: QueryFilter) {
+        self.shared.filter.store(Arc::new(filter));
+        self.shared.is_on.store(true, Ordering::Relaxed);
+        self.tap.attach(&self.sink);
+    }
+
+    /// Turns it off. Lines that wait are written.
+    pub fn turn_off(&self) {
+        self.tap.detach(&self.sink);
+        self.shared.is_on.store(false, Ordering::Relaxed);
+    }
+
+    /// Returns its state.
+    pub fn state(&self) -> QueryLogState {
+        let shared = &self.shared;
+        QueryLogState {
+            is_on: shared.is_on.load(Ordering::Relaxed),
+            filter: QueryFilter::clone(&shared.filter.load()),
+            written: shared.written.load(Ordering::Relaxed),
+            dropped: shared.dropped.load(Ordering::Relaxed),
+            last_error: lock(&shared.last_error).clone(),
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The end of the log that those who answer see.
+struct LogSink(Arc<LogShared>);
+
+impl ExchangeSink for LogSink {
+    fn take(&self, exchange: &Exchange<'_>) {
+        let shared = &*self.0;
+        let Some(reply) = exchange.reply.filter(|reply| reply.len() >= 4) else {
+            return;
+        };
+        let Some((name, rtype)) = exchange.question() else {
+            return;
+        };
+        let filter = shared.filter.load();
+        if !filter.is_for(name, exchange.client) {
+            return;
+        }
+        let turn = shared.turn.fetch_add(1, Ordering::Relaxed);
+        if !turn.is_multiple_of(filter.one_in.max(1).into()) {
+            return;
+        }
+        let sent = shared.queue.try_send(LoggedAnswer {
+            at: exchange.replied,
+            client: exchange.client,
+            protocol: exchange.protocol,
+            name: name.as_wire().into(),
+            rtype,
+            flags: u16::from_be_bytes([reply[2], reply[3]]),
+            octets: reply.len(),
+        });
+        if sent.is_err() {
+            shared.dropped.fetch_add(1, Ordering::Relaxed);
+            shared.new_drops.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The thread that writes the lines.
+struct Writer {
+    shared: Arc<LogShared>,
+    lines: Receiver<LoggedAnswer>,
+    output: QueryLogOutput,
+    recorder: Recorder,
+    throttle: LogThrottle,
+    block: String,
+    in_block: u64,
+}
+
+impl Writer {
+    fn run(&mut self) {
+        loop {
+            let next = match self.lines.try_recv() {
+                Ok(next) => next,
+                Err(TryRecvError::Disconnected) => return self.write(),
+                Err(TryRecvError::Empty) => {
+                    self.write();
+                    self.tell_drops();
+                    if self.shared.is_on.load(Ordering::Relaxed) {
+                        thread::sleep(REST);
+                        continue;
+                    }
+                    match self.lines.recv() {
+                        Ok(next) => next,
+                        Err(_) => return,
+                    }
+                }
+            };
+            self.output.form().write(&next, &mut self.block);
+            self.in_block += 1;
+            if self.block.len() >= BLOCK {
+                self.write();
+            }
+        }
+    }
+
+    fn write(&mut self) {
+        if self.block.is_empty() {
+            return;
+        }
+        let number = std::mem::take(&mut self.in_block);
+        match self.output.write(self.block.as_bytes()) {
+            Ok(()) => {
+                self.shared.written.fetch_add(number, Ordering::Relaxed);
+                *lock(&self.shared.last_error) = None;
+            }
+            Err(error) => {
+                self.shared.dropped.fetch_add(number, Ordering::Relaxed);
+                self.shared.new_drops.fetch_add(number, Ordering::Relaxed);
+                *lock(&self.shared.last_error) = Some(error.to_string());
+            }
+        }
+        self.block.clear();
+    }
+
+    fn tell_drops(&mut self) {
+        let new = self.shared.new_drops.swap(0, Ordering::Relaxed);
+        if new == 0 {
+            return;
+        }
+        self.recorder.add(Counter::QueryLogDrops, new);
+        self.recorder.flush(Stamp::now(), None);
+        let reason = lock(&self.shared.last_error).clone();
+        let reason = reason.unwrap_or_else(|| "they come faster than they can be written".into());
+        if self.throttle.admit("", Instant::now()).is_some() {
+            let all = self.shared.dropped.load(Ordering::Relaxed);
+            tracing::warn!("query log: {new} lines dropped, {all} since the start: {reason}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,138 @@
+//! A line of the query log, for people, for programs, or for the journal.
+
+use std::fmt::Write as _;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use nameward_wire::calendar::UtcTime;
+use nameward_wire::{Name, Type};
+
+use super::LoggedAnswer;
+
+/// The form of the lines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum QueryLogForm {
+    /// For people: the time, then names and values.
+    Text,
+    /// A JSON object a line.
+    Json,
+    /// As text, without the time and with the level before it, as sd-daemon(3) has it.
+    Journal,
+}
+
+/// The names of response codes (IANA "DNS RCODEs") that fit into a header.
+const RCODES: [&str; 12] = [
+    "NOERROR",
+    "FORMERR",
+    "SERVFAIL",
+    "NXDOMAIN",
+    "NOTIMP",
+    "REFUSED",
+    "YXDOMAIN",
+    "YXRRSET",
+    "NXRRSET",
+    "NOTAUTH",
+    "NOTZONE",
+    "DSOTYPENI",
+];
+
+impl QueryLogForm {
+    /// Adds the line of an answer.
+    pub(super) fn write(self, answer: &LoggedAnswer, line: &mut String) {
+        let LoggedAnswer {
+            client,
+            rtype,
+            octets,
+            ..
+        } = answer;
+        // The sink takes names that are valid.
+        let name = Name::from_wire(&answer.name).unwrap_or(Name::ROOT);
+        let (rtype, protocol) = (Type(*rtype), answer.protocol.name());
+        let code = usize::from(answer.flags & 15);
+        let rcode = RCODES.get(code).copied().unwrap_or("other");
+        let is_truncated = answer.flags & 0x0200 != 0;
+        let (address, port) = (client.ip(), client.port());
+        match self {
+            QueryLogForm::Json => {
+                let time = Timestamp(answer.at);
+                // Names are text in which only quotes and backslashes mean something to JSON: all else is escaped already.
+                let name = name.to_string().replace('\\', "\\\\").replace('"', "\\\"");
+                let _ = writeln!(
+                    line,
+                    "{{\"time\":\"{time}\",\"event\":\"query\",\"client\":\"{address}\",\"port\":{port},\
+                     \"transport\":\"{protocol}\",\"name\":\"{name}\",\"type\":\"{rtype}\",\"rcode\":\"{rcode}\",\
+                     \"octets\":{octets},\"truncated\":{is_truncated}}}"
+                );
+            }
+            QueryLogForm::Text | QueryLogForm::Journal => {
+                let _ = match self {
+                    QueryLogForm::Journal => line.write_str("<6>"),
+                    _ => write!(line, "{} ", Timestamp(answer.at)),
+                };
+                let tc = if is_truncated { " TC" } else { "" };
+                let _ = writeln!(
+                    line,
+                    "query {name} {rtype} from {address} port {port} over {protocol}: {rcode}{tc}, {octets} octets"
+                );
+            }
+        }
+    }
+}
+
+/// A time with milliseconds, as RFC 3339 has it.
+struct Timestamp(SystemTime);
+
+impl std::fmt::Display for Timestamp {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let since = self.0.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let text = UtcTime::from_unix(since.as_secs()).to_string();
+        write!(
+            f,
+            "{}.{:03}Z",
+            text.trim_end_matches('Z'),
+            since.subsec_millis()
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nameward_stats::Protocol;
+    use nameward_wire::NameBuf;
+    use std::time::Duration;
+
+    fn line(form: QueryLogForm, name: &str) -> String {
+        let name: NameBuf = name.parse().unwrap();
+        let answer = LoggedAnswer {
+            at: UNIX_EPOCH + Duration::from_millis(951_782_400_007),
+            client: "[2001:db8::1]:53000".parse().unwrap(),
+            protocol: Protocol::Udp,
+            name: name.as_name().as_wire().into(),
+            rtype: 28,
+            flags: 0x8703,
+            octets: 77,
+        };
+        let mut line = String::new();
+        form.write(&answer, &mut line);
+        line
+    }
+
+    #[test]
+    fn lines_have_the_form_that_is_asked_for() {
+        let text =
+            "query WWW.a.test. AAAA from 2001:db8::1 port 53000 over udp: NXDOMAIN TC, 77 octets\n";
+        let written = line(QueryLogForm::Text, "WWW.a.test.");
+        assert_eq!(written, format!("2000-02-29T00:00:00.007Z {text}"));
+        assert_eq!(
+            line(QueryLogForm::Journal, "WWW.a.test."),
+            format!("<6>{text}")
+        );
+        let json = line(QueryLogForm::Json, "a\\\"b\\010.test.");
+        assert_eq!(
+            json,
+            "{\"time\":\"2000-02-29T00:00:00.007Z\",\"event\":\"query\",\"client\":\"2001:db8::1\",\"port\":53000,\
+             \"transport\":\"udp\",\"name\":\"a\\\\\\\"b\\\\010.test.\",\"type\":\"AAAA\",\"rcode\":\"NXDOMAIN\",\
+             \"octets\":77,\"truncated\":true}\n"
+        );
+    }
+}

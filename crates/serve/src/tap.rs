@@ -1,0 +1,123 @@
+//! Exchanges as they pass, for whoever writes them down: the query log and dnstap.
+//!
+//! While nobody does, a batch costs one relaxed load. Who does takes a copy into a bounded queue of its own and never
+//! waits: when the queue is full the copy is dropped and counted, and the answer leaves all the same.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
+
+use arc_swap::ArcSwap;
+use nameward_stats::Protocol;
+use nameward_wire::Name;
+use nameward_wire::message::HEADER;
+
+/// A request, its reply, or both.
+#[derive(Clone, Copy)]
+pub struct Exchange<'e> {
+    /// The protocol that carries them.
+    pub protocol: Protocol,
+    /// Who asked.
+    pub client: SocketAddr,
+    /// The address that was asked, if it is known.
+    pub local: Option<SocketAddr>,
+    /// The request as it came; none beside a reply that leaves later than its batch.
+    pub query: Option<&'e [u8]>,
+    /// The reply as it left; none for a request that is answered later or not at all.
+    pub reply: Option<&'e [u8]>,
+    /// When the request was received.
+    pub received: SystemTime,
+    /// When the reply left, or the request was put aside.
+    pub replied: SystemTime,
+}
+
+impl<'e> Exchange<'e> {
+    /// Returns name and type of the question, if the messages have one.
+    pub fn question(&self) -> Option<(Name<'e>, u16)> {
+        let of_reply = self.reply.and_then(question_of);
+        of_reply.or_else(|| self.query.and_then(question_of))
+    }
+}
+
+/// Reads the question of a message. Its name is never compressed: nothing stands before it.
+fn question_of(message: &[u8]) -> Option<(Name<'_>, u16)> {
+    let counts = message.get(4..6)?;
+    if counts == [0, 0] {
+        return None;
+    }
+    let (name, rest) = Name::split_from(message.get(HEADER..)?).ok()?;
+    let rtype = rest.get(..2)?;
+    Some((name, u16::from_be_bytes([rtype[0], rtype[1]])))
+}
+
+/// Takes exchanges. It is called by those who answer and must not wait.
+pub trait ExchangeSink: Send + Sync {
+    /// Takes one.
+    fn take(&self, exchange: &Exchange<'_>);
+}
+
+/// The sinks that take exchanges now.
+#[derive(Default)]
+pub struct ExchangeTap {
+    is_on: AtomicBool,
+    sinks: ArcSwap<Vec<Arc<dyn ExchangeSink>>>,
+    changing: Mutex<()>,
+}
+
+impl ExchangeTap {
+    /// Whether anybody takes exchanges.
+    #[inline]
+    pub(crate) fn is_on(&self) -> bool {
+        // One that begins a batch later is early enough.
+        self.is_on.load(Ordering::Relaxed)
+    }
+
+    /// Hands an exchange to all that take them.
+    #[cold]
+    pub(crate) fn pass(&self, exchange: &Exchange<'_>) {
+        for sink in self.sinks.load().iter() {
+            sink.take(exchange);
+        }
+    }
+
+    /// Lets a sink take exchanges, if it does not yet.
+    pub fn attach(&self, sink: &Arc<dyn ExchangeSink>) {
+        self.change(sink, true);
+    }
+
+    /// Lets a sink take none any more.
+    pub fn detach(&self, sink: &Arc<dyn ExchangeSink>) {
+        self.change(sink, false);
+    }
+
+    fn change(&self, sink: &Arc<dyn ExchangeSink>, is_wanted: bool) {
+        let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sinks = Vec::clone(&self.sinks.load());
+        sinks.retain(|other| !Arc::ptr_eq(other, sink));
+        if is_wanted {
+            sinks.push(Arc::clone(sink));
+        }
+        self.is_on.store(!sinks.is_empty(), Ordering::Relaxed);
+        self.sinks.store(Arc::new(sinks));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_question_of_a_message_is_read_and_nonsense_has_none() {
+        let mut message = b"\x12\x34\0\0\0\x01\0\0\0\0\0\0\x03www\x04test\0\0\x1c\0\x01".to_vec();
+        let (name, rtype) = question_of(&message).expect("a question");
+        assert_eq!((name.to_string().as_str(), rtype), ("www.test.", 28));
+        for end in 0..message.len() - 2 {
+            assert!(question_of(&message[..end]).is_none(), "{end}");
+        }
+        message[HEADER] = 0xc0;
+        assert!(question_of(&message).is_none());
+        message[5] = 0;
+        assert!(question_of(&message).is_none());
+    }
+}
