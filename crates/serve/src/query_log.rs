@@ -119,7 +119,7 @@ impl QueryLog {
             written: AtomicU64::new(0),
             last_error: Mutex::new(None),
         });
-        let mut writer = Writer {
+        let mut writer = LineWriter {
             shared: Arc::clone(&shared),
             lines,
             output,
@@ -205,7 +205,7 @@ impl ExchangeSink for LogSink {
 }
 
 /// The thread that writes the lines.
-struct Writer {
+struct LineWriter {
     shared: Arc<LogShared>,
     lines: Receiver<LoggedAnswer>,
     output: QueryLogOutput,
@@ -215,7 +215,7 @@ struct Writer {
     in_block: u64,
 }
 
-impl Writer {
+impl LineWriter {
     fn run(&mut self) {
         loop {
             let next = match self.lines.try_recv() {
