@@ -8,7 +8,7 @@ use nameward_wire::NameBuf;
 use nameward_zone::{RrsetName, SigningState, StoredInspection, Zone, ZoneTable};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Signatures that end within this time are warned of: a signer renews them days before.
@@ -22,11 +22,13 @@ const PAUSE_FACTOR: u32 = 100;
 /// Lines that one look writes to the log.
 const LINES_MAX: usize = 100;
 
-/// Numbers of zones that need somebody, for the page and metrics.
+/// The zones that need somebody: how many, and the first, for the page and metrics.
 #[derive(Default)]
 pub struct SignatureSums {
     broken: AtomicU64,
     ending: AtomicU64,
+    first_broken: Mutex<Option<String>>,
+    first_ending: Mutex<Option<String>>,
 }
 
 impl SignatureSums {
@@ -38,6 +40,16 @@ impl SignatureSums {
     /// Returns the number of zones of which some signatures end soon.
     pub fn ending(&self) -> u64 {
         self.ending.load(Ordering::Relaxed)
+    }
+
+    /// Returns the fault of one of the broken zones, with its name.
+    pub fn first_broken(&self) -> Option<String> {
+        lock(&self.first_broken).clone()
+    }
+
+    /// Returns the RRset of a zone whose signatures end soon, with the name of the zone.
+    pub fn first_ending(&self) -> Option<String> {
+        lock(&self.first_ending).clone()
     }
 }
 
@@ -94,6 +106,14 @@ pub struct SignatureWatch {
 }
 
 impl SignatureWatch {
+    /// Makes a watch that knows no zone yet and keeps these sums up.
+    pub fn new(sums: Arc<SignatureSums>) -> Self {
+        SignatureWatch {
+            sums,
+            ..SignatureWatch::default()
+        }
+    }
+
     /// Returns the numbers that the watch keeps up.
     pub fn sums(&self) -> Arc<SignatureSums> {
         Arc::clone(&self.sums)
@@ -136,17 +156,35 @@ impl SignatureWatch {
             };
             self.zones.insert(name, watched);
         }
-        let count = |wanted: fn(&SignatureHealth) -> bool| {
-            let zones = self.zones.values();
-            zones.filter(|zone| wanted(&zone.health)).count() as u64
-        };
-        let broken = count(|health| !health.faults.is_empty());
-        let ending = count(|health| health.ends_soon.is_some());
-        self.sums.broken.store(broken, Ordering::Relaxed);
-        self.sums.ending.store(ending, Ordering::Relaxed);
+        self.sum_up();
         self.last = Some((Arc::downgrade(table), time));
         lines
     }
+}
+
+impl SignatureWatch {
+    fn sum_up(&self) {
+        let (mut broken, mut ending) = (0, 0);
+        let (mut first_broken, mut first_ending) = (None, None);
+        for (name, zone) in &self.zones {
+            if let Some(fault) = zone.health.faults.first() {
+                broken += 1;
+                first_broken.get_or_insert_with(|| format!("zone {name}: {fault}"));
+            }
+            if let Some((_, rrset)) = &zone.health.ends_soon {
+                ending += 1;
+                first_ending.get_or_insert_with(|| format!("zone {name}: {rrset}"));
+            }
+        }
+        self.sums.broken.store(broken, Ordering::Relaxed);
+        self.sums.ending.store(ending, Ordering::Relaxed);
+        *lock(&self.sums.first_broken) = first_broken;
+        *lock(&self.sums.first_ending) = first_ending;
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The thread of a watch. It ends when this is dropped.
@@ -156,8 +194,7 @@ pub struct WatchThread {
 
 impl Drop for WatchThread {
     fn drop(&mut self) {
-        let mut is_ended = self.end.0.lock().unwrap_or_else(PoisonError::into_inner);
-        *is_ended = true;
+        *lock(&self.end.0) = true;
         self.end.1.notify_all();
     }
 }
@@ -181,8 +218,9 @@ pub fn start(
                 tracing::warn!("{more} more lines about signatures of zones");
             }
             let pause = PAUSE.max(begin.elapsed() * PAUSE_FACTOR);
-            let is_ended = own.0.lock().unwrap_or_else(PoisonError::into_inner);
-            let waited = own.1.wait_timeout_while(is_ended, pause, |ended| !*ended);
+            let waited = own
+                .1
+                .wait_timeout_while(lock(&own.0), pause, |ended| !*ended);
             if *waited.unwrap_or_else(PoisonError::into_inner).0 {
                 return;
             }

@@ -35,7 +35,7 @@ use nameward_maintain::{
         unknown,
     },
     policy::{KeptPolicies, PolicySource, PolicyTable, ZoneKind},
-    signature_watch::{self, SignatureWatch},
+    signature_watch::{self, SignatureSums, SignatureWatch},
     zone_keys::ZoneKeys,
 };
 use nameward_serve::outgoing::Notifier;
@@ -51,6 +51,7 @@ use crate::{
     pid_file::PidFile,
     policies, privileges, state, zones,
 };
+use health::MaintenanceNotes;
 use logs::TrafficLogs;
 use maintenance::MaintenanceParts;
 use ports::Ports;
@@ -148,7 +149,8 @@ pub fn run(overrides: &Overrides) -> Result<(), StartError> {
     if !sources.is_empty() {
         unknown::begin(&table);
     }
-    let watch = watch_signatures(&shared)?;
+    let notes: Arc<MaintenanceNotes> = Arc::default();
+    let watch = watch_signatures(&shared, &notes.signatures)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(RUNTIME_THREADS)
         .thread_name("edge")
@@ -179,7 +181,7 @@ pub fn run(overrides: &Overrides) -> Result<(), StartError> {
         log,
         databases: Databases::default(),
         recursion: None,
-        notes: Arc::default(),
+        notes,
         logs,
     };
     let ended = runtime.block_on(async {
@@ -200,9 +202,12 @@ pub fn run(overrides: &Overrides) -> Result<(), StartError> {
 }
 
 /// Watches over the signatures that zones bring with them.
-fn watch_signatures(shared: &Arc<ServingState>) -> std::io::Result<signature_watch::WatchThread> {
-    let watch = SignatureWatch::default();
-    let (broken, ending) = (watch.sums(), watch.sums());
+fn watch_signatures(
+    shared: &Arc<ServingState>,
+    sums: &Arc<SignatureSums>,
+) -> std::io::Result<signature_watch::WatchThread> {
+    let watch = SignatureWatch::new(Arc::clone(sums));
+    let (broken, ending) = (Arc::clone(sums), Arc::clone(sums));
     let stats = &shared.stats;
     stats.gauge_from(Gauge::StoredSignaturesBroken, move || broken.broken());
     stats.gauge_from(Gauge::StoredSignaturesEnding, move || ending.ending());

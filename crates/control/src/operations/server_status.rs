@@ -159,10 +159,14 @@ fault_kinds! {
     ZoneExpired = "zone_expired", "a secondary zone has expired";
     /// Files of zones have errors, and an older version is served.
     ZoneErrors = "zone_errors", "the file of a zone has errors: an older version is served";
+    /// Signatures that zones bring with them have ended or are missing.
+    SignaturesBroken = "signatures_broken", "signatures that a zone brings with it have ended or are missing";
     /// A directory, list or configuration of files could not be used as it is.
     FileSource = "file_source", "a source of zone files could not be read";
     /// The last reload failed.
     ReloadFailed = "reload_failed", "the last reload failed";
+    /// Signatures that zones bring with them end soon.
+    SignaturesEnding = "signatures_ending", "signatures that a zone brings with it end within two days";
     /// Secondary zones are served although their last check failed.
     ZoneStale = "zone_stale", "the last check of a secondary zone failed";
 }

@@ -148,7 +148,7 @@ section! {
         /// are more, the slowest clients are cut.
         reply_memory_mb: Count<1, 65_536> = "64";
         /// The faults with which `/readyz` says no (503): "backend_down", "zone_empty", "zone_expired", "zone_errors",
-        /// "file_source", "reload_failed", "zone_stale". A server that is starting is not ready in any case.
+        /// "signatures_broken", "file_source", "reload_failed", "signatures_ending", "zone_stale". A server that is starting is not ready in any case.
         ready_faults: Vec<FaultKind> = r#"["backend_down", "zone_empty", "zone_expired"]"#;
     }
 }

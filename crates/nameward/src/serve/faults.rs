@@ -2,6 +2,7 @@
 
 use nameward_control::operations::{BackendStatus, FaultKind, ServerFault, ServerStatus};
 use nameward_maintain::follow::{FaultyZoneList, FaultyZones};
+use nameward_maintain::signature_watch::SignatureSums;
 use nameward_wire::calendar::UtcTime;
 use nameward_zone::ZoneSums;
 
@@ -22,7 +23,7 @@ pub fn of(
     status: &ServerStatus,
     sums: &ZoneSums,
     files: &FaultyZones,
-    troubles: &[String],
+    (troubles, signatures): (&[String], &SignatureSums),
 ) -> Vec<ServerFault> {
     if !status.is_started {
         return of_start();
@@ -40,6 +41,14 @@ pub fn of(
         ));
     }
     faults.extend(of_errors(&files.with_old_version));
+    if let Some(first) = signatures.first_broken() {
+        let more = and_more(signatures.broken().saturating_sub(1) as usize);
+        faults.push(fault(
+            FaultKind::SignaturesBroken,
+            format!("Validating resolvers refuse answers of {first}{more}."),
+            "Whoever signs the zone has to sign it again: its file, or its primary. Nothing here has its keys.",
+        ));
+    }
     if let Some(first) = troubles.first() {
         let more = and_more(troubles.len() - 1);
         faults.push(fault(
@@ -54,6 +63,14 @@ pub fn of(
             FaultKind::ReloadFailed,
             format!("The last reload, at {at}, did not take everything: {}.", reload.text),
             "The server goes on with what it had. `nameward check` names every mistake; then run `nameward reload`.",
+        ));
+    }
+    if let Some(first) = signatures.first_ending() {
+        let more = and_more(signatures.ending().saturating_sub(1) as usize);
+        faults.push(fault(
+            FaultKind::SignaturesEnding,
+            format!("Signatures end within two days and were not renewed: {first}{more}."),
+            "Look after whoever signs the zone: its file, or its primary. Nothing here has its keys.",
         ));
     }
     if status.zones_stale > 0 {

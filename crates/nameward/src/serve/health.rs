@@ -21,6 +21,7 @@ use nameward_maintain::follow::{
     FileFaults,
     databases::{Databases, FollowedDatabase, ServedFrom},
 };
+use nameward_maintain::signature_watch::SignatureSums;
 use nameward_serve::{pipeline::ServingState, zone_requests::ZoneRequestHandler};
 use nameward_stats::HostReadings;
 use nameward_store::file::FileSource;
@@ -37,6 +38,8 @@ const INTERVAL: Duration = Duration::from_secs(1);
 pub struct MaintenanceNotes {
     /// The faults of zone files.
     pub files: Arc<FileFaults>,
+    /// Zones whose own signatures need somebody.
+    pub signatures: Arc<SignatureSums>,
     last_reload: Mutex<Option<ReloadStatus>>,
     /// Rank and place of each source of zone files.
     sources: Mutex<Vec<(u16, String)>>,
@@ -200,7 +203,8 @@ impl ServerHealth {
             faults: Vec::new(),
         };
         let troubles = parts.maintenance.files.troubles();
-        status.faults = faults::of(&status, &sums, &files, &troubles);
+        let signatures = &parts.maintenance.signatures;
+        status.faults = faults::of(&status, &sums, &files, (&troubles, signatures));
         status
     }
 }
