@@ -4,6 +4,7 @@
 //! there, and returns when this server answers with it. Zone files are written by `zone sync`. Everything here may block.
 
 mod advice;
+mod attributes;
 mod batch;
 mod change;
 mod error;
@@ -13,11 +14,16 @@ mod place;
 mod record;
 mod request;
 mod result;
+mod search;
 mod server_status;
 mod tsig;
 mod zone;
 mod zone_keys;
 
+pub use attributes::{
+    ListedComment, ListedMetadata, MetadataChange, MetadataRequest, RecordComment, RecordUse,
+    ZoneTerms,
+};
 pub use batch::{BatchDeletion, BatchRecords, BatchRequest, BatchStep, ZoneBatch};
 pub use error::{ErrorKind, OperationError};
 pub use history::ListedVersion;
@@ -40,6 +46,7 @@ pub use nameward_maintain::follow::databases::PublishError;
 use nameward_maintain::follow::place_of_rank;
 use nameward_maintain::policy::{KeptPolicies, PolicyTable};
 use nameward_maintain::zone_keys::ZoneKeys;
+pub use search::FoundRecord;
 pub use tsig::{ListedTsigKey, SecretText};
 pub use zone_keys::ListedZoneKey;
 
@@ -140,6 +147,17 @@ impl Operations {
             OperationRequest::ZoneDifference { zone, from, to } => {
                 self.list_difference(zone, (*from, *to), items)
             }
+            OperationRequest::RecordUse(request) => self.use_records(request),
+            OperationRequest::RecordComment(request) => self.comment(request),
+            OperationRequest::CommentList { zone } => self.list_comments(zone, items),
+            OperationRequest::RecordSearch { pattern, limit } => {
+                self.search(pattern, *limit, items)
+            }
+            OperationRequest::MetadataList { zone, kind } => {
+                self.list_metadata(zone, kind.as_deref(), items)
+            }
+            OperationRequest::MetadataChange(request) => self.change_metadata(request),
+            OperationRequest::ZoneSet(terms) => self.set_terms(terms),
             OperationRequest::Apply(batches) => self.apply_batches(batches, items),
             OperationRequest::RecordSet(template) => self.set_records(template),
             OperationRequest::RecordAdd(template) => self.add_records(template),

@@ -7,6 +7,7 @@ use clap_complete::Shell;
 
 mod administration;
 mod apply;
+mod attributes;
 mod import;
 mod key;
 mod logs;
@@ -16,6 +17,7 @@ mod zone_work;
 
 use administration::{RecordCommand, ZoneCommand};
 use apply::ApplyArguments;
+use attributes::MetadataCommand;
 use import::ImportCommand;
 use key::KeyCommand;
 use logs::{LogLevelArguments, QueryLogCommand};
@@ -85,6 +87,9 @@ enum Command {
     /// Generate, import, list and remove keys of TSIG that the running server keeps in its state store
     #[command(subcommand)]
     Tsig(TsigCommand),
+    /// List and change the metadata of zones in databases, by the names that PowerDNS has for it
+    #[command(subcommand)]
+    Metadata(MetadataCommand),
     /// Drop what the caches of the running server have
     #[command(subcommand)]
     Cache(CacheCommand),
@@ -355,6 +360,10 @@ fn dispatch(command: Command, form: OutputForm) -> Result<ExitCode, CommandError
         }
         Command::Apply(arguments) => {
             let (request, remote) = apply::request(arguments, form)?;
+            ask(request, remote, form)
+        }
+        Command::Metadata(command) => {
+            let (request, remote) = attributes::metadata(command);
             ask(request, remote, form)
         }
         Command::Key(command) => {

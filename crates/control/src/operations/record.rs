@@ -147,7 +147,8 @@ fn list_in_memory(
     OperationResult::Listed { items: count }
 }
 
-fn listed(record: StoredRecord) -> ListedRecord {
+/// Makes a stored record an item of a listing.
+pub(super) fn listed(record: StoredRecord) -> ListedRecord {
     ListedRecord {
         id: Some(record.id),
         name: record.name,
@@ -252,7 +253,7 @@ pub(super) fn read_type(text: &str) -> Result<Type, OperationError> {
 
 /// Reads the data of one record. Names in it must be absolute: whether `mail` is meant to be in the zone or not cannot be
 /// told.
-fn read_content(rtype: Type, text: &str) -> Result<Vec<u8>, OperationError> {
+pub(super) fn read_content(rtype: Type, text: &str) -> Result<Vec<u8>, OperationError> {
     // A shell takes the quotes away; one string is meant, not one for each word.
     let quoted;
     let text = match matches!(rtype, Type::TXT | SPF) && !text.contains('"') {

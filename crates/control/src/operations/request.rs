@@ -5,7 +5,10 @@ use std::path::PathBuf;
 use nameward_zone::ZoneKind;
 use serde::{Deserialize, Serialize};
 
-use super::{BatchRecords, BatchRequest, OperationError, QueryLogTemplate, SecretText};
+use super::{
+    BatchRecords, BatchRequest, MetadataRequest, OperationError, QueryLogTemplate, RecordComment,
+    RecordUse, SecretText, ZoneTerms,
+};
 
 /// A request line on the control socket.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -145,6 +148,35 @@ pub enum OperationRequest {
     RecordSet(RecordTemplate),
     /// Adds records to the RRset of an owner and type.
     RecordAdd(RecordTemplate),
+    /// Has records of a database served, or kept and not served.
+    RecordUse(RecordUse),
+    /// Sets the comment of an RRset of a database.
+    RecordComment(RecordComment),
+    /// Lists the comments of a zone of a database.
+    CommentList {
+        /// The zone.
+        zone: String,
+    },
+    /// Finds records of all zones.
+    RecordSearch {
+        /// A pattern for owners or data: `*` stands for anything, `?` for one character.
+        pattern: String,
+        /// Records that are found at the most.
+        #[serde(default = "default_found")]
+        limit: u64,
+    },
+    /// Lists the metadata of a zone of a database.
+    MetadataList {
+        /// The zone.
+        zone: String,
+        /// Of this kind only.
+        #[serde(default)]
+        kind: Option<String>,
+    },
+    /// Changes the metadata of a zone of a database.
+    MetadataChange(MetadataRequest),
+    /// Gives a zone of a database another kind, primaries, account or catalog.
+    ZoneSet(ZoneTerms),
     /// Makes changes of several records and zones, each zone all or nothing.
     Apply(BatchRequest),
     /// Deletes an owner, an RRset or single records.
@@ -325,6 +357,11 @@ pub struct ZoneTemplate {
 /// The TTL of the first records of a zone, where the request says none.
 pub fn default_ttl() -> u32 {
     3600
+}
+
+/// Records that a search finds, where the request says nothing.
+fn default_found() -> u64 {
+    100
 }
 
 /// Records of one owner and type to be written.

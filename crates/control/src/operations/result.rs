@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    ListedTsigKey, ListedVersion, ListedZoneKey, OperationError, QueryLogStatus, SecretText,
-    ServerStatus, request::ListedKind,
+    FoundRecord, ListedComment, ListedMetadata, ListedTsigKey, ListedVersion, ListedZoneKey,
+    OperationError, QueryLogStatus, SecretText, ServerStatus, request::ListedKind,
 };
 
 /// A reply line on the control socket: any number of items, then one of the others.
@@ -39,6 +39,12 @@ pub enum ListedItem {
     Changed(ListedChange),
     /// A version of a zone.
     Version(ListedVersion),
+    /// An item of metadata.
+    Metadata(ListedMetadata),
+    /// A comment of an RRset.
+    Comment(ListedComment),
+    /// A record that a search has found.
+    Found(FoundRecord),
 }
 
 /// A zone of the server.

@@ -213,6 +213,30 @@ fn mailbox(
     }
 }
 
+/// Checks the addresses of primaries, and writes them as `domains.master` has them.
+pub(super) fn check_primaries(primaries: &[String]) -> Result<String, OperationError> {
+    for text in primaries {
+        let bare = text
+            .strip_prefix('[')
+            .and_then(|text| text.strip_suffix(']'));
+        let is_address =
+            text.parse::<SocketAddr>().is_ok() || bare.unwrap_or(text).parse::<IpAddr>().is_ok();
+        if !is_address {
+            return Err(OperationError::invalid(format!(
+                "{text:?} is no address: 192.0.2.1, 192.0.2.1:5300, 2001:db8::1 or [2001:db8::1]:5300"
+            )));
+        }
+    }
+    let text = primaries.join(", ");
+    match text.len() <= MASTER_MAX {
+        true => Ok(text),
+        false => Err(OperationError::invalid(format!(
+            "the primaries have {} characters, and domains.master takes {MASTER_MAX}",
+            text.len()
+        ))),
+    }
+}
+
 /// The name servers of a new zone that are in the zone itself, where nothing has an address yet.
 fn servers_without_address(zone: &NewZone) -> impl Iterator<Item = NameBuf> + '_ {
     let of_ns = zone.rrsets.iter().filter(|rrset| rrset.rtype == Type::NS);
@@ -276,26 +300,7 @@ impl ZoneTemplate {
                 "a zone that is transferred needs a primary: --primary ADDRESS, once or more",
             ));
         }
-        for text in &self.primaries {
-            let bare = text
-                .strip_prefix('[')
-                .and_then(|text| text.strip_suffix(']'));
-            let is_address = text.parse::<SocketAddr>().is_ok()
-                || bare.unwrap_or(text).parse::<IpAddr>().is_ok();
-            if !is_address {
-                return Err(OperationError::invalid(format!(
-                    "{text:?} is no address: 192.0.2.1, 192.0.2.1:5300, 2001:db8::1 or [2001:db8::1]:5300"
-                )));
-            }
-        }
-        let text = self.primaries.join(", ");
-        match text.len() <= MASTER_MAX {
-            true => Ok(text),
-            false => Err(OperationError::invalid(format!(
-                "the primaries have {} characters, and domains.master takes {MASTER_MAX}",
-                text.len()
-            ))),
-        }
+        check_primaries(&self.primaries)
     }
 
     fn first_records(

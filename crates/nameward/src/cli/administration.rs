@@ -7,6 +7,7 @@ use nameward_control::operations::{
 use nameward_wire::rdata::parse_ttl;
 
 use super::RemoteArguments;
+use super::attributes::{self, RecordAttributeCommand, SetArguments};
 use super::zone_work::{self, ZoneWorkCommand};
 
 #[derive(Subcommand)]
@@ -60,6 +61,8 @@ pub enum ZoneCommand {
         #[command(flatten)]
         remote: RemoteArguments,
     },
+    /// Give a zone of a database another kind, primaries, account or catalog
+    Set(SetArguments),
     /// Sign a zone from now on, with a key that is made for it and kept in the state store
     Secure {
         /// The zone
@@ -151,6 +154,8 @@ pub struct CreateArguments {
 
 #[derive(Subcommand)]
 pub enum RecordCommand {
+    #[command(flatten)]
+    Attributes(RecordAttributeCommand),
     /// Print the stored records as lines of a zone file; those that are not served are comments
     List {
         /// The zone
@@ -217,6 +222,7 @@ pub struct RecordArguments {
 pub fn zone(command: ZoneCommand) -> Result<(OperationRequest, RemoteArguments), OperationError> {
     Ok(match command {
         ZoneCommand::Work(command) => return zone_work::request(command),
+        ZoneCommand::Set(arguments) => return attributes::terms(arguments),
         ZoneCommand::List { remote } => (OperationRequest::ZoneList, remote),
         ZoneCommand::Show { zone, remote } => (OperationRequest::ZoneShow { zone }, remote),
         ZoneCommand::Status { zone, remote } => (OperationRequest::ZoneStatus { zone }, remote),
@@ -268,6 +274,7 @@ pub fn record(
     command: RecordCommand,
 ) -> Result<(OperationRequest, RemoteArguments), OperationError> {
     Ok(match command {
+        RecordCommand::Attributes(command) => attributes::record(command),
         RecordCommand::List {
             zone,
             name,

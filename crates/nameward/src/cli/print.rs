@@ -65,6 +65,19 @@ impl Printer {
             (OutputForm::Json, ListedItem::Difference(record)) => self.json(record),
             (OutputForm::Json, ListedItem::Changed(change)) => self.json(change),
             (OutputForm::Json, ListedItem::Version(version)) => self.json(version),
+            (OutputForm::Json, ListedItem::Metadata(item)) => self.json(item),
+            (OutputForm::Json, ListedItem::Comment(comment)) => self.json(comment),
+            (OutputForm::Json, ListedItem::Found(found)) => self.json(found),
+            (OutputForm::Text, ListedItem::Metadata(item)) => {
+                let line = format_args!("{} {}", item.kind, item.content);
+                writeln!(self.out, "{}", terminal::line(line))
+            }
+            (OutputForm::Text, ListedItem::Comment(comment)) => {
+                writeln!(self.out, "{}", terminal::line(change::comment(comment)))
+            }
+            (OutputForm::Text, ListedItem::Found(found)) => {
+                write!(self.out, "{}", terminal::lines(record_line(&found.record)))
+            }
             (OutputForm::Text, ListedItem::Version(version)) => {
                 if !std::mem::replace(&mut self.has_header, true) {
                     writeln!(self.out, "{}", change::VERSION_HEADER)?;

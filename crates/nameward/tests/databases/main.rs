@@ -5,6 +5,7 @@ mod alias;
 mod alias_transfers;
 mod apply;
 mod ask;
+mod attributes;
 mod check;
 mod conformance;
 mod journal;

@@ -304,7 +304,7 @@ fn a_clean_stop_leaves_a_file_that_can_be_copied() {
 }
 
 /// A database made with the schema of PowerDNS, if that is installed, and then told to tell of changes.
-fn started(kind: DatabaseKind) -> Option<Database> {
+pub fn started(kind: DatabaseKind) -> Option<Database> {
     let database = Database::start(kind)?.unwrap();
     let schema = match kind {
         DatabaseKind::Postgres => "/usr/share/pdns-backend-pgsql/schema/schema.pgsql.sql",
@@ -325,7 +325,7 @@ fn started(kind: DatabaseKind) -> Option<Database> {
     Some(database)
 }
 
-fn backend(kind: DatabaseKind, database: &Database, mode: &str) -> String {
+pub fn backend(kind: DatabaseKind, database: &Database, mode: &str) -> String {
     let (name, url) = match kind {
         DatabaseKind::Postgres => ("postgres", database.url()),
         DatabaseKind::Mariadb => ("mysql", database.url()),

@@ -7,6 +7,7 @@
 //! change sets the SOA.
 
 mod asked;
+mod attributes;
 mod check;
 mod commit;
 mod content;
@@ -25,6 +26,7 @@ mod zones;
 
 use super::{SqlBackend, SqlError};
 use asked::Asked;
+pub use attributes::{AttributeChange, MetadataEdit, StoredComment, StoredMetadata};
 use commit::LockedZone;
 pub use error::{InvalidChange, ReadOnly, WriteError};
 pub use members::{CatalogMembers, MembersWritten, StoredMember};
@@ -81,6 +83,8 @@ enum Task<'t> {
     Replace(i64, &'t Zone),
     Create(&'t NewZone),
     Delete(i64),
+    /// Changes of facts that are kept of a zone besides its records.
+    Attributes(i64, &'t [AttributeChange]),
     /// The members of catalogs that are followed.
     Members(&'t [CatalogMembers]),
 }
@@ -292,6 +296,9 @@ async fn attempt(
         }
         Task::Create(zone) => vec![Ok(zones::create(session, zone).await?)],
         Task::Delete(zone) => vec![Ok(zones::delete(session, *zone).await?)],
+        Task::Attributes(zone, changes) => {
+            vec![Ok(attributes::change(session, *zone, changes).await?)]
+        }
         Task::Members(catalogs) => {
             *members = members::write(session, catalogs).await?;
             Vec::new()

@@ -1,6 +1,8 @@
 //! Owns the lines about changes of zones.
 
-use nameward_control::operations::{ListedChange, ListedDifference, ListedVersion, RecordFate};
+use nameward_control::operations::{
+    ListedChange, ListedComment, ListedDifference, ListedVersion, RecordFate,
+};
 use nameward_wire::calendar::UtcTime;
 
 use super::zone_text;
@@ -28,6 +30,15 @@ pub fn changed(change: &ListedChange) -> String {
         (false, _) => format!("zone {zone}: no change"),
         (true, None) => format!("zone {zone}: changed"),
         (true, Some(serial)) => format!("zone {zone}: changed, serial {serial}"),
+    }
+}
+
+/// A comment of an RRset.
+pub fn comment(comment: &ListedComment) -> String {
+    let (name, rtype, text) = (&comment.name, &comment.rtype, &comment.comment);
+    match comment.account.as_str() {
+        "" => format!("{name} {rtype} ; {text}"),
+        account => format!("{name} {rtype} ; {text} ({account})"),
     }
 }
 

@@ -51,7 +51,7 @@ pub struct StoredRecord {
 
 impl StoredRecord {
     /// Reads a row: id, name, type, ttl, prio, content, disabled.
-    fn read(row: &dyn Cells) -> Self {
+    pub(super) fn read(row: &dyn Cells) -> Self {
         let (name, rtype, content) = (
             row.text(1).unwrap_or_default(),
             row.text(2).unwrap_or_default(),

@@ -1,0 +1,420 @@
+//! Owns operations on what databases keep of zones besides served records: metadata, kind and primaries, comments, records
+//! that are disabled.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use nameward_store::sql::write::{AttributeChange, MetadataEdit, StoredRecord};
+use nameward_wire::Type;
+use nameward_zone::change::{Edit, NewRecord, RrsetData};
+use nameward_zone::{Serial, ZoneKind};
+use serde::{Deserialize, Serialize};
+
+use super::change::{ChangeMode, OperatorChange};
+use super::place::ZonePlace;
+use super::record::{owner, read_content, read_type};
+use super::{
+    Database, ListedItem, ListedKind, OperationError, OperationResult, Operations, TakeItem,
+    zone::check_primaries, zone_name,
+};
+use nameward_store::sql::ZoneRow;
+
+/// Kinds of metadata that the order of names in the database depends on.
+const DERIVED_FROM: [&str; 3] = ["NSEC3PARAM", "NSEC3NARROW", "PRESIGNED"];
+/// Characters of `domainmetadata.kind`.
+const KIND_MAX: usize = 32;
+
+/// A change of the metadata of a zone.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MetadataRequest {
+    /// The zone.
+    pub zone: String,
+    /// The kind, as `ALLOW-AXFR-FROM`.
+    pub kind: String,
+    /// The items.
+    #[serde(default)]
+    pub content: Vec<String>,
+    /// The fate of the items.
+    pub change: MetadataChange,
+}
+
+/// The fate of items of metadata.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MetadataChange {
+    /// They take the place of all others of their kind; none deletes the kind.
+    Set,
+    /// They come to those that are there.
+    Add,
+    /// They go; all of their kind if none is named.
+    Remove,
+}
+
+/// New terms of a zone of a database; what is not said stays.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ZoneTerms {
+    /// The zone.
+    pub zone: String,
+    /// The kind.
+    #[serde(default)]
+    pub kind: Option<ListedKind>,
+    /// The addresses that a secondary is transferred from; an empty list takes them away.
+    #[serde(default)]
+    pub primaries: Option<Vec<String>>,
+    /// The account; empty takes it away.
+    #[serde(default)]
+    pub account: Option<String>,
+    /// The catalog that it is a member of; empty takes it out.
+    #[serde(default)]
+    pub catalog: Option<String>,
+}
+
+/// Records to be served, or kept and not served.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RecordUse {
+    /// The zone.
+    pub zone: String,
+    /// The owner.
+    pub name: String,
+    /// The type.
+    #[serde(rename = "type")]
+    pub rtype: String,
+    /// The data of the records; all of the type if empty.
+    #[serde(default)]
+    pub content: Vec<String>,
+    /// Whether they are served.
+    pub enabled: bool,
+}
+
+/// A comment of an RRset.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RecordComment {
+    /// The zone.
+    pub zone: String,
+    /// The owner.
+    pub name: String,
+    /// The type.
+    #[serde(rename = "type")]
+    pub rtype: String,
+    /// The text; empty takes the comment away.
+    pub comment: String,
+    /// The account of the one who says it.
+    #[serde(default)]
+    pub account: String,
+}
+
+/// An item of metadata.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListedMetadata {
+    /// The kind.
+    pub kind: String,
+    /// The content.
+    pub content: String,
+}
+
+/// A comment that is stored.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListedComment {
+    /// The owner.
+    pub name: String,
+    /// The type.
+    #[serde(rename = "type")]
+    pub rtype: String,
+    /// The text.
+    pub comment: String,
+    /// The account of the one who said it.
+    pub account: String,
+}
+
+impl Operations {
+    /// Finds the database that has a zone; others keep nothing but records.
+    fn stored(&self, zone: &str) -> Result<(&Database, Box<ZoneRow>), OperationError> {
+        match self.place(&zone_name(zone)?)? {
+            ZonePlace::Database(database, row) => Ok((database, row)),
+            ZonePlace::Memory(zone) => Err(OperationError::refused(format!(
+                "zone {} is in no database: its settings stand in a [[zone]] table of the configuration",
+                zone.name()
+            ))),
+        }
+    }
+
+    /// Lists the metadata of a zone.
+    pub fn list_metadata(
+        &self,
+        zone: &str,
+        kind: Option<&str>,
+        items: TakeItem<'_>,
+    ) -> Result<OperationResult, OperationError> {
+        let (database, row) = self.stored(zone)?;
+        let listing = self
+            .runtime
+            .block_on(database.backend.stored_metadata(&row));
+        let listing = listing.map_err(|error| database.error(&error))?;
+        let is_it = |have: &str| kind.is_none_or(|kind| have.eq_ignore_ascii_case(kind));
+        let mut count = 0;
+        let _ = listing
+            .into_iter()
+            .filter(|item| is_it(&item.kind))
+            .all(|item| {
+                count += 1;
+                items(ListedItem::Metadata(ListedMetadata {
+                    kind: item.kind,
+                    content: item.content,
+                }))
+            });
+        Ok(OperationResult::Listed { items: count })
+    }
+
+    /// Changes the metadata of a zone.
+    pub fn change_metadata(
+        &self,
+        request: &MetadataRequest,
+    ) -> Result<OperationResult, OperationError> {
+        let kind = request.kind.to_ascii_uppercase();
+        let is_word =
+            |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '-' || c == '_';
+        if kind.is_empty() || kind.len() > KIND_MAX || !kind.chars().all(is_word) {
+            return Err(OperationError::invalid(format!(
+                "{:?} is no kind of metadata: expected a word such as ALLOW-AXFR-FROM",
+                request.kind
+            )));
+        }
+        if DERIVED_FROM.contains(&kind.as_str()) {
+            return Err(OperationError::refused(format!(
+                "{kind} changes how the names of a signed zone are put in order, which is not done here yet: use `pdnsutil`, \
+                 and `pdnsutil rectify-zone`"
+            )));
+        }
+        if request
+            .content
+            .iter()
+            .any(|text| text.contains(['\n', '\0']))
+        {
+            return Err(OperationError::invalid("an item of metadata is one line"));
+        }
+        let (database, row) = self.stored(&request.zone)?;
+        let edit = match request.change {
+            MetadataChange::Set => MetadataEdit::Set,
+            MetadataChange::Add => MetadataEdit::Add,
+            MetadataChange::Remove => MetadataEdit::Remove,
+        };
+        let change = AttributeChange::Metadata(kind, edit, request.content.clone());
+        self.write_attributes(database, &row, &[change])
+    }
+
+    fn write_attributes(
+        &self,
+        database: &Database,
+        row: &ZoneRow,
+        changes: &[AttributeChange],
+    ) -> Result<OperationResult, OperationError> {
+        let change = database.backend.change_attributes(row.id, changes);
+        let committed = self.runtime.block_on(change);
+        let committed = committed.map_err(|error| database.error(&error))?;
+        if !committed.is_changed {
+            let zone = row.name.to_string();
+            return Ok(OperationResult::NoChange { zone });
+        }
+        let warnings = self.publish(database, &committed)?;
+        tracing::info!("zone {}: settings changed", row.name);
+        let changed = database.changed(&committed, warnings);
+        Ok(OperationResult::ZoneChanged(changed))
+    }
+
+    /// Gives a zone of a database other terms.
+    pub fn set_terms(&self, terms: &ZoneTerms) -> Result<OperationResult, OperationError> {
+        let (database, row) = self.stored(&terms.zone)?;
+        let mut changes = Vec::new();
+        let kind = match terms.kind {
+            Some(ListedKind::OfZone(kind)) => {
+                changes.push(AttributeChange::SetKind(kind));
+                kind
+            }
+            Some(ListedKind::File) => {
+                return Err(OperationError::invalid("a zone of a database is no file"));
+            }
+            None => row.kind,
+        };
+        let mut primaries = row.primaries.as_deref().unwrap_or_default().to_owned();
+        if let Some(addresses) = &terms.primaries {
+            primaries = check_primaries(addresses)?;
+            changes.push(AttributeChange::SetPrimaries(primaries.clone()));
+        }
+        if kind.is_transferred() && primaries.trim().is_empty() {
+            return Err(OperationError::invalid(
+                "a zone that is transferred needs a primary: --primary ADDRESS, once or more",
+            ));
+        }
+        if let Some(account) = &terms.account {
+            changes.push(AttributeChange::SetAccount(account.clone()));
+        }
+        if let Some(catalog) = &terms.catalog {
+            let name = match catalog.as_str() {
+                "" => String::new(),
+                text => self.catalog_name(database, text)?,
+            };
+            changes.push(AttributeChange::SetCatalog(name));
+        }
+        if changes.is_empty() {
+            return Err(OperationError::invalid(
+                "nothing to set: --kind, --primary, --account or --catalog",
+            ));
+        }
+        self.write_attributes(database, &row, &changes)
+    }
+
+    /// Returns the name of a catalog as its members have it, if the database has such a producer.
+    fn catalog_name(&self, database: &Database, text: &str) -> Result<String, OperationError> {
+        let name = zone_name(text)?;
+        let found = self
+            .runtime
+            .block_on(database.backend.find_zone(name.as_name()));
+        match found.map_err(|error| database.error(&error))? {
+            Some(row) if row.kind == ZoneKind::Producer => {
+                Ok(name.to_string().trim_end_matches('.').to_ascii_lowercase())
+            }
+            Some(_) => Err(OperationError::invalid(format!(
+                "zone {name} is no catalog: its kind must be producer"
+            ))),
+            None => Err(OperationError::not_found(format!(
+                "catalog {name} is not in the database of the zone"
+            ))),
+        }
+    }
+
+    /// Has records served, or kept and not served.
+    pub fn use_records(&self, request: &RecordUse) -> Result<OperationResult, OperationError> {
+        let (database, row) = self.stored(&request.zone)?;
+        let (name, rtype) = (owner(&request.name, &row.name)?, read_type(&request.rtype)?);
+        if rtype == Type::SOA {
+            return Err(OperationError::invalid("a zone needs its SOA"));
+        }
+        let contents = request.content.iter().map(|text| read_content(rtype, text));
+        let contents = contents.collect::<Result<Vec<_>, _>>()?;
+        let mut stored = Vec::new();
+        let mut take = |record: StoredRecord| {
+            stored.push(record);
+            true
+        };
+        let serial = self.serial_of(database, &row)?;
+        let listing = database
+            .backend
+            .stored_records(&row, Some(name.as_name()), &mut take);
+        let listed = self.runtime.block_on(listing);
+        listed.map_err(|error| database.error(&error))?;
+        stored.retain(|record| Type::from_text(record.rtype.as_bytes()) == Some(rtype));
+        if let Some(wrong) = stored.iter().find(|record| record.problem.is_some()) {
+            let problem = wrong.problem.clone().unwrap_or_default();
+            return Err(OperationError::invalid(format!(
+                "{name} {rtype}: row {} cannot be read: {problem}",
+                wrong.id
+            )));
+        }
+        let mut found = 0;
+        let records = stored.iter().map(|record| {
+            let rdata = read_content(rtype, &record.content)?;
+            let is_meant = contents.is_empty() || contents.contains(&rdata);
+            found += usize::from(is_meant);
+            Ok(NewRecord {
+                rdata,
+                disabled: match is_meant {
+                    true => !request.enabled,
+                    false => record.disabled,
+                },
+            })
+        });
+        let records = records.collect::<Result<Vec<_>, OperationError>>()?;
+        if found == 0 || found < contents.len() {
+            return Err(OperationError::not_found(format!(
+                "{name} {rtype}: no such record; `nameward record list` lists disabled ones too"
+            )));
+        }
+        let ttl = stored.first().map_or(0, |record| record.ttl);
+        let rrset = RrsetData {
+            name,
+            rtype,
+            ttl,
+            records,
+        };
+        let change = OperatorChange {
+            // Whoever changed the RRset meanwhile has raised it.
+            serial,
+            ..OperatorChange::new(row.name, vec![Edit::Replace(rrset)])
+        };
+        let zone = row.name.to_string();
+        let place = ZonePlace::Database(database, row);
+        let outcome = self.make_change(&place, &change, ChangeMode::Make)?;
+        Ok(match outcome.is_changed {
+            true => OperationResult::ZoneChanged(outcome.changed),
+            false => OperationResult::NoChange { zone },
+        })
+    }
+
+    /// Reads the serial that a database has.
+    fn serial_of(
+        &self,
+        database: &Database,
+        row: &ZoneRow,
+    ) -> Result<Option<Serial>, OperationError> {
+        let mut serial = None;
+        let mut take = |record: StoredRecord| {
+            if record.rtype == "SOA" && !record.disabled && record.problem.is_none() {
+                let field = record.content.split(' ').nth(2);
+                serial = field.and_then(|text| text.parse().ok()).map(Serial);
+            }
+            true
+        };
+        let apex = Some(row.name.as_name());
+        let listing = database.backend.stored_records(row, apex, &mut take);
+        let listed = self.runtime.block_on(listing);
+        listed.map_err(|error| database.error(&error))?;
+        Ok(serial)
+    }
+
+    /// Sets the comment of an RRset.
+    pub fn comment(&self, request: &RecordComment) -> Result<OperationResult, OperationError> {
+        let (database, row) = self.stored(&request.zone)?;
+        let name = owner(&request.name, &row.name)?;
+        if !name.as_name().is_at_or_below(row.name.as_name()) {
+            let zone = row.name;
+            return Err(OperationError::invalid(format!(
+                "{name} is outside the zone {zone}"
+            )));
+        }
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let change = AttributeChange::SetComment {
+            name: Box::new(name),
+            rtype: read_type(&request.rtype)?.to_string(),
+            comment: request.comment.clone(),
+            account: request.account.clone(),
+            time: now.map_or(0, |since| since.as_secs() as i64),
+        };
+        self.write_attributes(database, &row, &[change])
+    }
+
+    /// Lists the comments of a zone.
+    pub fn list_comments(
+        &self,
+        zone: &str,
+        items: TakeItem<'_>,
+    ) -> Result<OperationResult, OperationError> {
+        let (database, row) = self.stored(zone)?;
+        let listing = self
+            .runtime
+            .block_on(database.backend.stored_comments(&row));
+        let listing = listing.map_err(|error| database.error(&error))?;
+        let count = listing.len() as u64;
+        let _ = listing.into_iter().all(|comment| {
+            items(ListedItem::Comment(ListedComment {
+                name: format!("{}.", comment.name.trim_end_matches('.')),
+                rtype: comment.rtype,
+                comment: comment.comment,
+                account: comment.account,
+            }))
+        });
+        Ok(OperationResult::Listed { items: count })
+    }
+}

@@ -1,0 +1,262 @@
+//! Owns the command line of what databases keep besides served records: metadata, terms of zones, comments, disabled records.
+
+use clap::{Args, Subcommand};
+use nameward_control::operations::{
+    ListedKind, MetadataChange, MetadataRequest, OperationError, OperationRequest, RecordComment,
+    RecordUse, ZoneTerms,
+};
+
+use super::RemoteArguments;
+
+#[derive(Subcommand)]
+pub enum MetadataCommand {
+    /// Print the metadata of a zone: kind and content, a line for each item
+    List {
+        /// The zone
+        #[arg(value_name = "ZONE")]
+        zone: String,
+        #[command(flatten)]
+        remote: RemoteArguments,
+    },
+    /// Print the items of one kind
+    Get {
+        /// The zone
+        #[arg(value_name = "ZONE")]
+        zone: String,
+        /// The kind, such as ALLOW-AXFR-FROM
+        #[arg(value_name = "KIND")]
+        kind: String,
+        #[command(flatten)]
+        remote: RemoteArguments,
+    },
+    /// Put items in place of all of a kind
+    Set(MetadataArguments),
+    /// Add items to those of a kind
+    Add(MetadataArguments),
+    /// Remove items, or all of a kind
+    Remove {
+        /// The zone
+        #[arg(value_name = "ZONE")]
+        zone: String,
+        /// The kind, such as ALLOW-AXFR-FROM
+        #[arg(value_name = "KIND")]
+        kind: String,
+        /// The items; without them all of the kind
+        #[arg(value_name = "CONTENT")]
+        contents: Vec<String>,
+        #[command(flatten)]
+        remote: RemoteArguments,
+    },
+}
+
+#[derive(Args)]
+pub struct MetadataArguments {
+    /// The zone
+    #[arg(value_name = "ZONE")]
+    zone: String,
+    /// The kind, such as ALLOW-AXFR-FROM
+    #[arg(value_name = "KIND")]
+    kind: String,
+    /// The items
+    #[arg(value_name = "CONTENT", required = true)]
+    contents: Vec<String>,
+    #[command(flatten)]
+    remote: RemoteArguments,
+}
+
+#[derive(Args)]
+pub struct SetArguments {
+    /// The zone
+    #[arg(value_name = "ZONE")]
+    zone: String,
+    /// native, primary, secondary, producer or consumer
+    #[arg(long, value_name = "KIND")]
+    kind: Option<String>,
+    /// An address that a secondary zone is transferred from; may be repeated, "" takes them away
+    #[arg(long = "primary", value_name = "ADDRESS")]
+    primaries: Vec<String>,
+    /// The account; "" takes it away
+    #[arg(long, value_name = "ACCOUNT")]
+    account: Option<String>,
+    /// The catalog zone (of kind producer, in the same database) that it is a member of; "" takes it out
+    #[arg(long, value_name = "ZONE")]
+    catalog: Option<String>,
+    #[command(flatten)]
+    remote: RemoteArguments,
+}
+
+#[derive(Subcommand)]
+pub enum RecordAttributeCommand {
+    /// Serve records of a database again that were disabled
+    Enable(UseArguments),
+    /// Keep records in their database, but do not serve them
+    Disable(UseArguments),
+    /// Set the comment of a name and type in a database; without a text take it away
+    Comment {
+        /// The zone
+        #[arg(value_name = "ZONE")]
+        zone: String,
+        /// The owner: @ for the zone itself, www or www.example.org
+        #[arg(value_name = "NAME")]
+        name: String,
+        /// The type
+        #[arg(value_name = "TYPE")]
+        rtype: String,
+        /// The comment
+        #[arg(value_name = "TEXT", default_value = "")]
+        comment: String,
+        /// Who says it
+        #[arg(long, value_name = "ACCOUNT", default_value = "")]
+        account: String,
+        #[command(flatten)]
+        remote: RemoteArguments,
+    },
+    /// Print the comments of a zone in a database
+    Comments {
+        /// The zone
+        #[arg(value_name = "ZONE")]
+        zone: String,
+        #[command(flatten)]
+        remote: RemoteArguments,
+    },
+    /// Find records of all zones whose owner or data match a pattern
+    ///
+    /// nameward record search '*.192.0.2.*'
+    ///
+    /// nameward record search 'www.*'
+    Search {
+        /// The pattern: * stands for anything, ? for one character
+        #[arg(value_name = "PATTERN")]
+        pattern: String,
+        /// End after so many records
+        #[arg(long, value_name = "NUMBER", default_value = "100")]
+        limit: u64,
+        #[command(flatten)]
+        remote: RemoteArguments,
+    },
+}
+
+#[derive(Args)]
+pub struct UseArguments {
+    /// The zone
+    #[arg(value_name = "ZONE")]
+    zone: String,
+    /// The owner: @ for the zone itself, www or www.example.org
+    #[arg(value_name = "NAME")]
+    name: String,
+    /// The type
+    #[arg(value_name = "TYPE")]
+    rtype: String,
+    /// The data of the records; without it all of the type
+    #[arg(value_name = "CONTENT")]
+    contents: Vec<String>,
+    #[command(flatten)]
+    remote: RemoteArguments,
+}
+
+impl UseArguments {
+    fn split(self, enabled: bool) -> (OperationRequest, RemoteArguments) {
+        let request = RecordUse {
+            zone: self.zone,
+            name: self.name,
+            rtype: self.rtype,
+            content: self.contents,
+            enabled,
+        };
+        (OperationRequest::RecordUse(request), self.remote)
+    }
+}
+
+impl MetadataArguments {
+    fn split(self, change: MetadataChange) -> (OperationRequest, RemoteArguments) {
+        let request = MetadataRequest {
+            zone: self.zone,
+            kind: self.kind,
+            content: self.contents,
+            change,
+        };
+        (OperationRequest::MetadataChange(request), self.remote)
+    }
+}
+
+/// The request of `nameward metadata`, and the server it is for.
+pub fn metadata(command: MetadataCommand) -> (OperationRequest, RemoteArguments) {
+    match command {
+        MetadataCommand::List { zone, remote } => {
+            (OperationRequest::MetadataList { zone, kind: None }, remote)
+        }
+        MetadataCommand::Get { zone, kind, remote } => {
+            let kind = Some(kind);
+            (OperationRequest::MetadataList { zone, kind }, remote)
+        }
+        MetadataCommand::Set(arguments) => arguments.split(MetadataChange::Set),
+        MetadataCommand::Add(arguments) => arguments.split(MetadataChange::Add),
+        MetadataCommand::Remove {
+            zone,
+            kind,
+            contents,
+            remote,
+        } => {
+            let arguments = MetadataArguments {
+                zone,
+                kind,
+                contents,
+                remote,
+            };
+            arguments.split(MetadataChange::Remove)
+        }
+    }
+}
+
+/// The request of `nameward zone set`, and the server it is for.
+pub fn terms(
+    arguments: SetArguments,
+) -> Result<(OperationRequest, RemoteArguments), OperationError> {
+    let kind = arguments.kind.as_deref().map(ListedKind::from_name);
+    let primaries = arguments.primaries;
+    let terms = ZoneTerms {
+        zone: arguments.zone,
+        kind: kind.transpose()?,
+        primaries: match primaries.iter().all(String::is_empty) {
+            true if primaries.is_empty() => None,
+            true => Some(Vec::new()),
+            false => Some(primaries),
+        },
+        account: arguments.account,
+        catalog: arguments.catalog,
+    };
+    Ok((OperationRequest::ZoneSet(terms), arguments.remote))
+}
+
+/// The request of `nameward record enable` and the like, and the server it is for.
+pub fn record(command: RecordAttributeCommand) -> (OperationRequest, RemoteArguments) {
+    match command {
+        RecordAttributeCommand::Enable(arguments) => arguments.split(true),
+        RecordAttributeCommand::Disable(arguments) => arguments.split(false),
+        RecordAttributeCommand::Comment {
+            zone,
+            name,
+            rtype,
+            comment,
+            account,
+            remote,
+        } => {
+            let request = RecordComment {
+                zone,
+                name,
+                rtype,
+                comment,
+                account,
+            };
+            (OperationRequest::RecordComment(request), remote)
+        }
+        RecordAttributeCommand::Comments { zone, remote } => {
+            (OperationRequest::CommentList { zone }, remote)
+        }
+        RecordAttributeCommand::Search {
+            pattern,
+            limit,
+            remote,
+        } => (OperationRequest::RecordSearch { pattern, limit }, remote),
+    }
+}

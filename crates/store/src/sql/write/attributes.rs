@@ -1,0 +1,311 @@
+//! Facts that a database keeps of a zone besides its records: kind, primaries, account, catalog, metadata, comments.
+//!
+//! They are written in one transaction under the lock of the zone, as its records are, and told to all servers.
+
+use super::super::dialect::SqlEngine;
+use super::super::row::{Cells, write_name};
+use super::super::{SqlBackend, ZoneRow};
+use super::commit::lock_zone;
+use super::session::{Failure, Session, Value};
+use super::zones::{StoredRecord, kind_column};
+use super::{Committed, Task, WriteError};
+use crate::sql::dialect::record_columns;
+use nameward_wire::NameBuf;
+use nameward_zone::{Serial, ZoneKind};
+use std::ops::ControlFlow;
+
+/// A change of what is kept of a zone besides its records.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AttributeChange {
+    /// Items of a kind of metadata, and what becomes of them.
+    Metadata(String, MetadataEdit, Vec<String>),
+    /// The kind of the zone.
+    SetKind(ZoneKind),
+    /// `domains.master`, as it is written there.
+    SetPrimaries(String),
+    /// `domains.account`.
+    SetAccount(String),
+    /// The catalog that the zone is a member of, without its final dot; none if empty.
+    SetCatalog(String),
+    /// The comment of an RRset in the place of all others; none if empty.
+    SetComment {
+        /// The owner.
+        name: Box<NameBuf>,
+        /// The type, as stored.
+        rtype: String,
+        /// The text.
+        comment: String,
+        /// The account of the one who says it.
+        account: String,
+        /// Seconds since 1970.
+        time: i64,
+    },
+}
+
+/// The fate of items of metadata.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MetadataEdit {
+    /// They take the place of all others of their kind; none deletes the kind.
+    Set,
+    /// They come to those that are there.
+    Add,
+    /// They go; all of their kind if none is named.
+    Remove,
+}
+
+/// An item of metadata.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredMetadata {
+    /// The kind, as `ALLOW-AXFR-FROM`.
+    pub kind: String,
+    /// Its content.
+    pub content: String,
+}
+
+/// A comment of an RRset.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredComment {
+    /// The owner, as stored.
+    pub name: String,
+    /// The type, as stored.
+    pub rtype: String,
+    /// The account of the one who said it.
+    pub account: String,
+    /// The text.
+    pub comment: String,
+}
+
+impl SqlBackend {
+    /// Makes changes of what is kept of a zone besides its records, all or none.
+    pub async fn change_attributes(
+        &self,
+        zone: i64,
+        changes: &[AttributeChange],
+    ) -> Result<Committed, WriteError> {
+        let committed = self.transact_one(&Task::Attributes(zone, changes)).await;
+        // The list of zones has kinds and primaries.
+        self.forget(None);
+        committed
+    }
+
+    /// Lists the metadata of a zone in the order of kinds.
+    pub async fn stored_metadata(&self, zone: &ZoneRow) -> Result<Vec<StoredMetadata>, WriteError> {
+        let mut session = self.reader().await?;
+        let content = content_text(session.engine());
+        let sql = format!(
+            "SELECT domain_id, CAST(kind AS CHAR(32)), {content} FROM domainmetadata WHERE domain_id = ? ORDER BY kind, id"
+        );
+        let mut items = Vec::new();
+        let each = &mut |row: &dyn Cells| {
+            items.push(StoredMetadata {
+                kind: text_of(row, 1).trim().into(),
+                content: text_of(row, 2),
+            });
+        };
+        session.rows(&sql, &[Value::Int(zone.id)], each).await?;
+        self.inner.writer.give_back(session);
+        Ok(items)
+    }
+
+    /// Lists the comments of a zone.
+    pub async fn stored_comments(&self, zone: &ZoneRow) -> Result<Vec<StoredComment>, WriteError> {
+        let mut session = self.reader().await?;
+        let text = |column: &str| match session.engine() {
+            SqlEngine::Mysql => format!("CAST({column} AS BINARY)"),
+            _ => format!("CAST({column} AS VARCHAR)"),
+        };
+        let sql = format!(
+            "SELECT domain_id, {}, {}, {}, {} FROM comments WHERE domain_id = ? ORDER BY name, type, id",
+            text("name"),
+            text("type"),
+            text("account"),
+            text("comment")
+        );
+        let mut comments = Vec::new();
+        let each = &mut |row: &dyn Cells| {
+            comments.push(StoredComment {
+                name: text_of(row, 1),
+                rtype: text_of(row, 2),
+                account: text_of(row, 3),
+                comment: text_of(row, 4),
+            });
+        };
+        session.rows(&sql, &[Value::Int(zone.id)], each).await?;
+        self.inner.writer.give_back(session);
+        Ok(comments)
+    }
+
+    /// Hands over stored records of all zones whose owners or data match a pattern of LIKE with the escape `|`, each with the
+    /// name of its zone, at most so many. Ends when `each` says false.
+    pub async fn search_records(
+        &self,
+        pattern: &str,
+        limit: u64,
+        each: &mut (dyn FnMut(String, StoredRecord) -> bool + Send),
+    ) -> Result<(), WriteError> {
+        let mut session = self.reader().await?;
+        let engine = session.engine();
+        let disabled = match engine {
+            SqlEngine::Postgres => "CAST(CAST(disabled AS INT) AS BIGINT)",
+            _ => "disabled",
+        };
+        let columns = record_columns(engine);
+        let zone = match engine {
+            SqlEngine::Mysql => {
+                "CAST((SELECT d.name FROM domains d WHERE d.id = domain_id) AS BINARY)"
+            }
+            _ => "CAST((SELECT d.name FROM domains d WHERE d.id = domain_id) AS VARCHAR)",
+        };
+        // Letters count in either case: so they do with LIKE in SQLite and with the collation of PowerDNS in MySQL.
+        let like = match engine {
+            SqlEngine::Postgres => "ILIKE",
+            _ => "LIKE",
+        };
+        let sql = format!(
+            "SELECT {columns}, {disabled}, {zone} FROM records \
+             WHERE type IS NOT NULL AND (name {like} ? ESCAPE '|' OR content {like} ? ESCAPE '|') \
+             ORDER BY records.name, records.type, records.id LIMIT {limit}"
+        );
+        let values = [Value::Text(pattern), Value::Text(pattern)];
+        let mut goes_on = true;
+        session
+            .rows_until(&sql, &values, &mut |row| {
+                goes_on = each(text_of(row, 7), StoredRecord::read(row));
+                match goes_on {
+                    true => ControlFlow::Continue(()),
+                    false => ControlFlow::Break(()),
+                }
+            })
+            .await?;
+        if goes_on {
+            self.inner.writer.give_back(session);
+        }
+        Ok(())
+    }
+}
+
+fn content_text(engine: SqlEngine) -> &'static str {
+    match engine {
+        SqlEngine::Mysql => "CAST(content AS BINARY)",
+        _ => "CAST(content AS VARCHAR)",
+    }
+}
+
+fn text_of(row: &dyn Cells, column: usize) -> String {
+    String::from_utf8_lossy(row.text(column).unwrap_or_default()).into_owned()
+}
+
+/// Makes the changes; the caller ends the transaction.
+pub(super) async fn change(
+    session: &mut Session,
+    id: i64,
+    changes: &[AttributeChange],
+) -> Result<Committed, WriteError> {
+    let zone = lock_zone(session, id).await?;
+    let mut is_changed = false;
+    for change in changes {
+        is_changed |= write(session, id, change).await?;
+    }
+    if is_changed {
+        session.notify_change(id).await?;
+    }
+    Ok(Committed {
+        zone: id,
+        apex: zone.name,
+        is_changed,
+        is_gone: false,
+        has_soa: false,
+        serial: Serial::default(),
+        difference: None,
+        mark: None,
+        warnings: Vec::new(),
+    })
+}
+
+/// Makes one change; false if it was like that already.
+async fn write(session: &mut Session, id: i64, change: &AttributeChange) -> Result<bool, Failure> {
+    match change {
+        AttributeChange::SetKind(kind) => set(session, id, "type", kind_column(*kind)).await,
+        AttributeChange::SetPrimaries(text) => set(session, id, "master", text).await,
+        AttributeChange::SetAccount(text) => set(session, id, "account", text).await,
+        AttributeChange::SetCatalog(text) => set(session, id, "catalog", text).await,
+        AttributeChange::Metadata(kind, edit, contents) => {
+            write_metadata(session, (id, kind), *edit, contents).await
+        }
+        AttributeChange::SetComment {
+            name,
+            rtype,
+            comment,
+            account,
+            time,
+        } => {
+            let mut owner = String::new();
+            write_name(name.as_name(), &mut owner);
+            let sql = "DELETE FROM comments WHERE domain_id = ? AND name = ? AND type = ?";
+            let values = [Value::Int(id), Value::Text(&owner), Value::Text(rtype)];
+            session.run(sql, &values).await?;
+            if comment.is_empty() {
+                return Ok(true);
+            }
+            let sql = "INSERT INTO comments (domain_id, name, type, modified_at, account, comment) \
+                       VALUES (?, ?, ?, ?, ?, ?)";
+            let values = [
+                Value::Int(id),
+                Value::Text(&owner),
+                Value::Text(rtype),
+                Value::Int(*time),
+                Value::Text(account),
+                Value::Text(comment),
+            ];
+            session.run(sql, &values).await?;
+            Ok(true)
+        }
+    }
+}
+
+/// Sets a column of the zone's row; an empty text is none.
+async fn set(session: &mut Session, id: i64, column: &str, value: &str) -> Result<bool, Failure> {
+    let sql = format!("UPDATE domains SET {column} = ? WHERE id = ?");
+    let value = (!value.is_empty()).then_some(value);
+    session.run(&sql, &[value.into(), Value::Int(id)]).await?;
+    Ok(true)
+}
+
+async fn write_metadata(
+    session: &mut Session,
+    (id, kind): (i64, &str),
+    edit: MetadataEdit,
+    contents: &[String],
+) -> Result<bool, Failure> {
+    let content = content_text(session.engine());
+    let sql = format!(
+        "SELECT domain_id, {content} FROM domainmetadata WHERE domain_id = ? AND kind = ? ORDER BY id"
+    );
+    let values = [Value::Int(id), Value::Text(kind)];
+    let mut before = Vec::new();
+    let each = &mut |row: &dyn Cells| before.push(text_of(row, 1));
+    session.rows(&sql, &values, each).await?;
+    let after: Vec<String> = match edit {
+        MetadataEdit::Set => contents.to_vec(),
+        MetadataEdit::Add => {
+            let new = contents.iter().filter(|text| !before.contains(text));
+            before.iter().chain(new).cloned().collect()
+        }
+        MetadataEdit::Remove if contents.is_empty() => Vec::new(),
+        MetadataEdit::Remove => {
+            let stays = |text: &&String| !contents.contains(text);
+            before.iter().filter(stays).cloned().collect()
+        }
+    };
+    if before == after {
+        return Ok(false);
+    }
+    let sql = "DELETE FROM domainmetadata WHERE domain_id = ? AND kind = ?";
+    session.run(sql, &values).await?;
+    for content in &after {
+        let sql = "INSERT INTO domainmetadata (domain_id, kind, content) VALUES (?, ?, ?)";
+        let values = [Value::Int(id), Value::Text(kind), Value::Text(content)];
+        session.run(sql, &values).await?;
+    }
+    Ok(true)
+}
