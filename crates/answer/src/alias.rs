@@ -230,13 +230,18 @@ impl<'n> Encoder<'n, '_> {
         let Some(addresses) = self.addresses else {
             return Ok(0);
         };
-        let rrsigs = match state {
-            SigningState::Online(signing) => {
+        let rrsigs = match state.online() {
+            Some(signing) => {
                 let data = addresses.records.iter().map(|data| &data[..]);
-                let set = CanonicalSet::new(node.name(), addresses.rtype, ttl, data);
+                let set = CanonicalSet::new(
+                    self.signed_as.unwrap_or(node.name()),
+                    addresses.rtype,
+                    ttl,
+                    data,
+                );
                 self.rrsigs(&set, signing)?
             }
-            SigningState::Stored(_) | SigningState::Unsigned => Rrsigs::new(),
+            None => Rrsigs::new(),
         };
         self.undo_if_full(|this| {
             for data in &addresses.records {

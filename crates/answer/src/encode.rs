@@ -18,6 +18,8 @@ pub(crate) struct Encoder<'n, 'b> {
     pub(crate) writer: MessageWriter<'n, 'b>,
     /// The client wants signatures.
     pub(crate) dnssec_ok: bool,
+    /// The name that RRsets of the entry in work are signed as, where it is not the one of their node.
+    pub(crate) signed_as: Option<Name<'n>>,
     /// Seconds since 1970.
     pub(crate) now: u32,
     pub(crate) making: Making,
@@ -66,6 +68,7 @@ impl<'n, 'b> Encoder<'n, 'b> {
         Encoder {
             writer: MessageWriter::reply(query, out, limit),
             dnssec_ok: false,
+            signed_as: None,
             now: 0,
             making: Making::NOW,
             addresses: None,

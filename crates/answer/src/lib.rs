@@ -163,6 +163,7 @@ mod extended_error {
     pub const NETWORK_ERROR: u16 = 23;
     pub const NOT_AUTHORITATIVE: u16 = 20;
     pub const NOT_SUPPORTED: u16 = 21;
+    pub const INVALID_QUERY_TYPE: u16 = 30;
     pub const PROHIBITED: u16 = 18;
 }
 
@@ -239,6 +240,7 @@ impl Engine {
             key,
             qtype: query.qtype,
             dnssec_ok: query.edns.is_some_and(|edns| edns.dnssec_ok),
+            compact_ok: query.edns.is_some_and(|edns| edns.compact_ok),
         };
         let mut plan = plan::Plan::new();
         plan::plan(zones, zone, question, (&self.policy, scratch), &mut plan);
@@ -357,6 +359,8 @@ impl Engine {
         match query.qtype {
             // RFC 6891 section 6.1.1, RFC 8945 section 5.2: these stand in the additional section only.
             Type::OPT | Type::TSIG | Type::TKEY => fail(Rcode::FormErr, None),
+            // RFC 9824 section 3.5: it stands in NSEC records only.
+            Type::NXNAME => fail(Rcode::FormErr, Some(extended_error::INVALID_QUERY_TYPE)),
             Type::MAILA | Type::MAILB => fail(Rcode::NotImp, Some(extended_error::NOT_SUPPORTED)),
             _ => None,
         }

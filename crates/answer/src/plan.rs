@@ -44,6 +44,7 @@ pub(crate) struct Planner<'z, 'p, Z: Zones> {
     qname: Name<'p>,
     pub(crate) qtype: Type,
     wants_proofs: bool,
+    pub(crate) compact_ok: bool,
     pub(crate) alias: &'p mut AliasScratch,
     pub(crate) plan: &'p mut Plan<'z, Z::View>,
 }
@@ -56,6 +57,8 @@ pub(crate) struct Question<'q> {
     pub(crate) qtype: Type,
     /// RFC 3225: the client wants records of DNSSEC.
     pub(crate) dnssec_ok: bool,
+    /// RFC 9824 section 5.1: a compact denial may have its true response code.
+    pub(crate) compact_ok: bool,
 }
 
 /// Plans the answer to a question into `plan`, which is new: the list is large, so it is filled where it stands.
@@ -81,6 +84,7 @@ pub(crate) fn plan<'z, 'p, Z: Zones>(
         qname: question.name,
         qtype: question.qtype,
         wants_proofs: question.dnssec_ok,
+        compact_ok: question.compact_ok,
         alias,
         plan,
     };
@@ -157,7 +161,7 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
             && let Some(cname) = node.rrset(Type::CNAME)
             && node.rrset(self.qtype).is_none()
             // RFC 4035 section 2.5: an alias has an NSEC record of its own.
-            && (self.qtype != Type::NSEC || !has_own_nsec(zone))
+            && (self.qtype != Type::NSEC || !has_own_nsec(zone, node))
         {
             self.push(
                 Section::Answer,
@@ -206,7 +210,7 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
                 );
                 PlanStep::Done
             }
-            None if self.qtype == Type::NSEC && has_own_nsec(zone) => {
+            None if self.qtype == Type::NSEC && has_own_nsec(zone, node) => {
                 let ttl = proof_ttl(zone);
                 let proof = Data::Proof(Claim::Types);
                 self.push(Section::Answer, owner(current), proof, ttl, (zone, node));
@@ -231,7 +235,7 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
     ) -> PlanStep<'z> {
         let step = self.negative(zone, key, current, AnswerKind::NoData);
         if self.wants_proofs {
-            self.prove_types(zone, node);
+            self.prove_no_type(zone, node, current);
         }
         step
     }

@@ -1,7 +1,7 @@
 //! The records that make answers of a signed zone verifiable (RFC 4035 section 3.1).
 //!
-//! Here stands what an answer must prove; [`online`] proves it with records made for the one answer, [`stored`] with
-//! those that the zone has.
+//! Here stands what an answer must prove; [`online`] proves it with records made for the one answer, [`chain`] with
+//! those of a chain over all names, which a zone brings with it or which it has because it is signed here.
 //!
 //! | answer | NSEC (RFC 4035 section 3.1.3) | NSEC3 (RFC 5155 section 7.2) |
 //! |---|---|---|
@@ -10,17 +10,21 @@
 //! | from a wildcard | next closer name absent | next closer name absent |
 //! | type not at a wildcard | types of the wildcard, next closer name absent | the same, and types of the closest encloser |
 //! | delegation without DS | types of the delegation | types of the delegation |
+//!
+//! Compact denial (RFC 9824) tells of the name that was asked for alone, as of one that exists; one that does not has the type
+//! NXNAME.
 
+mod chain;
 mod online;
-mod stored;
 
 use crate::AnswerKind;
 use crate::encode::{Encoder, Fit, Stop};
-use crate::plan::{Current, Data, Owner, PlanEntry, Planner, Section};
+use crate::plan::{Current, Data, Owner, PlanEntry, Planner, Section, owner};
 use crate::view::{ZoneView, Zones};
+use chain::ProofChain;
 use nameward_dnssec::Denial;
 use nameward_wire::message::OwnerForm;
-use nameward_wire::{Class, Name, NameBuf, Type};
+use nameward_wire::{Class, Name, NameBuf, Rcode, Type};
 use nameward_zone::{Find, NameKey, Node, Rrset, SigningState, negative_ttl};
 
 /// Something that an answer has to prove, about the node of its entry.
@@ -28,6 +32,10 @@ use nameward_zone::{Find, NameKey, Node, Rrset, SigningState, negative_ttl};
 pub(crate) enum Claim {
     /// It exists and has these types.
     Types,
+    /// It, or the owner of the entry that it stands for, exists and does not have the type that was asked for.
+    NoType,
+    /// The owner of the entry does not exist, told by a record of its own (RFC 9824 section 3.1).
+    NoName,
     /// It exists, and the owner of the entry, right below it, does not.
     Absent,
     /// It exists, and no wildcard stands right below it.
@@ -39,11 +47,14 @@ pub(crate) fn proof_ttl(zone: &impl ZoneView) -> u32 {
     zone.apex().rrset(Type::SOA).map_or(0, negative_ttl)
 }
 
-/// Whether the names of a zone have NSEC records, made when they are asked for.
+/// Whether a name has an NSEC record, made when it is asked for.
 #[cold]
-pub(crate) fn has_own_nsec(zone: &impl ZoneView) -> bool {
-    let signing = zone.signing().online();
-    signing.is_some_and(|signing| *signing.denial() == Denial::Nsec)
+pub(crate) fn has_own_nsec(zone: &impl ZoneView, node: Node<'_>) -> bool {
+    let state = zone.signing();
+    // In a chain an empty non-terminal has none (RFC 4035 section 2.3).
+    let is_left_out = matches!(state, SigningState::Chained(_)) && node.is_empty();
+    let signing = state.online();
+    signing.is_some_and(|signing| *signing.denial() == Denial::Nsec) && !is_left_out
 }
 
 impl<'z, Z: Zones> Planner<'z, '_, Z> {
@@ -61,7 +72,25 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
 
     /// The type is not there.
     #[cold]
-    pub(crate) fn prove_types(&mut self, zone: &'z Z::View, node: Node<'z>) {
+    pub(crate) fn prove_no_type(
+        &mut self,
+        zone: &'z Z::View,
+        node: Node<'z>,
+        current: Current<'z>,
+    ) {
+        let state = zone.signing();
+        if state.is_signed() {
+            // RFC 9824 section 3.3: a name that a wildcard stands for is shown as one that exists.
+            let owner = match state.is_compact() {
+                true => owner(current),
+                false => Owner::Name(node.name()),
+            };
+            self.prove(Claim::NoType, owner, (zone, node));
+        }
+    }
+
+    /// The name is there.
+    fn prove_types(&mut self, zone: &'z Z::View, node: Node<'z>) {
         if zone.signing().is_signed() {
             self.prove(Claim::Types, Owner::Name(node.name()), (zone, node));
         }
@@ -78,6 +107,9 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
         let Some(node) = signed_node(zone, key, encloser) else {
             return;
         };
+        if zone.signing().is_compact() {
+            return self.prove_no_name(zone, node, current);
+        }
         if zone.signing().uses_nsec3() {
             self.prove_types(zone, node);
         }
@@ -85,6 +117,24 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
         // A question for the wildcard itself has it as its next closer name.
         if !key.suffix(encloser + 1).is_wildcard() {
             self.prove(Claim::NoWildcard, Owner::Name(node.name()), (zone, node));
+        }
+    }
+
+    /// RFC 9824 section 3.1: the name is shown as one that exists and has nothing but its NSEC record.
+    fn prove_no_name(&mut self, zone: &'z Z::View, node: Node<'z>, current: Current<'z>) {
+        if !self.compact_ok {
+            self.plan.rcode = Rcode::NoError;
+        }
+        match self.qtype {
+            // Which is the answer to a question for it.
+            Type::NSEC => {
+                self.plan
+                    .entries
+                    .retain(|entry| entry.section != Section::Authority);
+                let (section, data) = (Section::Answer, Data::Proof(Claim::NoName));
+                self.push(section, owner(current), data, proof_ttl(zone), (zone, node));
+            }
+            _ => self.prove(Claim::NoName, owner(current), (zone, node)),
         }
     }
 
@@ -99,6 +149,9 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
         let Some(node) = signed_node(zone, key, encloser) else {
             return;
         };
+        if zone.signing().is_compact() {
+            return;
+        }
         // RFC 5155 section 7.2.5: only a negative answer has to show the closest encloser.
         if zone.signing().uses_nsec3() && self.plan.outcome == AnswerKind::NoData {
             self.prove_types(zone, node);
@@ -157,6 +210,11 @@ impl<'n> Encoder<'n, '_> {
         made: &'n [NameBuf],
     ) -> Result<u16, Stop> {
         let state = entry.zone.signing();
+        self.signed_as = None;
+        if state.is_compact() && entry.node.name().is_wildcard() {
+            // RFC 9824 section 3.3: signed as a name of its own, so that nothing has to show that no closer one exists.
+            self.signed_as = Some(Name::from_valid_wire(self.spelled(entry.owner, made)));
+        }
         match entry.data {
             // RFC 4035 section 2.2: the NS of a delegation are not signed.
             Data::Rrset(rrset) if entry.section == Section::Referral => {
@@ -171,15 +229,28 @@ impl<'n> Encoder<'n, '_> {
                 SigningState::Unsigned => Ok(0),
                 SigningState::Online(signing) if entry.section == Section::Answer => {
                     let name = Name::from_valid_wire(self.spelled(entry.owner, made));
-                    self.asked_nsec((owner, name), entry, signing)
+                    self.asked_nsec((owner, name), (entry, claim), signing)
+                }
+                SigningState::Chained(chained) if entry.section == Section::Answer => {
+                    let name = Name::from_valid_wire(self.spelled(entry.owner, made));
+                    match name == entry.node.name() {
+                        true => self.proof_of_chain(entry, (claim, name), chained.as_ref().into()),
+                        false => self.asked_nsec((owner, name), (entry, claim), &chained.signing),
+                    }
                 }
                 SigningState::Online(signing) => {
                     let next_closer = Name::from_valid_wire(self.spelled(entry.owner, made));
                     self.made_proof(entry, (claim, next_closer), signing)
                 }
+                SigningState::Chained(chained) => {
+                    let next_closer = Name::from_valid_wire(self.spelled(entry.owner, made));
+                    let chain = ProofChain::from(&**chained);
+                    self.proof_of_chain(entry, (claim, next_closer), chain)
+                }
                 SigningState::Stored(index) => {
                     let next_closer = Name::from_valid_wire(self.spelled(entry.owner, made));
-                    self.stored_proof(entry, (claim, next_closer), index)
+                    let chain = ProofChain::Stored(index);
+                    self.proof_of_chain(entry, (claim, next_closer), chain)
                 }
             },
         }
@@ -211,6 +282,9 @@ impl<'n> Encoder<'n, '_> {
     ) -> Result<u16, Stop> {
         match state {
             SigningState::Online(signing) => self.signed_online(owner, (rrset, ttl), node, signing),
+            SigningState::Chained(chained) => {
+                self.signed_online(owner, (rrset, ttl), node, &chained.signing)
+            }
             SigningState::Stored(_) if self.dnssec_ok => {
                 self.with_stored_signatures(owner, (rrset, ttl), node)
             }
@@ -251,6 +325,7 @@ impl<'n> Encoder<'n, '_> {
         node: Node<'n>,
         state: Option<&SigningState>,
     ) -> Result<u16, Stop> {
+        self.signed_as = None;
         match state {
             Some(state) => self.signed(owner, (rrset, rrset.ttl()), node, state),
             None => self.further_rrset(owner, rrset, rrset.ttl()),

@@ -1,7 +1,7 @@
 //! DNSSEC for zones that are signed while they are served: keys, signatures, proofs of denial.
 //!
 //! Owns what a zone's keys and metadata mean ([`SigningKey`], [`SigningPolicy`]), what is signed and with which keys ([`CanonicalSet`],
-//! [`Signing`]), NSEC and NSEC3 records that are made for one answer, the cache of signatures, the life of keys
+//! [`Signing`]), NSEC and NSEC3 records of a chain and of one answer ([`Proof`]), the cache of signatures, the life of keys
 //! ([`rollover`]), and signed messages ([`tsig`]). Plain functions over memory: the time comes in as a parameter, nothing is read from a disk or a database.
 
 #![deny(unsafe_code)]
@@ -13,6 +13,7 @@ mod nsec;
 mod nsec3;
 mod period;
 mod policy;
+mod proof;
 mod reused;
 pub mod rollover;
 mod rsa;
@@ -26,9 +27,10 @@ pub use key::{
     KeyError, KeyFile, KeyFileError, KeyTimes, KeyUse, PrivateKey, SigningKey, algorithm_name,
     algorithm_number,
 };
-pub use nsec3::{MAX_ITERATIONS, Nsec3, Nsec3Param, Nsec3ParamError};
-pub use policy::{Denial, PolicyItemError, Publish, SigningPolicy};
+pub use nsec3::{MAX_ITERATIONS, Nsec3, Nsec3Hash, Nsec3Param, Nsec3ParamError};
+pub use policy::{Denial, DenialStyle, DenialTerms, PolicyItemError, Publish, SigningPolicy};
+pub use proof::Proof;
 pub use reused::ReusedBytes;
 pub use set::CanonicalSet;
-pub use signing::{Keys, Making, NoSignature, Proof, Rrsigs, Signing};
+pub use signing::{Keys, Making, NoSignature, Rrsigs, Signing};
 pub use soa_edit::SoaEdit;

@@ -11,6 +11,11 @@ pub const MAX_ITERATIONS: u16 = 100;
 const SHA_1: u8 = 1;
 /// Octets of a hashed name.
 pub(crate) const HASH: usize = 20;
+/// The flag of NSEC3 that lets delegations without DS go without a record (RFC 5155 section 3.1.2.1).
+pub(crate) const OPT_OUT: u8 = 1;
+
+/// A hashed name.
+pub type Nsec3Hash = [u8; HASH];
 
 /// How names are hashed.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
@@ -67,14 +72,14 @@ impl Nsec3 {
     /// Record data of NSEC3PARAM. Its flags are 0 (RFC 5155 section 4.1.2).
     pub(crate) fn param(&self) -> Vec<u8> {
         let mut rdata = Vec::with_capacity(5 + self.salt.len());
-        self.put_parameters(&mut rdata);
+        self.put_parameters(0, &mut rdata);
         rdata
     }
 
-    /// Writes the first octets of NSEC3 and NSEC3PARAM: SHA-1, no flags. Every delegation is proven, so Opt-Out is not used.
-    pub(crate) fn put_parameters(&self, out: &mut Vec<u8>) {
+    /// Writes the first octets of NSEC3 and NSEC3PARAM.
+    pub(crate) fn put_parameters(&self, flags: u8, out: &mut Vec<u8>) {
         let [high, low] = self.iterations.min(MAX_ITERATIONS).to_be_bytes();
-        out.extend_from_slice(&[SHA_1, 0, high, low, self.salt.len() as u8]);
+        out.extend_from_slice(&[SHA_1, flags, high, low, self.salt.len() as u8]);
         out.extend_from_slice(&self.salt);
     }
 }

@@ -3,14 +3,75 @@
 use crate::nsec3::{Nsec3, Nsec3Param, Nsec3ParamError};
 use crate::soa_edit::SoaEdit;
 
-/// How it is proven that something does not exist.
+/// The records that prove that something does not exist.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub enum Denial {
-    /// NSEC, covering as little as can be (RFC 4470).
+    /// NSEC.
     #[default]
     Nsec,
-    /// NSEC3, covering as little as can be.
+    /// NSEC3, and how names are hashed.
     Nsec3(Nsec3),
+}
+
+/// How much the records of denial in an answer tell of other names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum DenialStyle {
+    /// They are those of the chain over all names, where the zone is in memory: each is signed once, whoever asks for what. A
+    /// zone that is looked up has no order of its names, and white lies.
+    #[default]
+    Chain,
+    /// They are made for the one answer and cover nothing but what it is about (RFC 4470, RFC 7129 appendix B).
+    WhiteLies,
+    /// One NSEC for each negative answer (RFC 9824).
+    Compact,
+}
+
+/// How a zone denies names, as one word of an operator says.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DenialTerms {
+    /// NSEC or NSEC3.
+    pub denial: Denial,
+    /// The chain, or records made for each answer.
+    pub style: DenialStyle,
+    /// Delegations without DS have no NSEC3 in the chain.
+    pub is_opt_out: bool,
+}
+
+impl DenialTerms {
+    /// The words that are understood, the first being the one where nothing is said.
+    pub const WORDS: [&str; 5] = ["nsec", "nsec3", "nsec3-opt-out", "white-lies", "compact"];
+
+    /// Reads a word. NSEC3 has no salt and no further rounds (RFC 9276).
+    pub fn read(word: &str) -> Option<Self> {
+        let nsec3 = |is_opt_out| DenialTerms {
+            denial: Denial::Nsec3(Nsec3::default()),
+            is_opt_out,
+            ..DenialTerms::default()
+        };
+        let nsec = |style| DenialTerms {
+            style,
+            ..DenialTerms::default()
+        };
+        match word {
+            "nsec" => Some(nsec(DenialStyle::Chain)),
+            "nsec3" => Some(nsec3(false)),
+            "nsec3-opt-out" => Some(nsec3(true)),
+            "white-lies" => Some(nsec(DenialStyle::WhiteLies)),
+            "compact" => Some(nsec(DenialStyle::Compact)),
+            _ => None,
+        }
+    }
+
+    /// The word for it.
+    pub fn word(&self) -> &'static str {
+        match (&self.denial, self.style) {
+            (Denial::Nsec3(_), _) if self.is_opt_out => "nsec3-opt-out",
+            (Denial::Nsec3(_), _) => "nsec3",
+            (Denial::Nsec, DenialStyle::Chain) => "nsec",
+            (Denial::Nsec, DenialStyle::WhiteLies) => "white-lies",
+            (Denial::Nsec, DenialStyle::Compact) => "compact",
+        }
+    }
 }
 
 /// Which records tell the parent about keys (RFC 7344, RFC 8078).
@@ -30,6 +91,10 @@ pub enum Publish<T> {
 pub struct SigningPolicy {
     /// NSEC or NSEC3.
     pub denial: Denial,
+    /// The chain, or records made for each answer.
+    pub style: DenialStyle,
+    /// Delegations without DS have no NSEC3 in the chain (RFC 5155 section 6).
+    pub is_opt_out: bool,
     /// NSEC3 records are made for answers alone: there is no chain to transfer.
     pub is_narrow: bool,
     /// CDS, by types of digests.
@@ -53,6 +118,18 @@ pub enum PolicyItemError {
     Unusable(#[from] Nsec3ParamError),
 }
 
+impl DenialStyle {
+    /// Reads the word for it.
+    pub fn read(word: &str) -> Option<Self> {
+        match word {
+            "chain" => Some(DenialStyle::Chain),
+            "white-lies" => Some(DenialStyle::WhiteLies),
+            "compact" => Some(DenialStyle::Compact),
+            _ => None,
+        }
+    }
+}
+
 impl SigningPolicy {
     /// Takes one item of metadata; others than those about signing are passed over.
     pub fn take(&mut self, kind: &str, content: &str) -> Result<(), PolicyItemError> {
@@ -62,6 +139,7 @@ impl SigningPolicy {
             "NSEC3PARAM" => {
                 let param = Nsec3Param::read(content)?;
                 self.denial = Denial::Nsec3(param.hashing);
+                self.is_opt_out = param.opt_out;
             }
             "NSEC3NARROW" => self.is_narrow = content == "1",
             "PUBLISH-CDS" => {
@@ -87,6 +165,12 @@ impl SigningPolicy {
                 self.soa_edit = SoaEdit::read(content).ok_or(PassedOver(
                     "expected SOA-EDIT INCREMENT-WEEKS, INCEPTION-EPOCH, INCEPTION-INCREMENT, \
                      EPOCH or NONE, found something else: the serial is shown as it is",
+                ))?;
+            }
+            // Ours: PowerDNS leaves names with X- to others.
+            "X-NAMEWARD-DENIAL" => {
+                self.style = DenialStyle::read(content).ok_or(PassedOver(
+                    "expected X-NAMEWARD-DENIAL chain, white-lies or compact, found something else",
                 ))?;
             }
             "PRESIGNED" => self.is_presigned = content == "1",
@@ -147,6 +231,23 @@ mod tests {
             (read.cds, read.cdnskey),
             (Publish::Removal, Publish::Removal)
         );
+    }
+
+    #[test]
+    fn the_words_of_denial_are_read_as_they_are_written() {
+        for word in DenialTerms::WORDS {
+            assert_eq!(
+                DenialTerms::read(word).map(|terms| terms.word()),
+                Some(word)
+            );
+        }
+        assert_eq!(DenialTerms::default().word(), DenialTerms::WORDS[0]);
+        assert_eq!(DenialTerms::read("nsec5"), None);
+        let compact = policy(&[("X-NAMEWARD-DENIAL", "compact")]).unwrap();
+        assert_eq!(compact.style, DenialStyle::Compact);
+        assert!(policy(&[("X-NAMEWARD-DENIAL", "none")]).is_err());
+        let opt_out = policy(&[("NSEC3PARAM", "1 1 0 -")]).unwrap();
+        assert!(opt_out.is_opt_out);
     }
 
     #[test]

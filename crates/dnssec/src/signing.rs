@@ -2,16 +2,13 @@
 
 use crate::cache::{SignatureCache, Signed};
 use crate::key::SigningKey;
-use crate::nsec;
-use crate::nsec3;
 use crate::period::{DAY, validity};
-use crate::policy::{Denial, Publish, SigningPolicy};
+use crate::policy::{Denial, DenialStyle, Publish, SigningPolicy};
 use crate::reused::ReusedBytes;
 use crate::set::{CanonicalSet, RRSIG_FIXED};
 use crate::soa_edit::SoaEdit;
 use arrayvec::ArrayVec;
 use aws_lc_rs::digest::{Context, SHA256, digest};
-use nameward_wire::rdata::BitmapBuilder;
 use nameward_wire::{Name, NameBuf, Type};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -130,20 +127,9 @@ impl Making {
     }
 }
 
-/// A record that proves what exists and what does not.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Proof {
-    /// Its owner.
-    pub owner: NameBuf,
-    /// NSEC or NSEC3.
-    pub rtype: Type,
-    /// Its data.
-    pub rdata: ReusedBytes,
-}
-
 /// How a zone is signed.
 pub struct Signing {
-    apex: NameBuf,
+    pub(crate) apex: NameBuf,
     keys: Arc<Keys>,
     policy: Arc<SigningPolicy>,
     cache: Arc<SignatureCache>,
@@ -194,6 +180,21 @@ impl Signing {
     #[inline]
     pub fn denial(&self) -> &Denial {
         &self.policy.denial
+    }
+
+    /// How much the records of denial tell of other names. There is no compact denial with NSEC3 here.
+    #[inline]
+    pub fn style(&self) -> DenialStyle {
+        match (self.policy.style, self.denial()) {
+            (_, Denial::Nsec3(_)) if self.policy.is_narrow => DenialStyle::WhiteLies,
+            (DenialStyle::Compact, Denial::Nsec3(_)) => DenialStyle::WhiteLies,
+            (style, _) => style,
+        }
+    }
+
+    /// Whether delegations without DS have no NSEC3 in the chain.
+    pub fn is_opt_out(&self) -> bool {
+        self.policy.is_opt_out && matches!(self.denial(), Denial::Nsec3(_))
     }
 
     /// Tells whether the zone's NSEC3 records are made for answers alone, by its metadata.
@@ -296,111 +297,6 @@ impl Signing {
         head.extend_from_slice(&key.tag().to_be_bytes());
         head.extend_from_slice(apex);
         head
-    }
-
-    /// Proves that a name exists and has these types; NSEC and RRSIG are added where they belong.
-    pub fn matching(&self, name: Name<'_>, types: impl Iterator<Item = Type>) -> Option<Proof> {
-        match self.denial() {
-            Denial::Nsec => {
-                let next = nsec::below(name, self.apex.as_name());
-                Some(self.nsec(name.into(), next, types))
-            }
-            Denial::Nsec3(params) => {
-                let hash = params.hash(name);
-                self.nsec3(params, &hash, &nsec3::next(&hash), types)
-            }
-        }
-    }
-
-    /// Proves that a name does not exist. `parent` has the types of the name above it, which exists; `is_free` tells of a
-    /// sibling whether it is known that nothing stands there and below.
-    pub fn covering(
-        &self,
-        name: Name<'_>,
-        parent: impl Iterator<Item = Type>,
-        is_free: impl Fn(Name<'_>) -> bool,
-    ) -> Option<Proof> {
-        match self.denial() {
-            Denial::Nsec => {
-                let next = nsec::after(name, self.apex.as_name());
-                Some(match nsec::before(name, is_free) {
-                    // The owner may exist, or have types that a wildcard, a DNAME or a zone below gives it. RFC 6840 section 4.1: a record with NS and without SOA denies no type there but DS.
-                    Some(owner) => self.nsec(owner, next, [Type::NS, Type::DS].into_iter()),
-                    None => self.nsec(name.parent()?.into(), next, parent),
-                })
-            }
-            Denial::Nsec3(params) => {
-                let hash = params.hash(name);
-                let (before, after) = (nsec3::previous(&hash), nsec3::next(&hash));
-                self.nsec3(params, &before, &after, std::iter::empty())
-            }
-        }
-    }
-
-    /// Makes the NSEC record of a name that has these types, in a chain over all names.
-    pub fn nsec_of_chain(
-        &self,
-        owner: Name<'_>,
-        next: NameBuf,
-        types: impl Iterator<Item = Type>,
-    ) -> Proof {
-        self.nsec(owner.into(), next, types)
-    }
-
-    /// Makes the NSEC3 record of a name that has these types, in a chain over all hashes; `None` if a hash does not fit
-    /// before the name of the zone.
-    pub fn nsec3_of_chain(
-        &self,
-        params: &nsec3::Nsec3,
-        (hash, next): (&[u8; nsec3::HASH], &[u8; nsec3::HASH]),
-        types: impl Iterator<Item = Type>,
-    ) -> Option<Proof> {
-        self.nsec3(params, hash, next, types)
-    }
-
-    fn nsec(&self, owner: NameBuf, next: NameBuf, types: impl Iterator<Item = Type>) -> Proof {
-        let mut rdata = ReusedBytes::take();
-        rdata.extend_from_slice(next.as_name().as_wire());
-        let mut bitmap = BitmapBuilder::default();
-        // RFC 4034 section 4.1.2: the record itself and its signature are there too.
-        types
-            .chain([Type::NSEC, Type::RRSIG])
-            .for_each(|rtype| bitmap.add(rtype));
-        bitmap.write(&mut rdata);
-        Proof {
-            owner,
-            rtype: Type::NSEC,
-            rdata,
-        }
-    }
-
-    fn nsec3(
-        &self,
-        params: &nsec3::Nsec3,
-        hash: &[u8; nsec3::HASH],
-        next: &[u8; nsec3::HASH],
-        types: impl Iterator<Item = Type>,
-    ) -> Option<Proof> {
-        let mut rdata = ReusedBytes::take();
-        params.put_parameters(&mut rdata);
-        rdata.push(nsec3::HASH as u8);
-        rdata.extend_from_slice(next);
-        let mut bitmap = BitmapBuilder::default();
-        let mut has_signed = false;
-        for rtype in types {
-            // RFC 5155 section 7.1: RRSIG only where something is signed; the NS of a delegation alone is not.
-            has_signed |= rtype != Type::NS;
-            bitmap.add(rtype);
-        }
-        if has_signed {
-            bitmap.add(Type::RRSIG);
-        }
-        bitmap.write(&mut rdata);
-        Some(Proof {
-            owner: nsec3::owner(hash, self.apex.as_name())?,
-            rtype: Type::NSEC3,
-            rdata,
-        })
     }
 }
 

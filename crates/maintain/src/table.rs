@@ -7,7 +7,7 @@
 //! maintains a zone has its contents as its home has them.
 
 use arc_swap::ArcSwap;
-use nameward_dnssec::Signing;
+use nameward_dnssec::{DenialStyle, Signing};
 use nameward_wire::Name;
 use nameward_zone::{AccessRules, AccessSource, Contest, TableChange, Zone, ZoneTable};
 use std::collections::HashMap;
@@ -47,6 +47,11 @@ impl TableWriter {
 
     /// Makes changes visible, all at the same moment. Returns the offered zones that another source has too.
     pub fn publish(&self, changes: &[TableChange]) -> Vec<Contest> {
+        for change in changes {
+            if let TableChange::Offer(zone) | TableChange::Move(zone, _) = change {
+                self.prepare(zone);
+            }
+        }
         match changes.is_empty() {
             true => Vec::new(),
             false => self.write(|table, signings| match signings.is_empty() {
@@ -70,6 +75,7 @@ impl TableWriter {
 
     /// Makes a new version of a zone visible, unless its source has withdrawn the zone meanwhile; false if it has.
     pub fn replace(&self, zone: Arc<Zone>) -> bool {
+        self.prepare(&zone);
         self.write(|table, signings| {
             let is_there = table.offered_by(zone.apex_name(), zone.rank()).is_some();
             if is_there {
@@ -81,6 +87,11 @@ impl TableWriter {
 
     /// Has a zone signed from now on, now and in all its versions to come; `None` has it unsigned.
     pub fn set_signing(&self, name: Name<'_>, signing: Option<Arc<Signing>>) {
+        if let Some(signing) = &signing {
+            for version in self.load().versions(name) {
+                make_chain(&version.unsigned(), signing);
+            }
+        }
         let key = name.as_wire().to_ascii_lowercase().into();
         self.write(|table, signings| {
             match signing {
@@ -108,6 +119,22 @@ impl TableWriter {
             .map(Zone::unsigned)
     }
 
+    /// Makes the chain of a zone that is signed here before others have to wait for it: for a large zone that takes a
+    /// second, once.
+    fn prepare(&self, zone: &Arc<Zone>) {
+        let signing = {
+            let signings = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+            let name = zone.apex_name().as_wire();
+            match signings.is_empty() {
+                true => None,
+                false => signings.get(&name.to_ascii_lowercase()[..]).cloned(),
+            }
+        };
+        if let Some(signing) = signing {
+            make_chain(&zone.unsigned(), &signing);
+        }
+    }
+
     fn write<T>(&self, change: impl FnOnce(&mut ZoneTable, &mut ZoneSignings) -> T) -> T {
         let mut signings = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         let mut table = ZoneTable::clone(&self.snapshot.load());
@@ -117,11 +144,22 @@ impl TableWriter {
     }
 }
 
+/// Makes the chain of denial of a zone, if answers will need it.
+fn make_chain(unsigned: &Zone, signing: &Signing) {
+    let is_signed_here = !unsigned.is_stand_in() && !unsigned.signing().is_signed();
+    if is_signed_here && signing.signs() && signing.style() == DenialStyle::Chain {
+        unsigned.chain_for(signing);
+    }
+}
+
 /// Returns the version of a zone that is served: signed, if this server has keys for it and it brings no signatures.
 fn sign(zone: Arc<Zone>, signings: &ZoneSignings) -> Arc<Zone> {
     let unsigned = zone.unsigned();
     let name = unsigned.apex_name().as_wire().to_ascii_lowercase();
     let Some(signing) = signings.get(&name[..]) else {
+        if !unsigned.signing().is_signed() {
+            unsigned.forget_chain();
+        }
         return unsigned;
     };
     if unsigned.is_stand_in() || unsigned.signing().is_signed() {

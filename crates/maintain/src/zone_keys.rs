@@ -7,8 +7,8 @@
 
 use crate::table::TableWriter;
 use nameward_dnssec::{
-    Denial, KeyError, KeyUse, Keys, Nsec3, PrivateKey, Publish, SignatureCache, Signing,
-    SigningKey, SigningPolicy, SoaEdit,
+    DenialTerms, KeyError, KeyUse, Keys, PrivateKey, Publish, SignatureCache, Signing, SigningKey,
+    SigningPolicy, SoaEdit,
 };
 use nameward_store::state::{StateChange, StateError, StateStore};
 use nameward_wire::{Name, NameBuf};
@@ -31,8 +31,8 @@ const NUMBER: usize = 4;
 /// How a zone without keys in its home is signed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SigningTerms {
-    /// NSEC or NSEC3.
-    pub denial: Denial,
+    /// The way in which names are denied.
+    pub denial: DenialTerms,
     /// The serial shown.
     pub soa_edit: SoaEdit,
 }
@@ -131,10 +131,7 @@ impl ZoneKey {
 
 impl SigningTerms {
     fn value(&self) -> Vec<u8> {
-        let denial = match self.denial {
-            Denial::Nsec => "nsec",
-            Denial::Nsec3(_) => "nsec3",
-        };
+        let denial = self.denial.word();
         let text = format!("{denial} {}", self.soa_edit.word());
         [&[FORM], text.as_bytes()].concat()
     }
@@ -145,17 +142,16 @@ impl SigningTerms {
         let text = String::from_utf8_lossy(text);
         let mut words = text.split(' ');
         SigningTerms {
-            denial: match words.next() {
-                Some("nsec3") => Denial::Nsec3(Nsec3::default()),
-                _ => Denial::Nsec,
-            },
+            denial: words.next().and_then(DenialTerms::read).unwrap_or_default(),
             soa_edit: words.next().and_then(SoaEdit::read).unwrap_or_default(),
         }
     }
 
     fn policy(&self) -> SigningPolicy {
         SigningPolicy {
-            denial: self.denial.clone(),
+            denial: self.denial.denial.clone(),
+            style: self.denial.style,
+            is_opt_out: self.denial.is_opt_out,
             // RFC 7344: a parent that looks for them keeps its DS right by itself. SHA-256 is what all validators have.
             cds: Publish::Keys(vec![2]),
             cdnskey: Publish::Keys(()),

@@ -331,12 +331,23 @@ fn signed_answers_from_the_packet_cache_are_given_without_allocating() {
 
 #[test]
 fn answers_of_a_zone_in_memory_with_signatures_from_the_cache_are_given_without_allocating() {
+    let mut signed = zone("example.", ZONE);
+    signed.set_signing(Some(signing()));
+    check_warm_answers(signed);
+}
+
+#[test]
+fn answers_that_a_chain_proves_with_signatures_from_the_cache_are_given_without_allocating() {
+    let mut signed = zone("example.", ZONE);
+    signed.set_resident_signing(Some(signing()));
+    check_warm_answers(signed);
+}
+
+fn check_warm_answers(signed: Zone) {
     let _alone = alone();
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let _inside = runtime.enter();
     let shared = ServingState::with_live(Engine::default(), stats(), LiveSettings::for_tests());
-    let mut signed = zone("example.", ZONE);
-    signed.set_signing(Some(signing()));
     let mut table = ZoneTable::default();
     table.insert(Arc::new(signed));
     shared.zones.store(Arc::new(table));

@@ -63,6 +63,8 @@ pub struct Edns<'a> {
     pub version: u8,
     /// The DO bit (RFC 3225).
     pub dnssec_ok: bool,
+    /// The CO bit: the client knows compact denial, whatever the response code says (RFC 9824 section 5.1).
+    pub compact_ok: bool,
     /// Whether the NSID option was asked for (RFC 5001).
     pub nsid: bool,
     /// Whether the EXPIRE option was asked for (RFC 7314).
@@ -216,6 +218,7 @@ impl From<&Query<'_>> for QueryBuf {
                 payload: edns.payload,
                 version: edns.version,
                 dnssec_ok: edns.dnssec_ok,
+                compact_ok: edns.compact_ok,
                 nsid: edns.nsid,
                 expire: edns.expire,
                 cookie: None,
@@ -232,6 +235,7 @@ impl<'a> Edns<'a> {
             payload: u16::from_be_bytes([fixed[2], fixed[3]]),
             version: fixed[5],
             dnssec_ok: fixed[6] & 0x80 != 0,
+            compact_ok: fixed[6] & 0x40 != 0,
             nsid: false,
             expire: false,
             cookie: None,

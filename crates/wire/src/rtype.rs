@@ -36,6 +36,7 @@ impl Type {
     pub const DNSKEY: Type = Type(48);
     pub const NSEC3: Type = Type(50);
     pub const NSEC3PARAM: Type = Type(51);
+    pub const NXNAME: Type = Type(128);
     pub const CDS: Type = Type(59);
     pub const CDNSKEY: Type = Type(60);
     pub const CSYNC: Type = Type(62);

@@ -10,6 +10,7 @@ mod access;
 mod advice;
 mod broken;
 mod build;
+mod chain;
 pub mod change;
 mod connect;
 mod draft;
@@ -37,6 +38,7 @@ mod zone;
 
 pub use access::{AccessEntry, AccessList, AccessRules, AccessSource, AccessTerm};
 pub use build::ZoneBuilder;
+pub use chain::{ChainedSigning, DenialChain, Nsec3Link, NsecLink};
 pub use finding::Finding;
 pub use inspect::{FaultyRrsets, RrsetName, StoredInspection};
 pub use key::NameKey;

@@ -2,8 +2,10 @@
 //!
 //! The order is an index beside the table, made when it is first needed: answering does not need it.
 
+use crate::key::NameKey;
 use crate::node::Node;
-use crate::zone::{PackedOrder, Zone};
+use crate::packed::tag;
+use crate::zone::Zone;
 use nameward_wire::Name;
 use nameward_wire::name::MAX_LABELS;
 use std::cmp::Ordering;
@@ -34,7 +36,7 @@ impl Zone {
         if let Some(changes) = self.changes() {
             return changes.base.packed_order();
         }
-        let order = self.order_cell().get_or_init(|| {
+        let order = self.indexes().order.get_or_init(|| {
             let mut key = Vec::new();
             let packed = self.packed();
             // Most comparisons are decided by the first octets that differ from the apex.
@@ -60,9 +62,9 @@ impl Zone {
                 })
             });
             let places = keyed.into_iter().map(|(_, place)| place);
-            Box::new(PackedOrder(places.collect()))
+            places.collect()
         });
-        &order.0
+        order
     }
 
     /// All nodes in canonical order, the apex first; empty non-terminals are among them.
@@ -81,6 +83,45 @@ impl Zone {
             key: Vec::new(),
         }
     }
+}
+
+impl Zone {
+    /// All nodes below a name, in no order.
+    pub(crate) fn nodes_below(&self, name: Name<'_>) -> impl Iterator<Item = Node<'_>> {
+        // What is below a name follows it in canonical order.
+        let (order, packed) = (self.packed_order(), self.packed());
+        let start = order.partition_point(|&place| {
+            packed.node(place).name().canonical_cmp(name) != Ordering::Greater
+        });
+        let rest = &order[start..];
+        let count = rest.partition_point(|&place| packed.node(place).name().is_at_or_below(name));
+        let is_changed = |node: &Node<'_>| {
+            let changes = self.changes();
+            changes.is_some_and(|changes| {
+                changes
+                    .overlay
+                    .find(tag_of(node.name()), node.name())
+                    .is_some()
+            })
+        };
+        let base: Vec<Node<'_>> = rest[..count]
+            .iter()
+            .map(|&place| packed.node(place))
+            .filter(|node| !is_changed(node))
+            .collect();
+        let changed = self.changes().into_iter();
+        let changed = changed.flat_map(|changes| changes.overlay.entries());
+        let changed: Vec<Node<'_>> = changed
+            .filter_map(|(_, _, node)| node)
+            .filter(|node| node.name() != name && node.name().is_at_or_below(name))
+            .collect();
+        base.into_iter().chain(changed)
+    }
+}
+
+fn tag_of(name: Name<'_>) -> u32 {
+    let key = NameKey::new(name);
+    tag(key.hash(key.labels()))
 }
 
 /// Nodes of the base and changed nodes, the changed one winning where both have a name.

@@ -7,7 +7,7 @@
 use crate::change::{ChangeError, Difference};
 use crate::record_list::WireRecord;
 use crate::zone::Zone;
-use nameward_dnssec::Signing;
+use nameward_dnssec::{DenialStyle, Signing};
 use std::sync::Arc;
 
 impl Zone {
@@ -33,7 +33,11 @@ impl Zone {
         }
         let mut zone = unsigned.apply_over(&difference)?;
         if signing.signs() {
-            zone.set_signing(Some(Arc::clone(signing)));
+            // On the version without, which the next ones are made of.
+            if signing.style() == DenialStyle::Chain {
+                zone.keep_chain(Some(unsigned.chain_for(signing)));
+            }
+            zone.set_resident_signing(Some(Arc::clone(signing)));
         }
         zone.set_unsigned(Arc::clone(&unsigned));
         Ok(zone)

@@ -1,5 +1,6 @@
 //! One version of a zone, and the search in it.
 
+use crate::chain::DenialChain;
 use crate::change::Changes;
 use crate::key::NameKey;
 use crate::live::Live;
@@ -9,7 +10,7 @@ use crate::prefetch::prefetch;
 use crate::serial::Serial;
 use crate::signing_state::SigningState;
 use nameward_wire::{Name, Type};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 /// Facts about a zone that a search starts from.
 #[derive(Clone, Copy, Default)]
@@ -59,8 +60,8 @@ pub struct Zone {
     /// Where the contents are looked up: this is the stand-in for them.
     live: Option<Arc<Live>>,
     signing: SigningState,
-    /// The canonical order, behind a pointer, because few zones ever need it.
-    order: OnceLock<Box<PackedOrder>>,
+    /// Indexes over the names, behind a pointer, because few zones ever need them.
+    indexes: OnceLock<Box<ZoneIndexes>>,
     /// It is known to exist and nothing else: this is the stand-in for contents that nobody has.
     is_not_ready: bool,
     /// It has only the names that one question needs.
@@ -73,8 +74,14 @@ pub struct Zone {
 // 192, which a hundred thousand zones would show.
 const _: () = assert!(size_of::<Zone>() <= 112);
 
-/// Places of the packed names in canonical order.
-pub(crate) struct PackedOrder(pub(crate) Box<[u32]>);
+/// Indexes over the names of a zone, each made when it is first needed.
+#[derive(Default)]
+pub(crate) struct ZoneIndexes {
+    /// Places of the packed names in canonical order.
+    pub(crate) order: OnceLock<Box<[u32]>>,
+    /// The chain of denial. Whoever changes zones uses it; answers have it from the signing state.
+    pub(crate) chain: Mutex<Option<Arc<DenialChain>>>,
+}
 
 /// The match of a zone for a name (RFC 1034 section 4.3.2 step 3, RFC 4592 section 3.3).
 #[derive(Clone, Copy)]
@@ -117,7 +124,7 @@ impl Zone {
             changes: None,
             live: None,
             signing: SigningState::Unsigned,
-            order: OnceLock::new(),
+            indexes: OnceLock::new(),
             is_not_ready: false,
             is_part: false,
             rank: 0,
@@ -131,14 +138,17 @@ impl Zone {
     }
 
     /// Takes over what a version has besides its contents from the version it was made of: where it is from, and how it
-    /// is signed.
+    /// is signed. The chain of denial is that of the same contents; a change of them is told by [`Zone::follow_chain`].
     pub(crate) fn inherit(&mut self, from: &Zone) {
         self.rank = from.rank;
         self.signing = match &from.signing {
-            SigningState::Online(signing) => SigningState::Online(Arc::clone(signing)),
+            state @ (SigningState::Online(_) | SigningState::Chained(_)) => state.clone(),
             // Signatures may have come, and the chain of denial may have changed with the contents.
             SigningState::Stored(_) | SigningState::Unsigned => self.stored_signatures(),
         };
+        if let Some(chain) = from.kept_chain() {
+            self.keep_chain(Some(chain));
+        }
     }
 
     /// Makes this the stand-in for contents that are looked up.
@@ -227,8 +237,12 @@ impl Zone {
         self.changes.as_deref()
     }
 
-    pub(crate) fn order_cell(&self) -> &OnceLock<Box<PackedOrder>> {
-        &self.order
+    pub(crate) fn indexes(&self) -> &ZoneIndexes {
+        self.indexes.get_or_init(Box::default)
+    }
+
+    pub(crate) fn indexes_if_made(&self) -> Option<&ZoneIndexes> {
+        self.indexes.get().map(|indexes| &**indexes)
     }
 
     /// The name of the zone.

@@ -15,25 +15,14 @@ use nameward_zone::node::flags;
 use nameward_zone::{Node, Rrset};
 use std::hash::{DefaultHasher, Hasher};
 
-/// The types that a proof names. At a delegation the parent has NS and DS only (RFC 4035 section 2.3). A name with an ALIAS
-/// may have addresses at any time, so none is denied but the type that was asked for and is `absent` (RFC 8198: a
-/// resolver answers other questions from the proof). Which types a name has is not known where a record cannot be read: a
-/// proof that names CNAME denies none (RFC 5155 section 8.5, RFC 6840 section 4.3) and is good for names below.
-fn types(node: Node<'_>, absent: Option<Type>) -> impl Iterator<Item = Type> {
+/// The types that a proof names. A name with an ALIAS may have addresses at any time, so none is denied but the type that
+/// was asked for and is `absent` (RFC 8198: a resolver answers other questions from the proof).
+pub(super) fn types(node: Node<'_>, absent: Option<Type>) -> impl Iterator<Item = Type> {
     let is_cut = node.has(flags::CUT);
     let of_alias = [Type::A, Type::AAAA]
         .into_iter()
         .filter(move |&rtype| !is_cut && is_alias(node) && absent != Some(rtype));
-    let of_node = node
-        .rrsets()
-        .map(|rrset| rrset.rtype())
-        .filter(move |&rtype| match rtype {
-            Type::NS | Type::DS => true,
-            Type::RRSIG | Type::NSEC | Type::NSEC3 => false,
-            _ => !is_cut,
-        });
-    let of_broken = (!is_cut && node.has(flags::BROKEN)).then_some(Type::CNAME);
-    of_node.chain(of_alias).chain(of_broken)
+    node.types_of_denial().chain(of_alias)
 }
 
 /// Tells one proof of an answer from another. Two that hash alike would be a bogus answer for one question, once in 2^64.
@@ -54,10 +43,14 @@ impl<'n> Encoder<'n, '_> {
         signing: &Signing,
     ) -> Result<u16, Stop> {
         let node = entry.node;
-        let absent = self.absent;
+        // Only the name that was asked for is known to lack the type.
+        let absent = self.absent.filter(|_| claim == Claim::NoType);
         let is_free = |sibling: Name<'_>| entry.zone.is_free(sibling);
         let proof = match claim {
             Claim::Types => signing.matching(node.name(), types(node, absent)),
+            // The name of the node, or in compact denial one that it stands for.
+            Claim::NoType => signing.matching(next_closer, types(node, absent)),
+            Claim::NoName => signing.matching(next_closer, std::iter::once(Type::NXNAME)),
             Claim::Absent => signing.covering(next_closer, types(node, absent), is_free),
             Claim::NoWildcard => match wildcard_below(node.name()) {
                 Some(wildcard) => {
@@ -96,7 +89,8 @@ impl<'n> Encoder<'n, '_> {
             return self.further_rrset(owner, rrset, ttl);
         }
         let data = rrset.records().map(|record| record.rdata);
-        let set = CanonicalSet::new(node.name(), rrset.rtype(), rrset.ttl(), data);
+        let name = self.signed_as.unwrap_or(node.name());
+        let set = CanonicalSet::new(name, rrset.rtype(), rrset.ttl(), data);
         let rrsigs = self.rrsigs(&set, signing)?;
         self.undo_if_full(|this| {
             let count = this.further_rrset(owner, rrset, ttl)?;
@@ -156,11 +150,14 @@ impl<'n> Encoder<'n, '_> {
     pub(super) fn asked_nsec<V: ZoneView>(
         &mut self,
         (owner, name): (OwnerForm<'n>, Name<'_>),
-        entry: &PlanEntry<'n, V>,
+        (entry, claim): (&PlanEntry<'n, V>, Claim),
         signing: &Signing,
     ) -> Result<u16, Stop> {
         let (node, ttl) = (entry.node, entry.ttl);
-        let proof = signing.matching(name, types(node, self.absent));
+        let proof = match claim {
+            Claim::NoName => signing.matching(name, std::iter::once(Type::NXNAME)),
+            _ => signing.matching(name, types(node, self.absent)),
+        };
         let proof = proof.ok_or(Stop::CannotSign)?;
         let data = std::iter::once(&proof.rdata[..]);
         let set = CanonicalSet::new(name, proof.rtype, ttl, data);
@@ -179,7 +176,12 @@ impl<'n> Encoder<'n, '_> {
     }
 
     /// A proof and its signatures. Its name was made for it and is pointed at by nothing else.
-    fn proof(&mut self, proof: Option<Proof>, ttl: u32, signing: &Signing) -> Result<u16, Stop> {
+    pub(super) fn proof(
+        &mut self,
+        proof: Option<Proof>,
+        ttl: u32,
+        signing: &Signing,
+    ) -> Result<u16, Stop> {
         // A hash does not fit before the name of the zone: it cannot use NSEC3.
         let proof = proof.ok_or(Stop::CannotSign)?;
         // Two names of a chain may need the same: both below one name that does not exist.

@@ -199,7 +199,7 @@ pub enum OperationRequest {
         /// The algorithm, by number or name; ECDSAP256SHA256 if nothing is said.
         #[serde(default)]
         algorithm: Option<String>,
-        /// How names are denied: `nsec` or `nsec3`; `nsec` if nothing is said.
+        /// How names are denied: `nsec`, `nsec3`, `nsec3-opt-out`, `white-lies` or `compact`; `nsec` if nothing is said.
         #[serde(default)]
         denial: Option<String>,
         /// The serial that secondaries see, as INCEPTION-INCREMENT.

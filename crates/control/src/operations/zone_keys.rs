@@ -4,7 +4,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use data_encoding::HEXUPPER;
 use nameward_dnssec::{
-    Denial, KeyUse, Nsec3, PrivateKey, SigningKey, SoaEdit, algorithm_name, algorithm_number,
+    DenialTerms, KeyUse, PrivateKey, SigningKey, SoaEdit, algorithm_name, algorithm_number,
 };
 use nameward_maintain::zone_keys::{SigningTerms, ZoneKey, ZoneKeysError};
 use nameward_wire::rdata::write_text;
@@ -413,14 +413,12 @@ fn record(name: &NameBuf, rtype: Type, rdata: &[u8]) -> ListedRecord {
     }
 }
 
-fn read_denial(word: Option<&str>) -> Result<Denial, OperationError> {
-    match word.unwrap_or("nsec") {
-        "nsec" => Ok(Denial::Nsec),
-        "nsec3" => Ok(Denial::Nsec3(Nsec3::default())),
-        other => Err(OperationError::invalid(format!(
-            "expected the denial nsec or nsec3, found {other:?}"
-        ))),
-    }
+fn read_denial(word: Option<&str>) -> Result<DenialTerms, OperationError> {
+    let word = word.unwrap_or(DenialTerms::WORDS[0]);
+    DenialTerms::read(word).ok_or_else(|| {
+        let words = DenialTerms::WORDS.join(", ");
+        OperationError::invalid(format!("expected a denial of {words}, found {word:?}"))
+    })
 }
 
 fn read_soa_edit(word: Option<&str>) -> Result<SoaEdit, OperationError> {

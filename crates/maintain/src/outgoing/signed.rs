@@ -1,12 +1,12 @@
-//! A zone that is signed while it is served, as a whole with its signatures and a real chain of NSEC or NSEC3.
+//! A zone that is signed while it is served, as a whole with its signatures and its chain of NSEC or NSEC3.
 //!
-//! Answers of such a zone cover as little as can be and need no order of names; a secondary has only records, so it
-//! gets the chain over all names (RFC 4034 section 4, RFC 5155 section 7.1). Signatures come from the cache or are made; how
-//! much of that is done at one time is the caller's concern (`pause`).
+//! A secondary has only records, so it gets the chain over all names (RFC 4034 section 4, RFC 5155 section 7.1) even where
+//! answers are made of white lies; it is the one that answers have where they come from a chain. Signatures come from the
+//! cache or are made; how much of that is done at one time is the caller's concern (`pause`).
 
-use nameward_dnssec::{CanonicalSet, Denial, Making, NoSignature, Nsec3, Proof, Signing, SoaEdit};
+use nameward_dnssec::{CanonicalSet, Making, NoSignature, Proof, Signing, SoaEdit};
 use nameward_wire::zonefile::Record;
-use nameward_wire::{Name, NameBuf, Type};
+use nameward_wire::{Name, Type};
 use nameward_zone::node::flags;
 use nameward_zone::{Node, Zone, ZoneBuilder};
 
@@ -47,44 +47,14 @@ pub fn signed_copy(
         denial_ttl: denial_ttl(zone),
         making: Making::NOW,
     };
-    let names = authoritative_names(zone);
-    let owners: Vec<Node<'_>> = match signing.denial() {
-        Denial::Nsec => names
-            .iter()
-            .copied()
-            .filter(|node| !node.is_empty())
-            .collect(),
-        Denial::Nsec3(_) => names.clone(),
-    };
-    match signing.denial() {
-        Denial::Nsec => {
-            // RFC 4034 section 4.1.1: the last has the apex as the next.
-            let next = owners.iter().cycle().skip(1);
-            for (node, next) in owners.iter().zip(next) {
-                copy.add_node(*node, zone)?;
-                let mut next = NameBuf::from(next.name());
-                next.make_lowercase();
-                copy.add_proof(&signing.nsec_of_chain(node.name(), next, types(*node)))?;
-                pause();
-            }
-        }
-        Denial::Nsec3(hashing) => {
-            for node in &owners {
-                copy.add_node(*node, zone)?;
-                pause();
-            }
-            let chain = nsec3_chain(&owners, hashing, signing);
-            for proof in chain.ok_or(SignedCopyError::TooLong)? {
-                copy.add_proof(&proof)?;
-                pause();
-            }
-        }
-    }
     for node in zone.nodes_in_order() {
-        if is_below_cut(node, zone) {
-            copy.add_unsigned(node);
+        match zone.is_hidden(node.name()) {
+            true => copy.add_unsigned(node),
+            false => copy.add_node(node, zone)?,
         }
+        pause();
     }
+    copy.add_chain(zone, &mut pause)?;
     let made = copy.making.take_made();
     let (built, findings) = copy.builder.finish();
     let built = built.ok_or_else(|| {
@@ -97,51 +67,6 @@ pub fn signed_copy(
 /// RFC 9077: the lesser of the SOA's TTL and its minimum.
 fn denial_ttl(zone: &Zone) -> u32 {
     zone.soa().map_or(0, nameward_zone::negative_ttl)
-}
-
-/// Lists the names that are not below a delegation or a DNAME, in canonical order.
-fn authoritative_names(zone: &Zone) -> Vec<Node<'_>> {
-    let nodes = zone.nodes_in_order();
-    nodes.filter(|node| !is_below_cut(*node, zone)).collect()
-}
-
-/// Tells whether a name is occluded: below a delegation or a DNAME.
-fn is_below_cut(node: Node<'_>, zone: &Zone) -> bool {
-    let apex = zone.apex_name();
-    let mut above = node.name();
-    while let Some(parent) = above.parent().filter(|name| name.is_at_or_below(apex)) {
-        let is_cut = |parent: Node<'_>| parent.flags() & (flags::CUT | flags::DNAME) != 0;
-        if zone.node_of(parent).is_some_and(is_cut) {
-            return true;
-        }
-        above = parent;
-    }
-    false
-}
-
-/// The types that a chain names. At a delegation the parent has NS and DS only (RFC 4035 section 2.3).
-fn types(node: Node<'_>) -> impl Iterator<Item = Type> {
-    let is_cut = node.has(flags::CUT);
-    let types = node.rrsets().map(|rrset| rrset.rtype());
-    types.filter(move |rtype| match *rtype {
-        Type::NS | Type::DS => true,
-        Type::RRSIG | Type::NSEC | Type::NSEC3 => false,
-        _ => !is_cut,
-    })
-}
-
-/// The NSEC3 records of all names, empty non-terminals too, in the order of their hashes.
-fn nsec3_chain(names: &[Node<'_>], hashing: &Nsec3, signing: &Signing) -> Option<Vec<Proof>> {
-    let mut hashed: Vec<_> = names
-        .iter()
-        .map(|node| (hashing.hash(node.name()), *node))
-        .collect();
-    hashed.sort_unstable_by_key(|(hash, _)| *hash);
-    let next = hashed.iter().cycle().skip(1);
-    let proofs = hashed.iter().zip(next).map(|((hash, node), (next, _))| {
-        signing.nsec3_of_chain(hashing, (hash, next), types(*node))
-    });
-    proofs.collect()
 }
 
 /// A copy in the making.
@@ -192,6 +117,31 @@ impl SignedCopy<'_> {
         Ok(())
     }
 
+    /// Adds the NSEC or NSEC3 records of all names.
+    fn add_chain(&mut self, zone: &Zone, pause: &mut impl FnMut()) -> Result<(), SignedCopyError> {
+        let chain = zone.chain_for(self.signing);
+        let Some(hashing) = chain.hashing() else {
+            for link in chain.nsec_links() {
+                if let Some(node) = zone.node_of(link.name.as_name()) {
+                    let types = node.types_of_denial();
+                    let proof = self.signing.nsec_of_chain(node.name(), link.next, types);
+                    self.add_proof(&proof)?;
+                }
+                pause();
+            }
+            return Ok(());
+        };
+        for link in chain.nsec3_links() {
+            let node = zone.node_of(link.name.as_name());
+            let types = node.into_iter().flat_map(|node| node.types_of_denial());
+            let links = (&link.hash, &link.next);
+            let proof = self.signing.nsec3_of_chain(hashing, links, types);
+            self.add_proof(&proof.ok_or(SignedCopyError::TooLong)?)?;
+            pause();
+        }
+        Ok(())
+    }
+
     fn add_proof(&mut self, proof: &Proof) -> Result<(), SignedCopyError> {
         let (owner, ttl) = (proof.owner.as_name(), self.denial_ttl);
         self.add(owner, proof.rtype, ttl, &proof.rdata);
@@ -229,6 +179,7 @@ fn set_serial(rdata: &mut [u8], serial: u32) {
 mod tests {
     use super::*;
     use nameward_dnssec::{KeyUse, Keys, SignatureCache, SigningKey, SigningPolicy};
+    use nameward_wire::NameBuf;
     use nameward_wire::zonefile::{Options, parse_bytes};
     use std::process::Command;
     use std::sync::Arc;
@@ -295,6 +246,7 @@ mod tests {
         for metadata in [
             &[][..],
             &[("NSEC3PARAM", "1 0 2 ab")],
+            &[("NSEC3PARAM", "1 1 0 -")],
             &[("SOA-EDIT", "EPOCH")],
         ] {
             let (signing, now) = (signing(metadata), now());

@@ -71,7 +71,8 @@ pub enum ZoneCommand {
         /// The algorithm, by number or name
         #[arg(long, value_name = "ALGORITHM", default_value = "ECDSAP256SHA256")]
         algorithm: String,
-        /// How names that do not exist are denied: nsec, or nsec3 by their hashes
+        /// How names that do not exist are denied: nsec, nsec3 (by their hashes), nsec3-opt-out (without insecure
+        /// delegations), white-lies (records for each answer, the zone cannot be walked), compact (RFC 9824)
         #[arg(long, value_name = "WORD", default_value = "nsec")]
         denial: String,
         /// The serial that secondaries see: INCREMENT-WEEKS, INCEPTION-EPOCH, INCEPTION-INCREMENT, EPOCH

@@ -7,6 +7,7 @@ mod attacks;
 mod bind_access;
 mod cli;
 mod control;
+mod denial;
 mod ending;
 mod logs;
 mod named_conf;

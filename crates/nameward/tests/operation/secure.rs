@@ -18,7 +18,7 @@ fn command(server: &TestServer, arguments: &[&str]) -> (Option<i32>, String) {
 }
 
 /// A command that has to succeed.
-fn done(server: &TestServer, arguments: &[&str]) -> String {
+pub fn done(server: &TestServer, arguments: &[&str]) -> String {
     let (code, text) = command(server, arguments);
     assert_eq!(code, Some(0), "{arguments:?}: {text}\n{}", server.log());
     text
@@ -26,15 +26,14 @@ fn done(server: &TestServer, arguments: &[&str]) -> String {
 
 fn run(program: &str, arguments: &[&str]) -> (bool, String) {
     let output = Command::new(program).args(arguments).output();
-    let output = output.unwrap_or_else(|error| {
-        panic!("{program}: {error}; install bind9-dnsutils, bind9-utils, ldnsutils")
-    });
+    let output =
+        output.unwrap_or_else(|error| panic!("{program}: {error}: run scripts/install-deps"));
     let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
     (output.status.success(), text.into_owned())
 }
 
 /// The DS of a zone as `nameward zone ds` prints it, as an anchor of BIND.
-fn write_anchor(server: &TestServer, zone: &str, path: &Path) {
+pub fn write_anchor(server: &TestServer, zone: &str, path: &Path) {
     let printed = done(server, &["zone", "ds", zone]);
     let ds = printed.lines().find(|line| line.contains(" IN DS "));
     let ds = ds.unwrap_or_else(|| panic!("no DS in {printed}"));
@@ -50,7 +49,7 @@ fn write_anchor(server: &TestServer, zone: &str, path: &Path) {
 }
 
 /// What BIND's validator says of an answer.
-fn delv(at: SocketAddr, (zone, anchor): (&str, &Path), question: &[&str]) -> String {
+pub fn delv(at: SocketAddr, (zone, anchor): (&str, &Path), question: &[&str]) -> String {
     let (ip, port, root) = (
         format!("@{}", at.ip()),
         at.port().to_string(),
@@ -86,8 +85,8 @@ fn check_answers(at: SocketAddr, zone: &str, anchor: &Path) {
     }
 }
 
-/// The zone by AXFR passes the checks of BIND and ldns.
-fn check_transfer(at: SocketAddr, zone: &str, directory: &Path) {
+/// The zone by AXFR passes the checks of BIND, ldns and Knot.
+pub fn check_transfer(at: SocketAddr, zone: &str, directory: &Path) {
     let (ip, port) = (format!("@{}", at.ip()), at.port().to_string());
     let (is_good, text) = run(
         "dig",
@@ -100,6 +99,7 @@ fn check_transfer(at: SocketAddr, zone: &str, directory: &Path) {
     for (program, arguments) in [
         ("dnssec-verify", vec!["-z", "-o", zone, path]),
         ("ldns-verify-zone", vec![path]),
+        ("kzonecheck", vec!["-o", zone, "-d", "on", path]),
     ] {
         let (is_good, said) = run(program, &arguments);
         assert!(is_good, "{program}: {said}");
@@ -140,7 +140,7 @@ fn reason_of_no_start(home: &Path) -> String {
 }
 
 /// The answer of dig to a question with DO.
-fn dig(at: SocketAddr, question: &[&str]) -> String {
+pub fn dig(at: SocketAddr, question: &[&str]) -> String {
     let (ip, port) = (format!("@{}", at.ip()), at.port().to_string());
     let arguments = [&[ip.as_str(), "-p", &port, "+dnssec"], question].concat();
     run("dig", &arguments).1

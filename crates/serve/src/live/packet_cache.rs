@@ -38,6 +38,7 @@ pub(crate) struct Fit {
     limit: u16,
     edns: bool,
     dnssec_ok: bool,
+    compact_ok: bool,
     stream: bool,
 }
 
@@ -61,6 +62,7 @@ impl Fit {
             limit: limit.min(u16::MAX.into()) as u16,
             edns: query.edns.is_some(),
             dnssec_ok: query.edns.is_some_and(|edns| edns.dnssec_ok),
+            compact_ok: query.edns.is_some_and(|edns| edns.compact_ok),
             stream: medium == Medium::Stream,
         })
     }
@@ -94,6 +96,7 @@ impl Hash for BorrowedPacketKey<'_> {
 
 fn hash_of(key: &NameKey, fit: Fit) -> u64 {
     let flags = u64::from(fit.edns) | u64::from(fit.dnssec_ok) << 1 | u64::from(fit.stream) << 2;
+    let flags = flags | u64::from(fit.compact_ok) << 3;
     let view = u64::from(fit.view);
     let fit = u64::from(fit.qtype) | u64::from(fit.limit) << 16 | flags << 32 | view << 48;
     key.hash(key.labels()) ^ fit.wrapping_mul(0x9e37_79b9_7f4a_7c15)

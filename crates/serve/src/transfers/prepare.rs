@@ -15,7 +15,7 @@ use nameward_maintain::outgoing::{SignedCopyError, signed_copy, unsigned_copy};
 use nameward_stats::Counter;
 use nameward_wire::{NameBuf, Rcode, Type};
 use nameward_zone::change::Difference;
-use nameward_zone::{LookupError, LookupRequest, Serial, SigningState, Zone};
+use nameward_zone::{LookupError, LookupRequest, Serial, Zone};
 
 use super::access::TransferAccess;
 use super::expand::{AliasExpansion, ExpandFault, has_alias};
@@ -166,11 +166,11 @@ impl OutgoingTransfers {
             };
             zone = expansion.run()?;
         }
-        if let SigningState::Online(signing) = zone.signing() {
+        if let Some(signing) = zone.signing().online().cloned() {
             let policies = self.policies.load();
             zone = match policies.of(zone.apex_name()).transfer_unsigned {
-                true => Arc::new(unsigned_copy(&zone, signing).ok_or(PrepareFault::Gone)?),
-                false => self.signed(&zone, signing, shared)?,
+                true => Arc::new(unsigned_copy(&zone, &signing).ok_or(PrepareFault::Gone)?),
+                false => self.signed(&zone, &signing, shared)?,
             };
         }
         if !has_journal {

@@ -47,13 +47,16 @@ impl Zone {
         {
             return Err(ChangeError::OutOfZone(record.owner.to_string()));
         }
+        let owners: Vec<Name<'_>> = steps.iter().map(|(_, record)| record.owner).collect();
         // Stable, so that removals of a name stay before additions.
         steps.sort_by(|(_, a), (_, b)| a.owner.canonical_cmp(b.owner));
         let mut editor = Editor::new(self);
         for group in steps.chunk_by_mut(|(_, a), (_, b)| a.owner == b.owner) {
             editor.revise(group)?;
         }
-        Ok(editor.finish(self))
+        let mut version = editor.finish(self);
+        version.follow_chain(self, owners.into_iter());
+        Ok(version)
     }
 }
 

@@ -392,7 +392,7 @@ impl DatabaseFollower {
                 }
             }
             Some(mut zone) => {
-                zone.set_signing(report.signing);
+                zone.set_resident_signing(report.signing);
                 let (name, serial) = (apex.to_string(), zone.serial().0);
                 let name = zone_text(&name);
                 tracing::debug!("{}: loaded zone {name} serial {serial}", self.name);
