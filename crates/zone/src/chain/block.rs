@@ -9,13 +9,13 @@ const MADE: usize = 512;
 const MERGED: usize = MADE / 2;
 
 /// Octet strings in order.
-pub(super) struct Block {
+pub(super) struct MemberBlock {
     /// Where each ends.
     ends: Box<[u32]>,
     octets: Box<[u8]>,
 }
 
-impl Block {
+impl MemberBlock {
     fn len(&self) -> usize {
         self.ends.len()
     }
@@ -51,7 +51,7 @@ impl Block {
 #[derive(Clone)]
 struct ListedBlock {
     head: u64,
-    block: Arc<Block>,
+    block: Arc<MemberBlock>,
 }
 
 /// The first octets as a number in their order.
@@ -179,7 +179,7 @@ impl MemberList {
 }
 
 /// Puts the members of a block into a list, with edits.
-fn merge(block: &Block, edits: &[MemberEdit], made: &mut ListBuilder) {
+fn merge(block: &MemberBlock, edits: &[MemberEdit], made: &mut ListBuilder) {
     let mut edits = edits.iter().peekable();
     for member in block.members() {
         while let Some(edit) = edits.next_if(|edit| &edit.member[..] < member) {
@@ -240,7 +240,7 @@ impl ListBuilder {
             .map(|at| at - end)
             .collect();
         let ends = std::mem::replace(&mut self.ends, ends_of_rest).into_boxed_slice();
-        let block = Block { ends, octets };
+        let block = MemberBlock { ends, octets };
         self.done.len += block.len();
         self.done.blocks.push(ListedBlock {
             head: head_of(block.member(0).unwrap_or_default()),
