@@ -36,7 +36,7 @@ impl Zone {
         if let Some(changes) = self.changes() {
             return changes.base.packed_order();
         }
-        let order = self.indexes().order.get_or_init(|| {
+        self.indexes().order.get_or_init(|| {
             let mut key = Vec::new();
             let packed = self.packed();
             // Most comparisons are decided by the first octets that differ from the apex.
@@ -63,8 +63,7 @@ impl Zone {
             });
             let places = keyed.into_iter().map(|(_, place)| place);
             places.collect()
-        });
-        order
+        })
     }
 
     /// All nodes in canonical order, the apex first; empty non-terminals are among them.
