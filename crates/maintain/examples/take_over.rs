@@ -105,7 +105,7 @@ fn take_over(count: usize) {
     };
     let policy = Arc::new(part.finish(PolicySource::Configured));
     let settings = names.iter().map(|name| SecondarySettings {
-        name: *name,
+        name: name.as_name().into(),
         rank: 0,
         policy: Arc::clone(&policy),
     });

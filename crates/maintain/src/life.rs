@@ -29,7 +29,7 @@ mod store_home;
 use crate::commit::Commits;
 use crate::policy::{PolicySource, ZonePolicy};
 use crate::schedule::{EventUrgency, Moment, Schedule, ZoneEvent, ZoneNumber};
-use crate::zone::{SecondarySettings, ZoneState};
+use crate::zone::{SecondarySettings, SharedName, ZoneState};
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::Serial;
 use std::collections::{BTreeSet, HashMap};
@@ -45,8 +45,8 @@ use store_home::StoreHome;
 pub use ask::{Ask, AskPrimary, AskTicket, PrimaryAnswer, PrimaryError, PrimaryReply, TransferWay};
 pub use database_home::DatabaseHome;
 pub use home::{
-    BroughtDone, HeldVersion, HomeOutcome, HomeState, HomeStates, HomedZone, SecondaryHome,
-    SeenDone,
+    BroughtDone, HeldVersion, HomeError, HomeOutcome, HomeState, HomeStates, HomedZone,
+    SecondaryHome, SeenDone,
 };
 pub use status::{SecondariesSummary, SecondaryStatus};
 
@@ -79,10 +79,10 @@ pub struct Secondaries<O> {
     expiries: BTreeSet<(Moment, ZoneNumber)>,
     /// The same times by name, for others.
     expiry_times: Arc<ExpiryTimes>,
-    zones: HashMap<ZoneNumber, Secondary>,
-    numbers: HashMap<Box<[u8]>, ZoneNumber>,
+    zones: HashMap<ZoneNumber, Box<Secondary>>,
+    numbers: HashMap<SharedName, ZoneNumber>,
     /// Zones whose home is being looked at before they are taken over.
-    listing: HashMap<Box<[u8]>, SecondarySettings>,
+    listing: HashMap<SharedName, SecondarySettings>,
     next_number: ZoneNumber,
     next_ticket: u64,
     running_max: usize,
@@ -145,22 +145,22 @@ impl<O: AskPrimary> Secondaries<O> {
 
     /// Tells whether a zone is here.
     pub fn has(&self, zone: Name<'_>) -> bool {
-        self.numbers.contains_key(&key(zone))
+        self.numbers.contains_key(&*key(zone))
     }
 
     /// Lists the names of the zones, in wire form and lower case.
     pub fn names(&self) -> impl Iterator<Item = &[u8]> {
-        self.numbers.keys().map(|name| &**name)
+        self.numbers.keys().map(|name| name.as_name().as_wire())
     }
 
     /// Gives a zone another policy; with other primaries it is checked at once. False if there is no such zone, or none at
     /// the home that the policy gives it.
     pub fn set_policy(&mut self, zone: Name<'_>, policy: Arc<ZonePolicy>, now: Moment) -> bool {
-        if let Some(settings) = self.listing.get_mut(&key(zone)) {
+        if let Some(settings) = self.listing.get_mut(&*key(zone)) {
             settings.policy = policy;
             return true;
         }
-        let Some(&number) = self.numbers.get(&key(zone)) else {
+        let Some(&number) = self.numbers.get(&*key(zone)) else {
             return false;
         };
         let Some(secondary) = self.zones.get_mut(&number) else {
@@ -188,10 +188,10 @@ impl<O: AskPrimary> Secondaries<O> {
     /// has taken it over (`heir`), that one's version is not withdrawn.
     pub fn remove(&mut self, zone: Name<'_>, heir: ZoneHeir) -> bool {
         let key = key(zone);
-        if self.listing.remove(&key).is_some() {
+        if self.listing.remove(&*key).is_some() {
             return true;
         }
-        let Some(number) = self.numbers.remove(&key) else {
+        let Some(number) = self.numbers.remove(&*key) else {
             return false;
         };
         self.schedule.remove(number);
@@ -201,14 +201,14 @@ impl<O: AskPrimary> Secondaries<O> {
         if let Some(expiry) = secondary.expiry {
             self.expiries.remove(&(expiry, number));
         }
-        self.expiry_times.set(key, None);
+        self.expiry_times.set(&secondary.settings.name, None);
         secondary.home.forget(&secondary.homed(), heir);
         true
     }
 
     /// Takes a NOTIFY: the zone is checked at once, unless the serial told is here already. False if there is no such zone.
     pub fn notified(&mut self, zone: &NameBuf, serial: Option<Serial>, now: Moment) -> bool {
-        let Some(&number) = self.numbers.get(&key(zone.as_name())) else {
+        let Some(&number) = self.numbers.get(&*key(zone.as_name())) else {
             return false;
         };
         let Some(secondary) = self.zones.get_mut(&number) else {
@@ -304,7 +304,7 @@ impl<O: AskPrimary> Secondaries<O> {
         if let Some(before) = std::mem::replace(&mut zone.expiry, at) {
             self.expiries.remove(&(before, number));
         }
-        self.expiry_times.set(key(zone.settings.name.as_name()), at);
+        self.expiry_times.set(&zone.settings.name, at);
         self.expiries.extend(at.map(|at| (at, number)));
     }
 

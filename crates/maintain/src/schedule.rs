@@ -4,7 +4,7 @@
 //! that somebody waits for go before those whose time has merely come, so a NOTIFY overtakes a hundred thousand checks
 //! that a start has spread over the next minutes. All work is logarithmic in the number of zones.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 /// A time in milliseconds since 1970. It comes in from outside, so that a simulation has its own.
@@ -61,16 +61,37 @@ pub type ZoneNumber = u32;
 
 type Due = BTreeSet<(Moment, ZoneEvent, ZoneNumber)>;
 
+/// The events of one zone.
 #[derive(Default)]
-struct Planned {
+struct ZonePlan {
     running: Option<ZoneEvent>,
-    events: BTreeMap<ZoneEvent, (Moment, bool)>,
+    /// At most one of a kind, and mostly one at all.
+    planned: Vec<PlannedEvent>,
+}
+
+#[derive(Clone, Copy)]
+struct PlannedEvent {
+    event: ZoneEvent,
+    at: Moment,
+    is_asked: bool,
+}
+
+impl ZonePlan {
+    fn of(&self, event: ZoneEvent) -> Option<&PlannedEvent> {
+        self.planned.iter().find(|planned| planned.event == event)
+    }
+
+    fn remove(&mut self, event: ZoneEvent) -> Option<PlannedEvent> {
+        let mut places = self.planned.iter();
+        let place = places.position(|planned| planned.event == event)?;
+        Some(self.planned.swap_remove(place))
+    }
 }
 
 /// All that is planned.
 #[derive(Default)]
 pub struct Schedule {
-    zones: HashMap<ZoneNumber, Planned>,
+    zones: HashMap<ZoneNumber, ZonePlan>,
     /// Events of zones for which nothing runs.
     asked: Due,
     timed: Due,
@@ -81,10 +102,16 @@ impl Schedule {
     /// Plans an event, in place of one of the same kind.
     pub fn plan(&mut self, zone: ZoneNumber, event: ZoneEvent, at: Moment, urgency: EventUrgency) {
         self.cancel(zone, event);
-        let planned = self.zones.entry(zone).or_default();
+        let plan = self.zones.entry(zone).or_default();
         let is_asked = urgency == EventUrgency::Asked;
-        planned.events.insert(event, (at, is_asked));
-        if planned.running.is_none() {
+        // A hundred thousand zones have one event each: no room for more.
+        plan.planned.reserve_exact(1);
+        plan.planned.push(PlannedEvent {
+            event,
+            at,
+            is_asked,
+        });
+        if plan.running.is_none() {
             self.due(is_asked).insert((at, event, zone));
         }
     }
@@ -97,12 +124,9 @@ impl Schedule {
         at: Moment,
         urgency: EventUrgency,
     ) {
-        let there = self
-            .zones
-            .get(&zone)
-            .and_then(|planned| planned.events.get(&event));
+        let there = self.zones.get(&zone).and_then(|plan| plan.of(event));
         let is_asked = urgency == EventUrgency::Asked;
-        let is_sooner = there.is_none_or(|(time, asked)| at < *time || is_asked && !asked);
+        let is_sooner = there.is_none_or(|there| at < there.at || is_asked && !there.is_asked);
         if is_sooner {
             self.plan(zone, event, at, urgency);
         }
@@ -110,23 +134,23 @@ impl Schedule {
 
     /// Takes a planned event back.
     pub fn cancel(&mut self, zone: ZoneNumber, event: ZoneEvent) {
-        let Some(planned) = self.zones.get_mut(&zone) else {
-            return;
-        };
-        if let Some((at, is_asked)) = planned.events.remove(&event) {
-            self.due(is_asked).remove(&(at, event, zone));
+        let plan = self.zones.get_mut(&zone);
+        if let Some(planned) = plan.and_then(|plan| plan.remove(event)) {
+            self.due(planned.is_asked)
+                .remove(&(planned.at, event, zone));
         }
     }
 
     /// Forgets a zone. An event of it that runs may still end.
     pub fn remove(&mut self, zone: ZoneNumber) {
-        let Some(planned) = self.zones.remove(&zone) else {
+        let Some(plan) = self.zones.remove(&zone) else {
             return;
         };
-        for (event, (at, is_asked)) in planned.events {
-            self.due(is_asked).remove(&(at, event, zone));
+        for planned in &plan.planned {
+            self.due(planned.is_asked)
+                .remove(&(planned.at, planned.event, zone));
         }
-        self.running -= usize::from(planned.running.is_some());
+        self.running -= usize::from(plan.running.is_some());
     }
 
     /// Begins the next event that is due, if there is one and fewer than `limit` run. The zone has nothing else running
@@ -137,17 +161,14 @@ impl Schedule {
         }
         let is_due = |set: &Due| set.first().copied().filter(|(at, ..)| *at <= now);
         let (_, event, zone) = is_due(&self.asked).or_else(|| is_due(&self.timed))?;
-        let planned = self.zones.get_mut(&zone)?;
-        planned.running = Some(event);
+        let plan = self.zones.get_mut(&zone)?;
+        plan.running = Some(event);
         // All its others wait until it ends.
-        let waiting: Vec<_> = planned
-            .events
-            .iter()
-            .map(|(e, (at, asked))| (*asked, (*at, *e, zone)))
-            .collect();
-        planned.events.remove(&event);
-        for (is_asked, entry) in waiting {
-            self.due(is_asked).remove(&entry);
+        let waiting = plan.planned.clone();
+        plan.remove(event);
+        for planned in waiting {
+            self.due(planned.is_asked)
+                .remove(&(planned.at, planned.event, zone));
         }
         self.running += 1;
         Some((zone, event))
@@ -155,19 +176,15 @@ impl Schedule {
 
     /// Ends the event of a zone that runs.
     pub fn finish(&mut self, zone: ZoneNumber) {
-        let Some(planned) = self.zones.get_mut(&zone) else {
+        let Some(plan) = self.zones.get_mut(&zone) else {
             return;
         };
-        if planned.running.take().is_none() {
+        if plan.running.take().is_none() {
             return;
         }
-        let waiting: Vec<_> = planned
-            .events
-            .iter()
-            .map(|(e, (at, asked))| (*asked, (*at, *e, zone)))
-            .collect();
-        for (is_asked, entry) in waiting {
-            self.due(is_asked).insert(entry);
+        for planned in plan.planned.clone() {
+            self.due(planned.is_asked)
+                .insert((planned.at, planned.event, zone));
         }
         self.running -= 1;
     }
@@ -183,7 +200,7 @@ impl Schedule {
 
     /// Returns the time an event of a zone is planned for.
     pub fn planned(&self, zone: ZoneNumber, event: ZoneEvent) -> Option<Moment> {
-        self.zones.get(&zone)?.events.get(&event).map(|(at, _)| *at)
+        self.zones.get(&zone)?.of(event).map(|planned| planned.at)
     }
 
     /// Returns the event of a zone that runs.
@@ -208,6 +225,7 @@ impl Schedule {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use std::collections::BTreeMap;
 
     const REFRESH: ZoneEvent = ZoneEvent::Refresh;
 

@@ -3,9 +3,10 @@
 use crate::policy::ZonePolicy;
 use crate::schedule::Moment;
 use nameward_store::state::ZoneTimers;
-use nameward_wire::NameBuf;
-use nameward_wire::Type;
+use nameward_wire::{Name, NameBuf, Type};
 use nameward_zone::Zone;
+use std::borrow::Borrow;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,11 +21,52 @@ pub enum ZoneState {
     Expired,
 }
 
+/// The name of a zone in wire form and lower case, shared by all who refer to the zone: a hundred thousand zones would
+/// fill many megabytes with the room that a [`NameBuf`] has for the longest name.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct SharedName(Arc<[u8]>);
+
+impl SharedName {
+    /// Borrows the name.
+    pub fn as_name(&self) -> Name<'_> {
+        Name::from_valid_wire(&self.0)
+    }
+
+    /// Copies the name.
+    pub fn to_buf(&self) -> NameBuf {
+        self.as_name().into()
+    }
+}
+
+impl From<Name<'_>> for SharedName {
+    fn from(name: Name<'_>) -> Self {
+        SharedName(name.as_wire().to_ascii_lowercase().into())
+    }
+}
+
+impl Borrow<[u8]> for SharedName {
+    fn borrow(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Display for SharedName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.as_name().fmt(f)
+    }
+}
+
+impl fmt::Debug for SharedName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
 /// The settings of a zone that comes from a primary.
 #[derive(Debug, Clone)]
 pub struct SecondarySettings {
     /// Its name.
-    pub name: NameBuf,
+    pub name: SharedName,
     /// The rank of its source.
     pub rank: u16,
     /// Its policy: who may have a newer version, and how large it may be.

@@ -210,7 +210,7 @@ impl World {
         );
         for (zone, _) in &self.primaries {
             let settings = SecondarySettings {
-                name: *zone,
+                name: zone.as_name().into(),
                 rank: SECONDARY_RANK,
                 policy: policy(),
             };

@@ -172,6 +172,7 @@ pub fn run(overrides: &Overrides) -> Result<(), StartError> {
         overrides: overrides.clone(),
         config_file,
         config,
+        sources,
         shared,
         commits,
         policies: policy_table,

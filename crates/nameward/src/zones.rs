@@ -58,11 +58,12 @@ fn copies(config: &Config) -> WrittenFiles {
 fn declared(config: &Config) -> Option<FileSource> {
     let mut zones = FileList::default();
     for zone in &config.zones {
+        let Some(file) = &zone.file else {
+            continue;
+        };
         let kind = policies::of_zone(config, zone).kind.unwrap_or_default();
         // The file of a secondary is written, not read.
-        if let Some(file) = &zone.file
-            && matches!(kind, ZoneKind::Native | ZoneKind::Primary)
-        {
+        if matches!(kind, ZoneKind::Native | ZoneKind::Primary) {
             zones.push(zone.name.0.as_name(), file);
         }
     }

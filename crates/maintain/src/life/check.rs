@@ -47,7 +47,7 @@ impl<O: AskPrimary> Secondaries<O> {
                 zone: number,
                 number: self.next_ticket,
             },
-            zone: zone.settings.name,
+            zone: zone.settings.name.to_buf(),
             primary,
             have: zone.serial(),
             way: match is_incremental {
@@ -190,7 +190,7 @@ impl<O: AskPrimary> Secondaries<O> {
         (zone.failures, zone.last_error, zone.wants_whole) = (0, None, false);
         zone.serial_there = Some(serial);
         let was = std::mem::replace(&mut zone.state, ZoneState::Current);
-        let (name, timers) = (zone.settings.name, zone.timers);
+        let (name, timers) = (zone.settings.name.to_buf(), zone.timers);
         zone.home.confirm(&name, timers);
         if was == ZoneState::Expired {
             tracing::info!("zone {name}: serial {serial} is confirmed, served again");
@@ -239,8 +239,8 @@ impl<O: AskPrimary> Secondaries<O> {
             return;
         };
         let here = zone.serial();
-        let (serial, name) = (whole.zone.serial(), zone.settings.name);
-        if whole.zone.apex_name() != name.as_name() {
+        let serial = whole.zone.serial();
+        if whole.zone.apex_name() != zone.settings.name.as_name() {
             let apex = whole.zone.apex_name();
             return self.fail(number, format!("it is the zone {apex}"), now);
         }

@@ -7,8 +7,8 @@
 use super::ZoneHeir;
 use super::difference_change::DifferenceChange;
 use super::home::{
-    BroughtDone, HeldVersion, HomeOutcome, HomeState, HomeStates, HomedZone, SecondaryHome,
-    SeenDone,
+    BroughtDone, HeldVersion, HomeError, HomeOutcome, HomeState, HomeStates, HomedZone,
+    SecondaryHome, SeenDone,
 };
 use crate::follow::databases::FollowedDatabase;
 use crate::outgoing::condense;
@@ -85,7 +85,7 @@ impl SecondaryHome for DatabaseHome {
 
     fn look(&self, zones: Vec<NameBuf>, done: SeenDone) {
         self.submit(move |worker| {
-            done(worker.look(&zones).map_err(|error| error.to_string()));
+            done(worker.look(&zones).map_err(HomeError::from));
         });
     }
 
@@ -96,7 +96,7 @@ impl SecondaryHome for DatabaseHome {
         _: Moment,
         done: BroughtDone,
     ) {
-        let name = zone.settings.name;
+        let name = zone.settings.name.to_buf();
         self.submit(move |worker| {
             let condensed = match <[Difference; 1]>::try_from(differences) {
                 Ok([only]) => only,
@@ -108,7 +108,7 @@ impl SecondaryHome for DatabaseHome {
     }
 
     fn bring_whole(&self, zone: &HomedZone<'_>, whole: WholeZone, _: Moment, done: BroughtDone) {
-        let name = zone.settings.name;
+        let name = zone.settings.name.to_buf();
         // The rows are made of the zone: nothing else is kept while they are written.
         let version = whole.zone;
         self.submit(move |worker| {
@@ -131,11 +131,11 @@ impl SecondaryHome for DatabaseHome {
 
     fn show(&self, zone: &HomedZone<'_>) {
         let is_withheld = zone.state == ZoneState::Expired;
-        self.withhold(&zone.settings.name, is_withheld);
+        self.withhold(&zone.settings.name.to_buf(), is_withheld);
     }
 
     fn forget(&self, zone: &HomedZone<'_>, _: ZoneHeir) {
-        self.withhold(&zone.settings.name, false);
+        self.withhold(&zone.settings.name.to_buf(), false);
     }
 }
 

@@ -1,6 +1,7 @@
 //! The times at which secondary zones expire, for whoever answers questions with the EXPIRE option (RFC 7314).
 
 use crate::schedule::Moment;
+use crate::zone::SharedName;
 use nameward_wire::Name;
 use std::collections::HashMap;
 use std::sync::{PoisonError, RwLock};
@@ -8,24 +9,23 @@ use std::sync::{PoisonError, RwLock};
 /// The times at which zones expire, written by the life of secondary zones and read by workers.
 #[derive(Debug, Default)]
 pub(super) struct ExpiryTimes {
-    /// By the name in wire form and lower case.
-    times: RwLock<HashMap<Box<[u8]>, Moment>>,
+    times: RwLock<HashMap<SharedName, Moment>>,
 }
 
 impl ExpiryTimes {
     /// Sets when a zone expires; `None` if it is not served.
-    pub(super) fn set(&self, zone: Box<[u8]>, at: Option<Moment>) {
+    pub(super) fn set(&self, zone: &SharedName, at: Option<Moment>) {
         let mut times = self.times.write().unwrap_or_else(PoisonError::into_inner);
         match at {
-            Some(at) => times.insert(zone, at),
-            None => times.remove(&zone),
+            Some(at) => times.insert(zone.clone(), at),
+            None => times.remove(zone),
         };
     }
 
     /// Returns the seconds until a zone expires.
     pub(super) fn seconds_left(&self, zone: Name<'_>, now: Moment) -> Option<u32> {
         let times = self.times.read().unwrap_or_else(PoisonError::into_inner);
-        let at = times.get(&super::key(zone))?;
+        let at = times.get(&*super::key(zone))?;
         let left = at.seconds().saturating_sub(now.seconds());
         Some(u32::try_from(left).unwrap_or(u32::MAX))
     }

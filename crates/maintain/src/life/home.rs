@@ -10,6 +10,7 @@ use super::ZoneHeir;
 use crate::schedule::Moment;
 use crate::transfer::WholeZone;
 use crate::zone::{SecondarySettings, SoaTimes, ZoneState};
+use nameward_store::sql::write::WriteError;
 use nameward_store::state::ZoneTimers;
 use nameward_wire::NameBuf;
 use nameward_zone::change::Difference;
@@ -66,8 +67,19 @@ pub struct HomeState {
 /// The states of zones by their names; those that are not there any more are missing.
 pub type HomeStates = Vec<(NameBuf, HomeState)>;
 
+/// Why it is not known what a home has of a zone.
+#[derive(Debug, thiserror::Error)]
+pub enum HomeError {
+    /// The database does not answer, or refuses.
+    #[error(transparent)]
+    Database(#[from] WriteError),
+    /// The zone was deleted from its database.
+    #[error("the zone is not in its database any more")]
+    ZoneGone,
+}
+
 /// Called with what a home has, or with the reason why that is not known.
-pub type SeenDone = Box<dyn FnOnce(Result<HomeStates, String>) + Send>;
+pub type SeenDone = Box<dyn FnOnce(Result<HomeStates, HomeError>) + Send>;
 /// Called once, when a version is there or was refused.
 pub type BroughtDone = Box<dyn FnOnce(HomeOutcome) + Send>;
 

@@ -3,7 +3,7 @@
 use super::Secondaries;
 use super::ask::AskPrimary;
 use super::check::JITTER;
-use super::home::{HomeState, HomeStates};
+use super::home::{HomeError, HomeState, HomeStates};
 use super::secondary::{HomeReport, LookReason};
 use crate::schedule::{Moment, ZoneNumber};
 use crate::zone::ZoneState;
@@ -27,7 +27,7 @@ impl<O: AskPrimary> Secondaries<O> {
     pub(super) fn look(&self, number: ZoneNumber, reason: LookReason) {
         let done = self.report(move |seen| HomeReport::Seen(number, reason, seen));
         if let Some(zone) = self.zones.get(&number) {
-            zone.home.look(vec![zone.settings.name], done);
+            zone.home.look(vec![zone.settings.name.to_buf()], done);
         }
     }
 
@@ -36,14 +36,12 @@ impl<O: AskPrimary> Secondaries<O> {
         &mut self,
         number: ZoneNumber,
         reason: LookReason,
-        seen: Result<HomeStates, String>,
+        seen: Result<HomeStates, HomeError>,
         now: Moment,
     ) {
         let state = seen.and_then(|states| {
             let first = states.into_iter().next();
-            first
-                .map(|(_, state)| state)
-                .ok_or_else(|| "the zone is not in its database any more".into())
+            first.map(|(_, state)| state).ok_or(HomeError::ZoneGone)
         });
         let is_newer = match state {
             Ok(state) => self.take_state(number, state, now),
@@ -51,7 +49,7 @@ impl<O: AskPrimary> Secondaries<O> {
                 let Some(zone) = self.zones.get_mut(&number) else {
                     return;
                 };
-                zone.last_error = Some(error);
+                zone.last_error = Some(error.to_string());
                 return match reason {
                     LookReason::Check => self.give_up(number, now),
                     LookReason::Expiry => self.expire_now(number, now),

@@ -1,6 +1,6 @@
 //! One zone that comes from a primary, while the server runs.
 
-use super::home::{HeldVersion, HomeOutcome, HomeStates, HomedZone, SecondaryHome};
+use super::home::{HeldVersion, HomeError, HomeOutcome, HomeStates, HomedZone, SecondaryHome};
 use crate::schedule::{Moment, ZoneNumber};
 use crate::zone::{SecondarySettings, ZoneState};
 use nameward_store::state::ZoneTimers;
@@ -119,7 +119,7 @@ pub(super) enum HomeReport {
     /// A version is there, or was refused.
     Brought(ZoneNumber, HomeOutcome),
     /// A home was looked at for a zone.
-    Seen(ZoneNumber, LookReason, Result<HomeStates, String>),
+    Seen(ZoneNumber, LookReason, Result<HomeStates, HomeError>),
     /// A home was looked at for zones that are to be taken over from it.
-    Listed(Vec<NameBuf>, Result<HomeStates, String>),
+    Listed(Vec<NameBuf>, Result<HomeStates, HomeError>),
 }

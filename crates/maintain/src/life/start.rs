@@ -2,7 +2,7 @@
 //! asked.
 
 use super::ask::AskPrimary;
-use super::home::{HeldVersion, HomeStates, SecondaryHome};
+use super::home::{HeldVersion, HomeError, HomeStates, SecondaryHome};
 use super::secondary::HomeReport;
 use super::secondary::Secondary;
 use super::store_home::shown;
@@ -10,7 +10,7 @@ use super::{SPREAD, Secondaries, key};
 use crate::contents::{ContentsReader, read_contents};
 use crate::policy::PolicySource;
 use crate::schedule::{EventUrgency, Moment, ZoneEvent, ZoneNumber};
-use crate::zone::{SecondarySettings, ZoneState};
+use crate::zone::{SecondarySettings, SharedName, ZoneState};
 use nameward_store::state::{
     JournalEntry, KeptZone, StateError, StateStore, TakeStoredZones, ZoneTimers,
 };
@@ -39,7 +39,7 @@ impl<O: AskPrimary> Secondaries<O> {
     ) -> Result<(), StateError> {
         let commits = Arc::clone(&self.store.commits);
         let version = match commits.store() {
-            Some(store) => read_contents(store, &settings.name)?,
+            Some(store) => read_contents(store, &settings.name.to_buf())?,
             None => None,
         };
         let taken = TakenOver {
@@ -72,9 +72,14 @@ impl<O: AskPrimary> Secondaries<O> {
             return;
         }
         let spread = spread_of(list.len());
-        let names: Vec<_> = list.iter().map(|settings| settings.name).collect();
-        let keyed = |settings: SecondarySettings| (key(settings.name.as_name()), settings);
-        let wanted: HashMap<Box<[u8]>, SecondarySettings> = list.into_iter().map(keyed).collect();
+        let few = match list.len() <= BY_NAME {
+            true => Some(list.iter().map(|zone| zone.name.to_buf()).collect()),
+            false => None,
+        };
+        self.numbers.reserve(list.len());
+        self.zones.reserve(list.len());
+        let wanted = list.into_iter().map(|zone| (zone.name.clone(), zone));
+        let wanted = wanted.collect();
         let mut loading = Loading {
             secondaries: self,
             wanted,
@@ -85,11 +90,12 @@ impl<O: AskPrimary> Secondaries<O> {
             now,
         };
         if let Some(store) = commits.store() {
-            let read = match names.len() <= BY_NAME {
-                true => names
+            let few: Option<Vec<NameBuf>> = few;
+            let read = match few {
+                Some(names) => names
                     .iter()
                     .try_for_each(|name| store.zone_at_home(name, &mut loading)),
-                false => store.zones_at_home(&mut loading),
+                None => store.zones_at_home(&mut loading),
             };
             if let Err(error) = read {
                 tracing::error!("secondary zones not read from the state store: {error}");
@@ -103,8 +109,8 @@ impl<O: AskPrimary> Secondaries<O> {
         let Some(home) = self.databases.get(&rank).map(Arc::clone) else {
             return;
         };
-        let names: Vec<NameBuf> = list.iter().map(|settings| settings.name).collect();
-        let keyed = |settings: SecondarySettings| (key(settings.name.as_name()), settings);
+        let names: Vec<_> = list.iter().map(|zone| zone.name.to_buf()).collect();
+        let keyed = |settings: SecondarySettings| (settings.name.clone(), settings);
         self.listing.extend(list.into_iter().map(keyed));
         let asked = names.clone();
         let done = self.report(move |listed| HomeReport::Listed(names, listed));
@@ -115,7 +121,7 @@ impl<O: AskPrimary> Secondaries<O> {
     pub(super) fn take_listed(
         &mut self,
         names: &[NameBuf],
-        listed: Result<HomeStates, String>,
+        listed: Result<HomeStates, HomeError>,
         now: Moment,
     ) {
         let spread = spread_of(names.len());
@@ -135,7 +141,7 @@ impl<O: AskPrimary> Secondaries<O> {
         for name in names {
             let key = key(name.as_name());
             // Those that are gone meanwhile are told of by their policies.
-            let (Some(settings), Some(state)) = (self.listing.remove(&key), states.remove(&key))
+            let (Some(settings), Some(state)) = (self.listing.remove(&*key), states.remove(&key))
             else {
                 continue;
             };
@@ -167,7 +173,7 @@ impl<O: AskPrimary> Secondaries<O> {
 
     /// Takes one zone of the state store over; returns the change that makes it visible.
     fn take_over(&mut self, mut taken: TakenOver, spread: Duration, now: Moment) -> TableChange {
-        let (name, rank) = (taken.settings.name, taken.settings.rank);
+        let (name, rank) = (taken.settings.name.clone(), taken.settings.rank);
         if let Some(held) = &mut taken.held
             && let Some(contents) = held.contents.as_mut().and_then(Arc::get_mut)
         {
@@ -197,7 +203,7 @@ impl<O: AskPrimary> Secondaries<O> {
             held,
             timers,
         } = taken;
-        self.numbers.insert(key(settings.name.as_name()), number);
+        self.numbers.insert(settings.name.clone(), number);
         let zone = Secondary::new(settings, home, held, timers, now);
         let is_good = zone.state == ZoneState::Current;
         let check = match is_good {
@@ -208,7 +214,7 @@ impl<O: AskPrimary> Secondaries<O> {
         self.schedule
             .plan(number, ZoneEvent::Refresh, check, EventUrgency::Timed);
         let expires = is_good.then(|| Moment::from_seconds(zone.timers.expires));
-        self.zones.insert(number, zone);
+        self.zones.insert(number, Box::new(zone));
         self.plan_expiry(number, expires);
         number
     }
@@ -235,7 +241,7 @@ fn held(zone: Option<Zone>) -> Option<HeldVersion> {
 /// Zones that are being read back.
 struct Loading<'l, O> {
     secondaries: &'l mut Secondaries<O>,
-    wanted: HashMap<Box<[u8]>, SecondarySettings>,
+    wanted: HashMap<SharedName, SecondarySettings>,
     reader: Option<ContentsReader>,
     changes: Vec<TableChange>,
     /// Zones that are visible already.
@@ -275,7 +281,7 @@ impl<O: AskPrimary> Loading<'_, O> {
 
 impl<O: AskPrimary> TakeStoredZones for Loading<'_, O> {
     fn begin(&mut self, zone: &KeptZone) -> bool {
-        let is_wanted = self.wanted.contains_key(&key(zone.name.as_name()));
+        let is_wanted = self.wanted.contains_key(&*key(zone.name.as_name()));
         self.reader = is_wanted.then(|| ContentsReader::new(&zone.name));
         is_wanted
     }
@@ -293,7 +299,7 @@ impl<O: AskPrimary> TakeStoredZones for Loading<'_, O> {
         journal: Result<Vec<JournalEntry>, StateError>,
     ) {
         let reader = self.reader.take();
-        let settings = self.wanted.remove(&key(zone.name.as_name()));
+        let settings = self.wanted.remove(&*key(zone.name.as_name()));
         let (Some(reader), Some(settings)) = (reader, settings) else {
             return;
         };

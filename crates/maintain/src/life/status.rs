@@ -57,7 +57,7 @@ pub struct SecondariesSummary {
 impl<O: AskPrimary> Secondaries<O> {
     /// Returns the status of a zone.
     pub fn status(&self, zone: &NameBuf) -> Option<SecondaryStatus> {
-        let number = *self.numbers.get(&super::key(zone.as_name()))?;
+        let number = *self.numbers.get(&*super::key(zone.as_name()))?;
         Some(self.status_of(number, self.zones.get(&number)?))
     }
 
@@ -71,7 +71,7 @@ impl<O: AskPrimary> Secondaries<O> {
         let planned = self.schedule.planned(number, ZoneEvent::Refresh);
         let is_checking = self.schedule.running(number) == Some(ZoneEvent::Refresh);
         SecondaryStatus {
-            zone: zone.settings.name,
+            zone: zone.settings.name.to_buf(),
             state: zone.state,
             serial: zone.serial(),
             primary: zone.primary,

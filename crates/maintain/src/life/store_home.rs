@@ -120,7 +120,7 @@ impl SecondaryHome for StoreHome {
         let commits = Arc::clone(&self.commits);
         let commit = move || commits.version_with_contents(source, version, contents, ended);
         match is_large {
-            true => self.large.run(zone.settings.name, commit),
+            true => self.large.run(zone.settings.name.to_buf(), commit),
             false => commit(),
         }
     }
@@ -136,7 +136,7 @@ impl SecondaryHome for StoreHome {
     }
 
     fn forget(&self, zone: &HomedZone<'_>, heir: ZoneHeir) {
-        let (name, rank) = (zone.settings.name, zone.settings.rank);
+        let (name, rank) = (zone.settings.name.to_buf(), zone.settings.rank);
         // A version that comes after this would bring the zone back.
         self.large.wait_for(&name);
         if heir == ZoneHeir::Nobody {
@@ -213,7 +213,7 @@ pub(super) fn shown(zone: &HomedZone<'_>) -> [TableChange; 2] {
 /// The source of versions that a primary gave at `now`.
 fn source_of(settings: &SecondarySettings, now: Moment) -> VersionSource {
     VersionSource {
-        zone: settings.name,
+        zone: settings.name.to_buf(),
         rank: settings.rank,
         home: ZoneHome::Store,
         origin: JournalOrigin::Transfer,
@@ -282,7 +282,7 @@ mod tests {
         let home = StoreHome::new(Arc::clone(&commits));
         let (policy, mut first) = (PolicyPart::closed(ZoneKind::Secondary), version(1));
         let settings = SecondarySettings {
-            name: "example.".parse().unwrap(),
+            name: "example.".parse::<NameBuf>().unwrap().as_name().into(),
             rank: 0,
             policy: Arc::new(policy.finish(PolicySource::Configured)),
         };

@@ -24,7 +24,7 @@ pub struct Setting<S: 'static> {
 }
 
 /// A table of the configuration file.
-pub trait ConfigTable: Sized + 'static {
+pub trait ConfigTable: Clone + 'static {
     /// The table's name.
     const NAME: &'static str;
     /// The lines that say what the table is about.

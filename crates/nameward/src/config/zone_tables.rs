@@ -105,8 +105,10 @@ impl ConfigReader<'_> {
             let message = format!("{name} may be given several times: write [[{name}]]");
             return self.problem(value.span(), message);
         };
+        // Defaults are read from their text: once, and not for each of a hundred thousand tables.
+        let defaults = S::defaults();
         for entry in list.iter() {
-            let mut section = S::defaults();
+            let mut section = defaults.clone();
             let before = self.problems.len();
             self.section(&mut section, entry);
             let table = entry.get_ref().as_table();

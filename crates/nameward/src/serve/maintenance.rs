@@ -130,8 +130,10 @@ pub struct MaintenanceParts {
     pub overrides: Overrides,
     /// The configuration file, without links.
     pub config_file: Option<PathBuf>,
-    /// The configuration in use.
+    /// The configuration in use, without the tables of zones: these are in force as policies, access lists and files.
     pub config: Config,
+    /// The sources of zones that stand in files.
+    pub sources: Vec<FileSource>,
     /// The state that all workers read.
     pub shared: Arc<ServingState>,
     /// The way of new versions of zones.
@@ -173,7 +175,7 @@ pub fn start(
     };
     let files = FileFollower::start(Arc::clone(&parts.commits), look, memory::give_back)
         .telling(&parts.notes.files);
-    parts.notes.set_sources(&zones::sources(&parts.config));
+    parts.notes.set_sources(&parts.sources);
     let is_reload_wanted = Arc::new(AtomicBool::new(false));
     let requested = RequestedWork {
         queue,
@@ -207,7 +209,7 @@ fn run(
     requested: &RequestedWork,
     loaded: impl FnOnce(Result<(), StartError>),
 ) {
-    let first = load_first(&mut files, &zones::sources(&parts.config));
+    let first = load_first(&mut files, &parts.sources);
     loaded(first);
     let mut written = Instant::now();
     loop {
@@ -227,7 +229,7 @@ fn run(
             Err(RecvTimeoutError::Disconnected) => return,
             Err(RecvTimeoutError::Timeout) => {
                 written = Instant::now();
-                files.sync_all(&zones::sources(&parts.config));
+                files.sync_all(&parts.sources);
                 continue;
             }
         };
@@ -238,16 +240,14 @@ fn run(
                 let _ = reply.try_send(announced_reload(&mut parts, &mut files));
             }
             MaintenanceRequest::Look(what) => {
-                files.look(&zones::sources(&parts.config), &what);
+                files.look(&parts.sources, &what);
             }
             MaintenanceRequest::Sync(zone, mode, reply) => {
-                let sources = zones::sources(&parts.config);
-                let outcome = files.sync(&sources, &zone, mode);
+                let outcome = files.sync(&parts.sources, &zone, mode);
                 let _ = reply.try_send(outcome);
             }
             MaintenanceRequest::LookAtZone(zone, reply) => {
-                let sources = zones::sources(&parts.config);
-                let errors = files.look_at_zone(&sources, &zone);
+                let errors = files.look_at_zone(&parts.sources, &zone);
                 let _ = reply.try_send(errors);
             }
             MaintenanceRequest::Wake => {}
@@ -285,7 +285,7 @@ fn load_first(files: &mut FileFollower, sources: &[FileSource]) -> Result<(), St
 }
 
 fn reload(parts: &mut MaintenanceParts, files: &mut FileFollower) -> ReloadOutcome {
-    let config = match parts.config.reload(&parts.overrides) {
+    let mut config = match parts.config.reload(&parts.overrides) {
         Ok(config) => config,
         Err(error) => {
             let text = error.to_string();
@@ -294,7 +294,7 @@ fn reload(parts: &mut MaintenanceParts, files: &mut FileFollower) -> ReloadOutco
             return Err(OperationError::invalid(text));
         }
     };
-    let sources = zones::sources(&config);
+    parts.sources = zones::sources(&config);
     let mut warnings = live::take(&parts.shared, &parts.config, &config);
     if let Some(recursion) = &mut parts.recursion {
         warnings.extend(recursion.reload(&parts.config, &config));
@@ -323,10 +323,11 @@ fn reload(parts: &mut MaintenanceParts, files: &mut FileFollower) -> ReloadOutco
     parts.catalogs.set_templates(policies::templates(&config));
     let unknown = policies::unknown_keys(&config);
     policies::warn_of_unknown_keys(&unknown, &parts.policies.load());
+    config.zones = Vec::new();
     parts.config = config;
-    parts.notes.set_sources(&sources);
+    parts.notes.set_sources(&parts.sources);
     parts.databases.request_refresh();
-    let outcome = files.load(&sources);
+    let outcome = files.load(&parts.sources);
     table.set_access(AccessSource::Configured, access);
     let report = ReloadReport {
         summary: outcome.describe(),

@@ -120,6 +120,9 @@ impl RunningServer {
         let web = super::web::prepare(&parts.config.web, &parts.shared.stats, &health)?;
         let heard = Signals::new()?;
         signals::release_hangup();
+        let unknown_keys = policies::unknown_keys(&parts.config);
+        // Their terms are in force: as policies, access lists and sources of files.
+        parts.config.zones = Vec::new();
         let (shared, config) = (Arc::clone(&parts.shared), parts.config.clone());
         let web_address = ports.web_address();
         let Ports {
@@ -189,7 +192,6 @@ impl RunningServer {
         });
         let (logs, log) = (Arc::clone(&parts.logs), parts.log.clone());
         let config_file = parts.config_file.clone();
-        let unknown_keys = policies::unknown_keys(&config);
         let policy_table = Arc::clone(&parts.policies);
         announce::started(&addresses, web_address);
 
