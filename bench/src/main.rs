@@ -140,6 +140,9 @@ struct UpdateArguments {
     /// Numbers of clients, separated by commas.
     #[arg(long, value_delimiter = ',', default_values_t = [1, 64])]
     clients: Vec<usize>,
+    /// Records that the zone has before the first update: what an update costs must not depend on it.
+    #[arg(long, default_value_t = 0)]
+    records: usize,
     /// Seconds of each measurement.
     #[arg(long, default_value_t = 10.0)]
     seconds: f64,
@@ -384,8 +387,11 @@ fn compare_updates(arguments: &UpdateArguments) -> Result<(), String> {
         true => updates::UpdatedServer::ALL.to_vec(),
         false => arguments.server.clone(),
     };
-    let time = Duration::from_secs_f64(arguments.seconds);
-    updates::compare(&servers, &arguments.clients, &binaries, time)
+    let terms = updates::UpdateTerms {
+        records: arguments.records,
+        time: Duration::from_secs_f64(arguments.seconds),
+    };
+    updates::compare(&servers, &arguments.clients, &binaries, terms)
 }
 
 fn compare_recursion(arguments: &RecursionArguments) -> Result<(), String> {

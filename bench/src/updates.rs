@@ -3,6 +3,7 @@
 //! A client sends an update that adds one name, waits for the reply, and sends the next. All servers keep what they
 //! acknowledge: ours in the state store, BIND and Knot in their journals, PowerDNS in its database.
 
+use std::fmt::Write as _;
 use std::fs;
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -21,6 +22,26 @@ const ZONE: &str = "bench.example";
 const TEXT: &str = "$ORIGIN bench.example.\n$TTL 300\n@ IN SOA ns1 host 1 3600 600 86400 300\n@ NS ns1\nns1 A 192.0.2.1\n";
 /// How long a client waits for a reply.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a server may take to load a zone of a million records.
+const LOADING: Duration = Duration::from_secs(300);
+
+/// The size and the time of a measurement.
+#[derive(Clone, Copy)]
+pub struct UpdateTerms {
+    /// Records that the zone has before the first update, besides its apex.
+    pub records: usize,
+    /// The time that is measured.
+    pub time: Duration,
+}
+
+/// The zone file.
+fn zone_text(records: usize) -> String {
+    let mut text = String::from(TEXT);
+    for number in 0..records {
+        let _ = writeln!(text, "r{number} A 192.0.2.1");
+    }
+    text
+}
 
 /// A server that takes updates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -57,16 +78,21 @@ impl UpdatedServer {
         }
     }
 
-    fn start(self, binaries: &Binaries) -> Result<Peer, PeerError> {
-        let options = PeerOptions::default();
+    fn start(self, binaries: &Binaries, records: usize) -> Result<Peer, PeerError> {
+        let options = PeerOptions {
+            ready_timeout: LOADING,
+            ..PeerOptions::default()
+        };
         Peer::launch(&[ZONE], &options, |directory, addr| {
             let file = directory.join("bench.zone");
-            fs::write(&file, TEXT)?;
+            fs::write(&file, zone_text(records))?;
             match self {
-                Self::Nameward | Self::NamewardSqlite => self.nameward(binaries, directory, addr),
+                Self::Nameward | Self::NamewardSqlite => {
+                    self.nameward(binaries, (directory, records), addr)
+                }
                 Self::Bind => bind(binaries, directory, addr),
                 Self::Knot => knot(binaries, directory, addr),
-                Self::Pdns => pdns(binaries, directory, addr),
+                Self::Pdns => pdns(binaries, (directory, records), addr),
             }
         })
     }
@@ -74,14 +100,14 @@ impl UpdatedServer {
     fn nameward(
         self,
         binaries: &Binaries,
-        directory: &Path,
+        (directory, records): (&Path, usize),
         addr: SocketAddr,
     ) -> io::Result<Command> {
         let (at, config) = (directory.display(), directory.join("nameward.toml"));
         fs::create_dir_all(directory.join("state"))?;
         let (file, backend) = match self {
             Self::NamewardSqlite => {
-                fill(&binaries.nameward, &directory.join("bench.db"))?;
+                fill(&binaries.nameward, &directory.join("bench.db"), records)?;
                 let backend = format!("[[backend]]\ntype = \"sqlite\"\npath = \"{at}/bench.db\"\n");
                 (String::new(), backend)
             }
@@ -102,7 +128,7 @@ impl UpdatedServer {
 }
 
 /// Makes a database in the schema of PowerDNS, with the zone in it.
-fn fill(nameward: &Path, file: &Path) -> io::Result<()> {
+fn fill(nameward: &Path, file: &Path, records: usize) -> io::Result<()> {
     let made = Command::new(nameward)
         .args(["db", "init"])
         .arg(file)
@@ -115,7 +141,10 @@ fn fill(nameward: &Path, file: &Path) -> io::Result<()> {
         "INSERT INTO domains (id, name, type) VALUES (1, '{ZONE}', 'NATIVE');\n\
          INSERT INTO records (domain_id, name, type, content, ttl, auth) VALUES\n\
          (1, '{ZONE}', 'SOA', 'ns1.{ZONE} host.{ZONE} 1 3600 600 86400 300', 300, 1),\n\
-         (1, '{ZONE}', 'NS', 'ns1.{ZONE}', 300, 1), (1, 'ns1.{ZONE}', 'A', '192.0.2.1', 300, 1);"
+         (1, '{ZONE}', 'NS', 'ns1.{ZONE}', 300, 1), (1, 'ns1.{ZONE}', 'A', '192.0.2.1', 300, 1);\n\
+         WITH RECURSIVE numbers(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM numbers WHERE i < {records})\n\
+         INSERT INTO records (domain_id, name, type, content, ttl, auth)\n\
+         SELECT 1, 'r' || i || '.{ZONE}', 'A', '192.0.2.1', 300, 1 FROM numbers WHERE i < {records};"
     );
     let filled = Command::new("sqlite3").arg(file).arg(sql).output()?;
     match filled.status.success() {
@@ -169,9 +198,13 @@ fn knot(binaries: &Binaries, directory: &Path, addr: SocketAddr) -> io::Result<C
     Ok(command)
 }
 
-fn pdns(binaries: &Binaries, directory: &Path, addr: SocketAddr) -> io::Result<Command> {
+fn pdns(
+    binaries: &Binaries,
+    (directory, records): (&Path, usize),
+    addr: SocketAddr,
+) -> io::Result<Command> {
     let (at, ip, port) = (directory.display(), addr.ip(), addr.port());
-    fill(&binaries.nameward, &directory.join("bench.db"))?;
+    fill(&binaries.nameward, &directory.join("bench.db"), records)?;
     fs::write(
         directory.join("pdns.conf"),
         format!(
@@ -190,6 +223,8 @@ struct UpdateFigures {
     rate: f64,
     failed: u64,
     cpu_us: f64,
+    /// MiB before the first update, and after the last.
+    memory: [u64; 2],
 }
 
 fn wire_name(name: &str) -> Vec<u8> {
@@ -252,10 +287,13 @@ fn measure(
     server: UpdatedServer,
     clients: usize,
     binaries: &Binaries,
-    time: Duration,
+    UpdateTerms { records, time }: UpdateTerms,
 ) -> Result<UpdateFigures, String> {
-    let peer = server.start(binaries).map_err(|error| error.to_string())?;
+    let peer = server.start(binaries, records);
+    let peer = peer.map_err(|error| error.to_string())?;
     let (addr, pid) = (peer.addr(), peer.pid());
+    let memory = || process::memory(&process::tree(pid).unwrap_or_default()).proportional >> 20;
+    let memory_before = memory();
     let shared = UpdateLoad::default();
     let figures = thread::scope(|scope| {
         for _ in 0..clients {
@@ -278,6 +316,7 @@ fn measure(
             rate: good as f64 / elapsed,
             failed: 0,
             cpu_us: cpu * 1e6 / good.max(1) as f64,
+            memory: [memory_before, memory()],
         }
     });
     let failed = shared.failed.load(Ordering::Relaxed);
@@ -289,20 +328,24 @@ pub fn compare(
     servers: &[UpdatedServer],
     clients: &[usize],
     binaries: &Binaries,
-    time: Duration,
+    terms: UpdateTerms,
 ) -> Result<(), String> {
     println!(
-        "| server | clients | durable updates/s | CPU us/update | failed |\n|---|---|---|---|---|"
+        "| server | records | clients | durable updates/s | CPU us/update | memory MB before | after | failed |\n\
+         |---|--:|--:|--:|--:|--:|--:|--:|"
     );
     let mut failed = 0;
     for &clients in clients {
         for &server in servers {
-            match measure(server, clients, binaries, time) {
+            match measure(server, clients, binaries, terms) {
                 Ok(figures) => println!(
-                    "| {} | {clients} | {:.0} | {:.0} | {} |",
+                    "| {} | {} | {clients} | {:.0} | {:.0} | {} | {} | {} |",
                     server.name(),
+                    terms.records,
                     figures.rate,
                     figures.cpu_us,
+                    figures.memory[0],
+                    figures.memory[1],
                     figures.failed
                 ),
                 Err(error) => {
