@@ -15,6 +15,8 @@ use std::time::Duration;
 
 pub(crate) struct Mysql {
     pool: Pool,
+    /// For connections beside the pool, which may be full of statements that hang.
+    options: Opts,
     timeout: Duration,
     back_off: Mutex<BackOff>,
     statements: [String; STATEMENTS],
@@ -47,14 +49,16 @@ impl Mysql {
             .with_constraints(PoolConstraints::new(1, most).unwrap_or_default())
             // A reset would throw the prepared statements away, and cost a round trip.
             .with_reset_connection(false);
-        let options = OptsBuilder::from_opts(options(url)?)
+        let own = OptsBuilder::from_opts(options(url)?).prefer_socket(false);
+        let options = own
+            .clone()
             .pool_opts(pool)
-            .prefer_socket(false)
             .stmt_cache_size(32usize)
             // A table that is being altered fails its statements before clients give up. In seconds, 1 is the least.
             .init(vec!["SET SESSION lock_wait_timeout = 1"]);
         Ok(Mysql {
             pool: Pool::new(options),
+            options: own.into(),
             timeout,
             back_off: Mutex::default(),
             statements: Statement::ALL.map(|statement| statement.sql(SqlEngine::Mysql, 1)),
@@ -88,10 +92,27 @@ impl Mysql {
                 .await;
         }
         if result.is_err() {
+            if matches!(result, Err(SqlError::Timeout(_))) {
+                self.kill(connection.id());
+            }
             // Rows that nobody reads any more may still be on their way.
             tokio::spawn(connection.disconnect());
         }
         result
+    }
+
+    /// Has the server end a connection whose statement nobody waits for any more: it would work on it to its end.
+    fn kill(&self, connection: u32) {
+        let (options, timeout) = (self.options.clone(), self.timeout);
+        tokio::spawn(async move {
+            let killing = async {
+                let mut own = Conn::new(options).await?;
+                own.query_drop(format!("KILL {connection}")).await?;
+                own.disconnect().await
+            };
+            // A server that does not answer does not take this either; and one that has ended it says that it is not there.
+            let _ = tokio::time::timeout(timeout, killing).await;
+        });
     }
 
     async fn connection(&self) -> Result<Conn, SqlError> {

@@ -126,12 +126,28 @@ impl Postgres {
                 let (session, _) = self.session(slot).await?;
                 self.run(&session, statement, zone, names, &mut each).await
             }
-            Err(error @ (SqlError::Unavailable(_) | SqlError::Timeout(_))) => {
+            Err(error @ SqlError::Timeout(_)) => {
+                discard(slot, &session);
+                self.cancel(&session);
+                Err(error)
+            }
+            Err(error @ SqlError::Unavailable(_)) => {
                 discard(slot, &session);
                 Err(error)
             }
             result => result,
         }
+    }
+
+    /// Has the server give up the statement of a session that nobody uses any more: it would work on it to its end. Whatever
+    /// waits behind that statement has waited too long as well.
+    fn cancel(&self, session: &PostgresSession) {
+        let (token, tls) = (session.client.cancel_token(), self.target.tls.clone());
+        let timeout = self.timeout;
+        tokio::spawn(async move {
+            // A server that does not answer does not take this either.
+            let _ = tokio::time::timeout(timeout, token.cancel_query(tls)).await;
+        });
     }
 
     fn slot(&self, statement: Statement) -> &ConnectionSlot {
