@@ -6,7 +6,9 @@
 
 mod targets;
 
-pub use targets::{NotifyTargets, name_server_targets, notify_targets};
+pub use targets::{
+    NotifyTargets, host_addresses, name_server_targets, notified_servers, notify_targets,
+};
 
 use crate::policy::RemoteServer;
 use crate::schedule::Moment;

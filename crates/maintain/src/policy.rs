@@ -39,6 +39,14 @@ pub struct RemoteServer {
     pub source: Option<IpAddr>,
 }
 
+/// Writes the address of a server as `domains.master` has it: with its port if that is not the usual one.
+pub fn address_text(address: SocketAddr) -> String {
+    match address.port() {
+        53 => address.ip().to_string(),
+        _ => address.to_string(),
+    }
+}
+
 /// A server whose zones become secondaries here when it notifies of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Autoprimary {
@@ -50,6 +58,10 @@ pub struct Autoprimary {
     pub template: String,
     /// The key that a NOTIFY must be signed with.
     pub key: Option<NameBuf>,
+    /// Who lists it: a database has the zones of its own autoprimaries.
+    pub listed_by: PolicySource,
+    /// The account of zones that are made in a database.
+    pub account: String,
 }
 
 /// The policy of one zone.
@@ -98,6 +110,8 @@ pub struct ZonePolicy {
     pub catalog: Option<NameBuf>,
     /// The group that it has there (RFC 9432 section 4.4.2).
     pub catalog_group: Option<String>,
+    /// The catalog that it is about to move to (RFC 9432 section 4.4.1).
+    pub catalog_moves_to: Option<NameBuf>,
     /// Its label and further properties there, as databases keep them.
     pub catalog_properties: CatalogProperties,
 }

@@ -44,6 +44,8 @@ async fn backend(directory: &Path) -> SqlBackend {
         name: apex,
         kind: nameward_zone::ZoneKind::Native,
         primaries: None,
+        account: String::new(),
+        key: None,
         rrsets: vec![
             rrset(apex, Type::SOA, soa(1)),
             rrset(owner(&apex, 1), Type::A, vec![192, 0, 2, 1]),

@@ -6,7 +6,8 @@ use std::{
 };
 
 use nameward_maintain::policy::{
-    Autoprimary, KeptPolicies, Policies, PolicyPart, PolicySet, RemoteServer, ZoneKind,
+    Autoprimary, KeptPolicies, Policies, PolicyPart, PolicySet, PolicySource, RemoteServer,
+    ZoneKind,
 };
 use nameward_wire::NameBuf;
 
@@ -83,6 +84,8 @@ pub fn set(config: &Config) -> PolicySet {
         name_server: settings.name_server.0,
         template: settings.template.clone(),
         key: settings.key.0.as_ref().map(|key| key.0),
+        listed_by: PolicySource::Configured,
+        account: String::new(),
     };
     set.autoprimaries = config.autoprimaries.iter().map(autoprimary).collect();
     set.keys = config.keys.iter().map(|key| Arc::new(key.key())).collect();

@@ -101,25 +101,21 @@ pub fn run(overrides: &Overrides) -> Result<(), StartError> {
         .clone()
         .map(|store| Arc::new(store) as Arc<dyn Durable>);
     let (notifier, notified) = (Notifier::default(), NotifiedSerials::default());
-    let (told, noted, catalogs) = (notifier.clone(), notified.clone(), CatalogHandle::default());
+    let (told, catalogs) = (notifier.clone(), CatalogHandle::default());
     let looked_at = catalogs.clone();
     let policy_table = Arc::new(PolicyTable::default());
     let kinds = Arc::clone(&policy_table);
     let commits = Commits::new(Arc::clone(&table), durable, move |committed| {
         let zone = name_of(&committed.zone);
         told.changed(zone);
-        noted.note(zone);
         // A zone that is no catalog bears on none when its records change.
         let kind = kinds.load().of(zone.as_name()).kind;
         if committed.is_first || matches!(kind, ZoneKind::Producer | ZoneKind::Consumer) {
             looked_at.wake();
         }
     })?;
-    let (told, noted) = (notifier.clone(), notified.clone());
-    commits.on_live_change(move |zone| {
-        told.changed(zone.into());
-        noted.note(zone.into());
-    });
+    let told = notifier.clone();
+    commits.on_live_change(move |zone| told.changed(zone.into()));
     // Before the first zone, as access lists.
     let signed = Arc::clone(&shared);
     policy_table.on_change(move |change| {

@@ -277,6 +277,40 @@ fn is_followed_by(kind: PeerKind) {
     assert_eq!(serial_at(there, "b.test"), Some(1), "{}", log());
 }
 
+/// A member that is about to move has its new catalog in the old one.
+#[test]
+fn a_produced_catalog_says_which_members_change_their_owner() {
+    let here = free_address().unwrap();
+    let setup = Setup::new().without_web().listen(&[&here.to_string()]);
+    fs::write(setup.dir().join("a.text"), member_text("a.test", 1)).unwrap();
+    let server = setup
+        .config(&format!(
+            "[server]\nstate_directory = \"state\"\n[zone_defaults]\nallow_transfer = [\"127.0.0.1\"]\n\
+             [[zone]]\nname = \"{CATALOG}\"\nkind = \"producer\"\n\
+             [[zone]]\nname = \"a.test\"\nkind = \"primary\"\nfile = \"a.text\"\ncatalog = \"{CATALOG}\"\n\
+             catalog_moves_to = \"{OTHER_CATALOG}\"\n"
+        ))
+        .start();
+    let transferred = || {
+        let output = Command::new("dig")
+            .args(["+noall", "+answer", "+tries=1", "+time=20", "-p"])
+            .arg(here.port().to_string())
+            .arg(format!("@{}", here.ip()))
+            .args(["-t", "AXFR", "-q", CATALOG])
+            .output()
+            .expect("dig can be run");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let wanted = format!("{OTHER_CATALOG}.");
+    let is_moving =
+        |line: &str| line.starts_with("coo.") && line.split_whitespace().last() == Some(&wanted);
+    wait_until(
+        "coo",
+        || server.log() + &transferred(),
+        || transferred().lines().any(is_moving),
+    );
+}
+
 #[test]
 fn bind_follows_a_catalog() {
     is_followed_by(PeerKind::Bind);

@@ -55,6 +55,8 @@ fn new_zone(apex: &str) -> NewZone {
         name: name(apex),
         kind: nameward_zone::ZoneKind::Native,
         primaries: None,
+        account: String::new(),
+        key: None,
         rrsets: vec![
             rrset(apex, "SOA", &[&soa]),
             rrset(apex, "NS", &[&format!("ns1.{apex}.")]),

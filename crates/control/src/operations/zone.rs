@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::SystemTime;
 
 use nameward_maintain::follow::place_of_rank;
-use nameward_store::sql::write::{NewZone, StoredRecord};
+use nameward_store::sql::write::{MASTER_MAX, NewZone, StoredRecord};
 use nameward_wire::{Name, NameBuf, Type};
 use nameward_zone::change::{NewRecord, RrsetData};
 use nameward_zone::{Serial, ZoneKind};
@@ -18,9 +18,6 @@ use super::{
 
 /// Times in the SOA of a new zone: refresh, retry, expire, minimum.
 const TIMES: [u32; 4] = [10_800, 3_600, 604_800, 3_600];
-
-/// Characters of `domains.master`.
-const MASTER_MAX: usize = 128;
 
 impl Operations {
     /// Lists all zones, in the order of their names.
@@ -267,6 +264,8 @@ impl ZoneTemplate {
             name,
             kind,
             primaries,
+            account: String::new(),
+            key: None,
             rrsets,
             now,
         })

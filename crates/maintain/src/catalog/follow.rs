@@ -203,6 +203,10 @@ impl CatalogFollower {
                 let catalog = catalog.as_name().as_wire().to_ascii_lowercase();
                 let mut properties = policy.catalog_properties.clone();
                 properties.groups.extend(policy.catalog_group.clone());
+                if let Some(new) = &policy.catalog_moves_to {
+                    let new = new.as_name().as_wire().to_ascii_lowercase();
+                    properties.new_catalog = Some(new.into());
+                }
                 let member = (zone.as_wire().into(), properties);
                 members.push((catalog.into(), member));
             }

@@ -1,6 +1,7 @@
 //! Catalogs of databases: their members are rows, and so is their serial.
 
 use crate::follow::databases::FollowedDatabase;
+use crate::policy::{RemoteServer, address_text};
 use nameward_store::sql::write::{CatalogMembers, MembersWritten, StandingZones, WriteError};
 use nameward_wire::{Name, NameBuf, Type};
 use nameward_zone::Serial;
@@ -193,12 +194,9 @@ impl ConditionalChange for SerialChange {
 }
 
 /// Writes addresses as `domains.master` has them.
-pub(super) fn primaries_text(primaries: &[crate::policy::RemoteServer]) -> String {
-    let address = |server: &crate::policy::RemoteServer| match server.address.port() {
-        53 => server.address.ip().to_string(),
-        _ => server.address.to_string(),
-    };
-    primaries.iter().map(address).collect::<Vec<_>>().join(",")
+pub(super) fn primaries_text(primaries: &[RemoteServer]) -> String {
+    let addresses = primaries.iter().map(|server| address_text(server.address));
+    addresses.collect::<Vec<_>>().join(",")
 }
 
 /// Returns the name in wire form as one that can be kept.

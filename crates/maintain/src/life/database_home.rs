@@ -10,7 +10,8 @@ use super::home::{
     BroughtDone, HeldVersion, HomeError, HomeOutcome, HomeState, HomeStates, HomedZone,
     SecondaryHome, SeenDone,
 };
-use crate::follow::databases::FollowedDatabase;
+use crate::commit::Commits;
+use crate::follow::databases::{FollowedDatabase, ServedFrom};
 use crate::outgoing::condense;
 use crate::schedule::Moment;
 use crate::transfer::WholeZone;
@@ -45,13 +46,18 @@ pub struct DatabaseHome {
 
 impl DatabaseHome {
     /// Starts the threads that wait for a database; `runtime` is the one that its connections belong to.
-    pub fn start(database: &FollowedDatabase, runtime: &Handle) -> io::Result<Self> {
+    pub fn start(
+        database: &FollowedDatabase,
+        commits: &Arc<Commits>,
+        runtime: &Handle,
+    ) -> io::Result<Self> {
         let (jobs, waiting) = channel::<HomeJob>();
         let waiting = Arc::new(Mutex::new(waiting));
         for _ in 0..THREADS {
             let waiting = Arc::clone(&waiting);
             let worker = HomeWorker {
                 database: database.clone(),
+                commits: Arc::clone(commits),
                 runtime: runtime.clone(),
             };
             thread::Builder::new()
@@ -112,9 +118,15 @@ impl SecondaryHome for DatabaseHome {
         // The rows are made of the zone: nothing else is kept while they are written.
         let version = whole.zone;
         self.submit(move |worker| {
+            let has_none = worker.has_no_version(name);
             let brought = worker.bring_whole(name, &version);
             drop(version);
+            let is_first = has_none && brought.as_ref().is_ok_and(|done| done.is_changed);
             worker.report(name, brought, done);
+            if is_first {
+                // The follower has read it as it reads zones at a start, of which nobody is notified.
+                worker.commits.report_live_change(name.as_name());
+            }
         });
     }
 
@@ -142,6 +154,7 @@ impl SecondaryHome for DatabaseHome {
 /// The parts that a thread works with.
 struct HomeWorker {
     database: FollowedDatabase,
+    commits: Arc<Commits>,
     runtime: Handle,
 }
 
@@ -159,6 +172,16 @@ impl HomeWorker {
                 tracing::error!("a bug in the care of secondary zones of a database: gone on with");
             }
         }
+    }
+
+    /// Tells whether a zone that is to be in memory has no contents there yet.
+    fn has_no_version(&self, zone: NameBuf) -> bool {
+        let version = self
+            .commits
+            .table()
+            .version(zone.as_name(), self.database.rank);
+        self.database.served_from == ServedFrom::Memory
+            && version.is_none_or(|version| version.is_stand_in())
     }
 
     fn standing(&self, zones: &[NameBuf]) -> Result<Vec<StandingZone>, WriteError> {

@@ -26,16 +26,7 @@ pub struct NotifyTargets {
 pub fn notify_targets(zone: &Zone, table: &ZoneTable, policy: &ZonePolicy) -> NotifyTargets {
     let (mut found, mut unknown) = (Vec::new(), Vec::new());
     if policy.notify_name_servers && !zone.is_stand_in() {
-        let soa = zone.soa().and_then(|soa| soa.records().next());
-        let mname = soa.and_then(|soa| Name::split_from(soa.rdata).ok());
-        let servers = zone.apex().rrset(Type::NS);
-        for record in servers.into_iter().flat_map(|rrset| rrset.records()) {
-            let Ok(host) = Name::from_wire(record.rdata) else {
-                continue;
-            };
-            if mname.is_some_and(|(mname, _)| mname == host) {
-                continue;
-            }
+        for host in notified_servers(zone) {
             match host_in_memory(host, zone, table) {
                 KnownHost::Here(node) => node_addresses(node, |ip| found.push(ip)),
                 KnownHost::Nowhere => {}
@@ -49,6 +40,25 @@ pub fn notify_targets(zone: &Zone, table: &ZoneTable, policy: &ZonePolicy) -> No
     servers.dedup_by_key(|target| target.address);
     servers.truncate(TARGETS_MAX);
     NotifyTargets { servers, unknown }
+}
+
+/// Lists the name servers of a zone but the one that its SOA names, which is the primary (RFC 1996 section 2).
+pub fn notified_servers(zone: &Zone) -> impl Iterator<Item = Name<'_>> {
+    let soa = zone.soa().and_then(|soa| soa.records().next());
+    let mname = soa.and_then(|soa| Name::split_from(soa.rdata).ok());
+    let servers = zone.apex().rrset(Type::NS).into_iter();
+    let hosts = servers.flat_map(|rrset| rrset.records());
+    let hosts = hosts.filter_map(|record| Name::from_wire(record.rdata).ok());
+    hosts.filter(move |host| mname.is_none_or(|(mname, _)| mname != *host))
+}
+
+/// Lists the addresses of a host that a zone has.
+pub fn host_addresses(zone: &Zone, host: Name<'_>) -> Vec<IpAddr> {
+    let mut found = Vec::new();
+    if let Some(node) = zone.node_of(host) {
+        node_addresses(node, |address| found.push(address));
+    }
+    found
 }
 
 /// Returns the addresses of name servers as servers that are told without a key. One that the policy names is told with its key

@@ -51,6 +51,8 @@ pub struct PolicyPart {
     pub catalog: Option<NameBuf>,
     /// [`ZonePolicy::catalog_group`].
     pub catalog_group: Option<String>,
+    /// [`ZonePolicy::catalog_moves_to`].
+    pub catalog_moves_to: Option<NameBuf>,
     /// [`ZonePolicy::catalog_properties`].
     pub catalog_properties: Option<CatalogProperties>,
 }
@@ -106,6 +108,7 @@ impl PolicyPart {
             copy_file: first(&self.copy_file, &other.copy_file),
             catalog: self.catalog.or(other.catalog),
             catalog_group: first(&self.catalog_group, &other.catalog_group),
+            catalog_moves_to: self.catalog_moves_to.or(other.catalog_moves_to),
             catalog_properties: first(&self.catalog_properties, &other.catalog_properties),
         }
     }
@@ -145,6 +148,7 @@ impl PolicyPart {
             copy_file: self.copy_file,
             catalog: self.catalog,
             catalog_group: self.catalog_group,
+            catalog_moves_to: self.catalog_moves_to,
             catalog_properties: self.catalog_properties.unwrap_or_default(),
         }
     }

@@ -31,6 +31,8 @@ fn run(address: DatabaseAddress) {
                 name: apex,
                 kind: nameward_zone::ZoneKind::Native,
                 primaries: None,
+                account: String::new(),
+                key: None,
                 rrsets: rrsets(ZONE, &apex),
                 now: UNIX_EPOCH,
             };

@@ -249,6 +249,9 @@ macro_rules! zone_section {
                 catalog: InheritedTerm<ZoneName> = r#""""#;
                 /// The group that the zone has in its catalog; "" means none.
                 catalog_group: String = r#""""#;
+                /// The catalog zone that the zone is about to move to: said in its catalog (`coo`, RFC 9432 section 4.4.1),
+                /// so that consumers let it move.
+                catalog_moves_to: InheritedTerm<ZoneName> = r#""""#;
                 /// Peers that may update the zone (RFC 2136); nobody if nothing is said.
                 allow_update: InheritedTerm<Peers> = r#""""#;
                 /// Rules that say which names and types may be updated, as `{ key = "ddns.example.", subtree =
@@ -278,6 +281,7 @@ macro_rules! zone_section {
                     update_rules: self.update_policy.0.clone(),
                     forward_updates: self.forward_updates.0,
                     catalog: self.catalog.0.as_ref().map(|name| name.0),
+                    catalog_moves_to: self.catalog_moves_to.0.as_ref().map(|name| name.0),
                     catalog_group: Some(self.catalog_group.clone()).filter(|group| !group.is_empty()),
                     ..PolicyPart::default()
                 }
@@ -310,7 +314,8 @@ zone_section! {
 
 section! {
     /// A server whose zones become secondary zones here when it notifies of them: `supermasters` of PowerDNS, whose rows in
-    /// databases count too. This table may be given several times. The zones are kept in the state store.
+    /// databases count too. This table may be given several times. The zones are kept in the state store, those of such rows in
+    /// the database.
     AutoprimarySettings = "autoprimary" {
         /// The address of the server, with the port that it is asked on if that is not 53.
         address: RemoteAddress = r#""127.0.0.1""#;

@@ -166,6 +166,7 @@ impl RunningServer {
             commits: Arc::clone(&parts.commits),
             policies: Arc::clone(&parts.policies),
             notifier: outgoing.notifier,
+            notified: outgoing.notified,
             listens: addresses.clone(),
             kept: Arc::clone(&parts.kept),
             databases: databases.clone(),

@@ -14,7 +14,7 @@ use nameward_control::operations::{
 };
 use nameward_maintain::{
     Commits,
-    follow::databases::{Databases, FollowedDatabase},
+    follow::databases::{Databases, FollowedDatabase, NotifiedSerials},
     life::{
         DatabaseHome, SecondariesSummary, SecondaryHome, SecondaryStatus,
         driver::{self, LifeHandle, LifeParts},
@@ -59,6 +59,8 @@ pub struct SecondaryParts {
     pub policies: Arc<PolicyTable>,
     /// Hears of every commit.
     pub notifier: Notifier,
+    /// Notes the serials in databases that others were notified of.
+    pub notified: NotifiedSerials,
     /// The addresses that this server listens on.
     pub listens: Vec<SocketAddr>,
     /// The policies that the state store keeps, for zones of autoprimaries.
@@ -78,6 +80,7 @@ pub struct SecondaryZones {
     policies: Arc<PolicyTable>,
     shared: Arc<ServingState>,
     kept: Arc<KeptPolicies>,
+    databases: Databases,
     runtime: Handle,
 }
 
@@ -93,6 +96,7 @@ impl SecondaryZones {
             commits,
             policies,
             notifier,
+            notified,
             listens,
             kept,
             databases,
@@ -102,9 +106,9 @@ impl SecondaryZones {
         let outgoing = PrimaryClient::new(Arc::clone(&policies), settings, runtime.clone());
         let store = commits.store().cloned();
         let life_parts = LifeParts {
+            homes: homes(&databases, &commits)?,
             commits,
             policies: Arc::clone(&policies),
-            homes: homes(&databases)?,
             // Those that wait for the reply to a datagram take no place of a transfer.
             running_max: 2 * settings.transfers_max,
             seed: seed(),
@@ -117,6 +121,8 @@ impl SecondaryZones {
             listens,
             store,
             shared: Arc::clone(&shared),
+            database_runtime: Handle::current(),
+            on_sent: Box::new(move |zone| notified.note(zone)),
         };
         notifier.start(told, &runtime);
         let zones = SecondaryZones {
@@ -126,18 +132,21 @@ impl SecondaryZones {
             policies,
             shared,
             kept,
+            databases,
             runtime,
         };
         zones.show_gauges(&zones.shared.stats);
         Ok(zones)
     }
 
-    /// Returns the one who takes NOTIFY messages.
+    /// Returns the one who takes NOTIFY messages. Call within the runtime of the databases' connections.
     pub fn notify_sink(&self) -> Arc<dyn NotifySink> {
         let secondaries = SecondarySink::new(self.life.clone(), self.outgoing.clone());
         let parts = AutoprimaryParts {
             policies: Arc::clone(&self.policies),
             kept: Arc::clone(&self.kept),
+            databases: self.databases.clone(),
+            database_runtime: Handle::current(),
             zones: Arc::clone(&self.shared.zones),
             runtime: self.runtime.clone(),
         };
@@ -324,9 +333,12 @@ impl SecondaryZones {
 }
 
 /// Makes the homes of zones that databases have. Call within the runtime of their connections.
-fn homes(databases: &Databases) -> io::Result<Vec<(u16, Arc<dyn SecondaryHome>)>> {
+fn homes(
+    databases: &Databases,
+    commits: &Arc<Commits>,
+) -> io::Result<Vec<(u16, Arc<dyn SecondaryHome>)>> {
     let home = |database: &FollowedDatabase| {
-        let home = DatabaseHome::start(database, &Handle::current())?;
+        let home = DatabaseHome::start(database, commits, &Handle::current())?;
         Ok((database.rank, Arc::new(home) as Arc<dyn SecondaryHome>))
     };
     databases.all().iter().map(home).collect()

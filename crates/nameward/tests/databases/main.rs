@@ -6,6 +6,7 @@ mod alias_transfers;
 mod apply;
 mod ask;
 mod attributes;
+mod autosecondary;
 mod check;
 mod conformance;
 mod journal;

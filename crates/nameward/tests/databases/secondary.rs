@@ -15,24 +15,24 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-const ZONE: &str = "fleet.example";
+pub const ZONE: &str = "fleet.example";
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A database that a test fills.
-enum TestDatabase {
+pub enum TestDatabase {
     Sqlite(Sqlite),
     Server(DatabaseKind, Database),
 }
 
 impl TestDatabase {
-    fn new(kind: Option<DatabaseKind>, directory: &Path) -> Option<Self> {
+    pub fn new(kind: Option<DatabaseKind>, directory: &Path) -> Option<Self> {
         Some(match kind {
             None => TestDatabase::Sqlite(Sqlite::new(directory)),
             Some(kind) => TestDatabase::Server(kind, started(kind)?),
         })
     }
 
-    fn run(&self, sql: &str) {
+    pub fn run(&self, sql: &str) {
         match self {
             TestDatabase::Sqlite(sqlite) => sqlite.run(sql),
             TestDatabase::Server(kind, database) => run(database, *kind, sql),
@@ -40,7 +40,7 @@ impl TestDatabase {
     }
 
     /// The first number that a statement gives.
-    fn number(&self, sql: &str) -> Option<i64> {
+    pub fn number(&self, sql: &str) -> Option<i64> {
         match self {
             TestDatabase::Sqlite(sqlite) => {
                 let connection = rusqlite::Connection::open(&sqlite.path).unwrap();
@@ -78,7 +78,7 @@ impl TestDatabase {
     }
 }
 
-fn primary(kind: PeerKind, address: SocketAddr, other: SocketAddr, text: &str) -> MeshPeer {
+pub fn primary(kind: PeerKind, address: SocketAddr, other: SocketAddr, text: &str) -> MeshPeer {
     let setup = MeshSetup {
         kind,
         role: MeshRole::Primary,
@@ -89,7 +89,7 @@ fn primary(kind: PeerKind, address: SocketAddr, other: SocketAddr, text: &str) -
     MeshPeer::start(&setup, text).unwrap_or_else(|error| panic!("{error}"))
 }
 
-fn start(database: &TestDatabase, mode: &str, address: SocketAddr) -> TestServer {
+pub fn start(database: &TestDatabase, mode: &str, address: SocketAddr) -> TestServer {
     let setup = Setup::new().without_web().patient();
     let state = setup.dir().join("state");
     std::fs::create_dir(&state).unwrap();
@@ -102,7 +102,7 @@ fn start(database: &TestDatabase, mode: &str, address: SocketAddr) -> TestServer
         .start()
 }
 
-fn wait_until(what: &str, server: &TestServer, mut is_so: impl FnMut() -> bool) {
+pub fn wait_until(what: &str, server: &TestServer, mut is_so: impl FnMut() -> bool) {
     let start = Instant::now();
     while !is_so() {
         assert!(
@@ -114,7 +114,7 @@ fn wait_until(what: &str, server: &TestServer, mut is_so: impl FnMut() -> bool) 
     }
 }
 
-fn wait_for(server: &TestServer, address: SocketAddr, serial: u32) {
+pub fn wait_for(server: &TestServer, address: SocketAddr, serial: u32) {
     wait_for_serial(address, ZONE, serial)
         .unwrap_or_else(|there| panic!("serial {there:?}, not {serial}\n{}", server.log()));
 }
@@ -198,6 +198,22 @@ fn a_secondary_zone_of_mariadb_follows_its_primary() {
     let directory = tempfile::tempdir().unwrap();
     if let Some(database) = TestDatabase::new(Some(DatabaseKind::Mariadb), directory.path()) {
         follow(&database, PeerKind::Bind, "resident");
+    }
+}
+
+#[test]
+fn a_secondary_zone_of_postgres_in_memory_follows_its_primary() {
+    let directory = tempfile::tempdir().unwrap();
+    if let Some(database) = TestDatabase::new(Some(DatabaseKind::Postgres), directory.path()) {
+        follow(&database, PeerKind::Knot, "resident");
+    }
+}
+
+#[test]
+fn a_secondary_zone_of_mariadb_that_is_looked_up_follows_its_primary() {
+    let directory = tempfile::tempdir().unwrap();
+    if let Some(database) = TestDatabase::new(Some(DatabaseKind::Mariadb), directory.path()) {
+        follow(&database, PeerKind::Knot, "live");
     }
 }
 

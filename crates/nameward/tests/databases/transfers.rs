@@ -96,6 +96,43 @@ fn auto_ns_lets_the_name_servers_of_a_zone_transfer_it() {
     }
 }
 
+/// TSIG-ALLOW-AXFR lets its key in, and no other: neither one that the server knows, nor its name with another secret.
+#[test]
+fn tsig_allow_axfr_lets_no_other_key_in() {
+    let secrets = ["c2VjcmV0IG9mIHRoZSBvbmU=", "c2VjcmV0IG9mIHRoZSBvdGhlcg=="];
+    for mode in ["live", "resident"] {
+        let setup = Setup::new().without_web().patient();
+        let database = Sqlite::new(setup.dir());
+        database.add(&zone("one.test", "192.0.2.10"));
+        database.run(&format!(
+            "INSERT INTO tsigkeys (name, algorithm, secret) VALUES \
+             ('one.key', 'hmac-sha256', '{}'), ('other.key', 'hmac-sha256', '{}'); \
+             INSERT INTO domainmetadata (domain_id, kind, content) VALUES (1, 'TSIG-ALLOW-AXFR', 'one.key')",
+            secrets[0], secrets[1]
+        ));
+        let path = database.path.display();
+        let source =
+            format!("[[backend]]\ntype = \"sqlite\"\npath = \"{path}\"\nmode = \"{mode}\"\n");
+        let server = setup.config(&source).start();
+        wait_for(&server, "www.one.test.", (0, 10));
+        let with_key = |name: &str, secret: &str| {
+            let port = server.address().port().to_string();
+            let output = Command::new("dig")
+                .args(["@127.0.0.1", "-p", &port, "+tries=1", "+noall", "+answer"])
+                .args(["-y", &format!("hmac-sha256:{name}:{secret}")])
+                .args(["one.test", "AXFR"])
+                .output()
+                .unwrap();
+            records(&String::from_utf8_lossy(&output.stdout))
+        };
+        assert_eq!(with_key("one.key", secrets[0]), 5, "{}", server.log());
+        assert_eq!(with_key("other.key", secrets[1]), 0, "{mode}: another key");
+        assert_eq!(with_key("one.key", secrets[1]), 0, "{mode}: another secret");
+        assert_eq!(with_key("third.key", secrets[0]), 0, "{mode}: unknown");
+        assert_eq!(records(&transfer(&server)), 0, "{mode}: no key");
+    }
+}
+
 fn check_server(kind: DatabaseKind) {
     for mode in ["live", "resident"] {
         let Some(database) = started(kind) else {

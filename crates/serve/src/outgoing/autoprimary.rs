@@ -1,6 +1,9 @@
 //! Zones of autoprimaries: a NOTIFY for a zone that is not here makes it a secondary zone, if its sender is listed and
 //! the zone has the name server that is listed with it.
 //!
+//! A zone of an autoprimary that a database lists (`supermasters`) is made in that database, as PowerDNS does; others are kept in
+//! the state store.
+//!
 //! The NOTIFY itself may be forged, so it only begins a question to the listed address, over TCP. Zones that wait are bounded, and
 //! so are those that are made. Where a key is listed the NOTIFY must be signed with it; a NOTIFY that was signed has its key used
 //! for the question and for the transfers, too.
@@ -9,13 +12,18 @@ use std::collections::HashSet;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use arc_swap::ArcSwap;
 use nameward_dnssec::tsig::{TsigKey, sign_request};
+use nameward_maintain::follow::databases::Databases;
 use nameward_maintain::notify::{Notification, NotifyOutcome, NotifySink};
-use nameward_maintain::policy::{Autoprimary, KeptPolicies, KeptSecondary, PolicyTable};
+use nameward_maintain::policy::{
+    Autoprimary, KeptPolicies, KeptSecondary, Policies, PolicySource, PolicyTable, ZoneKind,
+    address_text,
+};
 use nameward_maintain::transfer::{AskedQuestion, read_name_servers};
+use nameward_store::sql::write::{MASTER_MAX, NewZone, WriteError};
 use nameward_wire::{NameBuf, Type};
 use nameward_zone::ZoneTable;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -39,6 +47,10 @@ pub struct AutoprimaryParts {
     pub policies: Arc<PolicyTable>,
     /// Where the zones are kept.
     pub kept: Arc<KeptPolicies>,
+    /// The databases, which have the zones of the autoprimaries that they list.
+    pub databases: Databases,
+    /// The runtime that the connections of databases belong to.
+    pub database_runtime: Handle,
     /// The zones that are served.
     pub zones: Arc<ArcSwap<ZoneTable>>,
     /// Where questions are asked.
@@ -167,6 +179,54 @@ impl AutoprimaryShared {
     }
 
     async fn make(&self, notified: &NotifiedZone, autoprimary: &Autoprimary) {
+        match autoprimary.listed_by {
+            PolicySource::Backend(rank) => self.make_row(rank, notified, autoprimary).await,
+            _ => self.keep(notified, autoprimary).await,
+        }
+    }
+
+    /// Makes a zone in the database that lists the autoprimary.
+    async fn make_row(&self, rank: u16, notified: &NotifiedZone, autoprimary: &Autoprimary) {
+        let AutoprimaryParts {
+            databases,
+            policies,
+            database_runtime,
+            ..
+        } = &self.parts;
+        let mut all = databases.all().iter();
+        let Some(database) = all.find(|database| database.rank == rank).cloned() else {
+            return;
+        };
+        let zone = notified.zone;
+        let new = NewZone {
+            name: zone,
+            kind: ZoneKind::Secondary,
+            primaries: Some(addresses_of(&policies.load(), autoprimary)),
+            account: autoprimary.account.clone(),
+            key: notified.key.as_ref().map(|key| key.name().into()),
+            rrsets: Vec::new(),
+            now: SystemTime::now(),
+        };
+        let peer = autoprimary.address;
+        let making = database_runtime.spawn(async move {
+            let made = database.backend.create_zone(&new).await;
+            // The row's policy begins the first transfer.
+            database.request_list();
+            made
+        });
+        match making.await {
+            Ok(Ok(_)) => tracing::info!(
+                "zone {zone}: made a secondary of the autoprimary {peer} in backend {rank}"
+            ),
+            // Another server on the database was faster.
+            Ok(Err(WriteError::Exists(_))) => {}
+            Ok(Err(error)) => tracing::error!("zone {zone}: not made in backend {rank}: {error}"),
+            Err(error) => tracing::error!("zone {zone}: not made in backend {rank}: {error}"),
+        }
+    }
+
+    /// Makes a zone that the state store keeps.
+    async fn keep(&self, notified: &NotifiedZone, autoprimary: &Autoprimary) {
         let zone = notified.zone;
         let secondary = KeptSecondary {
             zone,
@@ -195,6 +255,30 @@ impl AutoprimaryShared {
             Err(error) => tracing::error!("zone {zone}: not made: {error}"),
         }
     }
+}
+
+/// Lists the addresses that a database has for an autoprimary, as `domains.master` has them: all rows with its name server and
+/// account, the one that notified first.
+fn addresses_of(policies: &Policies, autoprimary: &Autoprimary) -> String {
+    let is_same = |other: &&Autoprimary| {
+        other.listed_by == autoprimary.listed_by
+            && other.name_server == autoprimary.name_server
+            && other.account == autoprimary.account
+            && other.address != autoprimary.address
+    };
+    let others = policies.autoprimaries().iter().filter(is_same);
+    let all = std::iter::once(autoprimary).chain(others);
+    let mut text = String::new();
+    for server in all {
+        let address = address_text(server.address);
+        let separator = if text.is_empty() { "" } else { ", " };
+        if text.len() + separator.len() + address.len() > MASTER_MAX {
+            break;
+        }
+        text += separator;
+        text += &address;
+    }
+    text
 }
 
 /// Asks a server for the NS records of a zone, over TCP.

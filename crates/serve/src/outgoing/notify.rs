@@ -1,57 +1,36 @@
 //! The sender of NOTIFY messages (RFC 1996): changed zones in, datagrams out, replies in.
 //!
-//! A commit only leaves the name of its zone here. One task tells whoever is to be told of the version that is served
-//! then, so changes that come faster than they are told of are told of together.
+//! A commit only leaves the name of its zone here. One task notifies of the version that is served then, so changes that come
+//! faster than messages go out share one.
 //!
 //! ```text
-//! resolve    name servers whose addresses are in no zone here
-//! serials    the serials that secondaries were notified of, over a restart
+//! sender        the task: targets, datagrams, replies
+//! resolve       name servers whose addresses are in no zone here
+//! live_servers  name servers of zones that are looked up in a database
+//! serials       the serials that secondaries were notified of, over a restart
 //! ```
 
+mod live_servers;
 mod resolve;
+mod sender;
 mod serials;
 
 use std::collections::HashMap;
-use std::io;
-use std::net::{SocketAddr, UdpSocket as PlainSocket};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
-use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use nameward_dnssec::tsig::{ReplyVerifier, TsigFailure, sign_request};
-use nameward_maintain::Moment;
-use nameward_maintain::notify_out::{
-    NOTIFY_ROUND, NOTIFY_TRIES, NotifyChange, NotifyQueue, NotifyTargets, NotifyTry,
-    UnansweredNotify, name_server_targets, notify_targets,
-};
-use nameward_maintain::policy::{PolicySource, PolicyTable, RemoteServer};
-use nameward_maintain::transfer::{TransferFailure, read_notify_reply};
-use nameward_stats::LogThrottle;
+use nameward_maintain::policy::{PolicySource, PolicyTable};
 use nameward_store::state::StateStore;
 use nameward_wire::NameBuf;
 use nameward_zone::ZoneTable;
-use tokio::net::UdpSocket;
 use tokio::runtime::Handle;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::Notify;
 
-use super::{local_address, lock, now_seconds, random_id};
+use super::lock;
 use crate::pipeline::ServingState;
-use resolve::{NameServerResolver, ResolvedServers};
 use serials::{KeptSerials, SentSerials};
-
-/// Replies that may wait to be read.
-const REPLIES: usize = 1024;
-/// Octets of a reply that are looked at.
-const REPLY: usize = 4096;
-/// Messages that are sent before replies are looked at.
-const BURST: usize = 256;
-/// How often unanswered servers are logged, each, at most.
-const LOG_INTERVAL: Duration = Duration::from_secs(300);
-/// Servers that are logged in that time at most.
-const LOGGED: usize = 64;
-/// Sockets that are kept, one for each address that messages are sent from.
-const SOCKETS_MAX: usize = 64;
 
 /// The parts that the sender works with.
 pub struct NotifierParts {
@@ -63,8 +42,12 @@ pub struct NotifierParts {
     pub listens: Vec<SocketAddr>,
     /// Keeps the serials that were told of.
     pub store: Option<StateStore>,
-    /// Has the resolvers that are asked for the addresses of name servers that are in no zone here.
+    /// Has the resolvers that are asked for the addresses of name servers that are in no zone here, and the databases.
     pub shared: Arc<ServingState>,
+    /// The runtime that the connections of databases belong to.
+    pub database_runtime: Handle,
+    /// Called with each zone whose NOTIFY messages go out, or that nobody is to be told of.
+    pub on_sent: Box<dyn Fn(NameBuf) + Send + Sync>,
 }
 
 /// Hands changed zones over to the sender; clones are the same.
@@ -119,25 +102,13 @@ impl Notifier {
 
     /// Starts the sender on a runtime.
     pub fn start(&self, parts: NotifierParts, runtime: &Handle) {
-        let (replies, replied) = mpsc::channel(REPLIES);
-        let (found, resolved) = mpsc::channel(REPLIES);
         *lock(&self.shared.told) = SentSerials::new(parts.store.clone());
         let _ = self.shared.start.set(StartParts {
             store: parts.store.clone(),
             policies: Arc::clone(&parts.policies),
             zones: Arc::clone(&parts.zones),
         });
-        let sender = NotifySender {
-            shared: Arc::clone(&self.shared),
-            resolver: NameServerResolver::new(Arc::clone(&parts.shared), found),
-            parts,
-            queue: NotifyQueue::default(),
-            verifiers: HashMap::new(),
-            sockets: HashMap::new(),
-            replies,
-            log: LogThrottle::by_text(LOG_INTERVAL, LOGGED),
-        };
-        runtime.spawn(sender.run(replied, resolved));
+        sender::start(&self.shared, parts, runtime);
     }
 
     /// Has the servers told of zones whose serial they were not told of before: zones that changed while the server was
@@ -177,279 +148,4 @@ struct StartParts {
     store: Option<StateStore>,
     policies: Arc<PolicyTable>,
     zones: Arc<ArcSwap<ZoneTable>>,
-}
-
-/// A datagram and its sender.
-type ReceivedReply = (Vec<u8>, SocketAddr);
-
-struct NotifySender {
-    shared: Arc<NotifierShared>,
-    parts: NotifierParts,
-    queue: NotifyQueue,
-    resolver: NameServerResolver,
-    /// The verifiers of the replies to the last signed message of each.
-    verifiers: HashMap<u64, ReplyVerifier>,
-    sockets: HashMap<SocketAddr, Arc<UdpSocket>>,
-    replies: mpsc::Sender<ReceivedReply>,
-    log: LogThrottle,
-}
-
-impl NotifySender {
-    async fn run(
-        mut self,
-        mut replied: mpsc::Receiver<ReceivedReply>,
-        mut resolved: mpsc::Receiver<ResolvedServers>,
-    ) {
-        loop {
-            self.take_changes();
-            let has_more = self.send_due().await;
-            while let Ok((octets, from)) = replied.try_recv() {
-                self.take_reply(&octets, from);
-            }
-            lock(&self.shared.told).write_due();
-            let waiting = self.queue.len() as u64;
-            self.shared.waiting.store(waiting, Ordering::Relaxed);
-            if has_more {
-                tokio::task::yield_now().await;
-                continue;
-            }
-            let wait = match self.queue.next() {
-                Some(at) => Duration::from_millis(at.0.saturating_sub(now().0).max(1)),
-                None => Duration::from_secs(3600),
-            };
-            let next_write = lock(&self.shared.told).next_write();
-            let wait = next_write.map_or(wait, |write| wait.min(write));
-            let shared = Arc::clone(&self.shared);
-            tokio::select! {
-                () = shared.wake.notified() => {}
-                Some((octets, from)) = replied.recv() => self.take_reply(&octets, from),
-                Some(servers) = resolved.recv() => self.take_resolved(&servers),
-                () = tokio::time::sleep(wait) => {}
-            }
-        }
-    }
-
-    /// Finds out who is to be told of the zones that have changed.
-    fn take_changes(&mut self) {
-        let changed = std::mem::take(&mut *lock(&self.shared.changed));
-        if changed.is_empty() {
-            return;
-        }
-        let (table, policies) = (self.parts.zones.load(), self.parts.policies.load());
-        for (name, is_asked_for) in changed {
-            let Some(zone) = table.exact(name.as_name()) else {
-                continue;
-            };
-            let policy = policies.of(name.as_name());
-            let NotifyTargets {
-                servers: mut targets,
-                unknown,
-            } = notify_targets(zone, &table, policy);
-            targets.retain(|target| !self.is_ourselves(target.address));
-            if !unknown.is_empty() {
-                self.resolver.resolve(name, unknown);
-            }
-            if !zone.is_stand_in() {
-                lock(&self.shared.told).note(name, zone.serial());
-            }
-            if targets.is_empty() {
-                continue;
-            }
-            let change = NotifyChange::of(zone);
-            let is_now = is_asked_for || policy.notify_at_once;
-            match change.serial {
-                _ if !is_now => {}
-                Some(serial) => tracing::info!(
-                    "zone {name}: notifying {} servers, serial {serial}",
-                    targets.len()
-                ),
-                None => tracing::info!("zone {name}: notifying {} servers", targets.len()),
-            }
-            let at = match is_now {
-                true => now(),
-                false => now().plus(NOTIFY_ROUND),
-            };
-            self.add_targets(&change, targets, at);
-        }
-    }
-
-    fn add_targets(&mut self, change: &NotifyChange, targets: Vec<RemoteServer>, at: Moment) {
-        let dropped = self.queue.add(change, targets, at);
-        if dropped > 0 {
-            tracing::error!(
-                "zone {}: {dropped} servers are not notified: too many wait for a NOTIFY",
-                change.zone
-            );
-        }
-    }
-
-    /// Tells the name servers of a zone whose addresses a resolver gave, of the version that is served by now.
-    fn take_resolved(&mut self, servers: &ResolvedServers) {
-        self.resolver.finish(servers);
-        let (table, policies) = (self.parts.zones.load(), self.parts.policies.load());
-        let Some(zone) = table.exact(servers.zone.as_name()) else {
-            return;
-        };
-        let policy = policies.of(servers.zone.as_name());
-        let mut targets = name_server_targets(policy, servers.addresses.iter().copied());
-        targets.retain(|target| !self.is_ourselves(target.address));
-        if targets.is_empty() {
-            return;
-        }
-        let list: Vec<String> = targets
-            .iter()
-            .map(|target| target.address.to_string())
-            .collect();
-        tracing::info!(
-            "zone {}: notifying {}, whose addresses the recursor gave",
-            servers.zone,
-            list.join(", ")
-        );
-        self.add_targets(&NotifyChange::of(zone), targets, now());
-    }
-
-    /// Sends what is due; true if there is more.
-    async fn send_due(&mut self) -> bool {
-        let mut unanswered = Vec::new();
-        for _ in 0..BURST {
-            let Some(next) = self.queue.begin(now(), &mut unanswered) else {
-                self.log_unanswered(&unanswered);
-                return false;
-            };
-            if let Err(error) = self.send(&next).await {
-                // It is tried again, as if it were lost.
-                let (zone, peer) = (next.change.zone, next.target.address);
-                tracing::debug!("zone {zone}: NOTIFY to {peer} not sent: {error}");
-            }
-        }
-        self.log_unanswered(&unanswered);
-        true
-    }
-
-    async fn send(&mut self, next: &NotifyTry) -> io::Result<()> {
-        let id = random_id();
-        let mut message = next.change.message(id);
-        self.queue.sent(next.number, id);
-        if let Some(name) = &next.target.key {
-            let policies = self.parts.policies.load();
-            let Some(key) = policies.keys().find(name.as_name()) else {
-                let (zone, peer) = (next.change.zone, next.target.address);
-                tracing::error!("zone {zone}: NOTIFY to {peer}: the TSIG key {name} is not known");
-                self.queue.remove(next.number);
-                return Ok(());
-            };
-            let verifier = sign_request(key, &mut message, now_seconds());
-            self.verifiers.insert(next.number, verifier);
-        }
-        let socket = self.socket(local_address(&next.target)).await?;
-        socket.send_to(&message, next.target.address).await?;
-        self.shared.sent.fetch_add(1, Ordering::Relaxed);
-        Ok(())
-    }
-
-    /// Returns the socket of a local address, with a task that receives its replies.
-    async fn socket(&mut self, local: SocketAddr) -> io::Result<Arc<UdpSocket>> {
-        if let Some(socket) = self.sockets.get(&local) {
-            return Ok(Arc::clone(socket));
-        }
-        let socket = Arc::new(UdpSocket::bind(local).await?);
-        let (receiver, replies) = (Arc::downgrade(&socket), self.replies.clone());
-        if self.sockets.len() >= SOCKETS_MAX {
-            self.sockets.clear();
-        }
-        self.sockets.insert(local, Arc::clone(&socket));
-        tokio::spawn(async move {
-            let mut buffer = [0; REPLY];
-            while let Some(socket) = receiver.upgrade() {
-                let received = tokio::time::timeout(LOG_INTERVAL, socket.recv_from(&mut buffer));
-                // Whatever does not fit into the queue is as good as lost on the way.
-                if let Ok(Ok((len, from))) = received.await {
-                    let _ = replies.try_send((buffer[..len].to_vec(), from));
-                }
-            }
-        });
-        Ok(socket)
-    }
-
-    fn take_reply(&mut self, octets: &[u8], from: SocketAddr) {
-        let Some(&[high, low]) = octets.first_chunk() else {
-            return;
-        };
-        let found = self.queue.find(u16::from_be_bytes([high, low]), from);
-        let Some((number, asked, _)) = found else {
-            return;
-        };
-        let read = read_notify_reply(&asked, octets);
-        if read.as_ref().is_err_and(TransferFailure::is_forgeable) {
-            return;
-        }
-        if let Some(mut verifier) = self.verifiers.remove(&number) {
-            match verifier.verify(octets, now_seconds()) {
-                Ok(_) => {}
-                // A server that does not know the key cannot sign its refusal.
-                Err(TsigFailure::Unsigned | TsigFailure::RefusedByPeer(_)) if read.is_err() => {}
-                // Not theirs: the next try has a signature of its own.
-                Err(_) => return,
-            }
-        }
-        if let Err(failure) = read
-            && self
-                .log
-                .admit(&from.to_string(), std::time::Instant::now())
-                .is_some()
-        {
-            let failure = failure.to_string().replace("the primary", "the server");
-            tracing::warn!("zone {}: NOTIFY to {from}: {failure}", asked.zone);
-        }
-        self.queue.remove(number);
-    }
-
-    fn log_unanswered(&mut self, unanswered: &[UnansweredNotify]) {
-        for UnansweredNotify { zone, target } in unanswered {
-            if self
-                .log
-                .admit(&target.to_string(), std::time::Instant::now())
-                .is_some()
-            {
-                tracing::warn!(
-                    "zone {zone}: NOTIFY to {target} not answered after {NOTIFY_TRIES} tries"
-                );
-            }
-        }
-        if !unanswered.is_empty() {
-            let queue = &self.queue;
-            self.verifiers.retain(|number, _| queue.has(*number));
-        }
-    }
-
-    /// Tells whether an address is one that this server listens on (RFC 1996 section 3.3: nobody notifies himself).
-    fn is_ourselves(&self, target: SocketAddr) -> bool {
-        let same_port = |listen: &&SocketAddr| listen.port() == target.port();
-        let mut listens = self.parts.listens.iter().filter(same_port);
-        listens.any(|listen| match listen.ip().is_unspecified() {
-            true => is_local(target),
-            false => listen.ip().to_canonical() == target.ip().to_canonical(),
-        })
-    }
-}
-
-/// Tells whether an address is one of this machine: the system then sends from the address itself.
-fn is_local(target: SocketAddr) -> bool {
-    let server = RemoteServer {
-        address: target,
-        key: None,
-        source: None,
-    };
-    let found = PlainSocket::bind(local_address(&server)).and_then(|socket| {
-        socket.connect(target)?;
-        socket.local_addr()
-    });
-    found.is_ok_and(|own| own.ip() == target.ip())
-}
-
-fn now() -> Moment {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    Moment(since.map_or(0, |since| {
-        u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
-    }))
 }

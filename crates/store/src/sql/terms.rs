@@ -9,7 +9,7 @@ use super::{SqlBackend, SqlError};
 use nameward_wire::NameBuf;
 use std::collections::HashMap;
 use std::fmt;
-use std::net::IpAddr;
+use std::net::SocketAddr;
 
 /// Kinds of metadata about who may transfer, notify and update a zone, and how.
 pub(crate) const TERM_KINDS: [&str; 13] = [
@@ -29,6 +29,8 @@ pub(crate) const TERM_KINDS: [&str; 13] = [
 ];
 /// Items of one zone that are taken; nobody lists more peers by hand.
 const MAX_ITEMS: usize = 10_000;
+/// The port that an autoprimary is asked on.
+const PORT: u16 = 53;
 /// Keys and autoprimaries that are taken.
 const MAX_ROWS: usize = 1_000_000;
 
@@ -65,8 +67,8 @@ impl fmt::Debug for StoredTsigKey {
 /// A row of `supermasters`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredAutoprimary {
-    /// The address that notifies.
-    pub address: IpAddr,
+    /// The address that notifies, with the port that it is asked on: 53, unless the row has another behind the address.
+    pub address: SocketAddr,
     /// The name server that its zones must have.
     pub name_server: NameBuf,
     /// The account of zones that are made for it.
@@ -137,8 +139,9 @@ impl SqlBackend {
             let has_name = read_name(row.text(1).unwrap_or_default(), &mut name_server).is_ok();
             // The type of PostgreSQL is INET, which is written with the length of a network.
             let address = text(0);
-            let address = address.split('/').next().unwrap_or_default();
-            if let Ok(address) = address.trim().parse()
+            let address = address.split('/').next().unwrap_or_default().trim();
+            let without_port = || Some(SocketAddr::new(address.parse().ok()?, PORT));
+            if let Some(address) = address.parse().ok().or_else(without_port)
                 && has_name
                 && found.len() < MAX_ROWS
             {

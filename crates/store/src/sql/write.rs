@@ -41,7 +41,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::{Mutex, PoisonError};
 use tokio::sync::Semaphore;
-pub use zones::{NewZone, StoredRecord};
+pub use zones::{MASTER_MAX, NewZone, StoredRecord};
 
 /// How often a change is tried when others are in the way.
 const TRIES: usize = 5;

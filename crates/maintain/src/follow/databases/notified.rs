@@ -167,8 +167,8 @@ impl SerialKeeper {
         for zone in self.runtime.block_on(asked)? {
             let is_told = self.unwritten.get(&zone.name).copied() == zone.serial();
             if self.is_ours(&zone.name) && !is_told {
+                // Noted when the messages go out, which may be a minute later.
                 (self.notify)(zone.name);
-                self.note_serial(&zone)?;
             }
         }
         Ok(())

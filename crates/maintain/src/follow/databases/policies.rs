@@ -14,7 +14,6 @@ use nameward_store::sql::{
 };
 use nameward_wire::{Name, NameBuf};
 use std::collections::{HashMap, HashSet};
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 /// The terms of zones as a database has them; each table may be refused on its own.
@@ -156,11 +155,14 @@ impl DatabaseFollower {
         }
         match autoprimaries {
             Ok(rows) => {
+                let listed_by = policies.source;
                 let autoprimary = |row: StoredAutoprimary| Autoprimary {
                     key: None,
-                    address: SocketAddr::new(row.address, 53),
+                    address: row.address,
                     name_server: row.name_server,
                     template: String::new(),
+                    listed_by,
+                    account: row.account,
                 };
                 policies.autoprimaries = rows.into_iter().map(autoprimary).collect();
             }

@@ -17,8 +17,6 @@ pub enum ForeignKind {
     Lua,
     /// Zones with the metadata PRESIGNED.
     Presigned,
-    /// Rows of `supermasters`.
-    Autosecondary,
 }
 
 /// All content of one kind in a database.
@@ -33,11 +31,7 @@ pub struct ForeignContent {
 }
 
 impl ForeignKind {
-    const ALL: [ForeignKind; 3] = [
-        ForeignKind::Lua,
-        ForeignKind::Presigned,
-        ForeignKind::Autosecondary,
-    ];
+    const ALL: [ForeignKind; 2] = [ForeignKind::Lua, ForeignKind::Presigned];
 
     /// The column with the names, and where they are.
     fn source(self) -> (&'static str, &'static str) {
@@ -48,7 +42,6 @@ impl ForeignKind {
                 "domains JOIN domainmetadata ON domainmetadata.domain_id = domains.id \
                  WHERE domainmetadata.kind = 'PRESIGNED' AND domainmetadata.content = '1'",
             ),
-            ForeignKind::Autosecondary => ("ip", "supermasters"),
         }
     }
 
@@ -64,11 +57,6 @@ impl ForeignKind {
                 "zone signed elsewhere (PRESIGNED)",
                 "zones signed elsewhere (PRESIGNED)",
                 "answered without signatures and proofs: validating resolvers fail them",
-            ],
-            ForeignKind::Autosecondary => [
-                "autoprimary (table supermasters)",
-                "autoprimaries (table supermasters)",
-                "zones that they notify us of are kept in the state store, not in the database",
             ],
         }
     }

@@ -8,7 +8,7 @@ use super::super::dialect::Statement;
 use super::super::row::write_name;
 use super::super::{SqlBackend, ZoneRow, read_zone};
 use super::session::{Failure, Session, Value};
-use super::zones::delete_rows_of;
+use super::zones::{delete_rows_of, sign_transfers};
 use super::{Task, WriteError};
 use nameward_wire::NameBuf;
 use nameward_zone::ZoneKind;
@@ -227,13 +227,8 @@ async fn insert(
         Value::Text(&catalog),
     ];
     session.run(sql, &values).await?;
-    if let Some(tsig) = &member.key {
-        let sql = "INSERT INTO domainmetadata (domain_id, kind, content) \
-                   SELECT id, 'AXFR-MASTER-TSIG', ? FROM domains WHERE name = ?";
-        let tsig = text_of(tsig);
-        session
-            .run(sql, &[Value::Text(&tsig), Value::Text(&name)])
-            .await?;
+    match &member.key {
+        Some(key) => sign_transfers(session, &name, key).await,
+        None => Ok(()),
     }
-    Ok(())
 }

@@ -15,6 +15,9 @@ use nameward_zone::{Serial, SerialRule, ZoneKind};
 use std::ops::ControlFlow;
 use std::time::SystemTime;
 
+/// Characters that `domains.master` takes in the narrowest of the schemas.
+pub const MASTER_MAX: usize = 128;
+
 /// A zone to be made.
 #[derive(Debug, Clone)]
 pub struct NewZone {
@@ -24,6 +27,10 @@ pub struct NewZone {
     pub kind: ZoneKind,
     /// `master`: where a secondary gets it from.
     pub primaries: Option<String>,
+    /// `account`: whom the zone belongs to; empty if nobody says.
+    pub account: String,
+    /// The key that transfers from the primaries are signed with.
+    pub key: Option<NameBuf>,
     /// Its first records; none for a secondary.
     pub rrsets: Vec<RrsetData>,
     /// The time.
@@ -99,15 +106,20 @@ pub(super) async fn create(session: &mut Session, zone: &NewZone) -> Result<Comm
     if find(session, &name).await?.is_some() {
         return Err(WriteError::Exists(zone.name.to_string()));
     }
-    let sql = "INSERT INTO domains (name, type, master) VALUES (?, ?, ?)";
+    let sql = "INSERT INTO domains (name, type, master, account) VALUES (?, ?, ?, ?)";
+    let account = Some(zone.account.as_str()).filter(|account| !account.is_empty());
     let values = [
         Value::Text(&name),
         Value::Text(kind_column(zone.kind)),
         zone.primaries.as_deref().into(),
+        account.into(),
     ];
     session.run(sql, &values).await?;
     let found = find(session, &name).await?;
     let row = found.ok_or(WriteError::NoSuchZone)?;
+    if let Some(key) = &zone.key {
+        sign_transfers(session, &name, key).await?;
+    }
     session.notify_change(row.id).await?;
     if zone.rrsets.is_empty() {
         return Ok(Committed {
@@ -130,6 +142,21 @@ pub(super) async fn create(session: &mut Session, zone: &NewZone) -> Result<Comm
     };
     let mut locked = LockedZone::of(session, row).await?;
     change(session, &mut locked, Asked::Change(&first)).await
+}
+
+/// Has transfers of a zone from its primaries signed with a key, as `pdnsutil activate-tsig-key` does.
+pub(super) async fn sign_transfers(
+    session: &mut Session,
+    zone: &str,
+    key: &NameBuf,
+) -> Result<(), Failure> {
+    let mut text = String::new();
+    write_name(key.as_name(), &mut text);
+    let sql = "INSERT INTO domainmetadata (domain_id, kind, content) \
+               SELECT id, 'AXFR-MASTER-TSIG', ? FROM domains WHERE name = ?";
+    session
+        .run(sql, &[Value::Text(&text), Value::Text(zone)])
+        .await
 }
 
 pub(super) async fn delete(session: &mut Session, id: i64) -> Result<Committed, WriteError> {
