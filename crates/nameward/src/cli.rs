@@ -11,6 +11,7 @@ mod attributes;
 mod import;
 mod key;
 mod logs;
+mod pdns;
 pub mod print;
 mod tsig;
 mod zone_work;
@@ -22,6 +23,7 @@ use import::ImportCommand;
 use key::KeyCommand;
 use logs::{LogLevelArguments, QueryLogCommand};
 use nameward_control::operations::{OperationError, OperationRequest};
+use pdns::PdnsCommand;
 use print::{OutputForm, Printer};
 use tsig::TsigCommand;
 
@@ -109,6 +111,8 @@ enum Command {
     /// Write a nameward.toml from the configuration of another server, and report what cannot be kept
     #[command(subcommand)]
     Import(ImportCommand),
+    #[command(flatten)]
+    Pdns(PdnsCommand),
     /// Print the version
     Version,
     /// Print every setting with its default and meaning
@@ -299,7 +303,7 @@ fn parse_zone(text: &str) -> Result<ZoneFile, ArgumentError> {
 
 /// Runs the command line of this process.
 pub fn run() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = Cli::parse_from(pdns::spelled_out(std::env::args_os().collect()));
     let form = match cli.json {
         true => OutputForm::Json,
         false => OutputForm::Text,
@@ -385,6 +389,7 @@ fn dispatch(command: Command, form: OutputForm) -> Result<ExitCode, CommandError
             state::backup(&arguments.find()?, &to, form)
         }
         Command::Import(command) => crate::import::run(&command.order(), form),
+        Command::Pdns(command) => pdns::run(command),
         Command::Version => {
             let version = env!("CARGO_PKG_VERSION");
             let object = serde_json::json!({ "version": version });

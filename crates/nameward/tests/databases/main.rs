@@ -14,6 +14,7 @@ mod kill;
 mod load;
 mod operation;
 mod own_changes;
+mod pdnsutil;
 mod powerdns;
 mod remembered;
 mod replica;

@@ -1,0 +1,384 @@
+//! Owns `nameward pdnsutil` and `nameward pdns_control`: the commands of PowerDNS, done by the commands and operations of ours.
+//!
+//! Scripts keep working, with both spellings of pdnsutil: verbs as in 4.x (`add-record`), nouns as in 5.x (`rrset add`). A
+//! command that cannot be done says so and ends with a code that is not 0.
+
+mod control;
+mod util;
+mod verbs;
+
+use std::{ffi::OsString, io::Write, path::PathBuf, process::ExitCode};
+
+use clap::{Parser, Subcommand};
+use nameward_control::operations::{
+    BatchRecords, BatchRequest, BatchStep, ListedItem, ListedKind, OperationError,
+    OperationRequest, OperationResult, ZoneBatch, zone_name,
+};
+use nameward_wire::rdata::write_text;
+
+use super::{Cli, RemoteArguments, dispatch, ended, print::OutputForm};
+use crate::{command_error::CommandError, config::Overrides, remote, zone_work};
+
+#[derive(Subcommand)]
+pub enum PdnsCommand {
+    /// Do what a command of pdnsutil does: verbs of 4.x (add-record) and nouns of 5.x (rrset add)
+    Pdnsutil {
+        /// The command and its arguments
+        #[arg(
+            value_name = "COMMAND",
+            trailing_var_arg = true,
+            allow_hyphen_values = true
+        )]
+        words: Vec<String>,
+    },
+    /// Do what a command of pdns_control does: rping, show, purge, notify, retrieve, reload
+    #[command(name = "pdns_control")]
+    PdnsControl {
+        /// The command and its arguments
+        #[arg(
+            value_name = "COMMAND",
+            trailing_var_arg = true,
+            allow_hyphen_values = true
+        )]
+        words: Vec<String>,
+    },
+}
+
+/// Runs a command of PowerDNS.
+pub fn run(command: PdnsCommand) -> Result<ExitCode, CommandError> {
+    let (words, plan): (_, fn(&[String]) -> _) = match command {
+        PdnsCommand::Pdnsutil { words } => (words, util::plan),
+        PdnsCommand::PdnsControl { words } => (words, control::plan),
+    };
+    let words = PdnsWords::read(words);
+    take(plan(&words.words)?, &words)
+}
+
+/// A part of a command of PowerDNS.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum PdnsStep {
+    /// A command of ours, in its words.
+    Run(Vec<String>),
+    /// Prints the records of a zone as `pdnsutil list-zone` does.
+    ListZone(String),
+    /// Prints the names of zones, of one kind or all.
+    ListZones(Option<String>, ZoneCount),
+    /// Prints metadata as `pdnsutil get-meta` does.
+    ListMetadata(String, Vec<String>),
+    /// Raises the serial of a zone.
+    IncreaseSerial(String),
+    /// Prints counters as `pdns_control show` does.
+    ShowCounters(String),
+    /// Drops entries of the caches, and prints how many.
+    Purge(Vec<String>),
+    /// Prints a fact about the running server.
+    Tell(ServerFact),
+    /// Prints a sentence.
+    Say(&'static str),
+}
+
+/// Whether a list of zones ends with their number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ZoneCount {
+    Printed,
+    Silent,
+}
+
+/// A fact about the running server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ServerFact {
+    IsThere,
+    Version,
+    Uptime,
+}
+
+/// The words of a command, without the options that only PowerDNS has.
+struct PdnsWords {
+    words: Vec<String>,
+    config: Option<String>,
+    control: Option<String>,
+}
+
+impl PdnsWords {
+    fn read(all: Vec<String>) -> Self {
+        let mut read = PdnsWords {
+            words: Vec::new(),
+            config: None,
+            control: None,
+        };
+        let mut all = all.into_iter();
+        while let Some(word) = all.next() {
+            let (name, value) = match word.split_once('=') {
+                Some((name, value)) if name.starts_with("--") => {
+                    (name.to_owned(), Some(value.to_owned()))
+                }
+                _ => (word.clone(), None),
+            };
+            let mut value = || value.clone().or_else(|| all.next());
+            match name.as_str() {
+                "--config" => read.config = value(),
+                "--control" => read.control = value(),
+                // They say where PowerDNS is.
+                "--config-dir" | "--config-name" | "--socket-dir" | "--chroot"
+                | "--remote-address" | "--remote-port" | "--secret" => drop(value()),
+                "-v" | "--verbose" | "-f" | "--force" | "-q" | "--quiet" => {}
+                _ => read.words.push(word),
+            }
+        }
+        read
+    }
+
+    /// The flags that say which server of ours is meant.
+    fn remote_flags(&self) -> Vec<String> {
+        let mut flags = Vec::new();
+        for (name, value) in [("--config", &self.config), ("--control", &self.control)] {
+            if let Some(value) = value {
+                flags.extend([name.to_owned(), value.clone()]);
+            }
+        }
+        flags
+    }
+
+    fn overrides(&self) -> Overrides {
+        let remote = RemoteArguments {
+            config: self.config.clone().map(Into::into),
+            control: self.control.clone().map(Into::into),
+        };
+        remote.overrides()
+    }
+}
+
+/// Returns the arguments of this process, spelled out where a link called `pdnsutil` or `pdns_control` leads here.
+pub fn spelled_out(mut arguments: Vec<OsString>) -> Vec<OsString> {
+    let called = arguments.first().map(PathBuf::from);
+    let name = called.as_ref().and_then(|path| path.file_name());
+    if let Some(name) = name.filter(|name| *name == "pdnsutil" || *name == "pdns_control") {
+        let name = name.to_owned();
+        arguments.insert(1, name);
+    }
+    arguments
+}
+
+/// Says that a command cannot be done, and what to do instead.
+fn impossible(verb: &str, instead: &str) -> OperationError {
+    OperationError::refused(format!("{verb} is not done here: {instead}"))
+}
+
+/// Says which arguments a command needs.
+fn wrong(usage: &str) -> OperationError {
+    OperationError::invalid(format!("usage: {usage}"))
+}
+
+/// Takes the steps of a command; the first that fails ends it.
+fn take(steps: Vec<PdnsStep>, words: &PdnsWords) -> Result<ExitCode, CommandError> {
+    for step in steps {
+        let code = match step {
+            PdnsStep::Run(mut own) => {
+                // Behind the command, in front of data that may begin with a minus.
+                let at = own.len().min(2);
+                own.splice(at..at, words.remote_flags());
+                own.insert(0, "nameward".into());
+                match Cli::try_parse_from(own) {
+                    Ok(Cli {
+                        command: Some(command),
+                        ..
+                    }) => dispatch(command, OutputForm::Text)?,
+                    Ok(_) => ExitCode::SUCCESS,
+                    Err(error) => {
+                        let _ = error.print();
+                        ExitCode::from(2)
+                    }
+                }
+            }
+            PdnsStep::Say(text) => {
+                eprintln!("{text}");
+                ExitCode::SUCCESS
+            }
+            step => ended(print(&answer(step, &words.overrides())?))?,
+        };
+        if code != ExitCode::SUCCESS {
+            return Ok(code);
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print(text: &str) -> std::io::Result<()> {
+    let text = crate::terminal::lines(text).to_string();
+    std::io::stdout().lock().write_all(text.as_bytes())
+}
+
+/// Returns the text that a step prints.
+fn answer(step: PdnsStep, overrides: &Overrides) -> Result<String, CommandError> {
+    match step {
+        PdnsStep::Run(_) | PdnsStep::Say(_) => Ok(String::new()),
+        PdnsStep::ListZone(zone) => list_zone(&zone, overrides),
+        PdnsStep::ListZones(kind, count) => list_zones(kind.as_deref(), count, overrides),
+        PdnsStep::ListMetadata(zone, kinds) => list_metadata(&zone, &kinds, overrides),
+        PdnsStep::IncreaseSerial(zone) => increase_serial(&zone, overrides),
+        PdnsStep::ShowCounters(name) => show_counters(&name, overrides),
+        PdnsStep::Purge(names) => {
+            let mut dropped = 0;
+            let names = match names.is_empty() {
+                true => vec![None],
+                false => names.into_iter().map(Some).collect(),
+            };
+            for name in names {
+                let request = OperationRequest::CacheFlush { name };
+                if let OperationResult::Flushed { entries } =
+                    remote::ask(request, overrides, &mut drop)?
+                {
+                    dropped += entries;
+                }
+            }
+            Ok(format!("{dropped}\n"))
+        }
+        PdnsStep::Tell(fact) => {
+            let result = remote::ask(OperationRequest::Status, overrides, &mut drop)?;
+            let OperationResult::Status(status) = result else {
+                return Err(CommandError::Interrupted);
+            };
+            Ok(match fact {
+                ServerFact::IsThere => "PONG\n".into(),
+                ServerFact::Version => format!("{}\n", status.version),
+                ServerFact::Uptime => format!("{} seconds\n", status.uptime_seconds),
+            })
+        }
+    }
+}
+
+/// A name as PowerDNS prints it: without its final dot.
+fn bare(name: &str) -> &str {
+    super::print::zone_text(name)
+}
+
+fn list_zone(zone: &str, overrides: &Overrides) -> Result<String, CommandError> {
+    let request = OperationRequest::RecordList {
+        zone: zone.into(),
+        name: None,
+        rtype: None,
+    };
+    let mut lines = Vec::new();
+    remote::ask(request, overrides, &mut |item| {
+        if let ListedItem::Record(record) = item
+            && !record.disabled
+            && record.problem.is_none()
+        {
+            lines.push(format!(
+                "{}\t{}\tIN\t{}\t{}\n",
+                bare(&record.name),
+                record.ttl,
+                record.rtype,
+                record.content
+            ));
+        }
+    })?;
+    lines.sort_unstable();
+    Ok(format!("$ORIGIN .\n{}", lines.concat()))
+}
+
+fn list_zones(
+    kind: Option<&str>,
+    count: ZoneCount,
+    overrides: &Overrides,
+) -> Result<String, CommandError> {
+    let wanted = kind.map(ListedKind::from_name).transpose()?;
+    let mut names = Vec::new();
+    remote::ask(OperationRequest::ZoneList, overrides, &mut |item| {
+        if let ListedItem::Zone(zone) = item
+            && wanted.is_none_or(|kind| kind == zone.kind)
+        {
+            names.push(format!("{}\n", bare(&zone.name)));
+        }
+    })?;
+    Ok(match count {
+        ZoneCount::Silent => names.concat(),
+        ZoneCount::Printed => format!("{}All zonecount: {}\n", names.concat(), names.len()),
+    })
+}
+
+fn list_metadata(
+    zone: &str,
+    kinds: &[String],
+    overrides: &Overrides,
+) -> Result<String, CommandError> {
+    let request = OperationRequest::MetadataList {
+        zone: zone.into(),
+        kind: None,
+    };
+    let mut items: Vec<(String, Vec<String>)> = Vec::new();
+    remote::ask(request, overrides, &mut |item| {
+        let ListedItem::Metadata(item) = item else {
+            return;
+        };
+        match items.last_mut() {
+            Some((kind, contents)) if *kind == item.kind => contents.push(item.content),
+            _ => items.push((item.kind, vec![item.content])),
+        }
+    })?;
+    let name = zone_name(zone)?.to_string();
+    let mut text = format!("Metadata for '{}'\n", bare(&name));
+    let is_wanted = |kind: &str| {
+        kinds.is_empty() || kinds.iter().any(|wanted| wanted.eq_ignore_ascii_case(kind))
+    };
+    for (kind, contents) in items.iter().filter(|(kind, _)| is_wanted(kind)) {
+        text.push_str(&format!("{kind} = {}\n", contents.join(", ")));
+    }
+    Ok(text)
+}
+
+fn increase_serial(zone: &str, overrides: &Overrides) -> Result<String, CommandError> {
+    let fetched = zone_work::fetch(zone, overrides)?;
+    let serial = fetched.zone.serial();
+    let next = serial.next(std::time::SystemTime::now());
+    let soa = fetched.zone.soa().and_then(|soa| {
+        let rdata = soa.records().next()?.rdata.to_vec();
+        Some((soa.ttl(), rdata))
+    });
+    let (ttl, mut rdata) = soa.ok_or(CommandError::Interrupted)?;
+    let at = rdata.len() - 20;
+    rdata[at..at + 4].copy_from_slice(&next.0.to_be_bytes());
+    let mut content = String::new();
+    // The data of a zone is valid.
+    let _ = write_text(nameward_wire::Type::SOA, &rdata, &mut content);
+    let request = BatchRequest {
+        zones: vec![ZoneBatch {
+            zone: fetched.name.to_string(),
+            serial: Some(serial.0),
+            steps: vec![BatchStep::Set(BatchRecords {
+                name: "@".into(),
+                rtype: "SOA".into(),
+                ttl,
+                content: vec![content],
+            })],
+        }],
+        ..BatchRequest::default()
+    };
+    remote::ask(OperationRequest::Apply(request), overrides, &mut drop)?;
+    let name = fetched.name.to_string();
+    Ok(format!(
+        "SOA serial for zone {} set to {next}\n",
+        bare(&name)
+    ))
+}
+
+fn show_counters(name: &str, overrides: &Overrides) -> Result<String, CommandError> {
+    let is_one = !name.ends_with('*');
+    let names = match name {
+        "*" => Vec::new(),
+        name => vec![name.to_owned()],
+    };
+    let request = OperationRequest::Stats { names };
+    let OperationResult::Counters { counters } = remote::ask(request, overrides, &mut drop)? else {
+        return Err(CommandError::Interrupted);
+    };
+    let mut text = String::new();
+    for counter in &counters {
+        match is_one {
+            true => text.push_str(&counter.value.to_string()),
+            false => text.push_str(&format!("{}={},", counter.name, counter.value)),
+        }
+    }
+    text.push('\n');
+    Ok(text)
+}

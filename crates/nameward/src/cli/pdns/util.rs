@@ -1,0 +1,346 @@
+//! Owns the commands of pdnsutil.
+
+use nameward_control::operations::OperationError;
+use nameward_wire::rdata::{parse_text, write_text};
+use nameward_wire::text::Fields;
+use nameward_wire::{Name, Type};
+
+use super::verbs::{IMPOSSIBLE, NOUNS};
+use super::{PdnsStep, ZoneCount, impossible, wrong};
+
+/// The TTL of records without one: `default-ttl` of PowerDNS.
+const DEFAULT_TTL: &str = "3600";
+
+/// Returns the verb of 4.x and its arguments.
+fn spelled(words: &[String]) -> Option<(&str, &[String])> {
+    let (first, rest) = words.split_first()?;
+    let is_it = |(noun, verb, _): &&(&str, &str, &str)| {
+        *noun == first && rest.first().is_some_and(|second| second == verb)
+    };
+    match NOUNS.iter().find(is_it) {
+        Some((_, _, verb)) => Some((verb, &rest[1..])),
+        None => Some((first, rest)),
+    }
+}
+
+/// Returns the steps of a command.
+pub(super) fn plan(words: &[String]) -> Result<Vec<PdnsStep>, OperationError> {
+    let Some((verb, arguments)) = spelled(words) else {
+        return Err(wrong(
+            "pdnsutil COMMAND [ARGUMENT ...], see docs/moving-in.md",
+        ));
+    };
+    if let Some((_, instead)) = IMPOSSIBLE.iter().find(|(known, _)| *known == verb) {
+        return Err(impossible(verb, instead));
+    }
+    let list: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let steps = of_zone(verb, &list)
+        .or_else(|| of_records(verb, &list))
+        .or_else(|| of_keys(verb, &list));
+    match steps {
+        Some(steps) => Ok(steps),
+        None if is_known(verb) => Err(OperationError::invalid(format!(
+            "{verb} does not take {} arguments like these: see pdnsutil(1)",
+            list.len()
+        ))),
+        None => Err(OperationError::invalid(format!(
+            "{verb:?} is no command of pdnsutil"
+        ))),
+    }
+}
+
+fn is_known(verb: &str) -> bool {
+    NOUNS.iter().any(|(_, _, known)| *known == verb)
+}
+
+fn own(words: &[&str]) -> PdnsStep {
+    PdnsStep::Run(words.iter().map(|word| (*word).to_owned()).collect())
+}
+
+/// A command of ours with further words.
+fn own_with(words: &[&str], more: &[&str]) -> Vec<PdnsStep> {
+    vec![own(&[words, more].concat())]
+}
+
+/// A command of ours with a flag before each of further words.
+fn own_flagged(words: &[&str], flag: &str, values: &[&str]) -> Vec<PdnsStep> {
+    let flagged = values.iter().flat_map(|value| [flag, value]);
+    own_with(words, &flagged.collect::<Vec<_>>())
+}
+
+/// Commands about whole zones; `None` if it is none of them, or the arguments are wrong.
+fn of_zone(verb: &str, arguments: &[&str]) -> Option<Vec<PdnsStep>> {
+    Some(match (verb, arguments) {
+        ("list-zone", [zone]) => vec![PdnsStep::ListZone((*zone).into())],
+        ("list-all-zones", []) => vec![PdnsStep::ListZones(None, ZoneCount::Silent)],
+        ("list-all-zones", [kind]) => {
+            vec![PdnsStep::ListZones(Some((*kind).into()), ZoneCount::Silent)]
+        }
+        ("create-zone", [zone, server]) => own_with(&["zone", "create", zone], &["--ns", server]),
+        ("create-secondary-zone", [zone, addresses @ ..]) if !addresses.is_empty() => {
+            let words = ["zone", "create", zone, "--kind", "secondary"];
+            own_flagged(&words, "--primary", addresses)
+        }
+        ("change-secondary-zone-primary", [zone, addresses @ ..]) if !addresses.is_empty() => {
+            own_flagged(&["zone", "set", zone], "--primary", addresses)
+        }
+        ("delete-zone", [zone]) => own_with(&["zone", "delete", zone], &[]),
+        ("edit-zone", [zone]) => own_with(&["zone", "edit", zone], &[]),
+        ("check-zone", [zone]) => own_with(&["zone", "check", zone], &[]),
+        ("check-all-zones", _) => own_with(&["check"], &[]),
+        ("load-zone", pairs) if !pairs.is_empty() && pairs.len() % 2 == 0 => {
+            let pairs = pairs.chunks(2);
+            pairs
+                .map(|pair| own(&[&["zone", "import"], pair].concat()))
+                .collect()
+        }
+        ("show-zone", [zone]) => vec![own(&["zone", "show", zone]), own(&["key", "list", zone])],
+        ("increase-serial", [zone]) => vec![PdnsStep::IncreaseSerial((*zone).into())],
+        ("set-kind", [zone, kind]) => own_with(&["zone", "set", zone], &["--kind", kind]),
+        ("set-account", [zone, account]) => {
+            own_with(&["zone", "set", zone], &["--account", account])
+        }
+        ("set-catalog", [zone, catalog]) => {
+            own_with(&["zone", "set", zone], &["--catalog", catalog])
+        }
+        ("rectify-zone" | "rectify-all-zones", _) => vec![PdnsStep::Say(
+            "nothing to rectify: auth, ordername and empty non-terminals are kept right with each change that this server \
+             makes, and its answers do not depend on them",
+        )],
+        ("get-meta", [zone, kinds @ ..]) => {
+            let kinds = kinds.iter().map(|kind| (*kind).to_owned()).collect();
+            vec![PdnsStep::ListMetadata((*zone).into(), kinds)]
+        }
+        ("add-meta", [zone, kind, values @ ..]) if !values.is_empty() => {
+            own_with(&["metadata", "add", zone, kind], values)
+        }
+        ("set-meta", [zone, kind]) => own_with(&["metadata", "remove", zone, kind], &[]),
+        ("set-meta", [zone, kind, values @ ..]) => {
+            own_with(&["metadata", "set", zone, kind], values)
+        }
+        ("set-publish-cds", [zone, digests @ ..]) if digests.len() < 2 => {
+            let digests = digests.first().unwrap_or(&"2");
+            own_with(&["metadata", "set", zone, "PUBLISH-CDS"], &[digests])
+        }
+        ("unset-publish-cds", [zone]) => own_with(&["metadata", "remove", zone], &["PUBLISH-CDS"]),
+        ("set-publish-cdnskey", [zone]) => {
+            own_with(&["metadata", "set", zone, "PUBLISH-CDNSKEY"], &["1"])
+        }
+        ("set-publish-cdnskey", [zone, "delete"]) => {
+            own_with(&["metadata", "set", zone, "PUBLISH-CDNSKEY"], &["0"])
+        }
+        ("unset-publish-cdnskey", [zone]) => {
+            own_with(&["metadata", "remove", zone], &["PUBLISH-CDNSKEY"])
+        }
+        _ => return None,
+    })
+}
+
+/// Commands about records.
+fn of_records(verb: &str, arguments: &[&str]) -> Option<Vec<PdnsStep>> {
+    let change = match verb {
+        "add-record" => "add",
+        "replace-rrset" => "set",
+        "delete-rrset" => {
+            let [zone, name, rtype] = arguments else {
+                return None;
+            };
+            return Some(own_with(&["record", "delete"], &[zone, name, rtype]));
+        }
+        _ => return None,
+    };
+    let [zone, name, rtype, rest @ ..] = arguments else {
+        return None;
+    };
+    // A number is a TTL if data follows it.
+    let (ttl, contents) = match rest {
+        [ttl, more, ..] if ttl.bytes().all(|c| c.is_ascii_digit()) && !more.is_empty() => {
+            (*ttl, &rest[1..])
+        }
+        _ => (DEFAULT_TTL, rest),
+    };
+    if contents.is_empty() {
+        return None;
+    }
+    let contents: Vec<String> = contents.iter().map(|text| absolute(rtype, text)).collect();
+    let contents: Vec<&str> = contents.iter().map(String::as_str).collect();
+    // Data may begin with a minus.
+    let words = ["record", change, "--", zone, name, rtype, ttl];
+    Some(own_with(&words, &contents))
+}
+
+/// Data with names in full: PowerDNS takes them without a final dot.
+fn absolute(rtype: &str, text: &str) -> String {
+    let Some(rtype) = Type::from_text(rtype.as_bytes()) else {
+        return text.into();
+    };
+    let (mut rdata, mut written) = (Vec::new(), String::new());
+    let mut fields = Fields::new(text.as_bytes());
+    let read = parse_text(rtype, &mut fields, Name::ROOT, &mut rdata);
+    match read.is_ok() && write_text(rtype, &rdata, &mut written).is_ok() {
+        true => written,
+        // What is wrong with it is told later.
+        false => text.into(),
+    }
+}
+
+/// Commands about keys of zones and of TSIG.
+fn of_keys(verb: &str, arguments: &[&str]) -> Option<Vec<PdnsStep>> {
+    let key = |change: &str| match arguments {
+        [zone, key] => Some(own_with(&["key", change, zone, key], &[])),
+        _ => None,
+    };
+    Some(match (verb, arguments) {
+        ("secure-zone", zones) if !zones.is_empty() => zones
+            .iter()
+            .map(|zone| own(&["zone", "secure", zone]))
+            .collect(),
+        ("disable-dnssec", [zone]) => own_with(&["zone", "unsecure", zone], &[]),
+        ("list-keys", zones) if zones.len() < 2 => own_with(&["key", "list"], zones),
+        ("export-zone-ds", [zone]) => own_with(&["zone", "ds", zone], &[]),
+        ("activate-zone-key", _) => return key("activate"),
+        ("deactivate-zone-key", _) => return key("deactivate"),
+        ("publish-zone-key", _) => return key("publish"),
+        ("unpublish-zone-key", _) => return key("unpublish"),
+        ("remove-zone-key", _) => return key("remove"),
+        ("export-zone-key", _) => return key("export"),
+        ("export-zone-key-pem", [zone, key]) => own_with(&["key", "export", zone, key], &["--pem"]),
+        ("add-zone-key", [zone, options @ ..]) => {
+            own_with(&["key", "add", zone], &key_flags(options)?)
+        }
+        ("import-zone-key", [zone, file, options @ ..]) => {
+            let mut flags = key_flags(options)?;
+            if !flags.contains(&"--role") {
+                flags.extend(["--role", "ksk"]);
+            }
+            own_with(&["key", "import", file, zone], &flags)
+        }
+        ("import-zone-key-pem", [zone, file, algorithm, role]) => {
+            let flags = ["--algorithm", algorithm, "--role", role];
+            own_with(&["key", "import", file, zone], &flags)
+        }
+        ("generate-tsig-key", [name, algorithm]) => {
+            own_with(&["tsig", "generate"], &[name, algorithm])
+        }
+        ("import-tsig-key", [name, algorithm, secret]) => {
+            own_with(&["tsig", "import"], &[name, algorithm, secret])
+        }
+        ("list-tsig-keys", []) => own_with(&["tsig", "list"], &["--secrets"]),
+        ("delete-tsig-key", [name]) => own_with(&["tsig", "remove"], &[name]),
+        ("activate-tsig-key", [zone, name, role]) => {
+            own_with(&["metadata", "add", zone, tsig_kind(role)?], &[name])
+        }
+        ("deactivate-tsig-key", [zone, name, role]) => {
+            own_with(&["metadata", "remove", zone, tsig_kind(role)?], &[name])
+        }
+        _ => return None,
+    })
+}
+
+/// The kind of metadata that binds a key of TSIG to a zone.
+fn tsig_kind(role: &str) -> Option<&'static str> {
+    match role {
+        "primary" | "master" | "producer" => Some("TSIG-ALLOW-AXFR"),
+        "secondary" | "slave" | "consumer" => Some("AXFR-MASTER-TSIG"),
+        _ => None,
+    }
+}
+
+/// The flags of `key add` for the words of PowerDNS, in any order.
+fn key_flags<'w>(words: &[&'w str]) -> Option<Vec<&'w str>> {
+    let mut flags = Vec::new();
+    for word in words {
+        match *word {
+            "ksk" | "zsk" | "csk" => flags.extend(["--role", word]),
+            "active" | "published" => {}
+            "inactive" => flags.push("--inactive"),
+            "unpublished" => flags.push("--unpublished"),
+            "ecdsa256" => flags.extend(["--algorithm", "ECDSAP256SHA256"]),
+            "ecdsa384" => flags.extend(["--algorithm", "ECDSAP384SHA384"]),
+            bits if bits.parse::<u32>().is_ok_and(|bits| bits >= 256) => {
+                flags.extend(["--bits", bits]);
+            }
+            algorithm => flags.extend(["--algorithm", algorithm]),
+        }
+    }
+    Some(flags)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(text: &str) -> Vec<String> {
+        text.split('|').map(Into::into).collect()
+    }
+
+    fn plan_of(text: &str) -> Result<Vec<PdnsStep>, OperationError> {
+        plan(&words(text))
+    }
+
+    #[test]
+    fn both_spellings_become_commands_of_ours() {
+        for (theirs, ours) in [
+            (
+                "add-record|a.test|www|A|192.0.2.1",
+                "record|add|--|a.test|www|A|3600|192.0.2.1",
+            ),
+            (
+                "rrset|add|a.test|www|A|60|192.0.2.1",
+                "record|add|--|a.test|www|A|60|192.0.2.1",
+            ),
+            (
+                "add-record|a.test|@|MX|10 m.a.test",
+                "record|add|--|a.test|@|MX|3600|10 m.a.test.",
+            ),
+            (
+                "replace-rrset|a.test|t|TXT|60|\"x\"",
+                "record|set|--|a.test|t|TXT|60|\"x\"",
+            ),
+            ("rrset|delete|a.test|www|A", "record|delete|a.test|www|A"),
+            (
+                "zone|create|a.test|ns.b.test",
+                "zone|create|a.test|--ns|ns.b.test",
+            ),
+            ("set-meta|a.test|X-A", "metadata|remove|a.test|X-A"),
+            ("metadata|set|a.test|X-A|b|c", "metadata|set|a.test|X-A|b|c"),
+            (
+                "zone|set-kind|a.test|primary",
+                "zone|set|a.test|--kind|primary",
+            ),
+            (
+                "add-zone-key|a.test|zsk|2048|inactive|rsasha256",
+                "key|add|a.test|--role|zsk|--bits|2048|--inactive|--algorithm|rsasha256",
+            ),
+            (
+                "activate-tsig-key|a.test|k|primary",
+                "metadata|add|a.test|TSIG-ALLOW-AXFR|k",
+            ),
+        ] {
+            let expected = PdnsStep::Run(words(ours));
+            assert_eq!(plan_of(theirs), Ok(vec![expected]), "{theirs}");
+        }
+        let listed = PdnsStep::ListZone("a.test".into());
+        assert_eq!(plan_of("zone|list|a.test"), Ok(vec![listed.clone()]));
+        assert_eq!(plan_of("list-zone|a.test"), Ok(vec![listed]));
+    }
+
+    #[test]
+    fn every_known_verb_is_planned_refused_or_needs_other_arguments() {
+        for (noun, second, verb) in NOUNS {
+            for arguments in [0, 1, 2, 3, 4] {
+                let mut text = vec![(*noun).to_owned(), (*second).to_owned()];
+                text.extend((0..arguments).map(|_| "x".to_owned()));
+                if let Err(error) = plan(&text) {
+                    assert!(!error.message.contains("is no command"), "{verb}: {error}");
+                }
+            }
+        }
+        assert!(
+            plan_of("explode")
+                .unwrap_err()
+                .message
+                .contains("is no command")
+        );
+    }
+}

@@ -1,0 +1,296 @@
+//! A script of pdnsutil commands, run by PowerDNS on one SQLite file and by this server on another: the tables are equal.
+
+use crate::rows::Sqlite;
+use nameward_testkit::{Setup, TestServer, server::binary};
+use std::path::Path;
+use std::process::Command;
+
+const ZONE: &str = "$TTL 3600\n@ SOA ns1 host 5 7200 600 86400 300\n@ NS ns1\nns1 A 192.0.2.1\n\
+                    sub NS ns.sub\nns.sub A 192.0.2.9\n";
+
+/// PowerDNS on a database of its own.
+struct PowerDns<'d> {
+    directory: &'d Path,
+}
+
+impl PowerDns<'_> {
+    /// Runs pdnsutil; returns whether it succeeded, and its words.
+    fn run(&self, arguments: &[&str]) -> (bool, String) {
+        let output = Command::new("pdnsutil")
+            .arg(format!("--config-dir={}", self.directory.display()))
+            .args(arguments)
+            .output()
+            .expect("pdnsutil is installed: run scripts/install-deps");
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        (output.status.success(), said)
+    }
+}
+
+/// Runs a command of ours with the name of another.
+fn ours(server: &TestServer, name: &str, arguments: &[&str]) -> (bool, String, String) {
+    let output = server.command(&[&[name], arguments].concat());
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    (output.status.success(), said, error)
+}
+
+/// All rows of the tables, without what is a matter of time or order. Not `auth`: of an unsigned zone PowerDNS leaves it as it
+/// was, whatever is delegated.
+fn tables(path: &Path) -> Vec<String> {
+    let connection = rusqlite::Connection::open(path).unwrap();
+    let mut rows = Vec::new();
+    for sql in [
+        "SELECT 'domain', name, type, coalesce(master, ''), coalesce(account, '') FROM domains",
+        "SELECT 'record', name, coalesce(type, ''), coalesce(content, ''), coalesce(ttl, 0), coalesce(prio, 0), disabled, \
+         coalesce(ordername, '') FROM records",
+        "SELECT 'metadata', name, kind, content FROM domainmetadata JOIN domains ON domains.id = domain_id",
+    ] {
+        let mut statement = connection.prepare(sql).unwrap();
+        let columns = statement.column_count();
+        let mut found = statement.query([]).unwrap();
+        while let Some(row) = found.next().unwrap() {
+            let cell = |at| match row.get_ref(at).unwrap() {
+                rusqlite::types::ValueRef::Integer(number) => number.to_string(),
+                other => other.as_str().unwrap_or_default().to_owned(),
+            };
+            let cells: Vec<String> = (0..columns).map(cell).collect();
+            // Each raises serials in its own way.
+            let mut text = cells.join("|");
+            if cells[2] == "SOA" {
+                let fields: Vec<&str> = cells[3].split(' ').collect();
+                text = text.replace(&format!(" {} ", fields[2]), " SERIAL ");
+            }
+            rows.push(text);
+        }
+    }
+    rows.sort();
+    rows
+}
+
+#[test]
+fn a_script_of_pdnsutil_leaves_the_same_tables_as_pdnsutil() {
+    let setup = Setup::new().without_web().patient();
+    let database = Sqlite::new(setup.dir());
+    let config = format!(
+        "[[backend]]\ntype = \"sqlite\"\npath = \"{}\"\n",
+        database.path.display()
+    );
+    let server = setup.config(&config).start();
+    let directory = server.dir().join("powerdns");
+    std::fs::create_dir(&directory).unwrap();
+    let theirs = directory.join("theirs.db");
+    let schema = "/usr/share/pdns-backend-sqlite3/schema/schema.sqlite3.sql";
+    let schema =
+        std::fs::read_to_string(schema).expect("PowerDNS is installed: run scripts/install-deps");
+    rusqlite::Connection::open(&theirs)
+        .unwrap()
+        .execute_batch(&schema)
+        .unwrap();
+    let settings = format!("launch=gsqlite3\ngsqlite3-database={}\n", theirs.display());
+    std::fs::write(directory.join("pdns.conf"), settings).unwrap();
+    let powerdns = PowerDns {
+        directory: &directory,
+    };
+    let file = server.dir().join("a.zone");
+    std::fs::write(&file, ZONE).unwrap();
+    let file = file.display().to_string();
+    // Those of 5.x are for ours only: this pdnsutil has the verbs.
+    let script: &[(&[&str], Option<&[&str]>)] = &[
+        (&["load-zone", "a.test", &file], None),
+        (
+            &["add-record", "a.test", "www", "A", "300", "192.0.2.1"],
+            None,
+        ),
+        (
+            &["add-record", "a.test", "www", "A", "300", "192.0.2.2"],
+            Some(&["rrset", "add", "a.test", "www", "A", "300", "192.0.2.2"]),
+        ),
+        (&["add-record", "a.test", "@", "MX", "10 mail.a.test"], None),
+        (
+            &["add-record", "a.test", "txt", "TXT", "\"hello world\""],
+            None,
+        ),
+        (&["add-record", "a.test", "spf", "TXT", "\"-all\""], None),
+        (
+            &[
+                "add-record",
+                "a.test",
+                "deep.down.below",
+                "AAAA",
+                "2001:db8::1",
+            ],
+            None,
+        ),
+        (
+            &[
+                "add-record",
+                "a.test",
+                "_sip._tcp",
+                "SRV",
+                "60",
+                "0 5 5060 sip.a.test",
+            ],
+            None,
+        ),
+        (
+            &[
+                "replace-rrset",
+                "a.test",
+                "mail",
+                "A",
+                "60",
+                "192.0.2.3",
+                "192.0.2.4",
+            ],
+            Some(&[
+                "rrset",
+                "replace",
+                "a.test",
+                "mail",
+                "A",
+                "60",
+                "192.0.2.3",
+                "192.0.2.4",
+            ]),
+        ),
+        (&["delete-rrset", "a.test", "txt", "TXT"], None),
+        (
+            &["set-kind", "a.test", "primary"],
+            Some(&["zone", "set-kind", "a.test", "primary"]),
+        ),
+        (&["set-account", "a.test", "joe"], None),
+        (
+            &[
+                "set-meta",
+                "a.test",
+                "ALLOW-AXFR-FROM",
+                "192.0.2.0/24",
+                "2001:db8::/32",
+            ],
+            None,
+        ),
+        (
+            &["add-meta", "a.test", "X-OURS", "one"],
+            Some(&["metadata", "add", "a.test", "X-OURS", "one"]),
+        ),
+        (&["set-meta", "a.test", "X-GONE", "one"], None),
+        (&["set-meta", "a.test", "X-GONE"], None),
+        (&["create-secondary-zone", "sec.test", "192.0.2.53"], None),
+        (&["increase-serial", "a.test"], None),
+        (&["create-zone", "gone.test", "ns.a.test"], None),
+        (
+            &["delete-zone", "gone.test"],
+            Some(&["zone", "delete", "gone.test"]),
+        ),
+        (&["rectify-zone", "a.test"], None),
+    ];
+    for (words, spelled) in script {
+        let (is_good, said) = powerdns.run(words);
+        assert!(is_good, "{words:?}: {said}");
+        let words = spelled.unwrap_or(words);
+        let (is_good, said, error) = ours(&server, "pdnsutil", words);
+        assert!(is_good, "{words:?}: {said}{error}\n{}", server.log());
+    }
+    assert_eq!(tables(&database.path), tables(&theirs));
+    // What scripts read.
+    for words in [
+        &["-v", "list-all-zones"][..],
+        &["list-all-zones", "primary"],
+        &["get-meta", "a.test"],
+        &["get-meta", "a.test", "X-OURS"],
+    ] {
+        let mut both = [powerdns.run(words).1, ours(&server, "pdnsutil", words).1].map(|text| {
+            let lines = text
+                .lines()
+                .filter(|line| !line.starts_with("All zonecount"));
+            let mut lines: Vec<String> = lines.map(str::to_owned).collect();
+            lines.sort();
+            lines
+        });
+        assert_eq!(std::mem::take(&mut both[0]), both[1], "{words:?}");
+    }
+    let records = |text: String| {
+        let lines = text.lines().filter(|line| !line.contains("\tSOA\t"));
+        let mut lines: Vec<String> = lines.map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    let list = ["list-zone", "a.test"];
+    assert_eq!(
+        records(powerdns.run(&list).1),
+        records(ours(&server, "pdnsutil", &list).1)
+    );
+    // What fails there fails here.
+    for words in [
+        &["list-zone", "none.test"][..],
+        &["delete-zone", "none.test"],
+        &["create-zone", "a.test", "ns.a.test"],
+        &["explode"],
+    ] {
+        assert!(!powerdns.run(words).0, "{words:?}");
+        assert!(!ours(&server, "pdnsutil", words).0, "{words:?}");
+    }
+    // pdnsutil prints its usage and succeeds.
+    assert!(!ours(&server, "pdnsutil", &["add-record", "a.test"]).0);
+    let (is_good, _, error) = ours(&server, "pdnsutil", &["hsm", "assign", "a.test"]);
+    assert!(!is_good && error.contains("not done here"), "{error}");
+}
+
+#[test]
+fn pdns_control_is_understood_also_by_its_own_name() {
+    let setup = Setup::new().without_web().patient();
+    let database = Sqlite::new(setup.dir());
+    let config = format!(
+        "[[backend]]\ntype = \"sqlite\"\npath = \"{}\"\n",
+        database.path.display()
+    );
+    let server = setup.config(&config).start();
+    let ask = |words: &[&str]| ours(&server, "pdns_control", words);
+    assert_eq!(ask(&["rping"]).1, "PONG\n");
+    assert_eq!(
+        ask(&["version"]).1,
+        format!("{}\n", env!("CARGO_PKG_VERSION"))
+    );
+    assert!(ask(&["uptime"]).1.ends_with(" seconds\n"));
+    assert!(
+        ask(&["show", "udp-queries"])
+            .1
+            .trim()
+            .parse::<u64>()
+            .is_ok()
+    );
+    let all = ask(&["show", "*"]).1;
+    assert!(
+        all.contains("udp-queries=") && all.ends_with(",\n"),
+        "{all}"
+    );
+    assert!(!ask(&["show", "no-such-counter"]).0);
+    assert_eq!(ask(&["list-zones"]).1, "All zonecount: 0\n");
+    assert_eq!(ask(&["purge"]).1, "0\n");
+    assert_eq!(ask(&["purge", "a.test$", "b.test"]).1, "0\n");
+    let (is_good, said, error) = ask(&["rediscover"]);
+    assert!(is_good && said.starts_with("reloaded"), "{said}{error}");
+    for impossible in [
+        &["cycle"][..],
+        &["token-login", "x"],
+        &["notify", "none.test"],
+        &["explode"],
+    ] {
+        assert!(!ask(impossible).0, "{impossible:?}");
+    }
+    for (name, words, expected) in [
+        ("pdns_control", &["rping"][..], "PONG\n"),
+        ("pdnsutil", &["list-all-zones"], ""),
+    ] {
+        let link = server.dir().join(name);
+        std::os::unix::fs::symlink(binary(), &link).unwrap();
+        let output = Command::new(&link)
+            .args(words)
+            .env("RUNTIME_DIRECTORY", server.dir())
+            .output()
+            .unwrap();
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{error}");
+        assert_eq!(String::from_utf8_lossy(&output.stdout), expected);
+    }
+}
