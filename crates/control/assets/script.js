@@ -6,25 +6,33 @@
   const interval = byId("interval");
   const refreshed = byId("refreshed");
   for (const part of document.querySelectorAll(".scripted")) part.hidden = false;
+  for (const part of document.querySelectorAll(".unscripted")) part.hidden = true;
 
   // A browser may forbid storage; then the choice lasts as long as the page.
   const remember = (key, value) => { try { localStorage.setItem(key, value); } catch { /* not kept */ } };
   const recall = (key) => { try { return localStorage.getItem(key); } catch { return null; } };
 
-  const filters = [
-    [byId("filter-tables"), ".ranking tbody tr:not(.rest):not(.total)"],
-    [byId("filter-variables"), "#rows-variables tbody tr"],
-  ];
-  const applyFilters = () => {
-    for (const [input, rows] of filters) {
-      if (!input) continue;
-      const wanted = input.value.trim().toLowerCase();
-      for (const row of document.querySelectorAll(rows)) {
-        row.hidden = wanted !== "" && !row.textContent.toLowerCase().includes(wanted);
-      }
+  // Variables are all on the page; entries of rings are searched by the server, which has more than the page shows.
+  const variables = byId("filter-variables");
+  const applyFilter = () => {
+    if (!variables) return;
+    const wanted = variables.value.trim().toLowerCase();
+    for (const row of document.querySelectorAll("#rows-variables tbody tr")) {
+      row.hidden = wanted !== "" && !row.textContent.toLowerCase().includes(wanted);
     }
   };
-  for (const [input] of filters) if (input) input.addEventListener("input", applyFilters);
+  if (variables) variables.addEventListener("input", applyFilter);
+  const search = byId("filter-tables");
+  let typing = 0;
+  search.addEventListener("input", () => {
+    clearTimeout(typing);
+    typing = setTimeout(() => update(), 400);
+  });
+  byId("filter-form").addEventListener("submit", (event) => {
+    event.preventDefault();
+    clearTimeout(typing);
+    update();
+  });
 
   // Only the parts with numbers are replaced: what is typed, focused or scrolled elsewhere stays.
   const replaceNumbers = (text) => {
@@ -35,7 +43,7 @@
       const selected = selection && !selection.isCollapsed && part.contains(selection.anchorNode);
       if (twin && !selected) part.replaceChildren(...twin.childNodes);
     }
-    applyFilters();
+    applyFilter();
   };
 
   let timer = 0;
@@ -45,9 +53,12 @@
   };
   const update = async () => {
     try {
-      const reply = await fetch(location.pathname + ringOnly(), { headers: { Accept: "text/html" } });
+      const wanted = parameters();
+      const reply = await fetch(location.pathname + wanted, { headers: { Accept: "text/html" } });
       if (!reply.ok) throw new Error(String(reply.status));
-      replaceNumbers(await reply.text());
+      const text = await reply.text();
+      // What was typed meanwhile has a reply of its own to come.
+      if (wanted === parameters()) replaceNumbers(text);
       say("", false);
       document.documentElement.dataset.updates = Number(document.documentElement.dataset.updates || 0) + 1;
     } catch {
@@ -55,9 +66,12 @@
     }
     schedule();
   };
-  const ringOnly = () => {
+  const parameters = () => {
+    const wanted = new URLSearchParams();
     const ring = new URLSearchParams(location.search).get("ring");
-    return ring ? "?ring=" + encodeURIComponent(ring) : "";
+    if (ring) wanted.set("ring", ring);
+    if (search.value.trim()) wanted.set("filter", search.value.trim());
+    return wanted.size ? "?" + wanted : "";
   };
   // Each request is an entry in the log messages: never more often than every 5 seconds, never while hidden.
   const schedule = () => {

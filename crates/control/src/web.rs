@@ -29,6 +29,7 @@ pub mod request;
 mod response;
 mod ring_text;
 mod routes;
+mod zone_page;
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -48,12 +49,16 @@ pub use access::BadHash;
 use access::Password;
 use guesses::Guesses;
 use outgoing_replies::OutgoingReplies;
+pub use zone_page::ZoneFacts;
 
 /// Names a record type; `None` for a type without a mnemonic.
 pub type Mnemonic = fn(u16) -> Option<&'static str>;
 
 /// Gives the state of the server as it is now.
 type StatusSource = Box<dyn Fn() -> Arc<ServerStatus> + Send + Sync>;
+
+/// Finds the state of a zone.
+type ZoneSource = Box<dyn Fn(&str) -> Option<ZoneFacts> + Send + Sync>;
 
 /// The capacities that the page offers for a ring.
 pub const RESIZE_CHOICES: [usize; 6] = [10, 100, 500, 1000, 10_000, 500_000];
@@ -141,6 +146,7 @@ struct WebState {
     /// Made at start; the forms of the page carry it, so that another site cannot reset a ring.
     token: String,
     status: StatusSource,
+    zones: ZoneSource,
     drawings: Semaphore,
     /// Held while the hash of a password is computed.
     hashing: Semaphore,
@@ -172,6 +178,7 @@ impl Web {
             api_key: Password::new(&settings.api_key)?.map(Arc::new),
             token: uuid::Uuid::new_v4().simple().to_string(),
             status: Box::new(status),
+            zones: Box::new(|_| None),
             drawings: Semaphore::new(DRAWINGS),
             hashing: Semaphore::new(1),
             in_line: Semaphore::new(settings.limits.max_connections.div_ceil(2)),
@@ -184,6 +191,18 @@ impl Web {
         Ok(Web {
             shared: Arc::new(shared),
         })
+    }
+
+    /// Shows pages of zones, by their names as somebody writes them. It may be asked for on threads that may block.
+    pub fn showing_zones(
+        mut self,
+        zones: impl Fn(&str) -> Option<ZoneFacts> + Send + Sync + 'static,
+    ) -> Self {
+        // Nobody shares it before it serves.
+        if let Some(shared) = Arc::get_mut(&mut self.shared) {
+            shared.zones = Box::new(zones);
+        }
+        self
     }
 
     /// Accepts connections until `shutdown` completes.

@@ -119,13 +119,17 @@ def use_the_page(url, output):
         assert browser.text("h1").startswith("Nameward "), browser.text("h1")
         assert "upgrade of this server is mandatory" in browser.text("#security"), browser.text("#security")
         browser.picture(f"{output}/light.png")
+        stops = browser.run("return [...document.querySelectorAll('a, button, input, select, summary, [tabindex]')]"
+                            ".filter(e => e.tabIndex >= 0 && e.checkVisibility() && e.type !== 'hidden').length")
+        assert stops <= 36, f"{stops} stops of the tab key"
 
         # Reset and resize lead back to the page and show their effect.
         assert browser.text("#rows-remotes .total .count") != "0"
         browser.click("#ring-nxdomain-queries form:first-of-type button")
         wait_for("the reset to lead back", lambda: browser.run("return location.search") == "")
+        browser.click("#ring-queries summary")
         browser.run("document.querySelector('#ring-queries select').value = '500'")
-        browser.click("#ring-queries form:nth-of-type(2) button")
+        browser.click("#ring-queries details button")
         wait_for("the new capacity", lambda: browser.text("#var-ring-queries-capacity .count") == "500")
         assert browser.run("return document.querySelector('#ring-queries select').value") == "500"
 
@@ -134,11 +138,19 @@ def use_the_page(url, output):
         shown = "return [...document.querySelectorAll('#rows-variables tbody tr')].filter(row => !row.hidden).length"
         assert browser.run(shown) == 1, browser.run(shown)
 
+        # The search finds entries that the page does not list, in all of the ring.
+        assert "192.0.2.137" not in browser.text("#rows-remotes")
+        browser.type("#filter-tables", "2.137")
+        wait_for("the entry that was searched for", lambda: "192.0.2.137" in browser.text("#rows-remotes"))
+        assert browser.run("return document.querySelectorAll('#rows-remotes .entry').length") == 3, "it, Rest and Total"
+        browser.run("const s = document.querySelector('#filter-tables'); s.value = ''; s.dispatchEvent(new Event('input'))")
+        wait_for("all entries again", lambda: "192.0.2.137" not in browser.text("#rows-remotes"))
+
         # Refresh in place, no sooner than every five seconds, off by the switch; the filter stays.
         browser.run("const s = document.querySelector('#interval'); s.value = '5'; s.dispatchEvent(new Event('change'))")
         updates = "return Number(document.documentElement.dataset.updates || 0)"
-        began = time.monotonic()
-        wait_for("a refresh", lambda: browser.run(updates) >= 1)
+        began, before = time.monotonic(), browser.run(updates)
+        wait_for("a refresh", lambda: browser.run(updates) > before)
         assert time.monotonic() - began > 3, "refreshed too soon"
         assert browser.run(shown) == 1, "the filter was lost"
         browser.click("#refresh")
@@ -161,6 +173,10 @@ def use_the_page(url, output):
         browser.picture(f"{output}/narrow.png", device=(390, 844))
         width = browser.run("return document.documentElement.scrollWidth")
         assert width <= 390, f"{width} pixels wide on a telephone"
+        # There is a list to jump by, on a telephone only.
+        assert browser.run("return getComputedStyle(document.querySelector('.jump')).display") == "block"
+        browser.click(".jump a[href='#variables']")
+        wait_for("the jump", lambda: browser.run("return location.hash") == "#variables")
         complaints = browser.messages()
         assert complaints == [], complaints
     finally:

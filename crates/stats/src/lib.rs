@@ -40,7 +40,9 @@ pub use log_throttle::LogThrottle;
 pub use message_notes::{MessageLevel, MessageNote};
 pub use proc::HostReadings;
 pub use rank::{RankedEntry, RankedPlace, RankedRing, Ranking};
-pub use rates::{CHART_STEP, HISTORY, Rate, Rates, Second, WINDOWS, first_of_chart};
+pub use rates::{
+    CHART_STEP, CHARTED_RCODES, HISTORY, Rate, Rates, Second, WINDOWS, first_of_chart,
+};
 pub use recorder::{Answered, Received, Recorder, Timing};
 pub use ring::{EntryKind, Ring, RingCapacities, RingView};
 pub use snapshot::{Histogram, Snapshot};

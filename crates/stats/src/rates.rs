@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 
 use crate::Stamp;
-use crate::counter::{Counter, Protocol, Traffic};
+use crate::counter::{Counter, Latency, Protocol, Traffic};
 use crate::tally::Tally;
 
 /// The windows of the averages, in seconds.
@@ -14,6 +14,9 @@ pub const WINDOWS: [f64; 3] = [60.0, 300.0, 600.0];
 pub const HISTORY: u64 = 600;
 /// Charts have one point for so many seconds. They are cut at multiples of it, so that a point once drawn stays as it is.
 pub const CHART_STEP: u64 = 4;
+
+/// The response codes that a chart has a line for; all others share the last.
+pub const CHARTED_RCODES: [&str; 4] = ["NOERROR", "NXDOMAIN", "SERVFAIL", "others"];
 
 /// A rate a second: averages over 1, 5 and 10 minutes and the highest second.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -50,6 +53,12 @@ pub struct Second {
     pub hits: f32,
     /// Packet cache misses a second.
     pub misses: f32,
+    /// Answers a second by response code, in the order of [`CHARTED_RCODES`].
+    pub rcodes: [f32; CHARTED_RCODES.len()],
+    /// Questions a second whose time to the answer is known.
+    pub timed: f32,
+    /// The sum of these times, in microseconds a second.
+    pub timed_us: f32,
 }
 
 /// All rates, and the history.
@@ -65,6 +74,10 @@ pub struct Rates {
     pub packetcache: [Rate; 2],
     /// `query-cache-hit` and `query-cache-miss`.
     pub query_cache: [Rate; 2],
+    /// Answers by response code.
+    rcodes: [Rate; CHARTED_RCODES.len()],
+    /// Questions whose time to the answer is known, and the sum of these times in nanoseconds.
+    timed: [Rate; 2],
     /// The last ten minutes, oldest first.
     pub history: VecDeque<Second>,
     last: Option<Stamp>,
@@ -85,12 +98,21 @@ impl Rates {
         }
         self.last = Some(now);
         let of = |counter| totals.counter(counter);
+        let rcodes = charted_rcodes(totals);
+        let mut answers = [0.0; CHARTED_RCODES.len()];
+        for ((answers, rate), total) in answers.iter_mut().zip(&mut self.rcodes).zip(rcodes) {
+            *answers = rate.tick(total, elapsed) as f32;
+        }
+        let [samples, sample_ns] = timed(totals);
         let second = Second {
             at: now.0 / 1_000_000_000,
             udp_queries: self.udp_queries.tick(udp_queries(totals), elapsed) as f32,
             tcp_queries: self.tcp_queries.tick(tcp_queries(totals), elapsed) as f32,
             hits: self.packetcache[0].tick(of(Counter::PacketcacheHit), elapsed) as f32,
             misses: self.packetcache[1].tick(of(Counter::PacketcacheMiss), elapsed) as f32,
+            rcodes: answers,
+            timed: self.timed[0].tick(samples, elapsed) as f32,
+            timed_us: (self.timed[1].tick(sample_ns, elapsed) / 1000.0) as f32,
         };
         self.backend_queries
             .tick(of(Counter::BackendQueries), elapsed);
@@ -112,6 +134,12 @@ impl Rates {
         self.packetcache[1].last = totals.counter(Counter::PacketcacheMiss);
         self.query_cache[0].last = totals.counter(Counter::QueryCacheHit);
         self.query_cache[1].last = totals.counter(Counter::QueryCacheMiss);
+        for (rate, total) in self.rcodes.iter_mut().zip(charted_rcodes(totals)) {
+            rate.last = total;
+        }
+        for (rate, total) in self.timed.iter_mut().zip(timed(totals)) {
+            rate.last = total;
+        }
     }
 
     /// Packet cache hit rates in per cent; 0 while nothing was looked up.
@@ -129,6 +157,18 @@ impl Rates {
 pub fn first_of_chart(last: u64) -> u64 {
     let end = (last / CHART_STEP + 1) * CHART_STEP;
     end.saturating_sub(HISTORY)
+}
+
+fn charted_rcodes(totals: &Tally) -> [u64; CHARTED_RCODES.len()] {
+    let all: u64 = totals.rcodes.iter().sum();
+    let [noerror, nxdomain, servfail] = [0, 3, 2].map(|code: usize| totals.rcodes[code]);
+    let others = all - noerror - nxdomain - servfail;
+    [noerror, nxdomain, servfail, others]
+}
+
+fn timed(totals: &Tally) -> [u64; 2] {
+    let answer = Latency::Answer as usize;
+    [totals.samples[answer], totals.sample_ns[answer]]
 }
 
 fn udp_queries(totals: &Tally) -> u64 {

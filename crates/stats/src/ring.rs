@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::messages::{self, SharedMessages};
 use crate::part::Chunk;
-use crate::rank::{RankedRing, Ranking};
+use crate::rank::{RankedEntry, RankedPlace, RankedRing, Ranking};
 use crate::text::{Mnemonic, write_entry};
 
 /// A bounded list of recent entries.
@@ -256,6 +256,41 @@ impl RingView {
     /// Counts equal entries and lists the `limit` most frequent, highest count first.
     pub fn rank(&self, limit: usize, mnemonic: Mnemonic<'_>) -> Ranking {
         self.ranked(limit).into_ranking(mnemonic)
+    }
+
+    /// As [`RingView::rank`], of entries that have `wanted` in them, whatever the letter case; all others are the rest.
+    pub fn rank_matching(&self, limit: usize, wanted: &str, mnemonic: Mnemonic<'_>) -> Ranking {
+        let wanted = wanted.to_lowercase();
+        self.rank_where(limit, mnemonic, |entry| {
+            entry.to_lowercase().contains(&wanted)
+        })
+    }
+
+    /// As [`RingView::rank`], of entries whose text is wanted; all others are the rest.
+    pub fn rank_where(
+        &self,
+        limit: usize,
+        mnemonic: Mnemonic<'_>,
+        is_wanted: impl Fn(&str) -> bool,
+    ) -> Ranking {
+        let (ranked, mut place) = (self.ranked(usize::MAX), RankedPlace::default());
+        let (mut rows, mut entry, mut listed) = (Vec::new(), String::new(), 0);
+        while rows.len() < limit
+            && let Some(count) = ranked.next(&mut place, mnemonic, &mut entry)
+        {
+            if is_wanted(&entry) {
+                let entry = entry.clone();
+                rows.push(RankedEntry { entry, count });
+                listed += count;
+            }
+            entry.clear();
+        }
+        let rest = ranked.total() - listed;
+        Ranking {
+            rows,
+            rest: (rest > 0).then_some(rest),
+            total: ranked.total(),
+        }
     }
 
     /// Counts equal entries and ranks the `limit` most frequent, for whoever turns them into text piece by piece. Equal

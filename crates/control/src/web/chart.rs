@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use nameward_stats::{CHART_STEP, HISTORY, Rates, Second};
+use nameward_stats::{CHART_STEP, CHARTED_RCODES, HISTORY, Rates, Second};
 
 const WIDTH: f64 = 600.0;
 const HEIGHT: f64 = 100.0;
@@ -20,6 +20,18 @@ pub struct Chart {
     /// The filled path; empty when there is nothing to draw.
     pub area: String,
     /// The line on top of it.
+    pub line: String,
+    /// The lines of a chart that has several, and then no area.
+    pub lines: Vec<ChartLine>,
+}
+
+/// One of several lines of a chart.
+pub struct ChartLine {
+    /// Its name, for the legend.
+    pub name: &'static str,
+    /// Its style.
+    pub class: &'static str,
+    /// Its path.
     pub line: String,
 }
 
@@ -40,6 +52,103 @@ pub fn query_rate(rates: &Rates) -> Chart {
         ),
         area,
         line,
+        lines: Vec::new(),
+    }
+}
+
+/// A chart of several lines on one scale.
+fn several(
+    (caption, class): (&'static str, &'static str),
+    unit: &str,
+    named: Vec<(&'static str, &'static str, Vec<Option<f64>>)>,
+) -> Chart {
+    let all = named.iter().flat_map(|(_, _, points)| points).flatten();
+    let highest = all.copied().fold(0.0, f64::max);
+    let top = round_up(highest);
+    let last = |points: &[Option<f64>]| points.iter().rev().flatten().next().copied();
+    let now = named
+        .iter()
+        .map(|(name, _, points)| format!("{name} {:.0}", last(points).unwrap_or(0.0)));
+    let now = now.collect::<Vec<_>>().join(", ");
+    Chart {
+        caption,
+        scale: format!("highest {highest:.0}, {top:.0} {unit} at the top"),
+        class,
+        label: format!("{caption} over the last ten minutes: now {now}, highest {highest:.0}"),
+        area: String::new(),
+        line: String::new(),
+        lines: named
+            .into_iter()
+            .map(|(name, class, points)| ChartLine {
+                name,
+                class,
+                line: paths(&points, top).1,
+            })
+            .collect(),
+    }
+}
+
+/// Answers a second by response code: of each step the highest second.
+pub fn response_codes(rates: &Rates) -> Chart {
+    let classes = ["first", "second", "third", "fourth"];
+    let named = CHARTED_RCODES.iter().zip(classes).enumerate();
+    let named = named.map(|(n, (name, class))| {
+        let rate = move |second: &Second| f64::from(second.rcodes[n]);
+        let highest = move |seconds: &[Second]| seconds.iter().map(rate).reduce(f64::max);
+        (*name, class, steps(rates, highest))
+    });
+    several(
+        ("Answers by response code", "codes"),
+        "a second",
+        named.collect(),
+    )
+}
+
+/// Questions a second by transport: of each step the highest second.
+pub fn transports(rates: &Rates) -> Chart {
+    let of = |rate: fn(&Second) -> f32| {
+        let highest = move |seconds: &[Second]| {
+            seconds
+                .iter()
+                .map(|second| f64::from(rate(second)))
+                .reduce(f64::max)
+        };
+        steps(rates, highest)
+    };
+    let named = vec![
+        ("UDP", "first", of(|second| second.udp_queries)),
+        ("TCP", "second", of(|second| second.tcp_queries)),
+    ];
+    several(("Queries by transport", "transports"), "q/s", named)
+}
+
+/// The mean time to an answer in each step, in microseconds.
+pub fn latency(rates: &Rates) -> Chart {
+    let points = steps(rates, |seconds| {
+        let timed: f64 = seconds.iter().map(|second| f64::from(second.timed)).sum();
+        let sum: f64 = seconds
+            .iter()
+            .map(|second| f64::from(second.timed_us))
+            .sum();
+        (timed > 0.0).then(|| sum / timed)
+    });
+    let highest = points.iter().flatten().copied().fold(0.0, f64::max);
+    let top = round_up(highest);
+    let (area, line) = paths(&points, top);
+    let last = points.iter().rev().flatten().next();
+    Chart {
+        caption: "Time to the answer, mean",
+        scale: format!("highest {highest:.0} us, {top:.0} us at the top"),
+        class: "hits",
+        label: match last {
+            Some(last) => format!(
+                "Mean time to the answer over the last ten minutes: now {last:.0} microseconds, highest {highest:.0}"
+            ),
+            None => "Mean time to the answer over the last ten minutes: no answer yet".into(),
+        },
+        area,
+        line,
+        lines: Vec::new(),
     }
 }
 
@@ -64,6 +173,7 @@ pub fn cache_hitrate(rates: &Rates) -> Chart {
         },
         area,
         line,
+        lines: Vec::new(),
     }
 }
 
@@ -158,6 +268,46 @@ mod tests {
         let rates = Rates::default();
         assert_eq!(query_rate(&rates).line, "");
         assert!(cache_hitrate(&rates).label.contains("no look-up"));
+    }
+
+    #[test]
+    fn codes_transports_and_times_have_their_lines() {
+        let mut rates = Rates::default();
+        for at in 0..8 {
+            rates.history.push_back(Second {
+                at,
+                udp_queries: 90.0,
+                tcp_queries: 10.0,
+                rcodes: [70.0, 20.0, 10.0, 0.0],
+                timed: 100.0,
+                timed_us: 5000.0,
+                ..Second::default()
+            });
+        }
+        let chart = response_codes(&rates);
+        let names: Vec<_> = chart.lines.iter().map(|line| line.name).collect();
+        assert_eq!(names, CHARTED_RCODES);
+        let now = "now NOERROR 70, NXDOMAIN 20, SERVFAIL 10, others 0, highest 70";
+        assert!(chart.label.ends_with(now), "{}", chart.label);
+        assert!(
+            chart.lines[3].line.ends_with("L600.0 100.0"),
+            "{}",
+            chart.lines[3].line
+        );
+        let chart = transports(&rates);
+        assert!(
+            chart.label.ends_with("now UDP 90, TCP 10, highest 90"),
+            "{}",
+            chart.label
+        );
+        assert!(latency(&rates).label.contains("now 50 microseconds"));
+        // A second without answers has no time, which is no time of 0.
+        rates
+            .history
+            .iter_mut()
+            .for_each(|second| second.timed = 0.0);
+        assert!(latency(&rates).label.contains("no answer yet"));
+        assert_eq!(latency(&rates).line, "");
     }
 
     #[test]

@@ -35,7 +35,9 @@ struct Page<'a> {
     latency_ms: String,
     /// Shown where this version has known problems.
     security: Option<&'static str>,
-    charts: [Chart; 2],
+    charts: [Chart; 5],
+    /// Only entries with this text are listed; all if it is empty.
+    filter: &'a str,
     one_ring: bool,
     tables: Vec<PageTable>,
     variables: Vec<VariableRow>,
@@ -58,6 +60,8 @@ impl From<&Rate> for Averages {
 struct PageTable {
     ring: &'static str,
     title: &'static str,
+    /// A shorter title, for the list to jump by.
+    short: &'static str,
     column: &'static str,
     rows: Vec<PageRow>,
     rest: Option<PageRow>,
@@ -99,6 +103,8 @@ pub struct Drawing<'a> {
     pub token: &'a str,
     /// Names record types.
     pub mnemonic: Mnemonic,
+    /// Only entries with this text are listed; all if it is empty.
+    pub filter: &'a str,
     /// Knows level and time of the last occurrence of a log message.
     pub note_of: &'a dyn Fn(&str) -> Option<MessageNote>,
 }
@@ -143,7 +149,14 @@ pub fn draw(
             3 => Some("Security: an upgrade of this server is mandatory."),
             _ => None,
         },
-        charts: [chart::query_rate(rates), chart::cache_hitrate(rates)],
+        charts: [
+            chart::query_rate(rates),
+            chart::cache_hitrate(rates),
+            chart::response_codes(rates),
+            chart::transports(rates),
+            chart::latency(rates),
+        ],
+        filter: drawing.filter,
         one_ring: ring.is_some(),
         tables,
         variables: VARIABLES
@@ -159,7 +172,10 @@ pub fn draw(
 }
 
 fn table(view: &RingView, limit: usize, drawing: &Drawing<'_>) -> PageTable {
-    let ranking = view.rank(limit, &drawing.mnemonic);
+    let ranking = match drawing.filter.is_empty() {
+        true => view.rank(limit, &drawing.mnemonic),
+        false => view.rank_matching(limit, drawing.filter, &drawing.mnemonic),
+    };
     let total = ranking.total;
     let is_message = view.ring() == Ring::Logmessages;
     let note_of = |entry: &str| {
@@ -184,6 +200,7 @@ fn table(view: &RingView, limit: usize, drawing: &Drawing<'_>) -> PageTable {
     PageTable {
         ring: view.ring().name(),
         title: view.ring().title(),
+        short: short_title(view.ring()),
         column: match view.ring().kind() {
             nameward_stats::EntryKind::Message => "Message",
             nameward_stats::EntryKind::Address => "Address",
@@ -199,6 +216,21 @@ fn table(view: &RingView, limit: usize, drawing: &Drawing<'_>) -> PageTable {
         capacity: view.capacity(),
         choices,
         has_notes: false,
+    }
+}
+
+/// The title of a table in the list to jump by.
+fn short_title(ring: Ring) -> &'static str {
+    match ring {
+        Ring::Logmessages => "Messages",
+        Ring::Remotes => "Clients",
+        Ring::RemotesCorrupt => "Corrupt: clients",
+        Ring::RemotesUnauth => "Not ours: clients",
+        Ring::NoerrorQueries => "No such type",
+        Ring::NxdomainQueries => "No such name",
+        Ring::Queries => "UDP questions",
+        Ring::ServfailQueries => "Backend errors",
+        Ring::UnauthQueries => "Not ours: names",
     }
 }
 

@@ -10,9 +10,11 @@ use super::page::{self, Drawing};
 use super::request::{HttpRequest, Method};
 use super::response::{Caching, Response, media};
 use super::ring_text::RingText;
-use super::{Password, WebState, access, api, host, metrics};
+use super::{Password, WebState, access, api, host, metrics, zone_page};
 
 const ALLOW: &str = "GET, HEAD";
+/// Octets of a filter that are looked for: no entry but a message is longer.
+const FILTER_MAX: usize = 256;
 
 /// A path that is served.
 #[derive(Clone, Copy)]
@@ -186,6 +188,9 @@ fn status_page(shared: &WebState, request: &HttpRequest) -> Response {
             },
         };
     }
+    if let Some(zone) = request.parameter("zone") {
+        return zone_page(shared, request, zone.trim());
+    }
     let ring = match request.parameter("ring") {
         None => None,
         Some(name) => match Ring::from_name(&name) {
@@ -198,14 +203,30 @@ fn status_page(shared: &WebState, request: &HttpRequest) -> Response {
         let text = RingText::new(snapshot.ring(ring), shared.settings.mnemonic);
         return Response::ring(text);
     }
+    let filter = request.parameter("filter").unwrap_or_default();
+    let filter = filter.trim();
     let drawing = Drawing {
         title: &shared.settings.title,
+        filter: &filter[..filter.floor_char_boundary(FILTER_MAX)],
         status: &(shared.status)(),
         token: &shared.token,
         mnemonic: shared.settings.mnemonic,
         note_of: &|text| shared.stats.message_note(text),
     };
     match page::draw(&snapshot, ring, &drawing) {
+        Ok(html) => Response::new(200, media::HTML, html),
+        Err(_) => Response::error(500),
+    }
+}
+
+fn zone_page(shared: &WebState, request: &HttpRequest, zone: &str) -> Response {
+    let Some(facts) = (shared.zones)(zone) else {
+        return not_found(request);
+    };
+    let status = (shared.status)();
+    let titles = (shared.settings.title.as_str(), status.host.as_str());
+    let snapshot = shared.stats.snapshot();
+    match zone_page::draw(titles, &facts, &snapshot, shared.settings.mnemonic) {
         Ok(html) => Response::new(200, media::HTML, html),
         Err(_) => Response::error(500),
     }

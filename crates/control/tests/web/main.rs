@@ -2,6 +2,7 @@
 
 mod browser;
 mod client;
+mod contrast;
 mod hostile;
 mod http;
 mod load;

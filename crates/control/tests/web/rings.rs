@@ -24,6 +24,39 @@ fn size(server: &Server, ring: Ring) -> usize {
 }
 
 #[test]
+fn a_filter_searches_the_whole_ring_and_not_the_rows_of_the_page() {
+    let server = Server::start();
+    for n in 0..200u8 {
+        let client = IpAddr::V4(Ipv4Addr::new(192, 0, 2, n));
+        ask_now(
+            &server.stats,
+            b"\x03WwW\x07example\0",
+            Outcome::Answer,
+            client,
+        );
+    }
+    let page = server.get("/?filter=2.137").text();
+    let table = rows(&page, "ring-remotes");
+    assert_eq!(
+        table,
+        [
+            ["192.0.2.137", "1", "0.5%"],
+            ["Rest:", "199", "99.5%"],
+            ["Total:", "200", "100%"]
+        ]
+    );
+    // Whatever the letter case; a ring without it shows its sums.
+    let page = server.get("/?ring=queries&filter=www.EXAMPLE/a").text();
+    assert_eq!(
+        rows(&page, "ring-queries")[0][..2],
+        ["WwW.example/A", "100"]
+    );
+    let page = server.get("/?ring=queries&filter=%22%3Cnone%3E").text();
+    assert_eq!(rows(&page, "ring-queries")[0][0], "Rest:");
+    assert!(page.contains("value=\"&#34;&#60;none&#62;\""), "{page}");
+}
+
+#[test]
 fn a_reset_with_the_token_empties_its_ring_and_leads_back() {
     let server = with_traffic();
     let token = server.token();

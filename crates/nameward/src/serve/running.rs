@@ -192,6 +192,8 @@ impl RunningServer {
             zone_requests: Arc::clone(&zone_requests),
         });
         let (logs, log) = (Arc::clone(&parts.logs), parts.log.clone());
+        let zones = secondaries.clone();
+        let web = web.showing_zones(move |name| zones.facts(name));
         let config_file = parts.config_file.clone();
         let policy_table = Arc::clone(&parts.policies);
         announce::started(&addresses, web_address);

@@ -12,6 +12,8 @@ use nameward_control::operations::{
     ListedItem, ListedZoneStatus, OperationError, OperationResult, RunningTransferStatus, TakeItem,
     zone_name,
 };
+use nameward_control::web::ZoneFacts;
+use nameward_maintain::follow::place_of_rank;
 use nameward_maintain::{
     Commits,
     follow::databases::{Databases, FollowedDatabase, NotifiedSerials},
@@ -33,6 +35,7 @@ use nameward_serve::{
 };
 use nameward_stats::{Gauge, Stats};
 use nameward_wire::{Name, NameBuf};
+use nameward_zone::SigningState;
 use tokio::runtime::{Handle, Runtime};
 
 use crate::config::settings;
@@ -204,6 +207,29 @@ impl SecondaryZones {
     /// Returns how many transfers from primaries run.
     pub fn running_transfers(&self) -> usize {
         self.outgoing.transfers().running()
+    }
+
+    /// Returns the state of a zone for its page; none if it is not served.
+    pub fn facts(&self, name: &str) -> Option<ZoneFacts> {
+        let zone = zone_name(name).ok()?;
+        let table = self.shared.zones.load();
+        let served = table.exact(zone.as_name())?;
+        let status = match self.life.status(Some(zone)).pop() {
+            Some(status) => self.of_secondary(&status),
+            None => self.of_other(zone).ok()?,
+        };
+        let signing = match served.signing() {
+            SigningState::Online(_) => "signed while it is served",
+            SigningState::Stored(_) => "brings its signatures with it",
+            SigningState::Unsigned if served.is_stand_in() => "its database knows",
+            SigningState::Unsigned => "not signed",
+        };
+        Some(ZoneFacts {
+            status,
+            backend: place_of_rank(served.rank()),
+            signing: signing.into(),
+            names: (!served.is_stand_in()).then(|| served.name_count()),
+        })
     }
 
     /// Lists the status of one zone, or of all that are transferred or notified.

@@ -9,7 +9,7 @@ use std::{
 
 use nameward_testkit::TestServer;
 
-use super::ask::{get, rcode, zone};
+use super::ask::{eventually, get, rcode, zone};
 
 fn stdout(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).unwrap()
@@ -88,6 +88,39 @@ fn status_tells_what_is_served_and_what_is_wrong() {
     // Reading the state for the command has made it known to the page.
     assert!(get(server.web(), "/readyz").ends_with("\nready\n"));
     assert!(get(server.web(), "/").contains("All is well: 2 zones served, 1 backend up"));
+}
+
+#[test]
+fn a_zone_has_a_page_of_its_state_and_its_recent_questions() {
+    let server = TestServer::start(
+        "[server]\nnsid = \"ns7\"\n",
+        &[("one.example", &zone("www")), ("two.example", &zone("www"))],
+    );
+    for name in ["www.one.example", "none.one.example", "www.two.example"] {
+        rcode(server.address(), name);
+    }
+    // A worker counts a question after its answer has left.
+    let read = || get(server.web(), "/?zone=ONE.example");
+    let has_all =
+        |page: &String| page.contains("of 3 in the ring") && page.contains("of 1 in the ring");
+    let page = eventually(read, has_all);
+    assert!(page.starts_with("HTTP/1.0 200 "), "{page}");
+    for wanted in [
+        "<title>one.example. on Nameward ",
+        "<th scope=\"row\">Serial</th><td class=\"entry\">1</td>",
+        "<th scope=\"row\">Signing</th><td class=\"entry\">not signed</td>",
+        "<th scope=\"row\">Backend</th><td class=\"entry\">backend 1</td>",
+        "<td class=\"entry\">www.one.example/A</td><td class=\"count\">1</td>",
+        "Of this zone, of 3 in the ring (66.7%):</td><td class=\"count\">2</td>",
+        "Of this zone, of 1 in the ring (100.0%):</td><td class=\"count\">1</td>",
+    ] {
+        assert!(page.contains(wanted), "{wanted}\n{page}");
+    }
+    assert!(!page.contains("two.example"), "{page}");
+    for none in ["three.example", "a..b", "www.one.example"] {
+        let reply = get(server.web(), &format!("/?zone={none}"));
+        assert!(reply.starts_with("HTTP/1.0 404 "), "{none}: {reply}");
+    }
 }
 
 #[test]
