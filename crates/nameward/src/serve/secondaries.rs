@@ -214,6 +214,8 @@ impl SecondaryZones {
         let zone = zone_name(name).ok()?;
         let table = self.shared.zones.load();
         let served = table.exact(zone.as_name())?;
+        // In the letters that the zone has.
+        let zone: NameBuf = served.apex_name().into();
         let status = match self.life.status(Some(zone)).pop() {
             Some(status) => self.of_secondary(&status),
             None => self.of_other(zone).ok()?,
