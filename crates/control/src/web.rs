@@ -47,6 +47,7 @@ use tokio::task::AbortHandle;
 use crate::operations::{FaultKind, ServerStatus};
 pub use access::BadHash;
 use access::Password;
+pub use access::hash_password;
 use guesses::Guesses;
 use outgoing_replies::OutgoingReplies;
 pub use zone_page::ZoneFacts;

@@ -8,6 +8,7 @@ use clap_complete::Shell;
 mod administration;
 mod apply;
 mod attributes;
+mod hash_password;
 mod import;
 mod key;
 mod logs;
@@ -113,6 +114,8 @@ enum Command {
     Import(ImportCommand),
     #[command(flatten)]
     Pdns(PdnsCommand),
+    /// Read a password from stdin and print the hash that web.password and web.api_key take
+    HashPassword,
     /// Print the version
     Version,
     /// Print every setting with its default and meaning
@@ -389,6 +392,7 @@ fn dispatch(command: Command, form: OutputForm) -> Result<ExitCode, CommandError
             state::backup(&arguments.find()?, &to, form)
         }
         Command::Import(command) => crate::import::run(&command.order(), form),
+        Command::HashPassword => hash_password::run(form),
         Command::Pdns(command) => pdns::run(command),
         Command::Version => {
             let version = env!("CARGO_PKG_VERSION");

@@ -90,6 +90,18 @@ impl Password {
     }
 }
 
+/// Hashes a password as PowerDNS does, so that [`Password::new`] takes it; `None` if there is no randomness for the salt.
+pub fn hash_password(password: &str) -> Option<String> {
+    // The costs that PowerDNS has: 1 MiB and some milliseconds for each guess.
+    let (ln, r, p) = (10, 8, 1);
+    let (mut salt, mut hash) = ([0; 16], [0; 32]);
+    aws_lc_rs::rand::fill(&mut salt).ok()?;
+    let params = scrypt::Params::new(ln, r, p).ok()?;
+    scrypt::scrypt(password.as_bytes(), &salt, &params, &mut hash).ok()?;
+    let (salt, hash) = (BASE64.encode(&salt), BASE64.encode(&hash));
+    Some(format!("$scrypt$ln={ln},p={p},r={r}${salt}${hash}"))
+}
+
 fn parse_scrypt(text: &str) -> Option<AccessForm> {
     let mut fields = text.split('$');
     let (costs, salt, hash) = (fields.next()?, fields.next()?, fields.next()?);
@@ -193,6 +205,20 @@ mod tests {
         assert_eq!(password.check_quickly("Password"), None);
         assert!(accepts(&password, &basic("y:password")));
         assert!(!accepts(&password, &basic("x:passwor")));
+    }
+
+    #[test]
+    fn a_hash_that_was_made_here_accepts_its_password_and_is_another_each_time() {
+        let hashes = [
+            hash_password("se cret").unwrap(),
+            hash_password("se cret").unwrap(),
+        ];
+        assert_ne!(hashes[0], hashes[1]);
+        for hash in &hashes {
+            assert!(hash.starts_with("$scrypt$ln=10,p=1,r=8$"), "{hash}");
+            assert!(password(hash).check_slowly("se cret"));
+            assert!(!password(hash).check_slowly("secret"));
+        }
     }
 
     #[test]

@@ -176,7 +176,9 @@ fn take(steps: Vec<PdnsStep>, words: &PdnsWords) -> Result<ExitCode, CommandErro
             PdnsStep::Run(mut own) => {
                 // Behind the command, in front of data that may begin with a minus.
                 let at = own.len().min(2);
-                own.splice(at..at, words.remote_flags());
+                if own[0] != "hash-password" {
+                    own.splice(at..at, words.remote_flags());
+                }
                 own.insert(0, "nameward".into());
                 match Cli::try_parse_from(own) {
                     Ok(Cli {

@@ -242,3 +242,23 @@ fn a_reader_that_goes_away_is_no_error() {
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success(), "{output:?}");
 }
+
+#[test]
+fn a_password_from_stdin_is_hashed_and_never_printed() {
+    for words in [&["hash-password"][..], &["pdnsutil", "hash-password"]] {
+        let mut child = Command::new(binary())
+            .args(words)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        child.stdin.take().unwrap().write_all(b"se cret\n").unwrap();
+        let output = child.wait_with_output().unwrap();
+        let (said, error) = (stdout(&output), stderr(&output));
+        assert!(output.status.success(), "{error}");
+        assert!(said.starts_with("$scrypt$ln=10,p=1,r=8$"), "{said}");
+        assert!(!said.contains("cret") && error.is_empty(), "{said}{error}");
+    }
+    assert_eq!(nameward(&["hash-password"]).status.code(), Some(6));
+}

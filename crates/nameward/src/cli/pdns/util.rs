@@ -87,6 +87,7 @@ fn of_zone(verb: &str, arguments: &[&str]) -> Option<Vec<PdnsStep>> {
         ("delete-zone", [zone]) => own_with(&["zone", "delete", zone], &[]),
         ("edit-zone", [zone]) => own_with(&["zone", "edit", zone], &[]),
         ("check-zone", [zone]) => own_with(&["zone", "check", zone], &[]),
+        ("hash-password", _) => own_with(&["hash-password"], &[]),
         ("check-all-zones", _) => own_with(&["check"], &[]),
         ("load-zone", pairs) if !pairs.is_empty() && pairs.len() % 2 == 0 => {
             let pairs = pairs.chunks(2);

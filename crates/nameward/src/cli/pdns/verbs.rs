@@ -110,10 +110,6 @@ pub(super) const IMPOSSIBLE: &[(&str, &str)] = &[
         "`nameward key add` makes a key for a zone",
     ),
     ("hash-zone-record", "`nsec3hash` of BIND does it"),
-    (
-        "hash-password",
-        "web.password takes a hash that PowerDNS has made",
-    ),
     ("list-algorithms", "docs/dnssec.md lists them"),
     ("hsm", "keys in hardware are not supported"),
     ("ipdecrypt", "addresses are not encrypted"),

@@ -1,0 +1,50 @@
+//! Owns `nameward hash-password`.
+
+use std::{
+    io::{self, BufRead, IsTerminal, Write},
+    process::{Command, ExitCode, Stdio},
+};
+
+use nameward_control::{operations::OperationError, web};
+
+use super::{
+    ended,
+    print::{OutputForm, Printer},
+};
+use crate::command_error::CommandError;
+
+/// Reads a password from stdin, a terminal without showing it, and prints its hash.
+pub fn run(form: OutputForm) -> Result<ExitCode, CommandError> {
+    let is_terminal = io::stdin().is_terminal();
+    if is_terminal {
+        eprint!("password: ");
+        let _ = io::stderr().flush();
+        show_typing(false);
+    }
+    let mut password = String::new();
+    let read = io::stdin().lock().read_line(&mut password);
+    if is_terminal {
+        show_typing(true);
+        eprintln!();
+    }
+    read.map_err(|error| OperationError::invalid(format!("the password cannot be read: {error}")))?;
+    let password = password.trim_end_matches(['\n', '\r']);
+    if password.is_empty() {
+        return Err(OperationError::invalid("expected a password on stdin").into());
+    }
+    let hash = web::hash_password(password);
+    let hash = hash.ok_or_else(|| OperationError::backend("there is no randomness for a salt"))?;
+    let object = serde_json::json!({ "hash": hash });
+    ended(Printer::new(form).object(&object, &hash))
+}
+
+/// Has the terminal show what is typed, or not.
+fn show_typing(is_shown: bool) {
+    let word = if is_shown { "echo" } else { "-echo" };
+    // A terminal that cannot hide it is used as it is.
+    let _ = Command::new("stty")
+        .arg(word)
+        .stdin(Stdio::inherit())
+        .stderr(Stdio::null())
+        .status();
+}
