@@ -20,6 +20,7 @@ use crate::process::{self, CpuTime};
 use crate::queries::Queries;
 use crate::rows;
 use crate::scenario::{Edns, Scenario};
+use crate::signed::{BenchKey, SignedCase};
 use crate::sys::{self, ModeSamples};
 
 /// A brand of database.
@@ -44,24 +45,73 @@ pub enum Case {
     Zones,
     /// The zone of `random` loaded into memory (ours only).
     Resident,
+    /// The zone of `hot`, signed with P-256, ours in memory: all signatures are in the cache.
+    Signed,
+    /// Names that it does not have, denied by the chain of NSEC.
+    NoNameChain,
+    /// The same, by NSEC3 records for each answer (NSEC3NARROW).
+    NoNameNarrow,
+    /// The same, by compact denial (ours only; PowerDNS has its chain).
+    NoNameCompact,
+    /// The chain of NSEC with a key of RSA-2048.
+    NoNameRsa,
+    /// The same, looked up.
+    NoNameRsaLive,
 }
 
 impl Case {
     /// Every case, in the order of the tables.
-    pub const ALL: [Self; 4] = [Self::Random, Self::Hot, Self::Zones, Self::Resident];
+    pub const ALL: [Self; 10] = [
+        Self::Random,
+        Self::Hot,
+        Self::Zones,
+        Self::Resident,
+        Self::Signed,
+        Self::NoNameChain,
+        Self::NoNameNarrow,
+        Self::NoNameCompact,
+        Self::NoNameRsa,
+        Self::NoNameRsaLive,
+    ];
+
+    /// How the zone is signed, if it is.
+    fn signed(self) -> Option<SignedCase> {
+        let (key, metadata): (_, &[_]) = match self {
+            Self::Random | Self::Hot | Self::Zones | Self::Resident => return None,
+            Self::Signed | Self::NoNameChain => (BenchKey::P256, &[]),
+            Self::NoNameNarrow => {
+                let narrow = &[("NSEC3PARAM", "1 0 0 -"), ("NSEC3NARROW", "1")];
+                (BenchKey::P256, narrow)
+            }
+            Self::NoNameCompact => (BenchKey::P256, &[("X-NAMEWARD-DENIAL", "compact")]),
+            Self::NoNameRsa | Self::NoNameRsaLive => (BenchKey::Rsa, &[]),
+        };
+        Some(SignedCase {
+            key,
+            metadata,
+            is_absent: self != Self::Signed,
+        })
+    }
+
+    fn queries(self, edns: Edns) -> Queries {
+        match self.signed() {
+            Some(signed) => signed.queries(),
+            None => self.scenario().queries(edns),
+        }
+    }
 
     fn scenario(self) -> Scenario {
         match self {
             Self::Random | Self::Resident => Scenario::Flat,
-            Self::Hot => Scenario::Small,
             Self::Zones => Scenario::Hosting,
+            _ => Scenario::Small,
         }
     }
 
     fn mode(self) -> &'static str {
         match self {
-            Self::Resident => "resident",
-            _ => "live",
+            Self::Random | Self::Hot | Self::Zones | Self::NoNameRsaLive => "live",
+            _ => "resident",
         }
     }
 }
@@ -87,7 +137,7 @@ enum Place {
 
 impl Filled {
     /// Makes a database with the schema of `nameward db init`, which is that of PowerDNS, and fills it.
-    fn make(engine: Engine, scenario: Scenario, nameward: &Path) -> io::Result<Self> {
+    fn make(engine: Engine, case: Case, nameward: &Path) -> io::Result<Self> {
         let started = |kind| match Database::start(kind) {
             Some(database) => database.map(Place::Server),
             None => Err(io::Error::other("not installed; run scripts/install-deps")),
@@ -105,7 +155,10 @@ impl Filled {
             let reason = String::from_utf8_lossy(&output.stderr).into_owned();
             return Err(io::Error::other(reason));
         }
-        filled.run(&rows::sql(scenario))?;
+        filled.run(&rows::sql(case.scenario()))?;
+        if let Some(signed) = case.signed() {
+            filled.run(&signed.sql())?;
+        }
         Ok(filled)
     }
 
@@ -157,18 +210,21 @@ impl Filled {
     fn powerdns(&self) -> String {
         let (host, port) = match &self.place {
             Place::File(_) => {
-                return format!("launch=gsqlite3\ngsqlite3-database={}\n", self.address());
+                return format!(
+                    "launch=gsqlite3\ngsqlite3-database={}\ngsqlite3-dnssec=yes\n",
+                    self.address()
+                );
             }
             Place::Server(database) => (database.address().ip(), database.address().port()),
         };
         match self.engine {
             Engine::Mariadb => format!(
                 "launch=gmysql\ngmysql-host={host}\ngmysql-port={port}\ngmysql-user=root\n\
-                 gmysql-password=\ngmysql-dbname=pdns\n"
+                 gmysql-password=\ngmysql-dbname=pdns\ngmysql-dnssec=yes\n"
             ),
             _ => format!(
                 "launch=gpgsql\ngpgsql-host={host}\ngpgsql-port={port}\ngpgsql-user=postgres\n\
-                 gpgsql-password=secret\ngpgsql-dbname=pdns\n"
+                 gpgsql-password=secret\ngpgsql-dbname=pdns\ngpgsql-dnssec=yes\n"
             ),
         }
     }
@@ -264,9 +320,9 @@ pub fn compare(
     (edns, repeat): (Edns, usize),
     plan: &Plan<'_>,
 ) -> Result<String, String> {
-    let queries = case.scenario().queries(edns);
+    let queries = case.queries(edns);
     eprintln!("{engine:?} {case:?}: filling the database ...");
-    let filled = Filled::make(engine, case.scenario(), &plan.binaries.nameward)
+    let filled = Filled::make(engine, case, &plan.binaries.nameward)
         .map_err(|error| format!("{engine:?}: {error}"))?;
     let mut servers = vec![Server::Nameward];
     if plan.binaries.before.is_some() {
@@ -402,6 +458,14 @@ pub fn title(engine: Engine, case: Case) -> String {
         Case::Hot => "one zone, 1,000 names, hot",
         Case::Zones => "100,000 zones of 8 records, random",
         Case::Resident => "one zone, 1,000,000 records, loaded into memory",
+        Case::Signed => "one zone, 1,000 names, signed with P-256, hot; ours in memory",
+        Case::NoNameChain => "random names that do not exist, NSEC chain, P-256; ours in memory",
+        Case::NoNameNarrow => "random names that do not exist, narrow NSEC3, P-256; ours in memory",
+        Case::NoNameCompact => {
+            "random names that do not exist, compact (PowerDNS: chain), P-256; ours in memory"
+        }
+        Case::NoNameRsa => "random names that do not exist, NSEC chain, RSA-2048; ours in memory",
+        Case::NoNameRsaLive => "random names that do not exist, NSEC, RSA-2048; looked up",
     };
     format!("### {engine}: {case}")
 }

@@ -15,6 +15,7 @@ mod rows;
 mod scenario;
 mod secondaries;
 mod server;
+mod signed;
 #[allow(unsafe_code)] // system calls of the load generator
 mod sys;
 mod transfers;

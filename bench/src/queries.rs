@@ -70,7 +70,11 @@ impl Queries {
         octets.extend_from_slice(&[0, 1]);
         if self.edns != Edns::Off {
             // RFC 6891 section 6.1.2: root, OPT, payload size, extended rcode and version, flags.
-            let flags = if self.edns == Edns::Dnssec { 0x80 } else { 0 };
+            let flags = match self.edns {
+                Edns::Off | Edns::Plain => 0,
+                Edns::Dnssec => 0x80,
+                Edns::Compact => 0xc0,
+            };
             octets.extend_from_slice(&[0, 0, 41]);
             octets.extend_from_slice(&1232u16.to_be_bytes());
             octets.extend_from_slice(&[0, 0, flags, 0, 0, 0]);

@@ -123,6 +123,8 @@ pub enum Edns {
     Plain,
     /// The same with the DO bit.
     Dnssec,
+    /// The same with the DO and CO bits (RFC 9824).
+    Compact,
 }
 
 /// What a hoster's zones are asked for: mostly web, some mail, some that is not there.

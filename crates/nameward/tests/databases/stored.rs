@@ -1,7 +1,10 @@
-//! Zone files that bring their signatures: signed by BIND's tools, and secure for BIND as a resolver.
+//! Zones that bring their signatures, in files and in databases (PRESIGNED): signed by BIND's tools, and secure for BIND as
+//! a resolver.
 
-use crate::signed::{anchors, is_complete, judge, whole};
+use crate::rows::Sqlite;
+use crate::signed::{anchors, backend, is_complete, judge, set_meta, whole};
 use nameward_testkit::Setup;
+use nameward_testkit::conformance::ZoneText;
 use nameward_testkit::differential::questions::{Ask, Edns};
 use nameward_testkit::differential::{asks, zones};
 use nameward_testkit::validator::Validator;
@@ -54,20 +57,43 @@ enum Judged {
     NotBogus,
 }
 
-/// Everything that a seed asks of its zones.
+/// Where the zones are.
+#[derive(PartialEq)]
+enum Home {
+    Files,
+    /// A database in this mode.
+    Database(&'static str),
+}
+
+/// Everything that a seed asks of its zones in files.
 fn check(seed: u64, denial: &[&str], expected: Judged) {
-    let mut setup = Setup::new().without_web();
+    check_at(Home::Files, seed, denial, expected);
+}
+
+fn check_at(home: Home, seed: u64, denial: &[&str], expected: Judged) {
+    let mut setup = Setup::new().without_web().patient();
+    let database = Sqlite::new(setup.dir());
     let made = zones::zones(seed);
     let mut signed = Vec::new();
     for zone in &made {
         let dir = tempfile::tempdir().unwrap();
         // What BIND does not load is not asked for.
         if let Ok(text) = sign(dir.path(), &zone.name, zone.text(), denial) {
-            setup = setup.zone(&zone.name, &text);
+            match home {
+                Home::Files => setup = setup.zone(&zone.name, &text),
+                Home::Database(_) => {
+                    let name = zone.name.clone();
+                    database.add(&ZoneText { name, text });
+                    set_meta(&database, &zone.name, "PRESIGNED", "1");
+                }
+            }
             signed.push(zone.name.as_str());
         }
     }
     assert!(signed.len() * 2 > made.len(), "{signed:?}");
+    if let Home::Database(mode) = home {
+        setup = setup.config(&backend(&database, mode));
+    }
     let server = setup.start();
     let validator = Validator::start(server.address(), &anchors(server.address(), &signed));
     let validator = validator.expect("named");
@@ -89,6 +115,21 @@ fn check(seed: u64, denial: &[&str], expected: Judged) {
         wrong.is_empty(),
         "{count} of {asked}\n{}\n{log}",
         first.join("\n")
+    );
+}
+
+#[test]
+fn presigned_zones_of_databases_are_secure() {
+    check_at(Home::Database("resident"), 3, &[], Judged::Secure);
+}
+
+#[test]
+fn presigned_zones_of_live_databases_are_secure() {
+    check_at(
+        Home::Database("live"),
+        4,
+        &["-3", "aabb", "-H", "2"],
+        Judged::Secure,
     );
 }
 

@@ -64,6 +64,11 @@ impl FollowedPolicies {
         self.table.load().of(zone).kind.is_transferred()
     }
 
+    /// Tells whether the rows of a zone have its signatures (PRESIGNED).
+    pub(super) fn is_presigned(&self, zone: Name<'_>) -> bool {
+        self.table.load().of(zone).is_presigned
+    }
+
     fn share(&mut self, part: PolicyPart) -> Arc<PolicyPart> {
         if let Some(shared) = self.shared.get(&part) {
             return Arc::clone(shared);

@@ -239,22 +239,25 @@ impl DatabaseFollower {
         match self.zones.get(&row.id) {
             Some(known)
                 if known.name() == row.name.as_name()
-                    && known.serving == self.serving(row.kind) =>
+                    && known.serving == self.serving(row.name.as_name(), row.kind) =>
             {
                 return;
             }
-            // Renamed, or a catalog from now on.
+            // Renamed, a catalog from now on, or signed elsewhere.
             Some(_) => self.remove(row.id, steps),
             None => {}
         }
         self.list_file.note_change();
-        self.stand_in(row.id, row.name.as_name(), self.serving(row.kind), steps);
+        let serving = self.serving(row.name.as_name(), row.kind);
+        self.stand_in(row.id, row.name.as_name(), serving, steps);
     }
 
     /// Returns how a zone is served: catalogs that are followed are read as a whole, and those that are made have a version of
-    /// their own, which is at home in the state store.
-    fn serving(&self, kind: ZoneKind) -> ZoneServing {
+    /// their own, which is at home in the state store. Zones that bring their signatures are read as a whole too: their
+    /// proofs need the order of all names.
+    fn serving(&self, name: Name<'_>, kind: ZoneKind) -> ZoneServing {
         match (kind, self.served_from) {
+            (_, ServedFrom::Lookups) if self.policies.is_presigned(name) => ZoneServing::Memory,
             (ZoneKind::Consumer, _) => ZoneServing::Memory,
             (ZoneKind::Producer, _) if self.commits.store().is_some() => ZoneServing::Made,
             (_, ServedFrom::Memory) => ZoneServing::Memory,
@@ -340,7 +343,8 @@ impl DatabaseFollower {
         for (id, name) in restored {
             let name = Name::from_wire(&name).unwrap_or(Name::ROOT);
             // Its kind is not known.
-            self.stand_in(id, name, self.serving(ZoneKind::Native), &mut steps);
+            let serving = self.serving(name, ZoneKind::Native);
+            self.stand_in(id, name, serving, &mut steps);
         }
         self.publish(&steps);
         if !steps.is_empty() {
@@ -392,7 +396,10 @@ impl DatabaseFollower {
                 }
             }
             Some(mut zone) => {
-                zone.set_resident_signing(report.signing);
+                match self.policies.is_presigned(apex.as_name()) {
+                    true => self.set_own_signatures(&mut zone),
+                    false => zone.set_resident_signing(report.signing),
+                }
                 let (name, serial) = (apex.to_string(), zone.serial().0);
                 let name = zone_text(&name);
                 tracing::debug!("{}: loaded zone {name} serial {serial}", self.name);
@@ -401,6 +408,19 @@ impl DatabaseFollower {
             None => tracing::error!("{}: zone {apex} cannot be served", self.name),
         }
         Ok(())
+    }
+
+    /// Has a zone answered with the signatures among its rows.
+    fn set_own_signatures(&self, zone: &mut Zone) {
+        zone.set_signing(zone.stored_signatures());
+        if !zone.signing().is_signed() {
+            tracing::error!(
+                "{}: zone {} is answered unsigned: it is PRESIGNED, and its rows have no signature of the SOA or no \
+                 chain of NSEC or NSEC3",
+                self.name,
+                zone.apex_name()
+            );
+        }
     }
 
     /// Whether a zone was read from a replica that does not have the changes yet which this server made on the primary.

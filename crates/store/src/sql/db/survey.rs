@@ -15,7 +15,7 @@ const NAMES: usize = 3;
 pub enum ForeignKind {
     /// LUA records.
     Lua,
-    /// Zones with the metadata PRESIGNED.
+    /// Zones with the metadata PRESIGNED that have no chain of NSEC or NSEC3.
     Presigned,
 }
 
@@ -40,7 +40,9 @@ impl ForeignKind {
             ForeignKind::Presigned => (
                 "domains.name",
                 "domains JOIN domainmetadata ON domainmetadata.domain_id = domains.id \
-                 WHERE domainmetadata.kind = 'PRESIGNED' AND domainmetadata.content = '1'",
+                 WHERE domainmetadata.kind = 'PRESIGNED' AND domainmetadata.content = '1' \
+                 AND NOT EXISTS (SELECT 1 FROM records WHERE records.domain_id = domains.id \
+                 AND records.type IN ('NSEC', 'NSEC3'))",
             ),
         }
     }
@@ -54,8 +56,8 @@ impl ForeignKind {
                 "not run: clients get no addresses from them",
             ],
             ForeignKind::Presigned => [
-                "zone signed elsewhere (PRESIGNED)",
-                "zones signed elsewhere (PRESIGNED)",
+                "zone signed elsewhere (PRESIGNED) without rows of NSEC or NSEC3",
+                "zones signed elsewhere (PRESIGNED) without rows of NSEC or NSEC3",
                 "answered without signatures and proofs: validating resolvers fail them",
             ],
         }
