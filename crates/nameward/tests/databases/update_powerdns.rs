@@ -6,10 +6,12 @@
 
 use std::net::SocketAddr;
 
+use nameward_testkit::Setup;
 use nameward_testkit::peers::Peer;
 
-use crate::operation::wait_for_code;
+use crate::operation::{wait_for, wait_for_code, zone};
 use crate::powerdns::{Store, powerdns_with};
+use crate::rows::Sqlite;
 use crate::update::nsupdate_at;
 
 const SECRET: &str = "MTIzNDU2Nzg5MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTI=";
@@ -126,4 +128,58 @@ fn networks_and_keys_of_a_database_let_in_whom_powerdns_lets_in() {
         let found = codes(server.address(), zone, "own");
         assert_eq!(found, expected, "{zone}: {}", server.log());
     }
+}
+
+/// FORWARD-DNSUPDATE of a secondary here has PowerDNS, as its primary, take the update or refuse it.
+#[test]
+fn a_secondary_forwards_updates_to_powerdns() {
+    let directory = tempfile::tempdir().unwrap();
+    let Some(store) = Store::new(None, directory.path()) else {
+        return;
+    };
+    fill(&store);
+    let names: Vec<&str> = ZONES.iter().map(|zone| zone.0).collect();
+    let more = "dnsupdate=yes\nallow-dnsupdate-from=\n";
+    let Some(primary) = powerdns_with(&store, &names, more) else {
+        return;
+    };
+    let own = tempfile::tempdir().unwrap();
+    let database = Sqlite::new(own.path());
+    for name in ["from.test", "elsewhere.test"] {
+        database.add(&zone(name, "192.0.2.10"));
+    }
+    database.run(&format!(
+        "UPDATE domains SET type = 'SLAVE', master = '{}';\n\
+         INSERT INTO domainmetadata (domain_id, kind, content) SELECT id, 'FORWARD-DNSUPDATE', '1' FROM domains;\n\
+         INSERT INTO domainmetadata (domain_id, kind, content) SELECT id, 'ALLOW-DNSUPDATE-FROM', '127.0.0.1' FROM domains;",
+        primary.addr()
+    ));
+    let path = database.path.display();
+    let backend = format!("[[backend]]\ntype = \"sqlite\"\npath = \"{path}\"\nmode = \"live\"\n");
+    let secondary = Setup::new().without_web().patient().config(&backend);
+    let secondary = secondary.start();
+    wait_for(&secondary, "www.from.test.", (0, 10));
+    let update = |zone: &str| {
+        let lines = format!("zone {zone}.\nupdate add forwarded.{zone}. 60 A 192.0.2.77");
+        nsupdate_at(secondary.address(), &["-t", "60"], &lines)
+    };
+    assert_eq!(
+        update("from.test"),
+        (true, String::new()),
+        "{}",
+        secondary.log()
+    );
+    let (is_taken, words) = update("elsewhere.test");
+    assert!(!is_taken && words.contains("REFUSED"), "{words}");
+    // The primary has it, and the secondary gets it from there.
+    let Store::Sqlite(theirs) = &store else {
+        return;
+    };
+    let connection = rusqlite::Connection::open(theirs).unwrap();
+    let rows = "SELECT count(*) FROM records WHERE name = 'forwarded.from.test'";
+    let found: i64 = connection.query_row(rows, [], |row| row.get(0)).unwrap();
+    assert_eq!(found, 1);
+    let retrieved = secondary.command(&["zone", "retrieve", "from.test"]);
+    assert!(retrieved.status.success(), "{retrieved:?}");
+    wait_for(&secondary, "forwarded.from.test.", (0, 77));
 }
