@@ -177,7 +177,7 @@ fn exit_codes_tell_the_kinds_of_errors_apart() {
         ),
         (&["zone", "show", "a..b"], 6, "invalid"),
         (&["cache", "flush", "a..b"], 6, "invalid"),
-        (&["zone", "show", "one.example"], 7, "refused"),
+        (&["zone", "delete", "one.example"], 7, "refused"),
         (
             &["zone", "create", "two.example", "--kind", "secondary"],
             7,
