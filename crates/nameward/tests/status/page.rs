@@ -68,7 +68,9 @@ impl Page {
     /// The cells of every row of a ring's table, `Rest:` and `Total:` too.
     fn rows(&self, ring: &str) -> Vec<(String, u64)> {
         let table = self.between(&format!("id=\"rows-{ring}\""), "</table>");
-        let rows = table.split("<td class=\"entry\">").skip(1).map(|row| {
+        let rows = table.split("<td class=\"entry\"").skip(1).map(|row| {
+            // The cell of a log message has more attributes: level and time by hover.
+            let (_, row) = row.split_once('>').expect("the end of a tag");
             let entry = row.split("</td>").next().expect("an entry");
             let count = row.split("<td class=\"count\">").nth(1).expect("a count");
             let count = count.split('<').next().and_then(|n| n.parse().ok());
