@@ -30,10 +30,7 @@ fn table() -> ZoneTable {
     let mut builder = ZoneBuilder::new(apex.as_name());
     parse_bytes("zone", ZONE.as_bytes(), &Options::new(apex), &mut builder);
     let mut zone = builder.finish().0.unwrap();
-    let usage = KeyUse {
-        active: true,
-        published: true,
-    };
+    let usage = KeyUse::EVERYTHING;
     let keys = Keys::new(vec![SigningKey::read(KEY.as_bytes(), 257, usage).unwrap()]);
     let policy = SigningPolicy {
         style: DenialStyle::Compact,

@@ -152,10 +152,7 @@ fn build(apex: &NameBuf, text: &str) -> Option<Zone> {
 
 /// Signs answers of a zone while they are made.
 fn sign(zone: &mut Zone, apex: &NameBuf, denial: &Denial, contents: Contents) {
-    let usage = KeyUse {
-        active: true,
-        published: true,
-    };
+    let usage = KeyUse::EVERYTHING;
     let keys = Keys::new(vec![SigningKey::read(KEY.as_bytes(), 257, usage).unwrap()]);
     let policy = SigningPolicy {
         denial: denial.clone(),

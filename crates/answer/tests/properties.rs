@@ -182,10 +182,7 @@ const KEY: &str = "Private-key-format: v1.2\nAlgorithm: 15 (ED25519)\n\
                    PrivateKey: ODIyNjAzODQ2MjgwODAxMjI2NDUxOTAyMDQxNDIyNjI=\n";
 
 fn signing(apex: Name<'_>, denial: SignedBy) -> Arc<Signing> {
-    let usage = KeyUse {
-        active: true,
-        published: true,
-    };
+    let usage = KeyUse::EVERYTHING;
     let key = SigningKey::read(KEY.as_bytes(), 257, usage).expect("a key");
     let mut metadata = Metadata::default();
     if denial == SignedBy::Nsec3 {

@@ -9,6 +9,7 @@ mod batch;
 mod change;
 mod error;
 mod history;
+mod key_life;
 mod logs;
 mod place;
 mod record;
@@ -29,7 +30,7 @@ pub use error::{ErrorKind, OperationError};
 pub use history::ListedVersion;
 pub use logs::{QueryLogStatus, QueryLogTemplate};
 pub use request::{
-    ConfigFile, ControlRequest, KeyChange, KeyTemplate, ListedKind, OperationRequest,
+    ConfigFile, ControlRequest, DsReport, KeyChange, KeyTemplate, ListedKind, OperationRequest,
     RecordTemplate, Urgency, ZoneTemplate, default_ttl,
 };
 pub use result::{
@@ -41,11 +42,12 @@ pub use server_status::{
     BackendStatus, FaultKind, QueryRates, ReloadStatus, ServerFault, ServerStatus, TransferCounts,
 };
 
+pub use key_life::{KeySteps, ListedSigning, ListedStep};
 use nameward_maintain::Commits;
 pub use nameward_maintain::follow::databases::PublishError;
 use nameward_maintain::follow::place_of_rank;
+use nameward_maintain::key_life::KeyKeeper;
 use nameward_maintain::policy::{KeptPolicies, PolicyTable};
-use nameward_maintain::zone_keys::ZoneKeys;
 pub use search::FoundRecord;
 pub use tsig::{ListedTsigKey, SecretText};
 pub use zone_keys::ListedZoneKey;
@@ -103,6 +105,8 @@ pub type EachZone = Box<dyn Fn(&mut dyn FnMut(Name<'_>, u16)) + Send + Sync>;
 pub type RankOf = Box<dyn Fn(Name<'_>) -> Option<u16> + Send + Sync>;
 /// Tells whether a zone takes no changes for the time being.
 pub type IsFrozen = Box<dyn Fn(Name<'_>) -> bool + Send + Sync>;
+/// Hears of changes of keys by operators.
+pub type KeysChanged = Box<dyn Fn(NameBuf) + Send + Sync>;
 /// Takes the items of a listing; false if nobody takes more.
 pub type TakeItem<'t> = &'t mut (dyn FnMut(ListedItem) -> bool + Send);
 
@@ -122,8 +126,10 @@ pub struct Operations {
     pub policies: Arc<PolicyTable>,
     /// The policies that the state store keeps.
     pub kept: Arc<KeptPolicies>,
-    /// The keys of zones that are signed here and have none in their home.
-    pub zone_keys: Arc<ZoneKeys>,
+    /// The keys of zones that are signed here and have none in their home, and the one who looks after them.
+    pub keeper: Arc<KeyKeeper>,
+    /// Has the keys of a zone looked at, and its secondaries told.
+    pub keys_changed: KeysChanged,
     /// Drives the connections of the databases.
     pub runtime: Handle,
 }
@@ -185,6 +191,8 @@ impl Operations {
             | OperationRequest::KeyImport { .. }
             | OperationRequest::KeyExport { .. }
             | OperationRequest::KeyChange { .. }
+            | OperationRequest::KeyRollover { .. }
+            | OperationRequest::KeyDs { .. }
             | OperationRequest::KeyRemove { .. } => self.run_on_keys(request, items),
             OperationRequest::Status
             | OperationRequest::ZoneStatus { .. }
@@ -280,6 +288,7 @@ fn check_ascii(text: &str) -> Result<(), OperationError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nameward_maintain::zone_keys::ZoneKeys;
     use proptest::prelude::*;
 
     /// A server with one zone from a file.
@@ -295,14 +304,19 @@ mod tests {
             commits: Commits::new(Arc::default(), None, |_| {}).unwrap(),
             is_frozen: Box::new(|_| false),
             policies: Arc::clone(&policies),
-            kept: Arc::new(KeptPolicies::new(None, policies)),
-            zone_keys: Arc::new(ZoneKeys::new(None, Arc::default(), signatures())),
+            kept: Arc::new(KeptPolicies::new(None, Arc::clone(&policies))),
+            keeper: keeper(&policies),
+            keys_changed: Box::new(|_| {}),
             runtime: runtime.handle().clone(),
         }
     }
 
-    fn signatures() -> Arc<nameward_dnssec::SignatureCache> {
-        Arc::new(nameward_dnssec::SignatureCache::new(1))
+    fn keeper(policies: &Arc<PolicyTable>) -> Arc<KeyKeeper> {
+        let signatures = Arc::new(nameward_dnssec::SignatureCache::new(1));
+        let keys = ZoneKeys::new(None, Arc::default(), signatures);
+        let table = Arc::default();
+        let keeper = KeyKeeper::new(Arc::new(keys), table, Arc::clone(policies), Vec::new());
+        Arc::new(keeper)
     }
 
     fn runtime() -> tokio::runtime::Runtime {

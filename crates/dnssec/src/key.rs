@@ -30,21 +30,53 @@ enum Pair {
     Ed25519(Ed25519KeyPair),
 }
 
-/// Whether a key signs, and whether it is in the DNSKEY RRset.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// The work of a key in its zone. Each part of it is apart from the others: in a rollover a key may be shown long before it signs
+/// anything, and sign the keys before it signs the rest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub struct KeyUse {
-    /// It signs.
-    pub active: bool,
-    /// It is shown.
+    /// Its DNSKEY is in the zone.
     pub published: bool,
+    /// It signs the DNSKEY RRset.
+    pub signs_keys: bool,
+    /// It signs the other RRsets.
+    pub signs_zone: bool,
+    /// The parent is asked for its DS by CDS and CDNSKEY (RFC 7344), where the zone has such records.
+    pub asks_ds: bool,
 }
 
 impl KeyUse {
     /// Nobody sees the key.
     pub const UNUSED: KeyUse = KeyUse {
-        active: false,
         published: false,
+        signs_keys: false,
+        signs_zone: false,
+        asks_ds: false,
     };
+
+    /// The key does everything that a key can do.
+    pub const EVERYTHING: KeyUse = KeyUse {
+        published: true,
+        signs_keys: true,
+        signs_zone: true,
+        asks_ds: true,
+    };
+
+    /// Returns the use of a key of which nothing is known but its flags and whether it signs and is shown, as databases and
+    /// key files have it. [`crate::Keys::by_flags`] completes it.
+    pub fn by_flags(flags: u16, is_active: bool, is_published: bool) -> Self {
+        let is_entry_point = flags & ENTRY_POINT != 0;
+        KeyUse {
+            published: is_published,
+            signs_keys: is_active && is_entry_point,
+            signs_zone: is_active && !is_entry_point,
+            asks_ds: is_published && is_entry_point,
+        }
+    }
+
+    /// Tells whether the key signs anything.
+    pub fn is_active(&self) -> bool {
+        self.signs_keys || self.signs_zone
+    }
 }
 
 /// A key of a zone.
@@ -171,7 +203,7 @@ impl SigningKey {
         self.tag
     }
 
-    /// Whether it signs and is shown.
+    /// Its use.
     pub fn usage(&self) -> KeyUse {
         self.usage
     }

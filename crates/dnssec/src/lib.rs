@@ -28,6 +28,7 @@ pub use key::{
     algorithm_number,
 };
 pub use nsec3::{MAX_ITERATIONS, Nsec3, Nsec3Hash, Nsec3Param, Nsec3ParamError};
+pub use period::SignatureTimes;
 pub use policy::{Denial, DenialStyle, DenialTerms, PolicyItemError, Publish, SigningPolicy};
 pub use proof::Proof;
 pub use reused::ReusedBytes;

@@ -22,6 +22,69 @@ pub(crate) fn validity(now: u32, early: u32) -> (u32, u32) {
     (at(start.saturating_sub(week)), at(start + 2 * week))
 }
 
+/// When the signatures of a zone with a policy begin, end and are renewed, in seconds.
+///
+/// Time is cut into periods of equal length, the same for all servers of a zone. Each RRset has its signature renewed a
+/// little before a period begins, by up to `jitter`, which follows from the RRset: not all are signed at one moment, none
+/// end at one moment, and when a period begins (and the serial moves) all are new.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct SignatureTimes {
+    /// The time from the renewal to the end of a signature.
+    pub validity: u32,
+    /// The least time that a signature which is given out has left.
+    pub refresh: u32,
+    /// The time by which a signature begins before it is made, for validators whose clocks are behind.
+    pub inception_offset: u32,
+    /// The time by which signatures are renewed before the period begins, at the most.
+    pub jitter: u32,
+}
+
+impl SignatureTimes {
+    /// Returns the length of a period.
+    pub fn interval(&self) -> u64 {
+        u64::from(self.validity.saturating_sub(self.refresh).max(1))
+    }
+
+    /// Returns the number of the period of a time.
+    pub fn period(&self, now: u64) -> u64 {
+        now / self.interval()
+    }
+
+    /// Returns the time at which the next period begins.
+    pub fn next_period_at(&self, now: u64) -> u64 {
+        (self.period(now) + 1).saturating_mul(self.interval())
+    }
+
+    /// Returns the time at which the first signature ends that is given out now.
+    pub fn earliest_end(&self, now: u64) -> u64 {
+        let early = u64::from(self.jitter).min(self.next_period_at(now) - now);
+        let begun = self.period(now) * self.interval();
+        (begun + u64::from(self.validity)).saturating_sub(early)
+    }
+
+    /// Returns when a signature made at `now` begins and ends, for an RRset that is `early` by so many seconds.
+    pub(crate) fn bounds(&self, now: u32, early: u32) -> (u32, u32) {
+        let (now, early, interval) = (u64::from(now), u64::from(early), self.interval());
+        let renewed = ((now + early) / interval * interval).saturating_sub(early);
+        // RFC 4034 section 3.1.5: times wrap around like serials.
+        let begins = renewed.saturating_sub(u64::from(self.inception_offset)) as u32;
+        (begins, (renewed + u64::from(self.validity)) as u32)
+    }
+
+    /// Returns the time by which an RRset in canonical form is renewed before the period begins.
+    pub(crate) fn early(&self, canonical: &[u8]) -> u32 {
+        // FNV-1a over the owner and what follows it: it has to spread, nothing more.
+        const OCTETS: usize = 64;
+        let head = canonical.get(..OCTETS).unwrap_or(canonical);
+        let hash = head
+            .iter()
+            .fold(0xcbf2_9ce4_8422_2325, |hash: u64, &octet| {
+                (hash ^ u64::from(octet)).wrapping_mul(0x0100_0000_01b3)
+            });
+        ((hash >> 32) as u32) % self.jitter.max(1)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -34,6 +97,31 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn a_signature_that_is_given_out_has_the_refresh_time_left(
+            now in WEEK * 2..u32::MAX - 20 * WEEK,
+            refresh in 2..8 * WEEK,
+            more in 1..8 * WEEK,
+            share in 0..100u32,
+            records in proptest::collection::vec(any::<u8>(), 0..200),
+        ) {
+            let times = SignatureTimes {
+                validity: refresh + more,
+                refresh,
+                inception_offset: 3600,
+                jitter: refresh / 100 * share,
+            };
+            let early = times.early(&records);
+            prop_assert!(early < times.jitter.max(1));
+            let (begins, ends) = times.bounds(now, early);
+            prop_assert!(begins <= now - 3600 && ends - now >= refresh);
+            prop_assert!(u64::from(ends) >= times.earliest_end(now.into()));
+            // A secondary that fetches all when a period begins has good signatures until the next one does.
+            let period = times.next_period_at(now.into()) as u32;
+            let (_, ends) = times.bounds(period, early);
+            prop_assert!(u64::from(ends - period) > times.interval());
+        }
+
         #[test]
         fn a_signature_is_good_for_a_week_before_and_after_it_is_made(now in WEEK * 2..u32::MAX - 4 * WEEK, early in 0..DAY) {
             let (begins, ends) = validity(now, early);

@@ -1,6 +1,7 @@
 //! How a zone is signed, as its metadata says.
 
 use crate::nsec3::{Nsec3, Nsec3Param, Nsec3ParamError};
+use crate::period::SignatureTimes;
 use crate::soa_edit::SoaEdit;
 
 /// The records that prove that something does not exist.
@@ -105,6 +106,12 @@ pub struct SigningPolicy {
     pub soa_edit: SoaEdit,
     /// Signatures are part of the zone's data.
     pub is_presigned: bool,
+    /// When signatures begin, end and are renewed; every week if nothing is said.
+    pub signatures: Option<SignatureTimes>,
+    /// The TTL of DNSKEY, CDS and CDNSKEY; that of the SOA if nothing is said.
+    pub dnskey_ttl: Option<u32>,
+    /// The number that is added to the serial: one for each change of keys and signatures.
+    pub serial_offset: u32,
 }
 
 /// The trouble with an item of metadata; the text says what was expected.

@@ -94,6 +94,11 @@ impl RolloverTimes {
         self.parent_propagation + self.ds_ttl + self.safety
     }
 
+    /// Returns the time after which no cache has anything of the zone that was not in it then.
+    pub fn settled_after(&self) -> u64 {
+        self.dnskey_delay().max(self.zone_rrsig_delay())
+    }
+
     /// The time by which a successor comes before it is needed.
     fn lead(&self, role: KeyRole) -> u64 {
         match role.signs_keys() {

@@ -1,7 +1,7 @@
 //! A zone that is signed while it is served: its keys, its policy, and what they make of RRsets and of names.
 
 use crate::cache::{SignatureCache, Signed};
-use crate::key::SigningKey;
+use crate::key::{KeyUse, SigningKey};
 use crate::period::{DAY, validity};
 use crate::policy::{Denial, DenialStyle, Publish, SigningPolicy};
 use crate::reused::ReusedBytes;
@@ -21,12 +21,40 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// Keys in any order.
+    /// Keys in any order, each of which does what its use says.
     pub fn new(list: Vec<SigningKey>) -> Self {
         Keys {
             list,
             is_broken: false,
         }
+    }
+
+    /// Keys whose use follows from their flags, in any order. RFC 4035 section 2.2: an algorithm that signs has to sign
+    /// everything, so where it has keys of one kind alone they do the work of the other kind, too. A zone without an entry
+    /// point has all keys for one (SEP is a hint, RFC 4034 section 2.1.1).
+    pub fn by_flags(mut list: Vec<SigningKey>) -> Self {
+        let mut algorithms: Vec<u8> = list.iter().map(SigningKey::algorithm).collect();
+        algorithms.sort_unstable();
+        algorithms.dedup();
+        for algorithm in algorithms {
+            let mut own: Vec<&mut KeyUse> = list
+                .iter_mut()
+                .filter(|key| key.algorithm() == algorithm)
+                .map(|key| &mut key.usage)
+                .collect();
+            let signs_keys = own.iter().any(|usage| usage.signs_keys);
+            let signs_zone = own.iter().any(|usage| usage.signs_zone);
+            for usage in own.iter_mut().filter(|usage| usage.is_active()) {
+                usage.signs_keys |= !signs_keys;
+                usage.signs_zone |= !signs_zone;
+            }
+        }
+        if !list.iter().any(|key| key.usage.asks_ds) {
+            for key in &mut list {
+                key.usage.asks_ds = key.usage.published;
+            }
+        }
+        Keys::new(list)
     }
 
     /// Keys of which at least one cannot be used. Signing with the others could leave RRsets without a signature of an
@@ -45,7 +73,7 @@ impl Keys {
 
     /// Whether there is a key that signs, or should.
     pub fn has_active(&self) -> bool {
-        self.is_broken || self.list.iter().any(|key| key.usage.active)
+        self.is_broken || self.list.iter().any(|key| key.usage.is_active())
     }
 
     /// Whether a key cannot be used.
@@ -58,28 +86,13 @@ impl Keys {
         &self.list
     }
 
-    /// Whether an algorithm has active keys of both kinds, each for its part.
-    fn is_split(&self, algorithm: u8) -> bool {
-        let of = |entry_point| {
-            self.list.iter().any(|key| {
-                key.usage.active
-                    && key.algorithm() == algorithm
-                    && key.is_entry_point() == entry_point
-            })
-        };
-        of(true) && of(false)
-    }
-
-    /// The keys that sign RRsets of a type: where an algorithm has both kinds, DNSKEY is for entry points and the rest for
-    /// the others; CDS and CDNSKEY are signed by both (RFC 7344 section 4.1 wants a key that the parent's DS names).
+    /// The keys that sign RRsets of a type. CDS and CDNSKEY are signed by all (RFC 7344 section 4.1 wants a key that the
+    /// parent's DS names).
     fn signers(&self, rtype: Type) -> impl Iterator<Item = &SigningKey> {
-        self.list.iter().filter(move |key| {
-            key.usage.active
-                && match rtype {
-                    Type::CDS | Type::CDNSKEY => true,
-                    Type::DNSKEY => key.is_entry_point() || !self.is_split(key.algorithm()),
-                    _ => !key.is_entry_point() || !self.is_split(key.algorithm()),
-                }
+        self.list.iter().filter(move |key| match rtype {
+            Type::CDS | Type::CDNSKEY => key.usage.is_active(),
+            Type::DNSKEY => key.usage.signs_keys,
+            _ => key.usage.signs_zone,
         })
     }
 }
@@ -208,6 +221,24 @@ impl Signing {
         self.policy.soa_edit
     }
 
+    /// The TTL of the records about keys, if the zone's policy says one.
+    pub fn dnskey_ttl(&self) -> Option<u32> {
+        self.policy.dnskey_ttl
+    }
+
+    /// The number that is added to the serial of the zone.
+    pub fn serial_offset(&self) -> u32 {
+        self.policy.serial_offset
+    }
+
+    /// Returns the time at which the first of the signatures ends that are given out now.
+    pub fn earliest_end(&self, now: u64) -> u64 {
+        match &self.policy.signatures {
+            Some(times) => times.earliest_end(now),
+            None => u64::from(validity(now as u32, self.early).1),
+        }
+    }
+
     /// Whether there is a key that signs. Without one the keys are shown, and nothing is signed or proven.
     pub fn signs(&self) -> bool {
         self.keys.has_active()
@@ -223,9 +254,7 @@ impl Signing {
         let mut records = Vec::new();
         let published = || self.keys.list.iter().filter(|key| key.usage.published);
         records.extend(published().map(|key| (Type::DNSKEY, key.dnskey().to_vec())));
-        // A key that signs everything is the entry point even without the flag (SEP is a hint, RFC 4034 section 2.1.1).
-        let has_entry_point = published().any(SigningKey::is_entry_point);
-        let entry_points = || published().filter(|key| key.is_entry_point() || !has_entry_point);
+        let entry_points = || self.keys.list.iter().filter(|key| key.usage.asks_ds);
         match &self.policy.cds {
             Publish::Nothing => {}
             // RFC 8078 section 4.
@@ -285,7 +314,10 @@ impl Signing {
 
     /// RFC 4034 section 3.1: the data of an RRSIG up to the signature.
     fn rrsig_head(&self, key: &SigningKey, set: &CanonicalSet, now: u32) -> ReusedBytes {
-        let (begins, ends) = validity(now, self.early);
+        let (begins, ends) = match &self.policy.signatures {
+            Some(times) => times.bounds(now, times.early(&set.records)),
+            None => validity(now, self.early),
+        };
         let apex = self.apex.as_name().as_wire();
         let mut head = ReusedBytes::take();
         head.reserve(RRSIG_FIXED + apex.len());

@@ -1,6 +1,8 @@
 //! Keys of other servers' tools, and our keys in their hands.
 
-use nameward_dnssec::{KeyError, KeyFile, KeyFileError, KeyTimes, KeyUse, PrivateKey, SigningKey};
+use nameward_dnssec::{
+    KeyError, KeyFile, KeyFileError, KeyTimes, KeyUse, Keys, PrivateKey, SigningKey,
+};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -98,8 +100,8 @@ fn times_say_what_a_key_does() {
         delete,
     };
     let says = |times: KeyTimes, now| {
-        let usage = times.usage(now);
-        (usage.published, usage.active)
+        let usage = times.usage(257, now);
+        (usage.published, usage.is_active())
     };
     let whole = of(Some(10), Some(20), Some(30), Some(40));
     let phases = [5, 10, 20, 30, 40].map(|now| says(whole, now));
@@ -260,4 +262,48 @@ proptest::proptest! {
         }
         let _ = KeyFile::read(&text, &text);
     }
+}
+
+#[test]
+fn keys_known_by_their_flags_alone_sign_everything_between_them() {
+    let make = |flags, is_active, algorithm| {
+        let private = PrivateKey::generate(algorithm, 0).unwrap();
+        let usage = KeyUse::by_flags(flags, is_active, true);
+        SigningKey::new(&private, flags, usage).unwrap()
+    };
+    let uses = |keys| -> Vec<(bool, bool, bool)> {
+        let keys = Keys::by_flags(keys);
+        let uses = keys.list().iter().map(SigningKey::usage);
+        uses.map(|usage| (usage.signs_keys, usage.signs_zone, usage.asks_ds))
+            .collect()
+    };
+    let split = vec![make(257, true, 13), make(256, true, 13)];
+    assert_eq!(uses(split), [(true, false, true), (false, true, false)]);
+    // One kind alone does the work of both; a key that does not sign does not begin to.
+    let alone = vec![make(257, true, 13), make(256, false, 13)];
+    assert_eq!(uses(alone), [(true, true, true), (false, false, false)]);
+    assert_eq!(uses(vec![make(256, true, 13)]), [(true, true, true)]);
+    // Each algorithm for itself (RFC 4035 section 2.2).
+    let two = vec![make(257, true, 13), make(256, true, 15)];
+    assert_eq!(uses(two), [(true, true, true), (true, true, false)]);
+}
+
+#[test]
+fn a_number_of_a_curve_that_lost_its_zeros_is_padded() {
+    // A tool that writes numbers and not octets leaves zeros in front out, one time in 256.
+    let with = |octets: &[u8]| {
+        let number = data_encoding::BASE64.encode(octets);
+        let text = format!("Private-key-format: v1.3\nAlgorithm: 13\nPrivateKey: {number}\n");
+        PrivateKey::from_text(text.as_bytes())
+    };
+    let mut whole = [7; 32];
+    whole[..2].fill(0);
+    let short = with(&whole[2..]).unwrap();
+    assert_eq!(short, with(&whole).unwrap());
+    assert!(
+        short
+            .to_text()
+            .contains(&data_encoding::BASE64.encode(&whole))
+    );
+    assert_eq!(with(&[7; 33]), Err(KeyError::Length("PrivateKey", 32)));
 }

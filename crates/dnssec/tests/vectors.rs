@@ -11,10 +11,7 @@ use nameward_wire::{Name, NameBuf, Type};
 use proptest::prelude::*;
 use std::sync::Arc;
 
-const ACTIVE: KeyUse = KeyUse {
-    active: true,
-    published: true,
-};
+const ACTIVE: KeyUse = KeyUse::EVERYTHING;
 
 fn key(text: &str) -> SigningKey {
     SigningKey::read(text.as_bytes(), 257, ACTIVE).unwrap()

@@ -19,6 +19,7 @@
 //! sync       writes the changes that a zone file lacks into it
 //! update     DNS UPDATE: prerequisites and steps become a change of a zone, or a response code
 //! life       the life of secondary zones: checks, transfers, expiry; outgoing connections come in by a trait
+//! key_life   the life of keys by policies: steps of rollovers, what parents have
 //! notify_out whom changes are told to, and who has not answered yet; no sockets
 //! ```
 //! Serving never waits for any of this: it reads the version that was published last.
@@ -32,6 +33,7 @@ mod contents;
 pub mod follow;
 #[doc(hidden)]
 pub mod fuzzing;
+pub mod key_life;
 pub mod life;
 mod merge;
 pub mod notify;

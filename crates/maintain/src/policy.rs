@@ -114,6 +114,8 @@ pub struct ZonePolicy {
     pub catalog_moves_to: Option<NameBuf>,
     /// Its label and further properties there, as databases keep them.
     pub catalog_properties: CatalogProperties,
+    /// The policy by which its keys live, by name.
+    pub dnssec_policy: Option<String>,
 }
 
 impl ZonePolicy {

@@ -45,6 +45,10 @@ pub enum ZoneEvent {
     WriteContents,
     /// The zone is packed anew in memory.
     Pack,
+    /// The keys are looked at: a step of a rollover may be due.
+    RollKeys,
+    /// The parent is asked for the DS.
+    AskParent,
 }
 
 /// How urgent an event is.

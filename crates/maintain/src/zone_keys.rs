@@ -5,15 +5,22 @@
 //! cannot be read any more makes answers with DNSSEC fail: signing with the others, or not at all, would be bogus
 //! for resolvers that know the DS. For the same reason a server does not start when it cannot tell which zones have keys.
 
+mod form;
+mod life;
+
+pub use life::{KeyPlan, KeyProgress};
+
 use crate::table::TableWriter;
+use nameward_dnssec::rollover::{KeyLife, KeyRole, RolloverTimes};
 use nameward_dnssec::{
-    DenialTerms, KeyError, KeyUse, Keys, PrivateKey, Publish, SignatureCache, Signing, SigningKey,
-    SigningPolicy, SoaEdit,
+    DenialTerms, KeyError, KeyUse, Keys, PrivateKey, Publish, SignatureCache, SignatureTimes,
+    Signing, SigningKey, SigningPolicy, SoaEdit,
 };
 use nameward_store::state::{StateChange, StateError, StateStore};
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::{SigningState, Zone};
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -21,8 +28,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 const KEYS: &str = "dnssec-key";
 /// The kind of item that the ways of signing are, by the zone.
 const ZONES: &str = "dnssec-zone";
-/// The form of values that is written now.
-const FORM: u8 = 1;
 /// Keys of one zone. More than a rollover of everything at once needs.
 const MAX_KEYS: usize = 32;
 /// Octets of the number of a key.
@@ -35,6 +40,38 @@ pub struct SigningTerms {
     pub denial: DenialTerms,
     /// The serial shown.
     pub soa_edit: SoaEdit,
+    /// The terms of a zone that a policy looks after.
+    pub managed: Option<ManagedTerms>,
+}
+
+/// How a zone is signed that a policy looks after, or looked after until it went.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ManagedTerms {
+    /// When signatures begin, end and are renewed.
+    pub signatures: SignatureTimes,
+    /// The TTL of DNSKEY, CDS and CDNSKEY.
+    pub dnskey_ttl: u32,
+    /// Whether the parent is asked for the DS by CDS and CDNSKEY.
+    pub shows_cds: bool,
+    /// Whether it is asked so to remove all DS (RFC 8078 section 4).
+    pub asks_removal: bool,
+    /// The number that is added to the serial: one for each change of keys, and for each renewal of signatures.
+    pub serial_offset: u32,
+    /// The period of signatures for which the number was last raised.
+    pub period: u64,
+    /// The delays that count when the policy is gone.
+    pub times: RolloverTimes,
+    /// How the parent is asked.
+    pub parent: ParentTerms,
+}
+
+/// How the parent of a zone is asked for the DS.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ParentTerms {
+    /// Its servers; the resolvers of this server if there are none.
+    pub servers: Vec<SocketAddr>,
+    /// Seconds between two looks, while a DS is waited for.
+    pub interval: u64,
 }
 
 /// A key that the state store keeps.
@@ -44,10 +81,14 @@ pub struct ZoneKey {
     pub number: u32,
     /// The flags of its DNSKEY.
     pub flags: u16,
-    /// Whether it signs and is shown.
+    /// The records that it is for.
+    pub role: KeyRole,
+    /// Its use.
     pub usage: KeyUse,
     /// When it was made, in seconds since 1970.
     pub created: u64,
+    /// How far its records have come, if a policy looks after it.
+    pub life: Option<KeyLife>,
     /// The private part.
     pub private: PrivateKey,
 }
@@ -86,6 +127,9 @@ pub enum ZoneKeysError {
     /// There is no such key.
     #[error("the zone has no key {0}")]
     NotThere(u32),
+    /// No policy looks after the keys.
+    #[error("no dnssec_policy looks after the keys of the zone")]
+    NoPolicy,
 }
 
 impl ZoneKey {
@@ -95,67 +139,29 @@ impl ZoneKey {
         SigningKey::new(&self.private, self.flags, self.usage)
             .map_err(|error| ZoneKeysError::Key { number, error })
     }
-
-    fn value(&self) -> Vec<u8> {
-        let usage = u8::from(self.usage.active) | u8::from(self.usage.published) << 1;
-        let head = [FORM, usage];
-        [
-            &head[..],
-            &self.flags.to_be_bytes(),
-            &self.created.to_be_bytes(),
-            self.private.to_text().as_bytes(),
-        ]
-        .concat()
-    }
-
-    fn read(number: u32, value: &[u8]) -> Result<Self, ZoneKeysError> {
-        let unknown = ZoneKeysError::Form(number);
-        let Some(([FORM, usage, rest @ ..], text)) = value.split_first_chunk::<12>() else {
-            return Err(unknown);
-        };
-        let [high, low, created @ ..] = *rest;
-        let private =
-            PrivateKey::from_text(text).map_err(|error| ZoneKeysError::Key { number, error })?;
-        Ok(ZoneKey {
-            number,
-            flags: u16::from_be_bytes([high, low]),
-            usage: KeyUse {
-                active: usage & 1 != 0,
-                published: usage & 2 != 0,
-            },
-            created: u64::from_be_bytes(created),
-            private,
-        })
-    }
 }
 
 impl SigningTerms {
-    fn value(&self) -> Vec<u8> {
-        let denial = self.denial.word();
-        let text = format!("{denial} {}", self.soa_edit.word());
-        [&[FORM], text.as_bytes()].concat()
-    }
-
-    /// Reads a value; one that is not known here is taken for the plain way, which validates as any other.
-    fn read(value: &[u8]) -> Self {
-        let text = value.strip_prefix(&[FORM]).unwrap_or_default();
-        let text = String::from_utf8_lossy(text);
-        let mut words = text.split(' ');
-        SigningTerms {
-            denial: words.next().and_then(DenialTerms::read).unwrap_or_default(),
-            soa_edit: words.next().and_then(SoaEdit::read).unwrap_or_default(),
-        }
-    }
-
     fn policy(&self) -> SigningPolicy {
+        let managed = self.managed.as_ref();
+        let shows_cds = managed.is_none_or(|managed| managed.shows_cds);
+        let asks_removal = managed.is_some_and(|managed| managed.asks_removal);
+        let (cds, cdnskey) = match (shows_cds, asks_removal) {
+            (false, _) => (Publish::Nothing, Publish::Nothing),
+            (true, true) => (Publish::Removal, Publish::Removal),
+            // RFC 7344: a parent that looks for them keeps its DS right by itself. SHA-256 is what all validators have.
+            (true, false) => (Publish::Keys(vec![2]), Publish::Keys(())),
+        };
         SigningPolicy {
             denial: self.denial.denial.clone(),
             style: self.denial.style,
             is_opt_out: self.denial.is_opt_out,
-            // RFC 7344: a parent that looks for them keeps its DS right by itself. SHA-256 is what all validators have.
-            cds: Publish::Keys(vec![2]),
-            cdnskey: Publish::Keys(()),
+            cds,
+            cdnskey,
             soa_edit: self.soa_edit,
+            signatures: managed.map(|managed| managed.signatures),
+            dnskey_ttl: managed.map(|managed| managed.dnskey_ttl),
+            serial_offset: managed.map_or(0, |managed| managed.serial_offset),
             ..SigningPolicy::default()
         }
     }
@@ -273,13 +279,13 @@ impl ZoneKeys {
     pub fn set_usage(
         &self,
         (zone, number): (Name<'_>, u32),
-        change: impl FnOnce(&mut KeyUse),
+        change: impl FnOnce(KeyRole, &mut KeyUse),
     ) -> Result<ZoneKey, ZoneKeysError> {
         let _changing = self.lock();
         let keys = self.keys(zone)?;
         let key = keys.into_iter().find(|key| key.number == number);
         let mut key = key.ok_or(ZoneKeysError::NotThere(number))?;
-        change(&mut key.usage);
+        change(key.role, &mut key.usage);
         self.write(zone, &key)?;
         Ok(key)
     }
@@ -337,9 +343,8 @@ impl ZoneKeys {
         keys: &Result<Vec<ZoneKey>, ZoneKeysError>,
     ) -> Result<(), ZoneKeysError> {
         let made = keys.as_ref().map_err(ZoneKeysError::clone);
-        let made = made.and_then(|keys| keys.iter().map(ZoneKey::key).collect());
-        let keys = match made {
-            Ok(keys) => Keys::new(keys),
+        let keys = match made.and_then(|keys| signing_keys(keys)) {
+            Ok(keys) => keys,
             Err(error) => {
                 tracing::error!("zone {zone}: answers with DNSSEC fail: state store: {error}");
                 Keys::broken()
@@ -354,11 +359,11 @@ impl ZoneKeys {
 
     /// The numbers and values of the keys of a zone.
     fn values(&self, zone: Name<'_>) -> Result<Vec<(u32, Vec<u8>)>, ZoneKeysError> {
-        let wanted = wire(zone);
-        let items = self.store()?.items(KEYS)?;
+        // No name is the beginning of another: each ends with the root.
+        let items = self.store()?.items_behind(KEYS, &wire(zone), NUMBER)?;
         let own = items.into_iter().filter_map(|(name, value)| {
-            let (zone, number) = name.split_last_chunk::<NUMBER>()?;
-            (zone == wanted).then(|| (u32::from_be_bytes(*number), value))
+            let (_, number) = name.split_last_chunk::<NUMBER>()?;
+            Some((u32::from_be_bytes(*number), value))
         });
         Ok(own.collect())
     }
@@ -375,6 +380,15 @@ impl ZoneKeys {
 /// Tells whether a state store that cannot be opened may have keys of zones; only one that can be read and has none has not.
 pub fn may_have_keys(directory: &Path) -> bool {
     StateStore::has_items(directory, KEYS).unwrap_or(true)
+}
+
+/// Makes the keys that sign. Those that no policy looks after complete each other, as their flags say.
+pub fn signing_keys(keys: &[ZoneKey]) -> Result<Keys, ZoneKeysError> {
+    let made = keys.iter().map(ZoneKey::key).collect::<Result<_, _>>()?;
+    Ok(match keys.iter().any(|key| key.life.is_some()) {
+        true => Keys::new(made),
+        false => Keys::by_flags(made),
+    })
 }
 
 fn read_all(values: &[(u32, Vec<u8>)]) -> Result<Vec<ZoneKey>, ZoneKeysError> {

@@ -3,6 +3,7 @@
 
 mod backend_words;
 pub mod clients;
+pub mod dnssec_policy;
 mod document;
 pub mod error;
 pub mod log_settings;
@@ -28,6 +29,7 @@ use toml::{
     de::{DeTable, DeValue},
 };
 
+use dnssec_policy::DnssecPolicySettings;
 pub use document::{as_json, as_markdown, as_roff, as_toml};
 use error::{ConfigError, Problem, base_of, nearest};
 use log_settings::{DnstapSettings, Log, QueryLogSettings};
@@ -52,6 +54,8 @@ pub struct Config {
     pub backends: Vec<Backend>,
     /// `[[key]]`, no two of one name.
     pub keys: Vec<KeySettings>,
+    /// `[[dnssec_policy]]`, no two of one name.
+    pub dnssec_policies: Vec<DnssecPolicySettings>,
     /// `[zone_defaults]`
     pub zone_defaults: ZoneDefaults,
     /// `[[template]]`, no two of one name.
@@ -107,6 +111,7 @@ impl Config {
             web: Web::defaults(),
             backends: Vec::new(),
             keys: Vec::new(),
+            dnssec_policies: Vec::new(),
             zone_defaults: ZoneDefaults::defaults(),
             templates: Vec::new(),
             autoprimaries: Vec::new(),
@@ -214,6 +219,9 @@ impl Config {
                 Backend::NAME => reader.backends(&mut config.backends, value),
                 ZoneDefaults::NAME => reader.section(&mut config.zone_defaults, value),
                 KeySettings::NAME => reader.keys(&mut config.keys, value),
+                DnssecPolicySettings::NAME => {
+                    reader.dnssec_policies(&mut config.dnssec_policies, value);
+                }
                 TemplateSettings::NAME => reader.templates(&mut config.templates, value),
                 AutoprimarySettings::NAME => autoprimaries = Some(value),
                 ZoneSettings::NAME => zones = Some(value),
@@ -237,6 +245,7 @@ impl Config {
             reader.zones(&mut config, value);
         }
         reader.known_keys(&config, table.get_ref());
+        reader.known_policies(&config, table.get_ref());
         if reader.problems.is_empty() {
             Ok(config)
         } else {
@@ -308,6 +317,7 @@ pub fn tables() -> Vec<TableListing> {
         of::<Web>(),
         of::<Backend>(),
         of::<KeySettings>(),
+        of::<DnssecPolicySettings>(),
         of::<ZoneDefaults>(),
         of::<TemplateSettings>(),
         of::<AutoprimarySettings>(),

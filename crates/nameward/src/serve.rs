@@ -9,6 +9,7 @@ mod error;
 mod faults;
 mod flush;
 mod health;
+mod key_life;
 mod live;
 mod logs;
 mod maintenance;
@@ -34,6 +35,7 @@ use nameward_maintain::{
         databases::{Databases, NotifiedSerials},
         unknown,
     },
+    key_life::{KeyKeeper, driver::KeyDriverHandle},
     policy::{KeptPolicies, PolicySource, PolicyTable, ZoneKind},
     signature_watch::{self, SignatureSums, SignatureWatch},
     zone_keys::ZoneKeys,
@@ -46,7 +48,7 @@ pub use operator::resolved;
 
 use crate::{
     check,
-    config::{Config, Overrides},
+    config::{Config, Overrides, dnssec_policy},
     logging, memory,
     pid_file::PidFile,
     policies, privileges, state, zones,
@@ -105,11 +107,18 @@ pub fn run(overrides: &Overrides) -> Result<(), StartError> {
     let looked_at = catalogs.clone();
     let policy_table = Arc::new(PolicyTable::default());
     let kinds = Arc::clone(&policy_table);
+    let key_driver = KeyDriverHandle::default();
+    let loaded = key_driver.clone();
     let commits = Commits::new(Arc::clone(&table), durable, move |committed| {
         let zone = name_of(&committed.zone);
         told.changed(zone);
         // A zone that is no catalog bears on none when its records change.
-        let kind = kinds.load().of(zone.as_name()).kind;
+        let policies = kinds.load();
+        let policy = policies.of(zone.as_name());
+        let kind = policy.kind;
+        if committed.is_first && policy.dnssec_policy.is_some() {
+            loaded.look_at(zone);
+        }
         if committed.is_first || matches!(kind, ZoneKind::Producer | ZoneKind::Consumer) {
             looked_at.wake();
         }
@@ -133,6 +142,13 @@ pub fn run(overrides: &Overrides) -> Result<(), StartError> {
         Arc::clone(&signatures),
     ));
     zone_keys.apply()?;
+    let keeper = Arc::new(KeyKeeper::new(
+        Arc::clone(&zone_keys),
+        Arc::clone(&table),
+        Arc::clone(&policy_table),
+        databases.iter().map(|(rank, ..)| *rank).collect(),
+    ));
+    keeper.set_policies(dnssec_policy::policies(&config));
     if commits.store().is_none() {
         state::warn_of_missing(&policy_table.load());
     }
@@ -173,7 +189,7 @@ pub fn run(overrides: &Overrides) -> Result<(), StartError> {
         commits,
         policies: policy_table,
         kept,
-        zone_keys,
+        keepers: (keeper, key_driver),
         catalogs,
         log,
         databases: Databases::default(),

@@ -6,6 +6,7 @@
 //! limits     transfers in all and from one primary; primaries that were silent a moment ago
 //! autoprimary  zones that are made because an autoprimary notifies of them
 //! notify     the sender of NOTIFY (maintain::notify_out)
+//! parent     the DS of a zone, asked of the servers of its parent
 //! progress   records and octets of transfers that run, results of those that have ended
 //! ```
 //! All of it runs on a runtime of its own, since packing a large zone takes a second: clients of this server never wait
@@ -15,6 +16,7 @@ mod autoprimary;
 mod failure;
 mod limits;
 mod notify;
+mod parent;
 mod progress;
 mod sink;
 mod soa;
@@ -38,6 +40,7 @@ pub use autoprimary::{AutoprimaryParts, AutoprimarySink};
 use failure::AskFailure;
 use limits::PrimaryLimits;
 pub use notify::{Notifier, NotifierParts};
+pub use parent::ParentClient;
 pub use progress::{TransferProgress, TransferResults, Transfers};
 pub use sink::SecondarySink;
 

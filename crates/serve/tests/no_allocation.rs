@@ -312,10 +312,7 @@ fn answers_from_the_packet_cache_are_given_without_allocating() {
 /// The signing of the zone with one key.
 fn signing() -> Arc<Signing> {
     let apex: NameBuf = "example.".parse().unwrap();
-    let usage = KeyUse {
-        active: true,
-        published: true,
-    };
+    let usage = KeyUse::EVERYTHING;
     let key = SigningKey::read(KEY, 257, usage).unwrap();
     let keys = Arc::new(Keys::new(vec![key]));
     let cache = Arc::new(SignatureCache::new(1000));

@@ -27,10 +27,7 @@ fn zone(apex: &str) -> Zone {
 
 fn signed(apex: &str, key: &str, cache: &Arc<SignatureCache>) -> Zone {
     let mut zone = zone(apex);
-    let usage = KeyUse {
-        active: true,
-        published: true,
-    };
+    let usage = KeyUse::EVERYTHING;
     let keys = Keys::new(vec![SigningKey::read(key.as_bytes(), 257, usage).unwrap()]);
     let policy = Arc::new(SigningPolicy::default());
     let signing = Signing::new(zone.apex_name(), keys.into(), policy, cache.clone());

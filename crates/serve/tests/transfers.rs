@@ -494,10 +494,7 @@ const KEY: &[u8] = b"Private-key-format: v1.2\nAlgorithm: 15 (ED25519)\n\
 
 /// A zone that is signed while it is served.
 fn signed_online(metadata: &[(&str, &str)]) -> Zone {
-    let usage = KeyUse {
-        active: true,
-        published: true,
-    };
+    let usage = KeyUse::EVERYTHING;
     let mut policy = SigningPolicy::default();
     for (kind, content) in metadata {
         policy.take(kind, content).unwrap();

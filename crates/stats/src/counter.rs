@@ -216,6 +216,9 @@ counters! {
         TransfersInFailed,
         NotifyWaiting,
         NotifySent,
+        DnssecSignedZones,
+        DnssecSignatureSecondsLeft,
+        DnssecWaitingForParent,
         SecurityStatus,
     }
 }

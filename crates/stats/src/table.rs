@@ -226,6 +226,9 @@ pub static VARIABLES: &[Variable] = &[
     counter("udp6-recvbuf-errors", "UDP receive-buffer errors over IPv6", VariableSource::Host(|host| host.udp6_recvbuf_errors)).of_host(),
     counter("udp6-sndbuf-errors", "UDP send-buffer errors over IPv6", VariableSource::Host(|host| host.udp6_sndbuf_errors)).of_host(),
     // Beyond the specification's table.
+    gauge("dnssec-signature-seconds-left", "Seconds until the first signature of a zone in memory ends that is given out now; 0 if none is signed", VariableSource::Gauge(Gauge::DnssecSignatureSecondsLeft)).unit(Unit::Seconds),
+    gauge("dnssec-signed-zones", "Zones in memory that are signed", VariableSource::Gauge(Gauge::DnssecSignedZones)),
+    gauge("dnssec-waiting-for-parent", "Zones whose rollover waits for a DS at the parent to come or go", VariableSource::Gauge(Gauge::DnssecWaitingForParent)),
     gauge("notify-queue", "Servers that have not answered a NOTIFY yet, for each zone", VariableSource::Gauge(Gauge::NotifyWaiting)),
     counter("notify-sent", "NOTIFY packets sent", VariableSource::Gauge(Gauge::NotifySent)),
     gauge("secondary-zones-expired", "Secondary zones that are not served because no primary has confirmed them", VariableSource::Gauge(Gauge::SecondariesExpired)),

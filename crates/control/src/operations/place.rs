@@ -54,7 +54,7 @@ impl Operations {
                     )));
                 }
                 Ok(ZonePlace::Memory(MemoryZone {
-                    is_signed_here: matches!(zone.signing(), SigningState::Online(_)),
+                    is_signed_here: zone.signing().online().is_some(),
                     version: zone.unsigned(),
                 }))
             }

@@ -250,6 +250,24 @@ pub enum OperationRequest {
         /// The change.
         change: KeyChange,
     },
+    /// Has keys that a policy looks after replaced by new ones.
+    KeyRollover {
+        /// The zone.
+        zone: String,
+        /// `ksk`, `zsk` or `csk`; all keys if nothing is said.
+        #[serde(default)]
+        role: Option<String>,
+    },
+    /// Tells what the parent has, for a rollover that waits for it.
+    KeyDs {
+        /// The zone.
+        zone: String,
+        /// The number of the key; all that wait if nothing is said.
+        #[serde(default)]
+        key: Option<u32>,
+        /// Whether the parent has the DS or has it no more.
+        report: DsReport,
+    },
     /// Removes a key of a zone.
     KeyRemove {
         /// The zone.
@@ -309,6 +327,16 @@ pub struct KeyTemplate {
     /// It is not in the zone yet.
     #[serde(default)]
     pub unpublished: bool,
+}
+
+/// A look at the servers of a parent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DsReport {
+    /// All have the DS.
+    Seen,
+    /// None has it any more.
+    Gone,
 }
 
 /// A change of the use of a key.

@@ -3,8 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    FoundRecord, ListedComment, ListedMetadata, ListedTsigKey, ListedVersion, ListedZoneKey,
-    OperationError, QueryLogStatus, SecretText, ServerStatus, request::ListedKind,
+    FoundRecord, KeySteps, ListedComment, ListedMetadata, ListedSigning, ListedTsigKey,
+    ListedVersion, ListedZoneKey, OperationError, QueryLogStatus, SecretText, ServerStatus,
+    request::ListedKind,
 };
 
 /// A reply line on the control socket: any number of items, then one of the others.
@@ -179,6 +180,8 @@ pub enum OperationResult {
         /// The private text.
         private: SecretText,
     },
+    /// Of `key rollover`, `key ds-seen` and `key ds-gone`.
+    KeySteps(KeySteps),
     /// Of `key remove`.
     ZoneKeyRemoved {
         /// The zone.
@@ -283,6 +286,9 @@ pub struct ListedZoneStatus {
     /// The transfer that runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transfer: Option<RunningTransferStatus>,
+    /// How it is signed by this server, if it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signing: Option<Box<ListedSigning>>,
     /// The server's clock.
     pub now: u64,
 }

@@ -3,10 +3,12 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use data_encoding::HEXUPPER;
+use nameward_dnssec::rollover::KeyRole;
 use nameward_dnssec::{
     DenialTerms, KeyUse, PrivateKey, SigningKey, SoaEdit, algorithm_name, algorithm_number,
 };
-use nameward_maintain::zone_keys::{SigningTerms, ZoneKey, ZoneKeysError};
+use nameward_maintain::key_life::KeyStatus;
+use nameward_maintain::zone_keys::{SigningTerms, ZoneKey, ZoneKeysError, signing_keys};
 use nameward_wire::rdata::write_text;
 use nameward_wire::{NameBuf, Type};
 use serde::{Deserialize, Serialize};
@@ -39,6 +41,9 @@ pub struct ListedZoneKey {
     pub role: String,
     /// The algorithm, as ECDSAP256SHA256.
     pub algorithm: String,
+    /// How far it has come, if a policy looks after it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<String>,
     /// It signs.
     pub active: bool,
     /// It is in the zone.
@@ -66,6 +71,7 @@ impl Operations {
                 let terms = SigningTerms {
                     denial: read_denial(denial.as_deref())?,
                     soa_edit: read_soa_edit(soa_edit.as_deref())?,
+                    managed: None,
                 };
                 self.secure_zone(zone, algorithm.as_deref(), &terms)
             }
@@ -81,6 +87,8 @@ impl Operations {
                 self.change_key(zone, *key, *change)
             }
             OperationRequest::KeyRemove { zone, key } => self.remove_zone_key(zone, *key),
+            OperationRequest::KeyRollover { zone, role } => self.roll_keys(zone, role.as_deref()),
+            OperationRequest::KeyDs { zone, key, report } => self.report_ds(zone, *key, *report),
             _ => Err(OperationError::refused("this is no operation on keys")),
         }
     }
@@ -93,7 +101,7 @@ impl Operations {
         terms: &SigningTerms,
     ) -> Result<OperationResult, OperationError> {
         let name = self.signable(zone)?;
-        let keys = &self.zone_keys;
+        let keys = self.keeper.keys();
         if keys.is_signed(name.as_name()).map_err(of_keys(&name))? {
             return Err(OperationError::conflict(format!(
                 "zone {name} is signed already; `nameward key list {name}` lists its keys"
@@ -110,7 +118,7 @@ impl Operations {
         keys.set_terms(name.as_name(), terms)
             .map_err(of_keys(&name))?;
         let key = keys.add(name.as_name(), key).map_err(of_keys(&name))?;
-        let key = listed(&name, &key, &[])?;
+        let key = listed(&name, &key, std::slice::from_ref(&key))?;
         let (algorithm, tag) = (&key.algorithm, key.tag);
         tracing::info!("zone {name}: signed with a new key, {algorithm}, key tag {tag}");
         let zone = name.to_string();
@@ -120,7 +128,8 @@ impl Operations {
     /// Ends the signing of a zone.
     fn unsecure_zone(&self, zone: &str) -> Result<OperationResult, OperationError> {
         let name = zone_name(zone)?;
-        let removed = self.zone_keys.remove_all(name.as_name());
+        self.check_by_hand(&name)?;
+        let removed = self.keeper.keys().remove_all(name.as_name());
         let keys = removed.map_err(of_keys(&name))?;
         if keys == 0 {
             return Err(no_keys(&name));
@@ -139,10 +148,10 @@ impl Operations {
             count += 1;
             items(ListedItem::Record(record(&name, rtype, rdata)))
         };
-        for key in all.iter().filter(|key| key.usage.published) {
-            let made = key.key().map_err(of_keys(&name))?;
+        let keys = signing_keys(&all).map_err(of_keys(&name))?;
+        for made in keys.list().iter().filter(|key| key.usage().published) {
             show(Type::DNSKEY, made.dnskey());
-            if role(key, &all) == "zsk" {
+            if !made.usage().asks_ds {
                 continue;
             }
             show(Type::CDNSKEY, made.dnskey());
@@ -167,7 +176,7 @@ impl Operations {
         let zones = match zone {
             Some(zone) => vec![zone_name(zone)?],
             None => {
-                let zones = self.zone_keys.zones();
+                let zones = self.keeper.keys().zones();
                 zones.map_err(|error| OperationError::refused(error.to_string()))?
             }
         };
@@ -191,7 +200,7 @@ impl Operations {
     ) -> Result<OperationResult, OperationError> {
         let name = self.signable(&template.zone)?;
         let key = template.key(private)?;
-        let key = self.zone_keys.add(name.as_name(), key);
+        let key = self.keeper.keys().add(name.as_name(), key);
         self.key_changed(&name, &key.map_err(of_keys(&name))?)
     }
 
@@ -220,24 +229,27 @@ impl Operations {
         change: KeyChange,
     ) -> Result<OperationResult, OperationError> {
         let name = zone_name(zone)?;
+        self.check_by_hand(&name)?;
         if matches!(change, KeyChange::Deactivate | KeyChange::Unpublish) {
             self.check_signed_without(&name, number)?;
         }
-        let key = self
-            .zone_keys
-            .set_usage((name.as_name(), number), |usage| match change {
-                KeyChange::Activate => usage.active = true,
-                KeyChange::Deactivate => usage.active = false,
-                KeyChange::Publish => usage.published = true,
-                KeyChange::Unpublish => usage.published = false,
-            });
+        let key =
+            self.keeper
+                .keys()
+                .set_usage((name.as_name(), number), |role, usage| match change {
+                    KeyChange::Activate => *usage = use_of(role, true, usage.published),
+                    KeyChange::Deactivate => *usage = use_of(role, false, usage.published),
+                    KeyChange::Publish => *usage = use_of(role, usage.is_active(), true),
+                    KeyChange::Unpublish => *usage = use_of(role, usage.is_active(), false),
+                });
         self.key_changed(&name, &key.map_err(of_keys(&name))?)
     }
 
     fn remove_zone_key(&self, zone: &str, number: u32) -> Result<OperationResult, OperationError> {
         let name = zone_name(zone)?;
+        self.check_by_hand(&name)?;
         self.check_signed_without(&name, number)?;
-        let removed = self.zone_keys.remove(name.as_name(), number);
+        let removed = self.keeper.keys().remove(name.as_name(), number);
         removed.map_err(of_keys(&name))?;
         tracing::info!("zone {name}: key {number} removed");
         Ok(OperationResult::ZoneKeyRemoved {
@@ -263,7 +275,7 @@ impl Operations {
     /// Refuses to take the last key from a zone that signs: that is the end of signing, which has a command.
     fn check_signed_without(&self, name: &NameBuf, number: u32) -> Result<(), OperationError> {
         let keys = self.keys_of(name)?;
-        let is_used = |key: &ZoneKey| key.usage.active && key.usage.published;
+        let is_used = |key: &ZoneKey| key.usage.is_active() && key.usage.published;
         let is_last = |key: &&ZoneKey| key.number == number && is_used(key);
         let mut others = keys.iter().filter(|key| key.number != number);
         match keys.iter().find(is_last) {
@@ -276,7 +288,7 @@ impl Operations {
 
     /// Reads the keys of a zone that has some.
     fn keys_of(&self, name: &NameBuf) -> Result<Vec<ZoneKey>, OperationError> {
-        let keys = self.zone_keys.keys(name.as_name());
+        let keys = self.keeper.keys().keys(name.as_name());
         let keys = keys.map_err(of_keys(name))?;
         match keys.is_empty() {
             true => Err(no_keys(name)),
@@ -298,11 +310,12 @@ impl Operations {
                  `pdnsutil secure-zone`"
             )));
         }
-        if self.zone_keys.is_presigned(name.as_name()) {
+        if self.keeper.keys().is_presigned(name.as_name()) {
             return Err(OperationError::refused(format!(
                 "zone {name} brings its signatures with it: they are served as they are"
             )));
         }
+        self.check_by_hand(&name)?;
         Ok(name)
     }
 }
@@ -337,47 +350,66 @@ impl KeyTemplate {
     }
 
     fn key(&self, private: PrivateKey) -> Result<ZoneKey, OperationError> {
-        let flags = match self.role.as_deref().unwrap_or("csk") {
-            "csk" | "ksk" => ENTRY_POINT,
-            "zsk" => ZONE_SIGNING,
+        let role = match self.role.as_deref().unwrap_or("csk") {
+            "csk" => KeyRole::Combined,
+            "ksk" => KeyRole::KeySigning,
+            "zsk" => KeyRole::ZoneSigning,
             other => {
                 return Err(OperationError::invalid(format!(
                     "expected the role csk, ksk or zsk, found {other:?}"
                 )));
             }
         };
-        let now = SystemTime::now().duration_since(UNIX_EPOCH);
         Ok(ZoneKey {
             number: 0,
-            flags,
-            usage: KeyUse {
-                active: !self.inactive,
-                published: !self.unpublished,
+            flags: match role.signs_keys() {
+                true => ENTRY_POINT,
+                false => ZONE_SIGNING,
             },
-            created: now.map_or(0, |since| since.as_secs()),
+            role,
+            usage: use_of(role, !self.inactive, !self.unpublished),
+            created: now_seconds(),
+            life: None,
             private,
         })
     }
 }
 
-/// The part that a key has among the keys of its zone.
-fn role(key: &ZoneKey, all: &[ZoneKey]) -> &'static str {
-    let is_entry_point = key.flags == ENTRY_POINT;
-    let mut others = all
-        .iter()
-        .filter(|other| other.usage.active && other.private.algorithm() == key.private.algorithm());
-    match (is_entry_point, others.any(|other| other.flags != key.flags)) {
-        (true, false) => "csk",
-        (true, true) => "ksk",
-        // A key that signs everything is the entry point even without the flag.
-        (false, false) if !all.iter().any(|other| other.flags == ENTRY_POINT) => "csk",
-        (false, _) => "zsk",
+pub(super) fn now_seconds() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.map_or(0, |since| since.as_secs())
+}
+
+/// The use of a key that no policy looks after.
+fn use_of(role: KeyRole, is_active: bool, is_published: bool) -> KeyUse {
+    KeyUse {
+        published: is_published,
+        signs_keys: is_active && role.signs_keys(),
+        signs_zone: is_active && role.signs_zone(),
+        asks_ds: is_published && role.signs_keys(),
     }
 }
 
-fn listed(name: &NameBuf, key: &ZoneKey, all: &[ZoneKey]) -> Result<ListedZoneKey, OperationError> {
+/// The word for the part that a key has: what it does, or what it is for while it does nothing.
+fn role_word(role: KeyRole, usage: KeyUse) -> &'static str {
+    match (usage.signs_keys, usage.signs_zone, role) {
+        (true, true, _) | (_, _, KeyRole::Combined) => "csk",
+        (true, false, _) | (false, false, KeyRole::KeySigning) => "ksk",
+        (false, true, _) | (false, false, KeyRole::ZoneSigning) => "zsk",
+    }
+}
+
+pub(super) fn listed(
+    name: &NameBuf,
+    key: &ZoneKey,
+    all: &[ZoneKey],
+) -> Result<ListedZoneKey, OperationError> {
     let made = key.key().map_err(of_keys(name))?;
-    let role = role(key, all);
+    let keys = signing_keys(all).map_err(of_keys(name))?;
+    let mut with_use = all.iter().zip(keys.list());
+    let effective = with_use.find(|(other, _)| other.number == key.number);
+    let usage = effective.map_or(key.usage, |(_, effective)| effective.usage());
+    let role = role_word(key.role, usage);
     let algorithm = algorithm_name(made.algorithm()).unwrap_or_default();
     Ok(ListedZoneKey {
         zone: name.to_string(),
@@ -385,8 +417,9 @@ fn listed(name: &NameBuf, key: &ZoneKey, all: &[ZoneKey]) -> Result<ListedZoneKe
         tag: made.tag(),
         role: role.into(),
         algorithm: algorithm.into(),
-        active: key.usage.active,
-        published: key.usage.published,
+        state: key.life.as_ref().map(|_| KeyStatus::of(key).state.into()),
+        active: usage.is_active(),
+        published: usage.published,
         created: key.created,
         ds: (role != "zsk").then(|| ds_text(name, &made)),
     })
@@ -437,11 +470,13 @@ fn no_keys(name: &NameBuf) -> OperationError {
 }
 
 /// Turns an error of keys into one of an operation on a zone.
-fn of_keys(name: &NameBuf) -> impl Fn(ZoneKeysError) -> OperationError {
+pub(super) fn of_keys(name: &NameBuf) -> impl Fn(ZoneKeysError) -> OperationError {
     let name = *name;
     move |error| {
         let kind = match error {
-            ZoneKeysError::NoStore | ZoneKeysError::TooMany => ErrorKind::Refused,
+            ZoneKeysError::NoStore | ZoneKeysError::TooMany | ZoneKeysError::NoPolicy => {
+                ErrorKind::Refused
+            }
             ZoneKeysError::Same(_) => ErrorKind::Conflict,
             ZoneKeysError::NotThere(_) => ErrorKind::NotFound,
             ZoneKeysError::Key { .. } => ErrorKind::Invalid,

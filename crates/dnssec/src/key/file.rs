@@ -28,8 +28,8 @@ pub struct KeyTimes {
 }
 
 impl KeyTimes {
-    /// Tells what a key does at a time. One without times, as of `ldns-keygen`, is for use at once.
-    pub fn usage(&self, now: u64) -> KeyUse {
+    /// Tells what a key with these flags does at a time. One without times, as of `ldns-keygen`, is for use at once.
+    pub fn usage(&self, flags: u16, now: u64) -> KeyUse {
         let is_timed = *self
             != KeyTimes {
                 created: self.created,
@@ -39,10 +39,9 @@ impl KeyTimes {
             let has_begun = begin.map_or(!is_timed, |begin| begin <= now);
             has_begun && end.is_none_or(|end| end > now)
         };
-        KeyUse {
-            active: is_within(self.activate, self.inactive) && is_within(self.publish, self.delete),
-            published: is_within(self.publish, self.delete),
-        }
+        let is_published = is_within(self.publish, self.delete);
+        let is_active = is_within(self.activate, self.inactive) && is_published;
+        KeyUse::by_flags(flags, is_active, is_published)
     }
 
     fn lines(&self) -> impl Iterator<Item = (&'static str, u64)> {

@@ -163,6 +163,27 @@ fn a_zone_goes_insecure_by_its_parent_and_comes_back() {
     assert_eq!(world.ds.current(), [2].into());
 }
 
+#[test]
+fn an_algorithm_that_signs_no_keys_is_never_shown() {
+    // RFC 4035 section 2.2: each algorithm of the DNSKEY RRset signs it, too (RFC 6840 section 5.11). A zone-signing key
+    // whose algorithm has no key-signing key waits for one for ever; the zone stays as it is.
+    let own = [
+        key(KeyRole::KeySigning, 13, None),
+        key(KeyRole::ZoneSigning, 13, None),
+    ];
+    let mut world = world(&own);
+    let mut dice = Dice(6);
+    world.live_until(world.now + 10 * DAY, &mut dice);
+    world.policy.keys = [&own[..], &[key(KeyRole::ZoneSigning, 8, None)]].concat();
+    let begin = world.now;
+    world.live_until(begin + 100 * DAY, &mut dice);
+    assert_eq!(steps(&world, begin), [(0, RolloverStep::Activate(3))]);
+    // And one that is there leaves with its key-signing key, not after it: each moment is checked.
+    world.policy.keys = vec![key(KeyRole::Combined, 15, None)];
+    world.live_until(world.now + 100 * DAY, &mut dice);
+    assert_eq!(world.ds.current(), [4].into());
+}
+
 fn random_keys(dice: &mut Dice) -> Vec<PolicyKey> {
     let algorithm = [8, 13, 15][dice.below(3) as usize];
     let zone_life = dice.percent(80).then(|| dice.between(20 * DAY, 120 * DAY));

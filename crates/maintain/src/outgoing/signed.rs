@@ -201,10 +201,7 @@ mod tests {
 
     fn signing(metadata: &[(&str, &str)]) -> Arc<Signing> {
         let apex: NameBuf = "example.".parse().unwrap();
-        let usage = KeyUse {
-            active: true,
-            published: true,
-        };
+        let usage = KeyUse::EVERYTHING;
         let keys = Keys::new(vec![SigningKey::read(KEY, 257, usage).unwrap()]);
         let mut policy = SigningPolicy::default();
         for (kind, content) in metadata {

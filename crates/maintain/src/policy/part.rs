@@ -55,6 +55,8 @@ pub struct PolicyPart {
     pub catalog_moves_to: Option<NameBuf>,
     /// [`ZonePolicy::catalog_properties`].
     pub catalog_properties: Option<CatalogProperties>,
+    /// [`ZonePolicy::dnssec_policy`].
+    pub dnssec_policy: Option<String>,
 }
 
 impl PolicyPart {
@@ -110,6 +112,7 @@ impl PolicyPart {
             catalog_group: first(&self.catalog_group, &other.catalog_group),
             catalog_moves_to: self.catalog_moves_to.or(other.catalog_moves_to),
             catalog_properties: first(&self.catalog_properties, &other.catalog_properties),
+            dnssec_policy: first(&self.dnssec_policy, &other.dnssec_policy),
         }
     }
 
@@ -150,6 +153,7 @@ impl PolicyPart {
             catalog_group: self.catalog_group,
             catalog_moves_to: self.catalog_moves_to,
             catalog_properties: self.catalog_properties.unwrap_or_default(),
+            dnssec_policy: self.dnssec_policy,
         }
     }
 

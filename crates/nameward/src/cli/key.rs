@@ -8,7 +8,7 @@ use std::{
 
 use clap::{Args, Subcommand};
 use nameward_control::operations::{
-    KeyChange, KeyTemplate, OperationError, OperationRequest, SecretText,
+    DsReport, KeyChange, KeyTemplate, OperationError, OperationRequest, SecretText,
 };
 
 use super::RemoteArguments;
@@ -53,6 +53,21 @@ pub enum KeyCommand {
     Publish(KeyArguments),
     /// Do not show a key in the zone any more
     Unpublish(KeyArguments),
+    /// Replace the keys of a zone that has a dnssec_policy by new ones, step by step, and print the next step
+    Rollover {
+        /// The zone
+        #[arg(value_name = "ZONE")]
+        zone: String,
+        /// Replace keys of this role alone: ksk, zsk or csk
+        #[arg(long, value_name = "ROLE")]
+        role: Option<String>,
+        #[command(flatten)]
+        remote: RemoteArguments,
+    },
+    /// Tell that the parent has the DS of a key, or of all keys that wait for it, at all its servers
+    DsSeen(ReportArguments),
+    /// Tell that the parent has the DS of a key no more, at none of its servers
+    DsGone(ReportArguments),
     /// Remove a key for good
     Remove(KeyArguments),
 }
@@ -65,6 +80,18 @@ pub struct KeyArguments {
     /// The number of the key, as `nameward key list` prints it
     #[arg(value_name = "KEY")]
     key: u32,
+    #[command(flatten)]
+    remote: RemoteArguments,
+}
+
+#[derive(Args)]
+pub struct ReportArguments {
+    /// The zone
+    #[arg(value_name = "ZONE")]
+    zone: String,
+    /// The number of the key, as `nameward key list` prints it; all keys that wait if it is not given
+    #[arg(value_name = "KEY")]
+    key: Option<u32>,
     #[command(flatten)]
     remote: RemoteArguments,
 }
@@ -117,7 +144,20 @@ pub fn request(command: KeyCommand) -> Result<(OperationRequest, RemoteArguments
         };
         (request, key.remote)
     };
+    let report = |arguments: ReportArguments, report| {
+        let request = OperationRequest::KeyDs {
+            zone: arguments.zone,
+            key: arguments.key,
+            report,
+        };
+        (request, arguments.remote)
+    };
     Ok(match command {
+        KeyCommand::Rollover { zone, role, remote } => {
+            (OperationRequest::KeyRollover { zone, role }, remote)
+        }
+        KeyCommand::DsSeen(arguments) => report(arguments, DsReport::Seen),
+        KeyCommand::DsGone(arguments) => report(arguments, DsReport::Gone),
         KeyCommand::List { zone, remote } => (OperationRequest::KeyList { zone }, remote),
         KeyCommand::Add(arguments) => {
             let (template, remote) = arguments.split();

@@ -246,6 +246,7 @@ fn text(result: &OperationResult) -> String {
             let (zone, keys) = (zone_text(zone), counted(*keys, "key"));
             format!("zone {zone}: not signed any more, {keys} removed\n")
         }
+        OperationResult::KeySteps(steps) => zone_key::steps(steps),
         OperationResult::ZoneKey(key) => format!("{}\n", zone_key::line(key)),
         OperationResult::ZoneKeyText { private } => private.0.clone(),
         OperationResult::ZoneKeyRemoved { zone, key } => {

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use super::{
     TableListing,
+    dnssec_policy::DnssecPolicySettings,
     setting::{ConfigTable, Listed},
     settings::{AutoprimarySettings, Backend, KeySettings, TemplateSettings, ZoneSettings},
     tables,
@@ -23,6 +24,7 @@ fn is_repeated(table: &str) -> bool {
     let repeated = [
         AutoprimarySettings::NAME,
         Backend::NAME,
+        DnssecPolicySettings::NAME,
         KeySettings::NAME,
         TemplateSettings::NAME,
         ZoneSettings::NAME,

@@ -259,6 +259,9 @@ macro_rules! zone_section {
                 /// name of the key. Without rules everything may be updated by those in `allow_update`; keys of rules
                 /// need not be named there if it is not given.
                 update_policy: InheritedTerm<Vec<UpdateRule>> = r#""""#;
+                /// The `[[dnssec_policy]]` by which the zone is signed and its keys live; "none" for one that is not, whatever
+                /// others are. Zones of databases have their keys there, and no policy.
+                dnssec_policy: InheritedTerm<String> = r#""""#;
                 /// Whether updates of a secondary zone are forwarded to its primary; they are refused if nothing is said.
                 forward_updates: InheritedTerm<bool> = r#""""#;
             }
@@ -280,6 +283,7 @@ macro_rules! zone_section {
                     allow_update: list(&self.allow_update),
                     update_rules: self.update_policy.0.clone(),
                     forward_updates: self.forward_updates.0,
+                    dnssec_policy: self.dnssec_policy.0.clone(),
                     catalog: self.catalog.0.as_ref().map(|name| name.0),
                     catalog_moves_to: self.catalog_moves_to.0.as_ref().map(|name| name.0),
                     catalog_group: Some(self.catalog_group.clone()).filter(|group| !group.is_empty()),

@@ -55,9 +55,18 @@ fn every_printed_default_can_be_written_into_a_file() {
                 .map(|(key, value)| format!("{key} = {value}\n"))
                 .collect();
             format!("[[autoprimary]]\n{rest}{key} = {default}\n")
-        } else if section == TemplateSettings::NAME && key == "name" {
+        } else if [TemplateSettings::NAME, DnssecPolicySettings::NAME].contains(&section)
+            && key == "name"
+        {
             continue;
-        } else if [ZoneSettings::NAME, TemplateSettings::NAME].contains(&section) && key != "name" {
+        } else if [
+            ZoneSettings::NAME,
+            TemplateSettings::NAME,
+            DnssecPolicySettings::NAME,
+        ]
+        .contains(&section)
+            && key != "name"
+        {
             format!("[[{section}]]\nname = \"example\"\n{key} = {default}\n")
         } else if section == ZoneSettings::NAME {
             format!("[[zone]]\n{key} = {default}\n")

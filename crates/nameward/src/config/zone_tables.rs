@@ -3,6 +3,7 @@
 
 use std::collections::HashSet;
 
+use nameward_maintain::key_life::NO_POLICY;
 use nameward_maintain::policy::{PolicyPart, UpdateScope, ZoneKind};
 use nameward_wire::{Name, NameBuf};
 use toml::{
@@ -12,6 +13,7 @@ use toml::{
 
 use super::{
     Config, ConfigReader,
+    dnssec_policy::DnssecPolicySettings,
     error::nearest,
     setting::ConfigTable,
     settings::{AutoprimarySettings, BackendType, KeySettings, TemplateSettings, ZoneSettings},
@@ -51,6 +53,65 @@ impl ConfigReader<'_> {
                 templates.push(template);
             }
         });
+    }
+
+    /// Reads `[[dnssec_policy]]`.
+    pub(super) fn dnssec_policies(
+        &mut self,
+        policies: &mut Vec<DnssecPolicySettings>,
+        value: &Spanned<DeValue<'_>>,
+    ) {
+        let mut names = HashSet::new();
+        self.each(value, |reader, entry, policy: DnssecPolicySettings| {
+            let table = entry.get_ref().as_table();
+            if let Some((key, message)) = policy.contradiction() {
+                let value = table.and_then(|table| table.get(key));
+                let span = value.map_or_else(|| entry.span(), Spanned::span);
+                reader.problem(span, message);
+            } else if !names.insert(policy.name.clone()) {
+                let message = format!("there is a dnssec_policy {:?} already", policy.name);
+                reader.problem(entry.span(), message);
+            } else {
+                policies.push(policy);
+            }
+        });
+    }
+
+    /// Checks that the policies of DNSSEC which zones, templates and defaults name exist.
+    pub(super) fn known_policies(&mut self, config: &Config, table: &DeTable<'_>) {
+        for (key, value) in table {
+            if key.get_ref() == DnssecPolicySettings::NAME {
+                continue;
+            }
+            let entries = match value.get_ref() {
+                DeValue::Array(list) => list.iter().collect(),
+                _ => vec![value],
+            };
+            for entry in entries {
+                let table = entry.get_ref().as_table();
+                let term = table.and_then(|table| table.get(DnssecPolicySettings::NAME));
+                let Some((term, name)) =
+                    term.and_then(|term| Some((term, term.get_ref().as_str()?)))
+                else {
+                    continue;
+                };
+                let known = || {
+                    config
+                        .dnssec_policies
+                        .iter()
+                        .map(|policy| policy.name.as_str())
+                };
+                if name.is_empty() || name == NO_POLICY || known().any(|known| known == name) {
+                    continue;
+                }
+                let hint = match nearest(name, known()) {
+                    Some(near) => format!("; did you mean {near:?}?"),
+                    None => String::new(),
+                };
+                let message = format!("there is no [[dnssec_policy]] {name:?}{hint}");
+                self.problem(term.span(), message);
+            }
+        }
     }
 
     /// Reads `[[autoprimary]]`, after the templates.

@@ -23,16 +23,18 @@ use nameward_maintain::{
     follow::{FileFollower, LoadOutcome, databases::Databases},
     policy::{KeptPolicies, PolicySource, PolicyTable},
     sync::{SyncError, SyncMode, SyncOutcome},
-    zone_keys::ZoneKeys,
 };
 use nameward_serve::pipeline::ServingState;
 use nameward_store::file::{FileSource, Look};
 use nameward_wire::NameBuf;
 use nameward_zone::AccessSource;
 
-use super::{StartError, health::MaintenanceNotes, live, logs::TrafficLogs, recursion::Recursion};
+use super::{
+    StartError, health::MaintenanceNotes, key_life::KeyKeepers, live, logs::TrafficLogs,
+    recursion::Recursion,
+};
 use crate::{
-    config::{Config, Overrides},
+    config::{Config, Overrides, dnssec_policy},
     logging::LogControl,
     memory, policies, terminal, zones,
 };
@@ -142,8 +144,8 @@ pub struct MaintenanceParts {
     pub policies: Arc<PolicyTable>,
     /// The policies that the state store keeps.
     pub kept: Arc<KeptPolicies>,
-    /// The keys of zones that are signed here.
-    pub zone_keys: Arc<ZoneKeys>,
+    /// The one who looks after keys by policies, and the way to wake it.
+    pub keepers: KeyKeepers,
     /// The follower of catalog zones.
     pub catalogs: CatalogHandle,
     /// The level of the log can change.
@@ -318,6 +320,8 @@ fn reload(parts: &mut MaintenanceParts, files: &mut FileFollower) -> ReloadOutco
     let with_leftovers = access.with_leftovers_of(&before);
     table.set_access(AccessSource::Configured, with_leftovers);
     let set = policies::set(&config);
+    let (keeper, key_driver) = parts.keepers.clone();
+    keeper.set_policies(dnssec_policy::policies(&config));
     parts.policies.set(PolicySource::Configured, set);
     policies::apply_kept(&parts.kept, &config);
     parts.catalogs.set_templates(policies::templates(&config));
@@ -328,6 +332,7 @@ fn reload(parts: &mut MaintenanceParts, files: &mut FileFollower) -> ReloadOutco
     parts.notes.set_sources(&parts.sources);
     parts.databases.request_refresh();
     let outcome = files.load(&parts.sources);
+    key_driver.look_at_all();
     table.set_access(AccessSource::Configured, access);
     let report = ReloadReport {
         summary: outcome.describe(),

@@ -9,7 +9,7 @@ use std::{
 
 use nameward_control::{
     operations::{
-        ConfigFile, ControlRequest, Database, ErrorKind, NamedCounter, OperationError,
+        ConfigFile, ControlRequest, Database, ErrorKind, ListedItem, NamedCounter, OperationError,
         OperationRequest, OperationResult, Operations, TakeItem, zone_name,
     },
     socket::Commands,
@@ -20,7 +20,6 @@ use nameward_maintain::{
     policy::{KeptPolicies, PolicyTable},
     sync::{SyncMode, SyncOutcome},
     update::Updates,
-    zone_keys::ZoneKeys,
 };
 use nameward_serve::pipeline::ServingState;
 use nameward_stats::VARIABLES;
@@ -30,7 +29,7 @@ use tokio::{runtime::Handle, sync::watch};
 use crate::logging::{LEVELS, LogControl};
 
 use super::{
-    flush, health::ServerHealth, logs::TrafficLogs, maintenance::Maintenance,
+    flush, health::ServerHealth, key_life::KeyKeepers, logs::TrafficLogs, maintenance::Maintenance,
     secondaries::SecondaryZones,
 };
 
@@ -62,7 +61,7 @@ pub struct Operator {
 pub fn operations(
     shared: &Arc<ServingState>,
     databases: &Databases,
-    (policies, kept, zone_keys): (&Arc<PolicyTable>, &Arc<KeptPolicies>, &Arc<ZoneKeys>),
+    (policies, kept, keepers): (&Arc<PolicyTable>, &Arc<KeptPolicies>, &KeyKeepers),
     (commits, updates): (&Arc<Commits>, &Arc<Updates>),
     runtime: &Handle,
 ) -> Operations {
@@ -93,7 +92,11 @@ pub fn operations(
         is_frozen: Box::new(move |name| frozen.is_frozen(name)),
         policies: Arc::clone(policies),
         kept: Arc::clone(kept),
-        zone_keys: Arc::clone(zone_keys),
+        keeper: Arc::clone(&keepers.0),
+        keys_changed: Box::new({
+            let driver = keepers.1.clone();
+            move |zone| driver.keys_changed(zone)
+        }),
         runtime: runtime.clone(),
     }
 }
@@ -143,9 +146,9 @@ impl Commands for Operator {
             OperationRequest::QueryLogOff => Ok(self.logs.turn_off()),
             OperationRequest::QueryLogStatus => Ok(self.logs.status()),
             OperationRequest::LogLevel { level } => self.log_level(level.as_deref()),
-            OperationRequest::ZoneStatus { zone } => {
-                self.secondaries.status(zone.as_deref(), items)
-            }
+            OperationRequest::ZoneStatus { zone } => self
+                .secondaries
+                .status(zone.as_deref(), &mut |item| items(self.with_signing(item))),
             OperationRequest::ZoneRetrieve { zone } => self.secondaries.retrieve(zone),
             OperationRequest::ZoneNotify { zone } => self.secondaries.notify(zone),
             OperationRequest::ZoneSync { zone, rewrite } => self.sync(zone, *rewrite),
@@ -157,6 +160,19 @@ impl Commands for Operator {
 }
 
 impl Operator {
+    /// Adds to the status of a zone how it is signed.
+    fn with_signing(&self, item: ListedItem) -> ListedItem {
+        match item {
+            ListedItem::Status(mut status) => {
+                let zone = zone_name(&status.name).ok();
+                let signing = zone.and_then(|zone| self.operations.signing_of(zone.as_name()));
+                status.signing = signing.map(Box::new);
+                ListedItem::Status(status)
+            }
+            other => other,
+        }
+    }
+
     /// Writes the changes that a zone's file lacks into it.
     fn sync(&self, zone: &str, rewrite: bool) -> Result<OperationResult, OperationError> {
         let zone = self.served(zone)?;

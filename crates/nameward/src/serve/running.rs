@@ -17,6 +17,7 @@ use nameward_maintain::{
         self, DatabaseSource, Databases, FollowTerms, FollowedDatabase, NotifiedParts,
         NotifiedSerials, ServedFrom,
     },
+    key_life::driver::KeyDriverHandle,
     policy::PolicyTable,
 };
 use nameward_serve::{
@@ -78,6 +79,7 @@ pub struct RunningServer {
     asked: Vec<oneshot::Receiver<()>>,
     databases: Databases,
     secondaries: SecondaryZones,
+    key_driver: KeyDriverHandle,
     _looking_up: Running,
 }
 
@@ -145,6 +147,8 @@ impl RunningServer {
         let (databases, mut asked) = databases::start(&parts.commits, sources.collect(), &terms)?;
         parts.databases = databases.clone();
         parts.catalogs.set_homes(catalog_homes(&databases)?);
+        let (keeper, key_driver) = parts.keepers.clone();
+        super::key_life::start(keeper, &key_driver, (&shared, &outgoing))?;
         let notifier = outgoing.notifier.clone();
         outgoing.notified.start(NotifiedParts {
             databases: databases.clone(),
@@ -156,7 +160,7 @@ impl RunningServer {
         let operations = operator::operations(
             &shared,
             &databases,
-            (&parts.policies, &parts.kept, &parts.zone_keys),
+            (&parts.policies, &parts.kept, &parts.keepers),
             (&parts.commits, &updates),
             &Handle::current(),
         );
@@ -266,6 +270,7 @@ impl RunningServer {
             asked,
             databases,
             secondaries,
+            key_driver,
             _looking_up: looking_up,
         })
     }
@@ -322,6 +327,7 @@ impl RunningServer {
         announce::ready(number, &self.addresses, question.as_deref());
         notify::ready();
         policies::warn_of_unknown_keys(&self.unknown_keys, &self.policy_table.load());
+        self.key_driver.look_at_all();
         let secondaries = self.secondaries.clone();
         tokio::task::spawn_blocking(move || secondaries.tell_of_changes_before_start());
     }
@@ -332,6 +338,7 @@ impl RunningServer {
         self.stop_workers.store(true, Ordering::Relaxed);
         self.stop.send_replace(true);
         self.secondaries.end();
+        self.key_driver.end();
         let workers = std::mem::take(&mut self.workers);
         let joined = tokio::task::spawn_blocking(move || {
             workers.into_iter().for_each(UdpWorker::join);

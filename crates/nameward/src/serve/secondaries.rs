@@ -310,6 +310,7 @@ impl SecondaryZones {
                 octets: transfer.octets(),
                 seconds: transfer.began.elapsed().as_secs(),
             }),
+            signing: None,
             now: now_seconds(),
         }
     }

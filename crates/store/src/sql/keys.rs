@@ -39,7 +39,7 @@ impl SqlBackend {
             let keys = match read.remove(&zone.id) {
                 None => Arc::default(),
                 Some(Ok(keys)) => {
-                    let keys = Arc::new(Keys::new(keys));
+                    let keys = Arc::new(Keys::by_flags(keys));
                     cache.keep(zone, keys.clone(), generation);
                     keys
                 }
@@ -82,10 +82,7 @@ pub(super) fn read_key(row: &dyn Cells) -> Result<SigningKey, RowError> {
     let flags = row.int(1).unwrap_or(0);
     let flags = u16::try_from(flags)
         .map_err(|_| bad(format!("expected the flags 256 or 257, found {flags}")))?;
-    let usage = KeyUse {
-        active: row.int(2) == Some(1),
-        published: row.int(3) == Some(1),
-    };
+    let usage = KeyUse::by_flags(flags, row.int(2) == Some(1), row.int(3) == Some(1));
     let key = SigningKey::read(row.text(4).unwrap_or_default(), flags, usage);
     key.map_err(|error| bad(error.to_string()))
 }

@@ -150,6 +150,24 @@ impl StateStore {
         })
     }
 
+    /// Reads the values of a kind whose names are a prefix with so many octets behind it.
+    pub fn items_behind(
+        &self,
+        kind: &str,
+        prefix: &[u8],
+        octets: usize,
+    ) -> Result<Vec<StoredItem>, StateError> {
+        let last = [prefix, &vec![0xff; octets]].concat();
+        self.read(|connection| {
+            let sql = "SELECT name, value FROM item WHERE kind = ?1 AND name BETWEEN ?2 AND ?3 \
+                       AND length(name) = ?4 ORDER BY name";
+            let mut statement = connection.prepare_cached(sql)?;
+            let bounds = params![kind, prefix, last, last.len() as i64];
+            let rows = statement.query_map(bounds, |row| Ok((row.get(0)?, row.get(1)?)))?;
+            Ok(rows.collect::<rusqlite::Result<_>>()?)
+        })
+    }
+
     /// Reads all values of a kind with their names.
     pub fn items(&self, kind: &str) -> Result<Vec<StoredItem>, StateError> {
         self.read(|connection| {

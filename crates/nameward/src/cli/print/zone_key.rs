@@ -1,6 +1,7 @@
 //! Owns the words for keys of zones.
 
-use nameward_control::operations::ListedZoneKey;
+use nameward_control::operations::{KeySteps, ListedStep, ListedZoneKey};
+use nameward_wire::calendar::UtcTime;
 
 use super::zone_text;
 
@@ -20,7 +21,41 @@ pub fn line(key: &ListedZoneKey) -> String {
         algorithm,
         ..
     } = key;
-    format!("{zone} {number} {tag} {role} {algorithm} {usage}")
+    match &key.state {
+        Some(state) => format!("{zone} {number} {tag} {role} {algorithm} {usage}, {state}"),
+        None => format!("{zone} {number} {tag} {role} {algorithm} {usage}"),
+    }
+}
+
+/// The steps of an operation on keys under a policy, and the next one.
+pub fn steps(steps: &KeySteps) -> String {
+    let zone = zone_text(&steps.zone);
+    let mut text = String::new();
+    for step in &steps.steps {
+        text.push_str(&format!("zone {zone}: {step}\n"));
+    }
+    match &steps.next {
+        Some(next) => text.push_str(&format!("zone {zone}: next: {}\n", next_words(next))),
+        None => text.push_str(&format!("zone {zone}: nothing is to come\n")),
+    }
+    text
+}
+
+/// A step that is to come, with its time.
+pub fn next_words(next: &ListedStep) -> String {
+    match next.at {
+        Some(at) => format!("{} at {}", next.step, time_text(at)),
+        None => next.step.clone(),
+    }
+}
+
+/// A time as `2026-11-15 23:00:00 UTC`.
+pub fn time_text(seconds: u64) -> String {
+    let time = UtcTime::from_unix(seconds);
+    format!(
+        "{:04}-{:02}-{:02} {:02}:{:02}:{:02} UTC",
+        time.year, time.month, time.day, time.hour, time.minute, time.second
+    )
 }
 
 /// The first key of a zone, and the DS that its parent needs.

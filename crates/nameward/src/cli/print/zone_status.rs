@@ -2,7 +2,9 @@
 
 use std::fmt::Write as _;
 
-use nameward_control::operations::ListedZoneStatus;
+use nameward_control::operations::{ListedSigning, ListedZoneStatus};
+
+use super::zone_key;
 
 /// Returns the status of a zone as one line.
 pub fn line(status: &ListedZoneStatus) -> String {
@@ -47,11 +49,35 @@ pub fn line(status: &ListedZoneStatus) -> String {
             ", transferring from {peer}: {records} records, {kib} KiB, {seconds} s"
         );
     }
+    if let Some(signing) = &status.signing {
+        write_signing(signing, &mut line);
+    }
     if let Some(error) = &status.last_error {
         let failures = status.failures;
         let _ = write!(line, ", failed {failures} times: {error}");
     }
     line
+}
+
+/// Adds how the zone is signed: the policy, the keys, the next step, the end of signatures.
+fn write_signing(signing: &ListedSigning, line: &mut String) {
+    let _ = match (&signing.policy, signing.signed.as_str()) {
+        (Some(policy), _) => write!(line, ", signed by policy {policy}"),
+        (None, "insecure soon") => write!(line, ", signed, to be insecure"),
+        (None, how) => write!(line, ", signed ({how})"),
+    };
+    if !signing.keys.is_empty() {
+        let _ = write!(line, ", keys: {}", signing.keys.join("; "));
+    }
+    for ds in &signing.ds {
+        let _ = write!(line, ", DS {ds}");
+    }
+    if let Some(next) = &signing.next {
+        let _ = write!(line, ", next: {}", zone_key::next_words(next));
+    }
+    if let Some(ends) = signing.signature_expires {
+        let _ = write!(line, ", first signature ends {}", zone_key::time_text(ends));
+    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,345 @@
+//! The life of keys by named policies: which zones have one, what is due for each, and what is waited for.
+//!
+//! ```text
+//! policy     [[dnssec_policy]] by name; a zone names its own (maintain::policy)
+//! look       one zone at one time: steps of dnssec::rollover, taken and kept (zone_keys::life)
+//! driver     one thread: zones whose time has come, zones that changed, replies of parents
+//! parent     which DS the parent's servers have; the questions come in by a trait
+//! ```
+//! A zone whose policy is taken away goes insecure in order: the parent is asked to remove the DS, and the zone stays signed
+//! until that is seen and no cache has it. The time comes in as a parameter.
+
+pub mod driver;
+mod parent;
+mod status;
+
+pub use parent::{AskParent, ParentAnswer, ParentQuestion};
+pub use status::{KeyStatus, NextStep, ZoneSigningStatus};
+
+use crate::policy::PolicyTable;
+use crate::table::TableWriter;
+use crate::zone_keys::{
+    KeyPlan, KeyProgress, ParentTerms, SigningTerms, ZoneKey, ZoneKeys, ZoneKeysError,
+};
+use arc_swap::ArcSwap;
+use nameward_dnssec::rollover::{
+    DsSight, KeyRole, PolicyKey, RolloverPolicy, RolloverStep, RolloverTimes,
+};
+use nameward_dnssec::{DenialTerms, SignatureTimes};
+use nameward_wire::{Name, NameBuf, Type};
+use nameward_zone::{SigningState, Zone, ZoneWalk};
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+/// The word of a zone that has no policy although others have one by default.
+pub const NO_POLICY: &str = "none";
+
+/// A policy under its name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DnssecPolicy {
+    /// Its name.
+    pub name: String,
+    /// The keys that a zone has.
+    pub keys: Vec<PolicyKey>,
+    /// Bits of RSA keys.
+    pub rsa_bits: usize,
+    /// The way in which names are denied.
+    pub denial: DenialTerms,
+    /// When signatures begin, end and are renewed.
+    pub signatures: SignatureTimes,
+    /// The TTL of DNSKEY, CDS and CDNSKEY.
+    pub dnskey_ttl: u32,
+    /// Whether the parent is asked for the DS by CDS and CDNSKEY.
+    pub shows_cds: bool,
+    /// The delays; TTLs of the zone that are longer count instead.
+    pub times: RolloverTimes,
+    /// How the parent is asked.
+    pub parent: ParentTerms,
+}
+
+/// All policies by name.
+pub type DnssecPolicies = HashMap<String, Arc<DnssecPolicy>>;
+
+/// Looks after the keys of zones with policies.
+pub struct KeyKeeper {
+    keys: Arc<ZoneKeys>,
+    table: Arc<TableWriter>,
+    zones: Arc<PolicyTable>,
+    policies: ArcSwap<DnssecPolicies>,
+    /// Ranks of databases, whose zones have their keys there.
+    databases: Vec<u16>,
+}
+
+/// Why nothing is done for a zone that has a policy.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum KeyLookError {
+    /// There is no such policy.
+    #[error("there is no [[dnssec_policy]] {0:?}")]
+    NoSuchPolicy(String),
+    /// The zone is not in memory yet.
+    #[error("the zone is not loaded")]
+    NotLoaded,
+    /// The zone brings its signatures with it.
+    #[error(
+        "the zone brings its signatures with it: they are served as they are, and dnssec_policy does nothing"
+    )]
+    Presigned,
+    /// The zone is in a database.
+    #[error("the zone is in a database, which has its keys: dnssec_policy does nothing")]
+    InDatabase,
+    /// No policy looks after the zone.
+    #[error("the zone has no dnssec_policy")]
+    NoPolicy,
+    /// The keys cannot be read or written.
+    #[error("{0}")]
+    Keys(#[from] ZoneKeysError),
+}
+
+/// A zone with the policy that it is under.
+struct LookedAfter {
+    version: Arc<Zone>,
+    plan: KeyPlan,
+    policy: Option<Arc<DnssecPolicy>>,
+}
+
+impl KeyKeeper {
+    /// Looks after the zones of a table, by the policies that the table of policies names for them.
+    pub fn new(
+        keys: Arc<ZoneKeys>,
+        table: Arc<TableWriter>,
+        zones: Arc<PolicyTable>,
+        databases: Vec<u16>,
+    ) -> Self {
+        KeyKeeper {
+            keys,
+            table,
+            zones,
+            policies: ArcSwap::default(),
+            databases,
+        }
+    }
+
+    /// Sets the policies there are.
+    pub fn set_policies(&self, policies: DnssecPolicies) {
+        self.policies.store(Arc::new(policies));
+    }
+
+    /// Returns the keys.
+    pub fn keys(&self) -> &Arc<ZoneKeys> {
+        &self.keys
+    }
+
+    /// Returns the name of the policy that a zone is to have.
+    pub fn policy_name(&self, zone: Name<'_>) -> Option<String> {
+        let policies = self.zones.load();
+        let name = policies.of(zone).dnssec_policy.clone()?;
+        (name != NO_POLICY).then_some(name)
+    }
+
+    /// Lists the zones that are to be looked at: those with a policy, and those whose keys had one.
+    pub fn all_zones(&self) -> Vec<NameBuf> {
+        let (table, policies) = (self.table.load(), self.zones.load());
+        let is_wanted = |zone: &&Arc<Zone>| {
+            let policy = policies.of(zone.apex_name()).dnssec_policy.as_deref();
+            policy.is_some_and(|name| name != NO_POLICY)
+        };
+        let wanted = table.zones().filter(is_wanted);
+        let mut all: HashSet<NameBuf> = wanted.map(|zone| zone.apex_name().into()).collect();
+        // A zone whose policy went is known by its keys.
+        all.extend(self.keys.zones().unwrap_or_default());
+        all.into_iter().collect()
+    }
+
+    /// Counts the zones in memory that are signed, and finds the time at which the first of their signatures ends: of
+    /// zones that bring theirs, that over the SOA.
+    pub fn count_signed(&self, now: u64) -> (u64, Option<u64>) {
+        let table = self.table.load();
+        let (mut count, mut first) = (0, None::<u64>);
+        for zone in table.zones() {
+            let signing = zone.signing();
+            let ends = match signing.online() {
+                Some(online) => Some(online.earliest_end(now)),
+                None if signing.is_signed() => {
+                    let stored = zone.apex().signatures(Type::SOA);
+                    stored.filter_map(stored_end).min()
+                }
+                None => continue,
+            };
+            count += 1;
+            first = [first, ends].into_iter().flatten().min();
+        }
+        (count, first)
+    }
+
+    /// Takes the steps that are due for a zone.
+    pub fn look(&self, zone: Name<'_>, now: u64) -> Result<KeyProgress, KeyLookError> {
+        let after = self.looked_after(zone)?;
+        let mut progress = self.keys.advance(zone, &after.plan, now)?;
+        for step in &progress.steps {
+            let (key, words) = step_words(step);
+            let text = match progress.keys.iter().find(|other| other.number == key) {
+                Some(key) => key_words(key),
+                None => format!("key {key}"),
+            };
+            tracing::info!("zone {zone}: {text}: {words}");
+        }
+        if progress.keys.is_empty() && !progress.steps.is_empty() {
+            let serial = after.version.serial();
+            tracing::info!(
+                "zone {zone}: not signed any more, its serial is {serial} again: secondaries follow when it is higher than \
+                 the one they have"
+            );
+        }
+        if !progress.keys.is_empty() {
+            // The serial moves when signatures are renewed, so that secondaries fetch them.
+            let renewal = after.plan.signatures.next_period_at(now);
+            progress.next_at = Some(progress.next_at.map_or(renewal, |at| at.min(renewal)));
+        }
+        Ok(progress)
+    }
+
+    /// Notes that the parent has the DS of a key (of all that wait, if none is named), or has none; takes the steps that
+    /// follow.
+    pub fn note_ds(
+        &self,
+        (zone, key): (Name<'_>, Option<u32>),
+        sight: DsSight,
+        now: u64,
+    ) -> Result<(Vec<u32>, KeyProgress), KeyLookError> {
+        let noted = self.keys.note_ds((zone, key), sight, now)?;
+        let words = match sight {
+            DsSight::Seen => "the parent has its DS",
+            DsSight::Gone => "the parent has its DS no more",
+        };
+        for number in &noted {
+            tracing::info!("zone {zone}: key {number}: {words}");
+        }
+        Ok((noted, self.look(zone, now)?))
+    }
+
+    /// Has the keys of a role replaced, and takes the first steps.
+    pub fn roll(
+        &self,
+        zone: Name<'_>,
+        role: Option<KeyRole>,
+        now: u64,
+    ) -> Result<(Vec<u32>, KeyProgress), KeyLookError> {
+        let after = self.looked_after(zone)?;
+        if after.policy.is_none() {
+            return Err(KeyLookError::NoPolicy);
+        }
+        let rolled = self.keys.roll(zone, role)?;
+        Ok((rolled, self.look(zone, now)?))
+    }
+
+    /// Finds out what is to be done for a zone.
+    fn looked_after(&self, zone: Name<'_>) -> Result<LookedAfter, KeyLookError> {
+        let table = self.table.load();
+        let served = table.exact(zone).ok_or(KeyLookError::NotLoaded)?;
+        if self.databases.contains(&served.rank()) {
+            return Err(KeyLookError::InDatabase);
+        }
+        let version = served.unsigned();
+        if version.is_stand_in() || !version.is_ready() {
+            return Err(KeyLookError::NotLoaded);
+        }
+        if matches!(version.signing(), SigningState::Stored(_)) {
+            return Err(KeyLookError::Presigned);
+        }
+        let policy = match self.policy_name(zone) {
+            Some(name) => match self.policies.load().get(&name) {
+                Some(policy) => Some(Arc::clone(policy)),
+                None => return Err(KeyLookError::NoSuchPolicy(name)),
+            },
+            None => None,
+        };
+        let mut plan = match &policy {
+            Some(policy) => policy.plan(),
+            None => {
+                let terms: SigningTerms = self.keys.terms(zone)?;
+                let managed = terms.managed.clone().ok_or(KeyLookError::NoPolicy)?;
+                KeyPlan::insecure(&terms, &managed)
+            }
+        };
+        plan.rollover.times.take_ttls(&version);
+        Ok(LookedAfter {
+            version,
+            plan,
+            policy,
+        })
+    }
+}
+
+impl DnssecPolicy {
+    fn plan(&self) -> KeyPlan {
+        KeyPlan {
+            rollover: RolloverPolicy {
+                keys: self.keys.clone(),
+                times: self.times,
+            },
+            rsa_bits: self.rsa_bits,
+            denial: self.denial.clone(),
+            signatures: self.signatures,
+            dnskey_ttl: self.dnskey_ttl,
+            shows_cds: self.shows_cds,
+            parent: self.parent.clone(),
+        }
+    }
+}
+
+/// Reads when a signature ends (RFC 4034 section 3.1.5).
+fn stored_end(rrsig: &[u8]) -> Option<u64> {
+    let ends = rrsig.get(8..12)?.try_into().ok()?;
+    Some(u32::from_be_bytes(ends).into())
+}
+
+/// Delays that follow the TTLs of a zone.
+trait TakeTtls {
+    /// Raises the TTLs to those that the zone really has.
+    fn take_ttls(&mut self, version: &Arc<Zone>);
+}
+
+impl TakeTtls for RolloverTimes {
+    fn take_ttls(&mut self, version: &Arc<Zone>) {
+        let walk = ZoneWalk::new(Arc::clone(version));
+        let mut place = walk.first();
+        while let Some(at) = place {
+            for rrset in walk.node(at).rrsets() {
+                self.zone_ttl = self.zone_ttl.max(rrset.ttl().into());
+            }
+            place = walk.next(at);
+        }
+        // RFC 2308 section 5: the TTL of negative answers is at most that of the SOA.
+        let negative = version.soa().map_or(0, |soa| soa.ttl());
+        self.negative_ttl = self.negative_ttl.max(negative.into());
+    }
+}
+
+/// The words for a key in the log.
+fn key_words(key: &ZoneKey) -> String {
+    let role = match key.role {
+        KeyRole::Combined => "csk",
+        KeyRole::KeySigning => "ksk",
+        KeyRole::ZoneSigning => "zsk",
+    };
+    match key.key() {
+        Ok(made) => format!("key {} ({role}, key tag {})", key.number, made.tag()),
+        Err(_) => format!("key {} ({role})", key.number),
+    }
+}
+
+/// The key of a step, and words for it.
+pub fn step_words(step: &RolloverStep) -> (u32, &'static str) {
+    match step {
+        RolloverStep::Publish(key) => (*key, "published"),
+        RolloverStep::Unpublish(key) => (*key, "unpublished"),
+        RolloverStep::Activate(key) => (*key, "signs the zone"),
+        RolloverStep::Deactivate(key) => (*key, "signs the zone no more"),
+        RolloverStep::SubmitDs(key) => (*key, "the parent is asked for its DS"),
+        RolloverStep::WithdrawDs(key) => (*key, "the parent is asked to remove its DS"),
+        RolloverStep::Remove(key) => (*key, "removed"),
+    }
+}
+
+#[cfg(test)]
+mod tests;

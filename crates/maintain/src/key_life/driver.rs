@@ -1,0 +1,291 @@
+//! The thread that looks at the keys of zones when their time has come.
+//!
+//! It sleeps until the next step of any zone, a change of zones or policies, or the reply of a parent. The clock of the
+//! system may be set; so it never sleeps for long.
+
+use super::{AskParent, KeyKeeper, KeyLookError, ParentAnswer};
+use crate::schedule::{EventUrgency, Moment, Schedule, ZoneEvent, ZoneNumber};
+use nameward_wire::NameBuf;
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::{io, thread};
+
+/// The longest sleep: a clock that was set is noticed after it.
+const SLEEP_MAX: Duration = Duration::from_secs(60);
+/// The time after which a zone is looked at again whose keys could not be read or written.
+const RETRY: Duration = Duration::from_secs(60);
+
+/// How often signed zones are counted.
+const COUNT_EVERY: Duration = Duration::from_secs(10);
+
+/// Wakes the thread; clones are the same.
+#[derive(Clone, Default)]
+pub struct KeyDriverHandle {
+    shared: Arc<DriverShared>,
+}
+
+#[derive(Default)]
+struct DriverShared {
+    wakes: Mutex<DriverWakes>,
+    condition: Condvar,
+    waiting: AtomicU64,
+    /// Zones that are signed, and when the first of their signatures ends.
+    signed: Mutex<(u64, Option<u64>)>,
+}
+
+/// The zones in memory that are signed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SignedSummary {
+    /// How many there are.
+    pub zones: u64,
+    /// Seconds until the first of their signatures ends; 0 if there are none.
+    pub seconds_left: u64,
+}
+
+/// The zones that the thread is to look at, and answers that came.
+#[derive(Default)]
+struct DriverWakes {
+    is_all: bool,
+    is_ended: bool,
+    zones: HashSet<NameBuf>,
+    changed: HashSet<NameBuf>,
+    answers: Vec<ParentAnswer>,
+}
+
+impl KeyDriverHandle {
+    /// Has all zones looked at.
+    pub fn look_at_all(&self) {
+        self.lock().is_all = true;
+        self.shared.condition.notify_one();
+    }
+
+    /// Has a zone looked at: it was loaded, or an operator changed something.
+    pub fn look_at(&self, zone: NameBuf) {
+        self.lock().zones.insert(zone);
+        self.shared.condition.notify_one();
+    }
+
+    /// Has a zone looked at whose keys an operator changed, and its secondaries told.
+    pub fn keys_changed(&self, zone: NameBuf) {
+        let mut wakes = self.lock();
+        wakes.zones.insert(zone);
+        wakes.changed.insert(zone);
+        drop(wakes);
+        self.shared.condition.notify_one();
+    }
+
+    /// Takes the answer of a parent.
+    pub fn answered(&self, answer: ParentAnswer) {
+        self.lock().answers.push(answer);
+        self.shared.condition.notify_one();
+    }
+
+    /// Ends the thread.
+    pub fn end(&self) {
+        self.lock().is_ended = true;
+        self.shared.condition.notify_one();
+    }
+
+    /// Returns how many zones are signed, and how long their signatures last.
+    pub fn signed(&self) -> SignedSummary {
+        let summary = self.shared.signed.lock();
+        let (zones, ends) = *summary.unwrap_or_else(PoisonError::into_inner);
+        SignedSummary {
+            zones,
+            seconds_left: ends.map_or(0, |ends| ends.saturating_sub(now().seconds())),
+        }
+    }
+
+    /// Returns how many zones wait for the parent to have a DS, or to remove one.
+    pub fn waiting(&self) -> u64 {
+        self.shared.waiting.load(Ordering::Relaxed)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, DriverWakes> {
+        let wakes = self.shared.wakes.lock();
+        wakes.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until there is something to do, or a time is over.
+    fn wait(&self, patience: Duration) -> DriverWakes {
+        let wakes = self.lock();
+        let is_idle = |wakes: &mut DriverWakes| {
+            !wakes.is_all && !wakes.is_ended && wakes.zones.is_empty() && wakes.answers.is_empty()
+        };
+        let condition = &self.shared.condition;
+        let waited = condition.wait_timeout_while(wakes, patience, is_idle);
+        let (mut wakes, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut *wakes)
+    }
+}
+
+/// Starts the thread. `changed` is called for each zone that is served otherwise than before.
+pub fn start(
+    keeper: Arc<KeyKeeper>,
+    handle: &KeyDriverHandle,
+    parent: Box<dyn AskParent>,
+    changed: impl Fn(NameBuf) + Send + 'static,
+) -> io::Result<()> {
+    let driver = KeyDriver {
+        keeper,
+        handle: handle.clone(),
+        parent,
+        changed: Box::new(changed),
+        schedule: Schedule::default(),
+        numbers: HashMap::new(),
+        names: Vec::new(),
+        waiting: HashSet::new(),
+        counted_at: None,
+        said: HashMap::new(),
+    };
+    let run = move || driver.run();
+    thread::Builder::new().name("key-life".into()).spawn(run)?;
+    Ok(())
+}
+
+struct KeyDriver {
+    keeper: Arc<KeyKeeper>,
+    handle: KeyDriverHandle,
+    parent: Box<dyn AskParent>,
+    changed: Box<dyn Fn(NameBuf) + Send>,
+    schedule: Schedule,
+    numbers: HashMap<NameBuf, ZoneNumber>,
+    names: Vec<NameBuf>,
+    /// Zones that wait for their parent.
+    waiting: HashSet<ZoneNumber>,
+    counted_at: Option<Moment>,
+    /// The last trouble of each zone, which is logged once.
+    said: HashMap<ZoneNumber, KeyLookError>,
+}
+
+impl KeyDriver {
+    fn run(mut self) {
+        loop {
+            let now = now();
+            let next = self.schedule.next();
+            let patience = next.map_or(SLEEP_MAX, |at| {
+                Duration::from_millis(at.0.saturating_sub(now.0)).min(SLEEP_MAX)
+            });
+            let wakes = self.handle.wait(patience);
+            if wakes.is_ended {
+                return;
+            }
+            self.take(wakes);
+            self.work();
+            let shared = &self.handle.shared;
+            let waiting = self.waiting.len() as u64;
+            shared.waiting.store(waiting, Ordering::Relaxed);
+            if self
+                .counted_at
+                .is_none_or(|at| now.0 >= at.plus(COUNT_EVERY).0)
+            {
+                self.counted_at = Some(now);
+                let summary = self.keeper.count_signed(now.seconds());
+                *shared.signed.lock().unwrap_or_else(PoisonError::into_inner) = summary;
+            }
+        }
+    }
+
+    fn take(&mut self, wakes: DriverWakes) {
+        let now = now();
+        wakes.changed.iter().for_each(|zone| (self.changed)(*zone));
+        for answer in &wakes.answers {
+            if self.keeper.take_answer(answer, now.seconds()) {
+                self.plan(answer.zone, ZoneEvent::RollKeys, now);
+            }
+        }
+        let all = match wakes.is_all {
+            true => self.keeper.all_zones(),
+            false => Vec::new(),
+        };
+        for zone in all.into_iter().chain(wakes.zones) {
+            self.plan(zone, ZoneEvent::RollKeys, now);
+        }
+    }
+
+    fn plan(&mut self, zone: NameBuf, event: ZoneEvent, at: Moment) {
+        let fresh = self.names.len() as ZoneNumber;
+        let number = *self.numbers.entry(zone).or_insert(fresh);
+        if number == fresh {
+            self.names.push(zone);
+        }
+        self.schedule.plan(number, event, at, EventUrgency::Timed);
+    }
+
+    /// Does all that is due.
+    fn work(&mut self) {
+        while let Some((number, event)) = self.schedule.begin(now(), usize::MAX) {
+            self.schedule.finish(number);
+            let Some(zone) = self.names.get(number as usize).copied() else {
+                continue;
+            };
+            match event {
+                ZoneEvent::AskParent => self.ask_parent(number, zone),
+                _ => self.look(number, zone),
+            }
+        }
+    }
+
+    fn look(&mut self, number: ZoneNumber, zone: NameBuf) {
+        let now = now();
+        match self.keeper.look(zone.as_name(), now.seconds()) {
+            Ok(progress) => {
+                self.said.remove(&number);
+                if progress.is_visible {
+                    (self.changed)(zone);
+                }
+                if let Some(at) = progress.next_at {
+                    // The rollover counts whole seconds, and is asked again when one is over.
+                    let at = at.max(now.seconds() + 1);
+                    self.plan(zone, ZoneEvent::RollKeys, Moment::from_seconds(at));
+                }
+                let is_awaited = progress.keys.iter().any(|key| key.awaited_ds().is_some());
+                match is_awaited {
+                    true if self.waiting.insert(number) => {
+                        self.plan(zone, ZoneEvent::AskParent, now);
+                    }
+                    true => {}
+                    false => {
+                        self.waiting.remove(&number);
+                        self.schedule.cancel(number, ZoneEvent::AskParent);
+                    }
+                }
+            }
+            Err(error) => {
+                if let KeyLookError::Keys(_) = error {
+                    self.plan(zone, ZoneEvent::RollKeys, now.plus(RETRY));
+                }
+                self.say(number, zone, error);
+            }
+        }
+    }
+
+    /// Logs why nothing is done for a zone, once.
+    fn say(&mut self, number: ZoneNumber, zone: NameBuf, error: KeyLookError) {
+        // A zone that is not loaded is looked at when it is; one without a policy is none of ours.
+        if matches!(error, KeyLookError::NotLoaded | KeyLookError::NoPolicy) {
+            return;
+        }
+        if self.said.get(&number) != Some(&error) {
+            tracing::warn!("zone {zone}: keys are not looked after: {error}");
+            self.said.insert(number, error);
+        }
+    }
+
+    fn ask_parent(&mut self, number: ZoneNumber, zone: NameBuf) {
+        let Some((question, interval)) = self.keeper.parent_question(zone.as_name()) else {
+            self.waiting.remove(&number);
+            return;
+        };
+        self.parent.ask(question);
+        let again = now().plus(Duration::from_secs(interval.max(1)));
+        self.plan(zone, ZoneEvent::AskParent, again);
+    }
+}
+
+fn now() -> Moment {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    Moment(since.map_or(0, |since| since.as_millis() as u64))
+}

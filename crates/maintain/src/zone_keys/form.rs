@@ -1,0 +1,335 @@
+//! The forms in which the state store keeps keys and the ways in which zones are signed.
+//!
+//! ```text
+//! key, form 2   form, role, use, flags (2), created (8), life or none (1 or 54), text of the private key
+//! key, form 1   form, use, flags (2), created (8), text of the private key: as the first version wrote it
+//! zone          form 1, then words: denial, SOA-EDIT, and with a policy `managed=` with numbers and `parent=` with
+//!               addresses
+//! ```
+
+use super::{ManagedTerms, ParentTerms, SigningTerms, ZoneKey, ZoneKeysError};
+use nameward_dnssec::rollover::{
+    KeyGoal, KeyLife, KeyRole, RecordLife, RecordPhase, RolloverTimes,
+};
+use nameward_dnssec::{DenialTerms, KeyUse, PrivateKey, SignatureTimes, SoaEdit};
+
+/// The form of keys that is written now.
+const KEY_FORM: u8 = 2;
+/// The form of keys that the first version wrote.
+const FIRST_KEY_FORM: u8 = 1;
+/// The form of ways of signing.
+const ZONE_FORM: u8 = 1;
+/// Octets of the state of one record of a key: phase, since, settles.
+const RECORD: usize = 17;
+/// Octets of the life of a key: goal, rolled by hand, three records.
+const LIFE: usize = 2 + 3 * RECORD;
+
+impl ZoneKey {
+    pub(super) fn value(&self) -> Vec<u8> {
+        let role = match self.role {
+            KeyRole::Combined => 0,
+            KeyRole::KeySigning => 1,
+            KeyRole::ZoneSigning => 2,
+        };
+        let KeyUse {
+            published,
+            signs_keys,
+            signs_zone,
+            asks_ds,
+        } = self.usage;
+        let bits = [signs_keys, published, signs_zone, asks_ds];
+        let bits = bits.iter().rev();
+        let usage = bits.fold(0, |all, bit| all << 1 | u8::from(*bit));
+        let mut value = vec![KEY_FORM, role, usage];
+        value.extend(self.flags.to_be_bytes());
+        value.extend(self.created.to_be_bytes());
+        value.push(u8::from(self.life.is_some()));
+        if let Some(life) = &self.life {
+            value.push(u8::from(life.goal == KeyGoal::Gone));
+            value.push(u8::from(life.is_rolled_by_hand));
+            for record in [&life.dnskey, &life.zone_rrsig, &life.ds] {
+                put_record(record, &mut value);
+            }
+        }
+        value.extend(self.private.to_text().as_bytes());
+        value
+    }
+
+    pub(super) fn read(number: u32, value: &[u8]) -> Result<Self, ZoneKeysError> {
+        let unknown = || ZoneKeysError::Form(number);
+        match value.split_first() {
+            Some((&FIRST_KEY_FORM, rest)) => read_first(number, rest),
+            Some((&KEY_FORM, rest)) => read_second(number, rest),
+            _ => Err(unknown()),
+        }
+    }
+}
+
+fn read_private(number: u32, text: &[u8]) -> Result<PrivateKey, ZoneKeysError> {
+    PrivateKey::from_text(text).map_err(|error| ZoneKeysError::Key { number, error })
+}
+
+fn read_first(number: u32, value: &[u8]) -> Result<ZoneKey, ZoneKeysError> {
+    let (head, text) = value
+        .split_first_chunk::<11>()
+        .ok_or(ZoneKeysError::Form(number))?;
+    let [usage, high, low, created @ ..] = *head;
+    let flags = u16::from_be_bytes([high, low]);
+    let role = match flags & 1 {
+        1 => KeyRole::KeySigning,
+        _ => KeyRole::ZoneSigning,
+    };
+    Ok(ZoneKey {
+        number,
+        flags,
+        role,
+        usage: KeyUse::by_flags(flags, usage & 1 != 0, usage & 2 != 0),
+        created: u64::from_be_bytes(created),
+        life: None,
+        private: read_private(number, text)?,
+    })
+}
+
+fn read_second(number: u32, value: &[u8]) -> Result<ZoneKey, ZoneKeysError> {
+    let unknown = || ZoneKeysError::Form(number);
+    let (head, rest) = value.split_first_chunk::<12>().ok_or_else(unknown)?;
+    let [role, usage, high, low, created @ ..] = *head;
+    let role = match role {
+        0 => KeyRole::Combined,
+        1 => KeyRole::KeySigning,
+        2 => KeyRole::ZoneSigning,
+        _ => return Err(unknown()),
+    };
+    let created = u64::from_be_bytes(created);
+    let (has_life, rest) = rest.split_first().ok_or_else(unknown)?;
+    let (life, text) = match has_life {
+        0 => (None, rest),
+        _ => {
+            let (life, text) = rest.split_first_chunk::<LIFE>().ok_or_else(unknown)?;
+            (Some(life), text)
+        }
+    };
+    let private = read_private(number, text)?;
+    let kind = (role, private.algorithm());
+    let life = life.map(|octets| read_life(octets, KeyLife::new(number, kind, created)));
+    Ok(ZoneKey {
+        number,
+        flags: u16::from_be_bytes([high, low]),
+        role,
+        usage: KeyUse {
+            signs_keys: usage & 1 != 0,
+            published: usage & 2 != 0,
+            signs_zone: usage & 4 != 0,
+            asks_ds: usage & 8 != 0,
+        },
+        created,
+        life: life.map(|life| life.ok_or_else(unknown)).transpose()?,
+        private,
+    })
+}
+
+fn put_record(record: &RecordLife, value: &mut Vec<u8>) {
+    value.push(match record.phase {
+        RecordPhase::Hidden => 0,
+        RecordPhase::Rumoured => 1,
+        RecordPhase::Omnipresent => 2,
+        RecordPhase::Unretentive => 3,
+    });
+    value.extend(record.since.to_be_bytes());
+    // Nothing settles in 1970.
+    value.extend(record.settles_at.unwrap_or(0).to_be_bytes());
+}
+
+fn read_life(octets: &[u8; LIFE], new: KeyLife) -> Option<KeyLife> {
+    let (head, records) = octets.split_first_chunk::<2>()?;
+    let mut records = records.chunks_exact(RECORD).map(read_record);
+    Some(KeyLife {
+        goal: match head[0] {
+            0 => KeyGoal::Present,
+            _ => KeyGoal::Gone,
+        },
+        is_rolled_by_hand: head[1] != 0,
+        dnskey: records.next()??,
+        zone_rrsig: records.next()??,
+        ds: records.next()??,
+        ..new
+    })
+}
+
+fn read_record(octets: &[u8]) -> Option<RecordLife> {
+    let (phase, times) = octets.split_first()?;
+    let (since, settles_at) = times.split_first_chunk::<8>()?;
+    let settles_at = u64::from_be_bytes(settles_at.try_into().ok()?);
+    Some(RecordLife {
+        phase: match phase {
+            0 => RecordPhase::Hidden,
+            1 => RecordPhase::Rumoured,
+            2 => RecordPhase::Omnipresent,
+            3 => RecordPhase::Unretentive,
+            _ => return None,
+        },
+        since: u64::from_be_bytes(*since),
+        settles_at: (settles_at != 0).then_some(settles_at),
+    })
+}
+
+impl SigningTerms {
+    pub(super) fn value(&self) -> Vec<u8> {
+        let denial = self.denial.word();
+        let mut text = format!("{denial} {}", self.soa_edit.word());
+        if let Some(managed) = &self.managed {
+            let numbers: Vec<String> = managed.numbers().iter().map(u64::to_string).collect();
+            text.push_str(&format!(" managed={}", numbers.join(",")));
+            let servers = managed.parent.servers.iter();
+            let servers: Vec<String> = servers.map(ToString::to_string).collect();
+            text.push_str(&format!(" parent={}", servers.join(",")));
+        }
+        [&[ZONE_FORM], text.as_bytes()].concat()
+    }
+
+    /// Reads a value; one that is not known here is taken for the plain way, which validates as any other.
+    pub(super) fn read(value: &[u8]) -> Self {
+        let text = value.strip_prefix(&[ZONE_FORM]).unwrap_or_default();
+        let text = String::from_utf8_lossy(text);
+        let mut words = text.split(' ');
+        let denial = words.next().and_then(DenialTerms::read).unwrap_or_default();
+        let soa_edit = words.next().and_then(SoaEdit::read).unwrap_or_default();
+        let mut managed = words.next().and_then(|word| {
+            let numbers = word.strip_prefix("managed=")?.split(',');
+            let numbers: Option<Vec<u64>> = numbers.map(|word| word.parse().ok()).collect();
+            ManagedTerms::of_numbers(&numbers?)
+        });
+        let servers = words.next().and_then(|word| word.strip_prefix("parent="));
+        if let (Some(managed), Some(servers)) = (&mut managed, servers) {
+            let servers = servers.split(',').filter_map(|word| word.parse().ok());
+            managed.parent.servers = servers.collect();
+        }
+        SigningTerms {
+            denial,
+            soa_edit,
+            managed,
+        }
+    }
+}
+
+impl ManagedTerms {
+    fn numbers(&self) -> [u64; 19] {
+        let (signatures, times) = (&self.signatures, &self.times);
+        [
+            signatures.validity.into(),
+            signatures.refresh.into(),
+            signatures.inception_offset.into(),
+            signatures.jitter.into(),
+            self.dnskey_ttl.into(),
+            self.shows_cds.into(),
+            self.asks_removal.into(),
+            self.serial_offset.into(),
+            self.period,
+            times.dnskey_ttl,
+            times.zone_ttl,
+            times.negative_ttl,
+            times.zone_propagation,
+            times.ds_ttl,
+            times.parent_propagation,
+            times.parent_registration,
+            times.safety,
+            times.purge_after,
+            self.parent.interval,
+        ]
+    }
+
+    fn of_numbers(numbers: &[u64]) -> Option<Self> {
+        let small = |at: usize| u32::try_from(*numbers.get(at)?).ok();
+        let large = |at: usize| numbers.get(at).copied();
+        Some(ManagedTerms {
+            signatures: SignatureTimes {
+                validity: small(0)?,
+                refresh: small(1)?,
+                inception_offset: small(2)?,
+                jitter: small(3)?,
+            },
+            dnskey_ttl: small(4)?,
+            shows_cds: large(5)? != 0,
+            asks_removal: large(6)? != 0,
+            serial_offset: small(7)?,
+            period: large(8)?,
+            times: RolloverTimes {
+                dnskey_ttl: large(9)?,
+                zone_ttl: large(10)?,
+                negative_ttl: large(11)?,
+                zone_propagation: large(12)?,
+                ds_ttl: large(13)?,
+                parent_propagation: large(14)?,
+                parent_registration: large(15)?,
+                safety: large(16)?,
+                purge_after: large(17)?,
+            },
+            parent: ParentTerms {
+                servers: Vec::new(),
+                interval: large(18)?,
+            },
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(life: Option<KeyLife>) -> ZoneKey {
+        ZoneKey {
+            number: 7,
+            flags: 257,
+            role: KeyRole::Combined,
+            usage: KeyUse::EVERYTHING,
+            created: 1_800_000_000,
+            life,
+            private: PrivateKey::generate(13, 0).unwrap(),
+        }
+    }
+
+    #[test]
+    fn keys_are_read_as_they_were_written() {
+        let mut life = KeyLife::in_use(7, (KeyRole::Combined, 13), 1_800_000_000);
+        life.goal = KeyGoal::Gone;
+        life.ds.phase = RecordPhase::Unretentive;
+        life.dnskey.settles_at = Some(1_900_000_000);
+        for written in [key(None), key(Some(life))] {
+            let value = written.value();
+            assert_eq!(ZoneKey::read(7, &value), Ok(written));
+            for cut in 0..value.len() - 60 {
+                assert!(ZoneKey::read(7, &value[..cut]).is_err());
+            }
+        }
+    }
+
+    #[test]
+    fn keys_of_the_first_version_do_what_their_flags_say() {
+        let text = key(None).private.to_text();
+        let old = [&[1, 3, 1, 1, 0, 0, 0, 0, 0, 0, 0, 9], text.as_bytes()].concat();
+        let read = ZoneKey::read(1, &old).unwrap();
+        assert_eq!((read.flags, read.created), (257, 9));
+        assert_eq!(read.usage, KeyUse::by_flags(257, true, true));
+    }
+
+    #[test]
+    fn ways_of_signing_are_read_as_they_were_written() {
+        let numbers: Vec<u64> = (1..20).collect();
+        let mut managed = ManagedTerms::of_numbers(&numbers).unwrap();
+        managed.asks_removal = false;
+        managed.parent.servers = vec![
+            "192.0.2.1:53".parse().unwrap(),
+            "[::1]:5300".parse().unwrap(),
+        ];
+        for managed in [None, Some(managed)] {
+            let terms = SigningTerms {
+                denial: DenialTerms::read("compact").unwrap(),
+                soa_edit: SoaEdit::Epoch,
+                managed,
+            };
+            assert_eq!(SigningTerms::read(&terms.value()), terms);
+        }
+        assert_eq!(SigningTerms::read(b"\x01nsec NONE").managed, None);
+        assert_eq!(ManagedTerms::of_numbers(&numbers[..18]), None);
+    }
+}

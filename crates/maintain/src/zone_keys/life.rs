@@ -1,0 +1,361 @@
+//! Keys that a policy looks after: the steps of `dnssec::rollover`, taken and kept.
+//!
+//! All that a look at a zone changes (states of keys, new keys, the number that is added to the serial) is one write to the
+//! state store, and counts when it is on the disk: a server that is killed at any moment goes on from a state that was
+//! whole.
+
+use super::{
+    KEYS, ManagedTerms, ParentTerms, SigningTerms, ZONES, ZoneKey, ZoneKeys, ZoneKeysError,
+};
+use super::{forget, item_name, signing_keys, wire};
+use nameward_dnssec::rollover::{
+    self, DsSight, KeyGoal, KeyLife, KeyRole, ParentWish, PolicyKey, RecordLife, RecordPhase,
+    RolloverPolicy, RolloverStep,
+};
+use nameward_dnssec::{DenialTerms, KeyUse, PrivateKey, SignatureTimes, SoaEdit};
+use nameward_store::state::StateChange;
+use nameward_wire::Name;
+
+/// Rounds in which keys are made: one makes all that are missing.
+const ROUNDS: usize = 4;
+/// Keys that are made to find one whose tag no other key of the zone has.
+const TAG_TRIES: usize = 8;
+
+/// The keys and signatures that a policy asks of one zone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyPlan {
+    /// The keys and the delays; no keys for a zone that goes insecure.
+    pub rollover: RolloverPolicy,
+    /// Bits of RSA keys.
+    pub rsa_bits: usize,
+    /// The way in which names are denied.
+    pub denial: DenialTerms,
+    /// When signatures begin, end and are renewed.
+    pub signatures: SignatureTimes,
+    /// The TTL of DNSKEY, CDS and CDNSKEY.
+    pub dnskey_ttl: u32,
+    /// Whether the parent is asked for the DS by CDS and CDNSKEY.
+    pub shows_cds: bool,
+    /// How the parent is asked.
+    pub parent: ParentTerms,
+}
+
+/// The outcome of a look at the keys of a zone.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct KeyProgress {
+    /// Keys that were made.
+    pub made: Vec<u32>,
+    /// The steps that were taken.
+    pub steps: Vec<RolloverStep>,
+    /// The keys as they are now.
+    pub keys: Vec<ZoneKey>,
+    /// When something happens next by itself.
+    pub next_at: Option<u64>,
+    /// Whether the zone is served otherwise than before.
+    pub is_visible: bool,
+}
+
+impl ZoneKey {
+    /// Returns the use that follows from its life.
+    fn usage_of(life: &KeyLife) -> KeyUse {
+        let is_shown = life.dnskey.is_shown();
+        KeyUse {
+            published: is_shown,
+            signs_keys: is_shown && life.role.signs_keys(),
+            signs_zone: life.zone_rrsig.is_shown(),
+            asks_ds: life.ds.is_shown(),
+        }
+    }
+
+    fn set_life(&mut self, life: KeyLife) {
+        self.usage = ZoneKey::usage_of(&life);
+        self.life = Some(life);
+    }
+
+    /// Tells which sight of its DS at the parent is waited for.
+    pub fn awaited_ds(&self) -> Option<DsSight> {
+        let ds = &self.life.as_ref()?.ds;
+        match (ds.phase, ds.settles_at) {
+            (RecordPhase::Rumoured, None) => Some(DsSight::Seen),
+            (RecordPhase::Unretentive, None) => Some(DsSight::Gone),
+            _ => None,
+        }
+    }
+}
+
+impl KeyPlan {
+    /// Returns the plan of a zone that has no policy any more: it goes insecure, signed as before until then.
+    pub fn insecure(terms: &SigningTerms, managed: &ManagedTerms) -> Self {
+        KeyPlan {
+            rollover: RolloverPolicy {
+                keys: Vec::new(),
+                // Nothing is to come back to.
+                times: rollover::RolloverTimes {
+                    purge_after: 0,
+                    ..managed.times
+                },
+            },
+            rsa_bits: 0,
+            denial: terms.denial.clone(),
+            signatures: managed.signatures,
+            dnskey_ttl: managed.dnskey_ttl,
+            shows_cds: managed.shows_cds,
+            parent: managed.parent.clone(),
+        }
+    }
+}
+
+impl ZoneKeys {
+    /// Takes all steps that are due for a zone, and keeps them before they count.
+    pub fn advance(
+        &self,
+        zone: Name<'_>,
+        plan: &KeyPlan,
+        now: u64,
+    ) -> Result<KeyProgress, ZoneKeysError> {
+        let _changing = self.lock();
+        let before = self.keys(zone)?;
+        let mut keys = adopted(&before, plan, now)?;
+        let mut progress = KeyProgress::default();
+        for _ in 0..ROUNDS {
+            let lives: Vec<KeyLife> = keys.iter().filter_map(|key| key.life.clone()).collect();
+            let next = rollover::advance(&plan.rollover, &lives, now);
+            keys.retain(|key| next.keys.iter().any(|life| life.id == key.number));
+            for (key, life) in keys.iter_mut().zip(next.keys) {
+                key.set_life(life);
+            }
+            progress.steps.extend(next.steps);
+            progress.next_at = next.next_at;
+            if next.missing.is_empty() {
+                break;
+            }
+            for wanted in &next.missing {
+                let key = made(wanted, plan.rsa_bits, &keys, now)?;
+                progress.made.push(key.number);
+                keys.push(key);
+            }
+        }
+        progress.is_visible = self.keep_all(zone, (&before, &keys), plan, now)?;
+        progress.keys = keys;
+        Ok(progress)
+    }
+
+    /// Notes that the parent has the DS of a key, or has not; of all keys that wait for it if none is named. Returns the keys
+    /// for which that was waited for.
+    pub fn note_ds(
+        &self,
+        (zone, number): (Name<'_>, Option<u32>),
+        sight: DsSight,
+        now: u64,
+    ) -> Result<Vec<u32>, ZoneKeysError> {
+        let _changing = self.lock();
+        let mut keys = self.keys(zone)?;
+        let managed = self.terms(zone)?.managed.ok_or(ZoneKeysError::NoPolicy)?;
+        if let Some(number) = number
+            && !keys.iter().any(|key| key.number == number)
+        {
+            return Err(ZoneKeysError::NotThere(number));
+        }
+        let (mut noted, mut changes) = (Vec::new(), Vec::new());
+        for key in keys.iter_mut() {
+            let number_here = key.number;
+            let is_meant = number.is_none_or(|number| number == number_here);
+            let Some(life) = key.life.as_mut().filter(|_| is_meant) else {
+                continue;
+            };
+            let before = life.clone();
+            let one = std::slice::from_mut(life);
+            if rollover::note_ds(one, number_here, (sight, now), &managed.times) {
+                noted.push(number_here);
+            }
+            if *life != before {
+                changes.push(keep(zone, key));
+            }
+        }
+        if !changes.is_empty() {
+            self.store()?.write(changes)?;
+        }
+        Ok(noted)
+    }
+
+    /// Has the keys of a role replaced by new ones, as soon as that is safe. Returns the keys that go.
+    pub fn roll(&self, zone: Name<'_>, role: Option<KeyRole>) -> Result<Vec<u32>, ZoneKeysError> {
+        let _changing = self.lock();
+        let mut keys = self.keys(zone)?;
+        let mut rolled = Vec::new();
+        let mut changes = Vec::new();
+        for key in &mut keys {
+            let is_meant = role.is_none_or(|role| key.role == role);
+            let Some(life) = key.life.as_mut().filter(|_| is_meant) else {
+                continue;
+            };
+            if life.goal == KeyGoal::Present && life.in_use_since().is_some() {
+                life.is_rolled_by_hand = true;
+                rolled.push(key.number);
+                changes.push(keep(zone, key));
+            }
+        }
+        if !changes.is_empty() {
+            self.store()?.write(changes)?;
+        }
+        Ok(rolled)
+    }
+
+    /// Writes what has changed, in one go, and puts it into force. Returns whether the zone is served otherwise than
+    /// before.
+    fn keep_all(
+        &self,
+        zone: Name<'_>,
+        (before, keys): (&[ZoneKey], &[ZoneKey]),
+        plan: &KeyPlan,
+        now: u64,
+    ) -> Result<bool, ZoneKeysError> {
+        let terms_before = self.terms(zone)?;
+        let lives: Vec<KeyLife> = keys.iter().filter_map(|key| key.life.clone()).collect();
+        let wish = rollover::parent_wish(&plan.rollover, &lives);
+        let managed_before = terms_before.managed.as_ref();
+        let mut managed = ManagedTerms {
+            signatures: plan.signatures,
+            dnskey_ttl: plan.dnskey_ttl,
+            shows_cds: plan.shows_cds,
+            asks_removal: wish == ParentWish::Removal,
+            serial_offset: managed_before.map_or(0, |managed| managed.serial_offset),
+            period: plan.signatures.period(now),
+            times: plan.rollover.times,
+            parent: plan.parent.clone(),
+        };
+        // Nobody sees these.
+        let with_times = |managed: &ManagedTerms| ManagedTerms {
+            times: plan.rollover.times,
+            parent: plan.parent.clone(),
+            ..managed.clone()
+        };
+        let uses = |keys: &[ZoneKey]| -> Vec<(u32, KeyUse)> {
+            let seen = keys.iter().filter(|key| key.usage != KeyUse::UNUSED);
+            seen.map(|key| (key.number, key.usage)).collect()
+        };
+        let is_visible = uses(before) != uses(keys)
+            || managed_before.map(with_times).as_ref() != Some(&managed)
+            || terms_before.denial != plan.denial;
+        managed.serial_offset = managed
+            .serial_offset
+            .wrapping_add(u32::from(is_visible && !keys.is_empty()));
+        let terms = SigningTerms {
+            denial: plan.denial.clone(),
+            soa_edit: SoaEdit::None,
+            managed: Some(managed),
+        };
+        let changed = keys.iter().filter(|key| !before.contains(key));
+        let mut changes: Vec<StateChange> = changed.map(|key| keep(zone, key)).collect();
+        let gone = before.iter().map(|key| key.number);
+        let gone = gone.filter(|number| !keys.iter().any(|key| key.number == *number));
+        changes.extend(gone.map(|number| forget(zone, number)));
+        if keys.is_empty() {
+            if !before.is_empty() || managed_before.is_some() {
+                let (kind, name) = (ZONES, wire(zone));
+                changes.push(StateChange::RemoveItem { kind, name });
+            }
+        } else if terms != terms_before {
+            changes.push(StateChange::SetItem {
+                kind: ZONES,
+                name: wire(zone),
+                value: terms.value(),
+            });
+        }
+        if !changes.is_empty() {
+            self.store()?.write(changes)?;
+            self.refresh(zone)?;
+        }
+        Ok(is_visible)
+    }
+}
+
+fn keep(zone: Name<'_>, key: &ZoneKey) -> StateChange {
+    StateChange::SetItem {
+        kind: KEYS,
+        name: item_name(zone, key.number),
+        value: key.value(),
+    }
+}
+
+/// Returns the keys with lives. Those that were looked after by hand are taken as they are: what they do now is known
+/// everywhere when a delay has passed since they were made, and the parent has the DS of those that may have one. That is
+/// the careful guess: a DS that is not there breaks nothing.
+fn adopted(before: &[ZoneKey], plan: &KeyPlan, now: u64) -> Result<Vec<ZoneKey>, ZoneKeysError> {
+    let mut keys = before.to_vec();
+    if keys.iter().all(|key| key.life.is_some()) {
+        return Ok(keys);
+    }
+    let completed = signing_keys(&keys)?;
+    let settled = plan.rollover.times.settled_after();
+    for (key, completed) in keys.iter_mut().zip(completed.list()) {
+        if key.life.is_some() {
+            continue;
+        }
+        let usage = completed.usage();
+        key.role = match (usage.signs_keys, usage.signs_zone) {
+            (true, true) => KeyRole::Combined,
+            (true, false) => KeyRole::KeySigning,
+            (false, true) => KeyRole::ZoneSigning,
+            (false, false) => key.role,
+        };
+        let settles_at = key.created.saturating_add(settled);
+        let shown = |is_shown: bool| match is_shown {
+            true if settles_at > now => RecordLife {
+                phase: RecordPhase::Rumoured,
+                since: key.created.min(now),
+                settles_at: Some(settles_at),
+            },
+            true => RecordLife::omnipresent(key.created.min(now)),
+            false => RecordLife::default(),
+        };
+        let kind = (key.role, key.private.algorithm());
+        let life = KeyLife {
+            dnskey: shown(usage.published),
+            zone_rrsig: shown(usage.signs_zone),
+            ds: match usage.signs_keys && usage.published {
+                true => RecordLife::omnipresent(key.created.min(now)),
+                false => RecordLife::default(),
+            },
+            ..KeyLife::new(key.number, kind, key.created.min(now))
+        };
+        key.set_life(life);
+    }
+    Ok(keys)
+}
+
+/// Makes a key that a policy asks for, with a tag that no other key of the zone has: validators try every key of a tag.
+fn made(
+    wanted: &PolicyKey,
+    rsa_bits: usize,
+    keys: &[ZoneKey],
+    now: u64,
+) -> Result<ZoneKey, ZoneKeysError> {
+    let number = keys.last().map_or(1, |last| last.number.saturating_add(1));
+    let failed = |error| ZoneKeysError::Key { number, error };
+    let tags: Vec<u16> = keys
+        .iter()
+        .filter_map(|key| Some(key.key().ok()?.tag()))
+        .collect();
+    let mut tries = 0;
+    loop {
+        let private = PrivateKey::generate(wanted.algorithm, rsa_bits).map_err(failed)?;
+        let life = KeyLife::new(number, (wanted.role, wanted.algorithm), now);
+        let key = ZoneKey {
+            number,
+            flags: match wanted.role.signs_keys() {
+                true => 257,
+                false => 256,
+            },
+            role: wanted.role,
+            usage: KeyUse::UNUSED,
+            created: now,
+            life: Some(life),
+            private,
+        };
+        tries += 1;
+        if !tags.contains(&key.key()?.tag()) || tries >= TAG_TRIES {
+            return Ok(key);
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! Owns the settings of policies of DNSSEC, and the way from them to policies.
+
+use std::{path::Path, sync::Arc};
+
+use nameward_dnssec::{
+    DenialTerms, SignatureTimes, algorithm_number,
+    rollover::{KeyRole, PolicyKey, RolloverTimes},
+};
+use nameward_maintain::{
+    key_life::{DnssecPolicies, DnssecPolicy, NO_POLICY},
+    zone_keys::ParentTerms,
+};
+use toml::{Spanned, de::DeValue};
+
+use super::{
+    Config,
+    read::{Addresses, Count, Read, Wrong, words},
+    setting::section,
+};
+
+words! {
+    /// The keys of a zone.
+    KeyScheme {
+        /// One that signs everything.
+        Combined = "csk",
+        /// One that signs the keys and has a DS, one that signs the rest.
+        Split = "ksk+zsk",
+    }
+}
+
+section! {
+    /// How zones are signed and how their keys live, under a name that zones refer to by `dnssec_policy`. Times are in
+    /// seconds. This table may be given several times. A reload takes changes; keys follow by rollovers.
+    DnssecPolicySettings = "dnssec_policy" {
+        /// The policy's name.
+        name: String = r#""""#;
+        /// The algorithm of keys, by number or name: 8, 10, 13, 14 or 15. Another one than before begins an algorithm
+        /// rollover.
+        algorithm: SigningAlgorithm = r#""ECDSAP256SHA256""#;
+        /// Bits of RSA keys: 2048, 3072 or 4096.
+        rsa_bits: RsaBits = "2048";
+        /// The keys of a zone: one that signs everything (csk), or one for the keys, which has the DS, and one for the rest.
+        keys: KeyScheme = r#""csk""#;
+        /// The time for which a key that has a DS (csk, ksk) is in use; 0 means until `nameward key rollover`.
+        ksk_lifetime: Count<0, 3_153_600_000> = "0";
+        /// The time for which a zsk is in use; 0 means until `nameward key rollover`.
+        zsk_lifetime: Count<0, 3_153_600_000> = "2592000";
+        /// How names that do not exist are denied: the chain of NSEC, that of NSEC3 without salt and further rounds (RFC 9276)
+        /// and with or without opt-out, or records made for each answer (RFC 4470, RFC 9824).
+        denial: DenialSetting = r#""nsec""#;
+        /// The time from the renewal of a signature to its end.
+        signature_validity: Count<4, 315_360_000> = "1209600";
+        /// The least time that a signature which is given out has left. Secondaries get new signatures when this time is
+        /// left, so it has to be longer than they may take.
+        signature_refresh: Count<2, 315_360_000> = "604800";
+        /// The time by which signatures begin in the past, for validators whose clocks are behind.
+        signature_inception_offset: Count<0, 31_536_000> = "3600";
+        /// The time over which renewals are spread, so that not all is signed and ends at one moment.
+        signature_jitter: Count<0, 31_536_000> = "43200";
+        /// The TTL of DNSKEY, CDS and CDNSKEY.
+        dnskey_ttl: Count<0, 604_800> = "3600";
+        /// The longest TTL that the zone has or had of late. A longer one that is in the zone counts instead.
+        zone_ttl_max: Count<0, 31_536_000> = "86400";
+        /// The time until every server of the zone has a new version.
+        propagation_delay: Count<0, 31_536_000> = "3600";
+        /// The TTL that the DS has at the parent.
+        parent_ds_ttl: Count<0, 31_536_000> = "86400";
+        /// The time until every server of the parent has a new version.
+        parent_propagation_delay: Count<0, 31_536_000> = "3600";
+        /// The time that the parent may take to act on CDS records or on a request. A rollover begins earlier by it, and a
+        /// DS that is seen to be gone is not believed before.
+        parent_registration_delay: Count<0, 31_536_000> = "86400";
+        /// A margin on top of each delay.
+        safety_margin: Count<0, 31_536_000> = "3600";
+        /// The time for which a key that is out of use is kept.
+        purge_after: Count<0, 3_153_600_000> = "7776000";
+        /// Whether CDS and CDNSKEY ask the parent for the DS (RFC 7344) and for its removal (RFC 8078).
+        cds: bool = "true";
+        /// The servers of the parent, which are asked for the DS; all must have it. "" asks the resolvers of `[recursor]`;
+        /// without them `nameward key ds-seen` has to tell.
+        parent_servers: Addresses = r#""""#;
+        /// The time between two looks at the parent, while a DS is waited for.
+        parent_interval: Count<1, 31_536_000> = "3600";
+    }
+}
+
+/// An algorithm that this server makes keys of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SigningAlgorithm(pub u8);
+
+impl Read for SigningAlgorithm {
+    fn expected() -> String {
+        "an algorithm such as 13 or \"ED25519\"".into()
+    }
+
+    fn read(value: &Spanned<DeValue<'_>>, _: &Path) -> Result<Self, Wrong> {
+        let number = match value.get_ref() {
+            DeValue::String(word) => algorithm_number(word),
+            DeValue::Integer(number) => algorithm_number(number.as_str()),
+            _ => None,
+        };
+        // RFC 8624 section 3.1: not to be used for new signatures.
+        let number = number.filter(|number| !matches!(number, 5 | 7));
+        number
+            .map(Self)
+            .ok_or_else(|| Wrong::expected(&Self::expected(), value))
+    }
+}
+
+/// The way in which names are denied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DenialSetting(pub DenialTerms);
+
+impl Read for DenialSetting {
+    fn expected() -> String {
+        let words = DenialTerms::WORDS.map(|word| format!("{word:?}"));
+        let (last, first) = words.split_last().expect("there are words");
+        format!("{} or {last}", first.join(", "))
+    }
+
+    fn read(value: &Spanned<DeValue<'_>>, _: &Path) -> Result<Self, Wrong> {
+        let found = value.get_ref().as_str().and_then(DenialTerms::read);
+        found
+            .map(Self)
+            .ok_or_else(|| Wrong::expected(&Self::expected(), value))
+    }
+}
+
+/// The size of RSA keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RsaBits(pub usize);
+
+impl Read for RsaBits {
+    fn expected() -> String {
+        "2048, 3072 or 4096".into()
+    }
+
+    fn read(value: &Spanned<DeValue<'_>>, base: &Path) -> Result<Self, Wrong> {
+        let bits = Count::<0, 65_536>::read(value, base).map(|bits| bits.get());
+        match bits {
+            Ok(bits @ (2048 | 3072 | 4096)) => Ok(Self(bits)),
+            _ => Err(Wrong::expected(&Self::expected(), value)),
+        }
+    }
+}
+
+impl DnssecPolicySettings {
+    /// Returns what does not go together.
+    pub fn contradiction(&self) -> Option<(&'static str, String)> {
+        let (validity, refresh) = (self.signature_validity.get(), self.signature_refresh.get());
+        let (jitter, delay) = (self.signature_jitter.get(), self.propagation_delay.get());
+        if self.name.is_empty() || self.name == NO_POLICY {
+            let message =
+                format!("a dnssec_policy needs a name, and another one than {NO_POLICY:?}");
+            Some(("name", message))
+        } else if refresh >= validity {
+            let message = "signature_refresh is to be shorter than signature_validity";
+            Some(("signature_refresh", message.into()))
+        } else if jitter + delay >= refresh {
+            let message = "signature_refresh is to be longer than signature_jitter and propagation_delay together: \
+                           signatures of secondaries would end";
+            Some(("signature_refresh", message.into()))
+        } else {
+            None
+        }
+    }
+
+    fn policy(&self) -> DnssecPolicy {
+        let lifetime = |seconds: usize| (seconds > 0).then_some(seconds as u64);
+        let key = |role, lifetime| PolicyKey {
+            role,
+            algorithm: self.algorithm.0,
+            lifetime,
+        };
+        let (ksk, zsk) = (
+            lifetime(self.ksk_lifetime.get()),
+            lifetime(self.zsk_lifetime.get()),
+        );
+        let short = |seconds: usize| seconds as u32;
+        let long = |seconds: usize| seconds as u64;
+        DnssecPolicy {
+            name: self.name.clone(),
+            keys: match self.keys {
+                KeyScheme::Combined => vec![key(KeyRole::Combined, ksk)],
+                KeyScheme::Split => vec![
+                    key(KeyRole::KeySigning, ksk),
+                    key(KeyRole::ZoneSigning, zsk),
+                ],
+            },
+            rsa_bits: self.rsa_bits.0,
+            denial: self.denial.0.clone(),
+            signatures: SignatureTimes {
+                validity: short(self.signature_validity.get()),
+                refresh: short(self.signature_refresh.get()),
+                inception_offset: short(self.signature_inception_offset.get()),
+                jitter: short(self.signature_jitter.get()),
+            },
+            dnskey_ttl: short(self.dnskey_ttl.get()),
+            shows_cds: self.cds,
+            times: RolloverTimes {
+                dnskey_ttl: long(self.dnskey_ttl.get()),
+                zone_ttl: long(self.zone_ttl_max.get()),
+                // The zone says it.
+                negative_ttl: 0,
+                zone_propagation: long(self.propagation_delay.get()),
+                ds_ttl: long(self.parent_ds_ttl.get()),
+                parent_propagation: long(self.parent_propagation_delay.get()),
+                parent_registration: long(self.parent_registration_delay.get()),
+                safety: long(self.safety_margin.get()),
+                purge_after: long(self.purge_after.get()),
+            },
+            parent: ParentTerms {
+                servers: self.parent_servers.0.clone(),
+                interval: long(self.parent_interval.get()),
+            },
+        }
+    }
+}
+
+/// The policies that the configuration has.
+pub fn policies(config: &Config) -> DnssecPolicies {
+    let settings = config.dnssec_policies.iter();
+    let named = settings.map(|settings| (settings.name.clone(), Arc::new(settings.policy())));
+    named.collect()
+}

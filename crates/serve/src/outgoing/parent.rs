@@ -1,0 +1,150 @@
+//! The DS RRset of a zone, asked of the servers of its parent.
+//!
+//! Servers of a policy are asked each by itself, since a rollover goes on when all have a DS. Where a policy names none, the
+//! resolvers of `[recursor]` are asked: what they have in their caches is late, and a rollover that goes on late is safe.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use nameward_maintain::key_life::driver::KeyDriverHandle;
+use nameward_maintain::key_life::{AskParent, ParentAnswer, ParentQuestion};
+use nameward_wire::message::{Message, MessageSection};
+use nameward_wire::{Class, Name, NameBuf, Type};
+use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
+
+use crate::pipeline::ServingState;
+use crate::recursor::{ResolverSettings, Resolvers, UpstreamQuestion};
+
+/// Zones whose parents are asked at one time.
+const ASKING_MAX: usize = 32;
+/// Servers of one parent that are asked.
+const SERVERS_MAX: usize = 16;
+/// The time that one server has for its answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Asks parents on a runtime.
+pub struct ParentClient {
+    shared: Arc<ServingState>,
+    runtime: Handle,
+    driver: KeyDriverHandle,
+    places: Arc<Semaphore>,
+}
+
+impl ParentClient {
+    /// Makes one that hands answers to the driver of keys.
+    pub fn new(shared: Arc<ServingState>, runtime: Handle, driver: KeyDriverHandle) -> Self {
+        ParentClient {
+            shared,
+            runtime,
+            driver,
+            places: Arc::new(Semaphore::new(ASKING_MAX)),
+        }
+    }
+}
+
+impl AskParent for ParentClient {
+    fn ask(&mut self, question: ParentQuestion) {
+        let (driver, places) = (self.driver.clone(), Arc::clone(&self.places));
+        let aliases = self.shared.aliases();
+        let resolvers = aliases.and_then(|aliases| aliases.resolvers());
+        let asked: Vec<Arc<Resolvers>> = match question.servers.is_empty() {
+            true => resolvers.into_iter().collect(),
+            false => {
+                let servers = question.servers.iter().take(SERVERS_MAX);
+                servers.map(|server| alone(*server)).collect()
+            }
+        };
+        if asked.is_empty() {
+            return;
+        }
+        self.runtime.spawn(async move {
+            let _place = places.acquire_owned().await;
+            let zone = question.zone;
+            let mut servers = Vec::with_capacity(asked.len());
+            for server in &asked {
+                servers.push(ask_one(server, zone).await);
+            }
+            driver.answered(ParentAnswer { zone, servers });
+        });
+    }
+}
+
+/// One server as a resolver of its own.
+fn alone(server: SocketAddr) -> Arc<Resolvers> {
+    Arc::new(Resolvers::new(&ResolverSettings {
+        addresses: vec![server],
+        timeout: PATIENCE,
+        randomize_case: false,
+    }))
+}
+
+async fn ask_one(server: &Arc<Resolvers>, zone: NameBuf) -> Option<Vec<Vec<u8>>> {
+    let question = UpstreamQuestion::new(zone.as_name(), Type::DS);
+    match server.ask(question).await {
+        Ok(reply) if matches!(reply.rcode(), 0 | 3) => read_ds(zone.as_name(), reply.octets()),
+        Ok(reply) => {
+            let code = reply.rcode();
+            tracing::debug!("zone {zone}: a server of the parent answers with code {code}");
+            None
+        }
+        Err(error) => {
+            tracing::debug!("zone {zone}: a server of the parent: {error}");
+            None
+        }
+    }
+}
+
+/// Reads the DS records of a reply. That there are none is believed of the parent alone, whose SOA comes with it: a
+/// server of the zone itself answers the same question for itself (RFC 4035 section 3.1.4.1).
+fn read_ds(zone: Name<'_>, octets: &[u8]) -> Option<Vec<Vec<u8>>> {
+    let message = Message::parse(octets).ok()?;
+    let (mut found, mut is_of_parent) = (Vec::new(), false);
+    for record in message.records() {
+        let record = record.ok()?;
+        let owner = record.name();
+        match (record.section, record.rtype, record.class) {
+            (MessageSection::Answer, Type::DS, Class::IN) if owner == zone => {
+                found.push(record.raw_data().to_vec());
+            }
+            (MessageSection::Authority, Type::SOA, Class::IN) => {
+                is_of_parent |= zone.is_at_or_below(owner) && owner != zone;
+            }
+            _ => {}
+        }
+    }
+    (!found.is_empty() || is_of_parent).then_some(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A reply to a question for the DS of `a.test`, with one record.
+    fn reply(section: usize, owner: &[u8], rtype: Type, data: &[u8]) -> Vec<u8> {
+        let mut message = vec![0, 1, 0x84, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+        message[section * 2 + 5] = 1;
+        message.extend_from_slice(b"\x01a\x04test\0\0\x2b\0\x01");
+        message.extend_from_slice(owner);
+        message.extend_from_slice(&rtype.0.to_be_bytes());
+        message.extend_from_slice(&[0, 1, 0, 0, 0, 60, 0, data.len() as u8]);
+        message.extend_from_slice(data);
+        message
+    }
+
+    #[test]
+    fn that_there_is_no_ds_is_believed_of_the_parent_alone() {
+        let zone: NameBuf = "a.test.".parse().unwrap();
+        let read = |octets: &[u8]| read_ds(zone.as_name(), octets);
+        let ds = [0, 7, 13, 2, 1, 2, 3, 4];
+        let own = b"\x01a\x04test\0";
+        assert_eq!(read(&reply(1, own, Type::DS, &ds)), Some(vec![ds.to_vec()]));
+        let soa = [&[0, 0][..], &[0; 20]].concat();
+        let parent = b"\x04test\0";
+        assert_eq!(read(&reply(2, parent, Type::SOA, &soa)), Some(vec![]));
+        assert_eq!(read(&reply(2, own, Type::SOA, &soa)), None);
+        // A referral to the zone's own servers says nothing.
+        assert_eq!(read(&reply(2, own, Type::NS, b"\0")), None);
+    }
+}
