@@ -269,7 +269,7 @@ fn an_error_stays_in_the_log_table_however_often_the_page_is_viewed() {
         ["zone example.org: not <loaded>\\010", "1", "1.0%"]
     );
     // Three cells, as specified; level and time are shown by hover, and on the ring's own page.
-    let hover = "<td class=\"entry\" title=\"error, last at 2";
+    let hover = "<tr title=\"error, last at 2";
     assert!(
         page.contains(hover) && !page.contains("class=\"level"),
         "{page}"

@@ -241,6 +241,11 @@ mod tests {
         above.contains(&NameKey::new(name.as_name()), name.as_name().label_count())
     }
 
+    /// Waits until names may be read again after a reading that has just ended: it takes at most one twentieth of the time.
+    async fn rest_after(begin: Instant) {
+        tokio::time::sleep((REST + 1) * begin.elapsed()).await;
+    }
+
     #[test]
     fn names_with_something_below_are_known_and_no_others() {
         let above = of(&[
@@ -267,12 +272,12 @@ mod tests {
     #[tokio::test]
     async fn a_reader_that_gives_up_leaves_the_set_out_of_date() {
         let sets = AboveSets::new(Duration::from_secs(3600));
+        let begin = Instant::now();
         sets.of(1, async || Ok(of(&["a.b.example.org"])))
             .await
             .unwrap();
         sets.forget(Some(1));
-        // Reading takes at most one twentieth of the time.
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        rest_after(begin).await;
         let never = sets.of(1, async || std::future::pending().await);
         assert!(
             tokio::time::timeout(Duration::from_millis(20), never)
@@ -289,12 +294,13 @@ mod tests {
     #[tokio::test]
     async fn a_change_while_names_are_read_has_them_read_again() {
         let sets = AboveSets::new(Duration::from_secs(3600));
+        let begin = Instant::now();
         let first = sets.of(1, async || {
             sets.forget(Some(1));
             Ok(of(&["a.b.example.org"]))
         });
         first.await.unwrap();
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        rest_after(begin).await;
         let new = sets
             .of(1, async || Ok(of(&["a.c.example.org"])))
             .await
