@@ -25,7 +25,9 @@ use crate::table::TableWriter;
 use crate::zone::SoaTimes;
 use nameward_store::state::{StateChange, StateError, StateStore, Written, ZoneHome};
 use nameward_wire::{Name, NameBuf};
-use nameward_zone::change::{ChangeError, ConditionalChange, Difference, ZoneChange};
+use nameward_zone::change::{
+    ChangeError, ConditionalChange, Difference, RecordsAt as _, UnsignedRecords, ZoneChange,
+};
 use nameward_zone::{RecordList, Serial, Zone};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -129,7 +131,15 @@ impl Commits {
         asked: &dyn ConditionalChange,
         done: impl FnOnce(Result<CommittedVersion, CommitError>) + Send + 'static,
     ) {
-        let make = |tip: &Arc<Zone>, _: Option<&Arc<Zone>>| changed(tip, &asked.decide(&**tip)?);
+        let table = self.table.load();
+        let served = table.offered_by(source.zone.as_name(), source.rank);
+        let make = |tip: &Arc<Zone>, _: Option<&Arc<Zone>>| {
+            let records = UnsignedRecords {
+                records: tip,
+                signed_by: served.map_or_else(|| tip.signed_by(), |served| served.signed_by()),
+            };
+            changed(tip, &asked.decide(&records)?)
+        };
         self.advance(source, None, make, Box::new(done));
     }
 

@@ -18,7 +18,7 @@ mod plan;
 
 use crate::record_list::{RecordList, WireRecord};
 use crate::serial::{Serial, SerialRule};
-pub use condition::{ChangeRefused, ConditionalChange, RecordsAt, SignedBy};
+pub use condition::{ChangeRefused, ConditionalChange, RecordsAt, SignedBy, UnsignedRecords};
 use nameward_wire::{NameBuf, Type};
 pub(crate) use overlay::Changes;
 use std::time::SystemTime;

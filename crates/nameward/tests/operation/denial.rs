@@ -82,3 +82,19 @@ fn a_chain_of_nsec3_follows_every_update() {
 fn a_chain_of_nsec3_with_opt_out_follows_every_update() {
     check_series("nsec3-opt-out");
 }
+
+/// RFC 3007 section 4.3: whoever signs the zone makes these records.
+#[test]
+fn records_that_signing_makes_are_not_taken_from_updates() {
+    let server = setup(TERMS).start();
+    done(&server, &["zone", "secure", "dyn.example"]);
+    for record in [
+        "www.dyn.example. 60 NSEC a.dyn.example. A",
+        "www.dyn.example. 60 RRSIG A 13 3 60 20300101000000 20200101000000 1 dyn.example. AAAA",
+        "dyn.example. 60 NSEC3PARAM 1 0 0 -",
+    ] {
+        let (is_taken, said) = nsupdate(&server, &format!("update add {record}"));
+        assert!(!is_taken && said.contains("REFUSED"), "{record}: {said}");
+    }
+    changed(&server, "update add new.dyn.example. 60 A 192.0.2.9");
+}

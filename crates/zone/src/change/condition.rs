@@ -52,6 +52,24 @@ pub struct ChangeRefused {
     pub reason: String,
 }
 
+/// A version without the records that signing adds, and who signs the one that is served of it.
+pub struct UnsignedRecords<'z> {
+    /// The version.
+    pub records: &'z Zone,
+    /// The maker of the DNSSEC records that it does not have.
+    pub signed_by: SignedBy,
+}
+
+impl RecordsAt for UnsignedRecords<'_> {
+    fn each_record(&self, owner: Name<'_>, each: &mut dyn FnMut(Type, u32, &[u8])) {
+        self.records.each_record(owner, each);
+    }
+
+    fn signed_by(&self) -> SignedBy {
+        self.signed_by
+    }
+}
+
 impl RecordsAt for Zone {
     fn each_record(&self, owner: Name<'_>, each: &mut dyn FnMut(Type, u32, &[u8])) {
         let Some(node) = self.node_of(owner) else {

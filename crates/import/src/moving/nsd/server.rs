@@ -105,7 +105,9 @@ impl NsdReader<'_> {
                     MoveVerdict::NotNeeded,
                     "the control socket does its work",
                 ),
-                "dnstap" => self.whole(clause, MoveVerdict::NotPossible, "there is no dnstap"),
+                "dnstap" => {
+                    self.whole(clause, MoveVerdict::NotPossible, "write socket of [dnstap]")
+                }
                 "xdp" => self.whole(
                     clause,
                     MoveVerdict::NotNeeded,

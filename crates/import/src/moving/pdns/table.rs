@@ -25,6 +25,8 @@ const LUA: SettingFate =
 const SIGNING: SettingFate = NotPossible("defaults of new keys are not settings");
 const CONTROL: SettingFate =
     NotPossible("the control socket is a Unix socket (server.control_socket)");
+const QUERY_LOG: SettingFate =
+    NotPossible("queries are logged by [query_log], or nameward query-log on");
 const GRAPHITE: SettingFate = NotPossible("numbers are fetched from /metrics");
 
 /// The settings, by their names in order.
@@ -135,8 +137,8 @@ const TABLE: &[(&str, SettingFate)] = &[
         "local-address-nonexist-fail",
         NotPossible("an address that cannot be bound ends the server"),
     ),
-    ("log-dns-details", NotPossible("there is no log of queries")),
-    ("log-dns-queries", NotPossible("there is no log of queries")),
+    ("log-dns-details", QUERY_LOG),
+    ("log-dns-queries", QUERY_LOG),
     (
         "log-timestamp",
         NotNeeded("journald has the time of each line"),
@@ -186,7 +188,7 @@ const TABLE: &[(&str, SettingFate)] = &[
         Breaks("clients behind a proxy would have the address of the proxy in every list"),
     ),
     ("proxy-protocol-maximum-size", INSIDE),
-    ("query-logging", NotPossible("there is no log of queries")),
+    ("query-logging", QUERY_LOG),
     ("receiver-threads", THREADS),
     ("retrieval-threads", THREADS),
     (
