@@ -102,12 +102,13 @@ impl Operations {
             }
         }
         // One zone is checked while its change is made.
-        if request.dry_run || changes.len() > 1 {
+        let is_trial = request.dry_run;
+        if is_trial || changes.len() > 1 {
             for change in &changes {
                 let place = self.place(&change.apex)?;
                 let tried = self.make_change(&place, change, ChangeMode::Try)?;
-                if request.dry_run {
-                    report(&tried, (change, true), items);
+                if is_trial {
+                    report(&tried, (change, true), is_trial, items);
                 }
             }
         }
@@ -115,7 +116,7 @@ impl Operations {
         for change in changes.iter().filter(|_| !request.dry_run) {
             let place = self.place(&change.apex);
             match place.and_then(|place| self.make_change(&place, change, ChangeMode::Make)) {
-                Ok(outcome) => report(&outcome, (change, request.differences), items),
+                Ok(outcome) => report(&outcome, (change, request.differences), is_trial, items),
                 Err(error) if made.is_empty() => return Err(error),
                 Err(mut error) => {
                     error.message = format!(
@@ -167,6 +168,7 @@ impl Operations {
 fn report(
     outcome: &ChangeOutcome,
     (change, differences): (&OperatorChange, bool),
+    is_trial: bool,
     items: TakeItem<'_>,
 ) {
     let difference = outcome.difference.as_ref().filter(|_| differences);
@@ -182,6 +184,7 @@ fn report(
         }
         items(ListedItem::Changed(ListedChange {
             is_changed: outcome.is_changed,
+            is_trial,
             changed,
         }));
     }

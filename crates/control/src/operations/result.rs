@@ -114,6 +114,9 @@ pub enum RecordFate {
 pub struct ListedChange {
     /// False if the zone was like that already.
     pub is_changed: bool,
+    /// It was tried and not made.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_trial: bool,
     /// The zone, its serial and warnings.
     #[serde(flatten)]
     pub changed: ZoneChanged,

@@ -103,7 +103,7 @@ fn a_batch_is_tried_and_made_and_all_or_nothing() {
         "+mail.dyn.example. 60 IN MX 10 www.dyn.example.".into(),
         "+www.dyn.example. 60 IN A 192.0.2.11".into(),
         "+www.dyn.example. 60 IN A 192.0.2.12".into(),
-        "zone dyn.example: changed, serial 11".into(),
+        "zone dyn.example: would be changed, serial 11".into(),
     ];
     assert_eq!(said.lines().collect::<Vec<_>>(), expected);
     assert_eq!(serial(at, "dyn.example"), 10);

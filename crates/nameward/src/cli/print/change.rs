@@ -26,10 +26,14 @@ pub fn difference(record: &ListedDifference) -> String {
 /// A zone of a batch.
 pub fn changed(change: &ListedChange) -> String {
     let zone = zone_text(&change.changed.zone);
+    let word = match change.is_trial {
+        true => "would be changed",
+        false => "changed",
+    };
     match (change.is_changed, change.changed.serial) {
         (false, _) => format!("zone {zone}: no change"),
-        (true, None) => format!("zone {zone}: changed"),
-        (true, Some(serial)) => format!("zone {zone}: changed, serial {serial}"),
+        (true, None) => format!("zone {zone}: {word}"),
+        (true, Some(serial)) => format!("zone {zone}: {word}, serial {serial}"),
     }
 }
 
