@@ -17,4 +17,4 @@ pub mod text;
 pub mod zonefile;
 
 pub use name::{Name, NameBuf, NameError};
-pub use rtype::{Class, Opcode, Rcode, Type};
+pub use rtype::{Class, Opcode, Rcode, Type, rcode_name};

@@ -86,6 +86,37 @@ pub enum Rcode {
     BadVers = 16,
 }
 
+/// The name of a response code (IANA "DNS RCODEs").
+pub fn rcode_name(rcode: u8) -> &'static str {
+    const NAMES: [&str; 24] = [
+        "NOERROR",
+        "FORMERR",
+        "SERVFAIL",
+        "NXDOMAIN",
+        "NOTIMP",
+        "REFUSED",
+        "YXDOMAIN",
+        "YXRRSET",
+        "NXRRSET",
+        "NOTAUTH",
+        "NOTZONE",
+        "DSOTYPENI",
+        "12",
+        "13",
+        "14",
+        "15",
+        "BADVERS",
+        "BADKEY",
+        "BADTIME",
+        "BADMODE",
+        "BADNAME",
+        "BADALG",
+        "BADTRUNC",
+        "other",
+    ];
+    NAMES[usize::from(rcode).min(NAMES.len() - 1)]
+}
+
 /// The operation of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names are those of the IANA registry")]

@@ -106,11 +106,6 @@ impl DenialChain {
         self.len() == 0
     }
 
-    /// Octets on the heap.
-    pub fn heap_bytes(&self) -> usize {
-        self.members.heap_bytes()
-    }
-
     /// Finds the NSEC record that matches or covers a name of the zone: the last at or before it.
     pub fn nsec_at_or_before(&self, name: Name<'_>) -> Option<NsecLink> {
         let mut key = ReusedBytes::take();

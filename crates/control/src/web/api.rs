@@ -1,10 +1,10 @@
 //! `/api/v1/servers/localhost/statistics` in the JSON shape that clients of PowerDNS read: every value is a string.
 
 use nameward_stats::{Ring, Snapshot, VARIABLES, variable, write_type};
+use nameward_wire::rcode_name;
 use serde_json::{Value, json};
 
 use super::Mnemonic;
-use super::metrics::rcode_name;
 use super::request::HttpRequest;
 use super::response::{Response, media};
 

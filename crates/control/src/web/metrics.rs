@@ -8,6 +8,7 @@ use std::fmt::Write as _;
 use nameward_stats::{
     FAMILIES, Histogram, Scope, Snapshot, Transport, VARIABLES, VariableKind, write_type,
 };
+use nameward_wire::rcode_name;
 
 use super::{Mnemonic, health};
 use crate::operations::{FaultKind, ServerStatus};
@@ -169,35 +170,4 @@ pub(super) fn label(text: &str) -> String {
     text.replace('\\', "\\\\")
         .replace('"', "\\\"")
         .replace('\n', "\\n")
-}
-
-/// The name of a response code (IANA "DNS RCODEs").
-pub fn rcode_name(rcode: u8) -> &'static str {
-    const NAMES: [&str; 24] = [
-        "NOERROR",
-        "FORMERR",
-        "SERVFAIL",
-        "NXDOMAIN",
-        "NOTIMP",
-        "REFUSED",
-        "YXDOMAIN",
-        "YXRRSET",
-        "NXRRSET",
-        "NOTAUTH",
-        "NOTZONE",
-        "DSOTYPENI",
-        "12",
-        "13",
-        "14",
-        "15",
-        "BADVERS",
-        "BADKEY",
-        "BADTIME",
-        "BADMODE",
-        "BADNAME",
-        "BADALG",
-        "BADTRUNC",
-        "other",
-    ];
-    NAMES[usize::from(rcode).min(NAMES.len() - 1)]
 }

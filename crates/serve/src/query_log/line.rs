@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use nameward_wire::calendar::UtcTime;
-use nameward_wire::{Name, Type};
+use nameward_wire::{Name, Type, rcode_name};
 
 use super::LoggedAnswer;
 
@@ -19,22 +19,6 @@ pub enum QueryLogForm {
     Journal,
 }
 
-/// The names of response codes (IANA "DNS RCODEs") that fit into a header.
-const RCODES: [&str; 12] = [
-    "NOERROR",
-    "FORMERR",
-    "SERVFAIL",
-    "NXDOMAIN",
-    "NOTIMP",
-    "REFUSED",
-    "YXDOMAIN",
-    "YXRRSET",
-    "NXRRSET",
-    "NOTAUTH",
-    "NOTZONE",
-    "DSOTYPENI",
-];
-
 impl QueryLogForm {
     /// Adds the line of an answer.
     pub(super) fn write(self, answer: &LoggedAnswer, line: &mut String) {
@@ -47,8 +31,7 @@ impl QueryLogForm {
         // The sink takes names that are valid.
         let name = Name::from_wire(&answer.name).unwrap_or(Name::ROOT);
         let (rtype, protocol) = (Type(*rtype), answer.protocol.name());
-        let code = usize::from(answer.flags & 15);
-        let rcode = RCODES.get(code).copied().unwrap_or("other");
+        let rcode = rcode_name((answer.flags & 15) as u8);
         let is_truncated = answer.flags & 0x0200 != 0;
         let (address, port) = (client.ip(), client.port());
         match self {

@@ -88,12 +88,6 @@ impl MemberList {
         self.len
     }
 
-    pub(super) fn heap_bytes(&self) -> usize {
-        let octets = |listed: &ListedBlock| listed.block.octets.len() + 4 * listed.block.len();
-        let blocks = self.blocks.capacity() * size_of::<ListedBlock>();
-        blocks + self.blocks.iter().map(octets).sum::<usize>()
-    }
-
     pub(super) fn member(&self, place: MemberPlace) -> Option<&[u8]> {
         self.blocks.get(place.block)?.block.member(place.at)
     }
