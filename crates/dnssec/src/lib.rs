@@ -21,6 +21,7 @@ mod set;
 mod signing;
 mod soa_edit;
 pub mod tsig;
+mod zonemd;
 
 pub use cache::SignatureCache;
 pub use key::{
@@ -35,3 +36,4 @@ pub use reused::ReusedBytes;
 pub use set::CanonicalSet;
 pub use signing::{Keys, Making, NoSignature, Rrsigs, Signing};
 pub use soa_edit::SoaEdit;
+pub use zonemd::{ZONEMD_SIMPLE, Zonemd, ZonemdHash, zonemd_rdata};

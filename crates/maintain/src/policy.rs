@@ -10,11 +10,13 @@ mod kept;
 mod part;
 mod table;
 mod update;
+mod zonemd;
 
 pub use kept::{KeptError, KeptKey, KeptPolicies, KeptSecondary};
 pub use part::PolicyPart;
 pub use table::{Policies, PolicyChange, PolicySet, PolicySource, PolicyTable};
 pub use update::{UpdateRule, UpdateScope, UpdateSerial};
+pub use zonemd::ZonemdRule;
 
 use nameward_store::sql::CatalogProperties;
 use nameward_wire::NameBuf;
@@ -116,6 +118,8 @@ pub struct ZonePolicy {
     pub catalog_properties: CatalogProperties,
     /// The policy by which its keys live, by name.
     pub dnssec_policy: Option<String>,
+    /// The use of digests over the whole zone (ZONEMD).
+    pub zonemd: ZonemdRule,
 }
 
 impl ZonePolicy {

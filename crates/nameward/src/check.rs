@@ -3,17 +3,21 @@
 use std::{
     io,
     process::ExitCode,
+    sync::Arc,
     time::{SystemTime, UNIX_EPOCH},
 };
 
 use arc_swap::ArcSwap;
-use nameward_maintain::follow;
-use nameward_store::file::{FileBackend, LoadEvent, zone_from_text};
+use nameward_maintain::{
+    follow,
+    policy::{PolicySource, PolicyTable},
+};
+use nameward_store::file::{FileBackend, LoadEvent, ZoneTarget, zone_from_text};
 use nameward_wire::{
     Name, NameBuf,
     zonefile::{Diagnostic, Severity},
 };
-use nameward_zone::{Zone, ZoneTable};
+use nameward_zone::{AccessRules, Contest, TableChange, Zone, ZoneTable};
 use serde_json::json;
 
 use crate::{
@@ -32,6 +36,42 @@ fn signature_faults(zone: &Zone) -> Vec<String> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let inspection = zone.inspect_signatures(now.map_or(0, |now| now.as_secs()));
     inspection.map_or_else(Vec::new, |inspection| inspection.faults())
+}
+
+/// The table of a check, which takes the zones that the server would take.
+struct CheckedZones {
+    table: ArcSwap<ZoneTable>,
+    policies: PolicyTable,
+}
+
+impl CheckedZones {
+    fn new(config: &Config) -> Self {
+        let policies = PolicyTable::default();
+        policies.set(PolicySource::Configured, policies::set(config));
+        CheckedZones {
+            table: ArcSwap::default(),
+            policies,
+        }
+    }
+}
+
+impl ZoneTarget for CheckedZones {
+    fn table(&self) -> Arc<ZoneTable> {
+        self.table.table()
+    }
+
+    fn publish(&self, changes: Vec<TableChange>) -> Vec<Contest> {
+        self.table.publish(changes)
+    }
+
+    fn set_access(&self, rules: AccessRules) {
+        self.table.set_access(rules);
+    }
+
+    fn objection(&self, zone: &Zone) -> Option<String> {
+        let policies = self.policies.load();
+        policies.of(zone.apex_name()).zonemd.objection(zone)
+    }
 }
 
 /// Reads everything, prints a line for each thing that is wrong, and ends with a sum.
@@ -53,7 +93,7 @@ pub fn run(overrides: &Overrides, form: OutputForm) -> Result<ExitCode, CommandE
         );
         message("warning", &text, &mut printer).map_err(CommandError::Output)?;
     }
-    let table = ArcSwap::from_pointee(ZoneTable::default());
+    let table = CheckedZones::new(&config);
     let mut written = Ok(());
     let summary = FileBackend::new().load(&table, &sources, &mut |event| {
         let result = match event {

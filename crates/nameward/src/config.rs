@@ -9,6 +9,7 @@ pub mod error;
 pub mod log_settings;
 pub mod place;
 pub mod read;
+mod server_words;
 pub mod setting;
 pub mod settings;
 mod tsig_key;

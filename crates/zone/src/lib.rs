@@ -35,6 +35,7 @@ mod source;
 mod table;
 mod walk;
 mod zone;
+mod zone_digest;
 
 pub use access::{AccessEntry, AccessList, AccessRules, AccessSource, AccessTerm};
 pub use build::ZoneBuilder;
@@ -57,3 +58,4 @@ pub use source::{
 pub use table::{TableSums, ZoneMatch, ZoneSums, ZoneTable};
 pub use walk::{WalkPlace, ZoneWalk};
 pub use zone::{Find, Zone, negative_ttl};
+pub use zone_digest::{DigestCheck, DigestFault};

@@ -54,6 +54,9 @@ pub enum CommitError {
     /// The change depends on what the zone has, and that is not so.
     #[error(transparent)]
     Refused(#[from] ChangeRefused),
+    /// The digests of the version (ZONEMD) are not those of its contents.
+    #[error("{0}")]
+    WrongDigest(String),
     /// A file was edited where changes that it lacks were made.
     #[error(
         "the file was edited, and it lacks changes that were made by updates: both change {owner} {rtype}, so the served version \

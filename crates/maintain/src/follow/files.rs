@@ -7,6 +7,7 @@ use super::file_faults::FileFaults;
 use super::log::{contested, counted, waiting, zone_text};
 use super::unknown;
 use crate::commit::Commits;
+use crate::policy::PolicyTable;
 use crate::reconcile::Reconciler;
 use crate::sync::{SyncError, SyncMode, SyncOutcome, sync_zone};
 use nameward_store::file::{
@@ -14,7 +15,7 @@ use nameward_store::file::{
 };
 use nameward_store::state::ZoneHome;
 use nameward_wire::NameBuf;
-use nameward_zone::{AccessRules, AccessSource, Contest, TableChange, ZoneTable};
+use nameward_zone::{AccessRules, AccessSource, Contest, TableChange, Zone, ZoneTable};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
@@ -71,6 +72,7 @@ impl FileFollower {
             target: FileTarget {
                 commits,
                 reconciler,
+                policies: Arc::default(),
             },
             give_back,
             logged: LoggedLines::new(),
@@ -81,6 +83,12 @@ impl FileFollower {
     /// Tells `faults` from now on which faults zone files have.
     pub fn telling(mut self, faults: &Arc<FileFaults>) -> Self {
         self.faults = Arc::clone(faults);
+        self
+    }
+
+    /// Compares zones with their digests from now on where their policies say so.
+    pub fn judged_by(mut self, policies: &Arc<PolicyTable>) -> Self {
+        self.target.policies = Arc::clone(policies);
         self
     }
 
@@ -189,6 +197,7 @@ impl FileFollower {
 struct FileTarget {
     commits: Arc<Commits>,
     reconciler: Reconciler,
+    policies: Arc<PolicyTable>,
 }
 
 impl ZoneTarget for FileTarget {
@@ -204,6 +213,11 @@ impl ZoneTarget for FileTarget {
     fn set_access(&self, rules: AccessRules) {
         let table = self.commits.table();
         table.set_access(AccessSource::Imported, rules);
+    }
+
+    fn objection(&self, zone: &Zone) -> Option<String> {
+        let policies = self.policies.load();
+        policies.of(zone.apex_name()).zonemd.objection(zone)
     }
 }
 

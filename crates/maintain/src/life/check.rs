@@ -41,7 +41,9 @@ impl<O: AskPrimary> Secondaries<O> {
         zone.asked += 1;
         zone.ticket = Some(self.next_ticket);
         (zone.primary, zone.checked) = (Some(primary.address), Some(now));
-        let is_incremental = policy.is_incremental && !zone.wants_whole;
+        // A digest is over the whole zone, which the rows of a database that differences lead to are not here.
+        let is_unseen = policy.zonemd.verifies() && zone.home.is_shared();
+        let is_incremental = policy.is_incremental && !zone.wants_whole && !is_unseen;
         let ask = Ask {
             ticket: AskTicket {
                 zone: number,

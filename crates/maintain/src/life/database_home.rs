@@ -117,7 +117,12 @@ impl SecondaryHome for DatabaseHome {
         let name = zone.settings.name.to_buf();
         // The rows are made of the zone: nothing else is kept while they are written.
         let version = whole.zone;
+        let rule = zone.settings.policy.zonemd;
         self.submit(move |worker| {
+            let error = rule.objection(&version);
+            if error.is_some() {
+                return done(HomeOutcome { held: None, error });
+            }
             let has_none = worker.has_no_version(name);
             let brought = worker.bring_whole(name, &version);
             drop(version);

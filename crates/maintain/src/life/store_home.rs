@@ -5,6 +5,7 @@ use super::commit_thread::CommitThread;
 use super::home::{BroughtDone, HeldVersion, HomeOutcome, HomedZone, SecondaryHome, SeenDone};
 use crate::commit::{CommitError, Commits, CommittedVersion, VersionSource};
 use crate::schedule::Moment;
+use crate::table::TableWriter;
 use crate::transfer::WholeZone;
 use crate::zone::{SecondarySettings, ZoneState};
 use nameward_store::state::{JournalOrigin, StateChange, ZoneHome, ZoneTimers};
@@ -28,23 +29,6 @@ impl StoreHome {
         StoreHome {
             commits,
             large: CommitThread::start(),
-        }
-    }
-
-    /// Returns what a commit calls at its end.
-    fn ended(
-        &self,
-        zone: &HomedZone<'_>,
-        done: impl FnOnce(Result<HeldVersion, CommitError>) + Send + 'static,
-    ) -> impl FnOnce(Result<CommittedVersion, CommitError>) + Send + 'static {
-        let table = Arc::clone(self.commits.table());
-        let shown = shown(zone);
-        move |result| {
-            if matches!(result, Err(CommitError::NoSuchZone)) {
-                // Another follower of the same rank has withdrawn what it had: it is ours again.
-                table.publish(&shown);
-            }
-            done(result.map(|committed| committed.zone.into()));
         }
     }
 }
@@ -83,22 +67,34 @@ impl SecondaryHome for StoreHome {
                 }),
             };
         }
+        let (commits, shown) = (Arc::clone(&self.commits), shown(zone));
         let source = source_of(zone.settings, now);
-        let under_way = Arc::new(Mutex::new(SeveralCommits {
-            left: differences.len(),
-            held: None,
-            error: None,
-            done: Some(done),
-        }));
-        for difference in differences {
-            let under_way = Arc::clone(&under_way);
-            let ended = self.ended(zone, move |result| note_end(&under_way, result));
-            self.commits.difference(source, difference, ended);
+        let rule = zone.settings.policy.zonemd;
+        let contents = zone.held.and_then(|held| held.contents.clone());
+        let Some(contents) = contents.filter(|_| rule.verifies()) else {
+            return commit_differences(&commits, (source, shown), differences, done);
+        };
+        let is_large = contents.heap_bytes() >= LARGE;
+        // The version that they lead to is compared with its digest before the first of them counts.
+        let commit = move || {
+            let objection = match overlaid(contents, &differences) {
+                Some(version) => rule.objection(&version),
+                None => Some("the differences do not fit".into()),
+            };
+            match objection {
+                None => commit_differences(&commits, (source, shown), differences, done),
+                error => done(HomeOutcome { held: None, error }),
+            }
+        };
+        match is_large {
+            true => self.large.run(zone.settings.name.to_buf(), commit),
+            false => commit(),
         }
     }
 
     fn bring_whole(&self, zone: &HomedZone<'_>, whole: WholeZone, now: Moment, done: BroughtDone) {
-        let ended = self.ended(zone, move |result| {
+        let table = Arc::clone(self.commits.table());
+        let ended = commit_end((table, shown(zone)), move |result| {
             done(match result {
                 Ok(held) => HomeOutcome {
                     held: Some(held),
@@ -116,9 +112,13 @@ impl SecondaryHome for StoreHome {
             contents,
         } = whole;
         let has_version = zone.held.is_some_and(|held| held.contents.is_some());
-        let is_large = has_version && version.heap_bytes() >= LARGE;
+        let rule = zone.settings.policy.zonemd;
+        let is_large = (has_version || rule.verifies()) && version.heap_bytes() >= LARGE;
         let commits = Arc::clone(&self.commits);
-        let commit = move || commits.version_with_contents(source, version, contents, ended);
+        let commit = move || match rule.objection(&version) {
+            Some(error) => ended(Err(CommitError::WrongDigest(error))),
+            None => commits.version_with_contents(source, version, contents, ended),
+        };
         match is_large {
             true => self.large.run(zone.settings.name.to_buf(), commit),
             false => commit(),
@@ -149,6 +149,43 @@ impl SecondaryHome for StoreHome {
         tracing::info!(
             "zone {name}: no secondary zone any more: its contents are removed from the state store"
         );
+    }
+}
+
+/// Returns what a commit calls at its end. `shown` are the changes of the table that show the zone as it was.
+fn commit_end(
+    (table, shown): (Arc<TableWriter>, [TableChange; 2]),
+    done: impl FnOnce(Result<HeldVersion, CommitError>) + Send + 'static,
+) -> impl FnOnce(Result<CommittedVersion, CommitError>) + Send + 'static {
+    move |result| {
+        if matches!(result, Err(CommitError::NoSuchZone)) {
+            // Another follower of the same rank has withdrawn what it had: it is ours again.
+            table.publish(&shown);
+        }
+        done(result.map(|committed| committed.zone.into()));
+    }
+}
+
+/// Commits the differences of one transfer, one after the other.
+fn commit_differences(
+    commits: &Arc<Commits>,
+    (source, shown): (VersionSource, [TableChange; 2]),
+    differences: Vec<Difference>,
+    done: BroughtDone,
+) {
+    let under_way = Arc::new(Mutex::new(SeveralCommits {
+        left: differences.len(),
+        held: None,
+        error: None,
+        done: Some(done),
+    }));
+    for difference in differences {
+        let under_way = Arc::clone(&under_way);
+        let table = Arc::clone(commits.table());
+        let ended = commit_end((table, shown.clone()), move |result| {
+            note_end(&under_way, result);
+        });
+        commits.difference(source, difference, ended);
     }
 }
 
@@ -184,11 +221,15 @@ fn note_end(under_way: &Mutex<SeveralCommits>, result: Result<HeldVersion, Commi
 
 /// Applies differences to a version that is not served.
 fn applied(version: Option<Arc<Zone>>, differences: &[Difference]) -> Option<Zone> {
-    let mut version = version?;
+    overlaid(version?, differences)?.pack()
+}
+
+/// Returns the version that differences lead to, as changes over the one before.
+fn overlaid(mut version: Arc<Zone>, differences: &[Difference]) -> Option<Arc<Zone>> {
     for difference in differences {
         version = Arc::new(version.apply(difference).ok()?);
     }
-    version.pack()
+    Some(version)
 }
 
 /// The changes of the table that show a zone as its state says.
@@ -224,7 +265,6 @@ fn source_of(settings: &SecondarySettings, now: Moment) -> VersionSource {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::TableWriter;
     use crate::policy::{PolicyPart, PolicySource, ZoneKind};
     use nameward_store::state::{JournalBounds, StateStore};
     use nameward_wire::Rcode;

@@ -1,6 +1,8 @@
 //! A part of a policy: what one place says about a zone, and how parts are put together.
 
-use super::{PolicySource, RemoteServer, UpdateRule, UpdateSerial, ZoneKind, ZonePolicy};
+use super::{
+    PolicySource, RemoteServer, UpdateRule, UpdateSerial, ZoneKind, ZonePolicy, ZonemdRule,
+};
 use nameward_store::sql::CatalogProperties;
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::{AccessEntry, AccessList, AccessTerm};
@@ -57,6 +59,8 @@ pub struct PolicyPart {
     pub catalog_properties: Option<CatalogProperties>,
     /// [`ZonePolicy::dnssec_policy`].
     pub dnssec_policy: Option<String>,
+    /// [`ZonePolicy::zonemd`].
+    pub zonemd: Option<ZonemdRule>,
 }
 
 impl PolicyPart {
@@ -113,6 +117,7 @@ impl PolicyPart {
             catalog_moves_to: self.catalog_moves_to.or(other.catalog_moves_to),
             catalog_properties: first(&self.catalog_properties, &other.catalog_properties),
             dnssec_policy: first(&self.dnssec_policy, &other.dnssec_policy),
+            zonemd: self.zonemd.or(other.zonemd),
         }
     }
 
@@ -154,6 +159,7 @@ impl PolicyPart {
             catalog_moves_to: self.catalog_moves_to,
             catalog_properties: self.catalog_properties.unwrap_or_default(),
             dnssec_policy: self.dnssec_policy,
+            zonemd: self.zonemd.unwrap_or_default(),
         }
     }
 

@@ -11,58 +11,21 @@ use std::{
 use ipnet::IpNet;
 use nameward_control::operations::FaultKind;
 use nameward_dnssec::tsig::TsigAlgorithm;
-use nameward_maintain::policy::{PolicyPart, RemoteServer, UpdateRule, ZoneKind};
+use nameward_maintain::policy::{PolicyPart, RemoteServer, UpdateRule, ZoneKind, ZonemdRule};
 use nameward_store::file::FileList;
 use nameward_wire::NameBuf;
 use toml::{Spanned, de::DeValue};
 
 pub use super::backend_words::{BackendMode, BackendType};
+pub use super::server_words::{AnyPolicy, CnamePolicy, LogLevel};
 use super::{
     clients::Clients,
-    read::{Addresses, Count, Read, Secret, Wrong, words},
+    read::{Addresses, Count, Read, Secret, Wrong},
     setting::section,
     tsig_key::TsigSecret,
     zone_files::read_name,
     zone_terms::{InheritedTerm, Peers, RemoteAddress},
 };
-
-words! {
-    /// The answer to a question for type ANY (RFC 8482).
-    AnyPolicy {
-        /// One RRset of the name.
-        One = "one",
-        /// TC over UDP, so that only clients with a true address get every RRset.
-        Truncate = "truncate",
-        /// Every RRset of the name.
-        All = "all",
-    }
-}
-
-words! {
-    /// How far a CNAME is followed.
-    CnamePolicy {
-        /// Into every zone this server has.
-        Served = "served",
-        /// To the edge of the zone.
-        Zone = "zone",
-    }
-}
-
-words! {
-    /// The least important message that is logged.
-    LogLevel {
-        /// Faults that stop something from working.
-        Error = "error",
-        /// Events that somebody should look at.
-        Warn = "warn",
-        /// Start, reload, end.
-        Info = "info",
-        /// Details for developers.
-        Debug = "debug",
-        /// Everything.
-        Trace = "trace",
-    }
-}
 
 section! {
     /// Where the server listens and how it answers.
@@ -262,6 +225,10 @@ macro_rules! zone_section {
                 /// The `[[dnssec_policy]]` by which the zone is signed and its keys live; "none" for one that is not, whatever
                 /// others are. Zones of databases have their keys there, and no policy.
                 dnssec_policy: InheritedTerm<String> = r#""""#;
+                /// Whether new versions from files and primaries are compared with their ZONEMD records (RFC 8976): "off", as if
+                /// nothing is said; "verify" refuses a version whose digest is wrong; "require" also one without a digest
+                /// that is understood.
+                zonemd: InheritedTerm<ZonemdRule> = r#""""#;
                 /// Whether updates of a secondary zone are forwarded to its primary; they are refused if nothing is said.
                 forward_updates: InheritedTerm<bool> = r#""""#;
             }
@@ -284,6 +251,7 @@ macro_rules! zone_section {
                     update_rules: self.update_policy.0.clone(),
                     forward_updates: self.forward_updates.0,
                     dnssec_policy: self.dnssec_policy.0.clone(),
+                    zonemd: self.zonemd.0,
                     catalog: self.catalog.0.as_ref().map(|name| name.0),
                     catalog_moves_to: self.catalog_moves_to.0.as_ref().map(|name| name.0),
                     catalog_group: Some(self.catalog_group.clone()).filter(|group| !group.is_empty()),

@@ -5,7 +5,7 @@ use std::{
     path::Path,
 };
 
-use nameward_maintain::policy::{RemoteServer, UpdateRule, UpdateScope, ZoneKind};
+use nameward_maintain::policy::{RemoteServer, UpdateRule, UpdateScope, ZoneKind, ZonemdRule};
 use nameward_wire::{Name, NameBuf, Type};
 use nameward_zone::AccessList;
 use toml::{
@@ -53,11 +53,27 @@ impl Read for Peers {
     }
 }
 
+/// Writes the words that a setting may have.
+fn one_of<const N: usize>(words: [&str; N]) -> String {
+    let words = words.map(|word| format!("{word:?}"));
+    let (last, first) = words.split_last().expect("there are words");
+    format!("{} or {last}", first.join(", "))
+}
+
+impl Read for ZonemdRule {
+    fn expected() -> String {
+        one_of(Self::ALL.map(Self::word))
+    }
+
+    fn read(value: &Spanned<DeValue<'_>>, _: &Path) -> Result<Self, Wrong> {
+        let found = value.get_ref().as_str().and_then(Self::from_word);
+        found.ok_or_else(|| Wrong::expected(&Self::expected(), value))
+    }
+}
+
 impl Read for ZoneKind {
     fn expected() -> String {
-        let words = Self::ALL.map(|kind| format!("{:?}", kind.word()));
-        let (last, first) = words.split_last().expect("there are kinds");
-        format!("{} or {last}", first.join(", "))
+        one_of(Self::ALL.map(Self::word))
     }
 
     fn read(value: &Spanned<DeValue<'_>>, _: &Path) -> Result<Self, Wrong> {

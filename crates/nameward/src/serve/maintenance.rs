@@ -176,7 +176,8 @@ pub fn start(
         None => true,
     };
     let files = FileFollower::start(Arc::clone(&parts.commits), look, memory::give_back)
-        .telling(&parts.notes.files);
+        .telling(&parts.notes.files)
+        .judged_by(&parts.policies);
     parts.notes.set_sources(&parts.sources);
     let is_reload_wanted = Arc::new(AtomicBool::new(false));
     let requested = RequestedWork {

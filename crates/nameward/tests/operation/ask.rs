@@ -88,10 +88,15 @@ pub fn has_record(server: SocketAddr, name: &str, rtype: &str) -> bool {
 
 /// The serial of a zone.
 pub fn serial(server: SocketAddr, zone: &str) -> u32 {
+    serial_if_served(server, zone).expect("a SOA")
+}
+
+/// The serial of a zone, if it is answered.
+pub fn serial_if_served(server: SocketAddr, zone: &str) -> Option<u32> {
     let message = exchange_of(&client(server), 9, (zone, "SOA")).expect("the server answers");
-    let soa = &message.answer.first().expect("a SOA").data;
+    let soa = &message.answer.first()?.data;
     let at = soa.len() - 20;
-    u32::from_be_bytes(soa[at..at + 4].try_into().unwrap())
+    Some(u32::from_be_bytes(soa[at..at + 4].try_into().unwrap()))
 }
 
 /// Waits until `read` gives what is `wanted`, and returns the last that it gave. A worker counts a

@@ -27,3 +27,4 @@ mod update_kill;
 mod watch;
 mod zone_tables;
 mod zone_work;
+mod zonemd;

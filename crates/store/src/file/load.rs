@@ -74,6 +74,13 @@ impl Load<'_> {
     fn settle(&mut self, job: &Job, read: ZoneRead, slot: &mut Slot) {
         let name = self.candidates.name(job.candidate);
         let mut read = read;
+        let objection = read.zone.as_ref();
+        if let Some(message) = objection.and_then(|zone| self.publisher.objection(zone)) {
+            read.zone = None;
+            let mut error = self.at_soa(job.candidate, &read, message);
+            error.severity = Severity::Error;
+            read.diagnostics.push(error);
+        }
         let Some(zone) = read.zone.take() else {
             // Read and reported again by the next load, changed or not.
             slot.fingerprint = None;

@@ -24,6 +24,9 @@ pub trait ZoneTarget {
 
     /// Puts the access lists of other servers' configurations in force.
     fn set_access(&self, rules: AccessRules);
+
+    /// Returns why a zone that was read without errors is not taken.
+    fn objection(&self, zone: &Zone) -> Option<String>;
 }
 
 /// A table of its own, for tools that have no maintenance.
@@ -49,6 +52,10 @@ impl ZoneTarget for ArcSwap<ZoneTable> {
             table.set_access(AccessSource::Imported, Arc::clone(&rules));
             table
         });
+    }
+
+    fn objection(&self, _: &Zone) -> Option<String> {
+        None
     }
 }
 
@@ -82,6 +89,11 @@ impl<'t> Publisher<'t> {
     pub(super) fn withdraw(&mut self, name: Name<'_>, rank: u16) {
         let name = name.as_wire().into();
         self.changes.push(TableChange::Withdraw(name, rank));
+    }
+
+    /// Why a zone that was read is not taken.
+    pub(super) fn objection(&self, zone: &Zone) -> Option<String> {
+        self.target.objection(zone)
     }
 
     /// The table as it is now.

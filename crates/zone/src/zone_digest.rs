@@ -1,0 +1,167 @@
+//! The digest over a whole zone (ZONEMD, RFC 8976): made of a version, and compared with the records that it has.
+//!
+//! Scheme SIMPLE (section 3.3.1): all records in canonical form and order, once each, but for the ZONEMD RRset of the apex
+//! and its signatures. Takes time of the zone's size: the caller decides on which thread.
+
+use crate::node::Node;
+use crate::zone::Zone;
+use nameward_dnssec::{Zonemd, ZonemdHash, zonemd_rdata};
+use nameward_wire::rdata::canonicalise;
+use nameward_wire::{Class, Type};
+use std::collections::HashMap;
+
+/// The outcome of a comparison that found nothing wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DigestCheck {
+    /// A digest is that of the zone.
+    Verified,
+    /// There is no ZONEMD record.
+    Missing,
+    /// No ZONEMD record has a scheme and a hash algorithm that are known here.
+    Unknown,
+}
+
+/// Why the ZONEMD records of a zone are not those of its contents.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum DigestFault {
+    /// The record was made of another version.
+    #[error("serial {zone}: its ZONEMD record is of serial {record}")]
+    Serial {
+        /// The serial of the zone.
+        zone: u32,
+        /// That of the record.
+        record: u32,
+    },
+    /// The digest is another one.
+    #[error("serial {0}: its ZONEMD record does not match its contents")]
+    Mismatch(u32),
+    /// Several records have one scheme and algorithm.
+    #[error("serial {0}: it has several ZONEMD records of the same scheme and algorithm")]
+    Repeated(u32),
+}
+
+impl Zone {
+    /// Compares the zone with its ZONEMD records (RFC 8976 section 4): one that matches is enough, those of unknown
+    /// schemes and algorithms are passed over. Whether signatures are good is not looked at.
+    pub fn check_digest(&self) -> Result<DigestCheck, DigestFault> {
+        let serial = self.serial().0;
+        let Some(rrset) = self.apex().rrset(Type::ZONEMD) else {
+            return Ok(DigestCheck::Missing);
+        };
+        let all: Vec<Zonemd<'_>> = rrset
+            .records()
+            .filter_map(|record| Zonemd::read(record.rdata))
+            .collect();
+        let mut counts: HashMap<(u8, u8), u32> = HashMap::new();
+        for record in &all {
+            *counts.entry((record.scheme, record.hash)).or_default() += 1;
+        }
+        let mut fault = None;
+        let mut digests: HashMap<u8, Vec<u8>> = HashMap::new();
+        for record in &all {
+            let Some(hash) = record.known_hash() else {
+                continue;
+            };
+            let found = if counts.get(&(record.scheme, record.hash)) != Some(&1) {
+                // Section 2: each scheme and algorithm once.
+                DigestFault::Repeated(serial)
+            } else if record.serial != serial {
+                DigestFault::Serial {
+                    zone: serial,
+                    record: record.serial,
+                }
+            } else {
+                let made = digests
+                    .entry(record.hash)
+                    .or_insert_with(|| self.digest_octets(hash));
+                if *made == record.digest {
+                    return Ok(DigestCheck::Verified);
+                }
+                DigestFault::Mismatch(serial)
+            };
+            fault = fault.or(Some(found));
+        }
+        fault.map_or(Ok(DigestCheck::Unknown), Err)
+    }
+
+    /// Returns the data of the ZONEMD record that fits the zone.
+    pub fn zonemd(&self, hash: ZonemdHash) -> Vec<u8> {
+        zonemd_rdata(self.serial().0, hash, &self.digest_octets(hash))
+    }
+
+    fn digest_octets(&self, hash: ZonemdHash) -> Vec<u8> {
+        let mut digest = hash.begin();
+        let mut records = NodeRecords::default();
+        let apex = self.apex_name();
+        for node in self.nodes_in_order() {
+            let is_apex = node.name() == apex;
+            digest.update(records.canonical(node, is_apex));
+        }
+        digest.finish().as_ref().to_vec()
+    }
+}
+
+/// The records of one name in canonical form, in buffers that the next name uses again.
+#[derive(Default)]
+struct NodeRecords {
+    out: Vec<u8>,
+    data: Vec<u8>,
+    /// TTL and place in `data` of each record of a type.
+    places: Vec<(u32, usize, usize)>,
+}
+
+impl NodeRecords {
+    fn canonical(&mut self, node: Node<'_>, is_apex: bool) -> &[u8] {
+        self.out.clear();
+        let owner = node.name().as_wire().to_ascii_lowercase();
+        let mut types: Vec<Type> = node.rrsets().map(|rrset| rrset.rtype()).collect();
+        types.sort_unstable_by_key(|rtype| rtype.0);
+        for rtype in types {
+            if !(is_apex && rtype == Type::ZONEMD) {
+                self.add_type(node, (&owner, rtype), is_apex);
+            }
+        }
+        &self.out
+    }
+
+    fn add_type(&mut self, node: Node<'_>, (owner, rtype): (&[u8], Type), is_apex: bool) {
+        self.data.clear();
+        self.places.clear();
+        let Some(rrset) = node.rrset(rtype) else {
+            return;
+        };
+        for record in rrset.records() {
+            let mut ttl = rrset.ttl();
+            if rtype == Type::RRSIG {
+                let covered = record.rdata.first_chunk().copied();
+                let covered = covered.map_or(Type(0), |octets| Type(u16::from_be_bytes(octets)));
+                // RFC 8976 section 3.3.1.1: the signatures of the digest cannot be part of it.
+                if is_apex && covered == Type::ZONEMD {
+                    continue;
+                }
+                // RFC 4034 section 3: a signature has the TTL of what it covers.
+                ttl = node.rrset(covered).map_or(ttl, |rrset| rrset.ttl());
+            }
+            let start = self.data.len();
+            self.data.extend_from_slice(record.rdata);
+            canonicalise(rtype, &mut self.data[start..]);
+            self.places.push((ttl, start, self.data.len()));
+        }
+        let data = &self.data;
+        let rdata_at = |&(_, start, end): &(u32, usize, usize)| &data[start..end];
+        self.places
+            .sort_unstable_by(|a, b| rdata_at(a).cmp(rdata_at(b)));
+        // Section 3.3.1.1: no record twice.
+        self.places.dedup_by(|a, b| rdata_at(a) == rdata_at(b));
+        for place in &self.places {
+            let rdata = rdata_at(place);
+            self.out.extend_from_slice(owner);
+            self.out.extend_from_slice(&rtype.0.to_be_bytes());
+            self.out.extend_from_slice(&Class::IN.0.to_be_bytes());
+            self.out.extend_from_slice(&place.0.to_be_bytes());
+            self.out
+                .extend_from_slice(&(rdata.len() as u16).to_be_bytes());
+            self.out.extend_from_slice(rdata);
+        }
+    }
+}
