@@ -33,7 +33,7 @@ pub struct Plan<'a> {
     pub ready_timeout: Duration,
 }
 
-/// What was measured of one server.
+/// The figures of one server.
 #[derive(Clone, Debug)]
 pub struct Measurement {
     /// Answers and latencies.

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use nameward_testkit::databases::{Database, DatabaseKind};
 use nameward_testkit::peers::{Peer, PeerError, PeerKind, PeerOptions};
+use nameward_testkit::wire::QuestionEdns;
 use tempfile::TempDir;
 
 use crate::compare::{Plan, median_by};
@@ -19,7 +20,7 @@ use crate::load::{Generator, Limit, Outcome};
 use crate::process::{self, CpuTime};
 use crate::queries::Queries;
 use crate::rows;
-use crate::scenario::{Edns, Scenario};
+use crate::scenario::Scenario;
 use crate::signed::{BenchKey, SignedCase};
 use crate::sys::{self, ModeSamples};
 
@@ -34,7 +35,7 @@ pub enum Engine {
     Mariadb,
 }
 
-/// What is in the database and asked for.
+/// The contents of the database and the questions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Case {
     /// One zone of 1,000,000 names, asked at random: hardly anything is in a cache.
@@ -93,7 +94,7 @@ impl Case {
         })
     }
 
-    fn queries(self, edns: Edns) -> Queries {
+    fn queries(self, edns: QuestionEdns) -> Queries {
         match self.signed() {
             Some(signed) => signed.queries(),
             None => self.scenario().queries(edns),
@@ -300,7 +301,7 @@ impl Server {
     }
 }
 
-/// What was measured of one server.
+/// The figures of one server.
 struct Measurement {
     outcome: Outcome,
     /// Processor time for an answer, in microseconds: in the server's own code, in the kernel for it, in the database.
@@ -317,7 +318,7 @@ struct Measurement {
 pub fn compare(
     engine: Engine,
     case: Case,
-    (edns, repeat): (Edns, usize),
+    (edns, repeat): (QuestionEdns, usize),
     plan: &Plan<'_>,
 ) -> Result<String, String> {
     let queries = case.queries(edns);

@@ -43,7 +43,7 @@ pub enum Limit {
     Questions(u64),
 }
 
-/// What a run has seen.
+/// The outcome of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
     /// Answers to questions under way.
@@ -242,7 +242,7 @@ fn is_passing(error: &io::Error) -> bool {
 mod tests {
     use super::*;
     use crate::queries::Expected;
-    use crate::scenario::Edns;
+    use nameward_testkit::wire::QuestionEdns;
 
     const SHAPE: Shape = Shape {
         sockets: 2,
@@ -267,7 +267,7 @@ mod tests {
 
     #[test]
     fn answers_lost_and_wrong_ones_are_told_apart() {
-        let mut queries = Queries::with_capacity(1, Edns::Off);
+        let mut queries = Queries::with_capacity(1, QuestionEdns::Off);
         queries.push("a.test", 1, Expected::Data);
         for (rcode, share_wrong) in [(0, 0), (2, 1)] {
             let server = UdpSocket::bind("127.0.0.1:0").unwrap();

@@ -28,11 +28,12 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
+use nameward_testkit::wire::QuestionEdns;
 
 use crate::binaries::{Binaries, BinaryArguments};
 use crate::compare::Plan;
 use crate::load::{Generator, Limit, MAX_WINDOW, Shape};
-use crate::scenario::{Edns, Scenario};
+use crate::scenario::Scenario;
 use crate::server::Server;
 
 /// Measures name servers on this machine, over loopback.
@@ -201,9 +202,9 @@ struct LoadArguments {
     /// Questions under way on each socket.
     #[arg(long, default_value_t = 32)]
     window: usize,
-    /// EDNS of the questions.
-    #[arg(long, value_enum, default_value_t = Edns::Plain)]
-    edns: Edns,
+    /// EDNS of the questions: off, plain, dnssec or compact.
+    #[arg(long, default_value = "plain")]
+    edns: QuestionEdns,
 }
 
 impl LoadArguments {

@@ -125,7 +125,7 @@ fn kilobytes(text: &str, key: &str) -> u64 {
         .unwrap_or(0)
 }
 
-/// What /proc/PID/stat says, as far as it matters here.
+/// The fields of /proc/PID/stat that matter here.
 #[derive(Debug, PartialEq, Eq)]
 struct Stat {
     parent: u32,

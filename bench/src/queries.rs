@@ -1,6 +1,6 @@
 //! Questions in wire form, prepared in memory before a run, with the kind of answer each must get.
 
-use crate::scenario::Edns;
+use nameward_testkit::wire::{QuestionEdns, encode_opt};
 
 /// The largest prepared question: a header, a name of 255 octets, type, class and OPT.
 pub const MAX_QUERY: usize = 12 + 255 + 4 + 11;
@@ -41,12 +41,12 @@ pub struct Queries {
     octets: Vec<u8>,
     ends: Vec<u32>,
     expected: Vec<Expected>,
-    edns: Edns,
+    edns: QuestionEdns,
 }
 
 impl Queries {
     /// An empty list with room for `count` questions.
-    pub fn with_capacity(count: usize, edns: Edns) -> Self {
+    pub fn with_capacity(count: usize, edns: QuestionEdns) -> Self {
         Self {
             octets: Vec::with_capacity(count * 56),
             ends: Vec::with_capacity(count),
@@ -57,9 +57,9 @@ impl Queries {
 
     /// Adds a question of class IN with id 0. The name has no escapes and no final dot.
     pub fn push(&mut self, name: &str, rtype: u16, expected: Expected) {
-        let additional = u8::from(self.edns != Edns::Off);
+        let opt = self.edns.opt();
         let octets = &mut self.octets;
-        octets.extend_from_slice(&[0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, additional]);
+        octets.extend_from_slice(&[0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, u8::from(opt.is_some())]);
         for label in name.split('.') {
             assert!((1..64).contains(&label.len()), "a scenario made {name:?}");
             octets.push(label.len() as u8);
@@ -68,16 +68,8 @@ impl Queries {
         octets.push(0);
         octets.extend_from_slice(&rtype.to_be_bytes());
         octets.extend_from_slice(&[0, 1]);
-        if self.edns != Edns::Off {
-            // RFC 6891 section 6.1.2: root, OPT, payload size, extended rcode and version, flags.
-            let flags = match self.edns {
-                Edns::Off | Edns::Plain => 0,
-                Edns::Dnssec => 0x80,
-                Edns::Compact => 0xc0,
-            };
-            octets.extend_from_slice(&[0, 0, 41]);
-            octets.extend_from_slice(&1232u16.to_be_bytes());
-            octets.extend_from_slice(&[0, 0, flags, 0, 0, 0]);
+        if let Some(opt) = opt {
+            encode_opt(octets, &opt);
         }
         self.ends.push(octets.len() as u32);
         self.expected.push(expected);
@@ -109,7 +101,7 @@ mod tests {
 
     #[test]
     fn a_question_is_in_wire_form_with_opt() {
-        let mut queries = Queries::with_capacity(2, Edns::Dnssec);
+        let mut queries = Queries::with_capacity(2, QuestionEdns::Dnssec);
         queries.push("a.bc", 1, Expected::Data);
         queries.push("d", 28, Expected::NxDomain);
         let expected: &[u8] = b"\0\0\0\0\0\x01\0\0\0\0\0\x01\x01a\x02bc\0\0\x01\0\x01\

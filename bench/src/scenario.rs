@@ -4,6 +4,8 @@
 
 use std::fmt;
 
+use nameward_testkit::wire::QuestionEdns;
+
 use crate::queries::{Expected, Queries};
 use crate::random::{Random, mix};
 
@@ -16,7 +18,7 @@ const TYPE_AAAA: u16 = 28;
 /// starts again from the first, and little beside the memory of the server.
 const MANY_QUERIES: usize = 2_000_000;
 
-/// What is served and asked.
+/// The zones that are served and the questions that are asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Scenario {
     /// One zone of 1,000 names, all of them hot in the processor's caches.
@@ -71,7 +73,7 @@ impl Scenario {
     }
 
     /// The questions, the same in every run.
-    pub fn queries(self, edns: Edns) -> Queries {
+    pub fn queries(self, edns: QuestionEdns) -> Queries {
         let mut random = Random::seeded(0x6e61_6d65_7761_7264);
         let size = self.size();
         let count = match self {
@@ -114,20 +116,7 @@ impl fmt::Display for Scenario {
     }
 }
 
-/// What the questions say about EDNS.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Edns {
-    /// No OPT record.
-    Off,
-    /// OPT with a payload size of 1232.
-    Plain,
-    /// The same with the DO bit.
-    Dnssec,
-    /// The same with the DO and CO bits (RFC 9824).
-    Compact,
-}
-
-/// What a hoster's zones are asked for: mostly web, some mail, some that is not there.
+/// Adds a question for a hoster's zone: mostly web, some mail, some that is not there.
 fn push_hosting(queries: &mut Queries, index: usize, percent: usize) {
     let zone = hosting_zone(index);
     match percent {
@@ -187,8 +176,8 @@ mod tests {
     #[test]
     fn questions_are_the_same_in_every_run() {
         let (first, second) = (
-            Scenario::Small.queries(Edns::Plain),
-            Scenario::Small.queries(Edns::Plain),
+            Scenario::Small.queries(QuestionEdns::Plain),
+            Scenario::Small.queries(QuestionEdns::Plain),
         );
         assert_eq!(first.len(), second.len());
         assert!((0..first.len()).all(|i| first.message(i) == second.message(i)));

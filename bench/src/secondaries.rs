@@ -11,12 +11,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use nameward_testkit::peers::{Peer, PeerOptions, free_address};
+use nameward_testkit::wire::QuestionEdns;
 
 use crate::compare::{Plan, median_by};
 use crate::load::{Generator, Limit, Shape};
 use crate::process::{self, CpuTime};
 use crate::queries::{Expected, Queries};
-use crate::scenario::{Edns, Scenario, label};
+use crate::scenario::{Scenario, label};
 use crate::server::Server;
 use crate::sys;
 use primary::{MadePrimary, MadeZone};
@@ -218,7 +219,7 @@ pub fn notify(plan: &Plan<'_>) -> Result<String, String> {
     receive_all(&targets)?;
     let (address, wanted) = (peer.addr(), Duration::from_secs(3));
     let asking = thread::spawn(move || {
-        let mut queries = Queries::with_capacity(1, Edns::Plain);
+        let mut queries = Queries::with_capacity(1, QuestionEdns::Plain);
         queries.push(&format!("ns.{zone}"), 1, Expected::Data);
         let shape = Shape {
             sockets: 1,

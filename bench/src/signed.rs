@@ -1,7 +1,9 @@
 //! Signed zones in a database: keys, metadata and the order of names as PowerDNS wants them, and the questions.
 
+use nameward_testkit::wire::QuestionEdns;
+
 use crate::queries::{Expected, Queries};
-use crate::scenario::{Edns, Scenario, absent_label};
+use crate::scenario::{Scenario, absent_label};
 
 const TYPE_A: u16 = 1;
 /// Questions for names that do not exist: as many as labels of the scenarios are unique, so that each is new.
@@ -55,9 +57,9 @@ impl SignedCase {
     /// The questions. With CO a compact denial has the response code of others.
     pub fn queries(&self) -> Queries {
         if !self.is_absent {
-            return Scenario::Small.queries(Edns::Dnssec);
+            return Scenario::Small.queries(QuestionEdns::Dnssec);
         }
-        let mut queries = Queries::with_capacity(ABSENT, Edns::Compact);
+        let mut queries = Queries::with_capacity(ABSENT, QuestionEdns::Compact);
         for index in 0..ABSENT {
             let name = format!("{}.small.test", absent_label(index));
             queries.push(&name, TYPE_A, Expected::NxDomain);

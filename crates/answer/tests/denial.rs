@@ -108,7 +108,7 @@ fn nsec3(record: &Record) -> Range<Vec<u8>> {
     }
 }
 
-/// What exists: names with their types, also those without any.
+/// The names that exist with their types, also those without any.
 type Existing = BTreeMap<Labels, (NameBuf, BTreeSet<u16>)>;
 
 /// Names of the zone that it is authoritative for, from the lines it is made of.

@@ -1,4 +1,4 @@
-//! What every answer must be, whatever the zone and the question: readable by another implementation,
+//! Properties of every answer, whatever the zone and the question: readable by another implementation,
 //! within its size, whole or marked as cut, the same over UDP and TCP.
 
 use hickory_proto::op::Message;

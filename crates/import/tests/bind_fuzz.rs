@@ -9,7 +9,7 @@ const INPUTS: usize = 10_000;
 /// Bytes of the longest input.
 const MAX_INPUT: usize = 2048;
 
-/// What means something in a configuration.
+/// Words that mean something in a configuration.
 const WORDS: &[&str] = &[
     "{",
     "}",

@@ -37,10 +37,10 @@ use under_way::{Gate, UnderWay, lock};
 
 /// Called with the result of a commit.
 type Done = Box<dyn FnOnce(Result<CommittedVersion, CommitError>) + Send>;
-/// Told of each version after it is published.
+/// A function that is called with each version after it is published.
 type Listener = Box<dyn Fn(&CommittedVersion) + Send + Sync>;
 
-/// Told of each zone that changed in its database, where its contents are looked up.
+/// A function that is called with each zone that changed in its database, where its contents are looked up.
 type LiveListener = Box<dyn Fn(Name<'_>) + Send + Sync>;
 
 type ZoneKey = (Box<[u8]>, u16);
@@ -57,7 +57,7 @@ pub struct Commits {
 }
 
 impl Commits {
-    /// Commits to a table, durably if there is a state store. `listener` is told of each version after it is published.
+    /// Commits to a table, durably if there is a state store. `listener` is called with each version after it is published.
     pub fn new(
         table: Arc<TableWriter>,
         durable: Option<Arc<dyn Durable>>,
@@ -100,7 +100,7 @@ impl Commits {
         self.durable.as_ref().map(|durable| durable.store())
     }
 
-    /// Writes to the state store, if there is one, without waiting; what fails is told in the log.
+    /// Writes to the state store, if there is one, without waiting; what fails is logged.
     pub fn keep(&self, zone: NameBuf, changes: Vec<StateChange>) {
         let Some(durable) = &self.durable else {
             return;

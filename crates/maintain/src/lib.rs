@@ -20,7 +20,7 @@
 //! update     DNS UPDATE: prerequisites and steps become a change of a zone, or a response code
 //! life       the life of secondary zones: checks, transfers, expiry; outgoing connections come in by a trait
 //! key_life   the life of keys by policies: steps of rollovers, what parents have
-//! notify_out whom changes are told to, and who has not answered yet; no sockets
+//! notify_out the servers that are notified of changes, and those that have not answered yet; no sockets
 //! ```
 //! Serving never waits for any of this: it reads the version that was published last.
 

@@ -1,8 +1,9 @@
-//! NOTIFY to secondaries (RFC 1996): whom a zone's change is told to, and who has not answered yet. No sockets, no clock.
+//! NOTIFY to secondaries (RFC 1996): the servers that are notified of a zone's change, and those that have not answered
+//! yet. No sockets, no clock.
 //!
 //! Each pair of zone and server has one place: a newer version takes that of an older one, so a zone that changes a
-//! hundred times a second is not told of a hundred times. A server that does not answer is told again, six times within
-//! about a minute, each wait twice as long as the one before.
+//! hundred times a second causes no hundred messages. A server that does not answer is notified again, six times
+//! within about a minute, each wait twice as long as the one before.
 
 mod targets;
 
@@ -20,16 +21,16 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often a server is told.
+/// How often a server is notified.
 pub const NOTIFY_TRIES: u32 = 6;
 /// The wait after the first time; each is twice as long as the one before.
 const FIRST_WAIT: Duration = Duration::from_secs(2);
-/// How long changes of a zone are collected that is not told of at once: the round of PowerDNS.
+/// How long changes of a zone are collected whose servers are not notified at once: the round of PowerDNS.
 pub const NOTIFY_ROUND: Duration = Duration::from_secs(60);
 /// Pairs of zone and server that may wait for an answer.
 const WAITING_MAX: usize = 200_000;
 
-/// A change of a zone that others are to be told of.
+/// A change of a zone that others are to be notified of.
 #[derive(Clone)]
 pub struct NotifyChange {
     /// The zone.
@@ -69,7 +70,7 @@ impl NotifyChange {
     }
 }
 
-/// A server that is to be told now.
+/// A server that is to be notified now.
 pub struct NotifyTry {
     /// Its number in the queue.
     pub number: u64,
@@ -79,7 +80,7 @@ pub struct NotifyTry {
     pub target: RemoteServer,
 }
 
-/// A server that was told and never answered.
+/// A server that was notified and never answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnansweredNotify {
     /// The zone.
@@ -108,7 +109,7 @@ pub struct NotifyQueue {
 }
 
 impl NotifyQueue {
-    /// Has servers told of a change at some time, or sooner where they wait to be told of an earlier one. Returns how many
+    /// Has servers notified of a change at some time, or sooner where they wait to be notified of an earlier one. Returns how many
     /// found no room.
     pub fn add(
         &mut self,
@@ -122,7 +123,7 @@ impl NotifyQueue {
             let mut due = at;
             if let Some(number) = self.by_target.get(&place).copied() {
                 let waiting = self.waiting.get(&number);
-                // A zone that changes all the time is told of, too.
+                // The servers of a zone that changes all the time are notified, too.
                 if let Some(waiting) = waiting.filter(|waiting| waiting.tries == 0) {
                     due = due.min(waiting.due);
                 }
@@ -163,12 +164,12 @@ impl NotifyQueue {
         self.waiting.contains_key(&number)
     }
 
-    /// Returns the time at which somebody is to be told.
+    /// Returns the time at which the next server is to be notified.
     pub fn next(&self) -> Option<Moment> {
         self.due.first().map(|(at, _)| *at)
     }
 
-    /// Returns the next server that is to be told now. Those that never answered are put into `unanswered`.
+    /// Returns the next server that is to be notified now. Those that never answered are put into `unanswered`.
     pub fn begin(
         &mut self,
         now: Moment,
@@ -208,7 +209,7 @@ impl NotifyQueue {
         self.by_id.insert((id, target), number);
     }
 
-    /// Finds the one that a reply is from: its number, its question, and how often it was told.
+    /// Finds the one that a reply is from: its number, its question, and how often it was notified.
     pub fn find(&self, id: u16, from: SocketAddr) -> Option<(u64, AskedQuestion, u32)> {
         let number = *self.by_id.get(&(id, from))?;
         let waiting = self.waiting.get(&number)?;
@@ -216,7 +217,7 @@ impl NotifyQueue {
         Some((number, asked, waiting.tries))
     }
 
-    /// Takes a server out that has answered, or that cannot be told.
+    /// Takes a server out that has answered, or that cannot be notified.
     pub fn remove(&mut self, number: u64) {
         let Some(waiting) = self.waiting.remove(&number) else {
             return;
@@ -261,7 +262,7 @@ mod tests {
         // An operator does not wait.
         queue.add(&change("a.test."), [server(1)], at(1000));
         assert!(begin(&mut queue, at(1000)).is_some());
-        // One that was told waits for its answer, and for the next change.
+        // One that was notified waits for its answer, and for the next change.
         queue.add(&change("a.test."), [server(1)], at(1061));
         assert_eq!((queue.next(), queue.len()), (Some(at(1061)), 1));
     }
@@ -311,7 +312,7 @@ mod tests {
         assert!(queue.find(7, server(9).address).is_none());
         let (number, asked, tries) = queue.find(7, first.target.address).unwrap();
         assert_eq!((number, asked.id, tries), (first.number, 7, 1));
-        // Told again with another id: the old one counts no more.
+        // Notified again with another id: the old one counts no more.
         queue.sent(first.number, 9);
         assert!(queue.find(7, first.target.address).is_none());
         queue.remove(number);

@@ -1,4 +1,4 @@
-//! The policies of zones: their kind, whom they come from, who is told of changes, who may transfer, notify and update.
+//! The policies of zones: their kind, whom they come from, who is notified of changes, who may transfer, notify and update.
 //!
 //! [`ZonePolicy`] is a zone's policy as the server acts on it. It is put together of parts ([`PolicyPart`]), each with
 //! what one place says: the zone's own table in the configuration, the database or catalog that has the zone, and the
@@ -30,7 +30,7 @@ pub const CONFIGURED_RANK: u16 = 0;
 /// The rank of zones that catalogs and the state store declare: behind every backend.
 pub const UNCONFIGURED_RANK: u16 = u16::MAX - 1;
 
-/// Another server: a primary, or somebody who is told of changes.
+/// Another server: a primary, or one that is notified of changes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct RemoteServer {
     /// Its address.
@@ -76,11 +76,11 @@ pub struct ZonePolicy {
     pub declared_by: PolicySource,
     /// Where it is transferred from, in the order they are asked.
     pub primaries: Vec<RemoteServer>,
-    /// Who is told of changes besides the zone's name servers.
+    /// Who is notified of changes besides the zone's name servers.
     pub also_notify: Vec<RemoteServer>,
-    /// Whether the addresses of the zone's NS records are told of changes.
+    /// Whether the addresses of the zone's NS records are notified of changes.
     pub notify_name_servers: bool,
-    /// Whether they are told of each change at once, and not of the changes of a minute together.
+    /// Whether they are notified of each change at once, and not of the changes of a minute together.
     pub notify_at_once: bool,
     /// Who may transfer the zone.
     pub allow_transfer: AccessList,
@@ -123,7 +123,7 @@ pub struct ZonePolicy {
 }
 
 impl ZonePolicy {
-    /// Tells whether anybody is told of changes of the zone.
+    /// Tells whether anybody is notified of changes of the zone.
     pub fn sends_notify(&self) -> bool {
         self.notify_name_servers || !self.also_notify.is_empty()
     }

@@ -39,7 +39,7 @@ pub enum ZoneEvent {
     Expire,
     /// A primary is asked for its serial, and for the zone if that is newer.
     Refresh,
-    /// The secondaries are told of a new serial (RFC 1996).
+    /// The secondaries are notified of a new serial (RFC 1996).
     Notify,
     /// The contents are written to the state store as a whole, because the journal has grown too long.
     WriteContents,

@@ -23,7 +23,7 @@ pub fn directory(named: Option<PathBuf>, overrides: &Overrides) -> Result<PathBu
     }
 }
 
-/// Opens the state store of a server. One that cannot be used is told of, and the server serves what does not need it;
+/// Opens the state store of a server. One that cannot be used is logged, and the server serves what does not need it;
 /// unless the store may have keys of zones, which would then be served unsigned.
 pub fn open(config: &Config) -> Result<Option<StateStore>, StartError> {
     let Some(directory) = state_directory(config) else {

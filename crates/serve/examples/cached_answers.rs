@@ -1,4 +1,4 @@
-//! What an answer costs in a worker, without sockets: from a zone in memory, from the packet cache, from the query
+//! Prints the cost of an answer in a worker, without sockets: from a zone in memory, from the packet cache, from the query
 //! cache. `cargo run --release -p nameward-serve --example cached_answers [NAMES]`
 
 use nameward_answer::Engine;

@@ -2,7 +2,7 @@
 //! which a collector listens.
 //!
 //! Whoever answers makes the message and puts it into a bounded queue; a thread sends. While nobody listens, messages are
-//! dropped at once. Drops are counted and told.
+//! dropped at once. Drops are counted and logged.
 
 mod frames;
 mod message;
@@ -271,7 +271,7 @@ impl MessageSender {
         }
         self.recorder.add(Counter::DnstapDrops, new);
         self.recorder.flush(Stamp::now(), None);
-        // Drops while nobody listens are told by the line that says so.
+        // Drops while nobody listens are in the line that says so.
         let is_connected = self.shared.is_connected.load(Ordering::Relaxed);
         if is_connected && self.drops.admit("", Instant::now()).is_some() {
             tracing::warn!("dnstap: {new} messages dropped: the collector is too slow");

@@ -28,8 +28,9 @@ use std::time::{Duration, Instant};
 
 use nameward_dnssec::SignatureCache;
 use nameward_stats::{Gauge, Stats};
-use nameward_wire::Name;
-use nameward_zone::{CacheSizes, Live, LiveSource, LookupError};
+use nameward_wire::{Name, NameBuf};
+use nameward_zone::{CacheSizes, Live, LiveSource, LookupError, LookupRequest, Zone};
+use tokio::runtime::Handle;
 
 pub(crate) use answerer::Answerer;
 pub(crate) use attempt::{Attempt, Keeping, Lacking, Tried};
@@ -178,6 +179,31 @@ impl LiveZones {
     pub(crate) fn source(&self, index: u32) -> Option<Arc<dyn LiveSource>> {
         self.backend(index)
             .map(|backend| Arc::clone(&backend.source))
+    }
+
+    /// Hands over the contents of a zone that a name needs, from memory or from its backend, past the caches. The thread waits
+    /// for a backend. Returns `None` if there is none any more.
+    pub(crate) fn with_contents<T>(
+        &self,
+        (zone, name): (&Zone, NameBuf),
+        runtime: &Handle,
+        look: impl FnOnce(&Zone) -> T,
+    ) -> Result<Option<T>, LookupError> {
+        let Some(live) = zone.live() else {
+            return Ok(Some(look(zone)));
+        };
+        let Some(source) = self.source(live.backend) else {
+            return Ok(None);
+        };
+        let mut apex = NameBuf::from(zone.apex_name());
+        apex.make_lowercase();
+        let request = LookupRequest {
+            zone: live.id,
+            apex,
+            name,
+        };
+        let part = runtime.block_on(source.lookup(&request))?;
+        Ok(Some(look(&part.zone)))
     }
 
     fn backend(&self, index: u32) -> Option<Arc<Backend>> {

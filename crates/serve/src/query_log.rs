@@ -1,7 +1,7 @@
 //! The query log: a line for each answer, all of them or those of some zones, clients, or a share.
 //!
 //! A worker puts what a line needs into a bounded queue; a thread writes the lines. A full queue drops, and the drops are
-//! counted and told. Lines do not go through the log of the server: they would push everything else out of its ring.
+//! counted and logged. Lines do not go through the log of the server: they would push everything else out of its ring.
 
 mod line;
 mod output;

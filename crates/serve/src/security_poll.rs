@@ -14,7 +14,7 @@ use nameward_wire::{Name, NameBuf, NameError, Type};
 
 use crate::recursor::{ResolverSettings, Resolvers, Unanswered, UpstreamQuestion, UpstreamReply};
 
-/// Where the system's resolvers are told.
+/// The file that names the resolvers of the system.
 const RESOLV_CONF: &str = "/etc/resolv.conf";
 /// As many of them as resolver libraries ask (resolv.conf(5)).
 const SYSTEM_RESOLVERS_MAX: usize = 3;
@@ -57,7 +57,7 @@ impl SecurityStatus {
     }
 }
 
-/// Why a poll brought no status; told in the place of the response code.
+/// Why a poll brought no status; shown in the place of the response code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum PollFailure {
     Code(u16),

@@ -538,7 +538,7 @@ fn a_zone_that_is_signed_while_it_is_served_goes_out_with_a_chain_and_a_narrow_o
     assert_eq!(rcode(&reply), REFUSED_CODE);
 }
 
-/// What a tool prints for a transfer.
+/// Returns the output of a tool for a transfer.
 fn run(tool: &str, server: &Loopback, arguments: &[&str]) -> String {
     let port = server.address.port().to_string();
     let output = Command::new(tool)

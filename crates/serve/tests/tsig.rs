@@ -338,7 +338,7 @@ fn replies_that_come_later_are_signed_when_they_leave() {
     );
 }
 
-/// What a tool prints for a signed question.
+/// Returns the output of a tool for a signed question.
 fn run(tool: &str, server: &Loopback, arguments: &[&str]) -> String {
     let port = server.address.port().to_string();
     let output = Command::new(tool)

@@ -1,4 +1,4 @@
-//! What a change of one zone file among many costs: `watch_cost DIRECTORY ZONES` makes the files, then prints
+//! Measures a change of one zone file among many: `watch_cost DIRECTORY ZONES` makes the files, then prints
 //! how long the first load, a look at all of them, and a look at the one that changed take.
 
 use std::{env, fs, path::PathBuf, time::Instant};

@@ -130,7 +130,7 @@ impl StateStore {
     }
 }
 
-/// Makes a state directory that is not there yet, for its owner alone. One that cannot be made is told of when the lock is
+/// Makes a state directory that is not there yet, for its owner alone. One that cannot be made is reported when the lock is
 /// taken in it.
 fn make_directory(directory: &Path) {
     let _ = DirBuilder::new().mode(0o700).create(directory);

@@ -42,7 +42,7 @@ fn target() -> impl Strategy<Value = String> {
     prop_oneof![5 => owner(), 1 => Just("host.elsewhere.test".to_string())]
 }
 
-/// What stands at one name: an alias alone, or some records.
+/// The records at one name: an alias alone, or some records.
 fn contents() -> impl Strategy<Value = Vec<(&'static str, String)>> {
     let record = prop_oneof![
         4 => (0u8..4).prop_map(|n| ("A", format!("192.0.2.{n}"))),

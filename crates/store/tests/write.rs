@@ -520,7 +520,7 @@ fn crowd() -> Vec<Edit> {
     names.map(Edit::Replace).collect()
 }
 
-/// What `rectify-zone` would change, by its own tool.
+/// Returns the rows that `rectify-zone` would change, by its own tool.
 fn check_sequence(pdns: &Pdns, zone: i64, seed: u64, rounds: usize) {
     let address = DatabaseAddress::Sqlite(pdns.path.clone());
     let backend = SqlBackend::new(SqlOptions::for_tests(address)).unwrap();

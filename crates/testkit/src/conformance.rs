@@ -94,7 +94,7 @@ pub struct Reply {
     /// Answer, authority, additional.
     pub sections: [Section; 3],
     /// The OPT record.
-    pub edns: Edns,
+    pub edns: ExpectedEdns,
 }
 
 /// The records of a section that are due.
@@ -123,7 +123,7 @@ pub struct Line {
 
 /// The OPT record that must come back.
 #[derive(Debug, Default)]
-pub struct Edns {
+pub struct ExpectedEdns {
     /// `Some(false)`: none; `Some(true)`: must be there; `None`: as the query has.
     pub present: Option<bool>,
     /// Its payload size.

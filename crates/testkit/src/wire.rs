@@ -12,7 +12,9 @@ mod rtype;
 
 pub use client::{Client, question};
 pub use exchange::{Exchange, Sockets, Transport, answers};
-pub use message::{Message, Opt, Question, Reader, Record, encode_opt, encode_question, fold};
+pub use message::{
+    Message, Opt, Question, QuestionEdns, Reader, Record, encode_opt, encode_question, fold,
+};
 pub use name::Name;
 pub use rdata::print as print_rdata;
 pub use rtype::{

@@ -261,7 +261,7 @@ fn parse(rtype: Type, text: &[u8]) -> Result<Vec<u8>, String> {
     }
 }
 
-/// What holds for any octets of any type.
+/// Checks the properties that hold for any octets of any type.
 fn examine(rtype: Type, rdata: &[u8]) {
     let text = print(rtype, rdata);
     assert!(

@@ -106,7 +106,7 @@ fn data() -> impl Strategy<Value = Vec<String>> {
     ]
 }
 
-/// What may stand between two words.
+/// Separators that may stand between two words.
 fn gap() -> impl Strategy<Value = &'static str> {
     prop_oneof![6 => Just(" "), 2 => Just("\t"), 1 => Just("   \t ")]
 }

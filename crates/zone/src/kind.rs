@@ -1,6 +1,6 @@
 //! The kind of a zone, in the one list that databases, configurations and operations share.
 
-/// The kind of a zone: where its contents come from and who is told of them.
+/// The kind of a zone: where its contents come from and who is notified of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum ZoneKind {
     /// Served from its file or database; nobody is notified.

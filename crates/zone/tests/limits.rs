@@ -1,4 +1,4 @@
-//! What a zone may grow to, and what happens when memory is not there: an error with its line, never the end.
+//! Limits of the size of a zone, and memory that is not there: an error with its line, never the end.
 
 use nameward_wire::NameBuf;
 use nameward_wire::zonefile::{Options, Report, Severity, parse_bytes};

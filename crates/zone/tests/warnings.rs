@@ -1,4 +1,4 @@
-//! What a zone may say but hardly means is warned of, each time at the line of the record that says it.
+//! Warnings about zones that hardly mean what they say, each at the line of the record that says it.
 
 use nameward_wire::NameBuf;
 use nameward_wire::zonefile::{Options, Severity, parse_bytes, parse_file};

@@ -10,7 +10,7 @@ use nameward_stats::{RingCapacities, Stats};
 
 use crate::client::{Reply, Server, plain, settings};
 
-/// What every reply must be, whatever was asked.
+/// Checks the properties of every reply, whatever was asked.
 fn assert_sound(reply: &Reply) {
     assert!(
         reply.status_line().starts_with("HTTP/1.0 "),

@@ -1,4 +1,4 @@
-//! What stands on the page, and in which order.
+//! The contents of the page and their order.
 
 use std::net::{IpAddr, Ipv4Addr};
 

@@ -79,7 +79,7 @@ pub struct World {
     dnskey: History,
     rrsig: History,
     pub ds: History,
-    /// What the zone asked of its parent, through time; `None` asks for nothing.
+    /// The DS records that the zone asked its parent for, through time; `None` asks for nothing.
     wishes: Vec<(u64, Option<Ids>)>,
     /// The parent does not go back to a wish that is older than one it has seen (RFC 7344 section 6.2).
     read_at: u64,
@@ -170,7 +170,7 @@ impl World {
         }
     }
 
-    /// Somebody looks which DS the parent has.
+    /// Looks which DS the parent has.
     pub fn look_at_parent(&mut self) {
         let there = self.ds.current();
         let ids: Vec<u32> = self.keys.iter().map(|key| key.id).collect();

@@ -113,7 +113,7 @@ impl Commits {
         };
     }
 
-    /// Notes that the home of a zone has all changes: the next journal that is too large is told of again.
+    /// Notes that the home of a zone has all changes: the next journal that is too large is logged again.
     pub(crate) fn note_settled(&self, zone: Name<'_>, rank: u16) {
         lock(&self.zone(zone, rank)).is_writing = false;
     }

@@ -67,7 +67,7 @@ impl KeyDriverHandle {
         self.shared.condition.notify_one();
     }
 
-    /// Has a zone looked at whose keys an operator changed, and its secondaries told.
+    /// Has a zone looked at whose keys an operator changed, and its secondaries notified.
     pub fn keys_changed(&self, zone: NameBuf) {
         let mut wakes = self.lock();
         wakes.zones.insert(zone);

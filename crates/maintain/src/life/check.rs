@@ -150,7 +150,7 @@ impl<O: AskPrimary> Secondaries<O> {
         };
         let early = early.min(wait / 8);
         let error = zone.last_error.as_deref().unwrap_or("there is no primary");
-        // A primary that is down for long is told of less and less often.
+        // A primary that is down for long is logged less and less often.
         if zone.failures.is_power_of_two() {
             tracing::warn!(
                 "zone {}: refresh failed ({} in a row): {error}; again in {} s",

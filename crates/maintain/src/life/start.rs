@@ -52,7 +52,7 @@ impl<O: AskPrimary> Secondaries<O> {
         Ok(())
     }
 
-    /// Takes many zones over, as [`Secondaries::add`] does. One that cannot be read back is told of in the log and begins
+    /// Takes many zones over, as [`Secondaries::add`] does. One that cannot be read back is logged and begins
     /// empty. Zones of databases are taken over when these have answered.
     pub fn add_all(&mut self, list: Vec<SecondarySettings>, now: Moment) {
         let commits = Arc::clone(&self.store.commits);

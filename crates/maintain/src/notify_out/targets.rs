@@ -1,4 +1,4 @@
-//! The servers that are told of a zone's changes.
+//! The servers that are notified of a zone's changes.
 
 use crate::policy::{RemoteServer, ZonePolicy};
 use nameward_wire::{Name, NameBuf, Type};
@@ -9,10 +9,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 const DNS_PORT: u16 = 53;
 /// The domain of names that are nowhere (RFC 6761 section 6.4), such as the name server of a catalog zone.
 const INVALID: &[u8] = b"\x07invalid\0";
-/// Servers that one zone may have told.
+/// Servers that one zone may have notified.
 const TARGETS_MAX: usize = 20_000;
 
-/// The servers that are told of a change of a zone.
+/// The servers that are notified of a change of a zone.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct NotifyTargets {
     /// The servers whose addresses are known.
@@ -21,7 +21,7 @@ pub struct NotifyTargets {
     pub unknown: Vec<NameBuf>,
 }
 
-/// Lists the servers that are told of a change of a zone: the name servers of the zone but the one its SOA names, which
+/// Lists the servers that are notified of a change of a zone: the name servers of the zone but the one its SOA names, which
 /// is the primary (RFC 1996 section 2), and those that the policy adds.
 pub fn notify_targets(zone: &Zone, table: &ZoneTable, policy: &ZonePolicy) -> NotifyTargets {
     let (mut found, mut unknown) = (Vec::new(), Vec::new());
@@ -61,7 +61,7 @@ pub fn host_addresses(zone: &Zone, host: Name<'_>) -> Vec<IpAddr> {
     found
 }
 
-/// Returns the addresses of name servers as servers that are told without a key. One that the policy names is told with its key
+/// Returns the addresses of name servers as servers that are notified without a key. One that the policy names is notified with its key
 /// there, and once.
 pub fn name_server_targets(
     policy: &ZonePolicy,

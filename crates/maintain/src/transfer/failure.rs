@@ -3,7 +3,7 @@
 use nameward_dnssec::tsig::TsigFailure;
 use nameward_wire::message::MessageError;
 use nameward_wire::rdata::RdataError;
-use nameward_wire::{Class, Type};
+use nameward_wire::{Class, Type, rcode_name};
 use nameward_zone::Serial;
 
 /// The reason why a reply of a primary is not taken.
@@ -25,7 +25,7 @@ pub enum TransferFailure {
     #[error("the reply is about another question")]
     WrongQuestion,
     /// The primary answers with an error.
-    #[error("the primary answers {}", rcode_word(*.0))]
+    #[error("the primary answers {}", rcode_name(*.0))]
     Code(u8),
     /// The primary is not authoritative for the zone.
     #[error("the primary is not authoritative for the zone")]
@@ -106,19 +106,4 @@ impl TransferFailure {
                 | TransferFailure::WrongQuestion
         )
     }
-}
-
-/// Returns the mnemonic of a response code (RFC 6895 section 2.3).
-fn rcode_word(code: u8) -> String {
-    let word = match code {
-        0 => "NOERROR",
-        1 => "FORMERR",
-        2 => "SERVFAIL",
-        3 => "NXDOMAIN",
-        4 => "NOTIMP",
-        5 => "REFUSED",
-        9 => "NOTAUTH",
-        code => return format!("RCODE{code}"),
-    };
-    word.into()
 }

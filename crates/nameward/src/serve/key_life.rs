@@ -1,4 +1,4 @@
-//! Owns the wiring of what looks after keys by policies: who asks parents, who is told of changes, and the gauges.
+//! Owns the wiring of what looks after keys by policies: who asks parents, who is notified of changes, and the gauges.
 
 use std::{io, sync::Arc};
 

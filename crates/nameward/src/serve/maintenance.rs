@@ -152,7 +152,7 @@ pub struct MaintenanceParts {
     pub log: LogControl,
     /// Asked for their zones again by a reload.
     pub databases: Databases,
-    /// Whatever asks resolvers, once it is started.
+    /// The clients of resolvers, once they are started.
     pub recursion: Option<Recursion>,
     /// The state of files and reloads, for whoever shows it.
     pub notes: Arc<MaintenanceNotes>,

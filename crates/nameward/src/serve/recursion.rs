@@ -29,7 +29,7 @@ const SHARE_OF_CLIENT: usize = 4;
 /// Pollers that may wait to take over: one a reload.
 const POLLERS_WAITING: usize = 4;
 
-/// Whatever asks resolvers, as the configuration has it now.
+/// The clients of resolvers, as the configuration has them now.
 pub struct Recursion {
     shared: Arc<ServingState>,
     /// The addresses that this server answers on.

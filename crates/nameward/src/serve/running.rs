@@ -89,7 +89,7 @@ pub struct OutgoingParts {
     pub notifier: Notifier,
     /// Notes the serials in databases that others were notified of.
     pub notified: NotifiedSerials,
-    /// Where primaries are asked and secondaries told.
+    /// Where primaries are asked and secondaries notified.
     pub runtime: Handle,
 }
 

@@ -1,4 +1,4 @@
-//! Owns the wiring of secondary zones and NOTIFY: who asks primaries, who tells secondaries, and what operators are told
+//! Owns the wiring of secondary zones and NOTIFY: who asks primaries, who notifies secondaries, and what operators are told
 //! of both.
 
 use std::{
@@ -70,7 +70,7 @@ pub struct SecondaryParts {
     pub kept: Arc<KeptPolicies>,
     /// The databases, whose secondary zones are at home in them.
     pub databases: Databases,
-    /// Where primaries are asked and secondaries told.
+    /// Where primaries are asked and secondaries notified.
     pub runtime: Handle,
 }
 
@@ -162,7 +162,7 @@ impl SecondaryZones {
         Box::new(move |zone| life.seconds_to_expiry(zone))
     }
 
-    /// Has secondaries told of zones that changed while the server was down. May wait for the disk.
+    /// Has secondaries notified of zones that changed while the server was down. May wait for the disk.
     pub fn tell_of_changes_before_start(&self) {
         self.notifier.tell_of_changes_before_start();
     }
@@ -351,7 +351,7 @@ impl SecondaryZones {
         Ok(OperationResult::ZoneRetrieving { zone })
     }
 
-    /// Has the servers told that are to be told of changes of a zone.
+    /// Has the servers notified that are to be notified of changes of a zone.
     pub fn notify(&self, zone: &str) -> Result<OperationResult, OperationError> {
         let name = zone_name(zone)?;
         self.of_other(name)?;

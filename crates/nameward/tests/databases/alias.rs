@@ -2,7 +2,7 @@
 
 use crate::rows::Sqlite;
 use crate::scripted::{Replies, ScriptedResolver, reply};
-use crate::signed::{add_key, anchors, backend, question, whole};
+use crate::signed::{add_key, anchors, question, whole};
 use nameward_testkit::conformance::ZoneText;
 use nameward_testkit::wire::{Client, Message, Record, Transport};
 use nameward_testkit::{Setup, TestServer, require};
@@ -63,7 +63,7 @@ pub fn with_shop(setup: Setup, text: &str, mode: &str, nsec3: Option<&str>) -> (
             ));
         }
     }
-    let backend = backend(&database, mode);
+    let backend = database.backend(mode);
     (setup, backend)
 }
 

@@ -15,11 +15,12 @@ fn start(mode: &str) -> (TestServer, Sqlite) {
     let setup = Setup::new().without_web().patient();
     let database = Sqlite::new(setup.dir());
     database.add(&zone("one.test", "192.0.2.10"));
-    let path = database.path.display();
-    let config = format!("[[backend]]\ntype = \"sqlite\"\npath = \"{path}\"\nmode = \"{mode}\"\n");
     let file = zone("file.test", "192.0.2.23").file_text();
     (
-        setup.config(&config).zone("file.test", &file).start(),
+        setup
+            .config(&database.backend(mode))
+            .zone("file.test", &file)
+            .start(),
         database,
     )
 }
@@ -191,26 +192,23 @@ fn records_are_disabled_enabled_commented_and_found() {
     }
 }
 
-#[test]
-fn the_terms_of_a_zone_are_set() {
-    let (server, database) = start("live");
-    done(
-        &server,
-        &[
-            "zone",
-            "set",
-            "one.test",
-            "--kind",
-            "primary",
-            "--account",
-            "joe",
-        ],
-    );
-    let shown = done(&server, &["zone", "show", "one.test"]);
+const SET_ADDRESS: [&str; 7] = ["record", "set", "one.test", "www", "A", "60", "192.0.2.1"];
+
+/// Sets kind and account of a zone, and sees that they are shown.
+fn check_terms_are_set(server: &TestServer) {
+    let terms = ["--kind", "primary", "--account", "joe"];
+    done(server, &[&["zone", "set", "one.test"][..], &terms].concat());
+    let shown = done(server, &["zone", "show", "one.test"]);
     assert!(
         shown.contains("\nkind primary\n") && shown.contains("\naccount joe\n"),
         "{shown}"
     );
+}
+
+#[test]
+fn the_terms_of_a_zone_are_set() {
+    let (server, database) = start("live");
+    check_terms_are_set(&server);
     let secondary = ["zone", "set", "one.test", "--kind", "secondary"];
     let (code, said) = run(&server, &secondary);
     assert!(
@@ -221,30 +219,17 @@ fn the_terms_of_a_zone_are_set() {
         &server,
         &[&secondary[..], &["--primary", "192.0.2.53"]].concat(),
     );
-    let (code, said) = run(
-        &server,
-        &["record", "set", "one.test", "www", "A", "60", "192.0.2.1"],
-    );
+    let (code, said) = run(&server, &SET_ADDRESS);
     assert!(
         code == Some(7) && said.contains("change it at its primary"),
         "{said}"
     );
+    let native = ["--kind", "native", "--primary", ""];
     done(
         &server,
-        &[
-            "zone",
-            "set",
-            "one.test",
-            "--kind",
-            "native",
-            "--primary",
-            "",
-        ],
+        &[&["zone", "set", "one.test"][..], &native].concat(),
     );
-    done(
-        &server,
-        &["record", "set", "one.test", "www", "A", "60", "192.0.2.1"],
-    );
+    done(&server, &SET_ADDRESS);
     done(
         &server,
         &["zone", "create", "catalog.test", "--ns", "ns.one.test"],
@@ -279,10 +264,7 @@ fn check_engine(kind: DatabaseKind) {
         &server,
         &["zone", "create", "one.test", "--ns", "ns.one.test"],
     );
-    done(
-        &server,
-        &["record", "set", "one.test", "www", "A", "60", "192.0.2.1"],
-    );
+    done(&server, &SET_ADDRESS);
     done(
         &server,
         &["metadata", "add", "one.test", "X-OURS", "a", "b"],
@@ -301,20 +283,7 @@ fn check_engine(kind: DatabaseKind) {
     done(&server, &["record", "disable", "one.test", "www", "A"]);
     let found = done(&server, &["record", "search", "WWW*"]);
     assert_eq!(found, "; disabled: www.one.test. 60 IN A 192.0.2.1\n");
-    done(
-        &server,
-        &[
-            "zone",
-            "set",
-            "one.test",
-            "--kind",
-            "primary",
-            "--account",
-            "joe",
-        ],
-    );
-    let shown = done(&server, &["zone", "show", "one.test"]);
-    assert!(shown.contains("\nkind primary\n"), "{shown}");
+    check_terms_are_set(&server);
 }
 
 #[test]

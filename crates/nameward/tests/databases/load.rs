@@ -194,7 +194,7 @@ fn ring(server: &TestServer, name: &str) -> String {
     text
 }
 
-/// What befalls the database while the flood goes on.
+/// Faults of the database while the flood goes on.
 fn check_misfortunes(server: &TestServer, database: &mut Database, kind: DatabaseKind) {
     let rises = |name: &'static str| {
         let before = counter(server, name);

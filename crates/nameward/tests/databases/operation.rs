@@ -1,4 +1,4 @@
-//! What happens to a database while the server runs.
+//! Changes and failures of a database while the server runs.
 
 use crate::ask::Asker;
 use crate::rows::Sqlite;
@@ -6,6 +6,7 @@ use nameward_testkit::conformance::ZoneText;
 use nameward_testkit::wire::{Exchange, Transport};
 use nameward_testkit::{Setup, TestServer};
 use nameward_wire::NameBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -19,13 +20,6 @@ pub fn zone(name: &str, address: &str) -> ZoneText {
              ns1 3600 A 192.0.2.1\nwww 60 A {address}\n"
         ),
     }
-}
-
-fn backend(database: &Sqlite, mode: &str) -> String {
-    format!(
-        "[[backend]]\ntype = \"sqlite\"\npath = \"{}\"\nmode = \"{mode}\"\n",
-        database.path.display()
-    )
 }
 
 /// The response code, and the last octet of the last address; `None` for no answer.
@@ -90,7 +84,7 @@ fn a_change_in_sql_is_answered_in_both_modes() {
         let setup = Setup::new().without_web().patient();
         let database = Sqlite::new(setup.dir());
         database.add(&zone("one.test", "192.0.2.10"));
-        let server = setup.config(&backend(&database, mode)).start();
+        let server = setup.config(&database.backend(mode)).start();
         assert_eq!(ask(&server, "www.one.test."), Some((0, 10)));
         assert_eq!(ask(&server, "www.one.test."), Some((0, 10)));
         database.run("UPDATE records SET content = '192.0.2.11' WHERE name = 'www.one.test'");
@@ -111,7 +105,7 @@ fn the_first_backend_serves_a_zone_that_two_have_and_the_log_says_so() {
     database.add(&zone("own.test", "192.0.2.22"));
     // The test kit puts its file backend behind.
     let setup = setup
-        .config(&backend(&database, "live"))
+        .config(&database.backend("live"))
         .zone("both.test", &zone("both.test", "192.0.2.21").file_text())
         .zone("file.test", &zone("file.test", "192.0.2.23").file_text());
     let server = setup.start();
@@ -127,28 +121,51 @@ fn the_first_backend_serves_a_zone_that_two_have_and_the_log_says_so() {
     );
 }
 
+/// A database with the zone `late.test` that is not where the server looks for it yet.
+struct LateDatabase {
+    hidden: Sqlite,
+    place: PathBuf,
+}
+
+impl LateDatabase {
+    fn new(directory: &Path) -> Self {
+        let later = directory.join("later");
+        std::fs::create_dir(&later).unwrap();
+        let hidden = Sqlite::new(&later);
+        hidden.add(&zone("late.test", "192.0.2.30"));
+        LateDatabase {
+            hidden,
+            place: directory.join("zones.db"),
+        }
+    }
+
+    fn backend(&self) -> String {
+        format!(
+            "[[backend]]\ntype = \"sqlite\"\npath = \"{}\"\n",
+            self.place.display()
+        )
+    }
+
+    /// Moves the database to where the server looks for it.
+    fn appear(&self) {
+        for end in ["", "-wal", "-shm"] {
+            let from = format!("{}{end}", self.hidden.path.display());
+            let _ = std::fs::rename(from, format!("{}{end}", self.place.display()));
+        }
+    }
+}
+
 #[test]
 fn a_database_that_is_missing_at_start_is_served_when_it_comes() {
     let setup = Setup::new().without_web().patient();
-    let hidden = setup.dir().join("later");
-    std::fs::create_dir(&hidden).unwrap();
-    let database = Sqlite::new(&hidden);
-    database.add(&zone("late.test", "192.0.2.30"));
-    let place = setup.dir().join("zones.db");
-    let config = format!(
-        "[[backend]]\ntype = \"sqlite\"\npath = \"{}\"\n",
-        place.display()
-    );
+    let late = LateDatabase::new(setup.dir());
     let server = setup
-        .config(&config)
+        .config(&late.backend())
         .zone("file.test", &zone("file.test", "192.0.2.23").file_text())
         .start();
     assert_eq!(ask(&server, "www.file.test."), Some((0, 23)));
     wait_for_code(&server, "www.late.test.", REFUSED);
-    for end in ["", "-wal", "-shm"] {
-        let from = format!("{}{end}", database.path.display());
-        let _ = std::fs::rename(from, format!("{}{end}", place.display()));
-    }
+    late.appear();
     wait_for(&server, "www.late.test.", (0, 30));
 }
 
@@ -160,20 +177,12 @@ fn status(server: &TestServer) -> String {
 #[test]
 fn a_database_that_is_down_is_a_fault_until_it_is_back() {
     let setup = Setup::new().patient();
-    let hidden = setup.dir().join("later");
-    std::fs::create_dir(&hidden).unwrap();
-    let database = Sqlite::new(&hidden);
-    database.add(&zone("late.test", "192.0.2.30"));
-    let place = setup.dir().join("zones.db");
-    let config = format!(
-        "[[backend]]\ntype = \"sqlite\"\npath = \"{}\"\n",
-        place.display()
-    );
-    let server = setup.config(&config).start();
+    let late = LateDatabase::new(setup.dir());
+    let server = setup.config(&late.backend()).start();
     let text = status(&server);
     let fault = format!(
         "  backend_down: Backend 1 (sqlite:{}) does not answer since 2",
-        place.display()
+        late.place.display()
     );
     assert!(text.contains(&fault), "{text}");
     assert!(
@@ -184,10 +193,7 @@ fn a_database_that_is_down_is_a_fault_until_it_is_back() {
         text.contains("\n2        file      resident  up     2"),
         "{text}"
     );
-    for end in ["", "-wal", "-shm"] {
-        let from = format!("{}{end}", database.path.display());
-        let _ = std::fs::rename(from, format!("{}{end}", place.display()));
-    }
+    late.appear();
     wait_for(&server, "www.late.test.", (0, 30));
     let start = Instant::now();
     while !status(&server).ends_with("\nfaults: none\n") {
@@ -213,7 +219,7 @@ fn answers_that_waited_for_a_database_are_in_the_query_log() {
         "[query_log]\nenabled = true\nfile = \"{}\"\n",
         file.display()
     );
-    let server = setup.config(&(log + &backend(&database, "live"))).start();
+    let server = setup.config(&(log + &database.backend("live"))).start();
     wait_for(&server, "www.one.test.", (0, 10));
     let start = Instant::now();
     loop {
@@ -239,7 +245,7 @@ fn rows_that_do_not_parse_fail_their_name_and_the_log_names_them() {
              {insert} VALUES (778, 1, 'sub.one.test', 'NS', 'a..b');
              {insert} VALUES (779, 2, 'two.test', 'SOA', 'a..b')"
         ));
-        let server = setup.config(&backend(&database, mode)).start();
+        let server = setup.config(&database.backend(mode)).start();
         wait_for(&server, "www.one.test.", (0, 10));
         for name in ["bad.one.test.", "x.sub.one.test.", "www.two.test."] {
             assert_eq!(ask(&server, name).unwrap().0, SERVFAIL, "{mode}: {name}");
@@ -271,7 +277,7 @@ fn the_next_source_of_a_zone_takes_over_at_once() {
         first.add(&zone("both.test", "192.0.2.1"));
         second.add(&zone("both.test", "192.0.2.2"));
         second.add(&zone("second.test", "192.0.2.9"));
-        let both = backend(&first, mode) + &backend(&second, mode);
+        let both = first.backend(mode) + &second.backend(mode);
         let server = setup
             .config(&both)
             .zone("both.test", &zone("both.test", "192.0.2.3").file_text())
@@ -300,7 +306,7 @@ fn a_zone_that_takes_the_name_of_another_is_served() {
         let database = Sqlite::new(setup.dir());
         database.add(&zone("one.test", "192.0.2.1"));
         database.add(&zone("two.test", "192.0.2.2"));
-        let server = setup.config(&backend(&database, mode)).start();
+        let server = setup.config(&database.backend(mode)).start();
         wait_for(&server, "www.one.test.", (0, 1));
         // Both change their names in one transaction.
         let rename = |id: u8, from: &str, to: &str| {
@@ -329,7 +335,7 @@ fn without_triggers_zones_that_did_not_change_are_not_made_anew() {
     database.add(&zone("two.test", "192.0.2.2"));
     database.run("INSERT INTO records (id, domain_id, name, type, content) VALUES (777, 2, 'bad.two.test', 'A', 'x')");
     database.drop_triggers();
-    let server = setup.config(&backend(&database, "resident")).start();
+    let server = setup.config(&database.backend("resident")).start();
     wait_for(&server, "www.two.test.", (0, 2));
     for address in 10..13 {
         database.run(&format!(
@@ -347,7 +353,7 @@ fn caches_are_flushed_over_the_control_socket() {
     let setup = Setup::new().without_web().patient();
     let database = Sqlite::new(setup.dir());
     database.add(&zone("one.test", "192.0.2.10"));
-    let server = setup.config(&backend(&database, "live")).start();
+    let server = setup.config(&database.backend("live")).start();
     let flush = |what: &[&str]| {
         let output = server.command(&[&["cache", "flush"], what].concat());
         String::from_utf8_lossy(&output.stdout).into_owned()

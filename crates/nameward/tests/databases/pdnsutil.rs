@@ -71,11 +71,7 @@ fn tables(path: &Path) -> Vec<String> {
 fn a_script_of_pdnsutil_leaves_the_same_tables_as_pdnsutil() {
     let setup = Setup::new().without_web().patient();
     let database = Sqlite::new(setup.dir());
-    let config = format!(
-        "[[backend]]\ntype = \"sqlite\"\npath = \"{}\"\n",
-        database.path.display()
-    );
-    let server = setup.config(&config).start();
+    let server = setup.config(&database.backend("live")).start();
     let directory = server.dir().join("powerdns");
     std::fs::create_dir(&directory).unwrap();
     let theirs = directory.join("theirs.db");
@@ -240,11 +236,7 @@ fn a_script_of_pdnsutil_leaves_the_same_tables_as_pdnsutil() {
 fn pdns_control_is_understood_also_by_its_own_name() {
     let setup = Setup::new().without_web().patient();
     let database = Sqlite::new(setup.dir());
-    let config = format!(
-        "[[backend]]\ntype = \"sqlite\"\npath = \"{}\"\n",
-        database.path.display()
-    );
-    let server = setup.config(&config).start();
+    let server = setup.config(&database.backend("live")).start();
     let ask = |words: &[&str]| ours(&server, "pdns_control", words);
     assert_eq!(ask(&["rping"]).1, "PONG\n");
     assert_eq!(

@@ -3,9 +3,9 @@
 use crate::operation::wait_for_code;
 use nameward_testkit::databases::{Database, DatabaseKind};
 use nameward_testkit::differential::answers::{Answer, Server};
-use nameward_testkit::differential::questions::{Ask, Edns};
+use nameward_testkit::differential::questions::Ask;
 use nameward_testkit::peers::{Peer, PeerKind, PeerOptions};
-use nameward_testkit::wire::{Name, Question, type_from_text, type_text};
+use nameward_testkit::wire::{Name, Question, QuestionEdns, type_from_text, type_text};
 use nameward_testkit::{Setup, TestServer, require};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -173,17 +173,20 @@ impl Store {
     }
 }
 
+/// Runs a command of PowerDNS that must succeed, with the configuration in a directory.
+pub fn run_pdnsutil(directory: &Path, arguments: &[&str]) {
+    let output = Command::new("pdnsutil")
+        .arg(format!("--config-dir={}", directory.display()))
+        .args(arguments)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{arguments:?}: {output:?}");
+}
+
 /// Fills the database with the tools of PowerDNS.
 fn fill(store: &Store, directory: &Path) {
     std::fs::write(directory.join("pdns.conf"), store.powerdns()).unwrap();
-    let run = |arguments: &[&str]| {
-        let output = Command::new("pdnsutil")
-            .arg(format!("--config-dir={}", directory.display()))
-            .args(arguments)
-            .output()
-            .unwrap();
-        assert!(output.status.success(), "{arguments:?}: {output:?}");
-    };
+    let run = |arguments: &[&str]| run_pdnsutil(directory, arguments);
     for (name, steps) in ZONES {
         let file = directory.join(name);
         std::fs::write(&file, format!("$ORIGIN {name}.\n{ZONE}")).unwrap();
@@ -261,7 +264,7 @@ fn questions() -> Vec<Ask> {
             rtype,
             class: 1,
         },
-        edns: Edns::Plain,
+        edns: QuestionEdns::Plain,
         zone: None,
     };
     names

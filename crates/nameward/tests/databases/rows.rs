@@ -71,6 +71,12 @@ impl Sqlite {
         Sqlite { path }
     }
 
+    /// Returns the settings of a backend with this database.
+    pub fn backend(&self, mode: &str) -> String {
+        let path = self.path.display();
+        format!("[[backend]]\ntype = \"sqlite\"\npath = \"{path}\"\nmode = \"{mode}\"\n")
+    }
+
     /// Runs statements.
     pub fn run(&self, sql: &str) {
         self.connection().execute_batch(sql).unwrap();

@@ -176,6 +176,14 @@ fn follow(database: &TestDatabase, kind: PeerKind, mode: &str) {
     );
 }
 
+/// Has a zone follow its primary in a database of an engine, if that is installed.
+fn follow_on(engine: DatabaseKind, primary: PeerKind, mode: &str) {
+    let directory = tempfile::tempdir().unwrap();
+    if let Some(database) = TestDatabase::new(Some(engine), directory.path()) {
+        follow(&database, primary, mode);
+    }
+}
+
 #[test]
 fn a_secondary_zone_of_sqlite_follows_its_primary_in_both_modes() {
     for mode in ["live", "resident"] {
@@ -187,34 +195,22 @@ fn a_secondary_zone_of_sqlite_follows_its_primary_in_both_modes() {
 
 #[test]
 fn a_secondary_zone_of_postgres_follows_its_primary() {
-    let directory = tempfile::tempdir().unwrap();
-    if let Some(database) = TestDatabase::new(Some(DatabaseKind::Postgres), directory.path()) {
-        follow(&database, PeerKind::Bind, "live");
-    }
+    follow_on(DatabaseKind::Postgres, PeerKind::Bind, "live");
 }
 
 #[test]
 fn a_secondary_zone_of_mariadb_follows_its_primary() {
-    let directory = tempfile::tempdir().unwrap();
-    if let Some(database) = TestDatabase::new(Some(DatabaseKind::Mariadb), directory.path()) {
-        follow(&database, PeerKind::Bind, "resident");
-    }
+    follow_on(DatabaseKind::Mariadb, PeerKind::Bind, "resident");
 }
 
 #[test]
 fn a_secondary_zone_of_postgres_in_memory_follows_its_primary() {
-    let directory = tempfile::tempdir().unwrap();
-    if let Some(database) = TestDatabase::new(Some(DatabaseKind::Postgres), directory.path()) {
-        follow(&database, PeerKind::Knot, "resident");
-    }
+    follow_on(DatabaseKind::Postgres, PeerKind::Knot, "resident");
 }
 
 #[test]
 fn a_secondary_zone_of_mariadb_that_is_looked_up_follows_its_primary() {
-    let directory = tempfile::tempdir().unwrap();
-    if let Some(database) = TestDatabase::new(Some(DatabaseKind::Mariadb), directory.path()) {
-        follow(&database, PeerKind::Knot, "live");
-    }
+    follow_on(DatabaseKind::Mariadb, PeerKind::Knot, "live");
 }
 
 /// Contents that no primary has confirmed for too long are SERVFAIL, and served again when one does.

@@ -2,14 +2,13 @@
 //! the same keys, the same answers to clients that want DNSSEC, and secure for BIND.
 
 use crate::operation::wait_for_code;
-use crate::powerdns::{PREFIXES, Store, ZONE, powerdns};
+use crate::powerdns::{PREFIXES, Store, ZONE, powerdns, run_pdnsutil};
 use crate::signed::{anchors, is_complete, judge, question, whole};
 use nameward_testkit::databases::DatabaseKind;
 use nameward_testkit::validator::Validator;
 use nameward_testkit::wire::{Message, Record, type_text};
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::process::Command;
 
 /// Each zone and what is done with it after it was loaded; `@` is its name.
 type Steps = &'static [&'static [&'static str]];
@@ -97,14 +96,7 @@ const APEX_TYPES: &[&str] = &["SOA", "NS", "DNSKEY", "CDS", "CDNSKEY", "NSEC3PAR
 
 fn fill(store: &Store, directory: &Path, zones: &[&(&str, Steps)]) {
     std::fs::write(directory.join("pdns.conf"), store.powerdns()).unwrap();
-    let run = |arguments: &[&str]| {
-        let output = Command::new("pdnsutil")
-            .arg(format!("--config-dir={}", directory.display()))
-            .args(arguments)
-            .output()
-            .unwrap();
-        assert!(output.status.success(), "{arguments:?}: {output:?}");
-    };
+    let run = |arguments: &[&str]| run_pdnsutil(directory, arguments);
     for (name, steps) in zones {
         let file = directory.join(name);
         std::fs::write(&file, format!("$ORIGIN {name}.\n{ZONE}")).unwrap();
@@ -137,7 +129,7 @@ fn comparable(record: &Record) -> String {
     )
 }
 
-/// What has to be the same: the records, who signed them, and that something proves what is not there. How it is
+/// Returns the parts that have to be the same: the records, who signed them, and that something proves what is not there. How it is
 /// proven is up to each: PowerDNS shows neighbours, we do not.
 fn essence(reply: &Message) -> (u16, bool, BTreeSet<String>, BTreeSet<String>) {
     let is_proof = |record: &&Record| {

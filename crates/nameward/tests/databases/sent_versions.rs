@@ -2,7 +2,7 @@
 //! them by differences alone has a zone that verifies, whatever changed.
 
 use crate::rows::Sqlite;
-use crate::signed::{add_key, backend, set_meta};
+use crate::signed::{add_key, set_meta};
 use nameward_testkit::conformance::ZoneText;
 use nameward_testkit::mesh::{
     KEY_ALGORITHM, KEY_NAME, KEY_SECRET, MeshPeer, MeshRole, MeshSetup, compare, dump,
@@ -62,7 +62,7 @@ impl Fleet {
                 set_meta(&database, ZONE, "NSEC3PARAM", "1 0 0 -");
             }
         }
-        let source = backend(&database, mode);
+        let source = database.backend(mode);
         let state = setup.dir().join("state");
         let server = setup
             .config(&format!(
@@ -210,7 +210,7 @@ fn a_narrow_zone_goes_out_without_signatures_where_that_is_asked_for() {
         add_key(&database, ZONE, 257, crate::signed::ED25519);
         set_meta(&database, ZONE, "NSEC3PARAM", "1 0 0 -");
         set_meta(&database, ZONE, "NSEC3NARROW", "1");
-        let source = backend(&database, "live");
+        let source = database.backend("live");
         setup
             .config(&format!(
                 "[zone_defaults]\nallow_transfer = [\"127.0.0.1\"]\n{settings}{source}"

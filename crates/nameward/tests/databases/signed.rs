@@ -5,12 +5,12 @@ use crate::ask::Asker;
 use crate::operation::zone;
 use crate::rows::Sqlite;
 use nameward_testkit::conformance::ZoneText;
-use nameward_testkit::differential::questions::{Ask, Edns};
+use nameward_testkit::differential::questions::Ask;
 use nameward_testkit::differential::{asks, zones};
 use nameward_testkit::peers::PeerKind;
 use nameward_testkit::validator::{Anchor, Validator};
 use nameward_testkit::wire::{
-    Exchange, Message, Name, Question, Record, Transport, type_from_text,
+    Exchange, Message, Name, Question, QuestionEdns, Record, Transport, type_from_text,
 };
 use nameward_testkit::{Setup, TestServer};
 use std::collections::BTreeSet;
@@ -41,7 +41,7 @@ pub fn question(name: &str, rtype: &str) -> Ask {
             rtype: type_from_text(rtype).unwrap(),
             class: 1,
         },
-        edns: Edns::Do,
+        edns: QuestionEdns::Dnssec,
         zone: None,
     }
 }
@@ -124,13 +124,6 @@ pub fn judge(validator: &Validator, ask: &Ask, own: &Message) -> Option<String> 
     })
 }
 
-pub fn backend(database: &Sqlite, mode: &str) -> String {
-    format!(
-        "[[backend]]\ntype = \"sqlite\"\npath = \"{}\"\nmode = \"{mode}\"\n",
-        database.path.display()
-    )
-}
-
 pub fn add_key(database: &Sqlite, zone: &str, flags: u16, key: &str) {
     database.run(&format!(
         "INSERT INTO cryptokeys (domain_id, flags, active, published, content)
@@ -190,27 +183,54 @@ fn check_denial(seed: u64, mode: &str, metadata: Option<(&str, &str)>) {
             }
         }
     }
-    let server = setup.config(&backend(&database, mode)).start();
+    let server = setup.config(&database.backend(mode)).start();
     let names: Vec<&str> = made.iter().map(|zone| zone.name.as_str()).collect();
     if PeerKind::Bind.require().is_none() {
         return;
     }
     let validator = Validator::start(server.address(), &anchors(server.address(), &names));
     let validator = validator.unwrap_or_else(|error| panic!("{error}"));
+    let is_opt_out = metadata.is_some_and(|(_, content)| content.starts_with("1 1"));
+    let expected = match is_opt_out {
+        true => Judged::NotBogus,
+        false => Judged::Secure,
+    };
+    let asked = judge_all(
+        &validator,
+        server.address(),
+        (asks(&made, seed), is_complete),
+        expected,
+    );
+    assert!(asked > 500, "{asked} asked");
+}
+
+/// The judgement that all answers must get.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Judged {
+    /// Secure.
+    Secure,
+    /// RFC 5155 section 9.2: what is denied by Opt-Out is not secure, but not bogus either.
+    NotBogus,
+}
+
+/// Asks a server with DO and has the validator judge each answer that it can judge; returns how many those were.
+pub fn judge_all(
+    validator: &Validator,
+    server: SocketAddr,
+    (asks, can_judge): (Vec<Ask>, impl Fn(&Ask, &Message) -> bool),
+    expected: Judged,
+) -> usize {
     let (mut asked, mut wrong) = (0, Vec::new());
-    for mut ask in asks(&made, seed) {
-        ask.edns = Edns::Do;
-        let own = whole(server.address(), &ask);
-        if is_complete(&ask, &own) {
+    for mut ask in asks {
+        ask.edns = QuestionEdns::Dnssec;
+        let own = whole(server, &ask);
+        if can_judge(&ask, &own) {
             asked += 1;
-            // RFC 5155 section 9.2: what is denied by Opt-Out is not secure, but not bogus either.
             let same_code = format!("codes {:?}", (own.rcode(), own.rcode()));
-            let is_opt_out = metadata.is_some_and(|(_, content)| content.starts_with("1 1"));
-            let is_wrong = |said: &String| !is_opt_out || !said.contains(&same_code);
-            wrong.extend(judge(&validator, &ask, &own).filter(is_wrong));
+            let is_wrong = |said: &String| expected == Judged::Secure || !said.contains(&same_code);
+            wrong.extend(judge(validator, &ask, &own).filter(is_wrong));
         }
     }
-    assert!(asked > 500, "{asked} asked");
     let (count, first) = (wrong.len(), &wrong[..wrong.len().min(20)]);
     let log = validator.log_tail();
     assert!(
@@ -218,6 +238,7 @@ fn check_denial(seed: u64, mode: &str, metadata: Option<(&str, &str)>) {
         "{count} of {asked}\n{}\n{log}",
         first.join("\n")
     );
+    asked
 }
 
 #[test]
@@ -274,7 +295,7 @@ fn caches_of_keys_metadata_and_signatures_are_counted_and_follow_changes() {
     database.add(&zone("one.test", "192.0.2.1"));
     database.add(&zone("two.test", "192.0.2.1"));
     add_key(&database, "one.test", 257, P256);
-    let server = setup.config(&backend(&database, "live")).start();
+    let server = setup.config(&database.backend("live")).start();
     let sizes = || {
         [
             "key-cache-size",
@@ -335,7 +356,7 @@ fn a_key_that_cannot_be_used_fails_clients_that_want_signatures_and_only_those()
             "Private-key-format: v1.2\nAlgorithm: 16\nPrivateKey: AAAA",
         );
         set_meta(&database, "meta.test", "NSEC3PARAM", "nonsense");
-        let server = setup.config(&backend(&database, mode)).start();
+        let server = setup.config(&database.backend(mode)).start();
         let code = |name: &str, edns| {
             let ask = Ask {
                 edns,
@@ -344,11 +365,11 @@ fn a_key_that_cannot_be_used_fails_clients_that_want_signatures_and_only_those()
             whole(server.address(), &ask).rcode()
         };
         for name in ["www.bad.test.", "no.bad.test.", "www.meta.test."] {
-            assert_eq!(code(name, Edns::Do), 2, "{mode} {name}");
+            assert_eq!(code(name, QuestionEdns::Dnssec), 2, "{mode} {name}");
         }
-        assert_eq!(code("www.bad.test.", Edns::Plain), 0);
-        assert_eq!(code("no.bad.test.", Edns::None), 3);
-        assert_eq!(code("www.good.test.", Edns::Do), 0);
+        assert_eq!(code("www.bad.test.", QuestionEdns::Plain), 0);
+        assert_eq!(code("no.bad.test.", QuestionEdns::Off), 3);
+        assert_eq!(code("www.good.test.", QuestionEdns::Dnssec), 0);
         let log = server.log();
         let lines = [
             "table cryptokeys, id 4: cannot sign with algorithm 16",

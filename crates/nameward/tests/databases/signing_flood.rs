@@ -2,7 +2,7 @@
 
 use crate::operation::zone;
 use crate::rows::Sqlite;
-use crate::signed::{add_key, backend, gauge, set_meta};
+use crate::signed::{add_key, gauge, set_meta};
 use nameward_testkit::{Setup, TestServer};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
@@ -89,7 +89,7 @@ fn check_flood(style: &str) -> (u64, u64) {
     database.add(&zone("plain.test", "192.0.2.1"));
     add_key(&database, "signed.test", 257, RSA);
     set_meta(&database, "signed.test", "X-NAMEWARD-DENIAL", style);
-    let server = setup.config(&backend(&database, "resident")).start();
+    let server = setup.config(&database.backend("resident")).start();
     let address = server.address();
     assert!(
         is_answered(address, "www.signed.test", 1),

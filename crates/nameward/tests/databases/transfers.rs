@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(20);
 const ALLOWED: &str = "[zone_defaults]\nallow_transfer = [\"127.0.0.1\"]\n";
 
-/// What `dig` prints of the zone.
+/// Returns the zone as `dig` prints it.
 fn transfer(server: &TestServer) -> String {
     let port = server.address().port().to_string();
     let output = Command::new("dig")
@@ -62,9 +62,7 @@ fn zones_of_sqlite_are_transferred_in_both_modes() {
         let setup = Setup::new().without_web();
         let database = Sqlite::new(setup.dir());
         database.add(&zone("one.test", "192.0.2.10"));
-        let path = database.path.display();
-        let source =
-            format!("[[backend]]\ntype = \"sqlite\"\npath = \"{path}\"\nmode = \"{mode}\"\n");
+        let source = database.backend(mode);
         let server = setup.config(&format!("{ALLOWED}{source}")).start();
         check(&server, |sql| database.run(sql));
     }
@@ -80,9 +78,7 @@ fn auto_ns_lets_the_name_servers_of_a_zone_transfer_it() {
         database.run(
             "INSERT INTO domainmetadata (domain_id, kind, content) VALUES (1, 'ALLOW-AXFR-FROM', 'AUTO-NS')",
         );
-        let path = database.path.display();
-        let source =
-            format!("[[backend]]\ntype = \"sqlite\"\npath = \"{path}\"\nmode = \"{mode}\"\n");
+        let source = database.backend(mode);
         let server = setup.config(&source).start();
         wait_for(&server, "www.one.test.", (0, 10));
         assert_eq!(records(&transfer(&server)), 0, "{mode}: {}", server.log());
@@ -110,9 +106,7 @@ fn tsig_allow_axfr_lets_no_other_key_in() {
              INSERT INTO domainmetadata (domain_id, kind, content) VALUES (1, 'TSIG-ALLOW-AXFR', 'one.key')",
             secrets[0], secrets[1]
         ));
-        let path = database.path.display();
-        let source =
-            format!("[[backend]]\ntype = \"sqlite\"\npath = \"{path}\"\nmode = \"{mode}\"\n");
+        let source = database.backend(mode);
         let server = setup.config(&source).start();
         wait_for(&server, "www.one.test.", (0, 10));
         let with_key = |name: &str, secret: &str| {

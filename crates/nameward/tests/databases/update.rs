@@ -86,10 +86,7 @@ fn sqlite_zones_are_updated_in_both_modes() {
     let directory = tempfile::tempdir().unwrap();
     let database = Sqlite::new(directory.path());
     database.add(&zone("one.test", "192.0.2.10"));
-    check(&pair(|mode| {
-        let path = database.path.display();
-        format!("[[backend]]\ntype = \"sqlite\"\npath = \"{path}\"\nmode = \"{mode}\"\n")
-    }));
+    check(&pair(|mode| database.backend(mode)));
 }
 
 fn check_server(kind: DatabaseKind) {
@@ -136,8 +133,7 @@ fn a_secondary_forwards_updates_to_its_primary_and_relays_its_signed_reply() {
          INSERT INTO domainmetadata (domain_id, kind, content) VALUES (1, 'FORWARD-DNSUPDATE', '1'), \
          (1, 'ALLOW-DNSUPDATE-FROM', '127.0.0.1');"
     ));
-    let path = database.path.display();
-    let backend = format!("[[backend]]\ntype = \"sqlite\"\npath = \"{path}\"\nmode = \"live\"\n");
+    let backend = database.backend("live");
     let secondary = Setup::new()
         .without_web()
         .patient()

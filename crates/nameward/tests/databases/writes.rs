@@ -12,7 +12,7 @@ const REFUSED: u8 = 5;
 const NXDOMAIN: u8 = 3;
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What a command that succeeds says.
+/// Returns the output of a command that succeeds.
 fn run(server: &TestServer, arguments: &[&str]) -> String {
     let output = server.command(arguments);
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -34,17 +34,12 @@ fn fail(server: &TestServer, arguments: &[&str]) -> String {
     error
 }
 
-fn sqlite(database: &Sqlite, mode: &str) -> String {
-    let path = database.path.display();
-    format!("[[backend]]\ntype = \"sqlite\"\npath = \"{path}\"\nmode = \"{mode}\"\n")
-}
-
 #[test]
 fn a_change_is_in_the_next_answer() {
     for mode in ["live", "resident"] {
         let setup = Setup::new().without_web().patient();
         let database = Sqlite::new(setup.dir());
-        let server = setup.config(&sqlite(&database, mode)).start();
+        let server = setup.config(&database.backend(mode)).start();
         assert_eq!(ask(&server, "www.new.test.").map(|a| a.0), Some(REFUSED));
         run(
             &server,
@@ -92,7 +87,7 @@ fn what_cannot_be_changed_is_refused_with_a_reason() {
          UPDATE domains SET type = 'SLAVE', master = '192.0.2.53' WHERE name = 'sec.test'",
     );
     let server = setup
-        .config(&sqlite(&database, "live"))
+        .config(&database.backend("live"))
         .zone("file.test", &zone("file.test", "192.0.2.23").file_text())
         .start();
     for (arguments, reason) in [
@@ -186,7 +181,7 @@ fn what_was_acknowledged_survives_the_end_of_the_server() {
     let setup = Setup::new().without_web().patient();
     let database = Sqlite::new(setup.dir());
     database.add(&zone("one.test", "192.0.2.10"));
-    let server = setup.config(&sqlite(&database, "live")).start();
+    let server = setup.config(&database.backend("live")).start();
     for i in 0..10 {
         let name = format!("h{i}");
         run(
@@ -219,7 +214,7 @@ fn records_are_listed_whole_and_those_not_served_are_comments() {
          (503, 1, 'wrong.one.test', 'A', 'a' || char(10) || 'b' || char(27), 60, 0), \
          (504, 1, 'odd.one.test', 'NONSENSE', 'x', 60, 0)",
     );
-    let server = setup.config(&sqlite(&database, "live")).start();
+    let server = setup.config(&database.backend("live")).start();
     let listed = run(&server, &["record", "list", "one.test"]);
     let lines: Vec<&str> = listed.lines().collect();
     assert!(
@@ -261,7 +256,7 @@ fn a_listing_of_more_than_16_mib_comes_to_its_end() {
          INSERT INTO records (domain_id, name, type, content, ttl) \
          SELECT 1, printf('h%05d.one.test', i), 'TXT', '\"' || hex(zeroblob(1000)) || '\"', 60 FROM n"
     ));
-    let server = setup.config(&sqlite(&database, "live")).start();
+    let server = setup.config(&database.backend("live")).start();
     let listed = run(&server, &["record", "list", "one.test"]);
     assert!(listed.len() > 16 << 20, "{}", listed.len());
     assert_eq!(listed.lines().count(), ROWS + 4);
@@ -275,7 +270,7 @@ fn a_clean_stop_leaves_a_file_that_can_be_copied() {
         let setup = Setup::new().without_web().patient();
         let database = Sqlite::new(setup.dir());
         database.add(&zone("one.test", "192.0.2.10"));
-        let server = setup.config(&sqlite(&database, "live")).start();
+        let server = setup.config(&database.backend("live")).start();
         assert_eq!(ask(&server, "www.one.test."), Some((0, 10)));
         let arguments = ["record", "set", "one.test", "www", "A", "60", "192.0.2.99"];
         run(&server, &arguments);

@@ -9,13 +9,10 @@ use std::{
 
 use nameward_testkit::{
     Setup, TestServer,
-    differential::{
-        answers::Server,
-        questions::{Ask, Edns},
-    },
+    differential::{answers::Server, questions::Ask},
     peers::{Peer, PeerKind, PeerOptions},
     server::binary,
-    wire::{Client, Name, Question, Transport, rcode_text, type_from_text},
+    wire::{Client, Name, Question, QuestionEdns, Transport, rcode_text, type_from_text},
 };
 use tempfile::TempDir;
 
@@ -178,7 +175,7 @@ pub fn compare(old: SocketAddr, new: SocketAddr, zones: &[&str]) {
                         rtype: type_from_text(rtype).unwrap(),
                         class: 1,
                     },
-                    edns: Edns::Plain,
+                    edns: QuestionEdns::Plain,
                     zone: Some((*zone).into()),
                 };
                 let [before, after] = servers.each_mut().map(|server| server.ask(&ask).unwrap());

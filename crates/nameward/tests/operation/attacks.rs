@@ -1,4 +1,4 @@
-//! What has hurt other servers, tried on a whole one; docs/known-attacks.md lists the classes.
+//! Attacks that have hurt other servers, tried on a whole one; docs/known-attacks.md lists the classes.
 
 use std::{
     fs,

@@ -48,7 +48,7 @@ pub fn write_anchor(server: &TestServer, zone: &str, path: &Path) {
     fs::write(path, text).unwrap();
 }
 
-/// What BIND's validator says of an answer.
+/// Returns the judgement of BIND's validator on an answer.
 pub fn delv(at: SocketAddr, (zone, anchor): (&str, &Path), question: &[&str]) -> String {
     let (ip, port, root) = (
         format!("@{}", at.ip()),

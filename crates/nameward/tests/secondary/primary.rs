@@ -173,7 +173,7 @@ fn answer_transfer(
     }
 }
 
-/// What an honest primary answers: the whole zone, or one difference for each serial.
+/// Answers as an honest primary does: the whole zone, or one difference for each serial.
 pub fn honest(asked: &Asked) -> Reply {
     Reply {
         octets: frame(&whole(asked, asked.version)),

@@ -73,7 +73,7 @@ pub enum Via {
     Tcp(SocketAddr),
 }
 
-/// What came back.
+/// A reply.
 pub struct Exchange {
     pub answers: u64,
     pub bytes: u64,

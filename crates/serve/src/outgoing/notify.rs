@@ -34,19 +34,19 @@ use serials::{KeptSerials, SentSerials};
 
 /// The parts that the sender works with.
 pub struct NotifierParts {
-    /// Who is told of which zone.
+    /// Who is notified of which zone.
     pub policies: Arc<PolicyTable>,
     /// The zones that are served.
     pub zones: Arc<ArcSwap<ZoneTable>>,
     /// The addresses that this server listens on: it does not tell itself.
     pub listens: Vec<SocketAddr>,
-    /// Keeps the serials that were told of.
+    /// Keeps the serials that were notified of.
     pub store: Option<StateStore>,
     /// Has the resolvers that are asked for the addresses of name servers that are in no zone here, and the databases.
     pub shared: Arc<ServingState>,
     /// The runtime that the connections of databases belong to.
     pub database_runtime: Handle,
-    /// Called with each zone whose NOTIFY messages go out, or that nobody is to be told of.
+    /// Called with each zone whose NOTIFY messages go out, or that nobody is to be notified of.
     pub on_sent: Box<dyn Fn(NameBuf) + Send + Sync>,
 }
 
@@ -68,7 +68,7 @@ struct NotifierShared {
 }
 
 impl Notifier {
-    /// Has the servers of a zone told that it has changed.
+    /// Has the servers of a zone notified that it has changed.
     pub fn changed(&self, zone: NameBuf) {
         // Waking the sender costs more than a small change.
         let begun = self.shared.start.get();
@@ -79,7 +79,7 @@ impl Notifier {
         self.shared.wake.notify_one();
     }
 
-    /// Has the servers of a zone told at once, whatever its policy says.
+    /// Has the servers of a zone notified at once, whatever its policy says.
     pub fn tell_now(&self, zone: NameBuf) {
         lock(&self.shared.changed).insert(zone, true);
         self.shared.wake.notify_one();
@@ -111,8 +111,8 @@ impl Notifier {
         sender::start(&self.shared, parts, runtime);
     }
 
-    /// Has the servers told of zones whose serial they were not told of before: zones that changed while the server was
-    /// down. May wait for the disk. Without a state store nobody knows, and nobody is told.
+    /// Has the servers notified of zones whose serial they were not notified of before: zones that changed while the server was
+    /// down. May wait for the disk. Without a state store nobody knows, and nobody is notified.
     pub fn tell_of_changes_before_start(&self) {
         let start = self.shared.start.get();
         let Some(StartParts {

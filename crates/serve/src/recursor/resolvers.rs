@@ -217,7 +217,7 @@ impl Resolver {
         self.health.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether it is up, or it is time to see whether it is up again; that is told once in a while.
+    /// Whether it is up, or it is time to see whether it is up again; that is logged once in a while.
     fn is_asked_first(&self, now: Instant) -> bool {
         let mut health = self.health();
         match health.probe_at {

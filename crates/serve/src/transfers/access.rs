@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use nameward_maintain::policy::ZonePolicy;
 use nameward_wire::{Name, NameBuf, Type};
-use nameward_zone::{LookupRequest, NameKey, Node, Zone, ZoneTable};
+use nameward_zone::{NameKey, Node, Zone, ZoneTable};
 
 use super::OutgoingTransfers;
 use super::prepare::{PrepareFault, TransferSource};
@@ -85,49 +85,35 @@ impl OutgoingTransfers {
     ) -> Result<(), PrepareFault> {
         let table = shared.zones.load();
         let apex = NameBuf::from(source.zone.apex_name());
-        let mut servers: Vec<NameBuf> = Vec::new();
-        self.look_at(shared, &source.zone, apex, |zone| {
-            servers.extend(name_servers(zone).take(SERVERS_MAX).map(NameBuf::from));
+        let servers: Vec<NameBuf> = self.with_contents(shared, (&source.zone, apex), |zone| {
+            let servers = name_servers(zone).take(SERVERS_MAX);
+            servers.map(NameBuf::from).collect()
         })?;
         for mut server in servers {
             server.make_lowercase();
             let Some(zone) = table.zone_for(&NameKey::new(server.as_name()), Type::A) else {
                 continue;
             };
-            let mut is_it = false;
-            self.look_at(shared, zone, server, |zone| {
+            let is_client = self.with_contents(shared, (zone, server), |zone| {
                 let node = zone.node_of(server.as_name());
-                is_it = node.is_some_and(|node| has_address(node, source.client));
+                node.is_some_and(|node| has_address(node, source.client))
             })?;
-            if is_it {
+            if is_client {
                 return Ok(());
             }
         }
         Err(PrepareFault::NotNameServer)
     }
 
-    /// Hands over the contents of a zone that one name needs, from memory or from its backend.
-    fn look_at(
+    fn with_contents<T>(
         &self,
         shared: &ServingState,
-        zone: &Zone,
-        name: NameBuf,
-        look: impl FnOnce(&Zone),
-    ) -> Result<(), PrepareFault> {
-        let Some(live) = zone.live() else {
-            look(zone);
-            return Ok(());
-        };
-        let backend = shared.live.source(live.backend).ok_or(PrepareFault::Gone)?;
-        let mut apex = NameBuf::from(zone.apex_name());
-        apex.make_lowercase();
-        let request = LookupRequest {
-            zone: live.id,
-            apex,
-            name,
-        };
-        let part = self.runtime.block_on(backend.lookup(&request));
-        look(&part.map_err(PrepareFault::Backend)?.zone);
-        Ok(())
+        place: (&Zone, NameBuf),
+        look: impl FnOnce(&Zone) -> T,
+    ) -> Result<T, PrepareFault> {
+        let found = shared.live.with_contents(place, &self.runtime, look);
+        found
+            .map_err(PrepareFault::Backend)?
+            .ok_or(PrepareFault::Gone)
     }
 }

@@ -44,7 +44,7 @@ impl Load<'_> {
             self.publisher.offer(Zone::not_ready(name), rank, slot.rank);
             slot.rank = Some(rank);
         }
-        // Where another source has a zone too is told when it is loaded.
+        // Where another source has a zone too is logged when it is loaded.
         self.publisher.publish();
     }
 

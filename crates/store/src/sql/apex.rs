@@ -71,7 +71,7 @@ impl Apexes {
         (kept.map(|kept| kept.apex.clone()), zones.number)
     }
 
-    /// Keeps what was fetched after `generation` was told; not if anything changed since.
+    /// Keeps what was fetched after `generation` was read; not if anything changed since.
     pub(crate) fn keep(&self, zone: i64, apex: Apex, generation: u64) {
         let mut zones = self.lock();
         if zones.number != generation {

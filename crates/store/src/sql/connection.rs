@@ -1,7 +1,7 @@
 //! One connection to a database of any engine, for those who need one to themselves: a change of a zone, an
 //! administrator. Look-ups go through pools of connections with prepared statements instead.
 //!
-//! Statements are written once with `?` for each value; what an engine wants in its place is told here.
+//! Statements are written once with `?` for each value; what an engine wants in its place stands here.
 
 use super::dialect::SqlEngine;
 use super::error::SqlError;

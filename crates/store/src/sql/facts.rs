@@ -185,7 +185,7 @@ pub(super) fn log_unusable(zone: &LiveZone, error: &RowError, has_last: bool) {
     }
 }
 
-/// Whether keys and metadata can be read, as the log told it.
+/// Whether keys and metadata can be read, as the log has it.
 #[derive(Default)]
 pub(super) struct Readable {
     has_failed: AtomicBool,

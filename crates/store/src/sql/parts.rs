@@ -104,7 +104,7 @@ impl SharedParts {
         Some(kept.part.clone())
     }
 
-    /// Keeps a part that was fetched after `generation` was told; not if anything changed since.
+    /// Keeps a part that was fetched after `generation` was read; not if anything changed since.
     pub(crate) fn keep(
         &self,
         zone: i64,

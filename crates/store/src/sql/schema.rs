@@ -264,7 +264,7 @@ fn has_name(table: &SqlTable) -> bool {
     table.columns.iter().any(|(name, _)| *name == "name")
 }
 
-/// The channel of PostgreSQL on which changes are told.
+/// The channel of PostgreSQL on which changes are announced.
 pub(crate) const CHANNEL: &str = "nameward";
 
 /// The statements that make changes known: one row a zone, or one notice.

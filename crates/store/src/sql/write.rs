@@ -1,4 +1,4 @@
-//! Changes of zones in databases: validated, written in one transaction on the primary, told to all servers.
+//! Changes of zones in databases: validated, written in one transaction on the primary, announced to all servers.
 //!
 //! This is the one way in which Nameward changes a zone of a database, whoever asks. A [`ZoneChange`] is a list of steps;
 //! all or none of them happen. Changes of one zone wait for each other: by a lock on its row of `domains`, in

@@ -83,7 +83,7 @@ impl<T> ZoneCache<T> {
         self.generation.load(Ordering::SeqCst)
     }
 
-    /// Keeps what was read after `generation` was told; not if anything changed since.
+    /// Keeps what was read after `generation` was read; not if anything changed since.
     pub(crate) fn keep(&self, zone: &LiveZone, fact: Arc<T>, generation: u64) {
         if let Some(last) = &self.last {
             let apex = zone.apex.as_name().as_wire().into();

@@ -1,7 +1,7 @@
 //! Comparing a reply with what is due: first what holds for every reply, then what the file says.
 
 use super::send::Query;
-use super::{Edns, Line, Reply, Section};
+use super::{ExpectedEdns, Line, Reply, Section};
 use crate::wire::{Message, Record, Transport, fold, rcode_text};
 
 const SECTION_NAMES: [&str; 3] = ["answer", "authority", "additional"];
@@ -132,7 +132,7 @@ fn check_size(
 fn check_edns(
     query: Option<&Query>,
     reply: &Message,
-    due: &Edns,
+    due: &ExpectedEdns,
     judge: Judge,
     wrong: &mut Vec<String>,
 ) {

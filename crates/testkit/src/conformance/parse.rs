@@ -1,7 +1,7 @@
 //! Reading a conformance file. Every error names `file:line`.
 
 use super::send::Query;
-use super::{Case, Edns, Expect, Line, Outgoing, Reply, Section, Suite, ZoneText};
+use super::{Case, Expect, ExpectedEdns, Line, Outgoing, Reply, Section, Suite, ZoneText};
 use crate::wire::{
     Name, Opt, Question, Transport, class_from_text, rcode_from_text, type_from_text,
 };
@@ -352,10 +352,10 @@ fn read_reply(reply: &mut Reply, rest: &str) -> Result<(), String> {
     Ok(())
 }
 
-fn edns(rest: &str) -> Result<Edns, String> {
-    let mut edns = Edns {
+fn edns(rest: &str) -> Result<ExpectedEdns, String> {
+    let mut edns = ExpectedEdns {
         present: Some(true),
-        ..Edns::default()
+        ..ExpectedEdns::default()
     };
     for word in rest.split_whitespace() {
         match word.split_once('=').unwrap_or((word, "")) {

@@ -2,19 +2,10 @@
 
 use super::random::Random;
 use super::zones::{Zone, any_name, mixed_case};
-use crate::wire::{Name, Opt, Question, encode_opt, encode_question, type_from_text, type_text};
+use crate::wire::{
+    Name, Question, QuestionEdns, encode_opt, encode_question, type_from_text, type_text,
+};
 use std::fmt;
-
-/// Speaking EDNS or not.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Edns {
-    /// No OPT.
-    None,
-    /// OPT without DO.
-    Plain,
-    /// OPT with DO.
-    Do,
-}
 
 /// One question.
 #[derive(Clone, Debug)]
@@ -22,7 +13,7 @@ pub struct Ask {
     /// Name and type.
     pub question: Question,
     /// EDNS.
-    pub edns: Edns,
+    pub edns: QuestionEdns,
     /// The served zone of the name, without final dot.
     pub zone: Option<String>,
 }
@@ -30,9 +21,10 @@ pub struct Ask {
 impl fmt::Display for Ask {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let edns = match self.edns {
-            Edns::None => "",
-            Edns::Plain => " +edns",
-            Edns::Do => " +do",
+            QuestionEdns::Off => "",
+            QuestionEdns::Plain => " +edns",
+            QuestionEdns::Dnssec => " +do",
+            QuestionEdns::Compact => " +do +co",
         };
         write!(
             f,
@@ -47,26 +39,11 @@ impl Ask {
     /// The message on the wire.
     pub fn encode(&self, id: u16) -> Vec<u8> {
         let mut message = id.to_be_bytes().to_vec();
-        let additional = u8::from(self.edns != Edns::None);
-        message.extend_from_slice(&[0, 0, 0, 1, 0, 0, 0, 0, 0, additional]);
+        let opt = self.edns.opt();
+        message.extend_from_slice(&[0, 0, 0, 1, 0, 0, 0, 0, 0, u8::from(opt.is_some())]);
         encode_question(&mut message, &self.question);
-        match self.edns {
-            Edns::None => {}
-            Edns::Plain => encode_opt(
-                &mut message,
-                &Opt {
-                    size: 1232,
-                    ..Opt::default()
-                },
-            ),
-            Edns::Do => encode_opt(
-                &mut message,
-                &Opt {
-                    size: 1232,
-                    flags: 0x8000,
-                    ..Opt::default()
-                },
-            ),
+        if let Some(opt) = opt {
+            encode_opt(&mut message, &opt);
         }
         message
     }
@@ -115,7 +92,7 @@ fn ask(name: &str, zones: &[Zone], random: &mut Random) -> Option<Ask> {
     let name = Name::parse(&name).ok()?;
     let mnemonic: &&str = random.pick(TYPES);
     let rtype = type_from_text(mnemonic)?;
-    let edns = *random.pick(&[Edns::None, Edns::Plain, Edns::Do]);
+    let edns = *random.pick(&[QuestionEdns::Off, QuestionEdns::Plain, QuestionEdns::Dnssec]);
     let zone = zone_of(&name, zones);
     Some(Ask {
         question: Question {

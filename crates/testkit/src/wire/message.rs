@@ -82,6 +82,50 @@ pub struct Opt {
     pub options: Vec<(u16, Vec<u8>)>,
 }
 
+/// The way in which a question speaks EDNS.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum QuestionEdns {
+    /// Without an OPT record.
+    Off,
+    /// OPT with a payload size of 1232.
+    Plain,
+    /// The same with the DO bit.
+    Dnssec,
+    /// The same with the DO and CO bits (RFC 9824).
+    Compact,
+}
+
+impl QuestionEdns {
+    /// Returns the OPT record of the question.
+    pub fn opt(self) -> Option<Opt> {
+        let flags = match self {
+            QuestionEdns::Off => return None,
+            QuestionEdns::Plain => 0,
+            QuestionEdns::Dnssec => 0x8000,
+            QuestionEdns::Compact => 0xc000,
+        };
+        Some(Opt {
+            size: 1232,
+            flags,
+            ..Opt::default()
+        })
+    }
+}
+
+impl std::str::FromStr for QuestionEdns {
+    type Err = &'static str;
+
+    fn from_str(word: &str) -> Result<Self, Self::Err> {
+        match word {
+            "off" => Ok(QuestionEdns::Off),
+            "plain" => Ok(QuestionEdns::Plain),
+            "dnssec" => Ok(QuestionEdns::Dnssec),
+            "compact" => Ok(QuestionEdns::Compact),
+            _ => Err("it is off, plain, dnssec or compact"),
+        }
+    }
+}
+
 impl Opt {
     /// DNSSEC OK.
     pub fn dnssec_ok(&self) -> bool {

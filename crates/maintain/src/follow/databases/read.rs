@@ -358,7 +358,7 @@ impl DatabaseFollower {
         !steps.is_empty()
     }
 
-    /// Loads a zone into memory, unless its rows are those it was made of. One that cannot be served is told in the
+    /// Loads a zone into memory, unless its rows are those it was made of. One that cannot be served is named in the
     /// log; the version from before stays.
     async fn load(&mut self, id: i64, steps: &mut Vec<TableStep>) -> Result<(), SqlError> {
         let Some(known) = self.zones.get_mut(&id) else {

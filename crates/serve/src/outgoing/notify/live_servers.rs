@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use nameward_maintain::notify_out::{host_addresses, notified_servers};
 use nameward_wire::{NameBuf, Type};
-use nameward_zone::{LookupError, LookupRequest, NameKey, Zone};
+use nameward_zone::{LookupError, NameKey};
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, mpsc};
 
@@ -108,47 +108,24 @@ impl LiveServers {
         let Some(zone) = table.exact(self.zone.as_name()) else {
             return Ok(());
         };
-        let mut hosts: Vec<NameBuf> = Vec::new();
-        look_at(shared, zone, self.zone, |part| {
-            let servers = notified_servers(part).take(HOSTS_MAX);
-            hosts.extend(servers.map(NameBuf::from));
-        })?;
-        for mut host in hosts {
+        let runtime = &Handle::current();
+        let hosts: Option<Vec<NameBuf>> =
+            shared
+                .live
+                .with_contents((zone, self.zone), runtime, |part| {
+                    let servers = notified_servers(part).take(HOSTS_MAX);
+                    servers.map(NameBuf::from).collect()
+                })?;
+        for mut host in hosts.unwrap_or_default() {
             host.make_lowercase();
             let Some(zone) = table.zone_for(&NameKey::new(host.as_name()), Type::A) else {
                 self.unknown.push(host);
                 continue;
             };
-            look_at(shared, zone, host, |part| {
+            shared.live.with_contents((zone, host), runtime, |part| {
                 self.addresses.extend(host_addresses(part, host.as_name()));
             })?;
         }
         Ok(())
     }
-}
-
-/// Hands over the contents of a zone that one name needs, from memory or from its database.
-fn look_at(
-    shared: &ServingState,
-    zone: &Zone,
-    name: NameBuf,
-    look: impl FnOnce(&Zone),
-) -> Result<(), LookupError> {
-    let Some(live) = zone.live() else {
-        look(zone);
-        return Ok(());
-    };
-    let Some(source) = shared.live.source(live.backend) else {
-        return Ok(());
-    };
-    let mut apex = NameBuf::from(zone.apex_name());
-    apex.make_lowercase();
-    let request = LookupRequest {
-        zone: live.id,
-        apex,
-        name,
-    };
-    let part = Handle::current().block_on(source.lookup(&request))?;
-    look(&part.zone);
-    Ok(())
 }

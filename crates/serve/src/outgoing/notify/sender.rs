@@ -1,4 +1,4 @@
-//! The task that sends NOTIFY messages: who is to be told of a changed zone, datagrams out, replies in.
+//! The task that sends NOTIFY messages: who is to be notified of a changed zone, datagrams out, replies in.
 
 use std::collections::HashMap;
 use std::io;
@@ -73,7 +73,7 @@ struct NotifySender {
     queue: NotifyQueue,
     resolver: NameServerResolver,
     live_servers: LiveServerLookup,
-    /// The serials of zones whose servers are told with the other changes of a minute. Until then they do not count as told: the
+    /// The serials of zones whose servers are notified with the other changes of a minute. Until then they do not count as notified: the
     /// server may end before.
     delayed: HashMap<NameBuf, Option<Serial>>,
     /// The verifiers of the replies to the last signed message of each.
@@ -120,7 +120,7 @@ impl NotifySender {
         }
     }
 
-    /// Finds out who is to be told of the zones that have changed.
+    /// Finds out who is to be notified of the zones that have changed.
     fn take_changes(&mut self) {
         let changed = std::mem::take(&mut *lock(&self.shared.changed));
         if changed.is_empty() {
@@ -210,7 +210,7 @@ impl NotifySender {
         self.add_targets(&NotifyChange::of(zone), targets, now());
     }
 
-    /// Takes note that the servers of a zone are told of a serial.
+    /// Takes note that the servers of a zone are notified of a serial.
     fn note_sent(&mut self, zone: NameBuf, serial: Option<Serial>) {
         self.delayed.remove(&zone);
         if let Some(serial) = serial {

@@ -31,7 +31,7 @@ impl SentSerials {
         }
     }
 
-    /// Takes note that the servers of a zone are told of a serial.
+    /// Takes note that the servers of a zone are notified of a serial.
     pub(super) fn note(&mut self, zone: NameBuf, serial: Serial) {
         if self.store.is_some() {
             self.unwritten.insert(zone, serial);
@@ -104,7 +104,7 @@ impl KeptSerials {
         Some(KeptSerials(serials.collect()))
     }
 
-    /// Tells whether the servers of a zone were told of a serial.
+    /// Tells whether the servers of a zone were notified of a serial.
     pub(super) fn has(&self, zone: &NameBuf, serial: Serial) -> bool {
         self.0.get(&key(zone)) == Some(&serial)
     }

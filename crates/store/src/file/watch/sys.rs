@@ -16,7 +16,7 @@ use std::{
     time::Duration,
 };
 
-/// The events of a directory that are told: whatever may change a file in it, or the directory itself.
+/// The events of a directory that are reported: whatever may change a file in it, or the directory itself.
 const INTEREST: u32 = libc::IN_CREATE
     | libc::IN_MODIFY
     | libc::IN_CLOSE_WRITE

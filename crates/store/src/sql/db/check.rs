@@ -18,7 +18,7 @@ use nameward_wire::{NameBuf, Type};
 use nameward_zone::ZoneBuilder;
 use std::collections::{HashMap, HashSet};
 
-/// Problems that are told one by one; the rest is counted.
+/// Problems that are listed one by one; the rest is counted.
 const MAX_PROBLEMS: usize = 1000;
 
 /// A row that makes answers fail, and the zone it belongs to.
@@ -308,7 +308,7 @@ fn finish(id: i64, builder: ZoneBuilder, zones: &CheckedZones, report: &mut Chec
     let zone = &zones[&id];
     let (_, findings) = builder.finish();
     for finding in findings {
-        // Findings about the zone as a whole are told below, once.
+        // Findings about the zone as a whole are listed below, once.
         if finding.severity != Severity::Error {
             continue;
         }

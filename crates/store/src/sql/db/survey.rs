@@ -7,7 +7,7 @@ use super::super::row::shown;
 use super::super::url::DatabaseAddress;
 use core::fmt;
 
-/// Names that are told; the rest is counted.
+/// Names that are listed; the rest is counted.
 const NAMES: usize = 3;
 
 /// Content of PowerDNS that is served otherwise here.

@@ -45,7 +45,7 @@ impl Gathering {
             let mut rdata = Vec::new();
             let rtype = match self.parse(i, &mut rdata) {
                 Ok(rtype) => rtype,
-                // What cannot be read is told of again by each look-up that needs it.
+                // What cannot be read is reported again by each look-up that needs it.
                 Err(_) => return None,
             };
             records.push(ApexRecord {

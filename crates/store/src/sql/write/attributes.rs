@@ -1,18 +1,16 @@
 //! Facts that a database keeps of a zone besides its records: kind, primaries, account, catalog, metadata, comments.
 //!
-//! They are written in one transaction under the lock of the zone, as its records are, and told to all servers.
+//! They are written in one transaction under the lock of the zone, as its records are, and announced to all servers.
 
 use super::super::dialect::SqlEngine;
 use super::super::row::{Cells, write_name};
 use super::super::{SqlBackend, ZoneRow};
 use super::commit::lock_zone;
 use super::session::{Failure, Session, Value};
-use super::zones::{StoredRecord, kind_column};
+use super::zones::{StoredRecord, kind_column, stored_columns};
 use super::{Committed, Task, WriteError};
-use crate::sql::dialect::record_columns;
 use nameward_wire::NameBuf;
 use nameward_zone::{Serial, ZoneKind};
-use std::ops::ControlFlow;
 
 /// A change of what is kept of a zone besides its records.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -143,13 +141,9 @@ impl SqlBackend {
         limit: u64,
         each: &mut (dyn FnMut(String, StoredRecord) -> bool + Send),
     ) -> Result<(), WriteError> {
-        let mut session = self.reader().await?;
+        let session = self.reader().await?;
         let engine = session.engine();
-        let disabled = match engine {
-            SqlEngine::Postgres => "CAST(CAST(disabled AS INT) AS BIGINT)",
-            _ => "disabled",
-        };
-        let columns = record_columns(engine);
+        let columns = stored_columns(engine);
         let zone = match engine {
             SqlEngine::Mysql => {
                 "CAST((SELECT d.name FROM domains d WHERE d.id = domain_id) AS BINARY)"
@@ -162,25 +156,13 @@ impl SqlBackend {
             _ => "LIKE",
         };
         let sql = format!(
-            "SELECT {columns}, {disabled}, {zone} FROM records \
+            "SELECT {columns}, {zone} FROM records \
              WHERE type IS NOT NULL AND (name {like} ? ESCAPE '|' OR content {like} ? ESCAPE '|') \
              ORDER BY records.name, records.type, records.id LIMIT {limit}"
         );
         let values = [Value::Text(pattern), Value::Text(pattern)];
-        let mut goes_on = true;
-        session
-            .rows_until(&sql, &values, &mut |row| {
-                goes_on = each(text_of(row, 7), StoredRecord::read(row));
-                match goes_on {
-                    true => ControlFlow::Continue(()),
-                    false => ControlFlow::Break(()),
-                }
-            })
-            .await?;
-        if goes_on {
-            self.inner.writer.give_back(session);
-        }
-        Ok(())
+        let each = &mut |row: &dyn Cells| each(text_of(row, 7), StoredRecord::read(row));
+        self.stream_rows(session, (&sql, &values), each).await
     }
 }
 

@@ -77,7 +77,7 @@ impl Session {
         Ok(session)
     }
 
-    /// Bounds how long a lock is waited for, and looks whether changes can be told.
+    /// Bounds how long a lock is waited for, and looks whether changes can be announced.
     async fn prepare(&mut self) -> Result<(), SqlError> {
         let plain = |failure| match failure {
             Failure::Conflict(text) => SqlError::Refused(text),

@@ -88,6 +88,15 @@ impl StoredRecord {
     }
 }
 
+/// Returns the columns that [`StoredRecord::read`] expects.
+pub(super) fn stored_columns(engine: SqlEngine) -> String {
+    let disabled = match engine {
+        SqlEngine::Postgres => "CAST(CAST(disabled AS INT) AS BIGINT)",
+        _ => "disabled",
+    };
+    format!("{}, {disabled}", record_columns(engine))
+}
+
 /// Text of the database on one line, fit for a terminal.
 fn escaped(text: &[u8]) -> String {
     let mut out = String::with_capacity(text.len());
@@ -229,17 +238,11 @@ impl SqlBackend {
         name: Option<Name<'_>>,
         each: &mut (dyn FnMut(StoredRecord) -> bool + Send),
     ) -> Result<(), WriteError> {
-        let mut session = self.reader().await?;
-        let engine = session.engine();
-        let disabled = match engine {
-            SqlEngine::Postgres => "CAST(CAST(disabled AS INT) AS BIGINT)",
-            _ => "disabled",
-        };
-        let columns = record_columns(engine);
+        let session = self.reader().await?;
+        let columns = stored_columns(session.engine());
         let (mut apex, mut owner) = (String::new(), String::new());
-        let mut sql = format!(
-            "SELECT {columns}, {disabled} FROM records WHERE domain_id = ? AND type IS NOT NULL"
-        );
+        let mut sql =
+            format!("SELECT {columns} FROM records WHERE domain_id = ? AND type IS NOT NULL");
         let mut values = vec![Value::Int(zone.id)];
         if let Some(name) = name {
             write_name(name, &mut owner);
@@ -252,10 +255,21 @@ impl SqlBackend {
             " ORDER BY CASE WHEN type = 'SOA' THEN 0 WHEN name = ? THEN 1 ELSE 2 END, name, type, id",
         );
         values.push(Value::Text(&apex));
+        let each = &mut |row: &dyn Cells| each(StoredRecord::read(row));
+        self.stream_rows(session, (&sql, &values), each).await
+    }
+
+    /// Hands over the rows of a statement until `each` says false, and keeps the connection if all of them were read.
+    pub(super) async fn stream_rows(
+        &self,
+        mut session: Session,
+        (sql, values): (&str, &[Value<'_>]),
+        each: &mut (dyn FnMut(&dyn Cells) -> bool + Send),
+    ) -> Result<(), WriteError> {
         let mut goes_on = true;
         session
-            .rows_until(&sql, &values, &mut |row| {
-                goes_on = each(StoredRecord::read(row));
+            .rows_until(sql, values, &mut |row| {
+                goes_on = each(row);
                 match goes_on {
                     true => ControlFlow::Continue(()),
                     false => ControlFlow::Break(()),
