@@ -9,7 +9,9 @@
 use arc_swap::ArcSwap;
 use nameward_dnssec::{DenialStyle, Signing};
 use nameward_wire::Name;
-use nameward_zone::{AccessRules, AccessSource, Contest, TableChange, Zone, ZoneTable};
+use nameward_zone::{
+    AccessRules, AccessSource, Contest, SigningState, TableChange, Zone, ZoneTable,
+};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -20,11 +22,23 @@ pub type Snapshot = Arc<ArcSwap<ZoneTable>>;
 #[derive(Default)]
 pub struct TableWriter {
     snapshot: Snapshot,
-    writing: Mutex<ZoneSignings>,
+    writing: Mutex<ServedAdditions>,
 }
 
-/// How zones are signed that this server has keys for, by their names in lower case.
-type ZoneSignings = HashMap<Box<[u8]>, Arc<Signing>>;
+/// The records that zones are served with and that their homes do not have, by the names of zones in lower case.
+#[derive(Default)]
+struct ServedAdditions {
+    /// How zones are signed that this server has keys for.
+    signings: HashMap<Box<[u8]>, Arc<Signing>>,
+    /// Digests over whole zones that are made here: data of ZONEMD records.
+    digests: HashMap<Box<[u8]>, Vec<u8>>,
+}
+
+impl ServedAdditions {
+    fn is_empty(&self) -> bool {
+        self.signings.is_empty() && self.digests.is_empty()
+    }
+}
 
 impl TableWriter {
     /// Becomes the writer of a snapshot, which nobody else may write.
@@ -54,15 +68,15 @@ impl TableWriter {
         }
         match changes.is_empty() {
             true => Vec::new(),
-            false => self.write(|table, signings| match signings.is_empty() {
+            false => self.write(|table, additions| match additions.is_empty() {
                 true => table.make(changes),
                 false => {
                     let changes = changes.iter().cloned();
                     let signed: Vec<_> = changes
                         .map(|change| match change {
-                            TableChange::Offer(zone) => TableChange::Offer(sign(zone, signings)),
+                            TableChange::Offer(zone) => TableChange::Offer(served(zone, additions)),
                             TableChange::Move(zone, rank) => {
-                                TableChange::Move(sign(zone, signings), rank)
+                                TableChange::Move(served(zone, additions), rank)
                             }
                             withdraw => withdraw,
                         })
@@ -76,10 +90,10 @@ impl TableWriter {
     /// Makes a new version of a zone visible, unless its source has withdrawn the zone meanwhile; false if it has.
     pub fn replace(&self, zone: Arc<Zone>) -> bool {
         self.prepare(&zone);
-        self.write(|table, signings| {
+        self.write(|table, additions| {
             let is_there = table.offered_by(zone.apex_name(), zone.rank()).is_some();
             if is_there {
-                table.offer(sign(zone, signings));
+                table.offer(served(zone, additions));
             }
             is_there
         })
@@ -93,13 +107,28 @@ impl TableWriter {
             }
         }
         let key = name.as_wire().to_ascii_lowercase().into();
-        self.write(|table, signings| {
+        self.write(|table, additions| {
             match signing {
-                Some(signing) => signings.insert(key, signing),
-                None => signings.remove(&key),
+                Some(signing) => additions.signings.insert(key, signing),
+                None => additions.signings.remove(&key),
             };
             for version in table.versions(name) {
-                table.offer(sign(version, signings));
+                table.offer(served(version, additions));
+            }
+        });
+    }
+
+    /// Has a zone served with a digest (data of a ZONEMD record) until another one takes its place; `None` has it served
+    /// with those that it brings.
+    pub fn set_digest(&self, name: Name<'_>, zonemd: Option<Vec<u8>>) {
+        let key = name.as_wire().to_ascii_lowercase().into();
+        self.write(|table, additions| {
+            match zonemd {
+                Some(zonemd) => additions.digests.insert(key, zonemd),
+                None => additions.digests.remove(&key),
+            };
+            for version in table.versions(name) {
+                table.offer(served(version, additions));
             }
         });
     }
@@ -123,11 +152,14 @@ impl TableWriter {
     /// second, once.
     fn prepare(&self, zone: &Arc<Zone>) {
         let signing = {
-            let signings = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+            let additions = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
             let name = zone.apex_name().as_wire();
-            match signings.is_empty() {
+            match additions.signings.is_empty() {
                 true => None,
-                false => signings.get(&name.to_ascii_lowercase()[..]).cloned(),
+                false => additions
+                    .signings
+                    .get(&name.to_ascii_lowercase()[..])
+                    .cloned(),
             }
         };
         if let Some(signing) = signing {
@@ -135,10 +167,10 @@ impl TableWriter {
         }
     }
 
-    fn write<T>(&self, change: impl FnOnce(&mut ZoneTable, &mut ZoneSignings) -> T) -> T {
-        let mut signings = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+    fn write<T>(&self, change: impl FnOnce(&mut ZoneTable, &mut ServedAdditions) -> T) -> T {
+        let mut additions = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         let mut table = ZoneTable::clone(&self.snapshot.load());
-        let result = change(&mut table, &mut signings);
+        let result = change(&mut table, &mut additions);
         self.snapshot.store(Arc::new(table));
         result
     }
@@ -152,21 +184,28 @@ fn make_chain(unsigned: &Zone, signing: &Signing) {
     }
 }
 
-/// Returns the version of a zone that is served: signed, if this server has keys for it and it brings no signatures.
-fn sign(zone: Arc<Zone>, signings: &ZoneSignings) -> Arc<Zone> {
+/// Returns the version of a zone that is served: signed, if this server has keys for it and it brings no signatures, and
+/// with the digest that was made of it.
+fn served(zone: Arc<Zone>, additions: &ServedAdditions) -> Arc<Zone> {
     let unsigned = zone.unsigned();
     let name = unsigned.apex_name().as_wire().to_ascii_lowercase();
-    let Some(signing) = signings.get(&name[..]) else {
-        if !unsigned.signing().is_signed() {
-            unsigned.forget_chain();
-        }
-        return unsigned;
-    };
-    if unsigned.is_stand_in() || unsigned.signing().is_signed() {
+    let signing = additions.signings.get(&name[..]);
+    let brings_signatures = unsigned.signing().is_signed();
+    if signing.is_none() && !brings_signatures {
+        unsigned.forget_chain();
+    }
+    if unsigned.is_stand_in() {
         return unsigned;
     }
-    match unsigned.signed_with(signing) {
-        Ok(signed) => Arc::new(signed),
+    let signing = signing.filter(|_| !brings_signatures);
+    // A digest in a zone that brings its signatures would have none.
+    let is_stored = matches!(unsigned.signing(), SigningState::Stored(_));
+    let zonemd = additions.digests.get(&name[..]).filter(|_| !is_stored);
+    if signing.is_none() && zonemd.is_none() {
+        return unsigned;
+    }
+    match unsigned.served_with(signing, zonemd.map(Vec::as_slice)) {
+        Ok(served) => Arc::new(served),
         Err(error) => {
             // Resolvers that know a DS of the zone would take unsigned answers for forged.
             let name = unsigned.apex_name();

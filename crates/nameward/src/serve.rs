@@ -200,7 +200,8 @@ pub fn run(overrides: &Overrides) -> Result<(), StartError> {
     let ended = runtime.block_on(async {
         let (shared, policies) = (&parts.shared, &parts.policies);
         let server = &parts.config.server;
-        let requests = zone_requests::start(shared, policies, store, server);
+        let table = parts.commits.table();
+        let requests = zone_requests::start(shared, (policies, table), store, server)?;
         let mut server = RunningServer::start(parts, ports, databases, (requests, outgoing))?;
         let ended = server.watch().await;
         server.end().await;

@@ -12,6 +12,7 @@
 //! message, otherwise with the SOA alone (RFC 1995 section 2), and an AXFR is a format error (RFC 5936 section 4.2).
 
 mod access;
+mod digests;
 mod expand;
 mod prepare;
 mod refusals;
@@ -151,6 +152,11 @@ impl OutgoingTransfers {
         self.slots.counts()
     }
 
+    /// Tells whether a zone goes out as it stands in memory.
+    fn is_plain(&self, zone: &Zone) -> bool {
+        zone.live().is_none() && zone.signing().online().is_none() && !self.makes_digest(zone)
+    }
+
     fn count(&self, counter: Counter) {
         self.add(counter, 1);
     }
@@ -238,7 +244,7 @@ impl OutgoingTransfers {
         let shared = Arc::clone(way_back.shared());
         let zone = &source.zone;
         let transfer_request = self.transfer_request(request, zone, &shared);
-        let is_plain = is_plain(zone);
+        let is_plain = self.is_plain(zone);
         if let Wanted::Since(serial) = source.wanted
             && is_plain
             && !is_behind(serial, zone)
@@ -345,11 +351,6 @@ impl std::fmt::Display for KeyNote<'_> {
             None => Ok(()),
         }
     }
-}
-
-/// Tells whether a zone goes out as it stands in memory.
-fn is_plain(zone: &Zone) -> bool {
-    zone.live().is_none() && zone.signing().online().is_none()
 }
 
 /// Tells whether a client with an older version asks: the zone's serial is ahead, or so far away that nobody can tell

@@ -1,7 +1,7 @@
-//! A version that is signed with keys which its home does not have.
+//! A version that is signed with keys which its home does not have, or has a digest that is made here.
 //!
 //! The contents of such a zone stay those of its file or its primary; what is served has the records at its apex that
-//! signing adds (DNSKEY, CDS, CDNSKEY, NSEC3PARAM), and knows the version without them. Changes, journals and files are
+//! signing adds (DNSKEY, CDS, CDNSKEY, NSEC3PARAM, ZONEMD), and knows the version without them. Changes, journals and files are
 //! about the version without.
 
 use crate::change::{ChangeError, Difference};
@@ -12,13 +12,48 @@ use nameward_wire::Type;
 use std::sync::Arc;
 
 impl Zone {
-    /// Returns the version that is served when this one is signed. It shares the contents.
-    pub fn signed_with(self: &Arc<Self>, signing: &Arc<Signing>) -> Result<Zone, ChangeError> {
+    /// Returns the version that is served when this one is signed, or gets a digest over the whole (data of ZONEMD), or
+    /// both. It shares the contents.
+    pub fn served_with(
+        self: &Arc<Self>,
+        signing: Option<&Arc<Signing>>,
+        zonemd: Option<&[u8]>,
+    ) -> Result<Zone, ChangeError> {
         let unsigned = self.unsigned();
-        let apex = unsigned.apex();
         let soa_ttl = unsigned.soa().map_or(0, |soa| soa.ttl());
         let mut difference = Difference::default();
-        unsigned.raise_serial(signing.serial_offset(), &mut difference);
+        // The digest that a zone brings is not over the signatures that it gets here.
+        if zonemd.is_some() || signing.is_some_and(|signing| signing.signs()) {
+            unsigned.remove_digests(&mut difference);
+        }
+        if let Some(signing) = signing {
+            unsigned.raise_serial(signing.serial_offset(), &mut difference);
+            unsigned.add_apex_records(signing, &mut difference);
+        }
+        if let Some(rdata) = zonemd {
+            difference.added.push(WireRecord {
+                owner: unsigned.apex_name(),
+                rtype: Type::ZONEMD,
+                ttl: soa_ttl,
+                rdata,
+            });
+        }
+        let mut zone = unsigned.apply_over(&difference)?;
+        if let Some(signing) = signing.filter(|signing| signing.signs()) {
+            // On the version without, which the next ones are made of.
+            if signing.style() == DenialStyle::Chain {
+                zone.keep_chain(Some(unsigned.chain_for(signing)));
+            }
+            zone.set_resident_signing(Some(Arc::clone(signing)));
+        }
+        zone.set_unsigned(Arc::clone(&unsigned));
+        Ok(zone)
+    }
+
+    /// Adds the records that signing puts at the apex to those that come.
+    fn add_apex_records(&self, signing: &Signing, difference: &mut Difference) {
+        let apex = self.apex();
+        let soa_ttl = self.soa().map_or(0, |soa| soa.ttl());
         for (rtype, rdata) in signing.apex_records() {
             let there = apex.rrset(rtype);
             let mut there = there.into_iter().flat_map(|rrset| rrset.records());
@@ -31,22 +66,12 @@ impl Zone {
                 continue;
             }
             difference.added.push(WireRecord {
-                owner: unsigned.apex_name(),
+                owner: self.apex_name(),
                 rtype,
                 ttl: ttl.unwrap_or(soa_ttl),
                 rdata: &rdata,
             });
         }
-        let mut zone = unsigned.apply_over(&difference)?;
-        if signing.signs() {
-            // On the version without, which the next ones are made of.
-            if signing.style() == DenialStyle::Chain {
-                zone.keep_chain(Some(unsigned.chain_for(signing)));
-            }
-            zone.set_resident_signing(Some(Arc::clone(signing)));
-        }
-        zone.set_unsigned(Arc::clone(&unsigned));
-        Ok(zone)
     }
 
     /// Adds a SOA with a higher serial to a difference: a secondary takes new keys and signatures only with a new serial.

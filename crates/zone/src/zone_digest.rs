@@ -3,12 +3,15 @@
 //! Scheme SIMPLE (section 3.3.1): all records in canonical form and order, once each, but for the ZONEMD RRset of the apex
 //! and its signatures. Takes time of the zone's size: the caller decides on which thread.
 
+use crate::change::{ChangeError, Difference};
 use crate::node::Node;
+use crate::record_list::WireRecord;
 use crate::zone::Zone;
 use nameward_dnssec::{Zonemd, ZonemdHash, zonemd_rdata};
 use nameward_wire::rdata::canonicalise;
 use nameward_wire::{Class, Type};
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// The outcome of a comparison that found nothing wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,6 +90,46 @@ impl Zone {
     /// Returns the data of the ZONEMD record that fits the zone.
     pub fn zonemd(&self, hash: ZonemdHash) -> Vec<u8> {
         zonemd_rdata(self.serial().0, hash, &self.digest_octets(hash))
+    }
+
+    /// Returns the data of a ZONEMD record that stands for one which is not made yet (RFC 8976 section 3.1).
+    pub fn zonemd_placeholder(&self) -> Vec<u8> {
+        zonemd_rdata(self.serial().0, ZonemdHash::Sha384, &[0; 48])
+    }
+
+    /// Returns the version that has these records at its apex in the place of its ZONEMD records and their signatures. The
+    /// TTL is that of the SOA.
+    pub fn with_digest(self: &Arc<Self>, records: &[(Type, Vec<u8>)]) -> Result<Zone, ChangeError> {
+        let mut difference = Difference::default();
+        let ttl = self.soa().map_or(0, |soa| soa.ttl());
+        self.remove_digests(&mut difference);
+        for (rtype, rdata) in records {
+            difference.added.push(WireRecord {
+                owner: self.apex_name(),
+                rtype: *rtype,
+                ttl,
+                rdata,
+            });
+        }
+        self.apply_over(&difference)
+    }
+
+    /// Adds the ZONEMD records of the apex and their signatures to the records that go.
+    pub(crate) fn remove_digests(&self, difference: &mut Difference) {
+        let apex = self.apex();
+        let records = apex.rrset(Type::ZONEMD).into_iter();
+        let digests = records.flat_map(|rrset| rrset.records().map(|record| record.rdata));
+        let digests = digests.map(|rdata| (Type::ZONEMD, rdata));
+        let signatures = apex.signatures(Type::ZONEMD);
+        let signatures = signatures.map(|rdata| (Type::RRSIG, rdata));
+        for (rtype, rdata) in digests.chain(signatures) {
+            difference.removed.push(WireRecord {
+                owner: self.apex_name(),
+                rtype,
+                ttl: 0,
+                rdata,
+            });
+        }
     }
 
     fn digest_octets(&self, hash: ZonemdHash) -> Vec<u8> {

@@ -4,11 +4,12 @@
 //! answers are made of white lies; it is the one that answers have where they come from a chain. Signatures come from the
 //! cache or are made; how much of that is done at one time is the caller's concern (`pause`).
 
-use nameward_dnssec::{CanonicalSet, Making, NoSignature, Proof, Signing, SoaEdit};
+use nameward_dnssec::{CanonicalSet, Making, NoSignature, Proof, Signing, SoaEdit, ZonemdHash};
 use nameward_wire::zonefile::Record;
 use nameward_wire::{Name, Type};
 use nameward_zone::node::flags;
 use nameward_zone::{Node, Zone, ZoneBuilder};
+use std::sync::Arc;
 
 /// Why a zone has no signed copy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -35,8 +36,47 @@ pub fn signed_copy(
     zone: &Zone,
     signing: &Signing,
     now: u32,
-    mut pause: impl FnMut(),
+    pause: impl FnMut(),
 ) -> Result<(Zone, u32), SignedCopyError> {
+    let (copy, mut making) = make_copy(zone, (signing, now), CopyDigests::Kept, pause)?;
+    Ok((copy, making.take_made()))
+}
+
+/// As [`signed_copy`], with the digest of the copy (ZONEMD, RFC 8976 section 3) in the place of those that the zone has at its
+/// apex: it has one, so that the chain tells of the type.
+pub fn digested_copy(
+    zone: &Zone,
+    signing: &Signing,
+    now: u32,
+    pause: impl FnMut(),
+) -> Result<(Zone, u32), SignedCopyError> {
+    let (copy, mut making) = make_copy(zone, (signing, now), CopyDigests::LeftOut, pause)?;
+    let (copy, apex) = (Arc::new(copy), zone.apex_name());
+    let ttl = copy.soa().map_or(0, |soa| soa.ttl());
+    let zonemd = copy.zonemd(ZonemdHash::Sha384);
+    let set = CanonicalSet::new(apex, Type::ZONEMD, ttl, std::iter::once(&zonemd[..]));
+    let made = signing.signatures(&set, now, &mut making);
+    let rrsigs = made.map_err(|_| SignedCopyError::CannotSign)?;
+    let mut records = vec![(Type::ZONEMD, zonemd)];
+    records.extend(rrsigs.iter().map(|rrsig| (Type::RRSIG, rrsig.to_vec())));
+    let digested = copy.with_digest(&records);
+    let digested = digested.map_err(|error| SignedCopyError::Invalid(error.to_string()))?;
+    Ok((digested, making.take_made()))
+}
+
+/// The fate of the ZONEMD records at the apex of a zone in its copy.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum CopyDigests {
+    Kept,
+    LeftOut,
+}
+
+fn make_copy(
+    zone: &Zone,
+    (signing, now): (&Signing, u32),
+    digests: CopyDigests,
+    mut pause: impl FnMut(),
+) -> Result<(Zone, Making), SignedCopyError> {
     if signing.is_narrow() {
         return Err(SignedCopyError::Narrow);
     }
@@ -46,6 +86,7 @@ pub fn signed_copy(
         builder: ZoneBuilder::new(zone.apex_name()),
         denial_ttl: denial_ttl(zone),
         making: Making::NOW,
+        digests,
     };
     for node in zone.nodes_in_order() {
         match zone.is_hidden(node.name()) {
@@ -55,13 +96,13 @@ pub fn signed_copy(
         pause();
     }
     copy.add_chain(zone, &mut pause)?;
-    let made = copy.making.take_made();
+    let making = copy.making;
     let (built, findings) = copy.builder.finish();
     let built = built.ok_or_else(|| {
         let first = findings.into_iter().next();
         SignedCopyError::Invalid(first.map_or_else(String::new, |finding| finding.message))
     })?;
-    Ok((built, made))
+    Ok((built, making))
 }
 
 /// RFC 9077: the lesser of the SOA's TTL and its minimum.
@@ -76,6 +117,7 @@ struct SignedCopy<'s> {
     builder: ZoneBuilder,
     denial_ttl: u32,
     making: Making,
+    digests: CopyDigests,
 }
 
 impl SignedCopy<'_> {
@@ -98,6 +140,10 @@ impl SignedCopy<'_> {
         let edit = self.signing.soa_edit();
         for rrset in node.rrsets() {
             let (rtype, ttl) = (rrset.rtype(), rrset.ttl());
+            let is_digest = rtype == Type::ZONEMD && node.name() == zone.apex_name();
+            if is_digest && self.digests == CopyDigests::LeftOut {
+                continue;
+            }
             let mut data: Vec<Vec<u8>> = rrset
                 .records()
                 .map(|record| record.rdata.to_vec())
@@ -182,7 +228,6 @@ mod tests {
     use nameward_wire::NameBuf;
     use nameward_wire::zonefile::{Options, parse_bytes};
     use std::process::Command;
-    use std::sync::Arc;
 
     /// Ed25519 (RFC 8080 section 6.1).
     const KEY: &[u8] = b"Private-key-format: v1.2\nAlgorithm: 15 (ED25519)\n\

@@ -78,6 +78,11 @@ impl Policies {
         zones.map(|(name, policy)| (Name::from_valid_wire(name), policy))
     }
 
+    /// Tells whether a policy of any zone is so.
+    pub fn any(&self, is_so: impl Fn(&ZonePolicy) -> bool) -> bool {
+        is_so(&self.default) || self.zones.values().any(|policy| is_so(policy))
+    }
+
     /// Returns the policy of a zone that has one of its own.
     pub fn own(&self, zone: Name<'_>) -> Option<&Arc<ZonePolicy>> {
         let found = self.of(zone);

@@ -1,4 +1,4 @@
-//! The use of ZONEMD records (RFC 8976) of a zone: none, or to tell whether a new version is whole.
+//! The use of ZONEMD records (RFC 8976) of a zone: none, to tell whether a new version is whole, or to tell others that.
 
 use nameward_zone::{DigestCheck, Zone};
 
@@ -12,11 +12,18 @@ pub enum ZonemdRule {
     Verify,
     /// A version without a digest that is understood and right is refused.
     Require,
+    /// The zone is served and transferred with a digest that is made here.
+    Generate,
 }
 
 impl ZonemdRule {
     /// Lists every rule.
-    pub const ALL: [ZonemdRule; 3] = [ZonemdRule::Off, ZonemdRule::Verify, ZonemdRule::Require];
+    pub const ALL: [ZonemdRule; 4] = [
+        ZonemdRule::Off,
+        ZonemdRule::Verify,
+        ZonemdRule::Require,
+        ZonemdRule::Generate,
+    ];
 
     /// Returns the rule as configurations spell it.
     pub fn word(self) -> &'static str {
@@ -24,6 +31,7 @@ impl ZonemdRule {
             ZonemdRule::Off => "off",
             ZonemdRule::Verify => "verify",
             ZonemdRule::Require => "require",
+            ZonemdRule::Generate => "generate",
         }
     }
 

@@ -225,9 +225,9 @@ macro_rules! zone_section {
                 /// The `[[dnssec_policy]]` by which the zone is signed and its keys live; "none" for one that is not, whatever
                 /// others are. Zones of databases have their keys there, and no policy.
                 dnssec_policy: InheritedTerm<String> = r#""""#;
-                /// Whether new versions from files and primaries are compared with their ZONEMD records (RFC 8976): "off", as if
-                /// nothing is said; "verify" refuses a version whose digest is wrong; "require" also one without a digest
-                /// that is understood.
+                /// Digests over the whole zone (ZONEMD, RFC 8976): "off", as if nothing is said, does nothing with them; "verify"
+                /// refuses a new version from a file or a primary whose digest is wrong; "require" also one without a digest
+                /// that is understood; "generate" makes the digest of a zone in memory here.
                 zonemd: InheritedTerm<ZonemdRule> = r#""""#;
                 /// Whether updates of a secondary zone are forwarded to its primary; they are refused if nothing is said.
                 forward_updates: InheritedTerm<bool> = r#""""#;

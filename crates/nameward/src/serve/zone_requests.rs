@@ -1,8 +1,8 @@
 //! Owns the wiring of requests that are no questions for records: transfers and NOTIFY.
 
-use std::sync::Arc;
+use std::{io, sync::Arc};
 
-use nameward_maintain::policy::PolicyTable;
+use nameward_maintain::{TableWriter, policy::PolicyTable};
 use nameward_serve::{
     pipeline::ServingState,
     transfers::{OutgoingTransfers, TransferLimits},
@@ -16,17 +16,18 @@ use crate::config::settings;
 /// the runtime.
 pub fn start(
     shared: &Arc<ServingState>,
-    policies: &Arc<PolicyTable>,
+    (policies, table): (&Arc<PolicyTable>, &Arc<TableWriter>),
     store: Option<StateStore>,
     server: &settings::Server,
-) -> Arc<ZoneRequestHandler> {
+) -> io::Result<Arc<ZoneRequestHandler>> {
     let limits = TransferLimits {
         most: server.transfers_out_max.get(),
         per_client: server.transfers_out_per_client.get(),
         sent_octets_max: server.transfers_out_kept_mb.get() << 20,
     };
     let transfers = OutgoingTransfers::new(Arc::clone(policies), store, limits, &shared.stats);
+    transfers.keep_digests(shared, table)?;
     let handler = Arc::new(ZoneRequestHandler::new(Arc::clone(policies), transfers));
     shared.set_zone_requests(Arc::clone(&handler) as _);
-    handler
+    Ok(handler)
 }

@@ -1,12 +1,13 @@
 //! Digests over whole zones (ZONEMD): versions of files and of primaries that do not match theirs are refused, and the
-//! version before stays.
+//! version before stays. Those that are made here are found right by ldns and by a secondary, after every change.
 
 use std::{fs, net::SocketAddr, path::Path, process::Command};
 
 use nameward_testkit::{Setup, TestServer};
 
 use super::ask::{eventually, serial_if_served};
-use super::secure::done;
+use super::secure::{check_transfer, delv, dig, done, write_anchor};
+use super::update::{nsupdate, setup};
 
 const ZONE: &str = "digest.test";
 
@@ -107,12 +108,16 @@ fn a_zone_file_that_does_not_match_its_digest_is_refused_and_the_old_version_sta
 }
 
 fn secondary(primary: &TestServer, rule: &str) -> TestServer {
+    secondary_of(ZONE, primary, rule)
+}
+
+fn secondary_of(zone: &str, primary: &TestServer, rule: &str) -> TestServer {
     let setup = Setup::new().without_web();
     let state = setup.dir().join("state");
     fs::create_dir(&state).unwrap();
     let there = primary.address();
     let config = format!(
-        "[server]\nstate_directory = {state:?}\n[[zone]]\nname = \"{ZONE}\"\nkind = \"secondary\"\n\
+        "[server]\nstate_directory = {state:?}\n[[zone]]\nname = \"{zone}\"\nkind = \"secondary\"\n\
          zonemd = \"{rule}\"\nprimaries = [{{ address = \"{there}\" }}]\n"
     );
     setup.config(&config).start()
@@ -136,32 +141,39 @@ fn check_transfers(key: Option<&str>, directory: &Path) {
     for server in both {
         assert!(served(server.address(), 1), "{}", server.log());
     }
-    let offer = |text: &str| {
+    let offer = |serial: u32, text: &str| {
         primary.write_zone(ZONE, text);
         done(&primary, &["reload"]);
+        // A version may be served before its difference is journalled; until then it is transferred as a whole.
+        let history = || done(&primary, &["zone", "history", ZONE]);
+        let serials = [serial, serial - 1].map(|serial| serial.to_string());
+        let is_entry = |line: &str| line.split_whitespace().take(2).eq(serials.iter());
+        let is_there = |text: &String| text.lines().any(is_entry);
+        assert!(is_there(&eventually(history, is_there)), "{}", history());
         for server in both {
             done(server, &["zone", "retrieve", ZONE]);
         }
     };
-    offer(&made(2));
+    offer(2, &made(2));
     for server in both {
         assert!(served(server.address(), 2), "{}", server.log());
-        assert!(server.log().contains("IXFR"), "{}", server.log());
+        assert!(server.wait_for_log("serial 2, IXFR"), "{}", server.log());
     }
-    offer(&spoilt(&made(3)));
+    offer(3, &spoilt(&made(3)));
     let told = "serial 3: its ZONEMD record does not match its contents";
     for server in both {
-        assert!(server.wait_for_log("asking for the whole zone"));
+        let whole = format!("incremental transfer not taken: {told}; asking for the whole zone");
+        assert!(server.wait_for_log(&whole), "{}", server.log());
         let refused = format!("refresh failed (1 in a row): {}: {told}", primary.address());
         assert!(server.wait_for_log(&refused), "{}", server.log());
         assert!(served(server.address(), 2));
     }
-    offer(&stripped(&made(4)));
+    offer(4, &stripped(&made(4)));
     assert!(served(verifying.address(), 4), "{}", verifying.log());
     let told = "serial 4: it has no ZONEMD record, and zonemd is \"require\"";
     assert!(requiring.wait_for_log(told), "{}", requiring.log());
     assert!(served(requiring.address(), 2));
-    offer(&made(5));
+    offer(5, &made(5));
     for server in both {
         assert!(served(server.address(), 5), "{}", server.log());
     }
@@ -178,4 +190,118 @@ fn the_digest_of_a_signed_zone_is_over_its_signatures_and_its_chain() {
     let directory = tempfile::tempdir().unwrap();
     let key = run(directory.path(), "ldns-keygen", &["-a", "ED25519", ZONE]);
     check_transfers(Some(key.trim()), directory.path());
+}
+
+/// Transfers the zone and has ldns compare it with its digest; returns the digest.
+fn check_made(server: &TestServer, is_signed: bool, directory: &Path) -> String {
+    let at = server.address();
+    let (ip, port) = (format!("@{}", at.ip()), at.port().to_string());
+    let question = [
+        &ip,
+        "-p",
+        &port,
+        "+onesoa",
+        "+nocomments",
+        "dyn.example",
+        "AXFR",
+    ];
+    let text = run(directory, "dig", &question);
+    fs::write(directory.join("axfr"), &text).unwrap();
+    let wanted = if is_signed { "-ZZ" } else { "-Z" };
+    run(directory, "ldns-verify-zone", &[wanted, "axfr"]);
+    let line = text.lines().find(|line| line.contains("\tZONEMD\t"));
+    let line = line.unwrap_or_else(|| panic!("{text}"));
+    line.split("\tZONEMD\t").nth(1).unwrap().to_string()
+}
+
+/// The digest that answers have becomes that of the transfer.
+fn check_answered(server: &TestServer, expected: &str) {
+    let digest = || dig(server.address(), &["+short", "dyn.example", "ZONEMD"]);
+    let squeezed = |text: &str| text.replace(' ', "");
+    let found = eventually(digest, |text| squeezed(text).contains(&squeezed(expected)));
+    assert!(
+        squeezed(&found).contains(&squeezed(expected)),
+        "{found} is not {expected}: {}",
+        server.log()
+    );
+}
+
+/// A zone with digests that are made here, through updates, with a secondary that insists on them.
+fn check_generated(denial: Option<&str>) {
+    let directory = tempfile::tempdir().unwrap();
+    let terms = "allow_update = [\"key:ddns.example.\"]\nallow_transfer = [\"127.0.0.1\"]\nzonemd = \"generate\"";
+    let server = setup(terms).start();
+    if let Some(denial) = denial {
+        let secure = ["zone", "secure", "dyn.example", "--denial", denial];
+        done(&server, &secure);
+    }
+    let follower = secondary_of("dyn.example", &server, "require");
+    let mut last = String::new();
+    for number in 0..4 {
+        let update = format!("update add n{number}.dyn.example. 60 A 192.0.2.{number}");
+        assert_eq!(nsupdate(&server, &update), (true, String::new()));
+        let made = check_made(&server, denial.is_some(), directory.path());
+        assert_ne!(made, last, "another version has another digest");
+        check_answered(&server, &made);
+        let serial = serial_if_served(server.address(), "dyn.example");
+        done(&follower, &["zone", "retrieve", "dyn.example"]);
+        let here = || serial_if_served(follower.address(), "dyn.example");
+        let here = eventually(here, |found| *found == serial);
+        assert_eq!(here, serial, "{}", follower.log());
+        last = made;
+    }
+    assert!(follower.wait_for_log("IXFR"), "{}", follower.log());
+    let Some(denial) = denial else {
+        return;
+    };
+    if denial != "compact" {
+        check_transfer(server.address(), "dyn.example", directory.path());
+    }
+    let anchor = directory.path().join("anchor");
+    write_anchor(&server, "dyn.example", &anchor);
+    for question in [["dyn.example", "ZONEMD"], ["dyn.example", "LOC"]] {
+        let said = delv(server.address(), ("dyn.example", &anchor), &question);
+        assert!(said.contains("fully validated"), "{question:?}: {said}");
+    }
+}
+
+#[test]
+fn a_zone_that_is_not_signed_gets_a_digest_with_every_version() {
+    check_generated(None);
+}
+
+#[test]
+fn a_digest_is_over_the_signatures_that_are_made_here() {
+    for denial in ["nsec", "nsec3"] {
+        check_generated(Some(denial));
+    }
+}
+
+#[test]
+fn the_digest_that_a_zone_brings_gives_way_to_one_that_is_made_and_goes_when_the_zone_is_signed() {
+    let directory = tempfile::tempdir().unwrap();
+    let setup = Setup::new();
+    let state = setup.dir().join("state");
+    fs::create_dir(&state).unwrap();
+    let config = format!("[server]\nstate_directory = {state:?}\n");
+    let text = version(1, None, directory.path());
+    let server = setup.config(&config).zone(ZONE, &text).start();
+    let digests = || dig(server.address(), &["+short", ZONE, "ZONEMD"]);
+    assert_eq!(digests().lines().count(), 2, "{}", digests());
+    // They are not over the signatures.
+    done(&server, &["zone", "secure", ZONE]);
+    assert_eq!(digests(), "");
+    done(&server, &["zone", "unsecure", ZONE]);
+    assert_eq!(digests().lines().count(), 2, "{}", digests());
+    let path = server.dir().join("nameward.toml");
+    let before = fs::read_to_string(&path).unwrap();
+    let rule = format!("{before}\n[zone_defaults]\nzonemd = \"generate\"\n");
+    fs::write(&path, rule).unwrap();
+    done(&server, &["reload"]);
+    let one = eventually(digests, |text| text.lines().count() == 1);
+    assert_eq!(one.lines().count(), 1, "{one}");
+    fs::write(&path, before).unwrap();
+    done(&server, &["reload"]);
+    let both = eventually(digests, |text| text.lines().count() == 2);
+    assert_eq!(both.lines().count(), 2, "{both}");
 }

@@ -11,16 +11,17 @@ use nameward_dnssec::Signing;
 use nameward_maintain::outgoing::{
     AxfrMessages, IxfrMessages, OutgoingFault, TransferRequest, condense,
 };
-use nameward_maintain::outgoing::{SignedCopyError, signed_copy, unsigned_copy};
+use nameward_maintain::outgoing::{SignedCopyError, digested_copy, signed_copy, unsigned_copy};
 use nameward_stats::Counter;
 use nameward_wire::{NameBuf, Rcode, Type};
 use nameward_zone::change::Difference;
 use nameward_zone::{LookupError, LookupRequest, Serial, Zone};
 
 use super::access::TransferAccess;
+use super::digests::{ZoneDigestFault, with_made_digest, with_placeholder};
 use super::expand::{AliasExpansion, ExpandFault, has_alias};
 use super::sent::SentVersions;
-use super::{AliasForm, OutgoingTransfers, Wanted, is_behind, is_plain};
+use super::{AliasForm, OutgoingTransfers, Wanted, is_behind};
 use crate::pipeline::ServingState;
 use crate::request::extended_error;
 use crate::signing::SigningPacer;
@@ -79,6 +80,8 @@ pub(super) enum PrepareFault {
     Unsigned(#[from] SignedCopyError),
     #[error("{0}")]
     Unexpanded(#[from] ExpandFault),
+    #[error("{0}")]
+    Undigested(#[from] ZoneDigestFault),
     #[error("a bug while it was signed")]
     SigningEnded,
     #[error("it is gone")]
@@ -99,7 +102,9 @@ impl PrepareFault {
             }
             PrepareFault::NotNameServer => (Rcode::Refused, Some(extended_error::PROHIBITED)),
             PrepareFault::Unexpanded(_) => (Rcode::ServFail, Some(extended_error::NETWORK_ERROR)),
-            PrepareFault::Unsigned(_) | PrepareFault::SigningEnded => (Rcode::ServFail, None),
+            PrepareFault::Unsigned(_)
+            | PrepareFault::SigningEnded
+            | PrepareFault::Undigested(_) => (Rcode::ServFail, None),
         }
     }
 }
@@ -133,7 +138,7 @@ impl OutgoingTransfers {
     ) -> Option<PreparedTransfer> {
         let zone = &source.zone;
         let needs_journal = source.wanted != Wanted::Whole && self.store.is_some();
-        (is_plain(zone) && !needs_journal && source.alias_form == AliasForm::Records)
+        (self.is_plain(zone) && !needs_journal && source.alias_form == AliasForm::Records)
             .then(|| PreparedTransfer::whole(Arc::clone(zone), request.clone()))
     }
 
@@ -147,7 +152,7 @@ impl OutgoingTransfers {
         if source.access == TransferAccess::NameServers {
             self.check_name_server(shared, &source)?;
         }
-        let has_journal = is_plain(&source.zone);
+        let has_journal = self.is_plain(&source.zone);
         let is_expanded = source.alias_form == AliasForm::Addresses;
         let mut zone = match source.zone.live().is_some() {
             true => {
@@ -166,15 +171,8 @@ impl OutgoingTransfers {
             };
             zone = expansion.run()?;
         }
-        if let Some(signing) = zone.signing().online().cloned() {
-            let policies = self.policies.load();
-            zone = match policies.of(zone.apex_name()).transfer_unsigned {
-                true => Arc::new(unsigned_copy(&zone, &signing).ok_or(PrepareFault::Gone)?),
-                false => self.signed(&zone, &signing, shared)?,
-            };
-        }
         if !has_journal {
-            zone = self.sent.note(zone);
+            zone = self.sent.note(self.finished(zone, shared)?);
         }
         let Wanted::Since(serial) = source.wanted else {
             return Ok(PreparedTransfer::whole(zone, request));
@@ -201,12 +199,39 @@ impl OutgoingTransfers {
         })
     }
 
+    /// Returns a version as it goes out: signed, or without keys and signatures, and with the digest that is made here.
+    pub(super) fn finished(
+        &self,
+        mut zone: Arc<Zone>,
+        shared: &ServingState,
+    ) -> Result<Arc<Zone>, PrepareFault> {
+        let makes_digest = self.makes_digest(&zone);
+        let policies = self.policies.load();
+        let is_unsigned = policies.of(zone.apex_name()).transfer_unsigned;
+        match zone.signing().online().cloned() {
+            Some(signing) if !is_unsigned => {
+                if makes_digest {
+                    zone = with_placeholder(&zone)?;
+                }
+                return self.signed(&zone, (&signing, makes_digest), shared);
+            }
+            Some(signing) => {
+                zone = Arc::new(unsigned_copy(&zone, &signing).ok_or(PrepareFault::Gone)?);
+            }
+            None => {}
+        }
+        match makes_digest {
+            true => Ok(with_made_digest(&zone)?),
+            false => Ok(zone),
+        }
+    }
+
     /// Signs a zone that is signed while it is served, one at a time, on a thread that gives way to answers and takes no
     /// more of the CPU than signing may.
     fn signed(
         &self,
         zone: &Zone,
-        signing: &Signing,
+        (signing, makes_digest): (&Signing, bool),
         shared: &ServingState,
     ) -> Result<Arc<Zone>, PrepareFault> {
         let _turn = self
@@ -218,7 +243,11 @@ impl OutgoingTransfers {
             let work = || {
                 sys::give_way();
                 let mut pacer = SigningPacer::new(share);
-                signed_copy(zone, signing, sys::seconds_since_1970(), || pacer.pause())
+                let now = sys::seconds_since_1970();
+                match makes_digest {
+                    true => digested_copy(zone, signing, now, || pacer.pause()),
+                    false => signed_copy(zone, signing, now, || pacer.pause()),
+                }
             };
             scope.spawn(work).join()
         });

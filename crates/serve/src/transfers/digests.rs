@@ -1,0 +1,202 @@
+//! Digests over zones that are made here (ZONEMD, RFC 8976).
+//!
+//! A digest is over all records, signatures and the chain included, so it takes time of the zone's size: no change of a zone
+//! waits for it. A transfer has the digest of the version that it is of. Answers have that of the version that was
+//! hashed last, and its serial: a thread makes it anew when the zone has changed, and rests four times as long as that took.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+use std::{io, thread};
+
+use nameward_dnssec::{Signing, ZonemdHash};
+use nameward_maintain::policy::{Policies, ZonemdRule};
+use nameward_maintain::table::TableWriter;
+use nameward_wire::{Name, NameBuf, Type};
+use nameward_zone::change::ChangeError;
+use nameward_zone::{SigningState, Zone};
+
+use super::OutgoingTransfers;
+use crate::pipeline::ServingState;
+use crate::sys;
+
+/// The time between two looks at which zones have changed.
+const DIGEST_LOOK: Duration = Duration::from_millis(500);
+/// How much longer than a digest took the thread rests after it.
+const DIGEST_REST: u32 = 4;
+/// The longest rest.
+const DIGEST_REST_MAX: Duration = Duration::from_secs(300);
+
+/// Why a version has no digest.
+#[derive(Debug, thiserror::Error)]
+#[error("its digest (ZONEMD) cannot be made: {0}")]
+pub(super) struct ZoneDigestFault(#[from] ChangeError);
+
+/// Returns a version with a ZONEMD record that stands for the one which will be made, so that the chain tells of the type.
+pub(super) fn with_placeholder(zone: &Arc<Zone>) -> Result<Arc<Zone>, ZoneDigestFault> {
+    let zonemd = zone.zonemd_placeholder();
+    Ok(Arc::new(zone.with_digest(&[(Type::ZONEMD, zonemd)])?))
+}
+
+/// Returns a version that is not signed with the digest over it.
+pub(super) fn with_made_digest(zone: &Arc<Zone>) -> Result<Arc<Zone>, ZoneDigestFault> {
+    let zonemd = zone.zonemd(ZonemdHash::Sha384);
+    Ok(Arc::new(zone.with_digest(&[(Type::ZONEMD, zonemd)])?))
+}
+
+impl OutgoingTransfers {
+    /// Tells whether a zone goes out with a digest that is made here: it is in memory, and its signatures, if it has any, are
+    /// made here.
+    pub(super) fn makes_digest(&self, zone: &Zone) -> bool {
+        let is_stored = matches!(zone.signing(), SigningState::Stored(_));
+        if zone.is_stand_in() || is_stored {
+            return false;
+        }
+        let policies = self.policies.load();
+        policies.of(zone.apex_name()).zonemd == ZonemdRule::Generate
+    }
+
+    /// Starts the thread that keeps the digests in answers. It ends with the transfers.
+    pub fn keep_digests(
+        self: &Arc<Self>,
+        shared: &Arc<ServingState>,
+        table: &Arc<TableWriter>,
+    ) -> io::Result<()> {
+        let mut keeper = DigestKeeper {
+            transfers: Arc::downgrade(self),
+            shared: Arc::clone(shared),
+            table: Arc::clone(table),
+            policies: None,
+            digested: HashMap::new(),
+        };
+        let thread = thread::Builder::new().name("zone-digests".into());
+        thread.spawn(move || {
+            sys::give_way();
+            while keeper.look() {
+                thread::sleep(DIGEST_LOOK);
+            }
+        })?;
+        Ok(())
+    }
+}
+
+/// The state of a zone that a digest was made of.
+struct DigestedState {
+    /// The version as its home has it. Kept so that no other one gets its address.
+    contents: Weak<Zone>,
+    signing: Option<Weak<Signing>>,
+    serial: u32,
+}
+
+impl DigestedState {
+    fn of(zone: &Arc<Zone>, now: u32) -> Self {
+        let signing = zone.signing().online();
+        let serial = zone.serial().0;
+        DigestedState {
+            contents: Arc::downgrade(&zone.unsigned()),
+            serial: signing.map_or(serial, |signing| signing.soa_edit().serial(serial, now)),
+            signing: signing.map(Arc::downgrade),
+        }
+    }
+
+    fn is_same(&self, other: &DigestedState) -> bool {
+        let is_signed_alike = match (&self.signing, &other.signing) {
+            (Some(one), Some(other)) => one.ptr_eq(other),
+            (None, None) => true,
+            _ => false,
+        };
+        is_signed_alike && self.serial == other.serial && self.contents.ptr_eq(&other.contents)
+    }
+}
+
+/// Keeps the digests in answers.
+struct DigestKeeper {
+    transfers: Weak<OutgoingTransfers>,
+    shared: Arc<ServingState>,
+    table: Arc<TableWriter>,
+    /// The policies that were looked at last, and whether a zone has its digest made by them.
+    policies: Option<(Arc<Policies>, bool)>,
+    digested: HashMap<NameBuf, DigestedState>,
+}
+
+impl DigestKeeper {
+    /// Makes the digests of zones that have changed; false when there are no transfers any more.
+    fn look(&mut self) -> bool {
+        let Some(transfers) = self.transfers.upgrade() else {
+            return false;
+        };
+        if !self.is_wanted(&transfers) && self.digested.is_empty() {
+            return true;
+        }
+        let now = sys::seconds_since_1970();
+        let table = self.table.load();
+        let zones: Vec<Arc<Zone>> = table
+            .zones()
+            .filter(|zone| transfers.makes_digest(zone))
+            .cloned()
+            .collect();
+        let gone: Vec<NameBuf> = self
+            .digested
+            .keys()
+            .filter(|name| !zones.iter().any(|zone| zone.apex_name() == name.as_name()))
+            .copied()
+            .collect();
+        for name in gone {
+            self.digested.remove(&name);
+            self.table.set_digest(name.as_name(), None);
+        }
+        for zone in zones {
+            let state = DigestedState::of(&zone, now);
+            let name = NameBuf::from(zone.apex_name());
+            let before = self.digested.get(&name);
+            if before.is_some_and(|before| before.is_same(&state)) {
+                continue;
+            }
+            let begun = Instant::now();
+            self.digest(&transfers, zone);
+            self.digested.insert(name, state);
+            thread::sleep((begun.elapsed() * DIGEST_REST).min(DIGEST_REST_MAX));
+        }
+        true
+    }
+
+    fn is_wanted(&mut self, transfers: &OutgoingTransfers) -> bool {
+        let now = transfers.policies.load();
+        let known = self.policies.as_ref();
+        if let Some((_, is_wanted)) = known.filter(|(before, _)| Arc::ptr_eq(before, &now)) {
+            return *is_wanted;
+        }
+        let is_wanted = now.any(|policy| policy.zonemd == ZonemdRule::Generate);
+        self.policies = Some((now, is_wanted));
+        is_wanted
+    }
+
+    /// Makes the digest of a zone and has answers show it.
+    fn digest(&self, transfers: &OutgoingTransfers, zone: Arc<Zone>) {
+        let name = NameBuf::from(zone.apex_name());
+        // From the first version on answers tell that there is one.
+        if zone.apex().rrset(Type::ZONEMD).is_none() {
+            let placeholder = zone.zonemd_placeholder();
+            self.table.set_digest(name.as_name(), Some(placeholder));
+        }
+        match transfers.finished(zone, &self.shared) {
+            Ok(copy) => {
+                let sent = transfers.sent.note(copy);
+                if let Some(zonemd) = zonemd_of(&sent) {
+                    self.table.set_digest(name.as_name(), Some(zonemd));
+                }
+            }
+            Err(error) => log_fault(name.as_name(), &error),
+        }
+    }
+}
+
+fn log_fault(zone: Name<'_>, error: &super::prepare::PrepareFault) {
+    tracing::warn!("zone {zone}: no digest (ZONEMD) of this version: {error}");
+}
+
+fn zonemd_of(zone: &Zone) -> Option<Vec<u8>> {
+    let rrset = zone.apex().rrset(Type::ZONEMD)?;
+    let record = rrset.records().next()?;
+    Some(record.rdata.to_vec())
+}
