@@ -20,6 +20,7 @@ mod signatures;
 mod start;
 mod state;
 mod tsig;
+mod unbound;
 mod update;
 mod update_clients;
 mod update_file;
