@@ -7,6 +7,7 @@ mod advice;
 mod attributes;
 mod batch;
 mod change;
+mod deleted;
 mod error;
 mod history;
 mod key_life;
@@ -26,6 +27,7 @@ pub use attributes::{
     ZoneTerms,
 };
 pub use batch::{BatchDeletion, BatchRecords, BatchRequest, BatchStep, ZoneBatch};
+pub use deleted::ListedDeletedZone;
 pub use error::{ErrorKind, OperationError};
 pub use history::ListedVersion;
 pub use logs::{QueryLogStatus, QueryLogTemplate};
@@ -54,6 +56,7 @@ pub use zone_keys::ListedZoneKey;
 
 use nameward_store::sql::write::{Committed, WriteError};
 use nameward_store::sql::{DatabaseAddress, SqlBackend, ZoneRow};
+use nameward_store::state::CopyBounds;
 use nameward_wire::{Name, NameBuf};
 use std::sync::Arc;
 use tokio::runtime::Handle;
@@ -130,6 +133,8 @@ pub struct Operations {
     pub keeper: Arc<KeyKeeper>,
     /// Has the keys of a zone looked at, and its secondaries told.
     pub keys_changed: KeysChanged,
+    /// How many copies of deleted zones are kept, and for how long.
+    pub copies: CopyBounds,
     /// Drives the connections of the databases.
     pub runtime: Handle,
 }
@@ -145,7 +150,9 @@ impl Operations {
             OperationRequest::ZoneList => self.list_zones(items),
             OperationRequest::ZoneShow { zone } => self.show_zone(zone),
             OperationRequest::ZoneCreate(template) => self.create_zone(template),
-            OperationRequest::ZoneDelete { zone } => self.delete_zone(zone),
+            OperationRequest::ZoneDelete { zone, no_copy } => self.delete_zone(zone, *no_copy),
+            OperationRequest::ZoneUndelete { zone, backend } => self.undelete_zone(zone, *backend),
+            OperationRequest::DeletedZoneList => self.list_deleted(items),
             OperationRequest::RecordList { zone, name, rtype } => {
                 self.list_records(zone, name.as_deref(), rtype.as_deref(), items)
             }
@@ -307,6 +314,7 @@ mod tests {
             kept: Arc::new(KeptPolicies::new(None, Arc::clone(&policies))),
             keeper: keeper(&policies),
             keys_changed: Box::new(|_| {}),
+            copies: CopyBounds::default(),
             runtime: runtime.handle().clone(),
         }
     }
@@ -376,6 +384,7 @@ mod tests {
             (
                 OperationRequest::ZoneDelete {
                     zone: "file.test".into(),
+                    no_copy: false,
                 },
                 ErrorKind::Refused,
                 "comes from a file (backend 1)",

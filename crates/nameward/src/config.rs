@@ -12,6 +12,7 @@ pub mod read;
 mod server_words;
 pub mod setting;
 pub mod settings;
+mod state_settings;
 mod tsig_key;
 pub mod zone_files;
 mod zone_tables;
@@ -36,9 +37,10 @@ use error::{ConfigError, Problem, base_of, nearest};
 use log_settings::{DnstapSettings, Log, QueryLogSettings};
 use setting::{ConfigTable, Listed, list};
 use settings::{
-    AutoprimarySettings, Backend, BackendType, Cache, Journal, KeySettings, Overload, Recursor,
-    Rings, SecurityPoll, Server, TemplateSettings, Web, ZoneDefaults, ZoneSettings,
+    AutoprimarySettings, Backend, BackendType, Cache, KeySettings, Overload, Recursor, Rings,
+    SecurityPoll, Server, TemplateSettings, Web, ZoneDefaults, ZoneSettings,
 };
+use state_settings::Journal;
 use zone_files::{Shortened, ZoneFile, parse_name};
 
 /// A larger file is no configuration.

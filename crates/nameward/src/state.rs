@@ -2,11 +2,13 @@
 
 use nameward_maintain::policy::{Policies, ZonePolicy};
 use nameward_maintain::zone_keys::may_have_keys;
-use nameward_store::state::{JournalBounds, StateStore};
+use nameward_store::state::{CopyBounds, StateChange, StateStore};
 use nameward_wire::Name;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokio::sync::watch;
 
 use crate::{
     cli::print::{OutputForm, Printer},
@@ -29,17 +31,36 @@ pub fn open(config: &Config) -> Result<Option<StateStore>, StartError> {
     let Some(directory) = state_directory(config) else {
         return Ok(None);
     };
-    let bounds = JournalBounds {
-        octets: (config.journal.size_max_mb.get() as u64) << 20,
-        entries: config.journal.changes_max.get() as u64,
-    };
-    match StateStore::open(&directory, bounds) {
+    match StateStore::open(&directory, config.journal.bounds()) {
         Ok(store) => Ok(Some(store)),
         Err(error) if may_have_keys(&directory) => Err(StartError::State(error)),
         Err(error) => {
             tracing::error!("{error}; changes are not journalled");
             Ok(None)
         }
+    }
+}
+
+/// Forgets copies of deleted zones that are over their time, now and every hour until the server ends: they hold secrets.
+pub async fn drop_old_copies(
+    store: StateStore,
+    bounds: CopyBounds,
+    mut stopping: watch::Receiver<bool>,
+) {
+    let mut hours = tokio::time::interval(Duration::from_secs(3600));
+    loop {
+        tokio::select! {
+            _ = hours.tick() => {}
+            _ = stopping.wait_for(|stop| *stop) => return,
+        }
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let now = now.map_or(0, |since| since.as_secs());
+        let before = now.saturating_sub(bounds.seconds);
+        store.submit(vec![StateChange::DropCopies { before }], |result| {
+            if let Err(error) = result {
+                tracing::warn!("old copies of deleted zones stay: {error}");
+            }
+        });
     }
 }
 

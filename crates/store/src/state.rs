@@ -6,6 +6,7 @@
 //! rebase     what zone files lack that were edited while they lacked changes
 //! contents   whole zones that have no other home (secondaries), as they were at one place of the journal
 //! timer      when a zone was refreshed, is to be checked, and expires
+//! deleted_zone  copies of zones that operators deleted, for some days
 //! item       small values by kind and name: keys, TSIG secrets, members of catalogs
 //! ```
 //! The file is in WAL mode with `synchronous=FULL`. One thread writes; changes that wait are put into one transaction,
@@ -17,6 +18,7 @@ mod at_home;
 mod care;
 mod change;
 mod contents;
+mod deleted;
 mod digest;
 mod error;
 mod journal;
@@ -36,6 +38,7 @@ use std::time::Duration;
 pub use at_home::TakeStoredZones;
 pub use care::{CompactReport, StateCheckReport};
 pub use change::{JournalOrigin, StateChange, Written, ZoneHome, ZoneTimers};
+pub use deleted::{CopyBounds, DeletedZone, KeptCopy};
 pub use digest::ContentsDigest;
 pub use error::StateError;
 pub use journal::{JournalBounds, JournalEntry};

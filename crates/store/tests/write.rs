@@ -177,7 +177,7 @@ fn a_change_is_stored_as_powerdns_stores_it() {
             .any(|row| row.contains("_tcp") || row.contains("192.0.2.3")),
         "{rows:?}"
     );
-    block_on(store.backend.delete_zone(zone)).unwrap();
+    block_on(store.backend.delete_zone(zone, None)).unwrap();
     assert_eq!(store.dump(), Vec::<String>::new());
     let error = block_on(store.backend.commit(zone, &change(Vec::new()))).unwrap_err();
     assert!(matches!(error, WriteError::NoSuchZone), "{error}");

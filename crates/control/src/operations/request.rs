@@ -83,7 +83,20 @@ pub enum OperationRequest {
     ZoneDelete {
         /// The zone.
         zone: String,
+        /// No copy of it is kept.
+        #[serde(default)]
+        no_copy: bool,
     },
+    /// Brings a deleted zone back.
+    ZoneUndelete {
+        /// The zone.
+        zone: String,
+        /// The number of the backend; the one that it was in if nothing is said.
+        #[serde(default)]
+        backend: Option<u32>,
+    },
+    /// Lists the deleted zones that can be brought back.
+    DeletedZoneList,
     /// Lists the status of a zone, or of all that are transferred or notified.
     ZoneStatus {
         /// The zone; all if nothing is said.

@@ -3,9 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    FoundRecord, KeySteps, ListedComment, ListedMetadata, ListedSigning, ListedTsigKey,
-    ListedVersion, ListedZoneKey, OperationError, QueryLogStatus, SecretText, ServerStatus,
-    request::ListedKind,
+    FoundRecord, KeySteps, ListedComment, ListedDeletedZone, ListedMetadata, ListedSigning,
+    ListedTsigKey, ListedVersion, ListedZoneKey, OperationError, QueryLogStatus, SecretText,
+    ServerStatus, request::ListedKind,
 };
 
 /// A reply line on the control socket: any number of items, then one of the others.
@@ -26,6 +26,8 @@ pub enum ReplyLine {
 pub enum ListedItem {
     /// A zone.
     Zone(ListedZone),
+    /// A zone that was deleted.
+    DeletedZone(ListedDeletedZone),
     /// A record.
     Record(ListedRecord),
     /// A key of TSIG.
@@ -159,7 +161,16 @@ pub enum OperationResult {
     /// Of `zone create`.
     ZoneCreated(ZoneChanged),
     /// Of `zone delete`.
-    ZoneDeleted(ZoneChanged),
+    ZoneDeleted {
+        /// The zone.
+        #[serde(flatten)]
+        changed: ZoneChanged,
+        /// Until when `zone undelete` can bring it back, in seconds since 1970; none if no copy is kept.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        kept_until: Option<u64>,
+    },
+    /// Of `zone undelete`.
+    ZoneUndeleted(ZoneChanged),
     /// Of a change of records.
     ZoneChanged(ZoneChanged),
     /// Of `zone secure`.

@@ -1,4 +1,4 @@
-//! Owns operations on whole zones: list, show, create, delete.
+//! Owns operations on whole zones: list, show, create.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::SystemTime;
@@ -139,23 +139,8 @@ impl Operations {
         Ok(OperationResult::ZoneCreated(changed))
     }
 
-    /// Deletes a zone with its records, comments, metadata and keys.
-    pub fn delete_zone(&self, name: &str) -> Result<OperationResult, OperationError> {
-        let name = zone_name(name)?;
-        let (database, row) = self.locate(&name)?;
-        let committed = self
-            .runtime
-            .block_on(database.backend.delete_zone(row.id))
-            .map_err(|error| database.error(&error))?;
-        let warnings = self.publish(database, &committed)?;
-        let (number, engine) = (database.number(), database.address().engine());
-        tracing::info!("deleted zone {name} from backend {number} ({engine})");
-        let changed = database.changed(&committed, warnings);
-        Ok(OperationResult::ZoneDeleted(changed))
-    }
-
     /// Finds the database with this number; the first one if nothing is said.
-    fn database(&self, number: Option<u32>) -> Result<&Database, OperationError> {
+    pub(super) fn database(&self, number: Option<u32>) -> Result<&Database, OperationError> {
         let Some(number) = number else {
             return self.databases.first().ok_or_else(|| {
                 OperationError::refused(

@@ -16,6 +16,9 @@ pub enum ZoneCommand {
     Work(ZoneWorkCommand),
     /// Print name, kind and backend of every zone
     List {
+        /// Only zones that were deleted and can be brought back
+        #[arg(long)]
+        deleted: bool,
         #[command(flatten)]
         remote: RemoteArguments,
     },
@@ -53,11 +56,25 @@ pub enum ZoneCommand {
     },
     /// Create a zone in a database
     Create(CreateArguments),
-    /// Delete a zone from its database, with records, comments, metadata and keys
+    /// Delete a zone from its database, with records, comments, metadata and keys; undelete brings it back
     Delete {
         /// The zone
         #[arg(value_name = "ZONE")]
         zone: String,
+        /// Keep no copy, so that it cannot be brought back
+        #[arg(long)]
+        no_copy: bool,
+        #[command(flatten)]
+        remote: RemoteArguments,
+    },
+    /// Bring back a zone that was deleted in the last days, with all that it had
+    Undelete {
+        /// The zone
+        #[arg(value_name = "ZONE")]
+        zone: String,
+        /// The number of the backend to put it into [default: the one that it was in]
+        #[arg(long, value_name = "NUMBER")]
+        backend: Option<u32>,
         #[command(flatten)]
         remote: RemoteArguments,
     },
@@ -224,12 +241,25 @@ pub fn zone(command: ZoneCommand) -> Result<(OperationRequest, RemoteArguments),
     Ok(match command {
         ZoneCommand::Work(command) => return zone_work::request(command),
         ZoneCommand::Set(arguments) => return attributes::terms(arguments),
-        ZoneCommand::List { remote } => (OperationRequest::ZoneList, remote),
+        ZoneCommand::List {
+            deleted: true,
+            remote,
+        } => (OperationRequest::DeletedZoneList, remote),
+        ZoneCommand::List { remote, .. } => (OperationRequest::ZoneList, remote),
         ZoneCommand::Show { zone, remote } => (OperationRequest::ZoneShow { zone }, remote),
         ZoneCommand::Status { zone, remote } => (OperationRequest::ZoneStatus { zone }, remote),
         ZoneCommand::Retrieve { zone, remote } => (OperationRequest::ZoneRetrieve { zone }, remote),
         ZoneCommand::Notify { zone, remote } => (OperationRequest::ZoneNotify { zone }, remote),
-        ZoneCommand::Delete { zone, remote } => (OperationRequest::ZoneDelete { zone }, remote),
+        ZoneCommand::Delete {
+            zone,
+            no_copy,
+            remote,
+        } => (OperationRequest::ZoneDelete { zone, no_copy }, remote),
+        ZoneCommand::Undelete {
+            zone,
+            backend,
+            remote,
+        } => (OperationRequest::ZoneUndelete { zone, backend }, remote),
         ZoneCommand::Sync {
             zone,
             rewrite,

@@ -49,6 +49,10 @@ impl Printer {
     pub fn item(&mut self, item: &ListedItem) -> io::Result<()> {
         match (self.form, item) {
             (OutputForm::Json, ListedItem::Zone(zone)) => self.json(zone),
+            (OutputForm::Json, ListedItem::DeletedZone(zone)) => self.json(zone),
+            (OutputForm::Text, ListedItem::DeletedZone(zone)) => {
+                writeln!(self.out, "{}", terminal::line(change::deleted_zone(zone)))
+            }
             (OutputForm::Json, ListedItem::Record(record)) => self.json(record),
             (OutputForm::Json, ListedItem::TsigKey(key)) => self.json(key),
             (OutputForm::Text, ListedItem::TsigKey(key)) => {
@@ -174,7 +178,8 @@ fn warnings_of(result: &OperationResult) -> &[String] {
     match result {
         OperationResult::Reloaded(report) => &report.warnings,
         OperationResult::ZoneCreated(changed)
-        | OperationResult::ZoneDeleted(changed)
+        | OperationResult::ZoneDeleted { changed, .. }
+        | OperationResult::ZoneUndeleted(changed)
         | OperationResult::ZoneChanged(changed) => &changed.warnings,
         OperationResult::ZoneFrozen { warnings, .. } => warnings,
         _ => &[],
@@ -229,9 +234,13 @@ fn text(result: &OperationResult) -> String {
             let (zone, backend) = (zone_text(&changed.zone), backend_text(changed));
             format!("created zone {zone} in {backend}\n")
         }
-        OperationResult::ZoneDeleted(changed) => {
+        OperationResult::ZoneDeleted {
+            changed,
+            kept_until,
+        } => change::deleted(changed, *kept_until),
+        OperationResult::ZoneUndeleted(changed) => {
             let (zone, backend) = (zone_text(&changed.zone), backend_text(changed));
-            format!("deleted zone {zone} from {backend}\n")
+            format!("brought zone {zone} back into {backend}\n")
         }
         OperationResult::ZoneChanged(changed) => {
             let zone = zone_text(&changed.zone);

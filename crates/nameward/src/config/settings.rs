@@ -359,20 +359,6 @@ section! {
 }
 
 section! {
-    /// The journal of changes of each zone, kept in the state directory: from which serial to which, and the
-    /// records that went and came. It is what incremental transfers (IXFR, RFC 1995) are made of.
-    Journal = "journal" {
-        /// MiB of changes that are kept for one zone; then the oldest are dropped.
-        size_max_mb: Count<1, 1_048_576> = "64";
-        /// Changes that are kept for one zone; then the oldest are dropped.
-        changes_max: Count<1, 10_000_000> = "10000";
-        /// Seconds between two times at which changes by DNS UPDATE are written into the zone files that lack them; 0
-        /// writes them only when `nameward zone sync` asks for it.
-        file_sync_seconds: Count<0, 31_536_000> = "0";
-    }
-}
-
-section! {
     /// Questions that wait for a database.
     Overload = "overload" {
         /// Questions that may wait for one database; more are dropped. Answers from caches and

@@ -23,6 +23,7 @@ use nameward_maintain::{
 };
 use nameward_serve::pipeline::ServingState;
 use nameward_stats::VARIABLES;
+use nameward_store::state::CopyBounds;
 use nameward_wire::NameBuf;
 use tokio::{runtime::Handle, sync::watch};
 
@@ -63,7 +64,7 @@ pub fn operations(
     databases: &Databases,
     (policies, kept, keepers): (&Arc<PolicyTable>, &Arc<KeptPolicies>, &KeyKeepers),
     (commits, updates): (&Arc<Commits>, &Arc<Updates>),
-    runtime: &Handle,
+    (copies, runtime): (CopyBounds, &Handle),
 ) -> Operations {
     let database = |followed: &FollowedDatabase| {
         let (own, runtime) = (followed.clone(), runtime.clone());
@@ -97,6 +98,7 @@ pub fn operations(
             let driver = keepers.1.clone();
             move |zone| driver.keys_changed(zone)
         }),
+        copies,
         runtime: runtime.clone(),
     }
 }

@@ -50,7 +50,7 @@ use crate::{
     config::settings::{self, BackendMode},
     example, memory, notify,
     policies::{self, UnknownKey},
-    signals,
+    signals, state,
 };
 
 /// Threads for TCP, the web page and the control socket. UDP has its own.
@@ -136,10 +136,10 @@ impl RunningServer {
         let (recursion, pollers) = Recursion::start(&config, &shared, &addresses)?;
         parts.recursion = Some(recursion);
         let looking_up = nameward_serve::live::start(&shared, RUNTIME_THREADS)?;
-        let state = super::databases::state_directory(&config);
+        let state_directory = super::databases::state_directory(&config);
         let terms = FollowTerms {
             refresh_interval: config.cache.zone_refresh.seconds(),
-            state_directory: state.as_deref(),
+            state_directory: state_directory.as_deref(),
             give_back: memory::give_back,
             policies: &parts.policies,
         };
@@ -162,9 +162,10 @@ impl RunningServer {
             &databases,
             (&parts.policies, &parts.kept, &parts.keepers),
             (&parts.commits, &updates),
-            &Handle::current(),
+            (config.journal.copy_bounds(), &Handle::current()),
         );
         zone_requests.set_updates(Arc::new(requests));
+        let commits_store = parts.commits.store().cloned();
         let secondary = SecondaryParts {
             shared: Arc::clone(&shared),
             commits: Arc::clone(&parts.commits),
@@ -222,6 +223,10 @@ impl RunningServer {
             }
         });
         tasks.spawn(tick(Arc::clone(&shared), stopping.clone()));
+        if let Some(store) = commits_store {
+            let bounds = config.journal.copy_bounds();
+            tasks.spawn(state::drop_old_copies(store, bounds, stopping.clone()));
+        }
         tasks.spawn(health::keep_fresh(Arc::clone(&health), stopping.clone()));
         if let Some(listener) = web_port {
             tasks.spawn(super::web::serve(web, listener, stopping.clone()));

@@ -36,6 +36,7 @@ mod takeover;
 mod tls;
 mod transfers;
 mod trouble;
+mod undelete;
 mod update;
 mod update_hostile;
 mod update_notify;

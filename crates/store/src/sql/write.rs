@@ -22,9 +22,10 @@ mod rows;
 mod session;
 mod standing;
 mod whole;
+mod zone_copy;
 mod zones;
 
-use super::{SqlBackend, SqlError};
+use super::{SqlBackend, SqlError, ZoneRow};
 use asked::Asked;
 pub use attributes::{AttributeChange, MetadataEdit, StoredComment, StoredMetadata};
 use commit::LockedZone;
@@ -41,6 +42,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::{Mutex, PoisonError};
 use tokio::sync::Semaphore;
+pub use zone_copy::{CopyOrder, ZoneCopy};
 pub use zones::{MASTER_MAX, NewZone, StoredRecord};
 
 /// How often a change is tried when others are in the way.
@@ -82,7 +84,10 @@ enum Task<'t> {
     /// A whole version of a secondary zone.
     Replace(i64, &'t Zone),
     Create(&'t NewZone),
-    Delete(i64),
+    /// Deletes a zone, after a copy of it was kept where one is asked for.
+    Delete(i64, Option<CopyOrder<'t>>),
+    /// Brings a zone back from its copy.
+    Restore(&'t NameBuf, &'t [u8]),
     /// Changes of facts that are kept of a zone besides its records.
     Attributes(i64, &'t [AttributeChange]),
     /// The members of catalogs that are followed.
@@ -180,9 +185,18 @@ impl SqlBackend {
         self.transact_one(&Task::Create(zone)).await
     }
 
-    /// Deletes a zone with its records, comments, metadata and keys.
-    pub async fn delete_zone(&self, zone: i64) -> Result<Committed, WriteError> {
-        self.transact_one(&Task::Delete(zone)).await
+    /// Deletes a zone with its records, comments, metadata and keys, and has a copy of all these kept before.
+    pub async fn delete_zone(
+        &self,
+        zone: i64,
+        copy: Option<CopyOrder<'_>>,
+    ) -> Result<Committed, WriteError> {
+        self.transact_one(&Task::Delete(zone, copy)).await
+    }
+
+    /// Brings a zone back with all that its copy has, unless there is one of its name.
+    pub async fn restore_zone(&self, name: &NameBuf, copy: &[u8]) -> Result<Committed, WriteError> {
+        self.transact_one(&Task::Restore(name, copy)).await
     }
 
     /// Notes that the follower of this database was given a commit that has a [`CommitMark`].
@@ -295,7 +309,8 @@ async fn attempt(
             vec![Ok(whole::replace(session, &zone, version).await?)]
         }
         Task::Create(zone) => vec![Ok(zones::create(session, zone).await?)],
-        Task::Delete(zone) => vec![Ok(zones::delete(session, *zone).await?)],
+        Task::Delete(zone, copy) => vec![Ok(zones::delete(session, *zone, *copy).await?)],
+        Task::Restore(name, copy) => vec![Ok(zone_copy::restore(session, name, copy).await?)],
         Task::Attributes(zone, changes) => {
             vec![Ok(attributes::change(session, *zone, changes).await?)]
         }

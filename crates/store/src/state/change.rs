@@ -1,5 +1,6 @@
 //! The changes that are written to the state store.
 
+use super::deleted::{CopyBounds, DeletedZone};
 use super::digest::ContentsDigest;
 use super::rebase::RebasedVersion;
 use nameward_wire::NameBuf;
@@ -165,6 +166,25 @@ pub enum StateChange {
         /// The home that it vanished from; a zone that is at home elsewhere now is kept.
         home: ZoneHome,
     },
+    /// Keeps the copy of a zone that is about to be deleted. [`Written::copy`] is its number.
+    KeepCopy {
+        /// The zone.
+        zone: DeletedZone,
+        /// The copy.
+        rows: Arc<Vec<u8>>,
+        /// How much is kept; the oldest copies go.
+        bounds: CopyBounds,
+    },
+    /// Forgets the copy of a deleted zone.
+    RemoveCopy {
+        /// Its number.
+        number: i64,
+    },
+    /// Forgets copies of zones that were deleted before a time.
+    DropCopies {
+        /// Seconds since 1970.
+        before: u64,
+    },
     /// Sets a value.
     SetItem {
         /// The kind of value, as `tsig`.
@@ -205,4 +225,6 @@ pub struct Written {
     pub unsettled: Vec<NameBuf>,
     /// Zones that vanished and are forgotten.
     pub removed: Vec<NameBuf>,
+    /// The number of the copy that was kept.
+    pub copy: Option<i64>,
 }

@@ -5,6 +5,7 @@
 //! that is not enough the caller is told, so that it brings the home up to date.
 
 use super::change::{JournalOrigin, StateChange, Written, ZoneHome, ZoneTimers};
+use super::deleted;
 use super::digest::ContentsDigest;
 use super::error::StateError;
 use super::read::entries;
@@ -147,6 +148,12 @@ impl ZoneRows {
             StateChange::RemoveVanished { zone, home } => {
                 self.remove_vanished(connection, zone, *home, written)
             }
+            StateChange::KeepCopy { zone, rows, bounds } => {
+                written.copy = Some(deleted::insert(connection, zone, rows, bounds)?);
+                Ok(())
+            }
+            StateChange::RemoveCopy { number } => deleted::remove(connection, *number),
+            StateChange::DropCopies { before } => deleted::drop_older(connection, *before),
             StateChange::SetItem { kind, name, value } => {
                 let sql = "INSERT OR REPLACE INTO item (kind, name, value) VALUES (?1, ?2, ?3)";
                 connection

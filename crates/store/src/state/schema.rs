@@ -11,7 +11,7 @@ use std::path::PathBuf;
 const APPLICATION: i64 = 0x4e57_7374;
 
 /// Migrations in order; the first makes version 1 of an empty file.
-pub(super) const MIGRATIONS: &[&str] = &[VERSION_1, VERSION_2, VERSION_3];
+pub(super) const MIGRATIONS: &[&str] = &[VERSION_1, VERSION_2, VERSION_3, VERSION_4];
 
 /// Names are in wire form and lower case, serials and times are unsigned, records are lists in wire form.
 const VERSION_1: &str = "
@@ -90,6 +90,24 @@ CREATE TABLE rebase (
     removed BLOB NOT NULL,
     added BLOB NOT NULL
 );
+";
+
+/// Copies of zones that were deleted.
+const VERSION_4: &str = "
+CREATE TABLE deleted_zone (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    name BLOB NOT NULL,
+    time INTEGER NOT NULL,
+    kind TEXT NOT NULL,
+    backend INTEGER NOT NULL,
+    serial INTEGER,
+    records INTEGER NOT NULL,
+    -- Octets of the copy, before it: whoever adds them up does not read the copies.
+    octets INTEGER NOT NULL,
+    copy BLOB NOT NULL
+);
+CREATE INDEX deleted_zone_name ON deleted_zone (name, time);
+CREATE INDEX deleted_zone_time ON deleted_zone (time);
 ";
 
 /// Returns the version of a store: 0 if it is empty.

@@ -230,6 +230,7 @@ fn size(request: &WriteRequest) -> usize {
         StateChange::SetContents { parts, .. } | StateChange::RefreshContents { parts, .. } => {
             parts.iter().map(|part| part.as_bytes().len()).sum()
         }
+        StateChange::KeepCopy { rows, .. } => rows.len(),
         _ => 100,
     };
     request.changes.iter().map(octets).sum()

@@ -1,11 +1,13 @@
 //! Owns the lines about changes of zones.
 
 use nameward_control::operations::{
-    ListedChange, ListedComment, ListedDifference, ListedVersion, RecordFate,
+    ListedChange, ListedComment, ListedDeletedZone, ListedDifference, ListedVersion, RecordFate,
+    ZoneChanged,
 };
 use nameward_wire::calendar::UtcTime;
 
-use super::zone_text;
+use super::{backend_text, zone_text};
+use crate::serve::moment;
 
 /// A record that goes or comes, as a line of a batch.
 pub fn difference(record: &ListedDifference) -> String {
@@ -44,6 +46,26 @@ pub fn comment(comment: &ListedComment) -> String {
         "" => format!("{name} {rtype} ; {text}"),
         account => format!("{name} {rtype} ; {text} ({account})"),
     }
+}
+
+/// A zone that was deleted, and how long it can be brought back.
+pub fn deleted(changed: &ZoneChanged, kept_until: Option<u64>) -> String {
+    let (zone, backend) = (zone_text(&changed.zone), backend_text(changed));
+    match kept_until {
+        None => format!("deleted zone {zone} from {backend}\n"),
+        Some(until) => format!(
+            "deleted zone {zone} from {backend}; `nameward zone undelete {zone}` brings it back until {}\n",
+            moment(until)
+        ),
+    }
+}
+
+/// A deleted zone: name, kind, backend, serial, records, when it was deleted, until when it is kept.
+pub fn deleted_zone(zone: &ListedDeletedZone) -> String {
+    let serial = zone.serial.map_or("-".into(), |serial| serial.to_string());
+    let (name, kind, backend, records) = (&zone.name, &zone.kind, zone.backend, zone.records);
+    let (deleted, until) = (moment(zone.deleted), moment(zone.kept_until));
+    format!("{name} {kind} {backend} {serial} {records} {deleted} {until}")
 }
 
 /// The header of the versions of a zone.

@@ -103,6 +103,9 @@ pub enum WriteError {
     /// The zone is not in this database (any more).
     #[error("the zone is not in the database")]
     NoSuchZone,
+    /// A copy of the zone cannot be kept or read. Nothing was written.
+    #[error("{0}")]
+    NoCopy(String),
     /// The database failed. Nothing was written.
     #[error("{0}")]
     Sql(SqlError),

@@ -8,6 +8,7 @@ use super::super::{SqlBackend, SqlError, ZoneRow, read_zone};
 use super::asked::Asked;
 use super::commit::{LockedZone, change, lock_zone};
 use super::session::{Failure, Session, Value};
+use super::zone_copy::{self, CopyOrder};
 use super::{Committed, WriteError};
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::change::{ChangeOrigin, Edit, RrsetData, ZoneChange};
@@ -168,8 +169,15 @@ pub(super) async fn sign_transfers(
         .await
 }
 
-pub(super) async fn delete(session: &mut Session, id: i64) -> Result<Committed, WriteError> {
+pub(super) async fn delete(
+    session: &mut Session,
+    id: i64,
+    copy: Option<CopyOrder<'_>>,
+) -> Result<Committed, WriteError> {
     let zone = lock_zone(session, id).await?;
+    if let Some(copy) = copy {
+        zone_copy::keep(session, &zone, copy).await?;
+    }
     delete_rows_of(session, id).await?;
     Ok(Committed {
         zone: id,
@@ -196,7 +204,7 @@ pub(super) async fn delete_rows_of(session: &mut Session, id: i64) -> Result<(),
     session.notify_change(id).await
 }
 
-async fn find(session: &mut Session, name: &str) -> Result<Option<ZoneRow>, Failure> {
+pub(super) async fn find(session: &mut Session, name: &str) -> Result<Option<ZoneRow>, Failure> {
     let sql = Statement::Zones.sql(session.engine(), 0) + " WHERE name = ?";
     let mut found = None;
     session

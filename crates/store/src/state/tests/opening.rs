@@ -97,3 +97,47 @@ fn files_that_are_no_store_are_told_apart() {
         .unwrap();
     assert!(matches!(missing, StateError::Missing(_)), "{missing}");
 }
+
+#[test]
+fn a_store_of_each_older_version_keeps_its_journal() {
+    for old in 1..schema::MIGRATIONS.len() {
+        let directory = TempDir::new().unwrap();
+        let mut connection = open_to_write(&directory.path().join(FILE)).unwrap();
+        schema::migrate(&mut connection, &schema::MIGRATIONS[..old]).unwrap();
+        let change = append("example.", ZoneHome::Database, 1, 2);
+        let StateChange::Append { difference, .. } = &change else {
+            unreachable!("append makes one");
+        };
+        let (removed, added) = (difference.removed.as_bytes(), difference.added.as_bytes());
+        let octets = (removed.len() + added.len()) as i64;
+        let sql = "INSERT INTO zone (id, name, home, serial, last, base, entries, octets) \
+                   VALUES (1, ?1, 0, 2, 1, 1, 1, ?2)";
+        let stored = super::super::journal::stored_name(&name("example."));
+        connection
+            .execute(sql, rusqlite::params![stored, octets])
+            .unwrap();
+        let sql = "INSERT INTO journal (zone, number, from_serial, to_serial, origin, time, removed, added) \
+                   VALUES (1, 1, 1, 2, 1, 9, ?1, ?2)";
+        connection
+            .execute(sql, rusqlite::params![removed, added])
+            .unwrap();
+        drop(connection);
+        let store = open(&directory);
+        let journal = store.journal(&name("example.")).unwrap();
+        assert_eq!(journal.len(), 1, "version {old}");
+        assert_eq!(
+            (journal[0].origin, journal[0].time),
+            (JournalOrigin::Change, 9)
+        );
+        store
+            .write(vec![append("example.", ZoneHome::Database, 2, 3)])
+            .unwrap();
+        drop(store);
+        let report = StateStore::check(directory.path()).unwrap();
+        assert_eq!(
+            (report.entries, report.faults),
+            (2, Vec::new()),
+            "version {old}"
+        );
+    }
+}

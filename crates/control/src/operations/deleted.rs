@@ -1,0 +1,235 @@
+//! Owns the deletion of zones and the way back: `zone delete` keeps a copy in the state store, `zone undelete` restores it.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use nameward_maintain::follow::place_of_rank;
+use nameward_store::sql::write::{CopyOrder, WriteError, ZoneCopy};
+use nameward_store::state::{CopyBounds, DeletedZone, KeptCopy, StateChange, StateStore};
+use nameward_wire::NameBuf;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Database, ListedItem, OperationError, OperationResult, Operations, TakeItem, zone_name,
+};
+
+/// A deleted zone that can be brought back.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListedDeletedZone {
+    /// The name, with its final dot.
+    pub name: String,
+    /// The kind.
+    pub kind: String,
+    /// The number of the backend that it was in.
+    pub backend: u32,
+    /// Its serial; none if it had no SOA.
+    pub serial: Option<u32>,
+    /// Its records.
+    pub records: u64,
+    /// Octets of the copy.
+    pub octets: u64,
+    /// When it was deleted, in seconds since 1970.
+    pub deleted: u64,
+    /// Until when it can be brought back, in seconds since 1970.
+    pub kept_until: u64,
+}
+
+/// Keeps the copy of a zone within the transaction that deletes it.
+struct CopyKeeping<'k> {
+    store: &'k StateStore,
+    bounds: CopyBounds,
+    backend: u32,
+    /// The number of the copy: a transaction may be tried again.
+    kept: Mutex<Option<i64>>,
+}
+
+impl CopyKeeping<'_> {
+    fn keep(&self, copy: ZoneCopy) -> Result<(), String> {
+        let mut changes: Vec<StateChange> = self.removal().into_iter().collect();
+        changes.push(StateChange::KeepCopy {
+            zone: DeletedZone {
+                name: copy.name,
+                kind: copy.kind.word().into(),
+                backend: self.backend,
+                serial: copy.serial,
+                records: copy.records,
+                time: now(),
+            },
+            rows: Arc::new(copy.octets),
+            bounds: self.bounds,
+        });
+        let written = self
+            .store
+            .write(changes)
+            .map_err(|error| error.to_string())?;
+        *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = written.copy;
+        Ok(())
+    }
+
+    /// Forgets the copy of a zone that was not deleted.
+    fn give_up(&self) {
+        if let Some(removal) = self.removal()
+            && let Err(error) = self.store.write(vec![removal])
+        {
+            tracing::warn!("the copy of a zone that was not deleted stays: {error}");
+        }
+    }
+
+    fn removal(&self) -> Option<StateChange> {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.take().map(|number| StateChange::RemoveCopy { number })
+    }
+}
+
+impl Operations {
+    /// Deletes a zone with its records, comments, metadata and keys, and keeps a copy of all these unless none is wanted.
+    pub fn delete_zone(
+        &self,
+        name: &str,
+        no_copy: bool,
+    ) -> Result<OperationResult, OperationError> {
+        let name = zone_name(name)?;
+        let (database, row) = self.locate(&name)?;
+        let keeping = match (no_copy, self.commits.store()) {
+            (false, Some(store)) if self.copies.octets_max() > 0 => Some(CopyKeeping {
+                store,
+                bounds: self.copies,
+                backend: database.number(),
+                kept: Mutex::default(),
+            }),
+            _ => None,
+        };
+        let committed = match &keeping {
+            None => self
+                .runtime
+                .block_on(database.backend.delete_zone(row.id, None)),
+            Some(keeping) => {
+                let order = CopyOrder {
+                    octets_max: self.copies.octets_max(),
+                    keep: &|copy| keeping.keep(copy),
+                };
+                let deletion = database.backend.delete_zone(row.id, Some(order));
+                let result = self.runtime.block_on(deletion);
+                // Where nobody knows whether it was deleted, the copy may be all that is left.
+                if let Err(error) = &result
+                    && !matches!(error, WriteError::Unknown(_))
+                {
+                    keeping.give_up();
+                }
+                result
+            }
+        };
+        let committed = committed.map_err(|error| match error {
+            WriteError::NoCopy(reason) => OperationError::refused(format!(
+                "zone {name} is not deleted, because no copy of it can be kept: {reason}; `--no-copy` deletes it without"
+            )),
+            error => database.error(&error),
+        })?;
+        let mut warnings = self.publish(database, &committed)?;
+        let kept_until = keeping.map(|_| now().saturating_add(self.copies.seconds));
+        if kept_until.is_none() && !no_copy {
+            warnings.push(self.why_no_copy().into());
+        }
+        let (number, engine) = (database.number(), database.address().engine());
+        tracing::info!("deleted zone {name} from backend {number} ({engine})");
+        let changed = database.changed(&committed, warnings);
+        Ok(OperationResult::ZoneDeleted {
+            changed,
+            kept_until,
+        })
+    }
+
+    fn why_no_copy(&self) -> &'static str {
+        match self.commits.store() {
+            None => "no copy is kept for `zone undelete`: set server.state_directory",
+            Some(_) => "no copy is kept for `zone undelete`: the settings journal.deleted_* say so",
+        }
+    }
+
+    /// The store with the copies, and the time since when they are kept.
+    fn copy_store(&self) -> Result<(&StateStore, u64), OperationError> {
+        let store = self.commits.store().ok_or_else(|| {
+            OperationError::refused(
+                "no copies of deleted zones are kept: set server.state_directory",
+            )
+        })?;
+        Ok((store, now().saturating_sub(self.copies.seconds)))
+    }
+
+    /// Lists the deleted zones that can be brought back, the last one first.
+    pub fn list_deleted(&self, items: TakeItem<'_>) -> Result<OperationResult, OperationError> {
+        let (store, since) = self.copy_store()?;
+        let copies = store.deleted_zones(since).map_err(of_store)?;
+        let count = copies.len() as u64;
+        let _ = copies.into_iter().all(|copy| {
+            let KeptCopy { zone, octets, .. } = copy;
+            items(ListedItem::DeletedZone(ListedDeletedZone {
+                name: zone.name.to_string(),
+                kind: zone.kind,
+                backend: zone.backend,
+                serial: zone.serial.map(|serial| serial.0),
+                records: zone.records,
+                octets,
+                deleted: zone.time,
+                kept_until: zone.time.saturating_add(self.copies.seconds),
+            }))
+        });
+        Ok(OperationResult::Listed { items: count })
+    }
+
+    /// Brings a deleted zone back, as it was, into the database that it was in or the one that is named.
+    pub fn undelete_zone(
+        &self,
+        name: &str,
+        backend: Option<u32>,
+    ) -> Result<OperationResult, OperationError> {
+        let name = zone_name(name)?;
+        let (store, since) = self.copy_store()?;
+        if let Some(rank) = (self.rank_of)(name.as_name()) {
+            let place = place_of_rank(rank);
+            return Err(OperationError::conflict(format!(
+                "zone {name} exists, in {place}: nothing is brought back"
+            )));
+        }
+        let found = store.deleted_zone(&name, since).map_err(of_store)?;
+        let (copy, rows) = found.ok_or_else(|| {
+            OperationError::not_found(format!(
+                "no copy of zone {name} is kept; `nameward zone list --deleted` lists those that are"
+            ))
+        })?;
+        let database = self.database(Some(backend.unwrap_or(copy.zone.backend)))?;
+        let changed = self.restore(database, &name, &rows)?;
+        // It is back: whatever becomes of the copy, nothing is lost.
+        let number = copy.number;
+        if let Err(error) = store.write(vec![StateChange::RemoveCopy { number }]) {
+            tracing::warn!("the copy of zone {name} stays: {error}");
+        }
+        Ok(changed)
+    }
+
+    fn restore(
+        &self,
+        database: &Database,
+        name: &NameBuf,
+        rows: &[u8],
+    ) -> Result<OperationResult, OperationError> {
+        let restoration = database.backend.restore_zone(name, rows);
+        let committed = self.runtime.block_on(restoration);
+        let committed = committed.map_err(|error| database.error(&error))?;
+        let warnings = self.publish(database, &committed)?;
+        let (number, engine) = (database.number(), database.address().engine());
+        tracing::info!("brought zone {name} back into backend {number} ({engine})");
+        Ok(OperationResult::ZoneUndeleted(
+            database.changed(&committed, warnings),
+        ))
+    }
+}
+
+fn of_store(error: impl std::fmt::Display) -> OperationError {
+    OperationError::backend(error.to_string())
+}
+
+fn now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs())
+}

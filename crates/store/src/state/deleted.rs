@@ -1,0 +1,171 @@
+//! Copies of zones that operators deleted: kept for some days, so that a zone can be brought back, bounded in octets and number.
+//!
+//! The rows of a copy are octets that the home of the zone reads and writes; here they are carried only.
+
+use super::StateStore;
+use super::error::StateError;
+use super::journal::stored_name;
+use nameward_wire::{Name, NameBuf};
+use nameward_zone::Serial;
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+/// How much is kept of deleted zones, and for how long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CopyBounds {
+    /// Octets of all copies.
+    pub octets: u64,
+    /// Copies.
+    pub copies: u64,
+    /// Seconds for which a copy is kept.
+    pub seconds: u64,
+}
+
+impl CopyBounds {
+    /// The largest copy: less than what SQLite takes as one value.
+    const COPY_MAX: u64 = 512 << 20;
+
+    /// Octets that one copy may have; 0 if none are kept.
+    pub fn octets_max(&self) -> u64 {
+        match self.copies == 0 || self.seconds == 0 {
+            true => 0,
+            false => self.octets.min(Self::COPY_MAX),
+        }
+    }
+}
+
+/// A zone that was deleted and of which a copy is kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeletedZone {
+    /// The name of the zone.
+    pub name: NameBuf,
+    /// The kind of the zone, as its word.
+    pub kind: String,
+    /// The number of the backend that it was deleted from.
+    pub backend: u32,
+    /// Its serial.
+    pub serial: Option<Serial>,
+    /// Its records.
+    pub records: u64,
+    /// When it was deleted, in seconds since 1970.
+    pub time: u64,
+}
+
+/// A copy that is kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeptCopy {
+    /// Its number.
+    pub number: i64,
+    /// The zone.
+    pub zone: DeletedZone,
+    /// Octets of its rows.
+    pub octets: u64,
+}
+
+/// Keeps a copy; copies that are over their time or over the bounds go, the oldest first. Returns its number.
+pub(super) fn insert(
+    connection: &Connection,
+    zone: &DeletedZone,
+    rows: &[u8],
+    bounds: &CopyBounds,
+) -> Result<i64, StateError> {
+    drop_older(connection, zone.time.saturating_sub(bounds.seconds))?;
+    let sql = "SELECT id, octets FROM deleted_zone ORDER BY time DESC, id DESC";
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut newest_first = statement.query([])?;
+    let (mut octets, mut copies) = (rows.len() as u64, 1);
+    let mut over = Vec::new();
+    while let Some(row) = newest_first.next()? {
+        octets = octets.saturating_add(row.get::<_, i64>(1)? as u64);
+        copies += 1;
+        if octets > bounds.octets || copies > bounds.copies {
+            over.push(row.get::<_, i64>(0)?);
+        }
+    }
+    drop(newest_first);
+    over.iter().try_for_each(|id| remove(connection, *id))?;
+    let sql = "INSERT INTO deleted_zone (name, time, kind, backend, serial, records, octets, copy) \
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+    let values = params![
+        stored_name(&zone.name),
+        zone.time as i64,
+        zone.kind,
+        zone.backend,
+        zone.serial.map(|serial| serial.0),
+        zone.records as i64,
+        rows.len() as i64,
+        rows
+    ];
+    Ok(connection.prepare_cached(sql)?.insert(values)?)
+}
+
+/// Forgets a copy.
+pub(super) fn remove(connection: &Connection, number: i64) -> Result<(), StateError> {
+    let sql = "DELETE FROM deleted_zone WHERE id = ?1";
+    connection.prepare_cached(sql)?.execute([number])?;
+    Ok(())
+}
+
+/// Forgets copies of zones that were deleted before a time.
+pub(super) fn drop_older(connection: &Connection, time: u64) -> Result<(), StateError> {
+    let sql = "DELETE FROM deleted_zone WHERE time < ?1";
+    connection.prepare_cached(sql)?.execute([time as i64])?;
+    Ok(())
+}
+
+const COLUMNS: &str = "id, name, time, kind, backend, serial, records, octets";
+
+impl StateStore {
+    /// Lists the copies of zones that were deleted at a time or after it, the newest first.
+    pub fn deleted_zones(&self, since: u64) -> Result<Vec<KeptCopy>, StateError> {
+        self.read(|connection| {
+            let sql = format!(
+                "SELECT {COLUMNS} FROM deleted_zone WHERE time >= ?1 ORDER BY time DESC, id DESC"
+            );
+            let mut statement = connection.prepare_cached(&sql)?;
+            let mut rows = statement.query([since as i64])?;
+            let mut copies = Vec::new();
+            while let Some(row) = rows.next()? {
+                copies.push(kept_copy(row)?);
+            }
+            Ok(copies)
+        })
+    }
+
+    /// Reads the rows of the last copy of a zone that was deleted at a time or after it.
+    pub fn deleted_zone(
+        &self,
+        name: &NameBuf,
+        since: u64,
+    ) -> Result<Option<(KeptCopy, Vec<u8>)>, StateError> {
+        self.read(|connection| {
+            let sql = format!(
+                "SELECT {COLUMNS}, copy FROM deleted_zone WHERE name = ?1 AND time >= ?2 \
+                 ORDER BY time DESC, id DESC LIMIT 1"
+            );
+            let mut statement = connection.prepare_cached(&sql)?;
+            let values = params![stored_name(name), since as i64];
+            let found = statement.query_row(values, |row| Ok((kept_copy(row), row.get(8)?)));
+            match found.optional()? {
+                Some((copy, rows)) => Ok(Some((copy?, rows))),
+                None => Ok(None),
+            }
+        })
+    }
+}
+
+fn kept_copy(row: &Row<'_>) -> Result<KeptCopy, StateError> {
+    let name: Vec<u8> = row.get(1)?;
+    let name = Name::from_wire(&name).map_err(StateError::corrupt)?;
+    Ok(KeptCopy {
+        number: row.get(0)?,
+        octets: row.get::<_, i64>(7)? as u64,
+        zone: DeletedZone {
+            name: name.into(),
+            time: row.get::<_, i64>(2)? as u64,
+            kind: row.get(3)?,
+            backend: row.get(4)?,
+            serial: row.get::<_, Option<u32>>(5)?.map(Serial),
+            records: row.get::<_, i64>(6)? as u64,
+        },
+    })
+}
