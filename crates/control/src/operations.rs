@@ -6,6 +6,7 @@
 mod advice;
 mod attributes;
 mod batch;
+mod catalogs;
 mod change;
 mod deleted;
 mod error;
@@ -18,6 +19,7 @@ mod request;
 mod result;
 mod search;
 mod server_status;
+mod templates;
 mod tsig;
 mod zone;
 mod zone_keys;
@@ -27,14 +29,12 @@ pub use attributes::{
     ZoneTerms,
 };
 pub use batch::{BatchDeletion, BatchRecords, BatchRequest, BatchStep, ZoneBatch};
+pub use catalogs::{AutoprimaryTemplate, ListedAutoprimary, ListedCatalog, ListedMember};
 pub use deleted::ListedDeletedZone;
 pub use error::{ErrorKind, OperationError};
 pub use history::ListedVersion;
 pub use logs::{QueryLogStatus, QueryLogTemplate};
-pub use request::{
-    ConfigFile, ControlRequest, DsReport, KeyChange, KeyTemplate, ListedKind, OperationRequest,
-    RecordTemplate, Urgency, ZoneTemplate, default_ttl,
-};
+pub use request::{ConfigFile, ControlRequest, OperationRequest, Urgency};
 pub use result::{
     ListedChange, ListedDifference, ListedItem, ListedRecord, ListedZone, ListedZoneStatus,
     NamedCounter, OperationResult, RecordFate, ReloadReport, ReplyLine, RunningTransferStatus,
@@ -51,6 +51,9 @@ use nameward_maintain::follow::place_of_rank;
 use nameward_maintain::key_life::KeyKeeper;
 use nameward_maintain::policy::{KeptPolicies, PolicyTable};
 pub use search::FoundRecord;
+pub use templates::{
+    DsReport, KeyChange, KeyTemplate, ListedKind, RecordTemplate, ZoneTemplate, default_ttl,
+};
 pub use tsig::{ListedTsigKey, SecretText};
 pub use zone_keys::ListedZoneKey;
 
@@ -71,6 +74,8 @@ pub struct Database {
     pub backend: SqlBackend,
     /// Makes the server answer with what the database has of a zone, and returns when it does.
     pub publish: Publish,
+    /// Has the list of zones, keys and autoprimaries read again soon.
+    pub request_list: Box<dyn Fn() + Send + Sync>,
 }
 
 /// Makes the server answer with a change that its database has.
@@ -153,6 +158,11 @@ impl Operations {
             OperationRequest::ZoneDelete { zone, no_copy } => self.delete_zone(zone, *no_copy),
             OperationRequest::ZoneUndelete { zone, backend } => self.undelete_zone(zone, *backend),
             OperationRequest::DeletedZoneList => self.list_deleted(items),
+            OperationRequest::CatalogList => self.list_catalogs(items),
+            OperationRequest::CatalogMembers { catalog } => self.list_members(catalog, items),
+            OperationRequest::AutoprimaryList => self.list_autoprimaries(items),
+            OperationRequest::AutoprimaryAdd(template) => self.add_autoprimary(template),
+            OperationRequest::AutoprimaryRemove(template) => self.remove_autoprimary(template),
             OperationRequest::RecordList { zone, name, rtype } => {
                 self.list_records(zone, name.as_deref(), rtype.as_deref(), items)
             }

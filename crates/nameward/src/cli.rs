@@ -8,6 +8,7 @@ use clap_complete::Shell;
 mod administration;
 mod apply;
 mod attributes;
+mod catalog;
 mod hash_password;
 mod import;
 mod key;
@@ -20,6 +21,7 @@ mod zone_work;
 use administration::{RecordCommand, ZoneCommand};
 use apply::ApplyArguments;
 use attributes::MetadataCommand;
+use catalog::{AutoprimaryCommand, CatalogCommand};
 use import::ImportCommand;
 use key::KeyCommand;
 use logs::{LogLevelArguments, QueryLogCommand};
@@ -93,6 +95,12 @@ enum Command {
     /// List and change the metadata of zones in databases, by the names that PowerDNS has for it
     #[command(subcommand)]
     Metadata(MetadataCommand),
+    /// List the catalog zones (RFC 9432) that the running server makes or follows, and their members
+    #[command(subcommand)]
+    Catalog(CatalogCommand),
+    /// List, add and remove servers whose zones become secondaries here when they notify
+    #[command(subcommand)]
+    Autoprimary(AutoprimaryCommand),
     /// Drop what the caches of the running server have
     #[command(subcommand)]
     Cache(CacheCommand),
@@ -371,6 +379,14 @@ fn dispatch(command: Command, form: OutputForm) -> Result<ExitCode, CommandError
         }
         Command::Metadata(command) => {
             let (request, remote) = attributes::metadata(command);
+            ask(request, remote, form)
+        }
+        Command::Catalog(command) => {
+            let (request, remote) = catalog::catalog(command);
+            ask(request, remote, form)
+        }
+        Command::Autoprimary(command) => {
+            let (request, remote) = catalog::autoprimary(command);
             ask(request, remote, form)
         }
         Command::Key(command) => {

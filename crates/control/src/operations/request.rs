@@ -2,12 +2,12 @@
 
 use std::path::PathBuf;
 
-use nameward_zone::ZoneKind;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    BatchRecords, BatchRequest, MetadataRequest, OperationError, QueryLogTemplate, RecordComment,
-    RecordUse, SecretText, ZoneTerms,
+    AutoprimaryTemplate, BatchRequest, DsReport, KeyChange, KeyTemplate, MetadataRequest,
+    QueryLogTemplate, RecordComment, RecordTemplate, RecordUse, SecretText, ZoneTemplate,
+    ZoneTerms,
 };
 
 /// A request line on the control socket.
@@ -97,6 +97,19 @@ pub enum OperationRequest {
     },
     /// Lists the deleted zones that can be brought back.
     DeletedZoneList,
+    /// Lists the catalogs that are made here or followed.
+    CatalogList,
+    /// Lists the members of a catalog.
+    CatalogMembers {
+        /// The catalog.
+        catalog: String,
+    },
+    /// Lists the servers whose zones become secondaries here.
+    AutoprimaryList,
+    /// Adds such a server to a database.
+    AutoprimaryAdd(AutoprimaryTemplate),
+    /// Removes such a server from databases.
+    AutoprimaryRemove(AutoprimaryTemplate),
     /// Lists the status of a zone, or of all that are transferred or notified.
     ZoneStatus {
         /// The zone; all if nothing is said.
@@ -319,168 +332,9 @@ pub enum OperationRequest {
     },
 }
 
-/// A key to be made or taken.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct KeyTemplate {
-    /// The zone.
-    pub zone: String,
-    /// `ksk`, `zsk` or `csk`; `csk` if nothing is said.
-    #[serde(default)]
-    pub role: Option<String>,
-    /// The algorithm, by number or name; ECDSAP256SHA256 if nothing is said.
-    #[serde(default)]
-    pub algorithm: Option<String>,
-    /// Bits of a new RSA key; 2048 if nothing is said.
-    #[serde(default)]
-    pub bits: Option<u32>,
-    /// It does not sign yet.
-    #[serde(default)]
-    pub inactive: bool,
-    /// It is not in the zone yet.
-    #[serde(default)]
-    pub unpublished: bool,
-}
-
-/// A look at the servers of a parent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum DsReport {
-    /// All have the DS.
-    Seen,
-    /// None has it any more.
-    Gone,
-}
-
-/// A change of the use of a key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum KeyChange {
-    /// It signs.
-    Activate,
-    /// It does not sign.
-    Deactivate,
-    /// It is in the zone.
-    Publish,
-    /// It is not in the zone.
-    Unpublish,
-}
-
-/// A zone to be created.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ZoneTemplate {
-    /// The name of the zone.
-    pub zone: String,
-    /// The kind.
-    #[serde(default)]
-    pub kind: ListedKind,
-    /// The name servers; the first one stands in the SOA.
-    #[serde(default)]
-    pub name_servers: Vec<String>,
-    /// The addresses that a zone of kind secondary or consumer is transferred from, with or without ports.
-    #[serde(default)]
-    pub primaries: Vec<String>,
-    /// The mailbox in the SOA, as a name; `hostmaster` in the zone if nothing is said.
-    #[serde(default)]
-    pub hostmaster: Option<String>,
-    /// The TTL of SOA and NS.
-    #[serde(default = "default_ttl")]
-    pub ttl: u32,
-    /// The number of the backend; the first database if nothing is said.
-    #[serde(default)]
-    pub backend: Option<u32>,
-    /// All records of the zone, SOA and NS among them, in place of those that are made.
-    #[serde(default)]
-    pub records: Vec<BatchRecords>,
-}
-
-/// The TTL of the first records of a zone, where the request says none.
-pub fn default_ttl() -> u32 {
-    3600
-}
-
 /// Records that a search finds, where the request says nothing.
 fn default_found() -> u64 {
     100
-}
-
-/// Records of one owner and type to be written.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct RecordTemplate {
-    /// The zone.
-    pub zone: String,
-    /// The owner: `@`, relative to the zone, or absolute.
-    pub name: String,
-    /// The type.
-    #[serde(rename = "type")]
-    pub rtype: String,
-    /// The TTL in seconds.
-    pub ttl: u32,
-    /// The data of each record, as in a zone file.
-    pub content: Vec<String>,
-}
-
-/// The kind of a zone as lists and requests name it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "&'static str")]
-pub enum ListedKind {
-    /// A zone of a database, of a catalog or of the configuration.
-    OfZone(ZoneKind),
-    /// A zone that is read from a file.
-    File,
-}
-
-impl Default for ListedKind {
-    fn default() -> Self {
-        ListedKind::OfZone(ZoneKind::default())
-    }
-}
-
-impl ListedKind {
-    /// Returns the word for the kind.
-    pub fn name(self) -> &'static str {
-        match self {
-            ListedKind::OfZone(kind) => kind.word(),
-            ListedKind::File => "file",
-        }
-    }
-
-    /// Reads the word for a kind; those of PowerDNS before 4.5 are understood too.
-    pub fn from_name(text: &str) -> Result<Self, OperationError> {
-        let known = match text.to_ascii_lowercase().as_str() {
-            "master" => Some(ZoneKind::Primary),
-            "slave" => Some(ZoneKind::Secondary),
-            "file" => return Ok(ListedKind::File),
-            other => ZoneKind::from_word(other),
-        };
-        known.map(ListedKind::OfZone).ok_or_else(|| {
-            OperationError::invalid(format!(
-                "expected the kind native, primary, secondary or consumer, found {text:?}"
-            ))
-        })
-    }
-}
-
-impl From<ZoneKind> for ListedKind {
-    fn from(kind: ZoneKind) -> Self {
-        ListedKind::OfZone(kind)
-    }
-}
-
-impl From<ListedKind> for &'static str {
-    fn from(kind: ListedKind) -> Self {
-        kind.name()
-    }
-}
-
-impl TryFrom<String> for ListedKind {
-    type Error = OperationError;
-
-    fn try_from(text: String) -> Result<Self, OperationError> {
-        ListedKind::from_name(&text)
-    }
 }
 
 /// How a request is treated when many wait.

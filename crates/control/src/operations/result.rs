@@ -3,9 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    FoundRecord, KeySteps, ListedComment, ListedDeletedZone, ListedMetadata, ListedSigning,
-    ListedTsigKey, ListedVersion, ListedZoneKey, OperationError, QueryLogStatus, SecretText,
-    ServerStatus, request::ListedKind,
+    FoundRecord, KeySteps, ListedAutoprimary, ListedCatalog, ListedComment, ListedDeletedZone,
+    ListedKind, ListedMember, ListedMetadata, ListedSigning, ListedTsigKey, ListedVersion,
+    ListedZoneKey, OperationError, QueryLogStatus, SecretText, ServerStatus,
 };
 
 /// A reply line on the control socket: any number of items, then one of the others.
@@ -48,6 +48,12 @@ pub enum ListedItem {
     Comment(ListedComment),
     /// A record that a search has found.
     Found(FoundRecord),
+    /// A catalog.
+    Catalog(ListedCatalog),
+    /// A member of a catalog.
+    Member(ListedMember),
+    /// An autoprimary.
+    Autoprimary(ListedAutoprimary),
 }
 
 /// A zone of the server.
@@ -209,6 +215,24 @@ pub enum OperationResult {
     TsigKeyRemoved {
         /// The name of the key.
         name: String,
+    },
+    /// Of `autoprimary add`.
+    AutoprimaryAdded {
+        /// The address.
+        address: String,
+        /// The name server.
+        name_server: String,
+        /// The number of the backend.
+        backend: u32,
+    },
+    /// Of `autoprimary remove`.
+    AutoprimaryRemoved {
+        /// The address.
+        address: String,
+        /// The name server.
+        name_server: String,
+        /// The number of the first backend that had it.
+        backend: u32,
     },
     /// Of `zone retrieve`: the check is under way.
     ZoneRetrieving {

@@ -63,6 +63,10 @@ enum PdnsStep {
     ListZone(String),
     /// Prints the names of zones, of one kind or all.
     ListZones(Option<String>, ZoneCount),
+    /// Prints the members of a catalog as `pdnsutil list-member-zones` does.
+    ListMembers(String),
+    /// Prints the autoprimaries of databases as `pdnsutil list-autoprimaries` does.
+    ListAutoprimaries,
     /// Prints metadata as `pdnsutil get-meta` does.
     ListMetadata(String, Vec<String>),
     /// Raises the serial of a zone.
@@ -216,6 +220,8 @@ fn answer(step: PdnsStep, overrides: &Overrides) -> Result<String, CommandError>
         PdnsStep::Run(_) | PdnsStep::Say(_) => Ok(String::new()),
         PdnsStep::ListZone(zone) => list_zone(&zone, overrides),
         PdnsStep::ListZones(kind, count) => list_zones(kind.as_deref(), count, overrides),
+        PdnsStep::ListMembers(catalog) => list_members(catalog, overrides),
+        PdnsStep::ListAutoprimaries => list_autoprimaries(overrides),
         PdnsStep::ListMetadata(zone, kinds) => list_metadata(&zone, &kinds, overrides),
         PdnsStep::IncreaseSerial(zone) => increase_serial(&zone, overrides),
         PdnsStep::ShowCounters(name) => show_counters(&name, overrides),
@@ -297,6 +303,32 @@ fn list_zones(
         ZoneCount::Silent => names.concat(),
         ZoneCount::Printed => format!("{}All zonecount: {}\n", names.concat(), names.len()),
     })
+}
+
+fn list_members(catalog: String, overrides: &Overrides) -> Result<String, CommandError> {
+    let mut names = String::new();
+    remote::ask(
+        OperationRequest::CatalogMembers { catalog },
+        overrides,
+        &mut |item| {
+            if let ListedItem::Member(member) = item {
+                names.push_str(&format!("{}\n", bare(&member.zone)));
+            }
+        },
+    )?;
+    Ok(names)
+}
+
+fn list_autoprimaries(overrides: &Overrides) -> Result<String, CommandError> {
+    let mut lines = String::new();
+    remote::ask(OperationRequest::AutoprimaryList, overrides, &mut |item| {
+        if let ListedItem::Autoprimary(one) = item {
+            let server = bare(&one.name_server);
+            let (address, account) = (one.address, one.account);
+            lines.push_str(&format!("IP={address}, NS={server}, account={account}\n"));
+        }
+    })?;
+    Ok(lines)
 }
 
 fn list_metadata(

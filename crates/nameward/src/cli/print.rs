@@ -2,18 +2,21 @@
 
 mod change;
 mod server_status;
+mod table;
 mod zone_key;
 mod zone_status;
 
 use std::{
     fmt::{self, Write as _},
-    io::{self, BufWriter, Write},
+    io::{self, BufWriter, IsTerminal, Write},
 };
 
 use nameward_control::operations::{
-    ListedItem, ListedRecord, OperationError, OperationResult, ZoneChanged, ZoneDetails,
+    FoundRecord, ListedItem, ListedRecord, OperationError, OperationResult, ZoneChanged,
+    ZoneDetails,
 };
 use serde::Serialize;
+use table::Table;
 
 use super::logs::query_log_text;
 use crate::{serve::counted, terminal};
@@ -31,8 +34,9 @@ pub enum OutputForm {
 pub struct Printer {
     out: BufWriter<io::StdoutLock<'static>>,
     form: OutputForm,
-    /// The header of a table is printed.
-    has_header: bool,
+    /// Tables have headers there.
+    is_terminal: bool,
+    table: Table,
 }
 
 impl Printer {
@@ -41,75 +45,71 @@ impl Printer {
         Printer {
             out: BufWriter::with_capacity(64 << 10, io::stdout().lock()),
             form,
-            has_header: false,
+            is_terminal: io::stdout().is_terminal(),
+            table: Table::default(),
         }
     }
 
     /// Prints an item of a listing.
     pub fn item(&mut self, item: &ListedItem) -> io::Result<()> {
-        match (self.form, item) {
-            (OutputForm::Json, ListedItem::Zone(zone)) => self.json(zone),
-            (OutputForm::Json, ListedItem::DeletedZone(zone)) => self.json(zone),
-            (OutputForm::Text, ListedItem::DeletedZone(zone)) => {
-                writeln!(self.out, "{}", terminal::line(change::deleted_zone(zone)))
-            }
-            (OutputForm::Json, ListedItem::Record(record)) => self.json(record),
-            (OutputForm::Json, ListedItem::TsigKey(key)) => self.json(key),
-            (OutputForm::Text, ListedItem::TsigKey(key)) => {
+        match self.form {
+            OutputForm::Json => self.json_item(item),
+            OutputForm::Text => match table::row_of(item) {
+                Some(row) if self.is_terminal || row.0 == change::VERSION_HEADER => {
+                    self.table.add(row, &mut self.out)
+                }
+                _ => self.text_item(item),
+            },
+        }
+    }
+
+    fn json_item(&mut self, item: &ListedItem) -> io::Result<()> {
+        match item {
+            ListedItem::Zone(zone) => self.json(zone),
+            ListedItem::DeletedZone(zone) => self.json(zone),
+            ListedItem::Record(record) => self.json(record),
+            ListedItem::TsigKey(key) => self.json(key),
+            ListedItem::ZoneKey(key) => self.json(key),
+            ListedItem::Status(status) => self.json(status),
+            ListedItem::Difference(record) => self.json(record),
+            ListedItem::Changed(change) => self.json(change),
+            ListedItem::Version(version) => self.json(version),
+            ListedItem::Metadata(item) => self.json(item),
+            ListedItem::Comment(comment) => self.json(comment),
+            ListedItem::Found(found) => self.json(found),
+            ListedItem::Catalog(catalog) => self.json(catalog),
+            ListedItem::Member(member) => self.json(member),
+            ListedItem::Autoprimary(one) => self.json(one),
+        }
+    }
+
+    /// Prints an item as a line, for pipes and files.
+    fn text_item(&mut self, item: &ListedItem) -> io::Result<()> {
+        let line = match item {
+            ListedItem::TsigKey(key) => {
                 let secret = key.secret.as_ref().map(|secret| format!(" {}", secret.0));
                 let secret = secret.unwrap_or_default();
-                let (name, algorithm, source) = (&key.name, &key.algorithm, &key.source);
-                writeln!(self.out, "{name} {algorithm}{secret} ({source})")
+                format!("{} {}{secret} ({})", key.name, key.algorithm, key.source)
             }
-            (OutputForm::Json, ListedItem::ZoneKey(key)) => self.json(key),
-            (OutputForm::Text, ListedItem::ZoneKey(key)) => {
-                writeln!(self.out, "{}", terminal::line(zone_key::line(key)))
+            ListedItem::ZoneKey(key) => zone_key::line(key),
+            ListedItem::Comment(comment) => change::comment(comment),
+            ListedItem::Status(status) => zone_status::line(status),
+            ListedItem::Difference(record) => change::difference(record),
+            ListedItem::Found(FoundRecord { record, .. }) | ListedItem::Record(record) => {
+                return write!(self.out, "{}", terminal::lines(record_line(record)));
             }
-            (OutputForm::Json, ListedItem::Status(status)) => self.json(status),
-            (OutputForm::Json, ListedItem::Difference(record)) => self.json(record),
-            (OutputForm::Json, ListedItem::Changed(change)) => self.json(change),
-            (OutputForm::Json, ListedItem::Version(version)) => self.json(version),
-            (OutputForm::Json, ListedItem::Metadata(item)) => self.json(item),
-            (OutputForm::Json, ListedItem::Comment(comment)) => self.json(comment),
-            (OutputForm::Json, ListedItem::Found(found)) => self.json(found),
-            (OutputForm::Text, ListedItem::Metadata(item)) => {
-                let line = format_args!("{} {}", item.kind, item.content);
-                writeln!(self.out, "{}", terminal::line(line))
-            }
-            (OutputForm::Text, ListedItem::Comment(comment)) => {
-                writeln!(self.out, "{}", terminal::line(change::comment(comment)))
-            }
-            (OutputForm::Text, ListedItem::Found(found)) => {
-                write!(self.out, "{}", terminal::lines(record_line(&found.record)))
-            }
-            (OutputForm::Text, ListedItem::Version(version)) => {
-                if !std::mem::replace(&mut self.has_header, true) {
-                    writeln!(self.out, "{}", change::VERSION_HEADER)?;
-                }
-                writeln!(self.out, "{}", change::version(version))
-            }
-            (OutputForm::Text, ListedItem::Difference(record)) => {
-                writeln!(self.out, "{}", terminal::line(change::difference(record)))
-            }
-            (OutputForm::Text, ListedItem::Changed(one)) => {
+            ListedItem::Changed(one) => {
                 writeln!(self.out, "{}", terminal::line(change::changed(one)))?;
-                self.warn(&one.changed.warnings)
+                return self.warn(&one.changed.warnings);
             }
-            (OutputForm::Text, ListedItem::Status(status)) => {
-                writeln!(self.out, "{}", terminal::line(zone_status::line(status)))
-            }
-            (OutputForm::Text, ListedItem::Zone(zone)) => {
-                let (name, kind) = (&zone.name, zone.kind.name());
-                writeln!(self.out, "{name} {kind} {}", zone.backend)
-            }
-            (OutputForm::Text, ListedItem::Record(record)) => {
-                write!(self.out, "{}", terminal::lines(record_line(record)))
-            }
-        }
+            item => table::row_of(item).map_or_else(String::new, |(_, row)| row.join(" ")),
+        };
+        writeln!(self.out, "{}", terminal::line(line))
     }
 
     /// Prints the result of an operation.
     pub fn result(&mut self, result: &OperationResult) -> io::Result<()> {
+        self.table.print(&mut self.out)?;
         match (self.form, result) {
             // The items were it.
             (_, OperationResult::Listed { .. }) => {}
@@ -124,6 +124,7 @@ impl Printer {
 
     /// Ends the output.
     pub fn end(&mut self) -> io::Result<()> {
+        self.table.print(&mut self.out)?;
         self.out.flush()
     }
 
@@ -150,6 +151,13 @@ impl Printer {
     fn json(&mut self, object: &impl Serialize) -> io::Result<()> {
         serde_json::to_writer(&mut self.out, object)?;
         self.out.write_all(b"\n")
+    }
+}
+
+impl Drop for Printer {
+    /// Prints the rows of a listing that was cut off.
+    fn drop(&mut self) {
+        let _ = self.end();
     }
 }
 
@@ -269,6 +277,16 @@ fn text(result: &OperationResult) -> String {
             )
         }
         OperationResult::TsigKeyRemoved { name } => format!("removed key {name}\n"),
+        OperationResult::AutoprimaryAdded {
+            address,
+            name_server,
+            backend,
+        } => format!("added autoprimary {address} {name_server} to backend {backend}\n"),
+        OperationResult::AutoprimaryRemoved {
+            address,
+            name_server,
+            backend,
+        } => format!("removed autoprimary {address} {name_server} from backend {backend}\n"),
         OperationResult::ZoneRetrieving { zone } => {
             let zone = zone_text(zone);
             format!(

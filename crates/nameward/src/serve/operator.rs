@@ -68,6 +68,7 @@ pub fn operations(
 ) -> Operations {
     let database = |followed: &FollowedDatabase| {
         let (own, runtime) = (followed.clone(), runtime.clone());
+        let listed = followed.clone();
         Database {
             rank: followed.rank,
             mode: match followed.served_from {
@@ -76,6 +77,7 @@ pub fn operations(
             },
             backend: followed.backend.clone(),
             publish: Box::new(move |committed| own.follow(&runtime, committed)),
+            request_list: Box::new(move || listed.request_list()),
         }
     };
     let (one, all) = (Arc::clone(shared), Arc::clone(shared));

@@ -7,6 +7,7 @@ mod apply;
 mod ask;
 mod attributes;
 mod autosecondary;
+mod catalogs;
 mod check;
 mod conformance;
 mod journal;

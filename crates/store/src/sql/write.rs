@@ -8,6 +8,7 @@
 
 mod asked;
 mod attributes;
+mod autoprimaries;
 mod check;
 mod commit;
 mod content;
@@ -28,6 +29,7 @@ mod zones;
 use super::{SqlBackend, SqlError, ZoneRow};
 use asked::Asked;
 pub use attributes::{AttributeChange, MetadataEdit, StoredComment, StoredMetadata};
+pub use autoprimaries::AutoprimaryRow;
 use commit::LockedZone;
 pub use error::{InvalidChange, ReadOnly, WriteError};
 pub use members::{CatalogMembers, MembersWritten, StoredMember};

@@ -1,6 +1,7 @@
 //! Requests as the control socket reads them.
 
 use super::*;
+use nameward_zone::ZoneKind;
 
 fn read(text: &str) -> Result<OperationRequest, serde_json::Error> {
     serde_json::from_str(text)

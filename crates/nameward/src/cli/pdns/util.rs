@@ -104,6 +104,14 @@ fn of_zone(verb: &str, arguments: &[&str]) -> Option<Vec<PdnsStep>> {
         ("set-catalog", [zone, catalog]) => {
             own_with(&["zone", "set", zone], &["--catalog", catalog])
         }
+        ("list-member-zones", [catalog]) => vec![PdnsStep::ListMembers((*catalog).into())],
+        ("list-autoprimaries", []) => vec![PdnsStep::ListAutoprimaries],
+        ("add-autoprimary", [address, server, account @ ..]) if account.len() < 2 => {
+            own_with(&["autoprimary", "add", address, server], account)
+        }
+        ("remove-autoprimary", [address, server]) => {
+            own_with(&["autoprimary", "remove", address, server], &[])
+        }
         ("rectify-zone" | "rectify-all-zones", _) => vec![PdnsStep::Say(
             "nothing to rectify: auth, ordername and empty non-terminals are kept right with each change that this server \
              makes, and its answers do not depend on them",

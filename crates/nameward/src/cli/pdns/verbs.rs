@@ -5,6 +5,7 @@ pub(super) const NOUNS: &[(&str, &str, &str)] = &[
     ("autoprimary", "add", "add-autoprimary"),
     ("autoprimary", "list", "list-autoprimaries"),
     ("autoprimary", "remove", "remove-autoprimary"),
+    ("catalog", "list-members", "list-member-zones"),
     ("catalog", "set", "set-catalog"),
     ("metadata", "add", "add-meta"),
     ("metadata", "get", "get-meta"),
@@ -68,18 +69,6 @@ pub(super) const NOUNS: &[(&str, &str, &str)] = &[
 
 /// Commands that cannot be done, and what to do instead.
 pub(super) const IMPOSSIBLE: &[(&str, &str)] = &[
-    (
-        "add-autoprimary",
-        "write an [[autoprimary]] table into the configuration, or a row of supermasters",
-    ),
-    (
-        "list-autoprimaries",
-        "they stand in [[autoprimary]] tables of the configuration and in supermasters",
-    ),
-    (
-        "remove-autoprimary",
-        "they stand in [[autoprimary]] tables of the configuration and in supermasters",
-    ),
     (
         "b2b-migrate",
         "`nameward zone export` and `nameward zone import` move zones",

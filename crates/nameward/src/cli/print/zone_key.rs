@@ -5,14 +5,23 @@ use nameward_wire::calendar::UtcTime;
 
 use super::zone_text;
 
-/// A key as one line: zone, number, tag, part, algorithm, use.
-pub fn line(key: &ListedZoneKey) -> String {
+/// How a key is used, and how far it has come under a policy.
+pub fn usage(key: &ListedZoneKey) -> String {
     let usage = match (key.published, key.active) {
         (true, true) => "active",
         (true, false) => "published",
         (false, true) => "active, not published",
         (false, false) => "unused",
     };
+    match &key.state {
+        Some(state) => format!("{usage}, {state}"),
+        None => usage.into(),
+    }
+}
+
+/// A key as one line: zone, number, tag, part, algorithm, use.
+pub fn line(key: &ListedZoneKey) -> String {
+    let usage = usage(key);
     let ListedZoneKey {
         zone,
         key: number,
@@ -21,10 +30,7 @@ pub fn line(key: &ListedZoneKey) -> String {
         algorithm,
         ..
     } = key;
-    match &key.state {
-        Some(state) => format!("{zone} {number} {tag} {role} {algorithm} {usage}, {state}"),
-        None => format!("{zone} {number} {tag} {role} {algorithm} {usage}"),
-    }
+    format!("{zone} {number} {tag} {role} {algorithm} {usage}")
 }
 
 /// The steps of an operation on keys under a policy, and the next one.

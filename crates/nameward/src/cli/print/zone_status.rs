@@ -13,6 +13,18 @@ pub fn line(status: &ListedZoneStatus) -> String {
     if let Some(serial) = status.serial {
         let _ = write!(line, ", serial {serial}");
     }
+    write_details(status, &mut line);
+    line
+}
+
+/// Returns what is to be said of a zone besides its state and serial.
+pub fn details(status: &ListedZoneStatus) -> String {
+    let mut details = String::new();
+    write_details(status, &mut details);
+    details.trim_start_matches(", ").to_owned()
+}
+
+fn write_details(status: &ListedZoneStatus, line: &mut String) {
     if let Some(primary) = &status.primary {
         let there = status.serial_at_primary;
         let _ = match there {
@@ -50,13 +62,12 @@ pub fn line(status: &ListedZoneStatus) -> String {
         );
     }
     if let Some(signing) = &status.signing {
-        write_signing(signing, &mut line);
+        write_signing(signing, line);
     }
     if let Some(error) = &status.last_error {
         let failures = status.failures;
         let _ = write!(line, ", failed {failures} times: {error}");
     }
-    line
 }
 
 /// Adds how the zone is signed: the policy, the keys, the next step, the end of signatures.

@@ -1,0 +1,322 @@
+//! Owns what operators see of catalogs (RFC 9432) and autoprimaries, and the change of the latter in databases.
+
+use std::net::IpAddr;
+
+use nameward_maintain::catalog::{Catalog, CatalogMember, read_catalog};
+use nameward_maintain::policy::{PolicySource, ZoneKind, address_text};
+use nameward_store::sql::write::AutoprimaryRow;
+use nameward_wire::{Name, NameBuf};
+use nameward_zone::Zone;
+use serde::{Deserialize, Serialize};
+
+use super::{ListedItem, OperationError, OperationResult, Operations, TakeItem, zone_name};
+
+/// A catalog that is made here or followed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListedCatalog {
+    /// The name, with its final dot.
+    pub name: String,
+    /// `producer` if it is made here, `consumer` if it is followed.
+    pub kind: String,
+    /// Who declares it: `configuration` or `backend N`.
+    pub source: String,
+    /// Its serial; none if it has no contents yet.
+    pub serial: Option<u32>,
+    /// Its members; none if it has no contents or is broken.
+    pub members: Option<u64>,
+    /// Why it is not followed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+}
+
+/// A member of a catalog.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListedMember {
+    /// The zone, with its final dot.
+    pub zone: String,
+    /// The label of its node in the catalog.
+    pub label: String,
+    /// Its groups.
+    pub groups: Vec<String>,
+    /// The catalog that it may move to (`coo`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub moves_to: Option<String>,
+    /// Whether the zone is served here.
+    pub served: bool,
+}
+
+/// A server whose zones become secondaries here.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListedAutoprimary {
+    /// Its address; the port is left out if it is 53.
+    pub address: String,
+    /// The name server that its zones must have, with its final dot.
+    pub name_server: String,
+    /// The account of zones that are made in a database.
+    pub account: String,
+    /// Who lists it: `configuration` or `backend N`.
+    pub source: String,
+    /// The key that a NOTIFY must be signed with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+}
+
+/// An autoprimary of a database.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AutoprimaryTemplate {
+    /// Its address.
+    pub address: String,
+    /// The name server that its zones must have.
+    pub name_server: String,
+    /// The account of zones that are made for it.
+    #[serde(default)]
+    pub account: String,
+    /// The number of the backend; the first database if nothing is said.
+    #[serde(default)]
+    pub backend: Option<u32>,
+}
+
+impl AutoprimaryTemplate {
+    /// Checks the words, and brings them into the form of the table.
+    fn row(&self) -> Result<AutoprimaryRow, OperationError> {
+        let address: IpAddr = self.address.parse().map_err(|_| {
+            OperationError::invalid(format!(
+                "{:?} is no address: 192.0.2.1 or 2001:db8::1",
+                self.address
+            ))
+        })?;
+        let server = zone_name(&self.name_server)?;
+        if server.as_name().is_root() {
+            return Err(OperationError::invalid("the root is no name server"));
+        }
+        if self.account.chars().any(char::is_control) {
+            return Err(OperationError::invalid("an account is one line"));
+        }
+        Ok(AutoprimaryRow {
+            address,
+            name_server: server
+                .to_string()
+                .trim_end_matches('.')
+                .to_ascii_lowercase(),
+            account: self.account.clone(),
+        })
+    }
+}
+
+impl Operations {
+    /// Lists the catalogs that are made here or followed, by name.
+    pub fn list_catalogs(&self, items: TakeItem<'_>) -> Result<OperationResult, OperationError> {
+        let (policies, table) = (self.policies.load(), self.commits.table().load());
+        let mut catalogs: Vec<ListedCatalog> = Vec::new();
+        for (zone, policy) in policies.zones() {
+            if !matches!(policy.kind, ZoneKind::Producer | ZoneKind::Consumer) {
+                continue;
+            }
+            let version = table.exact(zone).filter(|version| has_contents(version));
+            let read = version.map(|version| read_catalog(version));
+            catalogs.push(ListedCatalog {
+                name: zone.to_string(),
+                kind: policy.kind.word().into(),
+                source: source_word(policy.declared_by),
+                serial: version.map(|version| version.serial().0),
+                members: match &read {
+                    Some(Ok(catalog)) => Some(catalog.members.len() as u64),
+                    _ => None,
+                },
+                problem: match read {
+                    Some(Err(error)) => Some(error.to_string()),
+                    _ => None,
+                },
+            });
+        }
+        catalogs.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        let count = catalogs.len() as u64;
+        let _ = catalogs
+            .into_iter()
+            .all(|catalog| items(ListedItem::Catalog(catalog)));
+        Ok(OperationResult::Listed { items: count })
+    }
+
+    /// Lists the members of a catalog, by name.
+    pub fn list_members(
+        &self,
+        catalog: &str,
+        items: TakeItem<'_>,
+    ) -> Result<OperationResult, OperationError> {
+        let name = zone_name(catalog)?;
+        let table = self.commits.table().load();
+        let read = self.read_served_catalog(&name)?;
+        let mut members: Vec<(NameBuf, CatalogMember)> = read
+            .members
+            .into_iter()
+            .map(|(zone, member)| (Name::from_valid_wire(&zone).into(), member))
+            .collect();
+        members.sort_unstable_by(|(a, _), (b, _)| a.as_name().canonical_cmp(b.as_name()));
+        let count = members.len() as u64;
+        let _ = members.into_iter().all(|(zone, member)| {
+            let new = member.new_catalog.as_deref().map(Name::from_valid_wire);
+            items(ListedItem::Member(ListedMember {
+                zone: zone.to_string(),
+                label: String::from_utf8_lossy(&member.label).into_owned(),
+                groups: member.groups,
+                moves_to: new.map(|new| new.to_string()),
+                served: table.exact(zone.as_name()).is_some(),
+            }))
+        });
+        Ok(OperationResult::Listed { items: count })
+    }
+
+    fn read_served_catalog(&self, name: &NameBuf) -> Result<Catalog, OperationError> {
+        let kind = self.policies.load().own(name.as_name()).map(|own| own.kind);
+        if !matches!(kind, Some(ZoneKind::Producer | ZoneKind::Consumer)) {
+            return Err(match (self.rank_of)(name.as_name()) {
+                Some(_) => OperationError::invalid(format!("zone {name} is no catalog")),
+                None => OperationError::not_found(format!(
+                    "catalog {name} not found; `nameward catalog list` lists the catalogs"
+                )),
+            });
+        }
+        let table = self.commits.table().load();
+        let version = table
+            .exact(name.as_name())
+            .filter(|version| has_contents(version))
+            .ok_or_else(|| {
+                OperationError::refused(format!("catalog {name} has no contents here yet"))
+            })?;
+        read_catalog(version)
+            .map_err(|error| OperationError::invalid(format!("catalog {name} is broken: {error}")))
+    }
+
+    /// Lists the autoprimaries of the configuration and of the databases.
+    pub fn list_autoprimaries(
+        &self,
+        items: TakeItem<'_>,
+    ) -> Result<OperationResult, OperationError> {
+        let policies = self.policies.load();
+        let configured = policies.autoprimaries().iter();
+        let mut listed: Vec<ListedAutoprimary> = configured
+            .filter(|one| !matches!(one.listed_by, PolicySource::Backend(_)))
+            .map(|one| ListedAutoprimary {
+                address: address_text(one.address),
+                name_server: one.name_server.to_string(),
+                account: one.account.clone(),
+                source: source_word(one.listed_by),
+                key: one.key.map(|key| key.to_string()),
+            })
+            .collect();
+        for database in &self.databases {
+            let rows = self.runtime.block_on(database.backend.autoprimaries());
+            let rows = rows.map_err(|error| OperationError::of_sql(database.address(), &error))?;
+            listed.extend(rows.into_iter().map(|row| ListedAutoprimary {
+                address: address_text(row.address),
+                name_server: row.name_server.to_string(),
+                account: row.account,
+                source: source_word(PolicySource::Backend(database.rank)),
+                key: None,
+            }));
+        }
+        let count = listed.len() as u64;
+        let _ = listed
+            .into_iter()
+            .all(|one| items(ListedItem::Autoprimary(one)));
+        Ok(OperationResult::Listed { items: count })
+    }
+
+    /// Adds an autoprimary to a database.
+    pub fn add_autoprimary(
+        &self,
+        template: &AutoprimaryTemplate,
+    ) -> Result<OperationResult, OperationError> {
+        let (row, database) = (template.row()?, self.database(template.backend)?);
+        let added = self
+            .runtime
+            .block_on(database.backend.add_autoprimary(&row));
+        let is_new = added.map_err(|error| database.error(&error))?;
+        if !is_new {
+            return Err(OperationError::conflict(format!(
+                "autoprimary {} {} is there already",
+                row.address, row.name_server
+            )));
+        }
+        (database.request_list)();
+        Ok(self.autoprimary_result(database.number(), &row, false))
+    }
+
+    /// Removes an autoprimary from a database; from all that have it if none is named.
+    pub fn remove_autoprimary(
+        &self,
+        template: &AutoprimaryTemplate,
+    ) -> Result<OperationResult, OperationError> {
+        let row = template.row()?;
+        let mut removed_from = None;
+        for database in &self.databases {
+            if template
+                .backend
+                .is_some_and(|number| number != database.number())
+            {
+                continue;
+            }
+            let removed = database.backend.remove_autoprimary(&row);
+            let removed = self.runtime.block_on(removed);
+            if removed.map_err(|error| database.error(&error))? {
+                (database.request_list)();
+                removed_from.get_or_insert(database.number());
+            }
+        }
+        match removed_from {
+            Some(number) => Ok(self.autoprimary_result(number, &row, true)),
+            None => Err(self.no_such_autoprimary(&row)),
+        }
+    }
+
+    fn no_such_autoprimary(&self, row: &AutoprimaryRow) -> OperationError {
+        let policies = self.policies.load();
+        let is_configured = policies.autoprimaries().iter().any(|one| {
+            one.listed_by == PolicySource::Configured && one.address.ip() == row.address
+        });
+        let (address, server) = (row.address, &row.name_server);
+        OperationError::not_found(match is_configured {
+            true => format!(
+                "autoprimary {address} {server} is in no database: remove its [[autoprimary]] table from the configuration"
+            ),
+            false => format!("autoprimary {address} {server} not found"),
+        })
+    }
+
+    fn autoprimary_result(
+        &self,
+        backend: u32,
+        row: &AutoprimaryRow,
+        is_removed: bool,
+    ) -> OperationResult {
+        let (address, name_server) = (row.address.to_string(), format!("{}.", row.name_server));
+        let word = if is_removed { "removed" } else { "added" };
+        tracing::info!("{word} autoprimary {address} {name_server} in backend {backend}");
+        match is_removed {
+            true => OperationResult::AutoprimaryRemoved {
+                address,
+                name_server,
+                backend,
+            },
+            false => OperationResult::AutoprimaryAdded {
+                address,
+                name_server,
+                backend,
+            },
+        }
+    }
+}
+
+fn has_contents(version: &Zone) -> bool {
+    version.is_ready() && !version.is_stand_in()
+}
+
+fn source_word(source: PolicySource) -> String {
+    match source {
+        PolicySource::Configured => "configuration".into(),
+        PolicySource::Backend(rank) => format!("backend {rank}"),
+        PolicySource::Catalogs => "catalog".into(),
+        PolicySource::Kept => "state store".into(),
+    }
+}
