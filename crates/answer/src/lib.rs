@@ -416,6 +416,7 @@ impl Engine {
         Some(OptRecord {
             payload: self.udp_payload,
             dnssec_ok: edns.dnssec_ok,
+            compact_ok: edns.compact_ok,
             nsid,
             error,
             expire: None,

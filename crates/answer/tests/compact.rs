@@ -45,6 +45,10 @@ fn table() -> ZoneTable {
 }
 
 fn ask(name: &str, qtype: u16, flags: u8) -> Message {
+    Message::from_vec(&reply_octets(name, qtype, flags)).unwrap()
+}
+
+fn reply_octets(name: &str, qtype: u16, flags: u8) -> Vec<u8> {
     let table = table();
     let name: NameBuf = name.parse().unwrap();
     let mut packet = b"\x12\x34\x01\x00\x00\x01\0\0\0\0\x00\x01".to_vec();
@@ -65,7 +69,8 @@ fn ask(name: &str, qtype: u16, flags: u8) -> Message {
         &mut scratch,
         &mut out,
     );
-    Message::from_vec(&out[..reply.len]).unwrap()
+    out.truncate(reply.len);
+    out
 }
 
 /// The NSEC records of a reply: owner, and whether NXNAME is among the types.
@@ -144,6 +149,26 @@ fn a_name_that_a_wildcard_stands_for_is_signed_as_one_that_exists() {
 
 #[test]
 fn a_question_for_nxname_is_a_format_error() {
-    let reply = ask("no.example.", NXNAME, DO);
-    assert_eq!(reply.response_code, ResponseCode::FormErr);
+    for name in ["no.example.", "ns.example.", "ent.example."] {
+        for flags in [0, DO, CO] {
+            let reply = reply_octets(name, NXNAME, flags);
+            // RFC 9824 section 3.5 and RFC 8914: Invalid Query Type.
+            let error = [0, 15, 0, 2, 0, 30];
+            assert_eq!(reply[3] & 15, 1, "{name} is FORMERR");
+            assert!(reply.ends_with(&error), "{name} {flags:#x}: {reply:?}");
+        }
+    }
+}
+
+/// RFC 9824 section 5.1: a server that knows the flag sets it in responses to queries that have it, and in no others.
+#[test]
+fn the_flag_for_compact_answers_is_set_in_responses_to_those_who_set_it() {
+    for name in ["no.example.", "ns.example.", "x.wild.example."] {
+        for flags in [0, DO, CO] {
+            let reply = reply_octets(name, A, flags);
+            // The OPT record has no options, so its flags stand before its length.
+            let at = reply.len() - 4;
+            assert_eq!(reply[at], flags, "{name}: {reply:?}");
+        }
+    }
 }

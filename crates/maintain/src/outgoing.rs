@@ -75,6 +75,7 @@ impl TransferRequest {
         self.opt.as_ref().map(|opt| OptRecord {
             payload: opt.payload,
             dnssec_ok: opt.dnssec_ok,
+            compact_ok: false,
             nsid: Some(&opt.nsid[..]).filter(|id| !id.is_empty()),
             error: None,
             expire: opt.expire,

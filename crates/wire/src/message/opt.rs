@@ -10,6 +10,8 @@ pub struct OptRecord<'a> {
     pub payload: u16,
     /// The DO bit, as in the request (RFC 3225).
     pub dnssec_ok: bool,
+    /// The CO bit, as in the request: compact denial is known here, too (RFC 9824 section 5.1).
+    pub compact_ok: bool,
     /// The name of this server (RFC 5001).
     pub nsid: Option<&'a [u8]>,
     /// An extended error (RFC 8914).
@@ -46,7 +48,7 @@ impl OptRecord<'_> {
     pub(super) fn encode(&self, rcode: Rcode, out: &mut [u8]) {
         let (fixed, mut rest) = out.split_at_mut(OPT_FIXED);
         let (payload, extended) = (self.payload.to_be_bytes(), (rcode as u16 >> 4) as u8);
-        let flags = if self.dnssec_ok { 0x80 } else { 0 };
+        let flags = u8::from(self.dnssec_ok) << 7 | u8::from(self.compact_ok) << 6;
         let len = (rest.len() as u16).to_be_bytes();
         fixed.copy_from_slice(&[
             0, 0, 41, payload[0], payload[1], extended, 0, flags, 0, len[0], len[1],
