@@ -15,6 +15,7 @@ mod named_conf;
 mod not_ready;
 mod privileges;
 mod reload;
+mod rolled_copies;
 mod secure;
 mod signatures;
 mod start;
