@@ -155,17 +155,9 @@ impl KeyKeeper {
     pub fn count_signed(&self, now: u64) -> (u64, Option<u64>) {
         let table = self.table.load();
         let (mut count, mut first) = (0, None::<u64>);
-        for zone in table.zones() {
-            let signing = zone.signing();
-            let ends = match signing.online() {
-                Some(online) => Some(online.earliest_end(now)),
-                None if signing.is_signed() => {
-                    let stored = zone.apex().signatures(Type::SOA);
-                    stored.filter_map(stored_end).min()
-                }
-                None => continue,
-            };
+        for zone in table.zones().filter(|zone| zone.signing().is_signed()) {
             count += 1;
+            let ends = signatures_end(zone, now);
             first = [first, ends].into_iter().flatten().min();
         }
         (count, first)
@@ -283,6 +275,18 @@ impl DnssecPolicy {
             dnskey_ttl: self.dnskey_ttl,
             shows_cds: self.shows_cds,
             parent: self.parent.clone(),
+        }
+    }
+}
+
+/// Finds the time at which the first signature of a zone ends that is given out now; of a zone that brings its own, that
+/// over the SOA.
+pub fn signatures_end(zone: &Zone, now: u64) -> Option<u64> {
+    match zone.signing().online() {
+        Some(online) => Some(online.earliest_end(now)),
+        None => {
+            let stored = zone.apex().signatures(Type::SOA);
+            stored.filter_map(stored_end).min()
         }
     }
 }

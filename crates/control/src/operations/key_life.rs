@@ -1,7 +1,9 @@
 //! Owns operations on keys that a policy looks after, and the words for how a zone is signed.
 
 use nameward_dnssec::rollover::{DsSight, KeyRole};
-use nameward_maintain::key_life::{KeyLookError, NextStep, ZoneSigningStatus, step_words};
+use nameward_maintain::key_life::{
+    KeyLookError, NextStep, ZoneSigningStatus, signatures_end, step_words,
+};
 use nameward_maintain::zone_keys::{KeyProgress, ZoneKeysError};
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::SigningState;
@@ -37,9 +39,12 @@ pub struct ListedStep {
 /// How a zone is signed.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ListedSigning {
-    /// `policy`, `insecure soon` (its policy went), `by hand`, `database` (which has the keys), or `stored` (it brings its
-    /// signatures).
+    /// `policy`, `insecure soon` (its policy went), `by hand`, `database` (which has the keys), `stored` (it brings its
+    /// signatures), or `no`.
     pub signed: String,
+    /// How names are denied: `nsec`, `nsec3`, `nsec3-opt-out`, `white-lies`, `nsec3-narrow` or `compact`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub denial: Option<String>,
     /// The policy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<String>,
@@ -161,7 +166,10 @@ impl Operations {
     /// Tells how a zone is signed; `None` if it is not, or if it is looked up in a database.
     pub fn signing_of(&self, zone: Name<'_>) -> Option<ListedSigning> {
         let table = self.commits.table().load();
-        let how = match table.exact(zone)?.signing() {
+        let version = table.exact(zone)?;
+        let denial = denial_word(version.signing()).map(str::to_owned);
+        let ends = signatures_end(version, now_seconds());
+        let how = match version.signing() {
             SigningState::Unsigned => return None,
             SigningState::Stored(_) => "stored",
             SigningState::Online(_) | SigningState::Chained(_) => "database",
@@ -170,6 +178,8 @@ impl Operations {
         if keys.is_empty() || how == "stored" {
             return Some(ListedSigning {
                 signed: how.into(),
+                denial,
+                signature_expires: ends,
                 ..ListedSigning::default()
             });
         }
@@ -200,6 +210,7 @@ impl Operations {
                 Err(_) => "by hand",
             }
             .into(),
+            denial,
             policy: status.as_ref().ok().and_then(|of| of.policy.clone()),
             keys: listed.iter().map(words).collect(),
             ds: wanted.filter_map(|key| key.ds.clone()).collect(),
@@ -208,9 +219,26 @@ impl Operations {
                 .ok()
                 .and_then(|of| of.next.clone())
                 .map(Into::into),
-            signature_expires: status.as_ref().ok().map(|of| of.earliest_end),
+            signature_expires: ends,
         })
     }
+}
+
+/// The word for the way in which a signed zone denies names, as `zone secure --denial` takes it.
+fn denial_word(state: &SigningState) -> Option<&'static str> {
+    Some(match state {
+        SigningState::Unsigned => return None,
+        SigningState::Chained(chained) => match chained.chain.hashing() {
+            None => "nsec",
+            Some(_) if chained.signing.is_opt_out() => "nsec3-opt-out",
+            Some(_) => "nsec3",
+        },
+        SigningState::Online(_) if state.is_compact() => "compact",
+        SigningState::Online(_) if state.uses_nsec3() => "nsec3-narrow",
+        SigningState::Online(_) => "white-lies",
+        SigningState::Stored(_) if state.uses_nsec3() => "nsec3",
+        SigningState::Stored(_) => "nsec",
+    })
 }
 
 /// Turns an error of a look at keys into one of an operation.

@@ -398,6 +398,9 @@ pub struct ZoneDetails {
     /// The catalog it is a member of, as stored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub catalog: Option<String>,
+    /// How it is signed; none for a zone that is not in memory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signing: Option<ListedSigning>,
 }
 
 /// The report of a reload for the one who asked for it.

@@ -364,6 +364,9 @@ fn details_text(details: &ZoneDetails) -> String {
             line(key, value);
         }
     }
+    if let Some(signing) = &details.signing {
+        text.push_str(&zone_status::signing_lines(signing));
+    }
     text
 }
 

@@ -392,3 +392,32 @@ fn a_secondary_is_signed_on_its_way_and_follows_its_primary() {
         server.log()
     );
 }
+
+#[test]
+fn zone_show_tells_whether_and_how_a_zone_is_signed() {
+    let home = tempfile::tempdir().unwrap();
+    let server = start(home.path());
+    let shown = done(&server, &["zone", "show", "one.test"]);
+    assert!(shown.ends_with("signed no\n"), "{shown}");
+    for denial in ["nsec", "nsec3", "nsec3-opt-out", "white-lies", "compact"] {
+        let secure = ["zone", "secure", "one.test", "--denial", denial];
+        let told = done(&server, &secure);
+        let ds = told.split(" IN DS ").nth(1).unwrap().trim();
+        let tag = ds.split(' ').next().unwrap();
+        let shown = done(&server, &["zone", "show", "one.test"]);
+        let expected = format!(
+            "signed by hand\ndenial {denial}\nkey 1 {tag} csk by hand\nds {ds}\nsignatures-end 20"
+        );
+        assert!(shown.contains(&expected), "{shown} lacks {expected}");
+        let json = done(&server, &["zone", "show", "one.test", "--json"]);
+        for expected in [
+            "\"signed\":\"by hand\"".to_string(),
+            format!("\"denial\":\"{denial}\""),
+            format!("\"ds\":[\"{ds}\"]"),
+            "\"signature_expires\":".to_string(),
+        ] {
+            assert!(json.contains(&expected), "{json} lacks {expected}");
+        }
+        done(&server, &["zone", "unsecure", "one.test"]);
+    }
+}

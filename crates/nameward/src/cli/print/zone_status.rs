@@ -91,6 +91,25 @@ fn write_signing(signing: &ListedSigning, line: &mut String) {
     }
 }
 
+/// Returns how a zone is signed as lines of `zone show`: kind, denial, keys, DS, next step, end of signatures.
+pub fn signing_lines(signing: &ListedSigning) -> String {
+    let mut text = match &signing.policy {
+        Some(policy) => format!("signed {} {policy}\n", signing.signed),
+        None => format!("signed {}\n", signing.signed),
+    };
+    let next = signing.next.as_ref().map(zone_key::next_words);
+    let ends = signing.signature_expires.map(zone_key::time_text);
+    let one = |key, value: Option<String>| value.map(|value| (key, value));
+    let many = |key, values: &[String]| values.iter().map(|value| (key, value.clone())).collect();
+    let (keys, ds): (Vec<_>, Vec<_>) = (many("key", &signing.keys), many("ds", &signing.ds));
+    let lines = one("denial", signing.denial.clone()).into_iter();
+    let lines = lines.chain(keys).chain(ds).chain(one("next", next));
+    for (key, value) in lines.chain(one("signatures-end", ends)) {
+        let _ = writeln!(text, "{key} {value}");
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
