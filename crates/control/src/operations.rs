@@ -41,7 +41,8 @@ pub use result::{
     ZoneChanged, ZoneDetails,
 };
 pub use server_status::{
-    BackendStatus, FaultKind, QueryRates, ReloadStatus, ServerFault, ServerStatus, TransferCounts,
+    BackendStatus, DnstapStatus, FaultKind, QueryRates, ReloadStatus, ServerFault, ServerStatus,
+    TransferCounts,
 };
 
 pub use key_life::{KeySteps, ListedSigning, ListedStep};

@@ -48,6 +48,9 @@ pub struct ServerStatus {
     pub queries_per_second: QueryRates,
     /// Octets of memory in use.
     pub memory_bytes: u64,
+    /// dnstap, where it is on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dnstap: Option<Box<DnstapStatus>>,
     /// The faults that somebody should look at, the worst first.
     pub faults: Vec<ServerFault>,
 }
@@ -75,6 +78,19 @@ pub struct BackendStatus {
     pub last_error_at: Option<u64>,
     /// Zones that it serves.
     pub zones: usize,
+}
+
+/// The state of dnstap.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DnstapStatus {
+    /// The socket of the collector.
+    pub socket: String,
+    /// The collector listens.
+    pub is_connected: bool,
+    /// Messages that were sent since the start.
+    pub sent: u64,
+    /// Messages that were dropped since the start.
+    pub dropped: u64,
 }
 
 /// The outcome of a reload.

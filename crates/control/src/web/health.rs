@@ -87,4 +87,21 @@ pub fn write_metrics(out: &mut String, status: &ServerStatus, ready_faults: &[Fa
     ];
     let rows = transfers.map(|(way, number)| (format!("{{direction=\"{way}\"}}"), number));
     gauge("transfers_running", "Transfers under way", &rows);
+    let dnstap = status.dnstap.as_ref();
+    let connected: Vec<_> = dnstap
+        .map(|one| (String::new(), one.is_connected.into()))
+        .into_iter()
+        .collect();
+    let help = "Whether a collector of dnstap listens, where dnstap is on";
+    gauge("dnstap_connected", help, &connected);
+    let name = "nameward_dnstap_sent_total";
+    head(
+        out,
+        name,
+        "Messages of dnstap that a collector took",
+        "counter",
+    );
+    if let Some(dnstap) = dnstap {
+        let _ = writeln!(out, "{name} {}", dnstap.sent);
+    }
 }

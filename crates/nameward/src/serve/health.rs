@@ -28,7 +28,7 @@ use nameward_store::file::FileSource;
 use nameward_zone::{TableSums, ZoneSums};
 use tokio::sync::watch;
 
-use super::{faults, secondaries::SecondaryZones};
+use super::{faults, logs::TrafficLogs, secondaries::SecondaryZones};
 
 /// The state is read again after so long.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -99,6 +99,8 @@ pub struct HealthParts {
     pub secondaries: SecondaryZones,
     /// Transfers to secondaries.
     pub zone_requests: Arc<ZoneRequestHandler>,
+    /// The query log and dnstap.
+    pub logs: Arc<TrafficLogs>,
 }
 
 /// Reads the state of the server, and keeps the last that was read.
@@ -180,6 +182,7 @@ impl ServerHealth {
             listeners: parts.listeners.iter().map(ToString::to_string).collect(),
             web: parts.web.map(|address| address.to_string()),
             workers: parts.workers,
+            dnstap: parts.logs.dnstap().map(Box::new),
             zones: sums.zones,
             zones_not_ready: sums.not_ready,
             zones_with_errors: files.with_old_version.number + files.without_contents.number,

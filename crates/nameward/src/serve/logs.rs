@@ -4,7 +4,7 @@ use std::io;
 
 use ipnet::IpNet;
 use nameward_control::operations::{
-    OperationError, OperationResult, QueryLogStatus, QueryLogTemplate, zone_name,
+    DnstapStatus, OperationError, OperationResult, QueryLogStatus, QueryLogTemplate, zone_name,
 };
 use nameward_serve::{
     dnstap::{Dnstap, DnstapTerms},
@@ -23,6 +23,8 @@ pub struct TrafficLogs {
     query_log: QueryLog,
     output: String,
     dnstap: Option<Dnstap>,
+    /// The socket of the collector, as the configuration has it.
+    collector: String,
 }
 
 impl TrafficLogs {
@@ -65,10 +67,12 @@ impl TrafficLogs {
                 Some(Dnstap::start(tap, stats, terms)?)
             }
         };
+        let collector = config.dnstap.socket.as_ref();
         let logs = TrafficLogs {
             query_log,
             output: place,
             dnstap,
+            collector: collector.map_or_else(String::new, |socket| socket.display().to_string()),
         };
         if settings.enabled {
             logs.apply(settings);
@@ -143,6 +147,18 @@ impl TrafficLogs {
             written: state.written,
             dropped: state.dropped,
             last_error: state.last_error,
+        })
+    }
+
+    /// Returns the state of dnstap, where it is on.
+    pub fn dnstap(&self) -> Option<DnstapStatus> {
+        let (dnstap, socket) = (self.dnstap.as_ref()?, self.collector.clone());
+        let state = dnstap.state();
+        Some(DnstapStatus {
+            socket,
+            is_connected: state.is_connected,
+            sent: state.sent,
+            dropped: state.dropped,
         })
     }
 

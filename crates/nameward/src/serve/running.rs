@@ -195,6 +195,7 @@ impl RunningServer {
             maintenance: Arc::clone(&parts.notes),
             secondaries: secondaries.clone(),
             zone_requests: Arc::clone(&zone_requests),
+            logs: Arc::clone(&parts.logs),
         });
         let (logs, log) = (Arc::clone(&parts.logs), parts.log.clone());
         let zones = secondaries.clone();

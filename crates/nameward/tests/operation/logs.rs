@@ -200,6 +200,19 @@ fn a_collector_of_dnstap_gets_requests_and_replies_that_other_tools_can_read() {
     assert!(eventually(ask_and_wait, |has_come| *has_come));
     assert_eq!(rcode(server.address(), "www.one.example"), 0);
     ask_over_tcp(&server);
+    let dnstap = || {
+        let status = server.command(&["status", "--json"]);
+        let status: serde_json::Value = serde_json::from_slice(&status.stdout).unwrap();
+        status["dnstap"].clone()
+    };
+    // A frame may come before the server has counted it.
+    let is_counted = |dnstap: &serde_json::Value| dnstap["sent"].as_u64() > Some(0);
+    assert!(is_counted(&eventually(dnstap, is_counted)));
+    assert_eq!(dnstap()["is_connected"], true);
+    assert_eq!(dnstap()["socket"], socket.display().to_string());
+    let said = server.command(&["status"]).stdout;
+    let said = String::from_utf8_lossy(&said).into_owned();
+    assert!(said.contains("dnstap         sending to "), "{said}");
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("frames.fstrm");
     // The end of the server takes leave of the collector, which then has everything.

@@ -45,6 +45,17 @@ pub fn text(status: &ServerStatus) -> String {
     );
     let mebibytes = status.memory_bytes as f64 / f64::from(1 << 20);
     row("memory", &format!("{mebibytes:.1} MiB"));
+    if let Some(dnstap) = &status.dnstap {
+        let state = match dnstap.is_connected {
+            true => "sending to",
+            false => "nobody listens at",
+        };
+        let (socket, sent, dropped) = (&dnstap.socket, dnstap.sent, dnstap.dropped);
+        row(
+            "dnstap",
+            &format!("{state} {socket}; {sent} sent, {dropped} dropped"),
+        );
+    }
     match &status.last_reload {
         None => row("last reload", "none since the start"),
         Some(reload) => {
