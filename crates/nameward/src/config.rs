@@ -13,8 +13,10 @@ mod server_words;
 pub mod setting;
 pub mod settings;
 mod state_settings;
+mod tables_reader;
 mod tsig_key;
 pub mod zone_files;
+mod zone_pieces;
 mod zone_tables;
 mod zone_terms;
 
@@ -26,22 +28,21 @@ use std::{
 };
 
 use nameward_store::file::FileList;
-use toml::{
-    Spanned,
-    de::{DeTable, DeValue},
-};
+use toml::de::DeTable;
 
 use dnssec_policy::DnssecPolicySettings;
 pub use document::{as_json, as_markdown, as_roff, as_toml};
-use error::{ConfigError, Problem, base_of, nearest};
+use error::{ConfigError, Problem, base_of};
 use log_settings::{DnstapSettings, Log, QueryLogSettings};
 use setting::{ConfigTable, Listed, list};
 use settings::{
-    AutoprimarySettings, Backend, BackendType, Cache, KeySettings, Overload, Recursor, Rings,
-    SecurityPoll, Server, TemplateSettings, Web, ZoneDefaults, ZoneSettings,
+    AutoprimarySettings, Backend, Cache, KeySettings, Overload, Recursor, Rings, SecurityPoll,
+    Server, TemplateSettings, Web, ZoneDefaults, ZoneSettings,
 };
 use state_settings::Journal;
+use tables_reader::ConfigReader;
 use zone_files::{Shortened, ZoneFile, parse_name};
+use zone_pieces::ZonePieces;
 
 /// A larger file is no configuration.
 const FILE_MAX: u64 = 16 << 20;
@@ -184,20 +185,29 @@ impl Config {
 
     /// Reads the text of a file that stands in the directory `base`.
     pub fn parse(text: &str, base: &Path) -> Result<Self, Vec<Problem>> {
-        if let Some(Shortened { text, lists }) = Shortened::of(text, base)
-            && let Ok(config) = Self::parse_tree(&text, base, &lists)
+        let cut = ZonePieces::of(text);
+        let (rest, pieces) = cut
+            .as_ref()
+            .map_or((text, &[][..]), |cut| (&cut.rest, &cut.pieces));
+        let short = Shortened::of(rest, base);
+        let (rest, lists) = short
+            .as_ref()
+            .map_or((rest, &[][..]), |short| (&short.text, &short.lists));
+        if (cut.is_some() || short.is_some())
+            && let Ok(config) = Self::parse_tree(rest, base, lists, pieces)
         {
             return Ok(config);
         }
         // Problems name places in the whole text.
-        Self::parse_tree(text, base, &[])
+        Self::parse_tree(text, base, &[], &[])
     }
 
-    /// Reads a text as TOML; at some places stand empty lists in place of long ones.
+    /// Reads a text as TOML; at some places stand empty lists in place of long ones, and some tables of zones stand apart.
     fn parse_tree(
         text: &str,
         base: &Path,
         lists: &[(usize, Arc<FileList>)],
+        pieces: &[&str],
     ) -> Result<Self, Vec<Problem>> {
         let (table, errors) = DeTable::parse_recoverable(text);
         let mut reader = ConfigReader {
@@ -244,8 +254,19 @@ impl Config {
         if let Some(value) = autoprimaries {
             reader.autoprimaries(&mut config, value);
         }
-        if let Some(value) = zones {
-            reader.zones(&mut config, value);
+        match zones {
+            Some(value) if pieces.is_empty() => {
+                let mut list = Vec::new();
+                reader.zones(&config, &mut list, value);
+                config.zones = list;
+            }
+            None if pieces.is_empty() => {}
+            // The order of zones, and what is wrong with them, is known from the text as a whole.
+            Some(value) => reader.problem(value.span(), "zones are apart".into()),
+            None => match zone_pieces::read_zones(&config, base, pieces) {
+                Some(list) => config.zones = list,
+                None => reader.problem(0..0, "zones are wrong".into()),
+            },
         }
         reader.known_keys(&config, table.get_ref());
         reader.known_policies(&config, table.get_ref());
@@ -348,136 +369,6 @@ pub fn all_settings() -> Vec<Listed> {
 /// A message of the TOML parser, which may have several lines, as one.
 fn one_line(message: &str) -> String {
     message.split_whitespace().collect::<Vec<_>>().join(" ")
-}
-
-/// Goes through one file and collects what is wrong with it.
-struct ConfigReader<'a> {
-    text: &'a str,
-    base: &'a Path,
-    /// Lists that stand at some places of the text as empty ones.
-    lists: &'a [(usize, Arc<FileList>)],
-    problems: Vec<Problem>,
-}
-
-impl ConfigReader<'_> {
-    fn problem(&mut self, span: std::ops::Range<usize>, message: String) {
-        if self.problems.len() < error::PROBLEMS_MAX {
-            self.problems.push(Problem::new(self.text, span, message));
-        }
-    }
-
-    fn section<S: ConfigTable>(&mut self, section: &mut S, value: &Spanned<DeValue<'_>>) {
-        let Some(table) = value.get_ref().as_table() else {
-            let message = format!("expected a table [{}], found a value", S::NAME);
-            return self.problem(value.span(), message);
-        };
-        for (key, value) in table {
-            let word = key.get_ref().as_ref();
-            match S::SETTINGS.iter().find(|setting| setting.key == word) {
-                Some(setting) => {
-                    if let Err(wrong) = (setting.set)(section, value, self.base) {
-                        self.problem(wrong.span, format!("{word}: {}", wrong.message));
-                    }
-                }
-                None => {
-                    let known = S::SETTINGS.iter().map(|setting| setting.key);
-                    let hint = match nearest(word, known) {
-                        Some(near) => format!("; did you mean \"{near}\"?"),
-                        None => elsewhere(word, S::NAME),
-                    };
-                    let message = format!("unknown key {word:?} in [{}]{hint}", S::NAME);
-                    self.problem(key.span(), message);
-                }
-            }
-        }
-    }
-
-    fn backends(&mut self, backends: &mut Vec<Backend>, value: &Spanned<DeValue<'_>>) {
-        let Some(list) = value.get_ref().as_array() else {
-            return self.problem(
-                value.span(),
-                "backend may be given several times: write [[backend]]".into(),
-            );
-        };
-        for entry in list.iter() {
-            let mut backend = Backend::defaults();
-            let before = self.problems.len();
-            self.section(&mut backend, entry);
-            self.fill_in_list(&mut backend, entry);
-            if self.problems.len() == before
-                && let Some(message) = incomplete(&backend)
-            {
-                self.problem(entry.span(), message.into());
-            }
-            backends.push(backend);
-        }
-    }
-
-    /// Gives a backend the list that was cut out of its text.
-    fn fill_in_list(&self, backend: &mut Backend, entry: &Spanned<DeValue<'_>>) {
-        let table = entry.get_ref().as_table();
-        let place = table
-            .and_then(|table| table.get("zones"))
-            .map(Spanned::span);
-        let mut lists = self.lists.iter();
-        if let Some(place) = place
-            && let Some((_, list)) = lists.find(|(start, _)| *start == place.start)
-        {
-            backend.zones = Arc::clone(list);
-        }
-    }
-
-    fn unknown_table(&mut self, word: &str, key: &Spanned<std::borrow::Cow<'_, str>>) {
-        let hint = match nearest(word, tables().iter().map(|table| table.name)) {
-            Some(near) => format!("; did you mean [{near}]?"),
-            None => elsewhere(word, ""),
-        };
-        self.problem(key.span(), format!("unknown key {word:?}{hint}"));
-    }
-}
-
-/// Returns the setting that a backend lacks, or has although it does not belong to its type.
-fn incomplete(backend: &Backend) -> Option<&'static str> {
-    let has_files =
-        backend.directory.is_some() || backend.named_conf.is_some() || !backend.zones.is_empty();
-    let (has_path, url) = (backend.path.is_some(), backend.url.reveal());
-    match backend.r#type {
-        BackendType::File if has_path || !url.is_empty() => {
-            Some("path and url belong to a database")
-        }
-        BackendType::File if !has_files => {
-            Some("a file backend needs a directory, a list of zones or a named_conf")
-        }
-        BackendType::File => None,
-        _ if has_files => Some("directory, zones and named_conf belong to a file backend"),
-        BackendType::Sqlite if !url.is_empty() || !has_path => {
-            Some("a sqlite backend needs a path")
-        }
-        BackendType::Sqlite => None,
-        BackendType::Postgres if !url.starts_with("postgres") => {
-            Some("a postgres backend needs a url such as postgres://user:password@host/database")
-        }
-        BackendType::Mysql if !(url.starts_with("mysql") || url.starts_with("mariadb")) => {
-            Some("a mysql backend needs a url such as mysql://user:password@host/database")
-        }
-        _ if has_path => Some("path belongs to a sqlite backend"),
-        BackendType::Postgres | BackendType::Mysql => None,
-    }
-}
-
-/// Where a key that is wrong here would be right.
-fn elsewhere(word: &str, here: &str) -> String {
-    let mut places = all_settings()
-        .into_iter()
-        .filter(|setting| setting.key == word && setting.section != here)
-        .map(|setting| format!("[{}]", setting.section));
-    match places.next() {
-        Some(first) => {
-            let rest: String = places.map(|place| format!(" or {place}")).collect();
-            format!("; it belongs in {first}{rest}")
-        }
-        None => String::new(),
-    }
 }
 
 #[cfg(test)]

@@ -1,21 +1,22 @@
 //! Zones that are taken over when the server starts or its policies change: served from the state store before anybody is
 //! asked.
 
+mod read_back;
+
 use super::ask::AskPrimary;
 use super::home::{HeldVersion, HomeError, HomeStates, SecondaryHome};
 use super::secondary::HomeReport;
 use super::secondary::Secondary;
 use super::store_home::shown;
 use super::{SPREAD, Secondaries, key};
-use crate::contents::{ContentsReader, read_contents};
+use crate::contents::read_contents;
 use crate::policy::PolicySource;
 use crate::schedule::{EventUrgency, Moment, ZoneEvent, ZoneNumber};
-use crate::zone::{SecondarySettings, SharedName, ZoneState};
-use nameward_store::state::{
-    JournalEntry, KeptZone, StateError, StateStore, TakeStoredZones, ZoneTimers,
-};
+use crate::zone::{SecondarySettings, ZoneState};
+use nameward_store::state::{StateError, ZoneTimers};
 use nameward_wire::NameBuf;
-use nameward_zone::{RecordList, TableChange, Zone};
+use nameward_zone::{TableChange, Zone};
+use read_back::read_back;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -72,36 +73,35 @@ impl<O: AskPrimary> Secondaries<O> {
             return;
         }
         let spread = spread_of(list.len());
-        let few = match list.len() <= BY_NAME {
-            true => Some(list.iter().map(|zone| zone.name.to_buf()).collect()),
-            false => None,
-        };
+        let few = (list.len() <= BY_NAME).then(|| {
+            list.iter()
+                .map(|zone| zone.name.to_buf())
+                .collect::<Vec<_>>()
+        });
         self.numbers.reserve(list.len());
         self.zones.reserve(list.len());
         let wanted = list.into_iter().map(|zone| (zone.name.clone(), zone));
         let wanted = wanted.collect();
-        let mut loading = Loading {
+        let mut taking = TakingOver {
             secondaries: self,
-            wanted,
-            reader: None,
             changes: Vec::new(),
             visible: 0,
             spread,
             now,
         };
-        if let Some(store) = commits.store() {
-            let few: Option<Vec<NameBuf>> = few;
-            let read = match few {
-                Some(names) => names
-                    .iter()
-                    .try_for_each(|name| store.zone_at_home(name, &mut loading)),
-                None => store.zones_at_home(&mut loading),
-            };
-            if let Err(error) = read {
-                tracing::error!("secondary zones not read from the state store: {error}");
-            }
+        let left = match commits.store() {
+            Some(store) => read_back(store, wanted, few, &mut |taken| taking.take(taken)),
+            None => wanted,
+        };
+        // Nothing is kept of these.
+        for settings in left.into_values() {
+            taking.take(TakenOver {
+                settings,
+                held: None,
+                timers: None,
+            });
         }
-        loading.finish();
+        taking.publish();
     }
 
     /// Looks at zones in their home, before they are taken over.
@@ -238,11 +238,9 @@ fn held(zone: Option<Zone>) -> Option<HeldVersion> {
     zone.map(|zone| Arc::new(zone).into())
 }
 
-/// Zones that are being read back.
-struct Loading<'l, O> {
+/// Zones that are taken over one after the other and become visible some at a time.
+struct TakingOver<'l, O> {
     secondaries: &'l mut Secondaries<O>,
-    wanted: HashMap<SharedName, SecondarySettings>,
-    reader: Option<ContentsReader>,
     changes: Vec<TableChange>,
     /// Zones that are visible already.
     visible: usize,
@@ -250,7 +248,7 @@ struct Loading<'l, O> {
     now: Moment,
 }
 
-impl<O: AskPrimary> Loading<'_, O> {
+impl<O: AskPrimary> TakingOver<'_, O> {
     fn take(&mut self, taken: TakenOver) {
         let change = self.secondaries.take_over(taken, self.spread, self.now);
         self.changes.push(change);
@@ -264,56 +262,5 @@ impl<O: AskPrimary> Loading<'_, O> {
         self.visible += changes.len();
         let table = self.secondaries.store.commits.table();
         table.publish(&changes);
-    }
-
-    /// Takes the zones over that nothing is kept of.
-    fn finish(mut self) {
-        for settings in std::mem::take(&mut self.wanted).into_values() {
-            self.take(TakenOver {
-                settings,
-                held: None,
-                timers: None,
-            });
-        }
-        self.publish();
-    }
-}
-
-impl<O: AskPrimary> TakeStoredZones for Loading<'_, O> {
-    fn begin(&mut self, zone: &KeptZone) -> bool {
-        let is_wanted = self.wanted.contains_key(&*key(zone.name.as_name()));
-        self.reader = is_wanted.then(|| ContentsReader::new(&zone.name));
-        is_wanted
-    }
-
-    fn records(&mut self, records: &RecordList) {
-        if let Some(reader) = &mut self.reader {
-            reader.push(records);
-        }
-    }
-
-    fn end(
-        &mut self,
-        store: &StateStore,
-        zone: &KeptZone,
-        journal: Result<Vec<JournalEntry>, StateError>,
-    ) {
-        let reader = self.reader.take();
-        let settings = self.wanted.remove(&*key(zone.name.as_name()));
-        let (Some(reader), Some(settings)) = (reader, settings) else {
-            return;
-        };
-        let version = match journal.and_then(|journal| reader.finish(store, journal)) {
-            Ok(version) => version,
-            Err(error) => {
-                tracing::error!("zone {}: {error}; it is transferred anew", zone.name);
-                None
-            }
-        };
-        self.take(TakenOver {
-            settings,
-            held: held(version),
-            timers: zone.timers,
-        });
     }
 }

@@ -68,6 +68,17 @@ impl Read for String {
     }
 }
 
+/// Names that few of a hundred thousand tables have take their room where they are.
+impl<T: Read> Read for Box<T> {
+    fn expected() -> String {
+        T::expected()
+    }
+
+    fn read(value: &Spanned<DeValue<'_>>, base: &Path) -> Result<Self, Wrong> {
+        T::read(value, base).map(Box::new)
+    }
+}
+
 impl Read for bool {
     fn expected() -> String {
         "true or false".into()

@@ -209,12 +209,12 @@ macro_rules! zone_section {
                 /// Peers that may notify of changes; the primaries always may.
                 allow_notify: InheritedTerm<Peers> = r#""""#;
                 /// The catalog zone (RFC 9432) that the zone is a member of: a zone of kind producer.
-                catalog: InheritedTerm<ZoneName> = r#""""#;
+                catalog: InheritedTerm<Box<ZoneName>> = r#""""#;
                 /// The group that the zone has in its catalog; "" means none.
                 catalog_group: String = r#""""#;
                 /// The catalog zone that the zone is about to move to: said in its catalog (`coo`, RFC 9432 section 4.4.1),
                 /// so that consumers let it move.
-                catalog_moves_to: InheritedTerm<ZoneName> = r#""""#;
+                catalog_moves_to: InheritedTerm<Box<ZoneName>> = r#""""#;
                 /// Peers that may update the zone (RFC 2136); nobody if nothing is said.
                 allow_update: InheritedTerm<Peers> = r#""""#;
                 /// Rules that say which names and types may be updated, as `{ key = "ddns.example.", subtree =

@@ -274,7 +274,7 @@ mod tests {
 
     /// Reads a text with the lists cut out and without, and tells whether any was cut out.
     fn same(text: &str) -> bool {
-        let whole = Config::parse_tree(text, Path::new(BASE), &[]);
+        let whole = Config::parse_tree(text, Path::new(BASE), &[], &[]);
         assert_eq!(Config::parse(text, Path::new(BASE)), whole, "{text}");
         cut(text).is_some()
     }

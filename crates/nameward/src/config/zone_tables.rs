@@ -142,16 +142,20 @@ impl ConfigReader<'_> {
     }
 
     /// Reads `[[zone]]`, after everything that zones refer to.
-    pub(super) fn zones(&mut self, config: &mut Config, value: &Spanned<DeValue<'_>>) {
+    pub(super) fn zones(
+        &mut self,
+        config: &Config,
+        zones: &mut Vec<ZoneSettings>,
+        value: &Spanned<DeValue<'_>>,
+    ) {
         let mut names = HashSet::new();
         self.each(value, |reader, entry, zone: ZoneSettings| {
-            let name = zone.name.0;
-            if !names.insert(name.as_name().as_wire().to_ascii_lowercase()) {
-                let message = format!("the zone {name} has settings already");
+            if !names.insert(distinct_name(&zone)) {
+                let message = format!("the zone {} has settings already", zone.name.0);
                 return reader.problem(entry.span(), message);
             }
             reader.zone(config, &zone, entry);
-            config.zones.push(zone);
+            zones.push(zone);
         });
     }
 
@@ -250,6 +254,11 @@ impl ConfigReader<'_> {
             }
         }
     }
+}
+
+/// Returns the name of a zone in the form that no other zone may have.
+pub(super) fn distinct_name(zone: &ZoneSettings) -> Vec<u8> {
+    zone.name.0.as_name().as_wire().to_ascii_lowercase()
 }
 
 /// The names of keys in a table of terms, with their places.

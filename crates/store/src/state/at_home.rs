@@ -15,7 +15,7 @@ pub trait TakeStoredZones {
     fn begin(&mut self, zone: &KeptZone) -> bool;
 
     /// A part of its records.
-    fn records(&mut self, records: &RecordList);
+    fn records(&mut self, records: RecordList);
 
     /// The zone ends: `journal` has the differences that are to be applied to its records.
     fn end(
@@ -87,7 +87,7 @@ impl StateStore {
             };
             if zone.is_wanted && zone.failed.is_none() {
                 match list(row, 11) {
-                    Ok(records) => taker.records(&records),
+                    Ok(records) => taker.records(records),
                     Err(error) => zone.failed = Some(error),
                 }
             }

@@ -1,0 +1,208 @@
+//! Owns the reading of `[[zone]]` tables a piece of the text at a time: there may be a hundred thousand.
+//!
+//! A tree of TOML values takes sixty times the memory of its text. So the tables are taken out of the text and read in
+//! pieces, by all processors, and no tree is kept. Whatever is not plain, or wrong, is left to the reading of the text as a
+//! whole: there is one place that says what is wrong, and where.
+
+use std::{
+    collections::HashSet,
+    path::Path,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+};
+
+use toml::de::DeTable;
+
+use super::{
+    Config, ConfigReader, setting::ConfigTable, settings::ZoneSettings, zone_tables::distinct_name,
+};
+
+/// Octets of a piece, but for the end of its last table.
+const PIECE: usize = 64 << 10;
+/// Threads that read, at most: each has a tree of its own.
+const THREADS_MAX: usize = 8;
+/// The line that begins a table of a zone.
+const HEADER: &str = "[[zone]]";
+
+/// A configuration without its tables of zones.
+pub(super) struct ZonePieces<'t> {
+    /// The text without them.
+    pub(super) rest: String,
+    /// The tables, some together.
+    pub(super) pieces: Vec<&'t str>,
+}
+
+impl<'t> ZonePieces<'t> {
+    /// Takes the tables of zones out of a text. `None` where there are few of them, or where lines alone do not tell where
+    /// they begin.
+    ///
+    /// Without strings over several lines, a line with `[[zone]]` begins a table wherever the text is valid: brackets with a
+    /// bare word in them are no value. A piece that ends within a value is no valid text, and a table that belongs to a zone
+    /// (`[zone.x]`) leaves its key in the rest.
+    pub(super) fn of(text: &'t str) -> Option<Self> {
+        if text.len() < 2 * PIECE || text.contains("\"\"\"") || text.contains("'''") {
+            return None;
+        }
+        let mut cut = ZonePieces {
+            rest: String::new(),
+            pieces: Vec::new(),
+        };
+        // The beginning of the piece, or of that which is none.
+        let (mut start, mut at, mut is_piece) = (0, 0, false);
+        for line in text.split_inclusive('\n') {
+            let word = line.trim_start_matches([' ', '\t']);
+            if word.starts_with('[') {
+                let is_zone = word.trim_end() == HEADER;
+                if is_zone != is_piece || is_zone && at - start >= PIECE {
+                    cut.push(text.get(start..at)?, is_piece);
+                    (start, is_piece) = (at, is_zone);
+                }
+            }
+            at += line.len();
+        }
+        cut.push(text.get(start..)?, is_piece);
+        (!cut.pieces.is_empty()).then_some(cut)
+    }
+
+    fn push(&mut self, part: &'t str, is_piece: bool) {
+        match is_piece {
+            true => self.pieces.push(part),
+            false => self.rest.push_str(part),
+        }
+    }
+}
+
+/// Reads tables of zones, after everything that zones refer to. `None` if anything is wrong with them.
+pub(super) fn read_zones(
+    config: &Config,
+    base: &Path,
+    pieces: &[&str],
+) -> Option<Vec<ZoneSettings>> {
+    let next = AtomicUsize::new(0);
+    let read: Mutex<Vec<Option<Vec<ZoneSettings>>>> = Mutex::new(vec![None; pieces.len()]);
+    let work = || {
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some(piece) = pieces.get(index) else {
+                return;
+            };
+            let Some(zones) = read_piece(config, base, piece) else {
+                // The others need not go on.
+                return next.store(pieces.len(), Ordering::Relaxed);
+            };
+            let mut read = read.lock().unwrap_or_else(PoisonError::into_inner);
+            read[index] = Some(zones);
+        }
+    };
+    let processors = thread::available_parallelism().map_or(1, usize::from);
+    let helpers = processors.min(THREADS_MAX).min(pieces.len()) - 1;
+    thread::scope(|scope| {
+        for _ in 0..helpers {
+            // Without one more thread this one reads all.
+            let _ = thread::Builder::new().spawn_scoped(scope, work);
+        }
+        work();
+    });
+    let read = read.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let count = read.iter().flatten().map(Vec::len).sum();
+    let mut zones: Vec<ZoneSettings> = Vec::with_capacity(count);
+    for piece in read {
+        zones.append(&mut piece?);
+    }
+    let mut names = HashSet::with_capacity(zones.len());
+    let is_new = |zone: &ZoneSettings| names.insert(distinct_name(zone));
+    zones.iter().all(is_new).then_some(zones)
+}
+
+fn read_piece(config: &Config, base: &Path, text: &str) -> Option<Vec<ZoneSettings>> {
+    let table = DeTable::parse(text).ok()?;
+    let table = table.get_ref();
+    let [(key, value)] = table.iter().collect::<Vec<_>>()[..] else {
+        return None;
+    };
+    if key.get_ref() != ZoneSettings::NAME {
+        return None;
+    }
+    let mut reader = ConfigReader {
+        text,
+        base,
+        lists: &[],
+        problems: Vec::new(),
+    };
+    let mut zones = Vec::new();
+    reader.zones(config, &mut zones, value);
+    reader.known_keys(config, table);
+    reader.known_policies(config, table);
+    zones.shrink_to_fit();
+    reader.problems.is_empty().then_some(zones)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fmt::Write;
+
+    const BASE: &str = "/etc/nameward";
+
+    /// A text with many tables of zones, and others before, among and behind them.
+    fn many(among: &str) -> String {
+        let mut text = String::from("[server]\nstate_directory = \"state\"\n\n");
+        for number in 0..6000 {
+            let _ = write!(
+                text,
+                "[[zone]] \t\r\nname = \"z{number}.example\"\nkind = \"secondary\"\nprimaries = [\n  {{ address = \"192.0.2.1\" }},\n]\n"
+            );
+            if number == 4000 {
+                text.push_str(among);
+            }
+        }
+        text + "[web]\nlisten = \"127.0.0.1:1\"\n"
+    }
+
+    /// Reads a text in pieces and as a whole, and tells whether the pieces were good enough.
+    fn same(text: &str) -> bool {
+        let base = Path::new(BASE);
+        let whole = Config::parse_tree(text, base, &[], &[]);
+        assert_eq!(
+            Config::parse(text, base),
+            whole,
+            "{:?}",
+            whole.as_ref().err()
+        );
+        let cut = ZonePieces::of(text);
+        cut.is_some_and(|cut| Config::parse_tree(&cut.rest, base, &[], &cut.pieces).is_ok())
+    }
+
+    #[test]
+    fn tables_of_zones_in_pieces_give_the_same_configuration() {
+        let text = many("[cache]\nnegative_ttl = 7\n# [[zone]]\n");
+        assert!(ZonePieces::of(&text).is_some_and(|cut| cut.pieces.len() > 4));
+        assert!(same(&text));
+        assert!(same(&many(
+            "[[zone]]\nname = \"more.example\"\nfile = \"[[zone]]\"\n"
+        )));
+        assert!(ZonePieces::of("[[zone]]\nname = \"few.example\"\n").is_none());
+    }
+
+    #[test]
+    fn tables_that_are_not_plain_or_wrong_are_left_to_the_reading_as_a_whole() {
+        for among in [
+            "[[zone]] # with a comment\nname = \"a.example\"\nfile = \"a\"\n",
+            "[[\"zone\"]]\nname = \"a.example\"\nfile = \"a\"\n",
+            "[[zone]]\nname = \"a.example\"\nfile = \"a\"\n[[zone.update_policy]]\n",
+            "[zone]\nname = \"a.example\"\n",
+            "[[zone]]\nname = \"Z7.example\"\nfile = \"twice\"\n",
+            "[[zone]]\nname = \"a.example\"\ntemplate = \"none\"\n",
+            "[[zone]]\nname = \"a.example\"\nalso_notify = [\n[[zone]]\n]\n",
+            "[[zone]]\nname = \"a.example\"\nnonsense = 1\n",
+            "[[zone]]\nname = \"\"\"\n[[zone]]\n\"\"\"\n",
+            "[[zone]]\nfile = \"a\"\n",
+            "[server]\n",
+        ] {
+            assert!(!same(&many(among)), "{among}");
+        }
+    }
+}
