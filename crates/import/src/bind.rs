@@ -21,10 +21,12 @@ mod acl;
 pub mod fuzzing;
 mod inherited;
 pub(crate) mod interfaces;
+pub mod journal;
 mod judged;
 mod lex;
 pub mod moving;
 mod notes;
+pub mod raw;
 mod read;
 mod remotes;
 mod server_statements;
@@ -123,6 +125,8 @@ pub struct BindZone {
     is_from_database: bool,
     /// The statement that has BIND sign it.
     signed_by: Option<&'static str>,
+    /// BIND keeps the signed zone in the file of the zone itself, and not in a copy beside it.
+    is_signed_in_place: bool,
     /// It is changed by others than the one who writes its file.
     is_dynamic: bool,
     /// Index of the view it stands in; 0 for none.
@@ -156,6 +160,7 @@ impl BindZone {
             is_internet,
             is_from_database: false,
             signed_by: None,
+            is_signed_in_place: false,
             is_dynamic: false,
             view: 0,
             spot,
@@ -174,6 +179,12 @@ impl BindZone {
         self.kind == Some(ZoneType::Secondary)
     }
 
+    /// Tells whether its file is the zone as BIND signed it, which may be missing. Changes that are not in it yet stand in a
+    /// journal, and without them it may be signed in part.
+    pub fn is_signed_copy(&self) -> bool {
+        self.signed_by.is_some()
+    }
+
     /// Who may ask it; `None` for everybody.
     pub fn allow_query(&self) -> Option<&Arc<AccessList>> {
         self.allow_query.as_ref().ok()?.as_ref()
@@ -181,11 +192,22 @@ impl BindZone {
 
     /// Where BIND keeps changes that are not in the file yet, if it does.
     pub fn journal(&self) -> Option<PathBuf> {
-        let changes = self.is_dynamic || self.is_copy();
+        let changes = self.is_dynamic || self.is_copy() || self.is_signed_copy();
         let file = self.file.as_ref().filter(|_| changes)?;
-        let mut journal = file.clone().into_os_string();
-        journal.push(".jnl");
-        Some(journal.into())
+        Some(journal::path_of(file))
+    }
+
+    /// The zone with the file that BIND keeps it in as it serves it.
+    fn into_served(mut self) -> Self {
+        if self.is_signed_copy()
+            && !self.is_signed_in_place
+            && let Some(file) = self.file.take()
+        {
+            let mut copy = file.into_os_string();
+            copy.push(".signed");
+            self.file = Some(copy.into());
+        }
+        self
     }
 
     /// The zone for those clients alone that are of the view.
@@ -319,7 +341,7 @@ impl NamedConf {
             if let Some(zone) = zone.filter(|_| is_seen)
                 && notes.is_taken(zone)
             {
-                zones.push(zone.clone().within(view));
+                zones.push(zone.clone().within(view).into_served());
             }
         }
         for (spot, text) in self.notes {

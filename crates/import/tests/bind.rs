@@ -293,25 +293,27 @@ fn a_zone_that_cannot_be_kept_from_others_is_not_taken() {
 }
 
 #[test]
-fn a_zone_that_bind_signs_is_not_taken_unsigned() {
-    for (rest, own, statement) in [
-        ("", "dnssec-policy default;", Some("dnssec-policy")),
+fn a_zone_that_bind_signs_is_taken_from_its_signed_copy() {
+    for (rest, own, copy) in [
+        ("", "dnssec-policy default;", Some("a.signed")),
+        ("", "dnssec-policy default; inline-signing no;", Some("a")),
         (
             "",
-            "dnssec-policy default; inline-signing no;",
-            Some("dnssec-policy"),
+            "dnssec-policy default; allow-update { 192.0.2.1; };",
+            Some("a"),
+        ),
+        (
+            "",
+            "dnssec-policy default; inline-signing yes; allow-update { 192.0.2.1; };",
+            Some("a.signed"),
         ),
         (
             "",
             "inline-signing yes; dnssec-policy none;",
-            Some("inline-signing"),
+            Some("a.signed"),
         ),
-        ("", "auto-dnssec maintain;", Some("auto-dnssec")),
-        (
-            "options { dnssec-policy default; };",
-            "",
-            Some("dnssec-policy"),
-        ),
+        ("", "auto-dnssec maintain;", Some("a.signed")),
+        ("options { dnssec-policy default; };", "", Some("a.signed")),
         (
             "options { dnssec-policy default; };",
             "dnssec-policy none;",
@@ -321,14 +323,20 @@ fn a_zone_that_bind_signs_is_not_taken_unsigned() {
         ("", "auto-dnssec off;", None),
     ] {
         let taken = one_zone(rest, own);
-        assert_eq!(taken.zones.is_empty(), statement.is_some(), "{rest} {own}");
-        if let Some(statement) = statement {
-            let reason = format!(
-                "a. is not taken: BIND signs it ({statement}), and it is never served unsigned"
-            );
-            assert!(notes(&taken)[0].contains(&reason), "{:?}", notes(&taken));
-        }
+        let [zone] = &taken.zones[..] else {
+            panic!("{rest} {own}: {:?}", taken.zones);
+        };
+        assert_eq!(zone.is_signed_copy(), copy.is_some(), "{rest} {own}");
+        let file = zone.file.as_ref().unwrap().file_name().unwrap();
+        assert_eq!(file, copy.unwrap_or("a"), "{rest} {own}");
     }
+    let taken = good(
+        "zone a { type secondary; primaries { 192.0.2.1; }; file \"a\"; inline-signing yes; };",
+    );
+    assert!(taken.zones.is_empty());
+    let reason = "a. is not taken: BIND signs the copy of another server (inline-signing)";
+    let notes = notes(&taken);
+    assert!(notes.iter().any(|note| note.contains(reason)), "{notes:?}");
 }
 
 #[test]
@@ -367,7 +375,7 @@ fn what_is_not_taken_is_listed_once_with_its_place() {
 #[test]
 fn types_that_are_not_served_are_told_once_each() {
     let taken = bind("types");
-    assert_eq!(names(&taken.zones), ["p.example."]);
+    assert_eq!(names(&taken.zones), ["signed.example.", "p.example."]);
     let zones = notes(&taken);
     let zones: Vec<&str> = zones
         .iter()
@@ -382,8 +390,6 @@ fn types_that_are_not_served_are_told_once_each() {
             " d.example. is not taken: type delegation-only",
             " m.example. is not taken: type mirror",
             " db.example. is not taken: the contents are in no file",
-            " signed.example. is not taken: BIND signs it (dnssec-policy), and it is never served unsigned; \
-             signatures that BIND keeps are not served yet",
         ]
     );
     let many = "zone a { type hint; };\nzone b { type hint; };";

@@ -1,8 +1,8 @@
-//! A short run of the fuzz target for BIND configurations: mutated seeds of `fuzz/seeds`, always the same ones.
+//! A short run of the fuzz targets for BIND configurations and files: mutated seeds of `fuzz/seeds`, always the same ones.
 
 use std::{fs, path::Path};
 
-use nameward_import::bind::fuzzing::named_conf;
+use nameward_import::bind::fuzzing::{bind_files, named_conf};
 
 /// Inputs of one run. `scripts/fuzz` runs as long as one likes.
 const INPUTS: usize = 10_000;
@@ -83,23 +83,33 @@ fn mutate(input: &mut Vec<u8>, random: &mut Random) {
     input.truncate(MAX_INPUT);
 }
 
-#[test]
-fn mutated_configurations_break_no_promise() {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds/named_conf");
-    let mut paths: Vec<_> = fs::read_dir(directory)
+/// Runs a target on its seeds and on mutations of them.
+fn run(target: fn(&[u8]), name: &str) {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds");
+    let mut paths: Vec<_> = fs::read_dir(directory.join(name))
         .unwrap()
         .map(|entry| entry.unwrap().path())
         .collect();
     paths.sort();
     let seeds: Vec<_> = paths.iter().map(|path| fs::read(path).unwrap()).collect();
-    seeds.iter().for_each(|seed| named_conf(seed));
+    seeds.iter().for_each(|seed| target(seed));
     let mut random = Random(0x6e61_6d65_7761_7264);
     for _ in 0..INPUTS {
         let mut input = seeds[random.below(seeds.len())].clone();
         for _ in 0..=random.below(6) {
             mutate(&mut input, &mut random);
         }
-        let outcome = std::panic::catch_unwind(|| named_conf(&input));
+        let outcome = std::panic::catch_unwind(|| target(&input));
         assert!(outcome.is_ok(), "b\"{}\"", input.escape_ascii());
     }
+}
+
+#[test]
+fn mutated_configurations_break_no_promise() {
+    run(named_conf, "named_conf");
+}
+
+#[test]
+fn mutated_copies_and_journals_break_no_promise() {
+    run(bind_files, "bind_files");
 }

@@ -2,7 +2,10 @@
 
 use std::path::Path;
 
-use super::read;
+use nameward_wire::zonefile::Record;
+use nameward_zone::Serial;
+
+use super::{journal, raw, read};
 use crate::echo_files::EchoFiles;
 
 /// Any bytes: no panic, bounded errors that stand in the text, and what is taken is whole.
@@ -25,5 +28,26 @@ pub fn named_conf(data: &[u8]) {
             assert!(zone.kind.is_some(), "{zone:?}");
             assert!(zone.name().to_string().ends_with('.'));
         }
+    }
+}
+
+/// Any bytes as a zone in BIND's raw form and as a journal: no panic, and whatever is read is whole.
+pub fn bind_files(data: &[u8]) {
+    let mut records = 0;
+    let mut take = |_: &Record<'_>| {
+        records += 1;
+        Ok(())
+    };
+    let report = raw::parse(Path::new("raw"), data, &mut take);
+    assert!(report.diagnostics.len() <= 1);
+    assert_eq!(report.records, records);
+    // The version that the journal begins with, so that all of it is read.
+    let first = data.get(16..20).and_then(<[u8]>::first_chunk);
+    let mut serial = Serial(first.map_or(0, |octets| u32::from_be_bytes(*octets)));
+    for difference in journal::read(data, serial).unwrap_or_default() {
+        let (from, to) = difference.serials().expect("a difference has two SOA");
+        assert_eq!(from, serial);
+        assert!(difference.octets() <= data.len());
+        serial = to;
     }
 }

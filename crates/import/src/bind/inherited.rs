@@ -11,6 +11,8 @@ use super::{
 
 /// Statements that have a zone signed. Each is inherited for itself.
 pub(super) const SIGNING: [&str; 3] = ["dnssec-policy", "inline-signing", "auto-dnssec"];
+/// The place among them of the one that has BIND keep the signed zone in a copy.
+pub(super) const INLINE_SIGNING: usize = 1;
 
 /// Statements of `options`, a view or a zone; a zone inherits what it does not say itself.
 #[derive(Default)]

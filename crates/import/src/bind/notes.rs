@@ -66,14 +66,18 @@ impl<'f> ImportNotes<'f> {
             _ if !zone.is_internet => "the class is not IN".into(),
             _ if zone.is_from_database => "the contents are in no file".into(),
             (None, ..) => "the type is missing".into(),
-            (Some(ZoneType::Primary | ZoneType::Secondary), Some(statement), _) => format!(
+            // A move leaves BIND behind, and with it the keys that signatures are renewed with.
+            (Some(ZoneType::Primary), Some(statement), _) if zone.terms.is_some() => format!(
                 "BIND signs it ({statement}), and it is never served unsigned; \
-                 signatures that BIND keeps are not served yet"
+                 signatures that BIND keeps are not taken along"
             ),
-            (Some(ZoneType::Primary | ZoneType::Secondary), None, Err(refusal)) => {
+            (Some(ZoneType::Secondary), Some(statement), _) => format!(
+                "BIND signs the copy of another server ({statement}), and it is never served unsigned"
+            ),
+            (Some(ZoneType::Primary | ZoneType::Secondary), _, Err(refusal)) => {
                 self.with_place(refusal.spot, &refusal.reason)
             }
-            (Some(ZoneType::Primary | ZoneType::Secondary), None, Ok(_)) => return true,
+            (Some(ZoneType::Primary | ZoneType::Secondary), _, Ok(_)) => return true,
             (Some(other), ..) => format!("type {}", other.as_str()),
         };
         self.refuse(zone, reason);

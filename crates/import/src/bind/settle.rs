@@ -11,7 +11,7 @@ use nameward_zone::AccessList;
 use super::{
     BindZone, NamedConf, NotTaken, Spot, ViewClients, ZoneType,
     acl::{AclResolver, MatchList, Resolved, Unusable},
-    inherited::{Inherited, SIGNING},
+    inherited::{INLINE_SIGNING, Inherited, SIGNING},
     read::{NamedConfReader, RawZone, ViewMatch},
     remotes, terms,
 };
@@ -90,6 +90,9 @@ impl NamedConfReader<'_> {
         let is_signed = |at: usize| levels.iter().find_map(|level| level.signing[at]);
         let signed_by = (0..SIGNING.len()).find(|at| is_signed(*at) == Some(true));
         raw.zone.signed_by = signed_by.map(|at| SIGNING[at]);
+        // A zone that takes updates is signed in its own file, unless the configuration wants a copy.
+        let has_copy = is_signed(INLINE_SIGNING).unwrap_or(!raw.zone.is_dynamic);
+        raw.zone.is_signed_in_place = !has_copy;
         let allow_query = lists.allow_query(levels, raw.view);
         if self.moved.is_some() {
             raw.zone.terms = Some(Box::new(terms::settle(levels, &mut lists.keyed)));

@@ -18,6 +18,7 @@ mod reload;
 mod rolled_copies;
 mod secure;
 mod signatures;
+mod signed_copy;
 mod start;
 mod state;
 mod tsig;

@@ -16,7 +16,7 @@ use super::{
     known::{KnownZones, Slot},
     one::ZoneRead,
     publish::Publisher,
-    scan::Candidates,
+    scan::{Candidates, FileRole},
     work::{self, Job},
 };
 
@@ -84,7 +84,7 @@ impl Load<'_> {
         let Some(zone) = read.zone.take() else {
             // Read and reported again by the next load, changed or not.
             slot.fingerprint = None;
-            if read.is_missing && self.candidates.is_copy(job.candidate) {
+            if read.is_missing && self.candidates.role(job.candidate) != FileRole::Zone {
                 self.summary.waiting += 1;
                 let mut path = PathBuf::new();
                 self.candidates.path_into(job.candidate, &mut path);

@@ -14,7 +14,7 @@ use super::{
     FileBackend, FileSource, LoadEvent, LoadSummary, ZoneTarget,
     load::Load,
     publish::Publisher,
-    scan::{self, Candidates},
+    scan::{self, Candidates, FileRole},
     watch::Interest,
     work::Job,
 };
@@ -40,10 +40,8 @@ impl Aim {
 /// How a source has a zone in a file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum FileOrigin {
-    /// It is listed: a file that is missing is an error.
-    Listed,
-    /// It is listed as a copy, which may be missing.
-    Copy,
+    /// It is listed.
+    Listed(FileRole),
     /// The file is there: without it there is no zone.
     Found,
 }
@@ -104,16 +102,13 @@ impl FileBackend {
         let end = path.file_name().unwrap_or_default().as_bytes();
         let is_it = |file: &Path| file.as_os_str().as_bytes().ends_with(end) && file == path;
         let listed = source.zones.zones_in(path);
-        let listed = listed.map(|name| (name.into(), FileOrigin::Listed));
+        let listed = listed.map(|name| (name.into(), FileOrigin::Listed(FileRole::Zone)));
         let conf = source.named_conf.as_deref();
         let configured = conf.map_or(&[][..], |conf| self.configurations.of(conf));
         let configured = configured
             .iter()
             .filter(|zone| zone.file.as_deref().is_some_and(is_it))
-            .map(|zone| match zone.is_copy() {
-                true => (zone.name().into(), FileOrigin::Copy),
-                false => (zone.name().into(), FileOrigin::Listed),
-            });
+            .map(|zone| (zone.name().into(), FileOrigin::Listed(FileRole::of(zone))));
         let is_written = source.written.has(path);
         let found = source.directory.as_deref().filter(|_| !is_written);
         let found = found.and_then(|directory| scan::zone_at(directory, path));
@@ -153,7 +148,11 @@ impl FileBackend {
         }
         let slot = slot.or_else(|| self.known.see(name))?;
         let candidates = &mut aim.candidates;
-        let candidate = candidates.add(name, path, rank, origin == FileOrigin::Copy);
+        let role = match origin {
+            FileOrigin::Listed(role) => role,
+            FileOrigin::Found => FileRole::Zone,
+        };
+        let candidate = candidates.add(name, path, rank, role);
         let job = self.known.slots[slot].job((candidate, key), slot, rank);
         aim.jobs.push(job);
         Some(())

@@ -13,14 +13,17 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use nameward_import::{open_regular, reason_of};
+use nameward_import::{
+    bind::{journal, raw},
+    open_regular, reason_of,
+};
 use nameward_wire::{
     Name,
     zonefile::{self, Diagnostic, Options, Report, Severity},
 };
 use nameward_zone::{Finding, Zone, ZoneBuilder};
 
-use super::{FileLimits, raw};
+use super::{FileLimits, scan::FileRole, signed_copy};
 
 /// Files up to this size are read whole.
 const SMALL: u64 = 256 * 1024;
@@ -78,17 +81,40 @@ impl ZoneFileReader {
 
     /// Reads the zone `name` from `path`. Half of one version and half of the next are no zone: a file that changes
     /// meanwhile is read again.
-    pub(super) fn read(&mut self, name: Name<'_>, path: &Path, limits: FileLimits) -> ZoneRead {
-        read_whole(path, || self.read_once(name, path, limits))
+    pub(super) fn read(
+        &mut self,
+        (name, path): (Name<'_>, &Path),
+        limits: FileLimits,
+        role: FileRole,
+    ) -> ZoneRead {
+        match role {
+            FileRole::Zone | FileRole::Copy => {
+                read_whole(path, || self.read_once((name, path), limits, None))
+            }
+            FileRole::SignedCopy => {
+                let journal = journal::path_of(path);
+                let once = || self.read_once((name, path), limits, Some(&journal));
+                signed_copy::complete(read_whole(path, once), path, journal)
+            }
+        }
     }
 
-    fn read_once(&mut self, name: Name<'_>, path: &Path, limits: FileLimits) -> Once {
+    fn read_once(
+        &mut self,
+        (name, path): (Name<'_>, &Path),
+        limits: FileLimits,
+        journal: Option<&Path>,
+    ) -> Once {
         let (mut file, metadata) = match open_regular(path) {
             Ok(opened) => opened,
             Err(error) => return (unreadable(path, &error), None),
         };
         let mut stamp = FileStamp::new();
         stamp.add(&metadata);
+        if let Some(journal) = journal {
+            // Before it is read: what is written later is another state.
+            stamp.add_path(journal);
+        }
         self.options.origin = name.into();
         self.options.generated_octets = limits.generated_octets;
         // Packed, lines of one short record take 1.8 to 2.2 times the room of their text; what is
@@ -211,12 +237,12 @@ pub(super) fn from_file(
     with_warnings(finish(&mut builder, report, FileStamp::new()))
 }
 
-/// The fingerprint the files have now; `None` when one of them is gone.
+/// The fingerprint the files have now; `None` when the first of them is gone.
 pub(super) fn fingerprint_now(path: &Path, includes: &[PathBuf]) -> Option<Fingerprint> {
     let mut stamp = FileStamp::new();
     stamp.add(&std::fs::metadata(path).ok()?);
     for include in includes {
-        stamp.add(&std::fs::metadata(include).ok()?);
+        stamp.add_path(include);
     }
     Some(Fingerprint::of(&stamp.hasher))
 }
@@ -242,6 +268,14 @@ impl FileStamp {
         (contents, m.ctime(), m.ctime_nsec()).hash(&mut self.hasher);
         if let Ok(modified) = metadata.modified() {
             self.newest = self.newest.max(modified);
+        }
+    }
+
+    /// Adds a file that may be missing.
+    fn add_path(&mut self, path: &Path) {
+        match std::fs::metadata(path) {
+            Ok(metadata) => self.add(&metadata),
+            Err(_) => "missing".hash(&mut self.hasher),
         }
     }
 
@@ -274,7 +308,12 @@ fn start(file: &File) -> [u8; 4] {
     }
 }
 
-fn diagnostic(path: &Path, severity: Severity, line: u32, message: String) -> Diagnostic {
+pub(super) fn diagnostic(
+    path: &Path,
+    severity: Severity,
+    line: u32,
+    message: String,
+) -> Diagnostic {
     Diagnostic {
         severity,
         file: path.to_string_lossy().into(),
@@ -354,7 +393,7 @@ mod tests {
             let mut reader = ZoneFileReader::new();
             let mut reads = 0;
             let read = read_whole(&path, || {
-                let once = reader.read_once(name.as_name(), &path, FileLimits::default());
+                let once = reader.read_once((name.as_name(), &path), FileLimits::default(), None);
                 reads += 1;
                 if reads <= changes {
                     let more = format!("{ZONE}www{} A 192.0.2.2\n", "x".repeat(reads));

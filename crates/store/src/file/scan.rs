@@ -50,8 +50,29 @@ struct DirectoryEntry {
     directory: Option<u32>,
     /// Rank of its source.
     rank: u16,
+    role: FileRole,
+}
+
+/// The contents of a zone file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum FileRole {
+    /// The zone itself.
+    Zone,
     /// The copy of a zone that another server has: it may be missing.
-    is_copy: bool,
+    Copy,
+    /// The zone as BIND signed it, with a journal beside it: it may be missing, and is never served without signatures.
+    SignedCopy,
+}
+
+impl FileRole {
+    /// Returns the role of the file of a zone of BIND's configuration.
+    pub(super) fn of(zone: &bind::BindZone) -> Self {
+        match (zone.is_signed_copy(), zone.is_copy()) {
+            (true, _) => FileRole::SignedCopy,
+            (false, true) => FileRole::Copy,
+            (false, false) => FileRole::Zone,
+        }
+    }
 }
 
 impl Candidates {
@@ -76,9 +97,9 @@ impl Candidates {
     }
 
     /// Adds one file.
-    pub(super) fn add(&mut self, zone: Name<'_>, path: &Path, rank: u16, is_copy: bool) -> usize {
+    pub(super) fn add(&mut self, zone: Name<'_>, path: &Path, rank: u16, role: FileRole) -> usize {
         self.rank = rank;
-        self.push(zone, path.as_os_str(), None).is_copy = is_copy;
+        self.push(zone, path.as_os_str(), None).role = role;
         self.list.len() - 1
     }
 
@@ -126,7 +147,7 @@ impl Candidates {
             file: file.len() as u32,
             directory,
             rank: self.rank,
-            is_copy: false,
+            role: FileRole::Zone,
         });
         let last = self.list.len() - 1;
         &mut self.list[last]
@@ -143,9 +164,9 @@ impl Candidates {
         }
     }
 
-    /// Whether the file is a copy that may be missing.
-    pub(super) fn is_copy(&self, index: usize) -> bool {
-        self.list[index].is_copy
+    /// Returns the role of the file.
+    pub(super) fn role(&self, index: usize) -> FileRole {
+        self.list[index].role
     }
 
     /// The rank of the source it is from.
@@ -253,7 +274,9 @@ impl Configurations {
 
 /// Tells of zones whose files are older than what BIND serves.
 fn journals(zones: &[bind::BindZone]) -> Option<String> {
-    let has_one = |zone: &&bind::BindZone| zone.journal().is_some_and(|path| path.exists());
+    let has_one = |zone: &&bind::BindZone| {
+        !zone.is_signed_copy() && zone.journal().is_some_and(|path| path.exists())
+    };
     let mut zones = zones.iter().filter(has_one);
     let first = zones.next()?.name();
     let more = match zones.count() {
@@ -338,9 +361,12 @@ fn configured(zone: &bind::BindZone, scanned: &mut Scanned, watcher: Option<&Wat
     let file = zone.file.as_deref().map_or(OsStr::new(""), Path::as_os_str);
     if let (Some(watcher), Some(path)) = (watcher, &zone.file) {
         watcher.file(path, Interest::Zone);
+        if let Some(journal) = zone.journal().filter(|_| zone.is_signed_copy()) {
+            watcher.file(&journal, Interest::All);
+        }
     }
     let entry = scanned.candidates.push(zone.name(), file, None);
-    entry.is_copy = zone.is_copy();
+    entry.role = FileRole::of(zone);
 }
 
 /// A walk through the directories of one source.

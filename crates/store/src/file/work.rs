@@ -98,6 +98,7 @@ impl<'l> Looker<'l> {
             .is_some_and(|old| fingerprint_now(&self.path, includes) == Some(old));
         let name = self.candidates.name(job.candidate);
         let limits = self.candidates.limits(job.candidate);
-        (!unchanged).then(|| self.reader.read(name, &self.path, limits))
+        let role = self.candidates.role(job.candidate);
+        (!unchanged).then(|| self.reader.read((name, &self.path), limits, role))
     }
 }

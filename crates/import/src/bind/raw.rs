@@ -1,4 +1,4 @@
-//! Owns the reading of zone files in BIND's raw form, which it writes for secondaries unless told otherwise.
+//! Owns the reading of zone files in BIND's raw form, which it writes for secondaries and signed copies unless the configuration says otherwise.
 //!
 //! ```text
 //! header   form (2), version, time of the dump; from version 1: flags, serial, last transfer   32 bits each
@@ -28,12 +28,12 @@ const RRSET_MAX: u64 = 64 << 20;
 const TTL_MAX: u32 = i32::MAX as u32;
 
 /// Whether a file that begins so is one. Text has no zero octets.
-pub(super) fn is_raw(start: &[u8]) -> bool {
+pub fn is_raw(start: &[u8]) -> bool {
     start.starts_with(&FORM)
 }
 
 /// Reads the file from its beginning and hands over its records.
-pub(super) fn parse(path: &Path, file: impl Read, sink: &mut dyn Sink) -> Report {
+pub fn parse(path: &Path, file: impl Read, sink: &mut dyn Sink) -> Report {
     let mut reader = RawReader {
         file: io::BufReader::new(file),
         at: 0,
@@ -59,7 +59,7 @@ pub(super) fn parse(path: &Path, file: impl Read, sink: &mut dyn Sink) -> Report
 /// Why a file in BIND's raw form cannot be read.
 #[derive(Debug, thiserror::Error)]
 enum RawError {
-    #[error("cannot be read: {}", nameward_import::reason_of(.0))]
+    #[error("cannot be read: {}", crate::reason_of(.0))]
     Unreadable(#[from] io::Error),
     #[error("expected version 0 or 1 of the raw form")]
     Version,
