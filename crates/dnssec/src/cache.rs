@@ -1,18 +1,71 @@
 //! The signature cache: RRSIGs that were made, by what they sign.
 //!
-//! The key is a digest of the key and of every octet that is signed, so an entry is right for ever and nothing has to
-//! be dropped when a zone changes; what nobody asks for any more is evicted, one by one.
+//! The key holds the DNSSEC key and every octet that is signed, so an entry is right for ever and nothing has to be dropped
+//! when a zone changes; what nobody asks for any more is evicted, one by one. A digest in place of the octets would be
+//! shorter, but SHA-256 takes longer than the rest of a warm answer, and a quick hash alone could be made to collide by a
+//! customer who chooses records: another's answers would be bogus.
 
+use aws_lc_rs::digest::{SHA256, digest};
 use quick_cache::sync::Cache;
-use std::hash::{BuildHasher, Hasher};
+use quick_cache::{DefaultHashBuilder, Equivalent};
+use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::Arc;
 
-/// Digest of the key's fingerprint and of what is signed.
-pub(crate) type Signed = [u8; 32];
+/// Octets of records that a key holds as they are. Of longer ones it holds the digest, which is long in comparison with no
+/// answer that large.
+const RECORDS_MAX: usize = 256;
+
+/// The octets that a signature is made of.
+#[derive(Clone, Copy)]
+pub(crate) struct SignedOctets<'a> {
+    /// The fingerprint of the key, and the data of the RRSIG up to the signature.
+    pub(crate) head: &'a [u8],
+    /// The records in canonical form.
+    pub(crate) records: &'a [u8],
+}
+
+struct SignedKey {
+    hash: u64,
+    octets: Box<[u8]>,
+}
+
+impl PartialEq for SignedKey {
+    fn eq(&self, other: &Self) -> bool {
+        self.octets == other.octets
+    }
+}
+
+impl Eq for SignedKey {}
+
+impl Hash for SignedKey {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.hash);
+    }
+}
+
+struct BorrowedSignedKey<'a> {
+    hash: u64,
+    octets: SignedOctets<'a>,
+}
+
+impl Hash for BorrowedSignedKey<'_> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.hash);
+    }
+}
+
+impl Equivalent<SignedKey> for BorrowedSignedKey<'_> {
+    fn equivalent(&self, key: &SignedKey) -> bool {
+        let SignedOctets { head, records } = self.octets;
+        let halves = key.octets.split_at_checked(head.len());
+        halves.is_some_and(|halves| halves == (head, records))
+    }
+}
 
 /// RRSIGs that were made.
 pub struct SignatureCache {
-    signatures: Option<Cache<Signed, Arc<[u8]>, quick_cache::UnitWeighter, Leading>>,
+    signatures: Option<Cache<SignedKey, Arc<[u8]>, quick_cache::UnitWeighter, AsHashed>>,
+    hashing: DefaultHashBuilder,
 }
 
 impl SignatureCache {
@@ -23,23 +76,49 @@ impl SignatureCache {
                 entries,
                 entries as u64,
                 quick_cache::UnitWeighter,
-                Leading,
+                AsHashed,
                 Default::default(),
             )
         };
         SignatureCache {
             signatures: (entries > 0).then(new),
+            hashing: DefaultHashBuilder::default(),
         }
     }
 
-    pub(crate) fn find(&self, signed: &Signed) -> Option<Arc<[u8]>> {
-        self.signatures.as_ref()?.get(signed)
+    pub(crate) fn find(&self, octets: SignedOctets<'_>) -> Option<Arc<[u8]>> {
+        let signatures = self.signatures.as_ref()?;
+        self.with_key(octets, |key| signatures.get(key))
     }
 
-    pub(crate) fn keep(&self, signed: Signed, rrsig: Arc<[u8]>) {
-        if let Some(signatures) = &self.signatures {
-            signatures.insert(signed, rrsig);
-        }
+    pub(crate) fn keep(&self, octets: SignedOctets<'_>, rrsig: Arc<[u8]>) {
+        let Some(signatures) = &self.signatures else {
+            return;
+        };
+        self.with_key(octets, |key| {
+            let SignedOctets { head, records } = key.octets;
+            let owned = SignedKey {
+                hash: key.hash,
+                octets: [head, records].concat().into(),
+            };
+            signatures.insert(owned, rrsig);
+        });
+    }
+
+    fn with_key<T>(
+        &self,
+        SignedOctets { head, records }: SignedOctets<'_>,
+        then: impl FnOnce(&BorrowedSignedKey<'_>) -> T,
+    ) -> T {
+        let digest = (records.len() > RECORDS_MAX).then(|| digest(&SHA256, records));
+        let records = digest.as_ref().map_or(records, AsRef::as_ref);
+        let mut hasher = self.hashing.build_hasher();
+        hasher.write(head);
+        hasher.write(records);
+        then(&BorrowedSignedKey {
+            hash: hasher.finish(),
+            octets: SignedOctets { head, records },
+        })
     }
 
     /// How many there are.
@@ -68,28 +147,60 @@ impl std::fmt::Debug for SignatureCache {
     }
 }
 
-/// A digest is as good a hash as there is: its first octets are taken as they are.
+/// Takes the hash that a key brings with it.
 #[derive(Clone, Default)]
-struct Leading;
+struct AsHashed;
 
-struct First(u64);
+struct Brought(u64);
 
-impl BuildHasher for Leading {
-    type Hasher = First;
+impl BuildHasher for AsHashed {
+    type Hasher = Brought;
 
-    fn build_hasher(&self) -> First {
-        First(0)
+    fn build_hasher(&self) -> Brought {
+        Brought(0)
     }
 }
 
-impl Hasher for First {
-    fn write(&mut self, bytes: &[u8]) {
-        if let Some(first) = bytes.first_chunk() {
-            self.0 ^= u64::from_le_bytes(*first);
-        }
+impl Hasher for Brought {
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("keys write their hash alone");
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
     }
 
     fn finish(&self) -> u64 {
         self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signatures_are_found_by_key_head_and_records_alone() {
+        let cache = SignatureCache::new(100);
+        let long = vec![7; RECORDS_MAX + 1];
+        let mut longer = long.clone();
+        longer.push(7);
+        let all: [(&[u8], &[u8]); 5] = [
+            (b"head", b"records"),
+            (b"headr", b"ecords"),
+            (b"head", b""),
+            (b"head", &long),
+            (b"head", &longer),
+        ];
+        for (index, (head, records)) in all.into_iter().enumerate() {
+            let octets = SignedOctets { head, records };
+            assert_eq!(cache.find(octets), None, "{index}");
+            cache.keep(octets, Arc::new([index as u8]));
+        }
+        for (index, (head, records)) in all.into_iter().enumerate() {
+            let found = cache.find(SignedOctets { head, records });
+            assert_eq!(found.as_deref(), Some(&[index as u8][..]));
+        }
+        assert_eq!((cache.len(), cache.flush(), cache.len()), (5, 5, 0));
     }
 }

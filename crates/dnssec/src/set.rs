@@ -2,7 +2,6 @@
 
 use crate::reused::ReusedBytes;
 use arrayvec::ArrayVec;
-use nameward_wire::name::MAX_NAME;
 use nameward_wire::rdata::canonicalise;
 use nameward_wire::{Class, Name, Type};
 
@@ -30,42 +29,18 @@ impl CanonicalSet {
         ttl: u32,
         records: impl Iterator<Item = &'a [u8]>,
     ) -> Self {
-        let mut data = ReusedBytes::take();
-        let (mut few, mut many) = (ArrayVec::<_, FEW>::new(), Vec::new());
-        for rdata in records {
-            let start = data.len();
-            data.extend_from_slice(rdata);
-            canonicalise(rtype, &mut data[start..]);
-            let place = (start, data.len());
-            if many.is_empty() && few.try_push(place).is_ok() {
-                continue;
-            }
-            many.extend(few.drain(..));
-            many.push(place);
-        }
-        let places = match many.is_empty() {
-            true => &mut few[..],
-            false => &mut many[..],
-        };
-        // RFC 4034 section 6.3: by data, and no record twice.
-        let rdata_at = |&(start, end): &(usize, usize)| &data[start..end];
-        places.sort_unstable_by(|a, b| rdata_at(a).cmp(rdata_at(b)));
-        let mut owner_wire = [0; MAX_NAME];
-        let owner_wire = &mut owner_wire[..owner.as_wire().len()];
-        owner_wire.copy_from_slice(owner.as_wire());
-        owner_wire.make_ascii_lowercase();
+        let mut records = records;
         let mut out = ReusedBytes::take();
-        let mut last = None;
-        for rdata in places.iter().map(rdata_at) {
-            if last.replace(rdata) == Some(rdata) {
-                continue;
+        let first = records.next();
+        match (first, records.next()) {
+            // One record needs no order.
+            (Some(rdata), None) => {
+                push_record(&mut out, (owner, rtype, ttl), rdata, IsCanonical::No)
             }
-            out.extend_from_slice(owner_wire);
-            out.extend_from_slice(&rtype.0.to_be_bytes());
-            out.extend_from_slice(&Class::IN.0.to_be_bytes());
-            out.extend_from_slice(&ttl.to_be_bytes());
-            out.extend_from_slice(&(rdata.len() as u16).to_be_bytes());
-            out.extend_from_slice(rdata);
+            (first, second) => {
+                let all = first.into_iter().chain(second).chain(records);
+                push_in_order(&mut out, (owner, rtype, ttl), all);
+            }
         }
         // RFC 4034 section 3.1.3: neither the root nor the asterisk of a wildcard counts.
         let labels = owner.label_count() - usize::from(owner.is_wildcard());
@@ -74,6 +49,68 @@ impl CanonicalSet {
             labels: labels as u8,
             ttl,
             records: out,
+        }
+    }
+}
+
+/// Whether the names in the data of a record are in lower case where they have to be.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum IsCanonical {
+    Yes,
+    No,
+}
+
+/// Appends a record in canonical form (RFC 4034 section 6.2).
+fn push_record(
+    out: &mut Vec<u8>,
+    (owner, rtype, ttl): (Name<'_>, Type, u32),
+    rdata: &[u8],
+    is_canonical: IsCanonical,
+) {
+    let start = out.len();
+    out.extend_from_slice(owner.as_wire());
+    out[start..].make_ascii_lowercase();
+    out.extend_from_slice(&rtype.0.to_be_bytes());
+    out.extend_from_slice(&Class::IN.0.to_be_bytes());
+    out.extend_from_slice(&ttl.to_be_bytes());
+    out.extend_from_slice(&(rdata.len() as u16).to_be_bytes());
+    let start = out.len();
+    out.extend_from_slice(rdata);
+    if is_canonical == IsCanonical::No {
+        canonicalise(rtype, &mut out[start..]);
+    }
+}
+
+/// Appends records in canonical form and order.
+fn push_in_order<'a>(
+    out: &mut Vec<u8>,
+    (owner, rtype, ttl): (Name<'_>, Type, u32),
+    records: impl Iterator<Item = &'a [u8]>,
+) {
+    let mut data = ReusedBytes::take();
+    let (mut few, mut many) = (ArrayVec::<_, FEW>::new(), Vec::new());
+    for rdata in records {
+        let start = data.len();
+        data.extend_from_slice(rdata);
+        canonicalise(rtype, &mut data[start..]);
+        let place = (start, data.len());
+        if many.is_empty() && few.try_push(place).is_ok() {
+            continue;
+        }
+        many.extend(few.drain(..));
+        many.push(place);
+    }
+    let places = match many.is_empty() {
+        true => &mut few[..],
+        false => &mut many[..],
+    };
+    // RFC 4034 section 6.3: by data, and no record twice.
+    let rdata_at = |&(start, end): &(usize, usize)| &data[start..end];
+    places.sort_unstable_by(|a, b| rdata_at(a).cmp(rdata_at(b)));
+    let mut last = None;
+    for rdata in places.iter().map(rdata_at) {
+        if last.replace(rdata) != Some(rdata) {
+            push_record(out, (owner, rtype, ttl), rdata, IsCanonical::Yes);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! A zone that is signed while it is served: its keys, its policy, and what they make of RRsets and of names.
 
-use crate::cache::{SignatureCache, Signed};
+use crate::cache::{SignatureCache, SignedOctets};
 use crate::key::{KeyUse, SigningKey};
 use crate::period::{DAY, validity};
 use crate::policy::{Denial, DenialStyle, Publish, SigningPolicy};
@@ -8,7 +8,7 @@ use crate::reused::ReusedBytes;
 use crate::set::{CanonicalSet, RRSIG_FIXED};
 use crate::soa_edit::SoaEdit;
 use arrayvec::ArrayVec;
-use aws_lc_rs::digest::{Context, SHA256, digest};
+use aws_lc_rs::digest::{SHA256, digest};
 use nameward_wire::{Name, NameBuf, Type};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -292,27 +292,29 @@ impl Signing {
         let mut all = Rrsigs::new();
         for key in self.keys.signers(set.rtype) {
             let head = self.rrsig_head(key, set, now);
-            let signed = signed_digest(key, &head, set);
-            if let Some(rrsig) = self.cache.find(&signed) {
+            let octets = SignedOctets {
+                head: &head,
+                records: &set.records,
+            };
+            if let Some(rrsig) = self.cache.find(octets) {
                 all.try_push(rrsig).map_err(|_| NoSignature::CannotSign)?;
                 continue;
             }
             let Making::Now { made } = making else {
                 return Err(NoSignature::NotMade);
             };
-            let mut message = Vec::with_capacity(head.len() + set.records.len());
-            message.extend_from_slice(&head);
-            message.extend_from_slice(&set.records);
+            let rdata = &head[key.fingerprint().len()..];
+            let message = [rdata, &set.records[..]].concat();
             let signature = key.sign(&message).ok_or(NoSignature::CannotSign)?;
             *made += 1;
-            let rrsig: Arc<[u8]> = [&head[..], &signature[..]].concat().into();
-            self.cache.keep(signed, rrsig.clone());
+            let rrsig: Arc<[u8]> = [rdata, &signature[..]].concat().into();
+            self.cache.keep(octets, rrsig.clone());
             all.try_push(rrsig).map_err(|_| NoSignature::CannotSign)?;
         }
         Ok(all)
     }
 
-    /// RFC 4034 section 3.1: the data of an RRSIG up to the signature.
+    /// The fingerprint of the key, and RFC 4034 section 3.1: the data of an RRSIG up to the signature.
     fn rrsig_head(&self, key: &SigningKey, set: &CanonicalSet, now: u32) -> ReusedBytes {
         let (begins, ends) = match &self.policy.signatures {
             Some(times) => times.bounds(now, times.early(&set.records)),
@@ -320,7 +322,8 @@ impl Signing {
         };
         let apex = self.apex.as_name().as_wire();
         let mut head = ReusedBytes::take();
-        head.reserve(RRSIG_FIXED + apex.len());
+        head.reserve(key.fingerprint().len() + RRSIG_FIXED + apex.len());
+        head.extend_from_slice(key.fingerprint());
         head.extend_from_slice(&set.rtype.0.to_be_bytes());
         head.extend_from_slice(&[key.algorithm(), set.labels]);
         head.extend_from_slice(&set.ttl.to_be_bytes());
@@ -330,14 +333,4 @@ impl Signing {
         head.extend_from_slice(apex);
         head
     }
-}
-
-fn signed_digest(key: &SigningKey, head: &[u8], set: &CanonicalSet) -> Signed {
-    let mut context = Context::new(&SHA256);
-    context.update(key.fingerprint());
-    context.update(head);
-    context.update(&set.records);
-    let mut signed = [0; 32];
-    signed.copy_from_slice(context.finish().as_ref());
-    signed
 }

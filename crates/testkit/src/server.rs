@@ -3,6 +3,9 @@
 //! Every server lives in a temporary directory of its own, listens on ports the kernel chose,
 //! and is ended by its process id when the value is dropped, so tests can run in parallel.
 
+mod patience;
+
+use patience::with_patience;
 use std::{
     ffi::OsString,
     fs::{self, File},
@@ -166,7 +169,7 @@ impl Setup {
             listen: vec!["127.0.0.1:0".into(), "[::1]:0".into()],
             web: true,
             watch: false,
-            patient: false,
+            patient: true,
         }
     }
 
@@ -194,10 +197,16 @@ impl Setup {
         self
     }
 
-    /// Lets questions and databases take as long as they need. For tests of what is answered: on a busy machine a look-up
-    /// may take longer than any client would wait, and is then SERVFAIL or dropped, as it should be.
-    pub fn patient(mut self) -> Self {
-        self.patient = true;
+    /// Changes nothing: servers are patient.
+    pub fn patient(self) -> Self {
+        self
+    }
+
+    /// Keeps the times of waiting that the server has by default. Without this questions and databases take as long as they
+    /// need: on a busy machine a look-up may take longer than any client would wait, and is then SERVFAIL or dropped, as it
+    /// should be.
+    pub fn impatient(mut self) -> Self {
+        self.patient = false;
         self
     }
 
@@ -448,37 +457,6 @@ impl Drop for TestServer {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-/// Gives every database of a configuration, and the questions that wait for one, a minute.
-fn with_patience(config: &str) -> String {
-    let mut tables: Vec<String> = Vec::new();
-    for line in config.lines() {
-        if line.starts_with('[') || tables.is_empty() {
-            tables.push(String::new());
-        }
-        if let Some(table) = tables.last_mut() {
-            table.push_str(line);
-            table.push('\n');
-        }
-    }
-    for table in &mut tables {
-        let is_database = ["sqlite", "postgres", "mysql"]
-            .iter()
-            .any(|kind| table.contains(&format!("type = \"{kind}\"")));
-        let setting = match &**table {
-            text if text.starts_with("[[backend]]") && is_database => "timeout_ms",
-            text if text.starts_with("[overload]") => "query_timeout_ms",
-            _ => continue,
-        };
-        if !table.lines().any(|line| line.starts_with(setting)) {
-            table.push_str(&format!("{setting} = 60000\n"));
-        }
-    }
-    if !tables.iter().any(|table| table.starts_with("[overload]")) {
-        tables.push("[overload]\nquery_timeout_ms = 60000\n".into());
-    }
-    tables.concat()
 }
 
 fn zone_path(dir: &Path, name: &str) -> PathBuf {

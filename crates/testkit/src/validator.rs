@@ -24,7 +24,7 @@ pub struct Validator {
 }
 
 /// More than it takes to give up on a server.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(90);
 /// A name that only the resolver itself has: it answers when it is ready.
 const READY: &str = "ready.validator";
 

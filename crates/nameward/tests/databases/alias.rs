@@ -35,7 +35,7 @@ pub fn resolver() -> (ScriptedResolver, Arc<AtomicU8>) {
 
 /// A server whose zone `shop.test` comes from a database, signed or not, in one mode.
 fn server(resolver: Option<&ScriptedResolver>, mode: &str, nsec3: Option<&str>) -> TestServer {
-    let setup = Setup::new().patient().zone("own.test", OWN);
+    let setup = Setup::new().zone("own.test", OWN);
     let (setup, backend) = with_shop(setup, SHOP, mode, nsec3);
     let recursor = resolver.map_or(String::new(), recursor);
     setup.config(&format!("{recursor}{backend}")).start()

@@ -117,7 +117,7 @@ fn alias_records_go_out_as_they_are_or_as_addresses_as_the_zone_says() {
     for mode in ["live", "resident"] {
         for expand in [false, true] {
             let (resolver, _) = resolver();
-            let setup = Setup::new().patient().zone("own.test", OWN);
+            let setup = Setup::new().zone("own.test", OWN);
             let (setup, backend) = with_shop(setup, SHOP, mode, None);
             let recursor = recursor(&resolver);
             let config = format!("{recursor}{ALLOWED}expand_alias = {expand}\n{backend}");
@@ -139,7 +139,7 @@ fn alias_records_go_out_as_they_are_or_as_addresses_as_the_zone_says() {
 fn a_signed_transfer_with_addresses_of_alias_records_verifies() {
     for (mode, nsec3) in [("live", ""), ("resident", ""), ("resident", "1 0 0 -")] {
         let (resolver, _) = resolver();
-        let setup = Setup::new().patient().zone("own.test", OWN);
+        let setup = Setup::new().zone("own.test", OWN);
         let (setup, backend) = with_shop(setup, SHOP, mode, Some(nsec3));
         let recursor = recursor(&resolver);
         let server = setup
@@ -170,7 +170,7 @@ fn a_signed_transfer_with_addresses_of_alias_records_verifies() {
 fn a_target_that_cannot_be_resolved_fails_the_transfer_and_addresses_that_are_known_do_not() {
     let (resolver, _) = resolver();
     resolver.change(|query, _| vec![reply(query, 2, &[])]);
-    let setup = Setup::new().patient().zone("own.test", OWN);
+    let setup = Setup::new().zone("own.test", OWN);
     let (setup, backend) = with_shop(setup, SHOP, "resident", None);
     let recursor = recursor(&resolver);
     let config = format!("{recursor}{ALLOWED}expand_alias = true\n{backend}");
@@ -202,7 +202,7 @@ fn journalled(resolver: &ScriptedResolver, text: &str) -> TestServer {
     let recursor = recursor(resolver);
     let config =
         format!("[server]\nstate_directory = \"state\"\n{recursor}{ALLOWED}expand_alias = true\n");
-    let setup = Setup::new().patient().watched().zone("shop.test", text);
+    let setup = Setup::new().watched().zone("shop.test", text);
     setup.config(&config).start()
 }
 
@@ -248,7 +248,6 @@ fn secondary_answers(kind: PeerKind) {
     let recursor = recursor(&resolver);
     let text = file(7, "@ ALIAS target.elsewhere.test.\n");
     let server = Setup::new()
-        .patient()
         .listen(&[&ours.to_string()])
         .without_web()
         .zone("shop.test", &text)

@@ -9,7 +9,7 @@ const NXDOMAIN: u8 = 3;
 #[test]
 fn a_batch_over_zones_is_checked_as_a_whole_before_the_first_change() {
     for mode in ["live", "resident"] {
-        let setup = Setup::new().without_web().patient();
+        let setup = Setup::new().without_web();
         let database = Sqlite::new(setup.dir());
         database.add(&zone("one.test", "192.0.2.10"));
         database.add(&zone("sec.test", "192.0.2.11"));
@@ -70,7 +70,7 @@ fn a_batch_over_zones_is_checked_as_a_whole_before_the_first_change() {
 
 #[test]
 fn a_zone_file_becomes_a_zone_of_a_database_and_mistakes_are_told() {
-    let setup = Setup::new().without_web().patient();
+    let setup = Setup::new().without_web();
     let database = Sqlite::new(setup.dir());
     let path = database.path.display();
     let config = format!("[[backend]]\ntype = \"sqlite\"\npath = \"{path}\"\n");

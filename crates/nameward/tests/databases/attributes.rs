@@ -9,10 +9,10 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 const NXDOMAIN: u8 = 3;
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 fn start(mode: &str) -> (TestServer, Sqlite) {
-    let setup = Setup::new().without_web().patient();
+    let setup = Setup::new().without_web();
     let database = Sqlite::new(setup.dir());
     database.add(&zone("one.test", "192.0.2.10"));
     let file = zone("file.test", "192.0.2.23").file_text();
@@ -259,7 +259,7 @@ fn check_engine(kind: DatabaseKind) {
         return;
     };
     let config = backend(kind, &database, "live");
-    let server = Setup::new().without_web().patient().config(&config).start();
+    let server = Setup::new().without_web().config(&config).start();
     done(
         &server,
         &["zone", "create", "one.test", "--ns", "ns.one.test"],

@@ -71,7 +71,7 @@ fn check(
     total_hits: &mut u64,
     backend: impl Fn(&str) -> String,
 ) -> Vec<String> {
-    let setup = Setup::new().without_web().patient().config(&suite.config);
+    let setup = Setup::new().without_web().config(&suite.config);
     let zones = suite.zones.iter();
     let file = zones.fold(setup, |setup, zone| {
         setup.zone(&zone.name, &zone.file_text())
@@ -80,7 +80,7 @@ fn check(
     let mut complaints = Vec::new();
     for &(mode, caches, rounds) in variants {
         let config = format!("{}\n{caches}\n{}", suite.config, backend(mode));
-        let database = Setup::new().without_web().patient().config(&config).start();
+        let database = Setup::new().without_web().config(&config).start();
         let contract = Contract {
             file: &file,
             database: &database,

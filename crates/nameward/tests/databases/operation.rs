@@ -9,7 +9,9 @@ use nameward_wire::NameBuf;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How long one answer may take: a question whose answer was dropped is asked again.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(20);
 
 /// A small zone with `www`.
 pub fn zone(name: &str, address: &str) -> ZoneText {
@@ -30,7 +32,7 @@ pub fn ask(server: &TestServer, name: &str) -> Option<(u8, u8)> {
     packet.extend_from_slice(&[0, 1, 0, 1]);
     let asker = Asker {
         address: server.address(),
-        late: PATIENCE,
+        late: ANSWER_PATIENCE,
     };
     let reply = asker.exchange(Transport::Udp, &packet);
     let reply = reply.unwrap()?;
@@ -81,7 +83,7 @@ const NXDOMAIN: u8 = 3;
 #[test]
 fn a_change_in_sql_is_answered_in_both_modes() {
     for mode in ["live", "resident"] {
-        let setup = Setup::new().without_web().patient();
+        let setup = Setup::new().without_web();
         let database = Sqlite::new(setup.dir());
         database.add(&zone("one.test", "192.0.2.10"));
         let server = setup.config(&database.backend(mode)).start();
@@ -99,7 +101,7 @@ fn a_change_in_sql_is_answered_in_both_modes() {
 
 #[test]
 fn the_first_backend_serves_a_zone_that_two_have_and_the_log_says_so() {
-    let setup = Setup::new().without_web().patient();
+    let setup = Setup::new().without_web();
     let database = Sqlite::new(setup.dir());
     database.add(&zone("both.test", "192.0.2.20"));
     database.add(&zone("own.test", "192.0.2.22"));
@@ -157,7 +159,7 @@ impl LateDatabase {
 
 #[test]
 fn a_database_that_is_missing_at_start_is_served_when_it_comes() {
-    let setup = Setup::new().without_web().patient();
+    let setup = Setup::new().without_web();
     let late = LateDatabase::new(setup.dir());
     let server = setup
         .config(&late.backend())
@@ -176,7 +178,7 @@ fn status(server: &TestServer) -> String {
 
 #[test]
 fn a_database_that_is_down_is_a_fault_until_it_is_back() {
-    let setup = Setup::new().patient();
+    let setup = Setup::new();
     let late = LateDatabase::new(setup.dir());
     let server = setup.config(&late.backend()).start();
     let text = status(&server);
@@ -211,7 +213,7 @@ fn a_database_that_is_down_is_a_fault_until_it_is_back() {
 
 #[test]
 fn answers_that_waited_for_a_database_are_in_the_query_log() {
-    let setup = Setup::new().without_web().patient();
+    let setup = Setup::new().without_web();
     let database = Sqlite::new(setup.dir());
     database.add(&zone("one.test", "192.0.2.10"));
     let file = setup.dir().join("queries.log");
@@ -235,7 +237,7 @@ fn answers_that_waited_for_a_database_are_in_the_query_log() {
 #[test]
 fn rows_that_do_not_parse_fail_their_name_and_the_log_names_them() {
     for mode in ["live", "resident"] {
-        let setup = Setup::new().without_web().patient();
+        let setup = Setup::new().without_web();
         let database = Sqlite::new(setup.dir());
         database.add(&zone("one.test", "192.0.2.10"));
         database.add(&zone("two.test", "192.0.2.12"));
@@ -271,7 +273,7 @@ fn rows_that_do_not_parse_fail_their_name_and_the_log_names_them() {
 #[test]
 fn the_next_source_of_a_zone_takes_over_at_once() {
     for mode in ["live", "resident"] {
-        let setup = Setup::new().without_web().patient();
+        let setup = Setup::new().without_web();
         let directory = tempfile::tempdir().unwrap();
         let (first, second) = (Sqlite::new(setup.dir()), Sqlite::new(directory.path()));
         first.add(&zone("both.test", "192.0.2.1"));
@@ -302,7 +304,7 @@ fn the_next_source_of_a_zone_takes_over_at_once() {
 #[test]
 fn a_zone_that_takes_the_name_of_another_is_served() {
     for mode in ["live", "resident"] {
-        let setup = Setup::new().without_web().patient();
+        let setup = Setup::new().without_web();
         let database = Sqlite::new(setup.dir());
         database.add(&zone("one.test", "192.0.2.1"));
         database.add(&zone("two.test", "192.0.2.2"));
@@ -329,7 +331,7 @@ fn a_zone_that_takes_the_name_of_another_is_served() {
 
 #[test]
 fn without_triggers_zones_that_did_not_change_are_not_made_anew() {
-    let setup = Setup::new().without_web().patient();
+    let setup = Setup::new().without_web();
     let database = Sqlite::new(setup.dir());
     database.add(&zone("one.test", "192.0.2.1"));
     database.add(&zone("two.test", "192.0.2.2"));
@@ -350,7 +352,7 @@ fn without_triggers_zones_that_did_not_change_are_not_made_anew() {
 
 #[test]
 fn caches_are_flushed_over_the_control_socket() {
-    let setup = Setup::new().without_web().patient();
+    let setup = Setup::new().without_web();
     let database = Sqlite::new(setup.dir());
     database.add(&zone("one.test", "192.0.2.10"));
     let server = setup.config(&database.backend("live")).start();

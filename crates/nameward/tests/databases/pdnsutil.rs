@@ -69,7 +69,7 @@ fn tables(path: &Path) -> Vec<String> {
 
 #[test]
 fn a_script_of_pdnsutil_leaves_the_same_tables_as_pdnsutil() {
-    let setup = Setup::new().without_web().patient();
+    let setup = Setup::new().without_web();
     let database = Sqlite::new(setup.dir());
     let server = setup.config(&database.backend("live")).start();
     let directory = server.dir().join("powerdns");
@@ -234,7 +234,7 @@ fn a_script_of_pdnsutil_leaves_the_same_tables_as_pdnsutil() {
 
 #[test]
 fn pdns_control_is_understood_also_by_its_own_name() {
-    let setup = Setup::new().without_web().patient();
+    let setup = Setup::new().without_web();
     let database = Sqlite::new(setup.dir());
     let server = setup.config(&database.backend("live")).start();
     let ask = |words: &[&str]| ours(&server, "pdns_control", words);

@@ -167,7 +167,6 @@ impl Store {
         };
         Setup::new()
             .without_web()
-            .patient()
             .config(&format!("[[backend]]\n{backend}mode = \"{mode}\"\n"))
             .start()
     }

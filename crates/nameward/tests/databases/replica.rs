@@ -21,7 +21,7 @@ fn postgres_is_read_from_a_streaming_replica_and_changes_are_told_by_the_primary
         let backend = backend(kind, &primary.url(), mode);
         format!("{backend}replica_url = \"{}\"\n", replica.url())
     };
-    let start = |text: String| Setup::new().without_web().patient().config(&text).start();
+    let start = |text: String| Setup::new().without_web().config(&text).start();
     let uncached = start(NO_CACHE.to_string() + &config("live"));
     let servers = [start(config("live")), start(config("resident"))];
     for server in servers.iter().chain([&uncached]) {
@@ -101,7 +101,6 @@ fn mariadb_is_read_from_the_replica_that_the_configuration_names() {
         let backend = backend(kind, &database.url(), mode);
         let server = Setup::new()
             .without_web()
-            .patient()
             .config(&format!("{backend}replica_url = \"{url}\"\n"))
             .start();
         wait_for(&server, "www.one.test.", (0, 20));

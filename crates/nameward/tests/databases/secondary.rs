@@ -90,7 +90,7 @@ pub fn primary(kind: PeerKind, address: SocketAddr, other: SocketAddr, text: &st
 }
 
 pub fn start(database: &TestDatabase, mode: &str, address: SocketAddr) -> TestServer {
-    let setup = Setup::new().without_web().patient();
+    let setup = Setup::new().without_web();
     let state = setup.dir().join("state");
     std::fs::create_dir(&state).unwrap();
     let settings = database.settings(mode);

@@ -48,10 +48,7 @@ fn zone_text(hosts: u32) -> ZoneText {
 impl Fleet {
     fn start(mode: &str, signed: Signed, kind: PeerKind) -> Self {
         let (ours, theirs) = (free_address().unwrap(), free_address().unwrap());
-        let setup = Setup::new()
-            .without_web()
-            .patient()
-            .listen(&[&ours.to_string()]);
+        let setup = Setup::new().without_web().listen(&[&ours.to_string()]);
         let database = Sqlite::new(setup.dir());
         database.add(&zone_text(200));
         match signed {
@@ -204,7 +201,7 @@ fn bind_follows_a_live_zone_without_signatures() {
 #[test]
 fn a_narrow_zone_goes_out_without_signatures_where_that_is_asked_for() {
     let narrow = |settings: &str| {
-        let setup = Setup::new().without_web().patient();
+        let setup = Setup::new().without_web();
         let database = Sqlite::new(setup.dir());
         database.add(&zone_text(5));
         add_key(&database, ZONE, 257, crate::signed::ED25519);

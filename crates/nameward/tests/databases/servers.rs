@@ -82,7 +82,6 @@ fn check_fleet(database: &Database, kind: DatabaseKind) {
         .map(|mode| {
             Setup::new()
                 .without_web()
-                .patient()
                 .config(&backend(kind, &database.url(), mode))
                 .start()
         })

@@ -145,7 +145,7 @@ fn check_generated(seed: u64, mode: &str) {
 
 /// As [`check_generated`], all zones with one item of metadata: Opt-Out, or another style of denial.
 fn check_denial(seed: u64, mode: &str, metadata: Option<(&str, &str)>) {
-    let setup = Setup::new().without_web().patient();
+    let setup = Setup::new().without_web();
     let database = Sqlite::new(setup.dir());
     let made = zones::zones(seed);
     for (index, zone) in made.iter().enumerate() {
@@ -290,7 +290,7 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
 
 #[test]
 fn caches_of_keys_metadata_and_signatures_are_counted_and_follow_changes() {
-    let setup = Setup::new().without_web().patient();
+    let setup = Setup::new().without_web();
     let database = Sqlite::new(setup.dir());
     database.add(&zone("one.test", "192.0.2.1"));
     database.add(&zone("two.test", "192.0.2.1"));
@@ -343,7 +343,7 @@ fn caches_of_keys_metadata_and_signatures_are_counted_and_follow_changes() {
 #[test]
 fn a_key_that_cannot_be_used_fails_clients_that_want_signatures_and_only_those() {
     for mode in ["live", "resident"] {
-        let setup = Setup::new().without_web().patient();
+        let setup = Setup::new().without_web();
         let database = Sqlite::new(setup.dir());
         for name in ["bad.test", "meta.test", "good.test"] {
             database.add(&zone(name, "192.0.2.1"));

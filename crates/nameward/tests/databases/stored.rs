@@ -63,7 +63,7 @@ fn check(seed: u64, denial: &[&str], expected: Judged) {
 }
 
 fn check_at(home: Home, seed: u64, denial: &[&str], expected: Judged) {
-    let mut setup = Setup::new().without_web().patient();
+    let mut setup = Setup::new().without_web();
     let database = Sqlite::new(setup.dir());
     let made = zones::zones(seed);
     let mut signed = Vec::new();

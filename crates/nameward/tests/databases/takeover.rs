@@ -117,7 +117,7 @@ fn wait_until(what: &str, log: impl Fn() -> String, mut is_so: impl FnMut() -> b
 }
 
 fn serve(database: &PowerDns, mode: &str) -> TestServer {
-    let setup = Setup::new().without_web().patient();
+    let setup = Setup::new().without_web();
     let state = setup.dir().join("state");
     let path = database.directory.path().join("pdns.db");
     setup

@@ -43,7 +43,6 @@ fn check(kind: DatabaseKind, encrypted: &str) {
     for mode in ["live", "resident"] {
         let server = Setup::new()
             .without_web()
-            .patient()
             .config(&backend(kind, &trusted, mode))
             .start();
         wait_for(&server, "www.one.test.", (0, 10));

@@ -65,7 +65,7 @@ fn a_sqlite_database_that_hangs_keeps_no_other_waiting() {
 
 #[test]
 fn a_sqlite_database_that_hangs_is_answered_for_with_stale_data() {
-    let setup = Setup::new().without_web();
+    let setup = Setup::new().without_web().impatient();
     let database = Sqlite::new(setup.dir());
     let mut text = zone("one.test", "192.0.2.10");
     for n in 1..=8 {

@@ -77,7 +77,7 @@ fn check(servers: &[TestServer; 2]) {
 fn pair(backend: impl Fn(&str) -> String) -> [TestServer; 2] {
     ["live", "resident"].map(|mode| {
         let config = format!("{ALLOWED}{}", backend(mode));
-        Setup::new().without_web().patient().config(&config).start()
+        Setup::new().without_web().config(&config).start()
     })
 }
 
@@ -136,7 +136,6 @@ fn a_secondary_forwards_updates_to_its_primary_and_relays_its_signed_reply() {
     let backend = database.backend("live");
     let secondary = Setup::new()
         .without_web()
-        .patient()
         .config(&format!("{key}{backend}"))
         .start();
     let add = "update add new.one.test. 60 A 192.0.2.77";

@@ -147,13 +147,13 @@ fn check(server: &TestServer) {
 }
 
 fn start(backend: &str) -> TestServer {
-    let setup = Setup::new().without_web().patient();
+    let setup = Setup::new().without_web();
     setup.config(&format!("{ALLOWED}{backend}")).start()
 }
 
 #[test]
 fn hostile_updates_change_nothing_in_zone_files() {
-    let setup = Setup::new().without_web().patient();
+    let setup = Setup::new().without_web();
     let state = setup.dir().join("state");
     let config = format!("[server]\nstate_directory = {state:?}\n{ALLOWED}");
     let server = setup.config(&config).zone("one.test", &zone().file_text());

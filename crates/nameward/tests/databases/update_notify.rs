@@ -49,12 +49,8 @@ fn notify_dnsupdate_says_whether_secondaries_are_told_of_updates_at_once() {
     let path = database.path.display();
     let backend =
         format!("[[backend]]\ntype = \"sqlite\"\npath = \"{path}\"\nmode = \"resident\"\n");
-    let primary = Setup::new()
-        .without_web()
-        .patient()
-        .config(&backend)
-        .start();
-    let setup = Setup::new().without_web().patient();
+    let primary = Setup::new().without_web().config(&backend).start();
+    let setup = Setup::new().without_web();
     let state = setup.dir().join("state");
     let mut config = format!("[server]\nstate_directory = {state:?}\n");
     for name in ["at-once.test", "later.test", "unsaid.test"] {

@@ -156,7 +156,7 @@ fn a_secondary_forwards_updates_to_powerdns() {
     ));
     let path = database.path.display();
     let backend = format!("[[backend]]\ntype = \"sqlite\"\npath = \"{path}\"\nmode = \"live\"\n");
-    let secondary = Setup::new().without_web().patient().config(&backend);
+    let secondary = Setup::new().without_web().config(&backend);
     let secondary = secondary.start();
     wait_for(&secondary, "www.from.test.", (0, 10));
     let update = |zone: &str| {

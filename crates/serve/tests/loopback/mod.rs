@@ -23,7 +23,7 @@ use nameward_zone::{
 use socket2::{Domain, Socket, Type as SockType};
 use tokio::sync::watch;
 
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A running server.
 pub struct Loopback {

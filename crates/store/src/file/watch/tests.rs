@@ -5,7 +5,7 @@ use std::{fs, sync::mpsc};
 use super::*;
 use crate::file::FileList;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 fn watcher(room: impl Fn() -> bool + Send + 'static) -> (Watcher, mpsc::Receiver<Look>) {
     let (sender, looks) = mpsc::channel();
