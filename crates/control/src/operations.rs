@@ -8,10 +8,12 @@ mod attributes;
 mod batch;
 mod catalogs;
 mod change;
+mod database_keys;
 mod deleted;
 mod error;
 mod history;
 mod key_life;
+mod key_template;
 mod logs;
 mod place;
 mod record;
@@ -19,6 +21,7 @@ mod request;
 mod result;
 mod search;
 mod server_status;
+mod signing_terms;
 mod templates;
 mod tsig;
 mod zone;
@@ -181,6 +184,7 @@ impl Operations {
                 self.list_metadata(zone, kind.as_deref(), items)
             }
             OperationRequest::MetadataChange(request) => self.change_metadata(request),
+            OperationRequest::ZoneRectify { zone } => self.rectify_zone(zone),
             OperationRequest::ZoneSet(terms) => self.set_terms(terms),
             OperationRequest::Apply(batches) => self.apply_batches(batches, items),
             OperationRequest::RecordSet(template) => self.set_records(template),

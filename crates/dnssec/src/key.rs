@@ -224,19 +224,7 @@ impl SigningKey {
 
     /// Record data of its DS and CDS with a digest of this type; `None` for a type that we do not make.
     pub fn ds(&self, apex: Name<'_>, digest_type: u8) -> Option<Vec<u8>> {
-        let algorithm = match digest_type {
-            1 => &SHA1_FOR_LEGACY_USE_ONLY,
-            2 => &SHA256,
-            4 => &SHA384,
-            _ => return None,
-        };
-        // RFC 4034 section 5.1.4: the canonical owner, then the data of the DNSKEY.
-        let mut input = apex.as_wire().to_ascii_lowercase();
-        input.extend_from_slice(&self.dnskey);
-        let mut ds = self.tag.to_be_bytes().to_vec();
-        ds.extend_from_slice(&[self.algorithm, digest_type]);
-        ds.extend_from_slice(digest(algorithm, &input).as_ref());
-        Some(ds)
+        ds_data(apex, &self.dnskey, digest_type)
     }
 
     /// Signs; `None` only if the library fails.
@@ -250,6 +238,24 @@ impl SigningKey {
             Pair::Ed25519(pair) => Some(pair.try_sign(message).ok()?.as_ref().to_vec()),
         }
     }
+}
+
+/// Returns the data of the DS of a key at the apex of a zone, by the data of its DNSKEY; `None` for a type of digest that we do
+/// not make.
+pub fn ds_data(apex: Name<'_>, dnskey: &[u8], digest_type: u8) -> Option<Vec<u8>> {
+    let algorithm = match digest_type {
+        1 => &SHA1_FOR_LEGACY_USE_ONLY,
+        2 => &SHA256,
+        4 => &SHA384,
+        _ => return None,
+    };
+    // RFC 4034 section 5.1.4: the canonical owner, then the data of the DNSKEY.
+    let mut input = apex.as_wire().to_ascii_lowercase();
+    input.extend_from_slice(dnskey);
+    let mut ds = key_tag(dnskey).to_be_bytes().to_vec();
+    ds.extend_from_slice(&[*dnskey.get(3)?, digest_type]);
+    ds.extend_from_slice(digest(algorithm, &input).as_ref());
+    Some(ds)
 }
 
 /// RFC 4034 appendix B.

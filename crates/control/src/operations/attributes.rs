@@ -10,16 +10,16 @@ use nameward_zone::{Serial, ZoneKind};
 use serde::{Deserialize, Serialize};
 
 use super::change::{ChangeMode, OperatorChange};
+use super::database_keys::of_attributes;
 use super::place::ZonePlace;
 use super::record::{owner, read_content, read_type};
+use super::signing_terms::is_signing_kind;
 use super::{
-    Database, ListedItem, ListedKind, OperationError, OperationResult, Operations, TakeItem,
-    zone::check_primaries, zone_name,
+    Database, ErrorKind, ListedItem, ListedKind, OperationError, OperationResult, Operations,
+    TakeItem, zone::check_primaries, zone_name,
 };
 use nameward_store::sql::ZoneRow;
 
-/// Kinds of metadata that the order of names in the database depends on.
-const DERIVED_FROM: [&str; 3] = ["NSEC3PARAM", "NSEC3NARROW", "PRESIGNED"];
 /// Characters of `domainmetadata.kind`.
 const KIND_MAX: usize = 32;
 
@@ -182,12 +182,6 @@ impl Operations {
                 request.kind
             )));
         }
-        if DERIVED_FROM.contains(&kind.as_str()) {
-            return Err(OperationError::refused(format!(
-                "{kind} changes how the names of a signed zone are put in order, which is not done here yet: use `pdnsutil`, \
-                 and `pdnsutil rectify-zone`"
-            )));
-        }
         if request
             .content
             .iter()
@@ -195,7 +189,18 @@ impl Operations {
         {
             return Err(OperationError::invalid("an item of metadata is one line"));
         }
-        let (database, row) = self.stored(&request.zone)?;
+        let stored = self.stored(&request.zone).map_err(|mut error| {
+            if is_signing_kind(&kind) && error.kind == ErrorKind::Refused {
+                let hint = "; `nameward zone secure --denial` says how a signed zone denies names";
+                error.message.push_str(hint);
+            }
+            error
+        });
+        let (database, row) = stored?;
+        if is_signing_kind(&kind) {
+            let home = (database, ZoneRow::clone(&row));
+            self.check_signing_item(&home, &kind, request)?;
+        }
         let edit = match request.change {
             MetadataChange::Set => MetadataEdit::Set,
             MetadataChange::Add => MetadataEdit::Add,
@@ -213,7 +218,7 @@ impl Operations {
     ) -> Result<OperationResult, OperationError> {
         let change = database.backend.change_attributes(row.id, changes);
         let committed = self.runtime.block_on(change);
-        let committed = committed.map_err(|error| database.error(&error))?;
+        let committed = committed.map_err(|error| of_attributes(database, &row.name, &error))?;
         if !committed.is_changed {
             let zone = row.name.to_string();
             return Ok(OperationResult::NoChange { zone });
@@ -222,6 +227,19 @@ impl Operations {
         tracing::info!("zone {}: settings changed", row.name);
         let changed = database.changed(&committed, warnings);
         Ok(OperationResult::ZoneChanged(changed))
+    }
+
+    /// Makes the columns again that PowerDNS derives from the names of a zone; zones of files have none.
+    pub fn rectify_zone(&self, zone: &str) -> Result<OperationResult, OperationError> {
+        match self.place(&zone_name(zone)?)? {
+            ZonePlace::Database(database, row) => {
+                self.write_attributes(database, &row, &[AttributeChange::Rectify])
+            }
+            ZonePlace::Memory(zone) => {
+                let zone = zone.name().to_string();
+                Ok(OperationResult::NoChange { zone })
+            }
+        }
     }
 
     /// Gives a zone of a database other terms.

@@ -103,6 +103,7 @@ impl OperationError {
             WriteError::Invalid(_) => Self::invalid(error.to_string()),
             WriteError::ReadOnly(_) | WriteError::Refused(_) => Self::refused(error.to_string()),
             WriteError::NoCopy(_) => Self::refused(error.to_string()),
+            WriteError::Keys(_) => Self::refused(error.to_string()),
             WriteError::Exists(_) => Self::conflict(error.to_string()),
             WriteError::NoSuchZone => Self::not_found(error.to_string()),
             WriteError::Conflict(_) => Self::conflict(named()),

@@ -9,7 +9,8 @@ use nameward_wire::{Name, NameBuf};
 use nameward_zone::SigningState;
 use serde::{Deserialize, Serialize};
 
-use super::zone_keys::{now_seconds, of_keys};
+use super::key_template::now_seconds;
+use super::zone_keys::of_keys;
 use super::{DsReport, OperationError, OperationResult, Operations, zone_name};
 
 /// The steps that an operation on keys under a policy led to, and the next one.

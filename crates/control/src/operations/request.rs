@@ -237,6 +237,11 @@ pub enum OperationRequest {
         /// The zone.
         zone: String,
     },
+    /// Makes the columns of a zone's rows again that PowerDNS derives from names.
+    ZoneRectify {
+        /// The zone.
+        zone: String,
+    },
     /// Lists the records that the parent of a signed zone needs, and those that tell it so.
     ZoneDs {
         /// The zone.

@@ -186,6 +186,17 @@ pub enum OperationResult {
         /// The key.
         key: ListedZoneKey,
     },
+    /// Of `zone secure` for a zone that is signed already.
+    SigningChanged {
+        /// The zone.
+        zone: String,
+        /// How names are denied now, if that was asked for.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        denial: Option<String>,
+        /// The serial that is shown now, if that was asked for.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        soa_edit: Option<String>,
+    },
     /// Of `zone unsecure`.
     ZoneUnsecured {
         /// The zone.

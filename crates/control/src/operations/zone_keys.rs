@@ -1,32 +1,25 @@
-//! Owns operations on the keys of zones that are signed here and have none in their home: zone files and secondaries.
-
-use std::time::{SystemTime, UNIX_EPOCH};
+//! Owns operations on the keys of zones, wherever they are kept: of zone files and secondaries in the state store, of zones
+//! of databases in `cryptokeys`.
 
 use data_encoding::HEXUPPER;
 use nameward_dnssec::rollover::KeyRole;
-use nameward_dnssec::{
-    DenialTerms, KeyUse, PrivateKey, SigningKey, SoaEdit, algorithm_name, algorithm_number,
-};
+use nameward_dnssec::{KeyUse, PrivateKey, SigningKey, algorithm_name};
 use nameward_maintain::key_life::KeyStatus;
 use nameward_maintain::zone_keys::{SigningTerms, ZoneKey, ZoneKeysError, signing_keys};
 use nameward_wire::rdata::write_text;
 use nameward_wire::{NameBuf, Type};
 use serde::{Deserialize, Serialize};
 
+use super::database_keys::DatabaseZone;
+use super::key_template::use_of;
+use super::signing_terms::{AskedTerms, check_denial, signed_already};
 use super::{
     ErrorKind, KeyChange, KeyTemplate, ListedItem, ListedRecord, OperationError, OperationRequest,
     OperationResult, Operations, SecretText, TakeItem, zone_name,
 };
 
-/// The algorithm of keys where nothing is said (RFC 8624 section 3.1 recommends it).
-const DEFAULT_ALGORITHM: u8 = 13;
-/// Bits of RSA keys where nothing is said.
-const DEFAULT_BITS: u32 = 2048;
 /// The TTL of DS records as they are shown: the parent has its own.
 const SHOWN_TTL: u32 = 3600;
-/// The flags of a DNSKEY with and without the bit of an entry point (RFC 4034 section 2.1.1).
-const ENTRY_POINT: u16 = 257;
-const ZONE_SIGNING: u16 = 256;
 
 /// A key of a zone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,6 +34,15 @@ pub struct ListedZoneKey {
     pub role: String,
     /// The algorithm, as ECDSAP256SHA256.
     pub algorithm: String,
+    /// The number of the algorithm.
+    #[serde(default)]
+    pub algorithm_number: u8,
+    /// Bits of the key.
+    #[serde(default)]
+    pub bits: usize,
+    /// The flags of its DNSKEY.
+    #[serde(default)]
+    pub flags: u16,
     /// How far it has come, if a policy looks after it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
@@ -48,11 +50,18 @@ pub struct ListedZoneKey {
     pub active: bool,
     /// It is in the zone.
     pub published: bool,
-    /// When it was made, in seconds since 1970.
-    pub created: u64,
+    /// When it was made, in seconds since 1970; none where nobody notes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub created: Option<u64>,
     /// The DS for the parent, as in a zone file; none for a key that has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ds: Option<String>,
+    /// The data of its DNSKEY, as in a zone file.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub dnskey: String,
+    /// Why it cannot be used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
 }
 
 impl Operations {
@@ -68,11 +77,7 @@ impl Operations {
                 denial,
                 soa_edit,
             } => {
-                let terms = SigningTerms {
-                    denial: read_denial(denial.as_deref())?,
-                    soa_edit: read_soa_edit(soa_edit.as_deref())?,
-                    managed: None,
-                };
+                let terms = AskedTerms::read(denial.as_deref(), soa_edit.as_deref())?;
                 self.secure_zone(zone, algorithm.as_deref(), &terms)
             }
             OperationRequest::ZoneUnsecure { zone } => self.unsecure_zone(zone),
@@ -93,32 +98,39 @@ impl Operations {
         }
     }
 
-    /// Signs a zone from now on.
+    /// Signs a zone from now on, or changes how a zone is signed.
     fn secure_zone(
         &self,
         zone: &str,
         algorithm: Option<&str>,
-        terms: &SigningTerms,
+        terms: &AskedTerms,
     ) -> Result<OperationResult, OperationError> {
-        let name = self.signable(zone)?;
-        let keys = self.keeper.keys();
-        if keys.is_signed(name.as_name()).map_err(of_keys(&name))? {
-            return Err(OperationError::conflict(format!(
-                "zone {name} is signed already; `nameward key list {name}` lists its keys"
-            )));
+        let (name, home) = self.signable(zone)?;
+        if self.has_keys(&name, home.as_ref())? {
+            return match (algorithm, terms.is_empty()) {
+                (None, false) => self.change_terms(&name, home.as_ref(), terms),
+                _ => Err(signed_already(&name)),
+            };
         }
         let template = KeyTemplate {
             zone: zone.into(),
             algorithm: algorithm.map(Into::into),
             ..KeyTemplate::default()
         };
-        let private = template.generate()?;
-        let key = template.key(private)?;
-        // Before the key, which is when signing begins.
-        keys.set_terms(name.as_name(), terms)
-            .map_err(of_keys(&name))?;
-        let key = keys.add(name.as_name(), key).map_err(of_keys(&name))?;
-        let key = listed(&name, &key, std::slice::from_ref(&key))?;
+        let key = template.key(template.generate()?)?;
+        terms.check(&name, std::slice::from_ref(&key))?;
+        let key = match &home {
+            Some(home) => self.secure_in_database(home, terms, &key)?,
+            None => {
+                let keys = self.keeper.keys();
+                let first = terms.over(SigningTerms::default());
+                // Before the key, which is when signing begins.
+                keys.set_terms(name.as_name(), &first)
+                    .map_err(of_keys(&name))?;
+                let key = keys.add(name.as_name(), key).map_err(of_keys(&name))?;
+                listed(&name, &key, std::slice::from_ref(&key))?
+            }
+        };
         let (algorithm, tag) = (&key.algorithm, key.tag);
         tracing::info!("zone {name}: signed with a new key, {algorithm}, key tag {tag}");
         let zone = name.to_string();
@@ -129,8 +141,13 @@ impl Operations {
     fn unsecure_zone(&self, zone: &str) -> Result<OperationResult, OperationError> {
         let name = zone_name(zone)?;
         self.check_by_hand(&name)?;
-        let removed = self.keeper.keys().remove_all(name.as_name());
-        let keys = removed.map_err(of_keys(&name))?;
+        let keys = match self.key_home(&name)? {
+            Some(home) => self.unsecure_in_database(&home)?,
+            None => {
+                let removed = self.keeper.keys().remove_all(name.as_name());
+                removed.map_err(of_keys(&name))?
+            }
+        };
         if keys == 0 {
             return Err(no_keys(&name));
         }
@@ -175,17 +192,13 @@ impl Operations {
     ) -> Result<OperationResult, OperationError> {
         let zones = match zone {
             Some(zone) => vec![zone_name(zone)?],
-            None => {
-                let zones = self.keeper.keys().zones();
-                zones.map_err(|error| OperationError::refused(error.to_string()))?
-            }
+            None => self.zones_with_keys()?,
         };
         let mut count = 0;
         for name in &zones {
-            let keys = self.keys_of(name)?;
-            for key in &keys {
+            for key in self.listed_keys(name)? {
                 count += 1;
-                if !items(ListedItem::ZoneKey(listed(name, key, &keys)?)) {
+                if !items(ListedItem::ZoneKey(key)) {
                     return Ok(OperationResult::Listed { items: count });
                 }
             }
@@ -193,15 +206,44 @@ impl Operations {
         Ok(OperationResult::Listed { items: count })
     }
 
+    /// Lists all zones that have keys.
+    fn zones_with_keys(&self) -> Result<Vec<NameBuf>, OperationError> {
+        let mut zones = match self.keeper.keys().zones() {
+            Ok(zones) => zones,
+            Err(ZoneKeysError::NoStore) if !self.databases.is_empty() => Vec::new(),
+            Err(error) => return Err(OperationError::refused(error.to_string())),
+        };
+        for database in &self.databases {
+            let listed = self.runtime.block_on(database.backend.zones_with_keys());
+            let listed = listed.map_err(|error| database.error(&error))?;
+            // Of two backends that have a zone one serves it.
+            let is_served = |name: &NameBuf| {
+                (self.rank_of)(name.as_name()).is_none_or(|rank| rank == database.rank)
+            };
+            zones.extend(listed.into_iter().filter(is_served));
+        }
+        Ok(zones)
+    }
+
     fn add_zone_key(
         &self,
         template: &KeyTemplate,
         private: PrivateKey,
     ) -> Result<OperationResult, OperationError> {
-        let name = self.signable(&template.zone)?;
+        let (name, home) = self.signable(&template.zone)?;
         let key = template.key(private)?;
-        let key = self.keeper.keys().add(name.as_name(), key);
-        self.key_changed(&name, &key.map_err(of_keys(&name))?)
+        let number = match &home {
+            Some(home) => self.add_in_database(home, &key)?,
+            None => {
+                let keys = self.keeper.keys();
+                if let Ok(terms) = keys.terms(name.as_name()) {
+                    check_denial(&name, &terms.denial, std::slice::from_ref(&key))?;
+                }
+                let added = keys.add(name.as_name(), key);
+                added.map_err(of_keys(&name))?.number
+            }
+        };
+        self.key_changed(&name, number)
     }
 
     fn export_key(
@@ -230,27 +272,37 @@ impl Operations {
     ) -> Result<OperationResult, OperationError> {
         let name = zone_name(zone)?;
         self.check_by_hand(&name)?;
-        if matches!(change, KeyChange::Deactivate | KeyChange::Unpublish) {
-            self.check_signed_without(&name, number)?;
-        }
-        let key =
-            self.keeper
-                .keys()
-                .set_usage((name.as_name(), number), |role, usage| match change {
+        match self.key_home(&name)? {
+            Some(home) => self.change_in_database(&home, number, change)?,
+            None => {
+                if matches!(change, KeyChange::Deactivate | KeyChange::Unpublish) {
+                    self.check_signed_without(&name, number)?;
+                }
+                let keys = self.keeper.keys();
+                let set = |role, usage: &mut KeyUse| match change {
                     KeyChange::Activate => *usage = use_of(role, true, usage.published),
                     KeyChange::Deactivate => *usage = use_of(role, false, usage.published),
                     KeyChange::Publish => *usage = use_of(role, usage.is_active(), true),
                     KeyChange::Unpublish => *usage = use_of(role, usage.is_active(), false),
-                });
-        self.key_changed(&name, &key.map_err(of_keys(&name))?)
+                };
+                let key = keys.set_usage((name.as_name(), number), set);
+                key.map_err(of_keys(&name))?;
+            }
+        }
+        self.key_changed(&name, number)
     }
 
     fn remove_zone_key(&self, zone: &str, number: u32) -> Result<OperationResult, OperationError> {
         let name = zone_name(zone)?;
         self.check_by_hand(&name)?;
-        self.check_signed_without(&name, number)?;
-        let removed = self.keeper.keys().remove(name.as_name(), number);
-        removed.map_err(of_keys(&name))?;
+        match self.key_home(&name)? {
+            Some(home) => self.remove_in_database(&home, number)?,
+            None => {
+                self.check_signed_without(&name, number)?;
+                let removed = self.keeper.keys().remove(name.as_name(), number);
+                removed.map_err(of_keys(&name))?;
+            }
+        }
         tracing::info!("zone {name}: key {number} removed");
         Ok(OperationResult::ZoneKeyRemoved {
             zone: name.to_string(),
@@ -258,14 +310,11 @@ impl Operations {
         })
     }
 
-    fn key_changed(
-        &self,
-        name: &NameBuf,
-        key: &ZoneKey,
-    ) -> Result<OperationResult, OperationError> {
-        let key = listed(name, key, &self.keys_of(name)?)?;
-        let (number, tag) = (key.key, key.tag);
-        let (active, published) = (key.active, key.published);
+    fn key_changed(&self, name: &NameBuf, number: u32) -> Result<OperationResult, OperationError> {
+        let mut keys = self.listed_keys(name)?.into_iter();
+        let key = keys.find(|key| key.key == number);
+        let key = key.ok_or_else(|| of_keys(name)(ZoneKeysError::NotThere(number)))?;
+        let (tag, active, published) = (key.tag, key.active, key.published);
         tracing::info!(
             "zone {name}: key {number}, key tag {tag}: active {active}, published {published}"
         );
@@ -286,107 +335,66 @@ impl Operations {
         }
     }
 
+    /// Tells whether a zone has keys.
+    fn has_keys(
+        &self,
+        name: &NameBuf,
+        home: Option<&DatabaseZone<'_>>,
+    ) -> Result<bool, OperationError> {
+        match home {
+            Some(home) => Ok(!self.key_rows(home)?.is_empty()),
+            None => {
+                let keys = self.keeper.keys();
+                keys.is_signed(name.as_name()).map_err(of_keys(name))
+            }
+        }
+    }
+
     /// Reads the keys of a zone that has some.
     fn keys_of(&self, name: &NameBuf) -> Result<Vec<ZoneKey>, OperationError> {
-        let keys = self.keeper.keys().keys(name.as_name());
-        let keys = keys.map_err(of_keys(name))?;
+        let keys = match self.key_home(name)? {
+            Some(home) => self.database_keys(&home)?,
+            None => {
+                let keys = self.keeper.keys().keys(name.as_name());
+                keys.map_err(of_keys(name))?
+            }
+        };
         match keys.is_empty() {
             true => Err(no_keys(name)),
             false => Ok(keys),
         }
     }
 
-    /// The name of a zone that this server can sign with keys of its own.
-    fn signable(&self, zone: &str) -> Result<NameBuf, OperationError> {
+    /// Lists the keys of a zone that has some; those of databases also if they cannot be read.
+    fn listed_keys(&self, name: &NameBuf) -> Result<Vec<ListedZoneKey>, OperationError> {
+        if let Some(home) = self.key_home(name)? {
+            let keys = self.listed_rows(&home)?;
+            return match keys.is_empty() {
+                true => Err(no_keys(name)),
+                false => Ok(keys),
+            };
+        }
+        let keys = self.keys_of(name)?;
+        keys.iter().map(|key| listed(name, key, &keys)).collect()
+    }
+
+    /// The name of a zone that this server can sign with keys of its own, and the database that keeps them, if one does.
+    fn signable(&self, zone: &str) -> Result<(NameBuf, Option<DatabaseZone<'_>>), OperationError> {
         let name = zone_name(zone)?;
-        let rank = (self.rank_of)(name.as_name()).ok_or_else(|| {
-            OperationError::not_found(format!(
+        let home = self.key_home(&name)?;
+        if home.is_none() && (self.rank_of)(name.as_name()).is_none() {
+            return Err(OperationError::not_found(format!(
                 "zone {name} not found; `nameward zone list` lists the zones"
-            ))
-        })?;
-        if self.databases.iter().any(|database| database.rank == rank) {
-            return Err(OperationError::refused(format!(
-                "zone {name} is in a database, which has its keys in its table cryptokeys: make them there, as with \
-                 `pdnsutil secure-zone`"
             )));
         }
-        if self.keeper.keys().is_presigned(name.as_name()) {
+        // A database says it of the rows that it has now.
+        if home.is_none() && self.keeper.keys().is_presigned(name.as_name()) {
             return Err(OperationError::refused(format!(
                 "zone {name} brings its signatures with it: they are served as they are"
             )));
         }
         self.check_by_hand(&name)?;
-        Ok(name)
-    }
-}
-
-impl KeyTemplate {
-    fn generate(&self) -> Result<PrivateKey, OperationError> {
-        let bits = self.bits.unwrap_or(DEFAULT_BITS);
-        PrivateKey::generate(self.algorithm()?, bits as usize)
-            .map_err(|error| OperationError::invalid(error.to_string()))
-    }
-
-    /// Reads a private text of either form.
-    fn read(&self, text: &SecretText) -> Result<PrivateKey, OperationError> {
-        let octets = text.0.as_bytes();
-        let read = match text.0.contains("-----BEGIN ") {
-            true => PrivateKey::from_pem(octets, self.algorithm()?),
-            false => PrivateKey::from_text(octets),
-        };
-        read.map_err(|error| OperationError::invalid(error.to_string()))
-    }
-
-    fn algorithm(&self) -> Result<u8, OperationError> {
-        let Some(word) = &self.algorithm else {
-            return Ok(DEFAULT_ALGORITHM);
-        };
-        algorithm_number(word).ok_or_else(|| {
-            OperationError::invalid(format!(
-                "cannot sign with the algorithm {word:?}: there are 8 (RSASHA256), 10 (RSASHA512), \
-                 13 (ECDSAP256SHA256), 14 (ECDSAP384SHA384) and 15 (ED25519)"
-            ))
-        })
-    }
-
-    fn key(&self, private: PrivateKey) -> Result<ZoneKey, OperationError> {
-        let role = match self.role.as_deref().unwrap_or("csk") {
-            "csk" => KeyRole::Combined,
-            "ksk" => KeyRole::KeySigning,
-            "zsk" => KeyRole::ZoneSigning,
-            other => {
-                return Err(OperationError::invalid(format!(
-                    "expected the role csk, ksk or zsk, found {other:?}"
-                )));
-            }
-        };
-        Ok(ZoneKey {
-            number: 0,
-            flags: match role.signs_keys() {
-                true => ENTRY_POINT,
-                false => ZONE_SIGNING,
-            },
-            role,
-            usage: use_of(role, !self.inactive, !self.unpublished),
-            created: now_seconds(),
-            life: None,
-            private,
-        })
-    }
-}
-
-pub(super) fn now_seconds() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    now.map_or(0, |since| since.as_secs())
-}
-
-/// The use of a key that no policy looks after.
-fn use_of(role: KeyRole, is_active: bool, is_published: bool) -> KeyUse {
-    KeyUse {
-        published: is_published,
-        signs_keys: is_active && role.signs_keys(),
-        signs_zone: is_active && role.signs_zone(),
-        asks_ds: is_published && role.signs_keys(),
+        Ok((name, home))
     }
 }
 
@@ -410,6 +418,9 @@ pub(super) fn listed(
     let effective = with_use.find(|(other, _)| other.number == key.number);
     let usage = effective.map_or(key.usage, |(_, effective)| effective.usage());
     let role = role_word(key.role, usage);
+    let mut dnskey = String::new();
+    // The data was made here.
+    let _ = write_text(Type::DNSKEY, made.dnskey(), &mut dnskey);
     let algorithm = algorithm_name(made.algorithm()).unwrap_or_default();
     Ok(ListedZoneKey {
         zone: name.to_string(),
@@ -417,11 +428,16 @@ pub(super) fn listed(
         tag: made.tag(),
         role: role.into(),
         algorithm: algorithm.into(),
+        algorithm_number: made.algorithm(),
+        bits: key.private.bits(),
+        flags: key.flags,
         state: key.life.as_ref().map(|_| KeyStatus::of(key).state.into()),
         active: usage.is_active(),
         published: usage.published,
-        created: key.created,
+        created: Some(key.created).filter(|created| *created > 0),
         ds: (role != "zsk").then(|| ds_text(name, &made)),
+        dnskey,
+        problem: None,
     })
 }
 
@@ -446,26 +462,9 @@ fn record(name: &NameBuf, rtype: Type, rdata: &[u8]) -> ListedRecord {
     }
 }
 
-fn read_denial(word: Option<&str>) -> Result<DenialTerms, OperationError> {
-    let word = word.unwrap_or(DenialTerms::WORDS[0]);
-    DenialTerms::read(word).ok_or_else(|| {
-        let words = DenialTerms::WORDS.join(", ");
-        OperationError::invalid(format!("expected a denial of {words}, found {word:?}"))
-    })
-}
-
-fn read_soa_edit(word: Option<&str>) -> Result<SoaEdit, OperationError> {
-    let word = word.unwrap_or_default();
-    SoaEdit::read(word).ok_or_else(|| {
-        OperationError::invalid(format!(
-            "expected INCREMENT-WEEKS, INCEPTION-EPOCH, INCEPTION-INCREMENT, EPOCH or NONE, found {word:?}"
-        ))
-    })
-}
-
-fn no_keys(name: &NameBuf) -> OperationError {
+pub(super) fn no_keys(name: &NameBuf) -> OperationError {
     OperationError::not_found(format!(
-        "zone {name} has no keys in the state store; `nameward zone secure {name}` makes one"
+        "zone {name} has no keys; `nameward zone secure {name}` makes one"
     ))
 }
 

@@ -146,6 +146,26 @@ impl PrivateKey {
         text
     }
 
+    /// Writes the text as PowerDNS keeps it in `cryptokeys.content`.
+    pub fn to_stored_text(&self) -> String {
+        let text = self.to_text().replacen("v1.3", "v1.2", 1);
+        match self.algorithm {
+            7 => text.replacen("NSEC3RSASHA1", "RSASHA1-NSEC3-SHA1", 1),
+            _ => text,
+        }
+    }
+
+    /// Bits of the key, as tools name its size.
+    pub fn bits(&self) -> usize {
+        match &self.numbers {
+            Numbers::Curve(number) => number.len() * 8,
+            Numbers::Rsa([modulus, ..]) => {
+                let unused = modulus.first().map_or(0, |first| first.leading_zeros());
+                modulus.len() * 8 - unused as usize
+            }
+        }
+    }
+
     /// Reads PEM, for a key of this algorithm.
     pub fn from_pem(text: &[u8], algorithm: u8) -> Result<Self, KeyError> {
         if algorithm_name(algorithm).is_none() {

@@ -80,18 +80,18 @@ pub enum ZoneCommand {
     },
     /// Give a zone of a database another kind, primaries, account or catalog
     Set(SetArguments),
-    /// Sign a zone from now on, with a key that is made for it and kept in the state store
+    /// Sign a zone from now on, with a key that is made for it; of one that is signed, change the denial or the serial shown
     Secure {
         /// The zone
         #[arg(value_name = "ZONE")]
         zone: String,
-        /// The algorithm, by number or name
-        #[arg(long, value_name = "ALGORITHM", default_value = "ECDSAP256SHA256")]
-        algorithm: String,
-        /// How names that do not exist are denied: nsec, nsec3 (by their hashes), nsec3-opt-out (without insecure
-        /// delegations), white-lies (records for each answer, the zone cannot be walked), compact (RFC 9824)
-        #[arg(long, value_name = "WORD", default_value = "nsec")]
-        denial: String,
+        /// The algorithm of the key, by number or name; ECDSAP256SHA256 if nothing is said
+        #[arg(long, value_name = "ALGORITHM")]
+        algorithm: Option<String>,
+        /// How names that do not exist are denied: nsec (the default), nsec3 (by their hashes), nsec3-opt-out (without
+        /// insecure delegations), white-lies (records for each answer, the zone cannot be walked), compact (RFC 9824)
+        #[arg(long, value_name = "WORD")]
+        denial: Option<String>,
         /// The serial that secondaries see: INCREMENT-WEEKS, INCEPTION-EPOCH, INCEPTION-INCREMENT, EPOCH
         #[arg(long, value_name = "WORD")]
         soa_edit: Option<String>,
@@ -100,6 +100,15 @@ pub enum ZoneCommand {
     },
     /// End the signing of a zone and remove its keys; first have its DS removed from the parent
     Unsecure {
+        /// The zone
+        #[arg(value_name = "ZONE")]
+        zone: String,
+        #[command(flatten)]
+        remote: RemoteArguments,
+    },
+    /// Make the columns auth and ordername and the empty non-terminals of a zone in a database again, for PowerDNS beside this
+    /// server: after rows were written by other programs
+    Rectify {
         /// The zone
         #[arg(value_name = "ZONE")]
         zone: String,
@@ -274,13 +283,14 @@ pub fn zone(command: ZoneCommand) -> Result<(OperationRequest, RemoteArguments),
         } => {
             let request = OperationRequest::ZoneSecure {
                 zone,
-                algorithm: Some(algorithm),
-                denial: Some(denial),
+                algorithm,
+                denial,
                 soa_edit,
             };
             (request, remote)
         }
         ZoneCommand::Unsecure { zone, remote } => (OperationRequest::ZoneUnsecure { zone }, remote),
+        ZoneCommand::Rectify { zone, remote } => (OperationRequest::ZoneRectify { zone }, remote),
         ZoneCommand::Ds { zone, remote } => (OperationRequest::ZoneDs { zone }, remote),
         ZoneCommand::Freeze { zone, remote } => (OperationRequest::ZoneFreeze { zone }, remote),
         ZoneCommand::Thaw { zone, remote } => (OperationRequest::ZoneThaw { zone }, remote),

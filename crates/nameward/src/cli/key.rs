@@ -190,7 +190,7 @@ pub fn request(command: KeyCommand) -> Result<(OperationRequest, RemoteArguments
     })
 }
 
-fn read_key(path: &Path) -> Result<String, OperationError> {
+pub(super) fn read_key(path: &Path) -> Result<String, OperationError> {
     let mut text = String::new();
     let read = match path == Path::new("-") {
         true => io::stdin().take(KEY_MAX).read_to_string(&mut text),

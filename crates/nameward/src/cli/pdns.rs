@@ -4,6 +4,7 @@
 //! command that cannot be done says so and ends with a code that is not 0.
 
 mod control;
+mod keys;
 mod util;
 mod verbs;
 
@@ -77,6 +78,8 @@ enum PdnsStep {
     Purge(Vec<String>),
     /// Prints a fact about the running server.
     Tell(ServerFact),
+    /// Changes keys or prints them as pdnsutil does.
+    Key(keys::PdnsKeyStep),
     /// Prints a sentence.
     Say(&'static str),
 }
@@ -218,6 +221,7 @@ fn print(text: &str) -> std::io::Result<()> {
 fn answer(step: PdnsStep, overrides: &Overrides) -> Result<String, CommandError> {
     match step {
         PdnsStep::Run(_) | PdnsStep::Say(_) => Ok(String::new()),
+        PdnsStep::Key(step) => keys::answer(step, overrides),
         PdnsStep::ListZone(zone) => list_zone(&zone, overrides),
         PdnsStep::ListZones(kind, count) => list_zones(kind.as_deref(), count, overrides),
         PdnsStep::ListMembers(catalog) => list_members(catalog, overrides),

@@ -259,6 +259,11 @@ fn text(result: &OperationResult) -> String {
             format!("zone {zone}: changed{serial}\n")
         }
         OperationResult::ZoneSecured { zone, key } => zone_key::secured(zone, key),
+        OperationResult::SigningChanged {
+            zone,
+            denial,
+            soa_edit,
+        } => zone_key::changed(zone, denial.as_deref(), soa_edit.as_deref()),
         OperationResult::ZoneUnsecured { zone, keys } => {
             let (zone, keys) = (zone_text(zone), counted(*keys, "key"));
             format!("zone {zone}: not signed any more, {keys} removed\n")

@@ -98,9 +98,24 @@ fn metadata_is_listed_changed_and_in_force() {
         );
         for (arguments, code, reason) in [
             (
-                ["metadata", "set", "one.test", "NSEC3PARAM", "1 0 0 -"],
-                7,
-                "rectify",
+                ["metadata", "set", "one.test", "NSEC3PARAM", "1 0 500 -"],
+                6,
+                "at most 100 iterations",
+            ),
+            (
+                ["metadata", "add", "one.test", "NSEC3PARAM", "1 0 0 -"],
+                6,
+                "has one NSEC3PARAM",
+            ),
+            (
+                ["metadata", "set", "one.test", "NSEC3PARAM", "2 0 0 -"],
+                6,
+                "expected NSEC3 algorithm 1",
+            ),
+            (
+                ["metadata", "set", "one.test", "NSEC3NARROW", "yes"],
+                6,
+                "0 or 1",
             ),
             (
                 ["metadata", "set", "one.test", "no kind", "x"],

@@ -131,6 +131,29 @@ impl Store {
         }
     }
 
+    /// What a statement brings: a line for each row.
+    pub(crate) fn lines(&self, sql: &str) -> String {
+        match self {
+            Store::Sqlite(path) => {
+                let connection = rusqlite::Connection::open(path).unwrap();
+                let mut statement = connection.prepare(sql).unwrap();
+                let columns = statement.column_count();
+                let mut rows = statement.query([]).unwrap();
+                let mut text = String::new();
+                while let Some(row) = rows.next().unwrap() {
+                    let cell = |at| match row.get_ref(at).unwrap() {
+                        rusqlite::types::ValueRef::Integer(number) => number.to_string(),
+                        other => other.as_str().unwrap_or_default().to_owned(),
+                    };
+                    let cells: Vec<String> = (0..columns).map(cell).collect();
+                    text.push_str(&format!("{}\n", cells.join("|")));
+                }
+                text
+            }
+            Store::Server(_, database) => database.run(sql).unwrap(),
+        }
+    }
+
     /// The settings of PowerDNS.
     pub(crate) fn powerdns(&self) -> String {
         match self {

@@ -421,3 +421,60 @@ fn zone_show_tells_whether_and_how_a_zone_is_signed() {
         done(&server, &["zone", "unsecure", "one.test"]);
     }
 }
+
+#[test]
+fn the_denial_of_a_signed_zone_is_changed_and_every_version_is_whole_and_secure() {
+    let home = tempfile::tempdir().unwrap();
+    let anchor = home.path().join("anchor");
+    let server = start(home.path());
+    let at = server.address();
+    done(&server, &["zone", "secure", "one.test"]);
+    write_anchor(&server, "one.test", &anchor);
+    let keys = done(&server, &["key", "list", "one.test"]);
+    for denial in ["nsec3", "compact", "nsec", "white-lies", "nsec3"] {
+        let told = done(&server, &["zone", "secure", "one.test", "--denial", denial]);
+        assert_eq!(
+            told,
+            format!("zone one.test: signed with denial {denial}\n")
+        );
+        check_answers(at, "one.test", &anchor);
+        check_transfer(at, "one.test", home.path());
+        let said = dig(at, &["no.one.test", "A"]);
+        let has_nsec3 = said.contains(" NSEC3 1 0 0 - ");
+        assert_eq!(has_nsec3, denial == "nsec3", "{denial}: {said}");
+    }
+    assert_eq!(done(&server, &["key", "list", "one.test"]), keys);
+    let again = done(
+        &server,
+        &["zone", "secure", "one.test", "--denial", "nsec3"],
+    );
+    assert_eq!(again, "zone one.test: no change\n");
+    for (arguments, code) in [
+        (&["zone", "secure", "one.test"][..], 5),
+        (
+            &[
+                "zone",
+                "secure",
+                "one.test",
+                "--denial",
+                "nsec",
+                "--algorithm",
+                "15",
+            ],
+            5,
+        ),
+        (&["zone", "secure", "one.test", "--denial", "nsec5"], 6),
+        (&["metadata", "set", "one.test", "NSEC3PARAM", "1 0 0 -"], 7),
+    ] {
+        let (found, said) = command(&server, arguments);
+        assert_eq!(found, Some(code), "{said}");
+    }
+    let soa_edit = ["zone", "secure", "one.test", "--soa-edit", "EPOCH"];
+    assert!(done(&server, &soa_edit).contains("SOA-EDIT EPOCH"));
+    assert!(serial(at, "one.test") > 1_000_000_000);
+    assert!(server.stop().success());
+    let server = start(home.path());
+    check_answers(server.address(), "one.test", &anchor);
+    let said = dig(server.address(), &["no.one.test", "A"]);
+    assert!(said.contains(" NSEC3 1 0 0 - "), "{said}");
+}

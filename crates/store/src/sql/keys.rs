@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Keys of one zone that are looked at; a zone in the middle of every kind of rollover has a dozen.
-const MAX_KEYS: usize = 64;
+pub(super) const MAX_KEYS: usize = 64;
 
 impl SqlBackend {
     /// Reads the keys of zones; every one is in the result, also those without keys. A zone with a key that cannot be used

@@ -1,10 +1,11 @@
 //! Owns the commands of pdnsutil.
 
-use nameward_control::operations::OperationError;
+use nameward_control::operations::{KeyTemplate, OperationError};
 use nameward_wire::rdata::{parse_text, write_text};
 use nameward_wire::text::Fields;
 use nameward_wire::{Name, Type};
 
+use super::keys::{PdnsKeyStep, template};
 use super::verbs::{IMPOSSIBLE, NOUNS};
 use super::{PdnsStep, ZoneCount, impossible, wrong};
 
@@ -95,7 +96,7 @@ fn of_zone(verb: &str, arguments: &[&str]) -> Option<Vec<PdnsStep>> {
                 .map(|pair| own(&[&["zone", "import"], pair].concat()))
                 .collect()
         }
-        ("show-zone", [zone]) => vec![own(&["zone", "show", zone]), own(&["key", "list", zone])],
+        ("show-zone", [zone]) => key_step(PdnsKeyStep::Show((*zone).into())),
         ("increase-serial", [zone]) => vec![PdnsStep::IncreaseSerial((*zone).into())],
         ("set-kind", [zone, kind]) => own_with(&["zone", "set", zone], &["--kind", kind]),
         ("set-account", [zone, account]) => {
@@ -112,7 +113,11 @@ fn of_zone(verb: &str, arguments: &[&str]) -> Option<Vec<PdnsStep>> {
         ("remove-autoprimary", [address, server]) => {
             own_with(&["autoprimary", "remove", address, server], &[])
         }
-        ("rectify-zone" | "rectify-all-zones", _) => vec![PdnsStep::Say(
+        ("rectify-zone", zones) if !zones.is_empty() => {
+            let steps = zones.iter().map(|zone| own(&["zone", "rectify", zone]));
+            steps.collect()
+        }
+        ("rectify-all-zones", _) => vec![PdnsStep::Say(
             "nothing to rectify: auth, ordername and empty non-terminals are kept right with each change that this server \
              makes, and its answers do not depend on them",
         )],
@@ -205,8 +210,20 @@ fn of_keys(verb: &str, arguments: &[&str]) -> Option<Vec<PdnsStep>> {
             .map(|zone| own(&["zone", "secure", zone]))
             .collect(),
         ("disable-dnssec", [zone]) => own_with(&["zone", "unsecure", zone], &[]),
-        ("list-keys", zones) if zones.len() < 2 => own_with(&["key", "list"], zones),
-        ("export-zone-ds", [zone]) => own_with(&["zone", "ds", zone], &[]),
+        ("list-keys", []) => key_step(PdnsKeyStep::List(None)),
+        ("list-keys", [zone]) => key_step(PdnsKeyStep::List(Some((*zone).into()))),
+        ("export-zone-ds", [zone]) => key_step(PdnsKeyStep::Ds((*zone).into())),
+        ("export-zone-dnskey", [zone, key]) => {
+            key_step(PdnsKeyStep::Dnskey((*zone).into(), key.parse().ok()?))
+        }
+        ("set-nsec3", [zone, rest @ ..]) if rest.len() < 3 => set_nsec3(zone, rest)?,
+        // In this order: a zone with the second alone is as one with neither.
+        ("unset-nsec3", [zone]) => vec![
+            own(&["metadata", "remove", zone, "NSEC3PARAM"]),
+            own(&["metadata", "remove", zone, "NSEC3NARROW"]),
+        ],
+        ("set-presigned", [zone]) => own_with(&["metadata", "set", zone], &["PRESIGNED", "1"]),
+        ("unset-presigned", [zone]) => own_with(&["metadata", "remove", zone], &["PRESIGNED"]),
         ("activate-zone-key", _) => return key("activate"),
         ("deactivate-zone-key", _) => return key("deactivate"),
         ("publish-zone-key", _) => return key("publish"),
@@ -214,19 +231,17 @@ fn of_keys(verb: &str, arguments: &[&str]) -> Option<Vec<PdnsStep>> {
         ("remove-zone-key", _) => return key("remove"),
         ("export-zone-key", _) => return key("export"),
         ("export-zone-key-pem", [zone, key]) => own_with(&["key", "export", zone, key], &["--pem"]),
-        ("add-zone-key", [zone, options @ ..]) => {
-            own_with(&["key", "add", zone], &key_flags(options)?)
+        ("add-zone-key", [zone, options @ ..]) if !options.is_empty() => {
+            // pdnsutil makes a key that does not sign yet.
+            let zsk = KeyTemplate {
+                inactive: true,
+                ..of_role(zone, "zsk")
+            };
+            key_step(PdnsKeyStep::Add(template(zsk, options)))
         }
-        ("import-zone-key", [zone, file, options @ ..]) => {
-            let mut flags = key_flags(options)?;
-            if !flags.contains(&"--role") {
-                flags.extend(["--role", "ksk"]);
-            }
-            own_with(&["key", "import", file, zone], &flags)
-        }
-        ("import-zone-key-pem", [zone, file, algorithm, role]) => {
-            let flags = ["--algorithm", algorithm, "--role", role];
-            own_with(&["key", "import", file, zone], &flags)
+        ("import-zone-key" | "import-zone-key-pem", [zone, file, options @ ..]) => {
+            let template = template(of_role(zone, "ksk"), options);
+            key_step(PdnsKeyStep::Import(file.into(), template))
         }
         ("generate-tsig-key", [name, algorithm]) => {
             own_with(&["tsig", "generate"], &[name, algorithm])
@@ -255,24 +270,34 @@ fn tsig_kind(role: &str) -> Option<&'static str> {
     }
 }
 
-/// The flags of `key add` for the words of PowerDNS, in any order.
-fn key_flags<'w>(words: &[&'w str]) -> Option<Vec<&'w str>> {
-    let mut flags = Vec::new();
-    for word in words {
-        match *word {
-            "ksk" | "zsk" | "csk" => flags.extend(["--role", word]),
-            "active" | "published" => {}
-            "inactive" => flags.push("--inactive"),
-            "unpublished" => flags.push("--unpublished"),
-            "ecdsa256" => flags.extend(["--algorithm", "ECDSAP256SHA256"]),
-            "ecdsa384" => flags.extend(["--algorithm", "ECDSAP384SHA384"]),
-            bits if bits.parse::<u32>().is_ok_and(|bits| bits >= 256) => {
-                flags.extend(["--bits", bits]);
-            }
-            algorithm => flags.extend(["--algorithm", algorithm]),
-        }
+/// A key of a zone with a role.
+fn of_role(zone: &str, role: &str) -> KeyTemplate {
+    KeyTemplate {
+        zone: zone.into(),
+        role: Some(role.into()),
+        ..KeyTemplate::default()
     }
-    Some(flags)
+}
+
+fn key_step(step: PdnsKeyStep) -> Vec<PdnsStep> {
+    vec![PdnsStep::Key(step)]
+}
+
+/// The metadata of NSEC3, in an order that leaves a zone with sense between two steps.
+fn set_nsec3(zone: &str, rest: &[&str]) -> Option<Vec<PdnsStep>> {
+    let param = rest.first().unwrap_or(&"1 0 0 -");
+    let param = own(&["metadata", "set", zone, "NSEC3PARAM", param]);
+    match rest.get(1) {
+        None => Some(vec![
+            own(&["metadata", "remove", zone, "NSEC3NARROW"]),
+            param,
+        ]),
+        Some(&"narrow") => Some(vec![
+            param,
+            own(&["metadata", "set", zone, "NSEC3NARROW", "1"]),
+        ]),
+        Some(_) => None,
+    }
 }
 
 #[cfg(test)]
@@ -318,16 +343,23 @@ mod tests {
                 "zone|set|a.test|--kind|primary",
             ),
             (
-                "add-zone-key|a.test|zsk|2048|inactive|rsasha256",
-                "key|add|a.test|--role|zsk|--bits|2048|--inactive|--algorithm|rsasha256",
-            ),
-            (
                 "activate-tsig-key|a.test|k|primary",
                 "metadata|add|a.test|TSIG-ALLOW-AXFR|k",
             ),
         ] {
             let expected = PdnsStep::Run(words(ours));
             assert_eq!(plan_of(theirs), Ok(vec![expected]), "{theirs}");
+        }
+        let key = KeyTemplate {
+            algorithm: Some("rsasha256".into()),
+            bits: Some(2048),
+            inactive: true,
+            ..of_role("a.test", "zsk")
+        };
+        let added = PdnsStep::Key(PdnsKeyStep::Add(key));
+        for theirs in ["add-zone-key|a.test", "zone|add-key|a.test|zsk"] {
+            let theirs = format!("{theirs}|2048|inactive|rsasha256");
+            assert_eq!(plan_of(&theirs), Ok(vec![added.clone()]));
         }
         let listed = PdnsStep::ListZone("a.test".into());
         assert_eq!(plan_of("zone|list|a.test"), Ok(vec![listed.clone()]));

@@ -91,10 +91,6 @@ pub(super) const IMPOSSIBLE: &[(&str, &str)] = &[
         "keys of file zones are kept in the state store",
     ),
     (
-        "export-zone-dnskey",
-        "`nameward zone ds` prints DNSKEY records too",
-    ),
-    (
         "generate-zone-key",
         "`nameward key add` makes a key for a zone",
     ),
@@ -105,24 +101,8 @@ pub(super) const IMPOSSIBLE: &[(&str, &str)] = &[
     ("ipencrypt", "addresses are not encrypted"),
     ("raw-lua-from-content", "LUA records are not run"),
     ("secure-all-zones", "`nameward zone secure` signs one zone"),
-    (
-        "set-nsec3",
-        "`nameward zone secure --denial nsec3` signs a zone so",
-    ),
-    (
-        "unset-nsec3",
-        "`nameward zone secure --denial nsec` signs a zone so",
-    ),
     ("set-option", "set domains.options in the database"),
     ("set-options-json", "set domains.options in the database"),
-    (
-        "set-presigned",
-        "zones that bring signatures are found to be signed",
-    ),
-    (
-        "unset-presigned",
-        "zones that bring signatures are found to be signed",
-    ),
     (
         "test-schema",
         "`nameward db check DATABASE` checks a schema",

@@ -13,7 +13,7 @@ pub fn usage(key: &ListedZoneKey) -> String {
         (false, true) => "active, not published",
         (false, false) => "unused",
     };
-    match &key.state {
+    match key.problem.as_ref().or(key.state.as_ref()) {
         Some(state) => format!("{usage}, {state}"),
         None => usage.into(),
     }
@@ -61,6 +61,18 @@ pub fn time_text(seconds: u64) -> String {
     format!(
         "{:04}-{:02}-{:02} {:02}:{:02}:{:02} UTC",
         time.year, time.month, time.day, time.hour, time.minute, time.second
+    )
+}
+
+/// How a zone is signed from now on.
+pub fn changed(zone: &str, denial: Option<&str>, soa_edit: Option<&str>) -> String {
+    let denial = denial.map(|word| format!("denial {word}"));
+    let soa_edit = soa_edit.map(|word| format!("SOA-EDIT {word}"));
+    let words: Vec<String> = denial.into_iter().chain(soa_edit).collect();
+    format!(
+        "zone {}: signed with {}\n",
+        zone_text(zone),
+        words.join(", ")
     )
 }
 

@@ -8,6 +8,7 @@ use super::edit::check_edit;
 use super::rows::What;
 use super::session::{Failure, Session, Value};
 use crate::sql::dialect::SqlEngine;
+use crate::sql::row::Cells;
 use nameward_dnssec::Nsec3Param;
 use nameward_wire::{Name, Type};
 use nameward_zone::change::{
@@ -103,6 +104,15 @@ pub(super) async fn read_signing(session: &mut Session, zone: i64) -> Result<Sig
         },
         is_presigned,
     })
+}
+
+/// Tells whether a zone brings its signatures with it.
+pub(super) async fn read_presigned(session: &mut Session, zone: i64) -> Result<bool, Failure> {
+    let mut is_presigned = false;
+    let sql = "SELECT id FROM domainmetadata WHERE domain_id = ? AND kind = 'PRESIGNED' AND content = '1'";
+    let each = &mut |_: &dyn Cells| is_presigned = true;
+    session.rows(sql, &[Value::Int(zone)], each).await?;
+    Ok(is_presigned)
 }
 
 impl RecordsAt for Work {

@@ -5,16 +5,32 @@
 use super::super::dialect::SqlEngine;
 use super::super::row::{Cells, write_name};
 use super::super::{SqlBackend, ZoneRow};
+use super::asked::{SigningRows, read_signing};
 use super::commit::lock_zone;
+use super::keys::{self, KeyEdit, KeyRefusal};
+use super::rectify::rectify;
 use super::session::{Failure, Session, Value};
 use super::zones::{StoredRecord, kind_column, stored_columns};
 use super::{Committed, Task, WriteError};
 use nameward_wire::NameBuf;
 use nameward_zone::{Serial, ZoneKind};
 
+/// Kinds of metadata about signing.
+const SIGNING_KINDS: [&str; 5] = [
+    "NSEC3PARAM",
+    "NSEC3NARROW",
+    "PRESIGNED",
+    "SOA-EDIT",
+    "X-NAMEWARD-DENIAL",
+];
+
 /// A change of what is kept of a zone besides its records.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AttributeChange {
+    /// A key comes, goes, or is used in another way.
+    Key(KeyEdit),
+    /// The columns that PowerDNS derives from names are made again.
+    Rectify,
     /// Items of a kind of metadata, and what becomes of them.
     Metadata(String, MetadataEdit, Vec<String>),
     /// The kind of the zone.
@@ -38,6 +54,17 @@ pub enum AttributeChange {
         /// Seconds since 1970.
         time: i64,
     },
+}
+
+impl AttributeChange {
+    /// Tells whether it bears on how the zone is signed, and on nothing that the list of zones has.
+    fn is_about_signing(&self) -> bool {
+        match self {
+            AttributeChange::Key(_) | AttributeChange::Rectify => true,
+            AttributeChange::Metadata(kind, ..) => SIGNING_KINDS.contains(&kind.as_str()),
+            _ => false,
+        }
+    }
 }
 
 /// The fate of items of metadata.
@@ -82,7 +109,9 @@ impl SqlBackend {
     ) -> Result<Committed, WriteError> {
         let committed = self.transact_one(&Task::Attributes(zone, changes)).await;
         // The list of zones has kinds and primaries.
-        self.forget(None);
+        if !changes.iter().all(AttributeChange::is_about_signing) {
+            self.forget(None);
+        }
         committed
     }
 
@@ -184,9 +213,22 @@ pub(super) async fn change(
     changes: &[AttributeChange],
 ) -> Result<Committed, WriteError> {
     let zone = lock_zone(session, id).await?;
+    let is_signing = changes.iter().any(AttributeChange::is_about_signing);
+    // What cannot be read now may be what is mended.
+    let signing = match is_signing {
+        true => read_signing(session, id).await.ok(),
+        false => None,
+    };
     let mut is_changed = false;
     for change in changes {
         is_changed |= write(session, id, change).await?;
+    }
+    if is_signing && is_changed {
+        follow_signing(session, &zone, signing).await?;
+    }
+    if changes.contains(&AttributeChange::Rectify) {
+        let denial = read_signing(session, id).await?.denial;
+        is_changed |= rectify(session, &zone, denial).await?;
     }
     if is_changed {
         session.notify_change(id).await?;
@@ -204,15 +246,57 @@ pub(super) async fn change(
     })
 }
 
+/// Brings the columns that PowerDNS derives from names to a new way of signing, and refuses one that cannot be.
+async fn follow_signing(
+    session: &mut Session,
+    zone: &ZoneRow,
+    before: Option<SigningRows>,
+) -> Result<(), WriteError> {
+    let after = read_signing(session, zone.id).await?;
+    let was_presigned = before.as_ref().is_some_and(|before| before.is_presigned);
+    if after.is_presigned && !was_presigned {
+        check_signatures(session, zone).await?;
+    }
+    if before.is_none_or(|before| before.denial != after.denial) {
+        rectify(session, zone, after.denial).await?;
+    }
+    Ok(())
+}
+
+/// Refuses PRESIGNED for a zone that has keys, and no signature at its apex that could take the place of theirs.
+async fn check_signatures(session: &mut Session, zone: &ZoneRow) -> Result<(), WriteError> {
+    let mut apex = String::new();
+    write_name(zone.name.as_name(), &mut apex);
+    let (mut has_keys, mut has_signatures) = (false, false);
+    let sql = "SELECT id FROM cryptokeys WHERE domain_id = ? AND active LIMIT 1";
+    let each = &mut |_: &dyn Cells| has_keys = true;
+    session.rows(sql, &[Value::Int(zone.id)], each).await?;
+    let sql = "SELECT id FROM records WHERE domain_id = ? AND name = ? AND type = 'RRSIG' AND NOT disabled LIMIT 1";
+    let values = [Value::Int(zone.id), Value::Text(&apex)];
+    let each = &mut |_: &dyn Cells| has_signatures = true;
+    session.rows(sql, &values, each).await?;
+    match has_keys && !has_signatures {
+        true => Err(KeyRefusal::NoSignatures.into()),
+        false => Ok(()),
+    }
+}
+
 /// Makes one change; false if it was like that already.
-async fn write(session: &mut Session, id: i64, change: &AttributeChange) -> Result<bool, Failure> {
-    match change {
-        AttributeChange::SetKind(kind) => set(session, id, "type", kind_column(*kind)).await,
-        AttributeChange::SetPrimaries(text) => set(session, id, "master", text).await,
-        AttributeChange::SetAccount(text) => set(session, id, "account", text).await,
-        AttributeChange::SetCatalog(text) => set(session, id, "catalog", text).await,
+async fn write(
+    session: &mut Session,
+    id: i64,
+    change: &AttributeChange,
+) -> Result<bool, WriteError> {
+    Ok(match change {
+        AttributeChange::Key(edit) => return keys::change(session, id, edit).await,
+        // When all others are made.
+        AttributeChange::Rectify => false,
+        AttributeChange::SetKind(kind) => set(session, id, "type", kind_column(*kind)).await?,
+        AttributeChange::SetPrimaries(text) => set(session, id, "master", text).await?,
+        AttributeChange::SetAccount(text) => set(session, id, "account", text).await?,
+        AttributeChange::SetCatalog(text) => set(session, id, "catalog", text).await?,
         AttributeChange::Metadata(kind, edit, contents) => {
-            write_metadata(session, (id, kind), *edit, contents).await
+            write_metadata(session, (id, kind), *edit, contents).await?
         }
         AttributeChange::SetComment {
             name,
@@ -240,9 +324,9 @@ async fn write(session: &mut Session, id: i64, change: &AttributeChange) -> Resu
                 Value::Text(comment),
             ];
             session.run(sql, &values).await?;
-            Ok(true)
+            true
         }
-    }
+    })
 }
 
 /// Sets a column of the zone's row; an empty text is none.

@@ -169,19 +169,19 @@ pub(super) async fn change(
 
 /// A change in work.
 pub(super) struct Work {
-    apex: CanonicalName,
+    pub(super) apex: CanonicalName,
     pub(super) denial: KeptDenial,
     pub(super) rows: Rows,
     /// Names that steps are about.
-    touched: BTreeSet<CanonicalName>,
+    pub(super) touched: BTreeSet<CanonicalName>,
     /// The facts about the names that were read, as they were before.
-    before: HashMap<CanonicalName, NameFacts>,
+    pub(super) before: HashMap<CanonicalName, NameFacts>,
     /// Delegations that come or go: all below is read.
-    flipped: BTreeSet<CanonicalName>,
+    pub(super) flipped: BTreeSet<CanonicalName>,
     /// Empty non-terminals below which all names were read.
-    explored: BTreeSet<CanonicalName>,
+    pub(super) explored: BTreeSet<CanonicalName>,
     /// Empty non-terminals with more names below than were read, and what these do for them.
-    glimpsed: HashMap<CanonicalName, NameStanding>,
+    pub(super) glimpsed: HashMap<CanonicalName, NameStanding>,
 }
 
 /// The row of an empty non-terminal as it should be.
@@ -399,7 +399,7 @@ impl Work {
     }
 
     /// The rows of empty non-terminals as they should be.
-    fn empties(&self) -> Vec<Empty> {
+    pub(super) fn empties(&self) -> Vec<Empty> {
         let facts = self.rows.facts();
         let knowledge = self.knowledge(&facts);
         let mut below: HashMap<&[u8], NameStanding> = HashMap::new();
@@ -455,7 +455,7 @@ impl Work {
     }
 
     /// Makes the derived columns of all rows whose names are touched.
-    fn derive_rows(&mut self) {
+    pub(super) fn derive_rows(&mut self) {
         let facts = self.rows.facts();
         let knowledge = self.knowledge(&facts);
         let mut derived = Vec::new();

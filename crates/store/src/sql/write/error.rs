@@ -2,6 +2,7 @@
 
 use super::super::SqlError;
 use super::check::{MAX_NAME_TEXT, MAX_RRSET};
+use super::keys::KeyRefusal;
 use super::session::Failure;
 use nameward_wire::Type;
 use nameward_zone::change::{ChangeError, ChangeRefused};
@@ -97,6 +98,9 @@ pub enum WriteError {
     /// The change depends on what the zone has, and that is not so. Nothing was written.
     #[error(transparent)]
     Refused(#[from] ChangeRefused),
+    /// The keys of a zone are not to be changed so. Nothing was written.
+    #[error(transparent)]
+    Keys(#[from] KeyRefusal),
     /// The zone to be created exists. Nothing was written.
     #[error("zone {0} exists already")]
     Exists(String),

@@ -10,6 +10,13 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Rows inserted by one statement, and ids in one statement.
 pub(super) const INSERTS_AT_ONCE: usize = 50;
 const IDS_AT_ONCE: usize = 500;
+/// Names in the order that one statement writes.
+const ORDERNAMES_AT_ONCE: usize = 100;
+/// Rows with equal columns that are not worth a statement of their own.
+const FEW_ALIKE: usize = 4;
+
+/// The numbers of rows by what their derived columns are to be.
+type AlikeRows<'r> = BTreeMap<(bool, Option<&'r str>), Vec<i64>>;
 
 impl Work {
     /// Writes all rows that are new, changed or gone.
@@ -72,7 +79,7 @@ impl Work {
     /// how many updates of a row that are.
     async fn update(&self, session: &mut Session) -> Result<usize, Failure> {
         let mut updates = 0;
-        let mut alike: BTreeMap<(bool, Option<&str>), Vec<i64>> = BTreeMap::new();
+        let mut alike = AlikeRows::new();
         for row in &self.rows.list {
             let (Some(id), false) = (row.id, row.is_deleted) else {
                 continue;
@@ -96,18 +103,7 @@ impl Work {
                 updates += 1;
             }
         }
-        for ((auth, ordername), ids) in alike {
-            for chunk in ids.chunks(IDS_AT_ONCE) {
-                let sql = format!(
-                    "UPDATE records SET auth = ?, ordername = ? WHERE id IN ({})",
-                    list(chunk)
-                );
-                let values = [Value::Bool(auth), ordername.into()];
-                session.run(&sql, &values).await?;
-                updates += chunk.len();
-            }
-        }
-        Ok(updates)
+        Ok(updates + derive_alike(session, alike).await?)
     }
 
     /// Comments go with the last record of an RRset.
@@ -133,6 +129,59 @@ impl Work {
         }
         Ok(())
     }
+}
+
+/// Updates derived columns, those of rows that are alike at once. In a zone that gets another order all differ: their names in
+/// the order then go together, many with one statement. Returns how many rows that are.
+async fn derive_alike(session: &mut Session, alike: AlikeRows<'_>) -> Result<usize, Failure> {
+    let mut updates = 0;
+    let mut single: BTreeMap<bool, Vec<(i64, Option<&str>)>> = BTreeMap::new();
+    for ((auth, ordername), ids) in alike {
+        updates += ids.len();
+        if ids.len() < FEW_ALIKE {
+            let rows = ids.iter().map(|id| (*id, ordername));
+            single.entry(auth).or_default().extend(rows);
+            continue;
+        }
+        for chunk in ids.chunks(IDS_AT_ONCE) {
+            let sql = format!(
+                "UPDATE records SET auth = ?, ordername = ? WHERE id IN ({})",
+                list(chunk)
+            );
+            let values = [Value::Bool(auth), ordername.into()];
+            session.run(&sql, &values).await?;
+        }
+    }
+    for (auth, rows) in single {
+        for chunk in rows.chunks(ORDERNAMES_AT_ONCE) {
+            derive_single(session, auth, chunk).await?;
+        }
+    }
+    Ok(updates)
+}
+
+async fn derive_single(
+    session: &mut Session,
+    auth: bool,
+    rows: &[(i64, Option<&str>)],
+) -> Result<(), Failure> {
+    let ids: Vec<i64> = rows.iter().map(|(id, _)| *id).collect();
+    let named = rows.iter().filter_map(|(id, name)| Some((id, (*name)?)));
+    let mut values = vec![Value::Bool(auth)];
+    let mut ordername = String::new();
+    for (id, name) in named {
+        ordername.push_str(&format!(" WHEN {id} THEN ?"));
+        values.push(Value::Text(name));
+    }
+    let ordername = match ordername.is_empty() {
+        true => "NULL".to_owned(),
+        false => format!("CASE id{ordername} END"),
+    };
+    let sql = format!(
+        "UPDATE records SET auth = ?, ordername = {ordername} WHERE id IN ({})",
+        list(&ids)
+    );
+    session.run(&sql, &values).await
 }
 
 /// Numbers are safe to be written out.

@@ -1,0 +1,295 @@
+//! Owns operations on the keys of zones in databases: rows of `cryptokeys`, read and written as PowerDNS does, and the metadata
+//! that says how names are denied.
+
+use nameward_dnssec::rollover::KeyRole;
+use nameward_dnssec::{Denial, DenialTerms, KeyError, KeyUse, Nsec3, PrivateKey, SigningKey};
+use nameward_maintain::zone_keys::{ZoneKey, ZoneKeysError};
+use nameward_store::sql::ZoneRow;
+use nameward_store::sql::write::{
+    AttributeChange, KeyEdit, KeyRefusal, MetadataEdit, StoredKey, WriteError,
+};
+use nameward_wire::NameBuf;
+
+use super::signing_terms::{AskedTerms, check_denial, signed_already};
+use super::zone_keys::{listed, no_keys, of_keys};
+use super::{Database, ErrorKind, KeyChange, ListedZoneKey, OperationError, Operations};
+
+/// A zone of a database.
+pub(super) type DatabaseZone<'o> = (&'o Database, ZoneRow);
+
+impl Operations {
+    /// Finds the database that keeps the keys of a zone; `None` for zones whose keys are kept in the state store.
+    pub(super) fn key_home(
+        &self,
+        name: &NameBuf,
+    ) -> Result<Option<DatabaseZone<'_>>, OperationError> {
+        let rank = (self.rank_of)(name.as_name());
+        let is_database = |rank| self.databases.iter().any(|one| one.rank == rank);
+        match rank {
+            Some(rank) if is_database(rank) => self.locate(name).map(Some),
+            Some(_) => Ok(None),
+            // One that cannot be served yet, or the keys of a file that is away.
+            None => match self.locate(name) {
+                Err(error) if error.kind == ErrorKind::NotFound => Ok(None),
+                found => found.map(Some),
+            },
+        }
+    }
+
+    /// Reads the rows of the keys of a zone.
+    pub(super) fn key_rows(
+        &self,
+        (database, row): &DatabaseZone<'_>,
+    ) -> Result<Vec<StoredKey>, OperationError> {
+        let rows = self.runtime.block_on(database.backend.stored_keys(row));
+        rows.map_err(|error| database.error(&error))
+    }
+
+    /// Reads the keys that a database has of a zone, without those that do not sign and are of an algorithm that is not known
+    /// here.
+    pub(super) fn database_keys(
+        &self,
+        zone: &DatabaseZone<'_>,
+    ) -> Result<Vec<ZoneKey>, OperationError> {
+        let rows = self.key_rows(zone)?;
+        let is_idle = |row: &&StoredKey| {
+            let unknown = SigningKey::unsupported_algorithm(row.content.as_bytes());
+            !row.is_active && unknown.is_some()
+        };
+        let used = rows.iter().filter(|row| !is_idle(row));
+        let keys = used.map(|row| {
+            let number = number_of(row);
+            zone_key(row).map_err(|error| ZoneKeysError::Key { number, error })
+        });
+        let keys = keys.collect::<Result<_, _>>();
+        keys.map_err(of_keys(&zone.1.name))
+    }
+
+    /// Lists the keys that a database has of a zone, those that cannot be read too.
+    pub(super) fn listed_rows(
+        &self,
+        zone: &DatabaseZone<'_>,
+    ) -> Result<Vec<ListedZoneKey>, OperationError> {
+        let (rows, name) = (self.key_rows(zone)?, &zone.1.name);
+        let keys: Vec<ZoneKey> = rows.iter().filter_map(|row| zone_key(row).ok()).collect();
+        let keys = rows.iter().map(|row| {
+            let read = zone_key(row).and_then(|key| {
+                // The library may refuse the numbers.
+                SigningKey::new(&key.private, key.flags, key.usage)?;
+                Ok(key)
+            });
+            match read {
+                Ok(key) => listed(name, &key, &keys),
+                Err(error) => Ok(unreadable(name, row, error)),
+            }
+        });
+        keys.collect()
+    }
+
+    /// Changes keys and metadata about signing in one transaction, and makes the server answer so; false if nothing changed.
+    pub(super) fn write_signing(
+        &self,
+        (database, row): &DatabaseZone<'_>,
+        changes: &[AttributeChange],
+    ) -> Result<bool, OperationError> {
+        let changed = database.backend.change_attributes(row.id, changes);
+        let committed = self.runtime.block_on(changed);
+        let committed = committed.map_err(|error| of_attributes(database, &row.name, &error))?;
+        if committed.is_changed {
+            for warning in self.publish(database, &committed)? {
+                tracing::warn!("zone {}: {warning}", row.name);
+            }
+        }
+        Ok(committed.is_changed)
+    }
+
+    /// Signs a zone of a database: its first key and the metadata about denial and serials.
+    pub(super) fn secure_in_database(
+        &self,
+        zone: &DatabaseZone<'_>,
+        terms: &AskedTerms,
+        key: &ZoneKey,
+    ) -> Result<ListedZoneKey, OperationError> {
+        let mut changes = terms.metadata();
+        changes.push(AttributeChange::Key(KeyEdit::AddFirst(stored(key))));
+        self.write_signing(zone, &changes)?;
+        let number = self.number_of_new(zone, key)?;
+        let mut keys = self.listed_rows(zone)?.into_iter();
+        let key = keys.find(|listed| listed.key == number);
+        key.ok_or_else(|| of_keys(&zone.1.name)(ZoneKeysError::NotThere(number)))
+    }
+
+    /// Adds a key to a zone of a database; returns its number.
+    pub(super) fn add_in_database(
+        &self,
+        zone: &DatabaseZone<'_>,
+        key: &ZoneKey,
+    ) -> Result<u32, OperationError> {
+        let (database, row) = zone;
+        key.key().map_err(of_keys(&row.name))?;
+        let items = self.runtime.block_on(database.backend.stored_metadata(row));
+        let items = items.map_err(|error| database.error(&error))?;
+        if items.iter().any(|item| item.kind == "NSEC3PARAM") {
+            let nsec3 = DenialTerms {
+                denial: Denial::Nsec3(Nsec3::default()),
+                ..DenialTerms::default()
+            };
+            check_denial(&row.name, &nsec3, std::slice::from_ref(key))?;
+        }
+        let change = AttributeChange::Key(KeyEdit::Add(stored(key)));
+        self.write_signing(zone, &[change])?;
+        self.number_of_new(zone, key)
+    }
+
+    /// Finds the number that the database gave to a key.
+    fn number_of_new(&self, zone: &DatabaseZone<'_>, key: &ZoneKey) -> Result<u32, OperationError> {
+        let written = stored(key);
+        let rows = self.key_rows(zone)?;
+        let is_it =
+            |row: &&StoredKey| (row.flags, &row.content) == (written.flags, &written.content);
+        rows.iter().find(is_it).map(number_of).ok_or_else(|| {
+            let name = zone.1.name;
+            OperationError::backend(format!(
+                "zone {name}: the new key is not in the database any more"
+            ))
+        })
+    }
+
+    /// Changes the use of a key in a database.
+    pub(super) fn change_in_database(
+        &self,
+        zone: &DatabaseZone<'_>,
+        number: u32,
+        change: KeyChange,
+    ) -> Result<(), OperationError> {
+        let id = i64::from(number);
+        let edit = match change {
+            KeyChange::Activate => KeyEdit::SetActive(id, true),
+            KeyChange::Deactivate => KeyEdit::SetActive(id, false),
+            KeyChange::Publish => KeyEdit::SetPublished(id, true),
+            KeyChange::Unpublish => KeyEdit::SetPublished(id, false),
+        };
+        self.write_signing(zone, &[AttributeChange::Key(edit)])?;
+        Ok(())
+    }
+
+    /// Removes a key from a database.
+    pub(super) fn remove_in_database(
+        &self,
+        zone: &DatabaseZone<'_>,
+        number: u32,
+    ) -> Result<(), OperationError> {
+        let edit = KeyEdit::Remove(number.into());
+        self.write_signing(zone, &[AttributeChange::Key(edit)])?;
+        Ok(())
+    }
+
+    /// Removes all keys of a zone from its database, and the metadata that says how names are denied; returns how many keys
+    /// there were.
+    pub(super) fn unsecure_in_database(
+        &self,
+        zone: &DatabaseZone<'_>,
+    ) -> Result<usize, OperationError> {
+        let count = self.key_rows(zone)?.len();
+        let remove =
+            |kind: &str| AttributeChange::Metadata(kind.into(), MetadataEdit::Remove, Vec::new());
+        // As `pdnsutil disable-dnssec`, and the word of our own.
+        let kinds = [
+            "NSEC3PARAM",
+            "NSEC3NARROW",
+            "PRESIGNED",
+            "X-NAMEWARD-DENIAL",
+        ];
+        let mut changes = vec![AttributeChange::Key(KeyEdit::RemoveAll)];
+        changes.extend(kinds.map(remove));
+        self.write_signing(zone, &changes)?;
+        Ok(count)
+    }
+}
+
+/// Makes the error of a change that a database did not make.
+pub(super) fn of_attributes(
+    database: &Database,
+    name: &NameBuf,
+    error: &WriteError,
+) -> OperationError {
+    match error {
+        WriteError::Keys(refusal) => of_refusal(name, *refusal),
+        error => database.error(error),
+    }
+}
+
+fn of_refusal(name: &NameBuf, refusal: KeyRefusal) -> OperationError {
+    let kind = match refusal {
+        KeyRefusal::HasKeys => return signed_already(name),
+        KeyRefusal::NoKeys => return no_keys(name),
+        KeyRefusal::NotThere(_) => ErrorKind::NotFound,
+        KeyRefusal::Same(_) => ErrorKind::Conflict,
+        KeyRefusal::Last(id) => {
+            return OperationError::refused(format!(
+                "key {id} is the only one that signs zone {name}: `nameward zone unsecure {name}` ends signing"
+            ));
+        }
+        KeyRefusal::TooMany | KeyRefusal::Presigned | KeyRefusal::NoSignatures => {
+            ErrorKind::Refused
+        }
+    };
+    OperationError::new(kind, format!("zone {name}: {refusal}"))
+}
+
+/// Numbers of rows are small; one that is not belongs to no key that a command can name.
+fn number_of(row: &StoredKey) -> u32 {
+    u32::try_from(row.id).unwrap_or(u32::MAX)
+}
+
+fn stored(key: &ZoneKey) -> StoredKey {
+    StoredKey {
+        id: 0,
+        flags: key.flags.into(),
+        is_active: key.usage.is_active(),
+        is_published: key.usage.published,
+        content: key.private.to_stored_text(),
+    }
+}
+
+/// Reads a row as a key. Databases do not tell when it was made.
+fn zone_key(row: &StoredKey) -> Result<ZoneKey, KeyError> {
+    let flags = u16::try_from(row.flags).map_err(|_| KeyError::Flags(0))?;
+    Ok(ZoneKey {
+        number: number_of(row),
+        flags,
+        role: match flags & 1 {
+            1 => KeyRole::KeySigning,
+            _ => KeyRole::ZoneSigning,
+        },
+        usage: KeyUse::by_flags(flags, row.is_active, row.is_published),
+        created: 0,
+        life: None,
+        private: PrivateKey::from_text(row.content.as_bytes())?,
+    })
+}
+
+/// A key that cannot be used, with what is known of it.
+fn unreadable(name: &NameBuf, row: &StoredKey, error: KeyError) -> ListedZoneKey {
+    let algorithm = SigningKey::unsupported_algorithm(row.content.as_bytes());
+    ListedZoneKey {
+        zone: name.to_string(),
+        key: number_of(row),
+        tag: 0,
+        role: match row.flags & 1 {
+            1 => "ksk".into(),
+            _ => "zsk".into(),
+        },
+        algorithm: algorithm.map_or_else(|| "unknown".into(), |number| number.to_string()),
+        algorithm_number: algorithm.unwrap_or(0),
+        bits: 0,
+        flags: u16::try_from(row.flags).unwrap_or_default(),
+        state: None,
+        active: row.is_active,
+        published: row.is_published,
+        created: None,
+        ds: None,
+        dnskey: String::new(),
+        problem: Some(error.to_string()),
+    }
+}

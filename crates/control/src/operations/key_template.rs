@@ -1,0 +1,87 @@
+//! Owns the keys that operators ask for: made, or read from a text, with their role and use.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use nameward_dnssec::rollover::KeyRole;
+use nameward_dnssec::{KeyUse, PrivateKey, algorithm_number};
+use nameward_maintain::zone_keys::ZoneKey;
+
+use super::{KeyTemplate, OperationError, SecretText};
+
+/// The algorithm of keys where nothing is said (RFC 8624 section 3.1 recommends it).
+const DEFAULT_ALGORITHM: u8 = 13;
+/// Bits of RSA keys where nothing is said.
+const DEFAULT_BITS: u32 = 2048;
+/// The flags of a DNSKEY with and without the bit of an entry point (RFC 4034 section 2.1.1).
+const ENTRY_POINT: u16 = 257;
+const ZONE_SIGNING: u16 = 256;
+
+impl KeyTemplate {
+    pub(super) fn generate(&self) -> Result<PrivateKey, OperationError> {
+        let bits = self.bits.unwrap_or(DEFAULT_BITS);
+        PrivateKey::generate(self.algorithm()?, bits as usize)
+            .map_err(|error| OperationError::invalid(error.to_string()))
+    }
+
+    /// Reads a private text of either form.
+    pub(super) fn read(&self, text: &SecretText) -> Result<PrivateKey, OperationError> {
+        let octets = text.0.as_bytes();
+        let read = match text.0.contains("-----BEGIN ") {
+            true => PrivateKey::from_pem(octets, self.algorithm()?),
+            false => PrivateKey::from_text(octets),
+        };
+        read.map_err(|error| OperationError::invalid(error.to_string()))
+    }
+
+    fn algorithm(&self) -> Result<u8, OperationError> {
+        let Some(word) = &self.algorithm else {
+            return Ok(DEFAULT_ALGORITHM);
+        };
+        algorithm_number(word).ok_or_else(|| {
+            OperationError::invalid(format!(
+                "cannot sign with the algorithm {word:?}: there are 8 (RSASHA256), 10 (RSASHA512), \
+                 13 (ECDSAP256SHA256), 14 (ECDSAP384SHA384) and 15 (ED25519)"
+            ))
+        })
+    }
+
+    pub(super) fn key(&self, private: PrivateKey) -> Result<ZoneKey, OperationError> {
+        let role = match self.role.as_deref().unwrap_or("csk") {
+            "csk" => KeyRole::Combined,
+            "ksk" => KeyRole::KeySigning,
+            "zsk" => KeyRole::ZoneSigning,
+            other => {
+                return Err(OperationError::invalid(format!(
+                    "expected the role csk, ksk or zsk, found {other:?}"
+                )));
+            }
+        };
+        Ok(ZoneKey {
+            number: 0,
+            flags: match role.signs_keys() {
+                true => ENTRY_POINT,
+                false => ZONE_SIGNING,
+            },
+            role,
+            usage: use_of(role, !self.inactive, !self.unpublished),
+            created: now_seconds(),
+            life: None,
+            private,
+        })
+    }
+}
+
+pub(super) fn now_seconds() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.map_or(0, |since| since.as_secs())
+}
+
+/// The use of a key that no policy looks after.
+pub(super) fn use_of(role: KeyRole, is_active: bool, is_published: bool) -> KeyUse {
+    KeyUse {
+        published: is_published,
+        signs_keys: is_active && role.signs_keys(),
+        signs_zone: is_active && role.signs_zone(),
+        asks_ds: is_published && role.signs_keys(),
+    }
+}

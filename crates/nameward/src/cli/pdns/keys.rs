@@ -1,0 +1,311 @@
+//! Owns what the commands of pdnsutil about keys print: numbers of new keys, DNSKEY and DS, tables, as scripts read them.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use data_encoding::HEXLOWER;
+use nameward_control::operations::{
+    ErrorKind, KeyTemplate, ListedItem, ListedKind, ListedZoneKey, OperationError,
+    OperationRequest, OperationResult, SecretText, ZoneDetails,
+};
+use nameward_control::socket::AskError;
+use nameward_dnssec::ds_data;
+use nameward_wire::rdata::parse_text;
+use nameward_wire::text::Fields;
+use nameward_wire::{Name, NameBuf, Type};
+
+use super::bare;
+use crate::cli::key::read_key;
+use crate::{command_error::CommandError, config::Overrides, remote};
+
+/// The head of the table of keys.
+const HEAD: &str =
+    "Zone                          Type Act Pub Size    Algorithm       ID   Location    Keytag";
+
+/// A command about keys whose output is that of pdnsutil.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum PdnsKeyStep {
+    /// The table of keys, of one zone or all.
+    List(Option<String>),
+    /// A zone with its metadata and keys.
+    Show(String),
+    /// The DNSKEY of one key.
+    Dnskey(String, u32),
+    /// The DS records of all entry points.
+    Ds(String),
+    /// A new key; its number is printed.
+    Add(KeyTemplate),
+    /// A key from a file; its number is printed.
+    Import(PathBuf, KeyTemplate),
+}
+
+/// Returns the text that a step prints.
+pub(super) fn answer(step: PdnsKeyStep, overrides: &Overrides) -> Result<String, CommandError> {
+    match step {
+        PdnsKeyStep::List(zone) => list(zone, overrides),
+        PdnsKeyStep::Show(zone) => show(&zone, overrides),
+        PdnsKeyStep::Dnskey(zone, number) => {
+            let keys = keys_of(&zone, overrides)?;
+            let key = keys.iter().find(|key| key.key == number);
+            let key = key.ok_or_else(|| {
+                OperationError::not_found(format!("zone {zone} has no key {number}"))
+            })?;
+            Ok(format!("{} IN DNSKEY {}\n", bare(&key.zone), joined(key)))
+        }
+        PdnsKeyStep::Ds(zone) => {
+            let keys = keys_of(&zone, overrides)?;
+            let entries = of_type(&keys).filter(|(word, _)| *word != "ZSK");
+            Ok(entries.map(|(_, key)| ds_lines(key, "")).collect())
+        }
+        PdnsKeyStep::Add(template) => number_of(OperationRequest::KeyAdd(template), overrides),
+        PdnsKeyStep::Import(file, template) => {
+            let private = SecretText(read_key(&file)?);
+            number_of(OperationRequest::KeyImport { private, template }, overrides)
+        }
+    }
+}
+
+/// Reads the words of `add-zone-key` and `import-zone-key` behind the zone, in any order, over what a command does without
+/// them.
+pub(super) fn template(mut template: KeyTemplate, words: &[&str]) -> KeyTemplate {
+    for word in words {
+        match *word {
+            "ksk" | "zsk" | "csk" => template.role = Some((*word).into()),
+            "active" => template.inactive = false,
+            "inactive" => template.inactive = true,
+            "published" => template.unpublished = false,
+            "unpublished" => template.unpublished = true,
+            "ecdsa256" => template.algorithm = Some("ECDSAP256SHA256".into()),
+            "ecdsa384" => template.algorithm = Some("ECDSAP384SHA384".into()),
+            "rsasha1-nsec3-sha1" => template.algorithm = Some("NSEC3RSASHA1".into()),
+            word => match word.parse::<u32>() {
+                // Smaller numbers are those of algorithms.
+                Ok(bits) if bits >= 256 => template.bits = Some(bits),
+                _ => template.algorithm = Some(word.into()),
+            },
+        }
+    }
+    template
+}
+
+fn number_of(request: OperationRequest, overrides: &Overrides) -> Result<String, CommandError> {
+    match remote::ask(request, overrides, &mut drop)? {
+        OperationResult::ZoneKey(key) => Ok(format!("{}\n", key.key)),
+        _ => Err(CommandError::Interrupted),
+    }
+}
+
+fn details(zone: &str, overrides: &Overrides) -> Result<ZoneDetails, CommandError> {
+    let request = OperationRequest::ZoneShow { zone: zone.into() };
+    match remote::ask(request, overrides, &mut drop)? {
+        OperationResult::Zone(details) => Ok(details),
+        _ => Err(CommandError::Interrupted),
+    }
+}
+
+/// The keys of a zone that is there; none if it has none.
+fn keys_of(zone: &str, overrides: &Overrides) -> Result<Vec<ListedZoneKey>, CommandError> {
+    details(zone, overrides)?;
+    keys(Some(zone.into()), overrides)
+}
+
+fn keys(zone: Option<String>, overrides: &Overrides) -> Result<Vec<ListedZoneKey>, CommandError> {
+    let mut keys = Vec::new();
+    let request = OperationRequest::KeyList { zone };
+    let listed = remote::ask(request, overrides, &mut |item| {
+        if let ListedItem::ZoneKey(key) = item {
+            keys.push(key);
+        }
+    });
+    match listed {
+        Err(CommandError::Ask(AskError::Failed(error))) if error.kind == ErrorKind::NotFound => {}
+        listed => drop(listed?),
+    }
+    Ok(keys)
+}
+
+/// The keys of one zone with the words of PowerDNS for their part: an algorithm that signs with keys of one kind alone has CSKs.
+/// Those with that kind's word come last.
+fn of_type(keys: &[ListedZoneKey]) -> impl Iterator<Item = (&'static str, &ListedZoneKey)> {
+    let is_entry = |key: &ListedZoneKey| key.flags & 1 == 1;
+    let active = |entry: bool| -> BTreeSet<u8> {
+        let keys = keys
+            .iter()
+            .filter(|key| key.active && is_entry(key) == entry);
+        keys.map(|key| key.algorithm_number).collect()
+    };
+    let (entries, others) = (active(true), active(false));
+    let word = move |key: &ListedZoneKey| {
+        let algorithm = key.algorithm_number;
+        let is_split = entries.contains(&algorithm) && others.contains(&algorithm);
+        match (is_split, is_entry(key)) {
+            (false, _) => "CSK",
+            (true, true) => "KSK",
+            (true, false) => "ZSK",
+        }
+    };
+    let mut sorted: Vec<_> = keys.iter().map(|key| (word(key), key)).collect();
+    sorted.sort_by_key(|(word, key)| (*word == "KSK", key.key));
+    sorted.into_iter()
+}
+
+fn list(zone: Option<String>, overrides: &Overrides) -> Result<String, CommandError> {
+    let keys = match zone {
+        Some(zone) => keys_of(&zone, overrides)?,
+        None => keys(None, overrides)?,
+    };
+    let mut text = format!("{HEAD}\n{}\n", "-".repeat(HEAD.len()));
+    for of_zone in keys.chunk_by(|one, other| one.zone == other.zone) {
+        for (word, key) in of_type(of_zone) {
+            text.push_str(&format!(
+                "{:<29} {word:<4} {:<3} {:<3} {:<7} {:<15} {:<4} {:<11} {}\n",
+                bare(&key.zone),
+                if key.active { "Act" } else { "" },
+                if key.published { "Pub" } else { "" },
+                key.bits,
+                key.algorithm,
+                key.key,
+                if key.created.is_some() {
+                    "state store"
+                } else {
+                    "cryptokeys"
+                },
+                key.tag
+            ));
+        }
+    }
+    Ok(text)
+}
+
+fn show(zone: &str, overrides: &Overrides) -> Result<String, CommandError> {
+    let details = details(zone, overrides)?;
+    let keys = keys(Some(zone.into()), overrides)?;
+    let metadata = metadata(zone, overrides)?;
+    let value = |kind: &str| {
+        let mut items = metadata.iter();
+        let item = items.find(|(have, _)| have == kind);
+        item.map(|(_, content)| content.as_str())
+    };
+    let is_presigned = value("PRESIGNED") == Some("1");
+    let mut text = format!("This is a {} zone\n", kind_word(details.kind));
+    if let Some(primaries) = &details.primaries {
+        text.push_str(&format!("Primary: {primaries}\n"));
+    }
+    if keys.is_empty() && !is_presigned {
+        text.push_str("Zone is not actively secured\n");
+    }
+    text.push_str("Metadata items: ");
+    match metadata.is_empty() {
+        true => text.push_str("None\n"),
+        false => text.push('\n'),
+    }
+    for (kind, content) in &metadata {
+        text.push_str(&format!("\t{kind}\t{content}\n"));
+    }
+    if is_presigned {
+        text.push_str("Zone is presigned\n");
+    }
+    if keys.is_empty() {
+        return Ok(text);
+    }
+    text.push_str(&match (value("NSEC3PARAM"), value("NSEC3NARROW")) {
+        (None, _) => "Zone has NSEC semantics\n".to_owned(),
+        (Some(param), Some("1")) => {
+            format!("Zone has NARROW hashed NSEC3 semantics, configuration: {param}\n")
+        }
+        (Some(param), _) => format!("Zone has hashed NSEC3 semantics, configuration: {param}\n"),
+    });
+    text.push_str("keys: \n");
+    of_type(&keys).for_each(|(word, key)| show_key(word, key, &mut text));
+    Ok(text)
+}
+
+fn show_key(word: &str, key: &ListedZoneKey, text: &mut String) {
+    let (active, published) = (
+        if key.active { "  Active" } else { "Inactive" },
+        if key.published {
+            " Published"
+        } else {
+            " Unpublished"
+        },
+    );
+    let ListedZoneKey {
+        key: number,
+        flags,
+        tag,
+        algorithm,
+        bits,
+        zone,
+        ..
+    } = key;
+    text.push_str(&format!(
+        "ID = {number} ({word}), flags = {flags}, tag = {tag}, algo = {}, bits = {bits}\t{active}\t{published}  ( {algorithm} ) \n",
+        key.algorithm_number
+    ));
+    if word != "ZSK" && !key.dnskey.is_empty() {
+        let data = joined(key);
+        text.push_str(&format!(
+            "{word} DNSKEY = {zone} IN DNSKEY {data} ; ( {algorithm} )\n"
+        ));
+        text.push_str(&ds_lines(key, "DS = "));
+    }
+}
+
+fn metadata(zone: &str, overrides: &Overrides) -> Result<Vec<(String, String)>, CommandError> {
+    let mut items = Vec::new();
+    let (zone, kind) = (zone.into(), None);
+    let request = OperationRequest::MetadataList { zone, kind };
+    let listed = remote::ask(request, overrides, &mut |item| {
+        if let ListedItem::Metadata(item) = item {
+            items.push((item.kind, item.content));
+        }
+    });
+    match listed {
+        // Zones of files have none.
+        Err(CommandError::Ask(AskError::Failed(error))) if error.kind == ErrorKind::Refused => {}
+        listed => drop(listed?),
+    }
+    Ok(items)
+}
+
+/// The word of PowerDNS for a kind of zone.
+fn kind_word(kind: ListedKind) -> &'static str {
+    match kind.name() {
+        "primary" => "Master",
+        "secondary" => "Slave",
+        "producer" => "Producer",
+        "consumer" => "Consumer",
+        _ => "Native",
+    }
+}
+
+/// The data of the DNSKEY in one piece.
+fn joined(key: &ListedZoneKey) -> String {
+    let words: Vec<&str> = key.dnskey.split(' ').collect();
+    match words.get(..3) {
+        Some(fields) => format!("{} {}", fields.join(" "), words[3..].concat()),
+        None => key.dnskey.clone(),
+    }
+}
+
+/// A line for the DS of each digest.
+fn ds_lines(key: &ListedZoneKey, prefix: &str) -> String {
+    let mut rdata = Vec::new();
+    let mut fields = Fields::new(key.dnskey.as_bytes());
+    let read = parse_text(Type::DNSKEY, &mut fields, Name::ROOT, &mut rdata);
+    let (Ok(_), Ok(apex)) = (read, key.zone.parse::<NameBuf>()) else {
+        return String::new();
+    };
+    let mut text = String::new();
+    for (digest, words) in [(2, "SHA256 digest"), (4, "SHA-384 digest")] {
+        let ds = ds_data(apex.as_name(), &rdata, digest).unwrap_or_default();
+        text.push_str(&format!(
+            "{prefix}{} IN DS {} {} {digest} {} ; ( {words} )\n",
+            key.zone,
+            key.tag,
+            key.algorithm_number,
+            HEXLOWER.encode(ds.get(4..).unwrap_or_default())
+        ));
+    }
+    text
+}

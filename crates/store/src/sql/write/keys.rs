@@ -1,0 +1,262 @@
+//! The keys of a zone (`cryptokeys`), read and changed as `pdnsutil` does it.
+//!
+//! Whether a key may come or go is decided under the lock of the zone, by its rows alone: a key that cannot be read can
+//! still be taken away. No text of a key is ever in an error.
+
+use super::super::dialect::{SqlEngine, all_keys};
+use super::super::row::{Cells, read_name};
+use super::super::{SqlBackend, ZoneRow};
+use super::session::{Failure, Session, Value};
+use super::{WriteError, asked::read_presigned};
+use nameward_wire::NameBuf;
+
+/// Keys of one zone. More are not read when it is signed.
+pub const STORED_KEYS_MAX: usize = super::super::keys::MAX_KEYS;
+
+/// A row of `cryptokeys`.
+#[derive(Clone, PartialEq, Eq)]
+pub struct StoredKey {
+    /// `cryptokeys.id`; of a new key the database makes it.
+    pub id: i64,
+    /// The flags of its DNSKEY, as stored.
+    pub flags: i64,
+    /// It signs.
+    pub is_active: bool,
+    /// It is in the zone.
+    pub is_published: bool,
+    /// The private text.
+    pub content: String,
+}
+
+/// One step of a change of keys.
+#[derive(Clone, PartialEq, Eq)]
+pub enum KeyEdit {
+    /// Adds a key to a zone that has none.
+    AddFirst(StoredKey),
+    /// Adds a key.
+    Add(StoredKey),
+    /// Has a key sign, or not.
+    SetActive(i64, bool),
+    /// Has a key shown in the zone, or not.
+    SetPublished(i64, bool),
+    /// Removes a key.
+    Remove(i64),
+    /// Removes all keys.
+    RemoveAll,
+}
+
+/// Why keys are not changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum KeyRefusal {
+    /// There are keys already.
+    #[error("the zone has keys already")]
+    HasKeys,
+    /// There are none.
+    #[error("the zone has no keys")]
+    NoKeys,
+    /// There is no such key.
+    #[error("the zone has no key {0}")]
+    NotThere(i64),
+    /// The zone has the key already.
+    #[error("the zone has this key already: number {0}")]
+    Same(i64),
+    /// It is the last one that signs.
+    #[error("key {0} is the only one that signs the zone")]
+    Last(i64),
+    /// There are too many.
+    #[error("the zone has {STORED_KEYS_MAX} keys: remove one first")]
+    TooMany,
+    /// The zone brings its signatures with it.
+    #[error("the zone brings its signatures with it (PRESIGNED): they are served as they are")]
+    Presigned,
+    /// The zone would be served without signatures.
+    #[error(
+        "the zone has keys and no signatures of its own: with PRESIGNED nothing would be signed"
+    )]
+    NoSignatures,
+}
+
+/// Debug output must not show secrets.
+impl std::fmt::Debug for StoredKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "StoredKey {{ id: {}, flags: {} }}", self.id, self.flags)
+    }
+}
+
+/// Debug output must not show secrets.
+impl std::fmt::Debug for KeyEdit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            KeyEdit::AddFirst(_) => "AddFirst",
+            KeyEdit::Add(_) => "Add",
+            KeyEdit::SetActive(..) => "SetActive",
+            KeyEdit::SetPublished(..) => "SetPublished",
+            KeyEdit::Remove(_) => "Remove",
+            KeyEdit::RemoveAll => "RemoveAll",
+        })
+    }
+}
+
+impl StoredKey {
+    fn read(row: &dyn Cells) -> Self {
+        let content = row.text(4).unwrap_or_default();
+        StoredKey {
+            id: row.int(0).unwrap_or(0),
+            flags: row.int(1).unwrap_or(0),
+            is_active: row.int(2) == Some(1),
+            is_published: row.int(3) == Some(1),
+            content: String::from_utf8_lossy(content).into_owned(),
+        }
+    }
+
+    /// Tells whether answers have signatures of it and validators find it.
+    fn is_used(&self) -> bool {
+        self.is_active && self.is_published
+    }
+}
+
+impl SqlBackend {
+    /// Reads the keys of a zone in the order of their numbers, on the primary.
+    pub async fn stored_keys(&self, zone: &ZoneRow) -> Result<Vec<StoredKey>, WriteError> {
+        let mut session = self.reader().await?;
+        let keys = read(&mut session, zone.id).await?;
+        self.inner.writer.give_back(session);
+        Ok(keys)
+    }
+
+    /// Lists the zones that have keys, on the primary.
+    pub async fn zones_with_keys(&self) -> Result<Vec<NameBuf>, WriteError> {
+        let mut session = self.reader().await?;
+        let name = match session.engine() {
+            SqlEngine::Mysql => "CAST(name AS BINARY)",
+            _ => "CAST(name AS VARCHAR)",
+        };
+        let sql = format!(
+            "SELECT id, {name} FROM domains WHERE id IN (SELECT domain_id FROM cryptokeys) ORDER BY name"
+        );
+        let mut zones = Vec::new();
+        let each = &mut |row: &dyn Cells| {
+            let mut zone = NameBuf::root();
+            if read_name(row.text(1).unwrap_or_default(), &mut zone).is_ok() {
+                zones.push(zone);
+            }
+        };
+        session.rows(&sql, &[], each).await?;
+        self.inner.writer.give_back(session);
+        Ok(zones)
+    }
+}
+
+async fn read(session: &mut Session, zone: i64) -> Result<Vec<StoredKey>, Failure> {
+    let sql = all_keys(session.engine()) + " WHERE domain_id = ? ORDER BY id";
+    let mut keys = Vec::new();
+    let each = &mut |row: &dyn Cells| keys.push(StoredKey::read(row));
+    session.rows(&sql, &[Value::Int(zone)], each).await?;
+    Ok(keys)
+}
+
+/// Makes one change of keys; false if it was like that already.
+pub(super) async fn change(
+    session: &mut Session,
+    zone: i64,
+    edit: &KeyEdit,
+) -> Result<bool, WriteError> {
+    let keys = read(session, zone).await?;
+    match edit {
+        KeyEdit::AddFirst(_) if !keys.is_empty() => Err(KeyRefusal::HasKeys.into()),
+        KeyEdit::AddFirst(key) | KeyEdit::Add(key) => {
+            check_new(session, zone, key, &keys).await?;
+            add(session, zone, key).await?;
+            Ok(true)
+        }
+        KeyEdit::SetActive(id, value) => set(session, &keys, (*id, "active"), *value).await,
+        KeyEdit::SetPublished(id, value) => set(session, &keys, (*id, "published"), *value).await,
+        KeyEdit::Remove(id) => {
+            find(&keys, *id)?;
+            check_others(&keys, *id)?;
+            let sql = "DELETE FROM cryptokeys WHERE domain_id = ? AND id = ?";
+            let values = [Value::Int(zone), Value::Int(*id)];
+            session.run(sql, &values).await?;
+            Ok(true)
+        }
+        KeyEdit::RemoveAll if keys.is_empty() => Err(KeyRefusal::NoKeys.into()),
+        KeyEdit::RemoveAll => {
+            let sql = "DELETE FROM cryptokeys WHERE domain_id = ?";
+            session.run(sql, &[Value::Int(zone)]).await?;
+            Ok(true)
+        }
+    }
+}
+
+async fn check_new(
+    session: &mut Session,
+    zone: i64,
+    key: &StoredKey,
+    keys: &[StoredKey],
+) -> Result<(), WriteError> {
+    // One who wrote the text may have ended it with an empty line.
+    let same = |other: &&StoredKey| {
+        (other.flags, other.content.trim_end()) == (key.flags, key.content.trim_end())
+    };
+    if let Some(same) = keys.iter().find(same) {
+        return Err(KeyRefusal::Same(same.id).into());
+    }
+    if keys.len() >= STORED_KEYS_MAX {
+        return Err(KeyRefusal::TooMany.into());
+    }
+    match read_presigned(session, zone).await? {
+        true => Err(KeyRefusal::Presigned.into()),
+        false => Ok(()),
+    }
+}
+
+async fn add(session: &mut Session, zone: i64, key: &StoredKey) -> Result<(), Failure> {
+    let sql = "INSERT INTO cryptokeys (domain_id, flags, active, published, content) \
+               VALUES (?, ?, ?, ?, ?)";
+    let values = [
+        Value::Int(zone),
+        Value::Int(key.flags),
+        Value::Bool(key.is_active),
+        Value::Bool(key.is_published),
+        Value::Text(&key.content),
+    ];
+    session.run(sql, &values).await
+}
+
+async fn set(
+    session: &mut Session,
+    keys: &[StoredKey],
+    (id, column): (i64, &str),
+    value: bool,
+) -> Result<bool, WriteError> {
+    let key = find(keys, id)?;
+    let before = match column {
+        "active" => key.is_active,
+        _ => key.is_published,
+    };
+    if before == value {
+        return Ok(false);
+    }
+    if !value {
+        check_others(keys, id)?;
+    }
+    let sql = format!("UPDATE cryptokeys SET {column} = ? WHERE id = ?");
+    let values = [Value::Bool(value), Value::Int(id)];
+    session.run(&sql, &values).await?;
+    Ok(true)
+}
+
+fn find(keys: &[StoredKey], id: i64) -> Result<&StoredKey, KeyRefusal> {
+    let key = keys.iter().find(|key| key.id == id);
+    key.ok_or(KeyRefusal::NotThere(id))
+}
+
+/// Refuses to take the last key from a zone that signs: validators that know its DS would call the zone bogus.
+fn check_others(keys: &[StoredKey], id: i64) -> Result<(), KeyRefusal> {
+    let was_used = keys.iter().any(|key| key.id == id && key.is_used());
+    let is_left = keys.iter().any(|key| key.id != id && key.is_used());
+    match was_used && !is_left {
+        true => Err(KeyRefusal::Last(id)),
+        false => Ok(()),
+    }
+}

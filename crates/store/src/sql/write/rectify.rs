@@ -1,0 +1,41 @@
+//! The columns that PowerDNS derives from names, made again for a whole zone: when its keys or metadata say another order of
+//! names, as `pdnsutil rectify-zone` does it.
+
+use super::super::ZoneRow;
+use super::commit::Work;
+use super::derive::{CanonicalName, KeptDenial, ancestors, key};
+use super::rows::Rows;
+use super::session::{Failure, Session};
+use std::collections::{BTreeSet, HashMap};
+
+/// Brings `auth`, `ordername` and the rows of empty non-terminals to what the denial of the zone asks for; the caller ends the
+/// transaction.
+pub(super) async fn rectify(
+    session: &mut Session,
+    zone: &ZoneRow,
+    denial: KeptDenial,
+) -> Result<bool, Failure> {
+    let apex = key(zone.name.as_name());
+    let mut rows = Rows::new(zone.id);
+    rows.load_names(session, std::slice::from_ref(&apex))
+        .await?;
+    rows.load_below(session, &apex, None).await?;
+    let touched: BTreeSet<CanonicalName> = rows.list.iter().map(|row| row.name.clone()).collect();
+    let above = touched.iter().flat_map(|name| ancestors(name, &apex));
+    // All names below each were read.
+    let explored = above.map(CanonicalName::from).collect::<BTreeSet<_>>();
+    let mut work = Work {
+        before: rows.facts(),
+        explored: explored.union(&touched).cloned().collect(),
+        apex,
+        denial,
+        rows,
+        touched,
+        flipped: BTreeSet::new(),
+        glimpsed: HashMap::new(),
+    };
+    let empties = work.empties();
+    work.derive_rows();
+    let written = work.write(session, empties).await?;
+    Ok(written.inserts + written.updates + written.deletes > 0)
+}
