@@ -29,6 +29,8 @@ pub(crate) struct Encoder<'n, 'b> {
     pub(crate) absent: Option<Type>,
     /// Hashes of the proofs that were made and written so far.
     pub(crate) proofs: ArrayVec<u64, MAX_PROOFS>,
+    /// Lists of names agree with all that the answer has to prove.
+    pub(crate) uses_lists: bool,
     /// Nodes whose NSEC or NSEC3 was written so far.
     pub(crate) proven: Vec<Node<'n>>,
 }
@@ -74,6 +76,7 @@ impl<'n, 'b> Encoder<'n, 'b> {
             addresses: None,
             absent: None,
             proofs: ArrayVec::new(),
+            uses_lists: false,
             proven: Vec::new(),
         }
     }
@@ -147,6 +150,7 @@ impl<'n, 'b> Encoder<'n, 'b> {
 
     #[cold]
     fn proofs<V: ZoneView>(&mut self, plan: &Plan<'n, V>, made: &'n [NameBuf]) -> Fit {
+        self.uses_lists = self.agrees_with_lists(plan, made);
         for proof in &plan.proofs {
             let records = self.entry(proof, made)?;
             self.writer.add_count(MessageSection::Authority, records);

@@ -161,7 +161,7 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
             && let Some(cname) = node.rrset(Type::CNAME)
             && node.rrset(self.qtype).is_none()
             // RFC 4035 section 2.5: an alias has an NSEC record of its own.
-            && (self.qtype != Type::NSEC || !has_own_nsec(zone, node))
+            && (self.qtype != Type::NSEC || !has_own_nsec(zone, node, node.name()))
         {
             self.push(
                 Section::Answer,
@@ -210,7 +210,9 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
                 );
                 PlanStep::Done
             }
-            None if self.qtype == Type::NSEC && has_own_nsec(zone, node) => {
+            None if self.qtype == Type::NSEC
+                && has_own_nsec(zone, node, key.suffix(key.labels())) =>
+            {
                 let ttl = proof_ttl(zone);
                 let proof = Data::Proof(Claim::Types);
                 self.push(Section::Answer, owner(current), proof, ttl, (zone, node));

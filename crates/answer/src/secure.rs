@@ -1,7 +1,8 @@
 //! The records that make answers of a signed zone verifiable (RFC 4035 section 3.1).
 //!
 //! Here stands what an answer must prove; [`online`] proves it with records made for the one answer, [`chain`] with
-//! those of a chain over all names, which a zone brings with it or which it has because it is signed here.
+//! those of a chain over all names, which a zone brings with it or which it has because it is signed here, and [`listed`] with
+//! those of a chain over names that were listed before the answer was looked up.
 //!
 //! | answer | NSEC (RFC 4035 section 3.1.3) | NSEC3 (RFC 5155 section 7.2) |
 //! |---|---|---|
@@ -15,6 +16,7 @@
 //! NXNAME.
 
 mod chain;
+mod listed;
 mod online;
 
 use crate::AnswerKind;
@@ -47,12 +49,16 @@ pub(crate) fn proof_ttl(zone: &impl ZoneView) -> u32 {
     zone.apex().rrset(Type::SOA).map_or(0, negative_ttl)
 }
 
-/// Whether a name has an NSEC record, made when it is asked for.
+/// Whether a name that a node stands for has an NSEC record, made when it is asked for.
 #[cold]
-pub(crate) fn has_own_nsec(zone: &impl ZoneView, node: Node<'_>) -> bool {
+pub(crate) fn has_own_nsec(zone: &impl ZoneView, node: Node<'_>, name: Name<'_>) -> bool {
     let state = zone.signing();
     // In a chain an empty non-terminal has none (RFC 4035 section 2.3).
-    let is_left_out = matches!(state, SigningState::Chained(_)) && node.is_empty();
+    let is_left_out = match state {
+        SigningState::Chained(_) => node.is_empty(),
+        SigningState::Listed(listed) => name == node.name() && listed::is_left_out(node, listed),
+        SigningState::Unsigned | SigningState::Online(_) | SigningState::Stored(_) => false,
+    };
     let signing = state.online();
     signing.is_some_and(|signing| *signing.denial() == Denial::Nsec) && !is_left_out
 }
@@ -247,6 +253,19 @@ impl<'n> Encoder<'n, '_> {
                     let chain = ProofChain::from(&**chained);
                     self.proof_of_chain(entry, (claim, next_closer), chain)
                 }
+                SigningState::Listed(listed) if entry.section == Section::Answer => {
+                    let name = Name::from_valid_wire(self.spelled(entry.owner, made));
+                    match listed.chain().filter(|chain| listed::has(chain, name)) {
+                        Some(chain) if name == entry.node.name() => {
+                            self.listed_nsec((entry, claim), name, (&chain, &listed.signing))
+                        }
+                        _ => self.asked_nsec((owner, name), (entry, claim), &listed.signing),
+                    }
+                }
+                SigningState::Listed(listed) => {
+                    let next_closer = Name::from_valid_wire(self.spelled(entry.owner, made));
+                    self.proof_with_list(entry, (claim, next_closer), listed)
+                }
                 SigningState::Stored(index) => {
                     let next_closer = Name::from_valid_wire(self.spelled(entry.owner, made));
                     let chain = ProofChain::Stored(index);
@@ -284,6 +303,9 @@ impl<'n> Encoder<'n, '_> {
             SigningState::Online(signing) => self.signed_online(owner, (rrset, ttl), node, signing),
             SigningState::Chained(chained) => {
                 self.signed_online(owner, (rrset, ttl), node, &chained.signing)
+            }
+            SigningState::Listed(listed) => {
+                self.signed_online(owner, (rrset, ttl), node, &listed.signing)
             }
             SigningState::Stored(_) if self.dnssec_ok => {
                 self.with_stored_signatures(owner, (rrset, ttl), node)

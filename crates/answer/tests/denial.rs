@@ -15,10 +15,15 @@ use nameward_dnssec::{
 use nameward_wire::message::Query;
 use nameward_wire::zonefile::{Options, parse_bytes};
 use nameward_wire::{Name, NameBuf, Type};
-use nameward_zone::{NameKey, Zone, ZoneBuilder, ZoneTable};
+use nameward_zone::{
+    ChainLister, ListedChain, NameKey, NameRecord, SigningWithList, Zone, ZoneBuilder, ZoneTable,
+};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+
+#[path = "denial/out_of_date.rs"]
+mod out_of_date;
 
 const APEX: &str = "$TTL 300\n@ SOA ns.other. host 1 2 3 4 60\n@ NS ns.other.\n";
 const A: u16 = 1;
@@ -150,8 +155,22 @@ fn build(apex: &NameBuf, text: &str) -> Option<Zone> {
     }
 }
 
+/// Keeps the lists of names that zones use.
+type Lists = Vec<Arc<ListedChain>>;
+
+/// Lists the names of a zone as a backend does.
+fn list(zone: &Zone, signing: &Signing) -> Arc<ListedChain> {
+    let mut lister = ChainLister::new(zone.apex_name(), signing, 1 << 20);
+    for node in zone.nodes_in_order() {
+        for rrset in node.rrsets() {
+            lister.push(node.name(), NameRecord::Of(rrset.rtype()));
+        }
+    }
+    Arc::new(lister.finish().unwrap())
+}
+
 /// Signs answers of a zone while they are made.
-fn sign(zone: &mut Zone, apex: &NameBuf, denial: &Denial, contents: Contents) {
+fn sign(zone: &mut Zone, apex: &NameBuf, denial: &Denial, contents: Contents) -> Lists {
     let usage = KeyUse::EVERYTHING;
     let keys = Keys::new(vec![SigningKey::read(KEY.as_bytes(), 257, usage).unwrap()]);
     let policy = SigningPolicy {
@@ -160,26 +179,33 @@ fn sign(zone: &mut Zone, apex: &NameBuf, denial: &Denial, contents: Contents) {
             Contents::Compact => DenialStyle::Compact,
             _ => DenialStyle::Chain,
         },
-        is_opt_out: contents == Contents::OptOut,
+        is_opt_out: matches!(contents, Contents::OptOut | Contents::ListedOptOut),
         ..SigningPolicy::default()
     };
-    let signing = Some(Arc::new(Signing::new(
+    let signing = Arc::new(Signing::new(
         apex.as_name(),
         keys.into(),
         policy.into(),
         Arc::new(SignatureCache::new(1000)),
-    )));
+    ));
     match contents {
         Contents::Chain | Contents::OptOut | Contents::Compact => {
-            zone.set_resident_signing(signing)
+            zone.set_resident_signing(Some(signing))
         }
-        Contents::Whole => zone.set_signing(signing),
+        Contents::Whole => zone.set_signing(Some(signing)),
         // As a part that was looked up, which does not know what else exists.
         Contents::Part => {
-            zone.set_signing(signing);
+            zone.set_signing(Some(signing));
             zone.mark_as_part();
         }
+        Contents::Listed | Contents::ListedOptOut => {
+            let chain = list(zone, &signing);
+            zone.set_signing(SigningWithList::state(signing, &chain));
+            zone.mark_as_part();
+            return vec![chain];
+        }
     }
+    Vec::new()
 }
 
 /// Adds the lines one by one, leaving out those that would make the zone invalid.
@@ -188,7 +214,7 @@ fn signed_zone(
     lines: &[(String, &'static str, u16)],
     denial: &Denial,
     contents: Contents,
-) -> (ZoneTable, Existing) {
+) -> (ZoneTable, Existing, Lists) {
     let mut text = APEX.to_string();
     let mut owners = vec![(*apex, SOA), (*apex, NS)];
     let mut zone = build(apex, &text).unwrap();
@@ -202,10 +228,10 @@ fn signed_zone(
             owners.push((name, *rtype));
         }
     }
-    sign(&mut zone, apex, denial, contents);
+    let lists = sign(&mut zone, apex, denial, contents);
     let mut table = ZoneTable::default();
     table.insert(Arc::new(zone));
-    (table, existing(apex, &owners))
+    (table, existing(apex, &owners), lists)
 }
 
 /// The reply to a question with DO, over TCP.
@@ -396,9 +422,13 @@ enum Contents {
     OptOut,
     /// Made for the answer, about the name that was asked for (RFC 9824).
     Compact,
+    /// The chain over names that were listed.
+    Listed,
+    /// The same without delegations that have no DS.
+    ListedOptOut,
 }
 
-fn denials() -> [(Denial, Contents); 7] {
+fn denials() -> [(Denial, Contents); 10] {
     let nsec3 = Nsec3 {
         iterations: 1,
         salt: vec![0xab],
@@ -410,7 +440,10 @@ fn denials() -> [(Denial, Contents); 7] {
         (Denial::Nsec, Contents::Compact),
         (Denial::Nsec3(nsec3.clone()), Contents::Whole),
         (Denial::Nsec3(nsec3.clone()), Contents::Chain),
-        (Denial::Nsec3(nsec3), Contents::OptOut),
+        (Denial::Nsec3(nsec3.clone()), Contents::OptOut),
+        (Denial::Nsec, Contents::Listed),
+        (Denial::Nsec3(nsec3.clone()), Contents::Listed),
+        (Denial::Nsec3(nsec3), Contents::ListedOptOut),
     ]
 }
 
@@ -424,7 +457,7 @@ fn a_long_label_is_not_denied_by_a_question_for_the_one_after_it() {
             (format!("below.{long}a"), "TXT x", TXT),
         ];
         for (denial, contents) in denials() {
-            let (table, existing) = signed_zone(&apex, &lines, &denial, contents);
+            let (table, existing, _lists) = signed_zone(&apex, &lines, &denial, contents);
             let asked: NameBuf = format!("{long}b{parent}.{apex}").parse().unwrap();
             assert!(check(&table, &existing, &[asked], &denial) > 2);
         }
@@ -457,7 +490,7 @@ fn a_proof_about_a_name_with_a_record_that_cannot_be_read_denies_no_type() {
         parse_bytes("zone", text.as_bytes(), &Options::new(apex), &mut builder);
         builder.add_broken(encloser.as_name(), Some(Type(TXT)));
         let mut zone = builder.finish().0.unwrap();
-        sign(&mut zone, &apex, &denial, contents);
+        let _lists = sign(&mut zone, &apex, &denial, contents);
         let mut table = ZoneTable::default();
         table.insert(Arc::new(zone));
         let reply = ask(&table, asked.as_name(), A);
@@ -479,7 +512,7 @@ proptest! {
         let apex: NameBuf = "example.".parse().unwrap();
         let others: Vec<NameBuf> = others.iter().filter_map(|name| format!("{name}.{apex}").parse().ok()).collect();
         for (denial, contents) in denials() {
-            let (table, existing) = signed_zone(&apex, &lines, &denial, contents);
+            let (table, existing, _lists) = signed_zone(&apex, &lines, &denial, contents);
             let proofs = check(&table, &existing, &others, &denial);
             prop_assert!(proofs > 0);
         }

@@ -17,8 +17,8 @@ pub enum Denial {
 /// How much the records of denial in an answer tell of other names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum DenialStyle {
-    /// They are those of the chain over all names, where the zone is in memory: each is signed once, whoever asks for what. A
-    /// zone that is looked up has no order of its names, and white lies.
+    /// They are those of the chain over all names: each is signed once, whoever asks for what. A zone that is looked up has
+    /// it where signing is slow or its metadata asks for it, and white lies otherwise ([`crate::Signing::lists_live_names`]).
     #[default]
     Chain,
     /// They are made for the one answer and cover nothing but what it is about (RFC 4470, RFC 7129 appendix B).
@@ -94,6 +94,8 @@ pub struct SigningPolicy {
     pub denial: Denial,
     /// The chain, or records made for each answer.
     pub style: DenialStyle,
+    /// The style was asked for.
+    pub is_style_asked: bool,
     /// Delegations without DS have no NSEC3 in the chain (RFC 5155 section 6).
     pub is_opt_out: bool,
     /// NSEC3 records are made for answers alone: there is no chain to transfer.
@@ -179,6 +181,7 @@ impl SigningPolicy {
                 self.style = DenialStyle::read(content).ok_or(PassedOver(
                     "expected X-NAMEWARD-DENIAL chain, white-lies or compact, found something else",
                 ))?;
+                self.is_style_asked = true;
             }
             "PRESIGNED" => self.is_presigned = content == "1",
             _ => {}

@@ -205,6 +205,16 @@ impl Signing {
         }
     }
 
+    /// Whether the names of the zone are listed for a chain also where its contents are looked up. Reading all names takes
+    /// time and memory that white lies do not need; a signature of RSA for each name of a flood takes more.
+    pub fn lists_live_names(&self) -> bool {
+        let is_slow = |key: &SigningKey| is_rsa(key.algorithm());
+        self.style() == DenialStyle::Chain
+            && self.signs()
+            && !self.keys.is_broken
+            && (self.policy.is_style_asked || self.keys.signers(Type::NSEC).any(is_slow))
+    }
+
     /// Whether delegations without DS have no NSEC3 in the chain.
     pub fn is_opt_out(&self) -> bool {
         self.policy.is_opt_out && matches!(self.denial(), Denial::Nsec3(_))
@@ -279,6 +289,27 @@ impl Signing {
         records
     }
 
+    /// The types of [`Signing::apex_records`].
+    pub fn apex_types(&self) -> ArrayVec<Type, 4> {
+        let mut types = ArrayVec::new();
+        if self.keys.list.iter().any(|key| key.usage.published) {
+            types.push(Type::DNSKEY);
+        }
+        let has_entry_point = || self.keys.list.iter().any(|key| key.usage.asks_ds);
+        let cds = &self.policy.cds;
+        if *cds == Publish::Removal || matches!(cds, Publish::Keys(_)) && has_entry_point() {
+            types.push(Type::CDS);
+        }
+        let cdnskey = &self.policy.cdnskey;
+        if *cdnskey == Publish::Removal || *cdnskey == Publish::Keys(()) && has_entry_point() {
+            types.push(Type::CDNSKEY);
+        }
+        if let Denial::Nsec3(_) = self.denial() {
+            types.push(Type::NSEC3PARAM);
+        }
+        types
+    }
+
     /// The data of the RRSIGs of an RRset, from the cache where they are there; others are made as `making` has it.
     pub fn signatures(
         &self,
@@ -332,5 +363,78 @@ impl Signing {
         head.extend_from_slice(&key.tag().to_be_bytes());
         head.extend_from_slice(apex);
         head
+    }
+}
+
+/// Whether an algorithm is one of RSA, with which signing takes ten times as long as with others.
+fn is_rsa(algorithm: u8) -> bool {
+    matches!(algorithm, 5 | 7 | 8 | 10)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ED25519: &str = "Private-key-format: v1.2\nAlgorithm: 15 (ED25519)\n\
+                           PrivateKey: ODIyNjAzODQ2MjgwODAxMjI2NDUxOTAyMDQxNDIyNjI=\n";
+    const RSA: &str = include_str!("../../serve/tests/rsa2048.private");
+
+    fn signing(key: &str, usage: KeyUse, metadata: &[(&str, &str)]) -> Signing {
+        let key = SigningKey::read(key.as_bytes(), 257, usage).unwrap();
+        let mut policy = SigningPolicy::default();
+        for (kind, content) in metadata {
+            policy.take(kind, content).unwrap();
+        }
+        Signing::new(
+            Name::ROOT,
+            Arc::new(Keys::new(vec![key])),
+            Arc::new(policy),
+            Arc::new(SignatureCache::new(0)),
+        )
+    }
+
+    #[test]
+    fn the_types_of_the_apex_are_those_of_its_records() {
+        for usage in [KeyUse::EVERYTHING, KeyUse::UNUSED] {
+            for metadata in [
+                &[][..],
+                &[("PUBLISH-CDS", "2,4"), ("PUBLISH-CDNSKEY", "1")],
+                &[("PUBLISH-CDS", "0"), ("NSEC3PARAM", "1 0 0 -")],
+                &[("PUBLISH-CDNSKEY", "0")],
+            ] {
+                let signing = signing(ED25519, usage, metadata);
+                let mut types: Vec<Type> = signing.apex_records().iter().map(|r| r.0).collect();
+                types.dedup();
+                assert_eq!(types[..], signing.apex_types()[..], "{metadata:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn names_of_live_zones_are_listed_where_signing_is_slow_or_it_is_asked_for() {
+        let chain = ("X-NAMEWARD-DENIAL", "chain");
+        let nsec3 = ("NSEC3PARAM", "1 0 0 -");
+        for (key, usage, metadata, expected) in [
+            (RSA, KeyUse::EVERYTHING, &[][..], true),
+            (RSA, KeyUse::EVERYTHING, &[nsec3], true),
+            (RSA, KeyUse::UNUSED, &[chain], false),
+            (
+                RSA,
+                KeyUse::EVERYTHING,
+                &[("X-NAMEWARD-DENIAL", "compact")],
+                false,
+            ),
+            (
+                RSA,
+                KeyUse::EVERYTHING,
+                &[nsec3, ("NSEC3NARROW", "1"), chain],
+                false,
+            ),
+            (ED25519, KeyUse::EVERYTHING, &[], false),
+            (ED25519, KeyUse::EVERYTHING, &[chain], true),
+        ] {
+            let signing = signing(key, usage, metadata);
+            assert_eq!(signing.lists_live_names(), expected, "{metadata:?}");
+        }
     }
 }

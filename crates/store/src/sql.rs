@@ -24,6 +24,7 @@ mod facts;
 mod fragment;
 mod health;
 mod keys;
+mod listing;
 mod load;
 mod lookup;
 mod metadata;
@@ -42,7 +43,7 @@ mod watch;
 pub mod write;
 mod zone_cache;
 
-use above::{AboveSets, Collector};
+use above::AboveSets;
 use apex::Apexes;
 pub use catalog_options::{CatalogProperties, CatalogRole};
 pub use dialect::SqlEngine;
@@ -398,23 +399,6 @@ impl SqlBackend {
         })
         .await?;
         Ok(loader.finish())
-    }
-
-    /// The names of a zone that have something below them, and how many statements it took to know.
-    async fn above(&self, zone: &LiveZone) -> Result<(Arc<above::Above>, u32), SqlError> {
-        let mut statements = 0;
-        let read = async || {
-            statements = 1;
-            let mut collector = Collector::new(&zone.apex);
-            self.query(Statement::Names, Some(zone.id), &[], &mut |row| {
-                collector.take(row.text(1).unwrap_or_default());
-                Ok(())
-            })
-            .await?;
-            Ok(collector.finish())
-        };
-        let above = self.inner.above.of(zone.id, read).await?;
-        Ok((above, statements))
     }
 
     /// Drops what is kept about a zone (`None`: about all), because it changed.

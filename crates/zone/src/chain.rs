@@ -10,10 +10,12 @@
 //! ```
 
 mod block;
+mod listed;
 mod members;
 
 use crate::order::sort_key;
 use block::MemberList;
+pub use listed::{ChainLister, ListedChain, ListedTypes, NameRecord, SigningWithList};
 use nameward_dnssec::{Denial, Nsec3, Nsec3Hash, ReusedBytes, Signing};
 use nameward_wire::name::{MAX_LABEL, MAX_NAME};
 use nameward_wire::{Name, NameBuf};
@@ -138,8 +140,8 @@ impl DenialChain {
     fn nsec_link(&self, place: block::MemberPlace) -> Option<NsecLink> {
         let next = self.members.after(place)?;
         Some(NsecLink {
-            name: self.name_of_key(self.members.member(place)?)?,
-            next: self.name_of_key(next)?,
+            name: name_of_key(self.members.member(place)?, self.apex.as_name())?,
+            next: name_of_key(next, self.apex.as_name())?,
         })
     }
 
@@ -172,31 +174,31 @@ impl DenialChain {
             }
         }
     }
+}
 
-    /// Reads the name back out of its key ([`sort_key`]): labels from the right, each ended by 0, 0 and 1 as two octets.
-    fn name_of_key(&self, key: &[u8]) -> Option<NameBuf> {
-        let mut wire = [0; MAX_NAME];
-        let mut start = wire.len();
-        let mut label = [0; MAX_LABEL];
-        let (mut len, mut octets) = (0, key.iter());
-        while let Some(&octet) = octets.next() {
-            let octet = match octet {
-                0 => {
-                    let end = start;
-                    start = start.checked_sub(len + 1)?;
-                    wire[start] = len as u8;
-                    wire[start + 1..end].copy_from_slice(&label[..len]);
-                    len = 0;
-                    continue;
-                }
-                1 => octets.next()?.checked_sub(1)?,
-                octet => octet,
-            };
-            *label.get_mut(len)? = octet;
-            len += 1;
-        }
-        NameBuf::join(&wire[start..], self.apex.as_name()).ok()
+/// Reads the name back out of its key ([`sort_key`]): labels from the right, each ended by 0, 0 and 1 as two octets.
+fn name_of_key(key: &[u8], apex: Name<'_>) -> Option<NameBuf> {
+    let mut wire = [0; MAX_NAME];
+    let mut start = wire.len();
+    let mut label = [0; MAX_LABEL];
+    let (mut len, mut octets) = (0, key.iter());
+    while let Some(&octet) = octets.next() {
+        let octet = match octet {
+            0 => {
+                let end = start;
+                start = start.checked_sub(len + 1)?;
+                wire[start] = len as u8;
+                wire[start + 1..end].copy_from_slice(&label[..len]);
+                len = 0;
+                continue;
+            }
+            1 => octets.next()?.checked_sub(1)?,
+            octet => octet,
+        };
+        *label.get_mut(len)? = octet;
+        len += 1;
     }
+    NameBuf::join(&wire[start..], apex).ok()
 }
 
 /// A zone that is signed here and has its chain: both are shared by versions.

@@ -39,7 +39,10 @@ mod zone_digest;
 
 pub use access::{AccessEntry, AccessList, AccessRules, AccessSource, AccessTerm};
 pub use build::ZoneBuilder;
-pub use chain::{ChainedSigning, DenialChain, Nsec3Link, NsecLink};
+pub use chain::{
+    ChainLister, ChainedSigning, DenialChain, ListedChain, ListedTypes, NameRecord, Nsec3Link,
+    NsecLink, SigningWithList,
+};
 pub use finding::Finding;
 pub use inspect::{FaultyRrsets, RrsetName, StoredInspection};
 pub use key::NameKey;

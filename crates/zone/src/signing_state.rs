@@ -5,9 +5,9 @@
 //! RRsets that they cover, and a chain of NSEC or NSEC3. The last kind needs the owners of the chain in canonical order
 //! (RFC 4034 section 6.1); for NSEC3 that is the order of the hashes, since base32hex keeps it (RFC 5155 section 1.3).
 
-use crate::chain::{ChainKind, ChainedSigning, DenialChain};
+use crate::chain::{ChainKind, ChainedSigning, DenialChain, SigningWithList};
 use crate::zone::Zone;
-use nameward_dnssec::{DenialStyle, Nsec3, Signing};
+use nameward_dnssec::{Denial, DenialStyle, Nsec3, Signing};
 use nameward_wire::{Name, Type};
 use std::cmp::Ordering;
 use std::sync::{Arc, PoisonError};
@@ -22,6 +22,9 @@ pub enum SigningState {
     Online(Arc<Signing>),
     /// With keys, while they are given; records of denial are those of the zone's chain.
     Chained(Arc<ChainedSigning>),
+    /// With keys, while they are given; records of denial are those of the chain over names that were listed, as far as that
+    /// agrees with what was looked up.
+    Listed(Arc<SigningWithList>),
     /// By records of the zone.
     Stored(Arc<DenialIndex>),
 }
@@ -39,6 +42,7 @@ impl SigningState {
         match self {
             SigningState::Online(signing) => Some(signing),
             SigningState::Chained(chained) => Some(&chained.signing),
+            SigningState::Listed(listed) => Some(&listed.signing),
             SigningState::Unsigned | SigningState::Stored(_) => None,
         }
     }
@@ -53,9 +57,8 @@ impl SigningState {
     pub fn uses_nsec3(&self) -> bool {
         match self {
             SigningState::Unsigned => false,
-            SigningState::Online(signing) => {
-                matches!(signing.denial(), nameward_dnssec::Denial::Nsec3(_))
-            }
+            SigningState::Online(signing) => matches!(signing.denial(), Denial::Nsec3(_)),
+            SigningState::Listed(listed) => matches!(listed.signing.denial(), Denial::Nsec3(_)),
             SigningState::Chained(chained) => chained.chain.hashing().is_some(),
             SigningState::Stored(index) => index.hashing().is_some(),
         }

@@ -143,6 +143,7 @@ impl Zone {
         self.rank = from.rank;
         self.signing = match &from.signing {
             state @ (SigningState::Online(_) | SigningState::Chained(_)) => state.clone(),
+            SigningState::Listed(listed) => SigningState::Online(Arc::clone(&listed.signing)),
             // Signatures may have come, and the chain of denial may have changed with the contents.
             SigningState::Stored(_) | SigningState::Unsigned => self.stored_signatures(),
         };

@@ -4,9 +4,9 @@ mod common;
 
 use common::{APEX, Rec, build, contents, list, name, soa, wire_name};
 use nameward_dnssec::{Denial, Keys, Nsec3, SignatureCache, Signing, SigningPolicy};
-use nameward_wire::NameBuf;
+use nameward_wire::{NameBuf, Type};
 use nameward_zone::change::Difference;
-use nameward_zone::{SigningState, Zone};
+use nameward_zone::{ChainLister, ListedChain, NameRecord, SigningState, Zone};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -162,6 +162,82 @@ fn a_change_of_one_name_of_many_shares_the_chain() {
     }
 }
 
+/// The chain of names that were read in this order, as those of a zone that is looked up.
+fn listed(records: &[Rec], signing: &Signing, bytes_max: usize) -> Option<ListedChain> {
+    let mut lister = ChainLister::new(name(APEX).as_name(), signing, bytes_max);
+    for (owner, rtype, _) in records {
+        lister.push(name(owner).as_name(), NameRecord::Of(Type(*rtype)));
+    }
+    lister.finish()
+}
+
+/// Checks that listed names make the chain of the zone, types included.
+fn check_listed(zone: &Zone, listed: &ListedChain, signing: &Signing) {
+    let chain = zone.chain_for(signing);
+    assert_eq!(listed.len(), chain.len());
+    assert!(listed.fits(signing));
+    for link in chain.nsec_links().filter(|_| chain.hashing().is_none()) {
+        let (found, types) = listed.nsec_at_or_before(link.name.as_name()).unwrap();
+        assert_eq!((found.name, found.next), (link.name, link.next));
+        check_types(zone, &link.name, types.iter());
+    }
+    for link in chain.nsec3_links().filter(|_| chain.hashing().is_some()) {
+        let found = listed.nsec3_at_or_before(&link.hash).unwrap();
+        assert_eq!((found.hash, found.next), (link.hash, link.next));
+        check_types(zone, &link.name, found.types.iter());
+    }
+}
+
+fn check_types(zone: &Zone, name: &NameBuf, types: impl Iterator<Item = Type>) {
+    let node = zone.node_of(name.as_name()).unwrap();
+    // Signing adds it to the apex.
+    let types = types.filter(|&rtype| rtype != Type::NSEC3PARAM);
+    let own: BTreeSet<Type> = node.types_of_denial().collect();
+    assert_eq!(types.collect::<BTreeSet<_>>(), own, "{name}");
+}
+
+#[test]
+fn a_list_that_takes_too_much_memory_or_has_no_soa_makes_no_chain() {
+    let records: Vec<Rec> = (0..1000)
+        .map(|n| record(&format!("n{n}.example."), A))
+        .chain([soa(1)])
+        .collect();
+    for signing in kinds() {
+        assert!(listed(&records, &signing, 1 << 20).is_some());
+        assert!(listed(&records, &signing, 1 << 10).is_none());
+        assert!(listed(&records[..1000], &signing, 1 << 20).is_none());
+    }
+}
+
+#[test]
+fn listed_names_deny_nothing_that_they_may_have() {
+    let signing = &kinds()[0];
+    let mut lister = ChainLister::new(name(APEX).as_name(), signing, 1 << 20);
+    let of = |rtype| NameRecord::Of(Type(rtype));
+    for (owner, record) in [
+        (APEX, of(6)),
+        ("alias.example.", NameRecord::Of(Type::ALIAS)),
+        ("cut.example.", of(NS)),
+        ("cut.example.", NameRecord::Unreadable),
+        ("left.example.", NameRecord::Unserved),
+        ("odd.example.", NameRecord::Unreadable),
+        ("other.", of(A)),
+    ] {
+        lister.push(name(owner).as_name(), record);
+    }
+    let chain = lister.finish().unwrap();
+    let types = |owner: &str| -> Vec<Type> {
+        let (link, types) = chain.nsec_at_or_before(name(owner).as_name()).unwrap();
+        assert_eq!(link.name, name(owner));
+        types.iter().collect()
+    };
+    assert_eq!(types("alias.example."), [Type::A, Type::AAAA, Type::ALIAS]);
+    assert_eq!(types("cut.example."), [Type::NS, Type::DS]);
+    assert_eq!(types("left.example."), []);
+    assert_eq!(types("odd.example."), [Type::CNAME]);
+    assert_eq!(chain.len(), 5);
+}
+
 fn owner() -> impl Strategy<Value = String> {
     let label = proptest::sample::select(&["a", "b", "*", r"a\000", "c"][..]);
     let labels = proptest::collection::vec(label, 0..4);
@@ -210,6 +286,9 @@ proptest! {
                 prop_assert!(Arc::ptr_eq(&chained.chain, &zone.chain_for(&signing)));
                 let anew = build(contents(&zone));
                 prop_assert_eq!(links(&zone, &signing), links(&anew, &signing));
+                let mut rows: Vec<Rec> = contents(&zone).into_iter().collect();
+                rows.sort_by_key(|row| row.1);
+                check_listed(&zone, &listed(&rows, &signing, 1 << 20).unwrap(), &signing);
                 for link in links(&zone, &signing) {
                     let owner: NameBuf = link.0.parse().unwrap();
                     prop_assert!(zone.node_of(owner.as_name()).is_some());

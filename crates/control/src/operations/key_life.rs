@@ -173,7 +173,9 @@ impl Operations {
         let how = match version.signing() {
             SigningState::Unsigned => return None,
             SigningState::Stored(_) => "stored",
-            SigningState::Online(_) | SigningState::Chained(_) => "database",
+            SigningState::Online(_) | SigningState::Chained(_) | SigningState::Listed(_) => {
+                "database"
+            }
         };
         let keys = self.keeper.keys().keys(zone).unwrap_or_default();
         if keys.is_empty() || how == "stored" {
@@ -234,6 +236,9 @@ fn denial_word(state: &SigningState) -> Option<&'static str> {
             Some(_) if chained.signing.is_opt_out() => "nsec3-opt-out",
             Some(_) => "nsec3",
         },
+        SigningState::Listed(listed) if listed.signing.is_opt_out() => "nsec3-opt-out",
+        SigningState::Listed(_) if state.uses_nsec3() => "nsec3",
+        SigningState::Listed(_) => "nsec",
         SigningState::Online(_) if state.is_compact() => "compact",
         SigningState::Online(_) if state.uses_nsec3() => "nsec3-narrow",
         SigningState::Online(_) => "white-lies",

@@ -222,7 +222,9 @@ impl SecondaryZones {
         };
         let signing = match served.signing() {
             SigningState::Online(_) => "signed while it is served",
-            SigningState::Chained(_) => "signed while it is served, with a chain of its names",
+            SigningState::Chained(_) | SigningState::Listed(_) => {
+                "signed while it is served, with a chain of its names"
+            }
             SigningState::Stored(_) => "brings its signatures with it",
             SigningState::Unsigned if served.is_stand_in() => "its database knows",
             SigningState::Unsigned => "not signed",

@@ -13,6 +13,7 @@ mod conformance;
 mod journal;
 mod key_scripts;
 mod kill;
+mod live_chain;
 mod load;
 mod operation;
 mod own_changes;

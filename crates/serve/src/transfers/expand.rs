@@ -107,9 +107,10 @@ impl AliasExpansion<'_> {
     pub(super) fn run(&self) -> Result<Arc<Zone>, ExpandFault> {
         let mut owners = match self.zone.signing() {
             SigningState::Stored(_) => Vec::new(),
-            SigningState::Online(_) | SigningState::Chained(_) | SigningState::Unsigned => {
-                alias_owners(self.zone)
-            }
+            SigningState::Online(_)
+            | SigningState::Chained(_)
+            | SigningState::Listed(_)
+            | SigningState::Unsigned => alias_owners(self.zone),
         };
         if owners.is_empty() {
             return Ok(Arc::clone(self.zone));

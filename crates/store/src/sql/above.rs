@@ -4,10 +4,14 @@
 //! them when they are edited by hand, so they are derived instead. No index of the schema finds names by their end:
 //! the names of a zone are read once, and again after a change, at most one twentieth of the time. Only hashes are
 //! kept: eight octets a name, and flat zones have few.
+//!
+//! The chain of denial of a zone with slow keys is made of the same names ([`super::listing`]) and kept with them.
 
 use super::error::SqlError;
+use super::listing::{ChainFound, ListStanding, NamesRead};
 use super::row::read_name;
-use nameward_wire::NameBuf;
+use nameward_dnssec::Signing;
+use nameward_wire::{Name, NameBuf};
 use nameward_zone::NameKey;
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -23,6 +27,8 @@ const MAX_NAMES: usize = 4_000_000;
 const MAX_ZONES: usize = 10_000;
 /// Reading takes at most this part of the time.
 const REST: u32 = 20;
+/// Memory for chains of denial, over all zones; when they take more, those that were read first are dropped.
+const CHAIN_BYTES_MAX: usize = 256 << 20;
 
 /// A hash is its own hash.
 #[derive(Default)]
@@ -60,6 +66,7 @@ pub(crate) struct Collector {
     key: NameKey,
     name: NameBuf,
     last: Vec<u8>,
+    is_valid: bool,
 }
 
 impl Collector {
@@ -70,19 +77,24 @@ impl Collector {
             key: NameKey::default(),
             name: NameBuf::root(),
             last: Vec::new(),
+            is_valid: false,
         }
     }
 
-    /// Takes one name. One that is not valid cannot be asked for and stands below nothing.
-    pub(crate) fn take(&mut self, text: &[u8]) {
-        if text == self.last {
-            return;
+    /// Takes one name, and returns it as it was read. One that is not valid cannot be asked for and stands below nothing.
+    pub(crate) fn take(&mut self, text: &[u8]) -> Option<Name<'_>> {
+        if text != self.last {
+            self.last.clear();
+            self.last.extend_from_slice(text);
+            self.is_valid = read_name(text, &mut self.name).is_ok();
+            if self.is_valid {
+                self.add_ancestors();
+            }
         }
-        self.last.clear();
-        self.last.extend_from_slice(text);
-        if read_name(text, &mut self.name).is_err() {
-            return;
-        }
+        self.is_valid.then(|| self.name.as_name())
+    }
+
+    fn add_ancestors(&mut self) {
         self.key.set(self.name.as_name());
         // From below: where a name is known already, those above it are too.
         for labels in (self.apex_labels..self.key.labels()).rev() {
@@ -103,6 +115,7 @@ impl Collector {
 
 struct KeptAbove {
     above: Arc<Above>,
+    chain: ListStanding,
     read_at: Instant,
     took: Duration,
     is_stale: bool,
@@ -142,7 +155,39 @@ impl AboveSets {
         }
         for (_, entry) in lock(&self.zones).iter_mut().filter(|(id, _)| is_meant(id)) {
             entry.is_stale = true;
+            entry.chain.forget();
         }
+    }
+
+    /// Returns the chain of denial of a zone that lists its names, if those were read since the last change.
+    pub(crate) fn chain(&self, zone: i64, signing: &Signing) -> ChainFound {
+        let mut zones = lock(&self.zones);
+        let Some(entry) = zones.get_mut(&zone).filter(|entry| !entry.is_stale) else {
+            return ChainFound::Later;
+        };
+        // As long as the names themselves are used, and until they are read again.
+        let limit = self.max_age.max(entry.took * REST) + entry.took * 3;
+        match &entry.chain {
+            ListStanding::TooLarge => ChainFound::Never,
+            ListStanding::Made(chain) if chain.fits(signing) => {
+                match entry.read_at.elapsed() <= limit {
+                    true => ChainFound::Usable(Arc::clone(chain)),
+                    false => ChainFound::Later,
+                }
+            }
+            // Keys or metadata are others than when the names were read.
+            ListStanding::Made(_) | ListStanding::NotAsked => {
+                entry.is_stale = true;
+                ChainFound::Later
+            }
+        }
+    }
+
+    /// Whether the chain of a zone was found to be too large the last time.
+    pub(crate) fn is_too_large(&self, zone: i64) -> bool {
+        let zones = lock(&self.zones);
+        let entry = zones.get(&zone);
+        entry.is_some_and(|entry| matches!(entry.chain, ListStanding::TooLarge))
     }
 
     /// The set if it may be used; the second is an old one to fall back to.
@@ -170,7 +215,7 @@ impl AboveSets {
     /// The set of a zone, read with `read` if there is none or the one there is out of date.
     pub(crate) async fn of<F>(&self, zone: i64, read: F) -> Result<Arc<Above>, SqlError>
     where
-        F: AsyncFnOnce() -> Result<Above, SqlError>,
+        F: AsyncFnOnce() -> Result<NamesRead, SqlError>,
     {
         let (current, old) = self.cached(zone);
         if let Some(above) = current {
@@ -195,9 +240,11 @@ impl AboveSets {
         // Others that wait for this turn hold it and go on with it.
         let mut turns = lock(&self.turns);
         turns.remove(&zone);
-        let above = Arc::new(result?);
+        let NamesRead { above, chain } = result?;
+        let above = Arc::new(above);
         let entry = KeptAbove {
             above: above.clone(),
+            chain,
             read_at: Instant::now(),
             took,
             is_stale: turn.has_changed.load(Ordering::Relaxed),
@@ -208,15 +255,36 @@ impl AboveSets {
         Ok(above)
     }
 
-    fn keep(&self, zone: i64, entry: KeptAbove) {
+    fn keep(&self, zone: i64, mut entry: KeptAbove) {
         let mut zones = lock(&self.zones);
+        if let Some(before) = zones.get(&zone) {
+            entry.chain.share_with(&before.chain);
+        }
         if zones.len() >= MAX_ZONES && !zones.contains_key(&zone) {
             let oldest = zones.iter().min_by_key(|(_, entry)| entry.read_at);
             if let Some(id) = oldest.map(|(id, _)| *id) {
                 zones.remove(&id);
             }
         }
+        let has_chain = entry.chain.heap_bytes() > 0;
         zones.insert(zone, entry);
+        if has_chain {
+            bound_chains(&mut zones);
+        }
+    }
+}
+
+/// Drops the chains that were read first, as far as all together take too much memory.
+fn bound_chains(zones: &mut HashMap<i64, KeptAbove>) {
+    let mut bytes: usize = zones.values().map(|entry| entry.chain.heap_bytes()).sum();
+    while bytes > CHAIN_BYTES_MAX {
+        let with_chain = zones.values_mut();
+        let with_chain = with_chain.filter(|entry| entry.chain.heap_bytes() > 0);
+        let Some(oldest) = with_chain.min_by_key(|entry| entry.read_at) else {
+            return;
+        };
+        bytes -= oldest.chain.heap_bytes();
+        oldest.chain = ListStanding::TooLarge;
     }
 }
 
@@ -230,10 +298,17 @@ mod tests {
 
     fn of(names: &[&str]) -> Above {
         let mut collector = Collector::new(&"example.org".parse().unwrap());
-        names
-            .iter()
-            .for_each(|name| collector.take(name.as_bytes()));
+        for name in names {
+            collector.take(name.as_bytes());
+        }
         collector.finish()
+    }
+
+    fn read(names: &[&str]) -> NamesRead {
+        NamesRead {
+            above: of(names),
+            chain: ListStanding::NotAsked,
+        }
     }
 
     fn has(above: &Above, name: &str) -> bool {
@@ -273,7 +348,7 @@ mod tests {
     async fn a_reader_that_gives_up_leaves_the_set_out_of_date() {
         let sets = AboveSets::new(Duration::from_secs(3600));
         let begin = Instant::now();
-        sets.of(1, async || Ok(of(&["a.b.example.org"])))
+        sets.of(1, async || Ok(read(&["a.b.example.org"])))
             .await
             .unwrap();
         sets.forget(Some(1));
@@ -285,7 +360,7 @@ mod tests {
                 .is_err()
         );
         let new = sets
-            .of(1, async || Ok(of(&["a.c.example.org"])))
+            .of(1, async || Ok(read(&["a.c.example.org"])))
             .await
             .unwrap();
         assert!(has(&new, "c.example.org") && !has(&new, "b.example.org"));
@@ -297,12 +372,12 @@ mod tests {
         let begin = Instant::now();
         let first = sets.of(1, async || {
             sets.forget(Some(1));
-            Ok(of(&["a.b.example.org"]))
+            Ok(read(&["a.b.example.org"]))
         });
         first.await.unwrap();
         rest_after(begin).await;
         let new = sets
-            .of(1, async || Ok(of(&["a.c.example.org"])))
+            .of(1, async || Ok(read(&["a.c.example.org"])))
             .await
             .unwrap();
         assert!(has(&new, "c.example.org"));
@@ -315,6 +390,6 @@ mod tests {
             .of(1, async || Err(SqlError::Unavailable("down".into())))
             .await;
         assert!(failed.is_err());
-        assert!(sets.of(1, async || Ok(of(&[]))).await.is_ok());
+        assert!(sets.of(1, async || Ok(read(&[]))).await.is_ok());
     }
 }

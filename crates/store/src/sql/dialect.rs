@@ -34,7 +34,7 @@ pub(crate) enum Statement {
     Lookup,
     /// All rows of a zone, same columns. Parameter: zone.
     ZoneRows,
-    /// The names of a zone that exist, more than once each. Parameter: zone.
+    /// The names of a zone that exist, more than once each: id, name, type. Parameter: zone.
     Names,
     /// All zones: id, name, type, master, last_check, notified_serial, account, options, catalog.
     Zones,
@@ -230,10 +230,11 @@ impl Statement {
                 "SELECT {record_columns} FROM records WHERE domain_id = {zone} AND NOT disabled"
             ),
             Statement::Names => format!(
-                "SELECT {}, {} FROM records \
+                "SELECT {}, {}, {} FROM records \
                  WHERE domain_id = {zone} AND type IS NOT NULL AND NOT disabled",
                 int("id"),
-                text("name")
+                text("name"),
+                text("type")
             ),
             Statement::Zones => format!("SELECT {zone_columns} FROM domains"),
             Statement::Zone => format!("SELECT {zone_columns} FROM domains WHERE id = {zone}"),

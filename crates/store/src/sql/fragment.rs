@@ -159,8 +159,8 @@ impl Gathering {
         Some((self.question.as_deref()?, part))
     }
 
-    pub(crate) fn is_signed(&self) -> bool {
-        self.signing.is_some()
+    pub(crate) fn signing(&self) -> Option<&Signing> {
+        self.signing.as_deref()
     }
 
     pub(crate) fn statements(&self) -> u32 {

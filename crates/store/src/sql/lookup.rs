@@ -14,6 +14,7 @@ use super::dialect::{MAX_NAMES, MAX_ROWS, Statement};
 use super::error::SqlError;
 use super::facts::Facts;
 use super::fragment::{Gathering, KnownFacts};
+use super::listing::ChainFound;
 use super::row::{read_name, write_name};
 use super::{LiveZone, SqlBackend};
 use nameward_wire::{Name, NameBuf};
@@ -323,12 +324,23 @@ impl Open {
                 is_shared: true,
             }));
         }
-        let is_signed = self.gathering.is_signed();
-        let zone = match self.gathering.finish() {
+        let signing = self.gathering.signing();
+        let is_signed = signing.is_some();
+        let chain = match signing.filter(|signing| signing.lists_live_names()) {
+            Some(signing) => inner.above.chain(id, signing),
+            None => ChainFound::Never,
+        };
+        let usable = match &chain {
+            ChainFound::Usable(chain) => Some(chain),
+            ChainFound::Later | ChainFound::Never => None,
+        };
+        let zone = match self.gathering.finish(usable) {
             Ok(zone) => Arc::new(zone),
             Err(error) => return Found::Ended(Err(error)),
         };
-        if let Some((name, part)) = self.gathering.shared_part(&zone) {
+        // A part that lacks the chain for a moment is not for the names that come after it.
+        let is_lasting = !matches!(chain, ChainFound::Later);
+        if let Some((name, part)) = self.gathering.shared_part(&zone).filter(|_| is_lasting) {
             let generation = self.generation.1;
             inner.parts.keep(id, name, (part, is_signed), generation);
         }

@@ -85,7 +85,9 @@ impl RecordsAt for Zone {
     fn signed_by(&self) -> SignedBy {
         match self.signing() {
             SigningState::Unsigned => SignedBy::Nobody,
-            SigningState::Online(_) | SigningState::Chained(_) => SignedBy::ThisServer,
+            SigningState::Online(_) | SigningState::Chained(_) | SigningState::Listed(_) => {
+                SignedBy::ThisServer
+            }
             SigningState::Stored(_) => SignedBy::Elsewhere,
         }
     }

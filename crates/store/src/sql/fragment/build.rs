@@ -7,8 +7,9 @@ use super::need::{self, is_made_by_signing, is_needed};
 use super::{FetchedRow, Gathering, WantedName};
 use nameward_wire::zonefile::{Record, RecordPlace, Severity};
 use nameward_wire::{Name, NameBuf, Type};
-use nameward_zone::{Finding, Zone, ZoneBuilder};
+use nameward_zone::{Finding, ListedChain, SigningWithList, Zone, ZoneBuilder};
 use std::cell::RefCell;
+use std::sync::Arc;
 
 thread_local! {
     /// Each thread that builds zone parts keeps its buffers.
@@ -110,14 +111,21 @@ impl Gathering {
         }
     }
 
-    /// Builds the zone from what was found to be needed.
-    pub(crate) fn finish(&mut self) -> Result<Zone, SqlError> {
+    /// Builds the zone from what was found to be needed. `chain` has the names of the whole zone, if they are listed.
+    pub(crate) fn finish(&mut self, chain: Option<&Arc<ListedChain>>) -> Result<Zone, SqlError> {
         PARTS.with_borrow_mut(|parts| {
             parts.rdata.shrink_to(RDATA_KEPT);
             let room = 512 + self.content.len() * 2;
             parts.zone.restart(self.apex.as_name(), room);
             parts.zone.pass_over_warnings();
-            self.finish_in(parts)
+            let mut zone = self.finish_in(parts)?;
+            zone.mark_as_part();
+            let signing = self.signing.take().filter(|signing| signing.signs());
+            zone.set_signing(match (signing, chain) {
+                (Some(signing), Some(chain)) => SigningWithList::state(signing, chain),
+                (signing, _) => signing.into(),
+            });
+            Ok(zone)
         })
     }
 
@@ -201,11 +209,7 @@ impl Gathering {
         self.add_signing_records(builder, minimum);
         let (zone, findings) = builder.end();
         match zone {
-            Some(mut zone) => {
-                zone.mark_as_part();
-                zone.set_signing(self.signing.take().filter(|signing| signing.signs()));
-                Ok(zone)
-            }
+            Some(zone) => Ok(zone),
             None => Err(first_error(self.zone_id, &findings)),
         }
     }

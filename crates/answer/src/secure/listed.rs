@@ -1,0 +1,222 @@
+//! Proofs by the records of a chain over names that were listed before the answer was looked up.
+//!
+//! The list may be older than what the answer is made of. It is used where both agree about all names that an answer has to
+//! tell of, so that each answer proves what it says; otherwise all records of denial are made for the answer, which needs no
+//! list.
+
+use super::online::types;
+use super::{Claim, wildcard_below};
+use crate::encode::{Encoder, Stop};
+use crate::plan::{Data, Plan, PlanEntry};
+use crate::view::ZoneView;
+use nameward_dnssec::{Denial, Nsec3, Nsec3Hash, Signing};
+use nameward_wire::{Name, NameBuf, Type};
+use nameward_zone::node::flags;
+use nameward_zone::{ListedChain, ListedTypes, Node, NsecLink, SigningState, SigningWithList};
+
+/// Returns the name that a claim is about: one that exists, or one that does not. `None` if there is nothing to prove.
+fn name_of_claim<'a>(
+    claim: Claim,
+    node: Node<'a>,
+    next_closer: Name<'a>,
+    wildcard: &'a Option<NameBuf>,
+) -> Option<Name<'a>> {
+    match claim {
+        Claim::Types | Claim::NoType => Some(node.name()),
+        Claim::Absent | Claim::NoName => Some(next_closer),
+        Claim::NoWildcard => wildcard.as_ref().map(NameBuf::as_name),
+    }
+}
+
+/// Whether a list has a record that proves a claim about a node and a name.
+fn is_proven(
+    claim: Claim,
+    node: Node<'_>,
+    name: Name<'_>,
+    (chain, signing): (&ListedChain, &Signing),
+) -> bool {
+    let Some(hashing) = chain.hashing() else {
+        let found = chain.nsec_at_or_before(name);
+        return found.is_some_and(|(link, types)| nsec_agrees((claim, name), node, (&link, types)));
+    };
+    let hash = hashing.hash(name);
+    let found = chain.nsec3_at_or_before(&hash);
+    let is_there = found.is_some_and(|link| link.hash == hash);
+    match claim {
+        Claim::Types | Claim::NoType => is_there || is_opted_out(node, signing),
+        Claim::Absent | Claim::NoWildcard => !is_there,
+        Claim::NoName => false,
+    }
+}
+
+/// Whether an NSEC record of the list, with the types that the list has for its owner, proves a claim.
+fn nsec_agrees(
+    (claim, name): (Claim, Name<'_>),
+    node: Node<'_>,
+    (link, types): (&NsecLink, &ListedTypes),
+) -> bool {
+    let (owner, next) = (link.name.as_name(), link.next.as_name());
+    match claim {
+        Claim::Types | Claim::NoType if owner == name => true,
+        // RFC 4592 section 2.2.2: an empty non-terminal is shown by the next name, which is below it.
+        Claim::Types | Claim::NoType => {
+            node.is_empty() && !node.has(flags::BROKEN) && next.is_at_or_below(name)
+        }
+        Claim::Absent | Claim::NoWildcard => {
+            let encloser = node.name();
+            // A validator takes the closest encloser from the two ends (RFC 4035 section 5.4).
+            let shows_encloser = owner.is_at_or_below(encloser) || next.is_at_or_below(encloser);
+            let is_hidden = types.hides_below() && name.is_at_or_below(owner);
+            owner != name && !next.is_at_or_below(name) && shows_encloser && !is_hidden
+        }
+        Claim::NoName => false,
+    }
+}
+
+/// Whether a name has an NSEC record in a list.
+pub(super) fn has(chain: &ListedChain, name: Name<'_>) -> bool {
+    let found = chain.nsec_at_or_before(name);
+    found.is_some_and(|(link, _)| link.name.as_name() == name)
+}
+
+/// Whether a list of names for NSEC shows a node as an empty non-terminal, which has no record.
+pub(super) fn is_left_out(node: Node<'_>, listed: &SigningWithList) -> bool {
+    let shows_empty = |chain: &ListedChain| {
+        let claimed = (chain, &*listed.signing);
+        !has(chain, node.name()) && is_proven(Claim::NoType, node, node.name(), claimed)
+    };
+    let chain = listed.chain().filter(|chain| chain.hashing().is_none());
+    node.is_empty() && chain.is_some_and(|chain| shows_empty(&chain))
+}
+
+impl<'n> Encoder<'n, '_> {
+    /// Whether the lists of zones that have one agree with all that the answer has to prove about them.
+    pub(crate) fn agrees_with_lists<V: ZoneView>(
+        &self,
+        plan: &Plan<'n, V>,
+        made: &'n [NameBuf],
+    ) -> bool {
+        plan.proofs.iter().all(|entry| {
+            let (SigningState::Listed(listed), Data::Proof(claim)) =
+                (entry.zone.signing(), entry.data)
+            else {
+                return true;
+            };
+            let Some(chain) = listed.chain() else {
+                return false;
+            };
+            let next_closer = Name::from_valid_wire(self.spelled(entry.owner, made));
+            let wildcard = wildcard_below(entry.node.name());
+            let name = name_of_claim(claim, entry.node, next_closer, &wildcard);
+            name.is_none_or(|name| is_proven(claim, entry.node, name, (&chain, &listed.signing)))
+        })
+    }
+
+    /// Writes the records that prove a claim: those of the list, or else such as are made for the answer.
+    pub(super) fn proof_with_list<V: ZoneView>(
+        &mut self,
+        entry: &PlanEntry<'n, V>,
+        (claim, next_closer): (Claim, Name<'_>),
+        listed: &SigningWithList,
+    ) -> Result<u16, Stop> {
+        let signing = &*listed.signing;
+        let Some(chain) = listed.chain().filter(|_| self.uses_lists) else {
+            // The list has gone since it was found to show that there is no NSEC: the record that is made would be one.
+            let is_nsec = self.absent == Some(Type::NSEC) && *signing.denial() == Denial::Nsec;
+            if is_nsec && claim == Claim::NoType {
+                return Err(Stop::CannotSign);
+            }
+            return self.made_proof(entry, (claim, next_closer), signing);
+        };
+        let wildcard = wildcard_below(entry.node.name());
+        let Some(name) = name_of_claim(claim, entry.node, next_closer, &wildcard) else {
+            return Ok(0);
+        };
+        match chain.hashing() {
+            None => self.listed_nsec((entry, claim), name, (&chain, signing)),
+            Some(hashing) => {
+                let hash = hashing.hash(name);
+                self.listed_nsec3((entry, claim), (name, hash), (&chain, hashing, signing))
+            }
+        }
+    }
+
+    /// The NSEC that matches or covers a name.
+    pub(super) fn listed_nsec<V: ZoneView>(
+        &mut self,
+        (entry, claim): (&PlanEntry<'n, V>, Claim),
+        name: Name<'_>,
+        (chain, signing): (&ListedChain, &Signing),
+    ) -> Result<u16, Stop> {
+        let found = chain.nsec_at_or_before(name);
+        let (link, listed) = found.ok_or(Stop::CannotSign)?;
+        let owner = link.name.as_name();
+        // What was looked up is newer than the list.
+        let proof = match owner == entry.node.name() {
+            true => {
+                let absent = self.absent.filter(|_| claim == Claim::NoType);
+                signing.nsec_of_chain(owner, link.next, types(entry.node, absent))
+            }
+            false => signing.nsec_of_chain(owner, link.next, listed.iter()),
+        };
+        self.proof(Some(proof), entry.ttl, signing)
+    }
+
+    /// The NSEC3 that matches or covers the hash of a name.
+    fn listed_nsec3<V: ZoneView>(
+        &mut self,
+        (entry, claim): (&PlanEntry<'n, V>, Claim),
+        (name, hash): (Name<'_>, Nsec3Hash),
+        (chain, hashing, signing): (&ListedChain, &Nsec3, &Signing),
+    ) -> Result<u16, Stop> {
+        let link = chain.nsec3_at_or_before(&hash).ok_or(Stop::CannotSign)?;
+        let links = (&link.hash, &link.next);
+        let is_claimed = matches!(claim, Claim::Types | Claim::NoType);
+        let proof = match link.hash == hash {
+            true => {
+                let absent = self.absent.filter(|_| claim == Claim::NoType);
+                signing.nsec3_of_chain(hashing, links, types(entry.node, absent))
+            }
+            false if is_claimed => {
+                return self.opted_out_nsec3s(entry, name, (chain, hashing, signing));
+            }
+            false => signing.nsec3_of_chain(hashing, links, link.types.iter()),
+        };
+        self.proof(proof, entry.ttl, signing)
+    }
+
+    /// The NSEC3s of a delegation that has none: they prove its closest provable encloser (RFC 5155 section 7.2.4).
+    fn opted_out_nsec3s<V: ZoneView>(
+        &mut self,
+        entry: &PlanEntry<'n, V>,
+        delegation: Name<'_>,
+        (chain, hashing, signing): (&ListedChain, &Nsec3, &Signing),
+    ) -> Result<u16, Stop> {
+        let apex = entry.zone.apex().name();
+        let mut next_closer = delegation;
+        while let Some(encloser) = next_closer.parent().filter(|_| next_closer != apex) {
+            let hash = hashing.hash(encloser);
+            let matching = chain.nsec3_at_or_before(&hash);
+            if let Some(matching) = matching.filter(|link| link.hash == hash) {
+                let covering = chain.nsec3_at_or_before(&hashing.hash(next_closer));
+                let covering = covering.ok_or(Stop::CannotSign)?;
+                let mut count = 0;
+                for link in [matching, covering] {
+                    let links = (&link.hash, &link.next);
+                    let proof = signing.nsec3_of_chain(hashing, links, link.types.iter());
+                    count += self.proof(proof, entry.ttl, signing)?;
+                }
+                return Ok(count);
+            }
+            next_closer = encloser;
+        }
+        // A chain without its apex proves nothing.
+        Err(Stop::CannotSign)
+    }
+}
+
+/// Whether Opt-Out leaves a name without a record of its own.
+fn is_opted_out(node: Node<'_>, signing: &Signing) -> bool {
+    let is_cut = node.has(flags::CUT) && !node.has(flags::BROKEN);
+    signing.is_opt_out() && is_cut && node.rrset(Type::DS).is_none()
+}
