@@ -39,6 +39,7 @@ use tokio::sync::Semaphore;
 use crate::pipeline::{ServingState, WayBack};
 use crate::request::{Request, Verdict, extended_error};
 use access::{TransferAccess, access_of};
+use digests::DigestedVersions;
 use prepare::{LiveReads, TransferSource};
 pub(crate) use refusals::LoggedRefusals;
 use sent::SentVersions;
@@ -63,6 +64,8 @@ pub struct OutgoingTransfers {
     sent: SentVersions,
     /// Zones are signed for transfers one at a time.
     signing_turn: Mutex<()>,
+    /// Versions with digests that are made here.
+    digested: DigestedVersions,
     recorder: Mutex<Recorder>,
     refusals: Mutex<LoggedRefusals>,
     expiry: OnceLock<Box<ExpiryOf>>,
@@ -136,6 +139,7 @@ impl OutgoingTransfers {
             live_reads: LiveReads::default(),
             sent: SentVersions::new(limits.sent_octets_max),
             signing_turn: Mutex::default(),
+            digested: DigestedVersions::default(),
             recorder: Mutex::new(stats.recorder()),
             refusals: Mutex::default(),
             expiry: OnceLock::new(),

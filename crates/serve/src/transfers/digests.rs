@@ -1,22 +1,24 @@
 //! Digests over zones that are made here (ZONEMD, RFC 8976).
 //!
 //! A digest is over all records, signatures and the chain included, so it takes time of the zone's size: no change of a zone
-//! waits for it. A transfer has the digest of the version that it is of. Answers have that of the version that was
+//! waits for it. A transfer has the digest of the version that it is of; one is made at a time, and those who ask for the same
+//! version share it. Answers have that of the version that was
 //! hashed last, and its serial: a thread makes it anew when the zone has changed, and rests four times as long as that took.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 use std::{io, thread};
 
 use nameward_dnssec::{Signing, ZonemdHash};
 use nameward_maintain::policy::{Policies, ZonemdRule};
 use nameward_maintain::table::TableWriter;
-use nameward_wire::{Name, NameBuf, Type};
+use nameward_wire::{NameBuf, Type};
 use nameward_zone::change::ChangeError;
 use nameward_zone::{SigningState, Zone};
 
 use super::OutgoingTransfers;
+use super::prepare::PrepareFault;
 use crate::pipeline::ServingState;
 use crate::sys;
 
@@ -56,6 +58,27 @@ impl OutgoingTransfers {
         policies.of(zone.apex_name()).zonemd == ZonemdRule::Generate
     }
 
+    /// Returns a version as it goes out, after it was taken note of. The digest of a version is made once for all who ask.
+    pub(super) fn noted(
+        &self,
+        zone: Arc<Zone>,
+        shared: &ServingState,
+    ) -> Result<Arc<Zone>, PrepareFault> {
+        if !self.makes_digest(&zone) {
+            return Ok(self.sent.note(self.finished(zone, shared)?));
+        }
+        let _turn = lock(&self.digested.turn);
+        let name = NameBuf::from(zone.apex_name());
+        let now = sys::seconds_since_1970();
+        let state = DigestedState::of(&zone, &self.policies.load(), now);
+        if let Some(known) = self.digested.find(&name, &state) {
+            return Ok(known);
+        }
+        let version = self.sent.note(self.finished(zone, shared)?);
+        self.digested.keep(name, state, &version);
+        Ok(version)
+    }
+
     /// Starts the thread that keeps the digests in answers. It ends with the transfers.
     pub fn keep_digests(
         self: &Arc<Self>,
@@ -80,22 +103,53 @@ impl OutgoingTransfers {
     }
 }
 
+/// The versions with digests that somebody has: that are being sent, or kept to make differences of.
+#[derive(Default)]
+pub(super) struct DigestedVersions {
+    turn: Mutex<()>,
+    versions: Mutex<HashMap<NameBuf, (DigestedState, Weak<Zone>)>>,
+}
+
+impl DigestedVersions {
+    fn find(&self, zone: &NameBuf, state: &DigestedState) -> Option<Arc<Zone>> {
+        let versions = lock(&self.versions);
+        let (before, version) = versions.get(zone)?;
+        version.upgrade().filter(|_| before.is_same(state))
+    }
+
+    fn keep(&self, zone: NameBuf, state: DigestedState, version: &Arc<Zone>) {
+        let mut versions = lock(&self.versions);
+        versions.retain(|_, (_, version)| version.strong_count() > 0);
+        versions.insert(zone, (state, Arc::downgrade(version)));
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// The state of a zone that a digest was made of.
 struct DigestedState {
     /// The version as its home has it. Kept so that no other one gets its address.
     contents: Weak<Zone>,
     signing: Option<Weak<Signing>>,
     serial: u32,
+    /// When the first of its signatures ends: another time when they are renewed.
+    signatures_end: Option<u64>,
+    /// Whether it goes out without them.
+    goes_unsigned: bool,
 }
 
 impl DigestedState {
-    fn of(zone: &Arc<Zone>, now: u32) -> Self {
+    fn of(zone: &Arc<Zone>, policies: &Policies, now: u32) -> Self {
         let signing = zone.signing().online();
         let serial = zone.serial().0;
         DigestedState {
             contents: Arc::downgrade(&zone.unsigned()),
             serial: signing.map_or(serial, |signing| signing.soa_edit().serial(serial, now)),
+            signatures_end: signing.map(|signing| signing.earliest_end(now.into())),
             signing: signing.map(Arc::downgrade),
+            goes_unsigned: policies.of(zone.apex_name()).transfer_unsigned,
         }
     }
 
@@ -105,7 +159,11 @@ impl DigestedState {
             (None, None) => true,
             _ => false,
         };
-        is_signed_alike && self.serial == other.serial && self.contents.ptr_eq(&other.contents)
+        is_signed_alike
+            && self.signatures_end == other.signatures_end
+            && self.goes_unsigned == other.goes_unsigned
+            && self.serial == other.serial
+            && self.contents.ptr_eq(&other.contents)
     }
 }
 
@@ -146,7 +204,7 @@ impl DigestKeeper {
             self.table.set_digest(name.as_name(), None);
         }
         for zone in zones {
-            let state = DigestedState::of(&zone, now);
+            let state = DigestedState::of(&zone, &transfers.policies.load(), now);
             let name = NameBuf::from(zone.apex_name());
             let before = self.digested.get(&name);
             if before.is_some_and(|before| before.is_same(&state)) {
@@ -179,20 +237,17 @@ impl DigestKeeper {
             let placeholder = zone.zonemd_placeholder();
             self.table.set_digest(name.as_name(), Some(placeholder));
         }
-        match transfers.finished(zone, &self.shared) {
-            Ok(copy) => {
-                let sent = transfers.sent.note(copy);
+        match transfers.noted(zone, &self.shared) {
+            Ok(sent) => {
                 if let Some(zonemd) = zonemd_of(&sent) {
                     self.table.set_digest(name.as_name(), Some(zonemd));
                 }
             }
-            Err(error) => log_fault(name.as_name(), &error),
+            Err(error) => {
+                tracing::warn!("zone {name}: no digest (ZONEMD) of this version: {error}");
+            }
         }
     }
-}
-
-fn log_fault(zone: Name<'_>, error: &super::prepare::PrepareFault) {
-    tracing::warn!("zone {zone}: no digest (ZONEMD) of this version: {error}");
 }
 
 fn zonemd_of(zone: &Zone) -> Option<Vec<u8>> {

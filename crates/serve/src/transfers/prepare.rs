@@ -172,7 +172,7 @@ impl OutgoingTransfers {
             zone = expansion.run()?;
         }
         if !has_journal {
-            zone = self.sent.note(self.finished(zone, shared)?);
+            zone = self.noted(zone, shared)?;
         }
         let Wanted::Since(serial) = source.wanted else {
             return Ok(PreparedTransfer::whole(zone, request));
