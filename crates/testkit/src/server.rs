@@ -197,11 +197,6 @@ impl Setup {
         self
     }
 
-    /// Changes nothing: servers are patient.
-    pub fn patient(self) -> Self {
-        self
-    }
-
     /// Keeps the times of waiting that the server has by default. Without this questions and databases take as long as they
     /// need: on a busy machine a look-up may take longer than any client would wait, and is then SERVFAIL or dropped, as it
     /// should be.

@@ -54,7 +54,7 @@ const CONFIGURED: &str = "[server]\nstate_directory = \"state\"\n\
     [[autoprimary]]\naddress = \"192.0.2.9\"\nname_server = \"ns.there.test\"\n";
 
 fn start() -> (TestServer, Sqlite) {
-    let setup = Setup::new().without_web().patient().config(CONFIGURED);
+    let setup = Setup::new().without_web().config(CONFIGURED);
     let database = Sqlite::new(setup.dir());
     let path = database.path.display();
     let config = format!("[[backend]]\ntype = \"sqlite\"\npath = \"{path}\"\n");
@@ -184,7 +184,7 @@ fn check_engine(kind: DatabaseKind) {
     let Some(database) = started(kind) else {
         return;
     };
-    let setup = Setup::new().without_web().patient();
+    let setup = Setup::new().without_web();
     let server = setup.config(&backend(kind, &database, "live")).start();
     check_autoprimaries(&server);
 }

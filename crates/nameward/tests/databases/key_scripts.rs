@@ -16,7 +16,7 @@ struct Both {
 
 impl Both {
     fn new(zone: &str) -> Self {
-        let setup = nameward_testkit::Setup::new().without_web().patient();
+        let setup = nameward_testkit::Setup::new().without_web();
         let directory = setup.dir().join("powerdns");
         std::fs::create_dir(&directory).unwrap();
         let open = |name: &str| {

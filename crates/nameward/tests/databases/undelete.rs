@@ -129,7 +129,7 @@ fn on_sqlite(database: &Sqlite, sql: &str) -> String {
 #[test]
 fn a_zone_of_sqlite_comes_back_with_all_that_it_had() {
     for mode in ["live", "resident"] {
-        let setup = Setup::new().without_web().patient().config(STATE);
+        let setup = Setup::new().without_web().config(STATE);
         let database = Sqlite::new(setup.dir());
         let server = setup.config(&sqlite_backend(&database, mode)).start();
         delete_and_undelete(&server, &|sql| on_sqlite(&database, sql));
@@ -140,7 +140,7 @@ fn check_engine(kind: DatabaseKind) {
     let Some(database) = started(kind) else {
         return;
     };
-    let setup = Setup::new().without_web().patient().config(STATE);
+    let setup = Setup::new().without_web().config(STATE);
     let server = setup.config(&backend(kind, &database, "live")).start();
     delete_and_undelete(&server, &|sql| database.run(sql).unwrap());
 }
@@ -157,7 +157,7 @@ fn a_zone_of_mariadb_comes_back_with_all_that_it_had() {
 
 #[test]
 fn without_a_state_directory_a_deletion_says_that_no_copy_is_kept() {
-    let setup = Setup::new().without_web().patient();
+    let setup = Setup::new().without_web();
     let database = Sqlite::new(setup.dir());
     database.add(&zone("one.test", "192.0.2.10"));
     let server = setup.config(&sqlite_backend(&database, "live")).start();
@@ -177,7 +177,7 @@ fn without_a_state_directory_a_deletion_says_that_no_copy_is_kept() {
 
 #[test]
 fn a_zone_too_large_for_a_copy_stays_and_copies_end_with_their_time() {
-    let setup = Setup::new().without_web().patient();
+    let setup = Setup::new().without_web();
     let setup = setup.config(&format!("{STATE}[journal]\ndeleted_max_mb = 1\n"));
     let database = Sqlite::new(setup.dir());
     database.add(&zone("one.test", "192.0.2.10"));

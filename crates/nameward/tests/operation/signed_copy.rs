@@ -108,7 +108,7 @@ fn a_zone_that_bind_signs_is_answered_as_bind_answers_it_and_its_changes_follow(
     let bind = bind.unwrap_or_else(|error| panic!("{error}"));
     let conf = bind.directory().join("named.conf");
     let config = format!("[[backend]]\nnamed_conf = \"{}\"\n", conf.display());
-    let setup = Setup::new().without_web().patient();
+    let setup = Setup::new().without_web();
     let server = setup.config(&config).start();
     wait_for_same(&bind, &server, ("new.copy.example.", 3));
     fs::write(
@@ -122,7 +122,7 @@ fn a_zone_that_bind_signs_is_answered_as_bind_answers_it_and_its_changes_follow(
 
 #[test]
 fn a_copy_that_is_missing_unsigned_or_behind_a_journal_that_cannot_be_read_is_not_served() {
-    let setup = Setup::new().without_web().patient();
+    let setup = Setup::new().without_web();
     let directory = setup.dir().join("bind");
     fs::create_dir(&directory).unwrap();
     let zone = |name: &str| {

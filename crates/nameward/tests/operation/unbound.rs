@@ -149,7 +149,7 @@ fn judged(unbound: &Peer, name: &str, rtype: &str) -> (String, bool, String) {
 }
 
 fn setup() -> TestServer {
-    let setup = Setup::new().patient().without_web();
+    let setup = Setup::new().without_web();
     let state = setup.dir().join("state");
     fs::create_dir(&state).unwrap();
     let mut setup = setup.config(&format!("[server]\nstate_directory = {state:?}\n"));
