@@ -7,13 +7,13 @@ use nameward_maintain::catalog::{CatalogHandle, CatalogParts, make_catalog, read
 use nameward_maintain::policy::{
     PolicyPart, PolicySet, PolicySource, PolicyTable, RemoteServer, UNCONFIGURED_RANK, ZoneKind,
 };
-use nameward_maintain::{Commits, Durable, TableWriter};
-use nameward_store::state::{JournalBounds, StateStore};
+use nameward_maintain::{Commits, Durable, TableWriter, WrittenDone};
+use nameward_store::state::{JournalBounds, StateChange, StateStore};
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::{Serial, TableChange, Zone};
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// A busy machine may take long for anything.
@@ -25,14 +25,20 @@ struct Server {
     catalogs: CatalogHandle,
 }
 
-fn server(directory: &Path) -> Server {
+fn store(directory: &Path) -> StateStore {
     let bounds = JournalBounds {
         octets: 64 << 20,
         entries: 1000,
     };
-    let store = StateStore::open(directory, bounds).unwrap();
-    let durable: Option<Arc<dyn Durable>> = Some(Arc::new(store));
-    let commits = Commits::new(Arc::new(TableWriter::default()), durable, |_| ()).unwrap();
+    StateStore::open(directory, bounds).unwrap()
+}
+
+fn server(directory: &Path) -> Server {
+    server_on(Arc::new(store(directory)))
+}
+
+fn server_on(durable: Arc<dyn Durable>) -> Server {
+    let commits = Commits::new(Arc::new(TableWriter::default()), Some(durable), |_| ()).unwrap();
     let policies = Arc::<PolicyTable>::default();
     let template = PolicyPart {
         transfer_octets_max: Some(7),
@@ -146,6 +152,55 @@ fn a_catalog_of_our_own_follows_the_policies_and_its_serial_goes_forward_across_
 }
 
 /// Serves a version of a catalog that is followed.
+/// A disk that takes nothing while it is held.
+struct HeldDisk {
+    store: StateStore,
+    held: Mutex<Option<Vec<(Vec<StateChange>, WrittenDone)>>>,
+}
+
+impl HeldDisk {
+    fn count(&self) -> usize {
+        self.held.lock().unwrap().as_ref().map_or(0, Vec::len)
+    }
+
+    fn release(&self) {
+        let held = self.held.lock().unwrap().take();
+        for (changes, done) in held.into_iter().flatten() {
+            self.store.submit(changes, done);
+        }
+    }
+}
+
+impl Durable for HeldDisk {
+    fn submit(&self, changes: Vec<StateChange>, done: WrittenDone) {
+        match &mut *self.held.lock().unwrap() {
+            Some(held) => held.push((changes, done)),
+            None => self.store.submit(changes, done),
+        }
+    }
+
+    fn store(&self) -> &StateStore {
+        &self.store
+    }
+}
+
+#[test]
+fn a_catalog_of_our_own_that_changes_while_it_is_committed_follows_the_change() {
+    let directory = tempfile::tempdir().unwrap();
+    let disk = Arc::new(HeldDisk {
+        store: store(directory.path()),
+        held: Mutex::new(Some(Vec::new())),
+    });
+    let server = server_on(Arc::clone(&disk) as Arc<dyn Durable>);
+    server.policies.set(PolicySource::Configured, producing(1));
+    wait_until("it is being committed", || disk.count() == 1);
+    server.policies.set(PolicySource::Configured, producing(2));
+    // Time for a mistake: the second version must not be made of what the first one began with.
+    std::thread::sleep(Duration::from_millis(300));
+    disk.release();
+    wait_until("the change", || server.members() == Some(2));
+}
+
 fn serve(server: &Server, members: &[(NameBuf, Option<&str>)], serial: u32) {
     let members = members.iter().map(|(zone, group)| (zone.as_name(), *group));
     let zone = make_catalog(name("consumed.example.").as_name(), members, Serial(serial));

@@ -59,6 +59,8 @@ struct CatalogInbox {
     templates: Option<HashMap<String, PolicyPart>>,
     homes: Option<CatalogHomes>,
     has_policies: bool,
+    /// Catalogs of our own whose commit has ended, and whether it was made.
+    committed: Vec<(Box<[u8]>, bool)>,
     is_woken: bool,
     has_ended: bool,
 }
@@ -90,6 +92,16 @@ impl CatalogHandle {
         });
     }
 
+    /// Tells how the commit of a catalog of our own ended. One that failed is made again at the next look, not at once: a
+    /// full disk stays full.
+    pub(super) fn end_commit(&self, catalog: Box<[u8]>, is_made: bool) {
+        let mut inbox = lock(&self.shared.inbox);
+        inbox.committed.push((catalog, is_made));
+        inbox.is_woken |= is_made;
+        drop(inbox);
+        self.shared.woken.notify_one();
+    }
+
     /// Ends the thread.
     pub fn end(&self) {
         self.put(|inbox| inbox.has_ended = true);
@@ -105,10 +117,13 @@ pub fn start(parts: CatalogParts, handle: &CatalogHandle) -> io::Result<()> {
         }
     });
     let mut follower = CatalogFollower {
-        shared: Arc::clone(&handle.shared),
+        handle: handle.clone(),
         parts,
         consumers: Vec::new(),
         producers: BTreeMap::new(),
+        committing: HashSet::new(),
+        failed: HashSet::new(),
+        has_postponed: false,
         seen: HashMap::new(),
         catalogs: Catalogs::new(),
         ownership: Ownership::default(),
@@ -129,12 +144,18 @@ pub(super) type ProducedMembers = Vec<ProducedMember>;
 
 /// The thread's own. Names are in wire form and lower case.
 pub(super) struct CatalogFollower {
-    shared: Arc<CatalogShared>,
+    pub(super) handle: CatalogHandle,
     pub(super) parts: CatalogParts,
     /// Catalogs that are followed.
     consumers: Vec<(Box<[u8]>, Arc<ZonePolicy>)>,
     /// Catalogs that are made here, with what was last made.
     producers: BTreeMap<Box<[u8]>, ProducedMembers>,
+    /// Catalogs of our own that are being committed. The next version of one waits: its serial follows from this one's.
+    pub(super) committing: HashSet<Box<[u8]>>,
+    /// Catalogs of our own that could not be committed: they are made again.
+    pub(super) failed: HashSet<Box<[u8]>>,
+    /// A catalog changed while it was being committed.
+    has_postponed: bool,
     /// The version of each consumer that was last looked at.
     seen: HashMap<Box<[u8]>, Arc<Zone>>,
     catalogs: Catalogs,
@@ -161,7 +182,7 @@ impl CatalogFollower {
             let Some(inbox) = self.wait() else {
                 return;
             };
-            has_policies = inbox.has_policies;
+            has_policies = inbox.has_policies | self.end_commits(inbox.committed);
             if let Some(homes) = inbox.homes {
                 self.homes = homes;
                 self.set_members();
@@ -173,13 +194,23 @@ impl CatalogFollower {
         }
     }
 
+    /// Notes commits that have ended; returns whether catalogs have to be made again.
+    fn end_commits(&mut self, committed: Vec<(Box<[u8]>, bool)>) -> bool {
+        let has_ended = !committed.is_empty();
+        for (catalog, is_made) in committed {
+            self.committing.remove(&catalog);
+            if !is_made {
+                self.failed.insert(catalog);
+            }
+        }
+        has_ended && (std::mem::take(&mut self.has_postponed) || !self.failed.is_empty())
+    }
+
     fn wait(&self) -> Option<CatalogInbox> {
         let is_idle = |inbox: &mut CatalogInbox| !inbox.is_woken;
-        let inbox = lock(&self.shared.inbox);
-        let waited = self
-            .shared
-            .woken
-            .wait_timeout_while(inbox, LOOK_EVERY, is_idle);
+        let inbox = lock(&self.handle.shared.inbox);
+        let shared = &self.handle.shared;
+        let waited = shared.woken.wait_timeout_while(inbox, LOOK_EVERY, is_idle);
         let (mut inbox, _) = waited.unwrap_or_else(PoisonError::into_inner);
         (!inbox.has_ended).then(|| std::mem::take(&mut *inbox))
     }
@@ -221,7 +252,12 @@ impl CatalogFollower {
         for (catalog, mut members) in producers {
             members.sort_unstable();
             let before = gone.remove(&catalog);
-            if before.as_ref() == Some(&members) || self.produce(&catalog, &members) {
+            let is_same = before.as_ref() == Some(&members) && !self.failed.contains(&catalog);
+            if !is_same && self.committing.contains(&catalog) {
+                self.has_postponed = true;
+                self.producers
+                    .extend(before.map(|before| (catalog, before)));
+            } else if is_same || self.produce(&catalog, &members) {
                 self.producers.insert(catalog, members);
             }
         }

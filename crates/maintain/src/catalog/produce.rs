@@ -14,9 +14,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 impl CatalogFollower {
     /// Makes a catalog of our own and commits it, unless it is as it was; returns whether it is made.
-    pub(super) fn produce(&self, catalog: &[u8], members: &ProducedMembers) -> bool {
+    pub(super) fn produce(&mut self, catalog: &[u8], members: &ProducedMembers) -> bool {
         let name = Name::from_valid_wire(catalog);
-        let commits = &self.parts.commits;
+        let commits = Arc::clone(&self.parts.commits);
         let Some(store) = commits.store() else {
             tracing::error!(
                 "catalog {name}: not made: set state_directory, where its serial is kept"
@@ -82,14 +82,21 @@ impl CatalogFollower {
         };
         let (owned, count) = (NameBuf::from(name), members.len());
         let home = home.map(Arc::clone);
-        commits.version(source, zone, move |result| match result {
-            Ok(_) => {
-                tracing::info!("catalog {owned}: made, serial {serial}, {count} members");
-                if let Some(home) = home {
-                    home.set_serial(owned, serial);
+        let (handle, key) = (self.handle.clone(), Box::<[u8]>::from(catalog));
+        self.failed.remove(catalog);
+        self.committing.insert(catalog.into());
+        commits.version(source, zone, move |result| {
+            let is_made = result.is_ok();
+            match result {
+                Ok(_) => {
+                    tracing::info!("catalog {owned}: made, serial {serial}, {count} members");
+                    if let Some(home) = home {
+                        home.set_serial(owned, serial);
+                    }
                 }
+                Err(error) => tracing::error!("catalog {owned}: not made: {error}"),
             }
-            Err(error) => tracing::error!("catalog {owned}: not made: {error}"),
+            handle.end_commit(key, is_made);
         });
         true
     }
