@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::name;
+use common::{name, open_store};
 use nameward_maintain::catalog::{CatalogHandle, CatalogParts, make_catalog, read_catalog, start};
 use nameward_maintain::policy::{
     PolicyPart, PolicySet, PolicySource, PolicyTable, RemoteServer, UNCONFIGURED_RANK, ZoneKind,
@@ -30,7 +30,7 @@ fn store(directory: &Path) -> StateStore {
         octets: 64 << 20,
         entries: 1000,
     };
-    StateStore::open(directory, bounds).unwrap()
+    open_store(directory, bounds)
 }
 
 fn server(directory: &Path) -> Server {
@@ -124,16 +124,6 @@ fn a_catalog_of_our_own_follows_the_policies_and_its_serial_goes_forward_across_
     let later = first.produced().unwrap().serial();
     assert!(later.is_after(serial));
     drop(first);
-    let again = || {
-        StateStore::open(
-            directory.path(),
-            JournalBounds {
-                octets: 1,
-                entries: 1,
-            },
-        )
-    };
-    wait_until("the store is let go", || again().is_ok());
     let second = server(directory.path());
     second.policies.set(PolicySource::Configured, producing(2));
     wait_until("it is served again", || second.members() == Some(2));

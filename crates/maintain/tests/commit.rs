@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{BOUNDS, Hosts, build, hosts_of, name, owner, set_host};
+use common::{BOUNDS, Hosts, build, hosts_of, name, open_store, owner, set_host};
 use nameward_maintain::{
     CommitError, Commits, CommittedVersion, TableWriter, VersionSource, read_contents,
 };
@@ -83,7 +83,7 @@ impl Server {
 }
 
 fn store(directory: &TempDir) -> StateStore {
-    StateStore::open(directory.path(), BOUNDS).unwrap()
+    open_store(directory.path(), BOUNDS)
 }
 
 #[test]

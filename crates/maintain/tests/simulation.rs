@@ -7,7 +7,7 @@
 
 mod common;
 
-use common::{BOUNDS, Hosts, Random, TIMES, build, hosts_of, name, set_host};
+use common::{BOUNDS, Hosts, Random, TIMES, build, hosts_of, name, open_store, set_host};
 use nameward_maintain::life::{
     Ask, AskPrimary, PrimaryAnswer, PrimaryError, PrimaryReply, Secondaries, SecondaryStatus,
 };
@@ -191,7 +191,7 @@ impl World {
 
     /// Starts the server: what is kept is served before anybody is asked.
     fn start(&mut self) {
-        let store = StateStore::open(self.directory.path(), BOUNDS).unwrap();
+        let store = open_store(self.directory.path(), BOUNDS);
         let kept = store.zones().unwrap();
         let disk = Disk {
             store,

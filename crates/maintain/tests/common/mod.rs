@@ -2,18 +2,32 @@
 
 #![allow(dead_code, reason = "each test uses a part")]
 
-use nameward_store::state::JournalBounds;
+use nameward_store::state::{JournalBounds, StateError, StateStore};
 use nameward_wire::zonefile::Record;
 use nameward_wire::{NameBuf, Type};
 use nameward_zone::change::{ChangeOrigin, Edit, NewRecord, RrsetData, ZoneChange};
 use nameward_zone::{SerialRule, Zone, ZoneBuilder};
 use std::collections::BTreeMap;
-use std::time::UNIX_EPOCH;
+use std::path::Path;
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 pub const BOUNDS: JournalBounds = JournalBounds {
     octets: 1 << 20,
     entries: 50,
 };
+
+/// Opens the state store of a directory. Threads of a server that was dropped may hold it for a moment.
+pub fn open_store(directory: &Path, bounds: JournalBounds) -> StateStore {
+    let end = Instant::now() + Duration::from_secs(60);
+    loop {
+        match StateStore::open(directory, bounds) {
+            Err(StateError::InUse(_)) if Instant::now() < end => {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            opened => return opened.unwrap(),
+        }
+    }
+}
 
 /// Contents of a zone: hosts by their labels, each with the last octet of its address.
 pub type Hosts = BTreeMap<u8, u8>;
