@@ -142,10 +142,13 @@ fn a_catalog_of_our_own_follows_the_policies_and_its_serial_goes_forward_across_
 }
 
 /// Serves a version of a catalog that is followed.
+/// Changes that wait to be written.
+type HeldChanges = Vec<(Vec<StateChange>, WrittenDone)>;
+
 /// A disk that takes nothing while it is held.
 struct HeldDisk {
     store: StateStore,
-    held: Mutex<Option<Vec<(Vec<StateChange>, WrittenDone)>>>,
+    held: Mutex<Option<HeldChanges>>,
 }
 
 impl HeldDisk {
