@@ -70,7 +70,8 @@ impl AskedTerms {
                 (Denial::Nsec3(_), true) => Some("1 1 0 -"),
             };
             let style = match terms.style {
-                DenialStyle::Chain => None,
+                // Zones that are looked up have white lies if they say nothing.
+                DenialStyle::Chain => Some("chain"),
                 DenialStyle::WhiteLies => Some("white-lies"),
                 DenialStyle::Compact => Some("compact"),
             };
