@@ -8,7 +8,7 @@ use nameward_maintain::policy::{
     PolicyPart, PolicySet, PolicySource, PolicyTable, RemoteServer, UNCONFIGURED_RANK, ZoneKind,
 };
 use nameward_maintain::{Commits, Durable, TableWriter, WrittenDone};
-use nameward_store::state::{JournalBounds, StateChange, StateStore};
+use nameward_store::state::{JournalBounds, StateChange, StateError, StateStore};
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::{Serial, TableChange, Zone};
 use std::collections::HashMap;
@@ -156,6 +156,14 @@ impl HeldDisk {
         self.held.lock().unwrap().as_ref().map_or(0, Vec::len)
     }
 
+    /// Refuses what it holds, and takes everything from then on.
+    fn refuse(&self) {
+        let held = self.held.lock().unwrap().take();
+        for (_, done) in held.into_iter().flatten() {
+            done(Err(StateError::Closed));
+        }
+    }
+
     fn release(&self) {
         let held = self.held.lock().unwrap().take();
         for (changes, done) in held.into_iter().flatten() {
@@ -192,6 +200,20 @@ fn a_catalog_of_our_own_that_changes_while_it_is_committed_follows_the_change() 
     std::thread::sleep(Duration::from_millis(300));
     disk.release();
     wait_until("the change", || server.members() == Some(2));
+}
+
+#[test]
+fn a_catalog_of_our_own_that_could_not_be_committed_is_made_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let disk = Arc::new(HeldDisk {
+        store: store(directory.path()),
+        held: Mutex::new(Some(Vec::new())),
+    });
+    let server = server_on(Arc::clone(&disk) as Arc<dyn Durable>);
+    server.policies.set(PolicySource::Configured, producing(3));
+    wait_until("it is being committed", || disk.count() == 1);
+    disk.refuse();
+    wait_until("it is made again", || server.members() == Some(3));
 }
 
 fn serve(server: &Server, members: &[(NameBuf, Option<&str>)], serial: u32) {

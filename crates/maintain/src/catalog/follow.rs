@@ -21,11 +21,13 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How often the versions of catalogs are looked at without a reason: those that a start takes from the state store are
 /// not told of.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How long after a failure a catalog of our own is made again: a full disk stays full for a while.
+const MAKE_AGAIN_AFTER: Duration = Duration::from_secs(5);
 /// Members that are not taken, of which the log tells.
 const LINES_MAX: usize = 100;
 
@@ -92,14 +94,9 @@ impl CatalogHandle {
         });
     }
 
-    /// Tells how the commit of a catalog of our own ended. One that failed is made again at the next look, not at once: a
-    /// full disk stays full.
+    /// Tells whether a catalog of our own was committed.
     pub(super) fn end_commit(&self, catalog: Box<[u8]>, is_made: bool) {
-        let mut inbox = lock(&self.shared.inbox);
-        inbox.committed.push((catalog, is_made));
-        inbox.is_woken |= is_made;
-        drop(inbox);
-        self.shared.woken.notify_one();
+        self.put(|inbox| inbox.committed.push((catalog, is_made)));
     }
 
     /// Ends the thread.
@@ -123,6 +120,7 @@ pub fn start(parts: CatalogParts, handle: &CatalogHandle) -> io::Result<()> {
         producers: BTreeMap::new(),
         committing: HashSet::new(),
         failed: HashSet::new(),
+        make_again_at: None,
         has_postponed: false,
         seen: HashMap::new(),
         catalogs: Catalogs::new(),
@@ -154,6 +152,8 @@ pub(super) struct CatalogFollower {
     pub(super) committing: HashSet<Box<[u8]>>,
     /// Catalogs of our own that could not be committed: they are made again.
     pub(super) failed: HashSet<Box<[u8]>>,
+    /// When the first of them is made again.
+    make_again_at: Option<Instant>,
     /// A catalog changed while it was being committed.
     has_postponed: bool,
     /// The version of each consumer that was last looked at.
@@ -201,9 +201,12 @@ impl CatalogFollower {
             self.committing.remove(&catalog);
             if !is_made {
                 self.failed.insert(catalog);
+                let again = Instant::now() + MAKE_AGAIN_AFTER;
+                self.make_again_at.get_or_insert(again);
             }
         }
-        has_ended && (std::mem::take(&mut self.has_postponed) || !self.failed.is_empty())
+        let is_due = self.make_again_at.take_if(|at| *at <= Instant::now());
+        is_due.is_some() || has_ended && std::mem::take(&mut self.has_postponed)
     }
 
     fn wait(&self) -> Option<CatalogInbox> {

@@ -25,14 +25,16 @@ fn start(mode: &str) -> (TestServer, Sqlite) {
     )
 }
 
-fn run(server: &TestServer, arguments: &[&str]) -> (Option<i32>, String) {
+/// Runs a command; returns its exit code and all that it said.
+pub(crate) fn run(server: &TestServer, arguments: &[&str]) -> (Option<i32>, String) {
     let output = server.command(arguments);
     let said = [output.stdout, output.stderr].concat();
     let said = String::from_utf8_lossy(&said).into_owned();
     (output.status.code(), said)
 }
 
-fn done(server: &TestServer, arguments: &[&str]) -> String {
+/// Runs a command that has to succeed; returns what it said.
+pub(crate) fn done(server: &TestServer, arguments: &[&str]) -> String {
     let (code, said) = run(server, arguments);
     assert_eq!(code, Some(0), "{arguments:?}: {said}\n{}", server.log());
     said

@@ -1,5 +1,6 @@
 //! Catalogs and autoprimaries as operators see them, of the configuration and of databases, and tables on a terminal.
 
+use crate::attributes::{done, run};
 use crate::rows::Sqlite;
 use crate::writes::{backend, started};
 use nameward_testkit::databases::DatabaseKind;
@@ -10,19 +11,6 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(60);
-
-fn run(server: &TestServer, arguments: &[&str]) -> (Option<i32>, String) {
-    let output = server.command(arguments);
-    let said = [output.stdout, output.stderr].concat();
-    let said = String::from_utf8_lossy(&said).into_owned();
-    (output.status.code(), said)
-}
-
-fn done(server: &TestServer, arguments: &[&str]) -> String {
-    let (code, said) = run(server, arguments);
-    assert_eq!(code, Some(0), "{arguments:?}: {said}\n{}", server.log());
-    said
-}
 
 /// The objects that a command prints.
 fn objects(server: &TestServer, arguments: &[&str]) -> Vec<Value> {

@@ -1,5 +1,6 @@
 //! Deleted zones are brought back with all that databases keep of them, for as long as copies are kept.
 
+use crate::attributes::{done, run};
 use crate::operation::{ask, zone};
 use crate::rows::Sqlite;
 use crate::writes::{backend, started};
@@ -22,19 +23,6 @@ const KEY: &str = "INSERT INTO cryptokeys (domain_id, flags, active, published, 
      'Private-key-format: v1.2\nAlgorithm: 13 (ECDSAP256SHA256)\nPrivateKey: AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=\n' \
      FROM domains WHERE name = 'one.test'; \
      UPDATE domains SET options = '{\"producer\":{\"coo\":\"\"}}', last_check = 7 WHERE name = 'one.test'";
-
-fn run(server: &TestServer, arguments: &[&str]) -> (Option<i32>, String) {
-    let output = server.command(arguments);
-    let said = [output.stdout, output.stderr].concat();
-    let said = String::from_utf8_lossy(&said).into_owned();
-    (output.status.code(), said)
-}
-
-fn done(server: &TestServer, arguments: &[&str]) -> String {
-    let (code, said) = run(server, arguments);
-    assert_eq!(code, Some(0), "{arguments:?}: {said}\n{}", server.log());
-    said
-}
 
 fn wait_for(server: &TestServer, name: &str, wanted: (u8, u8)) {
     let end = Instant::now() + PATIENCE;

@@ -2,10 +2,10 @@
 //!
 //! A digest is over all records, signatures and the chain included, so it takes time of the zone's size: no change of a zone
 //! waits for it. A transfer has the digest of the version that it is of; one is made at a time, and those who ask for the same
-//! version share it. Answers have that of the version that was
-//! hashed last, and its serial: a thread makes it anew when the zone has changed, and rests four times as long as that took.
+//! version share it. Answers have that of the version that was hashed last, and its serial: a thread makes it anew when the zone
+//! has changed, and rests four times as long as that took.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 use std::{io, thread};
@@ -193,12 +193,9 @@ impl DigestKeeper {
             .filter(|zone| transfers.makes_digest(zone))
             .cloned()
             .collect();
-        let gone: Vec<NameBuf> = self
-            .digested
-            .keys()
-            .filter(|name| !zones.iter().any(|zone| zone.apex_name() == name.as_name()))
-            .copied()
-            .collect();
+        let names: HashSet<NameBuf> = zones.iter().map(|zone| zone.apex_name().into()).collect();
+        let made = self.digested.keys().copied();
+        let gone: Vec<NameBuf> = made.filter(|name| !names.contains(name)).collect();
         for name in gone {
             self.digested.remove(&name);
             self.table.set_digest(name.as_name(), None);

@@ -209,7 +209,14 @@ impl AboveSets {
     pub(crate) fn usable(&self, zone: i64) -> Option<Arc<Above>> {
         let (current, old) = self.cached(zone);
         // Somebody reads it right now: the old one is good for a moment more.
-        current.or_else(|| old.filter(|_| lock(&self.turns).contains_key(&zone)))
+        current.or_else(|| old.filter(|_| self.is_being_read(zone)))
+    }
+
+    /// Whether somebody reads the names of a zone. One who gave up leaves the turn behind, but does not hold it.
+    fn is_being_read(&self, zone: i64) -> bool {
+        let turns = lock(&self.turns);
+        let turn = turns.get(&zone);
+        turn.is_some_and(|turn| turn.reader.try_lock().is_err())
     }
 
     /// The set of a zone, read with `read` if there is none or the one there is out of date.
@@ -231,15 +238,15 @@ impl AboveSets {
             },
         };
         if let (Some(above), _) = self.cached(zone) {
+            end_turn(&mut lock(&self.turns), zone, &turn);
             return Ok(above);
         }
         turn.has_changed.store(false, Ordering::Relaxed);
         let started = Instant::now();
         let result = read().await;
         let took = started.elapsed();
-        // Others that wait for this turn hold it and go on with it.
         let mut turns = lock(&self.turns);
-        turns.remove(&zone);
+        end_turn(&mut turns, zone, &turn);
         let NamesRead { above, chain } = result?;
         let above = Arc::new(above);
         let entry = KeptAbove {
@@ -271,6 +278,14 @@ impl AboveSets {
         if has_chain {
             bound_chains(&mut zones);
         }
+    }
+}
+
+/// Takes a turn away unless others wait for it: they go on with it, so a change has to find it.
+fn end_turn(turns: &mut HashMap<i64, Arc<ReadTurn>>, zone: i64, turn: &Arc<ReadTurn>) {
+    // One is in the map, one is the caller's.
+    if Arc::strong_count(turn) == 2 {
+        turns.remove(&zone);
     }
 }
 
@@ -364,6 +379,40 @@ mod tests {
             .await
             .unwrap();
         assert!(has(&new, "c.example.org") && !has(&new, "b.example.org"));
+    }
+
+    #[tokio::test]
+    async fn an_old_set_is_not_used_for_a_reader_that_gave_up() {
+        let sets = AboveSets::new(Duration::from_secs(3600));
+        let begin = Instant::now();
+        sets.of(1, async || Ok(read(&["a.b.example.org"])))
+            .await
+            .unwrap();
+        sets.forget(Some(1));
+        rest_after(begin).await;
+        let never = sets.of(1, async || std::future::pending().await);
+        let given_up = tokio::time::timeout(Duration::from_millis(20), never).await;
+        assert!(given_up.is_err());
+        assert!(sets.usable(1).is_none());
+    }
+
+    #[tokio::test]
+    async fn a_change_while_one_who_waited_reads_has_them_read_again() {
+        let sets = AboveSets::new(Duration::from_secs(3600));
+        let begin = Instant::now();
+        let fails = sets.of(1, async || {
+            tokio::task::yield_now().await;
+            Err(SqlError::Unavailable("down".into()))
+        });
+        let waits = sets.of(1, async || {
+            sets.forget(Some(1));
+            Ok(read(&["a.b.example.org"]))
+        });
+        let (failed, waited) = tokio::join!(fails, waits);
+        assert!(failed.is_err() && waited.is_ok());
+        rest_after(begin).await;
+        let new = sets.of(1, async || Ok(read(&["a.c.example.org"])));
+        assert!(has(&new.await.unwrap(), "c.example.org"));
     }
 
     #[tokio::test]
