@@ -21,6 +21,7 @@ mod request;
 mod result;
 mod search;
 mod server_status;
+mod shown_signing;
 mod signing_terms;
 mod templates;
 mod tsig;
@@ -48,13 +49,14 @@ pub use server_status::{
     TransferCounts,
 };
 
-pub use key_life::{KeySteps, ListedSigning, ListedStep};
+pub use key_life::{KeySteps, ListedStep};
 use nameward_maintain::Commits;
 pub use nameward_maintain::follow::databases::PublishError;
 use nameward_maintain::follow::place_of_rank;
 use nameward_maintain::key_life::KeyKeeper;
 use nameward_maintain::policy::{KeptPolicies, PolicyTable};
 pub use search::FoundRecord;
+pub use shown_signing::ListedSigning;
 pub use templates::{
     DsReport, KeyChange, KeyTemplate, ListedKind, RecordTemplate, ZoneTemplate, default_ttl,
 };

@@ -1,12 +1,9 @@
-//! Owns operations on keys that a policy looks after, and the words for how a zone is signed.
+//! Owns operations on keys that a policy looks after.
 
 use nameward_dnssec::rollover::{DsSight, KeyRole};
-use nameward_maintain::key_life::{
-    KeyLookError, NextStep, ZoneSigningStatus, signatures_end, step_words,
-};
+use nameward_maintain::key_life::{KeyLookError, NextStep, step_words};
 use nameward_maintain::zone_keys::{KeyProgress, ZoneKeysError};
-use nameward_wire::{Name, NameBuf};
-use nameward_zone::SigningState;
+use nameward_wire::NameBuf;
 use serde::{Deserialize, Serialize};
 
 use super::key_template::now_seconds;
@@ -35,32 +32,6 @@ pub struct ListedStep {
     /// When, in seconds since 1970; none if it waits for the parent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<u64>,
-}
-
-/// How a zone is signed.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct ListedSigning {
-    /// `policy`, `insecure soon` (its policy went), `by hand`, `database` (which has the keys), `stored` (it brings its
-    /// signatures), or `no`.
-    pub signed: String,
-    /// How names are denied: `nsec`, `nsec3`, `nsec3-opt-out`, `white-lies`, `nsec3-narrow` or `compact`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub denial: Option<String>,
-    /// The policy.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub policy: Option<String>,
-    /// The numbers, tags, roles and states of its keys.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub keys: Vec<String>,
-    /// The DS that the parent is to have, as in a zone file.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub ds: Vec<String>,
-    /// The next step.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub next: Option<ListedStep>,
-    /// When the first signature ends that is given out now, in seconds since 1970.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub signature_expires: Option<u64>,
 }
 
 impl From<NextStep> for ListedStep {
@@ -163,88 +134,6 @@ impl Operations {
             ))),
         }
     }
-
-    /// Tells how a zone is signed; `None` if it is not, or if it is looked up in a database.
-    pub fn signing_of(&self, zone: Name<'_>) -> Option<ListedSigning> {
-        let table = self.commits.table().load();
-        let version = table.exact(zone)?;
-        let denial = denial_word(version.signing()).map(str::to_owned);
-        let ends = signatures_end(version, now_seconds());
-        let how = match version.signing() {
-            SigningState::Unsigned => return None,
-            SigningState::Stored(_) => "stored",
-            SigningState::Online(_) | SigningState::Chained(_) | SigningState::Listed(_) => {
-                "database"
-            }
-        };
-        let keys = self.keeper.keys().keys(zone).unwrap_or_default();
-        if keys.is_empty() || how == "stored" {
-            return Some(ListedSigning {
-                signed: how.into(),
-                denial,
-                signature_expires: ends,
-                ..ListedSigning::default()
-            });
-        }
-        let status = self.keeper.status(zone, now_seconds());
-        let name = NameBuf::from(zone);
-        let listed: Vec<_> = keys
-            .iter()
-            .filter_map(|key| super::zone_keys::listed(&name, key, &keys).ok())
-            .collect();
-        let state = |number: u32, status: &ZoneSigningStatus| {
-            let mut keys = status.keys.iter();
-            keys.find(|key| key.number == number).map(|key| key.state)
-        };
-        let words = |key: &super::ListedZoneKey| {
-            let state = status.as_ref().ok().and_then(|of| state(key.key, of));
-            let state = state.unwrap_or("by hand");
-            format!("{} {} {} {state}", key.key, key.tag, key.role)
-        };
-        let has_ds = |number: u32| {
-            keys.iter()
-                .any(|key| key.number == number && key.usage.asks_ds)
-        };
-        let wanted = listed.iter().filter(|key| has_ds(key.key));
-        Some(ListedSigning {
-            signed: match &status {
-                Ok(status) if status.policy.is_some() => "policy",
-                Ok(_) => "insecure soon",
-                Err(_) => "by hand",
-            }
-            .into(),
-            denial,
-            policy: status.as_ref().ok().and_then(|of| of.policy.clone()),
-            keys: listed.iter().map(words).collect(),
-            ds: wanted.filter_map(|key| key.ds.clone()).collect(),
-            next: status
-                .as_ref()
-                .ok()
-                .and_then(|of| of.next.clone())
-                .map(Into::into),
-            signature_expires: ends,
-        })
-    }
-}
-
-/// The word for the way in which a signed zone denies names, as `zone secure --denial` takes it.
-fn denial_word(state: &SigningState) -> Option<&'static str> {
-    Some(match state {
-        SigningState::Unsigned => return None,
-        SigningState::Chained(chained) => match chained.chain.hashing() {
-            None => "nsec",
-            Some(_) if chained.signing.is_opt_out() => "nsec3-opt-out",
-            Some(_) => "nsec3",
-        },
-        SigningState::Listed(listed) if listed.signing.is_opt_out() => "nsec3-opt-out",
-        SigningState::Listed(_) if state.uses_nsec3() => "nsec3",
-        SigningState::Listed(_) => "nsec",
-        SigningState::Online(_) if state.is_compact() => "compact",
-        SigningState::Online(_) if state.uses_nsec3() => "nsec3-narrow",
-        SigningState::Online(_) => "white-lies",
-        SigningState::Stored(_) if state.uses_nsec3() => "nsec3",
-        SigningState::Stored(_) => "nsec",
-    })
 }
 
 /// Turns an error of a look at keys into one of an operation.

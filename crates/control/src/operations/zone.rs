@@ -12,8 +12,8 @@ use nameward_zone::{Serial, ZoneKind};
 use super::place::{MemoryZone, ZonePlace};
 use super::record::read_rrset;
 use super::{
-    Database, ListedItem, ListedKind, ListedSigning, ListedZone, OperationError, OperationResult,
-    Operations, TakeItem, ZoneDetails, ZoneTemplate, zone_name,
+    Database, ListedItem, ListedKind, ListedZone, OperationError, OperationResult, Operations,
+    TakeItem, ZoneDetails, ZoneTemplate, zone_name,
 };
 
 /// Times in the SOA of a new zone: refresh, retry, expire, minimum.
@@ -82,22 +82,8 @@ impl Operations {
             primaries: stored(&row.primaries),
             account: stored(&row.account),
             catalog: stored(&row.catalog),
-            signing: self.shown_signing(row.name.as_name()),
+            signing: self.signing_of(row.name.as_name()),
         }))
-    }
-
-    /// Tells how a zone in memory is signed, and that it is not if so; `None` for one that is looked up.
-    fn shown_signing(&self, zone: Name<'_>) -> Option<ListedSigning> {
-        let is_in_memory = {
-            let table = self.commits.table().load();
-            let served = table.exact(zone);
-            served.is_some_and(|served| !served.is_stand_in())
-        };
-        let unsigned = || ListedSigning {
-            signed: "no".into(),
-            ..ListedSigning::default()
-        };
-        is_in_memory.then(|| self.signing_of(zone).unwrap_or_else(unsigned))
     }
 
     fn show_memory(&self, zone: &MemoryZone) -> ZoneDetails {
@@ -123,7 +109,7 @@ impl Operations {
             primaries: (!primaries.is_empty()).then(|| primaries.join(", ")),
             account: None,
             catalog: policy.catalog.map(|catalog| catalog.to_string()),
-            signing: self.shown_signing(name.as_name()),
+            signing: self.signing_of(name.as_name()),
         }
     }
 

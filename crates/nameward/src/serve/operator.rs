@@ -150,9 +150,11 @@ impl Commands for Operator {
             OperationRequest::QueryLogOff => Ok(self.logs.turn_off()),
             OperationRequest::QueryLogStatus => Ok(self.logs.status()),
             OperationRequest::LogLevel { level } => self.log_level(level.as_deref()),
-            OperationRequest::ZoneStatus { zone } => self
-                .secondaries
-                .status(zone.as_deref(), &mut |item| items(self.with_signing(item))),
+            OperationRequest::ZoneStatus { zone } => {
+                self.secondaries.status(zone.as_deref(), &mut |item| {
+                    items(self.with_signing(item, zone.is_some()))
+                })
+            }
             OperationRequest::ZoneRetrieve { zone } => self.secondaries.retrieve(zone),
             OperationRequest::ZoneNotify { zone } => self.secondaries.notify(zone),
             OperationRequest::ZoneSync { zone, rewrite } => self.sync(zone, *rewrite),
@@ -164,12 +166,19 @@ impl Commands for Operator {
 }
 
 impl Operator {
-    /// Adds to the status of a zone how it is signed.
-    fn with_signing(&self, item: ListedItem) -> ListedItem {
+    /// Adds to the status of a zone how it is signed. A database is asked for the one zone that was named: a list may have
+    /// a million.
+    fn with_signing(&self, item: ListedItem, is_named: bool) -> ListedItem {
         match item {
             ListedItem::Status(mut status) => {
-                let zone = zone_name(&status.name).ok();
-                let signing = zone.and_then(|zone| self.operations.signing_of(zone.as_name()));
+                let operations = &self.operations;
+                let signing = zone_name(&status.name)
+                    .ok()
+                    .and_then(|zone| match is_named {
+                        true => operations.signing_of(zone.as_name()),
+                        false => operations.signing_in_memory(zone.as_name()),
+                    });
+                let signing = signing.filter(|signing| signing.signed != "no");
                 status.signing = signing.map(Box::new);
                 ListedItem::Status(status)
             }

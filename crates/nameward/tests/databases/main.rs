@@ -32,6 +32,7 @@ mod secondary;
 mod secured;
 mod sent_versions;
 mod servers;
+mod shown_signing;
 mod signed;
 mod signing_flood;
 mod stored;

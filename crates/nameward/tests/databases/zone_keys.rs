@@ -22,7 +22,7 @@ const NSEC3: u16 = 50;
 const UNCACHED: &str = "cache-ttl=0\nquery-cache-ttl=0\nnegquery-cache-ttl=0\ndnssec-key-cache-ttl=0\n\
                         domain-metadata-cache-ttl=0\nzone-cache-refresh-interval=0\n";
 
-fn pdnsutil(directory: &Path, arguments: &[&str]) -> String {
+pub(crate) fn pdnsutil(directory: &Path, arguments: &[&str]) -> String {
     let output = Command::new("pdnsutil")
         .arg(format!("--config-dir={}", directory.display()))
         .args(arguments)
@@ -31,6 +31,14 @@ fn pdnsutil(directory: &Path, arguments: &[&str]) -> String {
     let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{arguments:?}: {text}");
     text.into_owned()
+}
+
+/// Writes the configuration of PowerDNS and loads the zone with its tool.
+pub(crate) fn load_zone(store: &Store, directory: &Path, text: &str) {
+    std::fs::write(directory.join("pdns.conf"), store.powerdns()).unwrap();
+    let file = directory.join(NAME);
+    std::fs::write(&file, format!("$ORIGIN {NAME}.\n{text}")).unwrap();
+    pdnsutil(directory, &["load-zone", NAME, file.to_str().unwrap()]);
 }
 
 pub(crate) fn run(server: &TestServer, arguments: &[&str]) -> String {
@@ -128,10 +136,7 @@ fn check(kind: Option<DatabaseKind>, mode: &str) {
     let Some(store) = Store::new(kind, here) else {
         return;
     };
-    std::fs::write(here.join("pdns.conf"), store.powerdns()).unwrap();
-    let file = here.join(NAME);
-    std::fs::write(&file, format!("$ORIGIN {NAME}.\n{ZONE}")).unwrap();
-    pdnsutil(here, &["load-zone", NAME, file.to_str().unwrap()]);
+    load_zone(&store, here, ZONE);
     let Some(peer) = powerdns_with(&store, &[NAME], UNCACHED) else {
         return;
     };
@@ -290,13 +295,7 @@ fn answers_have_proofs_of_one_kind_while_the_denial_of_a_zone_changes() {
     for mode in ["live", "resident"] {
         let directory = tempfile::tempdir().unwrap();
         let store = Store::new(None, directory.path()).unwrap();
-        std::fs::write(directory.path().join("pdns.conf"), store.powerdns()).unwrap();
-        let file = directory.path().join(NAME);
-        std::fs::write(&file, format!("$ORIGIN {NAME}.\n{ZONE}")).unwrap();
-        pdnsutil(
-            directory.path(),
-            &["load-zone", NAME, file.to_str().unwrap()],
-        );
+        load_zone(&store, directory.path(), ZONE);
         let server = store.nameward(mode);
         wait_for_code(&server, "ns1.keys.test.", 0);
         run(&server, &["zone", "secure", NAME]);
