@@ -3,6 +3,7 @@
 #![deny(unsafe_code)]
 
 mod binaries;
+mod bind_keys;
 mod compare;
 mod databases;
 mod latency;
@@ -16,6 +17,7 @@ mod scenario;
 mod secondaries;
 mod server;
 mod signed;
+mod signing;
 #[allow(unsafe_code)] // system calls of the load generator
 mod sys;
 mod transfers;
@@ -51,6 +53,8 @@ enum Task {
     Databases(DatabaseArguments),
     /// Transfer zones from each server and into each, notify many, print a table each.
     Transfers(TransferArguments),
+    /// Sign a zone of a million names with each server's means, print a table.
+    Signing(SigningArguments),
     /// Have servers take updates (RFC 2136) from one client and from many, print a table.
     Updates(UpdateArguments),
     /// Ask ours for its own names while others flood it with questions for a recursor that hangs, print a table.
@@ -120,6 +124,21 @@ struct TransferArguments {
     data: PathBuf,
     #[command(flatten)]
     run: RunArguments,
+}
+
+#[derive(Args)]
+struct SigningArguments {
+    /// Scenario whose zone is signed.
+    #[arg(long, default_value = "flat")]
+    scenario: Scenario,
+    /// Where zone files are kept between runs.
+    #[arg(long, default_value = "target/bench-data")]
+    data: PathBuf,
+    /// How long a server may take to load.
+    #[arg(long, default_value_t = 120.0)]
+    ready_timeout: f64,
+    #[command(flatten)]
+    binaries: BinaryArguments,
 }
 
 #[derive(Args)]
@@ -243,6 +262,7 @@ fn main() -> ExitCode {
         Task::Compare(arguments) => compare(&arguments),
         Task::Databases(arguments) => compare_databases(&arguments),
         Task::Transfers(arguments) => compare_transfers(&arguments),
+        Task::Signing(arguments) => compare_signing(&arguments),
         Task::Updates(arguments) => compare_updates(&arguments),
         Task::Recursion(arguments) => compare_recursion(&arguments),
         Task::Zones { scenario, data } => zones::prepare(scenario, &data)
@@ -380,6 +400,17 @@ fn compare_databases(arguments: &DatabaseArguments) -> Result<(), String> {
         let table = databases::compare(engine, case, (run.load.edns, run.repeat), &plan)?;
         println!("{}\n\n{table}", databases::title(engine, case));
     }
+    Ok(())
+}
+
+fn compare_signing(arguments: &SigningArguments) -> Result<(), String> {
+    let binaries = arguments.binaries.find()?;
+    let scenario = arguments.scenario;
+    let files = zones::prepare(scenario, &arguments.data)
+        .map_err(|error| format!("zone files of {scenario}: {error}"))?;
+    let ready_timeout = Duration::from_secs_f64(arguments.ready_timeout);
+    let table = signing::compare(&files, &binaries, ready_timeout)?;
+    println!("### Signing the zone of {scenario} with all cores\n\n{table}");
     Ok(())
 }
 

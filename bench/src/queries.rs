@@ -11,6 +11,8 @@ pub const MAX_QUERY: usize = 12 + 255 + 4 + 11;
 pub enum Expected {
     /// NOERROR with answer records.
     Data,
+    /// NOERROR with two answer records at least: the data and its signature.
+    SignedData,
     /// NOERROR, authoritative, without answer records.
     NoData,
     /// NXDOMAIN.
@@ -28,6 +30,7 @@ impl Expected {
         let authority = (header[8], header[9]) != (0, 0);
         match self {
             Self::Data => rcode == 0 && answers,
+            Self::SignedData => rcode == 0 && (header[6] > 0 || header[7] > 1),
             Self::NoData => rcode == 0 && authoritative && !answers,
             Self::NxDomain => rcode == 3,
             Self::Referral => rcode == 0 && !authoritative && !answers && authority,

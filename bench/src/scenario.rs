@@ -31,10 +31,15 @@ pub enum Scenario {
     Hosting,
     /// The same zones, listed in the configuration.
     Listed,
+    /// The zone of `Small`, signed in its file.
+    Signed,
+    /// The zone of `Flat`, signed in its file.
+    SignedFlat,
 }
 
 impl Scenario {
-    /// Every scenario, in the order of the tables.
+    /// Every scenario that is run unless another is named, in the order of the tables. Those that are signed are named: to
+    /// sign a million names takes minutes, and PowerDNS would need a database for it.
     pub const ALL: [Self; 5] = [
         Self::Small,
         Self::Flat,
@@ -46,8 +51,8 @@ impl Scenario {
     /// How many names (or zones, for `Hosting` and `Listed`) are made.
     pub fn size(self) -> usize {
         match self {
-            Self::Small => 1_000,
-            Self::Flat | Self::Tld => 1_000_000,
+            Self::Small | Self::Signed => 1_000,
+            Self::Flat | Self::SignedFlat | Self::Tld => 1_000_000,
             Self::Hosting | Self::Listed => 100_000,
         }
     }
@@ -55,7 +60,9 @@ impl Scenario {
     /// The names of its zones, without a final dot.
     pub fn zone_names(self) -> Vec<String> {
         match self {
-            Self::Small | Self::Flat => vec![format!("{self}.test")],
+            Self::Small | Self::Flat | Self::Signed | Self::SignedFlat => {
+                vec![format!("{self}.test")]
+            }
             Self::Tld => vec!["tld".to_string()],
             Self::Hosting | Self::Listed => (0..self.size()).map(hosting_zone).collect(),
         }
@@ -69,15 +76,28 @@ impl Scenario {
             Self::Tld => "1,000,000 delegations with glue (3 million records), 30% NXDOMAIN",
             Self::Hosting => "100,000 zones of 8 records, random",
             Self::Listed => "the zones of hosting, listed in the configuration, random",
+            Self::Signed => "one zone, 1,000 names, signed in its file (P-256), DO, hot",
+            Self::SignedFlat => {
+                "one zone, 1,000,000 A records, signed in its file (P-256), DO, random"
+            }
         }
     }
 
-    /// The questions, the same in every run.
+    /// Whether the file of the zone has signatures.
+    pub fn is_signed(self) -> bool {
+        matches!(self, Self::Signed | Self::SignedFlat)
+    }
+
+    /// The questions, the same in every run. Those of signed zones have DO.
     pub fn queries(self, edns: QuestionEdns) -> Queries {
+        let edns = match self.is_signed() {
+            true => QuestionEdns::Dnssec,
+            false => edns,
+        };
         let mut random = Random::seeded(0x6e61_6d65_7761_7264);
         let size = self.size();
         let count = match self {
-            Self::Small => 64 * size,
+            Self::Small | Self::Signed => 64 * size,
             _ => MANY_QUERIES,
         };
         let mut queries = Queries::with_capacity(count, edns);
@@ -88,6 +108,10 @@ impl Scenario {
                 Self::Small | Self::Flat => {
                     let name = format!("{}.{self}.test", label(index));
                     queries.push(&name, TYPE_A, Expected::Data);
+                }
+                Self::Signed | Self::SignedFlat => {
+                    let name = format!("{}.{self}.test", label(index));
+                    queries.push(&name, TYPE_A, Expected::SignedData);
                 }
                 Self::Tld if percent < 30 => {
                     let name = format!("www.{}.tld", absent_label(index));
@@ -112,6 +136,8 @@ impl fmt::Display for Scenario {
             Self::Tld => "tld",
             Self::Hosting => "hosting",
             Self::Listed => "listed",
+            Self::Signed => "signed",
+            Self::SignedFlat => "signed-flat",
         })
     }
 }

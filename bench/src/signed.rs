@@ -10,7 +10,7 @@ const TYPE_A: u16 = 1;
 const ABSENT: usize = 1_000_000;
 
 /// The key of RFC 6605 section 6.1.
-const P256: &str = "Private-key-format: v1.2\nAlgorithm: 13 (ECDSAP256SHA256)\n\
+pub const P256: &str = "Private-key-format: v1.2\nAlgorithm: 13 (ECDSAP256SHA256)\n\
                     PrivateKey: GU6SnQ/Ou+xC5RumuIUIuJZteXT2z0O/ok1s38Et6mQ=\n";
 const RSA_2048: &str = include_str!("../../crates/serve/tests/rsa2048.private");
 

@@ -16,6 +16,8 @@ use crate::zones::ZoneFiles;
 const HEADER: usize = 12;
 /// The type of a SOA, which begins and ends a transfer.
 const SOA: u16 = 6;
+/// The type of a signature.
+const RRSIG: u16 = 46;
 /// How long a server may be silent within a transfer.
 const SILENCE: Duration = Duration::from_secs(60);
 
@@ -25,6 +27,8 @@ pub struct Transferred {
     records: u64,
     messages: u64,
     octets: u64,
+    /// Records of the type RRSIG.
+    pub signatures: u64,
 }
 
 /// One transfer and what it cost the server.
@@ -104,7 +108,7 @@ pub fn median(runs: Vec<Result<TransferRun, String>>) -> Result<TransferRun, Str
 }
 
 /// Transfers a zone and throws it away.
-fn transfer(server: SocketAddr, name: &str) -> io::Result<Transferred> {
+pub fn transfer(server: SocketAddr, name: &str) -> io::Result<Transferred> {
     let mut stream = TcpStream::connect(server)?;
     stream.set_read_timeout(Some(SILENCE))?;
     stream.write_all(&request(name))?;
@@ -115,11 +119,12 @@ fn transfer(server: SocketAddr, name: &str) -> io::Result<Transferred> {
         stream.read_exact(&mut len)?;
         let message = &mut message[..usize::from(u16::from_be_bytes(len))];
         stream.read_exact(message)?;
-        let (records, soas_here) = count(message).ok_or(io::ErrorKind::InvalidData)?;
-        seen.records += records;
+        let counts = count(message).ok_or(io::ErrorKind::InvalidData)?;
+        seen.records += counts.records;
+        seen.signatures += counts.signatures;
         seen.messages += 1;
         seen.octets += message.len() as u64 + 2;
-        soas += soas_here;
+        soas += counts.soas;
     }
     Ok(seen)
 }
@@ -137,8 +142,16 @@ fn request(name: &str) -> Vec<u8> {
     message
 }
 
-/// Counts the records of a message and those that are SOA; `None` if it is an error or cannot be read.
-fn count(message: &[u8]) -> Option<(u64, u64)> {
+/// The records of a message, and those of two types among them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct RecordCounts {
+    records: u64,
+    soas: u64,
+    signatures: u64,
+}
+
+/// Counts the records of a message; `None` if it is an error or cannot be read.
+fn count(message: &[u8]) -> Option<RecordCounts> {
     let number = |at: usize| {
         let octets = message.get(at..)?.first_chunk()?;
         Some(u16::from_be_bytes(*octets))
@@ -150,13 +163,19 @@ fn count(message: &[u8]) -> Option<(u64, u64)> {
     for _ in 0..number(4)? {
         at = skip_name(message, at)? + 4;
     }
-    let (records, mut soas) = (number(6)?, 0);
-    for _ in 0..records {
+    let mut counts = RecordCounts {
+        records: number(6)?.into(),
+        soas: 0,
+        signatures: 0,
+    };
+    for _ in 0..counts.records {
         at = skip_name(message, at)?;
-        soas += u64::from(number(at)? == SOA);
+        let rtype = number(at)?;
+        counts.soas += u64::from(rtype == SOA);
+        counts.signatures += u64::from(rtype == RRSIG);
         at += 10 + usize::from(number(at + 8)?);
     }
-    (records > 0).then_some((records.into(), soas))
+    (counts.records > 0).then_some(counts)
 }
 
 /// The place behind a name.
@@ -185,12 +204,14 @@ mod tests {
             message.push(rtype);
             message.extend_from_slice(b"\0\x01\0\0\0\x3c\0\x01x");
         }
-        assert_eq!(count(&message), Some((2, 1)));
-        assert_eq!(
-            count(&message[..message.len() - 1]),
-            Some((2, 1)),
-            "data is not looked at"
-        );
+        let counts = Some(RecordCounts {
+            records: 2,
+            soas: 1,
+            signatures: 0,
+        });
+        assert_eq!(count(&message), counts);
+        let cut = &message[..message.len() - 1];
+        assert_eq!(count(cut), counts, "data is not looked at");
         message[3] = 5;
         assert_eq!(count(&message), None);
     }

@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
+use crate::bind_keys;
 use crate::random::mix;
 use crate::scenario::{Scenario, label};
 
@@ -46,11 +47,16 @@ pub fn prepare(scenario: Scenario, data: &Path) -> io::Result<ZoneFiles> {
         for (index, (name, file)) in zones.iter().enumerate() {
             let mut out = BufWriter::with_capacity(1 << 16, File::create(file)?);
             match scenario {
-                Scenario::Small | Scenario::Flat => write_flat(&mut out, name, scenario.size())?,
+                Scenario::Small | Scenario::Flat | Scenario::Signed | Scenario::SignedFlat => {
+                    write_flat(&mut out, name, scenario.size())?
+                }
                 Scenario::Tld => write_tld(&mut out, name, scenario.size())?,
                 Scenario::Hosting | Scenario::Listed => write_hosted(&mut out, name, index)?,
             }
             out.flush()?;
+            if scenario.is_signed() {
+                bind_keys::sign(name, file)?;
+            }
         }
         File::create(&complete)?;
     }

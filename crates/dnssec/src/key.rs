@@ -228,7 +228,7 @@ impl SigningKey {
     }
 
     /// Signs; `None` only if the library fails.
-    pub(crate) fn sign(&self, message: &[u8]) -> Option<Vec<u8>> {
+    pub fn sign(&self, message: &[u8]) -> Option<Vec<u8>> {
         match &self.pair {
             Pair::Rsa(key) => key.sign(message),
             Pair::Ecdsa(pair) => {

@@ -170,9 +170,9 @@ impl LiveZones {
         self.settings.query_timeout
     }
 
-    /// Returns the share of one core that a thread which signs besides the others may take.
-    pub(crate) fn signing_share(&self) -> f64 {
-        (self.settings.signing_cpu_percent as f64 / 100.0).min(1.0)
+    /// Returns how many threads sign a whole zone, and the share of a core that each may take.
+    pub(crate) fn signing_threads(&self) -> (usize, f64) {
+        crate::signing::threads_and_share(self.settings.signing_cpu_percent)
     }
 
     /// Returns the source of a live zone by [`nameward_zone::Live::backend`].

@@ -30,8 +30,7 @@ pub(crate) use queue::{SigningPlace, SigningQueue};
 
 /// Starts the threads that sign. They end when the queue is closed.
 pub(crate) fn start(shared: &Arc<ServingState>, cpu_percent: usize) -> io::Result<()> {
-    let cores = thread::available_parallelism().map_or(1, usize::from);
-    let (threads, share) = divide(cores, cpu_percent);
+    let (threads, share) = threads_and_share(cpu_percent);
     for index in 0..threads {
         let shared = Arc::clone(shared);
         thread::Builder::new()
@@ -71,6 +70,12 @@ impl SigningPacer {
             thread::sleep(pause);
         }
     }
+}
+
+/// Returns how many threads sign on this machine, and the share of a core that each may take.
+pub(crate) fn threads_and_share(cpu_percent: usize) -> (usize, f64) {
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    divide(cores, cpu_percent)
 }
 
 /// How many threads there are, and the share of a core that each may take.

@@ -125,16 +125,31 @@ impl DenialChain {
         self.nsec3_link(place.or_else(|| self.members.last())?)
     }
 
+    /// How many blocks the records stand in. Several threads may take a block each.
+    pub fn blocks(&self) -> usize {
+        self.members.blocks()
+    }
+
+    /// The NSEC records of a block, in order.
+    pub fn nsec_links_of(&self, block: usize) -> impl Iterator<Item = NsecLink> {
+        let places = self.members.places_of(block);
+        places.filter_map(|place| self.nsec_link(place))
+    }
+
+    /// The NSEC3 records of a block, in the order of their hashes.
+    pub fn nsec3_links_of(&self, block: usize) -> impl Iterator<Item = Nsec3Link> {
+        let places = self.members.places_of(block);
+        places.filter_map(|place| self.nsec3_link(place))
+    }
+
     /// All NSEC records, in order.
     pub fn nsec_links(&self) -> impl Iterator<Item = NsecLink> {
-        let places = self.members.places();
-        places.filter_map(|place| self.nsec_link(place))
+        (0..self.blocks()).flat_map(|block| self.nsec_links_of(block))
     }
 
     /// All NSEC3 records, in the order of their hashes.
     pub fn nsec3_links(&self) -> impl Iterator<Item = Nsec3Link> {
-        let places = self.members.places();
-        places.filter_map(|place| self.nsec3_link(place))
+        (0..self.blocks()).flat_map(|block| self.nsec3_links_of(block))
     }
 
     fn nsec_link(&self, place: block::MemberPlace) -> Option<NsecLink> {

@@ -2,7 +2,7 @@
 //! another implementation, with the DS that the parent has then.
 
 use super::*;
-use crate::outgoing::signed_copy;
+use crate::outgoing::{CopyThreads, signed_copy};
 use crate::policy::{PolicyPart, PolicySet, PolicySource};
 use crate::zone_keys::ParentTerms;
 use nameward_dnssec::SignatureCache;
@@ -207,7 +207,7 @@ impl Life {
         }
         let served = self.served();
         let signing = served.signing().online().expect("a DS, and no signatures");
-        let (copy, _) = signed_copy(&served, signing, self.now as u32, || ()).unwrap();
+        let (copy, _) = signed_copy(&served, signing, self.now as u32, CopyThreads::one()).unwrap();
         let (file, anchor) = (
             self.directory.path().join("zone"),
             self.directory.path().join("anchor"),

@@ -2,14 +2,18 @@
 //!
 //! A secondary has only records, so it gets the chain over all names (RFC 4034 section 4, RFC 5155 section 7.1) even where
 //! answers are made of white lies; it is the one that answers have where they come from a chain. Signatures come from the
-//! cache or are made; how much of that is done at one time is the caller's concern (`pause`).
+//! cache or are made, by several threads; how many these are and how much of the CPU they take is the caller's concern
+//! ([`CopyThreads`]).
 
-use nameward_dnssec::{CanonicalSet, Making, NoSignature, Proof, Signing, SoaEdit, ZonemdHash};
-use nameward_wire::zonefile::Record;
-use nameward_wire::{Name, Type};
-use nameward_zone::node::flags;
-use nameward_zone::{Node, Zone, ZoneBuilder};
-use std::sync::Arc;
+mod chunk;
+
+use chunk::{CopyDigests, CopyWork};
+use nameward_dnssec::{CanonicalSet, Making, Signing, ZonemdHash};
+use nameward_wire::Type;
+use nameward_zone::{Zone, ZoneBuilder};
+use std::io;
+use std::sync::{Arc, mpsc};
+use std::thread;
 
 /// Why a zone has no signed copy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -28,18 +32,39 @@ pub enum SignedCopyError {
     /// The copy is not a zone.
     #[error("the signed copy is not whole: {0}")]
     Invalid(String),
+    /// The system has no thread for it.
+    #[error("no thread can be started to sign it: {0}")]
+    NoThread(io::ErrorKind),
+}
+
+/// The threads that make the signatures of a copy.
+#[derive(Clone, Copy)]
+pub struct CopyThreads<'t> {
+    /// How many there are.
+    pub count: usize,
+    /// Called by each thread when it begins. The function that it returns is called between two names, and may sleep.
+    pub begin: &'t (dyn Fn() -> Box<dyn FnMut()> + Sync),
+}
+
+impl CopyThreads<'static> {
+    /// One thread that never sleeps.
+    pub fn one() -> Self {
+        CopyThreads {
+            count: 1,
+            begin: &|| Box::new(|| ()),
+        }
+    }
 }
 
 /// Returns the signed copy of a zone that is signed while it is served, and how many signatures were made for it. `now` is
-/// in seconds since 1970; `pause` is called between signatures.
+/// in seconds since 1970.
 pub fn signed_copy(
     zone: &Zone,
     signing: &Signing,
     now: u32,
-    pause: impl FnMut(),
+    threads: CopyThreads<'_>,
 ) -> Result<(Zone, u32), SignedCopyError> {
-    let (copy, mut making) = make_copy(zone, (signing, now), CopyDigests::Kept, pause)?;
-    Ok((copy, making.take_made()))
+    make_copy(zone, (signing, now), CopyDigests::Kept, threads)
 }
 
 /// As [`signed_copy`], with the digest of the copy (ZONEMD, RFC 8976 section 3) in the place of those that the zone has at its
@@ -48,177 +73,68 @@ pub fn digested_copy(
     zone: &Zone,
     signing: &Signing,
     now: u32,
-    pause: impl FnMut(),
+    threads: CopyThreads<'_>,
 ) -> Result<(Zone, u32), SignedCopyError> {
-    let (copy, mut making) = make_copy(zone, (signing, now), CopyDigests::LeftOut, pause)?;
+    let (copy, made) = make_copy(zone, (signing, now), CopyDigests::LeftOut, threads)?;
     let (copy, apex) = (Arc::new(copy), zone.apex_name());
     let ttl = copy.soa().map_or(0, |soa| soa.ttl());
     let zonemd = copy.zonemd(ZonemdHash::Sha384);
     let set = CanonicalSet::new(apex, Type::ZONEMD, ttl, std::iter::once(&zonemd[..]));
-    let made = signing.signatures(&set, now, &mut making);
-    let rrsigs = made.map_err(|_| SignedCopyError::CannotSign)?;
+    let mut making = Making::NOW;
+    let rrsigs = signing
+        .signatures(&set, now, &mut making)
+        .map_err(|_| SignedCopyError::CannotSign)?;
     let mut records = vec![(Type::ZONEMD, zonemd)];
     records.extend(rrsigs.iter().map(|rrsig| (Type::RRSIG, rrsig.to_vec())));
     let digested = copy.with_digest(&records);
     let digested = digested.map_err(|error| SignedCopyError::Invalid(error.to_string()))?;
-    Ok((digested, making.take_made()))
+    Ok((digested, made + making.take_made()))
 }
 
-/// The fate of the ZONEMD records at the apex of a zone in its copy.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum CopyDigests {
-    Kept,
-    LeftOut,
-}
-
+/// Signs in chunks: threads take the next chunk each, and this one builds the copy of what they send. A chunk waits for room
+/// when it is not taken, so the records of a few are in memory besides the copy.
 fn make_copy(
     zone: &Zone,
     (signing, now): (&Signing, u32),
     digests: CopyDigests,
-    mut pause: impl FnMut(),
-) -> Result<(Zone, Making), SignedCopyError> {
+    threads: CopyThreads<'_>,
+) -> Result<(Zone, u32), SignedCopyError> {
     if signing.is_narrow() {
         return Err(SignedCopyError::Narrow);
     }
-    let mut copy = SignedCopy {
-        signing,
-        now,
-        builder: ZoneBuilder::new(zone.apex_name()),
-        denial_ttl: denial_ttl(zone),
-        making: Making::NOW,
-        digests,
-    };
-    for node in zone.nodes_in_order() {
-        match zone.is_hidden(node.name()) {
-            true => copy.add_unsigned(node),
-            false => copy.add_node(node, zone)?,
+    let work = CopyWork::new(zone, (signing, now), digests);
+    let mut builder = ZoneBuilder::new(zone.apex_name());
+    let count = threads.count.clamp(1, work.chunks().max(1));
+    let (sender, receiver) = mpsc::sync_channel(count * 2);
+    let mut made = 0;
+    thread::scope(|scope| {
+        for index in 0..count {
+            let (sender, work) = (sender.clone(), &work);
+            let run = move || work.run(&sender, (threads.begin)());
+            let thread = thread::Builder::new().name(format!("sign-copy-{index}"));
+            if let Err(error) = thread.spawn_scoped(scope, run) {
+                // Fewer will do. The first one is needed.
+                match index {
+                    0 => return Err(SignedCopyError::NoThread(error.kind())),
+                    _ => break,
+                }
+            }
         }
-        pause();
-    }
-    copy.add_chain(zone, &mut pause)?;
-    let making = copy.making;
-    let (built, findings) = copy.builder.finish();
+        drop(sender);
+        // Threads end when nobody receives any more.
+        for chunk in receiver {
+            let chunk = chunk?;
+            made += chunk.made;
+            chunk.add_to(&mut builder);
+        }
+        Ok(())
+    })?;
+    let (built, findings) = builder.finish();
     let built = built.ok_or_else(|| {
         let first = findings.into_iter().next();
         SignedCopyError::Invalid(first.map_or_else(String::new, |finding| finding.message))
     })?;
-    Ok((built, making))
-}
-
-/// RFC 9077: the lesser of the SOA's TTL and its minimum.
-fn denial_ttl(zone: &Zone) -> u32 {
-    zone.soa().map_or(0, nameward_zone::negative_ttl)
-}
-
-/// A copy in the making.
-struct SignedCopy<'s> {
-    signing: &'s Signing,
-    now: u32,
-    builder: ZoneBuilder,
-    denial_ttl: u32,
-    making: Making,
-    digests: CopyDigests,
-}
-
-impl SignedCopy<'_> {
-    fn add(&mut self, owner: Name<'_>, rtype: Type, ttl: u32, rdata: &[u8]) {
-        self.builder.add(&Record::new(owner, rtype, ttl, rdata));
-    }
-
-    /// Adds the records of a name that is not signed.
-    fn add_unsigned(&mut self, node: Node<'_>) {
-        for rrset in node.rrsets() {
-            for record in rrset.records() {
-                self.add(node.name(), rrset.rtype(), rrset.ttl(), record.rdata);
-            }
-        }
-    }
-
-    /// Adds the records of a name, and signatures of those that the zone is authoritative for.
-    fn add_node(&mut self, node: Node<'_>, zone: &Zone) -> Result<(), SignedCopyError> {
-        let is_cut = node.has(flags::CUT);
-        let edit = self.signing.soa_edit();
-        for rrset in node.rrsets() {
-            let (rtype, ttl) = (rrset.rtype(), rrset.ttl());
-            let is_digest = rtype == Type::ZONEMD && node.name() == zone.apex_name();
-            if is_digest && self.digests == CopyDigests::LeftOut {
-                continue;
-            }
-            let mut data: Vec<Vec<u8>> = rrset
-                .records()
-                .map(|record| record.rdata.to_vec())
-                .collect();
-            if rtype == Type::SOA && edit != SoaEdit::None {
-                let shown = edit.serial(zone.serial().0, self.now);
-                data.iter_mut().for_each(|rdata| set_serial(rdata, shown));
-            }
-            for rdata in &data {
-                self.add(node.name(), rtype, ttl, rdata);
-            }
-            // RFC 4035 section 2.2: the NS and glue of a delegation are not signed, its DS is.
-            if !is_cut || rtype == Type::DS {
-                self.add_signatures(node.name(), rtype, ttl, &data)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Adds the NSEC or NSEC3 records of all names.
-    fn add_chain(&mut self, zone: &Zone, pause: &mut impl FnMut()) -> Result<(), SignedCopyError> {
-        let chain = zone.chain_for(self.signing);
-        let Some(hashing) = chain.hashing() else {
-            for link in chain.nsec_links() {
-                if let Some(node) = zone.node_of(link.name.as_name()) {
-                    let types = node.types_of_denial();
-                    let proof = self.signing.nsec_of_chain(node.name(), link.next, types);
-                    self.add_proof(&proof)?;
-                }
-                pause();
-            }
-            return Ok(());
-        };
-        for link in chain.nsec3_links() {
-            let node = zone.node_of(link.name.as_name());
-            let types = node.into_iter().flat_map(|node| node.types_of_denial());
-            let links = (&link.hash, &link.next);
-            let proof = self.signing.nsec3_of_chain(hashing, links, types);
-            self.add_proof(&proof.ok_or(SignedCopyError::TooLong)?)?;
-            pause();
-        }
-        Ok(())
-    }
-
-    fn add_proof(&mut self, proof: &Proof) -> Result<(), SignedCopyError> {
-        let (owner, ttl) = (proof.owner.as_name(), self.denial_ttl);
-        self.add(owner, proof.rtype, ttl, &proof.rdata);
-        let data = [proof.rdata.to_vec()];
-        self.add_signatures(owner, proof.rtype, ttl, &data)
-    }
-
-    fn add_signatures(
-        &mut self,
-        owner: Name<'_>,
-        rtype: Type,
-        ttl: u32,
-        data: &[Vec<u8>],
-    ) -> Result<(), SignedCopyError> {
-        let set = CanonicalSet::new(owner, rtype, ttl, data.iter().map(|rdata| &rdata[..]));
-        let made = self.signing.signatures(&set, self.now, &mut self.making);
-        let rrsigs = made.map_err(|error| match error {
-            NoSignature::CannotSign | NoSignature::NotMade => SignedCopyError::CannotSign,
-        })?;
-        for rrsig in rrsigs {
-            self.add(owner, Type::RRSIG, ttl, &rrsig);
-        }
-        Ok(())
-    }
-}
-
-/// Puts a serial into the data of a SOA.
-fn set_serial(rdata: &mut [u8], serial: u32) {
-    if let Some(at) = rdata.len().checked_sub(20) {
-        rdata[at..at + 4].copy_from_slice(&serial.to_be_bytes());
-    }
+    Ok((built, made))
 }
 
 #[cfg(test)]
@@ -226,7 +142,7 @@ mod tests {
     use super::*;
     use nameward_dnssec::{KeyUse, Keys, SignatureCache, SigningKey, SigningPolicy};
     use nameward_wire::NameBuf;
-    use nameward_wire::zonefile::{Options, parse_bytes};
+    use nameward_wire::zonefile::{Options, Record, parse_bytes};
     use std::process::Command;
 
     /// Ed25519 (RFC 8080 section 6.1).
@@ -259,9 +175,15 @@ mod tests {
 
     /// The zone as it is served: with the records at the apex that signing makes.
     fn zone(signing: &Signing) -> Zone {
+        zone_of(signing, "")
+    }
+
+    /// The same with more records.
+    fn zone_of(signing: &Signing, more: &str) -> Zone {
         let origin: NameBuf = "example.".parse().unwrap();
         let mut builder = ZoneBuilder::new(origin.as_name());
-        parse_bytes("zone", TEXT.as_bytes(), &Options::new(origin), &mut builder);
+        let text = format!("{TEXT}{more}");
+        parse_bytes("zone", text.as_bytes(), &Options::new(origin), &mut builder);
         for (rtype, rdata) in signing.apex_records() {
             builder.add(&Record::new(origin.as_name(), rtype, 300, &rdata));
         }
@@ -293,9 +215,9 @@ mod tests {
         ] {
             let (signing, now) = (signing(metadata), now());
             let zone = zone(&signing);
-            let (copy, made) = signed_copy(&zone, &signing, now, || ()).unwrap();
+            let (copy, made) = signed_copy(&zone, &signing, now, CopyThreads::one()).unwrap();
             assert!(made > 10);
-            let again = signed_copy(&zone, &signing, now, || ()).unwrap();
+            let again = signed_copy(&zone, &signing, now, CopyThreads::one()).unwrap();
             assert_eq!(again.1, 0, "all are in the cache");
             let state = copy.stored_signatures();
             assert!(state.is_signed());
@@ -323,15 +245,40 @@ mod tests {
     }
 
     #[test]
+    fn many_threads_make_the_copy_that_one_makes() {
+        let begun = std::sync::atomic::AtomicUsize::new(0);
+        let begin = || {
+            begun.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            Box::new(|| ()) as Box<dyn FnMut()>
+        };
+        let threads = CopyThreads {
+            count: 3,
+            begin: &begin,
+        };
+        let now = now();
+        for metadata in [&[][..], &[("NSEC3PARAM", "1 0 0 -")]] {
+            let many: String = (0..3000)
+                .map(|i| format!("n{i} 60 A 192.0.2.1\n"))
+                .collect();
+            let (one, other) = (signing(metadata), signing(metadata));
+            let zone = zone_of(&one, &many);
+            let (copy, made) = signed_copy(&zone, &one, now, CopyThreads::one()).unwrap();
+            let (same, made_by_many) = signed_copy(&zone, &other, now, threads).unwrap();
+            assert_eq!((made, print(&copy)), (made_by_many, print(&same)));
+        }
+        assert_eq!(begun.into_inner(), 6);
+    }
+
+    #[test]
     fn narrow_zones_and_broken_keys_have_no_copy() {
         let narrow = signing(&[("NSEC3PARAM", "1 0 0 -"), ("NSEC3NARROW", "1")]);
-        let copied = signed_copy(&zone(&narrow), &narrow, now(), || ());
+        let copied = signed_copy(&zone(&narrow), &narrow, now(), CopyThreads::one());
         assert_eq!(copied.err(), Some(SignedCopyError::Narrow));
         let apex: NameBuf = "example.".parse().unwrap();
         let (keys, policy) = (Arc::new(Keys::broken()), Arc::new(SigningPolicy::default()));
         let cache = Arc::new(SignatureCache::new(10));
         let broken = Signing::new(apex.as_name(), keys, policy, cache);
-        let copied = signed_copy(&zone(&broken), &broken, now(), || ());
+        let copied = signed_copy(&zone(&broken), &broken, now(), CopyThreads::one());
         assert_eq!(copied.err(), Some(SignedCopyError::CannotSign));
     }
 }

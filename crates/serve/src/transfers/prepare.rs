@@ -11,7 +11,9 @@ use nameward_dnssec::Signing;
 use nameward_maintain::outgoing::{
     AxfrMessages, IxfrMessages, OutgoingFault, TransferRequest, condense,
 };
-use nameward_maintain::outgoing::{SignedCopyError, digested_copy, signed_copy, unsigned_copy};
+use nameward_maintain::outgoing::{
+    CopyThreads, SignedCopyError, digested_copy, signed_copy, unsigned_copy,
+};
 use nameward_stats::Counter;
 use nameward_wire::{NameBuf, Rcode, Type};
 use nameward_zone::change::Difference;
@@ -226,8 +228,8 @@ impl OutgoingTransfers {
         }
     }
 
-    /// Signs a zone that is signed while it is served, one at a time, on a thread that gives way to answers and takes no
-    /// more of the CPU than signing may.
+    /// Signs a zone that is signed while it is served, one at a time, on threads that give way to answers and take no more of
+    /// the CPU than signing may.
     fn signed(
         &self,
         zone: &Zone,
@@ -238,15 +240,23 @@ impl OutgoingTransfers {
             .signing_turn
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        let share = shared.live.signing_share();
+        let (count, share) = shared.live.signing_threads();
+        let begin = || {
+            sys::give_way();
+            let mut pacer = SigningPacer::new(share);
+            Box::new(move || pacer.pause()) as Box<dyn FnMut()>
+        };
+        let threads = CopyThreads {
+            count,
+            begin: &begin,
+        };
         let signed = thread::scope(|scope| {
             let work = || {
                 sys::give_way();
-                let mut pacer = SigningPacer::new(share);
                 let now = sys::seconds_since_1970();
                 match makes_digest {
-                    true => digested_copy(zone, signing, now, || pacer.pause()),
-                    false => signed_copy(zone, signing, now, || pacer.pause()),
+                    true => digested_copy(zone, signing, now, threads),
+                    false => signed_copy(zone, signing, now, threads),
                 }
             };
             scope.spawn(work).join()

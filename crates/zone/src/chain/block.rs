@@ -129,12 +129,17 @@ impl MemberList {
         })
     }
 
-    /// All places, in order.
-    pub(super) fn places(&self) -> impl Iterator<Item = MemberPlace> {
-        let blocks = self.blocks.iter().enumerate();
-        blocks.flat_map(|(block, listed)| {
-            (0..listed.block.len()).map(move |at| MemberPlace { block, at })
-        })
+    pub(super) fn blocks(&self) -> usize {
+        self.blocks.len()
+    }
+
+    /// The places of a block, in order.
+    pub(super) fn places_of(&self, block: usize) -> impl Iterator<Item = MemberPlace> + use<> {
+        let len = self
+            .blocks
+            .get(block)
+            .map_or(0, |listed| listed.block.len());
+        (0..len).map(move |at| MemberPlace { block, at })
     }
 
     /// Makes a list of members that come in order.
@@ -265,7 +270,8 @@ mod tests {
     }
 
     fn check(list: &MemberList, model: &BTreeSet<Vec<u8>>) {
-        let members: Vec<&[u8]> = list.places().map(|at| list.member(at).unwrap()).collect();
+        let places = (0..list.blocks()).flat_map(|block| list.places_of(block));
+        let members: Vec<&[u8]> = places.map(|at| list.member(at).unwrap()).collect();
         assert_eq!(members, model.iter().map(|m| &m[..]).collect::<Vec<_>>());
         assert_eq!(list.len(), model.len());
         assert_eq!(list.last().is_none(), model.is_empty());
