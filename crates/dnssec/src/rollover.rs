@@ -16,7 +16,8 @@
 //! trusted. [`moves`] says which steps are wanted; they come out as:
 //!
 //! - zone-signing key: pre-publication (RFC 6781 section 4.1.1.1, RFC 7583 section 3.2.1)
-//! - key-signing key: double-KSK (RFC 7583 section 3.3.1), one visit to the parent
+//! - key-signing key: double-signature (RFC 6781 section 4.1.2, double-KSK in RFC 7583 section 3.3.1), one visit to the
+//!   parent; or double-DS (section 3.3.2), two visits and a smaller DNSKEY RRset
 //! - combined key: both at once
 //! - algorithm: signatures, then keys, then DS; away in the opposite order (RFC 6781 section 4.1.4, the conservative way)
 //! - insecure: DS away first (RFC 8078 section 4 asks the parent), then everything else
@@ -70,11 +71,24 @@ pub struct RolloverTimes {
     pub purge_after: u64,
 }
 
+/// How a key-signing key takes the place of another one of its algorithm (RFC 6781 section 4.1.2). A combined key and a new
+/// algorithm have the first way in any case: signatures that caches have need the old DNSKEY beside the new one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum KskRollover {
+    /// Both keys are published and sign the DNSKEY RRset, then the DS is replaced.
+    #[default]
+    DoubleSignature,
+    /// The parent has the DS of both keys, then the DNSKEY is replaced.
+    DoubleDs,
+}
+
 /// How the keys of a zone live. Without keys the zone goes insecure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RolloverPolicy {
     /// The keys, at most one of a role and an algorithm.
     pub keys: Vec<PolicyKey>,
+    /// How key-signing keys are replaced.
+    pub ksk_rollover: KskRollover,
     /// The delays.
     pub times: RolloverTimes,
 }
@@ -98,12 +112,18 @@ impl RolloverTimes {
     pub fn settled_after(&self) -> u64 {
         self.dnskey_delay().max(self.zone_rrsig_delay())
     }
+}
 
+impl RolloverPolicy {
     /// The time by which a successor comes before it is needed.
     fn lead(&self, role: KeyRole) -> u64 {
-        match role.signs_keys() {
-            true => self.dnskey_delay() + self.parent_registration + self.ds_delay(),
-            false => self.dnskey_delay(),
+        let times = &self.times;
+        let parent = times.parent_registration + times.ds_delay();
+        match (role, self.ksk_rollover) {
+            (KeyRole::ZoneSigning, _) => times.dnskey_delay(),
+            // RFC 7583 section 3.3.2: the DS alone has to be known before.
+            (KeyRole::KeySigning, KskRollover::DoubleDs) => parent,
+            _ => times.dnskey_delay() + parent,
         }
     }
 }
@@ -114,10 +134,10 @@ impl PolicyKey {
     }
 
     /// The time at which the successor of a key has to be made.
-    fn successor_at(&self, key: &KeyLife, times: &RolloverTimes) -> Option<u64> {
+    fn successor_at(&self, key: &KeyLife, policy: &RolloverPolicy) -> Option<u64> {
         let lifetime = self.lifetime?;
         // A lifetime that leaves no room for the lead would have a rollover at all times.
-        let lead = times.lead(self.role).min(lifetime / 2);
+        let lead = policy.lead(self.role).min(lifetime / 2);
         Some(key.in_use_since()?.saturating_add(lifetime - lead))
     }
 }

@@ -23,7 +23,7 @@ use crate::zone_keys::{
 };
 use arc_swap::ArcSwap;
 use nameward_dnssec::rollover::{
-    DsSight, KeyRole, PolicyKey, RolloverPolicy, RolloverStep, RolloverTimes,
+    DsSight, KeyRole, KskRollover, PolicyKey, RolloverPolicy, RolloverStep, RolloverTimes,
 };
 use nameward_dnssec::{DenialTerms, SignatureTimes};
 use nameward_wire::{Name, NameBuf, Type};
@@ -41,6 +41,8 @@ pub struct DnssecPolicy {
     pub name: String,
     /// The keys that a zone has.
     pub keys: Vec<PolicyKey>,
+    /// How key-signing keys are replaced.
+    pub ksk_rollover: KskRollover,
     /// Bits of RSA keys.
     pub rsa_bits: usize,
     /// The way in which names are denied.
@@ -267,6 +269,7 @@ impl DnssecPolicy {
         KeyPlan {
             rollover: RolloverPolicy {
                 keys: self.keys.clone(),
+                ksk_rollover: self.ksk_rollover,
                 times: self.times,
             },
             rsa_bits: self.rsa_bits,

@@ -166,8 +166,11 @@ impl Operations {
             items(ListedItem::Record(record(&name, rtype, rdata)))
         };
         let keys = signing_keys(&all).map_err(of_keys(&name))?;
-        for made in keys.list().iter().filter(|key| key.usage().published) {
-            show(Type::DNSKEY, made.dnskey());
+        for made in keys.list() {
+            // With double-DS the parent has the DS of a key before the zone has the key.
+            if made.usage().published {
+                show(Type::DNSKEY, made.dnskey());
+            }
             if !made.usage().asks_ds {
                 continue;
             }

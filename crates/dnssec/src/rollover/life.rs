@@ -160,23 +160,27 @@ impl KeyLife {
         [&mut self.dnskey, &mut self.zone_rrsig, &mut self.ds]
     }
 
-    /// The record that puts the key to its use.
-    fn use_record(&self) -> &RecordLife {
+    /// The records that put the key to its use, in either order.
+    fn use_records(&self) -> [&RecordLife; 2] {
         match self.role.signs_keys() {
-            true => &self.ds,
-            false => &self.zone_rrsig,
+            true => [&self.dnskey, &self.ds],
+            false => [&self.dnskey, &self.zone_rrsig],
         }
     }
 
     /// The time since which it is in use; `None` if it is not.
     pub fn in_use_since(&self) -> Option<u64> {
-        let record = self.use_record();
-        record.is_shown().then_some(record.since)
+        let records = self.use_records();
+        let is_used = records.iter().all(|record| record.is_shown());
+        let since = records.iter().map(|record| record.since).max();
+        since.filter(|_| is_used)
     }
 
     /// Tells whether it has come all the way, and is to stay.
     pub(super) fn is_established(&self) -> bool {
-        self.goal == KeyGoal::Present && self.use_record().phase == RecordPhase::Omnipresent
+        let mut records = self.use_records().into_iter();
+        self.goal == KeyGoal::Present
+            && records.all(|record| record.phase == RecordPhase::Omnipresent)
     }
 
     /// Tells whether no cache has anything of it.

@@ -1,8 +1,8 @@
 //! The steps that are wanted, tried in order; each is taken if it is safe.
 
-use super::life::{KeyGoal, KeyLife, RecordLife, RecordPhase};
+use super::life::{KeyGoal, KeyLife, KeyRole, RecordLife, RecordPhase};
 use super::versions::every_combination_validates;
-use super::{MAX_KEYS, PolicyKey, RolloverPolicy, RolloverStep};
+use super::{KskRollover, MAX_KEYS, PolicyKey, RolloverPolicy, RolloverStep};
 
 /// The keys of a zone while steps are taken.
 pub(super) struct KeyRing<'p> {
@@ -95,7 +95,7 @@ impl<'p> KeyRing<'p> {
         let is_missing = |wanted: &&PolicyKey| match self.current(wanted) {
             None => true,
             Some(current) => {
-                let due_at = wanted.successor_at(current, &self.policy.times);
+                let due_at = wanted.successor_at(current, self.policy);
                 let is_due = current.is_rolled_by_hand || due_at.is_some_and(|at| at <= self.now);
                 is_due && !self.is_rolling(wanted, current)
             }
@@ -173,7 +173,10 @@ impl<'p> KeyRing<'p> {
 
     fn introduce(&self, (place, key): (usize, &KeyLife), moves: &mut Vec<Move>) {
         let is_known = key.dnskey.phase == RecordPhase::Omnipresent;
-        if key.dnskey.phase == RecordPhase::Hidden {
+        let comes_by_ds = self.comes_by_ds(key);
+        if comes_by_ds && key.ds.phase == RecordPhase::Omnipresent {
+            moves.push(self.replace_dnskeys(place));
+        } else if !comes_by_ds && key.dnskey.phase == RecordPhase::Hidden {
             self.alone_and_with_its_algorithm((place, KeyRecord::Dnskey, true), moves);
         }
         if key.role.signs_zone() && key.zone_rrsig.phase == RecordPhase::Hidden {
@@ -188,9 +191,39 @@ impl<'p> KeyRing<'p> {
         let is_ds_wanted = key.role.signs_keys() && key.ds.phase == RecordPhase::Hidden;
         // A DS that nothing is signed for would make the zone bogus, which the check tells; without any DS it has
         // nothing to compare with, so the key has to be known.
-        if is_ds_wanted && is_known {
+        if is_ds_wanted && (is_known || comes_by_ds) {
             moves.push(vec![(place, KeyRecord::Ds, true)]);
         }
+    }
+
+    /// Tells whether the parent has the DS of a key before the zone has its DNSKEY. Double-DS does so for a key-signing key
+    /// whose algorithm has another one everywhere: that one is what validators find meanwhile.
+    fn comes_by_ds(&self, key: &KeyLife) -> bool {
+        self.policy.ksk_rollover == KskRollover::DoubleDs
+            && (key.role, key.goal) == (KeyRole::KeySigning, KeyGoal::Present)
+            && key.dnskey.phase == RecordPhase::Hidden
+            && self.predecessors(key).any(|(_, other)| {
+                other.dnskey.phase == RecordPhase::Omnipresent
+                    && other.ds.phase == RecordPhase::Omnipresent
+            })
+    }
+
+    /// The key-signing keys of a key's algorithm that go.
+    fn predecessors(&self, key: &KeyLife) -> impl Iterator<Item = (usize, &KeyLife)> {
+        let (role, algorithm) = (KeyRole::KeySigning, key.algorithm);
+        self.keys.iter().enumerate().filter(move |(_, other)| {
+            other.goal == KeyGoal::Gone && (other.role, other.algorithm) == (role, algorithm)
+        })
+    }
+
+    /// The DNSKEY of one key instead of those of the keys that go.
+    fn replace_dnskeys(&self, place: usize) -> Move {
+        let others = self.predecessors(&self.keys[place]);
+        let others = others.filter(|(_, other)| other.dnskey.phase == RecordPhase::Omnipresent);
+        let others = others.map(|(other, _)| (other, KeyRecord::Dnskey, false));
+        std::iter::once((place, KeyRecord::Dnskey, true))
+            .chain(others)
+            .collect()
     }
 
     /// Signatures of one key instead of those of the keys that go.
@@ -241,6 +274,7 @@ impl<'p> KeyRing<'p> {
             key.algorithm == own.algorithm
                 && key.goal == own.goal
                 && record.of(key).phase == record.of(own).phase
+                && !self.comes_by_ds(key)
         });
         let together: Move = alike.map(|(at, _)| (at, record, is_shown)).collect();
         if together.len() > 1 {
@@ -274,7 +308,9 @@ impl<'p> KeyRing<'p> {
         let successors = self.policy.keys.iter().filter_map(|wanted| {
             let current = self.current(wanted)?;
             let is_rolling = self.is_rolling(wanted, current);
-            wanted.successor_at(current, times).filter(|_| !is_rolling)
+            wanted
+                .successor_at(current, self.policy)
+                .filter(|_| !is_rolling)
         });
         let over = self.keys.iter();
         let over = over.filter(|key| key.goal == KeyGoal::Gone && key.is_hidden());

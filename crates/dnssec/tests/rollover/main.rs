@@ -3,7 +3,8 @@
 mod world;
 
 use nameward_dnssec::rollover::{
-    KeyRole, MAX_KEYS, PolicyKey, RecordPhase, RolloverPolicy, RolloverStep, RolloverTimes,
+    KeyRole, KskRollover, MAX_KEYS, PolicyKey, RecordPhase, RolloverPolicy, RolloverStep,
+    RolloverTimes,
 };
 use proptest::prelude::*;
 use world::{Dice, World};
@@ -37,6 +38,7 @@ fn key(role: KeyRole, algorithm: u8, lifetime: Option<u64>) -> PolicyKey {
 fn world(keys: &[PolicyKey]) -> World {
     World::new(RolloverPolicy {
         keys: keys.to_vec(),
+        ksk_rollover: KskRollover::default(),
         times: times(),
     })
 }
@@ -114,6 +116,152 @@ fn a_key_signing_key_waits_for_its_ds_however_late_it_is() {
     world.live_until(late + 30 * DAY, &mut dice);
     let after: Vec<_> = steps(&world, late).into_iter().map(|(_, s)| s).collect();
     assert_eq!(after, [RolloverStep::Unpublish(1)]);
+}
+
+/// A zone with a key of each kind, in use for days.
+fn established_pair(lifetime: Option<u64>, dice: &mut Dice) -> World {
+    let mut world = world(&[
+        key(KeyRole::KeySigning, 13, lifetime),
+        key(KeyRole::ZoneSigning, 13, None),
+    ]);
+    world.policy.ksk_rollover = KskRollover::DoubleDs;
+    world.live_until(world.now + 10 * DAY, dice);
+    world
+}
+
+/// Looks every day, with a parent that does nothing.
+fn wait_for(world: &mut World, days: u64) {
+    for _ in 0..days {
+        world.look();
+        world.now += DAY;
+    }
+}
+
+#[test]
+fn double_ds_has_both_ds_at_the_parent_and_one_key_in_the_zone() {
+    let mut dice = Dice(7);
+    let mut world = established_pair(None, &mut dice);
+    world.roll_by_hand();
+    let begin = world.now;
+    // However late the parent is, nothing moves.
+    wait_for(&mut world, 100);
+    assert_eq!(steps(&world, begin), [(0, RolloverStep::SubmitDs(3))]);
+    let late = world.now;
+    world.act_as_parent(late, &mut dice);
+    world.look_at_parent();
+    assert_eq!(world.ds.current(), [1, 3].into());
+    world.live_until(late + 30 * DAY, &mut dice);
+    // RFC 7583 section 3.3.2: the DS is known, the key is replaced, the key is known, the old DS goes.
+    let ds_known = HOUR + DAY + HOUR;
+    let key_known = ds_known + 300 + HOUR + HOUR;
+    assert_eq!(
+        steps(&world, late),
+        [
+            (ds_known, RolloverStep::Publish(3)),
+            (ds_known, RolloverStep::Unpublish(1)),
+            (key_known, RolloverStep::WithdrawDs(1)),
+        ]
+    );
+    assert_eq!(world.ds.current(), [3].into());
+    assert_eq!(world.dnskey.current(), [2, 3].into());
+}
+
+#[test]
+fn a_key_lives_as_long_with_double_ds_as_its_policy_says() {
+    let mut dice = Dice(8);
+    let lifetime = 100 * DAY;
+    let mut world = established_pair(Some(lifetime), &mut dice);
+    world.live_until(world.now + 4 * lifetime, &mut dice);
+    let all = world.log.iter();
+    let replaced: Vec<u64> = all
+        .filter(|(_, step)| matches!(step, RolloverStep::Unpublish(_)))
+        .map(|(at, _)| *at)
+        .collect();
+    assert_eq!(replaced.len(), 4, "{:?}", world.log);
+    for pair in replaced.windows(2) {
+        // The parent may be a day late and is not.
+        let between = pair[1] - pair[0];
+        assert!((lifetime - DAY..=lifetime).contains(&between), "{between}");
+    }
+}
+
+#[test]
+fn both_keys_roll_at_once_and_the_new_ksk_stays_out_of_the_zone_until_its_ds_is_known() {
+    let mut dice = Dice(9);
+    let mut world = established_pair(None, &mut dice);
+    world.roll_by_hand();
+    world.keys[1].is_rolled_by_hand = true;
+    let begin = world.now;
+    wait_for(&mut world, 20);
+    let taken: Vec<_> = steps(&world, begin).into_iter().map(|(_, s)| s).collect();
+    assert_eq!(
+        taken,
+        [
+            RolloverStep::SubmitDs(3),
+            RolloverStep::Publish(4),
+            RolloverStep::Activate(4),
+            RolloverStep::Deactivate(2),
+            RolloverStep::Unpublish(2),
+        ]
+    );
+}
+
+#[test]
+fn a_rollover_goes_on_by_the_other_way_when_the_policy_changes_in_the_middle() {
+    let mut dice = Dice(10);
+    // The DS is asked for, and then the keys are to be shown both: the new one is published at once.
+    let mut world = established_pair(None, &mut dice);
+    world.roll_by_hand();
+    wait_for(&mut world, 2);
+    world.policy.ksk_rollover = KskRollover::DoubleSignature;
+    let begin = world.now;
+    wait_for(&mut world, 20);
+    assert_eq!(
+        steps(&world, begin),
+        [
+            (0, RolloverStep::Publish(3)),
+            (DAY, RolloverStep::WithdrawDs(1))
+        ]
+    );
+    world.live_until(world.now + 30 * DAY, &mut dice);
+    assert_eq!(world.ds.current(), [3].into());
+    assert_eq!(world.dnskey.current(), [2, 3].into());
+    // Both are shown, and then the DS is to come first: what is shown stays, and the DS follows.
+    world.roll_by_hand();
+    world.look();
+    assert_eq!(world.dnskey.current(), [2, 3, 4].into());
+    world.policy.ksk_rollover = KskRollover::DoubleDs;
+    let begin = world.now;
+    world.live_until(begin + 30 * DAY, &mut dice);
+    let taken: Vec<_> = steps(&world, begin).into_iter().map(|(_, s)| s).collect();
+    assert_eq!(
+        taken,
+        [
+            RolloverStep::Publish(4),
+            RolloverStep::SubmitDs(4),
+            RolloverStep::WithdrawDs(3),
+            RolloverStep::Unpublish(3),
+        ]
+    );
+    assert_eq!(world.ds.current(), [4].into());
+    // The next one is by the DS again, and a new algorithm never is.
+    world.policy.keys[0].algorithm = 15;
+    world.policy.keys[1].algorithm = 15;
+    world.live_until(world.now + 60 * DAY, &mut dice);
+    assert_eq!(world.ds.current(), [5].into());
+}
+
+#[test]
+fn a_zone_goes_insecure_in_the_middle_of_a_double_ds_rollover() {
+    let mut dice = Dice(11);
+    let mut world = established_pair(None, &mut dice);
+    world.roll_by_hand();
+    world.look();
+    world.act_as_parent(world.now, &mut dice);
+    assert_eq!(world.ds.current(), [1, 3].into());
+    world.policy.keys.clear();
+    world.live_until(world.now + 200 * DAY, &mut dice);
+    assert!(world.keys.is_empty() && world.ds.current().is_empty());
 }
 
 #[test]
@@ -198,6 +346,13 @@ fn random_keys(dice: &mut Dice) -> Vec<PolicyKey> {
     }
 }
 
+fn random_way(dice: &mut Dice) -> KskRollover {
+    match dice.percent(50) {
+        true => KskRollover::DoubleDs,
+        false => KskRollover::DoubleSignature,
+    }
+}
+
 fn random_times(dice: &mut Dice) -> RolloverTimes {
     RolloverTimes {
         dnskey_ttl: dice.between(60, 2 * DAY),
@@ -216,6 +371,7 @@ fn random_times(dice: &mut Dice) -> RolloverTimes {
 fn live_for_years(dice: &mut Dice) -> World {
     let mut world = World::new(RolloverPolicy {
         keys: random_keys(dice),
+        ksk_rollover: random_way(dice),
         times: random_times(dice),
     });
     let (parent_chance, sight_chance) = (dice.between(1, 60), dice.between(5, 80));
@@ -239,6 +395,10 @@ fn live_for_years(dice: &mut Dice) -> World {
         }
         if dice.percent(1) {
             world.policy.keys = random_keys(dice);
+        }
+        // Often enough to come in the middle of rollovers.
+        if dice.percent(3) {
+            world.policy.ksk_rollover = random_way(dice);
         }
         if dice.percent(1) {
             for key in &mut world.keys {

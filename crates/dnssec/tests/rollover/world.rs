@@ -76,7 +76,7 @@ pub struct World {
     pub log: Vec<(u64, RolloverStep)>,
     pub next_at: Option<u64>,
     made: BTreeMap<u32, (KeyRole, u8)>,
-    dnskey: History,
+    pub dnskey: History,
     rrsig: History,
     pub ds: History,
     /// The DS records that the zone asked its parent for, through time; `None` asks for nothing.
@@ -168,6 +168,13 @@ impl World {
                 self.check();
             }
         }
+    }
+
+    /// An operator asks for a new key-signing key.
+    pub fn roll_by_hand(&mut self) {
+        let mut newest_first = self.keys.iter_mut().rev();
+        let key = newest_first.find(|key| key.role.signs_keys());
+        key.expect("a key that signs keys").is_rolled_by_hand = true;
     }
 
     /// Looks which DS the parent has.

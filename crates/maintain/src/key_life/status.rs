@@ -103,11 +103,23 @@ fn state_word(life: &KeyLife) -> &'static str {
     match (life.goal, use_phase, life.dnskey.phase) {
         _ if life.is_hidden() && life.goal == KeyGoal::Present => "generated",
         _ if life.is_hidden() => "dead",
+        // Double-DS: the DS is there before the key.
+        (KeyGoal::Present, RecordPhase::Omnipresent, RecordPhase::Hidden)
+            if life.role.signs_keys() =>
+        {
+            "ready"
+        }
         (KeyGoal::Present, RecordPhase::Omnipresent, _) => "active",
         (KeyGoal::Present, RecordPhase::Rumoured, _) if life.role.signs_keys() => "ready",
         (KeyGoal::Present, RecordPhase::Rumoured, _) => "active",
         (KeyGoal::Present, _, _) => "published",
-        (KeyGoal::Gone, RecordPhase::Omnipresent | RecordPhase::Rumoured, _) => "active",
+        (
+            KeyGoal::Gone,
+            RecordPhase::Omnipresent | RecordPhase::Rumoured,
+            RecordPhase::Omnipresent | RecordPhase::Rumoured,
+        ) => "active",
+        // Double-DS: the DS goes after the key.
+        (KeyGoal::Gone, RecordPhase::Omnipresent, _) if life.role.signs_keys() => "retired",
         (KeyGoal::Gone, _, RecordPhase::Unretentive) => "removed",
         (KeyGoal::Gone, _, _) => "retired",
     }

@@ -29,6 +29,7 @@ fn policy(keys: &[(KeyRole, u8, u64)]) -> DnssecPolicy {
     DnssecPolicy {
         name: "p".into(),
         keys: keys.iter().map(key).collect(),
+        ksk_rollover: KskRollover::default(),
         rsa_bits: 2048,
         denial: DenialTerms::default(),
         signatures: SignatureTimes {
@@ -290,6 +291,78 @@ fn two_years_of_a_split_pair_of_keys_are_valid_at_every_step() {
     let status = life.keeper().status(life.zone.as_name(), life.now).unwrap();
     assert_eq!(status.policy.as_deref(), Some("p"));
     assert!(status.earliest_end >= life.now + 7 * DAY, "{status:?}");
+}
+
+/// A policy with double-DS.
+fn by_ds(days: u64) -> DnssecPolicy {
+    let split = [
+        (KeyRole::KeySigning, 13, days),
+        (KeyRole::ZoneSigning, 13, 0),
+    ];
+    DnssecPolicy {
+        ksk_rollover: KskRollover::DoubleDs,
+        ..policy(&split)
+    }
+}
+
+#[test]
+fn a_year_of_double_ds_is_valid_at_every_step_with_two_keys_in_the_zone() {
+    let mut life = Life::new(by_ds(60));
+    life.live_until(BEGIN + 330 * DAY);
+    // A first pair, and further key-signing keys that take each other's place.
+    assert!((6..=8).contains(&life.dnskeys()), "{}", life.dnskeys());
+    assert!(life.versions.iter().all(|(_, keys)| keys.len() <= 2));
+    // Each of them is two visits to the parent.
+    assert!((9..=13).contains(&life.parents), "{}", life.parents);
+    assert!(life.verified > 40, "{}", life.verified);
+}
+
+#[test]
+fn the_ds_of_the_new_key_is_asked_for_before_the_key_is_shown_and_the_way_may_change_meanwhile() {
+    let mut life = Life::new(by_ds(0));
+    let zone = life.zone;
+    let zone = zone.as_name();
+    life.live_until(BEGIN + 20 * DAY);
+    let first = (life.rrset(Type::DNSKEY), life.rrset(Type::CDS));
+    let now = life.now;
+    let (rolled, _) = life
+        .keeper()
+        .roll(zone, Some(KeyRole::KeySigning), now)
+        .unwrap();
+    assert_eq!(rolled, [1]);
+    let states = |life: &Life, now| -> Vec<_> {
+        let keys = life.keeper().status(zone, now).unwrap().keys;
+        keys.iter().map(|key| key.state).collect()
+    };
+    assert_eq!(states(&life, now), ["active", "active", "ready"]);
+    // Years without a word of the parent, and a restart: both DS are asked for, and the key stays as it is.
+    life.start();
+    life.keeper().look(zone, now + 900 * DAY).unwrap();
+    assert_eq!(life.rrset(Type::DNSKEY), first.0);
+    assert_eq!(life.rrset(Type::CDS).len(), 2);
+    assert_eq!(life.rrset(Type::CDNSKEY).len(), 2);
+    // The policy goes back to the other way, and forth again: the new key is shown beside the old one, and goes on so.
+    let mut other = by_ds(0);
+    other.ksk_rollover = KskRollover::DoubleSignature;
+    life.policy = Some(other);
+    life.start();
+    life.keeper().look(zone, now + 901 * DAY).unwrap();
+    assert_eq!(life.rrset(Type::DNSKEY).len(), 3);
+    life.policy = Some(by_ds(0));
+    life.start();
+    let seen = life
+        .keeper()
+        .note_ds((zone, None), DsSight::Seen, now + 902 * DAY);
+    assert_eq!(seen.unwrap().0, [3]);
+    life.keeper().look(zone, now + 910 * DAY).unwrap();
+    let gone = life
+        .keeper()
+        .note_ds((zone, Some(1)), DsSight::Gone, now + 912 * DAY);
+    assert_eq!(gone.unwrap().0, [1]);
+    life.keeper().look(zone, now + 920 * DAY).unwrap();
+    assert_eq!(life.rrset(Type::DNSKEY).len(), 2);
+    let cds = life.rrset(Type::CDS);
+    assert!(cds.len() == 1 && cds != first.1);
 }
 
 #[test]

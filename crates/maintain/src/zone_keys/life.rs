@@ -9,8 +9,8 @@ use super::{
 };
 use super::{forget, item_name, signing_keys, wire};
 use nameward_dnssec::rollover::{
-    self, DsSight, KeyGoal, KeyLife, KeyRole, ParentWish, PolicyKey, RecordLife, RecordPhase,
-    RolloverPolicy, RolloverStep,
+    self, DsSight, KeyGoal, KeyLife, KeyRole, KskRollover, ParentWish, PolicyKey, RecordLife,
+    RecordPhase, RolloverPolicy, RolloverStep,
 };
 use nameward_dnssec::{DenialTerms, KeyUse, PrivateKey, SignatureTimes, SoaEdit};
 use nameward_store::state::StateChange;
@@ -89,6 +89,7 @@ impl KeyPlan {
         KeyPlan {
             rollover: RolloverPolicy {
                 keys: Vec::new(),
+                ksk_rollover: KskRollover::default(),
                 // Nothing is to come back to.
                 times: rollover::RolloverTimes {
                     purge_after: 0,

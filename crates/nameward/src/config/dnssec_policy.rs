@@ -4,7 +4,7 @@ use std::{path::Path, sync::Arc};
 
 use nameward_dnssec::{
     DenialTerms, SignatureTimes, algorithm_number,
-    rollover::{KeyRole, PolicyKey, RolloverTimes},
+    rollover::{KeyRole, KskRollover, PolicyKey, RolloverTimes},
 };
 use nameward_maintain::{
     key_life::{DnssecPolicies, DnssecPolicy, NO_POLICY},
@@ -28,6 +28,16 @@ words! {
     }
 }
 
+words! {
+    /// How a key-signing key is replaced.
+    KskRolloverSetting {
+        /// Both keys are published, then the DS is replaced.
+        DoubleSignature = "double-signature",
+        /// The parent has the DS of both, then the key is replaced.
+        DoubleDs = "double-ds",
+    }
+}
+
 section! {
     /// How zones are signed and how their keys live, under a name that zones refer to by `dnssec_policy`. Times are in
     /// seconds. This table may be given several times. A reload takes changes; keys follow by rollovers.
@@ -45,6 +55,11 @@ section! {
         ksk_lifetime: Count<0, 3_153_600_000> = "0";
         /// The time for which a zsk is in use; 0 means until `nameward key rollover`.
         zsk_lifetime: Count<0, 3_153_600_000> = "2592000";
+        /// How a ksk is replaced (RFC 6781 section 4.1.2): the new one is published and signs beside the old one until its DS has
+        /// taken the place of the old one's ("double-signature"), or its DS is at the parent beside the old one's, then the
+        /// key in the zone is replaced in one step, then the old DS goes ("double-ds", with `keys = "ksk+zsk"`). A new
+        /// algorithm comes by the first way in any case.
+        ksk_rollover: KskRolloverSetting = r#""double-signature""#;
         /// How names that do not exist are denied: the chain of NSEC, that of NSEC3 without salt and further rounds (RFC 9276)
         /// and with or without opt-out, or records made for each answer (RFC 4470, RFC 9824).
         denial: DenialSetting = r#""nsec""#;
@@ -153,6 +168,12 @@ impl DnssecPolicySettings {
             let message =
                 format!("a dnssec_policy needs a name, and another one than {NO_POLICY:?}");
             Some(("name", message))
+        } else if (self.keys, self.ksk_rollover)
+            == (KeyScheme::Combined, KskRolloverSetting::DoubleDs)
+        {
+            let message = "ksk_rollover = \"double-ds\" needs keys = \"ksk+zsk\": signatures of a csk that caches have need its DNSKEY, so \
+                           the new one has to be published beside it";
+            Some(("ksk_rollover", message.into()))
         } else if refresh >= validity {
             let message = "signature_refresh is to be shorter than signature_validity";
             Some(("signature_refresh", message.into()))
@@ -186,6 +207,10 @@ impl DnssecPolicySettings {
                     key(KeyRole::KeySigning, ksk),
                     key(KeyRole::ZoneSigning, zsk),
                 ],
+            },
+            ksk_rollover: match self.ksk_rollover {
+                KskRolloverSetting::DoubleSignature => KskRollover::DoubleSignature,
+                KskRolloverSetting::DoubleDs => KskRollover::DoubleDs,
             },
             rsa_bits: self.rsa_bits.0,
             denial: self.denial.0.clone(),

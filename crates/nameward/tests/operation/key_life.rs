@@ -101,6 +101,8 @@ impl Parent {
 struct Chain {
     home: tempfile::TempDir,
     parent: Parent,
+    /// Further lines of the policy.
+    policy: &'static str,
 }
 
 impl Chain {
@@ -111,8 +113,9 @@ impl Chain {
         );
         fs::write(&file, ZONE).unwrap();
         let config = format!(
-            "[server]\nstate_directory = {state:?}\n{POLICY}parent_servers = \"{}\"\n[[zone]]\nname = \"one.test\"\n\
+            "[server]\nstate_directory = {state:?}\n{POLICY}{}parent_servers = \"{}\"\n[[zone]]\nname = \"one.test\"\n\
              file = {file:?}\nallow_transfer = [\"127.0.0.1\"]\n{policy}",
+            self.policy,
             self.parent.peer.addr()
         );
         Setup::new().without_web().config(&config).start()
@@ -190,7 +193,11 @@ impl Chain {
 fn all_keys_roll_with_a_real_parent_through_kill_9_and_the_zone_goes_insecure_in_order() {
     let home = tempfile::tempdir().unwrap();
     let parent = Parent::start(home.path());
-    let mut chain = Chain { home, parent };
+    let mut chain = Chain {
+        home,
+        parent,
+        policy: "",
+    };
     let with_policy = "dnssec_policy = \"quick\"\n";
     let server = chain.server(with_policy);
     chain.look_until(&server, |ds, keys| ds.len() == 1 && keys.len() == 2);
@@ -277,6 +284,60 @@ fn all_keys_roll_with_a_real_parent_through_kill_9_and_the_zone_goes_insecure_in
 }
 
 #[test]
+fn a_ksk_rolls_by_double_ds_with_a_real_parent_through_kill_9() {
+    let home = tempfile::tempdir().unwrap();
+    let parent = Parent::start(home.path());
+    let mut chain = Chain {
+        home,
+        parent,
+        policy: "ksk_rollover = \"double-ds\"\n",
+    };
+    let with_policy = "dnssec_policy = \"quick\"\n";
+    let server = chain.server(with_policy);
+    chain.look_until(&server, |ds, keys| ds.len() == 1 && keys.len() == 2);
+    let at = server.address();
+    let is_settled = || !done(&server, &["zone", "status", "one.test"]).contains("next: ");
+    assert!(eventually(is_settled, |settled| *settled));
+    let first_ds = chain.parent.ds();
+    let first_keys = records(at, "one.test", "DNSKEY");
+    done(&server, &["key", "rollover", "one.test", "--role", "ksk"]);
+    // Both DS are asked for, and shown to whoever hands them in. The zone has the old key alone.
+    let cds = eventually(|| records(at, "one.test", "CDS"), |cds| cds.len() == 2);
+    assert!(cds.len() == 2 && cds.contains(&first_ds[0]), "{cds:?}");
+    assert_eq!(records(at, "one.test", "CDNSKEY").len(), 2);
+    assert_eq!(records(at, "one.test", "DNSKEY"), first_keys);
+    let told = done(&server, &["zone", "ds", "one.test"]);
+    let of_type = |word: &str| told.lines().filter(|line| line.contains(word)).count();
+    let counts = [" IN DS ", " IN CDS ", " IN CDNSKEY ", " IN DNSKEY "].map(of_type);
+    assert_eq!(counts, [4, 2, 2, 2], "{told}");
+    let status = done(&server, &["zone", "status", "one.test"]);
+    assert!(status.contains("waits for its DS"), "{status}");
+    server.signal("KILL");
+    assert!(!server.wait().success());
+
+    let server = chain.server(with_policy);
+    let at = server.address();
+    assert_eq!(records(at, "one.test", "CDS"), cds);
+    assert_eq!(records(at, "one.test", "DNSKEY"), first_keys);
+    chain.validate_at_rest(&server);
+    // The parent takes both: the key is replaced in one step, and then the old DS is not asked for any more.
+    chain.parent.follow(at);
+    assert_eq!(chain.parent.ds(), cds);
+    let is_replaced = |keys: &Vec<String>| *keys != first_keys;
+    let keys = eventually(|| records(at, "one.test", "DNSKEY"), is_replaced);
+    let kept = keys.iter().filter(|key| first_keys.contains(key)).count();
+    assert_eq!((keys.len(), kept), (2, 1), "{}", server.log());
+    let cds = eventually(|| records(at, "one.test", "CDS"), |cds| cds.len() == 1);
+    assert!(cds.len() == 1 && cds != first_ds, "{cds:?}");
+    chain.validate_at_rest(&server);
+    chain.look_until(&server, |ds, _| ds == cds);
+    let is_over = || done(&server, &["key", "list", "one.test"]).lines().count() == 2;
+    assert!(eventually(is_over, |is_over| *is_over), "{}", server.log());
+    assert_eq!(records(at, "one.test", "DNSKEY"), keys);
+    chain.validate_at_rest(&server);
+}
+
+#[test]
 fn a_policy_that_cannot_be_is_an_error_with_its_line() {
     let home = tempfile::tempdir().unwrap();
     let config = home.path().join("nameward.toml");
@@ -320,6 +381,14 @@ fn a_policy_that_cannot_be_is_an_error_with_its_line() {
         (
             "[[dnssec_policy]]\nname = \"a\"\nsignature_jitter = 604000\n",
             "would end",
+        ),
+        (
+            "[[dnssec_policy]]\nname = \"a\"\n\nksk_rollover = \"double-ds\"\n",
+            "nameward.toml:4:16: ksk_rollover = \"double-ds\" needs keys",
+        ),
+        (
+            "[[dnssec_policy]]\nname = \"a\"\nksk_rollover = \"double-rrset\"\n",
+            "expected \"double-signature\" or \"double-ds\"",
         ),
     ] {
         let (is_good, said) = check(text);
