@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_lost_and_wrong_ones_are_told_apart() {
+    fn answers_lost_and_wrong_ones_are_counted_apart() {
         let mut queries = Queries::with_capacity(1, QuestionEdns::Off);
         queries.push("a.test", 1, Expected::Data);
         for (rcode, share_wrong) in [(0, 0), (2, 1)] {

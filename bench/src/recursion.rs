@@ -103,7 +103,7 @@ fn flooders(server: SocketAddr) -> io::Result<Vec<UdpSocket>> {
     (0..FLOODERS).map(open).collect()
 }
 
-/// Sends `rate` questions a second until it is told to stop.
+/// Sends `rate` questions a second until it is stopped.
 fn flood(sockets: &[UdpSocket], rate: u32, counts: &FloodCounts) {
     let (begin, mut number, mut reply) = (Instant::now(), 0, [0; 512]);
     while !counts.stop.load(Ordering::Relaxed) {

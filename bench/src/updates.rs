@@ -249,7 +249,7 @@ fn addition(number: u32) -> Vec<u8> {
     message
 }
 
-/// Sends updates, one after the other, until it is told to stop.
+/// Sends updates, one after the other, until it is stopped.
 fn client(server: SocketAddr, shared: &UpdateLoad) -> io::Result<()> {
     let socket = UdpSocket::bind("127.0.0.1:0")?;
     socket.connect(server)?;

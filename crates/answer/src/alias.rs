@@ -63,7 +63,7 @@ impl Scratch {
         self.alias.wanted.as_ref().map(NameBuf::as_name)
     }
 
-    /// Tells what a resolver says of a target; `None` forgets it.
+    /// Sets the addresses that a resolver gave for a target; `None` forgets them.
     pub fn set_addresses(&mut self, known: Option<Arc<AliasAddresses>>) {
         self.alias.known = known;
     }

@@ -315,7 +315,7 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
         key: &NameKey,
         current: Current<'z>,
     ) -> PlanStep<'z> {
-        // AA tells of the first name of the answer (RFC 1035 section 4.1.1), which may be an alias of ours.
+        // AA is about the first name of the answer (RFC 1035 section 4.1.1), which may be an alias of ours.
         if self.plan.entries.is_empty() {
             self.plan.authoritative = false;
             self.plan.outcome = AnswerKind::Referral;

@@ -27,13 +27,13 @@ impl Scratch {
         }
     }
 
-    /// Tells the time, in seconds since 1970: signatures begin and end by it.
+    /// Sets the time, in seconds since 1970: signatures begin and end by it.
     #[inline]
     pub fn set_now(&mut self, now: u32) {
         self.now = now;
     }
 
-    /// Tells whether signatures that are not in the cache are made. Where they are not, an answer that needs one is
+    /// Returns whether signatures that are not in the cache are made. Where they are not, an answer that needs one is
     /// [`crate::AnswerKind::Unsigned`].
     #[inline]
     pub fn set_making(&mut self, making: Making) {

@@ -12,7 +12,7 @@
 //! | type not at a wildcard | types of the wildcard, next closer name absent | the same, and types of the closest encloser |
 //! | delegation without DS | types of the delegation | types of the delegation |
 //!
-//! Compact denial (RFC 9824) tells of the name that was asked for alone, as of one that exists; one that does not has the type
+//! Compact denial (RFC 9824) proves the name that was asked for alone, as of one that exists; one that does not has the type
 //! NXNAME.
 
 mod chain;
@@ -36,7 +36,7 @@ pub(crate) enum Claim {
     Types,
     /// It, or the owner of the entry that it stands for, exists and does not have the type that was asked for.
     NoType,
-    /// The owner of the entry does not exist, told by a record of its own (RFC 9824 section 3.1).
+    /// The owner of the entry does not exist, which a record of its own proves (RFC 9824 section 3.1).
     NoName,
     /// It exists, and the owner of the entry, right below it, does not.
     Absent,

@@ -84,7 +84,7 @@ impl<T: Ord> Range<T> {
         }
     }
 
-    /// RFC 6840 section 4.1: the record of a delegation tells of DS only.
+    /// RFC 6840 section 4.1: the record of a delegation proves DS only.
     fn denies_type(&self, rtype: u16) -> bool {
         let is_of_parent = self.types.contains(&NS) && !self.types.contains(&SOA);
         !self.types.contains(&rtype) && (!is_of_parent || rtype == DS)

@@ -117,7 +117,7 @@ impl Database {
 pub type EachZone = Box<dyn Fn(&mut dyn FnMut(Name<'_>, u16)) + Send + Sync>;
 /// The rank of the backend that serves a zone.
 pub type RankOf = Box<dyn Fn(Name<'_>) -> Option<u16> + Send + Sync>;
-/// Tells whether a zone takes no changes for the time being.
+/// Returns whether a zone takes no changes for the time being.
 pub type IsFrozen = Box<dyn Fn(Name<'_>) -> bool + Send + Sync>;
 /// Hears of changes of keys by operators.
 pub type KeysChanged = Box<dyn Fn(NameBuf) + Send + Sync>;
@@ -142,7 +142,7 @@ pub struct Operations {
     pub kept: Arc<KeptPolicies>,
     /// The keys of zones that are signed here and have none in their home, and the one who looks after them.
     pub keeper: Arc<KeyKeeper>,
-    /// Has the keys of a zone looked at, and its secondaries told.
+    /// Has the keys of a zone looked at, and its secondaries notified.
     pub keys_changed: KeysChanged,
     /// How many copies of deleted zones are kept, and for how long.
     pub copies: CopyBounds,

@@ -36,7 +36,7 @@ pub enum SocketError {
     /// Something that is not a socket has the name.
     #[error("control socket {}: something that is not a socket is in its place", .0.display())]
     NotASocket(PathBuf),
-    /// The directory belongs to somebody else, who could replace the socket.
+    /// The directory belongs to another user, who could replace the socket.
     #[error("control socket: the directory {} is not only ours", .0.display())]
     ForeignDirectory(PathBuf),
     /// The system refused.
@@ -145,7 +145,7 @@ fn ensure_free(path: &Path) -> Result<(), SocketError> {
 
 /// Makes a directory for a control socket, for nobody else to write to, or checks the one there is.
 ///
-/// In a directory everybody may write to, somebody else may have made it first.
+/// In a directory everybody may write to, another user may have made it first.
 pub fn make_private_directory(path: &Path) -> Result<(), SocketError> {
     let system = |source| SocketError::System {
         path: path.to_path_buf(),

@@ -2,7 +2,7 @@
 //!
 //! Why not axum or hyper: every reply must say HTTP/1.0, also to HTTP/1.1 clients and also when the request did not
 //! parse, and each request, malformed ones too, is one log message that states all bytes of its reply. hyper writes
-//! its own 400s as HTTP/1.1, past any hook, and does not tell their size. One request a connection, GET and HEAD only,
+//! its own 400s as HTTP/1.1, past any hook, and does not report their size. One request a connection, GET and HEAD only,
 //! needs no framework, and less code stands between a stranger and the name server.
 //!
 //! - One request a connection, then it is closed. Head, body, time, connections and octets of replies are bounded
@@ -194,7 +194,7 @@ impl Web {
         })
     }
 
-    /// Shows pages of zones, by their names as somebody writes them. It may be asked for on threads that may block.
+    /// Shows pages of zones, by their names as a client writes them. It may be asked for on threads that may block.
     pub fn showing_zones(
         mut self,
         zones: impl Fn(&str) -> Option<ZoneFacts> + Send + Sync + 'static,

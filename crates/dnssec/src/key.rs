@@ -73,7 +73,7 @@ impl KeyUse {
         }
     }
 
-    /// Tells whether the key signs anything.
+    /// Returns whether the key signs anything.
     pub fn is_active(&self) -> bool {
         self.signs_keys || self.signs_zone
     }
@@ -87,7 +87,7 @@ pub struct SigningKey {
     /// Record data of its DNSKEY.
     dnskey: Box<[u8]>,
     tag: u16,
-    /// Tells keys apart in the cache of signatures, also keys with equal tags.
+    /// Identifies the key in the cache of signatures, also among keys with equal tags.
     fingerprint: [u8; 32],
     pub(crate) usage: KeyUse,
 }

@@ -37,7 +37,7 @@ impl Nsec3 {
         })
     }
 
-    /// Returns the name whose NSEC3 record tells of a name: its hash below the apex; `None` if that does not fit.
+    /// Returns the owner of the NSEC3 record of a name: its hash below the apex; `None` if that does not fit.
     pub fn owner(&self, name: Name<'_>, apex: Name<'_>) -> Option<NameBuf> {
         owner(&self.hash(name), apex)
     }

@@ -14,7 +14,7 @@ pub enum Denial {
     Nsec3(Nsec3),
 }
 
-/// How much the records of denial in an answer tell of other names.
+/// How much the records of denial in an answer show of other names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum DenialStyle {
     /// They are those of the chain over all names: each is signed once, whoever asks for what. A zone that is looked up has
@@ -75,7 +75,7 @@ impl DenialTerms {
     }
 }
 
-/// Which records tell the parent about keys (RFC 7344, RFC 8078).
+/// The records that publish keys for the parent (RFC 7344, RFC 8078).
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub enum Publish<T> {
     /// None.

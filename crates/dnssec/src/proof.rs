@@ -34,8 +34,8 @@ impl Signing {
         }
     }
 
-    /// Proves that a name does not exist. `parent` has the types of the name above it, which exists; `is_free` tells of a
-    /// sibling whether it is known that nothing stands there and below.
+    /// Proves that a name does not exist. `parent` has the types of the name above it, which exists; `is_free` says whether
+    /// nothing stands at a sibling and below, as far as is known.
     pub fn covering(
         &self,
         name: Name<'_>,

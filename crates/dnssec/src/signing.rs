@@ -195,7 +195,7 @@ impl Signing {
         &self.policy.denial
     }
 
-    /// How much the records of denial tell of other names. There is no compact denial with NSEC3 here.
+    /// How much the records of denial show of other names. There is no compact denial with NSEC3 here.
     #[inline]
     pub fn style(&self) -> DenialStyle {
         match (self.policy.style, self.denial()) {
@@ -220,7 +220,7 @@ impl Signing {
         self.policy.is_opt_out && matches!(self.denial(), Denial::Nsec3(_))
     }
 
-    /// Tells whether the zone's NSEC3 records are made for answers alone, by its metadata.
+    /// Returns whether the zone's NSEC3 records are made for answers alone, by its metadata.
     pub fn is_narrow(&self) -> bool {
         self.policy.is_narrow && matches!(self.denial(), Denial::Nsec3(_))
     }

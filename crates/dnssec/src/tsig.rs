@@ -181,7 +181,7 @@ impl TsigKeys {
         self.by_name.len()
     }
 
-    /// Tells whether there is no key.
+    /// Returns whether there is no key.
     pub fn is_empty(&self) -> bool {
         self.by_name.is_empty()
     }

@@ -109,7 +109,7 @@ fn algorithms_are_read_as_configurations_spell_them() {
 }
 
 #[test]
-fn an_unsigned_request_is_told_from_a_wrong_one() {
+fn an_unsigned_request_differs_from_a_wrong_one() {
     assert!(matches!(verify_request(QUESTION, &keys(), NOW), Ok(None)));
     let signed = signed_question();
     assert!(verify_request(&signed, &keys(), NOW).is_ok_and(|taken| taken.is_some()));
@@ -160,7 +160,7 @@ fn a_refusal_without_a_key_carries_an_empty_mac() {
 
 /// RFC 8945 section 5.2.3: BADTIME is answered signed, with the client's time and the server's beside it.
 #[test]
-fn a_clock_that_is_wrong_is_told_the_right_time() {
+fn a_client_with_a_wrong_clock_gets_the_right_time() {
     assert!(verify_request(&signed_question(), &keys(), NOW + 300).is_ok());
     assert!(verify_request(&signed_question(), &keys(), NOW - 300).is_ok());
     let mut request = QUESTION.to_vec();

@@ -144,7 +144,7 @@ fn what_is_signed_is_in_canonical_form_and_order() {
 }
 
 #[test]
-fn keys_that_cannot_be_used_are_errors_that_do_not_tell_the_key() {
+fn keys_that_cannot_be_used_are_errors_that_do_not_show_the_key() {
     let secret = "GU6SnQ/Ou+xC5RumuIUIuJZteXT2z0O/ok1s38Et6mQ=";
     for text in [
         String::new(),

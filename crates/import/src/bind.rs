@@ -117,7 +117,7 @@ pub struct BindZone {
     pub file: Option<PathBuf>,
     /// Where a secondary gets it from.
     pub primaries: Vec<Remote>,
-    /// Whom to tell of changes besides its name servers.
+    /// The servers to notify besides its name servers.
     pub also_notify: Vec<Remote>,
     /// The view that has the zone.
     in_view: Option<Box<str>>,
@@ -179,7 +179,7 @@ impl BindZone {
         self.kind == Some(ZoneType::Secondary)
     }
 
-    /// Tells whether its file is the zone as BIND signed it, which may be missing. Changes that are not in it yet stand in a
+    /// Returns whether its file is the zone as BIND signed it, which may be missing. Changes that are not in it yet stand in a
     /// journal, and without them it may be signed in part.
     pub fn is_signed_copy(&self) -> bool {
         self.signed_by.is_some()

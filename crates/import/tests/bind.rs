@@ -115,7 +115,7 @@ fn bind(name: &str) -> Taken {
 }
 
 #[test]
-fn of_several_views_the_first_for_everybody_is_taken_and_the_others_are_told() {
+fn of_several_views_the_first_for_everybody_is_taken_and_the_others_are_reported() {
     let taken = bind("views");
     assert_eq!(names(&taken.zones), ["a.example.", "o.example."]);
     // What it shows of another view is what that one has.
@@ -373,7 +373,7 @@ fn what_is_not_taken_is_listed_once_with_its_place() {
 }
 
 #[test]
-fn types_that_are_not_served_are_told_once_each() {
+fn types_that_are_not_served_are_reported_once_each() {
     let taken = bind("types");
     assert_eq!(names(&taken.zones), ["signed.example.", "p.example."]);
     let zones = notes(&taken);

@@ -4,7 +4,7 @@
 //! validate   the change becomes a difference and a new version; what breaks a rule of zones is refused
 //! durable    the difference goes to the journal, unless the zone is at home elsewhere and there already
 //! publish    the new version takes the place of the old one in the table: the next query sees it
-//! tell       whoever waits for it, and whoever tells secondaries
+//! notify     the caller that waits for it, and the sender of NOTIFY
 //! ```
 //! Changes of one zone follow each other without waiting for the disk: each is made on top of the last one that was
 //! handed to the journal, and they are published in that order as they become durable. So many clients of one zone
@@ -78,7 +78,7 @@ impl Commits {
     }
 
     /// Has a function called with the name of each zone that changed in its database, where its contents are looked up: there
-    /// is no new version to tell of. Only the first call counts.
+    /// is no new version here. Only the first call counts.
     pub fn on_live_change(&self, listener: impl Fn(Name<'_>) + Send + Sync + 'static) {
         let _ = self.live_listener.set(Box::new(listener));
     }
@@ -113,7 +113,7 @@ impl Commits {
         durable.submit(changes, Box::new(done));
     }
 
-    /// Makes a change that somebody asks for, and calls `done` when it is durable and published, or refused.
+    /// Makes a change that a client asks for, and calls `done` when it is durable and published, or refused.
     pub fn change(
         self: &Arc<Self>,
         source: VersionSource,
@@ -281,7 +281,7 @@ impl Commits {
                 under_way.home = home_before;
             }
             drop(under_way);
-            // Whoever is told may end the server.
+            // The callback may end the server.
             drop(commits);
             done(result.map(|()| committed));
         };

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! table      the snapshot that serving reads, and its one writer
-//! commit     a change of one zone: validate, write durably, apply, publish, tell
+//! commit     a change of one zone: validate, write durably, apply, publish, notify
 //! follow     what follows zone files and databases
 //! reconcile  the journal of a zone compared with what its home has at start
 //! policy     the policies of zones: kind, primaries, who may transfer, notify and update; keys of TSIG

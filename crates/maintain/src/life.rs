@@ -4,7 +4,7 @@
 //! due        a check begins: the zone's next primary is asked what it has
 //! answer     newer: committed, durable before it is served; same: confirmed; wrong or none: the next primary, then retry
 //! NOTIFY     the check is due at once, before all that is merely timed
-//! expire     nobody has confirmed the zone for too long: SERVFAIL until somebody does
+//! expire     no primary has confirmed the zone for too long: SERVFAIL until one does
 //! ```
 //! There is no clock, no socket and no thread in here. Time comes in as `now`; questions to primaries go out by
 //! [`AskPrimary`] and their answers come back by [`Secondaries::answered`]; where a zone is kept is a [`SecondaryHome`],
@@ -64,7 +64,7 @@ pub enum ZoneHeir {
     File,
 }
 
-/// Called when a home has reported, so that somebody calls [`Secondaries::run`].
+/// Called when a home has reported, so that the driver calls [`Secondaries::run`].
 type Wake = Arc<dyn Fn() + Send + Sync>;
 
 /// All zones that come from primaries.
@@ -120,7 +120,7 @@ impl<O: AskPrimary> Secondaries<O> {
         self.databases.insert(rank, home);
     }
 
-    /// Tells whether zones with this policy have a home: those of backends that are no databases have none.
+    /// Returns whether zones with this policy have a home: those of backends that are no databases have none.
     pub fn has_home(&self, policy: &ZonePolicy) -> bool {
         match policy.declared_by {
             PolicySource::Backend(rank) => self.databases.contains_key(&rank),
@@ -143,7 +143,7 @@ impl<O: AskPrimary> Secondaries<O> {
         &mut self.outgoing
     }
 
-    /// Tells whether a zone is here.
+    /// Returns whether a zone is here.
     pub fn has(&self, zone: Name<'_>) -> bool {
         self.numbers.contains_key(&*key(zone))
     }
@@ -206,7 +206,8 @@ impl<O: AskPrimary> Secondaries<O> {
         true
     }
 
-    /// Takes a NOTIFY: the zone is checked at once, unless the serial told is here already. False if there is no such zone.
+    /// Takes a NOTIFY: the zone is checked at once, unless it has the serial of the NOTIFY already. False if there is no such
+    /// zone.
     pub fn notified(&mut self, zone: &NameBuf, serial: Option<Serial>, now: Moment) -> bool {
         let Some(&number) = self.numbers.get(&*key(zone.as_name())) else {
             return false;
@@ -218,7 +219,7 @@ impl<O: AskPrimary> Secondaries<O> {
             .serial()
             .filter(|_| secondary.state == ZoneState::Current);
         let is_known = match (serial, here) {
-            (Some(told), Some(here)) => !told.is_after(here),
+            (Some(notified), Some(here)) => !notified.is_after(here),
             _ => false,
         };
         if !is_known {
@@ -233,7 +234,7 @@ impl<O: AskPrimary> Secondaries<O> {
     pub fn next(&self) -> Option<Moment> {
         let event = match self.schedule.running_count() < self.running_max {
             true => self.schedule.next(),
-            // The end of one of those that run is told.
+            // A report comes when one of the running events ends.
             false => None,
         };
         let expiry = self.expiries.first().map(|(at, _)| *at);
@@ -289,9 +290,9 @@ impl<O: AskPrimary> Secondaries<O> {
         make: impl FnOnce(T) -> HomeReport + Send + 'static,
     ) -> Box<dyn FnOnce(T) + Send> {
         let (reports, wake) = (self.reports.0.clone(), Arc::clone(&self.wake));
-        Box::new(move |told| {
+        Box::new(move |report| {
             // Nobody listens any more at the end of the server.
-            let _ = reports.send(make(told));
+            let _ = reports.send(make(report));
             wake();
         })
     }

@@ -76,7 +76,7 @@ pub struct NotifyTry {
     pub number: u64,
     /// The change.
     pub change: NotifyChange,
-    /// Whom to tell.
+    /// The server to notify.
     pub target: RemoteServer,
 }
 
@@ -154,12 +154,12 @@ impl NotifyQueue {
         self.waiting.len()
     }
 
-    /// Tells whether nobody waits.
+    /// Returns whether nobody waits.
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    /// Tells whether a number still waits.
+    /// Returns whether a number still waits.
     pub fn has(&self, number: u64) -> bool {
         self.waiting.contains_key(&number)
     }
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_of_a_minute_are_told_of_together_and_a_later_one_puts_nothing_off() {
+    fn changes_of_a_minute_are_notified_together_and_a_later_one_puts_nothing_off() {
         let mut queue = NotifyQueue::default();
         let at = Moment::from_seconds;
         for second in [0, 30, 59] {
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_does_not_answer_is_told_again_and_given_up_in_the_end() {
+    fn a_server_that_does_not_answer_is_notified_again_and_given_up_in_the_end() {
         let mut queue = NotifyQueue::default();
         let start = Moment::from_seconds(1000);
         queue.add(&change("a.test."), [server(1)], start);
@@ -294,11 +294,11 @@ mod tests {
         }
         queue.add(&change("b.test."), [server(1)], now);
         assert_eq!(queue.len(), 3);
-        let mut told = 0;
+        let mut sent = 0;
         while begin(&mut queue, now).is_some() {
-            told += 1;
+            sent += 1;
         }
-        assert_eq!(told, 3);
+        assert_eq!(sent, 3);
     }
 
     #[test]

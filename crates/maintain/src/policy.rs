@@ -123,15 +123,15 @@ pub struct ZonePolicy {
 }
 
 impl ZonePolicy {
-    /// Tells whether anybody is notified of changes of the zone.
+    /// Returns whether anybody is notified of changes of the zone.
     pub fn sends_notify(&self) -> bool {
         self.notify_name_servers || !self.also_notify.is_empty()
     }
 }
 
 impl ZonePolicy {
-    /// Tells whether a NOTIFY from an address, signed with a key that was verified or with none, is taken: from a primary,
-    /// with its key if it has one, or from somebody who may.
+    /// Returns whether a NOTIFY from an address, signed with a key that was verified or with none, is taken: from a primary,
+    /// with its key if it has one, or from a client that may.
     pub fn takes_notify(&self, peer: IpAddr, key: Option<nameward_wire::Name<'_>>) -> bool {
         let peer = peer.to_canonical();
         let is_primary = |primary: &RemoteServer| {

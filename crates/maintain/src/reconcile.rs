@@ -1,12 +1,12 @@
 //! The journal of a zone compared with what its home has when the server starts.
 //!
 //! A home that has the serial of the journal and other records was edited without a new serial: the digest that is kept with
-//! the journal tells, and the journal begins anew. Zones that no home has any more are forgotten.
+//! the journal shows it, and the journal begins anew. Zones that no home has any more are forgotten.
 //!
 //! A zone file may lack the last changes of the journal (they were made through this server and are not written to the
 //! file yet): these are applied to what the file has. A home that has moved on by itself while the server was down
 //! has the journal begin anew. Changes that the file lacks and that do not fit to it any more are left in the journal and
-//! told of: nothing that was acknowledged is dropped.
+//! logged: nothing that was acknowledged is dropped.
 
 use crate::commit::{Commits, name_of};
 use crate::merge::{Merge, merge_journal};

@@ -1,7 +1,7 @@
 //! When something is due for a zone: each zone has at most one event of a kind planned and one event running.
 //!
-//! The schedule knows no clock and does nothing: it is asked with `now` what may begin, and told what has ended. Events
-//! that somebody waits for go before those whose time has merely come, so a NOTIFY overtakes a hundred thousand checks
+//! The schedule knows no clock and does nothing: callers ask with `now` what may begin, and report what has ended. Events
+//! that a caller waits for go before those whose time has merely come, so a NOTIFY overtakes a hundred thousand checks
 //! that a start has spread over the next minutes. All work is logarithmic in the number of zones.
 
 use std::collections::{BTreeSet, HashMap};

@@ -22,7 +22,7 @@ const PAUSE_FACTOR: u32 = 100;
 /// Lines that one look writes to the log.
 const LINES_MAX: usize = 100;
 
-/// The zones that need somebody: how many, and the first, for the page and metrics.
+/// The zones that need an operator: how many, and the first, for the page and metrics.
 #[derive(Default)]
 pub struct SignatureSums {
     broken: AtomicU64,

@@ -3,7 +3,7 @@
 //! The file is replaced as a whole, never written in place, and only if it has what it had when it was read: an edit by hand
 //! that is not served is never overwritten, unless the operator asks for that. The text is changed where the records are
 //! ([`text`]) and read again before it takes the place of the file; where that does not give the served zone the operator
-//! is told, and may have the whole zone written.
+//! gets an error, and may have the whole zone written.
 
 mod text;
 

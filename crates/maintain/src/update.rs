@@ -5,7 +5,7 @@
 //! permission     who may change which names and types: REFUSED                             plan
 //! prerequisites  compared with the zone: NXDOMAIN, YXDOMAIN, NXRRSET, YXRRSET              plan
 //! steps          become edits; what the RFC passes over is left out                        plan
-//! commit         grouped, durable, served, then told                                        queue
+//! commit         grouped, durable, served, then answered                                    queue
 //! ```
 //! Nothing here has sockets, and but for the queue no threads. The zone comes in as [`RecordsAt`], so that one function judges zones in memory and
 //! zones of databases, within the commit that makes the change ([`ConditionalChange`]).

@@ -3,7 +3,7 @@
 //!
 //! What is written is on the disk before it counts, and it counts for every version of the zone (`TableWriter`). A key that
 //! cannot be read any more makes answers with DNSSEC fail: signing with the others, or not at all, would be bogus
-//! for resolvers that know the DS. For the same reason a server does not start when it cannot tell which zones have keys.
+//! for resolvers that know the DS. For the same reason a server does not start when it does not know which zones have keys.
 
 mod form;
 mod life;
@@ -77,7 +77,7 @@ pub struct ParentTerms {
 /// A key that the state store keeps.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ZoneKey {
-    /// Tells the keys of a zone apart.
+    /// The number of the key, unique in its zone.
     pub number: u32,
     /// The flags of its DNSKEY.
     pub flags: u16,
@@ -211,14 +211,14 @@ impl ZoneKeys {
         Ok(())
     }
 
-    /// Tells whether a zone brings its signatures with it, so that keys here would be of no use.
+    /// Returns whether a zone brings its signatures with it, so that keys here would be of no use.
     pub fn is_presigned(&self, zone: Name<'_>) -> bool {
         let table = self.table.load();
         let version = table.exact(zone).map(Zone::unsigned);
         version.is_some_and(|version| matches!(version.signing(), SigningState::Stored(_)))
     }
 
-    /// Tells whether a zone has keys here.
+    /// Returns whether a zone has keys here.
     pub fn is_signed(&self, zone: Name<'_>) -> Result<bool, ZoneKeysError> {
         Ok(!self.values(zone)?.is_empty())
     }
@@ -377,7 +377,7 @@ impl ZoneKeys {
     }
 }
 
-/// Tells whether a state store that cannot be opened may have keys of zones; only one that can be read and has none has not.
+/// Returns whether a state store that cannot be opened may have keys of zones; only one that can be read and has none has not.
 pub fn may_have_keys(directory: &Path) -> bool {
     StateStore::has_items(directory, KEYS).unwrap_or(true)
 }

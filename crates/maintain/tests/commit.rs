@@ -1,4 +1,4 @@
-//! The way of a change: refused, durable, published, told, in that order.
+//! The way of a change: refused, durable, published, notified, in that order.
 
 mod common;
 
@@ -17,13 +17,13 @@ const RANK: u16 = 2;
 
 struct Server {
     commits: Arc<Commits>,
-    told: Arc<Mutex<Vec<Serial>>>,
+    notified: Arc<Mutex<Vec<Serial>>>,
     zone: NameBuf,
 }
 
 fn server(store: Option<StateStore>, hosts: &Hosts) -> Server {
-    let told: Arc<Mutex<Vec<Serial>>> = Arc::default();
-    let listener = Arc::clone(&told);
+    let notified: Arc<Mutex<Vec<Serial>>> = Arc::default();
+    let listener = Arc::clone(&notified);
     let durable = store.map(|store| Arc::new(store) as Arc<_>);
     let commits = Commits::new(
         Arc::new(TableWriter::default()),
@@ -41,7 +41,7 @@ fn server(store: Option<StateStore>, hosts: &Hosts) -> Server {
         .publish(&[TableChange::Offer(Arc::new(first))]);
     Server {
         commits,
-        told,
+        notified,
         zone,
     }
 }
@@ -114,15 +114,15 @@ fn changes_of_many_clients_are_published_in_order_and_each_has_its_own_result() 
     let (serial, hosts) = server.served();
     assert_eq!((serial, hosts.len()), (31, 30));
     assert_eq!(server.journal(1).unwrap().len(), 30);
-    let told: Vec<u32> = server
-        .told
+    let notified: Vec<u32> = server
+        .notified
         .lock()
         .unwrap()
         .iter()
         .map(|serial| serial.0)
         .collect();
     assert_eq!(
-        told,
+        notified,
         (2..=31).collect::<Vec<_>>(),
         "each version was served, in order"
     );
@@ -355,7 +355,7 @@ fn a_long_journal_of_a_zone_of_the_store_has_its_contents_written_and_is_shorten
 }
 
 #[test]
-fn without_a_store_a_new_version_is_told_all_the_same() {
+fn without_a_store_listeners_get_a_new_version_all_the_same() {
     let server = server(None, &Hosts::from([(1, 1)]));
     for serial in [2, 2, 1, 3] {
         let mut version = build(&server.zone, serial, &Hosts::from([(1, 2)]));
@@ -363,12 +363,12 @@ fn without_a_store_a_new_version_is_told_all_the_same() {
         let offer = TableChange::Offer(Arc::new(version));
         server.commits.load(vec![offer], ZoneHome::File);
     }
-    let told: Vec<u32> = server
-        .told
+    let notified: Vec<u32> = server
+        .notified
         .lock()
         .unwrap()
         .iter()
-        .map(|told| told.0)
+        .map(|serial| serial.0)
         .collect();
-    assert_eq!(told, [2, 3]);
+    assert_eq!(notified, [2, 3]);
 }

@@ -46,7 +46,7 @@ fn signatures_that_nobody_renews_are_seen_soon_and_when_they_end() {
     assert_eq!(numbers(&old, 0), (vec![], 0, 0));
     let soon = "zone example.: signatures end soon and were not renewed: example. NS in 24 hours";
     assert_eq!(numbers(&old, 3), (vec![soon.to_string()], 1, 0));
-    // Nobody is told twice.
+    // A fault is logged once.
     assert_eq!(numbers(&old, 3), (vec![], 1, 0));
     let ended = "zone example.: signatures have ended: example. NS and 2 more; validating resolvers refuse such answers";
     assert_eq!(numbers(&old, 5), (vec![ended.to_string()], 0, 1));

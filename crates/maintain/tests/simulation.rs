@@ -498,7 +498,7 @@ impl World {
         );
     }
 
-    /// What is on the disk is what is served, and the journal leads there from every version it has.
+    /// Checks that the disk has what is served, and that the journal leads there from every version it has.
     fn check_kept(&self, zone: &NameBuf, served: &Zone, version: impl Fn(u32) -> Option<Hosts>) {
         let store = self.running.as_ref().unwrap().commits.store().unwrap();
         let kept = read_contents(store, zone).unwrap().unwrap();

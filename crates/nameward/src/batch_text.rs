@@ -236,7 +236,7 @@ fn name_of(text: &str, origin: Name<'_>) -> Result<NameBuf, LineError> {
     NameBuf::from_text(text.as_bytes(), origin).map_err(|error| LineError::Name(text.into(), error))
 }
 
-/// Tells whether an entry has more than so many words.
+/// Returns whether an entry has more than so many words.
 fn has_more(text: &str, words: usize) -> bool {
     let mut fields = Fields::new(text.as_bytes());
     (0..=words).all(|_| matches!(fields.next(), Ok(Some(_)) | Err(_)))
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_told_with_their_lines() {
+    fn mistakes_are_reported_with_their_lines() {
         for (text, reason) in [
             ("+www 300 A 192.0.2.1", "file:1: no zone is named"),
             ("zone a.test\n\nwww A 192.0.2.1", "file:3: expected +, -"),

@@ -60,7 +60,7 @@ enum Command {
     Check(SourceArguments),
     /// Show the state of the running server: listeners, zones, backends, transfers, rates, faults
     Status(RemoteArguments),
-    /// Tell the running server to read its configuration and the changed zones again
+    /// Have the running server read its configuration and the changed zones again
     Reload(RemoteArguments),
     /// Print the counters of the running server
     Stats {
@@ -159,7 +159,7 @@ enum CacheCommand {
 
 #[derive(Subcommand)]
 enum DbCommand {
-    /// Make the tables that are missing, and the triggers that tell running servers of changes
+    /// Make the tables that are missing, and the triggers that notify running servers of changes
     Init(DbArguments),
     /// Say what is wrong with the tables and which rows cannot be served
     Check(DbArguments),

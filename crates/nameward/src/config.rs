@@ -47,7 +47,7 @@ use zone_pieces::ZonePieces;
 /// A larger file is no configuration.
 const FILE_MAX: u64 = 16 << 20;
 
-/// Everything the server can be told.
+/// All settings of the server.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// `[server]`

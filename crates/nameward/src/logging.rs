@@ -130,7 +130,7 @@ impl<S: Subscriber> Layer<S> for LineLayer {
         let mut text = EventText::default();
         event.record(&mut text);
         let line = (self.0)(level_of(event), text, SystemTime::now());
-        // In one piece, so that lines of several threads do not mix. Nobody is there to tell of a failure.
+        // In one piece, so that lines of several threads do not mix. There is no place to report a failure.
         let _ = io::stderr().lock().write_all(line.as_bytes());
     }
 }

@@ -62,7 +62,7 @@ use running::{OutgoingParts, RUNTIME_THREADS, RunningServer};
 /// Descriptors asked for: TCP connections need one each.
 const DESCRIPTORS: u64 = 65_536;
 
-/// Serves until it is told to end.
+/// Serves until a signal or a command ends the server.
 pub fn run(overrides: &Overrides) -> Result<(), StartError> {
     let config = Config::load(overrides)?;
     // This thread waits from now on and would keep what reading a long file took.
@@ -103,7 +103,7 @@ pub fn run(overrides: &Overrides) -> Result<(), StartError> {
         .clone()
         .map(|store| Arc::new(store) as Arc<dyn Durable>);
     let (notifier, notified) = (Notifier::default(), NotifiedSerials::default());
-    let (told, catalogs) = (notifier.clone(), CatalogHandle::default());
+    let (changes, catalogs) = (notifier.clone(), CatalogHandle::default());
     let looked_at = catalogs.clone();
     let policy_table = Arc::new(PolicyTable::default());
     let kinds = Arc::clone(&policy_table);
@@ -111,7 +111,7 @@ pub fn run(overrides: &Overrides) -> Result<(), StartError> {
     let loaded = key_driver.clone();
     let commits = Commits::new(Arc::clone(&table), durable, move |committed| {
         let zone = name_of(&committed.zone);
-        told.changed(zone);
+        changes.changed(zone);
         // A zone that is no catalog bears on none when its records change.
         let policies = kinds.load();
         let policy = policies.of(zone.as_name());
@@ -123,8 +123,8 @@ pub fn run(overrides: &Overrides) -> Result<(), StartError> {
             looked_at.wake();
         }
     })?;
-    let told = notifier.clone();
-    commits.on_live_change(move |zone| told.changed(zone.into()));
+    let live_changes = notifier.clone();
+    commits.on_live_change(move |zone| live_changes.changed(zone.into()));
     // Before the first zone, as access lists.
     let signed = Arc::clone(&shared);
     policy_table.on_change(move |change| {

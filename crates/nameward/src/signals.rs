@@ -1,7 +1,7 @@
 //! Owns the time before the server hears signals: SIGHUP, which would end a process that does not know it yet, waits.
 //!
 //! A service manager, or a script that writes the configuration, may send it as soon as there is a process. It is held
-//! back for the first thread, and so for all that are started from it, until somebody handles it; then it is a reload. Unsafe
+//! back for the first thread, and so for all that are started from it, until a handler is set; then it is a reload. Unsafe
 //! code is needed because the standard library has no signals.
 
 #![allow(unsafe_code)]

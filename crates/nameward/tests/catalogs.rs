@@ -268,8 +268,8 @@ fn is_followed_by(kind: PeerKind) {
     let file = server.dir().join("nameward.toml");
     fs::write(file, format!("{config}{backend}")).unwrap();
     let output = server.command(&["reload"]);
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "{told}");
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{stderr}");
     wait_for("c.test");
     wait_until("the end of a.test", log, || {
         serial_at(there, "a.test").is_none()

@@ -28,7 +28,7 @@ fn primary(text: &str) -> TestServer {
     setup.config(&config).zone(ZONE, text).start()
 }
 
-/// Tells a secondary that the zone has changed, as its primary would.
+/// Sends a NOTIFY to a secondary, as its primary would.
 fn notify(peer: SocketAddr) {
     let name: NameBuf = format!("{ZONE}.").parse().unwrap();
     let mut message = b"\x12\x34\x24\x00\x00\x01\0\0\0\0\0\0".to_vec();

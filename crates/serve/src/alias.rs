@@ -161,7 +161,7 @@ impl AliasResolver {
         self.runtime.spawn(pending.settle());
     }
 
-    /// Resolves a target for somebody who can wait; `None` if it cannot be resolved.
+    /// Resolves a target for a caller that can wait; `None` if it cannot be resolved.
     pub(crate) async fn resolve_now(
         self: &Arc<Self>,
         question: &UpstreamQuestion,

@@ -227,11 +227,11 @@ impl MessageSender {
                 if self.failures.admit(&text, Instant::now()).is_some() {
                     tracing::warn!("{text}");
                 }
-                self.tell_drops();
+                self.log_drops();
                 shared.rest(RETRY);
             }
         }
-        self.tell_drops();
+        self.log_drops();
     }
 
     /// Sends until the server ends or the collector goes.
@@ -253,7 +253,7 @@ impl MessageSender {
                     frames.flush()?;
                     let sent = std::mem::take(&mut unflushed);
                     shared.sent.fetch_add(sent, Ordering::Relaxed);
-                    self.tell_drops();
+                    self.log_drops();
                     if shared.is_ending() {
                         return frames.finish();
                     }
@@ -264,7 +264,7 @@ impl MessageSender {
         }
     }
 
-    fn tell_drops(&mut self) {
+    fn log_drops(&mut self) {
         let new = self.shared.new_drops.swap(0, Ordering::Relaxed);
         if new == 0 {
             return;

@@ -5,7 +5,7 @@
 //! `live` takes over the questions for zones that are looked up in a backend, `signing` those whose signatures have to be
 //! made, `recursor` those for names that no zone here has, `alias` those for
 //! ALIAS records whose targets are elsewhere. `zone_requests` decides transfers (`transfers`), NOTIFY and UPDATE
-//! (`update`). `security_poll` asks whether this version has known problems. `outgoing` asks primaries and tells
+//! (`update`). `security_poll` asks whether this version has known problems. `outgoing` asks primaries and notifies
 //! secondaries.
 
 #![deny(unsafe_code)]

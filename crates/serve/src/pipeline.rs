@@ -111,7 +111,7 @@ impl ServingState {
         self.aliases.get()
     }
 
-    /// Tells whether the questions of a client for names that no zone here has are taken over.
+    /// Returns whether the questions of a client for names that no zone here has are taken over.
     pub(crate) fn recurses_for(&self, client: IpAddr) -> bool {
         let hand_off = self.hand_off.load();
         hand_off

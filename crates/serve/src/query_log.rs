@@ -223,7 +223,7 @@ impl LineWriter {
                 Err(TryRecvError::Disconnected) => return self.write(),
                 Err(TryRecvError::Empty) => {
                     self.write();
-                    self.tell_drops();
+                    self.log_drops();
                     if self.shared.is_on.load(Ordering::Relaxed) {
                         thread::sleep(REST);
                         continue;
@@ -261,7 +261,7 @@ impl LineWriter {
         self.block.clear();
     }
 
-    fn tell_drops(&mut self) {
+    fn log_drops(&mut self) {
         let new = self.shared.new_drops.swap(0, Ordering::Relaxed);
         if new == 0 {
             return;

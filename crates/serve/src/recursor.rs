@@ -106,7 +106,7 @@ fn question_of(query: &Query<'_>) -> UpstreamQuestion {
 /// A question under way: those who wait for it are answered whatever becomes of it.
 struct PendingRelay {
     hand_off: Arc<HandOff>,
-    /// The question, until those who wait for it are taken out: from then on an equal one is somebody else's.
+    /// The question, until its waiting clients are taken out: from then on an equal one is another question.
     question: Option<UpstreamQuestion>,
 }
 

@@ -88,7 +88,7 @@ pub trait MessageStream: Send {
     /// octets, or what a TSIG record leaves of them.
     fn next_message(&mut self, out: &mut [u8]) -> NextMessage;
 
-    /// Returns what tells that there is something to write after [`NextMessage::Wait`].
+    /// Returns the notification that there is something to write after [`NextMessage::Wait`].
     fn wake(&self) -> Option<Arc<Notify>> {
         None
     }

@@ -66,7 +66,7 @@ pub struct TcpSettings {
     /// first 512 of each do not count), those that came after a look-up included. When they are used up, the client
     /// that holds most for longest loses its worst connections.
     pub max_held_bytes: usize,
-    /// How long connections may go on delivering answers after the server was told to stop.
+    /// How long connections may go on delivering answers after the server was asked to stop.
     pub stop_grace: Duration,
 }
 

@@ -156,7 +156,7 @@ impl OutgoingTransfers {
         self.slots.counts()
     }
 
-    /// Tells whether a zone goes out as it stands in memory.
+    /// Returns whether a zone goes out as it stands in memory.
     fn is_plain(&self, zone: &Zone) -> bool {
         zone.live().is_none() && zone.signing().online().is_none() && !self.makes_digest(zone)
     }
@@ -357,7 +357,7 @@ impl std::fmt::Display for KeyNote<'_> {
     }
 }
 
-/// Tells whether a client with an older version asks: the zone's serial is ahead, or so far away that nobody can tell
+/// Returns whether a client with an older version asks: the zone's serial is ahead, or so far away that nobody can tell
 /// (RFC 1982 section 3.2), which a whole transfer mends.
 fn is_behind(serial: Serial, zone: &Zone) -> bool {
     matches!(

@@ -152,7 +152,7 @@ impl<H: BatchHandler> Worker<H> {
         any_full
     }
 
-    /// Told to stop: answers what has already come.
+    /// Answers the queries that have come before the worker stops.
     fn drain(&mut self) {
         for _ in 0..DRAIN_BATCHES {
             let mut received = 0;

@@ -1,4 +1,4 @@
-//! UPDATE requests (RFC 2136): who may send them, where they go, and what is told of them.
+//! UPDATE requests (RFC 2136): who may send them, where they go, and how they are answered.
 //!
 //! A worker decides from the header, the zone section and the client alone whether an update is let in; reading it, comparing
 //! it with the zone and making it durable is for the queues of [`Updates`]. The reply leaves when they are done, and is counted

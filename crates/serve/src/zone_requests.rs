@@ -1,4 +1,4 @@
-//! Decides the requests that are no questions for records: transfers, NOTIFY and, where somebody does it, UPDATE.
+//! Decides the requests that are no questions for records: transfers, NOTIFY and, where it is on, UPDATE.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;

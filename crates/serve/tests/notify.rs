@@ -24,12 +24,12 @@ const NOTAUTH: u8 = 9;
 const TEXT: &str = "@ 3600 SOA ns1 host 7 7200 3600 1209600 300\n@ 3600 NS ns1\n";
 
 /// A NOTIFY as it was handed on: the zone, the serial, the key.
-type Told = (String, Option<u32>, Option<String>);
+type ReceivedNotify = (String, Option<u32>, Option<String>);
 
-/// Notes what it is told.
+/// Keeps the NOTIFYs that it gets.
 #[derive(Default)]
 struct Sink {
-    told: Mutex<Vec<Told>>,
+    received: Mutex<Vec<ReceivedNotify>>,
     unknown: Mutex<Vec<String>>,
 }
 
@@ -40,7 +40,7 @@ impl NotifySink for Sink {
         } = notification;
         let key = key.map(|key| key.to_string());
         let serial = serial.map(|serial| serial.0);
-        self.told
+        self.received
             .lock()
             .unwrap()
             .push((zone.to_string(), serial, key));
@@ -172,7 +172,7 @@ fn a_notify_is_taken_from_primaries_with_their_keys_and_from_those_who_may() {
         }
     }
     let key = Some("key.example.".to_string());
-    let told = sink.told.lock().unwrap();
+    let received = sink.received.lock().unwrap();
     let expected = [
         ("plain.".to_string(), None, None),
         ("Plain.".to_string(), Some(9), None),
@@ -180,8 +180,8 @@ fn a_notify_is_taken_from_primaries_with_their_keys_and_from_those_who_may() {
         ("allowed.".to_string(), None, None),
         ("bykey.".to_string(), Some(3), key),
     ];
-    assert_eq!(told[..5], expected);
-    assert_eq!(told[5..], expected);
+    assert_eq!(received[..5], expected);
+    assert_eq!(received[5..], expected);
     server.wait_counter("incoming-notifications", 22);
 }
 
@@ -208,9 +208,9 @@ fn a_notify_of_anything_but_a_soa_is_a_format_error_and_garbage_behind_it_is_no_
     for packet in [of_another, short] {
         assert_eq!(rcode(&server.ask(&packet, false)), NOERROR);
     }
-    let told = sink.told.lock().unwrap();
+    let received = sink.received.lock().unwrap();
     assert!(
-        told.len() == 2 && told.iter().all(|(_, serial, _)| serial.is_none()),
-        "{told:?}"
+        received.len() == 2 && received.iter().all(|(_, serial, _)| serial.is_none()),
+        "{received:?}"
     );
 }

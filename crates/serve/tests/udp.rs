@@ -291,7 +291,7 @@ fn ask_until_answered(socket: &UdpSocket, server: SocketAddr) {
 }
 
 #[test]
-fn idle_workers_are_told_so() {
+fn idle_workers_call_on_idle() {
     for addresses in [&["127.0.0.1:0"][..], &["127.0.0.1:0", "[::1]:0"]] {
         let server = Server::start(addresses, 1);
         until("idle twice", || {

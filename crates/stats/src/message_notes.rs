@@ -12,7 +12,7 @@ use std::time::SystemTime;
 pub enum MessageLevel {
     /// A fault that stops something from working.
     Error,
-    /// An event that somebody should look at.
+    /// An event that an operator should look at.
     Warn,
     /// Start, reload, end.
     Info,

@@ -58,7 +58,7 @@ pub struct FileSource {
     pub zones: Arc<FileList>,
     /// A configuration of BIND whose zones are served.
     pub named_conf: Option<PathBuf>,
-    /// Whether changes are looked for without being told of.
+    /// Whether changes of files are noticed without a reload.
     pub watch: bool,
     /// The size that each of its zones may grow to.
     pub limits: FileLimits,
@@ -146,7 +146,7 @@ impl FileBackend {
         Self::default()
     }
 
-    /// Tells `watcher` at each load which files to watch.
+    /// Has `watcher` get the list of files to watch at each load.
     pub fn watched_by(mut self, watcher: Watcher) -> Self {
         self.watcher = Some(watcher);
         self
@@ -323,11 +323,11 @@ pub enum PreflightError {
     },
 }
 
-/// Files of a list that a start looks at before it loads them. Of a longer list the load tells which cannot be read;
+/// Files of a list that a start looks at before it loads them. Of a longer list the load reports which cannot be read;
 /// the other zones are served.
 const PREFLIGHT_FILES: usize = 1000;
 
-/// Tells whether the first listed files and every directory can be opened. Cheap: for a start that should fail at once
+/// Returns whether the first listed files and every directory can be opened. Cheap: for a start that should fail at once
 /// and not after the first load.
 pub fn preflight(sources: &[FileSource]) -> Result<(), PreflightError> {
     for source in sources {

@@ -9,7 +9,7 @@
 //! - live: [`SqlBackend::lookup`] fetches a `ZonePart` that answers every question for one name exactly as
 //!   the whole zone would.
 //!
-//! Nothing here caches answers; callers do, and drop them when [`SqlBackend::watch`] tells of a [`Change`].
+//! Nothing here caches answers; callers do, and drop them when [`SqlBackend::watch`] brings a [`Change`].
 
 mod above;
 mod apex;

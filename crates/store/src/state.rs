@@ -10,7 +10,7 @@
 //! item       small values by kind and name: keys, TSIG secrets, members of catalogs
 //! ```
 //! The file is in WAL mode with `synchronous=FULL`. One thread writes; changes that wait are put into one transaction,
-//! and each caller is told of its own after the transaction is on the disk. So nothing that was acknowledged is lost by
+//! and each caller gets the result of its own after the transaction is on the disk. So nothing that was acknowledged is lost by
 //! kill -9 or by a disk that is full, and of a change that was not acknowledged either all is there or nothing.
 //! Reading takes a connection of its own and waits for nobody.
 

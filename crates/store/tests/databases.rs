@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Row, SqliteFixture, answer, block_on, name, resident, row, until_told};
+use common::{Row, SqliteFixture, answer, block_on, name, resident, row, until_noticed};
 use nameward_store::sql::db::ForeignKind;
 use nameward_store::sql::{
     Change, DatabaseAddress, LiveZone, SqlBackend, SqlError, SqlOptions, db,
@@ -253,11 +253,11 @@ async fn check_changes(database: &Database) {
     let backend = backend(&database.url());
     let mut changes = backend.watch();
     let run = |sql: &str| drop(database.run(sql).unwrap());
-    until_told(&mut changes, Change::Zone(1, None), || {
+    until_noticed(&mut changes, Change::Zone(1, None), || {
         run("UPDATE records SET ttl = ttl + 1 WHERE name = 'svc.example.org' AND type = 'A'");
     })
     .await;
-    until_told(&mut changes, Change::Zone(9, None), || {
+    until_noticed(&mut changes, Change::Zone(9, None), || {
         run("DELETE FROM domains WHERE id = 9");
         run("INSERT INTO domains (id, name, type) VALUES (9, 'new.test', 'NATIVE')");
     })
@@ -408,11 +408,11 @@ fn check_bad_schema(database: &Database) {
 }
 
 #[test]
-fn postgresql_keeps_the_contract_tells_changes_and_comes_back() {
+fn postgresql_keeps_the_contract_notices_changes_and_comes_back() {
     check_database(DatabaseKind::Postgres);
 }
 
 #[test]
-fn mariadb_keeps_the_contract_tells_changes_and_comes_back() {
+fn mariadb_keeps_the_contract_notices_changes_and_comes_back() {
     check_database(DatabaseKind::Mariadb);
 }

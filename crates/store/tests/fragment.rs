@@ -202,7 +202,7 @@ fn a_broken_row_fails_only_the_names_that_need_it() {
 }
 
 #[test]
-fn a_change_is_seen_once_it_is_told() {
+fn a_change_is_seen_after_its_notice() {
     let fixture = SqliteFixture::new(APEX, &small());
     let backend = fixture.backend();
     let live = LiveZone {

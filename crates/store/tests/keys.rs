@@ -252,7 +252,7 @@ fn postgres_zones_never_turn_unsigned() {
     check_locked(&address);
 }
 
-/// A table that somebody else has locked.
+/// A table that another client has locked.
 fn check_locked(address: &DatabaseAddress) {
     let DatabaseAddress::Postgres(url) = address else {
         unreachable!()

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Row, SqliteFixture, block_on, name, row, until_told};
+use common::{Row, SqliteFixture, block_on, name, row, until_noticed};
 use nameward_store::sql::{
     Change, DatabaseAddress, LiveZone, SqlBackend, SqlError, SqlOptions, db,
 };
@@ -103,18 +103,18 @@ fn a_database_that_is_not_there_is_tried_again() {
 }
 
 #[test]
-fn changes_are_told_with_their_zone_and_without_triggers_as_one() {
+fn changes_are_noticed_with_their_zone_and_without_triggers_as_one() {
     let fixture = SqliteFixture::new("example.org", &zone_rows());
     let backend = fixture.backend();
     let connection = fixture.connection();
     block_on(async {
         let mut changes = backend.watch();
         let run = |sql: &str| connection.execute_batch(sql).unwrap();
-        until_told(&mut changes, Change::Zone(1, None), || {
+        until_noticed(&mut changes, Change::Zone(1, None), || {
             run("UPDATE records SET content = '192.0.2.3' WHERE name = 'www.example.org'");
         })
         .await;
-        until_told(&mut changes, Change::Zone(7, None), || {
+        until_noticed(&mut changes, Change::Zone(7, None), || {
             run("INSERT OR REPLACE INTO domains (id, name, type) VALUES (7, 'new.test', 'NATIVE')");
         })
         .await;
@@ -129,7 +129,7 @@ fn changes_are_told_with_their_zone_and_without_triggers_as_one() {
             }
         }
         run("DROP TABLE nameward_changes");
-        until_told(&mut changes, Change::All, || {
+        until_noticed(&mut changes, Change::All, || {
             run("UPDATE records SET content = '192.0.2.4' WHERE name = 'www.example.org'");
         })
         .await;
@@ -157,12 +157,12 @@ fn a_file_that_replaces_the_database_is_used() {
         let mut changes = backend.watch();
         let run = |sql: &str| fixture.connection().execute_batch(sql).unwrap();
         // Shows that the watch has begun.
-        until_told(&mut changes, Change::Zone(1, None), || {
+        until_noticed(&mut changes, Change::Zone(1, None), || {
             run("UPDATE records SET ttl = ttl + 1")
         })
         .await;
         std::fs::rename(new, old).unwrap();
-        until_told(&mut changes, Change::All, || {}).await;
+        until_noticed(&mut changes, Change::All, || {}).await;
     });
     assert_eq!(apex(), name("other.test"));
 }

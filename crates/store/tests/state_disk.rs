@@ -128,24 +128,24 @@ fn inside_a_small_disk() {
 }
 
 #[test]
-fn a_disk_that_is_full_from_the_start_is_told() {
+fn a_disk_that_is_full_from_the_start_is_reported() {
     run_inside("inside_a_disk_without_room", 8);
 }
 
 #[test]
-#[ignore = "run by a_disk_that_is_full_from_the_start_is_told"]
+#[ignore = "run by a_disk_that_is_full_from_the_start_is_reported"]
 fn inside_a_disk_without_room() {
     let error = StateStore::open(&disk(), BOUNDS).err().unwrap();
     assert!(error.to_string().contains("disk"), "{error}");
 }
 
 #[test]
-fn a_read_only_disk_is_told() {
+fn a_read_only_disk_is_reported() {
     run_inside("inside_a_read_only_disk", 4000);
 }
 
 #[test]
-#[ignore = "run by a_read_only_disk_is_told"]
+#[ignore = "run by a_read_only_disk_is_reported"]
 fn inside_a_read_only_disk() {
     let store = StateStore::open(&disk(), BOUNDS).unwrap();
     store.write(vec![append(1, 1)]).unwrap();

@@ -337,7 +337,7 @@ impl Database {
     }
 
     fn end(&mut self, signal: &str) {
-        // First, so that it can never signal a group whose number somebody else has by then.
+        // First, so that it can never signal a group whose number another process has by then.
         if let Some(mut watchdog) = self.watchdog.take() {
             let _ = watchdog.kill();
             let _ = watchdog.wait();

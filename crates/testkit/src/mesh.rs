@@ -109,7 +109,7 @@ impl MeshPeer {
                     self.peer.directory(),
                     &["load-zone", &self.zone, &file.to_string_lossy()],
                 )?;
-                // Told at once, not when it next looks at the serials of its zones.
+                // Sent at once, not when it next looks at the serials of its zones.
                 config::pdns_control(self.peer.directory(), &["purge", &self.zone])?;
                 config::pdns_control(self.peer.directory(), &["notify", &self.zone])
             }

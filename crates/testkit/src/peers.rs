@@ -281,7 +281,7 @@ impl Peer {
 
 impl Drop for Peer {
     fn drop(&mut self) {
-        // First, so that it can never signal a group whose number somebody else has by then.
+        // First, so that it can never signal a group whose number another process has by then.
         let _ = self.watchdog.kill();
         let _ = self.watchdog.wait();
         if matches!(self.child.try_wait(), Ok(None)) {

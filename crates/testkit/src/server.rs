@@ -426,10 +426,10 @@ impl TestServer {
         self.wait()
     }
 
-    /// Waits for a server that was told to end; returns how it ended.
+    /// Waits for a server that was asked to end; returns how it ended.
     pub fn wait(mut self) -> ExitStatus {
         self.end_within(PATIENCE)
-            .expect("the server ends when it is told to")
+            .expect("the server ends when it is asked to")
     }
 
     /// Waits for the end by itself; kills after `patience` and then returns `None`.

@@ -53,8 +53,8 @@ impl Validator {
 
     /// Hands a query over, which has to have RD set.
     pub fn ask(&self, query: &[u8]) -> Result<Message, String> {
-        let told = |error: std::io::Error| format!("{error}\n{}", self.peer.log_tail());
-        let reply = self.exchange(query).map_err(told)?;
+        let with_log = |error: std::io::Error| format!("{error}\n{}", self.peer.log_tail());
+        let reply = self.exchange(query).map_err(with_log)?;
         Message::read(&reply)
     }
 

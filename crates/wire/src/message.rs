@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_packets_are_told_apart() {
+    fn wrong_packets_have_different_errors() {
         let parse = |packet: &[u8]| Query::parse(packet).map(|_| ()).unwrap_err();
         assert_eq!(parse(&PLAIN[..11]), Malformed::TooShort);
         let mut response = PLAIN.to_vec();

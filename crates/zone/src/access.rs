@@ -58,7 +58,7 @@ pub enum AccessTerm {
     /// Requests from a network that are signed with the key of this name.
     NetworkWithKey(IpAddr, u8, NameBuf),
     /// Clients in another list. One that the other list negates is not matched by it, so that two negations
-    /// never let somebody in; BIND does the same.
+    /// never let a client in; BIND does the same.
     List(AccessList),
 }
 

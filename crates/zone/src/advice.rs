@@ -93,7 +93,7 @@ impl ZoneBuilder {
         name: Name<'_>,
     ) -> Option<String> {
         let is_host = matches!(rtype, Type::NS | Type::MX | Type::SRV);
-        // Four labels of digits and nothing behind them: cheap to tell by the length, mostly.
+        // Four labels of digits and nothing behind them: the length alone rules out most names.
         let is_address = is_host && !self.is_tolerant && name.as_wire().len() <= 17;
         (is_address && starts_like_address(name) && name.label_count() == 4)
             .then(|| address(owner.name(), rtype, name))

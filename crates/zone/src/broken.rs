@@ -21,7 +21,7 @@ use std::collections::HashMap;
 pub(crate) type Broken = HashMap<Box<[u8]>, u8>;
 
 impl ZoneBuilder {
-    /// Tells that the zone has a record of this name that cannot be read; `None` if not even its type is known.
+    /// Notes that the zone has a record of this name that cannot be read; `None` if not even its type is known.
     pub fn add_broken(&mut self, name: Name<'_>, rtype: Option<Type>) {
         let key = NameKey::new(name);
         let is_apex = key.labels() == self.apex_key().labels();
@@ -126,7 +126,7 @@ impl Draft {
 
 impl Zone {
     /// Whether a difference is about names with records that cannot be read. It may be what mends them, which only a
-    /// look at all their records tells.
+    /// look at all their records shows.
     pub fn is_broken_at(&self, difference: &Difference) -> bool {
         let records = difference.removed.iter().chain(&difference.added);
         let is_broken = |name| {

@@ -141,7 +141,7 @@ impl ZoneBuilder {
         self.records
     }
 
-    /// Tells that a name of the zone exists although none of the records added makes it exist: a part of a
+    /// Notes that a name of the zone exists although none of the records added makes it exist: a part of a
     /// zone is built, and what stands below the name is not in that part.
     pub fn add_empty(&mut self, name: Name<'_>) {
         self.empties.push(name.into());

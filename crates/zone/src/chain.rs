@@ -62,7 +62,7 @@ pub struct NsecLink {
     pub next: NameBuf,
 }
 
-/// An NSEC3 record of a chain: the name it tells of, its hash and the next one.
+/// An NSEC3 record of a chain: the name that it is made from, its hash and the next one.
 pub struct Nsec3Link {
     /// The name, in lower case.
     pub name: NameBuf,

@@ -1,7 +1,7 @@
 //! The vocabulary of change: an edit, a change, a difference, and why a change cannot be made.
 //!
 //! ```text
-//! Edit         one step, as somebody asks for it: replace an RRset, add or delete records
+//! Edit         one step, as it is asked for: replace an RRset, add or delete records
 //! ZoneChange   edits in order, all or none, with the one who asks
 //! Difference   the records that go and the records that come: what a change does to one version of a zone
 //! ```

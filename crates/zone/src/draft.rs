@@ -122,7 +122,7 @@ impl Draft {
         self.entries.is_empty()
     }
 
-    /// Sorts the records, merges duplicates and tells what is wrong.
+    /// Sorts the records, merges duplicates and calls `flaw` for each fault.
     pub(crate) fn normalise(&mut self, mut flaw: impl FnMut(Flaw, &DraftEntry)) {
         if self.entries.len() < 2 || self.sort_two() {
             return;

@@ -87,7 +87,7 @@ impl Findings {
         self.more_warnings += more;
     }
 
-    /// Tells a flaw; one that is tolerated breaks its owner only.
+    /// Reports a flaw; one that is tolerated breaks its owner only.
     pub(crate) fn flaw(
         &mut self,
         flaw: Flaw,

@@ -42,7 +42,7 @@ impl ZoneKind {
         Self::ALL.into_iter().find(|kind| kind.word() == word)
     }
 
-    /// Tells whether the zone is transferred from primaries.
+    /// Returns whether the zone is transferred from primaries.
     pub fn is_transferred(self) -> bool {
         matches!(self, ZoneKind::Secondary | ZoneKind::Consumer)
     }

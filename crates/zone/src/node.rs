@@ -7,7 +7,7 @@
 //! record: rdata length u16 | [place of the target's node u32, if the rrset has targets] | rdata (wire)
 //! ```
 //! Integers are little-endian. Record data is uncompressed wire form, so answering is copying; `form`
-//! tells where compressible names stand and `target` where the name stands whose addresses belong into the
+//! says where compressible names stand and `target` where the name stands whose addresses belong into the
 //! additional section. RRsets are sorted by type and records in canonical order (RFC 4034 section 6.3), so
 //! that two equal nodes are equal bytes (the places of targets aside).
 //!

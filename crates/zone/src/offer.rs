@@ -3,7 +3,7 @@
 //! A zone that is ready is served before one that is not, then the source that stands first in the configuration
 //! (the lower rank) serves it. So the order of the configuration decides between sources that can answer, and a
 //! source that cannot never takes a zone out of service that another one answers for: where two sources have a
-//! zone, somebody moves it from one to the other, and an outage of one of them must not become one of the zone.
+//! zone, an operator moves it from one to the other, and an outage of one of them must not become one of the zone.
 //! The result does not depend on who came first, so that all servers of a fleet settle on the same source.
 //!
 //! The others stand by in the table, and when the one that serves is withdrawn the next takes over at once.

@@ -31,7 +31,7 @@ impl Serial {
         }
     }
 
-    /// Tells whether this serial is newer than `other`.
+    /// Returns whether this serial is newer than `other`.
     pub fn is_after(self, other: Serial) -> bool {
         self.compare(other) == Some(Ordering::Greater)
     }

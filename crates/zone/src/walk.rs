@@ -125,7 +125,7 @@ impl ZoneWalk {
     }
 }
 
-/// Tells whether a node is part of a walk: it has records, or some that cannot be read.
+/// Returns whether a node is part of a walk: it has records, or some that cannot be read.
 fn is_walked(node: Node<'_>) -> bool {
     const BROKEN: u8 = flags::BROKEN | flags::BROKEN_ABOVE | flags::BROKEN_HOST;
     !node.is_empty() || node.flags() & BROKEN != 0

@@ -138,7 +138,7 @@ impl Zone {
     }
 
     /// Takes over what a version has besides its contents from the version it was made of: where it is from, and how it
-    /// is signed. The chain of denial is that of the same contents; a change of them is told by [`Zone::follow_chain`].
+    /// is signed. The chain of denial is that of the same contents; [`Zone::follow_chain`] takes over a change of them.
     pub(crate) fn inherit(&mut self, from: &Zone) {
         self.rank = from.rank;
         self.signing = match &from.signing {

@@ -41,7 +41,7 @@ fn fill(builder: &mut ZoneBuilder, apex: &str, text: &str, records: u64) {
     parse_bytes("zone", text.as_bytes(), &Options::new(apex), builder);
 }
 
-/// Tells everything about a zone that could differ.
+/// Returns everything of a zone that could differ.
 fn facts(zone: Option<&Zone>) -> Option<(String, usize, usize)> {
     zone.map(|zone| {
         (
@@ -94,15 +94,15 @@ fn a_used_builder_makes_the_same_zones_and_findings_as_a_new_one() {
 }
 
 #[test]
-fn a_builder_that_passes_over_warnings_makes_the_same_zone_and_tells_of_errors_only() {
+fn a_builder_that_passes_over_warnings_makes_the_same_zone_and_reports_errors_only() {
     for (apex, text, limit) in zones() {
         let name: NameBuf = apex.parse().unwrap();
-        let [mut telling, mut silent] = [(); 2].map(|()| ZoneBuilder::new(name.as_name()));
+        let [mut whole, mut silent] = [(); 2].map(|()| ZoneBuilder::new(name.as_name()));
         silent.pass_over_warnings();
-        fill(&mut telling, apex, &text, limit);
+        fill(&mut whole, apex, &text, limit);
         fill(&mut silent, apex, &text, limit);
-        let ((expected, told), (zone, findings)) = (telling.finish(), silent.finish());
-        let errors = told
+        let ((expected, reported), (zone, findings)) = (whole.finish(), silent.finish());
+        let errors = reported
             .into_iter()
             .filter(|finding| finding.severity == Severity::Error);
         let errors: Vec<_> = errors.map(|finding| format!("{finding:?}")).collect();

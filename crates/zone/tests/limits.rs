@@ -15,7 +15,7 @@ thread_local! {
     static LEFT: Cell<u64> = const { Cell::new(u64::MAX) };
 }
 
-/// Fails one large allocation of a thread and all after it, when it is told to.
+/// Fails one large allocation of a thread and all after it, when the test asks for it.
 struct Failing;
 
 fn fails(size: usize) -> bool {

@@ -276,7 +276,7 @@ fn the_longest_zone_answers_and_ds_goes_to_the_parent() {
 }
 
 #[test]
-fn a_name_told_to_exist_does_so_with_its_ancestors_and_as_a_wildcard() {
+fn a_name_noted_as_existing_exists_with_its_ancestors_and_as_a_wildcard() {
     let mut builder = ZoneBuilder::new(name(APEX).as_name());
     let (owner, rtype, rdata) = soa(1);
     add(&mut builder, &owner, rtype, &rdata);

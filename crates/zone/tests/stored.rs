@@ -1,4 +1,4 @@
-//! Zones that have their signatures among their records: how they are told from others, and what covers a name.
+//! Zones that have their signatures among their records: how they differ from others, and what covers a name.
 
 use nameward_dnssec::Nsec3;
 use nameward_wire::zonefile::{Options, parse_bytes};

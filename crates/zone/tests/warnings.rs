@@ -15,10 +15,11 @@ fn findings_of(apex: &str, text: &str) -> Vec<Finding> {
 }
 
 fn lines(findings: Vec<Finding>, severity: Severity) -> Vec<String> {
-    let mut told = findings;
-    told.sort_by_key(|finding| finding.place.line_and_file().0);
-    let told = told.into_iter().filter(|f| f.severity == severity);
-    told.map(|f| format!("{}: {}", f.place.line_and_file().0, f.message))
+    let mut sorted = findings;
+    sorted.sort_by_key(|finding| finding.place.line_and_file().0);
+    let wanted = sorted.into_iter().filter(|f| f.severity == severity);
+    wanted
+        .map(|f| format!("{}: {}", f.place.line_and_file().0, f.message))
         .collect()
 }
 
@@ -31,7 +32,7 @@ fn warnings(apex: &str, more: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_forgotten_final_dot_is_told() {
+fn a_forgotten_final_dot_is_a_warning() {
     let zone = "www A 192.0.2.1\n@ MX 10 mail.Example.org\n@ NS ns.example.org\n_a._tcp SRV 1 1 1 www.example.org\n\
                 alias CNAME www.example.org\nwww.example.org A 192.0.2.1\nfine CNAME www.example.org.\n";
     let twice = "which ends in example.org. twice: is a final dot missing?";
@@ -67,7 +68,7 @@ fn a_forgotten_final_dot_is_told() {
 }
 
 #[test]
-fn servers_of_the_zone_without_an_address_are_told() {
+fn servers_of_the_zone_without_an_address_are_a_warning() {
     let zone = "@ NS gone\n@ NS elsewhere.example.\n@ NS text\ntext TXT a\n@ NS a.wild\n*.wild AAAA 2001:db8::1\n\
                 @ NS ns.sub\nsub NS ns.sub\nns.sub A 192.0.2.2\n@ MX 1 b.wild\n@ MX 2 gone\n@ NS ns.delegated\n\
                 delegated NS ns.elsewhere.example.\n";
@@ -83,7 +84,7 @@ fn servers_of_the_zone_without_an_address_are_told() {
 }
 
 #[test]
-fn an_address_in_the_place_of_a_host_is_told() {
+fn an_address_in_the_place_of_a_host_is_a_warning() {
     let zone = "@ MX 10 192.0.2.1\n@ MX 20 192.0.2.1.\n@ NS 192.0.2.2\nx MX 10 192.0.2.1.example.\n10.2.0.192 A 192.0.2.1\n@ MX 1 10.2.0.192\n";
     let found = "expected the name of a host, found an address";
     assert_eq!(
@@ -122,7 +123,7 @@ fn warnings_stand_at_the_line_of_the_record_they_are_about() {
 }
 
 #[test]
-fn records_of_an_owner_that_comes_back_are_told_of_at_their_own_lines() {
+fn records_of_an_owner_that_comes_back_are_reported_at_their_own_lines() {
     let zone = "a 60 A 192.0.2.1\nb 60 TXT x\na 60 TXT y\nb 60 TXT z\na 30 A 192.0.2.2\nb 60 TXT x\n\
                 c A 192.0.2.1\n@ MX 1 alias\nalias CNAME c\n";
     assert_eq!(
@@ -147,7 +148,7 @@ fn records_of_an_owner_that_comes_back_are_told_of_at_their_own_lines() {
 }
 
 #[test]
-fn records_of_included_files_are_told_of_with_their_files() {
+fn records_of_included_files_are_reported_with_their_files() {
     let directory = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| std::fs::write(directory.path().join(name), text).unwrap();
     write("main", &format!("{HEAD}$INCLUDE more\n@ MX 3 gone\n"));

@@ -1,7 +1,7 @@
 //! Proofs by the records of a chain over names that were listed before the answer was looked up.
 //!
 //! The list may be older than what the answer is made of. It is used where both agree about all names that an answer has to
-//! tell of, so that each answer proves what it says; otherwise all records of denial are made for the answer, which needs no
+//! prove, so that each answer proves what it says; otherwise all records of denial are made for the answer, which needs no
 //! list.
 
 use super::online::types;

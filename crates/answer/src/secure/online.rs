@@ -25,7 +25,7 @@ pub(super) fn types(node: Node<'_>, absent: Option<Type>) -> impl Iterator<Item 
     node.types_of_denial().chain(of_alias)
 }
 
-/// Tells one proof of an answer from another. Two that hash alike would be a bogus answer for one question, once in 2^64.
+/// Returns a hash that identifies a proof within an answer. Two that hash alike would be a bogus answer for one question, once in 2^64.
 fn hash_of(proof: &Proof) -> u64 {
     let mut hasher = DefaultHasher::new();
     hasher.write(proof.owner.as_name().as_wire());

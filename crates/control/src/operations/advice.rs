@@ -5,10 +5,10 @@ use nameward_zone::change::{Difference, Edit};
 
 /// Last labels of names that were meant to be in full, besides that of the zone itself.
 const TOP_LEVEL: [&[u8]; 3] = [b"com", b"net", b"org"];
-/// Warnings of one kind that are told.
+/// Warnings of one kind that are given.
 const MANY: usize = 5;
 
-/// Warns of steps whose records would not do what was meant. `is_zone` tells whether a name is a zone of its own here.
+/// Warns of steps whose records would not do what was meant. `is_zone` says whether a name is a zone of its own here.
 pub(super) fn of_edits(
     apex: &NameBuf,
     edits: &[Edit],
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_repeat_a_domain_are_told() {
+    fn names_that_repeat_a_domain_get_a_warning() {
         for meant in ["www.example.com", "example.com", "www.example.org"] {
             let found = warnings(&format!("{meant}.example.org."), Type::A);
             assert_eq!(found.len(), 1, "{meant}");
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn records_below_a_zone_of_its_own_are_hidden_unless_they_are_of_the_parent() {
-        for (name, rtype, is_told) in [
+        for (name, rtype, is_warned_of) in [
             ("www.sub.example.org.", Type::TXT, true),
             ("sub.example.org.", Type::MX, true),
             ("sub.example.org.", Type::NS, false),
@@ -138,7 +138,7 @@ mod tests {
             ("other.example.org.", Type::TXT, false),
         ] {
             let found = warnings(name, rtype);
-            assert_eq!(!found.is_empty(), is_told, "{name} {rtype}: {found:?}");
+            assert_eq!(!found.is_empty(), is_warned_of, "{name} {rtype}: {found:?}");
         }
         assert!(warnings("a.example.org.", Type::LUA)[0].contains("not run"));
     }

@@ -18,7 +18,7 @@ use super::{
 pub struct BatchRequest {
     /// The changes, one zone after another.
     pub zones: Vec<ZoneBatch>,
-    /// Only tells what would change.
+    /// Only shows what would change.
     #[serde(default)]
     pub dry_run: bool,
     /// Lists the records that go and come; a trial always does.

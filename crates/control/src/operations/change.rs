@@ -76,7 +76,7 @@ impl OperatorChange {
         }
     }
 
-    /// Tells which of the records that are to go is not there.
+    /// Refuses the edit if a record that is to go is not there.
     fn check_deleted(&self, edit: &Edit, records: &dyn RecordsAt) -> Result<(), ChangeRefused> {
         let mut there: HashSet<(Type, Vec<u8>)> = HashSet::new();
         let owner = edit.name();
@@ -151,7 +151,7 @@ fn canonical(rtype: Type, rdata: &[u8]) -> Vec<u8> {
 pub(super) struct ChangeOutcome {
     /// The zone, its serial, and warnings.
     pub(super) changed: ZoneChanged,
-    /// The records that go and come; `None` if that cannot be told.
+    /// The records that go and come; `None` if that is not known.
     pub(super) difference: Option<Difference>,
     /// False if the zone was like that already.
     pub(super) is_changed: bool,

@@ -252,7 +252,7 @@ fn stored(key: &ZoneKey) -> StoredKey {
     }
 }
 
-/// Reads a row as a key. Databases do not tell when it was made.
+/// Reads a row as a key. Databases do not keep when it was made.
 fn zone_key(row: &StoredKey) -> Result<ZoneKey, KeyError> {
     let flags = u16::try_from(row.flags).map_err(|_| KeyError::Flags(0))?;
     Ok(ZoneKey {

@@ -65,7 +65,7 @@ impl Operations {
         }
     }
 
-    /// Tells why an operator cannot change a zone in memory, if so.
+    /// Refuses a zone in memory that an operator cannot change, with the reason.
     pub(super) fn check_changeable(&self, zone: &MemoryZone) -> Result<(), OperationError> {
         let name = zone.name();
         let refused = |reason: &str| Err(OperationError::refused(format!("zone {name} {reason}")));

@@ -251,8 +251,8 @@ pub(super) fn read_type(text: &str) -> Result<Type, OperationError> {
     })
 }
 
-/// Reads the data of one record. Names in it must be absolute: whether `mail` is meant to be in the zone or not cannot be
-/// told.
+/// Reads the data of one record. Names in it must be absolute: nothing shows whether `mail` is meant to be
+/// in the zone.
 pub(super) fn read_content(rtype: Type, text: &str) -> Result<Vec<u8>, OperationError> {
     // A shell takes the quotes away; one string is meant, not one for each word.
     let quoted;

@@ -56,9 +56,9 @@ pub enum OperationRequest {
     QueryLogOn(QueryLogTemplate),
     /// Logs no answers any more.
     QueryLogOff,
-    /// Tells whether answers are logged.
+    /// Returns whether answers are logged.
     QueryLogStatus,
-    /// Tells the level of the log, or changes it.
+    /// Shows the level of the log, or changes it.
     LogLevel {
         /// `error`, `warn`, `info`, `debug` or `trace`.
         #[serde(default)]
@@ -121,7 +121,7 @@ pub enum OperationRequest {
         /// The zone.
         zone: String,
     },
-    /// Tells the secondaries of a zone that it has changed.
+    /// Sends NOTIFY to the secondaries of a zone.
     ZoneNotify {
         /// The zone.
         zone: String,
@@ -242,7 +242,7 @@ pub enum OperationRequest {
         /// The zone.
         zone: String,
     },
-    /// Lists the records that the parent of a signed zone needs, and those that tell it so.
+    /// Lists the records that the parent of a signed zone needs, and those that publish it for the parent.
     ZoneDs {
         /// The zone.
         zone: String,
@@ -259,7 +259,7 @@ pub enum OperationRequest {
     KeyImport {
         /// The text of a `.private` file, or PEM.
         private: SecretText,
-        /// Its zone, part, algorithm and use; PEM does not tell the algorithm.
+        /// Its zone, part, algorithm and use; PEM does not name the algorithm.
         template: KeyTemplate,
     },
     /// Returns the private text of a key.
@@ -289,7 +289,7 @@ pub enum OperationRequest {
         #[serde(default)]
         role: Option<String>,
     },
-    /// Tells what the parent has, for a rollover that waits for it.
+    /// Reports what the parent has, for a rollover that waits for it.
     KeyDs {
         /// The zone.
         zone: String,

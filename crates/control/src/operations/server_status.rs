@@ -51,7 +51,7 @@ pub struct ServerStatus {
     /// dnstap, where it is on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dnstap: Option<Box<DnstapStatus>>,
-    /// The faults that somebody should look at, the worst first.
+    /// The faults that an operator should look at, the worst first.
     pub faults: Vec<ServerFault>,
 }
 
@@ -128,7 +128,7 @@ pub struct QueryRates {
     pub minutes_10: f64,
 }
 
-/// A fault of a server that somebody should look at.
+/// A fault of a server that an operator should look at.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServerFault {
     /// Its kind.
@@ -213,7 +213,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_reason_is_told_once_and_only_if_it_counts() {
+    fn each_reason_is_listed_once_and_only_if_it_counts() {
         let fault = |kind| ServerFault {
             kind,
             text: "zone secret.test".into(),

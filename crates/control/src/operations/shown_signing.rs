@@ -48,7 +48,7 @@ impl ListedSigning {
 }
 
 impl Operations {
-    /// Tells how a zone is signed, and that it is not if so. The keys of zones in databases are read there.
+    /// Returns how a zone is signed, or that it is not. The keys of zones in databases are read there.
     pub fn signing_of(&self, zone: Name<'_>) -> Option<ListedSigning> {
         let name = NameBuf::from(zone);
         match self.key_home(&name) {
@@ -67,7 +67,7 @@ impl Operations {
         }
     }
 
-    /// Tells how a zone in memory is signed, without a question to a database; `None` if it is not.
+    /// Returns how a zone in memory is signed, without a question to a database; `None` if it is not.
     pub fn signing_in_memory(&self, zone: Name<'_>) -> Option<ListedSigning> {
         let table = self.commits.table().load();
         let version = table.exact(zone)?;
@@ -139,7 +139,7 @@ impl Operations {
         }
     }
 
-    /// Tells how a zone of a database is signed, as its rows say it now.
+    /// Returns how a zone of a database is signed, as its rows say it now.
     fn signing_in_database(
         &self,
         home: &DatabaseZone<'_>,

@@ -163,7 +163,7 @@ impl Operations {
     }
 }
 
-/// Tells whether metadata of a kind decides how names are denied, and how PowerDNS puts them in order.
+/// Returns whether metadata of a kind decides how names are denied, and how PowerDNS puts them in order.
 pub(super) fn is_signing_kind(kind: &str) -> bool {
     matches!(kind, "NSEC3PARAM" | "NSEC3NARROW" | "PRESIGNED")
 }

@@ -26,7 +26,7 @@ const SHOWN_TTL: u32 = 3600;
 pub struct ListedZoneKey {
     /// The zone, with its final dot.
     pub zone: String,
-    /// Tells the keys of a zone apart.
+    /// The number of the key, unique in its zone.
     pub key: u32,
     /// The key tag.
     pub tag: u16,
@@ -338,7 +338,7 @@ impl Operations {
         }
     }
 
-    /// Tells whether a zone has keys.
+    /// Returns whether a zone has keys.
     fn has_keys(
         &self,
         name: &NameBuf,

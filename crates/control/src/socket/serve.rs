@@ -102,7 +102,7 @@ impl ControlSocket {
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;
             };
-            // The file mode says the same; this also holds where somebody changed it.
+            // The file mode says the same; this also holds where the mode was changed.
             let peer = stream.peer_cred().map(|peer| peer.uid());
             if !peer.is_ok_and(|uid| uid == 0 || uid == self.owner) {
                 continue;
@@ -235,7 +235,7 @@ fn answer(stream: BlockingStream, commands: &dyn Commands, request: &ControlRequ
         && is_stopping
         && is_sent
     {
-        // Left open: the end of the process closes it, and so tells the client that the server has ended.
+        // Left open: the end of the process closes it, by which the client sees that the server has ended.
         let _ = stream.into_raw_fd();
     }
 }

@@ -1,4 +1,4 @@
-//! Who may see what: the access list, the password, the API key and the token of the forms.
+//! The rights on pages: the access list, the password, the API key and the token of the forms.
 
 use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
@@ -52,7 +52,7 @@ impl Password {
         }))
     }
 
-    /// Compares with the plain password, or with the last one that was right. `None`: only the hash can tell.
+    /// Compares with the plain password, or with the last one that was right. `None`: only the hash decides.
     pub fn check_quickly(&self, given: &str) -> Option<bool> {
         match &self.form {
             AccessForm::Plain(password) => Some(same_secret(given, password)),
@@ -80,7 +80,7 @@ impl Password {
         is_right
     }
 
-    /// A password that only this function can tell.
+    /// A password that only this function decides about.
     #[cfg(test)]
     pub fn hashed(is_right: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
         Password {

@@ -172,13 +172,13 @@ mod tests {
         taken: usize,
     ) -> tokio::task::JoinHandle<()> {
         let (all, entered) = (Arc::clone(all), Arc::new(Notify::new()));
-        let tell = Arc::clone(&entered);
+        let notify_entered = Arc::clone(&entered);
         let (give_handle, handle) = tokio::sync::oneshot::channel();
         let task = tokio::spawn(async move {
             let handle: AbortHandle = handle.await.expect("a handle");
             let hold = all.hold(bytes, &handle).await.expect("room");
             hold.took(taken);
-            tell.notify_one();
+            notify_entered.notify_one();
             pending::<()>().await;
         });
         give_handle.send(task.abort_handle()).expect("a task");

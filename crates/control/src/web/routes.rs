@@ -87,7 +87,7 @@ pub(super) fn secret(
     })
 }
 
-/// True when the request shows no secret and was sent to a name that is not ours. Probes tell nothing that is secret.
+/// True when the request shows no secret and was sent to a name that is not ours. Probes show nothing that is secret.
 pub(super) fn is_misdirected(
     shared: &WebState,
     request: &HttpRequest,
@@ -158,7 +158,7 @@ pub(super) fn draw(shared: &WebState, request: &HttpRequest, route: &Route) -> R
     }
 }
 
-/// Small and of one size for every path. HEAD gets no body but is told what is allowed.
+/// Small and of one size for every path. HEAD gets no body, but the header with the allowed methods.
 pub(super) fn not_found(request: &HttpRequest) -> Response {
     match request.method {
         Method::Head => Response::error(404).with("Allow", ALLOW),
@@ -255,7 +255,7 @@ fn change_ring(
 ) -> Response {
     match permitted_ring(shared, request, name) {
         Ok(ring) => {
-            // HEAD is safe (RFC 9110 section 9.2.1): it tells what GET would say and changes nothing.
+            // HEAD is safe (RFC 9110 section 9.2.1): it has the headers of GET and changes nothing.
             if request.method == Method::Get {
                 change(ring);
             }

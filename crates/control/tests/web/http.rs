@@ -330,7 +330,7 @@ fn readiness_is_what_the_server_says() {
     let server = Server::run(stats.clone(), web.expect("settings"));
     let reply = server.get("/readyz");
     assert_eq!(reply.status(), 503);
-    // Who asks shows no password: a probe is told no address and no name.
+    // A probe shows no password, so it gets no address and no name.
     assert_eq!(reply.text(), "a backend does not answer\n");
     let page = server.get("/").text();
     assert!(page.contains("<title>Nameward ") && page.contains(" on ns1.example</title>"));
@@ -406,7 +406,7 @@ fn without_a_password_only_our_own_names_are_served() {
     ] {
         assert_eq!(status_for_host(&server, host), 200, "{host}");
     }
-    // A name of somebody else that resolves to our address: a page of theirs reads ours and presses Reset.
+    // A name of an attacker that resolves to our address: a page of theirs reads ours and presses Reset.
     for host in [
         "rebound.example",
         &format!("rebound.example:{port}"),

@@ -28,7 +28,7 @@ pub struct KeyTimes {
 }
 
 impl KeyTimes {
-    /// Tells what a key with these flags does at a time. One without times, as of `ldns-keygen`, is for use at once.
+    /// Returns what a key with these flags does at a time. One without times, as of `ldns-keygen`, is for use at once.
     pub fn usage(&self, flags: u16, now: u64) -> KeyUse {
         let is_timed = *self
             != KeyTimes {

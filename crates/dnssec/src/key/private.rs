@@ -2,8 +2,8 @@
 //! in `cryptokeys.content` too, and PEM.
 //!
 //! The first has lines of a name, a colon and a value; numbers are in base64, most significant octet first. PEM is
-//! PKCS #8 (RFC 5958, RFC 8410 for Ed25519), read as PKCS #1 and SEC 1 (RFC 5915), too. PEM does not tell the
-//! algorithm of DNSSEC for RSA, so whoever reads it says which; with the flags that makes the same key tag.
+//! PKCS #8 (RFC 5958, RFC 8410 for Ed25519), read as PKCS #1 and SEC 1 (RFC 5915), too. PEM does not name the
+//! algorithm of DNSSEC for RSA, so the caller says which; with the flags that makes the same key tag.
 
 use super::KeyError;
 use super::der::{self, DerReader};
@@ -331,7 +331,7 @@ fn from_sec1(der: &[u8], algorithm: u8) -> Option<Numbers> {
     let mut parts = DerReader(DerReader(der).element(der::SEQUENCE)?);
     parts.integer()?;
     let number = parts.element(der::OCTET_STRING)?;
-    // RFC 5915 section 3: it has the length of its curve, so that a key of another one is told from it.
+    // RFC 5915 section 3: it has the length of its curve, so a key of another curve is refused.
     let is_ours = curve_octets(algorithm) == Some(number.len());
     is_ours.then(|| Numbers::Curve(number.to_vec()))
 }

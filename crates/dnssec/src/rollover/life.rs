@@ -12,12 +12,12 @@ pub enum KeyRole {
 }
 
 impl KeyRole {
-    /// Tells whether the key signs the DNSKEY RRset and has a DS.
+    /// Returns whether the key signs the DNSKEY RRset and has a DS.
     pub fn signs_keys(self) -> bool {
         self != KeyRole::ZoneSigning
     }
 
-    /// Tells whether the key signs the RRsets that are not DNSKEY.
+    /// Returns whether the key signs the RRsets that are not DNSKEY.
     pub fn signs_zone(self) -> bool {
         self != KeyRole::KeySigning
     }
@@ -58,12 +58,12 @@ impl RecordLife {
         }
     }
 
-    /// Tells whether the record is in the zone, or is asked of the parent.
+    /// Returns whether the record is in the zone, or is asked of the parent.
     pub fn is_shown(&self) -> bool {
         matches!(self.phase, RecordPhase::Rumoured | RecordPhase::Omnipresent)
     }
 
-    /// Tells whether caches may differ about it.
+    /// Returns whether caches may differ about it.
     pub(super) fn is_in_transit(&self) -> bool {
         matches!(self.phase, RecordPhase::Rumoured | RecordPhase::Unretentive)
     }
@@ -176,14 +176,14 @@ impl KeyLife {
         since.filter(|_| is_used)
     }
 
-    /// Tells whether it has come all the way, and is to stay.
+    /// Returns whether it has come all the way, and is to stay.
     pub(super) fn is_established(&self) -> bool {
         let mut records = self.use_records().into_iter();
         self.goal == KeyGoal::Present
             && records.all(|record| record.phase == RecordPhase::Omnipresent)
     }
 
-    /// Tells whether no cache has anything of it.
+    /// Returns whether no cache has anything of it.
     pub fn is_hidden(&self) -> bool {
         let mut records = self.records().into_iter();
         records.all(|record| record.phase == RecordPhase::Hidden)

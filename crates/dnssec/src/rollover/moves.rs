@@ -75,7 +75,7 @@ impl<'p> KeyRing<'p> {
         newest_first.find(|key| key.goal == KeyGoal::Present && wanted.asks_for(key))
     }
 
-    /// Tells whether a rollover of the key would be one on top of another. A DS that the parent does not take over must
+    /// Returns whether a rollover of the key would be one on top of another. A DS that the parent does not take over must
     /// not make keys pile up.
     fn is_rolling(&self, wanted: &PolicyKey, current: &KeyLife) -> bool {
         let mut others = self.keys.iter().filter(|key| key.id != current.id);
@@ -196,7 +196,7 @@ impl<'p> KeyRing<'p> {
         }
     }
 
-    /// Tells whether the parent has the DS of a key before the zone has its DNSKEY. Double-DS does so for a key-signing key
+    /// Returns whether the parent has the DS of a key before the zone has its DNSKEY. Double-DS does so for a key-signing key
     /// whose algorithm has another one everywhere: that one is what validators find meanwhile.
     fn comes_by_ds(&self, key: &KeyLife) -> bool {
         self.policy.ksk_rollover == KskRollover::DoubleDs

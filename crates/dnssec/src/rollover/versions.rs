@@ -15,7 +15,7 @@ fn bits(keys: &[KeyLife], is_in: impl Fn(&KeyLife) -> bool) -> KeyBits {
     places.fold(0, |set, (place, _)| set | 1 << place)
 }
 
-/// Tells whether the version that came at `time` (`None`: the one before all) has the record.
+/// Returns whether the version that came at `time` (`None`: the one before all) has the record.
 fn is_in_version(record: &RecordLife, time: Option<u64>) -> bool {
     let has_begun = time.is_some_and(|time| time >= record.since);
     match record.phase {
@@ -48,7 +48,7 @@ fn parent_versions(keys: &[KeyLife]) -> Vec<KeyBits> {
     std::iter::once(certain).chain(with_one).collect()
 }
 
-/// Tells whether every combination of versions validates.
+/// Returns whether every combination of versions validates.
 pub(super) fn every_combination_validates(keys: &[KeyLife]) -> bool {
     let dnskeys = own_versions(keys, |key| &key.dnskey);
     let rrsigs = own_versions(keys, |key| &key.zone_rrsig);

@@ -369,7 +369,7 @@ impl ReplyVerifier {
         Ok(record.start)
     }
 
-    /// Tells whether every reply so far is vouched for by a MAC: the last of a stream must be signed.
+    /// Returns whether every reply so far is vouched for by a MAC: the last of a stream must be signed.
     pub fn is_complete(&self) -> bool {
         !self.is_first && self.unsigned == 0
     }

@@ -19,7 +19,7 @@ pub struct TsigRecord<'m> {
     pub fudge: u16,
     /// The MAC, maybe cut.
     pub mac: &'m [u8],
-    /// The id of the message before somebody who forwarded it changed it.
+    /// The id of the message before a forwarder changed it.
     pub original_id: u16,
     /// The error that the signer reports.
     pub error: u16,

@@ -50,7 +50,7 @@ pub(super) struct ViewMatch {
 /// A zone as it is written.
 pub(super) struct RawZone {
     pub zone: BindZone,
-    /// Something in it is wrong and told already.
+    /// It has an error that is reported already.
     pub is_wrong: bool,
     pub view: usize,
     pub file: Option<PathBuf>,
@@ -475,7 +475,7 @@ impl<'f> NamedConfReader<'f> {
         } else if keyword.is_one_of(&["database", "dlz"]) {
             raw.zone.is_from_database = true;
         } else if keyword.is("masterfile-format") {
-            // Text and raw form are told apart by how a file begins.
+            // The first octets of a file show whether it is text or raw.
         } else if !raw.own.read(keyword, statement, file)? {
             if keyword.is_one_of(&["primaries", "masters"]) {
                 raw.primaries = Some(remotes::read(statement, file, false)?.1);

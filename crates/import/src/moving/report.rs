@@ -26,7 +26,7 @@ impl fmt::Display for ConfigPlace {
 pub enum MoveVerdict {
     /// It means the same here.
     Taken,
-    /// It is taken, with another meaning that the note tells.
+    /// It is taken, with another meaning that the note describes.
     Changed,
     /// Nothing here depends on it.
     NotNeeded,

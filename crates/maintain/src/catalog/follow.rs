@@ -23,12 +23,12 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How often the versions of catalogs are looked at without a reason: those that a start takes from the state store are
-/// not told of.
+/// How often the versions of catalogs are looked at without a reason: a start takes versions from
+/// the state store without a notice.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// How long after a failure a catalog of our own is made again: a full disk stays full for a while.
 const MAKE_AGAIN_AFTER: Duration = Duration::from_secs(5);
-/// Members that are not taken, of which the log tells.
+/// Members that are not taken, as lines of the log.
 const LINES_MAX: usize = 100;
 
 /// The parts that the thread works with.
@@ -94,7 +94,7 @@ impl CatalogHandle {
         });
     }
 
-    /// Tells whether a catalog of our own was committed.
+    /// Returns whether a catalog of our own was committed.
     pub(super) fn end_commit(&self, catalog: Box<[u8]>, is_made: bool) {
         self.put(|inbox| inbox.committed.push((catalog, is_made)));
     }
@@ -162,7 +162,7 @@ pub(super) struct CatalogFollower {
     ownership: Ownership,
     /// Members whose zones are to be gone before they are taken again.
     resetting: HashSet<Box<[u8]>>,
-    /// Members that are not taken, as the log tells.
+    /// Members that are not taken and stand in the log.
     ignored: HashSet<IgnoredMember>,
     homes: CatalogHomes,
 }

@@ -42,7 +42,7 @@ pub(super) struct IgnoredMember {
 }
 
 impl Ownership {
-    /// Brings the owners to what the catalogs say; `is_taken` tells of zones that are served from elsewhere than a catalog.
+    /// Brings the owners to what the catalogs say; `is_taken` says whether a zone is served from elsewhere than a catalog.
     pub(super) fn update(
         &mut self,
         catalogs: &Catalogs,

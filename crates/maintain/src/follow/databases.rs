@@ -208,7 +208,7 @@ impl FollowedDatabase {
         true
     }
 
-    /// Hands a change over to the follower, which tells when it is in the answers.
+    /// Hands a change over to the follower, which reports when it is in the answers.
     fn hand_over(
         &self,
         runtime: &Handle,
@@ -225,7 +225,7 @@ impl FollowedDatabase {
     }
 }
 
-/// Told when a change is in the answers.
+/// Gets the result when a change is in the answers.
 type Followed = oneshot::Receiver<Result<(), SqlError>>;
 
 fn own_change(committed: &Committed, done: oneshot::Sender<Result<(), SqlError>>) -> OwnChange {
@@ -245,8 +245,8 @@ async fn await_followed(followed: Followed) -> Result<(), PublishError> {
     }
 }
 
-/// Starts to follow databases. Call within the runtime. The receivers are told when each was asked for its
-/// zones for the first time, whether it answered or not.
+/// Starts to follow databases. Call within the runtime. Each receiver gets a message when its database was asked for
+/// its zones for the first time, whether it answered or not.
 pub fn start(
     commits: &Arc<Commits>,
     sources: Vec<DatabaseSource>,
@@ -284,7 +284,7 @@ pub fn start(
     Ok((all, asked))
 }
 
-/// Runs a follower until nobody tells of changes any more. A panic is our mistake and must not leave zones as they are
+/// Runs a follower until the watch on its database ends. A panic is our mistake and must not leave zones as they are
 /// for ever: the follower begins anew and reads everything.
 fn follow_to_the_end(follower: &mut DatabaseFollower, runtime: &Handle) {
     loop {

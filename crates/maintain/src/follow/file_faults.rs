@@ -86,7 +86,7 @@ impl FileFaults {
         }
     }
 
-    /// A look at all sources begins, which tells anew which of them cannot be read.
+    /// A look at all sources begins, which finds anew which of them cannot be read.
     pub(super) fn forget_troubles(&self) {
         self.known().troubles.clear();
     }

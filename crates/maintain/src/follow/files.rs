@@ -80,8 +80,8 @@ impl FileFollower {
         }
     }
 
-    /// Tells `faults` from now on which faults zone files have.
-    pub fn telling(mut self, faults: &Arc<FileFaults>) -> Self {
+    /// Has the faults of zone files noted in `faults` from now on.
+    pub fn noting_faults(mut self, faults: &Arc<FileFaults>) -> Self {
         self.faults = Arc::clone(faults);
         self
     }

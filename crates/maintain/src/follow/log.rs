@@ -4,7 +4,7 @@ use crate::policy::CONFIGURED_RANK;
 use nameward_wire::Name;
 use std::path::Path;
 
-/// Tells that two sources have a zone, by the numbers of their backends.
+/// Returns the warning that two sources have a zone, by the numbers of their backends.
 pub fn contested(name: Name<'_>, served: u16, other: u16) -> String {
     let [served, other] = [served, other].map(place_of_rank);
     format!("zone {name} is in {served} and in {other}: the first one serves it")
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_rank_is_told_like_any_other() {
+    fn the_last_rank_is_named_like_any_other() {
         let text = contested(Name::ROOT, 0, u16::MAX);
         let expected = "zone . is in [[zone]] and in backend 65535: the first one serves it";
         assert_eq!(text, expected);

@@ -33,7 +33,7 @@ pub trait AskParent: Send {
 }
 
 impl ParentAnswer {
-    /// Tells what the servers say of the DS of a key: all have it, none has it, or nothing that is certain.
+    /// Returns what the servers say of the DS of a key: all have it, none has it, or nothing that is certain.
     pub(super) fn sight(&self, zone: Name<'_>, key: &ZoneKey) -> Option<DsSight> {
         let made = key.key().ok()?;
         let own = DIGESTS.map(|digest| made.ds(zone, digest));

@@ -39,7 +39,7 @@ pub struct ZoneSigningStatus {
 }
 
 impl KeyKeeper {
-    /// Tells how the keys of a zone stand; an error if no policy looks after them.
+    /// Returns the state of the keys of a zone; an error if no policy looks after them.
     pub fn status(&self, zone: Name<'_>, now: u64) -> Result<ZoneSigningStatus, KeyLookError> {
         let after = self.looked_after(zone)?;
         let keys = self.keys.keys(zone)?;

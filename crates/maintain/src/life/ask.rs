@@ -33,7 +33,7 @@ pub struct Ask {
     pub ticket: AskTicket,
     /// The zone.
     pub zone: NameBuf,
-    /// Whom to ask.
+    /// The server to ask.
     pub primary: RemoteServer,
     /// The version that is here.
     pub have: Option<Serial>,
@@ -43,7 +43,7 @@ pub struct Ask {
     pub octets_max: u64,
 }
 
-/// Tells one question from another. An answer to one that is not under way any more is passed over.
+/// Identifies a question. An answer to one that is not under way any more is passed over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct AskTicket {
     pub(super) zone: ZoneNumber,

@@ -179,7 +179,7 @@ impl HomeWorker {
         }
     }
 
-    /// Tells whether a zone that is to be in memory has no contents there yet.
+    /// Returns whether a zone that is to be in memory has no contents there yet.
     fn has_no_version(&self, zone: NameBuf) -> bool {
         let version = self
             .commits
@@ -234,7 +234,7 @@ impl HomeWorker {
         self.runtime.block_on(replace)
     }
 
-    /// Has the answers of this server follow what was brought, and tells the zone's life what the database has now.
+    /// Has the answers of this server follow what was brought, and reports to the zone's life what the database has now.
     fn report(&self, zone: NameBuf, brought: Result<Committed, WriteError>, done: BroughtDone) {
         let error = match brought {
             Ok(committed) => {

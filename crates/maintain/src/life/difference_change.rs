@@ -24,7 +24,7 @@ impl DifferenceChange {
         DifferenceChange { apex, difference }
     }
 
-    /// Tells why the zone does not have a record that is to go.
+    /// Refuses the change if the zone does not have a record that is to go.
     fn check_removed(&self, records: &dyn RecordsAt) -> Result<(), ChangeRefused> {
         let mut stored: HashSet<(RrsetKey, Vec<u8>)> = HashSet::new();
         let mut last: Option<NameBuf> = None;

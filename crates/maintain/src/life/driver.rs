@@ -102,9 +102,9 @@ impl LifeHandle {
     /// Takes a NOTIFY for a zone that policies call secondary. Many for one zone count as one.
     pub fn notified(&self, zone: Name<'_>, serial: Option<Serial>) {
         self.put(|inbox| {
-            // The newest serial that was told; one that told none asks for a check in any case.
-            let told = inbox.notified.entry(super::key(zone)).or_insert(serial);
-            *told = match (*told, serial) {
+            // The newest serial of all NOTIFYs; one without a serial asks for a check in any case.
+            let newest = inbox.notified.entry(super::key(zone)).or_insert(serial);
+            *newest = match (*newest, serial) {
                 (Some(before), Some(serial)) if before.is_after(serial) => Some(before),
                 (Some(_), Some(serial)) => Some(serial),
                 _ => None,
@@ -357,12 +357,12 @@ impl<O: AskPrimary> LifeDriver<O> {
     }
 }
 
-/// Tells whether a zone is transferred from primaries.
+/// Returns whether a zone is transferred from primaries.
 fn is_secondary(policy: &ZonePolicy) -> bool {
     policy.kind.is_transferred() && !policy.primaries.is_empty()
 }
 
-/// Tells whether a zone is at home in a database.
+/// Returns whether a zone is at home in a database.
 fn is_in_database(policy: &ZonePolicy) -> bool {
     matches!(policy.declared_by, PolicySource::Backend(_))
 }

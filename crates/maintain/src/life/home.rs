@@ -38,7 +38,7 @@ impl From<Arc<Zone>> for HeldVersion {
     }
 }
 
-/// A secondary zone as its home is told of it.
+/// The facts of a secondary zone that its home gets.
 pub struct HomedZone<'z> {
     /// Its settings.
     pub settings: &'z SecondarySettings,
@@ -85,7 +85,7 @@ pub type BroughtDone = Box<dyn FnOnce(HomeOutcome) + Send>;
 
 /// The home of the contents and times of secondary zones.
 pub trait SecondaryHome: Send + Sync {
-    /// Tells whether others change zones there, so that a zone is looked at before each check.
+    /// Returns whether others change zones there, so that a zone is looked at before each check.
     fn is_shared(&self) -> bool;
 
     /// Looks at zones and hands over what is there.

@@ -91,7 +91,7 @@ impl<O: AskPrimary> Secondaries<O> {
         if let Some(refreshed) = newer {
             zone.timers = times.confirmed(Moment::from_seconds(refreshed), early);
         } else if zone.state == ZoneState::Empty {
-            // Somebody has put contents there and says nothing of their age: it counts from now.
+            // Contents were put there without their age: it counts from now.
             zone.timers = times.confirmed(now, early);
         }
         let is_good = now.seconds() < zone.timers.expires;

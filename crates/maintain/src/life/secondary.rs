@@ -95,7 +95,7 @@ impl Secondary {
         self.held.as_ref().map(|held| held.serial)
     }
 
-    /// Returns the zone as its home is told of it.
+    /// Returns the facts of the zone that its home gets.
     pub(super) fn homed(&self) -> HomedZone<'_> {
         HomedZone {
             settings: &self.settings,

@@ -140,7 +140,7 @@ impl<O: AskPrimary> Secondaries<O> {
         };
         for name in names {
             let key = key(name.as_name());
-            // Those that are gone meanwhile are told of by their policies.
+            // A change of policies reports the zones that are gone meanwhile.
             let (Some(settings), Some(state)) = (self.listing.remove(&*key), states.remove(&key))
             else {
                 continue;

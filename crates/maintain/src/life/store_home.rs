@@ -290,7 +290,7 @@ mod tests {
         Moment::from_seconds(1_700_000_000)
     }
 
-    /// A change that says when it has begun and ends when it is told to.
+    /// A change that reports its begin and ends when the test lets it.
     struct SlowChange(Mutex<(Sender<()>, Receiver<()>)>);
 
     impl ConditionalChange for SlowChange {

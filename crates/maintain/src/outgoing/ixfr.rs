@@ -64,7 +64,7 @@ impl IxfrMessages {
         self.records
     }
 
-    /// Tells whether the last message was written.
+    /// Returns whether the last message was written.
     pub fn is_done(&self) -> bool {
         self.step(self.place.step).is_none()
     }

@@ -68,7 +68,7 @@ pub fn signed_copy(
 }
 
 /// As [`signed_copy`], with the digest of the copy (ZONEMD, RFC 8976 section 3) in the place of those that the zone has at its
-/// apex: it has one, so that the chain tells of the type.
+/// apex: it has one, so that the chain lists the type.
 pub fn digested_copy(
     zone: &Zone,
     signing: &Signing,

@@ -210,7 +210,7 @@ fn wire(name: Name<'_>) -> Vec<u8> {
     name.as_wire().to_ascii_lowercase()
 }
 
-/// Splits octets into the part whose length they tell and the rest.
+/// Splits octets into a part, whose length stands before it, and the rest.
 fn split(octets: &[u8]) -> Option<(&[u8], &[u8])> {
     let (length, rest) = octets.split_first()?;
     rest.split_at_checked(usize::from(*length))

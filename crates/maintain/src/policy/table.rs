@@ -78,7 +78,7 @@ impl Policies {
         zones.map(|(name, policy)| (Name::from_valid_wire(name), policy))
     }
 
-    /// Tells whether a policy of any zone is so.
+    /// Returns whether a policy of any zone is so.
     pub fn any(&self, is_so: impl Fn(&ZonePolicy) -> bool) -> bool {
         is_so(&self.default) || self.zones.values().any(|policy| is_so(policy))
     }
@@ -213,7 +213,7 @@ impl PolicyTable {
         sources.sets.iter().flat_map(of).collect()
     }
 
-    /// Puts the policies of changed zones together, makes the snapshot visible and tells whoever listens.
+    /// Puts the policies of changed zones together, makes the snapshot visible and calls the listeners.
     fn publish(
         &self,
         sources: &PolicySources,
@@ -237,7 +237,10 @@ impl PolicyTable {
             zones: changed,
             has_keys,
         };
-        sources.listeners.iter().for_each(|tell| tell(&change));
+        sources
+            .listeners
+            .iter()
+            .for_each(|listener| listener(&change));
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, PolicySources> {

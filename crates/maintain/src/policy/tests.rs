@@ -95,10 +95,10 @@ fn a_zones_own_table_goes_before_its_database_and_that_before_the_defaults() {
 }
 
 #[test]
-fn listeners_are_told_of_the_zones_that_changed_and_of_no_others() {
+fn listeners_get_the_zones_that_changed_and_no_others() {
     let table = PolicyTable::default();
-    let told = Arc::new(Mutex::new(Vec::new()));
-    let heard = Arc::clone(&told);
+    let notified = Arc::new(Mutex::new(Vec::new()));
+    let heard = Arc::clone(&notified);
     table.on_change(move |change| {
         let mut zones: Vec<String> = change
             .zones
@@ -127,7 +127,7 @@ fn listeners_are_told_of_the_zones_that_changed_and_of_no_others() {
         [(name("A."), Some(Arc::new(native))), (name("x."), None)],
     );
     table.change(source, [(name("a."), None)]);
-    assert_eq!(*told.lock().unwrap(), ["a. b.", "b. c.", "a.", "a."]);
+    assert_eq!(*notified.lock().unwrap(), ["a. b.", "b. c.", "a.", "a."]);
     assert_eq!(table.load().zones().count(), 1);
 }
 

@@ -57,7 +57,7 @@ impl UpdateSerial {
 }
 
 impl UpdateRule {
-    /// Tells whether the rule permits a change of an RRset by an update that was signed with a key, or with none.
+    /// Returns whether the rule permits a change of an RRset by an update that was signed with a key, or with none.
     pub fn permits(&self, key: Option<Name<'_>>, owner: Name<'_>, rtype: Type) -> bool {
         let is_signed = match &self.key {
             Some(wanted) => key == Some(wanted.as_name()),

@@ -1,4 +1,5 @@
-//! The use of ZONEMD records (RFC 8976) of a zone: none, to tell whether a new version is whole, or to tell others that.
+//! The use of ZONEMD records (RFC 8976) of a zone: none, to check that a new version is whole, or to
+//! publish a digest for others.
 
 use nameward_zone::{DigestCheck, Zone};
 
@@ -40,7 +41,7 @@ impl ZonemdRule {
         Self::ALL.into_iter().find(|rule| rule.word() == word)
     }
 
-    /// Tells whether new versions are compared with their digests.
+    /// Returns whether new versions are compared with their digests.
     pub fn verifies(self) -> bool {
         matches!(self, ZonemdRule::Verify | ZonemdRule::Require)
     }

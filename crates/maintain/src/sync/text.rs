@@ -122,7 +122,7 @@ fn entries_of(text: &[u8], options: &Options, touched: &HashSet<Vec<u8>>) -> Vec
         }
         Ok(())
     };
-    // What is wrong with the text was told when it was loaded.
+    // Errors of the text were logged when it was loaded.
     let _ = parse_bytes("zone file", text, options, &mut note);
     entries
 }

@@ -96,7 +96,7 @@ pub enum TransferFailure {
 }
 
 impl TransferFailure {
-    /// Tells whether a datagram is passed over, since anybody may have sent it: the true reply may still come.
+    /// Returns whether a datagram is passed over, since anybody may have sent it: the true reply may still come.
     pub fn is_forgeable(&self) -> bool {
         matches!(
             self,

@@ -36,7 +36,7 @@ impl AskedQuestion {
         }
     }
 
-    /// Tells a secondary that a zone has changed (RFC 1996).
+    /// Makes the NOTIFY of a zone that has changed (RFC 1996).
     pub fn notify(id: u16, zone: NameBuf) -> Self {
         AskedQuestion {
             id,
@@ -130,7 +130,7 @@ fn push_soa(message: &mut Vec<u8>, ttl: u32, rdata: &[u8]) {
     message.extend_from_slice(rdata);
 }
 
-/// Tells whether a name is that of the zone asked about.
+/// Returns whether a name is that of the zone asked about.
 pub(super) fn is_zone(asked: &AskedQuestion, name: Name<'_>) -> bool {
     name == asked.zone.as_name()
 }

@@ -93,7 +93,7 @@ pub fn read_name_servers(
     Ok(servers)
 }
 
-/// Reads the reply to a NOTIFY. Any response ends the notification (RFC 1996 section 3.6); one with an error is told of.
+/// Reads the reply to a NOTIFY. Any response ends the notification (RFC 1996 section 3.6); one with an error is a failure.
 pub fn read_notify_reply(asked: &AskedQuestion, octets: &[u8]) -> Result<(), TransferFailure> {
     let message = Message::parse(octets)?;
     asked.check(&message)?;

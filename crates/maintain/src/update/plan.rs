@@ -57,7 +57,7 @@ impl<P: UpdatePermission> ConditionalChange for UpdateChange<P> {
             owners: BTreeMap::new(),
             edits: Vec::new(),
         };
-        // Before the prerequisites: their results would tell a stranger what the zone has.
+        // Before the prerequisites: their results would show a stranger what the zone has.
         for step in &self.request.steps {
             self.check_permission(step, &mut draft)?;
         }
@@ -99,7 +99,7 @@ impl<P: UpdatePermission> UpdateChange<P> {
         };
         match step.rtype() {
             Some(rtype) => check(rtype),
-            // A name is deleted by somebody who may delete each of its RRsets.
+            // A name is deleted by a client that may delete each of its RRsets.
             None => {
                 let is_apex = name == draft.apex;
                 let types = draft.owner(name).rrsets.keys().copied();

@@ -2,7 +2,7 @@
 //!
 //! Workers hand updates in and never wait: a queue that is full says so. A queue takes updates in their order, so that each sees
 //! what those before it have done, and does not wait for the disk: zones in memory are grouped by the state store, those of
-//! a database by the queue, which puts all that wait into one transaction. Each update is told of its own result after it is
+//! a database by the queue, which puts all that wait into one transaction. Each update gets its own result after it is
 //! durable and served.
 
 use super::message::{UpdateRequest, refused};
@@ -41,7 +41,7 @@ pub struct UpdateJob {
     pub serial: SerialRule,
     /// For serials that are dates.
     pub now: SystemTime,
-    /// Told of the outcome, once.
+    /// Called with the outcome, once.
     pub done: UpdateDone,
 }
 
@@ -98,7 +98,7 @@ pub struct Updates {
 
 enum QueueItem {
     Update(Box<UpdateJob>),
-    /// Told when all before it were handed to their commits.
+    /// Gets a message when all before it were handed to their commits.
     Mark(SyncSender<()>),
 }
 
@@ -238,7 +238,7 @@ fn collect(first: QueueItem, queue: &Receiver<QueueItem>) -> (Vec<UpdateJob>, Ve
 
 type PermittedChange = UpdateChange<Box<dyn UpdatePermission>>;
 
-/// Reads the message of an update; one that is wrong is told so.
+/// Reads the message of an update. A malformed one gets its error as the outcome.
 fn read(job: UpdateJob) -> Option<(NameBuf, u16, PermittedChange, UpdateDone)> {
     match UpdateRequest::read(&job.message) {
         Ok(request) => {

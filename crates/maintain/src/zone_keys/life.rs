@@ -72,7 +72,7 @@ impl ZoneKey {
         self.life = Some(life);
     }
 
-    /// Tells which sight of its DS at the parent is waited for.
+    /// Returns the sight of its DS at the parent that a rollover waits for.
     pub fn awaited_ds(&self) -> Option<DsSight> {
         let ds = &self.life.as_ref()?.ds;
         match (ds.phase, ds.settles_at) {

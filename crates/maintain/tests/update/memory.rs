@@ -77,7 +77,7 @@ fn the_zone_section_names_one_zone_by_its_soa() {
     assert_eq!(read(&[&good[..], b"x"].concat()), Rcode::FormErr);
 }
 
-/// A zone that is signed by somebody.
+/// A signed zone.
 struct Signed(Arc<Zone>, SignedBy);
 
 impl RecordsAt for Signed {

@@ -46,7 +46,7 @@ pub enum ZoneCommand {
         #[command(flatten)]
         remote: RemoteArguments,
     },
-    /// Tell the secondaries of a zone that it has changed (NOTIFY)
+    /// Send NOTIFY to the secondaries of a zone
     Notify {
         /// The zone
         #[arg(value_name = "ZONE")]

@@ -64,9 +64,9 @@ pub enum KeyCommand {
         #[command(flatten)]
         remote: RemoteArguments,
     },
-    /// Tell that the parent has the DS of a key, or of all keys that wait for it, at all its servers
+    /// Report that the parent has the DS of a key, or of all keys that wait for it, at all its servers
     DsSeen(ReportArguments),
-    /// Tell that the parent has the DS of a key no more, at none of its servers
+    /// Report that the parent has the DS of a key no more, at none of its servers
     DsGone(ReportArguments),
     /// Remove a key for good
     Remove(KeyArguments),
@@ -104,7 +104,7 @@ pub struct TemplateArguments {
     /// csk signs everything, ksk the keys, zsk everything else
     #[arg(long, value_name = "ROLE", default_value = "csk")]
     role: String,
-    /// The algorithm, by number or name; a .private file tells its own
+    /// The algorithm, by number or name; a .private file names its own
     #[arg(long, value_name = "ALGORITHM", default_value = "ECDSAP256SHA256")]
     algorithm: String,
     /// Bits of a new RSA key: 2048, 3072 or 4096

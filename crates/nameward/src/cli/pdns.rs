@@ -77,7 +77,7 @@ enum PdnsStep {
     /// Drops entries of the caches, and prints how many.
     Purge(Vec<String>),
     /// Prints a fact about the running server.
-    Tell(ServerFact),
+    Print(ServerFact),
     /// Changes keys or prints them as pdnsutil does.
     Key(keys::PdnsKeyStep),
     /// Prints a sentence.
@@ -245,7 +245,7 @@ fn answer(step: PdnsStep, overrides: &Overrides) -> Result<String, CommandError>
             }
             Ok(format!("{dropped}\n"))
         }
-        PdnsStep::Tell(fact) => {
+        PdnsStep::Print(fact) => {
             let result = remote::ask(OperationRequest::Status, overrides, &mut drop)?;
             let OperationResult::Status(status) = result else {
                 return Err(CommandError::Interrupted);

@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn results_are_told_in_the_words_of_other_servers() {
+    fn results_are_printed_in_the_words_of_other_servers() {
         let changed = ZoneChanged {
             zone: "example.org.".into(),
             backend: 1,

@@ -48,7 +48,7 @@ impl Read for Option<Clients> {
 pub enum KeyTerms {
     /// They do.
     Count,
-    /// Requests are not told apart by their keys here.
+    /// Keys of requests make no difference here.
     DoNotCount,
 }
 

@@ -92,7 +92,7 @@ section! {
         /// Whether CDS and CDNSKEY ask the parent for the DS (RFC 7344) and for its removal (RFC 8078).
         cds: bool = "true";
         /// The servers of the parent, which are asked for the DS; all must have it. "" asks the resolvers of `[recursor]`;
-        /// without them `nameward key ds-seen` has to tell.
+        /// without them `nameward key ds-seen` has to report it.
         parent_servers: Addresses = r#""""#;
         /// The time between two looks at the parent, while a DS is waited for.
         parent_interval: Count<1, 31_536_000> = "3600";

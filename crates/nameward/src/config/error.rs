@@ -133,7 +133,7 @@ fn distance(from: &str, to: &str) -> usize {
     costs[costs.len() - 1]
 }
 
-/// Letters of either case, and `-` and `_`, are the same to somebody who types from memory.
+/// Letters of either case, and `-` and `_`, are the same to an operator who types from memory.
 fn fold(byte: u8) -> u8 {
     match byte {
         b'-' => b'_',

@@ -37,7 +37,7 @@ pub fn of_this_machine() -> Option<PathBuf> {
 }
 
 /// The control socket that a file names. Whatever else is wrong with the file is of no matter: a command for a running
-/// server has to work while somebody edits it.
+/// server has to work while an operator edits it.
 pub fn control_socket(path: &Path) -> Result<Option<PathBuf>, ConfigError> {
     let text = fs::read_to_string(path)
         .map_err(|error| ConfigError::Unreadable(path.to_path_buf(), error))?;

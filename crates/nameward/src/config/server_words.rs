@@ -29,7 +29,7 @@ words! {
     LogLevel {
         /// Faults that stop something from working.
         Error = "error",
-        /// Events that somebody should look at.
+        /// Events that an operator should look at.
         Warn = "warn",
         /// Start, reload, end.
         Info = "info",

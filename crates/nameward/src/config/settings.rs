@@ -194,7 +194,7 @@ macro_rules! zone_section {
                 /// Whether the servers of the zone's NS records are notified; if nothing is said, those of primary zones
                 /// and producers are.
                 notify_name_servers: InheritedTerm<bool> = r#""""#;
-                /// Whether they are told of each change at once, as they are if nothing is said; if not, of all changes of
+                /// Whether they are notified of each change at once, as they are if nothing is said; if not, of all changes of
                 /// a minute together.
                 notify_at_once: InheritedTerm<bool> = r#""""#;
                 /// Peers that may transfer the zone, by address, by key or by both (`"192.0.2.1 key:name."`); nobody if
@@ -328,7 +328,7 @@ section! {
     Cache = "cache" {
         /// Complete answers that are kept, counted in units of 512 octets; 0 keeps none.
         packet_entries: Count<0, 1_000_000_000> = "200000";
-        /// Seconds for which a complete answer is kept. A change that the server is told of is
+        /// Seconds for which a complete answer is kept. A change that the server notices is
         /// answered at once all the same.
         packet_ttl: Count<0, 86_400> = "20";
         /// Names whose data is kept, counted in units of 1024 octets; 0 keeps none.
@@ -352,8 +352,8 @@ section! {
         meta_ttl: Count<0, 86_400> = "60";
         /// Signatures of DNSSEC that are kept, 200 to 600 octets each; 0 makes each one anew.
         signature_entries: Count<0, 1_000_000_000> = "200000";
-        /// Seconds after which the list of zones of a database is read again, even when the
-        /// database did not tell of a change.
+        /// Seconds after which the list of zones of a database is read again, even without a
+        /// notice of a change.
         zone_refresh: Count<1, 86_400> = "300";
     }
 }

@@ -142,7 +142,7 @@ fn an_unknown_table_is_named_with_the_nearest_known_one() {
 }
 
 #[test]
-fn a_key_outside_its_table_is_told_where_it_belongs() {
+fn the_error_of_a_key_outside_its_table_names_the_table() {
     assert_eq!(
         mistakes("listen = []\n"),
         "test.toml:1:1: unknown key \"listen\"; it belongs in [server] or [web]"
@@ -185,33 +185,33 @@ fn a_wrong_entry_of_a_list_is_named_at_its_own_place() {
 #[test]
 fn numbers_outside_their_bounds_are_refused() {
     for number in ["-1", "1025", "99999999999999999999"] {
-        let told = mistakes(&format!("[server]\nworkers = {number}\n"));
+        let reported = mistakes(&format!("[server]\nworkers = {number}\n"));
         assert!(
-            told.contains("expected an integer from 0 to 1024"),
-            "{told}"
+            reported.contains("expected an integer from 0 to 1024"),
+            "{reported}"
         );
     }
 }
 
 #[test]
 fn a_secret_is_never_part_of_a_message() {
-    let told = mistakes("[web]\npassword = 31337\n");
-    assert_eq!(told, "test.toml:2:12: password: expected a string");
+    let reported = mistakes("[web]\npassword = 31337\n");
+    assert_eq!(reported, "test.toml:2:12: password: expected a string");
     let config = parse("[web]\npassword = \"hunter2\"\napi_key = \"hunter3\"\n");
     assert!(!format!("{config:?}").contains("hunter"));
 }
 
 #[test]
 fn a_syntax_error_has_a_place_and_one_line() {
-    let told = mistakes("[server]\nlisten = [\n");
-    assert!(told.starts_with("test.toml:"), "{told}");
-    assert_eq!(told.lines().count(), 1, "{told}");
+    let reported = mistakes("[server]\nlisten = [\n");
+    assert!(reported.starts_with("test.toml:"), "{reported}");
+    assert_eq!(reported.lines().count(), 1, "{reported}");
 }
 
 #[test]
 fn all_mistakes_are_listed_in_the_order_of_the_file() {
-    let told = mistakes("[web]\nport = 1\n[server]\nlisten = 1\n");
-    let places: Vec<_> = told
+    let reported = mistakes("[web]\nport = 1\n[server]\nlisten = 1\n");
+    let places: Vec<_> = reported
         .lines()
         .map(|line| line.split(' ').next().unwrap())
         .collect();
@@ -292,15 +292,15 @@ fn a_missing_file_is_one_line_that_names_it() {
         file: Some("/nonexistent/n.toml".into()),
         ..Overrides::default()
     };
-    let told = Config::load(&overrides).unwrap_err().to_string();
+    let reported = Config::load(&overrides).unwrap_err().to_string();
     assert_eq!(
-        told,
+        reported,
         "cannot read /nonexistent/n.toml: No such file or directory"
     );
 }
 
 #[test]
-fn lists_of_clients_are_read_and_mistakes_in_them_are_told() {
+fn lists_of_clients_are_read_and_mistakes_in_them_are_reported() {
     let config = parse(
         "[[zone]]\nname = \"Example.org\"\nallow_query = [\"!192.0.2.1\", \"192.0.2.0/24\", \"::1\"]\n\
          [[zone]]\nname = \"open.example.\"\nallow_query = [\"any\"]\n[[zone]]\nname = \"plain.example\"\n",

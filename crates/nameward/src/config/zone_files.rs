@@ -272,7 +272,7 @@ mod tests {
         Shortened::of(text, Path::new(BASE))
     }
 
-    /// Reads a text with the lists cut out and without, and tells whether any was cut out.
+    /// Reads a text with the lists cut out and without; returns whether any was cut out.
     fn same(text: &str) -> bool {
         let whole = Config::parse_tree(text, Path::new(BASE), &[], &[]);
         assert_eq!(Config::parse(text, Path::new(BASE)), whole, "{text}");
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_in_the_wrong_place_and_errors_behind_a_list_are_told_as_ever() {
+    fn a_list_in_the_wrong_place_and_errors_behind_a_list_are_reported_as_ever() {
         let list = "zones = [\n{ name = \"a\", file = \"b\" },\n]\n";
         assert!(same(&format!("[server]\n{list}")));
         assert!(same(&format!("[[backend]]\n{list}{list}")));

@@ -36,7 +36,7 @@ pub(super) struct ZonePieces<'t> {
 }
 
 impl<'t> ZonePieces<'t> {
-    /// Takes the tables of zones out of a text. `None` where there are few of them, or where lines alone do not tell where
+    /// Takes the tables of zones out of a text. `None` where there are few of them, or where lines alone do not show where
     /// they begin.
     ///
     /// Without strings over several lines, a line with `[[zone]]` begins a table wherever the text is valid: brackets with a
@@ -162,7 +162,7 @@ mod tests {
         text + "[web]\nlisten = \"127.0.0.1:1\"\n"
     }
 
-    /// Reads a text in pieces and as a whole, and tells whether the pieces were good enough.
+    /// Reads a text in pieces and as a whole; returns whether the pieces were good enough.
     fn same(text: &str) -> bool {
         let base = Path::new(BASE);
         let whole = Config::parse_tree(text, base, &[], &[]);

@@ -1,4 +1,4 @@
-//! Owns the lines on stdout that tell a person (and a test) where the server is.
+//! Owns the lines on stdout that show a person (and a test) where the server is.
 
 use std::{
     fmt::Write as _,

@@ -38,7 +38,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 pub struct MaintenanceNotes {
     /// The faults of zone files.
     pub files: Arc<FileFaults>,
-    /// Zones whose own signatures need somebody.
+    /// Zones whose own signatures need an operator.
     pub signatures: Arc<SignatureSums>,
     last_reload: Mutex<Option<ReloadStatus>>,
     /// Rank and place of each source of zone files.

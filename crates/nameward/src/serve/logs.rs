@@ -130,7 +130,7 @@ impl TrafficLogs {
         self.status()
     }
 
-    /// Tells the state of the query log.
+    /// Returns the state of the query log.
     pub fn status(&self) -> OperationResult {
         let state = self.query_log.state();
         OperationResult::QueryLog(QueryLogStatus {

@@ -56,7 +56,7 @@ enum MaintenanceRequest {
         SyncMode,
         SyncSender<Result<SyncOutcome, SyncError>>,
     ),
-    /// A zone whose file is to be looked at, with the operator who is told what is wrong with it.
+    /// A zone whose file is to be looked at. The sender gets the errors and warnings, for the operator.
     LookAtZone(Box<NameBuf>, SyncSender<Vec<String>>),
     /// Nothing but to see whether a reload is wanted.
     Wake,
@@ -176,7 +176,7 @@ pub fn start(
         None => true,
     };
     let files = FileFollower::start(Arc::clone(&parts.commits), look, memory::give_back)
-        .telling(&parts.notes.files)
+        .noting_faults(&parts.notes.files)
         .judged_by(&parts.policies);
     parts.notes.set_sources(&parts.sources);
     let is_reload_wanted = Arc::new(AtomicBool::new(false));
@@ -264,7 +264,7 @@ fn run(
     }
 }
 
-/// Reloads, and tells the service manager when that begins and ends.
+/// Reloads, and notifies the service manager when that begins and ends.
 fn announced_reload(parts: &mut MaintenanceParts, files: &mut FileFollower) -> ReloadOutcome {
     crate::notify::reloading();
     let outcome = reload(parts, files);
@@ -343,9 +343,9 @@ fn reload(parts: &mut MaintenanceParts, files: &mut FileFollower) -> ReloadOutco
         0 => Ok(report),
         _ => {
             let mut lines = vec![report.summary];
-            let told = outcome.errors.into_iter().chain(report.warnings);
+            let findings = outcome.errors.into_iter().chain(report.warnings);
             // A name of a file may hold a line end.
-            lines.extend(told.map(|line| terminal::line(line).to_string()));
+            lines.extend(findings.map(|line| terminal::line(line).to_string()));
             Err(OperationError::invalid(lines.join("\n")))
         }
     }

@@ -283,7 +283,7 @@ impl Operator {
         ))
     }
 
-    /// Changes the level of the log, if one is given, and tells it.
+    /// Changes the level of the log, if one is given, and returns it.
     fn log_level(&self, word: Option<&str>) -> Result<OperationResult, OperationError> {
         if let Some(word) = word {
             let known = LEVELS.iter().find(|(known, _)| *known == word);

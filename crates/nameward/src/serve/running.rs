@@ -281,7 +281,7 @@ impl RunningServer {
         })
     }
 
-    /// Waits until somebody or something ends the server.
+    /// Waits until a signal, a command or a failure ends the server.
     pub async fn watch(&mut self) -> Result<(), StartError> {
         let mut stopping = self.stop.subscribe();
         let (mut loading, mut is_announced) = (true, false);
@@ -335,7 +335,7 @@ impl RunningServer {
         policies::warn_of_unknown_keys(&self.unknown_keys, &self.policy_table.load());
         self.key_driver.look_at_all();
         let secondaries = self.secondaries.clone();
-        tokio::task::spawn_blocking(move || secondaries.tell_of_changes_before_start());
+        tokio::task::spawn_blocking(move || secondaries.notify_of_changes_before_start());
     }
 
     /// Ends every part: workers answer what they have, connections get what is theirs.

@@ -1,4 +1,4 @@
-//! Owns the wiring of secondary zones and NOTIFY: who asks primaries, who notifies secondaries, and what operators are told
+//! Owns the wiring of secondary zones and NOTIFY: who asks primaries, who notifies secondaries, and what operators see
 //! of both.
 
 use std::{
@@ -40,7 +40,7 @@ use tokio::runtime::{Handle, Runtime};
 
 use crate::config::settings;
 
-/// Threads that ask primaries and tell secondaries. Packing a large zone takes one of them for a second.
+/// Threads that ask primaries and notify secondaries. Packing a large zone takes one of them for a second.
 const THREADS: usize = 2;
 
 /// Makes the runtime of outgoing questions: clients of this server never wait for a primary.
@@ -118,7 +118,7 @@ impl SecondaryZones {
         };
         let asker = outgoing.clone();
         let life = driver::start(life_parts, move |life| asker.asker(life), loaded)?;
-        let told = NotifierParts {
+        let parts = NotifierParts {
             policies: Arc::clone(&policies),
             zones: Arc::clone(&shared.zones),
             listens,
@@ -127,7 +127,7 @@ impl SecondaryZones {
             database_runtime: Handle::current(),
             on_sent: Box::new(move |zone| notified.note(zone)),
         };
-        notifier.start(told, &runtime);
+        notifier.start(parts, &runtime);
         let zones = SecondaryZones {
             life,
             outgoing,
@@ -163,8 +163,8 @@ impl SecondaryZones {
     }
 
     /// Has secondaries notified of zones that changed while the server was down. May wait for the disk.
-    pub fn tell_of_changes_before_start(&self) {
-        self.notifier.tell_of_changes_before_start();
+    pub fn notify_of_changes_before_start(&self) {
+        self.notifier.notify_of_changes_before_start();
     }
 
     /// Ends them: what is under way is given up.
@@ -357,7 +357,7 @@ impl SecondaryZones {
     pub fn notify(&self, zone: &str) -> Result<OperationResult, OperationError> {
         let name = zone_name(zone)?;
         self.of_other(name)?;
-        self.notifier.tell_now(name);
+        self.notifier.notify_now(name);
         tracing::info!("zone {name}: NOTIFY asked for over the control socket");
         let zone = name.to_string();
         Ok(OperationResult::ZoneNotifying { zone })

@@ -62,7 +62,7 @@ impl DatabaseUpdates for UpdatedDatabase {
             .followed
             .follow_all(&self.commits, &self.runtime, &changed);
         for (committed, followed) in changed.iter().zip(followed) {
-            // It is in the database, so the client is told of it; answers of this server follow.
+            // It is in the database, so the client gets NOERROR; answers of this server follow.
             if let Err(error) = followed {
                 tracing::error!(
                     "zone {}: updated in the database, but not in the answers of this server: {error}",

@@ -69,7 +69,7 @@ fn a_batch_over_zones_is_checked_as_a_whole_before_the_first_change() {
 }
 
 #[test]
-fn a_zone_file_becomes_a_zone_of_a_database_and_mistakes_are_told() {
+fn a_zone_file_becomes_a_zone_of_a_database_and_mistakes_are_reported() {
     let setup = Setup::new().without_web();
     let database = Sqlite::new(setup.dir());
     let path = database.path.display();

@@ -108,8 +108,8 @@ fn edits_of_a_file_are_journalled_and_one_without_a_new_serial_begins_the_journa
     place.write(7, 18);
     let server = place.start();
     assert_eq!(ask(&server, "www.file.test."), Some((0, 18)));
-    let told = "zone file.test.: changed while the server was down, but its serial is still 7";
-    assert!(server.wait_for_log(told), "{}", server.log());
+    let warning = "zone file.test.: changed while the server was down, but its serial is still 7";
+    assert!(server.wait_for_log(warning), "{}", server.log());
     wait_for_journal(&server, 0);
 }
 

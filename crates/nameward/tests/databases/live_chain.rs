@@ -212,7 +212,7 @@ fn existing(model: &Model) -> BTreeMap<Labels, BTreeSet<u16>> {
     all
 }
 
-/// What a reply denies although it exists.
+/// Returns a name or type that a reply denies although it exists.
 fn denied(reply: &Message, existing: &BTreeMap<Labels, BTreeSet<u16>>) -> Option<String> {
     for record in reply.answer.iter().chain(&reply.authority) {
         for (name, types) in existing {
@@ -233,7 +233,7 @@ fn denied(reply: &Message, existing: &BTreeMap<Labels, BTreeSet<u16>>) -> Option
                 }
                 _ => continue,
             };
-            // RFC 6840 section 4.1: the record of a delegation tells of DS only.
+            // RFC 6840 section 4.1: the record of a delegation proves DS only.
             let is_of_parent = shown.contains(&2) && !shown.contains(&6);
             let is_denied = |rtype: &u16| !shown.contains(rtype) && (!is_of_parent || *rtype == 43);
             if is_covered || is_owner && types.iter().any(is_denied) {
@@ -281,7 +281,7 @@ const CONTENTS: [(&str, &str); 4] = [
     ),
 ];
 
-/// Changes rows as somebody does who knows nothing of orders and empty non-terminals; returns the statements.
+/// Changes rows as a program does that knows nothing of orders and empty non-terminals; returns the statements.
 fn change(model: &mut Model, chance: &mut Chance) -> String {
     let below: Vec<_> = model
         .iter()

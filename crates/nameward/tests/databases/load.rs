@@ -1,5 +1,5 @@
 //! Real databases that are paused, killed, started again and filled with bad rows while questions pour in: what is in
-//! memory or in a cache is answered all the time, look-ups are bounded, and the counters and the log tell what happened.
+//! memory or in a cache is answered all the time, look-ups are bounded, and the counters and the log show what happened.
 
 use crate::operation::{SERVFAIL, ask, counter, wait_for, zone};
 use crate::rows::Sqlite;

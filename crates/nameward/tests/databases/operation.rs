@@ -171,7 +171,7 @@ fn a_database_that_is_missing_at_start_is_served_when_it_comes() {
     wait_for(&server, "www.late.test.", (0, 30));
 }
 
-/// The state of a server as its command tells it.
+/// The state of a server as its command shows it.
 fn status(server: &TestServer) -> String {
     String::from_utf8(server.command(&["status"]).stdout).unwrap()
 }
@@ -254,12 +254,12 @@ fn rows_that_do_not_parse_fail_their_name_and_the_log_names_them() {
             assert!(server.command(&["stats"]).status.success());
         }
         assert_eq!(ask(&server, "nothing.one.test.").unwrap().0, NXDOMAIN);
-        // Look-ups of one database tell one failure in five seconds.
-        let told = match mode {
+        // Look-ups of one database log one failure in five seconds.
+        let logged = match mode {
             "live" => &["table records, id 777: "][..],
             _ => &["table records, id 777: ", "id 778: ", "id 779: "][..],
         };
-        for text in told {
+        for text in logged {
             assert!(server.wait_for_log(text), "{mode}: {}", server.log());
         }
         assert_eq!(counter(&server, "servfail-packets"), 3, "{mode}");
@@ -345,7 +345,7 @@ fn without_triggers_zones_that_did_not_change_are_not_made_anew() {
         ));
         wait_for(&server, "www.one.test.", (0, address));
     }
-    // It would be told again by each load that takes over what it read.
+    // Each load that takes over what it read would log it again.
     let log = server.log();
     assert_eq!(log.matches("id 777").count(), 1, "{log}");
 }

@@ -9,7 +9,7 @@ use nameward_testkit::{Setup, TestServer};
 use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Longer than a database takes to tell of a change.
+/// Longer than the notice of a change takes.
 const NOTICE: Duration = Duration::from_millis(1500);
 /// Ahead of all serials that these zones had before (RFC 1982).
 const FAR_SERIAL: u32 = 2_100_000_000;

@@ -131,7 +131,7 @@ impl Store {
         }
     }
 
-    /// What a statement brings: a line for each row.
+    /// Returns the rows of a statement, a line each.
     pub(crate) fn lines(&self, sql: &str) -> String {
         match self {
             Store::Sqlite(path) => {

@@ -136,7 +136,7 @@ fn what_is_remembered_follows_the_database_and_is_not_needed_to_start() {
 }
 
 #[test]
-fn the_state_directory_of_the_service_is_used_and_one_that_cannot_be_written_is_told() {
+fn the_state_directory_of_the_service_is_used_and_one_that_cannot_be_written_is_reported() {
     let place = Place::new("live");
     let state = place.state();
     let server = place.setup().environment("STATE_DIRECTORY", &state).start();

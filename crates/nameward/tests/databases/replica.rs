@@ -10,7 +10,7 @@ const NO_CACHE: &str =
     "[cache]\nquery_ttl = 0\npacket_ttl = 0\nnegative_ttl = 0\nstale_while_down = 0\n";
 
 #[test]
-fn postgres_is_read_from_a_streaming_replica_and_changes_are_told_by_the_primary() {
+fn postgres_is_read_from_a_streaming_replica_and_the_primary_sends_notices_of_changes() {
     let kind = DatabaseKind::Postgres;
     let Some(mut primary) = started(kind) else {
         return;

@@ -93,7 +93,7 @@ impl Sqlite {
         connection
     }
 
-    /// Takes away what tells which zone changed.
+    /// Drops the triggers that note which zone changed.
     pub fn drop_triggers(&self) {
         let connection = self.connection();
         let sql = "SELECT name FROM sqlite_master WHERE type = 'trigger'";

@@ -42,7 +42,7 @@ fn sign(dir: &Path, zone: &str, text: &str, denial: &[&str]) -> Result<String, S
     Ok(std::fs::read_to_string(dir.join("signed")).unwrap())
 }
 
-/// Whether BIND as a resolver can tell: it takes no alias for an answer to NSEC, and the DS that an alias leads to may
+/// Whether BIND as a resolver can judge: it takes no alias for an answer to NSEC, and the DS that an alias leads to may
 /// belong to a parent which nobody serves.
 fn can_judge(ask: &Ask, own: &Message) -> bool {
     let is_alias = own.answer.iter().any(|record| record.rtype == CNAME);

@@ -144,7 +144,7 @@ fn a_secondary_forwards_updates_to_its_primary_and_relays_its_signed_reply() {
     assert_eq!(sent, (true, String::new()), "{}", secondary.log());
     assert_eq!(ask(&primary, "new.one.test."), Some((0, 77)));
     assert_eq!(counter(&secondary, "dnsupdate-answers"), 1);
-    // The primary refuses what is not signed, and that is what the client is told.
+    // The primary refuses what is not signed, and the client gets that reply.
     let (_, words) = nsupdate(&secondary, "update add more.one.test. 60 A 192.0.2.78");
     assert!(words.contains("REFUSED"), "{words}");
     primary.stop();

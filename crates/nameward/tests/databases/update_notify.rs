@@ -1,4 +1,4 @@
-//! NOTIFY-DNSUPDATE of zones in a database: whether secondaries are told of each update at once.
+//! NOTIFY-DNSUPDATE of zones in a database: whether secondaries are notified of each update at once.
 
 use std::time::{Duration, Instant};
 
@@ -10,8 +10,8 @@ use crate::update::nsupdate_at;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Lines of the log that say that a zone's servers are told now.
-fn told(server: &TestServer, zone: &str) -> usize {
+/// Counts the lines of the log that say that a zone's servers are notified now.
+fn notified_count(server: &TestServer, zone: &str) -> usize {
     let log = server.log();
     let lines = log.lines().filter(|line| line.contains(zone));
     lines
@@ -31,7 +31,7 @@ fn update(primary: &TestServer, zone: &str) {
 }
 
 #[test]
-fn notify_dnsupdate_says_whether_secondaries_are_told_of_updates_at_once() {
+fn notify_dnsupdate_says_whether_secondaries_are_notified_of_updates_at_once() {
     let directory = tempfile::tempdir().unwrap();
     let database = Sqlite::new(directory.path());
     for name in ["at-once.test", "later.test", "unsaid.test"] {
@@ -69,19 +69,24 @@ fn notify_dnsupdate_says_whether_secondaries_are_told_of_updates_at_once() {
     ));
     let start = Instant::now();
     for name in ["at-once.test", "later.test", "unsaid.test"] {
-        while told(&primary, name) == 0 {
+        while notified_count(&primary, name) == 0 {
             assert!(start.elapsed() < PATIENCE, "{}", primary.log());
             notify(&primary, name);
             std::thread::sleep(Duration::from_millis(50));
         }
     }
-    let before = told(&primary, "later.test");
+    let before = notified_count(&primary, "later.test");
     update(&primary, "later.test");
     for name in ["at-once.test", "unsaid.test"] {
         update(&primary, name);
         wait_for(&secondary, &format!("new.{name}."), (0, 77));
     }
-    assert_eq!(told(&primary, "later.test"), before, "{}", primary.log());
+    assert_eq!(
+        notified_count(&primary, "later.test"),
+        before,
+        "{}",
+        primary.log()
+    );
     // An operator does not wait for the round.
     notify(&primary, "later.test");
     wait_for(&secondary, "new.later.test.", (0, 77));

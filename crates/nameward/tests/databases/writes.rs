@@ -298,7 +298,7 @@ fn a_clean_stop_leaves_a_file_that_can_be_copied() {
     }
 }
 
-/// A database made with the schema of PowerDNS, if that is installed, and then told to tell of changes.
+/// A database made with the schema of PowerDNS, if that is installed, with the triggers of `nameward db init`.
 pub fn started(kind: DatabaseKind) -> Option<Database> {
     let database = Database::start(kind)?.unwrap();
     let schema = match kind {
@@ -362,7 +362,7 @@ fn check_fleet(kind: DatabaseKind) {
     for i in 1..=10u8 {
         let (through, other) = (usize::from(i % 2), usize::from((i + 1) % 2));
         let address = format!("192.0.2.{i}");
-        // Kept by both, so that a cache that is not told would answer.
+        // Kept by both, so that a cache without the notice would answer.
         let _ = servers
             .each_ref()
             .map(|server| ask(server, "www.one.test."));
@@ -412,7 +412,7 @@ fn check_fleet(kind: DatabaseKind) {
     assert_eq!(count.trim(), "0");
 }
 
-/// The one who writes tells the others where no trigger does.
+/// The server that writes notifies the others where no trigger does.
 fn check_without_triggers(kind: DatabaseKind, database: &Database, servers: &[TestServer; 2]) {
     let sql = match kind {
         DatabaseKind::Postgres => "DROP FUNCTION nameward_changed() CASCADE",

@@ -69,8 +69,8 @@ fn records_of_a_zone_file_are_set_added_deleted_and_written_into_it_when_asked()
     let (said, _) = done(&server, &["record", "delete", "dyn.example", "none"]);
     assert_eq!(said, "zone dyn.example: no change\n");
     let (said, _) = done(&server, &["zone", "show", "dyn.example", "--json"]);
-    let told = "\"serial\":12,\"records\":5,\"disabled\":0";
-    assert!(said.contains(told), "{said}");
+    let expected = "\"serial\":12,\"records\":5,\"disabled\":0";
+    assert!(said.contains(expected), "{said}");
     // The file has what it had, until it is written.
     let file = server.dir().join("zones/dyn.example.zone");
     assert_eq!(fs::read_to_string(&file).unwrap(), ZONE);
@@ -149,7 +149,7 @@ fn a_batch_is_tried_and_made_and_all_or_nothing() {
         answered_address(at, "www.dyn.example"),
         Some([192, 0, 2, 99])
     );
-    // Somebody was faster.
+    // Another change was faster.
     let (code, error) = failed(&server, &["apply", &json]);
     assert!(
         code == 5 && error.contains("serial is 12, not 11"),

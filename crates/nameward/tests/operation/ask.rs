@@ -12,7 +12,7 @@ use std::{
 
 use nameward_testkit::wire::{Message, Name, Question, encode_question, type_from_text};
 
-/// A zone with an address record of its own, so that versions can be told apart.
+/// A zone with an address record of its own, so that versions differ.
 pub fn zone(host: &str) -> String {
     format!("$TTL 60\n@ SOA ns h 1 2 3 4 5\n@ NS ns\nns A 192.0.2.1\n{host} A 192.0.2.2\n")
 }
@@ -112,7 +112,7 @@ pub fn eventually<T>(mut read: impl FnMut() -> T, wanted: impl Fn(&T) -> bool) -
     read()
 }
 
-/// Asks one question after the other until it is told to stop.
+/// Asks one question after the other until it is stopped.
 pub struct ConstantClient {
     stop: Arc<AtomicBool>,
     asked: Arc<AtomicU64>,
@@ -126,10 +126,10 @@ impl ConstantClient {
             Arc::new(AtomicBool::new(false)),
             Arc::new(AtomicU64::new(0)),
         );
-        let (told, counted) = (Arc::clone(&stop), Arc::clone(&asked));
+        let (stopped, counted) = (Arc::clone(&stop), Arc::clone(&asked));
         let thread = thread::spawn(move || {
             let socket = client(server);
-            while !told.load(Ordering::Relaxed) {
+            while !stopped.load(Ordering::Relaxed) {
                 let number = counted.fetch_add(1, Ordering::Relaxed);
                 match exchange(&socket, number as u16, name) {
                     Ok(message) if message.rcode() == 0 && message.answer.len() == 1 => {}

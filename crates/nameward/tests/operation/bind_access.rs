@@ -32,7 +32,7 @@ const ZONES: [(&str, &str); 17] = [
     ("notlocal.example", "allow-query { !localhost; any; };"),
     ("named.example", "allow-query { friends; };"),
     ("notnamed.example", "allow-query { !Friends; any; };"),
-    // A list that leaves somebody out, in a list that lets everybody in.
+    // A list that leaves a client out, in a list that lets everybody in.
     (
         "double.example",
         "allow-query { { !127.0.0.2; 127/8; }; any; };",

@@ -24,7 +24,7 @@ fn config_of(server: &TestServer) -> String {
 }
 
 #[test]
-fn status_tells_what_is_served_and_what_is_wrong() {
+fn status_shows_what_is_served_and_what_is_wrong() {
     let bad = "@ SOA broken\n";
     let server = TestServer::start(
         "[server]\nnsid = \"ns7\"\nworkers = 1\n",
@@ -56,7 +56,7 @@ fn status_tells_what_is_served_and_what_is_wrong() {
     );
     assert!(json.contains("\"zones\":2,\"zones_not_ready\":1"), "{json}");
     assert_eq!(json.lines().count(), 1);
-    // The same faults are on the page, and a probe is told that there are some.
+    // The same faults are on the page, and a probe sees that there are some.
     let fault = "Zone bad.example cannot be served: ";
     assert!(
         text.contains(fault) && text.contains("bad.example.zone:1:"),
@@ -73,7 +73,7 @@ fn status_tells_what_is_served_and_what_is_wrong() {
         probe.ends_with("\na zone has no contents that can be served\n"),
         "{probe}"
     );
-    // A reload that fails is told until one succeeds.
+    // A reload that fails is a fault until one succeeds.
     assert!(!server.command(&["reload"]).status.success());
     let text = stdout(&server.command(&["status"]));
     assert!(text.contains("Z failed: "), "{text}");
@@ -165,7 +165,7 @@ fn stop_returns_when_the_server_has_ended() {
 }
 
 #[test]
-fn exit_codes_tell_the_kinds_of_errors_apart() {
+fn each_kind_of_error_has_its_exit_code() {
     let server = TestServer::start("", &[("one.example", &zone("www"))]);
     for (arguments, code, kind) in [
         (&["zone", "show", "none.example"][..], 4, "not_found"),

@@ -47,8 +47,8 @@ fn check_answers(at: SocketAddr, anchor: &Path, may_be_insecure: bool) {
 }
 
 fn changed(server: &TestServer, update: &str) {
-    let told = nsupdate(server, update);
-    assert_eq!(told, (true, String::new()), "{update}: {}", server.log());
+    let updated = nsupdate(server, update);
+    assert_eq!(updated, (true, String::new()), "{update}: {}", server.log());
 }
 
 fn check_series(denial: &str) {

@@ -220,10 +220,10 @@ fn all_keys_roll_with_a_real_parent_through_kill_9_and_the_zone_goes_insecure_in
         Some(7),
         "a policy looks after the keys"
     );
-    let told = done(&server, &["key", "rollover", "one.test"]);
+    let printed = done(&server, &["key", "rollover", "one.test"]);
     assert!(
-        told.contains("published") && told.contains("next: "),
-        "{told}"
+        printed.contains("published") && printed.contains("next: "),
+        "{printed}"
     );
     // The parent does nothing: the new zone-signing key takes over, the key-signing keys are both there and wait.
     let at_rest = |at| {

@@ -24,14 +24,14 @@ fn said(server: &TestServer, arguments: &[&str]) -> String {
 }
 
 #[test]
-fn the_level_of_the_log_is_told_and_changed_while_the_server_runs() {
+fn the_level_of_the_log_is_shown_and_changed_while_the_server_runs() {
     let server = TestServer::start("", &[("one.example", &zone("www"))]);
     assert_eq!(said(&server, &["log-level"]), "info\n");
     assert_eq!(said(&server, &["log-level", "error"]), "error\n");
     let before = server.log();
     assert!(before.contains("log level error: asked for over the control socket"));
     said(&server, &["reload"]);
-    assert_eq!(server.log(), before, "a reload is told at level info");
+    assert_eq!(server.log(), before, "a reload is logged at level info");
     assert_eq!(said(&server, &["log-level", "debug"]), "debug\n");
     assert_eq!(said(&server, &["log-level"]), "debug\n");
     assert!(
@@ -58,8 +58,8 @@ fn lines_of_the_log_are_json_or_have_the_level_before_them() {
         (line["level"].clone(), line["message"].clone())
     });
     let lines: Vec<_> = lines.collect();
-    let told = ("info".into(), "loaded zone one.example serial 1".into());
-    assert!(lines.contains(&told), "{log}");
+    let expected = ("info".into(), "loaded zone one.example serial 1".into());
+    assert!(lines.contains(&expected), "{log}");
     assert!(lines.iter().any(|(level, _)| level == "error"), "{log}");
     let server = TestServer::start("[log]\nformat = \"journald\"\n", &zones);
     let log = server.log();
@@ -103,8 +103,8 @@ fn answers_are_logged_as_long_as_and_as_far_as_somebody_wants_it() {
     assert_eq!(rcode(server.address(), "www.two.example"), 0);
     assert_eq!(rcode(server.address(), "none.one.example"), 3);
     let read = || fs::read_to_string(&file).unwrap_or_default();
-    let told = "query none.one.example. A from 127.0.0.1 port ";
-    eventually(read, |text| text.contains(told));
+    let expected = "query none.one.example. A from 127.0.0.1 port ";
+    eventually(read, |text| text.contains(expected));
     assert!(read().contains(" over udp: NXDOMAIN, "), "{}", read());
     assert_eq!(read().lines().count(), 1, "{}", read());
     // A file that was moved away is made anew.
@@ -114,9 +114,9 @@ fn answers_are_logged_as_long_as_and_as_far_as_somebody_wants_it() {
         assert_eq!(rcode(server.address(), "www.one.example"), 0);
         read()
     };
-    let told = "query www.one.example. A from 127.0.0.1 ";
-    let text = eventually(ask_and_read, |text| text.contains(told));
-    assert!(text.contains(told), "{text}");
+    let expected = "query www.one.example. A from 127.0.0.1 ";
+    let text = eventually(ask_and_read, |text| text.contains(expected));
+    assert!(text.contains(expected), "{text}");
     assert!(!read().contains("from ::1"), "{}", read());
     assert!(said(&server, &["query-log", "off"]).starts_with("query log      off\n"));
     assert_eq!(rcode(server.address(), "ns.one.example"), 0);

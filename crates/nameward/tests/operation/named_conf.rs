@@ -72,7 +72,7 @@ fn its_zones_are_served_and_a_reload_follows_it() {
 }
 
 #[test]
-fn a_mistake_in_it_changes_nothing_and_is_told_with_its_place() {
+fn a_mistake_in_it_changes_nothing_and_is_reported_with_its_place() {
     let server = setup().start();
     let directory = server.dir().join("bind/db");
     write(

@@ -84,7 +84,7 @@ fn a_reload_works_after_the_change_of_user() {
 }
 
 #[test]
-fn who_is_not_root_cannot_become_somebody_else_and_is_told() {
+fn who_is_not_root_cannot_become_another_user_and_gets_an_error() {
     if require(is_root().then_some(()), "root (to become somebody else)").is_none() {
         return;
     }
@@ -106,6 +106,6 @@ fn who_is_not_root_cannot_become_somebody_else_and_is_told() {
         .output()
         .unwrap();
     assert_eq!(output.status.code(), Some(1), "{output:?}");
-    let told = String::from_utf8(output.stderr).unwrap();
-    assert!(told.contains("cannot become user \"root\""), "{told}");
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(stderr.contains("cannot become user \"root\""), "{stderr}");
 }

@@ -56,7 +56,8 @@ impl Fleet {
         }
         let ours = free_address().unwrap();
         let places = kinds.map(|kind| (kind, free_address().unwrap()));
-        let told = places.map(|(_, at)| format!("{{ address = \"{at}\", key = \"{KEY_NAME}\" }}"));
+        let notified =
+            places.map(|(_, at)| format!("{{ address = \"{at}\", key = \"{KEY_NAME}\" }}"));
         let server = Setup::new()
             .without_web()
             .listen(&[&ours.to_string()])
@@ -65,7 +66,7 @@ impl Fleet {
                  [[key]]\nname = \"{KEY_NAME}\"\nalgorithm = \"{KEY_ALGORITHM}\"\nsecret = \"{KEY_SECRET}\"\n\
                  [[zone]]\nname = \"{ZONE}\"\nallow_transfer = [\"key:{KEY_NAME}\"]\nalso_notify = [{}]\n\
                  dnssec_policy = \"quick\"\n",
-                told.join(", ")
+                notified.join(", ")
             ))
             .zone(ZONE, &zone_text())
             .start();
@@ -186,7 +187,7 @@ fn one_active<'k>(keys: &'k [KeyLine], role: &str) -> Option<&'k KeyLine> {
 }
 
 /// The zone is valid for BIND and for ldns.
-fn verify(file: &Path, told: &str) {
+fn verify(file: &Path, context: &str) {
     let file = file.to_str().unwrap();
     for (program, arguments) in [
         ("dnssec-verify", vec!["-z", "-o", ZONE, file]),
@@ -197,7 +198,7 @@ fn verify(file: &Path, told: &str) {
             output.unwrap_or_else(|error| panic!("{program}: {error}: run scripts/install-deps"));
         let said =
             String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{program}: {said}\n{told}");
+        assert!(output.status.success(), "{program}: {said}\n{context}");
     }
 }
 

@@ -239,8 +239,8 @@ fn a_zone_file_is_secure_from_one_command_through_edits_and_restarts_until_anoth
     let anchor = home.path().join("anchor");
     let server = start(home.path());
     assert_eq!(command(&server, &["zone", "ds", "one.test"]).0, Some(4));
-    let told = done(&server, &["zone", "secure", "one.test"]);
-    assert!(told.contains("one.test. IN DS "), "{told}");
+    let printed = done(&server, &["zone", "secure", "one.test"]);
+    assert!(printed.contains("one.test. IN DS "), "{printed}");
     assert_eq!(command(&server, &["zone", "secure", "one.test"]).0, Some(5));
     done(
         &server,
@@ -350,15 +350,21 @@ fn keys_are_added_moved_and_removed_and_the_zone_stays_secure() {
     assert_eq!(tag_of(&moved), tag_of(&listed));
     // The last key that signs is not taken away by mistake, and secrets are not in the log.
     done(&server, &["key", "remove", "two.test", "2"]);
-    let (code, told) = command(&server, &["key", "remove", "two.test", "1"]);
-    assert!(code == Some(7) && told.contains("zone unsecure"), "{told}");
+    let (code, printed) = command(&server, &["key", "remove", "two.test", "1"]);
+    assert!(
+        code == Some(7) && printed.contains("zone unsecure"),
+        "{printed}"
+    );
     let secret = fs::read_to_string(file).unwrap();
     let secret = secret
         .lines()
         .find_map(|line| line.strip_prefix("PrivateKey: "));
     assert!(!server.log().contains(secret.unwrap()));
-    let (code, told) = command(&server, &["key", "add", "one.test", "--algorithm", "16"]);
-    assert!(code == Some(6) && told.contains("15 (ED25519)"), "{told}");
+    let (code, printed) = command(&server, &["key", "add", "one.test", "--algorithm", "16"]);
+    assert!(
+        code == Some(6) && printed.contains("15 (ED25519)"),
+        "{printed}"
+    );
 }
 
 #[test]
@@ -394,15 +400,15 @@ fn a_secondary_is_signed_on_its_way_and_follows_its_primary() {
 }
 
 #[test]
-fn zone_show_tells_whether_and_how_a_zone_is_signed() {
+fn zone_show_says_whether_and_how_a_zone_is_signed() {
     let home = tempfile::tempdir().unwrap();
     let server = start(home.path());
     let shown = done(&server, &["zone", "show", "one.test"]);
     assert!(shown.ends_with("signed no\n"), "{shown}");
     for denial in ["nsec", "nsec3", "nsec3-opt-out", "white-lies", "compact"] {
         let secure = ["zone", "secure", "one.test", "--denial", denial];
-        let told = done(&server, &secure);
-        let ds = told.split(" IN DS ").nth(1).unwrap().trim();
+        let printed = done(&server, &secure);
+        let ds = printed.split(" IN DS ").nth(1).unwrap().trim();
         let tag = ds.split(' ').next().unwrap();
         let shown = done(&server, &["zone", "show", "one.test"]);
         let expected = format!(
@@ -432,9 +438,9 @@ fn the_denial_of_a_signed_zone_is_changed_and_every_version_is_whole_and_secure(
     write_anchor(&server, "one.test", &anchor);
     let keys = done(&server, &["key", "list", "one.test"]);
     for denial in ["nsec3", "compact", "nsec", "white-lies", "nsec3"] {
-        let told = done(&server, &["zone", "secure", "one.test", "--denial", denial]);
+        let printed = done(&server, &["zone", "secure", "one.test", "--denial", denial]);
         assert_eq!(
-            told,
+            printed,
             format!("zone one.test: signed with denial {denial}\n")
         );
         check_answers(at, "one.test", &anchor);

@@ -239,7 +239,7 @@ fn a_password_hash_that_cannot_be_used_stops_the_start() {
 }
 
 #[test]
-fn the_service_manager_is_told_of_start_reload_and_end() {
+fn the_service_manager_is_notified_of_start_reload_and_end() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("notify");
     let manager = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
@@ -250,23 +250,23 @@ fn the_service_manager_is_told_of_start_reload_and_end() {
         .zone("one.example", &zone("www"))
         .environment("NOTIFY_SOCKET", &path)
         .start();
-    let told = || {
+    let next_message = || {
         let mut buffer = [0; 1024];
         let length = manager
             .recv(&mut buffer)
             .expect("a message for the service manager");
         String::from_utf8_lossy(&buffer[..length]).into_owned()
     };
-    assert_eq!(told(), "READY=1\n");
+    assert_eq!(next_message(), "READY=1\n");
     assert!(server.command(&["reload"]).status.success());
-    let reloading = told();
+    let reloading = next_message();
     assert!(
         reloading.starts_with("RELOADING=1\nMONOTONIC_USEC="),
         "{reloading}"
     );
-    assert_eq!(told(), "READY=1\n");
+    assert_eq!(next_message(), "READY=1\n");
     assert_eq!(server.stop().code(), Some(0));
-    assert_eq!(told(), "STOPPING=1\n");
+    assert_eq!(next_message(), "STOPPING=1\n");
 }
 
 #[test]

@@ -44,8 +44,8 @@ fn keys_are_kept_across_a_restart_and_secrets_are_shown_only_when_asked_for() {
         "it is there already"
     );
     let wrong = ["tsig", "import", "other.example.", "hmac-sha1", "hunter2*"];
-    let (code, told) = output_of(&server, &wrong);
-    assert!(code == Some(6) && !told.contains("hunter2"), "{told}");
+    let (code, printed) = output_of(&server, &wrong);
+    assert!(code == Some(6) && !printed.contains("hunter2"), "{printed}");
     assert!(server.stop().success());
     let server = start();
     let (_, listed) = output_of(&server, &["tsig", "list"]);
@@ -80,10 +80,10 @@ fn keys_are_kept_across_a_restart_and_secrets_are_shown_only_when_asked_for() {
 #[test]
 fn without_a_state_directory_a_key_cannot_be_kept_and_the_command_says_so() {
     let server = Setup::new().start();
-    let (code, told) = output_of(&server, &["tsig", "generate", "k.example"]);
+    let (code, printed) = output_of(&server, &["tsig", "generate", "k.example"]);
     assert!(
-        code == Some(7) && told.contains("state_directory"),
-        "{told}"
+        code == Some(7) && printed.contains("state_directory"),
+        "{printed}"
     );
     assert_eq!(
         output_of(&server, &["tsig", "list"]),

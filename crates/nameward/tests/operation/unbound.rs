@@ -29,7 +29,7 @@ fn zone_text() -> String {
 const CHILD: &str =
     "$TTL 300\n@ SOA ns hostmaster 1 3600 600 86400 60\n@ NS ns\nns A 127.0.0.1\nwww A 192.0.2.9\n";
 
-/// What unbound is to say of a question.
+/// The status that unbound is to give a question.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Verdict {
     /// There is an answer, and it is secure.
@@ -195,20 +195,20 @@ fn check_way(unbound: &Peer, way: &str) {
         for (labels, rtype, verdict) in questions() {
             let name = format!("{labels}{way}.example");
             let (status, is_secure, said) = judged(unbound, &name, rtype);
-            let told = format!("{name} {rtype}: {said}\n{}", unbound.log_tail());
+            let context = format!("{name} {rtype}: {said}\n{}", unbound.log_tail());
             let is_absent = match verdict {
                 Verdict::Absent => way != "compact",
                 Verdict::Insecure => labels.starts_with("no."),
                 Verdict::Secure | Verdict::Covered => false,
             };
             let expected = if is_absent { "NXDOMAIN" } else { "NOERROR" };
-            assert_eq!(status, expected, "{told}");
+            assert_eq!(status, expected, "{context}");
             let expected = match verdict {
                 Verdict::Secure => true,
                 Verdict::Covered | Verdict::Absent => way != "nsec3-opt-out",
                 Verdict::Insecure => false,
             };
-            assert_eq!(is_secure, expected, "{told}");
+            assert_eq!(is_secure, expected, "{context}");
         }
     }
 }

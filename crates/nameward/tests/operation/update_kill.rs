@@ -142,7 +142,7 @@ fn nothing_that_was_acknowledged_is_lost_by_kill_9_and_the_serial_never_goes_bac
         let name = format!("n{number}.dyn.example");
         assert_eq!(answered_address(at, &name), Some(address_of(number)));
     }
-    // Of updates that nobody was told of all is there, or nothing.
+    // Of an update without a reply all is there, or nothing.
     for number in 0..next.load(Ordering::Relaxed) {
         let name = format!("n{number}.dyn.example");
         let has_address = answered_address(at, &name).is_some();

@@ -194,7 +194,7 @@ fn a_backend_that_is_not_watched_is_left_alone() {
     assert_eq!(rcode(server.address(), "www.still.example"), 0);
     assert_eq!(rcode(server.address(), "new.still.example"), NXDOMAIN);
     assert_eq!(rcode(server.address(), "www.other.example"), REFUSED);
-    // Until somebody asks for it.
+    // Until a reload asks for it.
     assert!(server.command(&["reload"]).status.success());
     assert_eq!(rcode(server.address(), "www.still.example"), REFUSED);
     assert_eq!(rcode(server.address(), "www.other.example"), 0);

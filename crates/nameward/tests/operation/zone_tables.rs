@@ -43,11 +43,11 @@ fn a_reload_with_a_mistake_about_zones_says_where_and_changes_nothing() {
     let wrong = "[[zone]]\nname = \"two.example\"\nkind = \"secondary\"\n";
     fs::write(&config, format!("{wrong}{text}")).unwrap();
     let output = server.command(&["reload"]);
-    let told = String::from_utf8(output.stderr).unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
     assert!(!output.status.success());
     assert!(
-        told.contains("nameward.toml:3:8: a secondary zone needs primaries"),
-        "{told}"
+        stderr.contains("nameward.toml:3:8: a secondary zone needs primaries"),
+        "{stderr}"
     );
     assert_eq!(rcode(server.address(), "www.one.example"), 0);
 }
@@ -84,7 +84,7 @@ fn the_copy_of_a_secondary_is_no_zone_of_the_directory_it_lies_in() {
 }
 
 #[test]
-fn a_key_that_nobody_knows_is_told_of() {
+fn a_key_that_nobody_knows_is_reported() {
     let setup = Setup::new().zone("one.example", &zone("www"));
     let state = setup.dir().join("state");
     let server = setup
@@ -103,9 +103,9 @@ fn a_key_that_nobody_knows_is_told_of() {
     );
     let config = server.dir().join("nameward.toml");
     let output = server.command(&["check", "--config", config.to_str().unwrap()]);
-    let told = String::from_utf8(output.stdout).unwrap();
+    let stdout = String::from_utf8(output.stdout).unwrap();
     assert!(
-        told.contains("the TSIG key nosuch. is not in the configuration"),
-        "{told}"
+        stdout.contains("the TSIG key nosuch. is not in the configuration"),
+        "{stdout}"
     );
 }

@@ -192,7 +192,7 @@ fn an_edited_zone_is_shown_asked_for_and_refused_if_it_changed_meanwhile() {
         output.status.code() == Some(6) && said.contains("error"),
         "{said}"
     );
-    // Somebody else changes the zone while the editor is open.
+    // Another client changes the zone while the editor is open.
     let set = "record set dyn.example other A 60 192.0.2.5";
     let other = format!(
         "{change}

@@ -83,21 +83,21 @@ fn a_zone_file_that_does_not_match_its_digest_is_refused_and_the_old_version_sta
     server.write_zone(ZONE, &spoilt(&made(2)));
     let reload = server.command(&["reload"]);
     assert!(!reload.status.success());
-    let told = "serial 2: its ZONEMD record does not match its contents";
-    assert!(text_of(&reload).contains(told), "{reload:?}");
+    let fault = "serial 2: its ZONEMD record does not match its contents";
+    assert!(text_of(&reload).contains(fault), "{reload:?}");
     assert!(server.log().contains("the old version stays in service"));
     assert!(served(at, 1));
     let config = server.dir().join("nameward.toml");
     let check = server.command(&["check", "--config", config.to_str().unwrap()]);
-    assert!(!check.status.success() && text_of(&check).contains(told));
+    assert!(!check.status.success() && text_of(&check).contains(fault));
     // A digest of another version is none.
     server.write_zone(
         ZONE,
         &made(3).replace("hostmaster.digest.test. 3 ", "hostmaster.digest.test. 4 "),
     );
     let reload = server.command(&["reload"]);
-    let told = "serial 4: its ZONEMD record is of serial 3";
-    assert!(text_of(&reload).contains(told), "{reload:?}");
+    let fault = "serial 4: its ZONEMD record is of serial 3";
+    assert!(text_of(&reload).contains(fault), "{reload:?}");
     // Without a digest there is nothing to compare.
     server.write_zone(ZONE, &stripped(&made(5)));
     assert!(server.command(&["reload"]).status.success());
@@ -160,18 +160,21 @@ fn check_transfers(key: Option<&str>, directory: &Path) {
         assert!(server.wait_for_log("serial 2, IXFR"), "{}", server.log());
     }
     offer(3, &spoilt(&made(3)));
-    let told = "serial 3: its ZONEMD record does not match its contents";
+    let fault = "serial 3: its ZONEMD record does not match its contents";
     for server in both {
-        let whole = format!("incremental transfer not taken: {told}; asking for the whole zone");
+        let whole = format!("incremental transfer not taken: {fault}; asking for the whole zone");
         assert!(server.wait_for_log(&whole), "{}", server.log());
-        let refused = format!("refresh failed (1 in a row): {}: {told}", primary.address());
+        let refused = format!(
+            "refresh failed (1 in a row): {}: {fault}",
+            primary.address()
+        );
         assert!(server.wait_for_log(&refused), "{}", server.log());
         assert!(served(server.address(), 2));
     }
     offer(4, &stripped(&made(4)));
     assert!(served(verifying.address(), 4), "{}", verifying.log());
-    let told = "serial 4: it has no ZONEMD record, and zonemd is \"require\"";
-    assert!(requiring.wait_for_log(told), "{}", requiring.log());
+    let fault = "serial 4: it has no ZONEMD record, and zonemd is \"require\"";
+    assert!(requiring.wait_for_log(fault), "{}", requiring.log());
     assert!(served(requiring.address(), 2));
     offer(5, &made(5));
     for server in both {

@@ -1,4 +1,4 @@
-//! A resolver that answers as a test tells it, over UDP and TCP.
+//! A resolver that answers as a test sets it, over UDP and TCP.
 
 use std::{
     io::{Read, Write},

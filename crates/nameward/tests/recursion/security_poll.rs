@@ -88,7 +88,7 @@ fn every_status_is_shown_and_a_failure_keeps_only_what_is_bad() {
 }
 
 #[test]
-fn silence_is_told_as_a_timeout_and_the_server_answers_meanwhile() {
+fn silence_is_logged_as_a_timeout_and_the_server_answers_meanwhile() {
     let resolver = ScriptedResolver::start(|_, _| Replies::new());
     let config = format!(
         "[recursor]\naddress = \"{}\"\ntimeout_ms = 6000\n[security_poll]\nsuffix = \"polls.test.\"\n",

@@ -47,7 +47,7 @@ fn survive(
     server: &TestServer,
     primary: &Primary,
     serial_now: &mut u32,
-    (what, told): (&str, &str),
+    (what, error): (&str, &str),
     script: impl Fn(&Asked) -> Reply + Send + Sync + 'static,
 ) {
     let before = *serial_now;
@@ -59,9 +59,9 @@ fn survive(
             .status
             .success()
     );
-    wait_until(&format!("{what}: {told:?}"), server, || {
+    wait_until(&format!("{what}: {error:?}"), server, || {
         let text = status(server, "example");
-        text.contains("last_error") && text.contains(told)
+        text.contains("last_error") && text.contains(error)
     });
     // The old version is served, and nothing else.
     assert_eq!(serial(server.address(), "example"), Some(before), "{what}");
@@ -109,7 +109,7 @@ fn the_old_zone_is_served_whatever_the_records_of_a_transfer_are() {
         }
     };
     let evil = |rtype, rdata: &[u8]| record(b"\x04evil\xc0\x0c", rtype, rdata);
-    for (what, told, extra) in [
+    for (what, error, extra) in [
         (
             "out of zone",
             "outside of the zone",
@@ -125,7 +125,7 @@ fn the_old_zone_is_served_whatever_the_records_of_a_transfer_are() {
         ("a SOA elsewhere", "has a SOA at", evil(6, &[0; 22])),
         ("a pointer forward", "malformed", evil(2, b"\xff\xff")),
     ] {
-        survive(&server, &primary, now, (what, told), with(extra));
+        survive(&server, &primary, now, (what, error), with(extra));
     }
     let class = |asked: &Asked| {
         let mut list = records(asked.version);

@@ -3,11 +3,11 @@
 mod autoprimary;
 mod expire;
 mod hostile;
+mod notify_out;
 mod peers;
 mod primary;
 mod queue;
 mod restart;
-mod tell;
 
 use std::net::{SocketAddr, UdpSocket};
 use std::thread;

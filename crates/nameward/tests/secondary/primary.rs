@@ -1,4 +1,4 @@
-//! A primary that sends what a test tells it to: honest zones and differences, or anything else.
+//! A primary that sends what a test sets: honest zones and differences, or anything else.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -40,7 +40,7 @@ pub struct Reply {
 pub enum ReplyEnd {
     Close,
     Stall,
-    /// The same octets again, as long as somebody reads.
+    /// The same octets again, as long as the client reads.
     Repeat,
 }
 

@@ -11,7 +11,7 @@ const ADDRESSES_MAX: usize = 256;
 /// Bounds of the time for which addresses are kept: a target without a TTL must not be asked for with every question.
 const TTL_MIN: u32 = 5;
 const TTL_MAX: u32 = 86_400;
-/// How long it is good that there are none, where the reply does not tell (RFC 2308 section 5).
+/// How long it is good that there are none, where the reply has no SOA (RFC 2308 section 5).
 const NEGATIVE_TTL: u32 = 60;
 
 /// Why the addresses of a target are not known.

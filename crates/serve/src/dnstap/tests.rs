@@ -116,7 +116,7 @@ fn messages_reach_a_collector_that_goes_and_comes_back() {
     wait_for(|| dnstap.state().is_connected);
     pass(&tap, b"question two", b"answer two");
     while !has(&collector.frame(), b"answer two") {}
-    // At the end it is told, and has everything.
+    // At the end the collector gets a STOP frame, and has everything.
     let ended = thread::spawn(move || dnstap.end());
     assert_eq!(collector.control(), b"\0\0\0\x03");
     collector.say(b"\0\0\0\x05");

@@ -24,7 +24,7 @@ pub(crate) struct Answerer {
 }
 
 impl Answerer {
-    /// `making` tells whether it signs, or leaves that to the threads that do.
+    /// Makes an answerer. `making` says whether it signs, or leaves that to the threads that do.
     pub(crate) fn new(shared: &Arc<ServingState>, making: Making) -> Self {
         Answerer {
             snapshots: Snapshots::new(shared),
@@ -117,7 +117,7 @@ impl Answerer {
         });
     }
 
-    /// A question that has waited for too long: a datagram is dropped, a stream is told.
+    /// A question that has waited for too long: a datagram is dropped, a stream gets SERVFAIL.
     pub(crate) fn give_up(&mut self, shared: &Arc<ServingState>, question: WaitingQuestion) {
         match question.request.medium() {
             Medium::Datagram => self.recorder.add(Counter::TimedoutPackets, 1),

@@ -67,7 +67,7 @@ struct AutoprimaryShared {
     parts: AutoprimaryParts,
     /// Zones that are being looked at, in wire form and lower case.
     waiting: Mutex<HashSet<Box<[u8]>>>,
-    /// Zones that were not made, as the log tells.
+    /// Zones that were not made and stand in the log.
     refusals: Mutex<LoggedRefusals>,
 }
 

@@ -29,7 +29,7 @@ pub(super) enum AskFailure {
 }
 
 impl AskFailure {
-    /// Tells whether nothing at all was heard of the primary.
+    /// Returns whether nothing at all was heard of the primary.
     pub(super) fn is_silence(&self) -> bool {
         matches!(self, AskFailure::NoAnswer)
     }

@@ -38,7 +38,7 @@ pub struct NotifierParts {
     pub policies: Arc<PolicyTable>,
     /// The zones that are served.
     pub zones: Arc<ArcSwap<ZoneTable>>,
-    /// The addresses that this server listens on: it does not tell itself.
+    /// The addresses that this server listens on: it does not notify itself.
     pub listens: Vec<SocketAddr>,
     /// Keeps the serials that were notified of.
     pub store: Option<StateStore>,
@@ -58,13 +58,13 @@ pub struct Notifier {
 
 #[derive(Default)]
 struct NotifierShared {
-    /// Zones that changed, and whether an operator has asked to tell of them.
+    /// Zones that changed, and whether an operator has asked for the NOTIFY.
     changed: Mutex<HashMap<NameBuf, bool>>,
     wake: Notify,
     waiting: AtomicU64,
     sent: AtomicU64,
     start: OnceLock<StartParts>,
-    told: Mutex<SentSerials>,
+    sent_serials: Mutex<SentSerials>,
 }
 
 impl Notifier {
@@ -80,7 +80,7 @@ impl Notifier {
     }
 
     /// Has the servers of a zone notified at once, whatever its policy says.
-    pub fn tell_now(&self, zone: NameBuf) {
+    pub fn notify_now(&self, zone: NameBuf) {
         lock(&self.shared.changed).insert(zone, true);
         self.shared.wake.notify_one();
     }
@@ -97,12 +97,12 @@ impl Notifier {
 
     /// Has everything written that is to be kept over a restart, and waits for the disk.
     pub fn end(&self) {
-        lock(&self.shared.told).write_all();
+        lock(&self.shared.sent_serials).write_all();
     }
 
     /// Starts the sender on a runtime.
     pub fn start(&self, parts: NotifierParts, runtime: &Handle) {
-        *lock(&self.shared.told) = SentSerials::new(parts.store.clone());
+        *lock(&self.shared.sent_serials) = SentSerials::new(parts.store.clone());
         let _ = self.shared.start.set(StartParts {
             store: parts.store.clone(),
             policies: Arc::clone(&parts.policies),
@@ -113,7 +113,7 @@ impl Notifier {
 
     /// Has the servers notified of zones whose serial they were not notified of before: zones that changed while the server was
     /// down. May wait for the disk. Without a state store nobody knows, and nobody is notified.
-    pub fn tell_of_changes_before_start(&self) {
+    pub fn notify_of_changes_before_start(&self) {
         let start = self.shared.start.get();
         let Some(StartParts {
             store: Some(store),
@@ -133,10 +133,10 @@ impl Notifier {
         {
             let policy = policies.of(zone.apex_name());
             // Databases keep the serials of their zones themselves.
-            let is_told = (policy.notify_name_servers || !policy.also_notify.is_empty())
+            let is_notified = (policy.notify_name_servers || !policy.also_notify.is_empty())
                 && !matches!(policy.declared_by, PolicySource::Backend(_));
             let name = NameBuf::from(zone.apex_name());
-            if is_told && !kept.has(&name, zone.serial()) {
+            if is_notified && !kept.has(&name, zone.serial()) {
                 self.changed(name);
             }
         }

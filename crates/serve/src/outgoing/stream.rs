@@ -117,7 +117,7 @@ impl MessageBuffer {
     }
 }
 
-/// Tells whether a primary that failed with an IXFR is asked for the whole zone: it may not know IXFR, or have no good
+/// Returns whether a primary that failed with an IXFR is asked for the whole zone: it may not know IXFR, or have no good
 /// differences. One that is not trusted is not asked again.
 pub(super) fn is_worth_whole(failure: &TransferFailure) -> bool {
     !matches!(

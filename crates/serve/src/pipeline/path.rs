@@ -373,7 +373,8 @@ impl<'t> Turn<'t> {
         Ok(())
     }
 
-    /// Decides a question that cannot wait for signatures: a datagram is sent over to TCP, a stream is told.
+    /// Decides a question that cannot wait for signatures: a datagram gets TC, so that its client
+    /// comes back over TCP, a stream gets SERVFAIL.
     fn refuse_signing(&mut self, request: &Request<'_>, out: &mut [u8]) -> Verdict {
         self.recorder.add(Counter::SigningRefusals, 1);
         match request.medium() {
@@ -409,8 +410,8 @@ impl<'t> Turn<'t> {
         }
     }
 
-    /// Decides a question for which there is no room: a datagram is dropped, a stream is told, so that it does not wait
-    /// in vain.
+    /// Decides a question for which there is no room: a datagram is dropped, a stream gets SERVFAIL, so that
+    /// its client does not wait in vain.
     pub(crate) fn turn_away(&mut self, request: &Request<'_>, out: &mut [u8]) -> Verdict {
         match request.medium() {
             Medium::Datagram => {

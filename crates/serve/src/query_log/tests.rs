@@ -137,13 +137,13 @@ fn a_writer_that_hangs_costs_lines_which_are_counted_and_nobody_waits() {
     done.send(()).unwrap();
     assert_eq!(logged.read(4).len(), 4);
     // Counted once the writer has come to it.
-    let told = || {
+    let logged = || {
         let counted = logged.stats.snapshot().counter(Counter::QueryLogDrops);
         (counted, logged.log.state().written)
     };
     let start = Instant::now();
-    while told() != (6, 5) {
-        assert!(start.elapsed() < Duration::from_secs(60), "{:?}", told());
+    while logged() != (6, 5) {
+        assert!(start.elapsed() < Duration::from_secs(60), "{:?}", logged());
         thread::sleep(Duration::from_millis(5));
     }
 }

@@ -10,10 +10,10 @@ use tokio::net::{TcpStream, UdpSocket};
 
 use super::question::{ReceivedMessage, UpstreamQuestion, UpstreamReply};
 
-/// Datagrams that are no reply to the question, after which it is asked over TCP: somebody is guessing (RFC 5452
+/// Datagrams that are no reply to the question, after which it is asked over TCP: an attacker is guessing (RFC 5452
 /// section 9.3), and over TCP has to guess much more.
 const STRAYS_MAX: usize = 16;
-/// Octets of a datagram that are read. Resolvers are told to send less.
+/// Octets of a datagram that are read. The EDNS size in questions asks for less.
 const DATAGRAM_MAX: usize = 4096;
 
 /// Why a try failed.

@@ -15,7 +15,7 @@ const CLIENTS_A_QUESTION: usize = 8;
 /// The outcome of a client's question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Joined {
-    /// It is the first of its kind: somebody has to ask it.
+    /// It is the first of its kind: the caller has to ask it.
     Begun,
     /// It was asked before.
     UnderWay,

@@ -244,7 +244,7 @@ impl DatagramBatch {
         }
     }
 
-    /// Tells which socket the next datagrams come from.
+    /// Sets the socket that the next datagrams come from.
     pub(crate) fn set_socket(&mut self, socket: &Arc<Socket>, local: SocketAddr) {
         self.local = Some(local);
         let same = self

@@ -52,7 +52,7 @@ impl Outbox {
         true
     }
 
-    /// Sends everything; bit `i` of the result tells whether the kernel took reply `i`.
+    /// Sends everything; bit `i` of the result is set if the kernel took reply `i`.
     pub(crate) fn flush(&mut self) -> u32 {
         let (mut next, mut sent) = (0, 0u32);
         while next < self.outgoing.len() {

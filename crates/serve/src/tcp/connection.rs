@@ -30,7 +30,7 @@ const WRITE_WINDOW: usize = 64 * 1024;
 /// answers on their way (RFC 1122 section 4.2.2.13).
 const LINGER: Duration = Duration::from_secs(1);
 const LINGER_BYTES: usize = 1 << 20;
-/// How long an answer of many messages that waits is left alone, if nobody tells that it goes on.
+/// How long an answer of many messages that waits is left alone, if no wake-up comes.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// Octets of the length before each message (RFC 1035 section 4.2.2), and of the largest message.
 const PREFIX: usize = 2;
@@ -432,7 +432,7 @@ impl<H: StreamHandler, S: ByteStream> StreamConnection<H, S> {
         self.keep_within_bounds().is_ok()
     }
 
-    /// Tells what this connection holds; fails when all together hold too much and this one is the worst.
+    /// Reports what this connection holds; fails when all together hold too much and this one is the worst.
     fn keep_within_bounds(&mut self) -> io::Result<()> {
         let held = self.input.capacity() + self.output.capacity();
         let held = if held <= UNCOUNTED_BYTES { 0 } else { held };

@@ -61,7 +61,7 @@ impl Holdings {
     }
 
     /// Sets what a connection holds in its own buffers, `taken` octets of which were counted as answers that came
-    /// later. `since` tells since when its client has done nothing about it.
+    /// later. `since` is the time since when its client has done nothing about it.
     pub(super) fn set_own(
         &mut self,
         (id, client): (u64, IpAddr),

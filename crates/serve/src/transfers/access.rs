@@ -1,4 +1,4 @@
-//! Who may transfer a zone: by address, by key, or because it is one of the zone's name servers.
+//! The right to transfer a zone: by address, by key, or because the client is one of the zone's name servers.
 
 use std::net::IpAddr;
 
@@ -21,7 +21,7 @@ pub(super) enum TransferAccess {
     Allowed,
     /// It may not.
     Refused,
-    /// It may if it is a name server of the zone, whose contents have to be looked up to tell.
+    /// It may if it is a name server of the zone, whose contents have to be looked up first.
     NameServers,
 }
 
@@ -48,7 +48,7 @@ pub(super) fn access_of(
     }
 }
 
-/// Tells whether an address is that of a name server of a zone, as far as the zones in memory know.
+/// Returns whether an address is that of a name server of a zone, as far as the zones in memory know.
 fn is_name_server(client: IpAddr, zone: &Zone, table: &ZoneTable) -> bool {
     let mut names = name_servers(zone);
     names.any(|name| {

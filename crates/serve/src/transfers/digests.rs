@@ -34,7 +34,7 @@ const DIGEST_REST_MAX: Duration = Duration::from_secs(300);
 #[error("its digest (ZONEMD) cannot be made: {0}")]
 pub(super) struct ZoneDigestFault(#[from] ChangeError);
 
-/// Returns a version with a ZONEMD record that stands for the one which will be made, so that the chain tells of the type.
+/// Returns a version with a ZONEMD record that stands for the one which will be made, so that the chain lists the type.
 pub(super) fn with_placeholder(zone: &Arc<Zone>) -> Result<Arc<Zone>, ZoneDigestFault> {
     let zonemd = zone.zonemd_placeholder();
     Ok(Arc::new(zone.with_digest(&[(Type::ZONEMD, zonemd)])?))
@@ -47,7 +47,7 @@ pub(super) fn with_made_digest(zone: &Arc<Zone>) -> Result<Arc<Zone>, ZoneDigest
 }
 
 impl OutgoingTransfers {
-    /// Tells whether a zone goes out with a digest that is made here: it is in memory, and its signatures, if it has any, are
+    /// Returns whether a zone goes out with a digest that is made here: it is in memory, and its signatures, if it has any, are
     /// made here.
     pub(super) fn makes_digest(&self, zone: &Zone) -> bool {
         let is_stored = matches!(zone.signing(), SigningState::Stored(_));
@@ -103,7 +103,7 @@ impl OutgoingTransfers {
     }
 }
 
-/// The versions with digests that somebody has: that are being sent, or kept to make differences of.
+/// The versions with digests that are in use: that are being sent, or kept to make differences of.
 #[derive(Default)]
 pub(super) struct DigestedVersions {
     turn: Mutex<()>,
@@ -229,7 +229,7 @@ impl DigestKeeper {
     /// Makes the digest of a zone and has answers show it.
     fn digest(&self, transfers: &OutgoingTransfers, zone: Arc<Zone>) {
         let name = NameBuf::from(zone.apex_name());
-        // From the first version on answers tell that there is one.
+        // From the first version on answers prove that there is one.
         if zone.apex().rrset(Type::ZONEMD).is_none() {
             let placeholder = zone.zonemd_placeholder();
             self.table.set_digest(name.as_name(), Some(placeholder));

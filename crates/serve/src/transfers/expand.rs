@@ -76,7 +76,7 @@ pub(super) struct AliasExpansion<'e> {
     pub(super) runtime: &'e Handle,
 }
 
-/// Tells whether a zone has an ALIAS record.
+/// Returns whether a zone has an ALIAS record.
 pub(super) fn has_alias(zone: &Zone) -> bool {
     zone.nodes_in_any_order()
         .any(|node| alias_of(node).is_some())

@@ -293,7 +293,7 @@ impl OutgoingTransfers {
     }
 }
 
-/// Tells whether an ALIAS record goes or comes.
+/// Returns whether an ALIAS record goes or comes.
 fn changes_alias(difference: &Difference) -> bool {
     let lists = [&difference.removed, &difference.added];
     lists
@@ -323,7 +323,7 @@ const JOURNAL_STEP: Duration = Duration::from_millis(10);
 #[derive(Default)]
 pub(super) struct LiveReads {
     turns: Mutex<HashMap<u32, Arc<Mutex<()>>>>,
-    /// By the number of the zone: its generation, and its contents as long as somebody has them.
+    /// By the number of the zone: its generation, and its contents as long as they are in use.
     read: Mutex<HashMap<u64, (u64, Weak<Zone>)>>,
 }
 
@@ -369,8 +369,8 @@ impl LiveReads {
     }
 }
 
-/// Tells whether a version that was read is being sent to a client. One that is merely kept, to make differences of, may be old:
-/// not every change of a database is told of at once.
+/// Returns whether a version that was read is being sent to a client. One that is merely kept, to make differences of, may be old:
+/// not every change of a database is noticed at once.
 fn is_being_sent(zone: &Arc<Zone>, sent: &SentVersions) -> bool {
     // The caller has it, and maybe those that are kept.
     Arc::strong_count(zone) > 1 + usize::from(sent.has(zone))

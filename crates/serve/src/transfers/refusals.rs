@@ -19,7 +19,7 @@ pub(crate) struct LoggedRefusals {
 }
 
 impl LoggedRefusals {
-    /// Tells whether to log that a client was refused a zone.
+    /// Returns whether to log that a client was refused a zone.
     pub(crate) fn admit(&mut self, client: IpAddr, zone: Name<'_>, now: Instant) -> bool {
         let since = *self.since.get_or_insert(now);
         if now.saturating_duration_since(since) >= AGAIN_AFTER {

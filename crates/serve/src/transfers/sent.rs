@@ -68,7 +68,7 @@ impl SentVersions {
         newest
     }
 
-    /// Tells whether a version is kept here.
+    /// Returns whether a version is kept here.
     pub(super) fn has(&self, version: &Arc<Zone>) -> bool {
         let kept = self.kept();
         let sent = kept.zones.get(&name_of(version));
@@ -179,7 +179,7 @@ impl SentZone {
     }
 }
 
-/// Tells whether two versions differ in nothing but signatures of the same time: some algorithms make another one of the
+/// Returns whether two versions differ in nothing but signatures of the same time: some algorithms make another one of the
 /// same records each time.
 fn is_signed_again(difference: &Difference) -> bool {
     let times = |list: &RecordList| -> Option<Vec<[u8; 8]>> {

@@ -86,7 +86,7 @@ impl TransferSlots {
         (state.running, state.waiting.len())
     }
 
-    /// Takes a place for a client, or one in the queue, whose turn `wake` tells.
+    /// Takes a place for a client, or one in the queue; `wake` is notified when its turn comes.
     pub(super) fn take(self: &Arc<Self>, client: IpAddr, wake: &Arc<Notify>) -> SlotAnswer {
         let client = counted_as(client);
         let slots = Arc::clone(self);

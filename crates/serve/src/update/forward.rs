@@ -59,7 +59,7 @@ impl UpdateForwarder {
         }
     }
 
-    /// Asks primaries in their order and tells of the first reply, or of the last failure.
+    /// Asks primaries in their order and hands on the first reply, or the last failure.
     pub(super) fn forward(
         &self,
         message: Box<[u8]>,

@@ -145,7 +145,7 @@ impl Load<'_> {
         (self.events)(LoadEvent::Removed(name));
     }
 
-    /// Makes the changes visible, and tells where another source has a zone too.
+    /// Makes the changes visible, and reports the zones that another source has too.
     pub(super) fn publish(&mut self) {
         for contest in self.publisher.publish() {
             let name = contest.name.as_name();
@@ -154,7 +154,7 @@ impl Load<'_> {
     }
 }
 
-/// The warning about a new version whose serial tells nobody that it is new. Secondaries take a version only if its
+/// The warning about a new version whose serial is not greater. Secondaries take a version only if its
 /// serial is greater (RFC 1996 section 3.10, RFC 1982 section 3.2).
 fn advice_on_serial(before: &Zone, now: &Zone) -> Option<String> {
     let (old, new) = (before.serial(), now.serial());

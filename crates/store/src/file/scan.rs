@@ -272,7 +272,7 @@ impl Configurations {
     }
 }
 
-/// Tells of zones whose files are older than what BIND serves.
+/// Returns a warning about zones whose files are older than what BIND serves.
 fn journals(zones: &[bind::BindZone]) -> Option<String> {
     let has_one = |zone: &&bind::BindZone| {
         !zone.is_signed_copy() && zone.journal().is_some_and(|path| path.exists())
@@ -341,7 +341,7 @@ pub(super) fn scan(
         }
         if let Some(directory) = &source.directory {
             if let Some(watcher) = watcher {
-                // When it is replaced as a whole, its parent tells.
+                // Its parent has the event when it is replaced as a whole.
                 watcher.file(directory, Interest::All);
             }
             let mut walk = DirectoryWalk {

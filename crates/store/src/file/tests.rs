@@ -141,7 +141,7 @@ fn files_below_a_directory_are_zones_of_their_names() {
 }
 
 #[test]
-fn a_file_name_that_is_no_zone_name_is_told_and_passed_over() {
+fn a_file_name_that_is_no_zone_name_is_reported_and_passed_over() {
     let mut fixture = Fixture::new();
     fixture.write("a..b.zone", GOOD);
     fixture.write("good.example.zone", GOOD);
@@ -155,7 +155,7 @@ fn a_file_name_that_is_no_zone_name_is_told_and_passed_over() {
 }
 
 #[test]
-fn listed_zones_come_first_and_a_second_file_for_a_zone_is_told() {
+fn listed_zones_come_first_and_a_second_file_for_a_zone_is_reported() {
     let mut fixture = Fixture::new();
     fixture.write(
         "example.org.zone",
@@ -287,7 +287,7 @@ fn a_directory_that_cannot_be_read_removes_nothing() {
 }
 
 #[test]
-fn a_listed_zone_whose_file_is_missing_is_told_before_and_by_a_load() {
+fn a_listed_zone_whose_file_is_missing_is_reported_before_and_by_a_load() {
     let mut fixture = Fixture::new();
     let name = NameBuf::from_text(b"one.example", Name::ROOT).unwrap();
     let path = fixture.path("missing");

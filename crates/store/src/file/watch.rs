@@ -1,7 +1,7 @@
 //! Owns the watching of zone files: which directories, what their events mean, and when it is time to look.
 //!
 //! One watch a directory, however many files it has. Events become paths that wait until they are quiet
-//! ([`pending`]); then somebody else looks, by the same way as a reload. Where the kernel gives no more watches, all
+//! ([`pending`]); then the caller looks, by the same way as a reload. Where the kernel gives no more watches, all
 //! files are looked at from time to time instead.
 
 mod listed;
@@ -146,7 +146,7 @@ impl Watcher {
             }
             Err(_) => {
                 drop(state);
-                // It is not there, or may not be read: its parent tells when that changes.
+                // It is not there, or may not be read: its parent has the event when that changes.
                 if path.parent().is_some() {
                     self.file(path, Interest::All);
                 }

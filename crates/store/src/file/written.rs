@@ -19,7 +19,7 @@ impl WrittenFiles {
         self.names.extend(file.file_name().map(OsString::from));
     }
 
-    /// Tells whether a file is among them, whatever way its path is spelled.
+    /// Returns whether a file is among them, whatever way its path is spelled.
     pub(super) fn has(&self, file: &Path) -> bool {
         let name = file.file_name().unwrap_or_default();
         self.names.contains(name) && self.paths.contains(&resolved(file))

@@ -121,7 +121,7 @@ struct KeptAbove {
     is_stale: bool,
 }
 
-/// Whose turn it is to read the names of a zone.
+/// The turn to read the names of a zone.
 #[derive(Default)]
 struct ReadTurn {
     reader: tokio::sync::Mutex<()>,
@@ -133,7 +133,7 @@ struct ReadTurn {
 pub(crate) struct AboveSets {
     zones: Mutex<HashMap<i64, KeptAbove>>,
     turns: Mutex<HashMap<i64, Arc<ReadTurn>>>,
-    /// After this a set is read again even if nobody told of a change.
+    /// After this a set is read again even without a notice of a change.
     max_age: Duration,
 }
 
@@ -208,11 +208,11 @@ impl AboveSets {
     /// The set of a zone if nothing has to be read for it.
     pub(crate) fn usable(&self, zone: i64) -> Option<Arc<Above>> {
         let (current, old) = self.cached(zone);
-        // Somebody reads it right now: the old one is good for a moment more.
+        // Another reader is at work: the old one is good for a moment more.
         current.or_else(|| old.filter(|_| self.is_being_read(zone)))
     }
 
-    /// Whether somebody reads the names of a zone. One who gave up leaves the turn behind, but does not hold it.
+    /// Whether a reader of the names of a zone is at work. One that gave up leaves the turn behind, but does not hold it.
     fn is_being_read(&self, zone: i64) -> bool {
         let turns = lock(&self.turns);
         let turn = turns.get(&zone);
@@ -233,7 +233,7 @@ impl AboveSets {
             None => turn.reader.lock().await,
             Some(old) => match turn.reader.try_lock() {
                 Ok(reader) => reader,
-                // Somebody reads it right now: the old one is good for a moment more.
+                // Another reader is at work: the old one is good for a moment more.
                 Err(_) => return Ok(old),
             },
         };

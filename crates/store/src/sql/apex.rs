@@ -38,7 +38,7 @@ pub(crate) struct Apex {
 pub(crate) enum ApexScope {
     /// SOA and NS, which every answer may need.
     Plain,
-    /// All: the proofs of a signed zone tell which types there are.
+    /// All: the proofs of a signed zone list its types.
     Signed,
 }
 

@@ -60,7 +60,7 @@ mod tests {
         let address = DatabaseAddress::Sqlite(path.clone());
         db::init(&address).await.unwrap();
         let backend = SqlBackend::new(SqlOptions::for_tests(address)).unwrap();
-        // A reader of ours and one of somebody else, which keep the log in place.
+        // A reader of ours and one of another process, which keep the log in place.
         assert!(backend.zones().await.unwrap().zones.is_empty());
         let other = Connection::open(&path).unwrap();
         other

@@ -55,7 +55,7 @@ pub(super) struct SqlConnection {
     terms: Terms,
 }
 
-/// Why a statement failed, as the client of its engine tells it.
+/// The failure of a statement, as the client of its engine reports it.
 #[derive(Debug)]
 pub(super) enum ClientError {
     Sqlite(rusqlite::Error),

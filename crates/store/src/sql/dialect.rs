@@ -2,7 +2,7 @@
 //!
 //! Integers are cast so that a schema with other widths works. A look-up does not name the zone: planners without
 //! statistics would take the index on zones and read a whole zone for one name. The few rows of other zones that have
-//! the same name (a child's apex) are told apart here.
+//! the same name (a child's apex) are sorted out here.
 
 use super::terms::TERM_KINDS;
 

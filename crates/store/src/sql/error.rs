@@ -33,7 +33,7 @@ pub enum SqlError {
     Timeout(u128),
     /// The database refused a statement: the schema is not what we expect.
     #[error(
-        "the database refused a statement: {0}; `nameward db check` tells what is wrong with the schema"
+        "the database refused a statement: {0}; `nameward db check` shows what is wrong with the schema"
     )]
     Refused(String),
     /// The database could not do a statement at this moment: a lock, a deadlock, a conflict with others.

@@ -45,7 +45,7 @@ impl Facts {
 }
 
 impl SqlBackend {
-    /// How a zone is signed, if the caches tell.
+    /// Returns how a zone is signed, if a cache has it.
     pub(super) fn known_signing(&self, zone: &LiveZone) -> Option<Option<Arc<Signing>>> {
         if !self.inner.options.security.is_read {
             return Some(None);
@@ -174,7 +174,7 @@ fn or_last<T>(
     }
 }
 
-/// Tells of a row that signing needs; once for each time it is read, so not for every question.
+/// Logs a row that signing needs and cannot use; once for each time it is read, so not for every question.
 pub(super) fn log_unusable(zone: &LiveZone, error: &RowError, has_last: bool) {
     let apex = &zone.apex;
     match has_last {

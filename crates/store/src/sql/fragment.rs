@@ -206,7 +206,7 @@ impl Gathering {
         self.statements += statements;
     }
 
-    /// Tells how the zone is signed, before the first walk.
+    /// Sets how the zone is signed, before the first walk.
     pub(crate) fn set_signing(&mut self, signing: Option<Arc<Signing>>) {
         self.signing = signing;
     }

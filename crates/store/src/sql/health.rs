@@ -26,7 +26,7 @@ pub struct Health {
 pub(super) struct Condition {
     is_up: AtomicBool,
     /// The log does not say yet how it is.
-    is_untold: AtomicBool,
+    is_unlogged: AtomicBool,
     notes: Mutex<HealthNotes>,
 }
 
@@ -36,21 +36,21 @@ struct HealthNotes {
     since: SystemTime,
     last_error: Option<(String, SystemTime)>,
     /// The last line of the log about it, and when it was written.
-    told_up: bool,
-    told: Option<Instant>,
+    logged_up: bool,
+    logged_at: Option<Instant>,
 }
 
 impl Default for Condition {
     fn default() -> Self {
         Condition {
             is_up: AtomicBool::new(true),
-            is_untold: AtomicBool::new(false),
+            is_unlogged: AtomicBool::new(false),
             notes: Mutex::new(HealthNotes {
                 reason: String::new(),
                 since: SystemTime::now(),
                 last_error: None,
-                told_up: true,
-                told: None,
+                logged_up: true,
+                logged_at: None,
             }),
         }
     }
@@ -76,7 +76,7 @@ impl Condition {
         }
     }
 
-    /// Takes note of how a statement ended. The log tells when the database goes down and when it is back, not every
+    /// Takes note of how a statement ended. The log says when the database goes down and when it is back, not every
     /// statement.
     pub(super) fn note(&self, result: &Result<(), SqlError>, database: &DatabaseAddress) {
         let reason = match result {
@@ -86,7 +86,9 @@ impl Condition {
                 | SqlError::Refused(_)
                 | SqlError::Busy(_)),
             ) => error.to_string(),
-            _ if self.is_up.load(Ordering::Relaxed) && !self.is_untold.load(Ordering::Relaxed) => {
+            _ if self.is_up.load(Ordering::Relaxed)
+                && !self.is_unlogged.load(Ordering::Relaxed) =>
+            {
                 return;
             }
             _ => String::new(),
@@ -103,10 +105,10 @@ impl Condition {
             notes.since = now;
         }
         if !notes.is_due(is_up, Instant::now()) {
-            let is_untold = notes.told_up != is_up;
-            return self.is_untold.store(is_untold, Ordering::Relaxed);
+            let is_unlogged = notes.logged_up != is_up;
+            return self.is_unlogged.store(is_unlogged, Ordering::Relaxed);
         }
-        self.is_untold.store(false, Ordering::Relaxed);
+        self.is_unlogged.store(false, Ordering::Relaxed);
         drop(notes);
         if is_up {
             tracing::info!(%database, "the database answers again");
@@ -119,11 +121,13 @@ impl Condition {
 impl HealthNotes {
     /// Whether the log is to say this now.
     fn is_due(&mut self, is_up: bool, now: Instant) -> bool {
-        let is_steady = self.told.is_none_or(|told| now - told >= STEADY);
-        let is_due = self.told_up != is_up && is_steady;
+        let is_steady = self
+            .logged_at
+            .is_none_or(|logged_at| now - logged_at >= STEADY);
+        let is_due = self.logged_up != is_up && is_steady;
         if is_due {
-            self.told_up = is_up;
-            self.told = Some(now);
+            self.logged_up = is_up;
+            self.logged_at = Some(now);
         }
         is_due
     }
@@ -134,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_database_that_comes_and_goes_is_told_now_and_then() {
+    fn a_database_that_comes_and_goes_is_logged_now_and_then() {
         let mut notes = Condition::default().notes.into_inner().unwrap();
         let start = Instant::now();
         assert!(!notes.is_due(true, start));
@@ -147,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_told_is_told_by_a_later_statement() {
+    fn a_later_statement_logs_what_was_not_logged() {
         let (condition, address) = (
             Condition::default(),
             DatabaseAddress::parse("x.db").unwrap(),
@@ -158,10 +162,10 @@ mod tests {
         assert!(health.is_up && health.reason.is_empty());
         let (text, at) = health.last_error.expect("the failure is remembered");
         assert!(text.contains("1") && at <= health.since, "{text}");
-        assert!(condition.is_untold.load(Ordering::Relaxed));
-        condition.notes().told = None;
+        assert!(condition.is_unlogged.load(Ordering::Relaxed));
+        condition.notes().logged_at = None;
         condition.note(&Ok(()), &address);
-        assert!(!condition.is_untold.load(Ordering::Relaxed));
-        assert!(condition.notes().told_up);
+        assert!(!condition.is_unlogged.load(Ordering::Relaxed));
+        assert!(condition.notes().logged_up);
     }
 }

@@ -133,7 +133,7 @@ impl<'b> SqlLookupBatch<'b> {
         self.open.is_empty()
     }
 
-    /// Fetches what is missing and tells which look-ups ended.
+    /// Fetches what is missing and returns which look-ups ended.
     pub async fn round(&mut self) -> Round {
         let mut round = Round::default();
         self.names.clear();
@@ -177,7 +177,7 @@ impl SqlLookupBatch<'_> {
         zones
     }
 
-    /// Tells each look-up how its zone is signed; returns how many statements it took to know. One that cannot know
+    /// Hands each look-up the signing of its zone; returns how many statements it took to know. One that cannot know
     /// fails.
     fn take_facts(&mut self, facts: &Facts) -> u32 {
         let unknown = self.open.iter_mut();
@@ -249,7 +249,7 @@ async fn fetch_chunk(
             octets += row.text(5).map_or(0, <[u8]>::len);
             if rows > MAX_ROWS || octets > MAX_CONTENT {
                 is_too_large = true;
-                // Ends the statement; it is not told.
+                // Ends the statement; the error goes nowhere.
                 return Err(SqlError::row("records", 0, ""));
             }
             let text = row.text(1).unwrap_or_default();

@@ -33,7 +33,7 @@ pub(crate) fn options(url: &str) -> Result<Opts, SqlError> {
     let Some(path) = wish.authorities else {
         return Ok(options);
     };
-    // A file that cannot be read is told now, not when the first connection fails.
+    // A file that cannot be read is an error now, not when the first connection fails.
     Tls::new(Some(&path))?;
     let tls = SslOpts::default()
         .with_disable_built_in_roots(true)

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 /// How long a part is used.
 const MAX_AGE: Duration = Duration::from_secs(5);
-/// How long a name counts as oversized where nobody tells of changes.
+/// How long a name counts as oversized where changes come without notices.
 const OVERSIZED_AGE: Duration = Duration::from_secs(30);
 /// Memory for parts, over all zones; when there are more, all are dropped, which costs each one fetch.
 const MAX_BYTES: usize = 64 << 20;

@@ -81,7 +81,7 @@ pub(crate) async fn connect(target: &Target, timeout: Duration) -> Result<Client
         .await
         .map_err(|_| SqlError::Timeout(timeout.as_millis()))?
         .map_err(|error| failure(&error))?;
-    // It ends when the client is dropped or the connection breaks; the client tells both.
+    // It ends when the client is dropped or the connection breaks; the client reports both.
     tokio::spawn(connection);
     // Planning a look-up anew for each list of names takes longer than the look-up. Older servers, and others that speak
     // the protocol, do not know the setting and go on without it.

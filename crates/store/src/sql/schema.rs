@@ -1,7 +1,7 @@
 //! The schema, described once: made from here, and checked against it.
 //!
 //! Tables, columns and what they hold are those of PowerDNS 4.7, so that both servers use one database. Two things are ours
-//! and optional: a table of changes (SQLite, MySQL) or a notice (PostgreSQL), kept by triggers, that tell every
+//! and optional: a table of changes (SQLite, MySQL) or a notice (PostgreSQL), kept by triggers, that show every
 //! server which zone changed, whoever changed it.
 
 use super::dialect::SqlEngine;

@@ -1,7 +1,7 @@
 //! The file of a SQLite database as others leave it: replaced, emptied, restored from a backup, or just written to.
 //!
 //! A connection trusts that its file changes by SQLite's rules alone. `cp backup.db live.db` breaks them: the connection
-//! goes on with pages and a schema that are gone. Such a file is told from one with new commits by what SQLite leaves
+//! goes on with pages and a schema that are gone. Such a file differs from one with new commits in what SQLite leaves
 //! behind: only a checkpoint writes to the file of a database with a write-ahead log, and it says so in the index of
 //! the log before it writes.
 

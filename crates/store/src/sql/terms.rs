@@ -1,7 +1,7 @@
 //! The terms of zones that PowerDNS keeps beside them: metadata about transfers and updates, keys of TSIG, autoprimaries.
 //!
 //! They are read for all zones in one statement each. A table that cannot be read is an error, never an empty list:
-//! whoever acts on it must be able to tell "nothing is said" from "nobody knows".
+//! the caller must not take "unknown" for "nothing is set".
 
 use super::dialect::Statement;
 use super::row::{Cells, read_name};

@@ -1,7 +1,7 @@
 //! TLS to databases: whether an address asks for it, whom to trust, and the connector for PostgreSQL.
 //!
 //! `sslmode=require` (or `verify-ca`, `verify-full`) in an address asks for it. The certificate of the server is always
-//! checked, with its name: encryption to somebody unknown protects from nobody who can change the traffic.
+//! checked, with its name: encryption to an unknown server does not protect from an attacker who can change the traffic.
 //! `sslrootcert=FILE` names the authorities to trust, in PEM; without it those of the system count.
 
 use super::error::SqlError;
@@ -186,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_tells_whether_to_encrypt_and_whom_to_trust() {
+    fn an_address_says_whether_to_encrypt_and_whom_to_trust() {
         let read = |url: &str| Wish::read(url).unwrap();
         let plain = Wish {
             url: "postgres://u@h/d".into(),

@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn engines_are_told_by_the_scheme() {
+    fn the_scheme_names_the_engine() {
         let file = DatabaseAddress::Sqlite("/a/b.db".into());
         assert_eq!(DatabaseAddress::parse("/a/b.db").unwrap(), file);
         assert_eq!(DatabaseAddress::parse("sqlite:/a/b.db").unwrap(), file);

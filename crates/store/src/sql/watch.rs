@@ -1,8 +1,8 @@
-//! Tells which zones changed in a database, whoever changed them.
+//! The watch on a database: which zones changed, whoever changed them.
 //!
 //! SQLite: its own counter of commits, asked often because that is cheap, then the table of changes that triggers
 //! keep; and its file, because another one may take its place. MySQL: that table, asked twice a second where reads go. PostgreSQL: notices of the primary. Without
-//! triggers SQLite can still tell that something changed; others tell nothing and the caller's TTLs apply.
+//! triggers SQLite still shows that something changed; others show nothing and the caller's TTLs apply.
 
 use super::dialect::Statement;
 use super::error::SqlError;
@@ -302,7 +302,7 @@ impl Listener {
         })
     }
 
-    /// Tells of changes until the connection breaks.
+    /// Sends notices of changes until the connection breaks.
     async fn run(&mut self, notices: &mut ChangeSender) {
         loop {
             let next = poll_fn(|context| self.connection.poll_message(context));
@@ -329,7 +329,7 @@ impl Listener {
     }
 }
 
-/// Whether something cheaper than the table of changes tells that there is nothing new.
+/// Whether something cheaper than the table of changes shows that there is nothing new.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Counter {
     Commits,
@@ -411,7 +411,7 @@ impl Seen {
             })
             .await;
         if let Err(error) = table {
-            // SQLite without the table can still tell that there was a commit.
+            // SQLite without the table still shows that there was a commit.
             if counter == Counter::None || !matches!(error, SqlError::Refused(_)) {
                 return Err(error);
             }

@@ -70,10 +70,10 @@ pub struct Committed {
     pub has_soa: bool,
     /// The serial after the change.
     pub serial: Serial,
-    /// The records that went and came, as they are served. `None` if that cannot be told from the rows that the change
-    /// has read: names with rows that cannot be read, a zone that came or went.
+    /// The records that went and came, as they are served. `None` if the rows that the change has
+    /// read do not show it: names with rows that cannot be read, a zone that came or went.
     pub difference: Option<Difference>,
-    /// The sign by which its notice is known, if it has a difference and can be told from changes of others.
+    /// The sign by which its notice is known, if it has a difference and differs from changes of others.
     pub mark: Option<CommitMark>,
     /// Warnings for the one who asked.
     pub warnings: Vec<String>,
@@ -84,7 +84,7 @@ enum Task<'t> {
     Change(i64, &'t ZoneChange),
     /// Changes that depend on what their zones have, each with a result of its own.
     Group(&'t [(NameBuf, &'t dyn ConditionalChange)]),
-    /// As a group, and then all of it is undone: the results tell what would become of it.
+    /// As a group, and then all of it is undone: the results say what would become of it.
     Trial(&'t [(NameBuf, &'t dyn ConditionalChange)]),
     /// A whole version of a secondary zone.
     Replace(i64, &'t Zone),
@@ -169,7 +169,7 @@ impl SqlBackend {
         results
     }
 
-    /// Tells what a change would do: it is made in a transaction that is undone, so that everything is checked and nothing
+    /// Returns what a change would do: it is made in a transaction that is undone, so that everything is checked and nothing
     /// stays.
     pub async fn try_change(
         &self,

@@ -1,7 +1,7 @@
 //! Facts about zones that are kept for a while: bounded, evicted one by one, dropped when a zone changes.
 //!
 //! That a zone has none of them is a fact too, so zones without keys or metadata cost a statement now and then, not one
-//! for each question. The last fact that was read stays known beyond its time, for when the database does not tell
+//! for each question. The last fact that was read stays known beyond its time, for when the database does not give
 //! the next one: a zone that was signed must not turn into one that is not.
 
 use super::LiveZone;
@@ -18,7 +18,7 @@ const RETRY: Duration = Duration::from_secs(2);
 pub struct CacheBounds {
     /// Zones; 0 keeps none.
     pub entries: usize,
-    /// How long what the database said is good if it does not tell of a change.
+    /// How long a fact is good without a notice of a change.
     pub ttl: Duration,
 }
 
@@ -93,7 +93,7 @@ impl<T> ZoneCache<T> {
         self.keep_for(self.ttl, zone.id, fact, generation);
     }
 
-    /// Returns what was last read about a zone, and uses it for a moment, because the database does not tell it now.
+    /// Returns what was last read about a zone, and uses it for a moment, because the database does not give it now.
     pub(crate) fn fall_back(&self, zone: &LiveZone, generation: u64) -> Option<Arc<T>> {
         let last = self.last.as_ref()?.get(&zone.id)?;
         if *last.apex != *zone.apex.as_name().as_wire() {

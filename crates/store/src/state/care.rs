@@ -49,7 +49,7 @@ impl StateStore {
         check(&path).map_err(|error| error.of(&path))
     }
 
-    /// Tells whether the store of a state directory has values of a kind, without writing to it: also of a store that cannot
+    /// Returns whether the store of a state directory has values of a kind, without writing to it: also of a store that cannot
     /// be opened for a server. A directory without a store has none.
     pub fn has_items(directory: &Path, kind: &str) -> Result<bool, StateError> {
         let path = match existing(directory) {

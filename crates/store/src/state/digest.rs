@@ -1,4 +1,4 @@
-//! A digest of the contents of a zone, kept with its journal: it tells whether the home of the zone still has the contents
+//! A digest of the contents of a zone, kept with its journal: it shows whether the home of the zone still has the contents
 //! that the journal ends with. A serial alone cannot: files and rows are edited without a new one.
 //!
 //! It is a sum over the records, so that a difference changes it in time of its own size, in any order. It guards against

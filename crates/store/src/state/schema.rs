@@ -7,7 +7,7 @@ use super::error::StateError;
 use rusqlite::{Connection, TransactionBehavior};
 use std::path::PathBuf;
 
-/// Tells SQLite files of Nameward from others: "NWst".
+/// The application id of SQLite files of Nameward: "NWst".
 const APPLICATION: i64 = 0x4e57_7374;
 
 /// Migrations in order; the first makes version 1 of an empty file.

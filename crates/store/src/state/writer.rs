@@ -2,7 +2,7 @@
 //!
 //! A disk takes the same time to make one change durable as a hundred, so whatever has come while the last transaction
 //! was being written goes into the next. Each caller's changes stand behind a savepoint: one that is refused takes
-//! nothing else with it. Callers are told after the transaction is on the disk, never before. If the transaction as a
+//! nothing else with it. Callers get their results after the transaction is on the disk, never before. If the transaction as a
 //! whole fails, as on a disk that is full, each caller's changes are tried alone, so that a small one may still fit.
 
 use super::change::{StateChange, Written};
@@ -28,8 +28,8 @@ struct WriteRequest {
 
 /// The way to the writing thread; it ends when this is dropped, after all that was handed in.
 pub(super) struct StateWriter {
-    /// Not bounded here: whoever is told by the writing thread may hand in more, and must not wait for that very thread.
-    /// Those who wait for a result are their own bound, commits have one (`maintain::commit`).
+    /// Not bounded here: a callback on the writing thread may hand in more, and must not wait for that very thread.
+    /// Callers that wait for a result are their own bound, commits have one (`maintain::commit`).
     requests: Option<Sender<WriteRequest>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -83,7 +83,7 @@ impl Drop for StateWriter {
     fn drop(&mut self) {
         self.requests = None;
         let own = thread::current().id();
-        // Somebody who was told by the writing thread may have been the last to hold the store: it cannot wait for itself.
+        // A callback on the writing thread may have been the last to hold the store: that thread cannot wait for itself.
         if let Some(thread) = self
             .thread
             .take()

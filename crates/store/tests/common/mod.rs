@@ -142,8 +142,8 @@ pub fn answer(zone: &Zone, qname: &NameBuf, qtype: Type) -> Vec<u8> {
     out
 }
 
-/// Makes a change again and again until it is told: nobody knows when a watch has begun.
-pub async fn until_told(
+/// Makes a change again and again until its notice comes: nothing shows when a watch has begun.
+pub async fn until_noticed(
     changes: &mut tokio::sync::mpsc::Receiver<Change>,
     wanted: Change,
     mut make: impl FnMut(),
@@ -152,14 +152,14 @@ pub async fn until_told(
         make();
         let wait = std::time::Duration::from_secs(1);
         while let Ok(change) = tokio::time::timeout(wait, changes.recv()).await {
-            let told = match change.expect("the watch goes on") {
+            let noticed = match change.expect("the watch goes on") {
                 Change::Zone(zone, _) => Change::Zone(zone, None),
                 other => other,
             };
-            if told == wanted {
+            if noticed == wanted {
                 return;
             }
         }
     }
-    panic!("{wanted:?} was never told");
+    panic!("{wanted:?} was never noticed");
 }

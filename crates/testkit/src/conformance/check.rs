@@ -241,7 +241,7 @@ fn check_section(
     }
 }
 
-/// Tells whether a record is one that servers that are not minimal add: apex NS below an answer, and addresses.
+/// Returns whether a record is one that servers that are not minimal add: apex NS below an answer, and addresses.
 fn unasked(index: usize, record: &Record) -> bool {
     match index {
         1 => record.rtype == 2,

@@ -42,7 +42,7 @@ pub struct Sockets {
 }
 
 impl Exchange for Sockets {
-    /// Silence is told from slowness by a second question behind the first: when only that is
+    /// A second question behind the first makes the difference between silence and slowness: when only that is
     /// answered, the first never will be (both reach the same socket in order).
     fn exchange(&self, transport: Transport, message: &[u8]) -> Result<Option<Vec<u8>>, String> {
         let probe_id = message

@@ -82,7 +82,7 @@ impl<'n, 'b> BulkWriter<'n, 'b> {
         self.at
     }
 
-    /// Tells whether there are no records yet.
+    /// Returns whether there are no records yet.
     pub fn is_empty(&self) -> bool {
         self.answers == 0
     }

@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn names_tell_their_use() {
+    fn names_show_their_use() {
         let rdata = b"\0\x0a\x04Mail\0";
         let found: Vec<_> = names(Type::MX, rdata).collect();
         assert_eq!(found.len(), 1);

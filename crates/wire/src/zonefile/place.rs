@@ -80,7 +80,7 @@ impl RecordPlace {
         }
     }
 
-    /// Tells whether this is no place.
+    /// Returns whether this is no place.
     pub const fn is_none(self) -> bool {
         self.source().is_none()
     }
@@ -100,7 +100,7 @@ impl RecordPlace {
         }
     }
 
-    /// Tells whether two places share their upper half: they are of one file, or rows with near ids.
+    /// Returns whether two places share their upper half: they are of one file, or rows with near ids.
     #[inline]
     pub const fn is_beside(self, other: Self) -> bool {
         self.upper == other.upper
@@ -120,7 +120,7 @@ impl RecordPlaces {
         self.uppers |= place.upper;
     }
 
-    /// Tells whether all places so far are of the first file, or rows with small ids: their lower halves tell them apart.
+    /// Returns whether all places so far are of the first file, or rows with small ids: their lower halves tell them apart.
     #[inline]
     pub fn are_plain(self) -> bool {
         self.uppers & !ROW == 0

@@ -13,7 +13,7 @@ pub trait RecordsAt {
     /// Hands over type, TTL and data of each record that is served at a name, one RRset after another.
     fn each_record(&self, owner: Name<'_>, each: &mut dyn FnMut(Type, u32, &[u8]));
 
-    /// Tells who makes the DNSSEC records of the zone.
+    /// Returns who makes the DNSSEC records of the zone.
     fn signed_by(&self) -> SignedBy;
 }
 

@@ -74,7 +74,7 @@ impl Zone {
         pairs
     }
 
-    /// Tells whether both versions have the same records with the same TTLs. Costs a look-up for each name, unless both
+    /// Returns whether both versions have the same records with the same TTLs. Costs a look-up for each name, unless both
     /// were packed from equal text.
     pub fn has_same_records(&self, other: &Zone) -> bool {
         if self.name_count() != other.name_count() {

@@ -94,7 +94,7 @@ impl Editor {
         }
     }
 
-    /// Sets the node of a name, or tells that the name is gone.
+    /// Sets the node of a name, or notes that the name is gone.
     pub(super) fn put(&mut self, name: Name<'_>, node: Option<&[u8]>) {
         let hash = hash(name);
         match node {
@@ -191,7 +191,7 @@ impl Editor {
         Ok(())
     }
 
-    /// Tells the parent of a new name, which must exist (RFC 4592 section 2.2.2).
+    /// Counts a new name as a child of its parent, which must exist (RFC 4592 section 2.2.2).
     fn child_came(&mut self, child: Name<'_>) {
         let mut child = child;
         while let Some(parent) = child.parent().filter(|_| !self.is_apex(child)) {
@@ -209,7 +209,7 @@ impl Editor {
         }
     }
 
-    /// Tells the parent of a name that is gone: an empty one without other children goes too.
+    /// Takes a name that is gone from its parent: an empty parent without other children goes too.
     fn child_left(&mut self, child: Name<'_>) {
         let mut child = child;
         while let Some(parent) = child.parent().filter(|_| !self.is_apex(child)) {
@@ -273,7 +273,7 @@ fn wildcard_bit(child: Name<'_>) -> u8 {
     }
 }
 
-/// Tells what is wrong with the records of one name.
+/// Checks the records of one name.
 fn check(owner: Name<'_>, is_apex: bool, draft: &mut Draft) -> Result<(), ChangeError> {
     let invalid = |what: &str| {
         Err(ChangeError::Invalid {

@@ -1,4 +1,4 @@
-//! From a change that somebody asks for to the difference it makes of a zone in memory.
+//! The difference that a change makes of a zone in memory.
 //!
 //! Edits are applied in order to copies of the names they are about; the difference is what these names have lost and
 //! gained in the end. The serial is raised unless the change sets the SOA or changes nothing.
@@ -20,7 +20,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const MAX_TTL: u32 = i32::MAX as u32;
 
 impl Edit {
-    /// Tells what is wrong with an edit, whatever the zone has.
+    /// Checks an edit without regard to the contents of the zone.
     pub fn check(&self, apex: Name<'_>) -> Result<(), ChangeError> {
         let name = self.name();
         if !name.as_name().is_at_or_below(apex) {
@@ -59,7 +59,7 @@ impl RrsetData {
 
 impl Zone {
     /// Returns the difference that a change makes of this version, its serial raised. An empty one if the zone is like
-    /// that already. Rules that the result would break are told by [`Zone::apply`].
+    /// that already. [`Zone::apply`] checks the rules that the result must keep.
     pub fn difference_of(&self, change: &ZoneChange) -> Result<Difference, ChangeError> {
         if self.is_stand_in() {
             return Err(ChangeError::NotResident);

@@ -128,7 +128,7 @@ const TABLE: &[(&str, SettingFate)] = &[
     ("entropy-source", INSIDE),
     (
         "forward-notify",
-        NotPossible("a NOTIFY is not forwarded; also_notify tells others after the transfer"),
+        NotPossible("a NOTIFY is not forwarded; also_notify notifies others after the transfer"),
     ),
     ("guardian", SERVICE),
     ("ignore-unknown-settings", INSIDE),
@@ -202,7 +202,7 @@ const TABLE: &[(&str, SettingFate)] = &[
     ),
     (
         "security-poll-suffix",
-        NotNeeded("it tells of versions of PowerDNS"),
+        NotNeeded("it is about versions of PowerDNS"),
     ),
     (
         "send-signed-notify",

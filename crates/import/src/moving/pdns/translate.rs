@@ -170,7 +170,7 @@ impl PdnsReader<'_> {
     }
 
     fn identity(&mut self) {
-        // PowerDNS sends clients that ask for ANY over UDP to TCP, unless it is told not to.
+        // PowerDNS sends clients that ask for ANY over UDP to TCP, unless any-to-tcp is off.
         let any = match self.is_on(&["any-to-tcp"], true) {
             true => "truncate",
             false => "all",

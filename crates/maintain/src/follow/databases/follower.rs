@@ -73,7 +73,7 @@ pub(super) enum ReadContents {
 }
 
 impl FollowedZone {
-    /// Tells whether its contents are held in memory.
+    /// Returns whether its contents are held in memory.
     pub(super) fn is_in_memory(&self) -> bool {
         self.serving == ZoneServing::Memory
     }
@@ -105,11 +105,11 @@ pub(super) struct DatabaseFollower {
     refresh_interval: Duration,
     pub(super) give_back: fn(),
     pub(super) refresh: Arc<Notify>,
-    /// Told when zones were made or deleted by this server.
+    /// Notified when this server made or deleted zones.
     pub(super) relist: Arc<Notify>,
     pub(super) own_changes: mpsc::Receiver<OwnChange>,
     pub(super) withheld: Arc<WithheldZones>,
-    /// Told when the database was asked for its zones, whatever came of it.
+    /// Gets a message when the database was asked for its zones, whatever came of it.
     pub(super) first_asked: Option<oneshot::Sender<()>>,
     /// Changes of this server that are not followed yet.
     pub(super) own: OwnChanges,
@@ -149,7 +149,7 @@ impl DatabaseFollower {
         }
     }
 
-    /// Follows the database until nobody tells of changes any more.
+    /// Follows the database until its watch ends.
     pub(super) async fn run(&mut self) {
         let (mut changes, has_begun) = self.backend.watch_from_now();
         let mut result = self.read_first_list(has_begun).await;
@@ -189,7 +189,7 @@ impl DatabaseFollower {
         for zone in self.zones.values_mut() {
             zone.contents = ReadContents::None;
         }
-        // Whoever waits is told that this follower has ended.
+        // Dropping the senders ends the wait of all who wait for this follower.
         self.own = OwnChanges::default();
     }
 
@@ -327,6 +327,6 @@ enum FollowerEvent {
     Own(OwnChange),
     /// The list of zones is another one.
     List,
-    /// Nobody tells of changes any more.
+    /// The watch has ended.
     End,
 }

@@ -1,7 +1,7 @@
 //! The serials that others were notified of, as databases keep them (`domains.notified_serial`).
 //!
-//! A zone whose serial is another one has changed while nobody looked: while the server was down, or in a database that tells
-//! of no changes. Its servers are notified then. As with PowerDNS the serial is noted when NOTIFY goes out, not when it
+//! A zone whose serial is another one has changed while nobody looked: while the server was down, or in a database
+//! without notices of changes. Its servers are notified then. As with PowerDNS the serial is noted when NOTIFY goes out, not when it
 //! is acknowledged: a server that is away for long is not notified for ever.
 
 use super::{Databases, FollowedDatabase};
@@ -97,13 +97,13 @@ impl SerialKeeper {
     fn run(&mut self) {
         let mut wait = FIRST_LOOK;
         loop {
-            let told = self.wait(wait);
-            let looked = match told.is_empty() {
+            let notified = self.wait(wait);
+            let looked = match notified.is_empty() {
                 true => {
                     wait = (wait * 2).min(LOOK_EVERY);
                     self.look_at_all()
                 }
-                false => self.note_serials(&told),
+                false => self.note_serials(&notified),
             };
             if let Err(error) = looked {
                 tracing::debug!("serials of notified zones not kept: {error}");
@@ -121,9 +121,9 @@ impl SerialKeeper {
         let is_empty = |zones: &mut HashSet<NameBuf>| zones.is_empty();
         let waited = self.inbox.woken.wait_timeout_while(zones, most, is_empty);
         let (zones, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        let is_told = !zones.is_empty();
+        let is_any_notified = !zones.is_empty();
         drop(zones);
-        if is_told {
+        if is_any_notified {
             thread::sleep(COLLECTED);
         }
         let mut zones = self
@@ -134,7 +134,7 @@ impl SerialKeeper {
         zones.drain().collect()
     }
 
-    /// Tells whether servers are notified of a zone, and this database has it.
+    /// Returns whether servers are notified of a zone, and this database has it.
     fn is_ours(&self, zone: &NameBuf) -> bool {
         let policies = self.policies.load();
         let own = policies.own(zone.as_name());
@@ -144,8 +144,8 @@ impl SerialKeeper {
         })
     }
 
-    fn note_serials(&mut self, told: &[NameBuf]) -> Result<(), WriteError> {
-        let ours: Vec<NameBuf> = told
+    fn note_serials(&mut self, notified: &[NameBuf]) -> Result<(), WriteError> {
+        let ours: Vec<NameBuf> = notified
             .iter()
             .filter(|zone| self.is_ours(zone))
             .copied()
@@ -165,8 +165,8 @@ impl SerialKeeper {
     fn look_at_all(&mut self) -> Result<(), WriteError> {
         let asked = self.database.backend.standing(StandingZones::Unnotified);
         for zone in self.runtime.block_on(asked)? {
-            let is_told = self.unwritten.get(&zone.name).copied() == zone.serial();
-            if self.is_ours(&zone.name) && !is_told {
+            let is_notified = self.unwritten.get(&zone.name).copied() == zone.serial();
+            if self.is_ours(&zone.name) && !is_notified {
                 // Noted when the messages go out, which may be a minute later.
                 (self.notify)(zone.name);
             }

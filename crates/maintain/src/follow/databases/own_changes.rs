@@ -1,6 +1,6 @@
 //! Changes that this server made in a database: applied to zones in memory, so that their cost is their own size.
 //!
-//! Whoever makes a change hands its difference over. The database tells of the change too, and its notice is passed
+//! Whoever makes a change hands its difference over. The database sends a notice of the change too, which is passed
 //! over if it is that of a change which was handed over or is about to be. Everything that does not fit, because
 //! others changed the zone at the same time, has the zone read as a whole.
 
@@ -26,7 +26,7 @@ type Done = oneshot::Sender<Result<(), SqlError>>;
 /// A change that this server made, and the one who waits until its answers show it.
 pub(super) struct OwnChange {
     pub(super) zone: i64,
-    /// The records that went and came, if the change could tell.
+    /// The records that went and came, if the change knew them.
     pub(super) difference: Option<Difference>,
     pub(super) mark: Option<CommitMark>,
     pub(super) done: Done,
@@ -77,7 +77,7 @@ impl DatabaseFollower {
             return true;
         }
         if self.backend.unfollowed_commits(id) == 0 {
-            // A commit of PostgreSQL that was followed already; a version that somebody else made.
+            // A commit of PostgreSQL that was followed already; a version that another server made.
             return version.is_none();
         }
         let until = Instant::now() + AWAITED;

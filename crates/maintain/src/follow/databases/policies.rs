@@ -59,12 +59,12 @@ impl FollowedPolicies {
         }
     }
 
-    /// Tells whether a zone is transferred from primaries.
+    /// Returns whether a zone is transferred from primaries.
     pub(super) fn is_transferred(&self, zone: Name<'_>) -> bool {
         self.table.load().of(zone).kind.is_transferred()
     }
 
-    /// Tells whether the rows of a zone have its signatures (PRESIGNED).
+    /// Returns whether the rows of a zone have its signatures (PRESIGNED).
     pub(super) fn is_presigned(&self, zone: Name<'_>) -> bool {
         self.table.load().of(zone).is_presigned
     }

@@ -424,7 +424,7 @@ impl DatabaseFollower {
     }
 
     /// Whether a zone was read from a replica that does not have the changes yet which this server made on the primary.
-    /// The change is told again, so it is read again.
+    /// Another notice of the change follows, so it is read again.
     fn is_behind(&self, zone: &Zone) -> bool {
         let served = self.commits.table().version(zone.apex_name(), self.rank);
         self.backend.options().replica.is_some()

@@ -21,7 +21,7 @@ impl WithheldZones {
         }
     }
 
-    /// Tells whether a zone is withheld.
+    /// Returns whether a zone is withheld.
     pub(super) fn has(&self, zone: Name<'_>) -> bool {
         let names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
         !names.is_empty() && names.contains(&zone.as_wire().to_ascii_lowercase()[..])

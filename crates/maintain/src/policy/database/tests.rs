@@ -124,7 +124,7 @@ fn updates_need_the_address_and_the_key_where_there_are_both() {
 }
 
 #[test]
-fn words_that_make_no_sense_let_nobody_in_and_are_told() {
+fn words_that_make_no_sense_let_nobody_in_and_are_reported() {
     let items = items(&[
         ("ALLOW-AXFR-FROM", "everybody"),
         ("ALLOW-AXFR-FROM", "192.0.2.0/99"),
@@ -163,7 +163,7 @@ fn a_renotifying_secondary_notifies_and_ixfr_may_be_turned_off() {
 }
 
 #[test]
-fn keys_are_read_and_those_that_cannot_be_used_are_told_without_their_secrets() {
+fn keys_are_read_and_those_that_cannot_be_used_are_reported_without_their_secrets() {
     let key = |name: &str, algorithm: &str, secret: &str| StoredTsigKey {
         name: name.parse().unwrap(),
         algorithm: algorithm.into(),
@@ -178,10 +178,10 @@ fn keys_are_read_and_those_that_cannot_be_used_are_told_without_their_secrets() 
     let (keys, problems) = read_keys(&rows);
     assert_eq!(keys.len(), 1);
     assert_eq!(keys[0].algorithm(), TsigAlgorithm::HmacSha256);
-    let told = format!("{problems:?} {rows:?}");
+    let reported = format!("{problems:?} {rows:?}");
     assert_eq!(problems.len(), 3);
     assert!(
-        !told.contains("hunter2") && !told.contains("c2VjcmV0"),
-        "{told}"
+        !reported.contains("hunter2") && !reported.contains("c2VjcmV0"),
+        "{reported}"
     );
 }

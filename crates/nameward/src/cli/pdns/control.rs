@@ -22,9 +22,9 @@ pub(super) fn plan(words: &[String]) -> Result<Vec<PdnsStep>, OperationError> {
     // pdns_control takes its commands in either case.
     let verb = verb.to_ascii_lowercase();
     Ok(match verb.as_str() {
-        "ping" | "rping" => vec![PdnsStep::Tell(ServerFact::IsThere)],
-        "version" => vec![PdnsStep::Tell(ServerFact::Version)],
-        "uptime" => vec![PdnsStep::Tell(ServerFact::Uptime)],
+        "ping" | "rping" => vec![PdnsStep::Print(ServerFact::IsThere)],
+        "version" => vec![PdnsStep::Print(ServerFact::Version)],
+        "uptime" => vec![PdnsStep::Print(ServerFact::Uptime)],
         "status" => vec![own(&["status"])],
         "show" => match rest {
             [name] => vec![PdnsStep::ShowCounters(name.clone())],
@@ -61,7 +61,7 @@ pub(super) fn plan(words: &[String]) -> Result<Vec<PdnsStep>, OperationError> {
         "bind-list-rejects" => {
             return Err(impossible(
                 &verb,
-                "`nameward check` tells what is wrong with zones",
+                "`nameward check` shows what is wrong with zones",
             ));
         }
         "cycle" => {
@@ -113,7 +113,7 @@ mod tests {
         assert_eq!(plan_of("notify a.test b.test"), Ok(both.to_vec()));
         assert_eq!(
             plan_of("rping"),
-            Ok(vec![PdnsStep::Tell(ServerFact::IsThere)])
+            Ok(vec![PdnsStep::Print(ServerFact::IsThere)])
         );
         for text in [
             "token-login x",

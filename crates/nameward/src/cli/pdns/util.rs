@@ -193,7 +193,7 @@ fn absolute(rtype: &str, text: &str) -> String {
     let read = parse_text(rtype, &mut fields, Name::ROOT, &mut rdata);
     match read.is_ok() && write_text(rtype, &rdata, &mut written).is_ok() {
         true => written,
-        // What is wrong with it is told later.
+        // The server reports the error later.
         false => text.into(),
     }
 }

@@ -135,7 +135,7 @@ mod tests {
     use nameward_control::operations::{FaultKind, ServerFault};
 
     #[test]
-    fn a_state_with_faults_tells_each_with_what_to_do() {
+    fn a_state_with_faults_shows_each_with_what_to_do() {
         let status = ServerStatus {
             zones: 3,
             zones_not_ready: 1,

@@ -1,4 +1,4 @@
-//! Zones, templates and keys as an operator writes them, and the mistakes that are told.
+//! Zones, templates and keys as an operator writes them, and the mistakes that are reported.
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 
@@ -100,7 +100,7 @@ fn a_zone_goes_before_its_template_and_that_before_the_defaults() {
 }
 
 #[test]
-fn mistakes_are_told_at_their_places() {
+fn mistakes_are_reported_at_their_places() {
     for (text, expected) in [
         (
             "[[zone]]\nname = \"a\"\nkind = \"secondary\"\n",
@@ -164,8 +164,8 @@ fn mistakes_are_told_at_their_places() {
             "test.toml:1:1: a key needs a name",
         ),
     ] {
-        let told = mistakes(text);
-        assert!(told.contains(expected), "{text}: {told}");
+        let reported = mistakes(text);
+        assert!(reported.contains(expected), "{text}: {reported}");
     }
 }
 
@@ -179,8 +179,8 @@ fn keys_that_may_be_kept_elsewhere_are_not_missed_by_the_configuration() {
 
 #[test]
 fn secrets_are_not_part_of_any_message() {
-    let told = mistakes("[[key]]\nname = \"k.\"\nsecret = \"hunter2*\"\n");
-    assert_eq!(told, "test.toml:3:10: secret: expected base64");
+    let reported = mistakes("[[key]]\nname = \"k.\"\nsecret = \"hunter2*\"\n");
+    assert_eq!(reported, "test.toml:3:10: secret: expected base64");
     let config = Config::parse(KEY, Path::new("")).unwrap();
     let shown = format!("{config:?} {:?}", policies::set(&config));
     assert!(
@@ -198,9 +198,9 @@ fn a_file_with_a_secret_must_be_its_owners_alone() {
     let text = format!("[[key]]\nname = \"k.\"\nsecret_file = {:?}\n", file);
     for mode in [0o644, 0o640, 0o604] {
         fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
-        let told = mistakes(&text);
+        let reported = mistakes(&text);
         let expected = format!("has mode {mode:04o}: only its owner may read it (chmod 0600)");
-        assert!(told.contains(&expected), "{told}");
+        assert!(reported.contains(&expected), "{reported}");
     }
     fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
     let config = Config::parse(&text, Path::new("")).unwrap();

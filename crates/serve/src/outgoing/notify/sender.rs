@@ -96,7 +96,7 @@ impl NotifySender {
             while let Ok((octets, from)) = replied.try_recv() {
                 self.take_reply(&octets, from);
             }
-            lock(&self.shared.told).write_due();
+            lock(&self.shared.sent_serials).write_due();
             let waiting = self.queue.len() as u64;
             self.shared.waiting.store(waiting, Ordering::Relaxed);
             if has_more {
@@ -107,7 +107,7 @@ impl NotifySender {
                 Some(at) => Duration::from_millis(at.0.saturating_sub(now().0).max(1)),
                 None => Duration::from_secs(3600),
             };
-            let next_write = lock(&self.shared.told).next_write();
+            let next_write = lock(&self.shared.sent_serials).next_write();
             let wait = next_write.map_or(wait, |write| wait.min(write));
             let shared = Arc::clone(&self.shared);
             tokio::select! {
@@ -185,7 +185,7 @@ impl NotifySender {
         }
     }
 
-    /// Tells the name servers of a zone whose addresses a resolver gave, of the version that is served by now.
+    /// Notifies the name servers of a zone whose addresses a resolver gave, of the version that is served by now.
     fn take_resolved(&mut self, servers: &ResolvedServers) {
         self.resolver.finish(servers);
         let (table, policies) = (self.parts.zones.load(), self.parts.policies.load());
@@ -214,12 +214,12 @@ impl NotifySender {
     fn note_sent(&mut self, zone: NameBuf, serial: Option<Serial>) {
         self.delayed.remove(&zone);
         if let Some(serial) = serial {
-            lock(&self.shared.told).note(zone, serial);
+            lock(&self.shared.sent_serials).note(zone, serial);
         }
         (self.parts.on_sent)(zone);
     }
 
-    /// Tells the name servers of a zone that a database has.
+    /// Notifies the name servers of a zone that a database has.
     fn take_live(&mut self, servers: LiveServers) {
         let LiveServers {
             zone: name,
@@ -385,7 +385,7 @@ impl NotifySender {
         }
     }
 
-    /// Tells whether an address is one that this server listens on (RFC 1996 section 3.3: nobody notifies himself).
+    /// Returns whether an address is one that this server listens on (RFC 1996 section 3.3: nobody notifies himself).
     fn is_ourselves(&self, target: SocketAddr) -> bool {
         let same_port = |listen: &&SocketAddr| listen.port() == target.port();
         let mut listens = self.parts.listens.iter().filter(same_port);
@@ -396,7 +396,7 @@ impl NotifySender {
     }
 }
 
-/// Tells whether an address is one of this machine: the system then sends from the address itself.
+/// Returns whether an address is one of this machine: the system then sends from the address itself.
 fn is_local(target: SocketAddr) -> bool {
     let server = RemoteServer {
         address: target,

@@ -104,7 +104,7 @@ impl KeptSerials {
         Some(KeptSerials(serials.collect()))
     }
 
-    /// Tells whether the servers of a zone were notified of a serial.
+    /// Returns whether the servers of a zone were notified of a serial.
     pub(super) fn has(&self, zone: &NameBuf, serial: Serial) -> bool {
         self.0.get(&key(zone)) == Some(&serial)
     }

@@ -9,7 +9,7 @@ fn a_broken_new_version_keeps_the_old_one_and_says_where() {
     fixture.load();
     fixture.write("one.example.zone", BROKEN);
     for _ in 0..2 {
-        // Told again by every load until it is mended.
+        // Each load refuses it again until it is mended.
         let said = fixture.load();
         assert_eq!(said.refused[0], "one.example. OldVersion");
         assert!(
@@ -57,7 +57,7 @@ fn a_zone_without_soa_is_refused_by_the_checks() {
 }
 
 #[test]
-fn a_serial_that_stays_or_goes_back_while_contents_change_is_told_at_its_line() {
+fn a_serial_that_stays_or_goes_back_while_contents_change_is_reported_at_its_line() {
     let mut fixture = Fixture::new();
     let version = |serial: u32, more: &str| {
         format!("$TTL 300\n\n@ SOA ns h {serial} 2 3 4 5\n@ NS ns\nns A 192.0.2.1\n{more}")
@@ -66,11 +66,11 @@ fn a_serial_that_stays_or_goes_back_while_contents_change_is_told_at_its_line() 
         fixture.write("one.example.zone", text);
         let said = fixture.load();
         assert_eq!(said.summary.loaded, 1);
-        let told = said.warnings.iter().map(|line| {
+        let warnings = said.warnings.iter().map(|line| {
             let place = line.rsplit('/').next().unwrap_or_default();
             place.to_string()
         });
-        told.collect::<Vec<_>>()
+        warnings.collect::<Vec<_>>()
     };
     assert!(warnings(&version(7, "")).is_empty());
     // Touched, and other text for the same records.
@@ -115,8 +115,11 @@ fn a_zone_that_grows_too_large_is_refused_at_its_line_and_the_old_version_stays(
         fixture.write("one.example.zone", &text);
         let said = fixture.load();
         assert_eq!(said.refused[0], "one.example. OldVersion");
-        let told = &said.refused[1];
-        assert!(told.contains(place) && told.contains(message), "{told}");
+        let refused = &said.refused[1];
+        assert!(
+            refused.contains(place) && refused.contains(message),
+            "{refused}"
+        );
         assert!(fixture.has("ns.one.example"));
     }
 }

@@ -9,7 +9,7 @@ use std::{
 
 /// A file that was closed, moved or removed is looked at after this time.
 const QUIET: Duration = Duration::from_millis(100);
-/// One that somebody seems to be writing, after this.
+/// One that seems to be written right now, after this.
 const QUIET_OPEN: Duration = Duration::from_secs(1);
 /// A file that is closed again and again is looked at when it is closed next after this time.
 const LATEST: Duration = Duration::from_secs(2);

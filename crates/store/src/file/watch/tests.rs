@@ -20,7 +20,7 @@ fn watcher(room: impl Fn() -> bool + Send + 'static) -> (Watcher, mpsc::Receiver
 }
 
 #[test]
-fn a_file_of_a_watched_directory_is_told_and_others_are_not() {
+fn a_file_of_a_watched_directory_is_noticed_and_others_are_not() {
     let directory = tempfile::tempdir().unwrap();
     let (watcher, looks) = watcher(|| true);
     watcher.begin();
@@ -36,7 +36,7 @@ fn a_file_of_a_watched_directory_is_told_and_others_are_not() {
 }
 
 #[test]
-fn a_named_file_is_told_however_its_path_is_written() {
+fn a_named_file_is_noticed_however_its_path_is_written() {
     let directory = tempfile::tempdir().unwrap();
     let (watcher, looks) = watcher(|| true);
     watcher.begin();
@@ -50,7 +50,7 @@ fn a_named_file_is_told_however_its_path_is_written() {
 }
 
 #[test]
-fn files_of_a_long_list_are_told_of_and_so_is_the_target_of_a_link_among_them() {
+fn files_of_a_long_list_are_noticed_and_so_is_the_target_of_a_link_among_them() {
     let directory = tempfile::tempdir().unwrap();
     let elsewhere = tempfile::tempdir().unwrap();
     let target = elsewhere.path().join("target");

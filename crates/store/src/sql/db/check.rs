@@ -303,7 +303,7 @@ async fn check_records(
     Ok(())
 }
 
-/// Tells which records of a zone do not go together.
+/// Reports the records of a zone that do not go together.
 fn finish(id: i64, builder: ZoneBuilder, zones: &CheckedZones, report: &mut CheckReport) {
     let zone = &zones[&id];
     let (_, findings) = builder.finish();
@@ -402,7 +402,7 @@ enum Unfindable {
 }
 
 fn unfindable(engine: SqlEngine, text: &[u8]) -> Option<Unfindable> {
-    // The collations of MySQL ignore case, unless somebody chose another.
+    // The collations of MySQL ignore case, unless an operator chose another.
     if engine != SqlEngine::Mysql && text.iter().any(u8::is_ascii_uppercase) {
         return Some(Unfindable::UpperCase(shown(text)));
     }
@@ -417,8 +417,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_that_look_ups_do_not_ask_for_are_told() {
-        let is_told = |text: &str| unfindable(SqlEngine::Sqlite, text.as_bytes()).is_some();
+    fn names_that_look_ups_do_not_ask_for_are_found() {
+        let is_found = |text: &str| unfindable(SqlEngine::Sqlite, text.as_bytes()).is_some();
         for (text, expected) in [
             ("www.example.org", false),
             ("www.example.org.", true),
@@ -427,7 +427,7 @@ mod tests {
             (r"a\\.", true),
             ("Www.example.org", true),
         ] {
-            assert_eq!(is_told(text), expected, "{text}");
+            assert_eq!(is_found(text), expected, "{text}");
         }
         assert!(unfindable(SqlEngine::Mysql, b"Www.example.org").is_none());
     }

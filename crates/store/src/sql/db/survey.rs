@@ -89,7 +89,7 @@ pub(super) async fn survey_with(
     for kind in ForeignKind::ALL {
         match count(admin, kind).await {
             Ok(content) if content.count > 0 => found.push(content),
-            // A table that is missing or may not be read has nothing to tell.
+            // A table that is missing or may not be read has no content.
             Ok(_) | Err(SqlError::Refused(_)) => {}
             Err(error) => return Err(error),
         }
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_kind_is_told_in_one_line_with_its_first_names() {
+    fn a_kind_is_one_line_with_its_first_names() {
         let content = |count, names: &[&str]| ForeignContent {
             kind: ForeignKind::Lua,
             count,

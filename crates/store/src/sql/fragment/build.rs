@@ -70,8 +70,8 @@ impl Gathering {
         })
     }
 
-    /// Returns the needs of a name, all told. A row of the closest encloser that cannot be read does not fail the answer: it
-    /// is not about that name.
+    /// Returns how much the answer needs a row of a name. A row of the closest encloser that cannot be read does not fail
+    /// the answer: it is not about that name.
     fn is_needed(&self, wanted: &WantedName, row: &FetchedRow) -> Need {
         let is_signed = self.signing.is_some();
         let by_type = match row.rtype {

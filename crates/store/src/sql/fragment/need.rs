@@ -14,7 +14,7 @@ pub(super) const DNAME: u16 = 8;
 pub(super) const APEX: u16 = 16;
 /// Everything.
 pub(super) const ALL: u16 = 32;
-/// It is the closest encloser: if the zone is signed, proofs tell which types it has.
+/// It is the closest encloser: if the zone is signed, proofs list its types.
 pub(super) const ENCLOSER: u16 = 64;
 /// Whether it hides what stands below it: glue is not signed.
 pub(super) const HIDING: u16 = 128;

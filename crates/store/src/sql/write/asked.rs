@@ -46,7 +46,7 @@ impl Asked<'_> {
     }
 }
 
-/// Tells which edit is wrong, whatever the zone has.
+/// Checks each edit without regard to the contents of the zone.
 pub(super) fn check_edits(
     change: &ZoneChange,
     zone: &ZoneRow,
@@ -106,7 +106,7 @@ pub(super) async fn read_signing(session: &mut Session, zone: i64) -> Result<Sig
     })
 }
 
-/// Tells whether a zone brings its signatures with it.
+/// Returns whether a zone brings its signatures with it.
 pub(super) async fn read_presigned(session: &mut Session, zone: i64) -> Result<bool, Failure> {
     let mut is_presigned = false;
     let sql = "SELECT id FROM domainmetadata WHERE domain_id = ? AND kind = 'PRESIGNED' AND content = '1'";

@@ -57,7 +57,7 @@ pub enum AttributeChange {
 }
 
 impl AttributeChange {
-    /// Tells whether it bears on how the zone is signed, and on nothing that the list of zones has.
+    /// Returns whether it bears on how the zone is signed, and on nothing that the list of zones has.
     fn is_about_signing(&self) -> bool {
         match self {
             AttributeChange::Key(_) | AttributeChange::Rectify => true,

@@ -1,4 +1,4 @@
-//! One change of one zone, in one transaction: read, apply, check, derive, write, tell.
+//! One change of one zone, in one transaction: read, apply, check, derive, write, notify.
 //!
 //! All reading comes before all writing, and a change that is refused has written nothing. Derived columns are made
 //! again for the names that the change touches, for all names below a delegation that comes or goes, and for
@@ -23,7 +23,7 @@ use nameward_zone::change::{ChangeOrigin, Difference, Edit, soa_serial};
 use nameward_zone::{RecordList, Serial, WireRecord};
 use std::collections::{BTreeSet, HashMap};
 
-/// Rows that are looked at to tell whether something is left below a name.
+/// Rows that are looked at to find out whether something is left below a name.
 const LOOK: usize = 200;
 /// Names that may vanish before the names of the whole zone are read instead of looking below each.
 const MANY: usize = 16;
@@ -98,7 +98,7 @@ pub(super) async fn change(
             zone.name.to_string(),
         )));
     }
-    // Before the rows: a change of others that is in neither is then told from this one.
+    // Before the rows: a change of others that is in neither then differs from this one.
     let version = match locked.version {
         Some(version) => version,
         None => session.version(zone.id).await?,
@@ -480,7 +480,7 @@ impl Work {
     }
 }
 
-/// Returns the standing that some rows of a crowd tell: good enough to know that names are left.
+/// Returns the standing that some rows of a crowd show: good enough to know that names are left.
 fn glimpse<'r>(rows: impl Iterator<Item = &'r Row>) -> NameStanding {
     let mut standing = NameStanding::default();
     for row in rows.filter(|row| row.is_served()) {

@@ -74,7 +74,7 @@ fn generic(rdata: &[u8]) -> String {
 fn without_final_dots(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let (mut quoted, mut escaped, mut is_name, mut start) = (false, false, true, 0);
-    // What stood before the last character, to tell an escaped dot.
+    // Whether the last dot ends a name, or is escaped.
     let mut dot_ends = false;
     for c in text.chars() {
         if c == ' ' && !quoted && !escaped {

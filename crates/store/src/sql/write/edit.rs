@@ -9,7 +9,7 @@ use nameward_wire::rdata::canonicalise;
 use nameward_wire::{NameBuf, Type};
 use nameward_zone::change::{ChangeError, Edit, NewRecord, RrsetData};
 
-/// Tells what is wrong with an edit, whatever the zone has.
+/// Checks an edit without regard to the contents of the zone.
 pub(super) fn check_edit(
     edit: &Edit,
     apex: &NameBuf,

@@ -116,7 +116,7 @@ pub enum WriteError {
     /// Other changes were in the way each time. Nothing was written.
     #[error("other changes were in the way: {0}")]
     Conflict(String),
-    /// The connection broke while the database was told to keep the change.
+    /// The connection broke during COMMIT.
     #[error("it is not known whether the change was made: {0}")]
     Unknown(SqlError),
 }

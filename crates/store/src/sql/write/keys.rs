@@ -109,7 +109,7 @@ impl StoredKey {
         }
     }
 
-    /// Tells whether answers have signatures of it and validators find it.
+    /// Returns whether answers have signatures of it and validators find it.
     fn is_used(&self) -> bool {
         self.is_active && self.is_published
     }

@@ -53,7 +53,7 @@ pub struct MembersWritten {
 }
 
 impl MembersWritten {
-    /// Tells whether nothing was written.
+    /// Returns whether nothing was written.
     pub fn is_empty(&self) -> bool {
         self.created.is_empty() && self.deleted.is_empty() && self.changed == 0
     }

@@ -1,6 +1,6 @@
-//! Commits of this server: how their notices are told from those of others.
+//! Commits of this server: how their notices differ from those of others.
 //!
-//! A database tells of every change, whoever made it, and a zone in memory would be read as a whole for it. The records
+//! A database sends a notice of every change, whoever made it, and a zone in memory would be read as a whole for it. The records
 //! that a commit of this server changed are known here, so its notice need not have anything read. It is recognised
 //! by the versions in the table of changes (SQLite, MySQL), or by the session that sent it (PostgreSQL). Commits are noted
 //! before they end, because a notice may overtake the result of its commit.
@@ -44,7 +44,7 @@ impl OwnCommits {
         self.noted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes that somebody waits for notices from now on.
+    /// Notes that a watch waits for notices from now on.
     pub(in crate::sql) fn begin_watch(&self) {
         self.is_watched.store(true, Ordering::Relaxed);
     }

@@ -4,7 +4,7 @@ use super::super::{LiveZone, SqlBackend};
 use super::Committed;
 use std::time::{Duration, Instant};
 
-/// How long a replica may stay behind until the one who made a change is told so.
+/// How long a replica may stay behind until the client that made a change gets a warning.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How often it is asked.
 const INTERVAL: Duration = Duration::from_millis(20);

@@ -28,7 +28,7 @@ pub(super) struct Session {
     connection: SqlConnection,
     /// The file of SQLite and its number in its file system when it was opened.
     file: Option<(PathBuf, u64)>,
-    /// Whether the writer can tell others by itself, for databases without triggers.
+    /// Whether the writer can notify others by itself, for databases without triggers.
     can_notify: bool,
     /// The number of the session, where notices carry it.
     process: Option<i32>,
@@ -170,7 +170,7 @@ impl Session {
         Ok(is_alone.then_some(CommitMark::Versions { before, after }))
     }
 
-    /// Tells other servers that a zone changed, where no trigger may do it.
+    /// Notifies other servers that a zone changed, where no trigger may do it.
     pub(super) async fn notify_change(&mut self, zone: i64) -> Result<(), Failure> {
         if !self.can_notify {
             return Ok(());

@@ -31,7 +31,7 @@ pub struct StandingZone {
     pub id: i64,
     /// The name of the zone.
     pub name: NameBuf,
-    /// `last_check`: when a primary last confirmed it, in seconds since 1970; 0 where somebody wants it checked.
+    /// `last_check`: when a primary last confirmed it, in seconds since 1970; 0 where a check is asked for.
     pub last_check: Option<i64>,
     /// `notified_serial`: the serial that others were last notified of.
     pub notified_serial: Option<i64>,
@@ -63,7 +63,7 @@ impl StandingZone {
         self.soa.as_deref().and_then(soa_serial)
     }
 
-    /// Tells whether others were last notified of another serial than the zone has.
+    /// Returns whether others were last notified of another serial than the zone has.
     pub fn is_unnotified(&self) -> bool {
         // PowerDNS takes NULL as 0.
         let notified = self.notified_serial.unwrap_or(0);

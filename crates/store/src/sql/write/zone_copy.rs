@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_that_is_cut_or_changed_is_told_and_never_read_half() {
+    fn a_copy_that_is_cut_or_changed_is_refused_and_never_read_half() {
         let whole = copy();
         let tables = read_copy(&whole).unwrap();
         assert_eq!(tables[DOMAINS][0][0], CopiedCell::Text("a.test"));

@@ -192,7 +192,7 @@ pub(super) async fn delete(
     })
 }
 
-/// Deletes all rows of a zone, in all tables, and tells others of it.
+/// Deletes all rows of a zone, in all tables, and notifies other servers.
 pub(super) async fn delete_rows_of(session: &mut Session, id: i64) -> Result<(), Failure> {
     // By hand: not every schema has foreign keys, and SQLite does not enforce them by default.
     for table in ["records", "comments", "domainmetadata", "cryptokeys"] {

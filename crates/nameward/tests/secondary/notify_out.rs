@@ -44,8 +44,8 @@ fn serial_of(message: &[u8]) -> u32 {
 
 #[test]
 fn secondaries_are_told_of_a_change_until_they_answer() {
-    let (prompt, told) = secondary(0);
-    let (slow, told_slow) = secondary(2);
+    let (prompt, notified) = secondary(0);
+    let (slow, notified_slow) = secondary(2);
     let setup = Setup::new().without_web().zone("example", &zone(1));
     let state = setup.dir().join("state");
     std::fs::create_dir(&state).unwrap();
@@ -55,26 +55,28 @@ fn secondaries_are_told_of_a_change_until_they_answer() {
              also_notify = [{{ address = \"{prompt}\" }}, {{ address = \"{slow}\" }}]\n"
         ))
         .start();
-    // Nobody was told of the zone before.
-    wait_until("a NOTIFY", &server, || !told.lock().unwrap().is_empty());
-    assert_eq!(serial_of(&told.lock().unwrap()[0]), 1);
+    // Nobody was notified of the zone before.
+    wait_until("a NOTIFY", &server, || !notified.lock().unwrap().is_empty());
+    assert_eq!(serial_of(&notified.lock().unwrap()[0]), 1);
     server.write_zone("example", &zone(2));
     assert!(server.command(&["reload"]).status.success());
-    wait_until("another NOTIFY", &server, || told.lock().unwrap().len() > 1);
-    assert_eq!(serial_of(&told.lock().unwrap()[1]), 2);
-    wait_until("three tries", &server, || {
-        told_slow.lock().unwrap().len() >= 3
+    wait_until("another NOTIFY", &server, || {
+        notified.lock().unwrap().len() > 1
     });
-    let list = told_slow.lock().unwrap().clone();
+    assert_eq!(serial_of(&notified.lock().unwrap()[1]), 2);
+    wait_until("three tries", &server, || {
+        notified_slow.lock().unwrap().len() >= 3
+    });
+    let list = notified_slow.lock().unwrap().clone();
     assert!(
         list.windows(2)
             .all(|two| serial_of(&two[0]) <= serial_of(&two[1]))
     );
-    assert_eq!(told.lock().unwrap().len(), 2, "it has answered");
+    assert_eq!(notified.lock().unwrap().len(), 2, "it has answered");
     let output = server.command(&["zone", "notify", "example"]);
     assert!(output.status.success());
     wait_until("a NOTIFY that was asked for", &server, || {
-        told.lock().unwrap().len() == 3
+        notified.lock().unwrap().len() == 3
     });
     let output = server.command(&["zone", "notify", "none.example"]);
     assert!(!output.status.success());
@@ -82,7 +84,7 @@ fn secondaries_are_told_of_a_change_until_they_answer() {
 
 #[test]
 fn a_zone_that_changed_while_the_server_was_down_is_told_of_at_the_start() {
-    let (secondary, told) = secondary(0);
+    let (secondary, notified) = secondary(0);
     let state = tempfile::tempdir().unwrap();
     let start = |serial| {
         let setup = Setup::new().without_web().zone("example", &zone(serial));
@@ -95,8 +97,8 @@ fn a_zone_that_changed_while_the_server_was_down_is_told_of_at_the_start() {
             .start()
     };
     let serials = || -> Vec<u32> {
-        let told = told.lock().unwrap();
-        told.iter().map(|message| serial_of(message)).collect()
+        let notified = notified.lock().unwrap();
+        notified.iter().map(|message| serial_of(message)).collect()
     };
     let server = start(1);
     wait_until("the first NOTIFY", &server, || serials() == [1]);
@@ -104,7 +106,7 @@ fn a_zone_that_changed_while_the_server_was_down_is_told_of_at_the_start() {
     let server = start(1);
     server.write_zone("example", &zone(2));
     assert!(server.command(&["reload"]).status.success());
-    // The start with the same version was not told of.
+    // The start with the same version was not notified of.
     wait_until("a NOTIFY of a change", &server, || serials() == [1, 2]);
     assert!(server.stop().success());
     let server = start(3);
