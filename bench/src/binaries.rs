@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use nameward_testkit::TestFailure;
 
 /// Flags for the programs.
 #[derive(Args, Default)]
@@ -48,11 +49,14 @@ pub struct Binaries {
 
 impl BinaryArguments {
     /// Finds the programs. One that was named and is not there is an error now, not after minutes of measuring.
-    pub fn find(&self) -> Result<Binaries, String> {
+    pub fn find(&self) -> Result<Binaries, TestFailure> {
         self.find_with(|name| env::var_os(name))
     }
 
-    fn find_with(&self, variable: impl Fn(&str) -> Option<OsString>) -> Result<Binaries, String> {
+    fn find_with(
+        &self,
+        variable: impl Fn(&str) -> Option<OsString>,
+    ) -> Result<Binaries, TestFailure> {
         let named = |flag: &Option<PathBuf>, name: &str| {
             let set = variable(name).filter(|value| !value.is_empty());
             match flag.clone().or_else(|| set.map(PathBuf::from)) {
@@ -62,9 +66,7 @@ impl BinaryArguments {
         };
         let nameward = match named(&self.nameward, "BENCH_NAMEWARD")? {
             Some(path) => path,
-            None => env::current_exe()
-                .map_err(|error| error.to_string())?
-                .with_file_name("nameward"),
+            None => env::current_exe()?.with_file_name("nameward"),
         };
         Ok(Binaries {
             nameward,
@@ -78,11 +80,11 @@ impl BinaryArguments {
 }
 
 /// Servers run in directories of their own, so a path has to be absolute.
-fn checked(path: &Path) -> Result<PathBuf, String> {
-    let path = std::path::absolute(path).map_err(|error| error.to_string())?;
+fn checked(path: &Path) -> Result<PathBuf, TestFailure> {
+    let path = std::path::absolute(path)?;
     match path.is_file() {
         true => Ok(path),
-        false => Err(format!("{}: no such program", path.display())),
+        false => Err(format!("{}: no such program", path.display()).into()),
     }
 }
 
@@ -111,6 +113,6 @@ mod tests {
             ..BinaryArguments::default()
         };
         let error = arguments.find_with(|_| None).unwrap_err();
-        assert_eq!(error, "/nowhere/knotd: no such program");
+        assert_eq!(error.to_string(), "/nowhere/knotd: no such program");
     }
 }

@@ -4,6 +4,7 @@ use std::fmt::Write;
 use std::io;
 use std::time::Duration;
 
+use nameward_testkit::TestFailure;
 use nameward_testkit::peers::{Peer, PeerOptions};
 
 use crate::binaries::Binaries;
@@ -56,16 +57,14 @@ pub fn measure(
     files: &ZoneFiles,
     queries: &Queries,
     plan: &Plan<'_>,
-) -> Result<Measurement, String> {
+) -> Result<Measurement, TestFailure> {
     let options = PeerOptions {
         cpu: Some(plan.server_core),
         ready_timeout: plan.ready_timeout,
         ..PeerOptions::default()
     };
-    let peer = server
-        .start(plan.binaries, files, options)
-        .map_err(|error| error.to_string())?;
-    run(&peer, queries, plan).map_err(|error| error.to_string())
+    let peer = server.start(plan.binaries, files, options)?;
+    run(&peer, queries, plan).map_err(TestFailure::from)
 }
 
 /// Loads a server that runs with questions.
@@ -105,7 +104,7 @@ pub fn run(peer: &Peer, queries: &Queries, plan: &Plan<'_>) -> io::Result<Measur
 }
 
 /// The Markdown table of a scenario: of each server the median run by user time for an answer.
-pub fn table(rows: &[(Server, Result<Measurement, String>)]) -> String {
+pub fn table(rows: &[(Server, Result<Measurement, TestFailure>)]) -> String {
     let reference = rows.iter().find_map(|(server, row)| match (server, row) {
         (Server::Nsd, Ok(measurement)) => Some(measurement.user_us),
         _ => None,
@@ -119,7 +118,7 @@ pub fn table(rows: &[(Server, Result<Measurement, String>)]) -> String {
         let _ = match row {
             Ok(measurement) => write_row(&mut text, *server, measurement, reference),
             Err(error) => {
-                let reason = error.lines().next().unwrap_or_default();
+                let reason = error.first_line();
                 writeln!(text, "| {server} | {reason} |")
             }
         };
@@ -158,12 +157,12 @@ fn write_row(
 }
 
 /// Of several runs, the one in the middle by user time; an error only when no run succeeded.
-pub fn median(mut runs: Vec<Result<Measurement, String>>) -> Result<Measurement, String> {
+pub fn median(mut runs: Vec<Result<Measurement, TestFailure>>) -> Result<Measurement, TestFailure> {
     if runs.iter().any(Result::is_ok) {
         runs.retain(Result::is_ok);
     }
-    let time = |run: &Result<Measurement, String>| run.as_ref().map_or(0.0, |m| m.user_us);
-    median_by(runs, time).unwrap_or_else(|| Err("not run".to_string()))
+    let time = |run: &Result<Measurement, TestFailure>| run.as_ref().map_or(0.0, |m| m.user_us);
+    median_by(runs, time).unwrap_or_else(|| Err("not run".into()))
 }
 
 /// The one in the middle by what `measure` says of each.
@@ -196,12 +195,12 @@ mod tests {
     fn the_median_passes_over_failed_runs() {
         let runs = vec![
             Ok(with_user_time(3.0)),
-            Err("no".to_string()),
+            Err("no".into()),
             Ok(with_user_time(1.0)),
             Ok(with_user_time(2.0)),
         ];
         assert_eq!(median(runs).unwrap().user_us, 2.0);
-        assert_eq!(median(vec![Err("no".to_string())]).unwrap_err(), "no");
+        assert_eq!(median(vec![Err("no".into())]).unwrap_err(), "no".into());
     }
 
     #[test]
@@ -209,7 +208,7 @@ mod tests {
         let text = table(&[
             (Server::Nameward, Ok(with_user_time(0.5))),
             (Server::Nsd, Ok(with_user_time(2.0))),
-            (Server::Bind, Err("named is not installed".to_string())),
+            (Server::Bind, Err("named is not installed".into())),
         ]);
         assert!(
             text.contains("| nameward | 1000 | 0.50 | 3.00 | 0.25 |"),

@@ -10,6 +10,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use nameward_testkit::TestFailure;
 use nameward_testkit::databases::{Database, DatabaseKind};
 use nameward_testkit::peers::{Peer, PeerError, PeerKind, PeerOptions};
 use nameward_testkit::wire::QuestionEdns;
@@ -320,7 +321,7 @@ pub fn compare(
     case: Case,
     (edns, repeat): (QuestionEdns, usize),
     plan: &Plan<'_>,
-) -> Result<String, String> {
+) -> Result<String, TestFailure> {
     let queries = case.queries(edns);
     eprintln!("{engine:?} {case:?}: filling the database ...");
     let filled = Filled::make(engine, case, &plan.binaries.nameward)
@@ -353,13 +354,14 @@ fn measure(
     case: Case,
     queries: &Queries,
     plan: &Plan<'_>,
-) -> Result<Measurement, String> {
+) -> Result<Measurement, TestFailure> {
     let started = Instant::now();
     let peer = server
         .start(filled, case, plan)
         .map_err(|error| format!("{}: {error}", server.name()))?;
     let ready = started.elapsed();
-    run(&peer, ready, filled, queries, plan).map_err(|error| format!("{}: {error}", server.name()))
+    run(&peer, ready, filled, queries, plan)
+        .map_err(|error| TestFailure::from(error).at(server.name()))
 }
 
 fn run(

@@ -30,6 +30,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
+use nameward_testkit::TestFailure;
 use nameward_testkit::wire::QuestionEdns;
 
 use crate::binaries::{Binaries, BinaryArguments};
@@ -267,7 +268,7 @@ fn main() -> ExitCode {
         Task::Recursion(arguments) => compare_recursion(&arguments),
         Task::Zones { scenario, data } => zones::prepare(scenario, &data)
             .map(|files| println!("{}", files.directory.display()))
-            .map_err(|error| error.to_string()),
+            .map_err(TestFailure::from),
         Task::Load {
             scenario,
             server,
@@ -283,7 +284,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn compare(arguments: &CompareArguments) -> Result<(), String> {
+fn compare(arguments: &CompareArguments) -> Result<(), TestFailure> {
     let mut servers: Vec<Server> = arguments
         .server
         .iter()
@@ -330,11 +331,11 @@ fn compare(arguments: &CompareArguments) -> Result<(), String> {
     }
     match failed {
         0 => Ok(()),
-        _ => Err(format!("{failed} measurements failed")),
+        _ => Err(format!("{failed} measurements failed").into()),
     }
 }
 
-fn compare_transfers(arguments: &TransferArguments) -> Result<(), String> {
+fn compare_transfers(arguments: &TransferArguments) -> Result<(), TestFailure> {
     let names = arguments.server.iter();
     let servers: Vec<Server> = names
         .map(|name| <Server as clap::ValueEnum>::from_str(name.trim(), true))
@@ -374,7 +375,7 @@ fn transfer_out(
     arguments: &TransferArguments,
     servers: &[Server],
     plan: &Plan<'_>,
-) -> Result<(), String> {
+) -> Result<(), TestFailure> {
     let (run, scenario) = (&arguments.run, arguments.scenario);
     let files = zones::prepare(scenario, &arguments.data)
         .map_err(|error| format!("zone files of {scenario}: {error}"))?;
@@ -392,7 +393,7 @@ fn transfer_out(
     Ok(())
 }
 
-fn compare_databases(arguments: &DatabaseArguments) -> Result<(), String> {
+fn compare_databases(arguments: &DatabaseArguments) -> Result<(), TestFailure> {
     let run = &arguments.run;
     let binaries = run.binaries.find()?;
     let plan = run.plan(&binaries);
@@ -403,7 +404,7 @@ fn compare_databases(arguments: &DatabaseArguments) -> Result<(), String> {
     Ok(())
 }
 
-fn compare_signing(arguments: &SigningArguments) -> Result<(), String> {
+fn compare_signing(arguments: &SigningArguments) -> Result<(), TestFailure> {
     let binaries = arguments.binaries.find()?;
     let scenario = arguments.scenario;
     let files = zones::prepare(scenario, &arguments.data)
@@ -414,7 +415,7 @@ fn compare_signing(arguments: &SigningArguments) -> Result<(), String> {
     Ok(())
 }
 
-fn compare_updates(arguments: &UpdateArguments) -> Result<(), String> {
+fn compare_updates(arguments: &UpdateArguments) -> Result<(), TestFailure> {
     let binaries = arguments.binaries.find()?;
     let servers = match arguments.server.is_empty() {
         true => updates::UpdatedServer::ALL.to_vec(),
@@ -427,7 +428,7 @@ fn compare_updates(arguments: &UpdateArguments) -> Result<(), String> {
     updates::compare(&servers, &arguments.clients, &binaries, terms)
 }
 
-fn compare_recursion(arguments: &RecursionArguments) -> Result<(), String> {
+fn compare_recursion(arguments: &RecursionArguments) -> Result<(), TestFailure> {
     let (run, scenario) = (&arguments.run, Scenario::Small);
     let binaries = run.binaries.find()?;
     let plan = run.plan(&binaries);
@@ -443,7 +444,7 @@ fn compare_recursion(arguments: &RecursionArguments) -> Result<(), String> {
     Ok(())
 }
 
-fn ask(scenario: Scenario, server: SocketAddr, load: &LoadArguments) -> Result<(), String> {
+fn ask(scenario: Scenario, server: SocketAddr, load: &LoadArguments) -> Result<(), TestFailure> {
     let queries = scenario.queries(load.edns);
     let outcome = Generator::connect(server, &queries, load.shape())
         .and_then(|mut generator| generator.run(load.limit()))

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use nameward_testkit::TestFailure;
 use nameward_testkit::peers::PeerOptions;
 
 use crate::compare::{self, Measurement, Plan};
@@ -130,11 +131,10 @@ fn measure(
     (files, queries): (&ZoneFiles, &Queries),
     rate: u32,
     plan: &Plan<'_>,
-) -> Result<FloodFigures, String> {
-    let text = |error: io::Error| error.to_string();
+) -> Result<FloodFigures, TestFailure> {
     // Never read: what the server sends fills the buffer of the socket and is dropped.
-    let hanging = UdpSocket::bind("127.0.0.1:0").map_err(text)?;
-    let address = hanging.local_addr().map_err(text)?;
+    let hanging = UdpSocket::bind("127.0.0.1:0")?;
+    let address = hanging.local_addr()?;
     let settings = match case.has_recursor() {
         true => format!("[recursor]\naddress = \"{address}\"\n\n"),
         false => String::new(),
@@ -144,9 +144,8 @@ fn measure(
         ready_timeout: plan.ready_timeout,
         ..PeerOptions::default()
     };
-    let peer = launch_ours(&plan.binaries.nameward, files, &options, &settings)
-        .map_err(|error| error.to_string())?;
-    let (counts, sockets) = (FloodCounts::default(), flooders(peer.addr()).map_err(text)?);
+    let peer = launch_ours(&plan.binaries.nameward, files, &options, &settings)?;
+    let (counts, sockets) = (FloodCounts::default(), flooders(peer.addr())?);
     let measured = thread::scope(|scope| {
         if case.has_flood() {
             scope.spawn(|| {
@@ -159,7 +158,7 @@ fn measure(
         }
         let measured = compare::run(&peer, queries, plan);
         counts.stop.store(true, Ordering::Relaxed);
-        measured.map_err(text)
+        measured.map_err(TestFailure::from)
     })?;
     // The flood ran through the warm-up as well.
     let share = measured.outcome.elapsed.as_secs_f64()
@@ -177,7 +176,7 @@ pub fn compare(
     load: (&ZoneFiles, &Queries),
     (rate, repeat): (u32, usize),
     plan: &Plan<'_>,
-) -> Result<String, String> {
+) -> Result<String, TestFailure> {
     let mut table = String::from(
         "| case | own answers/s | own answered % | p50 us | p99 us | flood/s | flood answered % | user us/own answer | \
          sys us/own answer | CPU us/answer | other load |\n|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n",
@@ -189,7 +188,7 @@ pub fn compare(
             runs.push(measure(case, load, rate, plan)?);
         }
         let figures = compare::median_by(runs, FloodFigures::cpu_us).ok_or("not run")?;
-        write_row(&mut table, case, &figures).map_err(|error| error.to_string())?;
+        write_row(&mut table, case, &figures)?;
     }
     Ok(table)
 }

@@ -10,6 +10,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use nameward_testkit::TestFailure;
 use nameward_testkit::peers::{Peer, PeerOptions, free_address};
 use nameward_testkit::wire::QuestionEdns;
 
@@ -54,23 +55,18 @@ struct WholeRun {
 }
 
 /// Transfers of three million records into each server, the median of some runs.
-pub fn whole(servers: &[Server], repeat: usize, plan: &Plan<'_>) -> Result<String, String> {
-    let primary = text(MadePrimary::start(
-        "tld",
-        MadeZone::Delegations(DELEGATIONS),
-        0,
-    ))?;
+pub fn whole(servers: &[Server], repeat: usize, plan: &Plan<'_>) -> Result<String, TestFailure> {
+    let primary = MadePrimary::start("tld", MadeZone::Delegations(DELEGATIONS), 0)?;
     let mut text = String::from(
         "| secondary | wall s | CPU s | user s | sys s | memory MB |\n|---|--:|--:|--:|--:|--:|\n",
     );
     for server in servers {
         eprintln!("AXFR into {server} ...");
-        let runs: Result<Vec<_>, String> = (0..repeat.max(1))
+        let runs: Result<Vec<_>, TestFailure> = (0..repeat.max(1))
             .map(|_| transfer_whole(*server, ("tld", &primary), plan).map(|(run, _)| run))
             .collect();
-        let row = runs.and_then(|runs| {
-            median_by(runs, |run| run.cpu.total()).ok_or_else(|| "no run".to_string())
-        });
+        let row = runs
+            .and_then(|runs| median_by(runs, |run| run.cpu.total()).ok_or_else(|| "no run".into()));
         let _ = match row {
             Ok(WholeRun { wall, cpu, memory }) => writeln!(
                 text,
@@ -81,7 +77,7 @@ pub fn whole(servers: &[Server], repeat: usize, plan: &Plan<'_>) -> Result<Strin
                 cpu.system,
                 memory >> 20
             ),
-            Err(error) => writeln!(text, "| {server} | failed: {} |", first_line(&error)),
+            Err(error) => writeln!(text, "| {server} | failed: {} |", error.first_line()),
         };
     }
     Ok(text)
@@ -92,38 +88,33 @@ fn transfer_whole(
     server: Server,
     (zone, primary): (&str, &MadePrimary),
     plan: &Plan<'_>,
-) -> Result<(WholeRun, Peer), String> {
+) -> Result<(WholeRun, Peer), TestFailure> {
     primary.first_asked();
     let options = PeerOptions {
         cpu: Some(plan.server_core),
         ..PeerOptions::default()
     };
     let started = Instant::now();
-    let peer = text(config::start(
-        server,
-        plan.binaries,
-        (zone, primary.address),
-        &options,
-    ))?;
-    text(sys::pin_to_core(plan.client_core))?;
-    let client = text(SmallClient::new(peer.addr()))?;
+    let peer = config::start(server, plan.binaries, (zone, primary.address), &options)?;
+    sys::pin_to_core(plan.client_core)?;
+    let client = SmallClient::new(peer.addr())?;
     while client.rcode(zone, 6) != Some(0) {
         if started.elapsed() > PATIENCE {
-            return Err(format!("not served in time:\n{}", peer.log_tail()));
+            return Err(format!("not served in time:\n{}", peer.log_tail()).into());
         }
         thread::sleep(Duration::from_millis(5));
     }
     let served = Instant::now();
     let begun = primary.first_asked().ok_or("nobody asked for a transfer")?;
     let cpu = wait_until_quiet(&peer)?;
-    let memory = process::memory(&text(process::tree(peer.pid()))?).proportional;
+    let memory = process::memory(&process::tree(peer.pid())?).proportional;
     let wall = served.saturating_duration_since(begun);
     Ok((WholeRun { wall, cpu, memory }, peer))
 }
 
 /// Waits until a server does nothing any more; returns all its processor time.
-fn wait_until_quiet(peer: &Peer) -> Result<CpuTime, String> {
-    let time = || Ok::<_, String>(process::cpu_time(&text(process::tree(peer.pid()))?));
+fn wait_until_quiet(peer: &Peer) -> Result<CpuTime, TestFailure> {
+    let time = || Ok::<_, TestFailure>(process::cpu_time(&process::tree(peer.pid())?));
     let (started, mut before) = (Instant::now(), time()?);
     loop {
         thread::sleep(QUIET);
@@ -136,7 +127,7 @@ fn wait_until_quiet(peer: &Peer) -> Result<CpuTime, String> {
 }
 
 /// A hundred changes of a zone of a million records: from the NOTIFY until they are served.
-pub fn differences(servers: &[Server], plan: &Plan<'_>) -> Result<String, String> {
+pub fn differences(servers: &[Server], plan: &Plan<'_>) -> Result<String, TestFailure> {
     let mut text = String::from(
         "| secondary | median ms | slowest ms | CPU ms each | memory MB before | after |\n|---|--:|--:|--:|--:|--:|\n",
     );
@@ -144,39 +135,35 @@ pub fn differences(servers: &[Server], plan: &Plan<'_>) -> Result<String, String
         eprintln!("IXFR into {server} ...");
         let _ = match follow_differences(*server, plan) {
             Ok(row) => writeln!(text, "| {server} | {row} |"),
-            Err(error) => writeln!(text, "| {server} | failed: {} |", first_line(&error)),
+            Err(error) => writeln!(text, "| {server} | failed: {} |", error.first_line()),
         };
     }
     Ok(text)
 }
 
-fn follow_differences(server: Server, plan: &Plan<'_>) -> Result<String, String> {
+fn follow_differences(server: Server, plan: &Plan<'_>) -> Result<String, TestFailure> {
     let zone = "flat.test";
     // One for each server: serials begin anew.
-    let primary = text(MadePrimary::start(
-        zone,
-        MadeZone::Addresses(ADDRESSES),
-        CHANGES,
-    ))?;
+    let primary = MadePrimary::start(zone, MadeZone::Addresses(ADDRESSES), CHANGES)?;
     let (before, peer) = transfer_whole(server, (zone, &primary), plan)?;
-    let client = text(SmallClient::new(peer.addr()))?;
+    let client = SmallClient::new(peer.addr())?;
     let name = format!("{}.{zone}", label(CHANGES / 2 - 1));
     let mut times = Vec::new();
-    let pids = text(process::tree(peer.pid()))?;
+    let pids = process::tree(peer.pid())?;
     let cpu_before = process::cpu_time(&pids).total();
     for _ in 0..VERSIONS {
         let octet = MadePrimary::octet(primary.change());
         let begun = Instant::now();
-        text(primary.notify(zone, peer.addr()))?;
+        primary.notify(zone, peer.addr())?;
         while client.address(&name) != Some(octet) {
             if begun.elapsed() > PATIENCE {
-                return Err(format!("a change is not served:\n{}", peer.log_tail()));
+                return Err(format!("a change is not served:\n{}", peer.log_tail()).into());
             }
         }
         times.push(begun.elapsed());
         wait_until_quiet(&peer)?;
     }
-    let pids = text(process::tree(peer.pid()))?;
+    let pids = process::tree(peer.pid())?;
     let cpu = (process::cpu_time(&pids).total() - cpu_before) / VERSIONS as f64;
     let after = process::memory(&pids).proportional;
     times.sort_unstable();
@@ -192,8 +179,8 @@ fn follow_differences(server: Server, plan: &Plan<'_>) -> Result<String, String>
 }
 
 /// Ten thousand servers that are notified of one change, while questions are answered.
-pub fn notify(plan: &Plan<'_>) -> Result<String, String> {
-    let targets = text(notified_sockets())?;
+pub fn notify(plan: &Plan<'_>) -> Result<String, TestFailure> {
+    let targets = notified_sockets()?;
     let list: Vec<String> = targets
         .iter()
         .filter_map(|socket| socket.local_addr().ok())
@@ -204,7 +191,7 @@ pub fn notify(plan: &Plan<'_>) -> Result<String, String> {
         cpu: Some(plan.server_core),
         ..PeerOptions::default()
     };
-    let peer = text(Peer::launch(&[zone], &options, |directory, addr| {
+    let peer = Peer::launch(&[zone], &options, |directory, addr| {
         let file = directory.join("notify.zone");
         fs::write(
             &file,
@@ -220,8 +207,8 @@ pub fn notify(plan: &Plan<'_>) -> Result<String, String> {
         let mut command = Command::new(&plan.binaries.nameward);
         command.args(["serve", "--config"]).arg(conf);
         Ok(command)
-    }))?;
-    text(sys::pin_to_core(plan.client_core))?;
+    })?;
+    sys::pin_to_core(plan.client_core)?;
     // The first NOTIFY, at the start.
     receive_all(&targets)?;
     let (address, wanted) = (peer.addr(), Duration::from_secs(3));
@@ -235,21 +222,21 @@ pub fn notify(plan: &Plan<'_>) -> Result<String, String> {
         };
         Generator::connect(address, &queries, shape)?.run(Limit::Time(wanted))
     });
-    let cpu_before = process::cpu_time(&text(process::tree(peer.pid()))?).total();
+    let cpu_before = process::cpu_time(&process::tree(peer.pid())?).total();
     let begun = Instant::now();
     let status = Command::new(&plan.binaries.nameward)
         .args(["zone", "notify", zone, "--config"])
         .arg(peer.directory().join("conf"))
         .stdout(Stdio::null())
         .status();
-    if !text(status)?.success() {
+    if !status?.success() {
         return Err("`nameward zone notify` failed".into());
     }
     receive_all(&targets)?;
     let wall = begun.elapsed();
-    let cpu = process::cpu_time(&text(process::tree(peer.pid()))?).total() - cpu_before;
+    let cpu = process::cpu_time(&process::tree(peer.pid())?).total() - cpu_before;
     let outcome = asking.join().map_err(|_| "the load ended early")?;
-    let outcome = text(outcome)?;
+    let outcome = outcome?;
     Ok(format!(
         "| servers | all notified s | CPU s meanwhile | answers/s | lost | p50 us | p99 us | p99.9 us |\n\
          |--:|--:|--:|--:|--:|--:|--:|--:|\n| {TARGETS} | {:.3} | {cpu:.2} | {:.0} | {} | {} | {} | {} |\n",
@@ -275,13 +262,13 @@ fn notified_sockets() -> std::io::Result<Vec<UdpSocket>> {
 }
 
 /// Waits until each server was notified, and answers each.
-fn receive_all(targets: &[UdpSocket]) -> Result<(), String> {
+fn receive_all(targets: &[UdpSocket]) -> Result<(), TestFailure> {
     let begun = Instant::now();
     let mut waiting: Vec<&UdpSocket> = targets.iter().collect();
     let mut buffer = [0; 1024];
     while !waiting.is_empty() {
         if begun.elapsed() > PATIENCE {
-            return Err(format!("{} servers were not notified", waiting.len()));
+            return Err(format!("{} servers were not notified", waiting.len()).into());
         }
         waiting.retain(|socket| {
             let Ok((len, from)) = socket.recv_from(&mut buffer) else {
@@ -296,11 +283,11 @@ fn receive_all(targets: &[UdpSocket]) -> Result<(), String> {
 }
 
 /// A hundred thousand secondary zones, listed in the configuration: transferred once, then taken over by a second start.
-pub fn zones(plan: &Plan<'_>) -> Result<String, String> {
-    let primary = text(MadePrimary::start("example", MadeZone::Small, 0))?;
+pub fn zones(plan: &Plan<'_>) -> Result<String, TestFailure> {
+    let primary = MadePrimary::start("example", MadeZone::Small, 0)?;
     let names: Vec<String> = Scenario::Hosting.zone_names();
     let names: Vec<&str> = names.iter().take(ZONES).map(String::as_str).collect();
-    let state = text(tempfile::tempdir())?;
+    let state = tempfile::tempdir()?;
     let options = PeerOptions {
         cpu: Some(plan.server_core),
         ready_timeout: PATIENCE,
@@ -326,8 +313,7 @@ pub fn zones(plan: &Plan<'_>) -> Result<String, String> {
             command.args(["serve", "--config"]).arg(conf);
             Ok(command)
         });
-        peer.map(|peer| (peer, started))
-            .map_err(|error| error.to_string())
+        peer.map(|peer| (peer, started)).map_err(TestFailure::from)
     };
     eprintln!("{ZONES} secondary zones: the first transfers ...");
     let (peer, started) = launch(&[])?;
@@ -339,7 +325,7 @@ pub fn zones(plan: &Plan<'_>) -> Result<String, String> {
     let (peer, started) = launch(&[])?;
     wait_for_zones(peer.addr(), &names)?;
     let second = started.elapsed();
-    let pids = text(process::tree(peer.pid()))?;
+    let pids = process::tree(peer.pid())?;
     let (cpu, memory) = (process::cpu_time(&pids), process::memory(&pids));
     Ok(format!(
         "| zones | first start: all transferred s | CPU s | next start: all served s | CPU s | memory MB | transfers |\n\
@@ -354,9 +340,9 @@ pub fn zones(plan: &Plan<'_>) -> Result<String, String> {
 }
 
 /// Asks for all zones until all are answered. One at a time the questions would take longer than the start.
-fn wait_for_zones(server: SocketAddr, names: &[&str]) -> Result<(), String> {
+fn wait_for_zones(server: SocketAddr, names: &[&str]) -> Result<(), TestFailure> {
     let begun = Instant::now();
-    let client = text(SmallClient::new(server))?;
+    let client = SmallClient::new(server)?;
     let mut queries = Queries::with_capacity(names.len(), QuestionEdns::Off);
     for name in names {
         queries.push(name, 6, Expected::Data);
@@ -367,8 +353,8 @@ fn wait_for_zones(server: SocketAddr, names: &[&str]) -> Result<(), String> {
     );
     loop {
         if client.rcode(last, 6) == Some(0) {
-            let mut generator = text(Generator::connect(server, &queries, WAITING))?;
-            let outcome = text(generator.run(Limit::Questions(count)))?;
+            let mut generator = Generator::connect(server, &queries, WAITING)?;
+            let outcome = generator.run(Limit::Questions(count))?;
             if outcome.answered == count && outcome.wrong == 0 {
                 return Ok(());
             }
@@ -427,12 +413,4 @@ impl SmallClient {
         })?;
         reply.get(12 + answer + 15).copied()
     }
-}
-
-fn first_line(text: &str) -> &str {
-    text.lines().next().unwrap_or_default()
-}
-
-fn text<T, E: std::fmt::Display>(result: Result<T, E>) -> Result<T, String> {
-    result.map_err(|error| error.to_string())
 }

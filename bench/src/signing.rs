@@ -11,6 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use nameward_dnssec::{KeyUse, SigningKey};
+use nameward_testkit::TestFailure;
 use nameward_testkit::peers::{Peer, PeerOptions};
 
 use crate::binaries::Binaries;
@@ -33,7 +34,7 @@ pub fn compare(
     files: &ZoneFiles,
     binaries: &Binaries,
     ready_timeout: Duration,
-) -> Result<String, String> {
+) -> Result<String, TestFailure> {
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let (zone, file) = files.zones.first().ok_or("no zone")?;
     let bare = bare_rate(cores).ok_or("the key of the bench cannot be read")?;
@@ -41,9 +42,9 @@ pub fn compare(
     let ours = ours(zone, file, (&binaries.nameward, ready_timeout));
     let (ours, signatures) = ours.map_err(|error| format!("nameward: {error}"))?;
     eprintln!("BIND ...");
-    let bind = with_bind(zone, file).map_err(|error| error.to_string())?;
+    let bind = with_bind(zone, file)?;
     eprintln!("Knot ...");
-    let knot = with_knot(zone, file, cores).map_err(|error| error.to_string())?;
+    let knot = with_knot(zone, file, cores)?;
     let least = f64::from(signatures) / bare;
     let mut table = format!(
         "{signatures} signatures; {cores} cores make {bare:.0} a second and do nothing else: {least:.1} s\n\n\

@@ -4,6 +4,7 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
+use nameward_testkit::TestFailure;
 use nameward_testkit::peers::PeerOptions;
 
 use crate::compare::Plan;
@@ -40,27 +41,30 @@ pub struct TransferRun {
 }
 
 /// Starts a server, transfers its first zone once to warm up and once to measure.
-pub fn measure(server: Server, files: &ZoneFiles, plan: &Plan<'_>) -> Result<TransferRun, String> {
+pub fn measure(
+    server: Server,
+    files: &ZoneFiles,
+    plan: &Plan<'_>,
+) -> Result<TransferRun, TestFailure> {
     let options = PeerOptions {
         cpu: Some(plan.server_core),
         allow_transfer: true,
         ready_timeout: plan.ready_timeout,
         ..PeerOptions::default()
     };
-    let peer = server
-        .start(plan.binaries, files, options)
-        .map_err(|error| error.to_string())?;
-    sys::pin_to_core(plan.client_core).map_err(|error| error.to_string())?;
+    let peer = server.start(plan.binaries, files, options)?;
+    sys::pin_to_core(plan.client_core)?;
     let (name, _) = files.zones.first().ok_or("no zone")?;
-    let transfer = || transfer(peer.addr(), name).map_err(|error| format!("AXFR: {error}"));
+    let transfer =
+        || transfer(peer.addr(), name).map_err(|error| TestFailure::from(error).at("AXFR"));
     transfer()?;
-    let before = process::cpu_time(&process::tree(peer.pid()).map_err(|e| e.to_string())?);
+    let before = process::cpu_time(&process::tree(peer.pid())?);
     let begun = Instant::now();
     let transferred = transfer()?;
     let wall = begun.elapsed();
     // Some servers fork for a transfer: the time of the child is the parent's when it has ended.
     std::thread::sleep(Duration::from_millis(300));
-    let after = process::cpu_time(&process::tree(peer.pid()).map_err(|e| e.to_string())?);
+    let after = process::cpu_time(&process::tree(peer.pid())?);
     Ok(TransferRun {
         transferred,
         wall,
@@ -69,14 +73,14 @@ pub fn measure(server: Server, files: &ZoneFiles, plan: &Plan<'_>) -> Result<Tra
 }
 
 /// The table of all runs of a scenario.
-pub fn table(runs: &[(Server, Result<TransferRun, String>)]) -> String {
+pub fn table(runs: &[(Server, Result<TransferRun, TestFailure>)]) -> String {
     let mut text = String::from(
         "| server | wall s | CPU s | user s | sys s | records | messages | MB |\n|---|---|---|---|---|---|---|---|\n",
     );
     for (server, run) in runs {
         match run {
             Err(error) => {
-                let line = error.lines().next().unwrap_or_default();
+                let line = error.first_line();
                 text += &format!("| {server} | failed: {line} | | | | | | |\n");
             }
             Ok(TransferRun {
@@ -101,7 +105,7 @@ pub fn table(runs: &[(Server, Result<TransferRun, String>)]) -> String {
 }
 
 /// The run with the median processor time; an error if one failed.
-pub fn median(runs: Vec<Result<TransferRun, String>>) -> Result<TransferRun, String> {
+pub fn median(runs: Vec<Result<TransferRun, TestFailure>>) -> Result<TransferRun, TestFailure> {
     let mut runs = runs.into_iter().collect::<Result<Vec<_>, _>>()?;
     runs.sort_by(|a, b| a.cpu.total().total_cmp(&b.cpu.total()));
     runs.get(runs.len() / 2).copied().ok_or("no run".into())

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use nameward_testkit::TestFailure;
 use nameward_testkit::peers::{Peer, PeerError, PeerKind, PeerOptions};
 
 use crate::binaries::Binaries;
@@ -288,9 +289,9 @@ fn measure(
     clients: usize,
     binaries: &Binaries,
     UpdateTerms { records, time }: UpdateTerms,
-) -> Result<UpdateFigures, String> {
+) -> Result<UpdateFigures, TestFailure> {
     let peer = server.start(binaries, records);
-    let peer = peer.map_err(|error| error.to_string())?;
+    let peer = peer?;
     let (addr, pid) = (peer.addr(), peer.pid());
     let memory = || process::memory(&process::tree(pid).unwrap_or_default()).proportional >> 20;
     let memory_before = memory();
@@ -329,7 +330,7 @@ pub fn compare(
     clients: &[usize],
     binaries: &Binaries,
     terms: UpdateTerms,
-) -> Result<(), String> {
+) -> Result<(), TestFailure> {
     println!(
         "| server | records | clients | durable updates/s | CPU us/update | memory MB before | after | failed |\n\
          |---|--:|--:|--:|--:|--:|--:|--:|"
@@ -357,6 +358,6 @@ pub fn compare(
     }
     match failed {
         0 => Ok(()),
-        _ => Err(format!("{failed} measurements failed")),
+        _ => Err(format!("{failed} measurements failed").into()),
     }
 }

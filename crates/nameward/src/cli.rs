@@ -475,23 +475,4 @@ fn ask(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_definition_is_consistent() {
-        Cli::command().debug_assert();
-    }
-
-    #[test]
-    fn a_zone_argument_needs_a_name_and_a_file() {
-        let zone = parse_zone("example.org=dir/a=b").unwrap();
-        assert_eq!(
-            (zone.name.as_str(), zone.file),
-            ("example.org", PathBuf::from("dir/a=b"))
-        );
-        for wrong in ["example.org", "=file", "name=", ""] {
-            assert!(parse_zone(wrong).is_err(), "{wrong:?}");
-        }
-    }
-}
+mod tests;

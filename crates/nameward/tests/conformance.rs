@@ -2,7 +2,7 @@
 
 use nameward_testkit::conformance::{self, Judge, Suite};
 use nameward_testkit::wire::Sockets;
-use nameward_testkit::{Setup, TestServer};
+use nameward_testkit::{Setup, TestFailure, TestServer};
 use std::net::SocketAddr;
 use std::path::Path;
 
@@ -11,14 +11,14 @@ fn suites() -> Vec<Suite> {
     conformance::read_all(&directory).expect("every file of the suite reads")
 }
 
-fn serve(suite: &Suite) -> Result<TestServer, String> {
+fn serve(suite: &Suite) -> Result<TestServer, TestFailure> {
     let setup = Setup::new().without_web().config(&suite.config);
     let add =
         |setup: Setup, zone: &conformance::ZoneText| setup.zone(&zone.name, &zone.file_text());
     let setup = suite.zones.iter().fold(setup, add);
     setup
         .try_start()
-        .map_err(|failure| format!("{}: {failure}", suite.path.display()))
+        .map_err(|failure| format!("{}: {failure}", suite.path.display()).into())
 }
 
 /// Runs every file at a server of its own, reached at the address `address` picks.
@@ -26,7 +26,7 @@ fn complaints(address: fn(&TestServer) -> SocketAddr) -> Vec<String> {
     let mut complaints = Vec::new();
     for suite in suites() {
         match serve(&suite) {
-            Err(error) => complaints.push(error),
+            Err(error) => complaints.push(error.to_string()),
             Ok(server) => {
                 let sockets = Sockets {
                     address: address(&server),

@@ -5,6 +5,7 @@ use nameward_serve::pipeline::{ServingState, TcpPipeline, UdpPipeline};
 use nameward_serve::tcp::{Endpoints, answer_alone};
 use nameward_serve::udp::{BatchHandler, DatagramBatch};
 use nameward_stats::{RingCapacities, Stats};
+use nameward_testkit::TestFailure;
 use nameward_testkit::conformance::{self, Judge, Suite};
 use nameward_testkit::wire::{Exchange, Transport};
 use nameward_wire::zonefile::{Options, parse_bytes};
@@ -19,7 +20,11 @@ struct Bare {
 }
 
 impl Exchange for Bare {
-    fn exchange(&self, transport: Transport, message: &[u8]) -> Result<Option<Vec<u8>>, String> {
+    fn exchange(
+        &self,
+        transport: Transport,
+        message: &[u8],
+    ) -> Result<Option<Vec<u8>>, TestFailure> {
         let client = SocketAddr::from(([192, 0, 2, 1], 4000));
         let local = SocketAddr::from(([192, 0, 2, 53], 53));
         let reply = match transport {

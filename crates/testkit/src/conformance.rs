@@ -9,6 +9,7 @@ mod parse;
 mod run;
 mod send;
 
+use crate::TestFailure;
 pub use run::{Failure, Judge, Outcome, run};
 use std::path::{Path, PathBuf};
 
@@ -135,13 +136,13 @@ pub struct ExpectedEdns {
 }
 
 /// Reads one file; an error names `file:line`.
-pub fn read(path: &Path) -> Result<Suite, String> {
+pub fn read(path: &Path) -> Result<Suite, TestFailure> {
     let text = std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
     parse::parse(path, &text)
 }
 
 /// Reads every `*.test` of a directory, in order of name.
-pub fn read_all(directory: &Path) -> Result<Vec<Suite>, String> {
+pub fn read_all(directory: &Path) -> Result<Vec<Suite>, TestFailure> {
     let entries =
         std::fs::read_dir(directory).map_err(|e| format!("{}: {e}", directory.display()))?;
     let mut paths: Vec<PathBuf> = entries

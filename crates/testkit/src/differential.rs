@@ -9,6 +9,7 @@ mod random;
 pub mod review;
 pub mod zones;
 
+use crate::TestFailure;
 use answers::{Answer, Server};
 use questions::Ask;
 use random::Random;
@@ -36,7 +37,7 @@ pub fn compare(
     seed: u64,
     peers: &mut [Server],
     mut ours: Option<&mut Server>,
-) -> Result<Findings, String> {
+) -> Result<Findings, TestFailure> {
     let mut findings = Findings::default();
     let apexes: Vec<String> = zones.iter().map(|zone| format!("{}.", zone.name)).collect();
     for ask in asks(zones, seed) {

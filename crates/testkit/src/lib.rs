@@ -8,6 +8,7 @@
 pub mod conformance;
 pub mod databases;
 pub mod differential;
+mod failure;
 pub mod mesh;
 mod missing;
 pub mod peers;
@@ -15,5 +16,6 @@ pub mod server;
 pub mod validator;
 pub mod wire;
 
+pub use failure::TestFailure;
 pub use missing::require;
 pub use server::{Setup, StartFailure, TestServer};

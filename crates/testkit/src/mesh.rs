@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
+use crate::TestFailure;
 use crate::peers::{Peer, PeerError, PeerKind, PeerOptions};
 
 pub use zone::{ChangingZone, ZoneSigner};
@@ -158,7 +159,7 @@ pub fn serial_at(server: SocketAddr, zone: &str) -> Option<u32> {
 }
 
 /// Transfers a zone by AXFR with `dig` into a file, one SOA record in it.
-pub fn dump(server: SocketAddr, zone: &str, file: &Path) -> Result<(), String> {
+pub fn dump(server: SocketAddr, zone: &str, file: &Path) -> Result<(), TestFailure> {
     let output = Command::new("dig")
         .args(["+onesoa", "+noall", "+answer", "+tries=1", "-p"])
         .arg(server.port().to_string())
@@ -170,14 +171,14 @@ pub fn dump(server: SocketAddr, zone: &str, file: &Path) -> Result<(), String> {
         .map_err(|error| format!("dig: {error}"))?;
     let text = String::from_utf8_lossy(&output.stdout);
     if !output.status.success() || !text.contains("SOA") || text.contains("Transfer failed") {
-        return Err(format!("dig axfr {zone} @{server}: {text}"));
+        return Err(format!("dig axfr {zone} @{server}: {text}").into());
     }
-    fs::write(file, text.as_bytes()).map_err(|error| format!("{}: {error}", file.display()))
+    fs::write(file, text.as_bytes()).map_err(|error| TestFailure::from(error).at(file.display()))
 }
 
 /// Compares the contents that two servers transfer, with `ldns-compare-zones`; an error says what differs.
-pub fn compare(one: SocketAddr, other: SocketAddr, zone: &str) -> Result<(), String> {
-    let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
+pub fn compare(one: SocketAddr, other: SocketAddr, zone: &str) -> Result<(), TestFailure> {
+    let directory = tempfile::tempdir()?;
     let (first, second) = (directory.path().join("one"), directory.path().join("other"));
     dump(one, zone, &first)?;
     dump(other, zone, &second)?;
@@ -220,6 +221,7 @@ pub fn compare(one: SocketAddr, other: SocketAddr, zone: &str) -> Result<(), Str
             String::from_utf8_lossy(&output.stderr),
             only(&ours, &theirs),
             only(&theirs, &ours)
-        )),
+        )
+        .into()),
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! It asks that server for everything, so nothing leaves the machine.
 
+use crate::TestFailure;
 use crate::peers::{Peer, PeerError, PeerKind, PeerOptions};
 use crate::wire::Message;
 use std::fmt::Write;
@@ -52,7 +53,7 @@ impl Validator {
     }
 
     /// Hands a query over, which has to have RD set.
-    pub fn ask(&self, query: &[u8]) -> Result<Message, String> {
+    pub fn ask(&self, query: &[u8]) -> Result<Message, TestFailure> {
         let with_log = |error: std::io::Error| format!("{error}\n{}", self.peer.log_tail());
         let reply = self.exchange(query).map_err(with_log)?;
         Message::read(&reply)

@@ -3,6 +3,7 @@
 //! What a brand does otherwise stands in the file as `differs BRAND: reason`; everything else it must
 //! answer as the suite says. A `differs` that no longer holds is an error too.
 
+use nameward_testkit::TestFailure;
 use nameward_testkit::conformance::{self, Judge, Suite};
 use nameward_testkit::peers::{Peer, PeerKind, PeerOptions};
 use nameward_testkit::wire::Sockets;
@@ -14,7 +15,7 @@ fn suites() -> Vec<Suite> {
 }
 
 /// Started with the zones of the file; an error when the peer does not serve them.
-fn serve(suite: &Suite, kind: PeerKind) -> Result<(tempfile::TempDir, Peer), String> {
+fn serve(suite: &Suite, kind: PeerKind) -> Result<(tempfile::TempDir, Peer), TestFailure> {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let mut zones: Vec<(String, PathBuf)> = Vec::new();
     for (index, zone) in suite.zones.iter().enumerate() {
@@ -44,7 +45,7 @@ fn judge(kind: PeerKind) {
         let (_directory, peer) = match serve(&suite, kind) {
             Ok(peer) => peer,
             Err(error) => {
-                complaints.push(error);
+                complaints.push(error.to_string());
                 continue;
             }
         };

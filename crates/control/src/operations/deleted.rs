@@ -5,7 +5,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use nameward_maintain::follow::place_of_rank;
 use nameward_store::sql::write::{CopyOrder, WriteError, ZoneCopy};
-use nameward_store::state::{CopyBounds, DeletedZone, KeptCopy, StateChange, StateStore};
+use nameward_store::state::{
+    CopyBounds, DeletedZone, KeptCopy, StateChange, StateError, StateStore,
+};
 use nameward_wire::NameBuf;
 use serde::{Deserialize, Serialize};
 
@@ -44,7 +46,7 @@ struct CopyKeeping<'k> {
 }
 
 impl CopyKeeping<'_> {
-    fn keep(&self, copy: ZoneCopy) -> Result<(), String> {
+    fn keep(&self, copy: ZoneCopy) -> Result<(), StateError> {
         let mut changes: Vec<StateChange> = self.removal().into_iter().collect();
         changes.push(StateChange::KeepCopy {
             zone: DeletedZone {
@@ -58,10 +60,7 @@ impl CopyKeeping<'_> {
             rows: Arc::new(copy.octets),
             bounds: self.bounds,
         });
-        let written = self
-            .store
-            .write(changes)
-            .map_err(|error| error.to_string())?;
+        let written = self.store.write(changes)?;
         *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = written.copy;
         Ok(())
     }

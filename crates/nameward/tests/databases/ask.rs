@@ -1,5 +1,6 @@
 //! Asks a server whose answers may come in another order than the questions.
 
+use nameward_testkit::TestFailure;
 use nameward_testkit::wire::{Exchange, Transport};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
@@ -45,16 +46,19 @@ fn read_reply(
 }
 
 impl Exchange for Asker {
-    fn exchange(&self, transport: Transport, message: &[u8]) -> Result<Option<Vec<u8>>, String> {
+    fn exchange(
+        &self,
+        transport: Transport,
+        message: &[u8],
+    ) -> Result<Option<Vec<u8>>, TestFailure> {
         let wanted = id(message);
         let probe_id = wanted.map_or(0x5a5a, |id| !id);
-        let in_words = |error: std::io::Error| error.to_string();
         Ok(match transport {
             Transport::Udp => {
-                let socket = UdpSocket::bind("127.0.0.1:0").map_err(in_words)?;
-                socket.connect(self.address).map_err(in_words)?;
-                socket.send(message).map_err(in_words)?;
-                socket.send(&probe(probe_id)).map_err(in_words)?;
+                let socket = UdpSocket::bind("127.0.0.1:0")?;
+                socket.connect(self.address)?;
+                socket.send(message)?;
+                socket.send(&probe(probe_id))?;
                 read_reply(wanted, (probe_id, self.late), |left| {
                     socket.set_read_timeout(Some(left)).ok()?;
                     let mut reply = vec![0; 65_535];
@@ -64,7 +68,7 @@ impl Exchange for Asker {
                 })
             }
             Transport::Tcp => {
-                let mut stream = TcpStream::connect(self.address).map_err(in_words)?;
+                let mut stream = TcpStream::connect(self.address)?;
                 for packet in [message, &probe(probe_id)] {
                     let len = (packet.len() as u16).to_be_bytes();
                     // The server may have closed after the first one.

@@ -8,7 +8,7 @@ use crate::servers::{backend, fill, run, started};
 use nameward_testkit::conformance::{self, Judge, Suite};
 use nameward_testkit::databases::DatabaseKind;
 use nameward_testkit::wire::{Exchange, Transport};
-use nameward_testkit::{Setup, TestServer};
+use nameward_testkit::{Setup, TestFailure, TestServer};
 use std::cell::RefCell;
 use std::path::Path;
 use std::time::Duration;
@@ -41,7 +41,11 @@ struct Contract<'s> {
 }
 
 impl Exchange for Contract<'_> {
-    fn exchange(&self, transport: Transport, message: &[u8]) -> Result<Option<Vec<u8>>, String> {
+    fn exchange(
+        &self,
+        transport: Transport,
+        message: &[u8],
+    ) -> Result<Option<Vec<u8>>, TestFailure> {
         let asker = |server: &TestServer, late| Asker {
             address: server.address(),
             late,

@@ -3,12 +3,12 @@
 
 use crate::rows::Sqlite;
 use crate::signed::{Judged, anchors, is_complete, judge_all, set_meta};
-use nameward_testkit::Setup;
 use nameward_testkit::conformance::ZoneText;
 use nameward_testkit::differential::questions::Ask;
 use nameward_testkit::differential::{asks, zones};
 use nameward_testkit::validator::Validator;
 use nameward_testkit::wire::Message;
+use nameward_testkit::{Setup, TestFailure};
 use std::path::Path;
 use std::process::Command;
 
@@ -17,15 +17,15 @@ const DS: u16 = 43;
 const NSEC: u16 = 47;
 
 /// Runs a tool of BIND in a directory.
-fn run(dir: &Path, tool: &str, arguments: &[&str]) -> Result<(), String> {
+fn run(dir: &Path, tool: &str, arguments: &[&str]) -> Result<(), TestFailure> {
     let output = Command::new(tool).current_dir(dir).args(arguments).output();
     let output = output.map_err(|error| format!("{tool}: {error}"))?;
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    output.status.success().then_some(()).ok_or(said)
+    output.status.success().then_some(()).ok_or(said.into())
 }
 
 /// Signs a zone; the text of the signed one.
-fn sign(dir: &Path, zone: &str, text: &str, denial: &[&str]) -> Result<String, String> {
+fn sign(dir: &Path, zone: &str, text: &str, denial: &[&str]) -> Result<String, TestFailure> {
     let origin = if zone.is_empty() { "." } else { zone };
     for flag in [&["-f", "KSK"][..], &[]] {
         let new = ["-q", "-a", "ECDSAP256SHA256"];

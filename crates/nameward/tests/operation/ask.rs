@@ -10,6 +10,7 @@ use std::{
     time::Duration,
 };
 
+use nameward_testkit::TestFailure;
 use nameward_testkit::wire::{Message, Name, Question, encode_question, type_from_text};
 
 /// A zone with an address record of its own, so that versions differ.
@@ -116,7 +117,7 @@ pub fn eventually<T>(mut read: impl FnMut() -> T, wanted: impl Fn(&T) -> bool) -
 pub struct ConstantClient {
     stop: Arc<AtomicBool>,
     asked: Arc<AtomicU64>,
-    thread: JoinHandle<Result<(), String>>,
+    thread: JoinHandle<Result<(), TestFailure>>,
 }
 
 impl ConstantClient {
@@ -133,8 +134,8 @@ impl ConstantClient {
                 let number = counted.fetch_add(1, Ordering::Relaxed);
                 match exchange(&socket, number as u16, name) {
                     Ok(message) if message.rcode() == 0 && message.answer.len() == 1 => {}
-                    Ok(message) => return Err(format!("query {number}: {message:?}")),
-                    Err(error) => return Err(format!("query {number} was lost: {error}")),
+                    Ok(message) => return Err(format!("query {number}: {message:?}").into()),
+                    Err(error) => return Err(format!("query {number} was lost: {error}").into()),
                 }
             }
             Ok(())
@@ -155,7 +156,7 @@ impl ConstantClient {
     }
 
     /// Stops and says what went wrong, if anything did.
-    pub fn stop(self) -> Result<(), String> {
+    pub fn stop(self) -> Result<(), TestFailure> {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.join().unwrap()
     }

@@ -1,11 +1,11 @@
 //! Every brand as the primary: whole and incremental transfers signed with TSIG, NOTIFY, hundreds of changed records.
 
 use super::{serial, wait_until};
-use nameward_testkit::Setup;
 use nameward_testkit::mesh::{
     ChangingZone, KEY_ALGORITHM, KEY_NAME, KEY_SECRET, MeshPeer, MeshRole, MeshSetup, dump,
 };
 use nameward_testkit::peers::{PeerKind, free_address};
+use nameward_testkit::{Setup, TestFailure};
 use std::path::Path;
 use std::process::Command;
 use std::thread;
@@ -15,17 +15,16 @@ const ZONE: &str = "fleet.example";
 const ROUNDS: usize = 4;
 
 /// Compares two zone files; an error says what differs.
-fn compare(one: &Path, other: &Path) -> Result<(), String> {
+fn compare(one: &Path, other: &Path) -> Result<(), TestFailure> {
     let output = Command::new("ldns-compare-zones")
         .args(["-a", "-s"])
         .args([one, other])
-        .output()
-        .map_err(|error| error.to_string())?;
+        .output()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let last = text.lines().last().unwrap_or_default().trim().to_owned();
     match last == "+0\t-0\t~0" {
         true => Ok(()),
-        false => Err(format!("{text}{}", String::from_utf8_lossy(&output.stderr))),
+        false => Err(format!("{text}{}", String::from_utf8_lossy(&output.stderr)).into()),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::send::Query;
 use super::{Case, Expect, ExpectedEdns, Line, Outgoing, Reply, Section, Suite, ZoneText};
+use crate::TestFailure;
 use crate::wire::{
     Name, Opt, Question, Transport, class_from_text, rcode_from_text, type_from_text,
 };
@@ -25,7 +26,7 @@ struct Block<'a> {
 }
 
 /// Reads a whole file.
-pub fn parse(path: &Path, text: &str) -> Result<Suite, String> {
+pub fn parse(path: &Path, text: &str) -> Result<Suite, TestFailure> {
     let mut suite = Suite {
         path: path.to_path_buf(),
         zones: vec![],
@@ -36,10 +37,10 @@ pub fn parse(path: &Path, text: &str) -> Result<Suite, String> {
     let mut context = Context::default();
     for block in blocks(path, text)? {
         read_block(&mut suite, &block, &mut context)
-            .map_err(|error| format!("{}:{}: {error}", path.display(), block.line))?;
+            .map_err(|error| error.at(format_args!("{}:{}", path.display(), block.line)))?;
     }
     if suite.cases.is_empty() {
-        return Err(format!("{}: no query", path.display()));
+        return Err(format!("{}: no query", path.display()).into());
     }
     for case in &suite.cases {
         if matches!(&case.expect, Expect::Reply(reply) if reply.rcodes.is_empty()) {
@@ -47,13 +48,14 @@ pub fn parse(path: &Path, text: &str) -> Result<Suite, String> {
                 "{}:{}: query without `reply` or `silence`",
                 path.display(),
                 case.line
-            ));
+            )
+            .into());
         }
     }
     Ok(suite)
 }
 
-fn blocks<'a>(path: &Path, text: &'a str) -> Result<Vec<Block<'a>>, String> {
+fn blocks<'a>(path: &Path, text: &'a str) -> Result<Vec<Block<'a>>, TestFailure> {
     let mut blocks: Vec<Block<'a>> = Vec::new();
     for (index, content) in text.lines().enumerate() {
         let line = index + 1;
@@ -82,7 +84,7 @@ fn read_block<'a>(
     suite: &mut Suite,
     block: &Block<'a>,
     context: &mut Context<'a>,
-) -> Result<(), String> {
+) -> Result<(), TestFailure> {
     match block.keyword {
         "zone" => suite.zones.push(zone(block)?),
         "config" => suite.config.push_str(&undented(&block.body)),
@@ -132,7 +134,7 @@ fn read_block<'a>(
         "additional",
     ];
     if !block.body.is_empty() && !body_allowed.contains(&block.keyword) {
-        return Err(format!("`{}` takes no indented lines", block.keyword));
+        return Err(format!("`{}` takes no indented lines", block.keyword).into());
     }
     Ok(())
 }
@@ -141,13 +143,13 @@ fn expectation(
     case: &mut Case,
     block: &Block<'_>,
     known: &HashMap<&str, &str>,
-) -> Result<(), String> {
+) -> Result<(), TestFailure> {
     if block.keyword == "silence" {
         case.expect = Expect::Silence;
         return Ok(());
     }
     let Expect::Reply(reply) = &mut case.expect else {
-        return Err(format!("`{}` after `silence`", block.keyword));
+        return Err(format!("`{}` after `silence`", block.keyword).into());
     };
     match block.keyword {
         "reply" => read_reply(reply, block.rest)?,
@@ -155,12 +157,12 @@ fn expectation(
         "authority" => reply.sections[1] = section(block, known)?,
         "additional" => reply.sections[2] = section(block, known)?,
         "edns" => reply.edns = edns(block.rest)?,
-        other => return Err(format!("unknown keyword `{other}`")),
+        other => return Err(format!("unknown keyword `{other}`").into()),
     }
     Ok(())
 }
 
-fn zone(block: &Block<'_>) -> Result<ZoneText, String> {
+fn zone(block: &Block<'_>) -> Result<ZoneText, TestFailure> {
     let name = block.rest.trim_end_matches('.').to_string();
     Name::parse(&format!("{name}."))?;
     if block.body.is_empty() {
@@ -186,31 +188,28 @@ fn undented(body: &[(usize, &str)]) -> String {
     whole
 }
 
-fn differing(rest: &str) -> Result<Vec<(String, String)>, String> {
+fn differing(rest: &str) -> Result<Vec<(String, String)>, TestFailure> {
     let (peers, reason) = rest.split_once(':').ok_or("`PEER...: reason` is due")?;
     let known = ["nsd", "knot", "bind"];
     let mut list = Vec::new();
     for peer in peers.split_whitespace() {
         if !known.contains(&peer) {
-            return Err(format!(
-                "unknown peer `{peer}`; known are {}",
-                known.join(", ")
-            ));
+            return Err(format!("unknown peer `{peer}`; known are {}", known.join(", ")).into());
         }
         list.push((peer.to_string(), reason.trim().to_string()));
     }
     Ok(list)
 }
 
-fn number(text: &str) -> Result<u16, String> {
+fn number(text: &str) -> Result<u16, TestFailure> {
     let value = match text.strip_prefix("0x") {
         Some(hex) => u16::from_str_radix(hex, 16),
         None => text.parse(),
     };
-    value.map_err(|_| format!("`{text}` is not a number of 16 bits"))
+    value.map_err(|_| format!("`{text}` is not a number of 16 bits").into())
 }
 
-fn hex(text: &str) -> Result<Vec<u8>, String> {
+fn hex(text: &str) -> Result<Vec<u8>, TestFailure> {
     let pairs = text.as_bytes().chunks(2).map(|pair| {
         let digits = std::str::from_utf8(pair)
             .ok()
@@ -219,10 +218,10 @@ fn hex(text: &str) -> Result<Vec<u8>, String> {
     });
     pairs
         .collect::<Option<Vec<u8>>>()
-        .ok_or(format!("`{text}` is not hex"))
+        .ok_or_else(|| format!("`{text}` is not hex").into())
 }
 
-fn query(rest: &str) -> Result<(Outgoing, Vec<Transport>), String> {
+fn query(rest: &str) -> Result<(Outgoing, Vec<Transport>), TestFailure> {
     let mut words = rest.split_whitespace();
     let name = Name::parse(words.next().ok_or("query without a name")?)?;
     let rtype = words.next().ok_or("query without a type")?;
@@ -254,7 +253,7 @@ fn query(rest: &str) -> Result<(Outgoing, Vec<Transport>), String> {
     Ok((Outgoing::Query(Box::new(query)), transports))
 }
 
-fn query_option(query: &mut Query, option: &str) -> Result<(), String> {
+fn query_option(query: &mut Query, option: &str) -> Result<(), TestFailure> {
     let (key, value) = option.split_once('=').unwrap_or((option, ""));
     let default = Opt {
         size: 1232,
@@ -288,18 +287,18 @@ fn query_option(query: &mut Query, option: &str) -> Result<(), String> {
                 .options
                 .push((number(code)?, hex(data)?));
         }
-        _ => return Err(format!("unknown option `+{option}`")),
+        _ => return Err(format!("unknown option `+{option}`").into()),
     }
     Ok(())
 }
 
 /// Hex pairs, `"label"` (a length octet and its text) and `; comments`.
-fn octets(block: &Block<'_>) -> Result<(Outgoing, Vec<Transport>), String> {
+fn octets(block: &Block<'_>) -> Result<(Outgoing, Vec<Transport>), TestFailure> {
     let transports = match block.rest {
         "" => vec![Transport::Udp, Transport::Tcp],
         "+udp" => vec![Transport::Udp],
         "+tcp" => vec![Transport::Tcp],
-        other => return Err(format!("`send` takes +udp or +tcp, not `{other}`")),
+        other => return Err(format!("`send` takes +udp or +tcp, not `{other}`").into()),
     };
     let mut octets = Vec::new();
     for (line, text) in &block.body {
@@ -320,7 +319,7 @@ fn octets(block: &Block<'_>) -> Result<(Outgoing, Vec<Transport>), String> {
     Ok((Outgoing::Octets(octets), transports))
 }
 
-fn read_reply(reply: &mut Reply, rest: &str) -> Result<(), String> {
+fn read_reply(reply: &mut Reply, rest: &str) -> Result<(), TestFailure> {
     let mut words = rest.split_whitespace();
     for rcode in words
         .next()
@@ -345,14 +344,14 @@ fn read_reply(reply: &mut Reply, rest: &str) -> Result<(), String> {
             _ => match (flag(word), word.strip_prefix('?').and_then(flag)) {
                 (Some(bit), _) => reply.flags |= bit,
                 (_, Some(bit)) => reply.either |= bit,
-                _ => return Err(format!("unknown flag `{word}`")),
+                _ => return Err(format!("unknown flag `{word}`").into()),
             },
         }
     }
     Ok(())
 }
 
-fn edns(rest: &str) -> Result<ExpectedEdns, String> {
+fn edns(rest: &str) -> Result<ExpectedEdns, TestFailure> {
     let mut edns = ExpectedEdns {
         present: Some(true),
         ..ExpectedEdns::default()
@@ -363,27 +362,26 @@ fn edns(rest: &str) -> Result<ExpectedEdns, String> {
             ("size", size) => edns.size = Some(number(size)?),
             ("ede", codes) => edns.ede = codes.split('|').map(number).collect::<Result<_, _>>()?,
             ("nsid", text) => edns.nsid = Some(text.trim_matches('"').to_string()),
-            _ => return Err(format!("unknown word `{word}`")),
+            _ => return Err(format!("unknown word `{word}`").into()),
         }
     }
     Ok(edns)
 }
 
-fn section(block: &Block<'_>, known: &HashMap<&str, &str>) -> Result<Section, String> {
+fn section(block: &Block<'_>, known: &HashMap<&str, &str>) -> Result<Section, TestFailure> {
     let mut section = Section::default();
     match block.rest {
         "" => {}
         "one-rrset" => section.one_rrset = true,
         "any" => section.open = true,
         other => {
-            return Err(format!(
-                "`{}` takes one-rrset or any, not `{other}`",
-                block.keyword
-            ));
+            return Err(
+                format!("`{}` takes one-rrset or any, not `{other}`", block.keyword).into(),
+            );
         }
     }
     for (line, text) in &block.body {
-        let at_line = |error| format!("{error} (line {line})");
+        let at_line = |error: TestFailure| format!("{error} (line {line})");
         let (optional, text) = match text.trim().strip_prefix('?') {
             Some(rest) => (true, rest.trim_start()),
             None => (false, text.trim()),
@@ -403,7 +401,7 @@ fn section(block: &Block<'_>, known: &HashMap<&str, &str>) -> Result<Section, St
 }
 
 /// `owner ttl [class] type data...`, white space as one likes.
-fn record(line: usize, text: &str) -> Result<Line, String> {
+fn record(line: usize, text: &str) -> Result<Line, TestFailure> {
     let mut words = text.split_whitespace();
     let (owner, ttl) = (
         words.next().ok_or("empty record")?,
@@ -411,7 +409,7 @@ fn record(line: usize, text: &str) -> Result<Line, String> {
     );
     let owner = Name::parse(owner)?;
     if ttl != "*" && ttl.parse::<u32>().is_err() {
-        return Err(format!("`{ttl}` is not a TTL"));
+        return Err(format!("`{ttl}` is not a TTL").into());
     }
     let mut rtype = words.next().ok_or("record without type")?;
     let mut class = String::new();
@@ -436,7 +434,7 @@ fn record(line: usize, text: &str) -> Result<Line, String> {
 mod tests {
     use super::*;
 
-    fn parsed(text: &str) -> Result<Suite, String> {
+    fn parsed(text: &str) -> Result<Suite, TestFailure> {
         parse(Path::new("x.test"), text)
     }
 
@@ -467,7 +465,7 @@ mod tests {
                 "x.test:3: `x` is not a TTL (line 4)",
             ),
         ] {
-            assert_eq!(parsed(text).unwrap_err(), message);
+            assert_eq!(parsed(text).unwrap_err().to_string(), message);
         }
     }
 }

@@ -85,7 +85,7 @@ fn run_case(
     };
     let received = match server.exchange(transport, &octets) {
         Ok(received) => received,
-        Err(error) => return vec![error],
+        Err(error) => return vec![error.to_string()],
     };
     match (received, &case.expect) {
         (None, Expect::Silence) => vec![],

@@ -1,6 +1,7 @@
 //! Asking a server, and answers in a form that can be compared.
 
 use super::questions::Ask;
+use crate::TestFailure;
 use crate::wire::{Exchange, Message, Record, Sockets, Transport, rcode_text};
 use std::collections::BTreeSet;
 use std::fmt;
@@ -81,10 +82,11 @@ impl Server {
     }
 
     /// Asks over UDP, and again over TCP when the answer is truncated.
-    pub fn ask(&mut self, ask: &Ask) -> Result<Answer, String> {
+    pub fn ask(&mut self, ask: &Ask) -> Result<Answer, TestFailure> {
         self.next_id = self.next_id.wrapping_add(1);
         let query = ask.encode(self.next_id);
-        let context = |error: String| format!("{} at {ask}: {error}", self.name);
+        let name = self.name.clone();
+        let context = |error: TestFailure| error.at(format_args!("{name} at {ask}"));
         let mut reply = self.over_udp(&query).map_err(context)?;
         if reply.truncated() {
             let sockets = Sockets {
@@ -100,10 +102,10 @@ impl Server {
         Ok(self.normal(&reply))
     }
 
-    fn over_udp(&self, query: &[u8]) -> Result<Message, String> {
+    fn over_udp(&self, query: &[u8]) -> Result<Message, TestFailure> {
         let mut buffer = [0; 4096];
         for _ in 0..3 {
-            self.socket.send(query).map_err(|error| error.to_string())?;
+            self.socket.send(query)?;
             while let Ok(length) = self.socket.recv(&mut buffer) {
                 if buffer[..length].starts_with(&query[..2]) {
                     return Message::read(&buffer[..length]);

@@ -1,6 +1,7 @@
 //! Sending one message and taking its answer, over UDP and TCP.
 
 use super::{Message, Name, Question, encode_question};
+use crate::TestFailure;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::time::Duration;
@@ -32,7 +33,11 @@ impl std::fmt::Display for Transport {
 /// Anything that takes a message and may give one back: a server behind sockets, or an engine.
 pub trait Exchange {
     /// `Ok(None)` is silence: the message was read and no answer will come.
-    fn exchange(&self, transport: Transport, message: &[u8]) -> Result<Option<Vec<u8>>, String>;
+    fn exchange(
+        &self,
+        transport: Transport,
+        message: &[u8],
+    ) -> Result<Option<Vec<u8>>, TestFailure>;
 }
 
 /// A server behind an address.
@@ -44,7 +49,11 @@ pub struct Sockets {
 impl Exchange for Sockets {
     /// A second question behind the first makes the difference between silence and slowness: when only that is
     /// answered, the first never will be (both reach the same socket in order).
-    fn exchange(&self, transport: Transport, message: &[u8]) -> Result<Option<Vec<u8>>, String> {
+    fn exchange(
+        &self,
+        transport: Transport,
+        message: &[u8],
+    ) -> Result<Option<Vec<u8>>, TestFailure> {
         let probe_id = message
             .first_chunk()
             .map_or(0x5a5a, |id| !u16::from_be_bytes(*id));
@@ -53,7 +62,7 @@ impl Exchange for Sockets {
             Transport::Udp => self.over_udp(message, &probe),
             Transport::Tcp => self.over_tcp(message, &probe),
         };
-        outcome.map_err(|error| format!("{transport}: {error}"))
+        outcome.map_err(|error| TestFailure::from(error).at(transport))
     }
 }
 

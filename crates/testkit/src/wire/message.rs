@@ -1,6 +1,7 @@
 //! Messages: a strict reader of what a server sent, and the pieces of a query.
 
 use super::{Name, class_text, print_rdata, rdata, type_text};
+use crate::TestFailure;
 use std::fmt;
 
 /// One entry of the question section.
@@ -164,7 +165,7 @@ pub struct Message {
 
 impl Message {
     /// Reads a message; anything a well-behaved sender would not send is an error.
-    pub fn read(octets: &[u8]) -> Result<Message, String> {
+    pub fn read(octets: &[u8]) -> Result<Message, TestFailure> {
         let mut reader = Reader::new(octets);
         let (id, flags) = (reader.u16()?, reader.u16()?);
         let counts = [reader.u16()?, reader.u16()?, reader.u16()?, reader.u16()?];
@@ -187,7 +188,8 @@ impl Message {
             return Err(format!(
                 "{} octets after the last record",
                 octets.len() - reader.position()
-            ));
+            )
+            .into());
         }
         let [answer, authority, mut additional] = sections;
         let opts: Vec<Record> = additional
@@ -234,7 +236,7 @@ impl Message {
     }
 }
 
-fn read_opt(record: &Record) -> Result<Opt, String> {
+fn read_opt(record: &Record) -> Result<Opt, TestFailure> {
     if record.owner != Name::root() {
         return Err("OPT is not at the root".into());
     }
@@ -298,7 +300,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The next octet, without moving.
-    pub fn peek(&self) -> Result<u8, String> {
+    pub fn peek(&self) -> Result<u8, TestFailure> {
         self.octets
             .get(self.position)
             .copied()
@@ -306,7 +308,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The next `length` octets.
-    pub fn octets(&mut self, length: usize) -> Result<&'a [u8], String> {
+    pub fn octets(&mut self, length: usize) -> Result<&'a [u8], TestFailure> {
         let end = self.position + length;
         let part = self
             .octets
@@ -317,19 +319,19 @@ impl<'a> Reader<'a> {
     }
 
     /// A 16-bit number.
-    pub fn u16(&mut self) -> Result<u16, String> {
+    pub fn u16(&mut self) -> Result<u16, TestFailure> {
         let part = self.octets(2)?;
         Ok(u16::from_be_bytes([part[0], part[1]]))
     }
 
     /// A 32-bit number.
-    pub fn u32(&mut self) -> Result<u32, String> {
+    pub fn u32(&mut self) -> Result<u32, TestFailure> {
         let part = self.octets(4)?;
         Ok(u32::from_be_bytes([part[0], part[1], part[2], part[3]]))
     }
 
     /// A name; pointers must lead strictly backwards, which also ends every loop.
-    pub fn name(&mut self) -> Result<Name, String> {
+    pub fn name(&mut self) -> Result<Name, TestFailure> {
         let mut wire = Vec::new();
         let mut at = self.position;
         let mut bound = at;
@@ -344,13 +346,13 @@ impl<'a> Reader<'a> {
                 let target = (length & 0x3f) << 8 | low;
                 end.get_or_insert(at + 2);
                 if target >= bound {
-                    return Err(format!("pointer to {target}, not before {bound}"));
+                    return Err(format!("pointer to {target}, not before {bound}").into());
                 }
                 (at, bound) = (target, target);
                 continue;
             }
             if length > 63 {
-                return Err(format!("label type {length:#x}"));
+                return Err(format!("label type {length:#x}").into());
             }
             let label = self
                 .octets
@@ -369,7 +371,7 @@ impl<'a> Reader<'a> {
         Ok(Name(wire))
     }
 
-    fn record(&mut self) -> Result<Record, String> {
+    fn record(&mut self) -> Result<Record, TestFailure> {
         let owner = self.name()?;
         let (rtype, class, ttl) = (self.u16()?, self.u16()?, self.u32()?);
         let end = self.u16()? as usize + self.position;
@@ -403,7 +405,12 @@ mod tests {
         octets.extend([
             1, b'a', 0, 0, 33, 0, 1, 0, 0, 0, 9, 0, 8, 0, 1, 0, 1, 0, 1, 0xc0, 12,
         ]);
-        assert!(Message::read(&octets).unwrap_err().contains("RFC 3597"));
+        assert!(
+            Message::read(&octets)
+                .unwrap_err()
+                .to_string()
+                .contains("RFC 3597")
+        );
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Names of the test client: uncompressed wire form, with `\DDD` text both ways.
 
+use crate::TestFailure;
 use std::fmt;
 
 /// A name in uncompressed wire form, case kept.
@@ -13,7 +14,7 @@ impl Name {
     }
 
     /// Reads presentation form; a name without a final dot is taken as absolute too.
-    pub fn parse(text: &str) -> Result<Name, String> {
+    pub fn parse(text: &str) -> Result<Name, TestFailure> {
         if text == "." {
             return Ok(Name::root());
         }
@@ -38,7 +39,7 @@ impl Name {
         }
         wire.push(0);
         if wire.len() > 255 {
-            return Err(format!("name of {} octets: `{text}`", wire.len()));
+            return Err(format!("name of {} octets: `{text}`", wire.len()).into());
         }
         Ok(Name(wire))
     }
@@ -72,9 +73,9 @@ impl Name {
     }
 }
 
-fn push_label(wire: &mut Vec<u8>, label: &[u8]) -> Result<(), String> {
+fn push_label(wire: &mut Vec<u8>, label: &[u8]) -> Result<(), TestFailure> {
     if label.is_empty() || label.len() > 63 {
-        return Err(format!("label of {} octets", label.len()));
+        return Err(format!("label of {} octets", label.len()).into());
     }
     wire.push(label.len() as u8);
     wire.extend_from_slice(label);

@@ -4,6 +4,7 @@
 //! printed in the form of RFC 3597.
 
 use super::message::Reader;
+use crate::TestFailure;
 use std::fmt::Write;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -53,7 +54,11 @@ fn fields(rtype: u16) -> Option<&'static [Field]> {
 }
 
 /// Reads the record data up to `end` and undoes its compression.
-pub(super) fn read(reader: &mut Reader<'_>, rtype: u16, end: usize) -> Result<Vec<u8>, String> {
+pub(super) fn read(
+    reader: &mut Reader<'_>,
+    rtype: u16,
+    end: usize,
+) -> Result<Vec<u8>, TestFailure> {
     let Some(fields) = fields(rtype) else {
         return Ok(reader.octets(end - reader.position())?.to_vec());
     };
@@ -68,7 +73,8 @@ pub(super) fn read(reader: &mut Reader<'_>, rtype: u16, end: usize) -> Result<Ve
                     return Err(format!(
                         "name in the data of {} is compressed (RFC 3597 section 4)",
                         super::type_text(rtype)
-                    ));
+                    )
+                    .into());
                 }
                 plain.extend_from_slice(&name.0);
                 continue;
@@ -89,7 +95,8 @@ pub(super) fn read(reader: &mut Reader<'_>, rtype: u16, end: usize) -> Result<Ve
             "data of {} is {} octets longer or shorter than its length says",
             super::type_text(rtype),
             reader.position().abs_diff(end)
-        ));
+        )
+        .into());
     }
     Ok(plain)
 }

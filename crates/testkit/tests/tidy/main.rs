@@ -1,4 +1,4 @@
-//! The house rules that a machine can keep: layers, lengths, module style, names, defaults, first lines.
+//! The house rules that a machine can keep: layers, lengths, module style, names, defaults, errors, first lines.
 //!
 //! Faults that are there already stand in `exceptions.txt`, each with a bound. The list may only shrink: a new fault
 //! fails, a fault that grows fails, and an entry that is not needed any more fails until it is taken out, which
@@ -84,6 +84,16 @@ fn every_file_says_what_it_owns() {
         "first-line",
         found,
         "a file begins with //! and what it owns:",
+    );
+}
+
+#[test]
+fn errors_are_types_and_not_texts() {
+    let found = rules::text_errors(&Workspace::read());
+    keep(
+        "text-error",
+        found,
+        "an error has a type (CONTRIBUTING.md, errors), not Result<_, String>:",
     );
 }
 

@@ -132,6 +132,15 @@ pub fn first_lines(workspace: &Workspace) -> Faults {
     found.map(|file| (file.path.clone(), 1)).collect()
 }
 
+/// Results whose error is a text: a caller cannot decide by it, and each `?` needs a conversion.
+pub fn text_errors(workspace: &Workspace) -> Faults {
+    let is_text = |line: &&str| line.contains("Result<") && line.contains(", String>");
+    let all = workspace.files.iter().chain(&workspace.bench);
+    let all = all.filter(|file| !file.is_test());
+    let counted = all.map(|file| (file.path.clone(), file.text.lines().filter(is_text).count()));
+    counted.filter(|(_, count)| *count > 0).collect()
+}
+
 /// Doc comments whose first word says nothing.
 pub fn first_words(workspace: &Workspace) -> Faults {
     let mut faults = Vec::new();

@@ -49,6 +49,8 @@ pub struct Workspace {
     pub architecture: String,
     pub crates: Vec<Manifest>,
     pub files: Vec<SourceFile>,
+    /// The sources of the load generator, which is no layer.
+    pub bench: Vec<SourceFile>,
 }
 
 /// The root of the workspace.
@@ -59,7 +61,8 @@ pub fn root() -> PathBuf {
 impl Workspace {
     pub fn read() -> Self {
         let root = root();
-        let (mut crates, mut files) = (Vec::new(), Vec::new());
+        let (mut crates, mut files, mut bench) = (Vec::new(), Vec::new(), Vec::new());
+        walk(&root.join("bench/src"), &root, &mut bench);
         for entry in fs::read_dir(root.join("crates")).expect("the crates are there") {
             let entry = entry.expect("a folder");
             let name = entry.file_name().to_string_lossy().into_owned();
@@ -77,6 +80,7 @@ impl Workspace {
             architecture: architecture.expect("ARCHITECTURE.md is there"),
             crates,
             files,
+            bench,
         }
     }
 }

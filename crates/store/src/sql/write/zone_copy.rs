@@ -13,6 +13,7 @@ use super::super::row::{Cells, write_name};
 use super::session::{Failure, Session, Value};
 use super::zones::find;
 use super::{Committed, WriteError, ZoneRow};
+use crate::state::StateError;
 use nameward_wire::NameBuf;
 use nameward_zone::{Serial, ZoneKind};
 
@@ -105,7 +106,7 @@ pub struct CopyOrder<'k> {
     /// Octets that a copy may have.
     pub octets_max: u64,
     /// Keeps the copy durably, or says why it cannot: then the zone is not deleted.
-    pub keep: &'k (dyn Fn(ZoneCopy) -> Result<(), String> + Sync),
+    pub keep: &'k (dyn Fn(ZoneCopy) -> Result<(), StateError> + Sync),
 }
 
 /// Copies the rows of a zone that is locked, and has the copy kept.
@@ -144,7 +145,7 @@ pub(super) async fn keep(
         records: copy.records,
         octets: copy.octets,
     };
-    (order.keep)(copy).map_err(WriteError::NoCopy)
+    (order.keep)(copy).map_err(|error| WriteError::NoCopy(error.to_string()))
 }
 
 /// The statement that reads the rows of a zone in a table, the oldest first.
