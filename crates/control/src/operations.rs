@@ -38,7 +38,7 @@ pub use deleted::ListedDeletedZone;
 pub use error::{ErrorKind, OperationError};
 pub use history::ListedVersion;
 pub use logs::{QueryLogStatus, QueryLogTemplate};
-pub use request::{ConfigFile, ControlRequest, OperationRequest, Urgency};
+pub use request::{ConfigFile, ControlRequest, OperationRequest, RequestReach, Urgency};
 pub use result::{
     ListedChange, ListedDifference, ListedItem, ListedRecord, ListedZone, ListedZoneStatus,
     NamedCounter, OperationResult, RecordFate, ReloadReport, ReplyLine, RunningTransferStatus,

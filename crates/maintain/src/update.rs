@@ -18,7 +18,7 @@ mod queue;
 
 pub use message::{Prerequisite, UpdateRequest, UpdateStep};
 pub use plan::{UpdateChange, UpdatePermission};
-pub use queue::{DatabaseUpdates, UpdateDone, UpdateJob, UpdateOutcome, Updates};
+pub use queue::{DatabaseUpdates, UpdateDone, UpdateJob, UpdateOutcome, Updates, is_kept_frozen};
 
 #[cfg(doc)]
 use nameward_zone::change::{ConditionalChange, RecordsAt};

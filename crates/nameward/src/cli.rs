@@ -70,7 +70,7 @@ enum Command {
         #[command(flatten)]
         remote: RemoteArguments,
     },
-    /// List, show, create, delete, compare, edit and export zones of the running server
+    /// List, show, create, delete, compare, edit and export zones
     #[command(subcommand)]
     Zone(ZoneCommand),
     /// List, set, add and delete records of zones
@@ -86,16 +86,16 @@ enum Command {
     ///
     /// -www A 192.0.2.9
     Apply(ApplyArguments),
-    /// List, add, import, export, use and remove keys of zones that the running server signs
+    /// List, add, import, export, use and remove keys of zones that are signed here
     #[command(subcommand)]
     Key(KeyCommand),
-    /// Generate, import, list and remove keys of TSIG that the running server keeps in its state store
+    /// Generate, import, list and remove keys of TSIG that the state store keeps
     #[command(subcommand)]
     Tsig(TsigCommand),
     /// List and change the metadata of zones in databases, by the names that PowerDNS has for it
     #[command(subcommand)]
     Metadata(MetadataCommand),
-    /// List the catalog zones (RFC 9432) that the running server makes or follows, and their members
+    /// List the catalog zones (RFC 9432) that are made here or followed, and their members
     #[command(subcommand)]
     Catalog(CatalogCommand),
     /// List, add and remove servers whose zones become secondaries here when they notify
@@ -319,6 +319,7 @@ pub fn run() -> ExitCode {
         true => OutputForm::Json,
         false => OutputForm::Text,
     };
+    print::set_form(form);
     let command = cli
         .command
         .unwrap_or_else(|| Command::Serve(ServeArguments::default()));

@@ -22,6 +22,7 @@ mod serve;
 mod signals;
 mod state;
 mod terminal;
+mod without_server;
 mod zone_work;
 mod zones;
 

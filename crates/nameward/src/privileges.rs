@@ -1,11 +1,11 @@
-//! Owns the change of user after the ports are bound.
+//! Owns the change of user: for good after the ports are bound, and for a while where a command does the work of the server.
 //!
 //! The order is fixed: supplementary groups, group, user; afterwards it is checked that there is no
 //! way back. Unsafe code is needed because the standard library has none of these calls.
 
 #![allow(unsafe_code)]
 
-use std::{ffi::CString, io, ptr};
+use std::{ffi::CString, io, os::unix::fs::MetadataExt, path::Path, ptr};
 
 /// A user and group to become.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -120,6 +120,68 @@ impl UserAndGroup {
             return Err(IdentityError::NotForGood);
         }
         Ok(())
+    }
+}
+
+/// Another user for a while: the one before comes back when this is dropped.
+pub struct BorrowedIdentity {
+    before: UserAndGroup,
+    groups: Vec<libc::gid_t>,
+}
+
+impl UserAndGroup {
+    /// Returns the owner of a file or directory.
+    pub fn owner_of(path: &Path) -> Option<Self> {
+        let metadata = path.metadata().ok()?;
+        Some(Self {
+            uid: metadata.uid(),
+            gid: metadata.gid(),
+        })
+    }
+
+    /// Becomes this user for a while, in all threads; `None` if that is not needed, or not for us to do: only root may.
+    pub fn borrow(self) -> Result<Option<BorrowedIdentity>, IdentityError> {
+        let before = Self::current();
+        if before == self || before.uid != 0 {
+            return Ok(None);
+        }
+        let refused = |step| {
+            let source = io::Error::last_os_error();
+            Err(IdentityError::Refused { step, source })
+        };
+        // SAFETY: a length of 0 asks for the number alone, and nothing is written.
+        let count = unsafe { libc::getgroups(0, ptr::null_mut()) };
+        let mut groups = vec![0; usize::try_from(count).unwrap_or(0)];
+        // SAFETY: the buffer has room for as many as are asked for.
+        let count = unsafe { libc::getgroups(count, groups.as_mut_ptr()) };
+        groups.truncate(usize::try_from(count).unwrap_or(0));
+        // Undone by its drop, also if a step fails.
+        let borrowed = BorrowedIdentity { before, groups };
+        // SAFETY: the list has one element and lives through the call.
+        if unsafe { libc::setgroups(1, &self.gid) } != 0 {
+            return refused("setgroups");
+        }
+        // SAFETY: plain numbers; the saved group stays.
+        if unsafe { libc::setegid(self.gid) } != 0 {
+            return refused("setegid");
+        }
+        // SAFETY: plain numbers; the saved user stays root, who comes back.
+        if unsafe { libc::seteuid(self.uid) } != 0 {
+            return refused("seteuid");
+        }
+        Ok(Some(borrowed))
+    }
+}
+
+impl Drop for BorrowedIdentity {
+    fn drop(&mut self) {
+        // SAFETY: plain numbers and a list that lives through the call; root is the saved user, who may do all of this.
+        let is_back = unsafe {
+            libc::seteuid(self.before.uid) == 0
+                && libc::setegid(self.before.gid) == 0
+                && libc::setgroups(self.groups.len(), self.groups.as_ptr()) == 0
+        };
+        debug_assert!(is_back, "root can come back");
     }
 }
 

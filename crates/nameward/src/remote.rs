@@ -1,22 +1,34 @@
-//! Owns the way to the control socket of a running server: where it is, and one request to it.
+//! Owns the way of a request: to the control socket of the running server, or to the stores themselves where none runs.
 
 use std::{
-    env, fs,
+    env, fs, io,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
+    thread,
+    time::{Duration, Instant},
 };
 
 use nameward_control::{
-    operations::{ConfigFile, ControlRequest, ListedItem, OperationRequest, OperationResult},
-    socket::{self, SocketError},
+    operations::{
+        ConfigFile, ControlRequest, ErrorKind, ListedItem, OperationError, OperationRequest,
+        OperationResult, RequestReach,
+    },
+    socket::{self, AskError, SocketError},
 };
+use nameward_store::state::{StateError, StoreUser};
 
 use crate::{
     command_error::CommandError,
     config::{Overrides, error::ConfigError, place},
     serve::resolved,
+    without_server,
 };
 
+/// How long a command waits for another one that works on the stores, and for a server that ends; and how often it looks. A
+/// server that starts has its control socket before it has the stores.
+const COMMAND_PATIENCE: Duration = Duration::from_secs(60);
+const SERVER_PATIENCE: Duration = Duration::from_secs(5);
+const LOOK_EVERY: Duration = Duration::from_millis(50);
 const FILE_NAME: &str = "control.sock";
 
 /// Where the control socket is when nothing says otherwise.
@@ -64,9 +76,69 @@ impl DefaultPlace {
     }
 }
 
-/// Sends a request to the server of a configuration, hands the items of a listing over and returns the result.
+/// Has a request done by the server of a configuration, or on its stores where it does not run. Hands the items of a listing
+/// over and returns the result.
 pub fn ask(
     request: OperationRequest,
+    overrides: &Overrides,
+    each: &mut dyn FnMut(ListedItem),
+) -> Result<OperationResult, CommandError> {
+    let begun = Instant::now();
+    loop {
+        let absent = match ask_server(&request, overrides, each) {
+            Err(CommandError::Ask(error)) if is_absent(&error) => error,
+            done => return done,
+        };
+        let Some(file) = overrides
+            .file
+            .clone()
+            .or_else(|| match overrides.control_socket {
+                Some(_) => None,
+                None => place::default_file(),
+            })
+        else {
+            return Err(absent.into());
+        };
+        if request.reach() == RequestReach::Server {
+            return Err(absent.into());
+        }
+        match without_server::run(&request, &file, each) {
+            Err(CommandError::State(StateError::InUse(_, user)))
+                if begun.elapsed() < patience(user) =>
+            {
+                thread::sleep(LOOK_EVERY);
+            }
+            Err(CommandError::State(error @ StateError::InUse(..))) => {
+                let text = format!("{absent}; and the stores are not free: {error}");
+                return Err(OperationError::new(ErrorKind::NotRunning, text).into());
+            }
+            done => return done,
+        }
+    }
+}
+
+fn patience(user: StoreUser) -> Duration {
+    match user {
+        StoreUser::Server => SERVER_PATIENCE,
+        StoreUser::Command => COMMAND_PATIENCE,
+    }
+}
+
+/// Tells whether an error says that no server of the configuration runs. One that does not answer, or that may not be asked, is
+/// no such error.
+fn is_absent(error: &AskError) -> bool {
+    match error {
+        AskError::NotRunning(_, error) => matches!(
+            error.kind(),
+            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused
+        ),
+        AskError::Failed(error) => error.kind == ErrorKind::NotRunning,
+        AskError::Broken(_) | AskError::Cut | AskError::StillStopping => false,
+    }
+}
+
+fn ask_server(
+    request: &OperationRequest,
     overrides: &Overrides,
     each: &mut dyn FnMut(ListedItem),
 ) -> Result<OperationResult, CommandError> {
@@ -83,7 +155,10 @@ pub fn ask(
         path = place::control_socket(&file).ok().flatten();
     }
     let path = path.unwrap_or_else(|| DefaultPlace::of_this_process().path());
-    let request = ControlRequest { config, request };
+    let request = ControlRequest {
+        config,
+        request: request.clone(),
+    };
     Ok(socket::ask(&path, &request, each)?)
 }
 

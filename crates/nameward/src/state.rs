@@ -2,12 +2,13 @@
 
 use nameward_maintain::policy::{Policies, ZonePolicy};
 use nameward_maintain::zone_keys::may_have_keys;
-use nameward_store::state::{CopyBounds, StateChange, StateStore};
+use nameward_store::state::{CopyBounds, StateChange, StateError, StateStore, StoreUser};
 use nameward_wire::Name;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::watch;
 
 use crate::{
@@ -16,6 +17,12 @@ use crate::{
     config::{Config, Overrides},
     serve::{StartError, counted, databases::state_directory},
 };
+
+/// How long a start waits for another server to let go of the store, and for a command that works on it.
+const SERVER_PATIENCE: Duration = Duration::from_secs(1);
+const COMMAND_PATIENCE: Duration = Duration::from_secs(60);
+/// How often it looks.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// Where the state store is: named on the command line, or by the configuration.
 pub fn directory(named: Option<PathBuf>, overrides: &Overrides) -> Result<PathBuf, CommandError> {
@@ -31,13 +38,37 @@ pub fn open(config: &Config) -> Result<Option<StateStore>, StartError> {
     let Some(directory) = state_directory(config) else {
         return Ok(None);
     };
-    match StateStore::open(&directory, config.journal.bounds()) {
+    match open_in_turn(&directory, config) {
         Ok(store) => Ok(Some(store)),
+        Err(error @ StateError::InUse(_, StoreUser::Command)) => Err(StartError::StoreInUse(error)),
         Err(error) if may_have_keys(&directory) => Err(StartError::State(error)),
         Err(error) => {
             tracing::error!("{error}; changes are not journalled");
             Ok(None)
         }
+    }
+}
+
+/// Opens the store when the command has ended that works on it, or the server that is ending.
+fn open_in_turn(directory: &Path, config: &Config) -> Result<StateStore, StateError> {
+    let (begun, mut is_told) = (Instant::now(), false);
+    loop {
+        let opened = StateStore::open(directory, config.journal.bounds());
+        let Err(error @ StateError::InUse(_, user)) = &opened else {
+            return opened;
+        };
+        let patience = match user {
+            StoreUser::Server => SERVER_PATIENCE,
+            StoreUser::Command => COMMAND_PATIENCE,
+        };
+        if begun.elapsed() >= patience {
+            return opened;
+        }
+        if !is_told {
+            tracing::info!("{error}: waiting for its end");
+            is_told = true;
+        }
+        thread::sleep(LOOK_EVERY);
     }
 }
 

@@ -39,7 +39,7 @@ use tokio::runtime::Handle;
 pub use autoprimary::{AutoprimaryParts, AutoprimarySink};
 use failure::AskFailure;
 use limits::PrimaryLimits;
-pub use notify::{Notifier, NotifierParts};
+pub use notify::{Notifier, NotifierParts, forget_notified};
 pub use parent::ParentClient;
 pub use progress::{TransferProgress, TransferResults, Transfers};
 pub use sink::SecondarySink;

@@ -22,6 +22,7 @@ mod deleted;
 mod digest;
 mod error;
 mod journal;
+mod lock;
 mod read;
 mod rebase;
 mod schema;
@@ -42,13 +43,14 @@ pub use deleted::{CopyBounds, DeletedZone, KeptCopy};
 pub use digest::ContentsDigest;
 pub use error::StateError;
 pub use journal::{JournalBounds, JournalEntry};
+pub use lock::StoreUser;
 pub use read::{KeptZone, KeptZones, StoredItem};
 pub use rebase::RebasedVersion;
 use writer::StateWriter;
 
 /// The name of the store in the state directory.
 const FILE: &str = "state.db";
-/// Kept locked by the server that writes to the store.
+/// Kept locked by the server or command that writes to the store.
 const LOCK: &str = "state.lock";
 /// How long a statement waits for another process, a backup or a check, to let go of the file.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -73,9 +75,18 @@ impl StateStore {
     /// Opens the store of a state directory for a server, makes it if there is none, and brings it to the schema of this
     /// version.
     pub fn open(directory: &Path, bounds: JournalBounds) -> Result<Self, StateError> {
+        Self::open_as(StoreUser::Server, directory, bounds)
+    }
+
+    /// Opens the store of a state directory as [`StateStore::open`] does, for a server or for a command.
+    pub fn open_as(
+        user: StoreUser,
+        directory: &Path,
+        bounds: JournalBounds,
+    ) -> Result<Self, StateError> {
         let path = directory.join(FILE);
         make_directory(directory);
-        let lock = lock(&directory.join(LOCK))?;
+        let lock = lock::lock(&directory.join(LOCK), user)?;
         let mut connection = open_to_write(&path)?;
         schema::migrate(&mut connection, schema::MIGRATIONS).map_err(|error| error.of(&path))?;
         let writer = StateWriter::start(connection, path.clone(), bounds)?;
@@ -137,23 +148,6 @@ impl StateStore {
 /// taken in it.
 fn make_directory(directory: &Path) {
     let _ = DirBuilder::new().mode(0o700).create(directory);
-}
-
-/// Takes the lock that keeps a second server from the same state.
-fn lock(path: &Path) -> Result<File, StateError> {
-    let mut options = OpenOptions::new();
-    let file = options
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .mode(0o600)
-        .open(path);
-    let file = file.map_err(|error| StateError::of_io(path, &error))?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(std::fs::TryLockError::WouldBlock) => Err(StateError::InUse(path.into())),
-        Err(std::fs::TryLockError::Error(error)) => Err(StateError::of_io(path, &error)),
-    }
 }
 
 /// Opens the file for its one writer.

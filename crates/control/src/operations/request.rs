@@ -1,5 +1,9 @@
 //! Owns the requests that can be made of a running server: one JSON object each.
 
+mod reach;
+
+pub use reach::RequestReach;
+
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};

@@ -66,6 +66,15 @@ impl FileFollower {
                 FileBackend::new()
             }
         };
+        Self::over(commits, backend, give_back)
+    }
+
+    /// Reads files when it is told to, and watches none.
+    pub fn unwatched(commits: Arc<Commits>) -> Self {
+        Self::over(commits, FileBackend::new(), || ())
+    }
+
+    fn over(commits: Arc<Commits>, backend: FileBackend, give_back: fn()) -> Self {
         let reconciler = Reconciler::new(&commits, ZoneHome::File);
         FileFollower {
             backend,
@@ -115,6 +124,18 @@ impl FileFollower {
         if summary.troubles == 0 {
             self.target.reconciler.forget_vanished(ZoneHome::File);
         }
+        LoadOutcome {
+            summary,
+            errors: log.errors,
+        }
+    }
+
+    /// Reads zones of sources that do not have all zones there are: no zone is taken for gone because it is not among them.
+    pub fn read_some(&mut self, sources: &[FileSource]) -> LoadOutcome {
+        let mut log = LoadLog::default();
+        let summary = self
+            .backend
+            .load(&self.target, sources, &mut |event| log.write(&event));
         LoadOutcome {
             summary,
             errors: log.errors,

@@ -9,7 +9,7 @@ use super::message::{UpdateRequest, refused};
 use super::plan::{UpdateChange, UpdatePermission};
 use crate::commit::{CommitError, Commits, CommittedVersion, VersionSource};
 use nameward_store::sql::write::{Committed, WriteError};
-use nameward_store::state::{JournalOrigin, StateChange, StateError, ZoneHome};
+use nameward_store::state::{JournalOrigin, StateChange, StateError, StateStore, ZoneHome};
 use nameward_wire::{Name, NameBuf, Rcode, Type};
 use nameward_zone::change::{ChangeRefused, ConditionalChange, Difference};
 use nameward_zone::{Serial, SerialRule};
@@ -181,6 +181,11 @@ impl Updates {
         };
         store.write(vec![change]).map(|_| ())
     }
+}
+
+/// Tells whether the state store has a zone as frozen, where no queues run.
+pub fn is_kept_frozen(store: &StateStore, zone: Name<'_>) -> Result<bool, StateError> {
+    Ok(store.item(FROZEN, &key(zone))?.is_some())
 }
 
 fn key(zone: Name<'_>) -> Box<[u8]> {

@@ -21,7 +21,7 @@ pub fn open_store(directory: &Path, bounds: JournalBounds) -> StateStore {
     let end = Instant::now() + Duration::from_secs(60);
     loop {
         match StateStore::open(directory, bounds) {
-            Err(StateError::InUse(_)) if Instant::now() < end => {
+            Err(StateError::InUse(..)) if Instant::now() < end => {
                 std::thread::sleep(Duration::from_millis(5));
             }
             opened => return opened.unwrap(),

@@ -9,6 +9,7 @@ mod zone_status;
 use std::{
     fmt::{self, Write as _},
     io::{self, BufWriter, IsTerminal, Write},
+    sync::OnceLock,
 };
 
 use nameward_control::operations::{
@@ -28,6 +29,22 @@ pub enum OutputForm {
     Text,
     /// JSON objects, one a line.
     Json,
+}
+
+/// The form that the command line asks for; notes that come from below keep to it.
+static FORM: OnceLock<OutputForm> = OnceLock::new();
+
+/// Sets the form of notes. Only the first call counts.
+pub fn set_form(form: OutputForm) {
+    let _ = FORM.set(form);
+}
+
+/// Prints a note for the operator on stderr, where it does not mix with data.
+pub fn note(text: &str) {
+    match FORM.get() {
+        Some(OutputForm::Json) => eprintln!("{}", serde_json::json!({ "note": text })),
+        _ => eprintln!("nameward: {}", terminal::line(text)),
+    }
 }
 
 /// An output that may be closed by its reader (`| head`), which is no error.

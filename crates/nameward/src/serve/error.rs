@@ -36,6 +36,9 @@ pub enum StartError {
         "{0}; not started, because zones whose keys may be in this store would be served unsigned"
     )]
     State(#[source] StateError),
+    /// A command works on the state store, and does not end.
+    #[error("{0}; not started: try again when it has ended")]
+    StoreInUse(#[source] StateError),
     /// The keys of zones cannot be read.
     #[error(
         "keys of zones: {0}; not started, because zones whose keys are in this store would be served unsigned"

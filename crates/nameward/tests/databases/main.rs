@@ -45,5 +45,6 @@ mod update;
 mod update_hostile;
 mod update_notify;
 mod update_powerdns;
+mod without_server;
 mod writes;
 mod zone_keys;

@@ -28,6 +28,7 @@ mod update_clients;
 mod update_file;
 mod update_kill;
 mod watch;
+mod without_server;
 mod zone_tables;
 mod zone_work;
 mod zonemd;

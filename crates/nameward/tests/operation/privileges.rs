@@ -16,11 +16,11 @@ fn status(pid: u32, name: &str) -> Vec<String> {
     line.split_whitespace().skip(1).map(Into::into).collect()
 }
 
-fn is_root() -> bool {
+pub fn is_root() -> bool {
     status(std::process::id(), "Uid")[0] == "0"
 }
 
-fn id_of(kind: &str, name: &str) -> String {
+pub fn id_of(kind: &str, name: &str) -> String {
     let output = std::process::Command::new("id")
         .args([kind, name])
         .output()

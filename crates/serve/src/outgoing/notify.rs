@@ -30,6 +30,7 @@ use tokio::sync::Notify;
 
 use super::lock;
 use crate::pipeline::ServingState;
+pub use serials::forget_notified;
 use serials::{KeptSerials, SentSerials};
 
 /// The parts that the sender works with.

@@ -1,5 +1,6 @@
 //! Why the state store cannot be used, in words that say what an operator can do.
 
+use super::lock::StoreUser;
 use nameward_zone::Serial;
 use rusqlite::ErrorCode;
 use std::io;
@@ -38,9 +39,12 @@ pub enum StateError {
         /// The latest version known here.
         known: i64,
     },
-    /// Another server uses the state directory.
-    #[error("{0} is locked: another server uses this state directory")]
-    InUse(PathBuf),
+    /// Another server or command uses the state directory.
+    #[error("{} is locked: {}", .0.display(), match .1 {
+        StoreUser::Server => "another server uses this state directory",
+        StoreUser::Command => "a command works on this state directory",
+    })]
+    InUse(PathBuf, StoreUser),
     /// There is no store.
     #[error("state store {0} does not exist")]
     Missing(PathBuf),

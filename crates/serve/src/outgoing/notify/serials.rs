@@ -110,6 +110,14 @@ impl KeptSerials {
     }
 }
 
+/// Makes the change of the state store that has the servers of a zone notified after the next start, whatever its serial is.
+pub fn forget_notified(zone: &NameBuf) -> StateChange {
+    StateChange::RemoveItem {
+        kind: KIND,
+        name: key(zone),
+    }
+}
+
 fn key(zone: &NameBuf) -> Vec<u8> {
     zone.as_name().as_wire().to_ascii_lowercase()
 }

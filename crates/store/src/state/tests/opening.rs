@@ -7,7 +7,7 @@ fn a_second_server_is_kept_out() {
     let directory = TempDir::new().unwrap();
     let store = open(&directory);
     let second = StateStore::open(directory.path(), BOUNDS).err().unwrap();
-    assert!(matches!(second, StateError::InUse(_)), "{second}");
+    assert!(matches!(second, StateError::InUse(..)), "{second}");
     drop(store);
     open(&directory);
 }

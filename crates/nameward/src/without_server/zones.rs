@@ -1,0 +1,316 @@
+//! Owns the zones that a command finds without a server: which backend has them, and the contents of those it is about.
+//!
+//! Of databases nothing is read but the rows that say where a zone is. Of zone files and of zones that are at home in the state
+//! store the contents are put into a table, as a server would have them, if the request needs them.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, OnceLock, PoisonError},
+};
+
+use nameward_control::operations::{OperationError, OperationRequest, RequestReach, zone_name};
+use nameward_maintain::{
+    Commits,
+    follow::FileFollower,
+    policy::{
+        CONFIGURED_RANK, PolicyPart, PolicySet, PolicySource, PolicyTable, UNCONFIGURED_RANK,
+        ZoneKind, database::read_keys,
+    },
+    read_contents,
+};
+use nameward_store::{
+    file::{FileSource, each_zone_name, sources_of},
+    sql::{SqlBackend, ZoneRow},
+    state::ZoneHome,
+};
+use nameward_wire::{Name, NameBuf};
+use nameward_zone::{Live, TableChange, Zone};
+use tokio::runtime::Handle;
+
+use crate::{
+    cli::print,
+    config::{Config, settings::BackendMode},
+    zones,
+};
+
+/// Names that are asked for one by one; after that the lists of databases are read whole.
+const LOOKED_UP_MAX: usize = 200;
+
+/// The parts that zones are found with.
+pub struct ZoneParts<'c> {
+    /// The configuration.
+    pub config: &'c Config,
+    /// The way of contents into the table.
+    pub commits: Arc<Commits>,
+    /// The policies of zones.
+    pub policies: Arc<PolicyTable>,
+    /// The databases with their ranks.
+    pub databases: Vec<(u16, BackendMode, SqlBackend)>,
+    /// Drives their connections.
+    pub runtime: Handle,
+}
+
+/// The zones of the stores.
+pub struct StoredZones {
+    sources: Vec<FileSource>,
+    commits: Arc<Commits>,
+    policies: Arc<PolicyTable>,
+    databases: Vec<(u16, BackendMode, SqlBackend)>,
+    runtime: Handle,
+    /// The ranks of zones that stand in files.
+    file_ranks: OnceLock<HashMap<NameBuf, u16>>,
+    found: Mutex<FoundZones>,
+}
+
+/// The ranks of zones of databases, as far as they are known.
+#[derive(Default)]
+struct FoundZones {
+    ranks: HashMap<NameBuf, Option<u16>>,
+    /// The databases were read whole: a name that is not among the ranks is no zone.
+    is_complete: bool,
+}
+
+impl StoredZones {
+    /// Takes the parts; nothing is read yet.
+    pub fn new(parts: ZoneParts<'_>) -> Self {
+        StoredZones {
+            sources: zones::sources(parts.config),
+            commits: parts.commits,
+            policies: parts.policies,
+            databases: parts.databases,
+            runtime: parts.runtime,
+            file_ranks: OnceLock::new(),
+            found: Mutex::default(),
+        }
+    }
+
+    /// Reads the contents of the zones that a request is about.
+    pub fn read(&self, request: &OperationRequest) -> Result<(), OperationError> {
+        match request.reach() {
+            RequestReach::Server => Ok(()),
+            RequestReach::Lists => {
+                self.read_tsig_keys(request);
+                Ok(())
+            }
+            RequestReach::Zones(names) => {
+                // A name that is none is told of by the operation.
+                let names = names.iter().filter_map(|name| zone_name(name).ok());
+                self.read_zones(&names.collect::<Vec<_>>())
+            }
+            RequestReach::AllZones => {
+                let mut files = self.files();
+                self.warn(&files.read_some(&self.sources).errors);
+                self.read_catalog_rows()?;
+                for name in self.names_at_home()? {
+                    self.read_at_home(&name)?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn files(&self) -> FileFollower {
+        FileFollower::unwatched(Arc::clone(&self.commits)).judged_by(&self.policies)
+    }
+
+    fn warn(&self, errors: &[String]) {
+        errors
+            .iter()
+            .for_each(|error| print::note(&format!("warning: {error}")));
+    }
+
+    fn read_zones(&self, names: &[NameBuf]) -> Result<(), OperationError> {
+        for name in names {
+            for (rank, mode, backend) in &self.databases {
+                let row = self.runtime.block_on(backend.find_zone(name.as_name()));
+                let address = &backend.options().address;
+                let row =
+                    row.map_err(|error| OperationError::backend(format!("{address}: {error}")))?;
+                if let Some(row) = row {
+                    self.offer_row(&row, *rank, *mode);
+                }
+            }
+            self.read_at_home(name)?;
+        }
+        let sources = sources_of(&self.sources, names);
+        if !sources.is_empty() {
+            self.warn(&self.files().read_some(&sources).errors);
+        }
+        Ok(())
+    }
+
+    /// Puts a stand-in for a zone of a database into the table.
+    fn offer_row(&self, row: &ZoneRow, rank: u16, mode: BackendMode) {
+        let name = row.name.as_name();
+        let mut zone = match mode {
+            BackendMode::Live => Zone::stand_in(name, Live::new(rank.into(), row.id)),
+            BackendMode::Resident => Zone::not_ready(name),
+        };
+        zone.set_rank(rank);
+        self.offer(zone);
+        if matches!(row.kind, ZoneKind::Producer | ZoneKind::Consumer) {
+            let mut set = PolicySet::default();
+            set.set_zone(name, Arc::new(PolicyPart::closed(row.kind)));
+            self.policies.set(PolicySource::Backend(rank), set);
+        }
+    }
+
+    fn offer(&self, zone: Zone) {
+        let offer = TableChange::Offer(Arc::new(zone));
+        self.commits.table().publish(&[offer]);
+    }
+
+    /// Reads a zone that is at home in the state store, if it is: one of a primary, or a catalog that is made here.
+    fn read_at_home(&self, name: &NameBuf) -> Result<(), OperationError> {
+        let Some(store) = self.commits.store() else {
+            return Ok(());
+        };
+        let zone = read_contents(store, name);
+        let zone = zone.map_err(|error| OperationError::backend(error.to_string()))?;
+        let Some(mut zone) = zone else {
+            return Ok(());
+        };
+        let policy = Arc::clone(self.policies.load().of(name.as_name()));
+        zone.set_rank(match (policy.kind, policy.declared_by) {
+            (ZoneKind::Producer, _) | (_, PolicySource::Configured) => CONFIGURED_RANK,
+            _ => UNCONFIGURED_RANK,
+        });
+        if matches!(policy.kind, ZoneKind::Native | ZoneKind::Primary) {
+            // A member of a catalog that is followed: a server knows that when it has read the catalog.
+            let mut set = PolicySet::default();
+            set.set_zone(
+                name.as_name(),
+                Arc::new(PolicyPart::closed(ZoneKind::Secondary)),
+            );
+            self.policies.set(PolicySource::Catalogs, set);
+            zone.set_rank(UNCONFIGURED_RANK);
+        }
+        self.offer(zone);
+        Ok(())
+    }
+
+    /// Lists the zones that are at home in the state store.
+    fn names_at_home(&self) -> Result<Vec<NameBuf>, OperationError> {
+        let Some(store) = self.commits.store() else {
+            return Ok(Vec::new());
+        };
+        let kept = store.zones();
+        let kept = kept.map_err(|error| OperationError::backend(error.to_string()))?;
+        let own = kept.into_iter().filter(|zone| zone.home == ZoneHome::Store);
+        Ok(own.map(|zone| zone.name).collect())
+    }
+
+    /// Makes the catalogs known that databases have.
+    fn read_catalog_rows(&self) -> Result<(), OperationError> {
+        for (rank, _, backend) in &self.databases {
+            let listed = self.runtime.block_on(backend.zones());
+            let address = &backend.options().address;
+            let listed =
+                listed.map_err(|error| OperationError::backend(format!("{address}: {error}")))?;
+            let mut set = PolicySet::default();
+            for row in &listed.zones {
+                if matches!(row.kind, ZoneKind::Producer | ZoneKind::Consumer) {
+                    let part = Arc::new(PolicyPart::closed(row.kind));
+                    set.set_zone(row.name.as_name(), part);
+                }
+            }
+            self.policies.set(PolicySource::Backend(*rank), set);
+        }
+        Ok(())
+    }
+
+    /// Makes the keys of TSIG known that databases have. One that does not answer has none for a command.
+    fn read_tsig_keys(&self, request: &OperationRequest) {
+        if !matches!(
+            request,
+            OperationRequest::TsigList { .. }
+                | OperationRequest::TsigGenerate { .. }
+                | OperationRequest::TsigImport { .. }
+                | OperationRequest::TsigRemove { .. }
+        ) {
+            return;
+        }
+        for (rank, _, backend) in &self.databases {
+            match self.runtime.block_on(backend.tsig_keys()) {
+                Ok(rows) => {
+                    let set = PolicySet {
+                        keys: read_keys(&rows).0,
+                        ..PolicySet::default()
+                    };
+                    self.policies.set(PolicySource::Backend(*rank), set);
+                }
+                Err(error) => {
+                    let address = &backend.options().address;
+                    print::note(&format!("warning: {address}: keys not read: {error}"));
+                }
+            }
+        }
+    }
+
+    /// Returns the rank of the backend that would serve a zone.
+    pub fn rank_of(&self, name: Name<'_>) -> Option<u16> {
+        let table = self.commits.table().load();
+        if let Some(zone) = table.exact(name) {
+            return Some(zone.rank());
+        }
+        let name = NameBuf::from(name);
+        let file = self.file_ranks().get(&name).copied();
+        let ranks = [file, self.rank_in_databases(name)];
+        ranks.into_iter().flatten().min()
+    }
+
+    /// Hands over the zones that stand in files and those of the state store; databases are listed by themselves.
+    pub fn each_name(&self, each: &mut dyn FnMut(Name<'_>, u16)) {
+        let mut ranks = self.file_ranks().clone();
+        for name in self.names_at_home().unwrap_or_default() {
+            let declared_by = self.policies.load().of(name.as_name()).declared_by;
+            let rank = match declared_by {
+                PolicySource::Configured => CONFIGURED_RANK,
+                _ => UNCONFIGURED_RANK,
+            };
+            ranks.entry(name).or_insert(rank);
+        }
+        ranks
+            .iter()
+            .for_each(|(name, rank)| each(name.as_name(), *rank));
+    }
+
+    fn file_ranks(&self) -> &HashMap<NameBuf, u16> {
+        self.file_ranks.get_or_init(|| {
+            let mut ranks = HashMap::new();
+            each_zone_name(&self.sources, &mut |name, rank| {
+                ranks.entry(name.into()).or_insert(rank);
+            });
+            ranks
+        })
+    }
+
+    fn rank_in_databases(&self, name: NameBuf) -> Option<u16> {
+        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(rank) = found.ranks.get(&name) {
+            return *rank;
+        }
+        if found.is_complete {
+            return None;
+        }
+        if found.ranks.len() >= LOOKED_UP_MAX {
+            for (rank, _, backend) in &self.databases {
+                let listed = self.runtime.block_on(backend.zones()).unwrap_or_default();
+                for row in listed.zones {
+                    found.ranks.entry(row.name).or_insert(Some(*rank));
+                }
+            }
+            found.is_complete = true;
+            return found.ranks.get(&name).copied().flatten();
+        }
+        let has_it = |backend: &SqlBackend| {
+            let row = self.runtime.block_on(backend.find_zone(name.as_name()));
+            row.is_ok_and(|row| row.is_some())
+        };
+        let mut databases = self.databases.iter();
+        let first = databases.find(|(.., backend)| has_it(backend));
+        let rank = first.map(|(rank, ..)| *rank);
+        found.ranks.insert(name, rank);
+        rank
+    }
+}

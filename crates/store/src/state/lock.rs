@@ -1,0 +1,68 @@
+//! The lock of a state directory: one server or one command at a time has it, and the file says which.
+
+use super::error::StateError;
+use std::fs::{File, OpenOptions};
+use std::io::{Read as _, Seek as _, Write as _};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+/// Octets of the lock file that are read.
+const TEXT_MAX: u64 = 64;
+
+/// Who has a state store open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StoreUser {
+    /// A server, which has it for long.
+    Server,
+    /// A command that works on the store itself, which has it for a moment.
+    Command,
+}
+
+impl StoreUser {
+    fn word(self) -> &'static str {
+        match self {
+            StoreUser::Server => "server",
+            StoreUser::Command => "command",
+        }
+    }
+}
+
+/// Takes the lock. The error says who has it; for a moment after that one took it, who had it before.
+pub(super) fn lock(path: &Path, user: StoreUser) -> Result<File, StateError> {
+    let mut options = OpenOptions::new();
+    let file = options
+        .create(true)
+        .truncate(false)
+        .read(true)
+        .write(true)
+        .mode(0o600)
+        .open(path);
+    let of_io = |error: std::io::Error| StateError::of_io(path, &error);
+    let mut file = file.map_err(of_io)?;
+    match file.try_lock() {
+        Ok(()) => {
+            // Words for those who find it locked: a disk that is full keeps nobody from the store.
+            let _ = write_user(&mut file, user);
+            Ok(file)
+        }
+        Err(std::fs::TryLockError::WouldBlock) => {
+            Err(StateError::InUse(path.into(), read_user(&mut file)))
+        }
+        Err(std::fs::TryLockError::Error(error)) => Err(of_io(error)),
+    }
+}
+
+fn write_user(file: &mut File, user: StoreUser) -> std::io::Result<()> {
+    file.set_len(0)?;
+    file.rewind()?;
+    writeln!(file, "{} {}", user.word(), std::process::id())
+}
+
+fn read_user(file: &mut File) -> StoreUser {
+    let mut text = String::new();
+    let read = file.take(TEXT_MAX).read_to_string(&mut text);
+    match read.is_ok() && text.starts_with(StoreUser::Command.word()) {
+        true => StoreUser::Command,
+        false => StoreUser::Server,
+    }
+}
