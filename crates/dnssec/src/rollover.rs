@@ -22,7 +22,7 @@
 //! - algorithm: signatures, then keys, then DS; away in the opposite order (RFC 6781 section 4.1.4, the conservative way)
 //! - insecure: DS away first (RFC 8078 section 4 asks the parent), then everything else
 //!
-//! Delays (RFC 7583 section 3.1): Ipub and Iret are propagation, TTL and a margin; DS waits for somebody to see it at the
+//! Delays (RFC 7583 section 3.1): Ipub and Iret are propagation, TTL and a margin; DS waits until it is seen at the
 //! parent (Dreg is nothing that can be known before).
 
 mod life;

@@ -9,15 +9,13 @@ use nameward_maintain::policy::{
 };
 use nameward_maintain::{Commits, Durable, TableWriter, WrittenDone};
 use nameward_store::state::{JournalBounds, StateChange, StateError, StateStore};
+use nameward_testkit::wait_until;
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::{Serial, TableChange, Zone};
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
-
-/// A busy machine may take long for anything.
-const PATIENCE: Duration = Duration::from_secs(60);
+use std::time::Duration;
 
 struct Server {
     commits: Arc<Commits>,
@@ -65,14 +63,6 @@ impl Drop for Server {
 }
 
 #[track_caller]
-fn wait_until(what: &str, is_so: impl Fn() -> bool) {
-    let start = Instant::now();
-    while !is_so() {
-        assert!(start.elapsed() < PATIENCE, "{what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
 /// Policies of a producer and of so many members.
 fn producing(members: usize) -> PolicySet {
     let mut set = PolicySet::default();

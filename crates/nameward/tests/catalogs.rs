@@ -4,35 +4,20 @@
 use std::fs;
 use std::net::SocketAddr;
 use std::process::Command;
-use std::thread;
-use std::time::{Duration, Instant};
 
 use nameward_testkit::mesh::catalog::{CatalogPeer, MemberZone, OPEN_GROUP, member_text};
 use nameward_testkit::mesh::{KEY_ALGORITHM, KEY_NAME, KEY_SECRET, serial_at, wait_for_serial};
 use nameward_testkit::peers::{PeerKind, free_address};
+use nameward_testkit::wait_with_log;
 use nameward_testkit::{Setup, TestServer};
 
 const CATALOG: &str = "catalog.example";
 const OTHER_CATALOG: &str = "other.example";
-/// Only a hang takes so long.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 fn key() -> String {
     format!(
         "[[key]]\nname = \"{KEY_NAME}\"\nalgorithm = \"{KEY_ALGORITHM}\"\nsecret = \"{KEY_SECRET}\"\n"
     )
-}
-
-fn wait_until(what: &str, log: impl Fn() -> String, mut is_so: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !is_so() {
-        assert!(
-            start.elapsed() < PATIENCE,
-            "{what} did not come about:\n{}",
-            log()
-        );
-        thread::sleep(Duration::from_millis(50));
-    }
 }
 
 /// Whether a server transfers a zone to whoever asks without a key.
@@ -84,7 +69,7 @@ impl Consumer {
     }
 
     fn wait_for(&self, zone: &str) {
-        wait_until(
+        wait_with_log(
             zone,
             || self.log(),
             || serial_at(self.here, zone) == Some(1),
@@ -93,7 +78,7 @@ impl Consumer {
 
     fn wait_until_gone(&self, zone: &str) {
         let what = format!("the end of {zone}");
-        wait_until(
+        wait_with_log(
             &what,
             || self.log(),
             || serial_at(self.here, zone).is_none(),
@@ -195,7 +180,7 @@ fn a_member_moves_from_one_catalog_of_bind_to_another() {
         here("b.test"),
     ];
     consumer.change(&[(CATALOG, 2), (OTHER_CATALOG, 2)], "2", &moving);
-    wait_until(
+    wait_with_log(
         "the move",
         || consumer.log(),
         || is_open(consumer.here, "a.test"),
@@ -252,7 +237,7 @@ fn is_followed_by(kind: PeerKind) {
     let consumer = CatalogPeer::consumer(kind, (there, here), CATALOG)
         .unwrap_or_else(|error| panic!("{kind}: {error}"));
     let log = || format!("{}\n{kind}:\n{}", server.log(), consumer.log_tail());
-    let wait_for = |zone: &str| wait_until(zone, log, || serial_at(there, zone) == Some(1));
+    let wait_for = |zone: &str| wait_with_log(zone, log, || serial_at(there, zone) == Some(1));
     wait_for("a.test");
     wait_for("b.test");
     if kind == PeerKind::Knot {
@@ -271,7 +256,7 @@ fn is_followed_by(kind: PeerKind) {
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{stderr}");
     wait_for("c.test");
-    wait_until("the end of a.test", log, || {
+    wait_with_log("the end of a.test", log, || {
         serial_at(there, "a.test").is_none()
     });
     assert_eq!(serial_at(there, "b.test"), Some(1), "{}", log());
@@ -304,7 +289,7 @@ fn a_produced_catalog_says_which_members_change_their_owner() {
     let wanted = format!("{OTHER_CATALOG}.");
     let is_moving =
         |line: &str| line.starts_with("coo.") && line.split_whitespace().last() == Some(&wanted);
-    wait_until(
+    wait_with_log(
         "coo",
         || server.log() + &transferred(),
         || transferred().lines().any(is_moving),

@@ -8,12 +8,13 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nameward_serve::listen::bind_all;
 use nameward_serve::raise_descriptor_limit;
 use nameward_serve::tcp::{Endpoints, Later, StreamAction, StreamHandler, TcpSettings, serve};
 use nameward_serve::udp::{BatchHandler, BatchTiming, DatagramBatch, UdpWorker, spawn_workers};
+use nameward_testkit::wait_until;
 use tokio::sync::watch;
 
 /// Settings as an operator might choose them.
@@ -89,14 +90,6 @@ fn ask_udp(socket: &UdpSocket, server: SocketAddr) {
     assert_eq!(&answer[..len], b"hello");
 }
 
-fn until(what: &str, condition: impl Fn() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !condition() {
-        assert!(Instant::now() < deadline, "never happened: {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
 fn resident_kib() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|l| l.starts_with("VmRSS:")).unwrap();
@@ -137,7 +130,7 @@ fn idle_crowd_and_exhausted_descriptors_lock_nobody_out() {
     let mut idle: Vec<TcpStream> = (0..crowd)
         .map(|i| connect(address, [127, 0, 1, (i / 150) as u8]))
         .collect();
-    until("all are in", || open() == crowd);
+    wait_until("all are in", || open() == crowd);
     for stream in idle.iter_mut().step_by(10) {
         ask_tcp(stream);
     }
@@ -155,12 +148,12 @@ fn idle_crowd_and_exhausted_descriptors_lock_nobody_out() {
         idle.push(connect(address, [127, 0, 2, i]));
         ask_tcp(idle.last_mut().unwrap());
     }
-    until("each has taken the place of one", || open() == crowd);
+    wait_until("each has taken the place of one", || open() == crowd);
 
     exhaust_descriptors(address, &udp);
 
     drop(idle);
-    until("all have left", || open() == 0);
+    wait_until("all have left", || open() == 0);
     stop.store(true, Ordering::SeqCst);
     stop_tcp.send_replace(true);
     workers.into_iter().for_each(UdpWorker::join);

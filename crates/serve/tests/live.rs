@@ -7,6 +7,7 @@ use nameward_answer::{BackendFailure, Engine};
 use nameward_serve::live::LiveSettings;
 use nameward_serve::pipeline::ServingState;
 use nameward_stats::{RingCapacities, Stats};
+use nameward_testkit::wait_until;
 use nameward_wire::NameBuf;
 use nameward_zone::{
     BatchRound, Live, LiveSource, LookupBatch, LookupEnd, LookupError, LookupFuture, LookupRequest,
@@ -238,21 +239,13 @@ impl Server {
     }
 
     fn wait_begun(&self, count: usize) {
-        wait_for("look-ups", || self.source.begun() == count);
+        wait_until("look-ups", || self.source.begun() == count);
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
         self.source.release();
-    }
-}
-
-fn wait_for(what: &str, is_so: impl Fn() -> bool) {
-    let start = Instant::now();
-    while !is_so() {
-        assert!(start.elapsed() < PATIENCE, "{what} did not come");
-        std::thread::sleep(Duration::from_millis(2));
     }
 }
 
@@ -544,7 +537,7 @@ fn a_bug_in_a_source_costs_one_answer() {
         for _ in 0..5 {
             server.udp().send(&question("bug.example.", 1)).unwrap();
         }
-        wait_for("look-up", || server.source.begun() > 0);
+        wait_until("look-up", || server.source.begun() > 0);
         server.wait_counter("qsize-q", 0);
         assert_eq!(answers(&server.ask("www.example.", 1)), 1);
     }
@@ -641,7 +634,7 @@ fn a_cache_that_is_being_changed_is_passed_over_and_that_is_counted() {
         assert_eq!(server.ask("www.example.", 1)[7], 1);
         false
     });
-    wait_for("the query cache", || counters(of_queries) == [1, 1]);
+    wait_until("the query cache", || counters(of_queries) == [1, 1]);
     assert_eq!(counters(of_packets), [0, 0]);
     for _ in 0..2 {
         server.ask("www.example.", 1);
@@ -655,7 +648,7 @@ fn a_cache_that_is_being_changed_is_passed_over_and_that_is_counted() {
         }
         false
     });
-    wait_for("the packet cache", || counters(of_packets) == [1, 1]);
+    wait_until("the packet cache", || counters(of_packets) == [1, 1]);
     assert_eq!(counters(of_queries), [1, 1]);
 }
 
@@ -749,7 +742,7 @@ fn lookups_that_wait_go_together() {
         let qname = format!("n{i}.{}", ["example.", "other."][i % 2]);
         socket.send(&question(&qname, 1)).unwrap();
     }
-    wait_for("questions", || server.counter("qsize-q") == 41);
+    wait_until("questions", || server.counter("qsize-q") == 41);
     server.source.release();
     let mut rcodes = [0; 16];
     for _ in 0..41 {
@@ -784,7 +777,7 @@ fn a_bug_costs_its_batch_and_not_those_after_it() {
         let socket = server.udp();
         socket.send(&question("bug.example.", 1)).unwrap();
         server.wait_begun(1);
-        wait_for("the end", || server.counter("qsize-q") == 0);
+        wait_until("the end", || server.counter("qsize-q") == 0);
         assert_eq!(rcode(&server.ask("www.example.", 1)), 0);
     }
 }
@@ -804,7 +797,7 @@ fn a_source_that_hangs_keeps_no_other_waiting() {
             let packet = question(&format!("n{i}.example."), 1);
             socket.send(&packet).unwrap();
         }
-        wait_for("questions", || server.counter("qsize-q") == 10);
+        wait_until("questions", || server.counter("qsize-q") == 10);
         for _ in 0..20 {
             assert_eq!(answers(&server.ask("www.other.", 1)), 1);
         }
@@ -853,7 +846,7 @@ fn a_source_that_hangs_is_answered_for_with_stale_data_before_the_client_gives_u
         assert_eq!(server.source.begun(), 3);
         let socket = server.udp();
         socket.send(&question("never-seen.example.", 1)).unwrap();
-        wait_for("a question", || server.counter("qsize-q") == 1);
+        wait_until("a question", || server.counter("qsize-q") == 1);
         server.source.release();
         assert_eq!(rcode(&receive(&socket)), 3);
     }
@@ -898,7 +891,7 @@ fn a_look_up_for_which_nobody_waits_any_more_is_not_begun() {
         server.wait_counter("timedout-packets", 21);
         server.source.release();
         // In the queue behind those that were given up.
-        wait_for("an answer", || {
+        wait_until("an answer", || {
             let socket = server.udp();
             let patience = Some(Duration::from_millis(200));
             socket.set_read_timeout(patience).unwrap();
@@ -954,9 +947,9 @@ fn a_question_that_waits_is_one_sample_of_latency_and_a_dropped_packet_is_none()
         let question = question("tcp.example.", 1);
         let framed = [&(question.len() as u16).to_be_bytes()[..], &question].concat();
         tcp.write_all(&framed).unwrap();
-        wait_for("all wait", || server.counter("qsize-q") == 21);
+        wait_until("all wait", || server.counter("qsize-q") == 21);
         let all_wait = Instant::now();
-        wait_for("corrupt packets", || server.counter("corrupt-packets") == 2);
+        wait_until("corrupt packets", || server.counter("corrupt-packets") == 2);
         let waited = all_wait.elapsed();
         server.source.release();
         (0..20).for_each(|_| drop(receive(&udp)));

@@ -11,6 +11,7 @@ use nameward_serve::request::{MessageStream, NextMessage};
 use nameward_serve::tcp::{
     ByteStream, Endpoints, Later, StreamAction, StreamHandler, TcpSettings, Ticket, serve_over,
 };
+use nameward_testkit::wait_until;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -213,14 +214,6 @@ fn ends(stream: &mut TcpStream) -> bool {
     }
 }
 
-fn until(what: &str, condition: impl Fn() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !condition() {
-        assert!(Instant::now() < deadline, "never happened: {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
 #[test]
 fn thousand_pipelined_queries_are_answered_in_order() {
     let server = Server::start(settings());
@@ -292,7 +285,7 @@ fn half_closed_client_gets_all_its_answers() {
         assert_eq!(read_message(&mut stream).unwrap().len(), 60_000);
     }
     assert_eq!(stream.read(&mut [0; 10]).unwrap(), 0);
-    until("closed", || server.open() == 0);
+    wait_until("closed", || server.open() == 0);
     server.stop();
 }
 
@@ -345,7 +338,7 @@ fn slow_writer_is_cut_although_it_keeps_writing() {
     slow.set_nodelay(true).unwrap();
     let deadline = Instant::now() + PATIENCE;
     let mut other = server.connect();
-    until("both are in", || server.open() == 2);
+    wait_until("both are in", || server.open() == 2);
     slow.write_all(&60_000u16.to_be_bytes()).unwrap();
     while server.open() == 2 && Instant::now() < deadline {
         let _ = slow.write_all(b"x");
@@ -391,15 +384,15 @@ fn held_bytes_are_bounded_over_all_connections() {
     });
     // Each leaves a message incomplete that fills most of a buffer.
     let mut hoarders: Vec<TcpStream> = (0..5).map(|_| server.connect()).collect();
-    until("all are in", || server.open() == 5);
+    wait_until("all are in", || server.open() == 5);
     for hoarder in &mut hoarders {
         hoarder.write_all(&65_000u16.to_be_bytes()).unwrap();
         let _ = hoarder.write_all(&[0; 60_000]);
     }
-    until("most are closed", || server.open() <= 1);
+    wait_until("most are closed", || server.open() <= 1);
     // The room of those closed is given back.
     drop(hoarders);
-    until("all are closed", || server.open() == 0);
+    wait_until("all are closed", || server.open() == 0);
     let mut stream = server.connect();
     stream.write_all(&65_000u16.to_be_bytes()).unwrap();
     stream.write_all(&[b'y'; 30_000]).unwrap();
@@ -429,9 +422,9 @@ fn those_who_never_read_lose_and_the_honest_reader_stays() {
         server.connect_with_room([127, 0, 0, 2 + n % 2], room)
     };
     let mut never_readers: Vec<TcpStream> = (0..60).map(connect).collect();
-    until("all are in", || server.open() == 60);
+    wait_until("all are in", || server.open() == 60);
     never_readers.iter_mut().for_each(ask_much);
-    until("their room is used up", || server.open() < 60);
+    wait_until("their room is used up", || server.open() < 60);
     for source in [[127, 0, 0, 1], [127, 0, 0, 2]] {
         let mut reader = server.connect_from(source);
         ask_much(&mut reader);
@@ -493,7 +486,7 @@ fn an_answer_that_breaks_off_ends_its_connection() {
         }
     }
     assert!(ends(&mut stream));
-    until("closed", || server.open() == 0);
+    wait_until("closed", || server.open() == 0);
     server.stop();
 }
 
@@ -558,7 +551,7 @@ fn answers_that_come_later_count_as_held() {
     for ticket in tickets {
         ticket.deliver(&[b'x'; 60_000]);
     }
-    until("the greedy one is closed", || server.open() == 1);
+    wait_until("the greedy one is closed", || server.open() == 1);
     ask(&mut other, b"still here");
     server.stop();
 }
@@ -575,7 +568,7 @@ fn client_over_its_limit_is_refused_and_others_are_not() {
     assert_eq!(server.echo.refused.load(Ordering::SeqCst), 1);
     ask(&mut server.connect_from([127, 0, 0, 2]), b"another client");
     own.pop();
-    until("place given back", || server.open() == 2);
+    wait_until("place given back", || server.open() == 2);
     ask(&mut server.connect(), b"in again");
     server.stop();
 }
@@ -594,7 +587,7 @@ fn longest_idle_connection_makes_room() {
     assert!(ends(&mut streams[1]), "the second was idle for longest");
     ask(&mut streams[0], b"stays");
     ask(&mut streams[2], b"stays");
-    until("three are open", || server.open() == 3);
+    wait_until("three are open", || server.open() == 3);
     server.stop();
 }
 
@@ -610,7 +603,7 @@ fn stopping_closes_idle_connections_and_delivers_answers() {
     for _ in 0..100 {
         slow_reader.write_all(&framed(b"large")).unwrap();
     }
-    until("begun", || server.echo.handled.load(Ordering::SeqCst) > 1);
+    wait_until("begun", || server.echo.handled.load(Ordering::SeqCst) > 1);
     server.stop.send_replace(true);
     assert!(ends(&mut idle));
     let mut answers = 0;

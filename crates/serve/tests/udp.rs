@@ -3,13 +3,14 @@
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nameward_serve::listen::{Bound, bind_all};
 use nameward_serve::udp::{
     BatchHandler, BatchTiming, DatagramBatch, QUERY_MAX, UdpWorker, spawn_workers,
 };
 use nameward_testkit::require;
+use nameward_testkit::wait_until;
 
 /// Only a hang reaches it, on a busy machine too.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -108,21 +109,13 @@ fn ask(socket: &UdpSocket, server: SocketAddr, query: &[u8]) {
     assert_eq!(&buffer[..len], &want[..]);
 }
 
-fn until(what: &str, condition: impl Fn() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !condition() {
-        assert!(Instant::now() < deadline, "never happened: {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
 #[test]
 fn one_ipv4_address_is_served_by_all_workers() {
     let server = Server::start(&["127.0.0.1:0"], 3);
     for _ in 0..40 {
         ask(&client("127.0.0.1:0"), server.addresses[0], b"hello");
     }
-    until("all counted", || {
+    wait_until("all counted", || {
         server.seen.sent.load(Ordering::SeqCst) == 40
     });
     assert!(server.seen.timed.load(Ordering::SeqCst) > 0);
@@ -170,7 +163,7 @@ fn silence_is_kept_and_neighbours_in_the_batch_are_answered() {
     let sleeper = client("127.0.0.1:0");
     // While the worker is busy with this one, the rest gathers to one batch.
     sleeper.send_to(b"slow", server.addresses[0]).unwrap();
-    until("slow one taken", || {
+    wait_until("slow one taken", || {
         server.seen.received.load(Ordering::SeqCst) == 1
     });
     let socket = client("127.0.0.1:0");
@@ -195,7 +188,7 @@ fn silence_is_kept_and_neighbours_in_the_batch_are_answered() {
         .map(|i| format!("{i:02}"))
         .collect();
     assert_eq!(answers, want);
-    until("all counted", || {
+    wait_until("all counted", || {
         server.seen.sent.load(Ordering::SeqCst) == 14
     });
     server.stop();
@@ -206,7 +199,7 @@ fn unreachable_destination_costs_only_its_own_reply() {
     let server = Server::start(&["127.0.0.1:0"], 1);
     let (bad, good) = (client("127.0.0.1:0"), client("127.0.0.1:0"));
     bad.send_to(b"slow", server.addresses[0]).unwrap();
-    until("slow one taken", || {
+    wait_until("slow one taken", || {
         server.seen.received.load(Ordering::SeqCst) == 1
     });
     // Destination port 0 is refused by the kernel with EINVAL; a raw socket is needed to come from
@@ -225,10 +218,10 @@ fn unreachable_destination_costs_only_its_own_reply() {
         good.recv(&mut buffer).expect("good ones are answered");
         assert_eq!(buffer[0], b'0' + i);
     }
-    until("bad ones received", || {
+    wait_until("bad ones received", || {
         server.seen.received.load(Ordering::SeqCst) == 12
     });
-    until("good ones counted", || {
+    wait_until("good ones counted", || {
         server.seen.sent.load(Ordering::SeqCst) == 6
     });
     server.stop();
@@ -258,7 +251,7 @@ fn oversized_datagram_is_marked_and_largest_fits() {
     socket
         .send_to(&vec![b'x'; QUERY_MAX + 1], server.addresses[0])
         .unwrap();
-    until("marked", || {
+    wait_until("marked", || {
         server.seen.truncated.load(Ordering::SeqCst) == 1
     });
     ask(&socket, server.addresses[0], &vec![b'y'; QUERY_MAX - 100]);
@@ -294,7 +287,7 @@ fn ask_until_answered(socket: &UdpSocket, server: SocketAddr) {
 fn idle_workers_call_on_idle() {
     for addresses in [&["127.0.0.1:0"][..], &["127.0.0.1:0", "[::1]:0"]] {
         let server = Server::start(addresses, 1);
-        until("idle twice", || {
+        wait_until("idle twice", || {
             server.seen.idle.load(Ordering::SeqCst) >= 2
         });
         server.stop();
@@ -307,7 +300,7 @@ fn stopping_answers_what_has_already_come() {
         let server = Server::start(addresses, 1);
         let socket = client("127.0.0.1:0");
         socket.send_to(b"slow", server.addresses[0]).unwrap();
-        until("slow one taken", || {
+        wait_until("slow one taken", || {
             server.seen.received.load(Ordering::SeqCst) == 1
         });
         for _ in 0..100 {

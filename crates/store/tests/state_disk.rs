@@ -3,6 +3,7 @@
 use nameward_store::state::{
     JournalBounds, JournalOrigin, StateChange, StateError, StateStore, ZoneHome,
 };
+use nameward_testkit::run_on_small_disk;
 use nameward_wire::{NameBuf, Type};
 use nameward_zone::change::Difference;
 use nameward_zone::{RecordList, Serial, WireRecord};
@@ -14,25 +15,6 @@ const BOUNDS: JournalBounds = JournalBounds {
     octets: 1 << 30,
     entries: 1 << 20,
 };
-
-/// Runs one of the tests below within a namespace whose `DIR` is a tmpfs of some kilobytes.
-fn run_inside(test: &str, kilobytes: u32) {
-    let directory = tempfile::tempdir().unwrap();
-    let script = format!(
-        "mount -t tmpfs -o size={kilobytes}k none \"$DISK\" && exec \"$TEST\" {test} --exact --ignored --nocapture"
-    );
-    let output = Command::new("unshare")
-        .args(["-rm", "sh", "-c", &script])
-        .env("DISK", directory.path())
-        .env("TEST", std::env::current_exe().unwrap())
-        .output()
-        .expect("unshare of util-linux is installed");
-    let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
-    assert!(
-        output.status.success() && text.contains("1 passed"),
-        "{text}"
-    );
-}
 
 fn disk() -> PathBuf {
     std::env::var_os("DISK")
@@ -83,7 +65,7 @@ fn tip(store: &StateStore) -> Serial {
 
 #[test]
 fn a_full_disk_loses_nothing_that_was_acknowledged() {
-    run_inside("inside_a_small_disk", 1500);
+    run_on_small_disk("inside_a_small_disk", 1500);
 }
 
 #[test]
@@ -129,7 +111,7 @@ fn inside_a_small_disk() {
 
 #[test]
 fn a_disk_that_is_full_from_the_start_is_reported() {
-    run_inside("inside_a_disk_without_room", 8);
+    run_on_small_disk("inside_a_disk_without_room", 8);
 }
 
 #[test]
@@ -141,7 +123,7 @@ fn inside_a_disk_without_room() {
 
 #[test]
 fn a_read_only_disk_is_reported() {
-    run_inside("inside_a_read_only_disk", 4000);
+    run_on_small_disk("inside_a_read_only_disk", 4000);
 }
 
 #[test]

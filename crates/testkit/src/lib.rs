@@ -13,9 +13,13 @@ pub mod mesh;
 mod missing;
 pub mod peers;
 pub mod server;
+mod small_disk;
 pub mod validator;
+mod wait;
 pub mod wire;
 
 pub use failure::TestFailure;
 pub use missing::require;
 pub use server::{Setup, StartFailure, TestServer};
+pub use small_disk::run_on_small_disk;
+pub use wait::{wait_until, wait_with_log};

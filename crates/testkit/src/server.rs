@@ -426,6 +426,11 @@ impl TestServer {
         self.wait()
     }
 
+    /// Waits until a condition holds; a panic names it, with the log of the server, if it never does.
+    pub fn wait_until(&self, what: &str, is_so: impl FnMut() -> bool) {
+        crate::wait_with_log(what, || self.log(), is_so);
+    }
+
     /// Waits for a server that was asked to end; returns how it ended.
     pub fn wait(mut self) -> ExitStatus {
         self.end_within(PATIENCE)

@@ -2,6 +2,8 @@
 //!
 //! Days are counted in eras of 400 years that begin on 1 March, so that the leap day ends a year.
 
+use core::fmt;
+
 /// Days from 1 March of year 0 to 1 January 1970.
 const DAYS_BEFORE_1970: u64 = 719_468;
 const DAYS_OF_ERA: u64 = 146_097;
@@ -45,6 +47,32 @@ impl UtcTime {
             minute: of_day / 60 % 60,
             second: of_day % 60,
         }
+    }
+
+    /// Reads `YYYYMMDDHHmmSS`; `None` unless it is 14 digits. Whether the date exists is seen by [`Self::to_unix`].
+    pub fn from_digits(text: &[u8]) -> Option<Self> {
+        if text.len() != 14 || !text.iter().all(u8::is_ascii_digit) {
+            return None;
+        }
+        let digit = |number: u64, digit: &u8| number * 10 + u64::from(digit - b'0');
+        let part = |from: usize, to: usize| text[from..to].iter().fold(0, digit);
+        Some(UtcTime {
+            year: part(0, 4),
+            month: part(4, 6),
+            day: part(6, 8),
+            hour: part(8, 10),
+            minute: part(10, 12),
+            second: part(12, 14),
+        })
+    }
+
+    /// Writes `YYYYMMDDHHmmSS`, as signatures and key files have times.
+    pub fn digits(self) -> impl fmt::Display {
+        let (hour, minute, second) = (self.hour, self.minute, self.second);
+        fmt::from_fn(move |f| {
+            let date = self.date_number();
+            write!(f, "{date:08}{hour:02}{minute:02}{second:02}")
+        })
     }
 
     /// Returns the seconds since 1970; `None` for a date that does not exist or is earlier. A leap second is the second

@@ -79,25 +79,11 @@ impl KeyTimes {
 /// Reads `YYYYMMDDHHMMSS`; more words may follow.
 fn parse_time(text: &str) -> Option<u64> {
     let text = text.split_ascii_whitespace().next()?;
-    if text.len() != 14 || !text.bytes().all(|octet| octet.is_ascii_digit()) {
-        return None;
-    }
-    let part = |from: usize, to: usize| text[from..to].parse().ok();
-    let time = UtcTime {
-        year: part(0, 4)?,
-        month: part(4, 6)?,
-        day: part(6, 8)?,
-        hour: part(8, 10)?,
-        minute: part(10, 12)?,
-        second: part(12, 14)?,
-    };
-    time.to_unix()
+    UtcTime::from_digits(text.as_bytes())?.to_unix()
 }
 
 fn time_text(seconds: u64) -> String {
-    let time = UtcTime::from_unix(seconds);
-    let (hour, minute, second) = (time.hour, time.minute, time.second);
-    format!("{:08}{hour:02}{minute:02}{second:02}", time.date_number())
+    UtcTime::from_unix(seconds).digits().to_string()
 }
 
 /// Why two texts are no key of a zone. No message quotes the private one.

@@ -4,12 +4,12 @@ use crate::rows::Sqlite;
 use crate::scripted::{Replies, ScriptedResolver, reply};
 use crate::signed::{add_key, anchors, question, whole};
 use nameward_testkit::conformance::ZoneText;
+use nameward_testkit::wait_until;
 use nameward_testkit::wire::{Client, Message, Record, Transport};
 use nameward_testkit::{Setup, TestServer, require};
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::time::Duration;
 
 const A: u16 = 1;
 const RRSIG: u16 = 46;
@@ -72,14 +72,6 @@ fn addresses(message: &Message) -> (u16, Vec<u8>) {
     let of_type = message.answer.iter().filter(|record| record.rtype == A);
     let last = of_type.filter_map(|record| record.data.last().copied());
     (message.rcode(), last.collect())
-}
-
-fn wait_until(what: &str, is_so: impl Fn() -> bool) {
-    let became = (0..600).any(|_| {
-        std::thread::sleep(Duration::from_millis(50));
-        is_so()
-    });
-    assert!(became, "{what} in vain");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Secondary zones that a database gets while the server runs: those of its autoprimaries (`supermasters`), and those that
 //! `nameward zone create` makes. And the servers behind a database that are notified.
 
-use crate::secondary::{TestDatabase, ZONE, primary, start, wait_for, wait_until};
+use crate::secondary::{TestDatabase, ZONE, primary, start, wait_for};
 use nameward_testkit::mesh::{ChangingZone, KEY_ALGORITHM, KEY_NAME, KEY_SECRET};
 use nameward_testkit::peers::{PeerKind, free_address};
 use nameward_testkit::{Setup, TestServer};
@@ -147,7 +147,5 @@ fn name_servers_of_a_zone_that_is_looked_up_are_notified() {
     let unknown = "the name server ns4.elsewhere.test. is not notified";
     assert!(server.wait_for_log(unknown), "{}", server.log());
     let noted = "SELECT notified_serial FROM domains WHERE id = 1";
-    wait_until("notified_serial", &server, || {
-        database.number(noted) == Some(7)
-    });
+    server.wait_until("notified_serial", || database.number(noted) == Some(7));
 }

@@ -6,11 +6,11 @@ use crate::signed::{P256, add_key, gauge, question, set_meta, whole};
 use data_encoding::BASE32HEX_NOPAD;
 use nameward_dnssec::Nsec3;
 use nameward_testkit::conformance::ZoneText;
+use nameward_testkit::wait_until;
 use nameward_testkit::wire::{Message, Name, Record};
 use nameward_testkit::{Setup, TestServer};
 use nameward_wire::NameBuf;
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Duration, Instant};
 
 const RSA: &str = include_str!("../../../serve/tests/rsa2048.private");
 const NSEC: u16 = 47;
@@ -242,14 +242,6 @@ fn denied(reply: &Message, existing: &BTreeMap<Labels, BTreeSet<u16>>) -> Option
         }
     }
     None
-}
-
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !is_so() {
-        assert!(start.elapsed() < Duration::from_secs(60), "{what}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
 }
 
 /// Numbers of chance that are the same in every run (splitmix64).

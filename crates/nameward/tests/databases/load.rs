@@ -33,15 +33,6 @@ fn socket(server: SocketAddr) -> UdpSocket {
     socket
 }
 
-/// Waits until something is so.
-fn until(server: &TestServer, what: &str, is_so: impl Fn() -> bool) {
-    let start = Instant::now();
-    while !is_so() {
-        assert!(start.elapsed() < PATIENCE, "{what}\n{}", server.log());
-        std::thread::sleep(Duration::from_millis(10));
-    }
-}
-
 /// Sends one question for each name and waits until the server has taken them all.
 fn burst(server: &TestServer, names: &[String]) -> UdpSocket {
     let socket = socket(server.address());
@@ -52,7 +43,7 @@ fn burst(server: &TestServer, names: &[String]) -> UdpSocket {
             socket.send(&packet(name, (n * 50 + i) as u16)).unwrap();
         }
         let due = before + chunk.len() as u64;
-        until(server, "all questions are taken", || {
+        server.wait_until("all questions are taken", || {
             counter(server, "udp-queries") >= due
         });
     }
@@ -158,10 +149,10 @@ fn check_bounds(server: &TestServer, database: &Database) {
     let before = statements();
     database.pause();
     let same = burst(server, &vec!["same.one.test.".to_string(); 100]);
-    until(server, "all wait", || counter(server, "qsize-q") == 100);
+    server.wait_until("all wait", || counter(server, "qsize-q") == 100);
     let names: Vec<String> = (0..300).map(|n| format!("n{n}.one.test.")).collect();
     let others = burst(server, &names);
-    until(server, "more are dropped", || {
+    server.wait_until("more are dropped", || {
         counter(server, "overload-drops") == 281
     });
     assert_eq!(counter(server, "qsize-q"), 119);
@@ -198,7 +189,7 @@ fn ring(server: &TestServer, name: &str) -> String {
 fn check_misfortunes(server: &TestServer, database: &mut Database, kind: DatabaseKind) {
     let rises = |name: &'static str| {
         let before = counter(server, name);
-        until(server, name, || counter(server, name) > before);
+        server.wait_until(name, || counter(server, name) > before);
     };
     database.pause();
     rises("timedout-packets");
@@ -208,7 +199,7 @@ fn check_misfortunes(server: &TestServer, database: &mut Database, kind: Databas
 
     database.kill();
     rises("servfail-packets");
-    until(server, "the ring", || {
+    server.wait_until("the ring", || {
         ring(server, "servfail-queries").contains(".one.test")
     });
     assert!(
@@ -241,7 +232,7 @@ fn check_misfortunes(server: &TestServer, database: &mut Database, kind: Databas
         "{}",
         server.log()
     );
-    until(server, "the ring", || {
+    server.wait_until("the ring", || {
         ring(server, "servfail-queries").contains("bad.one.test")
     });
     run(
@@ -283,10 +274,8 @@ fn check(kind: DatabaseKind) {
     });
     assert!(answered.load(Ordering::Relaxed) > 100);
     // Every question was answered, dropped or timed out, and none of them twice.
-    until(&server, "nothing waits", || {
-        counter(&server, "qsize-q") == 0
-    });
-    until(&server, "every question is accounted for", || {
+    server.wait_until("nothing waits", || counter(&server, "qsize-q") == 0);
+    server.wait_until("every question is accounted for", || {
         let count = |name| counter(&server, name);
         count("udp-queries")
             == count("udp-answers") + count("overload-drops") + count("timedout-packets")

@@ -102,18 +102,6 @@ pub fn start(database: &TestDatabase, mode: &str, address: SocketAddr) -> TestSe
         .start()
 }
 
-pub fn wait_until(what: &str, server: &TestServer, mut is_so: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !is_so() {
-        assert!(
-            start.elapsed() < PATIENCE,
-            "{what} did not come about:\n{}",
-            server.log()
-        );
-        std::thread::sleep(Duration::from_millis(50));
-    }
-}
-
 pub fn wait_for(server: &TestServer, address: SocketAddr, serial: u32) {
     wait_for_serial(address, ZONE, serial)
         .unwrap_or_else(|there| panic!("serial {there:?}, not {serial}\n{}", server.log()));
@@ -160,7 +148,7 @@ fn follow(database: &TestDatabase, kind: PeerKind, mode: &str) {
     let wanted = format!("secondary current, serial {}", zone.serial());
     assert!(status.contains(&wanted), "{status}");
     let check = "SELECT last_check FROM domains";
-    wait_until("last_check", &server, || {
+    server.wait_until("last_check", || {
         database.number(check).is_some_and(|at| at > 1_700_000_000)
     });
     server.signal("KILL");
@@ -232,13 +220,13 @@ fn an_expired_zone_of_a_database_is_servfail_until_a_primary_confirms_it() {
         assert!(server.stop().success());
         database.run("UPDATE domains SET last_check = 1700000000");
         let server = start(&database, mode, here);
-        wait_until("SERVFAIL", &server, || rcode(here, ZONE) == "SERVFAIL");
+        server.wait_until("SERVFAIL", || rcode(here, ZONE) == "SERVFAIL");
         let status = server.command(&["zone", "status", ZONE]);
         let status = String::from_utf8_lossy(&status.stdout).into_owned();
         assert!(status.contains("secondary expired, serial 7"), "{status}");
         let _peer = primary(PeerKind::Knot, there, here, &zone.text());
         let _ = server.command(&["zone", "retrieve", ZONE]);
-        wait_until("NOERROR", &server, || {
+        server.wait_until("NOERROR", || {
             // A primary that did not answer is left alone for some seconds.
             let _ = server.command(&["zone", "retrieve", ZONE]);
             rcode(here, ZONE) == "NOERROR"
@@ -267,7 +255,7 @@ fn two_servers_on_one_database_transfer_a_zone_without_harm() {
     for round in 0..5 {
         for (server, address) in &servers {
             let mut asked = Instant::now();
-            wait_until(&format!("round {round}"), server, || {
+            server.wait_until(&format!("round {round}"), || {
                 if asked.elapsed() > Duration::from_secs(2) {
                     asked = Instant::now();
                     let _ = server.command(&["zone", "retrieve", ZONE]);

@@ -20,8 +20,8 @@ fn zone_show_and_zone_status_tell_how_a_zone_of_a_database_is_signed() {
         let status = || run(&server, &["zone", "status", NAME]);
         assert!(!status().contains("signed"), "{mode}: {}", status());
         for denial in ["nsec", "nsec3", "nsec3-opt-out", "white-lies", "compact"] {
-            let told = run(&server, &["zone", "secure", NAME, "--denial", denial]);
-            let ds = told.split(" IN DS ").nth(1).unwrap().trim().to_owned();
+            let printed = run(&server, &["zone", "secure", NAME, "--denial", denial]);
+            let ds = printed.split(" IN DS ").nth(1).unwrap().trim().to_owned();
             let [(number, tag, _)] = &listed(&server)[..] else {
                 panic!("{mode}: one key");
             };

@@ -9,6 +9,7 @@ use nameward_testkit::differential::questions::Ask;
 use nameward_testkit::differential::{asks, zones};
 use nameward_testkit::peers::PeerKind;
 use nameward_testkit::validator::{Anchor, Validator};
+use nameward_testkit::wait_until;
 use nameward_testkit::wire::{
     Exchange, Message, Name, Question, QuestionEdns, Record, Transport, type_from_text,
 };
@@ -16,7 +17,7 @@ use nameward_testkit::{Setup, TestServer};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const NS: u16 = 2;
 const CNAME: u16 = 5;
@@ -303,14 +304,6 @@ pub fn gauge(server: &TestServer, name: &str) -> u64 {
     value
         .and_then(|value| value.parse().ok())
         .unwrap_or_else(|| panic!("{name}: {text}"))
-}
-
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !is_so() {
-        assert!(start.elapsed() < Duration::from_secs(20), "{what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
 }
 
 #[test]

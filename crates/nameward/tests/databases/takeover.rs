@@ -6,10 +6,11 @@ use nameward_testkit::mesh::{
     serial_at, wait_for_serial,
 };
 use nameward_testkit::peers::{Peer, PeerKind, PeerOptions, free_address};
+use nameward_testkit::wait_with_log;
 use nameward_testkit::{Setup, TestServer};
 use std::net::SocketAddr;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tempfile::TempDir;
 
 const FLEET: &str = "fleet.example";
@@ -104,18 +105,6 @@ impl PowerDns {
     }
 }
 
-fn wait_until(what: &str, log: impl Fn() -> String, mut is_so: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !is_so() {
-        assert!(
-            start.elapsed() < PATIENCE,
-            "{what} did not come about:\n{}",
-            log()
-        );
-        std::thread::sleep(Duration::from_millis(50));
-    }
-}
-
 fn serve(database: &PowerDns, mode: &str) -> TestServer {
     let setup = Setup::new().without_web();
     let state = setup.dir().join("state");
@@ -195,12 +184,12 @@ fn take_over(mode: &str) {
     };
     let _secondary = MeshPeer::start(&secondary, "").unwrap_or_else(|error| panic!("{error}"));
     wait_for_serial(here, FLEET, fleet.serial()).unwrap_or_else(|_| panic!("{}", own.log()));
-    wait_until(
+    wait_with_log(
         "members at the old server",
         || own.log(),
         || serial_at(here, "m1.test").is_some() && serial_at(here, "m2.test").is_some(),
     );
-    wait_until(
+    wait_with_log(
         "members behind it",
         || follower.log(),
         || serial_at(consumer, OWN).is_some() && serial_at(behind, OWN).is_some(),
@@ -222,17 +211,17 @@ fn take_over(mode: &str) {
     let server = serve(&own, mode);
     let log = || server.log();
     for zone in [OWN, FLEET, "m1.test", "m2.test", "theirs.test", "ours.test"] {
-        wait_until(zone, log, || serial_at(here, zone).is_some());
+        wait_with_log(zone, log, || serial_at(here, zone).is_some());
     }
 
     // Secondaries are notified of what happened meanwhile, and transfer with their key.
     for address in [behind, consumer] {
-        wait_until("the change at the secondaries", log, || {
+        wait_with_log("the change at the secondaries", log, || {
             serial_at(address, OWN) == Some(serial)
         });
     }
     let noted = "SELECT notified_serial FROM domains WHERE name = 'own.test'";
-    wait_until("notified_serial", log, || {
+    wait_with_log("notified_serial", log, || {
         own.value(noted) == Some(serial.to_string())
     });
     assert!(
@@ -242,7 +231,7 @@ fn take_over(mode: &str) {
             .success()
     );
     for address in [behind, consumer] {
-        wait_until("a change at the secondaries", log, || {
+        wait_with_log("a change at the secondaries", log, || {
             serial_at(address, OWN).is_some_and(|there| there > serial)
         });
     }
@@ -258,8 +247,8 @@ fn take_over(mode: &str) {
     producer.add_zone("m3.test", "primary");
     producer.tool(&["set-catalog", "m3.test", "theirs.test"]);
     producer.tool(&["set-catalog", "m2.test", ""]);
-    wait_until("a new member", log, || serial_at(here, "m3.test").is_some());
-    wait_until("a member that goes", log, || {
+    wait_with_log("a new member", log, || serial_at(here, "m3.test").is_some());
+    wait_with_log("a member that goes", log, || {
         row(&own, "m2.test").is_none() && serial_at(here, "m2.test").is_none()
     });
     assert_eq!(row(&own, "m1.test"), member);
@@ -271,7 +260,7 @@ fn take_over(mode: &str) {
     // The catalog that is made: one more member, and the one before is the same zone as before.
     own.add_zone("more.test", "primary");
     own.tool(&["set-catalog", "more.test", "ours.test"]);
-    wait_until(
+    wait_with_log(
         "a member of ours",
         || server.log() + &follower.log(),
         || serial_at(consumer, "more.test").is_some(),
@@ -299,7 +288,7 @@ fn axfr_source_is_the_address_that_a_primary_sees() {
     let server = serve(&own, "live");
     assert!(server.wait_for_log("refresh failed"), "{}", server.log());
     own.tool(&["set-meta", OWN, "AXFR-SOURCE", "127.0.0.9"]);
-    wait_until(
+    wait_with_log(
         "the transfer",
         || server.log(),
         || {

@@ -1,8 +1,11 @@
 //! A move from Knot: templates, lists of access, groups of remotes, a secondary, zones that Knot signs.
 
-use nameward_testkit::peers::{Peer, PeerKind, PeerOptions};
+use nameward_testkit::peers::{Peer, PeerKind};
 
-use crate::moved::{OldServer, assert_report, compare, rcode, transfer, wait_for, zone};
+use crate::moved::{
+    OldServer, assert_report, compare, compare_transfers, primary_of_copy, rcode, transfer,
+    wait_for, with_zones,
+};
 
 const CONF: &str = include_str!("conf/knot.conf");
 const MORE: &str = include_str!("conf/knot-more.conf");
@@ -28,37 +31,20 @@ fn answers_transfers_and_refusals_stay() {
         rcode(after, "127.0.0.1", "www.signed.example", "A"),
         "REFUSED"
     );
-    let signed = transfer(before, "one.example", true);
-    assert!(signed.len() > 10, "{signed:?}");
-    assert_eq!(transfer(after, "one.example", true), signed);
+    compare_transfers(before, after);
     for server in [before, after] {
-        assert_eq!(transfer(server, "one.example", false), Vec::<String>::new());
         // From this address without a key, as the list has it.
         assert!(transfer(server, "two.example", false).len() > 10);
     }
 }
 
 fn old_server() -> Option<(OldServer, Peer)> {
-    PeerKind::Nsd.require()?;
-    PeerKind::Knot.require()?;
-    let directory = tempfile::tempdir().unwrap();
-    let file = directory.path().join("copy.zone");
-    std::fs::write(&file, zone("copy.example")).unwrap();
-    let options = PeerOptions {
-        allow_transfer: true,
-        ..PeerOptions::default()
-    };
-    let primary = Peer::start(PeerKind::Nsd, &[("copy.example", &file)], &options).unwrap();
+    let primary = primary_of_copy(PeerKind::Nsd)?;
     let zones = ["one.example", "two.example", "signed.example"];
-    let texts: Vec<(String, String)> = zones
-        .iter()
-        .map(|name| (format!("zones/{name}.zone"), zone(name)))
-        .collect();
-    let mut files: Vec<(&str, &str)> = vec![("knot.conf", CONF), ("more/zones.conf", MORE)];
-    files.extend(
-        texts
-            .iter()
-            .map(|(name, text)| (name.as_str(), text.as_str())),
+    let files = with_zones(
+        &[("knot.conf", CONF), ("more/zones.conf", MORE)],
+        &zones,
+        ".zone",
     );
     let old = OldServer::start(
         PeerKind::Knot,

@@ -29,6 +29,30 @@ pub fn zone(name: &str) -> String {
     )
 }
 
+/// Returns the files of a configuration, and those of zones below `zones/`.
+pub fn with_zones(files: &[(&str, &str)], zones: &[&str], ending: &str) -> Vec<(String, String)> {
+    let files = files
+        .iter()
+        .map(|(name, text)| (name.to_string(), text.to_string()));
+    let zones = zones
+        .iter()
+        .map(|name| (format!("zones/{name}{ending}"), zone(name)));
+    files.chain(zones).collect()
+}
+
+/// Starts the primary of copy.example, which the other server is a secondary of.
+pub fn primary_of_copy(kind: PeerKind) -> Option<Peer> {
+    kind.require()?;
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("copy.zone");
+    fs::write(&file, zone("copy.example")).unwrap();
+    let options = PeerOptions {
+        allow_transfer: true,
+        ..PeerOptions::default()
+    };
+    Some(Peer::start(kind, &[("copy.example", &file)], &options).unwrap())
+}
+
 /// A directory with the files of the other server.
 pub struct OldServer {
     pub directory: TempDir,
@@ -40,7 +64,7 @@ impl OldServer {
     /// Writes the files, in which `{DIR}`, `{IP}`, `{PORT}` and `{PRIMARY}` are filled in, and starts the server.
     pub fn start(
         kind: PeerKind,
-        files: &[(&str, &str)],
+        files: &[(impl AsRef<str>, impl AsRef<str>)],
         zones: &[&str],
         primary: Option<SocketAddr>,
         arguments: impl Fn(&Path) -> Vec<String>,
@@ -54,8 +78,8 @@ impl OldServer {
         let dir = directory.path().to_path_buf();
         let peer = Peer::launch(zones, &PeerOptions::default(), |_, address| {
             for (name, text) in files {
-                let text = filled(text, &dir, address, primary);
-                let path = dir.join(name);
+                let text = filled(text.as_ref(), &dir, address, primary);
+                let path = dir.join(name.as_ref());
                 fs::create_dir_all(path.parent().unwrap())?;
                 fs::write(path, text)?;
             }
@@ -225,4 +249,14 @@ pub fn transfer(server: SocketAddr, zone: &str, is_signed: bool) -> Vec<String> 
         .collect();
     lines.sort();
     lines
+}
+
+/// Compares the transfers of one.example, which both servers give to the holder of the key alone.
+pub fn compare_transfers(before: SocketAddr, after: SocketAddr) {
+    let signed = transfer(before, "one.example", true);
+    assert!(signed.len() > 10, "{signed:?}");
+    assert_eq!(transfer(after, "one.example", true), signed);
+    for server in [before, after] {
+        assert_eq!(transfer(server, "one.example", false), Vec::<String>::new());
+    }
 }

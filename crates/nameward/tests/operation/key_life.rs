@@ -306,10 +306,10 @@ fn a_ksk_rolls_by_double_ds_with_a_real_parent_through_kill_9() {
     assert!(cds.len() == 2 && cds.contains(&first_ds[0]), "{cds:?}");
     assert_eq!(records(at, "one.test", "CDNSKEY").len(), 2);
     assert_eq!(records(at, "one.test", "DNSKEY"), first_keys);
-    let told = done(&server, &["zone", "ds", "one.test"]);
-    let of_type = |word: &str| told.lines().filter(|line| line.contains(word)).count();
+    let printed = done(&server, &["zone", "ds", "one.test"]);
+    let of_type = |word: &str| printed.lines().filter(|line| line.contains(word)).count();
     let counts = [" IN DS ", " IN CDS ", " IN CDNSKEY ", " IN DNSKEY "].map(of_type);
-    assert_eq!(counts, [4, 2, 2, 2], "{told}");
+    assert_eq!(counts, [4, 2, 2, 2], "{printed}");
     let status = done(&server, &["zone", "status", "one.test"]);
     assert!(status.contains("waits for its DS"), "{status}");
     server.signal("KILL");

@@ -39,7 +39,7 @@ fn server_of_nobody() -> Setup {
 
 #[test]
 fn root_is_given_up_for_good_after_binding() {
-    if require(is_root().then_some(()), "root (to become somebody else)").is_none() {
+    if require(is_root().then_some(()), "root (to become another user)").is_none() {
         return;
     }
     let server = server_of_nobody().start();
@@ -72,7 +72,7 @@ fn root_is_given_up_for_good_after_binding() {
 
 #[test]
 fn a_reload_works_after_the_change_of_user() {
-    if require(is_root().then_some(()), "root (to become somebody else)").is_none() {
+    if require(is_root().then_some(()), "root (to become another user)").is_none() {
         return;
     }
     let server = server_of_nobody().start();
@@ -85,7 +85,7 @@ fn a_reload_works_after_the_change_of_user() {
 
 #[test]
 fn who_is_not_root_cannot_become_another_user_and_gets_an_error() {
-    if require(is_root().then_some(()), "root (to become somebody else)").is_none() {
+    if require(is_root().then_some(()), "root (to become another user)").is_none() {
         return;
     }
     let dir = tempfile::tempdir().unwrap();

@@ -4,14 +4,13 @@ use std::{
     fs,
     net::{SocketAddr, UdpSocket},
     path::{Path, PathBuf},
-    process::Command,
     sync::atomic::{AtomicBool, AtomicU32, Ordering},
     thread,
     time::Duration,
 };
 
 use nameward_testkit::wire::Message;
-use nameward_testkit::{Setup, TestServer};
+use nameward_testkit::{Setup, TestServer, run_on_small_disk};
 
 use super::ask::{answered_address, rcode, serial};
 use super::update::ZONE;
@@ -160,20 +159,7 @@ fn nothing_that_was_acknowledged_is_lost_by_kill_9_and_the_serial_never_goes_bac
 
 #[test]
 fn on_a_full_disk_updates_fail_nothing_is_lost_and_they_work_again_when_there_is_room() {
-    let directory = tempfile::tempdir().unwrap();
-    let test = "update_kill::updates_on_a_small_disk";
-    let script = format!(
-        "mount -t tmpfs -o size=1024k none \"$DISK\" && exec \"$TEST\" {test} --exact --ignored --nocapture"
-    );
-    let output = Command::new("unshare")
-        .args(["-rm", "sh", "-c", &script])
-        .env("DISK", directory.path())
-        .env("TEST", std::env::current_exe().unwrap())
-        .output()
-        .expect("unshare of util-linux is installed");
-    let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
-    let is_good = output.status.success() && text.contains("1 passed");
-    assert!(is_good, "{text}");
+    run_on_small_disk("update_kill::updates_on_a_small_disk", 1024);
 }
 
 #[test]

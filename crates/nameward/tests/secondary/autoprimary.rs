@@ -1,6 +1,6 @@
 //! Zones that appear because an autoprimary notifies of them: BIND and Knot as autoprimaries, and senders that are none.
 
-use super::{serial, status, wait_until};
+use super::{serial, status};
 use nameward_testkit::mesh::{
     ChangingZone, KEY_ALGORITHM, KEY_NAME, KEY_SECRET, MeshPeer, MeshRole, MeshSetup,
 };
@@ -80,16 +80,12 @@ fn makes_a_secondary(kind: PeerKind) {
     let mut zone = ChangingZone::new(ZONE, 7, 50, 5);
     let server = start(state.path(), here, &listed);
     let peer = primary(kind, there, here, &zone);
-    wait_until("the zone", &server, || {
-        serial(here, ZONE) == Some(zone.serial())
-    });
+    server.wait_until("the zone", || serial(here, ZONE) == Some(zone.serial()));
     assert!(server.wait_for_log("made a secondary of the autoprimary"));
     assert!(status(&server, ZONE).contains("\"secondary\""));
     zone.change(5);
     peer.change(&zone.text()).unwrap();
-    wait_until("a change", &server, || {
-        serial(here, ZONE) == Some(zone.serial())
-    });
+    server.wait_until("a change", || serial(here, ZONE) == Some(zone.serial()));
     drop(peer);
     assert!(server.stop().success());
     let server = start(state.path(), here, &listed);

@@ -1,7 +1,7 @@
 //! The EXPIRE option (RFC 7314) in a chain of secondaries: Knot has the zone, BIND follows it, the server follows BIND, and
 //! another Knot the server.
 
-use super::{serial, wait_until};
+use super::serial;
 use nameward_testkit::Setup;
 use nameward_testkit::mesh::{
     ChangingZone, KEY_ALGORITHM, KEY_NAME, KEY_SECRET, MeshPeer, MeshRole, MeshSetup,
@@ -76,7 +76,7 @@ fn a_chain_of_secondaries_expires_with_its_first() {
              primaries = [{{ address = \"{second}\", key = \"{KEY_NAME}\" }}]\n"
         ))
         .start();
-    wait_until("the zone", &server, || serial(here, ZONE) == Some(7));
+    server.wait_until("the zone", || serial(here, ZONE) == Some(7));
     let there = expire_at(second).expect("BIND answers the option");
     let ours = expire_at(here).expect("the server answers the option");
     assert!(ours <= SOA_EXPIRE - 2, "{ours} of {SOA_EXPIRE}");

@@ -4,7 +4,7 @@ use super::primary::{
     AXFR, Asked, Primary, Reply, ReplyEnd, Version, frame, honest, host, message, record, records,
     soa, whole,
 };
-use super::{address, rcode, serial, status, wait_until};
+use super::{address, rcode, serial, status};
 use nameward_testkit::{Setup, TestServer};
 
 const TIMES: [u32; 4] = [3600, 3600, 86_400, 60];
@@ -59,7 +59,7 @@ fn survive(
             .status
             .success()
     );
-    wait_until(&format!("{what}: {error:?}"), server, || {
+    server.wait_until(&format!("{what}: {error:?}"), || {
         let text = status(server, "example");
         text.contains("last_error") && text.contains(error)
     });
@@ -75,14 +75,14 @@ fn survive(
             .status
             .success()
     );
-    wait_until(&format!("{what}: the next version"), server, || {
+    server.wait_until(&format!("{what}: the next version"), || {
         serial(server.address(), "example") == Some(before + 2)
     });
     assert_eq!(
         address(server.address(), "www.example"),
         Some((before + 2) as u8)
     );
-    wait_until("no error any more", server, || {
+    server.wait_until("no error any more", || {
         !status(server, "example").contains("last_error")
     });
     *serial_now = before + 2;
@@ -90,7 +90,7 @@ fn survive(
 
 fn loaded(primary: &Primary, more: &str) -> TestServer {
     let server = start(primary, more);
-    wait_until("the first transfer", &server, || {
+    server.wait_until("the first transfer", || {
         serial(server.address(), "example") == Some(1)
     });
     server
@@ -289,7 +289,7 @@ fn the_old_zone_is_served_whatever_the_messages_of_a_transfer_are() {
             .status
             .success()
     );
-    wait_until("AXFR in the place of IXFR", &server, || {
+    server.wait_until("AXFR in the place of IXFR", || {
         serial(server.address(), "example") == Some(*now + 1)
     });
 }
@@ -300,12 +300,12 @@ fn a_zone_expires_without_its_primary_and_is_served_again_with_it() {
     let primary = Primary::start(Version { serial: 1, times });
     let server = loaded(&primary, "");
     primary.set_silent(true);
-    wait_until("the end of the zone's time", &server, || {
+    server.wait_until("the end of the zone's time", || {
         rcode(server.address(), "www.example") == Some(2)
     });
     assert!(status(&server, "example").contains("expired"));
     primary.set_silent(false);
-    wait_until("the zone again", &server, || {
+    server.wait_until("the zone again", || {
         address(server.address(), "www.example") == Some(1)
     });
 }
@@ -316,7 +316,7 @@ fn a_transfer_without_the_signature_that_was_asked_for_is_not_taken() {
     let key =
         "[[key]]\nname = \"k.example.\"\nalgorithm = \"hmac-sha256\"\nsecret = \"c2VjcmV0\"\n";
     let server = start(&primary, key);
-    wait_until("the refusal", &server, || {
+    server.wait_until("the refusal", || {
         status(&server, "example").contains("not signed")
     });
     assert_eq!(rcode(server.address(), "www.example"), Some(2));

@@ -10,14 +10,10 @@ mod queue;
 mod restart;
 
 use std::net::{SocketAddr, UdpSocket};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nameward_testkit::TestServer;
 use nameward_testkit::wire::{Message, Name, Question, encode_question, type_from_text};
-
-/// Only a hang takes so long.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Asks a server; `None` if it does not answer.
 fn ask(server: SocketAddr, name: &str, rtype: &str) -> Option<Message> {
@@ -55,19 +51,6 @@ fn address(server: SocketAddr, name: &str) -> Option<u8> {
 
 fn rcode(server: SocketAddr, name: &str) -> Option<u16> {
     Some(ask(server, name, "A")?.rcode())
-}
-
-/// Waits until something is so.
-fn wait_until(what: &str, server: &TestServer, mut is_so: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !is_so() {
-        assert!(
-            start.elapsed() < PATIENCE,
-            "{what} did not come about:\n{}",
-            server.log()
-        );
-        thread::sleep(Duration::from_millis(20));
-    }
 }
 
 /// The status of a zone as JSON.

@@ -1,6 +1,5 @@
 //! NOTIFY to secondaries: at once after a change, again until it is answered, never to the server itself.
 
-use super::wait_until;
 use nameward_testkit::Setup;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::{Arc, Mutex};
@@ -56,17 +55,13 @@ fn secondaries_are_told_of_a_change_until_they_answer() {
         ))
         .start();
     // Nobody was notified of the zone before.
-    wait_until("a NOTIFY", &server, || !notified.lock().unwrap().is_empty());
+    server.wait_until("a NOTIFY", || !notified.lock().unwrap().is_empty());
     assert_eq!(serial_of(&notified.lock().unwrap()[0]), 1);
     server.write_zone("example", &zone(2));
     assert!(server.command(&["reload"]).status.success());
-    wait_until("another NOTIFY", &server, || {
-        notified.lock().unwrap().len() > 1
-    });
+    server.wait_until("another NOTIFY", || notified.lock().unwrap().len() > 1);
     assert_eq!(serial_of(&notified.lock().unwrap()[1]), 2);
-    wait_until("three tries", &server, || {
-        notified_slow.lock().unwrap().len() >= 3
-    });
+    server.wait_until("three tries", || notified_slow.lock().unwrap().len() >= 3);
     let list = notified_slow.lock().unwrap().clone();
     assert!(
         list.windows(2)
@@ -75,7 +70,7 @@ fn secondaries_are_told_of_a_change_until_they_answer() {
     assert_eq!(notified.lock().unwrap().len(), 2, "it has answered");
     let output = server.command(&["zone", "notify", "example"]);
     assert!(output.status.success());
-    wait_until("a NOTIFY that was asked for", &server, || {
+    server.wait_until("a NOTIFY that was asked for", || {
         notified.lock().unwrap().len() == 3
     });
     let output = server.command(&["zone", "notify", "none.example"]);
@@ -101,15 +96,15 @@ fn a_zone_that_changed_while_the_server_was_down_is_told_of_at_the_start() {
         notified.iter().map(|message| serial_of(message)).collect()
     };
     let server = start(1);
-    wait_until("the first NOTIFY", &server, || serials() == [1]);
+    server.wait_until("the first NOTIFY", || serials() == [1]);
     assert!(server.stop().success());
     let server = start(1);
     server.write_zone("example", &zone(2));
     assert!(server.command(&["reload"]).status.success());
     // The start with the same version was not notified of.
-    wait_until("a NOTIFY of a change", &server, || serials() == [1, 2]);
+    server.wait_until("a NOTIFY of a change", || serials() == [1, 2]);
     assert!(server.stop().success());
     let server = start(3);
-    wait_until("a NOTIFY at the start", &server, || serials() == [1, 2, 3]);
+    server.wait_until("a NOTIFY at the start", || serials() == [1, 2, 3]);
     drop(server);
 }

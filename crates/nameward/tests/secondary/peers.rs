@@ -1,6 +1,6 @@
 //! Every brand as the primary: whole and incremental transfers signed with TSIG, NOTIFY, hundreds of changed records.
 
-use super::{serial, wait_until};
+use super::serial;
 use nameward_testkit::mesh::{
     ChangingZone, KEY_ALGORITHM, KEY_NAME, KEY_SECRET, MeshPeer, MeshRole, MeshSetup, dump,
 };
@@ -59,7 +59,7 @@ fn follow(kind: PeerKind) {
             peer.change(&zone.text()).unwrap();
         }
         let mut asked = Instant::now();
-        wait_until(&format!("{kind}, round {round}"), &server, || {
+        server.wait_until(&format!("{kind}, round {round}"), || {
             // A NOTIFY that was sent while the server started is not repeated by every brand.
             if asked.elapsed() > Duration::from_secs(5) {
                 asked = Instant::now();

@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use nameward_testkit::{Setup, TestServer};
 
 use super::primary::{Primary, Version};
-use super::{serial, wait_until};
+use super::serial;
 
 /// `xfr-queue`, as `nameward stats` prints it.
 fn queue(server: &TestServer) -> u64 {
@@ -45,10 +45,10 @@ fn zones_are_in_the_queue_while_their_primary_is_waited_for() {
             "[server]\nstate_directory = \"state\"\n{zones}{answered}"
         ))
         .start();
-    wait_until("the answered zone", &server, || {
+    server.wait_until("the answered zone", || {
         serial(server.address(), "example") == Some(1)
     });
-    wait_until("three zones in the queue", &server, || {
+    server.wait_until("three zones in the queue", || {
         for name in waiting {
             server.command(&["zone", "retrieve", name]);
         }
@@ -62,7 +62,7 @@ fn zones_are_in_the_queue_while_their_primary_is_waited_for() {
             "[server]\nstate_directory = \"state\"\n{answered}"
         ))
         .start();
-    wait_until("an empty queue", &server, || {
+    server.wait_until("an empty queue", || {
         serial(server.address(), "example") == Some(1) && queue(&server) == 0
     });
 }

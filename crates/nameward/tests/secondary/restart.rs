@@ -6,7 +6,7 @@
 use super::primary::{
     Asked, IXFR, Primary, Reply, ReplyEnd, Version, difference, frame, honest, message, soa,
 };
-use super::{address, serial, wait_until};
+use super::{address, serial};
 use nameward_testkit::{Setup, TestServer};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
@@ -54,7 +54,7 @@ fn a_secondary_that_is_killed_goes_on_where_it_was() {
         }
     });
     let mut server = start(state.path(), &primary);
-    wait_until("the first transfer", &server, || {
+    server.wait_until("the first transfer", || {
         serial(server.address(), "example") == Some(1)
     });
     let mut newest = 1;
@@ -95,7 +95,7 @@ fn a_secondary_that_is_killed_goes_on_where_it_was() {
         newest = now.max(primary.serial()) + 1;
         primary.set_serial(newest);
         let _ = server.command(&["zone", "retrieve", "example"]);
-        wait_until("the newest version", &server, || {
+        server.wait_until("the newest version", || {
             serial(server.address(), "example") == Some(newest)
         });
         assert_eq!(primary.whole.load(Ordering::SeqCst), whole, "round {round}");

@@ -64,9 +64,7 @@ fn print_field(field: &Field, data: &[u8], out: &mut dyn fmt::Write) -> fmt::Res
             write!(out, "{}", number(data))
         }
         Field::Time => {
-            let time = UtcTime::from_unix(number(data));
-            let (hour, minute, second) = (time.hour, time.minute, time.second);
-            write!(out, "{}{hour:02}{minute:02}{second:02}", time.date_number())
+            write!(out, "{}", UtcTime::from_unix(number(data)).digits())
         }
         Field::RrType => write!(out, "{}", Type(number(data) as u16)),
         Field::Code8(codes) | Field::Code16(codes) => code(codes, number(data) as u16, out),

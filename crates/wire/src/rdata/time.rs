@@ -12,16 +12,7 @@ pub(super) fn from_text(text: &[u8]) -> Option<u32> {
             None
         };
     }
-    let part = |from: usize, to: usize| decimal(&text[from..to], 9999);
-    let time = UtcTime {
-        year: part(0, 4)?,
-        month: part(4, 6)?,
-        day: part(6, 8)?,
-        hour: part(8, 10)?,
-        minute: part(10, 12)?,
-        second: part(12, 14)?,
-    };
-    u32::try_from(time.to_unix()?).ok()
+    u32::try_from(UtcTime::from_digits(text)?.to_unix()?).ok()
 }
 
 #[cfg(test)]
