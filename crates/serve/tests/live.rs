@@ -537,6 +537,8 @@ fn a_bug_in_a_source_costs_one_answer() {
         for _ in 0..5 {
             server.udp().send(&question("bug.example.", 1)).unwrap();
         }
+        // All of them: one that comes later would take the next question with it.
+        server.wait_counter("udp-queries", 5);
         wait_until("look-up", || server.source.begun() > 0);
         server.wait_counter("qsize-q", 0);
         assert_eq!(answers(&server.ask("www.example.", 1)), 1);
