@@ -42,7 +42,7 @@ fn failure(rcode: &str) -> String {
 }
 
 /// Waits until a failure is in the log and in the ring of the page.
-fn assert_failure_is_told(server: &TestServer, rcode: &str) {
+fn assert_failure_is_logged(server: &TestServer, rcode: &str) {
     let message = failure(rcode);
     assert!(server.wait_for_log(&message), "{}", server.log());
     let page = Page::read(server.web(), "/?ring=logmessages&format=text");
@@ -57,7 +57,7 @@ fn every_status_is_shown_and_a_failure_keeps_only_what_is_bad() {
     assert!(!page.html().contains("class=\"security\""));
     resolver.change(|query, _| vec![reply(query, 5, &[])]);
     page_with(&server, 0);
-    assert_failure_is_told(&server, "Refused");
+    assert_failure_is_logged(&server, "Refused");
 
     resolver.change(|query, _| vec![text(query, "2 upgrade to 0.1.1")]);
     let page = page_with(&server, 2);
@@ -67,7 +67,7 @@ fn every_status_is_shown_and_a_failure_keeps_only_what_is_bad() {
     );
     assert!(server.wait_for_log("upgrade recommended: upgrade to 0.1.1"));
     resolver.change(|query, _| vec![reply(query, 3, &[])]);
-    assert_failure_is_told(&server, "Non-Existent domain");
+    assert_failure_is_logged(&server, "Non-Existent domain");
     assert_eq!(Page::read(server.web(), "/").value("security-status"), 2);
 
     resolver.change(|query, _| vec![text(query, "3 upgrade now")]);
@@ -78,13 +78,13 @@ fn every_status_is_shown_and_a_failure_keeps_only_what_is_bad() {
     );
     assert!(server.wait_for_log("upgrade mandatory: upgrade now"));
     resolver.change(|query, _| vec![reply(query, 2, &[])]);
-    assert_failure_is_told(&server, "Server Failure");
+    assert_failure_is_logged(&server, "Server Failure");
     assert_eq!(Page::read(server.web(), "/").value("security-status"), 3);
 
     resolver.change(|query, _| vec![text(query, "0 nothing is known")]);
     page_with(&server, 0);
     resolver.change(|query, _| vec![text(query, "4 more than there is")]);
-    assert_failure_is_told(&server, "No Error, but there is no status in the answer");
+    assert_failure_is_logged(&server, "No Error, but there is no status in the answer");
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn silence_is_logged_as_a_timeout_and_the_server_answers_meanwhile() {
         !server.log().contains("Failed to retrieve"),
         "nothing waits for the poll"
     );
-    assert_failure_is_told(&server, "Timeout");
+    assert_failure_is_logged(&server, "Timeout");
     assert_eq!(Page::read(server.web(), "/").value("security-status"), 0);
     assert!(resolver.questions() >= 1);
 }

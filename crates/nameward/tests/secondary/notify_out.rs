@@ -42,7 +42,7 @@ fn serial_of(message: &[u8]) -> u32 {
 }
 
 #[test]
-fn secondaries_are_told_of_a_change_until_they_answer() {
+fn secondaries_are_notified_of_a_change_until_they_answer() {
     let (prompt, notified) = secondary(0);
     let (slow, notified_slow) = secondary(2);
     let setup = Setup::new().without_web().zone("example", &zone(1));
@@ -78,7 +78,7 @@ fn secondaries_are_told_of_a_change_until_they_answer() {
 }
 
 #[test]
-fn a_zone_that_changed_while_the_server_was_down_is_told_of_at_the_start() {
+fn a_zone_that_changed_while_the_server_was_down_is_notified_of_at_the_start() {
     let (secondary, notified) = secondary(0);
     let state = tempfile::tempdir().unwrap();
     let start = |serial| {
