@@ -218,7 +218,8 @@ impl SigningKey {
         &self.dnskey
     }
 
-    pub(crate) fn fingerprint(&self) -> &[u8; 32] {
+    /// Returns the SHA-256 of its DNSKEY.
+    pub fn fingerprint(&self) -> &[u8; 32] {
         &self.fingerprint
     }
 

@@ -42,6 +42,27 @@ impl DenialTerms {
     /// The words that are understood, the first being the one where nothing is said.
     pub const WORDS: [&str; 5] = ["nsec", "nsec3", "nsec3-opt-out", "white-lies", "compact"];
 
+    /// The kinds of metadata that say it in a database.
+    pub const METADATA: [&str; 3] = ["NSEC3NARROW", "NSEC3PARAM", "X-NAMEWARD-DENIAL"];
+
+    /// Returns the metadata of a zone in a database that says it, as PowerDNS has it; none for a kind is its removal.
+    pub fn metadata(&self) -> [(&'static str, Option<&'static str>); 3] {
+        let param = match (&self.denial, self.is_opt_out) {
+            (Denial::Nsec, _) => None,
+            // RFC 9276 section 3.1: no salt, no further rounds.
+            (Denial::Nsec3(_), false) => Some("1 0 0 -"),
+            (Denial::Nsec3(_), true) => Some("1 1 0 -"),
+        };
+        let style = match self.style {
+            // Zones that are looked up have white lies if they say nothing.
+            DenialStyle::Chain => "chain",
+            DenialStyle::WhiteLies => "white-lies",
+            DenialStyle::Compact => "compact",
+        };
+        let [narrow, nsec3, own] = Self::METADATA;
+        [(narrow, None), (nsec3, param), (own, Some(style))]
+    }
+
     /// Reads a word. NSEC3 has no salt and no further rounds (RFC 9276).
     pub fn read(word: &str) -> Option<Self> {
         let nsec3 = |is_opt_out| DenialTerms {

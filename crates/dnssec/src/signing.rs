@@ -259,6 +259,17 @@ impl Signing {
         self.keys.is_broken
     }
 
+    /// Whether records of a type are made here, so that those which the zone brings are left over from other times. CDS and
+    /// CDNSKEY are the zone's own where nothing asks for them, as PowerDNS has it.
+    pub fn makes(&self, rtype: Type) -> bool {
+        match rtype {
+            Type::CDS => self.policy.cds != Publish::Nothing,
+            Type::CDNSKEY => self.policy.cdnskey != Publish::Nothing,
+            Type::DNSKEY | Type::RRSIG | Type::NSEC | Type::NSEC3 | Type::NSEC3PARAM => true,
+            _ => false,
+        }
+    }
+
     /// Records that stand at the apex because the zone is signed.
     pub fn apex_records(&self) -> Vec<(Type, Vec<u8>)> {
         let mut records = Vec::new();

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! policy     [[dnssec_policy]] by name; a zone names its own (maintain::policy)
-//! look       one zone at one time: steps of dnssec::rollover, taken and kept (zone_keys::life)
+//! look       one zone at one time: steps of dnssec::rollover, taken and kept (zone_keys::life, stored_keys)
+//! homes      where the keys of a zone are: the state store, or the database that has the zone
 //! driver     one thread: zones whose time has come, zones that changed, replies of parents
 //! parent     which DS the parent's servers have; the questions come in by a trait
 //! ```
@@ -10,24 +11,25 @@
 //! until that is seen and no cache has it. The time comes in as a parameter.
 
 pub mod driver;
+mod homes;
 mod parent;
 mod status;
 
+use homes::KeyHome;
 pub use parent::{AskParent, ParentAnswer, ParentQuestion};
 pub use status::{KeyStatus, NextStep, ZoneSigningStatus};
 
 use crate::policy::PolicyTable;
+use crate::stored_keys::{KeysOrDatabase, StoredKeys, StoredKeysError};
 use crate::table::TableWriter;
-use crate::zone_keys::{
-    KeyPlan, KeyProgress, ParentTerms, SigningTerms, ZoneKey, ZoneKeys, ZoneKeysError,
-};
+use crate::zone_keys::{KeyPlan, KeyProgress, ParentTerms, ZoneKey, ZoneKeys, ZoneKeysError};
 use arc_swap::ArcSwap;
 use nameward_dnssec::rollover::{
     DsSight, KeyRole, KskRollover, PolicyKey, RolloverPolicy, RolloverStep, RolloverTimes,
 };
 use nameward_dnssec::{DenialTerms, SignatureTimes};
 use nameward_wire::{Name, NameBuf, Type};
-use nameward_zone::{SigningState, Zone, ZoneWalk};
+use nameward_zone::{Zone, ZoneWalk};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -65,6 +67,8 @@ pub type DnssecPolicies = HashMap<String, Arc<DnssecPolicy>>;
 /// Looks after the keys of zones with policies.
 pub struct KeyKeeper {
     keys: Arc<ZoneKeys>,
+    /// Keys that databases have.
+    stored: StoredKeys,
     table: Arc<TableWriter>,
     zones: Arc<PolicyTable>,
     policies: ArcSwap<DnssecPolicies>,
@@ -86,9 +90,9 @@ pub enum KeyLookError {
         "the zone brings its signatures with it: they are served as they are, and dnssec_policy does nothing"
     )]
     Presigned,
-    /// The zone is in a database.
-    #[error("the zone is in a database, which has its keys: dnssec_policy does nothing")]
-    InDatabase,
+    /// The zone is in a database whose keys cannot be looked after.
+    #[error("{0}")]
+    Stored(StoredKeysError),
     /// No policy looks after the zone.
     #[error("the zone has no dnssec_policy")]
     NoPolicy,
@@ -97,9 +101,24 @@ pub enum KeyLookError {
     Keys(#[from] ZoneKeysError),
 }
 
+impl From<KeysOrDatabase> for KeyLookError {
+    fn from(error: KeysOrDatabase) -> Self {
+        match error {
+            KeysOrDatabase::Keys(error) => KeyLookError::Keys(error),
+            KeysOrDatabase::Database(error) => KeyLookError::Stored(error),
+        }
+    }
+}
+
+impl From<StoredKeysError> for KeyLookError {
+    fn from(error: StoredKeysError) -> Self {
+        KeyLookError::Stored(error)
+    }
+}
+
 /// A zone with the policy that it is under.
-struct LookedAfter {
-    version: Arc<Zone>,
+struct LookedAfter<'k> {
+    home: KeyHome<'k>,
     plan: KeyPlan,
     policy: Option<Arc<DnssecPolicy>>,
 }
@@ -113,6 +132,7 @@ impl KeyKeeper {
         databases: Vec<u16>,
     ) -> Self {
         KeyKeeper {
+            stored: StoredKeys::new(keys.state_store().cloned()),
             keys,
             table,
             zones,
@@ -140,16 +160,32 @@ impl KeyKeeper {
 
     /// Lists the zones that are to be looked at: those with a policy, and those whose keys had one.
     pub fn all_zones(&self) -> Vec<NameBuf> {
+        let mut all: HashSet<NameBuf> = self.zones_with_policies().into_iter().collect();
+        // A zone whose policy went is known by its keys.
+        all.extend(self.keys.zones().unwrap_or_default());
+        all.extend(self.stored.zones().unwrap_or_default());
+        all.into_iter().collect()
+    }
+
+    /// Returns whether a zone may name a policy so.
+    pub fn knows_policy(&self, name: &str) -> bool {
+        name == NO_POLICY || self.policies.load().contains_key(name)
+    }
+
+    /// Returns whether there are policies at all.
+    pub fn has_policies(&self) -> bool {
+        !self.policies.load().is_empty()
+    }
+
+    /// Lists the zones that have a policy.
+    pub fn zones_with_policies(&self) -> Vec<NameBuf> {
         let (table, policies) = (self.table.load(), self.zones.load());
         let is_wanted = |zone: &&Arc<Zone>| {
             let policy = policies.of(zone.apex_name()).dnssec_policy.as_deref();
             policy.is_some_and(|name| name != NO_POLICY)
         };
         let wanted = table.zones().filter(is_wanted);
-        let mut all: HashSet<NameBuf> = wanted.map(|zone| zone.apex_name().into()).collect();
-        // A zone whose policy went is known by its keys.
-        all.extend(self.keys.zones().unwrap_or_default());
-        all.into_iter().collect()
+        wanted.map(|zone| zone.apex_name().into()).collect()
     }
 
     /// Counts the zones in memory that are signed, and finds the time at which the first of their signatures ends: of
@@ -168,7 +204,10 @@ impl KeyKeeper {
     /// Takes the steps that are due for a zone.
     pub fn look(&self, zone: Name<'_>, now: u64) -> Result<KeyProgress, KeyLookError> {
         let after = self.looked_after(zone)?;
-        let mut progress = self.keys.advance(zone, &after.plan, now)?;
+        let mut progress = match &after.home {
+            KeyHome::Store(_) => self.keys.advance(zone, &after.plan, now)?,
+            KeyHome::Database(home) => self.stored.advance(home, &after.plan, now)?,
+        };
         for step in &progress.steps {
             let (key, words) = step_words(step);
             let text = match progress.keys.iter().find(|other| other.number == key) {
@@ -177,14 +216,19 @@ impl KeyKeeper {
             };
             tracing::info!("zone {zone}: {text}: {words}");
         }
-        if progress.keys.is_empty() && !progress.steps.is_empty() {
-            let serial = after.version.serial();
-            tracing::info!(
-                "zone {zone}: not signed any more, its serial is {serial} again: secondaries follow when it is higher than \
-                 the one they have"
-            );
+        let is_ended = progress.keys.is_empty() && !progress.steps.is_empty();
+        match &after.home {
+            KeyHome::Store(version) if is_ended => {
+                let serial = version.serial();
+                tracing::info!(
+                    "zone {zone}: not signed any more, its serial is {serial} again: secondaries follow when it is higher than \
+                     the one they have"
+                );
+            }
+            KeyHome::Database(_) if is_ended => tracing::info!("zone {zone}: not signed any more"),
+            _ => {}
         }
-        if !progress.keys.is_empty() {
+        if !progress.keys.is_empty() && matches!(after.home, KeyHome::Store(_)) {
             // The serial moves when signatures are renewed, so that secondaries fetch them.
             let renewal = after.plan.signatures.next_period_at(now);
             progress.next_at = Some(progress.next_at.map_or(renewal, |at| at.min(renewal)));
@@ -200,7 +244,10 @@ impl KeyKeeper {
         sight: DsSight,
         now: u64,
     ) -> Result<(Vec<u32>, KeyProgress), KeyLookError> {
-        let noted = self.keys.note_ds((zone, key), sight, now)?;
+        let noted = match self.is_in_database(zone) {
+            true => self.stored.note_ds((zone, key), sight, now)?,
+            false => self.keys.note_ds((zone, key), sight, now)?,
+        };
         let words = match sight {
             DsSight::Seen => "the parent has its DS",
             DsSight::Gone => "the parent has its DS no more",
@@ -222,45 +269,11 @@ impl KeyKeeper {
         if after.policy.is_none() {
             return Err(KeyLookError::NoPolicy);
         }
-        let rolled = self.keys.roll(zone, role)?;
+        let rolled = match &after.home {
+            KeyHome::Store(_) => self.keys.roll(zone, role)?,
+            KeyHome::Database(_) => self.stored.roll(zone, role)?,
+        };
         Ok((rolled, self.look(zone, now)?))
-    }
-
-    /// Finds out what is to be done for a zone.
-    fn looked_after(&self, zone: Name<'_>) -> Result<LookedAfter, KeyLookError> {
-        let table = self.table.load();
-        let served = table.exact(zone).ok_or(KeyLookError::NotLoaded)?;
-        if self.databases.contains(&served.rank()) {
-            return Err(KeyLookError::InDatabase);
-        }
-        let version = served.unsigned();
-        if version.is_stand_in() || !version.is_ready() {
-            return Err(KeyLookError::NotLoaded);
-        }
-        if matches!(version.signing(), SigningState::Stored(_)) {
-            return Err(KeyLookError::Presigned);
-        }
-        let policy = match self.policy_name(zone) {
-            Some(name) => match self.policies.load().get(&name) {
-                Some(policy) => Some(Arc::clone(policy)),
-                None => return Err(KeyLookError::NoSuchPolicy(name)),
-            },
-            None => None,
-        };
-        let mut plan = match &policy {
-            Some(policy) => policy.plan(),
-            None => {
-                let terms: SigningTerms = self.keys.terms(zone)?;
-                let managed = terms.managed.clone().ok_or(KeyLookError::NoPolicy)?;
-                KeyPlan::insecure(&terms, &managed)
-            }
-        };
-        plan.rollover.times.take_ttls(&version);
-        Ok(LookedAfter {
-            version,
-            plan,
-            policy,
-        })
     }
 }
 

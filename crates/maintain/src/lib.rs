@@ -8,6 +8,7 @@
 //! policy     the policies of zones: kind, primaries, who may transfer, notify and update; keys of TSIG
 //! catalog    catalog zones (RFC 9432): following those of others, making our own
 //! schedule   what is due for which zone, and when; takes `now` and does nothing itself
+//! stored_keys keys of zones in databases that a policy looks after
 //! zone_keys  keys of zones that are signed here and have none in their home
 //! zone       what is known of a zone that comes from a primary: settings, times, state
 //! background work on zones that no change waits for: packing, digests, contents
@@ -43,6 +44,7 @@ pub mod policy;
 mod reconcile;
 pub mod schedule;
 pub mod signature_watch;
+pub mod stored_keys;
 pub mod sync;
 pub mod table;
 pub mod transfer;

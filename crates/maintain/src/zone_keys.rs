@@ -5,9 +5,10 @@
 //! cannot be read any more makes answers with DNSSEC fail: signing with the others, or not at all, would be bogus
 //! for resolvers that know the DS. For the same reason a server does not start when it does not know which zones have keys.
 
-mod form;
+pub(crate) mod form;
 mod life;
 
+pub(crate) use life::made_key;
 pub use life::{KeyPlan, KeyProgress};
 
 use crate::table::TableWriter;
@@ -31,7 +32,7 @@ const ZONES: &str = "dnssec-zone";
 /// Keys of one zone. More than a rollover of everything at once needs.
 const MAX_KEYS: usize = 32;
 /// Octets of the number of a key.
-const NUMBER: usize = 4;
+pub(crate) const NUMBER: usize = 4;
 
 /// How a zone without keys in its home is signed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -368,6 +369,11 @@ impl ZoneKeys {
         Ok(own.collect())
     }
 
+    /// Returns the store, if there is one.
+    pub(crate) fn state_store(&self) -> Option<&StateStore> {
+        self.store.as_ref()
+    }
+
     fn store(&self) -> Result<&StateStore, ZoneKeysError> {
         self.store.as_ref().ok_or(ZoneKeysError::NoStore)
     }
@@ -404,10 +410,10 @@ fn forget(zone: Name<'_>, number: u32) -> StateChange {
     }
 }
 
-fn wire(name: Name<'_>) -> Vec<u8> {
+pub(crate) fn wire(name: Name<'_>) -> Vec<u8> {
     name.as_wire().to_ascii_lowercase()
 }
 
-fn item_name(zone: Name<'_>, number: u32) -> Vec<u8> {
+pub(crate) fn item_name(zone: Name<'_>, number: u32) -> Vec<u8> {
     [&wire(zone)[..], &number.to_be_bytes()].concat()
 }

@@ -132,6 +132,7 @@ pub fn run(overrides: &Overrides) -> Result<(), StartError> {
             signed.tsig_keys.store(Arc::clone(change.policies.keys()));
         }
     });
+    key_life::follow_policies(&policy_table, &key_driver);
     policy_table.set(PolicySource::Configured, policies::set(&config));
     let kept = Arc::new(KeptPolicies::new(store.clone(), Arc::clone(&policy_table)));
     policies::apply_kept(&kept, &config);

@@ -18,6 +18,7 @@ use super::{
     Database, ErrorKind, ListedItem, ListedKind, OperationError, OperationResult, Operations,
     TakeItem, zone::check_primaries, zone_name,
 };
+use nameward_maintain::stored_keys::POLICY_METADATA;
 use nameward_store::sql::ZoneRow;
 
 /// Characters of `domainmetadata.kind`.
@@ -197,6 +198,9 @@ impl Operations {
             error
         });
         let (database, row) = stored?;
+        if kind == POLICY_METADATA && request.change != MetadataChange::Remove {
+            self.check_policies(&request.content)?;
+        }
         if is_signing_kind(&kind) {
             let home = (database, ZoneRow::clone(&row));
             self.check_signing_item(&home, &kind, request)?;

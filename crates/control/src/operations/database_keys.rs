@@ -1,8 +1,8 @@
 //! Owns operations on the keys of zones in databases: rows of `cryptokeys`, read and written as PowerDNS does, and the metadata
 //! that says how names are denied.
 
-use nameward_dnssec::rollover::KeyRole;
-use nameward_dnssec::{Denial, DenialTerms, KeyError, KeyUse, Nsec3, PrivateKey, SigningKey};
+use nameward_dnssec::{Denial, DenialTerms, KeyError, Nsec3, SigningKey};
+use nameward_maintain::stored_keys::{number_of, read_row};
 use nameward_maintain::zone_keys::{ZoneKey, ZoneKeysError};
 use nameward_store::sql::ZoneRow;
 use nameward_store::sql::write::{
@@ -59,10 +59,12 @@ impl Operations {
         let used = rows.iter().filter(|row| !is_idle(row));
         let keys = used.map(|row| {
             let number = number_of(row);
-            zone_key(row).map_err(|error| ZoneKeysError::Key { number, error })
+            read_row(row).map_err(|error| ZoneKeysError::Key { number, error })
         });
-        let keys = keys.collect::<Result<_, _>>();
-        keys.map_err(of_keys(&zone.1.name))
+        let keys = keys.collect::<Result<Vec<_>, _>>();
+        let mut keys = keys.map_err(of_keys(&zone.1.name))?;
+        self.keeper.add_lives(zone.1.name.as_name(), &mut keys);
+        Ok(keys)
     }
 
     /// Lists the keys that a database has of a zone, those that cannot be read too.
@@ -71,15 +73,20 @@ impl Operations {
         zone: &DatabaseZone<'_>,
     ) -> Result<Vec<ListedZoneKey>, OperationError> {
         let (rows, name) = (self.key_rows(zone)?, &zone.1.name);
-        let keys: Vec<ZoneKey> = rows.iter().filter_map(|row| zone_key(row).ok()).collect();
+        let mut keys: Vec<ZoneKey> = rows.iter().filter_map(|row| read_row(row).ok()).collect();
+        self.keeper.add_lives(name.as_name(), &mut keys);
         let keys = rows.iter().map(|row| {
-            let read = zone_key(row).and_then(|key| {
+            let read = read_row(row).and_then(|key| {
                 // The library may refuse the numbers.
                 SigningKey::new(&key.private, key.flags, key.usage)?;
                 Ok(key)
             });
+            let number = number_of(row);
             match read {
-                Ok(key) => listed(name, &key, &keys),
+                Ok(key) => {
+                    let with_life = keys.iter().find(|other| other.number == number);
+                    listed(name, with_life.unwrap_or(&key), &keys)
+                }
                 Err(error) => Ok(unreadable(name, row, error)),
             }
         });
@@ -224,7 +231,9 @@ fn of_refusal(name: &NameBuf, refusal: KeyRefusal) -> OperationError {
         KeyRefusal::HasKeys => return signed_already(name),
         KeyRefusal::NoKeys => return no_keys(name),
         KeyRefusal::NotThere(_) => ErrorKind::NotFound,
-        KeyRefusal::Same(_) => ErrorKind::Conflict,
+        KeyRefusal::Same(_) | KeyRefusal::ChangedMeanwhile | KeyRefusal::OtherServer => {
+            ErrorKind::Conflict
+        }
         KeyRefusal::Last(id) => {
             return OperationError::refused(format!(
                 "key {id} is the only one that signs zone {name}: `nameward zone unsecure {name}` ends signing"
@@ -237,11 +246,6 @@ fn of_refusal(name: &NameBuf, refusal: KeyRefusal) -> OperationError {
     OperationError::new(kind, format!("zone {name}: {refusal}"))
 }
 
-/// Numbers of rows are small; one that is not belongs to no key that a command can name.
-fn number_of(row: &StoredKey) -> u32 {
-    u32::try_from(row.id).unwrap_or(u32::MAX)
-}
-
 fn stored(key: &ZoneKey) -> StoredKey {
     StoredKey {
         id: 0,
@@ -250,23 +254,6 @@ fn stored(key: &ZoneKey) -> StoredKey {
         is_published: key.usage.published,
         content: key.private.to_stored_text(),
     }
-}
-
-/// Reads a row as a key. Databases do not keep when it was made.
-fn zone_key(row: &StoredKey) -> Result<ZoneKey, KeyError> {
-    let flags = u16::try_from(row.flags).map_err(|_| KeyError::Flags(0))?;
-    Ok(ZoneKey {
-        number: number_of(row),
-        flags,
-        role: match flags & 1 {
-            1 => KeyRole::KeySigning,
-            _ => KeyRole::ZoneSigning,
-        },
-        usage: KeyUse::by_flags(flags, row.is_active, row.is_published),
-        created: 0,
-        life: None,
-        private: PrivateKey::from_text(row.content.as_bytes())?,
-    })
 }
 
 /// A key that cannot be used, with what is known of it.

@@ -1,7 +1,8 @@
 //! Owns operations on keys that a policy looks after.
 
 use nameward_dnssec::rollover::{DsSight, KeyRole};
-use nameward_maintain::key_life::{KeyLookError, NextStep, step_words};
+use nameward_maintain::key_life::{KeyLookError, NO_POLICY, NextStep, step_words};
+use nameward_maintain::stored_keys::StoredKeysError;
 use nameward_maintain::zone_keys::{KeyProgress, ZoneKeysError};
 use nameward_wire::NameBuf;
 use serde::{Deserialize, Serialize};
@@ -119,14 +120,34 @@ impl Operations {
         }))
     }
 
+    /// Refuses names of policies that are not there.
+    pub(super) fn check_policies(&self, names: &[String]) -> Result<(), OperationError> {
+        let unknown = names.iter().find(|name| !self.keeper.knows_policy(name));
+        match unknown {
+            None => Ok(()),
+            Some(name) => Err(OperationError::invalid(format!(
+                "there is no [[dnssec_policy]] {name:?} in the configuration, and {NO_POLICY:?} means none"
+            ))),
+        }
+    }
+
     /// Refuses to change by hand what a policy looks after.
     pub(super) fn check_by_hand(&self, name: &NameBuf) -> Result<(), OperationError> {
         let zone = name.as_name();
-        let in_database = self.databases.iter().any(|database| {
-            let rank = (self.rank_of)(zone);
-            rank == Some(database.rank)
-        });
-        match self.keeper.policy_name(zone).filter(|_| !in_database) {
+        let rank = (self.rank_of)(zone);
+        let is_in_database = self.databases.iter().any(|one| rank == Some(one.rank));
+        let policy = match is_in_database {
+            false => self.keeper.policy_name(zone),
+            // The policy of a zone that is none of ours to roll, as that of a secondary, does nothing.
+            true => match self.keeper.status(zone, now_seconds()) {
+                Ok(status) => Some(status.policy.unwrap_or_else(|| NO_POLICY.into())),
+                Err(KeyLookError::Stored(StoredKeysError::OtherServer)) => {
+                    self.keeper.policy_name(zone)
+                }
+                Err(_) => None,
+            },
+        };
+        match policy {
             None => Ok(()),
             Some(policy) => Err(OperationError::refused(format!(
                 "the dnssec_policy {policy:?} looks after the keys of zone {name}: `nameward key rollover {name}` replaces \
@@ -149,6 +170,9 @@ fn of_look(name: &NameBuf) -> impl Fn(KeyLookError) -> OperationError {
         KeyLookError::NotLoaded => OperationError::not_found(format!(
             "zone {name} not found; `nameward zone list` lists the zones"
         )),
+        KeyLookError::Stored(StoredKeysError::Database(text)) => {
+            OperationError::backend(format!("zone {name}: {text}"))
+        }
         other => OperationError::refused(format!("zone {name}: {other}")),
     }
 }

@@ -1,6 +1,6 @@
 //! Owns how a zone is signed, as operators are shown it: by whom, how names are denied, the keys, their DS, what comes next.
 
-use nameward_dnssec::{Denial, DenialStyle, SignatureCache, Signing, SigningPolicy};
+use nameward_dnssec::{Denial, DenialStyle, Keys, SignatureCache, Signing, SigningPolicy};
 use nameward_maintain::key_life::{ZoneSigningStatus, signatures_end};
 use nameward_maintain::zone_keys::{ZoneKey, signing_keys};
 use nameward_wire::{Name, NameBuf};
@@ -159,6 +159,20 @@ impl Operations {
             };
             return Ok(in_memory.unwrap_or(stored));
         }
+        // Keys that a policy looks after are shown also before they sign.
+        if self
+            .keeper
+            .status(row.name.as_name(), now_seconds())
+            .is_ok()
+        {
+            let keys = self.database_keys(home)?;
+            let made = signing_keys(&keys).unwrap_or_default();
+            let signing = signing_of_rows(&row.name, made, policy);
+            let denial = in_memory.and_then(|signing| signing.denial);
+            let denial = denial.unwrap_or_else(|| live_denial_word(&signing).into());
+            let ends = signing.signs().then(|| signing.earliest_end(now_seconds()));
+            return Ok(self.with_status(&row.name, &keys, Some(denial), ends));
+        }
         let listed = self.listed_rows(home)?;
         if !listed.iter().any(|key| key.active) {
             return Ok(ListedSigning::unsigned());
@@ -175,12 +189,7 @@ impl Operations {
             .filter(|key| asks_ds(key.key))
             .filter_map(|key| key.ds.clone())
             .collect();
-        let signing = Signing::new(
-            row.name.as_name(),
-            Arc::new(signing_keys),
-            Arc::new(policy),
-            Arc::new(SignatureCache::new(0)),
-        );
+        let signing = signing_of_rows(&row.name, signing_keys, policy);
         let of_memory = in_memory.and_then(|signing| signing.denial);
         Ok(ListedSigning {
             signed: "database".into(),
@@ -191,6 +200,12 @@ impl Operations {
             ..ListedSigning::default()
         })
     }
+}
+
+/// Returns how a zone is signed that has these keys and this metadata.
+fn signing_of_rows(name: &NameBuf, keys: Keys, policy: SigningPolicy) -> Signing {
+    let cache = Arc::new(SignatureCache::new(0));
+    Signing::new(name.as_name(), Arc::new(keys), Arc::new(policy), cache)
 }
 
 /// The words for a key that no policy looks after: number, tag, role and use.

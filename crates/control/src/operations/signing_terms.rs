@@ -4,9 +4,7 @@
 //! Another denial is in force for whole answers at a time: each has the proofs of one denial, signed by the keys of before. What
 //! resolvers have in their caches stays true and valid until its TTL ends, so that none finds a zone bogus.
 
-use nameward_dnssec::{
-    Denial, DenialStyle, DenialTerms, MAX_ITERATIONS, Nsec3, Nsec3Param, SoaEdit,
-};
+use nameward_dnssec::{Denial, DenialTerms, MAX_ITERATIONS, Nsec3, Nsec3Param, SoaEdit};
 use nameward_maintain::zone_keys::{SigningTerms, ZoneKey};
 use nameward_store::sql::write::{AttributeChange, MetadataEdit};
 use nameward_wire::NameBuf;
@@ -63,23 +61,7 @@ impl AskedTerms {
         };
         let mut changes = Vec::new();
         if let Some(terms) = &self.denial {
-            let param = match (&terms.denial, terms.is_opt_out) {
-                (Denial::Nsec, _) => None,
-                // RFC 9276 section 3.1: no salt, no further rounds.
-                (Denial::Nsec3(_), false) => Some("1 0 0 -"),
-                (Denial::Nsec3(_), true) => Some("1 1 0 -"),
-            };
-            let style = match terms.style {
-                // Zones that are looked up have white lies if they say nothing.
-                DenialStyle::Chain => Some("chain"),
-                DenialStyle::WhiteLies => Some("white-lies"),
-                DenialStyle::Compact => Some("compact"),
-            };
-            changes.extend([
-                set("NSEC3NARROW", None),
-                set("NSEC3PARAM", param),
-                set("X-NAMEWARD-DENIAL", style),
-            ]);
+            changes.extend(terms.metadata().map(|(kind, content)| set(kind, content)));
         }
         if let Some(edit) = self.soa_edit {
             let word = (edit != SoaEdit::None).then(|| edit.word());

@@ -17,6 +17,12 @@ const SLEEP_MAX: Duration = Duration::from_secs(60);
 /// The time after which a zone is looked at again whose keys could not be read or written.
 const RETRY: Duration = Duration::from_secs(60);
 
+/// The time after which the keys of a zone in a database are looked at again: others may have changed them.
+const DATABASE_LOOK_EVERY: Duration = Duration::from_secs(3600);
+
+/// How often zones are looked for that came without a sign.
+const NEW_ZONES_EVERY: Duration = Duration::from_secs(60);
+
 /// How often signed zones are counted.
 const COUNT_EVERY: Duration = Duration::from_secs(10);
 
@@ -138,6 +144,7 @@ pub fn start(
         names: Vec::new(),
         waiting: HashSet::new(),
         counted_at: None,
+        new_looked_at: None,
         said: HashMap::new(),
     };
     let run = move || driver.run();
@@ -156,6 +163,8 @@ struct KeyDriver {
     /// Zones that wait for their parent.
     waiting: HashSet<ZoneNumber>,
     counted_at: Option<Moment>,
+    /// When zones were last looked for that came without a sign.
+    new_looked_at: Option<Moment>,
     /// The last trouble of each zone, which is logged once.
     said: HashMap<ZoneNumber, KeyLookError>,
 }
@@ -174,8 +183,15 @@ impl KeyDriver {
             }
             self.take(wakes);
             self.work();
-            let shared = &self.handle.shared;
+            if self
+                .new_looked_at
+                .is_none_or(|at| now.0 >= at.plus(NEW_ZONES_EVERY).0)
+            {
+                self.new_looked_at = Some(now);
+                self.look_at_new_zones();
+            }
             let waiting = self.waiting.len() as u64;
+            let shared = Arc::clone(&self.handle.shared);
             shared.waiting.store(waiting, Ordering::Relaxed);
             if self
                 .counted_at
@@ -202,6 +218,18 @@ impl KeyDriver {
         };
         for zone in all.into_iter().chain(wakes.zones) {
             self.plan(zone, ZoneEvent::RollKeys, now);
+        }
+    }
+
+    /// Looks at zones that came without a sign, as those do that a database has and nobody has asked for.
+    fn look_at_new_zones(&mut self) {
+        if !self.keeper.has_policies() {
+            return;
+        }
+        for zone in self.keeper.zones_with_policies() {
+            if !self.numbers.contains_key(&zone) {
+                self.plan(zone, ZoneEvent::RollKeys, now());
+            }
         }
     }
 
@@ -236,7 +264,9 @@ impl KeyDriver {
                 if progress.is_visible {
                     (self.changed)(zone);
                 }
-                if let Some(at) = progress.next_at {
+                let is_stored = self.keeper.is_in_database(zone.as_name());
+                let again = is_stored.then(|| now.plus(DATABASE_LOOK_EVERY).seconds());
+                if let Some(at) = progress.next_at.into_iter().chain(again).min() {
                     // The rollover counts whole seconds, and is asked again when one is over.
                     let at = at.max(now.seconds() + 1);
                     self.plan(zone, ZoneEvent::RollKeys, Moment::from_seconds(at));
@@ -254,7 +284,13 @@ impl KeyDriver {
                 }
             }
             Err(error) => {
-                if let KeyLookError::Keys(_) = error {
+                // A zone that has a policy and is not loaded may come from a database without a sign.
+                let is_tried_again = match &error {
+                    KeyLookError::Keys(_) | KeyLookError::Stored(_) => true,
+                    KeyLookError::NotLoaded => self.keeper.policy_name(zone.as_name()).is_some(),
+                    _ => false,
+                };
+                if is_tried_again {
                     self.plan(zone, ZoneEvent::RollKeys, now.plus(RETRY));
                 }
                 self.say(number, zone, error);

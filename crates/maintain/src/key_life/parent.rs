@@ -55,10 +55,10 @@ impl ParentAnswer {
 impl KeyKeeper {
     /// Returns the question for the parent of a zone of which a DS is waited for, and the seconds until it is asked again.
     pub fn parent_question(&self, zone: Name<'_>) -> Option<(ParentQuestion, u64)> {
-        let keys = self.keys.keys(zone).ok()?;
+        let keys = self.keys_of(zone).ok()?;
         keys.iter().find_map(ZoneKey::awaited_ds)?;
         // Kept with the zone, so that it counts after the policy went, too.
-        let parent = self.keys.terms(zone).ok()?.managed?.parent;
+        let parent = self.terms_of(zone).ok()?.managed?.parent;
         let question = ParentQuestion {
             zone: zone.into(),
             servers: parent.servers,
@@ -69,7 +69,7 @@ impl KeyKeeper {
     /// Takes the answer of a parent; returns whether it was waited for.
     pub fn take_answer(&self, answer: &ParentAnswer, now: u64) -> bool {
         let zone = answer.zone.as_name();
-        let Ok(keys) = self.keys.keys(zone) else {
+        let Ok(keys) = self.keys_of(zone) else {
             return false;
         };
         let mut is_news = false;
@@ -80,7 +80,12 @@ impl KeyKeeper {
             if key.life.is_none() {
                 continue;
             }
-            match self.keys.note_ds((zone, Some(key.number)), sight, now) {
+            let of_key = (zone, Some(key.number));
+            let noted = match self.is_in_database(zone) {
+                true => self.stored.note_ds(of_key, sight, now),
+                false => self.keys.note_ds(of_key, sight, now),
+            };
+            match noted {
                 Ok(noted) => is_news |= !noted.is_empty(),
                 Err(error) => tracing::error!("zone {zone}: {error}"),
             }

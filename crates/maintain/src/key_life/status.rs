@@ -1,6 +1,6 @@
 //! How the keys of a zone stand, for operators: what each does, what is waited for, and what comes next.
 
-use super::{KeyKeeper, KeyLookError, step_words};
+use super::{KeyHome, KeyKeeper, KeyLookError, step_words};
 use crate::zone_keys::ZoneKey;
 use nameward_dnssec::rollover::{self, DsSight, KeyGoal, KeyLife, RecordPhase};
 use nameward_wire::Name;
@@ -42,7 +42,10 @@ impl KeyKeeper {
     /// Returns the state of the keys of a zone; an error if no policy looks after them.
     pub fn status(&self, zone: Name<'_>, now: u64) -> Result<ZoneSigningStatus, KeyLookError> {
         let after = self.looked_after(zone)?;
-        let keys = self.keys.keys(zone)?;
+        let keys = match &after.home {
+            KeyHome::Store(_) => self.keys.keys(zone)?,
+            KeyHome::Database(home) => self.stored.keys(home)?,
+        };
         let lives: Vec<KeyLife> = keys.iter().filter_map(|key| key.life.clone()).collect();
         let awaited = keys
             .iter()

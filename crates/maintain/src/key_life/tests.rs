@@ -1,6 +1,8 @@
 //! Years of a zone's life with a clock of the test's own: each version is signed with the clock's time and verified by
 //! another implementation, with the DS that the parent has then.
 
+mod stored;
+
 use super::*;
 use crate::outgoing::{CopyThreads, signed_copy};
 use crate::policy::{PolicyPart, PolicySet, PolicySource};

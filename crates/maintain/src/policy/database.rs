@@ -5,6 +5,7 @@
 //! TSIG-ALLOW-DNSUPDATE has keys, one of these as well.
 
 use super::{PolicyPart, RemoteServer, UpdateSerial, ZoneKind};
+use crate::stored_keys::POLICY_METADATA;
 use data_encoding::{BASE32HEX_NOPAD, BASE64};
 use nameward_dnssec::Nsec3;
 use nameward_dnssec::tsig::{TsigAlgorithm, TsigKey};
@@ -85,6 +86,7 @@ pub fn read_policy(row: &ZoneRow, items: &[TermItem]) -> StoredPolicy {
         forward_updates: is_on(items, "FORWARD-DNSUPDATE").then_some(true),
         is_incremental: first(items, "IXFR").map(|_| is_on(items, "IXFR")),
         is_presigned: is_on(items, "PRESIGNED").then_some(true),
+        dnssec_policy: first(items, POLICY_METADATA).map(|name| name.trim().into()),
         catalog: row
             .catalog
             .as_deref()

@@ -3,6 +3,7 @@
 //! ```text
 //! key, form 2   form, role, use, flags (2), created (8), life or none (1 or 54), text of the private key
 //! key, form 1   form, use, flags (2), created (8), text of the private key: as the first version wrote it
+//! life          form 1, role, algorithm, created (8), life (53), SHA-256 of the DNSKEY: of keys that databases have
 //! zone          form 1, then words: denial, SOA-EDIT, and with a policy `managed=` with numbers and `parent=` with
 //!               addresses
 //! ```
@@ -17,6 +18,8 @@ use nameward_dnssec::{DenialTerms, KeyUse, PrivateKey, SignatureTimes, SoaEdit};
 const KEY_FORM: u8 = 2;
 /// The form of keys that the first version wrote.
 const FIRST_KEY_FORM: u8 = 1;
+/// The form of lives of keys that databases have.
+const LIFE_FORM: u8 = 1;
 /// The form of ways of signing.
 const ZONE_FORM: u8 = 1;
 /// Octets of the state of one record of a key: phase, since, settles.
@@ -26,11 +29,7 @@ const LIFE: usize = 2 + 3 * RECORD;
 
 impl ZoneKey {
     pub(super) fn value(&self) -> Vec<u8> {
-        let role = match self.role {
-            KeyRole::Combined => 0,
-            KeyRole::KeySigning => 1,
-            KeyRole::ZoneSigning => 2,
-        };
+        let role = role_number(self.role);
         let KeyUse {
             published,
             signs_keys,
@@ -45,11 +44,7 @@ impl ZoneKey {
         value.extend(self.created.to_be_bytes());
         value.push(u8::from(self.life.is_some()));
         if let Some(life) = &self.life {
-            value.push(u8::from(life.goal == KeyGoal::Gone));
-            value.push(u8::from(life.is_rolled_by_hand));
-            for record in [&life.dnskey, &life.zone_rrsig, &life.ds] {
-                put_record(record, &mut value);
-            }
+            put_life(life, &mut value);
         }
         value.extend(self.private.to_text().as_bytes());
         value
@@ -94,12 +89,7 @@ fn read_second(number: u32, value: &[u8]) -> Result<ZoneKey, ZoneKeysError> {
     let unknown = || ZoneKeysError::Form(number);
     let (head, rest) = value.split_first_chunk::<12>().ok_or_else(unknown)?;
     let [role, usage, high, low, created @ ..] = *head;
-    let role = match role {
-        0 => KeyRole::Combined,
-        1 => KeyRole::KeySigning,
-        2 => KeyRole::ZoneSigning,
-        _ => return Err(unknown()),
-    };
+    let role = role_of(role).ok_or_else(unknown)?;
     let created = u64::from_be_bytes(created);
     let (has_life, rest) = rest.split_first().ok_or_else(unknown)?;
     let (life, text) = match has_life {
@@ -126,6 +116,52 @@ fn read_second(number: u32, value: &[u8]) -> Result<ZoneKey, ZoneKeysError> {
         life: life.map(|life| life.ok_or_else(unknown)).transpose()?,
         private,
     })
+}
+
+fn role_number(role: KeyRole) -> u8 {
+    match role {
+        KeyRole::Combined => 0,
+        KeyRole::KeySigning => 1,
+        KeyRole::ZoneSigning => 2,
+    }
+}
+
+fn role_of(number: u8) -> Option<KeyRole> {
+    match number {
+        0 => Some(KeyRole::Combined),
+        1 => Some(KeyRole::KeySigning),
+        2 => Some(KeyRole::ZoneSigning),
+        _ => None,
+    }
+}
+
+/// Returns the form of what is noted of a key that a database has.
+pub(crate) fn life_value(life: &KeyLife, fingerprint: &[u8; 32]) -> Vec<u8> {
+    let mut value = vec![LIFE_FORM, role_number(life.role), life.algorithm];
+    value.extend(life.created_at.to_be_bytes());
+    put_life(life, &mut value);
+    value.extend(fingerprint);
+    value
+}
+
+/// Reads what is noted of a key that a database has.
+pub(crate) fn read_life_value(number: u32, value: &[u8]) -> Option<(KeyLife, [u8; 32])> {
+    let (&[form, role, algorithm], rest) = value.split_first_chunk::<3>()?;
+    let (created, rest) = rest.split_first_chunk::<8>()?;
+    let (life, fingerprint) = rest.split_first_chunk::<LIFE>()?;
+    let kind = (role_of(role)?, algorithm);
+    let new = KeyLife::new(number, kind, u64::from_be_bytes(*created));
+    let life = read_life(life, new)?;
+    let fingerprint = fingerprint.try_into().ok()?;
+    (form == LIFE_FORM).then_some((life, fingerprint))
+}
+
+fn put_life(life: &KeyLife, value: &mut Vec<u8>) {
+    value.push(u8::from(life.goal == KeyGoal::Gone));
+    value.push(u8::from(life.is_rolled_by_hand));
+    for record in [&life.dnskey, &life.zone_rrsig, &life.ds] {
+        put_record(record, value);
+    }
 }
 
 fn put_record(record: &RecordLife, value: &mut Vec<u8>) {
@@ -174,7 +210,7 @@ fn read_record(octets: &[u8]) -> Option<RecordLife> {
 }
 
 impl SigningTerms {
-    pub(super) fn value(&self) -> Vec<u8> {
+    pub(crate) fn value(&self) -> Vec<u8> {
         let denial = self.denial.word();
         let mut text = format!("{denial} {}", self.soa_edit.word());
         if let Some(managed) = &self.managed {
@@ -188,7 +224,7 @@ impl SigningTerms {
     }
 
     /// Reads a value; one that is not known here is taken for the plain way, which validates as any other.
-    pub(super) fn read(value: &[u8]) -> Self {
+    pub(crate) fn read(value: &[u8]) -> Self {
         let text = value.strip_prefix(&[ZONE_FORM]).unwrap_or_default();
         let text = String::from_utf8_lossy(text);
         let mut words = text.split(' ');
@@ -300,6 +336,18 @@ mod tests {
             for cut in 0..value.len() - 60 {
                 assert!(ZoneKey::read(7, &value[..cut]).is_err());
             }
+        }
+    }
+
+    #[test]
+    fn what_is_noted_of_a_key_in_a_database_is_read_as_it_was_written() {
+        let mut life = KeyLife::in_use(7, (KeyRole::KeySigning, 15), 1_800_000_000);
+        life.is_rolled_by_hand = true;
+        life.zone_rrsig.settles_at = Some(1_900_000_000);
+        let value = life_value(&life, &[3; 32]);
+        assert_eq!(read_life_value(7, &value), Some((life, [3; 32])));
+        for cut in 0..value.len() {
+            assert_eq!(read_life_value(7, &value[..cut]), None);
         }
     }
 

@@ -67,7 +67,7 @@ impl ZoneKey {
         }
     }
 
-    fn set_life(&mut self, life: KeyLife) {
+    pub(crate) fn set_life(&mut self, life: KeyLife) {
         self.usage = ZoneKey::usage_of(&life);
         self.life = Some(life);
     }
@@ -131,7 +131,7 @@ impl ZoneKeys {
                 break;
             }
             for wanted in &next.missing {
-                let key = made(wanted, plan.rsa_bits, &keys, now)?;
+                let key = made_key(wanted, plan.rsa_bits, &keys, now)?;
                 progress.made.push(key.number);
                 keys.push(key);
             }
@@ -326,7 +326,7 @@ fn adopted(before: &[ZoneKey], plan: &KeyPlan, now: u64) -> Result<Vec<ZoneKey>,
 }
 
 /// Makes a key that a policy asks for, with a tag that no other key of the zone has: validators try every key of a tag.
-fn made(
+pub(crate) fn made_key(
     wanted: &PolicyKey,
     rsa_bits: usize,
     keys: &[ZoneKey],

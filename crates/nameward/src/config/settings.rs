@@ -223,7 +223,7 @@ macro_rules! zone_section {
                 /// need not be named there if it is not given.
                 update_policy: InheritedTerm<Vec<UpdateRule>> = r#""""#;
                 /// The `[[dnssec_policy]]` by which the zone is signed and its keys live; "none" for one that is not, whatever
-                /// others are. Zones of databases have their keys there, and no policy.
+                /// others are. A zone of a database may name its own by the metadata X-NAMEWARD-DNSSEC-POLICY.
                 dnssec_policy: InheritedTerm<String> = r#""""#;
                 /// Digests over the whole zone (ZONEMD, RFC 8976): "off", as if nothing is said, does nothing with them; "verify"
                 /// refuses a new version from a file or a primary whose digest is wrong; "require" also one without a digest

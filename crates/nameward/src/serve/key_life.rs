@@ -2,17 +2,54 @@
 
 use std::{io, sync::Arc};
 
-use nameward_maintain::key_life::{
-    KeyKeeper,
-    driver::{self, KeyDriverHandle},
+use nameward_maintain::{
+    follow::databases::{Databases, FollowedDatabase},
+    key_life::{
+        KeyKeeper,
+        driver::{self, KeyDriverHandle},
+    },
+    policy::PolicyTable,
+    stored_keys::KeyDatabase,
 };
 use nameward_serve::{outgoing::ParentClient, pipeline::ServingState};
 use nameward_stats::Gauge;
+use nameward_wire::Name;
+use tokio::runtime::Handle;
 
 use super::running::OutgoingParts;
 
+/// Zones of one change of policies that are looked at one by one.
+const MANY_ZONES: usize = 64;
+
 /// The one who looks after keys by policies, and the way to wake it.
 pub type KeyKeepers = (Arc<KeyKeeper>, KeyDriverHandle);
+
+/// Hands the databases whose zones have their keys there to the one who looks after keys.
+pub fn set_databases(keeper: &KeyKeeper, databases: &Databases, runtime: &Handle) {
+    let database = |followed: &FollowedDatabase| {
+        let (own, runtime) = (followed.clone(), runtime.clone());
+        KeyDatabase {
+            rank: followed.rank,
+            backend: followed.backend.clone(),
+            publish: Box::new(move |committed| own.follow(&runtime, committed)),
+        }
+    };
+    let all = databases.all().iter().map(database).collect();
+    keeper.set_databases(all, runtime.clone());
+}
+
+/// Wakes the one who looks after keys when policies of zones change.
+pub fn follow_policies(policies: &PolicyTable, handle: &KeyDriverHandle) {
+    let handle = handle.clone();
+    policies.on_change(move |change| match change.zones {
+        zones if zones.len() > MANY_ZONES => handle.look_at_all(),
+        zones => {
+            for zone in zones {
+                handle.look_at(Name::from_valid_wire(zone).into());
+            }
+        }
+    });
+}
 
 /// Starts the thread that looks after keys.
 pub fn start(

@@ -148,6 +148,7 @@ impl RunningServer {
         parts.databases = databases.clone();
         parts.catalogs.set_homes(catalog_homes(&databases)?);
         let (keeper, key_driver) = parts.keepers.clone();
+        super::key_life::set_databases(&keeper, &databases, &Handle::current());
         super::key_life::start(keeper, &key_driver, (&shared, &outgoing))?;
         let notifier = outgoing.notifier.clone();
         outgoing.notified.start(NotifiedParts {

@@ -11,6 +11,7 @@ mod catalogs;
 mod check;
 mod conformance;
 mod journal;
+mod key_policy;
 mod key_scripts;
 mod kill;
 mod live_chain;

@@ -56,6 +56,23 @@ pub fn wait_for(server: &TestServer, name: &str, wanted: (u8, u8)) {
     }
 }
 
+/// Reads until it is as wanted; fails with the last that was read.
+pub fn wait_until<T: std::fmt::Debug>(
+    server: &TestServer,
+    mut read: impl FnMut() -> T,
+    is_wanted: impl Fn(&T) -> bool,
+) -> T {
+    let start = Instant::now();
+    loop {
+        let last = read();
+        if is_wanted(&last) {
+            return last;
+        }
+        assert!(start.elapsed() < PATIENCE, "{last:?}\n{}", server.log());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
 /// A counter of a server.
 pub fn counter(server: &TestServer, name: &str) -> u64 {
     let output = server.command(&["stats", name]);

@@ -177,8 +177,9 @@ impl Store {
         }
     }
 
-    pub(crate) fn nameward(&self, mode: &str) -> TestServer {
-        let backend = match self {
+    /// The settings of a backend, without its mode.
+    pub(crate) fn backend(&self) -> String {
+        match self {
             Store::Sqlite(path) => format!("type = \"sqlite\"\npath = \"{}\"\n", path.display()),
             Store::Server(kind, database) => {
                 let name = match kind {
@@ -187,7 +188,11 @@ impl Store {
                 };
                 format!("type = \"{name}\"\nurl = \"{}\"\n", database.url())
             }
-        };
+        }
+    }
+
+    pub(crate) fn nameward(&self, mode: &str) -> TestServer {
+        let backend = self.backend();
         Setup::new()
             .without_web()
             .config(&format!("[[backend]]\n{backend}mode = \"{mode}\"\n"))

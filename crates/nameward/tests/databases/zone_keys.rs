@@ -19,7 +19,7 @@ const RRSIG: u16 = 46;
 const NSEC: u16 = 47;
 const NSEC3: u16 = 50;
 /// PowerDNS shows what is in the database now.
-const UNCACHED: &str = "cache-ttl=0\nquery-cache-ttl=0\nnegquery-cache-ttl=0\ndnssec-key-cache-ttl=0\n\
+pub(crate) const UNCACHED: &str = "cache-ttl=0\nquery-cache-ttl=0\nnegquery-cache-ttl=0\ndnssec-key-cache-ttl=0\n\
                         domain-metadata-cache-ttl=0\nzone-cache-refresh-interval=0\n";
 
 pub(crate) fn pdnsutil(directory: &Path, arguments: &[&str]) -> String {
@@ -69,7 +69,7 @@ pub(crate) fn is_signed(at: SocketAddr) -> bool {
 }
 
 /// BIND finds the answers of a server secure.
-fn validate(validator: &Validator, at: SocketAddr, salt: &str) {
+pub(crate) fn validate(validator: &Validator, at: SocketAddr, salt: &str) {
     for (name, rtype) in [
         ("ns1".to_owned(), "A"),
         ("ns1".into(), "TXT"),

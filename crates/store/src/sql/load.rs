@@ -2,7 +2,7 @@
 
 use super::MAX_REPORTED;
 use super::error::RowError;
-use super::fragment::{is_made_by_signing, soa_minimum};
+use super::fragment::soa_minimum;
 use super::row::{Cells, RowFault, read_content, read_name, read_ttl, read_type};
 use nameward_dnssec::Signing;
 use nameward_wire::zonefile::{Record, RecordPlace};
@@ -108,8 +108,9 @@ impl<'b> Loader<'b> {
             Ok(rtype) => rtype,
             Err(reason) => return self.note_broken(id, None, &reason),
         };
-        let is_signed = self.report.signing.is_some();
-        if is_signed && is_made_by_signing(rtype) {
+        let signing = self.report.signing.as_ref();
+        let is_signed = signing.is_some();
+        if signing.is_some_and(|signing| signing.makes(rtype)) {
             return;
         }
         if let Err(reason) = read_content(rtype, row.int(4), content, &mut self.rdata) {

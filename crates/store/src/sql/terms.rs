@@ -12,7 +12,7 @@ use std::fmt;
 use std::net::SocketAddr;
 
 /// Kinds of metadata about who may transfer, notify and update a zone, and how.
-pub(crate) const TERM_KINDS: [&str; 13] = [
+pub(crate) const TERM_KINDS: [&str; 14] = [
     "ALLOW-AXFR-FROM",
     "TSIG-ALLOW-AXFR",
     "AXFR-MASTER-TSIG",
@@ -26,6 +26,7 @@ pub(crate) const TERM_KINDS: [&str; 13] = [
     "SLAVE-RENOTIFY",
     "IXFR",
     "PRESIGNED",
+    "X-NAMEWARD-DNSSEC-POLICY",
 ];
 /// Items of one zone that are taken; nobody lists more peers by hand.
 const MAX_ITEMS: usize = 10_000;

@@ -15,6 +15,7 @@ mod content;
 mod derive;
 mod edit;
 mod error;
+mod key_step;
 mod keys;
 mod members;
 mod own;
@@ -34,6 +35,7 @@ pub use attributes::{AttributeChange, MetadataEdit, StoredComment, StoredMetadat
 pub use autoprimaries::AutoprimaryRow;
 use commit::LockedZone;
 pub use error::{InvalidChange, ReadOnly, WriteError};
+pub use key_step::{KEY_SERVER, KeyStep, ParentRecords};
 pub use keys::{KeyEdit, KeyRefusal, STORED_KEYS_MAX, StoredKey};
 pub use members::{CatalogMembers, MembersWritten, StoredMember};
 use nameward_wire::NameBuf;
@@ -95,6 +97,8 @@ enum Task<'t> {
     Restore(&'t NameBuf, &'t [u8]),
     /// Changes of facts that are kept of a zone besides its records.
     Attributes(i64, &'t [AttributeChange]),
+    /// A step of keys that a policy looks after.
+    Keys(i64, &'t KeyStep),
     /// The members of catalogs that are followed.
     Members(&'t [CatalogMembers]),
 }
@@ -319,6 +323,7 @@ async fn attempt(
         Task::Attributes(zone, changes) => {
             vec![Ok(attributes::change(session, *zone, changes).await?)]
         }
+        Task::Keys(zone, step) => vec![Ok(key_step::take(session, *zone, step).await?)],
         Task::Members(catalogs) => {
             *members = members::write(session, catalogs).await?;
             Vec::new()

@@ -3,7 +3,7 @@
 use super::super::apex::{Apex, ApexRecord, ApexScope};
 use super::super::error::{RowError, SqlError};
 use super::super::row::shown;
-use super::need::{self, is_made_by_signing, is_needed};
+use super::need::{self, is_needed};
 use super::{FetchedRow, Gathering, WantedName};
 use nameward_wire::zonefile::{Record, RecordPlace, Severity};
 use nameward_wire::{Name, NameBuf, Type};
@@ -73,9 +73,10 @@ impl Gathering {
     /// Returns how much the answer needs a row of a name. A row of the closest encloser that cannot be read does not fail
     /// the answer: it is not about that name.
     fn is_needed(&self, wanted: &WantedName, row: &FetchedRow) -> Need {
-        let is_signed = self.signing.is_some();
+        let signing = self.signing.as_ref();
+        let is_signed = signing.is_some();
         let by_type = match row.rtype {
-            Ok(rtype) if is_signed && is_made_by_signing(rtype) => return Need::No,
+            Ok(rtype) if signing.is_some_and(|signing| signing.makes(rtype)) => return Need::No,
             Ok(rtype) => is_needed(wanted.needs, rtype),
             Err(_) => wanted.needs & need::ALL != 0,
         };
@@ -194,7 +195,8 @@ impl Gathering {
         for record in self.apex_records.iter().flat_map(|apex| &apex.records) {
             let apex_needs = self.wanted[0].needs;
             let needs_all = self.signing.is_some() && apex_needs & need::ENCLOSER != 0;
-            let is_made = self.signing.is_some() && is_made_by_signing(record.rtype);
+            let signing = self.signing.as_ref();
+            let is_made = signing.is_some_and(|signing| signing.makes(record.rtype));
             if is_made || !(needs_all || is_needed(apex_needs, record.rtype)) {
                 continue;
             }

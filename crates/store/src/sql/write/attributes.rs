@@ -213,23 +213,7 @@ pub(super) async fn change(
     changes: &[AttributeChange],
 ) -> Result<Committed, WriteError> {
     let zone = lock_zone(session, id).await?;
-    let is_signing = changes.iter().any(AttributeChange::is_about_signing);
-    // What cannot be read now may be what is mended.
-    let signing = match is_signing {
-        true => read_signing(session, id).await.ok(),
-        false => None,
-    };
-    let mut is_changed = false;
-    for change in changes {
-        is_changed |= write(session, id, change).await?;
-    }
-    if is_signing && is_changed {
-        follow_signing(session, &zone, signing).await?;
-    }
-    if changes.contains(&AttributeChange::Rectify) {
-        let denial = read_signing(session, id).await?.denial;
-        is_changed |= rectify(session, &zone, denial).await?;
-    }
+    let is_changed = change_locked(session, &zone, changes).await?;
     if is_changed {
         session.notify_change(id).await?;
     }
@@ -244,6 +228,33 @@ pub(super) async fn change(
         mark: None,
         warnings: Vec::new(),
     })
+}
+
+/// Makes changes of a zone that is locked; false if all was like that already.
+pub(super) async fn change_locked(
+    session: &mut Session,
+    zone: &ZoneRow,
+    changes: &[AttributeChange],
+) -> Result<bool, WriteError> {
+    let id = zone.id;
+    let is_signing = changes.iter().any(AttributeChange::is_about_signing);
+    // What cannot be read now may be what is mended.
+    let signing = match is_signing {
+        true => read_signing(session, id).await.ok(),
+        false => None,
+    };
+    let mut is_changed = false;
+    for change in changes {
+        is_changed |= write(session, id, change).await?;
+    }
+    if is_signing && is_changed {
+        follow_signing(session, zone, signing).await?;
+    }
+    if changes.contains(&AttributeChange::Rectify) {
+        let denial = read_signing(session, id).await?.denial;
+        is_changed |= rectify(session, zone, denial).await?;
+    }
+    Ok(is_changed)
 }
 
 /// Brings the columns that PowerDNS derives from names to a new way of signing, and refuses one that cannot be.
@@ -337,20 +348,29 @@ async fn set(session: &mut Session, id: i64, column: &str, value: &str) -> Resul
     Ok(true)
 }
 
-async fn write_metadata(
+/// Reads the items of a kind.
+pub(super) async fn read_metadata(
     session: &mut Session,
     (id, kind): (i64, &str),
-    edit: MetadataEdit,
-    contents: &[String],
-) -> Result<bool, Failure> {
+) -> Result<Vec<String>, Failure> {
     let content = content_text(session.engine());
     let sql = format!(
         "SELECT domain_id, {content} FROM domainmetadata WHERE domain_id = ? AND kind = ? ORDER BY id"
     );
     let values = [Value::Int(id), Value::Text(kind)];
-    let mut before = Vec::new();
-    let each = &mut |row: &dyn Cells| before.push(text_of(row, 1));
+    let mut found = Vec::new();
+    let each = &mut |row: &dyn Cells| found.push(text_of(row, 1));
     session.rows(&sql, &values, each).await?;
+    Ok(found)
+}
+
+pub(super) async fn write_metadata(
+    session: &mut Session,
+    (id, kind): (i64, &str),
+    edit: MetadataEdit,
+    contents: &[String],
+) -> Result<bool, Failure> {
+    let before = read_metadata(session, (id, kind)).await?;
     let after: Vec<String> = match edit {
         MetadataEdit::Set => contents.to_vec(),
         MetadataEdit::Add => {
@@ -367,6 +387,7 @@ async fn write_metadata(
         return Ok(false);
     }
     let sql = "DELETE FROM domainmetadata WHERE domain_id = ? AND kind = ?";
+    let values = [Value::Int(id), Value::Text(kind)];
     session.run(sql, &values).await?;
     for content in &after {
         let sql = "INSERT INTO domainmetadata (domain_id, kind, content) VALUES (?, ?, ?)";

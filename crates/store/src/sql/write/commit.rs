@@ -10,7 +10,7 @@ use super::check::{check, shown};
 use super::derive::{
     CanonicalName, Derived, KeptDenial, Knowledge, NameFacts, NameStanding, ancestors, key,
 };
-use super::edit::apply;
+use super::edit::{apply, bears_on_parent};
 use super::own::CommitMark;
 use super::rows::{Row, Rows, What};
 use super::session::{Failure, Session, Value};
@@ -123,7 +123,10 @@ pub(super) async fn change(
         }
     };
     // Records of a zone that was signed elsewhere are served by other rules.
-    let before = (!signing.is_presigned).then(|| work.served()).flatten();
+    let is_signed = !matches!(signing.denial, KeptDenial::Unsigned);
+    let bears = |edit: &Edit| is_signed && bears_on_parent(edit, &zone.name);
+    let is_told = !signing.is_presigned && !change.edits.iter().any(bears);
+    let before = is_told.then(|| work.served()).flatten();
     for edit in &change.edits {
         apply(edit, &mut work.rows, &work.apex)?;
     }

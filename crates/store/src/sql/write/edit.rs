@@ -45,6 +45,11 @@ pub(super) fn check_edit(
     }
 }
 
+/// Returns whether an edit is about records for the parent: whether these are served follows from metadata.
+pub(super) fn bears_on_parent(edit: &Edit, apex: &NameBuf) -> bool {
+    edit.name() == apex && matches!(edit.rtype(), None | Some(Type::CDS | Type::CDNSKEY))
+}
+
 fn row(rrset: &RrsetData, record: &NewRecord) -> Row {
     Row {
         id: None,

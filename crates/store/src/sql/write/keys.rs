@@ -39,8 +39,19 @@ pub enum KeyEdit {
     SetActive(i64, bool),
     /// Has a key shown in the zone, or not.
     SetPublished(i64, bool),
+    /// Has a key sign and shown, or not, as the policy that looks after it asks: also the last key of a zone.
+    SetUse {
+        /// The key.
+        id: i64,
+        /// It signs.
+        is_active: bool,
+        /// It is in the zone.
+        is_published: bool,
+    },
     /// Removes a key.
     Remove(i64),
+    /// Removes a key as the policy that looks after it asks: also the last key of a zone.
+    Forget(i64),
     /// Removes all keys.
     RemoveAll,
 }
@@ -63,6 +74,15 @@ pub enum KeyRefusal {
     /// It is the last one that signs.
     #[error("key {0} is the only one that signs the zone")]
     Last(i64),
+    /// Its rows are others than they were.
+    #[error("the keys of the zone were changed by others meanwhile")]
+    ChangedMeanwhile,
+    /// Another server looks after them.
+    #[error(
+        "another server looks after the keys of the zone: it is named by the metadata X-NAMEWARD-KEY-SERVER; if that server \
+         is no more, remove this metadata"
+    )]
+    OtherServer,
     /// There are too many.
     #[error("the zone has {STORED_KEYS_MAX} keys: remove one first")]
     TooMany,
@@ -91,7 +111,9 @@ impl std::fmt::Debug for KeyEdit {
             KeyEdit::Add(_) => "Add",
             KeyEdit::SetActive(..) => "SetActive",
             KeyEdit::SetPublished(..) => "SetPublished",
+            KeyEdit::SetUse { .. } => "SetUse",
             KeyEdit::Remove(_) => "Remove",
+            KeyEdit::Forget(_) => "Forget",
             KeyEdit::RemoveAll => "RemoveAll",
         })
     }
@@ -147,7 +169,7 @@ impl SqlBackend {
     }
 }
 
-async fn read(session: &mut Session, zone: i64) -> Result<Vec<StoredKey>, Failure> {
+pub(super) async fn read(session: &mut Session, zone: i64) -> Result<Vec<StoredKey>, Failure> {
     let sql = all_keys(session.engine()) + " WHERE domain_id = ? ORDER BY id";
     let mut keys = Vec::new();
     let each = &mut |row: &dyn Cells| keys.push(StoredKey::read(row));
@@ -171,13 +193,32 @@ pub(super) async fn change(
         }
         KeyEdit::SetActive(id, value) => set(session, &keys, (*id, "active"), *value).await,
         KeyEdit::SetPublished(id, value) => set(session, &keys, (*id, "published"), *value).await,
+        KeyEdit::SetUse {
+            id,
+            is_active,
+            is_published,
+        } => {
+            let key = find(&keys, *id)?;
+            let is_changed = (key.is_active, key.is_published) != (*is_active, *is_published);
+            if is_changed {
+                let sql = "UPDATE cryptokeys SET active = ?, published = ? WHERE id = ?";
+                let values = [
+                    Value::Bool(*is_active),
+                    Value::Bool(*is_published),
+                    Value::Int(*id),
+                ];
+                session.run(sql, &values).await?;
+            }
+            Ok(is_changed)
+        }
         KeyEdit::Remove(id) => {
             find(&keys, *id)?;
             check_others(&keys, *id)?;
-            let sql = "DELETE FROM cryptokeys WHERE domain_id = ? AND id = ?";
-            let values = [Value::Int(zone), Value::Int(*id)];
-            session.run(sql, &values).await?;
-            Ok(true)
+            remove(session, zone, *id).await
+        }
+        KeyEdit::Forget(id) => {
+            find(&keys, *id)?;
+            remove(session, zone, *id).await
         }
         KeyEdit::RemoveAll if keys.is_empty() => Err(KeyRefusal::NoKeys.into()),
         KeyEdit::RemoveAll => {
@@ -186,6 +227,13 @@ pub(super) async fn change(
             Ok(true)
         }
     }
+}
+
+async fn remove(session: &mut Session, zone: i64, id: i64) -> Result<bool, WriteError> {
+    let sql = "DELETE FROM cryptokeys WHERE domain_id = ? AND id = ?";
+    let values = [Value::Int(zone), Value::Int(id)];
+    session.run(sql, &values).await?;
+    Ok(true)
 }
 
 async fn check_new(

@@ -1,0 +1,204 @@
+//! One step of keys that a policy looks after: rows of `cryptokeys`, metadata, CDS and CDNSKEY, and the serial, in one
+//! transaction.
+//!
+//! The keys are compared under the lock of the zone with those that the step was planned with, and a row of metadata names
+//! the one server that takes such steps: changes of others are never overwritten, and two servers never both roll keys.
+//! CDS and CDNSKEY are rows of the zone, because PUBLISH-CDS means all keys that sign, the ones that go included.
+
+use super::super::dialect::SqlEngine;
+use super::super::row::Cells;
+use super::super::{SqlBackend, ZoneRow};
+use super::asked::Asked;
+use super::attributes::{change_locked, read_metadata, write_metadata};
+use super::commit::{self, LockedZone, lock_zone};
+use super::keys::{self, KeyRefusal, StoredKey};
+use super::session::{Session, Value};
+use super::{AttributeChange, Committed, MetadataEdit, ReadOnly, Task, WriteError};
+use nameward_wire::{NameBuf, Rcode, Type};
+use nameward_zone::SerialRule;
+use nameward_zone::change::{
+    ChangeOrigin, ChangeRefused, ConditionalChange, Edit, NewRecord, RecordsAt, RrsetData,
+    ZoneChange, soa_serial,
+};
+use std::time::SystemTime;
+
+/// The kind of metadata that names the server that looks after the keys of a zone.
+pub const KEY_SERVER: &str = "X-NAMEWARD-KEY-SERVER";
+
+/// A step of the keys of one zone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyStep {
+    /// The keys that the step was planned with.
+    pub expected: Vec<StoredKey>,
+    /// The server that takes it, as [`KEY_SERVER`] names it.
+    pub server: String,
+    /// Changes of keys and metadata.
+    pub changes: Vec<AttributeChange>,
+    /// The records for the parent; those that are there stay if none are given.
+    pub parent: Option<ParentRecords>,
+    /// The zone is served otherwise, so that secondaries have to take it.
+    pub raises_serial: bool,
+    /// For serials that are dates.
+    pub now: SystemTime,
+}
+
+/// The records that ask the parent for a DS RRset (RFC 7344, RFC 8078).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ParentRecords {
+    /// Their TTL.
+    pub ttl: u32,
+    /// The data of CDS records.
+    pub cds: Vec<Vec<u8>>,
+    /// The data of CDNSKEY records.
+    pub cdnskey: Vec<Vec<u8>>,
+}
+
+impl SqlBackend {
+    /// Takes a step of the keys of a zone, all of it or nothing.
+    pub async fn take_key_step(&self, zone: i64, step: &KeyStep) -> Result<Committed, WriteError> {
+        self.transact_one(&Task::Keys(zone, step)).await
+    }
+
+    /// Returns the longest TTL that a zone has, on the primary.
+    pub async fn longest_ttl(&self, zone: &ZoneRow) -> Result<u32, WriteError> {
+        let mut session = self.reader().await?;
+        let ttl = match session.engine() {
+            SqlEngine::Postgres => "CAST(COALESCE(MAX(ttl), 0) AS BIGINT)",
+            _ => "COALESCE(MAX(ttl), 0)",
+        };
+        let sql = format!("SELECT {ttl} FROM records WHERE domain_id = ? AND type IS NOT NULL");
+        let mut longest = 0;
+        let each = &mut |row: &dyn Cells| longest = row.int(0).unwrap_or(0);
+        session.rows(&sql, &[Value::Int(zone.id)], each).await?;
+        self.inner.writer.give_back(session);
+        Ok(u32::try_from(longest).unwrap_or(0))
+    }
+}
+
+/// Takes the step; the caller ends the transaction.
+pub(super) async fn take(
+    session: &mut Session,
+    id: i64,
+    step: &KeyStep,
+) -> Result<Committed, WriteError> {
+    let zone = lock_zone(session, id).await?;
+    if zone.kind.is_transferred() {
+        let name = zone.name.to_string();
+        return Err(WriteError::ReadOnly(ReadOnly::Secondary(name)));
+    }
+    if keys::read(session, id).await? != step.expected {
+        return Err(KeyRefusal::ChangedMeanwhile.into());
+    }
+    let named = read_metadata(session, (id, KEY_SERVER)).await?;
+    if named.iter().any(|server| *server != step.server) {
+        return Err(KeyRefusal::OtherServer.into());
+    }
+    let own = std::slice::from_ref(&step.server);
+    let mut is_changed = write_metadata(session, (id, KEY_SERVER), MetadataEdit::Set, own).await?;
+    is_changed |= change_locked(session, &zone, &step.changes).await?;
+    let records = RecordsOfStep {
+        apex: zone.name,
+        step,
+    };
+    let mut locked = LockedZone::of(session, zone).await?;
+    let committed = commit::change(session, &mut locked, Asked::When(&records)).await?;
+    if is_changed && !committed.is_changed {
+        session.notify_change(id).await?;
+    }
+    Ok(Committed {
+        is_changed: is_changed || committed.is_changed,
+        // A zone in memory has to be read with its keys.
+        difference: None,
+        mark: None,
+        ..committed
+    })
+}
+
+/// The changes of records that belong to a step.
+struct RecordsOfStep<'s> {
+    apex: NameBuf,
+    step: &'s KeyStep,
+}
+
+impl RecordsOfStep<'_> {
+    /// Returns the edit that makes an RRset what is wanted; `None` if it is so.
+    fn edit(
+        &self,
+        records: &dyn RecordsAt,
+        (rtype, ttl): (Type, u32),
+        wanted: &[Vec<u8>],
+    ) -> Option<Edit> {
+        let mut found = Vec::new();
+        records.each_record(self.apex.as_name(), &mut |of, at, rdata| {
+            if of == rtype {
+                found.push((at, rdata.to_vec()));
+            }
+        });
+        let mut expected: Vec<_> = wanted.iter().map(|rdata| (ttl, rdata.clone())).collect();
+        found.sort_unstable();
+        expected.sort_unstable();
+        let name = self.apex;
+        match (found == expected, wanted) {
+            (true, _) => None,
+            (false, []) => Some(Edit::DeleteRrset { name, rtype }),
+            (false, _) => Some(Edit::Replace(rrset((name, rtype, ttl), wanted))),
+        }
+    }
+
+    /// Returns the SOA with the next serial.
+    fn raised(&self, records: &dyn RecordsAt) -> Result<Edit, ChangeRefused> {
+        let mut soa = None;
+        records.each_record(self.apex.as_name(), &mut |rtype, ttl, rdata| {
+            if rtype == Type::SOA {
+                soa = Some((ttl, rdata.to_vec()));
+            }
+        });
+        let refused = || ChangeRefused {
+            rcode: Rcode::ServFail,
+            reason: format!("zone {} has no SOA that can be read", self.apex),
+        };
+        let (ttl, mut rdata) = soa.ok_or_else(refused)?;
+        let serial = soa_serial(&rdata).ok_or_else(refused)?;
+        let at = rdata.len().checked_sub(20).ok_or_else(refused)?;
+        let next = serial.raised(SerialRule::default(), self.step.now);
+        rdata[at..at + 4].copy_from_slice(&next.0.to_be_bytes());
+        Ok(Edit::Replace(rrset((self.apex, Type::SOA, ttl), &[rdata])))
+    }
+}
+
+impl ConditionalChange for RecordsOfStep<'_> {
+    fn names(&self) -> Vec<NameBuf> {
+        vec![self.apex]
+    }
+
+    fn decide(&self, records: &dyn RecordsAt) -> Result<ZoneChange, ChangeRefused> {
+        let mut edits = Vec::new();
+        if let Some(parent) = &self.step.parent {
+            let ttl = parent.ttl;
+            edits.extend(self.edit(records, (Type::CDS, ttl), &parent.cds));
+            edits.extend(self.edit(records, (Type::CDNSKEY, ttl), &parent.cdnskey));
+        }
+        if self.step.raises_serial || !edits.is_empty() {
+            edits.push(self.raised(records)?);
+        }
+        Ok(ZoneChange {
+            edits,
+            origin: ChangeOrigin::Operator,
+            now: self.step.now,
+            serial: SerialRule::default(),
+        })
+    }
+}
+
+fn rrset((name, rtype, ttl): (NameBuf, Type, u32), data: &[Vec<u8>]) -> RrsetData {
+    let record = |rdata: &Vec<u8>| NewRecord {
+        rdata: rdata.clone(),
+        disabled: false,
+    };
+    RrsetData {
+        name,
+        rtype,
+        ttl,
+        records: data.iter().map(record).collect(),
+    }
+}
