@@ -338,7 +338,7 @@ mod tests {
 
     fn keeper(policies: &Arc<PolicyTable>) -> Arc<KeyKeeper> {
         let signatures = Arc::new(nameward_dnssec::SignatureCache::new(1));
-        let keys = ZoneKeys::new(None, Arc::default(), signatures);
+        let keys = ZoneKeys::new(None, Arc::default(), signatures, Arc::clone(policies));
         let table = Arc::default();
         let keeper = KeyKeeper::new(Arc::new(keys), table, Arc::clone(policies), Vec::new());
         Arc::new(keeper)

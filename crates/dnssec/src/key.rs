@@ -11,7 +11,7 @@ use aws_lc_rs::signature::{
     ECDSA_P256_SHA256_FIXED_SIGNING, ECDSA_P384_SHA384_FIXED_SIGNING, EcdsaKeyPair,
     EcdsaSigningAlgorithm, Ed25519KeyPair, KeyPair,
 };
-pub use file::{KeyFile, KeyFileError, KeyTimes};
+pub use file::{KeyFile, KeyFileError, KeyTimes, file_owner};
 use nameward_wire::Name;
 use private::{KeyFields, Numbers};
 pub use private::{PrivateKey, algorithm_name, algorithm_number};

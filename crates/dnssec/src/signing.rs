@@ -50,8 +50,10 @@ impl Keys {
             }
         }
         if !list.iter().any(|key| key.usage.asks_ds) {
+            let is_shown_entry = |key: &SigningKey| key.usage.published && key.is_entry_point();
+            let has_entry = list.iter().any(is_shown_entry);
             for key in &mut list {
-                key.usage.asks_ds = key.usage.published;
+                key.usage.asks_ds = key.usage.published && (!has_entry || key.is_entry_point());
             }
         }
         Keys::new(list)

@@ -98,6 +98,7 @@ fn times_say_what_a_key_does() {
         activate,
         inactive,
         delete,
+        ..KeyTimes::default()
     };
     let says = |times: KeyTimes, now| {
         let usage = times.usage(257, now);
@@ -117,6 +118,22 @@ fn times_say_what_a_key_does() {
     );
     assert_eq!(says(KeyTimes::default(), 5), (true, true));
     assert_eq!(says(of(None, None, None, Some(3)), 2), (false, false));
+    // `dnssec-keygen -G`: made for later.
+    assert_eq!(says(of(None, None, None, None), 2), (false, false));
+    // What is asked for is what the times say afterwards.
+    for begin in [KeyTimes::default(), of(None, None, None, None), whole] {
+        let mut times = begin;
+        for (is_active, is_published) in [(true, true), (false, true), (true, true), (false, false)]
+        {
+            times.set_usage(257, KeyUse::by_flags(257, is_active, is_published), 25);
+            assert_eq!(says(times, 25), (is_published, is_active), "{times:?}");
+            assert_eq!(times.usage(257, 25).asks_ds, is_published);
+        }
+    }
+    assert_eq!(
+        [0, 10, 39, 40].map(|now| whole.next_after(now)),
+        [Some(1), Some(20), Some(40), None]
+    );
 }
 
 #[test]

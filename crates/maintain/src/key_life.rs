@@ -22,7 +22,9 @@ pub use status::{KeyStatus, NextStep, ZoneSigningStatus};
 use crate::policy::PolicyTable;
 use crate::stored_keys::{KeysOrDatabase, StoredKeys, StoredKeysError};
 use crate::table::TableWriter;
-use crate::zone_keys::{KeyPlan, KeyProgress, ParentTerms, ZoneKey, ZoneKeys, ZoneKeysError};
+use crate::zone_keys::{
+    KeyFileProgress, KeyPlan, KeyProgress, ParentTerms, ZoneKey, ZoneKeys, ZoneKeysError,
+};
 use arc_swap::ArcSwap;
 use nameward_dnssec::rollover::{
     DsSight, KeyRole, KskRollover, PolicyKey, RolloverPolicy, RolloverStep, RolloverTimes,
@@ -158,9 +160,9 @@ impl KeyKeeper {
         (name != NO_POLICY).then_some(name)
     }
 
-    /// Lists the zones that are to be looked at: those with a policy, and those whose keys had one.
+    /// Lists the zones that are to be looked at: those with a policy or a directory of keys, and those whose keys had one.
     pub fn all_zones(&self) -> Vec<NameBuf> {
-        let mut all: HashSet<NameBuf> = self.zones_with_policies().into_iter().collect();
+        let mut all: HashSet<NameBuf> = self.zones_to_look_after().into_iter().collect();
         // A zone whose policy went is known by its keys.
         all.extend(self.keys.zones().unwrap_or_default());
         all.extend(self.stored.zones().unwrap_or_default());
@@ -177,12 +179,13 @@ impl KeyKeeper {
         !self.policies.load().is_empty()
     }
 
-    /// Lists the zones that have a policy.
-    pub fn zones_with_policies(&self) -> Vec<NameBuf> {
+    /// Lists the zones that have a policy or a directory of keys.
+    pub fn zones_to_look_after(&self) -> Vec<NameBuf> {
         let (table, policies) = (self.table.load(), self.zones.load());
         let is_wanted = |zone: &&Arc<Zone>| {
-            let policy = policies.of(zone.apex_name()).dnssec_policy.as_deref();
-            policy.is_some_and(|name| name != NO_POLICY)
+            let own = policies.of(zone.apex_name());
+            let policy = own.dnssec_policy.as_deref();
+            policy.is_some_and(|name| name != NO_POLICY) || own.key_directory.is_some()
         };
         let wanted = table.zones().filter(is_wanted);
         wanted.map(|zone| zone.apex_name().into()).collect()
@@ -203,11 +206,31 @@ impl KeyKeeper {
 
     /// Takes the steps that are due for a zone.
     pub fn look(&self, zone: Name<'_>, now: u64) -> Result<KeyProgress, KeyLookError> {
-        let after = self.looked_after(zone)?;
+        let after = match self.looked_after(zone) {
+            Err(KeyLookError::NoPolicy) => None,
+            after => Some(after?),
+        };
+        // Keys of a database are there, whatever directory others have.
+        let files = match self.is_in_database(zone) {
+            true => KeyFileProgress::default(),
+            false => self.keys.read_files(zone, now)?,
+        };
+        let Some(after) = after else {
+            return match files.has_files {
+                // Their times say what is done.
+                true => Ok(KeyProgress {
+                    next_at: files.next_at,
+                    is_visible: files.is_visible,
+                    ..KeyProgress::default()
+                }),
+                false => Err(KeyLookError::NoPolicy),
+            };
+        };
         let mut progress = match &after.home {
             KeyHome::Store(_) => self.keys.advance(zone, &after.plan, now)?,
             KeyHome::Database(home) => self.stored.advance(home, &after.plan, now)?,
         };
+        progress.is_visible |= files.is_visible;
         for step in &progress.steps {
             let (key, words) = step_words(step);
             let text = match progress.keys.iter().find(|other| other.number == key) {

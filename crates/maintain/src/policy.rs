@@ -118,6 +118,8 @@ pub struct ZonePolicy {
     pub catalog_properties: CatalogProperties,
     /// The policy by which its keys live, by name.
     pub dnssec_policy: Option<String>,
+    /// Where its keys are kept as files; none for the state store.
+    pub key_directory: Option<PathBuf>,
     /// The use of digests over the whole zone (ZONEMD).
     pub zonemd: ZonemdRule,
 }

@@ -11,7 +11,9 @@ mod step;
 
 use crate::follow::databases::PublishError;
 use crate::zone_keys::form::{life_value, read_life_value};
-use crate::zone_keys::{NUMBER, SigningTerms, ZoneKey, ZoneKeysError, item_name, wire};
+use crate::zone_keys::{
+    NUMBER, PrivateKeyHome, SigningTerms, ZoneKey, ZoneKeysError, item_name, wire,
+};
 use nameward_dnssec::rollover::{self, DsSight, KeyGoal, KeyLife, KeyRole, RolloverTimes};
 use nameward_dnssec::{KeyError, KeyUse, PrivateKey, SigningKey};
 use nameward_store::sql::write::{Committed, KeyRefusal, StoredKey, WriteError};
@@ -368,6 +370,7 @@ pub fn read_row(row: &StoredKey) -> Result<ZoneKey, KeyError> {
         created: 0,
         life: None,
         private: PrivateKey::from_text(row.content.as_bytes())?,
+        home: PrivateKeyHome::Store,
     })
 }
 

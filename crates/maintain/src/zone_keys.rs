@@ -1,17 +1,23 @@
 //! The keys of zones that are signed by this server and have no keys in their home: zone files and secondaries. They are
-//! kept in the state store.
+//! kept in the state store, or their private parts in files of a directory (`directory`).
 //!
 //! What is written is on the disk before it counts, and it counts for every version of the zone (`TableWriter`). A key that
 //! cannot be read any more makes answers with DNSSEC fail: signing with the others, or not at all, would be bogus
 //! for resolvers that know the DS. For the same reason a server does not start when it does not know which zones have keys.
 
+mod directory;
+mod files;
 pub(crate) mod form;
 mod life;
 
+pub use directory::KeyFileProgress;
+pub use files::{KeyPairError, PrivateKeyHome};
 pub(crate) use life::made_key;
 pub use life::{KeyPlan, KeyProgress};
 
+use crate::policy::PolicyTable;
 use crate::table::TableWriter;
+use files::{KeyDirectories, remove_pair, write_pair};
 use nameward_dnssec::rollover::{KeyLife, KeyRole, RolloverTimes};
 use nameward_dnssec::{
     DenialTerms, KeyError, KeyUse, Keys, PrivateKey, Publish, SignatureCache, SignatureTimes,
@@ -92,6 +98,8 @@ pub struct ZoneKey {
     pub life: Option<KeyLife>,
     /// The private part.
     pub private: PrivateKey,
+    /// Where that is kept.
+    pub home: PrivateKeyHome,
 }
 
 /// Why keys cannot be read or changed.
@@ -111,6 +119,9 @@ pub enum ZoneKeysError {
         /// The reason.
         error: KeyError,
     },
+    /// The files of a key cannot be read or written.
+    #[error("{0}")]
+    Pair(#[from] KeyPairError),
     /// A value is of a form that is not known here.
     #[error("key {0} in the state store is not of a form that this version can read")]
     Form(u32),
@@ -173,29 +184,39 @@ pub struct ZoneKeys {
     store: Option<StateStore>,
     table: Arc<TableWriter>,
     signatures: Arc<SignatureCache>,
+    /// Says which zones have a directory of keys.
+    zones: Arc<PolicyTable>,
+    directories: KeyDirectories,
     /// One who changes at a time.
     changing: Mutex<()>,
 }
 
 impl ZoneKeys {
-    /// Takes the store, if there is one, the table whose zones are signed, and the cache of their signatures.
+    /// Takes the store, if there is one, the table whose zones are signed, the cache of their signatures, and their
+    /// policies.
     pub fn new(
         store: Option<StateStore>,
         table: Arc<TableWriter>,
         signatures: Arc<SignatureCache>,
+        zones: Arc<PolicyTable>,
     ) -> Self {
         ZoneKeys {
             store,
             table,
             signatures,
+            zones,
+            directories: KeyDirectories::default(),
             changing: Mutex::default(),
         }
     }
 
     /// Puts the keys of all zones into force.
-    pub fn apply(&self) -> Result<(), ZoneKeysError> {
-        let Ok(store) = self.store() else {
-            return Ok(());
+    pub fn apply(&self, now: u64) -> Result<(), ZoneKeysError> {
+        let mut in_files = self.zones_with_files();
+        let store = match self.store() {
+            Ok(store) => store,
+            Err(_) if in_files.is_empty() => return Ok(()),
+            Err(error) => return Err(error),
         };
         let mut zones: BTreeMap<Vec<u8>, Vec<(u32, Vec<u8>)>> = BTreeMap::new();
         for (name, value) in store.items(KEYS)? {
@@ -207,9 +228,31 @@ impl ZoneKeys {
         }
         for (zone, values) in zones {
             let zone = Name::from_wire(&zone).map_err(|_| ZoneKeysError::UnknownZone)?;
-            self.put_in_force(zone, &read_all(&values))?;
+            match values.iter().any(|(_, value)| form::is_pair(value)) {
+                true => {
+                    in_files.insert(zone.into());
+                }
+                false => self.put_in_force(zone, &read_all(&values))?,
+            }
+        }
+        for zone in in_files {
+            if let Err(error) = self.read_files(zone.as_name(), now) {
+                self.put_in_force(zone.as_name(), &Err(error))?;
+            }
         }
         Ok(())
+    }
+
+    /// Reads the uses of a zone's keys, also if their private parts cannot be read.
+    pub fn uses(&self, zone: Name<'_>) -> Result<Vec<(u32, KeyUse)>, ZoneKeysError> {
+        let values = self.values(zone)?;
+        let uses = values
+            .iter()
+            .map(|(number, value)| match form::kept_pair(*number, value)? {
+                Some(kept) => Ok((*number, kept.usage)),
+                None => Ok((*number, ZoneKey::read(*number, value)?.usage)),
+            });
+        uses.collect()
     }
 
     /// Returns whether a zone brings its signatures with it, so that keys here would be of no use.
@@ -224,8 +267,8 @@ impl ZoneKeys {
         Ok(!self.values(zone)?.is_empty())
     }
 
-    /// Reads the keys of a zone in the order of their numbers.
-    pub fn keys(&self, zone: Name<'_>) -> Result<Vec<ZoneKey>, ZoneKeysError> {
+    /// Reads the keys of a zone for somebody who changes them.
+    fn read_keys(&self, zone: Name<'_>) -> Result<Vec<ZoneKey>, ZoneKeysError> {
         read_all(&self.values(zone)?)
     }
 
@@ -261,7 +304,7 @@ impl ZoneKeys {
     /// Keeps a key of a zone and uses it; its number is made here.
     pub fn add(&self, zone: Name<'_>, mut key: ZoneKey) -> Result<ZoneKey, ZoneKeysError> {
         let _changing = self.lock();
-        let keys = self.keys(zone)?;
+        let keys = self.read_keys(zone)?;
         if keys.len() >= MAX_KEYS {
             return Err(ZoneKeysError::TooMany);
         }
@@ -272,6 +315,10 @@ impl ZoneKeys {
         key.number = keys.last().map_or(1, |last| last.number.saturating_add(1));
         // One that cannot sign is not kept.
         key.key()?;
+        if let Some(directory) = self.directory(zone) {
+            key.move_into(&directory, zone)?;
+            self.write_files(zone, &key)?;
+        }
         self.write(zone, &key)?;
         Ok(key)
     }
@@ -280,13 +327,19 @@ impl ZoneKeys {
     pub fn set_usage(
         &self,
         (zone, number): (Name<'_>, u32),
+        now: u64,
         change: impl FnOnce(KeyRole, &mut KeyUse),
     ) -> Result<ZoneKey, ZoneKeysError> {
         let _changing = self.lock();
-        let keys = self.keys(zone)?;
+        let keys = self.read_keys(zone)?;
         let key = keys.into_iter().find(|key| key.number == number);
         let mut key = key.ok_or(ZoneKeysError::NotThere(number))?;
         change(key.role, &mut key.usage);
+        if let PrivateKeyHome::Files { times, .. } = &mut key.home {
+            times.set_usage(key.flags, key.usage, now);
+            key.usage = times.usage(key.flags, now);
+            self.write_files(zone, &key)?;
+        }
         self.write(zone, &key)?;
         Ok(key)
     }
@@ -295,8 +348,10 @@ impl ZoneKeys {
     pub fn remove(&self, zone: Name<'_>, number: u32) -> Result<(), ZoneKeysError> {
         let _changing = self.lock();
         let values = self.values(zone)?;
-        if !values.iter().any(|(other, _)| *other == number) {
-            return Err(ZoneKeysError::NotThere(number));
+        let found = values.iter().find(|(other, _)| *other == number);
+        let (_, value) = found.ok_or(ZoneKeysError::NotThere(number))?;
+        if let Some(kept) = form::kept_pair(number, value)? {
+            remove_pair(&kept.path)?;
         }
         self.store()?.write(vec![forget(zone, number)])?;
         self.refresh(zone)
@@ -306,6 +361,11 @@ impl ZoneKeys {
     pub fn remove_all(&self, zone: Name<'_>) -> Result<usize, ZoneKeysError> {
         let _changing = self.lock();
         let values = self.values(zone)?;
+        for (number, value) in &values {
+            if let Some(kept) = form::kept_pair(*number, value)? {
+                remove_pair(&kept.path)?;
+            }
+        }
         let numbers = values.iter().map(|(number, _)| *number);
         let mut changes: Vec<_> = numbers.map(|number| forget(zone, number)).collect();
         changes.push(StateChange::RemoveItem {
@@ -315,6 +375,14 @@ impl ZoneKeys {
         self.store()?.write(changes)?;
         self.refresh(zone)?;
         Ok(values.len())
+    }
+
+    /// Writes the files of a key that is kept so.
+    fn write_files(&self, zone: Name<'_>, key: &ZoneKey) -> Result<(), ZoneKeysError> {
+        match (&key.home, key.file(zone)) {
+            (PrivateKeyHome::Files { path, .. }, Some(file)) => Ok(write_pair(path, &file)?),
+            _ => Ok(()),
+        }
     }
 
     fn write(&self, zone: Name<'_>, key: &ZoneKey) -> Result<(), ZoneKeysError> {
@@ -343,15 +411,24 @@ impl ZoneKeys {
         zone: Name<'_>,
         keys: &Result<Vec<ZoneKey>, ZoneKeysError>,
     ) -> Result<(), ZoneKeysError> {
+        let keys_hide_ds = keys.as_ref().is_ok_and(|keys| directory::hide_ds(keys));
         let made = keys.as_ref().map_err(ZoneKeysError::clone);
         let keys = match made.and_then(|keys| signing_keys(keys)) {
             Ok(keys) => keys,
             Err(error) => {
-                tracing::error!("zone {zone}: answers with DNSSEC fail: state store: {error}");
+                let place = match &error {
+                    ZoneKeysError::Pair(_) => "key file",
+                    _ => "state store",
+                };
+                tracing::error!("zone {zone}: answers with DNSSEC fail: {place}: {error}");
                 Keys::broken()
             }
         };
-        let policy = Arc::new(self.terms(zone)?.policy());
+        let mut policy = self.terms(zone)?.policy();
+        if keys_hide_ds {
+            (policy.cds, policy.cdnskey) = (Publish::Nothing, Publish::Nothing);
+        }
+        let policy = Arc::new(policy);
         let cache = Arc::clone(&self.signatures);
         let signing = Signing::new(zone, Arc::new(keys), policy, cache);
         self.table.set_signing(zone, Some(Arc::new(signing)));

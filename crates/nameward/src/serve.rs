@@ -23,6 +23,7 @@ mod web;
 mod zone_requests;
 
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 pub use announce::counted;
 pub use error::StartError;
@@ -116,7 +117,8 @@ pub fn run(overrides: &Overrides) -> Result<(), StartError> {
         let policies = kinds.load();
         let policy = policies.of(zone.as_name());
         let kind = policy.kind;
-        if committed.is_first && policy.dnssec_policy.is_some() {
+        if committed.is_first && (policy.dnssec_policy.is_some() || policy.key_directory.is_some())
+        {
             loaded.look_at(zone);
         }
         if committed.is_first || matches!(kind, ZoneKind::Producer | ZoneKind::Consumer) {
@@ -141,8 +143,10 @@ pub fn run(overrides: &Overrides) -> Result<(), StartError> {
         store.clone(),
         Arc::clone(&table),
         Arc::clone(&signatures),
+        Arc::clone(&policy_table),
     ));
-    zone_keys.apply()?;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    zone_keys.apply(now.map_or(0, |since| since.as_secs()))?;
     let keeper = Arc::new(KeyKeeper::new(
         Arc::clone(&zone_keys),
         Arc::clone(&table),

@@ -106,9 +106,11 @@ fn work(
     policy_table.set(PolicySource::Configured, policies::set(config));
     let kept = Arc::new(KeptPolicies::new(store.clone(), Arc::clone(&policy_table)));
     policies::apply_kept(&kept, config);
-    let zone_keys = ZoneKeys::new(store.clone(), Arc::clone(&table), signatures);
+    let kinds = Arc::clone(&policy_table);
+    let zone_keys = ZoneKeys::new(store.clone(), Arc::clone(&table), signatures, kinds);
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
     zone_keys
-        .apply()
+        .apply(now.map_or(0, |since| since.as_secs()))
         .map_err(|error| OperationError::backend(format!("keys of zones: {error}")))?;
     let ranks = databases.iter().map(|(rank, ..)| *rank).collect();
     let (keys, kinds) = (Arc::new(zone_keys), Arc::clone(&policy_table));

@@ -4,7 +4,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use nameward_dnssec::rollover::KeyRole;
 use nameward_dnssec::{KeyUse, PrivateKey, algorithm_number};
-use nameward_maintain::zone_keys::ZoneKey;
+use nameward_maintain::zone_keys::{PrivateKeyHome, ZoneKey};
 
 use super::{KeyTemplate, OperationError, SecretText};
 
@@ -67,6 +67,7 @@ impl KeyTemplate {
             created: now_seconds(),
             life: None,
             private,
+            home: PrivateKeyHome::Store,
         })
     }
 }

@@ -11,7 +11,7 @@ use nameward_wire::{NameBuf, Type};
 use serde::{Deserialize, Serialize};
 
 use super::database_keys::DatabaseZone;
-use super::key_template::use_of;
+use super::key_template::{now_seconds, use_of};
 use super::signing_terms::{AskedTerms, check_denial, signed_already};
 use super::{
     ErrorKind, KeyChange, KeyTemplate, ListedItem, ListedRecord, OperationError, OperationRequest,
@@ -288,7 +288,7 @@ impl Operations {
                     KeyChange::Publish => *usage = use_of(role, usage.is_active(), true),
                     KeyChange::Unpublish => *usage = use_of(role, usage.is_active(), false),
                 };
-                let key = keys.set_usage((name.as_name(), number), set);
+                let key = keys.set_usage((name.as_name(), number), now_seconds(), set);
                 key.map_err(of_keys(&name))?;
             }
         }
@@ -326,12 +326,14 @@ impl Operations {
 
     /// Refuses to take the last key from a zone that signs: that is the end of signing, which has a command.
     fn check_signed_without(&self, name: &NameBuf, number: u32) -> Result<(), OperationError> {
-        let keys = self.keys_of(name)?;
-        let is_used = |key: &ZoneKey| key.usage.is_active() && key.usage.published;
-        let is_last = |key: &&ZoneKey| key.number == number && is_used(key);
-        let mut others = keys.iter().filter(|key| key.number != number);
-        match keys.iter().find(is_last) {
-            Some(_) if !others.any(is_used) => Err(OperationError::refused(format!(
+        // A key whose files are gone can be removed all the same.
+        let uses = self.keeper.keys().uses(name.as_name());
+        let uses = uses.map_err(of_keys(name))?;
+        let is_used = |(_, usage): &(u32, KeyUse)| usage.is_active() && usage.published;
+        let mut own = uses.iter().filter(|(key, _)| *key == number);
+        let mut others = uses.iter().filter(|(key, _)| *key != number);
+        match own.any(is_used) {
+            true if !others.any(is_used) => Err(OperationError::refused(format!(
                 "key {number} is the only one that signs zone {name}: `nameward zone unsecure {name}` ends signing"
             ))),
             _ => Ok(()),
@@ -482,9 +484,10 @@ pub(super) fn of_keys(name: &NameBuf) -> impl Fn(ZoneKeysError) -> OperationErro
             ZoneKeysError::Same(_) => ErrorKind::Conflict,
             ZoneKeysError::NotThere(_) => ErrorKind::NotFound,
             ZoneKeysError::Key { .. } => ErrorKind::Invalid,
-            ZoneKeysError::Store(_) | ZoneKeysError::Form(_) | ZoneKeysError::UnknownZone => {
-                ErrorKind::Backend
-            }
+            ZoneKeysError::Store(_)
+            | ZoneKeysError::Pair(_)
+            | ZoneKeysError::Form(_)
+            | ZoneKeysError::UnknownZone => ErrorKind::Backend,
         };
         OperationError::new(kind, format!("zone {name}: {error}"))
     }

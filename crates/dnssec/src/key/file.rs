@@ -25,23 +25,60 @@ pub struct KeyTimes {
     pub inactive: Option<u64>,
     /// When it leaves the zone.
     pub delete: Option<u64>,
+    /// When CDS and CDNSKEY ask the parent for its DS.
+    pub sync_publish: Option<u64>,
+    /// When they do no more.
+    pub sync_delete: Option<u64>,
 }
 
 impl KeyTimes {
-    /// Returns what a key with these flags does at a time. One without times, as of `ldns-keygen`, is for use at once.
+    /// Returns what a key with these flags does at a time. One without times, as of `ldns-keygen`, is for use at once; one that
+    /// says no more than when it was made is for later, as BIND has it.
     pub fn usage(&self, flags: u16, now: u64) -> KeyUse {
-        let is_timed = *self
-            != KeyTimes {
-                created: self.created,
-                ..KeyTimes::default()
-            };
+        let is_timed = *self != KeyTimes::default();
         let is_within = |begin: Option<u64>, end: Option<u64>| {
             let has_begun = begin.map_or(!is_timed, |begin| begin <= now);
             has_begun && end.is_none_or(|end| end > now)
         };
         let is_published = is_within(self.publish, self.delete);
         let is_active = is_within(self.activate, self.inactive) && is_published;
-        KeyUse::by_flags(flags, is_active, is_published)
+        let is_entry_point = flags & super::ENTRY_POINT != 0;
+        KeyUse {
+            asks_ds: is_entry_point && is_within(self.sync_publish, self.sync_delete),
+            ..KeyUse::by_flags(flags, is_active, is_published)
+        }
+    }
+
+    /// Sets the times so that a key with these flags does from now on what it is asked to.
+    pub fn set_usage(&mut self, flags: u16, wanted: KeyUse, now: u64) {
+        let before = self.usage(flags, now);
+        if *self == KeyTimes::default() {
+            (self.created, self.publish, self.activate) = (Some(now), Some(now), Some(now));
+            self.sync_publish = before.asks_ds.then_some(now);
+        }
+        match (before.published, wanted.published) {
+            (false, true) => (self.publish, self.delete) = (Some(now), None),
+            (true, false) => self.delete = Some(now),
+            _ => {}
+        }
+        match (before.is_active(), wanted.is_active()) {
+            (false, true) => (self.activate, self.inactive) = (Some(now), None),
+            (true, false) => self.inactive = Some(now),
+            _ => {}
+        }
+        match (before.asks_ds, wanted.asks_ds) {
+            (false, true) => (self.sync_publish, self.sync_delete) = (Some(now), None),
+            (true, false) => self.sync_delete = Some(now),
+            _ => {}
+        }
+    }
+
+    /// Returns the next time at which the key does something else.
+    pub fn next_after(&self, now: u64) -> Option<u64> {
+        self.lines()
+            .map(|(_, time)| time)
+            .filter(|time| *time > now)
+            .min()
     }
 
     fn lines(&self) -> impl Iterator<Item = (&'static str, u64)> {
@@ -51,6 +88,8 @@ impl KeyTimes {
             ("Activate", self.activate),
             ("Inactive", self.inactive),
             ("Delete", self.delete),
+            ("SyncPublish", self.sync_publish),
+            ("SyncDelete", self.sync_delete),
         ];
         all.into_iter()
             .filter_map(|(name, time)| Some((name, time?)))
@@ -72,6 +111,8 @@ impl KeyTimes {
             activate: time("Activate")?,
             inactive: time("Inactive")?,
             delete: time("Delete")?,
+            sync_publish: time("SyncPublish")?,
+            sync_delete: time("SyncDelete")?,
         })
     }
 }
@@ -155,12 +196,9 @@ impl KeyFile {
     /// The name of both files without their ends.
     pub fn stem(&self) -> Result<String, KeyError> {
         let key = self.key(KeyUse::UNUSED)?;
-        let owner = self.owner.to_string().to_ascii_lowercase();
-        // A name with a slash would be a path.
-        let owner = owner.replace('/', "\\047");
-        let owner = owner.trim_end_matches('.');
+        let owner = file_owner(self.owner.as_name());
         let (algorithm, tag) = (key.algorithm(), key.tag());
-        Ok(format!("K{owner}.+{algorithm:03}+{tag:05}"))
+        Ok(format!("K{owner}+{algorithm:03}+{tag:05}"))
     }
 
     /// Writes the `.key` text.
@@ -191,6 +229,27 @@ impl KeyFile {
         }
         text
     }
+}
+
+/// Writes the name of a zone as the names of key files have it: in lower case, with its dot at the end, octets that are no
+/// letter, digit, hyphen or underscore as `%2F`.
+pub fn file_owner(zone: Name<'_>) -> String {
+    let mut text = String::new();
+    let mut rest = zone.as_wire();
+    while let Some((&length, after)) = rest.split_first() {
+        let (label, after) = after.split_at(usize::from(length).min(after.len()));
+        for octet in label.to_ascii_lowercase() {
+            match octet {
+                b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' => text.push(octet.into()),
+                other => text.push_str(&format!("%{other:02X}")),
+            }
+        }
+        if length > 0 || text.is_empty() {
+            text.push('.');
+        }
+        rest = after;
+    }
+    text
 }
 
 /// The name with its dot at the end.

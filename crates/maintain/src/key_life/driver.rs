@@ -226,7 +226,7 @@ impl KeyDriver {
         if !self.keeper.has_policies() {
             return;
         }
-        for zone in self.keeper.zones_with_policies() {
+        for zone in self.keeper.zones_to_look_after() {
             if !self.numbers.contains_key(&zone) {
                 self.plan(zone, ZoneEvent::RollKeys, now());
             }

@@ -111,6 +111,7 @@ mod tests {
             created: 0,
             life: None,
             private: PrivateKey::generate(13, 0).unwrap(),
+            home: crate::zone_keys::PrivateKeyHome::Store,
         };
         let own = key.key().unwrap().ds(zone.as_name(), 4).unwrap();
         let other = vec![0; own.len()];

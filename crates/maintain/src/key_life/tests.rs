@@ -1,12 +1,13 @@
 //! Years of a zone's life with a clock of the test's own: each version is signed with the clock's time and verified by
 //! another implementation, with the DS that the parent has then.
 
+mod in_files;
 mod stored;
 
 use super::*;
 use crate::outgoing::{CopyThreads, signed_copy};
 use crate::policy::{PolicyPart, PolicySet, PolicySource};
-use crate::zone_keys::ParentTerms;
+use crate::zone_keys::{ParentTerms, PrivateKeyHome};
 use nameward_dnssec::SignatureCache;
 use nameward_store::state::{JournalBounds, StateStore};
 use nameward_wire::Type;
@@ -60,6 +61,7 @@ fn policy(keys: &[(KeyRole, u8, u64)]) -> DnssecPolicy {
 /// A zone, its server and its parent.
 struct Life {
     directory: tempfile::TempDir,
+    key_directory: Option<tempfile::TempDir>,
     keeper: Option<KeyKeeper>,
     zone: NameBuf,
     now: u64,
@@ -76,6 +78,7 @@ impl Life {
     fn new(policy: DnssecPolicy) -> Self {
         let mut life = Life {
             directory: tempfile::tempdir().unwrap(),
+            key_directory: None,
             keeper: None,
             zone: "example.".parse().unwrap(),
             now: BEGIN,
@@ -99,8 +102,6 @@ impl Life {
         let store = StateStore::open(self.directory.path(), bounds).unwrap();
         let table = Arc::new(TableWriter::default());
         let cache = Arc::new(SignatureCache::new(10_000));
-        let keys = Arc::new(ZoneKeys::new(Some(store), Arc::clone(&table), cache));
-        keys.apply().unwrap();
         let mut builder = ZoneBuilder::new(self.zone.as_name());
         parse_bytes(
             "zone",
@@ -120,7 +121,12 @@ impl Life {
             };
             policies.insert(policy.name.clone(), Arc::new(policy.clone()));
         }
+        let directory = self.key_directory.as_ref();
+        set.default.key_directory = directory.map(|directory| directory.path().to_path_buf());
         zones.set(PolicySource::Configured, set);
+        let keys = ZoneKeys::new(Some(store), Arc::clone(&table), cache, Arc::clone(&zones));
+        let keys = Arc::new(keys);
+        keys.apply(self.now).unwrap();
         let keeper = KeyKeeper::new(keys, table, zones, Vec::new());
         keeper.set_policies(policies);
         self.keeper = Some(keeper);
@@ -462,6 +468,7 @@ fn keys_made_by_hand_are_taken_over_by_a_policy_without_a_gap() {
         created: BEGIN - 90 * DAY,
         life: None,
         private,
+        home: PrivateKeyHome::Store,
     };
     let zone = life.zone;
     life.keeper().keys.add(zone.as_name(), own).unwrap();

@@ -59,6 +59,8 @@ pub struct PolicyPart {
     pub catalog_properties: Option<CatalogProperties>,
     /// [`ZonePolicy::dnssec_policy`].
     pub dnssec_policy: Option<String>,
+    /// [`ZonePolicy::key_directory`].
+    pub key_directory: Option<PathBuf>,
     /// [`ZonePolicy::zonemd`].
     pub zonemd: Option<ZonemdRule>,
 }
@@ -117,6 +119,7 @@ impl PolicyPart {
             catalog_moves_to: self.catalog_moves_to.or(other.catalog_moves_to),
             catalog_properties: first(&self.catalog_properties, &other.catalog_properties),
             dnssec_policy: first(&self.dnssec_policy, &other.dnssec_policy),
+            key_directory: first(&self.key_directory, &other.key_directory),
             zonemd: self.zonemd.or(other.zonemd),
         }
     }
@@ -159,6 +162,7 @@ impl PolicyPart {
             catalog_moves_to: self.catalog_moves_to,
             catalog_properties: self.catalog_properties.unwrap_or_default(),
             dnssec_policy: self.dnssec_policy,
+            key_directory: self.key_directory,
             zonemd: self.zonemd.unwrap_or_default(),
         }
     }

@@ -8,7 +8,8 @@ use arc_swap::ArcSwap;
 use nameward_dnssec::tsig::{TsigKey, TsigKeys};
 use nameward_wire::{Name, NameBuf};
 use rpds::HashTrieMapSync;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// A place that sets policies; the earlier one counts where two have a zone or a key.
@@ -81,6 +82,13 @@ impl Policies {
     /// Returns whether a policy of any zone is so.
     pub fn any(&self, is_so: impl Fn(&ZonePolicy) -> bool) -> bool {
         is_so(&self.default) || self.zones.values().any(|policy| is_so(policy))
+    }
+
+    /// Lists the directories that zones have their keys in.
+    pub fn key_directories(&self) -> BTreeSet<&PathBuf> {
+        let all = self.zones.values().chain([&self.default]);
+        all.filter_map(|policy| policy.key_directory.as_ref())
+            .collect()
     }
 
     /// Returns the policy of a zone that has one of its own.

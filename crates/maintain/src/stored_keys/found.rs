@@ -241,6 +241,7 @@ fn new_life(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::zone_keys::PrivateKeyHome;
     use nameward_dnssec::PrivateKey;
 
     fn key(number: u32, flags: u16, life: KeyLife) -> ZoneKey {
@@ -252,6 +253,7 @@ mod tests {
             created: 0,
             life: None,
             private: PrivateKey::generate(13, 0).unwrap(),
+            home: PrivateKeyHome::Store,
         };
         key.set_life(life);
         key

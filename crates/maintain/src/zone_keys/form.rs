@@ -2,20 +2,27 @@
 //!
 //! ```text
 //! key, form 2   form, role, use, flags (2), created (8), life or none (1 or 54), text of the private key
+//! key, form 3   the same with the path of the key's files in place of the text
 //! key, form 1   form, use, flags (2), created (8), text of the private key: as the first version wrote it
 //! life          form 1, role, algorithm, created (8), life (53), SHA-256 of the DNSKEY: of keys that databases have
 //! zone          form 1, then words: denial, SOA-EDIT, and with a policy `managed=` with numbers and `parent=` with
 //!               addresses
 //! ```
 
-use super::{ManagedTerms, ParentTerms, SigningTerms, ZoneKey, ZoneKeysError};
+use super::files::read_pair;
+use super::{ManagedTerms, ParentTerms, PrivateKeyHome, SigningTerms, ZoneKey, ZoneKeysError};
 use nameward_dnssec::rollover::{
     KeyGoal, KeyLife, KeyRole, RecordLife, RecordPhase, RolloverTimes,
 };
 use nameward_dnssec::{DenialTerms, KeyUse, PrivateKey, SignatureTimes, SoaEdit};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
 /// The form of keys that is written now.
 const KEY_FORM: u8 = 2;
+/// The form of keys whose private part is in a file.
+const PAIR_FORM: u8 = 3;
 /// The form of keys that the first version wrote.
 const FIRST_KEY_FORM: u8 = 1;
 /// The form of lives of keys that databases have.
@@ -39,14 +46,21 @@ impl ZoneKey {
         let bits = [signs_keys, published, signs_zone, asks_ds];
         let bits = bits.iter().rev();
         let usage = bits.fold(0, |all, bit| all << 1 | u8::from(*bit));
-        let mut value = vec![KEY_FORM, role, usage];
+        let form = match self.home {
+            PrivateKeyHome::Store => KEY_FORM,
+            PrivateKeyHome::Files { .. } => PAIR_FORM,
+        };
+        let mut value = vec![form, role, usage];
         value.extend(self.flags.to_be_bytes());
         value.extend(self.created.to_be_bytes());
         value.push(u8::from(self.life.is_some()));
         if let Some(life) = &self.life {
             put_life(life, &mut value);
         }
-        value.extend(self.private.to_text().as_bytes());
+        match &self.home {
+            PrivateKeyHome::Store => value.extend(self.private.to_text().as_bytes()),
+            PrivateKeyHome::Files { path, .. } => value.extend(path.as_os_str().as_bytes()),
+        }
         value
     }
 
@@ -54,10 +68,66 @@ impl ZoneKey {
         let unknown = || ZoneKeysError::Form(number);
         match value.split_first() {
             Some((&FIRST_KEY_FORM, rest)) => read_first(number, rest),
-            Some((&KEY_FORM, rest)) => read_second(number, rest),
+            Some((&KEY_FORM, rest)) => {
+                let head = KeptHead::read(rest).ok_or_else(unknown)?;
+                let private = read_private(number, head.rest)?;
+                Ok(head.key(number, private, PrivateKeyHome::Store))
+            }
+            Some((&PAIR_FORM, rest)) => {
+                let head = KeptHead::read(rest).ok_or_else(unknown)?;
+                read_in_files(number, head, Path::new(OsStr::from_bytes(head.rest)))
+            }
             _ => Err(unknown()),
         }
     }
+
+    /// Reads a key whose files may have another place than before.
+    pub(super) fn read_at(number: u32, value: &[u8], path: &Path) -> Result<Self, ZoneKeysError> {
+        let head = value.strip_prefix(&[PAIR_FORM]).and_then(KeptHead::read);
+        read_in_files(number, head.ok_or(ZoneKeysError::Form(number))?, path)
+    }
+}
+
+/// A key in files, as far as the state store knows it.
+pub(super) struct KeptPair {
+    pub(super) number: u32,
+    /// The path of its files without their ends.
+    pub(super) path: PathBuf,
+    pub(super) usage: KeyUse,
+    /// Nobody has anything of it.
+    pub(super) is_unused: bool,
+}
+
+/// Returns whether a value is of a key in files.
+pub(super) fn is_pair(value: &[u8]) -> bool {
+    value.first() == Some(&PAIR_FORM)
+}
+
+/// Reads what the state store has of a key in files; `None` for one that is not in files.
+pub(super) fn kept_pair(number: u32, value: &[u8]) -> Result<Option<KeptPair>, ZoneKeysError> {
+    let Some(rest) = value.strip_prefix(&[PAIR_FORM]) else {
+        return Ok(None);
+    };
+    let head = KeptHead::read(rest).ok_or(ZoneKeysError::Form(number))?;
+    let is_hidden = head.life.is_none_or(|octets| {
+        let life = read_life(octets, KeyLife::new(number, (head.role, 0), 0));
+        life.is_some_and(|life| life.is_hidden())
+    });
+    Ok(Some(KeptPair {
+        number,
+        path: PathBuf::from(OsStr::from_bytes(head.rest)),
+        usage: head.usage,
+        is_unused: head.usage == KeyUse::UNUSED && is_hidden,
+    }))
+}
+
+fn read_in_files(number: u32, head: KeptHead<'_>, path: &Path) -> Result<ZoneKey, ZoneKeysError> {
+    let file = read_pair(path)?;
+    let home = PrivateKeyHome::Files {
+        path: path.to_path_buf(),
+        times: file.times,
+    };
+    Ok(head.key(number, file.private, home))
 }
 
 fn read_private(number: u32, text: &[u8]) -> Result<PrivateKey, ZoneKeysError> {
@@ -82,40 +152,64 @@ fn read_first(number: u32, value: &[u8]) -> Result<ZoneKey, ZoneKeysError> {
         created: u64::from_be_bytes(created),
         life: None,
         private: read_private(number, text)?,
+        home: PrivateKeyHome::Store,
     })
 }
 
-fn read_second(number: u32, value: &[u8]) -> Result<ZoneKey, ZoneKeysError> {
-    let unknown = || ZoneKeysError::Form(number);
-    let (head, rest) = value.split_first_chunk::<12>().ok_or_else(unknown)?;
-    let [role, usage, high, low, created @ ..] = *head;
-    let role = role_of(role).ok_or_else(unknown)?;
-    let created = u64::from_be_bytes(created);
-    let (has_life, rest) = rest.split_first().ok_or_else(unknown)?;
-    let (life, text) = match has_life {
-        0 => (None, rest),
-        _ => {
-            let (life, text) = rest.split_first_chunk::<LIFE>().ok_or_else(unknown)?;
-            (Some(life), text)
+/// All of a key but its private part.
+#[derive(Clone, Copy)]
+struct KeptHead<'v> {
+    role: KeyRole,
+    usage: KeyUse,
+    flags: u16,
+    created: u64,
+    life: Option<&'v [u8; LIFE]>,
+    rest: &'v [u8],
+}
+
+impl<'v> KeptHead<'v> {
+    fn read(value: &'v [u8]) -> Option<Self> {
+        let (head, rest) = value.split_first_chunk::<12>()?;
+        let [role, usage, high, low, created @ ..] = *head;
+        let role = role_of(role)?;
+        let (has_life, rest) = rest.split_first()?;
+        let (life, rest) = match has_life {
+            0 => (None, rest),
+            _ => {
+                let (life, rest) = rest.split_first_chunk::<LIFE>()?;
+                read_life(life, KeyLife::new(0, (role, 0), 0))?;
+                (Some(life), rest)
+            }
+        };
+        Some(KeptHead {
+            role,
+            usage: KeyUse {
+                signs_keys: usage & 1 != 0,
+                published: usage & 2 != 0,
+                signs_zone: usage & 4 != 0,
+                asks_ds: usage & 8 != 0,
+            },
+            flags: u16::from_be_bytes([high, low]),
+            created: u64::from_be_bytes(created),
+            life,
+            rest,
+        })
+    }
+
+    fn key(self, number: u32, private: PrivateKey, home: PrivateKeyHome) -> ZoneKey {
+        let kind = (self.role, private.algorithm());
+        let new = KeyLife::new(number, kind, self.created);
+        ZoneKey {
+            number,
+            flags: self.flags,
+            role: self.role,
+            usage: self.usage,
+            created: self.created,
+            life: self.life.and_then(|octets| read_life(octets, new)),
+            private,
+            home,
         }
-    };
-    let private = read_private(number, text)?;
-    let kind = (role, private.algorithm());
-    let life = life.map(|octets| read_life(octets, KeyLife::new(number, kind, created)));
-    Ok(ZoneKey {
-        number,
-        flags: u16::from_be_bytes([high, low]),
-        role,
-        usage: KeyUse {
-            signs_keys: usage & 1 != 0,
-            published: usage & 2 != 0,
-            signs_zone: usage & 4 != 0,
-            asks_ds: usage & 8 != 0,
-        },
-        created,
-        life: life.map(|life| life.ok_or_else(unknown)).transpose()?,
-        private,
-    })
+    }
 }
 
 fn role_number(role: KeyRole) -> u8 {
@@ -321,6 +415,7 @@ mod tests {
             created: 1_800_000_000,
             life,
             private: PrivateKey::generate(13, 0).unwrap(),
+            home: PrivateKeyHome::Store,
         }
     }
 

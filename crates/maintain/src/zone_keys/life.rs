@@ -4,8 +4,10 @@
 //! state store, and counts when it is on the disk: a server that is killed at any moment goes on from a state that was
 //! whole.
 
+use super::files::{follow_life, remove_pair};
 use super::{
-    KEYS, ManagedTerms, ParentTerms, SigningTerms, ZONES, ZoneKey, ZoneKeys, ZoneKeysError,
+    KEYS, ManagedTerms, ParentTerms, PrivateKeyHome, SigningTerms, ZONES, ZoneKey, ZoneKeys,
+    ZoneKeysError,
 };
 use super::{forget, item_name, signing_keys, wire};
 use nameward_dnssec::rollover::{
@@ -69,6 +71,9 @@ impl ZoneKey {
 
     pub(crate) fn set_life(&mut self, life: KeyLife) {
         self.usage = ZoneKey::usage_of(&life);
+        if let PrivateKeyHome::Files { times, .. } = &mut self.home {
+            follow_life(times, &life);
+        }
         self.life = Some(life);
     }
 
@@ -115,7 +120,7 @@ impl ZoneKeys {
         now: u64,
     ) -> Result<KeyProgress, ZoneKeysError> {
         let _changing = self.lock();
-        let before = self.keys(zone)?;
+        let before = self.read_keys(zone)?;
         let mut keys = adopted(&before, plan, now)?;
         let mut progress = KeyProgress::default();
         for _ in 0..ROUNDS {
@@ -131,7 +136,10 @@ impl ZoneKeys {
                 break;
             }
             for wanted in &next.missing {
-                let key = made_key(wanted, plan.rsa_bits, &keys, now)?;
+                let mut key = made_key(wanted, plan.rsa_bits, &keys, now)?;
+                if let Some(directory) = self.directory(zone) {
+                    key.move_into(&directory, zone)?;
+                }
                 progress.made.push(key.number);
                 keys.push(key);
             }
@@ -150,7 +158,7 @@ impl ZoneKeys {
         now: u64,
     ) -> Result<Vec<u32>, ZoneKeysError> {
         let _changing = self.lock();
-        let mut keys = self.keys(zone)?;
+        let mut keys = self.read_keys(zone)?;
         let managed = self.terms(zone)?.managed.ok_or(ZoneKeysError::NoPolicy)?;
         if let Some(number) = number
             && !keys.iter().any(|key| key.number == number)
@@ -182,7 +190,7 @@ impl ZoneKeys {
     /// Has the keys of a role replaced by new ones, as soon as that is safe. Returns the keys that go.
     pub fn roll(&self, zone: Name<'_>, role: Option<KeyRole>) -> Result<Vec<u32>, ZoneKeysError> {
         let _changing = self.lock();
-        let mut keys = self.keys(zone)?;
+        let mut keys = self.read_keys(zone)?;
         let mut rolled = Vec::new();
         let mut changes = Vec::new();
         for key in &mut keys {
@@ -264,10 +272,38 @@ impl ZoneKeys {
             });
         }
         if !changes.is_empty() {
+            self.keep_files(zone, (before, keys))?;
             self.store()?.write(changes)?;
             self.refresh(zone)?;
         }
         Ok(is_visible)
+    }
+
+    /// Writes the files of keys that are new or have other times, and removes those of keys that are gone. The state store
+    /// follows: a key that it does not know yet is found in its files, and one whose files are gone is forgotten.
+    fn keep_files(
+        &self,
+        zone: Name<'_>,
+        (before, keys): (&[ZoneKey], &[ZoneKey]),
+    ) -> Result<(), ZoneKeysError> {
+        let of_number = |number, keys: &'_ [ZoneKey]| -> Option<PrivateKeyHome> {
+            let mut keys = keys.iter();
+            Some(keys.find(|key| key.number == number)?.home.clone())
+        };
+        for key in keys {
+            if of_number(key.number, before).as_ref() != Some(&key.home) {
+                self.write_files(zone, key)?;
+            }
+        }
+        for key in before
+            .iter()
+            .filter(|key| of_number(key.number, keys).is_none())
+        {
+            if let PrivateKeyHome::Files { path, .. } = &key.home {
+                remove_pair(path)?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -300,14 +336,15 @@ fn adopted(before: &[ZoneKey], plan: &KeyPlan, now: u64) -> Result<Vec<ZoneKey>,
             (false, true) => KeyRole::ZoneSigning,
             (false, false) => key.role,
         };
-        let settles_at = key.created.saturating_add(settled);
+        let since = key.shown_since(now);
+        let settles_at = since.saturating_add(settled);
         let shown = |is_shown: bool| match is_shown {
             true if settles_at > now => RecordLife {
                 phase: RecordPhase::Rumoured,
-                since: key.created.min(now),
+                since,
                 settles_at: Some(settles_at),
             },
-            true => RecordLife::omnipresent(key.created.min(now)),
+            true => RecordLife::omnipresent(since),
             false => RecordLife::default(),
         };
         let kind = (key.role, key.private.algorithm());
@@ -315,7 +352,7 @@ fn adopted(before: &[ZoneKey], plan: &KeyPlan, now: u64) -> Result<Vec<ZoneKey>,
             dnskey: shown(usage.published),
             zone_rrsig: shown(usage.signs_zone),
             ds: match usage.signs_keys && usage.published {
-                true => RecordLife::omnipresent(key.created.min(now)),
+                true => RecordLife::omnipresent(since),
                 false => RecordLife::default(),
             },
             ..KeyLife::new(key.number, kind, key.created.min(now))
@@ -353,6 +390,7 @@ pub(crate) fn made_key(
             created: now,
             life: Some(life),
             private,
+            home: PrivateKeyHome::Store,
         };
         tries += 1;
         if !tags.contains(&key.key()?.tag()) || tries >= TAG_TRIES {

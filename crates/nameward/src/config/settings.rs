@@ -24,7 +24,7 @@ use super::{
     setting::section,
     tsig_key::TsigSecret,
     zone_files::read_name,
-    zone_terms::{InheritedTerm, Peers, RemoteAddress},
+    zone_terms::{DirectoryPath, InheritedTerm, Peers, RemoteAddress},
 };
 
 section! {
@@ -225,6 +225,10 @@ macro_rules! zone_section {
                 /// The `[[dnssec_policy]]` by which the zone is signed and its keys live; "none" for one that is not, whatever
                 /// others are. A zone of a database may name its own by the metadata X-NAMEWARD-DNSSEC-POLICY.
                 dnssec_policy: InheritedTerm<String> = r#""""#;
+                /// The directory in which the keys of a zone of a file or from a primary are kept as files of BIND
+                /// (`Kexample.org.+013+58482.private` and `.key`), which nobody else may read. Keys that are put there sign the
+                /// zone, as the times in them say. If nothing is said, keys are kept in the state store.
+                key_directory: InheritedTerm<DirectoryPath> = r#""""#;
                 /// Digests over the whole zone (ZONEMD, RFC 8976): "off", as if nothing is said, does nothing with them; "verify"
                 /// refuses a new version from a file or a primary whose digest is wrong; "require" also one without a digest
                 /// that is understood; "generate" makes the digest of a zone in memory here.
@@ -251,6 +255,7 @@ macro_rules! zone_section {
                     update_rules: self.update_policy.0.clone(),
                     forward_updates: self.forward_updates.0,
                     dnssec_policy: self.dnssec_policy.0.clone(),
+                    key_directory: self.key_directory.0.as_ref().map(|path| path.0.clone()),
                     zonemd: self.zonemd.0,
                     catalog: self.catalog.0.as_ref().map(|name| name.0),
                     catalog_moves_to: self.catalog_moves_to.0.as_ref().map(|name| name.0),

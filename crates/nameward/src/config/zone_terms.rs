@@ -2,7 +2,7 @@
 
 use std::{
     net::{IpAddr, SocketAddr},
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use nameward_maintain::policy::{RemoteServer, UpdateRule, UpdateScope, ZoneKind, ZonemdRule};
@@ -36,6 +36,22 @@ impl<T: Read> Read for InheritedTerm<T> {
             Some("") => Ok(Self(None)),
             _ => T::read(value, base).map(|term| Self(Some(term))),
         }
+    }
+}
+
+/// The path of a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DirectoryPath(pub PathBuf);
+
+impl Read for DirectoryPath {
+    fn expected() -> String {
+        "the path of a directory".into()
+    }
+
+    fn read(value: &Spanned<DeValue<'_>>, base: &Path) -> Result<Self, Wrong> {
+        let path = Option::<PathBuf>::read(value, base)?;
+        path.map(Self)
+            .ok_or_else(|| Wrong::expected(&Self::expected(), value))
     }
 }
 

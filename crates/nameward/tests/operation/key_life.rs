@@ -287,13 +287,16 @@ fn all_keys_roll_with_a_real_parent_through_kill_9_and_the_zone_goes_insecure_in
 fn a_ksk_rolls_by_double_ds_with_a_real_parent_through_kill_9() {
     let home = tempfile::tempdir().unwrap();
     let parent = Parent::start(home.path());
+    let keys_at = home.path().join("keys");
+    fs::create_dir(&keys_at).unwrap();
     let mut chain = Chain {
         home,
         parent,
         policy: "ksk_rollover = \"double-ds\"\n",
     };
-    let with_policy = "dnssec_policy = \"quick\"\n";
-    let server = chain.server(with_policy);
+    // And with keys in files.
+    let with_policy = format!("dnssec_policy = \"quick\"\nkey_directory = {keys_at:?}\n");
+    let server = chain.server(&with_policy);
     chain.look_until(&server, |ds, keys| ds.len() == 1 && keys.len() == 2);
     let at = server.address();
     let is_settled = || !done(&server, &["zone", "status", "one.test"]).contains("next: ");
@@ -315,7 +318,7 @@ fn a_ksk_rolls_by_double_ds_with_a_real_parent_through_kill_9() {
     server.signal("KILL");
     assert!(!server.wait().success());
 
-    let server = chain.server(with_policy);
+    let server = chain.server(&with_policy);
     let at = server.address();
     assert_eq!(records(at, "one.test", "CDS"), cds);
     assert_eq!(records(at, "one.test", "DNSKEY"), first_keys);
@@ -335,6 +338,7 @@ fn a_ksk_rolls_by_double_ds_with_a_real_parent_through_kill_9() {
     assert!(eventually(is_over, |is_over| *is_over), "{}", server.log());
     assert_eq!(records(at, "one.test", "DNSKEY"), keys);
     chain.validate_at_rest(&server);
+    assert_eq!(fs::read_dir(&keys_at).unwrap().count(), 4);
 }
 
 #[test]

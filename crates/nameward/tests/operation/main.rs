@@ -29,6 +29,7 @@ mod update_file;
 mod update_kill;
 mod watch;
 mod without_server;
+mod zone_key_files;
 mod zone_tables;
 mod zone_work;
 mod zonemd;

@@ -117,8 +117,9 @@ impl StoredLife {
         std::fs::create_dir_all(state).unwrap();
         let store = StateStore::open(state, bounds).unwrap();
         let cache = Arc::new(SignatureCache::new(10_000));
-        let keys = Arc::new(ZoneKeys::new(Some(store), Arc::clone(&self.table), cache));
         let zones = Arc::new(PolicyTable::default());
+        let (table, policies) = (Arc::clone(&self.table), Arc::clone(&zones));
+        let keys = Arc::new(ZoneKeys::new(Some(store), table, cache, policies));
         let mut set = PolicySet::default();
         let mut policies = DnssecPolicies::new();
         if let Some(policy) = &self.policy {

@@ -1,0 +1,439 @@
+//! Pairs of files that keys are kept in, as BIND has them: `Kexample.org.+013+58482.key` and `.private` beside it.
+//!
+//! A private file that others may read is refused. Files are replaced as a whole and are on the disk when a write returns. The
+//! times in `.private` count; those in `.key` are comments.
+
+use nameward_dnssec::rollover::{KeyLife, RecordLife, RecordPhase};
+use nameward_dnssec::{KeyFile, KeyFileError, KeyTimes, file_owner};
+use nameward_wire::{Name, NameBuf};
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+/// Octets of a key file; no key has more.
+const MAX_OCTETS: u64 = 16 * 1024;
+/// Files that a directory of keys may have; what is beyond is an error, not a wait.
+const MAX_FILES: usize = 4_000_000;
+/// The mode bits of those who may not read a private key.
+const OTHERS: u32 = 0o077;
+/// A directory that changed so short a time before it was listed may change again without another time of change.
+const CLOCK_GRAIN: Duration = Duration::from_secs(2);
+
+/// Where the private part of a key is kept.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum PrivateKeyHome {
+    /// The state store.
+    #[default]
+    Store,
+    /// A pair of files.
+    Files {
+        /// Their path without `.key` and `.private`.
+        path: PathBuf,
+        /// The times that they say.
+        times: KeyTimes,
+    },
+}
+
+/// Why a pair of files is no key of a zone, or cannot be written.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum KeyPairError {
+    /// The system says no.
+    #[error("{path}: {reason}")]
+    System {
+        /// The file or the directory.
+        path: String,
+        /// The words of the system.
+        reason: String,
+    },
+    /// Others may read the private key.
+    #[error("{path}: others may read this private key (mode {mode:04o}): run chmod 600 {path}")]
+    TooOpen {
+        /// The file.
+        path: String,
+        /// Its mode.
+        mode: u32,
+    },
+    /// The text is no key.
+    #[error("{path}: {error}")]
+    NoKey {
+        /// The pair, by its private file.
+        path: String,
+        /// The reason.
+        error: KeyFileError,
+    },
+    /// The other half is not there.
+    #[error(
+        "{path} is missing: a key is a .key and a .private file; restore it, or remove the other one"
+    )]
+    Half {
+        /// The file that is missing.
+        path: String,
+    },
+    /// The name of the files says another key.
+    #[error(
+        "{path}: this is a key of {owner} with algorithm {algorithm} and key tag {tag}, its name says another one"
+    )]
+    OtherName {
+        /// The pair, by its private file.
+        path: String,
+        /// The zone in the file.
+        owner: String,
+        /// The algorithm in the file.
+        algorithm: u8,
+        /// The key tag in the file.
+        tag: u16,
+    },
+    /// Both files of a key in use are gone.
+    #[error(
+        "{path}.private is missing, and the zone is signed with it: restore it, or run `nameward key remove`"
+    )]
+    Missing {
+        /// The pair.
+        path: String,
+    },
+}
+
+impl KeyPairError {
+    fn system(path: &Path, error: &io::Error) -> Self {
+        KeyPairError::System {
+            path: path.display().to_string(),
+            reason: error.to_string(),
+        }
+    }
+}
+
+/// A file of a pair.
+fn with_end(path: &Path, end: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_os_string();
+    name.push(end);
+    PathBuf::from(name)
+}
+
+/// Returns whether neither file of a pair is there.
+pub(super) fn is_away(path: &Path) -> bool {
+    [".key", ".private"]
+        .iter()
+        .all(|end| matches!(with_end(path, end).try_exists(), Ok(false)))
+}
+
+/// Reads a pair; its name must be that of the key.
+pub(super) fn read_pair(path: &Path) -> Result<KeyFile, KeyPairError> {
+    let (public, private) = (with_end(path, ".key"), with_end(path, ".private"));
+    let public_text = read_file(&public, 0)?;
+    let private_text = read_file(&private, OTHERS)?;
+    let shown = private.display().to_string();
+    let no_key = |error| KeyPairError::NoKey {
+        path: shown.clone(),
+        error,
+    };
+    let file = KeyFile::read(&public_text, &private_text).map_err(no_key)?;
+    let stem = file.stem().map_err(|error| no_key(error.into()))?;
+    let key = file.key(Default::default());
+    let key = key.map_err(|error| no_key(error.into()))?;
+    match path.file_name().and_then(|name| name.to_str()) == Some(&stem[..]) {
+        true => Ok(file),
+        false => Err(KeyPairError::OtherName {
+            path: shown,
+            owner: file.owner.to_string(),
+            algorithm: key.algorithm(),
+            tag: key.tag(),
+        }),
+    }
+}
+
+/// Reads a file, unless somebody may read it who may not.
+fn read_file(path: &Path, forbidden: u32) -> Result<Vec<u8>, KeyPairError> {
+    let system = |error: io::Error| match error.kind() {
+        io::ErrorKind::NotFound => KeyPairError::Half {
+            path: path.display().to_string(),
+        },
+        _ => KeyPairError::system(path, &error),
+    };
+    // A pipe would be waited for.
+    if !fs::metadata(path).map_err(system)?.is_file() {
+        return Err(system(io::Error::other("expected a file")));
+    }
+    let file = File::open(path).map_err(system)?;
+    let mode = file.metadata().map_err(system)?.mode() & 0o7777;
+    if mode & forbidden != 0 {
+        let path = path.display().to_string();
+        return Err(KeyPairError::TooOpen { path, mode });
+    }
+    let mut text = Vec::new();
+    file.take(MAX_OCTETS + 1)
+        .read_to_end(&mut text)
+        .map_err(system)?;
+    Ok(text)
+}
+
+/// Writes a pair; both files are on the disk when it returns.
+pub(super) fn write_pair(path: &Path, file: &KeyFile) -> Result<(), KeyPairError> {
+    let (public, private) = (with_end(path, ".key"), with_end(path, ".private"));
+    let public_text = file.public_text().map_err(|error| KeyPairError::NoKey {
+        path: private.display().to_string(),
+        error: error.into(),
+    })?;
+    // A public file alone is no key to anybody; a private file alone would be one that nobody can use.
+    replace_file(&public, public_text.as_bytes(), 0o644)?;
+    replace_file(&private, file.private_text().as_bytes(), 0o600)?;
+    sync_parent(path)
+}
+
+fn replace_file(path: &Path, text: &[u8], mode: u32) -> Result<(), KeyPairError> {
+    let mut name = OsString::from(".");
+    name.push(path.file_name().unwrap_or_default());
+    name.push(".nameward-new");
+    let temporary = path.with_file_name(name);
+    let _ = fs::remove_file(&temporary);
+    let written = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(mode)
+        .open(&temporary)
+        .and_then(|mut new| new.write_all(text).and_then(|()| new.sync_all()))
+        .and_then(|()| fs::rename(&temporary, path));
+    written.map_err(|error| {
+        let _ = fs::remove_file(&temporary);
+        KeyPairError::system(path, &error)
+    })
+}
+
+/// Removes a pair for good.
+pub(super) fn remove_pair(path: &Path) -> Result<(), KeyPairError> {
+    // The private one first: it is the one that counts.
+    for end in [".private", ".key"] {
+        let file = with_end(path, end);
+        match fs::remove_file(&file) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(KeyPairError::system(&file, &error));
+            }
+            _ => {}
+        }
+    }
+    sync_parent(path)
+}
+
+fn sync_parent(path: &Path) -> Result<(), KeyPairError> {
+    let directory = path.parent().unwrap_or(Path::new("."));
+    let synced = File::open(directory).and_then(|directory| directory.sync_all());
+    synced.map_err(|error| KeyPairError::system(directory, &error))
+}
+
+/// Writes the steps of a policy into the times of a key: a time that has passed stays when the record is gone.
+pub(super) fn follow_life(times: &mut KeyTimes, life: &KeyLife) {
+    let follow =
+        |record: &RecordLife, begin: &mut Option<u64>, end: &mut Option<u64>| match record.phase {
+            RecordPhase::Rumoured | RecordPhase::Omnipresent => {
+                (*begin, *end) = (Some(record.since), None);
+            }
+            RecordPhase::Unretentive => *end = Some(record.since),
+            RecordPhase::Hidden => {}
+        };
+    follow(&life.dnskey, &mut times.publish, &mut times.delete);
+    let signs = match life.role.signs_zone() {
+        true => &life.zone_rrsig,
+        false => &life.dnskey,
+    };
+    follow(signs, &mut times.activate, &mut times.inactive);
+    follow(&life.ds, &mut times.sync_publish, &mut times.sync_delete);
+}
+
+/// The pairs of a directory, by their zones.
+struct Listing {
+    changed_at: SystemTime,
+    listed_at: SystemTime,
+    pairs: HashMap<String, Vec<OsString>>,
+}
+
+/// The directories that keys are kept in, each listed once for all its zones until it changes.
+#[derive(Default)]
+pub(super) struct KeyDirectories {
+    listings: Mutex<HashMap<PathBuf, Listing>>,
+}
+
+impl KeyDirectories {
+    /// Returns the paths of a zone's pairs, in the order of their names.
+    pub(super) fn pairs(
+        &self,
+        directory: &Path,
+        zone: Name<'_>,
+    ) -> Result<Vec<PathBuf>, KeyPairError> {
+        self.with_listing(directory, |listing| {
+            let names = listing.pairs.get(&file_owner(zone));
+            let names = names.map(Vec::as_slice).unwrap_or_default();
+            names.iter().map(|name| directory.join(name)).collect()
+        })
+    }
+
+    /// Returns the zones that a directory has pairs of. A pair that cannot be read belongs to the zone that its name says.
+    pub(super) fn zones(&self, directory: &Path) -> Result<Vec<NameBuf>, KeyPairError> {
+        self.with_listing(directory, |listing| {
+            let owners = listing.pairs.keys();
+            owners.filter_map(|owner| owner_name(owner)).collect()
+        })
+    }
+
+    fn with_listing<T>(
+        &self,
+        directory: &Path,
+        found: impl FnOnce(&Listing) -> T,
+    ) -> Result<T, KeyPairError> {
+        let system = |error: io::Error| KeyPairError::system(directory, &error);
+        let changed_at = fs::metadata(directory).and_then(|of| of.modified());
+        let changed_at = changed_at.map_err(system)?;
+        let mut listings = self.listings.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(listing) = listings.get(directory)
+            && listing.changed_at == changed_at
+            && changed_at + CLOCK_GRAIN < listing.listed_at
+        {
+            return Ok(found(listing));
+        }
+        let listing = Listing {
+            changed_at,
+            listed_at: SystemTime::now(),
+            pairs: list_pairs(directory).map_err(system)?,
+        };
+        let result = found(&listing);
+        listings.insert(directory.to_path_buf(), listing);
+        Ok(result)
+    }
+}
+
+fn list_pairs(directory: &Path) -> io::Result<HashMap<String, Vec<OsString>>> {
+    let mut pairs: HashMap<String, Vec<OsString>> = HashMap::new();
+    for (count, entry) in fs::read_dir(directory)?.enumerate() {
+        if count >= MAX_FILES {
+            return Err(io::Error::other("too many files"));
+        }
+        let name = entry?.file_name();
+        let Some(stem) = name.to_str().and_then(stem_of) else {
+            continue;
+        };
+        let Some(owner) = stem_owner(stem) else {
+            continue;
+        };
+        let names = pairs.entry(owner.to_string()).or_default();
+        names.push(stem.into());
+    }
+    for names in pairs.values_mut() {
+        names.sort_unstable();
+        names.dedup();
+    }
+    Ok(pairs)
+}
+
+/// The name of a pair in the name of one of its files.
+fn stem_of(name: &str) -> Option<&str> {
+    name.strip_suffix(".key")
+        .or_else(|| name.strip_suffix(".private"))
+}
+
+/// The zone in the name of a pair, as it is written there.
+fn stem_owner(stem: &str) -> Option<&str> {
+    let rest = stem.strip_prefix('K')?;
+    let (rest, tag) = rest.rsplit_once('+')?;
+    let (owner, algorithm) = rest.rsplit_once('+')?;
+    let is_number = |text: &str, digits| {
+        text.len() == digits && text.bytes().all(|octet| octet.is_ascii_digit())
+    };
+    (is_number(tag, 5) && is_number(algorithm, 3)).then_some(owner)
+}
+
+/// Reads a zone in the name of a pair: octets that are no letters, digits or hyphens stand as `%2F`.
+fn owner_name(owner: &str) -> Option<NameBuf> {
+    let mut text = Vec::new();
+    let mut rest = owner.as_bytes();
+    while let Some((&octet, after)) = rest.split_first() {
+        rest = after;
+        if octet != b'%' {
+            text.push(octet);
+            continue;
+        }
+        let (digits, after) = rest.split_first_chunk::<2>()?;
+        let digits = std::str::from_utf8(digits).ok()?;
+        let octet = u8::from_str_radix(digits, 16).ok()?;
+        text.extend(format!("\\{octet:03}").bytes());
+        rest = after;
+    }
+    NameBuf::from_text(&text, Name::ROOT).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nameward_dnssec::PrivateKey;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn pair(directory: &Path, owner: &str) -> (PathBuf, KeyFile) {
+        let file = KeyFile {
+            owner: owner.parse().unwrap(),
+            flags: 257,
+            private: PrivateKey::generate(13, 0).unwrap(),
+            times: KeyTimes::default(),
+        };
+        let path = directory.join(file.stem().unwrap());
+        write_pair(&path, &file).unwrap();
+        (path, file)
+    }
+
+    #[test]
+    fn pairs_are_found_by_their_zones_and_read_as_they_were_written() {
+        let home = tempfile::tempdir().unwrap();
+        let odd = "0/25.2.0.192.in-addr.arpa";
+        let written = ["example.org", odd, "."].map(|owner| pair(home.path(), owner));
+        fs::write(home.path().join("Kexample.org.+013+12345.state"), "").unwrap();
+        fs::write(home.path().join("Kexample.org.+13+1.key"), "").unwrap();
+        let directories = KeyDirectories::default();
+        for (path, file) in &written {
+            let found = directories.pairs(home.path(), file.owner.as_name());
+            assert_eq!(found.unwrap(), std::slice::from_ref(path));
+            assert_eq!(&read_pair(path).unwrap(), file);
+            let mode = |end| fs::metadata(with_end(path, end)).unwrap().mode() & 0o777;
+            assert_eq!(mode(".private"), 0o600);
+        }
+        assert!(written[1].0.to_str().unwrap().contains("K0%2F25.2.0.192"));
+        let mut zones = directories.zones(home.path()).unwrap();
+        zones.sort_by_key(ToString::to_string);
+        assert_eq!(
+            zones,
+            [".", odd, "example.org"].map(|zone| zone.parse().unwrap())
+        );
+        remove_pair(&written[0].0).unwrap();
+        assert!(is_away(&written[0].0));
+        let found = directories.pairs(
+            home.path(),
+            "example.org".parse::<NameBuf>().unwrap().as_name(),
+        );
+        assert!(found.unwrap().is_empty());
+    }
+
+    #[test]
+    fn files_that_are_no_key_say_which_and_why() {
+        let home = tempfile::tempdir().unwrap();
+        let (path, _) = pair(home.path(), "example.org");
+        let said = || read_pair(&path).unwrap_err().to_string();
+        let private = with_end(&path, ".private");
+        let open = fs::Permissions::from_mode(0o640);
+        fs::set_permissions(&private, open).unwrap();
+        assert!(said().contains("(mode 0640): run chmod 600 "), "{}", said());
+        fs::set_permissions(&private, fs::Permissions::from_mode(0o600)).unwrap();
+        let (other, _) = pair(home.path(), "example.net");
+        fs::copy(with_end(&other, ".key"), with_end(&path, ".key")).unwrap();
+        assert!(said().contains("different keys"), "{}", said());
+        fs::copy(with_end(&other, ".private"), &private).unwrap();
+        assert!(
+            said().contains("this is a key of example.net"),
+            "{}",
+            said()
+        );
+        fs::remove_file(&private).unwrap();
+        assert!(said().contains(".private is missing"), "{}", said());
+        fs::create_dir(&private).unwrap();
+        assert!(said().contains("expected a file"), "{}", said());
+    }
+}
