@@ -20,6 +20,7 @@ mod record;
 mod request;
 mod result;
 mod search;
+mod secure_all;
 mod server_status;
 mod shown_signing;
 mod signing_terms;
@@ -56,6 +57,7 @@ use nameward_maintain::follow::place_of_rank;
 use nameward_maintain::key_life::KeyKeeper;
 use nameward_maintain::policy::{KeptPolicies, PolicyTable};
 pub use search::FoundRecord;
+pub use secure_all::SecuredZone;
 pub use shown_signing::ListedSigning;
 pub use templates::{
     DsReport, KeyChange, KeyTemplate, ListedKind, RecordTemplate, ZoneTemplate, default_ttl,
@@ -65,7 +67,7 @@ pub use zone_keys::ListedZoneKey;
 
 use nameward_store::sql::write::{Committed, WriteError};
 use nameward_store::sql::{DatabaseAddress, SqlBackend, ZoneRow};
-use nameward_store::state::CopyBounds;
+use nameward_store::state::CopyBoundsInForce;
 use nameward_wire::{Name, NameBuf};
 use std::sync::Arc;
 use tokio::runtime::Handle;
@@ -145,7 +147,7 @@ pub struct Operations {
     /// Has the keys of a zone looked at, and its secondaries notified.
     pub keys_changed: KeysChanged,
     /// How many copies of deleted zones are kept, and for how long.
-    pub copies: CopyBounds,
+    pub copies: Arc<CopyBoundsInForce>,
     /// Drives the connections of the databases.
     pub runtime: Handle,
 }
@@ -207,6 +209,7 @@ impl Operations {
             } => self.import_key(name, algorithm.as_deref(), secret),
             OperationRequest::TsigList { secrets } => self.list_keys(*secrets, items),
             OperationRequest::TsigRemove { name } => self.remove_key(name),
+            OperationRequest::ZoneSecureAll => self.secure_all(items),
             OperationRequest::ZoneSecure { .. }
             | OperationRequest::ZoneUnsecure { .. }
             | OperationRequest::ZoneDs { .. }
@@ -331,7 +334,7 @@ mod tests {
             kept: Arc::new(KeptPolicies::new(None, Arc::clone(&policies))),
             keeper: keeper(&policies),
             keys_changed: Box::new(|_| {}),
-            copies: CopyBounds::default(),
+            copies: Arc::default(),
             runtime: runtime.handle().clone(),
         }
     }

@@ -44,6 +44,7 @@ use nameward_maintain::{
 use nameward_serve::outgoing::Notifier;
 use nameward_serve::pipeline::ServingState;
 use nameward_stats::{Gauge, Stats};
+use nameward_store::state::CopyBoundsInForce;
 use nameward_zone::{AccessSource, TableChange};
 pub use operator::resolved;
 
@@ -188,6 +189,7 @@ pub fn run(overrides: &Overrides) -> Result<(), StartError> {
     let parts = MaintenanceParts {
         overrides: overrides.clone(),
         config_file,
+        copies: CopyBoundsInForce::new(config.journal.copy_bounds()),
         config,
         sources,
         shared,

@@ -2,11 +2,12 @@
 
 use nameward_maintain::policy::{Policies, ZonePolicy};
 use nameward_maintain::zone_keys::may_have_keys;
-use nameward_store::state::{CopyBounds, StateChange, StateError, StateStore, StoreUser};
+use nameward_store::state::{CopyBoundsInForce, StateChange, StateError, StateStore, StoreUser};
 use nameward_wire::Name;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::watch;
@@ -75,7 +76,7 @@ fn open_in_turn(directory: &Path, config: &Config) -> Result<StateStore, StateEr
 /// Forgets copies of deleted zones that are over their time, now and every hour until the server ends: they hold secrets.
 pub async fn drop_old_copies(
     store: StateStore,
-    bounds: CopyBounds,
+    bounds: Arc<CopyBoundsInForce>,
     mut stopping: watch::Receiver<bool>,
 ) {
     let mut hours = tokio::time::interval(Duration::from_secs(3600));
@@ -86,7 +87,7 @@ pub async fn drop_old_copies(
         }
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let now = now.map_or(0, |since| since.as_secs());
-        let before = now.saturating_sub(bounds.seconds);
+        let before = now.saturating_sub(bounds.now().seconds);
         store.submit(vec![StateChange::DropCopies { before }], |result| {
             if let Err(error) = result {
                 tracing::warn!("old copies of deleted zones stay: {error}");

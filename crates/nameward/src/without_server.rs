@@ -27,7 +27,7 @@ use nameward_maintain::{
 };
 use nameward_serve::outgoing::forget_notified;
 use nameward_store::sql::{SqlBackend, write::Committed};
-use nameward_store::state::{JournalOrigin, StateChange, StateStore, StoreUser, ZoneHome};
+use nameward_store::state::{CopyBoundsInForce, JournalOrigin, StateChange, StateStore, StoreUser, ZoneHome};
 use tokio::runtime::{Handle, Runtime};
 
 use crate::{
@@ -153,7 +153,7 @@ fn work(
                 let _ = store.write(vec![forget_notified(&zone)]);
             }
         }),
-        copies: config.journal.copy_bounds(),
+        copies: CopyBoundsInForce::new(config.journal.copy_bounds()),
         runtime: Handle::clone(runtime.handle()),
     };
     // On a thread of its own, as within a server: items wait here for a pager, and not in a connection of a database.

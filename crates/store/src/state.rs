@@ -39,7 +39,7 @@ use std::time::Duration;
 pub use at_home::TakeStoredZones;
 pub use care::{CompactReport, StateCheckReport};
 pub use change::{JournalOrigin, StateChange, Written, ZoneHome, ZoneTimers};
-pub use deleted::{CopyBounds, DeletedZone, KeptCopy};
+pub use deleted::{CopyBounds, CopyBoundsInForce, DeletedZone, KeptCopy};
 pub use digest::ContentsDigest;
 pub use error::StateError;
 pub use journal::{JournalBounds, JournalEntry};

@@ -240,7 +240,13 @@ impl Operations {
             )));
         }
         (database.request_list)();
-        Ok(self.autoprimary_result(database.number(), &row, false))
+        let ((address, name_server), backend) = (autoprimary_texts(&row), database.number());
+        tracing::info!("added autoprimary {address} {name_server} to backend {backend}");
+        Ok(OperationResult::AutoprimaryAdded {
+            address,
+            name_server,
+            backend,
+        })
     }
 
     /// Removes an autoprimary from a database; from all that have it if none is named.
@@ -249,7 +255,7 @@ impl Operations {
         template: &AutoprimaryTemplate,
     ) -> Result<OperationResult, OperationError> {
         let row = template.row()?;
-        let mut removed_from = None;
+        let mut removed_from = Vec::new();
         for database in &self.databases {
             if template
                 .backend
@@ -261,13 +267,22 @@ impl Operations {
             let removed = self.runtime.block_on(removed);
             if removed.map_err(|error| database.error(&error))? {
                 (database.request_list)();
-                removed_from.get_or_insert(database.number());
+                removed_from.push(database.number());
             }
         }
-        match removed_from {
-            Some(number) => Ok(self.autoprimary_result(number, &row, true)),
-            None => Err(self.no_such_autoprimary(&row)),
+        let Some(first) = removed_from.first() else {
+            return Err(self.no_such_autoprimary(&row));
+        };
+        let (address, name_server) = autoprimary_texts(&row);
+        for number in &removed_from {
+            tracing::info!("removed autoprimary {address} {name_server} from backend {number}");
         }
+        Ok(OperationResult::AutoprimaryRemoved {
+            address,
+            name_server,
+            backend: *first,
+            backends: removed_from,
+        })
     }
 
     fn no_such_autoprimary(&self, row: &AutoprimaryRow) -> OperationError {
@@ -283,29 +298,11 @@ impl Operations {
             false => format!("autoprimary {address} {server} not found"),
         })
     }
+}
 
-    fn autoprimary_result(
-        &self,
-        backend: u32,
-        row: &AutoprimaryRow,
-        is_removed: bool,
-    ) -> OperationResult {
-        let (address, name_server) = (row.address.to_string(), format!("{}.", row.name_server));
-        let word = if is_removed { "removed" } else { "added" };
-        tracing::info!("{word} autoprimary {address} {name_server} in backend {backend}");
-        match is_removed {
-            true => OperationResult::AutoprimaryRemoved {
-                address,
-                name_server,
-                backend,
-            },
-            false => OperationResult::AutoprimaryAdded {
-                address,
-                name_server,
-                backend,
-            },
-        }
-    }
+/// The address and the name server of a row, as results have them.
+fn autoprimary_texts(row: &AutoprimaryRow) -> (String, String) {
+    (row.address.to_string(), format!("{}.", row.name_server))
 }
 
 fn has_contents(version: &Zone) -> bool {

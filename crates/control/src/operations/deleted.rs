@@ -90,9 +90,9 @@ impl Operations {
         let name = zone_name(name)?;
         let (database, row) = self.locate(&name)?;
         let keeping = match (no_copy, self.commits.store()) {
-            (false, Some(store)) if self.copies.octets_max() > 0 => Some(CopyKeeping {
+            (false, Some(store)) if self.copies.now().octets_max() > 0 => Some(CopyKeeping {
                 store,
-                bounds: self.copies,
+                bounds: self.copies.now(),
                 backend: database.number(),
                 kept: Mutex::default(),
             }),
@@ -104,7 +104,7 @@ impl Operations {
                 .block_on(database.backend.delete_zone(row.id, None)),
             Some(keeping) => {
                 let order = CopyOrder {
-                    octets_max: self.copies.octets_max(),
+                    octets_max: self.copies.now().octets_max(),
                     keep: &|copy| keeping.keep(copy),
                 };
                 let deletion = database.backend.delete_zone(row.id, Some(order));
@@ -125,7 +125,7 @@ impl Operations {
             error => database.error(&error),
         })?;
         let mut warnings = self.publish(database, &committed)?;
-        let kept_until = keeping.map(|_| now().saturating_add(self.copies.seconds));
+        let kept_until = keeping.map(|_| now().saturating_add(self.copies.now().seconds));
         if kept_until.is_none() && !no_copy {
             warnings.push(self.why_no_copy().into());
         }
@@ -152,7 +152,7 @@ impl Operations {
                 "no copies of deleted zones are kept: set server.state_directory",
             )
         })?;
-        Ok((store, now().saturating_sub(self.copies.seconds)))
+        Ok((store, now().saturating_sub(self.copies.now().seconds)))
     }
 
     /// Lists the deleted zones that can be brought back, the last one first.
@@ -170,7 +170,7 @@ impl Operations {
                 records: zone.records,
                 octets,
                 deleted: zone.time,
-                kept_until: zone.time.saturating_add(self.copies.seconds),
+                kept_until: zone.time.saturating_add(self.copies.now().seconds),
             }))
         });
         Ok(OperationResult::Listed { items: count })

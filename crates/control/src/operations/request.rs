@@ -236,6 +236,8 @@ pub enum OperationRequest {
         #[serde(default)]
         soa_edit: Option<String>,
     },
+    /// Signs all zones that have no keys.
+    ZoneSecureAll,
     /// Ends the signing of a zone, and removes its keys.
     ZoneUnsecure {
         /// The zone.

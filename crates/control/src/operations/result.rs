@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     FoundRecord, KeySteps, ListedAutoprimary, ListedCatalog, ListedComment, ListedDeletedZone,
     ListedKind, ListedMember, ListedMetadata, ListedSigning, ListedTsigKey, ListedVersion,
-    ListedZoneKey, OperationError, QueryLogStatus, SecretText, ServerStatus,
+    ListedZoneKey, OperationError, QueryLogStatus, SecretText, SecuredZone, ServerStatus,
 };
 
 /// A reply line on the control socket: any number of items, then one of the others.
@@ -54,6 +54,8 @@ pub enum ListedItem {
     Member(ListedMember),
     /// An autoprimary.
     Autoprimary(ListedAutoprimary),
+    /// A zone among those that are to be signed.
+    Secured(SecuredZone),
 }
 
 /// A zone of the server.
@@ -244,6 +246,8 @@ pub enum OperationResult {
         name_server: String,
         /// The number of the first backend that had it.
         backend: u32,
+        /// The numbers of all backends that had it.
+        backends: Vec<u32>,
     },
     /// Of `zone retrieve`: the check is under way.
     ZoneRetrieving {

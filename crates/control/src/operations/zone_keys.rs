@@ -99,7 +99,7 @@ impl Operations {
     }
 
     /// Signs a zone from now on, or changes how a zone is signed.
-    fn secure_zone(
+    pub(super) fn secure_zone(
         &self,
         zone: &str,
         algorithm: Option<&str>,
@@ -210,7 +210,7 @@ impl Operations {
     }
 
     /// Lists all zones that have keys.
-    fn zones_with_keys(&self) -> Result<Vec<NameBuf>, OperationError> {
+    pub(super) fn zones_with_keys(&self) -> Result<Vec<NameBuf>, OperationError> {
         let mut zones = match self.keeper.keys().zones() {
             Ok(zones) => zones,
             Err(ZoneKeysError::NoStore) if !self.databases.is_empty() => Vec::new(),

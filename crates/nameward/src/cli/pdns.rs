@@ -5,6 +5,7 @@
 
 mod control;
 mod keys;
+mod secure_all;
 mod util;
 mod verbs;
 
@@ -16,6 +17,8 @@ use nameward_control::operations::{
     OperationRequest, OperationResult, ZoneBatch, zone_name,
 };
 use nameward_wire::rdata::write_text;
+
+use secure_all::SerialRaise;
 
 use super::{Cli, RemoteArguments, dispatch, ended, print::OutputForm};
 use crate::{command_error::CommandError, config::Overrides, remote, zone_work};
@@ -72,6 +75,8 @@ enum PdnsStep {
     ListMetadata(String, Vec<String>),
     /// Raises the serial of a zone.
     IncreaseSerial(String),
+    /// Signs all zones that are not signed.
+    SecureAll(SerialRaise),
     /// Prints counters as `pdns_control show` does.
     ShowCounters(String),
     /// Drops entries of the caches, and prints how many.
@@ -203,6 +208,7 @@ fn take(steps: Vec<PdnsStep>, words: &PdnsWords) -> Result<ExitCode, CommandErro
                 eprintln!("{text}");
                 ExitCode::SUCCESS
             }
+            PdnsStep::SecureAll(raise) => secure_all::run(raise, &words.overrides())?,
             step => ended(print(&answer(step, &words.overrides())?))?,
         };
         if code != ExitCode::SUCCESS {
@@ -220,7 +226,7 @@ fn print(text: &str) -> std::io::Result<()> {
 /// Returns the text that a step prints.
 fn answer(step: PdnsStep, overrides: &Overrides) -> Result<String, CommandError> {
     match step {
-        PdnsStep::Run(_) | PdnsStep::Say(_) => Ok(String::new()),
+        PdnsStep::Run(_) | PdnsStep::Say(_) | PdnsStep::SecureAll(_) => Ok(String::new()),
         PdnsStep::Key(step) => keys::answer(step, overrides),
         PdnsStep::ListZone(zone) => list_zone(&zone, overrides),
         PdnsStep::ListZones(kind, count) => list_zones(kind.as_deref(), count, overrides),

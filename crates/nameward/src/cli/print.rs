@@ -97,6 +97,7 @@ impl Printer {
             ListedItem::Catalog(catalog) => self.json(catalog),
             ListedItem::Member(member) => self.json(member),
             ListedItem::Autoprimary(one) => self.json(one),
+            ListedItem::Secured(zone) => self.json(zone),
         }
     }
 
@@ -307,8 +308,16 @@ fn text(result: &OperationResult) -> String {
         OperationResult::AutoprimaryRemoved {
             address,
             name_server,
-            backend,
-        } => format!("removed autoprimary {address} {name_server} from backend {backend}\n"),
+            backends,
+            ..
+        } => {
+            let backends: Vec<String> = backends.iter().map(u32::to_string).collect();
+            let plural = if backends.len() == 1 { "" } else { "s" };
+            let backends = backends.join(", ");
+            format!(
+                "removed autoprimary {address} {name_server} from backend{plural} {backends}\n"
+            )
+        }
         OperationResult::ZoneRetrieving { zone } => {
             let zone = zone_text(zone);
             format!(

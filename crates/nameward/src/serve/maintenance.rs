@@ -25,7 +25,10 @@ use nameward_maintain::{
     sync::{SyncError, SyncMode, SyncOutcome},
 };
 use nameward_serve::pipeline::ServingState;
-use nameward_store::file::{FileSource, Look};
+use nameward_store::{
+    file::{FileSource, Look},
+    state::CopyBoundsInForce,
+};
 use nameward_wire::NameBuf;
 use nameward_zone::AccessSource;
 
@@ -150,6 +153,8 @@ pub struct MaintenanceParts {
     pub catalogs: CatalogHandle,
     /// The level of the log can change.
     pub log: LogControl,
+    /// How long copies of deleted zones are kept.
+    pub copies: Arc<CopyBoundsInForce>,
     /// Asked for their zones again by a reload.
     pub databases: Databases,
     /// The clients of resolvers, once they are started.
@@ -311,6 +316,7 @@ fn reload(parts: &mut MaintenanceParts, files: &mut FileFollower) -> ReloadOutco
     if config.query_log != parts.config.query_log {
         parts.logs.apply(&config.query_log);
     }
+    parts.copies.set(config.journal.copy_bounds());
     if config.rings != parts.config.rings {
         zones::resize_rings(&parts.shared.stats, &config.rings);
     }

@@ -23,7 +23,7 @@ use nameward_maintain::{
 };
 use nameward_serve::pipeline::ServingState;
 use nameward_stats::VARIABLES;
-use nameward_store::state::CopyBounds;
+use nameward_store::state::CopyBoundsInForce;
 use nameward_wire::NameBuf;
 use tokio::{runtime::Handle, sync::watch};
 
@@ -64,7 +64,7 @@ pub fn operations(
     databases: &Databases,
     (policies, kept, keepers): (&Arc<PolicyTable>, &Arc<KeptPolicies>, &KeyKeepers),
     (commits, updates): (&Arc<Commits>, &Arc<Updates>),
-    (copies, runtime): (CopyBounds, &Handle),
+    (copies, runtime): (&Arc<CopyBoundsInForce>, &Handle),
 ) -> Operations {
     let database = |followed: &FollowedDatabase| {
         let (own, runtime) = (followed.clone(), runtime.clone());
@@ -100,7 +100,7 @@ pub fn operations(
             let driver = keepers.1.clone();
             move |zone| driver.keys_changed(zone)
         }),
-        copies,
+        copies: Arc::clone(copies),
         runtime: runtime.clone(),
     }
 }

@@ -163,10 +163,10 @@ impl RunningServer {
             &databases,
             (&parts.policies, &parts.kept, &parts.keepers),
             (&parts.commits, &updates),
-            (config.journal.copy_bounds(), &Handle::current()),
+            (&parts.copies, &Handle::current()),
         );
         zone_requests.set_updates(Arc::new(requests));
-        let commits_store = parts.commits.store().cloned();
+        let (commits_store, copies) = (parts.commits.store().cloned(), Arc::clone(&parts.copies));
         let secondary = SecondaryParts {
             shared: Arc::clone(&shared),
             commits: Arc::clone(&parts.commits),
@@ -226,8 +226,7 @@ impl RunningServer {
         });
         tasks.spawn(tick(Arc::clone(&shared), stopping.clone()));
         if let Some(store) = commits_store {
-            let bounds = config.journal.copy_bounds();
-            tasks.spawn(state::drop_old_copies(store, bounds, stopping.clone()));
+            tasks.spawn(state::drop_old_copies(store, copies, stopping.clone()));
         }
         tasks.spawn(health::keep_fresh(Arc::clone(&health), stopping.clone()));
         if let Some(listener) = web_port {

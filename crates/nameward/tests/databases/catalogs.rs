@@ -153,6 +153,50 @@ fn check_autoprimaries(server: &TestServer) {
 }
 
 #[test]
+fn an_autoprimary_of_two_databases_is_removed_from_both_by_name() {
+    let setup = Setup::new().without_web();
+    let other = tempfile::tempdir().unwrap();
+    let databases = [Sqlite::new(setup.dir()), Sqlite::new(other.path())];
+    let backends = databases.each_ref().map(|one| one.backend("live"));
+    let server = setup.config(&backends.concat()).start();
+    let server_row = ["192.0.2.1", "ns1.example.org"];
+    for number in ["1", "2"] {
+        let add = [
+            &["autoprimary", "add", "--backend", number],
+            &server_row[..],
+        ]
+        .concat();
+        done(&server, &add);
+    }
+    let remove = [&["autoprimary", "remove"], &server_row[..]].concat();
+    let said = done(&server, &remove);
+    let expected = "removed autoprimary 192.0.2.1 ns1.example.org. from backends 1, 2\n";
+    assert_eq!(said, expected);
+}
+
+#[test]
+fn a_reload_does_not_call_a_made_catalog_of_a_database_contested() {
+    let (server, _database) = start();
+    done(
+        &server,
+        &["zone", "create", "made.test", "--ns", "ns.other.test"],
+    );
+    done(&server, &["zone", "set", "made.test", "--kind", "producer"]);
+    wait_for_members(&server, "made.test.", 0);
+    done(&server, &["reload"]);
+    // The list is read again after that.
+    done(
+        &server,
+        &["zone", "create", "new.test", "--ns", "ns.other.test"],
+    );
+    let set = ["zone", "set", "new.test", "--catalog", "made.test"];
+    done(&server, &set);
+    wait_for_members(&server, "made.test.", 1);
+    let log = server.log();
+    assert!(!log.contains("made.test. is in"), "{log}");
+}
+
+#[test]
 fn autoprimaries_of_sqlite_and_of_the_configuration() {
     let (server, _database) = start();
     check_autoprimaries(&server);

@@ -233,6 +233,48 @@ fn a_script_of_pdnsutil_leaves_the_same_tables_as_pdnsutil() {
 }
 
 #[test]
+fn secure_all_zones_signs_those_of_databases_and_files_and_tells_of_each() {
+    let setup = Setup::new().without_web();
+    let database = Sqlite::new(setup.dir());
+    let state = "[server]\nstate_directory = \"state\"\n";
+    let setup = setup.config(state).config(&database.backend("live"));
+    let server = setup.zone("file.test", ZONE).start();
+    let run = |words: &[&str]| ours(&server, "pdnsutil", words);
+    for zone in ["a.test", "b.test", "c.test"] {
+        assert!(run(&["create-zone", zone, "ns.other.test"]).0);
+    }
+    let (is_good, _, said) = run(&["create-secondary-zone", "secondary.test", "192.0.2.1"]);
+    assert!(is_good, "{said}");
+    assert!(run(&["secure-zone", "b.test"]).0);
+    let (is_good, said, error) = run(&["secure-all-zones", "increase-serial"]);
+    assert!(is_good, "{said}{error}");
+    let lines: Vec<&str> = said.lines().collect();
+    for (line, zone) in lines.iter().zip(["[1/3] a", "[2/3] c", "[3/3] file"]) {
+        let start = format!("{zone}.test: secured, key tag ");
+        assert!(line.starts_with(&start), "{said}");
+    }
+    let raised = lines.iter().filter(|line| line.contains("serial"));
+    assert_eq!(raised.count(), 3, "{said}");
+    assert_eq!(lines.last(), Some(&"Secured: 3 zones. Errors: 0"), "{said}");
+    let (_, said, _) = run(&["zone", "secure-all"]);
+    assert_eq!(said, "Secured: 0 zones. Errors: 0\n");
+    let keys = server.command(&["key", "list"]).stdout;
+    let keys = String::from_utf8_lossy(&keys);
+    assert_eq!(keys.lines().count(), 4, "{keys}");
+    assert!(!keys.contains("secondary.test"), "{keys}");
+    // A zone that cannot be signed keeps no other from it.
+    assert!(run(&["create-zone", "d.test", "ns.other.test"]).0);
+    assert!(run(&["create-zone", "e.test", "ns.other.test"]).0);
+    database.run(
+        "INSERT INTO domainmetadata (domain_id, kind, content) SELECT id, 'PRESIGNED', '1' FROM domains \
+         WHERE name = 'd.test'",
+    );
+    let (is_good, said, error) = run(&["secure-all-zones"]);
+    assert!(!is_good && error.contains("d.test"), "{error}");
+    assert!(said.contains("[2/2] e.test: secured"), "{said}");
+}
+
+#[test]
 fn pdns_control_is_understood_also_by_its_own_name() {
     let setup = Setup::new().without_web();
     let database = Sqlite::new(setup.dir());

@@ -144,6 +144,32 @@ fn a_zone_of_mariadb_comes_back_with_all_that_it_had() {
 }
 
 #[test]
+fn the_time_for_which_copies_are_kept_follows_a_reload() {
+    let setup = Setup::new().without_web().config(STATE);
+    let database = Sqlite::new(setup.dir());
+    let server = setup.config(&sqlite_backend(&database, "live"));
+    let server = server.config("[journal]\ndeleted_keep_days = 7\n").start();
+    done(
+        &server,
+        &["zone", "create", "one.test", "--ns", "ns.other.test"],
+    );
+    done(&server, &["zone", "delete", "one.test"]);
+    let days = || {
+        let listed = done(&server, &["zone", "list", "--deleted", "--json"]);
+        let listed: serde_json::Value = serde_json::from_str(&listed).unwrap();
+        let seconds = listed["kept_until"].as_u64().unwrap() - listed["deleted"].as_u64().unwrap();
+        seconds / 86_400
+    };
+    assert_eq!(days(), 7);
+    let config = server.dir().join("nameward.toml");
+    let text = std::fs::read_to_string(&config).unwrap();
+    let text = text.replace("deleted_keep_days = 7", "deleted_keep_days = 3");
+    std::fs::write(&config, text).unwrap();
+    done(&server, &["reload"]);
+    assert_eq!(days(), 3);
+}
+
+#[test]
 fn without_a_state_directory_a_deletion_says_that_no_copy_is_kept() {
     let setup = Setup::new().without_web();
     let database = Sqlite::new(setup.dir());

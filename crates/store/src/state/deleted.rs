@@ -8,6 +8,7 @@ use super::journal::stored_name;
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::Serial;
 use rusqlite::{Connection, OptionalExtension, Row, params};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// How much is kept of deleted zones, and for how long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -30,6 +31,27 @@ impl CopyBounds {
             true => 0,
             false => self.octets.min(Self::COPY_MAX),
         }
+    }
+}
+
+/// The bounds that are in force: a reload changes them.
+#[derive(Debug, Default)]
+pub struct CopyBoundsInForce(Mutex<CopyBounds>);
+
+impl CopyBoundsInForce {
+    /// Begins with these.
+    pub fn new(bounds: CopyBounds) -> Arc<Self> {
+        Arc::new(Self(Mutex::new(bounds)))
+    }
+
+    /// Returns them as they are now.
+    pub fn now(&self) -> CopyBounds {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Puts others in force.
+    pub fn set(&self, bounds: CopyBounds) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = bounds;
     }
 }
 

@@ -35,9 +35,9 @@ impl OperationRequest {
             | OperationRequest::ZoneSync { .. }
             | OperationRequest::ZoneFreeze { .. }
             | OperationRequest::ZoneThaw { .. } => RequestReach::Server,
-            OperationRequest::RecordSearch { .. } | OperationRequest::CatalogList => {
-                RequestReach::AllZones
-            }
+            OperationRequest::RecordSearch { .. }
+            | OperationRequest::CatalogList
+            | OperationRequest::ZoneSecureAll => RequestReach::AllZones,
             OperationRequest::ZoneList
             | OperationRequest::DeletedZoneList
             | OperationRequest::AutoprimaryList

@@ -5,7 +5,7 @@
 
 use super::{follower::DatabaseFollower, read::LINES_MAX};
 use crate::policy::{
-    Autoprimary, PolicyPart, PolicySet, PolicySource, PolicyTable,
+    Autoprimary, PolicyPart, PolicySet, PolicySource, PolicyTable, ZoneKind,
     database::{read_keys, read_policy},
 };
 use nameward_dnssec::tsig::TsigKey;
@@ -62,6 +62,13 @@ impl FollowedPolicies {
     /// Returns whether a zone is transferred from primaries.
     pub(super) fn is_transferred(&self, zone: Name<'_>) -> bool {
         self.table.load().of(zone).kind.is_transferred()
+    }
+
+    /// Returns whether a zone is a catalog of this database, which is made of its members.
+    pub(super) fn is_made_of_members(&self, zone: Name<'_>) -> bool {
+        let policies = self.table.load();
+        let policy = policies.of(zone);
+        policy.kind == ZoneKind::Producer && policy.declared_by == self.source
     }
 
     /// Returns whether the rows of a zone have its signatures (PRESIGNED).

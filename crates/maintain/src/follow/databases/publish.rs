@@ -3,6 +3,7 @@
 use super::{follower::DatabaseFollower, read::LINES_MAX};
 use crate::commit::Commits;
 use crate::follow::contested;
+use crate::policy::CONFIGURED_RANK;
 use crate::reconcile::Reconciler;
 use nameward_store::state::ZoneHome;
 use nameward_zone::{Contest, TableChange, Zone};
@@ -63,6 +64,10 @@ impl DatabaseFollower {
     /// Logs once for each zone that another source has it too.
     fn log_contest(&mut self, contest: &Contest, steps: &[TableStep]) {
         let name = contest.name.as_name();
+        // A catalog of this database that is made of its members stands in the table as made here.
+        if contest.served == CONFIGURED_RANK && self.policies.is_made_of_members(name) {
+            return;
+        }
         let id = steps.iter().find_map(|step| match step {
             TableStep::Offer(id, zone) if zone.apex_name() == name => Some(*id),
             _ => None,

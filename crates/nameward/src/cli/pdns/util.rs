@@ -6,6 +6,7 @@ use nameward_wire::text::Fields;
 use nameward_wire::{Name, Type};
 
 use super::keys::{PdnsKeyStep, template};
+use super::secure_all::SerialRaise;
 use super::verbs::{IMPOSSIBLE, NOUNS};
 use super::{PdnsStep, ZoneCount, impossible, wrong};
 
@@ -117,6 +118,8 @@ fn of_zone(verb: &str, arguments: &[&str]) -> Option<Vec<PdnsStep>> {
             let steps = zones.iter().map(|zone| own(&["zone", "rectify", zone]));
             steps.collect()
         }
+        ("secure-all-zones", []) => vec![PdnsStep::SecureAll(SerialRaise::Kept)],
+        ("secure-all-zones", ["increase-serial"]) => vec![PdnsStep::SecureAll(SerialRaise::Raised)],
         ("rectify-all-zones", _) => vec![PdnsStep::Say(
             "nothing to rectify: auth, ordername and empty non-terminals are kept right with each change that this server \
              makes, and its answers do not depend on them",
@@ -360,6 +363,11 @@ mod tests {
         for theirs in ["add-zone-key|a.test", "zone|add-key|a.test|zsk"] {
             let theirs = format!("{theirs}|2048|inactive|rsasha256");
             assert_eq!(plan_of(&theirs), Ok(vec![added.clone()]));
+        }
+        let all = PdnsStep::SecureAll(SerialRaise::Raised);
+        for theirs in ["secure-all-zones", "zone|secure-all"] {
+            let theirs = format!("{theirs}|increase-serial");
+            assert_eq!(plan_of(&theirs), Ok(vec![all.clone()]));
         }
         let listed = PdnsStep::ListZone("a.test".into());
         assert_eq!(plan_of("zone|list|a.test"), Ok(vec![listed.clone()]));

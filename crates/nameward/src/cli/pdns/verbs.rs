@@ -100,7 +100,6 @@ pub(super) const IMPOSSIBLE: &[(&str, &str)] = &[
     ("ipdecrypt", "addresses are not encrypted"),
     ("ipencrypt", "addresses are not encrypted"),
     ("raw-lua-from-content", "LUA records are not run"),
-    ("secure-all-zones", "`nameward zone secure` signs one zone"),
     ("set-option", "set domains.options in the database"),
     ("set-options-json", "set domains.options in the database"),
     (

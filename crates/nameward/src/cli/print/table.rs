@@ -193,6 +193,14 @@ pub fn row_of(item: &ListedItem) -> Option<(Header, Vec<String>)> {
                 or_none(one.key.clone()),
             ],
         ),
+        ListedItem::Secured(one) => (
+            &["ZONE", "KEY TAG", "PROBLEM"],
+            vec![
+                one.zone.clone(),
+                or_none(one.tag.map(|tag| tag.to_string())),
+                or_none(one.problem.clone()),
+            ],
+        ),
         ListedItem::Version(version) => (change::VERSION_HEADER, version_row(version)),
         ListedItem::Found(_)
         | ListedItem::Record(_)

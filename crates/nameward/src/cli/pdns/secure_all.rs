@@ -1,0 +1,53 @@
+//! Owns `pdnsutil secure-all-zones`: a line for each zone as it is signed, and the sums.
+
+use std::{io::Write, process::ExitCode};
+
+use nameward_control::operations::{ListedItem, OperationRequest};
+
+use super::{bare, increase_serial};
+use crate::{command_error::CommandError, config::Overrides, remote, terminal};
+
+/// Whether the serials of zones are raised when they are signed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SerialRaise {
+    Raised,
+    Kept,
+}
+
+/// Signs all zones, and prints what becomes of each at once. Ends with 1 if one was not signed.
+pub fn run(raise: SerialRaise, overrides: &Overrides) -> Result<ExitCode, CommandError> {
+    let (mut secured, mut failed) = (Vec::new(), 0);
+    remote::ask(OperationRequest::ZoneSecureAll, overrides, &mut |item| {
+        let ListedItem::Secured(one) = item else {
+            return;
+        };
+        let place = format!("[{}/{}] {}", one.number, one.of, bare(&one.zone));
+        match (one.tag, one.problem) {
+            (_, Some(problem)) => {
+                failed += 1;
+                eprintln!("{}", terminal::line(format!("{place}: {problem}")));
+            }
+            (Some(tag), None) => {
+                say(&format!("{place}: secured, key tag {tag}"));
+                secured.push(one.zone);
+            }
+            (None, None) => {}
+        }
+    })?;
+    if raise == SerialRaise::Raised {
+        for zone in &secured {
+            say(increase_serial(zone, overrides)?.trim_end());
+        }
+    }
+    say(&format!("Secured: {} zones. Errors: {failed}", secured.len()));
+    Ok(match failed {
+        0 => ExitCode::SUCCESS,
+        _ => ExitCode::FAILURE,
+    })
+}
+
+/// Prints a line at once; a reader that went away does not end the work.
+fn say(line: &str) {
+    let mut out = std::io::stdout().lock();
+    let _ = writeln!(out, "{}", terminal::line(line)).and_then(|()| out.flush());
+}
