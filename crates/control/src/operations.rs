@@ -69,6 +69,8 @@ use nameward_store::sql::write::{Committed, WriteError};
 use nameward_store::sql::{DatabaseAddress, SqlBackend, ZoneRow};
 use nameward_store::state::CopyBoundsInForce;
 use nameward_wire::{Name, NameBuf};
+use nameward_zone::change::ChangeAuthor;
+use record::read_deletion;
 use std::sync::Arc;
 use tokio::runtime::Handle;
 
@@ -153,9 +155,19 @@ pub struct Operations {
 }
 
 impl Operations {
-    /// Does an operation on zones or records; others are not for here.
+    /// Does an operation on zones or records that nobody in particular asks for; others are not for here.
     pub fn run(
         &self,
+        request: &OperationRequest,
+        items: TakeItem<'_>,
+    ) -> Result<OperationResult, OperationError> {
+        self.run_for(None, request, items)
+    }
+
+    /// Does an operation on zones or records; others are not for here. Changes of records are noted with who asks for them.
+    pub fn run_for(
+        &self,
+        author: Option<&Arc<ChangeAuthor>>,
         request: &OperationRequest,
         items: TakeItem<'_>,
     ) -> Result<OperationResult, OperationError> {
@@ -178,7 +190,7 @@ impl Operations {
             OperationRequest::ZoneDifference { zone, from, to } => {
                 self.list_difference(zone, (*from, *to), items)
             }
-            OperationRequest::RecordUse(request) => self.use_records(request),
+            OperationRequest::RecordUse(request) => self.use_records(request, author),
             OperationRequest::RecordComment(request) => self.comment(request),
             OperationRequest::CommentList { zone } => self.list_comments(zone, items),
             OperationRequest::RecordSearch { pattern, limit } => {
@@ -190,15 +202,18 @@ impl Operations {
             OperationRequest::MetadataChange(request) => self.change_metadata(request),
             OperationRequest::ZoneRectify { zone } => self.rectify_zone(zone),
             OperationRequest::ZoneSet(terms) => self.set_terms(terms),
-            OperationRequest::Apply(batches) => self.apply_batches(batches, items),
-            OperationRequest::RecordSet(template) => self.set_records(template),
-            OperationRequest::RecordAdd(template) => self.add_records(template),
+            OperationRequest::Apply(batches) => self.apply_batches(batches, author, items),
+            OperationRequest::RecordSet(template) => self.set_records(template, author),
+            OperationRequest::RecordAdd(template) => self.add_records(template, author),
             OperationRequest::RecordDelete {
                 zone,
                 name,
                 rtype,
                 content,
-            } => self.delete_records(zone, name, rtype.as_deref(), content),
+            } => {
+                let edit = |apex: &NameBuf| read_deletion(name, rtype.as_deref(), content, apex);
+                self.change_records(zone, author, edit)
+            }
             OperationRequest::TsigGenerate { name, algorithm } => {
                 self.generate_key(name, algorithm.as_deref())
             }

@@ -12,7 +12,7 @@ mod ask;
 mod serve;
 
 pub use ask::{AskError, ask};
-pub use serve::{Commands, REQUEST_MAX};
+pub use serve::{Commands, ControlPeer, REQUEST_MAX};
 
 use std::{
     fs, io,

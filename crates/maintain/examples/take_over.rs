@@ -193,6 +193,7 @@ fn transfer(records: usize) {
         home: ZoneHome::Store,
         origin: JournalOrigin::Transfer,
         confirmed: None,
+        author: None,
     };
     let (done, is_done) = std::sync::mpsc::channel();
     commits.version_with_contents(source, whole.zone, whole.contents, move |result| {

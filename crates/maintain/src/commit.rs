@@ -127,10 +127,11 @@ impl Commits {
     /// Makes a change that depends on what the zone has, as [`Commits::change`].
     pub fn conditional(
         self: &Arc<Self>,
-        source: VersionSource,
+        mut source: VersionSource,
         asked: &dyn ConditionalChange,
         done: impl FnOnce(Result<CommittedVersion, CommitError>) + Send + 'static,
     ) {
+        source.author = asked.author().or(source.author);
         let table = self.table.load();
         let served = table.offered_by(source.zone.as_name(), source.rank);
         let make = |tip: &Arc<Zone>, _: Option<&Arc<Zone>>| {
@@ -352,6 +353,7 @@ impl Commits {
             origin: source.origin,
             difference: Arc::new(difference.clone()),
             time: now_seconds(),
+            author: source.author.clone(),
         }])
     }
 

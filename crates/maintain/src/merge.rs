@@ -67,6 +67,7 @@ impl Rebased {
             origin: JournalOrigin::Change,
             difference: Arc::clone(&self.lacking),
             time: now_seconds(),
+            author: None,
         };
         vec![restart, append]
     }

@@ -54,6 +54,7 @@ impl Server {
             home,
             origin,
             confirmed: None,
+            author: None,
         }
     }
 
@@ -99,9 +100,11 @@ fn changes_of_many_clients_are_published_in_order_and_each_has_its_own_result() 
             3 => cname(&server.zone, n - 1),
             _ => set_host(&server.zone, n, Some(n)),
         };
-        server.commits.change(source, &change, move |result| {
-            sender.send((n, result)).unwrap()
-        });
+        server
+            .commits
+            .change(source.clone(), &change, move |result| {
+                sender.send((n, result)).unwrap()
+            });
     }
     drop(sender);
     for (n, result) in results {
@@ -129,7 +132,7 @@ fn changes_of_many_clients_are_published_in_order_and_each_has_its_own_result() 
     // Nothing to do is no change, and is acknowledged after all that went before.
     let again = server
         .commits
-        .change_and_wait(source, &set_host(&server.zone, 1, Some(1)))
+        .change_and_wait(source.clone(), &set_host(&server.zone, 1, Some(1)))
         .unwrap();
     assert!(again.difference.is_empty() && again.zone.serial() == Serial(31));
 }
@@ -149,7 +152,7 @@ fn what_only_the_journal_keeps_needs_a_store_and_what_is_at_home_elsewhere_does_
     let source = server.source(ZoneHome::File, JournalOrigin::Change);
     let refused = server
         .commits
-        .change_and_wait(source, &set_host(&server.zone, 1, Some(1)));
+        .change_and_wait(source.clone(), &set_host(&server.zone, 1, Some(1)));
     let error = refused.err().unwrap();
     assert!(
         matches!(error, CommitError::NoStore(_)) && error.to_string().contains("state_directory")
@@ -157,7 +160,10 @@ fn what_only_the_journal_keeps_needs_a_store_and_what_is_at_home_elsewhere_does_
     assert_eq!(server.served(), (1, Hosts::new()));
     let edited = build(&server.zone, 5, &Hosts::from([(1, 1)]));
     let source = server.source(ZoneHome::File, JournalOrigin::Home);
-    let committed = server.commits.version_and_wait(source, edited).unwrap();
+    let committed = server
+        .commits
+        .version_and_wait(source.clone(), edited)
+        .unwrap();
     assert_eq!(
         (
             committed.difference.removed.len(),
@@ -175,7 +181,10 @@ fn a_file_that_changed_without_a_newer_serial_begins_the_journal_anew() {
     let source = server.source(ZoneHome::File, JournalOrigin::Home);
     let load = |serial, octet| {
         let zone = build(&server.zone, serial, &Hosts::from([(1, octet)]));
-        server.commits.version_and_wait(source, zone).unwrap();
+        server
+            .commits
+            .version_and_wait(source.clone(), zone)
+            .unwrap();
     };
     load(2, 1);
     load(3, 2);
@@ -199,7 +208,7 @@ fn a_version_that_its_home_has_is_served_even_if_the_journal_has_a_gap() {
     let database = first.source(ZoneHome::Database, JournalOrigin::Change);
     first
         .commits
-        .change_and_wait(database, &set_host(&first.zone, 1, Some(1)))
+        .change_and_wait(database.clone(), &set_host(&first.zone, 1, Some(1)))
         .unwrap();
     assert_eq!(first.journal(1), Some(vec![(1, 2)]));
     drop(first);
@@ -207,12 +216,12 @@ fn a_version_that_its_home_has_is_served_even_if_the_journal_has_a_gap() {
     let second = server(Some(store(&directory)), &Hosts::new());
     second
         .commits
-        .change_and_wait(database, &set_host(&second.zone, 2, Some(2)))
+        .change_and_wait(database.clone(), &set_host(&second.zone, 2, Some(2)))
         .unwrap();
     assert_eq!(second.served(), (2, Hosts::from([(2, 2)])));
     second
         .commits
-        .change_and_wait(database, &set_host(&second.zone, 3, Some(3)))
+        .change_and_wait(database.clone(), &set_host(&second.zone, 3, Some(3)))
         .unwrap();
     assert_eq!(second.journal(2), Some(vec![(2, 3)]));
     assert_eq!(second.journal(1), None);
@@ -226,7 +235,7 @@ fn a_difference_of_another_version_is_refused() {
     let source = server.source(ZoneHome::Database, JournalOrigin::Change);
     let stale = server
         .commits
-        .difference_and_wait(source, versions[1].difference_from(&versions[0]));
+        .difference_and_wait(source.clone(), versions[1].difference_from(&versions[0]));
     assert_eq!(
         stale.err(),
         Some(CommitError::Stale {
@@ -248,7 +257,7 @@ fn a_zone_that_was_withdrawn_does_not_come_back() {
         .publish(&[TableChange::Withdraw(name, RANK)]);
     let late = server
         .commits
-        .version_and_wait(source, build(&server.zone, 2, &Hosts::new()));
+        .version_and_wait(source.clone(), build(&server.zone, 2, &Hosts::new()));
     assert_eq!(late.err(), Some(CommitError::NoSuchZone));
     assert!(server.commits.table().load().is_empty());
 }
@@ -261,7 +270,7 @@ fn a_zone_of_the_store_survives_with_all_its_changes() {
     // Without contents there is nothing that a journal could be read on top of.
     let early = first
         .commits
-        .change_and_wait(source, &set_host(&first.zone, 1, Some(1)));
+        .change_and_wait(source.clone(), &set_host(&first.zone, 1, Some(1)));
     assert!(matches!(
         early.err(),
         Some(CommitError::State(StateError::Gap { .. }))
@@ -277,12 +286,12 @@ fn a_zone_of_the_store_survives_with_all_its_changes() {
     let many: Hosts = (0..200).map(|host| (host, 1)).collect();
     first
         .commits
-        .version_and_wait(source, build(&first.zone, 1, &many))
+        .version_and_wait(source.clone(), build(&first.zone, 1, &many))
         .unwrap();
     for n in 0..120u8 {
         first
             .commits
-            .change_and_wait(source, &set_host(&first.zone, n, Some(n + 2)))
+            .change_and_wait(source.clone(), &set_host(&first.zone, n, Some(n + 2)))
             .unwrap();
     }
     let served = first.served();
@@ -298,7 +307,10 @@ fn a_large_zone_with_many_changes_is_packed_while_more_come() {
     let server = server(None, &hosts);
     let source = server.source(ZoneHome::Database, JournalOrigin::Change);
     let large = common::build_large(&server.zone, 2, 6000);
-    server.commits.version_and_wait(source, large).unwrap();
+    server
+        .commits
+        .version_and_wait(source.clone(), large)
+        .unwrap();
     let version = || {
         server
             .commits
@@ -310,7 +322,10 @@ fn a_large_zone_with_many_changes_is_packed_while_more_come() {
     // Another thread packs it; each change gives it time, and none may be lost.
     for n in 0..100_000u32 {
         let change = common::set_address(&server.zone, n % 6000, n);
-        server.commits.change_and_wait(source, &change).unwrap();
+        server
+            .commits
+            .change_and_wait(source.clone(), &change)
+            .unwrap();
         let is_worth_it = version().is_worth_packing();
         if was_worth_it && !is_worth_it {
             assert_eq!(
@@ -336,11 +351,17 @@ fn a_long_journal_of_a_zone_of_the_store_has_its_contents_written_and_is_shorten
     let server = server(Some(store(&directory)), &Hosts::from([(1, 1)]));
     let source = server.source(ZoneHome::Store, JournalOrigin::Transfer);
     let first = build(&server.zone, 2, &Hosts::from([(1, 2)]));
-    server.commits.version_and_wait(source, first).unwrap();
+    server
+        .commits
+        .version_and_wait(source.clone(), first)
+        .unwrap();
     let bound = usize::try_from(BOUNDS.entries).unwrap();
     for round in 0..4 * bound {
         let change = set_host(&server.zone, 1, Some((round % 200) as u8 + 5));
-        server.commits.change_and_wait(source, &change).unwrap();
+        server
+            .commits
+            .change_and_wait(source.clone(), &change)
+            .unwrap();
     }
     let start = std::time::Instant::now();
     let kept = || server.commits.store().unwrap().zones().unwrap()[0].entries;

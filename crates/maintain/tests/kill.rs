@@ -102,6 +102,7 @@ fn change_for_ever(commits: &Arc<Commits>, zone: NameBuf, home: ZoneHome, versio
         home,
         origin: JournalOrigin::Change,
         confirmed: None,
+        author: None,
     };
     let is_new = version.is_none();
     let mut first = match (home, version) {
@@ -116,7 +117,7 @@ fn change_for_ever(commits: &Arc<Commits>, zone: NameBuf, home: ZoneHome, versio
         .publish(&[TableChange::Offer(Arc::new(first))]);
     if is_new && home == ZoneHome::Store {
         commits
-            .version_and_wait(source, build(&zone, 1, &contents(1)))
+            .version_and_wait(source.clone(), build(&zone, 1, &contents(1)))
             .unwrap();
     }
     let mut waiting = std::collections::VecDeque::new();
@@ -129,7 +130,7 @@ fn change_for_ever(commits: &Arc<Commits>, zone: NameBuf, home: ZoneHome, versio
             change = common::set_serial(&zone, next);
         }
         let (sender, receiver) = std::sync::mpsc::channel();
-        commits.change(source, &change, move |result| {
+        commits.change(source.clone(), &change, move |result| {
             let _ = sender.send(result.map(|committed| committed.zone.serial()));
         });
         waiting.push_back(receiver);

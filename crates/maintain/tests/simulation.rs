@@ -150,6 +150,7 @@ fn source(zone: NameBuf) -> VersionSource {
         home: ZoneHome::Store,
         origin: JournalOrigin::Change,
         confirmed: None,
+        author: None,
     }
 }
 

@@ -15,6 +15,7 @@ mod key;
 mod logs;
 mod pdns;
 pub mod print;
+mod target;
 mod tsig;
 mod zone_work;
 
@@ -28,6 +29,7 @@ use logs::{LogLevelArguments, QueryLogCommand};
 use nameward_control::operations::{OperationError, OperationRequest};
 use pdns::PdnsCommand;
 use print::{OutputForm, Printer};
+use target::{ChangeArguments, RemoteArguments};
 use tsig::TsigCommand;
 
 use crate::{
@@ -236,16 +238,6 @@ struct ServeArguments {
     control: Option<PathBuf>,
 }
 
-#[derive(Args)]
-struct RemoteArguments {
-    /// Configuration file of the server, to find its control socket
-    #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
-    /// Path of the server's control socket
-    #[arg(long, value_name = "PATH")]
-    control: Option<PathBuf>,
-}
-
 #[derive(Clone, Copy, ValueEnum)]
 enum ConfigFormat {
     /// A commented configuration file
@@ -275,16 +267,6 @@ impl ServeArguments {
             workers: self.workers,
             control_socket: self.control,
             ..self.source.overrides()
-        }
-    }
-}
-
-impl RemoteArguments {
-    fn overrides(self) -> Overrides {
-        Overrides {
-            file: self.config.or_else(place::named),
-            control_socket: self.control,
-            ..Overrides::default()
         }
     }
 }

@@ -105,6 +105,8 @@ pub struct Overrides {
     pub workers: Option<u64>,
     /// Replaces `server.control_socket`.
     pub control_socket: Option<PathBuf>,
+    /// The reason of a change, which is kept in the history of its zone.
+    pub message: Option<String>,
 }
 
 impl Config {

@@ -2,6 +2,7 @@
 
 #![deny(unsafe_code)]
 
+mod author;
 mod batch_text;
 mod check;
 mod cli;

@@ -5,7 +5,13 @@
 
 #![allow(unsafe_code)]
 
-use std::{ffi::CString, io, os::unix::fs::MetadataExt, path::Path, ptr};
+use std::{
+    ffi::{CStr, CString},
+    io,
+    os::unix::fs::MetadataExt,
+    path::Path,
+    ptr,
+};
 
 /// A user and group to become.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,6 +56,43 @@ pub enum IdentityError {
 /// The user this process runs as.
 pub fn own_user() -> u32 {
     UserAndGroup::current().uid
+}
+
+/// The user who started this process, whoever it is for the time being.
+pub fn real_user() -> u32 {
+    // SAFETY: the call takes nothing and cannot fail.
+    unsafe { libc::getuid() }
+}
+
+/// Returns the name of a user; its number if it has none.
+pub fn user_name(uid: u32) -> String {
+    let mut name = None;
+    let found = look_up(|buffer| {
+        // SAFETY: an all-zero passwd is a valid value of that plain C struct.
+        let mut entry: libc::passwd = unsafe { std::mem::zeroed() };
+        let mut found = ptr::null_mut();
+        // SAFETY: every pointer is to memory that lives through the call, and the length is that of the buffer.
+        let error = unsafe {
+            libc::getpwuid_r(
+                uid,
+                &mut entry,
+                buffer.as_mut_ptr().cast(),
+                buffer.len(),
+                &mut found,
+            )
+        };
+        let found = error == 0 && !found.is_null();
+        if found {
+            // SAFETY: the name is a string with its end within the buffer, which lives until it is copied.
+            let text = unsafe { CStr::from_ptr(entry.pw_name) };
+            name = Some(text.to_string_lossy().into_owned());
+        }
+        (error, found)
+    });
+    match (found, name) {
+        (Ok(true), Some(name)) => name,
+        _ => uid.to_string(),
+    }
 }
 
 /// Looks up what `server.user` and `server.group` mean, and whether this process may become it;
@@ -277,6 +320,8 @@ mod tests {
             find_user("root").unwrap(),
             Some(UserAndGroup { uid: 0, gid: 0 })
         );
+        assert_eq!(user_name(0), "root");
+        assert_eq!(user_name(4_000_000_000), "4000000000");
         assert_eq!(find_group("root").unwrap(), Some(0));
         assert_eq!(find_user("no-such-user").unwrap(), None);
         assert_eq!(find_user("nul\0inside").unwrap(), None);

@@ -102,7 +102,7 @@ pub fn ask(
         if request.reach() == RequestReach::Server {
             return Err(absent.into());
         }
-        match without_server::run(&request, &file, each) {
+        match without_server::run(&request, (&file, overrides), each) {
             Err(CommandError::State(StateError::InUse(_, user)))
                 if begun.elapsed() < patience(user) =>
             {
@@ -124,7 +124,7 @@ fn patience(user: StoreUser) -> Duration {
     }
 }
 
-/// Tells whether an error says that no server of the configuration runs. One that does not answer, or that may not be asked, is
+/// Returns whether an error says that no server of the configuration runs. One that does not answer, or that may not be asked, is
 /// no such error.
 fn is_absent(error: &AskError) -> bool {
     match error {
@@ -157,6 +157,7 @@ fn ask_server(
     let path = path.unwrap_or_else(|| DefaultPlace::of_this_process().path());
     let request = ControlRequest {
         config,
+        message: overrides.message.clone(),
         request: request.clone(),
     };
     Ok(socket::ask(&path, &request, each)?)

@@ -27,10 +27,14 @@ use nameward_maintain::{
 };
 use nameward_serve::outgoing::forget_notified;
 use nameward_store::sql::{SqlBackend, write::Committed};
-use nameward_store::state::{CopyBoundsInForce, JournalOrigin, StateChange, StateStore, StoreUser, ZoneHome};
+use nameward_store::state::{
+    CopyBoundsInForce, JournalOrigin, StateChange, StateStore, StoreUser, ZoneHome,
+};
+use nameward_zone::change::ChangeAuthor;
 use tokio::runtime::{Handle, Runtime};
 
 use crate::{
+    author,
     cli::print,
     command_error::CommandError,
     config::{Config, Overrides, dnssec_policy, settings::BackendMode},
@@ -48,9 +52,10 @@ const END_PATIENCE: Duration = Duration::from_secs(5);
 /// Does a request on the stores of a configuration. The error is that of the state store if somebody else uses it.
 pub fn run(
     request: &OperationRequest,
-    file: &Path,
+    (file, asked): (&Path, &Overrides),
     each: &mut dyn FnMut(ListedItem),
 ) -> Result<OperationResult, CommandError> {
+    let author = author::of_user(privileges::real_user(), asked.message.as_deref())?;
     let overrides = Overrides {
         file: Some(file.to_path_buf()),
         ..Overrides::default()
@@ -72,7 +77,7 @@ pub fn run(
         .enable_all()
         .build()
         .map_err(CommandError::Threads)?;
-    let result = work(request, &config, (store, &runtime), each);
+    let result = work((request, &author), &config, (store, &runtime), each);
     runtime.shutdown_timeout(END_PATIENCE);
     result
 }
@@ -90,7 +95,7 @@ fn become_server_user(config: &Config) -> Result<Option<BorrowedIdentity>, Comma
 
 /// Puts the parts together that operations need, and does the request with them.
 fn work(
-    request: &OperationRequest,
+    (request, author): (&OperationRequest, &Arc<ChangeAuthor>),
     config: &Config,
     (store, runtime): (Option<StateStore>, &Runtime),
     each: &mut dyn FnMut(ListedItem),
@@ -163,7 +168,7 @@ fn work(
         let take = move |item| sender.send(item).is_ok();
         let working = scope.spawn(move || {
             let mut take = take;
-            operations.run(request, &mut take)
+            operations.run_for(Some(author), request, &mut take)
         });
         items.iter().for_each(each);
         working.join().map_err(|_| CommandError::Interrupted)
@@ -211,5 +216,6 @@ fn append(store: &StateStore, committed: &Committed) {
         origin: JournalOrigin::Change,
         difference: Arc::new(difference.clone()),
         time: now.map_or(0, |since| since.as_secs()),
+        author: committed.author.clone(),
     }]);
 }

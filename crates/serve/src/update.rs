@@ -6,6 +6,7 @@
 
 mod forward;
 
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -14,6 +15,7 @@ use nameward_maintain::policy::{PolicyTable, UpdateSerial, ZonePolicy};
 use nameward_maintain::update::{UpdateJob, UpdateOutcome, UpdatePermission, Updates};
 use nameward_stats::{Counter, LogThrottle};
 use nameward_wire::{Class, Name, NameBuf, Rcode, Type};
+use nameward_zone::change::ChangeAuthor;
 use nameward_zone::{SerialRule, Zone};
 
 use crate::pipeline::{LateReply, WayBack};
@@ -44,6 +46,7 @@ struct UpdateSender {
 /// The rights of one client by the rules of a zone.
 struct ClientRights {
     policy: Arc<ZonePolicy>,
+    peer: IpAddr,
     key: Option<NameBuf>,
 }
 
@@ -52,6 +55,15 @@ impl UpdatePermission for ClientRights {
         let key = self.key.as_ref().map(NameBuf::as_name);
         let rules = &self.policy.update_rules;
         rules.is_empty() || rules.iter().any(|rule| rule.permits(key, owner, rtype))
+    }
+
+    fn author(&self) -> Option<Arc<ChangeAuthor>> {
+        let peer = self.peer;
+        let who = match &self.key {
+            Some(key) => format!("update {peer} key {key}"),
+            None => format!("update {peer}"),
+        };
+        Some(ChangeAuthor::new(&who, None))
     }
 }
 
@@ -162,6 +174,7 @@ impl UpdateRequests {
             rank: zone.rank(),
             permission: Box::new(ClientRights {
                 policy: Arc::clone(policy),
+                peer: sender.peer.ip(),
                 key: sender.key,
             }),
             serial: serial_rule(policy.update_serial, zone),

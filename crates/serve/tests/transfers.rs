@@ -100,6 +100,7 @@ impl Primary {
             origin: JournalOrigin::Change,
             difference: Arc::new(newer.difference_from(older)),
             time: 1,
+            author: None,
         };
         self.store.as_ref().unwrap().write(vec![change]).unwrap();
         let newer = Arc::new(newer);

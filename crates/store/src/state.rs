@@ -44,7 +44,7 @@ pub use digest::ContentsDigest;
 pub use error::StateError;
 pub use journal::{JournalBounds, JournalEntry};
 pub use lock::StoreUser;
-pub use read::{KeptZone, KeptZones, StoredItem};
+pub use read::{JournalVersion, KeptZone, KeptZones, StoredItem};
 pub use rebase::RebasedVersion;
 use writer::StateWriter;
 

@@ -52,6 +52,7 @@ fn append(from: u32, filler: usize) -> StateChange {
             added: list(from + 1, filler),
         }),
         time: 0,
+        author: None,
     }
 }
 

@@ -9,6 +9,7 @@
 //! [`Zone::difference_from`]; either is applied by [`Zone::apply`], written to a journal, or sent as an IXFR (RFC 1995).
 //! `apply(difference_from(a, b), a)` has the records of `b`.
 
+mod author;
 mod condition;
 mod difference;
 mod editor;
@@ -18,6 +19,7 @@ mod plan;
 
 use crate::record_list::{RecordList, WireRecord};
 use crate::serial::{Serial, SerialRule};
+pub use author::{ChangeAuthor, MESSAGE_MAX};
 pub use condition::{ChangeRefused, ConditionalChange, RecordsAt, SignedBy, UnsignedRecords};
 use nameward_wire::{NameBuf, Type};
 pub(crate) use overlay::Changes;

@@ -1,11 +1,12 @@
 //! Owns operations on what databases keep of zones besides served records: metadata, kind and primaries, comments, records
 //! that are disabled.
 
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use nameward_store::sql::write::{AttributeChange, MetadataEdit, StoredRecord};
 use nameward_wire::Type;
-use nameward_zone::change::{Edit, NewRecord, RrsetData};
+use nameward_zone::change::{ChangeAuthor, Edit, NewRecord, RrsetData};
 use nameward_zone::{Serial, ZoneKind};
 use serde::{Deserialize, Serialize};
 
@@ -308,7 +309,11 @@ impl Operations {
     }
 
     /// Has records served, or kept and not served.
-    pub fn use_records(&self, request: &RecordUse) -> Result<OperationResult, OperationError> {
+    pub fn use_records(
+        &self,
+        request: &RecordUse,
+        author: Option<&Arc<ChangeAuthor>>,
+    ) -> Result<OperationResult, OperationError> {
         let (database, row) = self.stored(&request.zone)?;
         let (name, rtype) = (owner(&request.name, &row.name)?, read_type(&request.rtype)?);
         if rtype == Type::SOA {
@@ -364,6 +369,7 @@ impl Operations {
         let change = OperatorChange {
             // Whoever changed the RRset meanwhile has raised it.
             serial,
+            author: author.cloned(),
             ..OperatorChange::new(row.name, vec![Edit::Replace(rrset)])
         };
         let zone = row.name.to_string();

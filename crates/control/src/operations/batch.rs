@@ -1,10 +1,12 @@
 //! Owns batches: steps for several zones, one transaction for each zone, all checked before the first is made.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use nameward_wire::Type;
 use nameward_zone::Serial;
-use nameward_zone::change::Edit;
+use nameward_zone::change::{ChangeAuthor, Edit};
 
 use super::change::{ChangeMode, ChangeOutcome, OperatorChange, listed_difference};
 use super::record::{read_deletion, read_rrset};
@@ -86,10 +88,15 @@ impl Operations {
     pub fn apply_batches(
         &self,
         request: &BatchRequest,
+        author: Option<&Arc<ChangeAuthor>>,
         items: TakeItem<'_>,
     ) -> Result<OperationResult, OperationError> {
-        let changes = request.zones.iter().map(|batch| self.read_batch(batch));
-        let changes = changes.collect::<Result<Vec<_>, _>>()?;
+        let changes = request.zones.iter().map(|batch| {
+            let change = self.read_batch(batch)?;
+            let author = author.cloned();
+            Ok(OperatorChange { author, ..change })
+        });
+        let changes = changes.collect::<Result<Vec<_>, OperationError>>()?;
         if changes.is_empty() {
             return Err(OperationError::invalid("the batch has no changes"));
         }

@@ -1,6 +1,7 @@
 //! Owns the way of an operator's change into a zone, wherever its contents are: one change, all or nothing, tried or made.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 use std::time::SystemTime;
 
@@ -10,8 +11,8 @@ use nameward_store::state::{JournalOrigin, ZoneHome};
 use nameward_wire::rdata::{canonicalise, write_text};
 use nameward_wire::{NameBuf, Rcode, Type};
 use nameward_zone::change::{
-    ChangeOrigin, ChangeRefused, ConditionalChange, Difference, Edit, RecordsAt, ZoneChange,
-    soa_serial,
+    ChangeAuthor, ChangeOrigin, ChangeRefused, ConditionalChange, Difference, Edit, RecordsAt,
+    ZoneChange, soa_serial,
 };
 use nameward_zone::{RecordList, Serial, SerialRule, WireRecord};
 
@@ -42,6 +43,8 @@ pub(super) struct OperatorChange {
     pub(super) is_strict: bool,
     /// For serials that are dates.
     pub(super) now: SystemTime,
+    /// Who asks for it, and why.
+    pub(super) author: Option<Arc<ChangeAuthor>>,
 }
 
 impl OperatorChange {
@@ -53,6 +56,7 @@ impl OperatorChange {
             serial: None,
             is_strict: false,
             now: SystemTime::now(),
+            author: None,
         }
     }
 
@@ -109,6 +113,10 @@ impl OperatorChange {
 }
 
 impl ConditionalChange for OperatorChange {
+    fn author(&self) -> Option<Arc<ChangeAuthor>> {
+        self.author.clone()
+    }
+
     fn names(&self) -> Vec<NameBuf> {
         let mut names: Vec<NameBuf> = vec![self.apex];
         names.extend(self.edits.iter().map(|edit| *edit.name()));
@@ -258,6 +266,7 @@ impl Operations {
             home: ZoneHome::File,
             origin: JournalOrigin::Change,
             confirmed: None,
+            author: None,
         };
         let (done, finished) = sync_channel(1);
         self.commits.conditional(source, change, move |result| {

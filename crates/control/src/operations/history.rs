@@ -1,7 +1,7 @@
 //! Owns the past of a zone, as its journal has it: the list of versions, and the difference of two.
 
 use nameward_maintain::outgoing::condense;
-use nameward_store::state::{JournalEntry, JournalOrigin};
+use nameward_store::state::{JournalEntry, JournalOrigin, StateStore};
 use nameward_wire::{NameBuf, Type};
 use nameward_zone::RecordList;
 use nameward_zone::change::Difference;
@@ -26,6 +26,13 @@ pub struct ListedVersion {
     pub removed: u64,
     /// Records that came, besides the SOA.
     pub added: u64,
+    /// Who made it: `user NAME` (a command), `update ADDRESS key NAME`, `primary ADDRESS`, `file`, `database`; none if that is
+    /// not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub who: Option<String>,
+    /// The reason, as the one who made it said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
 }
 
 impl Operations {
@@ -35,18 +42,28 @@ impl Operations {
         zone: &str,
         items: TakeItem<'_>,
     ) -> Result<OperationResult, OperationError> {
-        let (_, entries) = self.journal_of(zone)?;
-        let count = entries.len() as u64;
-        let _ = entries.iter().all(|entry| {
-            let version = ListedVersion {
+        let (name, store) = self.kept_journal(zone)?;
+        let versions = store.history(&name);
+        let versions = versions.map_err(|error| OperationError::backend(error.to_string()))?;
+        let home = match self.is_in_database(&name) {
+            true => "database",
+            false => "file",
+        };
+        let count = versions.len() as u64;
+        let _ = versions.into_iter().all(|(entry, author)| {
+            let by_itself = (entry.origin == JournalOrigin::Home).then(|| home.to_owned());
+            let who = author.as_ref().map(|author| author.who.to_string());
+            let message = author.and_then(|author| author.message.as_deref().map(str::to_owned));
+            items(ListedItem::Version(ListedVersion {
                 serial: entry.to.0,
                 before: entry.from.0,
                 time: entry.time,
                 origin: origin_word(entry.origin).into(),
                 removed: records_of(&entry.difference.removed),
                 added: records_of(&entry.difference.added),
-            };
-            items(ListedItem::Version(version))
+                who: who.or(by_itself),
+                message,
+            }))
         });
         Ok(OperationResult::Listed { items: count })
     }
@@ -103,8 +120,22 @@ impl Operations {
         })
     }
 
+    /// Returns whether a zone is served from a database.
+    fn is_in_database(&self, name: &NameBuf) -> bool {
+        let rank = (self.rank_of)(name.as_name());
+        self.databases.iter().any(|one| Some(one.rank) == rank)
+    }
+
     /// Reads the journal of a zone that is served.
     fn journal_of(&self, zone: &str) -> Result<(NameBuf, Vec<JournalEntry>), OperationError> {
+        let (name, store) = self.kept_journal(zone)?;
+        let entries = store.journal(&name);
+        let entries = entries.map_err(|error| OperationError::backend(error.to_string()))?;
+        Ok((name, entries))
+    }
+
+    /// Finds the store that keeps the journal of a zone that is served.
+    fn kept_journal(&self, zone: &str) -> Result<(NameBuf, &StateStore), OperationError> {
         let name = zone_name(zone)?;
         let table = self.commits.table().load();
         let Some(served) = table.exact(name.as_name()) else {
@@ -120,9 +151,7 @@ impl Operations {
         let store = self.commits.store().ok_or_else(|| {
             OperationError::refused("there is no journal: set server.state_directory")
         })?;
-        let entries = store.journal(&name);
-        let entries = entries.map_err(|error| OperationError::backend(error.to_string()))?;
-        Ok((name, entries))
+        Ok((name, store))
     }
 }
 

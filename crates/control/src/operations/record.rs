@@ -1,10 +1,12 @@
 //! Owns operations on records: list, set, add, delete.
 
+use std::sync::Arc;
+
 use nameward_store::sql::write::StoredRecord;
 use nameward_wire::rdata::{parse_text, write_text};
 use nameward_wire::text::Fields;
 use nameward_wire::{Name, NameBuf, Type};
-use nameward_zone::change::{Edit, NewRecord, RrsetData};
+use nameward_zone::change::{ChangeAuthor, Edit, NewRecord, RrsetData};
 use nameward_zone::{Node, Zone};
 
 use super::batch::BatchRecords;
@@ -55,8 +57,9 @@ impl Operations {
     pub fn set_records(
         &self,
         template: &RecordTemplate,
+        author: Option<&Arc<ChangeAuthor>>,
     ) -> Result<OperationResult, OperationError> {
-        self.change(&template.zone, |apex| {
+        self.change_records(&template.zone, author, |apex| {
             Ok(Edit::Replace(template.read(apex)?))
         })
     }
@@ -65,29 +68,26 @@ impl Operations {
     pub fn add_records(
         &self,
         template: &RecordTemplate,
+        author: Option<&Arc<ChangeAuthor>>,
     ) -> Result<OperationResult, OperationError> {
-        self.change(&template.zone, |apex| Ok(Edit::Add(template.read(apex)?)))
+        self.change_records(&template.zone, author, |apex| {
+            Ok(Edit::Add(template.read(apex)?))
+        })
     }
 
-    /// Deletes an owner, an RRset, or some records of it.
-    pub fn delete_records(
+    /// Makes one step in a zone.
+    pub(super) fn change_records(
         &self,
         zone: &str,
-        name: &str,
-        rtype: Option<&str>,
-        contents: &[String],
-    ) -> Result<OperationResult, OperationError> {
-        self.change(zone, |apex| read_deletion(name, rtype, contents, apex))
-    }
-
-    fn change(
-        &self,
-        zone: &str,
+        author: Option<&Arc<ChangeAuthor>>,
         edit: impl FnOnce(&NameBuf) -> Result<Edit, OperationError>,
     ) -> Result<OperationResult, OperationError> {
         let place = self.place(&zone_name(zone)?)?;
         let apex = place.name();
-        let change = OperatorChange::new(apex, vec![edit(&apex)?]);
+        let change = OperatorChange {
+            author: author.cloned(),
+            ..OperatorChange::new(apex, vec![edit(&apex)?])
+        };
         let outcome = self.make_change(&place, &change, ChangeMode::Make)?;
         Ok(match outcome.is_changed {
             true => OperationResult::ZoneChanged(outcome.changed),

@@ -21,6 +21,9 @@ pub struct ControlRequest {
     /// The configuration whose server is meant; any server if nothing is said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config: Option<ConfigFile>,
+    /// The reason, which is kept with a change in the history of its zone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
     /// The operation.
     pub request: OperationRequest,
 }

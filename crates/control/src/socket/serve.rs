@@ -35,12 +35,20 @@ pub(super) const WAITING_MAX: usize = 24;
 /// Octets of a reply that are collected before they are sent.
 const BUFFER: usize = 64 << 10;
 
+/// Who asks over the control socket, as the kernel says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ControlPeer {
+    /// The user.
+    pub uid: u32,
+}
+
 /// Does the operations that clients ask for. Called on a thread that may block.
 pub trait Commands: Send + Sync + 'static {
-    /// Does an operation; the items of a listing go to `items`.
+    /// Does an operation that `peer` asks for; the items of a listing go to `items`.
     fn run(
         &self,
         request: &ControlRequest,
+        peer: ControlPeer,
         items: TakeItem<'_>,
     ) -> Result<OperationResult, OperationError>;
 }
@@ -104,12 +112,16 @@ impl ControlSocket {
             };
             // The file mode says the same; this also holds where the mode was changed.
             let peer = stream.peer_cred().map(|peer| peer.uid());
-            if !peer.is_ok_and(|uid| uid == 0 || uid == self.owner) {
+            let Ok(uid) = peer else {
+                continue;
+            };
+            if uid != 0 && uid != self.owner {
                 continue;
             }
+            let peer = ControlPeer { uid };
             let (server, mut shutdown) = (Arc::clone(&server), shutdown.clone());
             tokio::spawn(async move {
-                server.converse(stream, &mut shutdown).await;
+                server.converse((stream, peer), &mut shutdown).await;
                 drop(connection);
             });
         }
@@ -131,7 +143,11 @@ async fn accept(
 
 impl ControlServer {
     /// Reads one request and answers it.
-    async fn converse(&self, mut stream: UnixStream, shutdown: &mut watch::Receiver<bool>) {
+    async fn converse(
+        &self,
+        (mut stream, peer): (UnixStream, ControlPeer),
+        shutdown: &mut watch::Receiver<bool>,
+    ) {
         let request = tokio::select! {
             biased;
             _ = shutdown.wait_for(|stop| *stop) => return,
@@ -158,7 +174,7 @@ impl ControlServer {
         };
         let commands = Arc::clone(&self.commands);
         let work = move || match (request, turn) {
-            (Some(request), Ok(_turn)) => answer(stream, &*commands, &request),
+            (Some(request), Ok(_turn)) => answer(stream, &*commands, (&request, peer)),
             (_, Err(error)) => drop(send(stream, &ReplyLine::Failed(error))),
             (None, Ok(_)) => {}
         };
@@ -212,7 +228,11 @@ fn blocking(stream: UnixStream) -> io::Result<BlockingStream> {
 }
 
 /// Does an operation and sends its items as they come, then its result.
-fn answer(stream: BlockingStream, commands: &dyn Commands, request: &ControlRequest) {
+fn answer(
+    stream: BlockingStream,
+    commands: &dyn Commands,
+    (request, peer): (&ControlRequest, ControlPeer),
+) {
     let mut writer = BufWriter::with_capacity(BUFFER, stream);
     let mut is_open = true;
     let mut items = |item| {
@@ -220,7 +240,7 @@ fn answer(stream: BlockingStream, commands: &dyn Commands, request: &ControlRequ
         is_open
     };
     // A fault in one command must not take its reply away, nor its seat.
-    let result = catch_unwind(AssertUnwindSafe(|| commands.run(request, &mut items)));
+    let result = catch_unwind(AssertUnwindSafe(|| commands.run(request, peer, &mut items)));
     let last = match result {
         Ok(Ok(result)) => ReplyLine::Done(result),
         Ok(Err(error)) => ReplyLine::Failed(error),

@@ -63,6 +63,7 @@ impl Commands for Obedient {
     fn run(
         &self,
         request: &ControlRequest,
+        _: ControlPeer,
         items: TakeItem<'_>,
     ) -> Result<OperationResult, OperationError> {
         let done = |zone: &str| OperationResult::NoChange { zone: zone.into() };
@@ -118,6 +119,7 @@ fn with_server(client: impl FnOnce(&Path, &Arc<Obedient>)) {
 
 fn of(request: OperationRequest) -> ControlRequest {
     ControlRequest {
+        message: None,
         config: None,
         request,
     }

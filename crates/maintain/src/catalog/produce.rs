@@ -79,6 +79,7 @@ impl CatalogFollower {
             home: ZoneHome::Store,
             origin: JournalOrigin::Change,
             confirmed: None,
+            author: None,
         };
         let (owned, count) = (NameBuf::from(name), members.len());
         let home = home.map(Arc::clone);

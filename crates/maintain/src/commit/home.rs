@@ -33,8 +33,9 @@ impl Commits {
         contents: Option<Vec<RecordList>>,
         done: Done,
     ) {
+        let is_file = source.home == ZoneHome::File;
         let make = |tip: &Arc<Zone>, home: Option<&Arc<Zone>>| {
-            if let Some(home) = home.filter(|_| source.home == ZoneHome::File) {
+            if let Some(home) = home.filter(|_| is_file) {
                 match merge(&zone, home, tip, SystemTime::now())? {
                     Merge::Unchanged => return Ok(NewVersion::new(Difference::default(), None)),
                     Merge::AsFile => {}

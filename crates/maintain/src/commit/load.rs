@@ -51,6 +51,7 @@ impl Commits {
                 home,
                 origin: JournalOrigin::Home,
                 confirmed: None,
+                author: None,
             };
             let done = move |result: Result<CommittedVersion, CommitError>| {
                 if let Err(error) = result {

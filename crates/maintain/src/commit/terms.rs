@@ -5,12 +5,12 @@ use nameward_store::state::{
     JournalOrigin, StateChange, StateError, StateStore, Written, ZoneHome,
 };
 use nameward_wire::{NameBuf, Type};
-use nameward_zone::change::{ChangeError, ChangeRefused, Difference};
+use nameward_zone::change::{ChangeAuthor, ChangeError, ChangeRefused, Difference};
 use nameward_zone::{Serial, Zone};
 use std::sync::Arc;
 
 /// The zone and the source of a change: where the zone is from, where it is at home, who asks.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct VersionSource {
     /// The name of the zone.
     pub zone: NameBuf,
@@ -22,6 +22,8 @@ pub struct VersionSource {
     pub origin: JournalOrigin,
     /// When a primary gave the new version, if one did: its times are kept with it.
     pub confirmed: Option<Moment>,
+    /// Who is noted in the history of the zone, if that is known.
+    pub author: Option<Arc<ChangeAuthor>>,
 }
 
 impl VersionSource {

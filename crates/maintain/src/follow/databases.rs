@@ -158,6 +158,7 @@ impl FollowedDatabase {
             zone,
             difference: None,
             mark: None,
+            author: None,
             done,
         })?;
         runtime.block_on(await_followed(followed))
@@ -233,6 +234,7 @@ fn own_change(committed: &Committed, done: oneshot::Sender<Result<(), SqlError>>
         zone: committed.zone,
         difference: committed.difference.clone(),
         mark: committed.mark,
+        author: committed.author.clone(),
         done,
     }
 }

@@ -15,6 +15,7 @@ use nameward_store::state::ZoneTimers;
 use nameward_wire::NameBuf;
 use nameward_zone::change::Difference;
 use nameward_zone::{Serial, Zone};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 /// The version of a zone that its home has.
@@ -46,6 +47,8 @@ pub struct HomedZone<'z> {
     pub state: ZoneState,
     /// The version that its home had when it was last seen.
     pub held: Option<&'z HeldVersion>,
+    /// The primary that was asked last.
+    pub primary: Option<SocketAddr>,
 }
 
 /// The result of bringing a transferred version home.

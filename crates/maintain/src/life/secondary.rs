@@ -101,6 +101,7 @@ impl Secondary {
             settings: &self.settings,
             state: self.state,
             held: self.held.as_ref(),
+            primary: self.primary,
         }
     }
 }

@@ -10,8 +10,9 @@ use crate::transfer::WholeZone;
 use crate::zone::{SecondarySettings, ZoneState};
 use nameward_store::state::{JournalOrigin, StateChange, ZoneHome, ZoneTimers};
 use nameward_wire::NameBuf;
-use nameward_zone::change::Difference;
+use nameward_zone::change::{ChangeAuthor, Difference};
 use nameward_zone::{TableChange, Zone};
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Octets from which on a version that takes the place of another is committed on a thread of its own.
@@ -68,7 +69,7 @@ impl SecondaryHome for StoreHome {
             };
         }
         let (commits, shown) = (Arc::clone(&self.commits), shown(zone));
-        let source = source_of(zone.settings, now);
+        let source = source_of(zone.settings, zone.primary, now);
         let rule = zone.settings.policy.zonemd;
         let contents = zone.held.and_then(|held| held.contents.clone());
         let Some(contents) = contents.filter(|_| rule.verifies()) else {
@@ -106,7 +107,7 @@ impl SecondaryHome for StoreHome {
                 },
             });
         });
-        let source = source_of(zone.settings, now);
+        let source = source_of(zone.settings, zone.primary, now);
         let WholeZone {
             zone: version,
             contents,
@@ -185,7 +186,7 @@ fn commit_differences(
         let ended = commit_end((table, shown.clone()), move |result| {
             note_end(&under_way, result);
         });
-        commits.difference(source, difference, ended);
+        commits.difference(source.clone(), difference, ended);
     }
 }
 
@@ -252,8 +253,13 @@ pub(super) fn shown(zone: &HomedZone<'_>) -> [TableChange; 2] {
 }
 
 /// The source of versions that a primary gave at `now`.
-fn source_of(settings: &SecondarySettings, now: Moment) -> VersionSource {
+fn source_of(
+    settings: &SecondarySettings,
+    primary: Option<SocketAddr>,
+    now: Moment,
+) -> VersionSource {
     VersionSource {
+        author: primary.map(|primary| ChangeAuthor::new(&format!("primary {primary}"), None)),
         zone: settings.name.to_buf(),
         rank: settings.rank,
         home: ZoneHome::Store,
@@ -332,6 +338,7 @@ mod tests {
             settings: &settings,
             state: ZoneState::Current,
             held: Some(&held),
+            primary: None,
         };
         home.show(&homed);
         let zone = version(2);
@@ -340,7 +347,7 @@ mod tests {
         let (ended, end) = channel();
         // Whoever commits has to wait for this.
         let ((go, goes), (begun, begins)) = (channel(), channel());
-        let (slow, source) = (Arc::clone(&commits), source_of(&settings, now()));
+        let (slow, source) = (Arc::clone(&commits), source_of(&settings, None, now()));
         let holder = thread::spawn(move || {
             let change = SlowChange(Mutex::new((begun, goes)));
             slow.conditional(source, &change, |_| ());

@@ -8,21 +8,31 @@ use super::message::{Prerequisite, UpdateRequest, UpdateStep, canonical, refused
 use nameward_wire::{Name, NameBuf, Rcode, Type};
 use nameward_zone::SerialRule;
 use nameward_zone::change::{
-    ChangeOrigin, ChangeRefused, ConditionalChange, Edit, NewRecord, RecordsAt, RrsetData,
-    SignedBy, ZoneChange, soa_serial,
+    ChangeAuthor, ChangeOrigin, ChangeRefused, ConditionalChange, Edit, NewRecord, RecordsAt,
+    RrsetData, SignedBy, ZoneChange, soa_serial,
 };
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 /// Says which records a client may change.
 pub trait UpdatePermission: Send + Sync {
     /// Whether the client may change records of this owner and type.
     fn permits(&self, owner: Name<'_>, rtype: Type) -> bool;
+
+    /// Returns the client as the history of the zone names it.
+    fn author(&self) -> Option<Arc<ChangeAuthor>> {
+        None
+    }
 }
 
 impl UpdatePermission for Box<dyn UpdatePermission> {
     fn permits(&self, owner: Name<'_>, rtype: Type) -> bool {
         (**self).permits(owner, rtype)
+    }
+
+    fn author(&self) -> Option<Arc<ChangeAuthor>> {
+        (**self).author()
     }
 }
 
@@ -39,6 +49,10 @@ pub struct UpdateChange<P> {
 }
 
 impl<P: UpdatePermission> ConditionalChange for UpdateChange<P> {
+    fn author(&self) -> Option<Arc<ChangeAuthor>> {
+        self.permission.author()
+    }
+
     fn names(&self) -> Vec<NameBuf> {
         let request = &self.request;
         let conditions = request.prerequisites.iter().map(Prerequisite::name);

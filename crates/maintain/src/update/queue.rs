@@ -272,6 +272,7 @@ fn commit_resident(commits: &Arc<Commits>, job: UpdateJob) {
         home: ZoneHome::File,
         origin: JournalOrigin::Change,
         confirmed: None,
+        author: None,
     };
     commits.conditional(source, &change, move |result| done(of_commit(result)));
 }

@@ -6,9 +6,9 @@ use nameward_control::operations::{
 };
 use nameward_wire::rdata::parse_ttl;
 
-use super::RemoteArguments;
 use super::attributes::{self, RecordAttributeCommand, SetArguments};
 use super::zone_work::{self, ZoneWorkCommand};
+use super::{ChangeArguments, RemoteArguments};
 
 #[derive(Subcommand)]
 pub enum ZoneCommand {
@@ -220,7 +220,7 @@ pub enum RecordCommand {
         #[arg(value_name = "CONTENT")]
         contents: Vec<String>,
         #[command(flatten)]
-        remote: RemoteArguments,
+        remote: ChangeArguments,
     },
 }
 
@@ -242,7 +242,7 @@ pub struct RecordArguments {
     #[arg(value_name = "CONTENT", required = true)]
     contents: Vec<String>,
     #[command(flatten)]
-    remote: RemoteArguments,
+    remote: ChangeArguments,
 }
 
 /// The request of `nameward zone`, and the server it is for.
@@ -343,7 +343,7 @@ pub fn record(
                 rtype,
                 content: contents,
             };
-            (request, remote)
+            (request, remote.into())
         }
     })
 }
@@ -357,7 +357,7 @@ impl RecordArguments {
             rtype: self.rtype,
             content: self.contents,
         };
-        Ok((template, self.remote))
+        Ok((template, self.remote.into()))
     }
 }
 

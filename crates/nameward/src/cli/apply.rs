@@ -9,7 +9,7 @@ use std::{
 use clap::Args;
 use nameward_control::operations::{OperationError, OperationRequest};
 
-use super::{RemoteArguments, print::OutputForm};
+use super::{ChangeArguments, RemoteArguments, print::OutputForm};
 use crate::batch_text;
 
 /// Octets of the largest batch.
@@ -24,7 +24,7 @@ pub struct ApplyArguments {
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
-    remote: RemoteArguments,
+    remote: ChangeArguments,
 }
 
 /// The request of `nameward apply`, and the server it is for.
@@ -36,7 +36,7 @@ pub fn request(
     let mut batches = batch_text::read(&shown(&arguments.file), &text)?;
     batches.dry_run |= arguments.dry_run;
     batches.differences |= form == OutputForm::Json;
-    Ok((OperationRequest::Apply(batches), arguments.remote))
+    Ok((OperationRequest::Apply(batches), arguments.remote.into()))
 }
 
 /// The name of a file in messages.

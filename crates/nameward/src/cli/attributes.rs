@@ -6,7 +6,7 @@ use nameward_control::operations::{
     RecordUse, ZoneTerms,
 };
 
-use super::RemoteArguments;
+use super::{ChangeArguments, RemoteArguments};
 
 #[derive(Subcommand)]
 pub enum MetadataCommand {
@@ -151,7 +151,7 @@ pub struct UseArguments {
     #[arg(value_name = "CONTENT")]
     contents: Vec<String>,
     #[command(flatten)]
-    remote: RemoteArguments,
+    remote: ChangeArguments,
 }
 
 impl UseArguments {
@@ -163,7 +163,7 @@ impl UseArguments {
             content: self.contents,
             enabled,
         };
-        (OperationRequest::RecordUse(request), self.remote)
+        (OperationRequest::RecordUse(request), self.remote.into())
     }
 }
 

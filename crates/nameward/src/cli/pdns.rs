@@ -155,6 +155,7 @@ impl PdnsWords {
         let remote = RemoteArguments {
             config: self.config.clone().map(Into::into),
             control: self.control.clone().map(Into::into),
+            message: None,
         };
         remote.overrides()
     }

@@ -314,9 +314,7 @@ fn text(result: &OperationResult) -> String {
             let backends: Vec<String> = backends.iter().map(u32::to_string).collect();
             let plural = if backends.len() == 1 { "" } else { "s" };
             let backends = backends.join(", ");
-            format!(
-                "removed autoprimary {address} {name_server} from backend{plural} {backends}\n"
-            )
+            format!("removed autoprimary {address} {name_server} from backend{plural} {backends}\n")
         }
         OperationResult::ZoneRetrieving { zone } => {
             let zone = zone_text(zone);

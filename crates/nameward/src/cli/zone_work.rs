@@ -12,7 +12,7 @@ use nameward_wire::zonefile::Severity;
 use nameward_zone::change::Difference;
 
 use super::{
-    RemoteArguments, ask, ended,
+    ChangeArguments, RemoteArguments, ask, ended,
     print::{OutputForm, Printer},
 };
 use crate::{
@@ -81,7 +81,7 @@ pub enum ZoneWorkCommand {
         #[arg(long)]
         dry_run: bool,
         #[command(flatten)]
-        remote: RemoteArguments,
+        remote: ChangeArguments,
     },
     /// Make a zone what a zone file says: one change with what differs, or a new zone in a database
     Import {
@@ -101,7 +101,7 @@ pub enum ZoneWorkCommand {
         #[arg(long, value_name = "NUMBER")]
         backend: Option<u32>,
         #[command(flatten)]
-        remote: RemoteArguments,
+        remote: ChangeArguments,
     },
     /// Edit a zone as text with $VISUAL or $EDITOR: checked, shown, asked for, and made as one change
     Edit {
@@ -112,7 +112,7 @@ pub enum ZoneWorkCommand {
         #[arg(long)]
         yes: bool,
         #[command(flatten)]
-        remote: RemoteArguments,
+        remote: ChangeArguments,
     },
     /// Say what is wrong with a zone file, or with a zone that is served
     Check {
@@ -181,7 +181,7 @@ pub fn run(command: ZoneWorkCommand, form: OutputForm) -> Result<ExitCode, Comma
             dry_run,
             remote,
         } => {
-            let overrides = remote.overrides();
+            let overrides = RemoteArguments::from(remote).overrides();
             let (records, serial) = zone_work::way_back(&zone, to, &overrides)?;
             let steps = steps_of(&zone_work::difference_of(&records));
             if steps.is_empty() {
@@ -220,11 +220,12 @@ pub fn run(command: ZoneWorkCommand, form: OutputForm) -> Result<ExitCode, Comma
                 &zone,
                 (&file, dry_run),
                 template,
-                (&remote.overrides(), form),
+                (&RemoteArguments::from(remote).overrides(), form),
             )
         }
         ZoneWorkCommand::Edit { zone, yes, remote } => {
-            edit_zone(&zone, yes, &remote.overrides(), form)
+            let overrides = RemoteArguments::from(remote).overrides();
+            edit_zone(&zone, yes, &overrides, form)
         }
         ZoneWorkCommand::Check { zone, file, remote } => {
             check_zone(&zone, file, &remote.overrides(), form)

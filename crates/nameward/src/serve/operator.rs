@@ -12,7 +12,7 @@ use nameward_control::{
         ConfigFile, ControlRequest, Database, ErrorKind, ListedItem, NamedCounter, OperationError,
         OperationRequest, OperationResult, Operations, TakeItem, zone_name,
     },
-    socket::Commands,
+    socket::{Commands, ControlPeer},
 };
 use nameward_maintain::{
     Commits,
@@ -27,7 +27,10 @@ use nameward_store::state::CopyBoundsInForce;
 use nameward_wire::NameBuf;
 use tokio::{runtime::Handle, sync::watch};
 
-use crate::logging::{LEVELS, LogControl};
+use crate::{
+    author,
+    logging::{LEVELS, LogControl},
+};
 
 use super::{
     flush, health::ServerHealth, key_life::KeyKeepers, logs::TrafficLogs, maintenance::Maintenance,
@@ -116,6 +119,7 @@ impl Commands for Operator {
     fn run(
         &self,
         request: &ControlRequest,
+        peer: ControlPeer,
         items: TakeItem<'_>,
     ) -> Result<OperationResult, OperationError> {
         if let Some(config) = &request.config {
@@ -160,7 +164,10 @@ impl Commands for Operator {
             OperationRequest::ZoneSync { zone, rewrite } => self.sync(zone, *rewrite),
             OperationRequest::ZoneFreeze { zone } => self.freeze(zone),
             OperationRequest::ZoneThaw { zone } => self.thaw(zone),
-            request => self.operations.run(request, items),
+            asked => {
+                let author = author::of_user(peer.uid, request.message.as_deref())?;
+                self.operations.run_for(Some(&author), asked, items)
+            }
         }
     }
 }

@@ -9,6 +9,7 @@ mod cli;
 mod control;
 mod denial;
 mod ending;
+mod history;
 mod key_life;
 mod logs;
 mod named_conf;

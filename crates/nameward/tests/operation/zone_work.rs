@@ -34,14 +34,16 @@ fn the_history_of_a_zone_is_listed_compared_and_gone_back_in() {
         .collect();
     assert_eq!(
         lines[0],
-        ["SERIAL", "BEFORE", "TIME", "REMOVED", "ADDED", "ORIGIN"]
+        [
+            "SERIAL", "BEFORE", "TIME", "REMOVED", "ADDED", "ORIGIN", "WHO", "MESSAGE"
+        ]
     );
     assert_eq!(
-        (&lines[1][..2], &lines[1][3..]),
+        (&lines[1][..2], &lines[1][3..6]),
         (&["11", "10"][..], &["2", "1", "change"][..])
     );
     assert_eq!(
-        (&lines[2][..2], &lines[2][3..]),
+        (&lines[2][..2], &lines[2][3..6]),
         (&["12", "11"][..], &["1", "0", "change"][..])
     );
     let diff = ["zone", "diff", "dyn.example", "--from", "10", "--to", "11"];

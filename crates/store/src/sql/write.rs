@@ -39,7 +39,7 @@ pub use key_step::{KEY_SERVER, KeyStep, ParentRecords};
 pub use keys::{KeyEdit, KeyRefusal, STORED_KEYS_MAX, StoredKey};
 pub use members::{CatalogMembers, MembersWritten, StoredMember};
 use nameward_wire::NameBuf;
-use nameward_zone::change::{ConditionalChange, Difference, ZoneChange};
+use nameward_zone::change::{ChangeAuthor, ConditionalChange, Difference, ZoneChange};
 use nameward_zone::{Serial, Zone};
 pub use own::CommitMark;
 pub(super) use own::OwnCommits;
@@ -47,7 +47,7 @@ use session::{Failure, Session};
 pub use standing::{StandingZone, StandingZones};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::Semaphore;
 pub use zone_copy::{CopyOrder, ZoneCopy};
 pub use zones::{MASTER_MAX, NewZone, StoredRecord};
@@ -79,6 +79,8 @@ pub struct Committed {
     pub mark: Option<CommitMark>,
     /// Warnings for the one who asked.
     pub warnings: Vec<String>,
+    /// Who made it, and why, if that is known.
+    pub author: Option<Arc<ChangeAuthor>>,
 }
 
 /// The work of one transaction.
@@ -152,6 +154,19 @@ impl SqlBackend {
     /// Makes changes of zones in one transaction, in their order. Each has a result of its own: one that is refused keeps
     /// nothing from the others. What the database itself refuses is tried again alone.
     pub async fn commit_group(
+        &self,
+        changes: &[(NameBuf, &dyn ConditionalChange)],
+    ) -> Vec<Result<Committed, WriteError>> {
+        let mut results = self.commit_all(changes).await;
+        for (result, (_, change)) in results.iter_mut().zip(changes) {
+            if let Ok(committed) = result {
+                committed.author = change.author();
+            }
+        }
+        results
+    }
+
+    async fn commit_all(
         &self,
         changes: &[(NameBuf, &dyn ConditionalChange)],
     ) -> Vec<Result<Committed, WriteError>> {

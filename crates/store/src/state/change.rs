@@ -4,7 +4,7 @@ use super::deleted::{CopyBounds, DeletedZone};
 use super::digest::ContentsDigest;
 use super::rebase::RebasedVersion;
 use nameward_wire::NameBuf;
-use nameward_zone::change::Difference;
+use nameward_zone::change::{ChangeAuthor, Difference};
 use nameward_zone::{RecordList, Serial};
 use std::sync::Arc;
 
@@ -92,6 +92,8 @@ pub enum StateChange {
         difference: Arc<Difference>,
         /// Seconds since 1970.
         time: u64,
+        /// Who made it, and why.
+        author: Option<Arc<ChangeAuthor>>,
     },
     /// Forgets the journal of a zone: it does not lead to what the zone is now.
     RestartJournal {

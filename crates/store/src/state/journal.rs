@@ -13,7 +13,7 @@ use super::rebase::forget_rebase;
 use super::zone_rows::ZoneRows;
 use nameward_wire::NameBuf;
 use nameward_zone::Serial;
-use nameward_zone::change::Difference;
+use nameward_zone::change::{ChangeAuthor, Difference};
 use rusqlite::{Connection, OptionalExtension, params};
 
 /// How much of the past is kept for each zone.
@@ -107,6 +107,7 @@ impl ZoneRows {
                 origin,
                 difference,
                 time,
+                author,
             } => {
                 let entry = NewEntry {
                     zone,
@@ -114,6 +115,7 @@ impl ZoneRows {
                     origin: *origin,
                     difference,
                     time: *time,
+                    author: author.as_deref(),
                 };
                 self.append(connection, &entry, written)
             }
@@ -196,7 +198,7 @@ impl ZoneRows {
         }
         row.last += 1;
         let sql = "INSERT INTO journal (zone, number, from_serial, to_serial, origin, time, \
-                   removed, added) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+                   removed, added, who, message) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
         connection.prepare_cached(sql)?.execute(params![
             row.id,
             row.last,
@@ -205,7 +207,9 @@ impl ZoneRows {
             entry.origin.number(),
             entry.time as i64,
             entry.difference.removed.as_bytes(),
-            entry.difference.added.as_bytes()
+            entry.difference.added.as_bytes(),
+            entry.author.map(|author| &*author.who),
+            entry.author.and_then(|author| author.message.as_deref())
         ])?;
         row.serial = to;
         row.entries += 1;
@@ -372,6 +376,7 @@ pub(super) struct NewEntry<'e> {
     pub(super) origin: JournalOrigin,
     pub(super) difference: &'e Difference,
     pub(super) time: u64,
+    pub(super) author: Option<&'e ChangeAuthor>,
 }
 
 /// Returns the number of the entry that led a zone to a serial.

@@ -7,9 +7,10 @@ use super::error::StateError;
 use super::journal::{JournalEntry, find_zone, stored_name};
 use super::rebase::read_rebase;
 use nameward_wire::{Name, NameBuf};
-use nameward_zone::change::Difference;
+use nameward_zone::change::{ChangeAuthor, Difference};
 use nameward_zone::{RecordList, Serial};
 use rusqlite::{Connection, OptionalExtension, Row, params};
+use std::sync::Arc;
 
 /// A zone that something is kept for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,6 +33,9 @@ pub struct KeptZone {
 
 /// A value with its name before it.
 pub type StoredItem = (Vec<u8>, Vec<u8>);
+
+/// A difference of a journal, with who made it and why, if that is known.
+pub type JournalVersion = (JournalEntry, Option<Arc<ChangeAuthor>>);
 
 /// All zones that something is kept for.
 pub type KeptZones = Vec<KeptZone>;
@@ -93,6 +97,31 @@ impl StateStore {
                 Some((number, from)) => entries(&transaction, row.id, number, Serial(from)),
                 None => Ok(Vec::new()),
             }
+        })
+    }
+
+    /// Returns all differences that the journal of a zone has, as [`StateStore::journal`] does, with who made them and why.
+    pub fn history(&self, zone: &NameBuf) -> Result<Vec<JournalVersion>, StateError> {
+        self.read(|connection| {
+            let transaction = connection.unchecked_transaction()?;
+            let Some(row) = find_zone(&transaction, &stored_name(zone))? else {
+                return Ok(Vec::new());
+            };
+            let sql =
+                "SELECT from_serial, who, message FROM journal WHERE zone = ?1 ORDER BY number";
+            let mut statement = transaction.prepare_cached(sql)?;
+            let authors = statement.query_map([row.id], |row| {
+                let (who, message): (Option<String>, Option<String>) = (row.get(1)?, row.get(2)?);
+                let author = who.map(|who| ChangeAuthor::new(&who, message.as_deref()));
+                Ok((Serial(row.get(0)?), author))
+            })?;
+            let authors = authors.collect::<rusqlite::Result<Vec<_>>>()?;
+            let Some((first, _)) = authors.first() else {
+                return Ok(Vec::new());
+            };
+            let entries = entries(&transaction, row.id, 0, *first)?;
+            let authors = authors.into_iter().map(|(_, author)| author);
+            Ok(entries.into_iter().zip(authors).collect())
         })
     }
 

@@ -50,6 +50,7 @@ impl ZoneRows {
                 origin: JournalOrigin::Change,
                 difference: &version.forward,
                 time: version.time,
+                author: None,
             };
             self.append(connection, &entry, &mut Written::default())?;
             row = self.row_or_new(connection, zone, home, to)?;

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 const APPLICATION: i64 = 0x4e57_7374;
 
 /// Migrations in order; the first makes version 1 of an empty file.
-pub(super) const MIGRATIONS: &[&str] = &[VERSION_1, VERSION_2, VERSION_3, VERSION_4];
+pub(super) const MIGRATIONS: &[&str] = &[VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5];
 
 /// Names are in wire form and lower case, serials and times are unsigned, records are lists in wire form.
 const VERSION_1: &str = "
@@ -108,6 +108,12 @@ CREATE TABLE deleted_zone (
 );
 CREATE INDEX deleted_zone_name ON deleted_zone (name, time);
 CREATE INDEX deleted_zone_time ON deleted_zone (time);
+";
+
+/// Who made each change, and why; NULL if nobody said.
+const VERSION_5: &str = "
+ALTER TABLE journal ADD COLUMN who TEXT;
+ALTER TABLE journal ADD COLUMN message TEXT;
 ";
 
 /// Returns the version of a store: 0 if it is empty.

@@ -53,6 +53,7 @@ fn append(zone: &str, home: ZoneHome, from: u32, to: u32) -> StateChange {
             added: list(zone, to, &[&text]),
         }),
         time: 1000,
+        author: None,
     }
 }
 
@@ -170,6 +171,7 @@ fn a_journal_is_bounded_in_number_and_size() {
             origin,
             difference,
             time,
+            author: None,
         }])
         .unwrap();
     let zone = &store.zones().unwrap()[0];

@@ -3,10 +3,11 @@
 //! Whoever makes a change durable asks for its edits within the commit, when nobody else can change the zone any more: under
 //! the lock of a zone in memory, or within the transaction of a database.
 
-use super::{ChangeOrigin, ZoneChange};
+use super::{ChangeAuthor, ChangeOrigin, ZoneChange};
 use crate::signing_state::SigningState;
 use crate::zone::Zone;
 use nameward_wire::{Name, NameBuf, Rcode, Type};
+use std::sync::Arc;
 
 /// The records of a zone by their owners.
 pub trait RecordsAt {
@@ -33,6 +34,11 @@ pub trait ConditionalChange: Send + Sync {
     /// Returns who asks for it.
     fn origin(&self) -> ChangeOrigin {
         ChangeOrigin::Operator
+    }
+
+    /// Returns who is noted in the history of the zone, if that is known.
+    fn author(&self) -> Option<Arc<ChangeAuthor>> {
+        None
     }
 
     /// Lists the names whose records decide it.

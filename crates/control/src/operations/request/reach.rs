@@ -16,7 +16,7 @@ pub enum RequestReach<'r> {
 }
 
 impl OperationRequest {
-    /// Tells what it needs; all but [`RequestReach::Server`] can be done on the stores themselves.
+    /// Returns what it needs; all but [`RequestReach::Server`] can be done on the stores themselves.
     pub fn reach(&self) -> RequestReach<'_> {
         let one = |zone| RequestReach::Zones(vec![zone]);
         match self {

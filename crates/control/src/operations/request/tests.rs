@@ -48,6 +48,7 @@ fn misspelt_fields_and_operations_are_errors() {
 #[test]
 fn a_request_is_read_as_it_was_written() {
     let request = ControlRequest {
+        message: None,
         config: Some(ConfigFile {
             path: "/etc/a b.toml".into(),
             identity: (1, u64::MAX),

@@ -9,10 +9,10 @@ use crate::commit::{CommitError, VersionSource};
 use nameward_store::sql::{Change, SqlError, write::CommitMark};
 use nameward_store::state::{JournalOrigin, ZoneHome};
 use nameward_wire::NameBuf;
-use nameward_zone::change::Difference;
+use nameward_zone::change::{ChangeAuthor, Difference};
 use std::{
     collections::HashMap,
-    sync::mpsc::sync_channel,
+    sync::{Arc, mpsc::sync_channel},
     time::{Duration, Instant},
 };
 use tokio::sync::oneshot;
@@ -29,6 +29,8 @@ pub(super) struct OwnChange {
     /// The records that went and came, if the change knew them.
     pub(super) difference: Option<Difference>,
     pub(super) mark: Option<CommitMark>,
+    /// Who made it, and why.
+    pub(super) author: Option<Arc<ChangeAuthor>>,
     pub(super) done: Done,
 }
 
@@ -133,6 +135,7 @@ impl DatabaseFollower {
             zone: id,
             difference,
             mark,
+            author,
             done,
         } = own;
         let known = self.zones.get_mut(&id);
@@ -152,6 +155,7 @@ impl DatabaseFollower {
             home: ZoneHome::Database,
             origin: JournalOrigin::Change,
             confirmed: None,
+            author: author.clone(),
         };
         // A difference that does not fit is refused before this returns; one that does waits for the disk elsewhere.
         let (refused, refusal) = sync_channel(1);
@@ -179,6 +183,7 @@ impl DatabaseFollower {
                     zone: id,
                     difference: Some(kept),
                     mark,
+                    author,
                     done,
                 })
             }

@@ -39,7 +39,10 @@ pub fn run(raise: SerialRaise, overrides: &Overrides) -> Result<ExitCode, Comman
             say(increase_serial(zone, overrides)?.trim_end());
         }
     }
-    say(&format!("Secured: {} zones. Errors: {failed}", secured.len()));
+    say(&format!(
+        "Secured: {} zones. Errors: {failed}",
+        secured.len()
+    ));
     Ok(match failed {
         0 => ExitCode::SUCCESS,
         _ => ExitCode::FAILURE,

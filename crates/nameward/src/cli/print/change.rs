@@ -59,5 +59,6 @@ pub fn deleted(changed: &ZoneChanged, kept_until: Option<u64>) -> String {
 }
 
 /// The header of the versions of a zone, which is printed to pipes as well.
-pub const VERSION_HEADER: super::table::Header =
-    &["SERIAL", "BEFORE", "TIME", "REMOVED", "ADDED", "ORIGIN"];
+pub const VERSION_HEADER: super::table::Header = &[
+    "SERIAL", "BEFORE", "TIME", "REMOVED", "ADDED", "ORIGIN", "WHO", "MESSAGE",
+];

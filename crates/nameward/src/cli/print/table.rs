@@ -210,6 +210,7 @@ pub fn row_of(item: &ListedItem) -> Option<(Header, Vec<String>)> {
 }
 
 fn version_row(version: &ListedVersion) -> Vec<String> {
+    let or_none = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".into());
     vec![
         version.serial.to_string(),
         version.before.to_string(),
@@ -217,6 +218,8 @@ fn version_row(version: &ListedVersion) -> Vec<String> {
         version.removed.to_string(),
         version.added.to_string(),
         version.origin.clone(),
+        or_none(&version.who),
+        or_none(&version.message),
     ]
 }
 

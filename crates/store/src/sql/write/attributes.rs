@@ -227,6 +227,7 @@ pub(super) async fn change(
         difference: None,
         mark: None,
         warnings: Vec::new(),
+        author: None,
     })
 }
 

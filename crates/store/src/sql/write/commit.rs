@@ -142,6 +142,7 @@ pub(super) async fn change(
         difference: None,
         mark: None,
         warnings: Vec::new(),
+        author: None,
     };
     if !committed.is_changed {
         return Ok(committed);

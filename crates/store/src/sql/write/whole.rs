@@ -47,6 +47,7 @@ pub(super) async fn replace(
         difference: None,
         mark: None,
         warnings: Vec::new(),
+        author: None,
     };
     // Another server on this database may have been faster.
     if let Some(stored) = stored.filter(|stored| !version.serial().is_after(*stored)) {

@@ -319,6 +319,7 @@ pub(super) async fn restore(
         difference: None,
         mark: None,
         warnings: Vec::new(),
+        author: None,
     })
 }
 

@@ -142,6 +142,7 @@ pub(super) async fn create(session: &mut Session, zone: &NewZone) -> Result<Comm
             difference: None,
             mark: None,
             warnings: Vec::new(),
+            author: None,
         });
     }
     let first = ZoneChange {
@@ -189,6 +190,7 @@ pub(super) async fn delete(
         difference: None,
         mark: None,
         warnings: Vec::new(),
+        author: None,
     })
 }
 
