@@ -356,12 +356,11 @@ fn measure(
     plan: &Plan<'_>,
 ) -> Result<Measurement, TestFailure> {
     let started = Instant::now();
-    let peer = server
-        .start(filled, case, plan)
-        .map_err(|error| format!("{}: {error}", server.name()))?;
+    let at = |error: TestFailure| error.at(server.name());
+    let peer = server.start(filled, case, plan);
+    let peer = peer.map_err(|error| at(error.into()))?;
     let ready = started.elapsed();
-    run(&peer, ready, filled, queries, plan)
-        .map_err(|error| TestFailure::from(error).at(server.name()))
+    run(&peer, ready, filled, queries, plan).map_err(|error| at(error.into()))
 }
 
 fn run(

@@ -2,7 +2,7 @@
 //!
 //! Entries are numbered. The home of a zone (a file, contents in this store) has all entries up to `base`; those after it
 //! are what the home lacks, so only entries up to `base` are dropped when the journal is larger than its bounds. Where
-//! that is not enough the caller gets an error, so that it brings the home up to date.
+//! that is not enough the result names the zone (`Written::overfull`), so that the caller brings its home up to date.
 
 use super::change::{JournalOrigin, StateChange, Written, ZoneHome, ZoneTimers};
 use super::deleted;
