@@ -13,7 +13,7 @@ fn the_same_question_in_flight_is_looked_up_once() {
         }
     }
     server.wait_counter("qsize-q", 15);
-    assert_eq!(server.source.begun(), 1);
+    server.wait_begun(1);
     server.source.release();
     for _ in 0..15 {
         assert_eq!(answers(&receive(&socket)), 1);

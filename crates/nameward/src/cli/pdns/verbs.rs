@@ -106,5 +106,8 @@ pub(super) const IMPOSSIBLE: &[(&str, &str)] = &[
         "test-schema",
         "`nameward db check DATABASE` checks a schema",
     ),
-    ("zonemd-verify-file", "ZONEMD is not verified"),
+    (
+        "zonemd-verify-file",
+        "`nameward check` compares the files of zones with zonemd = \"verify\"",
+    ),
 ];
