@@ -12,6 +12,7 @@ use nameward_answer::{Engine, Medium, Scratch};
 use nameward_dnssec::{
     Denial, DenialStyle, KeyUse, Keys, Nsec3, SignatureCache, Signing, SigningKey, SigningPolicy,
 };
+use nameward_testkit::property_cases;
 use nameward_wire::message::Query;
 use nameward_wire::zonefile::{Options, parse_bytes};
 use nameward_wire::{Name, NameBuf, Type};
@@ -502,7 +503,7 @@ fn a_proof_about_a_name_with_a_record_that_cannot_be_read_denies_no_type() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(3))]
+    #![proptest_config(property_cases(3))]
 
     #[test]
     fn no_nsec_or_nsec3_denies_what_exists(

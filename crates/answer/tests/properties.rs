@@ -9,6 +9,7 @@ use nameward_answer::{AnswerKind, AnswerPolicy, AnyPolicy, Engine, Medium, Reply
 use nameward_dnssec::{
     KeyUse, Keys, SignatureCache, Signing, SigningKey, SigningPolicy as Metadata,
 };
+use nameward_testkit::property_cases;
 use nameward_wire::message::Query;
 use nameward_wire::zonefile::{Options, parse_bytes};
 use nameward_wire::{Name, NameBuf, Rcode};
@@ -143,7 +144,7 @@ fn sorted(records: &[Record]) -> Vec<String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(150))]
+    #![proptest_config(property_cases(150))]
 
     #[test]
     fn every_answer_is_readable_fits_and_is_whole_or_cut(
@@ -205,7 +206,7 @@ fn signatures(records: &[Record], of: &Record) -> usize {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(40))]
+    #![proptest_config(property_cases(40))]
 
     #[test]
     fn signed_rrsets_come_with_their_signatures_or_not_at_all(

@@ -343,7 +343,7 @@ fn note(zone: Name<'_>, one: &NotedLife) -> StateChange {
 }
 
 /// Reads rows as keys, without those that do not sign and are of an algorithm that is not known here.
-fn read_rows(rows: &[StoredKey]) -> Result<Vec<ZoneKey>, ZoneKeysError> {
+pub fn read_rows(rows: &[StoredKey]) -> Result<Vec<ZoneKey>, ZoneKeysError> {
     let is_idle = |row: &&StoredKey| {
         let unknown = SigningKey::unsupported_algorithm(row.content.as_bytes());
         !row.is_active && unknown.is_some()

@@ -9,6 +9,7 @@ use nameward_maintain::transfer::{
     AskedQuestion, SoaReply, TransferAnswer, TransferFailure, TransferReader, TransferStep,
     read_soa_reply,
 };
+use nameward_testkit::property_cases;
 use nameward_wire::{Class, NameBuf, Type};
 use nameward_zone::Serial;
 use proptest::prelude::*;
@@ -463,7 +464,7 @@ fn questions_are_what_the_reader_expects_back() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    #![proptest_config(property_cases(200))]
 
     /// Whatever the records and wherever messages end, the zone has just these records.
     #[test]

@@ -4,6 +4,7 @@ mod common;
 
 use common::{Row, SqliteFixture, answer, block_on, name, resident, row};
 use nameward_store::sql::{Found, LiveZone, SqlError};
+use nameward_testkit::property_cases;
 use nameward_wire::{NameBuf, Type};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -114,7 +115,7 @@ fn questions(rows: &[Row]) -> BTreeSet<String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+    #![proptest_config(property_cases(24))]
 
     #[test]
     fn every_answer_is_that_of_the_whole_zone(rows in zone()) {

@@ -12,6 +12,7 @@ mod failure;
 pub mod mesh;
 mod missing;
 pub mod peers;
+mod properties;
 pub mod server;
 mod small_disk;
 pub mod validator;
@@ -20,6 +21,7 @@ pub mod wire;
 
 pub use failure::TestFailure;
 pub use missing::require;
+pub use properties::property_cases;
 pub use server::{Setup, StartFailure, TestServer};
 pub use small_disk::run_on_small_disk;
 pub use wait::{wait_until, wait_with_log};

@@ -3,6 +3,7 @@
 //! Data is made from a type's own description, field by field, then bent: truncated, extended, with
 //! octets changed. Whatever comes out, nothing panics, and what is valid survives text and back.
 
+use nameward_testkit::property_cases;
 use nameward_wire::rdata::{
     Field, TypeInfo, canonicalise, describe, from_message, names, parse_text, types, validate,
     write_text,
@@ -308,7 +309,7 @@ fn examine(rtype: Type, rdata: &[u8]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(128))]
+    #![proptest_config(property_cases(128))]
 
     #[test]
     fn data_of_every_type_survives_text_and_back(bytes in proptest::collection::vec(any::<u8>(), 8..200)) {

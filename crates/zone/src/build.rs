@@ -287,6 +287,7 @@ impl ZoneBuilder {
         }
         if node_flags & flags::CUT != 0 {
             self.warn_of_data_at_cut(draft);
+            self.warn_of_wildcard_cut(draft);
         }
         Ok(place)
     }

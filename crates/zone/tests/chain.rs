@@ -4,6 +4,7 @@ mod common;
 
 use common::{APEX, Rec, build, contents, list, name, soa, wire_name};
 use nameward_dnssec::{Denial, Keys, Nsec3, SignatureCache, Signing, SigningPolicy};
+use nameward_testkit::property_cases;
 use nameward_wire::{NameBuf, Type};
 use nameward_zone::change::Difference;
 use nameward_zone::{ChainLister, ListedChain, NameRecord, SigningState, Zone};
@@ -253,7 +254,7 @@ fn any_record() -> impl Strategy<Value = Rec> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(96))]
+    #![proptest_config(property_cases(96))]
 
     #[test]
     fn after_each_change_the_chain_is_that_of_the_contents(

@@ -3,6 +3,7 @@
 mod common;
 
 use common::{Rec, build, contents, differs, list, name, soa, wire_name};
+use nameward_testkit::property_cases;
 use nameward_wire::{NameBuf, Type};
 use nameward_zone::change::{
     ChangeError, ChangeOrigin, Difference, Edit, NewRecord, RrsetData, ZoneChange,
@@ -115,7 +116,7 @@ impl Step {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
+    #![proptest_config(property_cases(300))]
 
     #[test]
     fn edits_in_any_order_do_what_the_model_does(changes in proptest::collection::vec(proptest::collection::vec(step(), 1..6), 1..8)) {

@@ -3,6 +3,7 @@
 mod common;
 
 use common::{APEX, Rec, add, build, contents, list, name, soa, wire_name};
+use nameward_testkit::property_cases;
 use nameward_wire::{Name, NameBuf, Type};
 use nameward_zone::change::Difference;
 use nameward_zone::{Find, NameKey, WireRecord, Zone, ZoneBuilder, ZoneTable};
@@ -159,7 +160,7 @@ fn sorted(difference: &Difference) -> [Vec<Listed>; 2] {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(property_cases(400))]
 
     #[test]
     fn a_zone_finds_what_the_model_finds(records in records(), questions in proptest::collection::vec(owner(), 30), seed in any::<u64>()) {

@@ -148,6 +148,20 @@ fn records_of_an_owner_that_comes_back_are_reported_at_their_own_lines() {
 }
 
 #[test]
+fn a_wildcard_with_ns_is_a_warning() {
+    assert_eq!(
+        warnings(
+            "example.org",
+            "*.a NS ns.other.\n* A 192.0.2.1\na NS ns.other.\n"
+        )[..1],
+        [
+            "5: *.a.example.org. NS delegates nothing but the name *: a delegation for other names is undefined, BIND \
+         refuses such a zone, and validators reject answers for them"
+        ]
+    );
+}
+
+#[test]
 fn records_of_included_files_are_reported_with_their_files() {
     let directory = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| std::fs::write(directory.path().join(name), text).unwrap();

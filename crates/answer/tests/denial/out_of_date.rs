@@ -196,13 +196,21 @@ fn listed_denials() -> impl Iterator<Item = (Denial, Contents)> {
         .filter(move |(_, contents)| listed(*contents))
 }
 
+/// A line that says something definite. RFC 4592 section 4.2 leaves it undefined what a wildcard with NS stands for, and no
+/// NSEC of it denies another type (RFC 6840 section 4.1).
+fn defined_line() -> impl Strategy<Value = (String, &'static str, u16)> {
+    line().prop_filter("a wildcard with NS", |(owner, _, rtype)| {
+        *rtype != NS || !owner.starts_with("*")
+    })
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(4))]
+    #![proptest_config(property_cases(4))]
 
     #[test]
     fn answers_prove_what_they_say_whatever_version_the_list_is_of(
-        old in proptest::collection::vec(line(), 1..10),
-        new in proptest::collection::vec(line(), 1..10),
+        old in proptest::collection::vec(defined_line(), 1..10),
+        new in proptest::collection::vec(defined_line(), 1..10),
         kept in 0usize..10,
     ) {
         let apex: NameBuf = "example.".parse().unwrap();

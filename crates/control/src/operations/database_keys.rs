@@ -2,7 +2,7 @@
 //! that says how names are denied.
 
 use nameward_dnssec::{Denial, DenialTerms, KeyError, Nsec3, SigningKey};
-use nameward_maintain::stored_keys::{number_of, read_row};
+use nameward_maintain::stored_keys::{number_of, read_row, read_rows};
 use nameward_maintain::zone_keys::{ZoneKey, ZoneKeysError};
 use nameward_store::sql::ZoneRow;
 use nameward_store::sql::write::{
@@ -52,17 +52,7 @@ impl Operations {
         zone: &DatabaseZone<'_>,
     ) -> Result<Vec<ZoneKey>, OperationError> {
         let rows = self.key_rows(zone)?;
-        let is_idle = |row: &&StoredKey| {
-            let unknown = SigningKey::unsupported_algorithm(row.content.as_bytes());
-            !row.is_active && unknown.is_some()
-        };
-        let used = rows.iter().filter(|row| !is_idle(row));
-        let keys = used.map(|row| {
-            let number = number_of(row);
-            read_row(row).map_err(|error| ZoneKeysError::Key { number, error })
-        });
-        let keys = keys.collect::<Result<Vec<_>, _>>();
-        let mut keys = keys.map_err(of_keys(&zone.1.name))?;
+        let mut keys = read_rows(&rows).map_err(of_keys(&zone.1.name))?;
         self.keeper.add_lives(zone.1.name.as_name(), &mut keys);
         Ok(keys)
     }

@@ -6,6 +6,7 @@ use nameward_dnssec::rollover::{
     KeyRole, KskRollover, MAX_KEYS, PolicyKey, RecordPhase, RolloverPolicy, RolloverStep,
     RolloverTimes,
 };
+use nameward_testkit::property_cases;
 use proptest::prelude::*;
 use world::{Dice, World};
 
@@ -412,7 +413,7 @@ fn live_for_years(dice: &mut Dice) -> World {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    #![proptest_config(property_cases(48))]
 
     #[test]
     fn no_moment_of_many_years_is_bogus_for_any_cache(seed in any::<u64>()) {

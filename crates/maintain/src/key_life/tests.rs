@@ -160,13 +160,7 @@ impl Life {
                 Err(error) => panic!("{error}"),
             };
             self.note_version();
-            let due = progress.next_at.unwrap_or(u64::MAX).max(self.now + 1);
-            let is_awaited = progress.keys.iter().any(|key| key.awaited_ds().is_some());
-            let look_at = match is_awaited {
-                true => due.min(self.now + 6 * HOUR),
-                false => due,
-            };
-            self.now = look_at.min(end);
+            self.now = next_look(&progress, self.now).min(end);
             self.act_as_parent();
             let answer = ParentAnswer {
                 zone: self.zone,
@@ -182,13 +176,10 @@ impl Life {
         }
     }
 
-    /// RFC 7344 section 6.2 and RFC 8078 section 4: the parent does what CDS says.
+    /// The parent does what CDS says.
     fn act_as_parent(&mut self) {
-        let cds = self.rrset(Type::CDS);
-        let wanted = match &cds[..] {
-            [] => return,
-            [removal] if removal[..] == [0, 0, 0, 0, 0] => Vec::new(),
-            all => all.to_vec(),
+        let Some(wanted) = ds_of_cds(self.rrset(Type::CDS)) else {
+            return;
         };
         if wanted != self.parent {
             self.parent = wanted;
@@ -235,6 +226,25 @@ impl Life {
     fn dnskeys(&self) -> usize {
         let all = self.versions.iter().flat_map(|(_, keys)| keys);
         all.collect::<HashSet<_>>().len()
+    }
+}
+
+/// When the keys are looked at next: when a step is due, and every six hours while a DS is waited for.
+fn next_look(progress: &KeyProgress, now: u64) -> u64 {
+    let due = progress.next_at.unwrap_or(u64::MAX).max(now + 1);
+    let is_awaited = progress.keys.iter().any(|key| key.awaited_ds().is_some());
+    match is_awaited {
+        true => due.min(now + 6 * HOUR),
+        false => due,
+    }
+}
+
+/// What a parent makes of CDS; `None` if it says nothing (RFC 7344 section 6.2, RFC 8078 section 4).
+fn ds_of_cds(cds: Vec<Vec<u8>>) -> Option<Vec<Vec<u8>>> {
+    match &cds[..] {
+        [] => None,
+        [removal] if removal[..] == [0, 0, 0, 0, 0] => Some(Vec::new()),
+        _ => Some(cds),
     }
 }
 

@@ -3,6 +3,7 @@
 use super::change_of;
 use super::memory::zone;
 use super::text::{message, name, rdata, rtype};
+use nameward_testkit::property_cases;
 use nameward_wire::{NameBuf, Rcode, Type};
 use nameward_zone::Zone;
 use nameward_zone::change::ConditionalChange;
@@ -179,7 +180,7 @@ impl Model {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(600))]
+    #![proptest_config(property_cases(600))]
 
     #[test]
     fn random_updates_do_what_the_pseudo_code_does(updates in prop::collection::vec(prop::collection::vec(line(), 1..7), 1..5)) {

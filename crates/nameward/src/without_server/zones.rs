@@ -93,7 +93,7 @@ impl StoredZones {
                 Ok(())
             }
             RequestReach::Zones(names) => {
-                // A name that is none is told of by the operation.
+                // The operation refuses a name that is none.
                 let names = names.iter().filter_map(|name| zone_name(name).ok());
                 self.read_zones(&names.collect::<Vec<_>>())
             }
@@ -262,7 +262,11 @@ impl StoredZones {
     /// Hands over the zones that stand in files and those of the state store; databases are listed by themselves.
     pub fn each_name(&self, each: &mut dyn FnMut(Name<'_>, u16)) {
         let mut ranks = self.file_ranks().clone();
-        for name in self.names_at_home().unwrap_or_default() {
+        let at_home = self.names_at_home().unwrap_or_else(|error| {
+            self.warn(&[format!("zones of the state store: {error}")]);
+            Vec::new()
+        });
+        for name in at_home {
             let declared_by = self.policies.load().of(name.as_name()).declared_by;
             let rank = match declared_by {
                 PolicySource::Configured => CONFIGURED_RANK,

@@ -83,6 +83,24 @@ pub struct Committed {
     pub author: Option<Arc<ChangeAuthor>>,
 }
 
+impl Committed {
+    /// A change that is not one of records: nothing is known of the zone's SOA.
+    fn without_records((zone, apex): (i64, NameBuf), is_changed: bool) -> Self {
+        Committed {
+            zone,
+            apex,
+            is_changed,
+            is_gone: false,
+            has_soa: false,
+            serial: Serial::default(),
+            difference: None,
+            mark: None,
+            warnings: Vec::new(),
+            author: None,
+        }
+    }
+}
+
 /// The work of one transaction.
 enum Task<'t> {
     Change(i64, &'t ZoneChange),

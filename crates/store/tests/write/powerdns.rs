@@ -27,6 +27,14 @@ impl Pdns {
         Some(Pdns { directory, path })
     }
 
+    /// Makes a zone in the database; returns it with a backend that reads and writes there.
+    fn make_zone(&self) -> (SqlBackend, i64) {
+        let address = DatabaseAddress::Sqlite(self.path.clone());
+        let backend = SqlBackend::new(SqlOptions::for_tests(address)).unwrap();
+        let made = block_on(backend.create_zone(&new_zone("example.org"))).unwrap();
+        (backend, made.zone)
+    }
+
     fn tool(&self, arguments: &[&str]) -> Option<String> {
         let output = Command::new("pdnsutil")
             .arg(format!("--config-dir={}", self.directory.path().display()))
@@ -145,11 +153,7 @@ fn rectify_zone_of_powerdns_finds_nothing_to_do() {
     let Some(pdns) = Pdns::new() else {
         return;
     };
-    let address = DatabaseAddress::Sqlite(pdns.path.clone());
-    let backend = SqlBackend::new(SqlOptions::for_tests(address)).unwrap();
-    let zone = block_on(backend.create_zone(&new_zone("example.org")))
-        .unwrap()
-        .zone;
+    let (backend, zone) = pdns.make_zone();
     block_on(backend.commit(zone, &change(crowd()))).unwrap();
     let modes: [&[&[&str]]; 6] = [
         &[],
@@ -177,11 +181,7 @@ fn check_zone_of_powerdns_is_content_with_every_type() {
     let Some(pdns) = Pdns::new() else {
         return;
     };
-    let address = DatabaseAddress::Sqlite(pdns.path.clone());
-    let backend = SqlBackend::new(SqlOptions::for_tests(address)).unwrap();
-    let zone = block_on(backend.create_zone(&new_zone("example.org")))
-        .unwrap()
-        .zone;
+    let (backend, zone) = pdns.make_zone();
     let mut edits = Vec::new();
     let vectors = include_str!("../../../wire/tests/rdata_vectors.txt");
     for (i, line) in vectors.lines().enumerate() {

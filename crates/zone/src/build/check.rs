@@ -66,6 +66,20 @@ impl ZoneBuilder {
             self.findings.warning(other.from, message);
         }
     }
+
+    /// RFC 4592 section 4.2 leaves it undefined what a wildcard with NS stands for.
+    pub(super) fn warn_of_wildcard_cut(&mut self, draft: &Draft) {
+        if self.current_name.as_name().is_wildcard()
+            && let Some(ns) = draft.entries.iter().find(|e| e.rtype == Type::NS)
+        {
+            let message = format_args!(
+                "{} NS delegates nothing but the name *: a delegation for other names is undefined, BIND refuses such a \
+                 zone, and validators reject answers for them",
+                self.current_name
+            );
+            self.findings.warning(ns.from, message);
+        }
+    }
 }
 
 /// Whether records of a type have rules of their own that are checked when they are packed.

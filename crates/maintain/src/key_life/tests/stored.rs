@@ -216,13 +216,7 @@ impl StoredLife {
                 Err(error) => panic!("{error}"),
             };
             self.note_version();
-            let due = progress.next_at.unwrap_or(u64::MAX).max(self.now + 1);
-            let is_awaited = progress.keys.iter().any(|key| key.awaited_ds().is_some());
-            let look_at = match is_awaited {
-                true => due.min(self.now + 6 * HOUR),
-                false => due,
-            };
-            self.now = look_at.min(end);
+            self.now = next_look(&progress, self.now).min(end);
             self.act_as_parent();
             let answer = ParentAnswer {
                 zone: "example.".parse().unwrap(),
@@ -234,11 +228,8 @@ impl StoredLife {
     }
 
     fn act_as_parent(&mut self) {
-        let cds = self.rrset(Type::CDS);
-        let wanted = match &cds[..] {
-            [] => return,
-            [removal] if removal[..] == [0, 0, 0, 0, 0] => Vec::new(),
-            all => all.to_vec(),
+        let Some(wanted) = ds_of_cds(self.rrset(Type::CDS)) else {
+            return;
         };
         if wanted == self.parent {
             return;

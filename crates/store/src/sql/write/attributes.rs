@@ -13,7 +13,7 @@ use super::session::{Failure, Session, Value};
 use super::zones::{StoredRecord, kind_column, stored_columns};
 use super::{Committed, Task, WriteError};
 use nameward_wire::NameBuf;
-use nameward_zone::{Serial, ZoneKind};
+use nameward_zone::ZoneKind;
 
 /// Kinds of metadata about signing.
 const SIGNING_KINDS: [&str; 5] = [
@@ -217,18 +217,7 @@ pub(super) async fn change(
     if is_changed {
         session.notify_change(id).await?;
     }
-    Ok(Committed {
-        zone: id,
-        apex: zone.name,
-        is_changed,
-        is_gone: false,
-        has_soa: false,
-        serial: Serial::default(),
-        difference: None,
-        mark: None,
-        warnings: Vec::new(),
-        author: None,
-    })
+    Ok(Committed::without_records((id, zone.name), is_changed))
 }
 
 /// Makes changes of a zone that is locked; false if all was like that already.

@@ -12,7 +12,7 @@ use super::zone_copy::{self, CopyOrder};
 use super::{Committed, WriteError};
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::change::{ChangeOrigin, Edit, RrsetData, ZoneChange};
-use nameward_zone::{Serial, SerialRule, ZoneKind};
+use nameward_zone::{SerialRule, ZoneKind};
 use std::ops::ControlFlow;
 use std::time::SystemTime;
 
@@ -132,18 +132,7 @@ pub(super) async fn create(session: &mut Session, zone: &NewZone) -> Result<Comm
     }
     session.notify_change(row.id).await?;
     if zone.rrsets.is_empty() {
-        return Ok(Committed {
-            zone: row.id,
-            apex: row.name,
-            is_changed: true,
-            is_gone: false,
-            has_soa: false,
-            serial: Serial::default(),
-            difference: None,
-            mark: None,
-            warnings: Vec::new(),
-            author: None,
-        });
+        return Ok(Committed::without_records((row.id, row.name), true));
     }
     let first = ZoneChange {
         edits: zone.rrsets.iter().cloned().map(Edit::Replace).collect(),
@@ -181,16 +170,8 @@ pub(super) async fn delete(
     }
     delete_rows_of(session, id).await?;
     Ok(Committed {
-        zone: id,
-        apex: zone.name,
-        is_changed: true,
         is_gone: true,
-        has_soa: false,
-        serial: Serial::default(),
-        difference: None,
-        mark: None,
-        warnings: Vec::new(),
-        author: None,
+        ..Committed::without_records((id, zone.name), true)
     })
 }
 
