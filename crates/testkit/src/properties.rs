@@ -2,7 +2,7 @@
 
 use proptest::test_runner::Config;
 
-/// What proptest takes where nothing else is said.
+/// The number of cases that proptest takes where nothing else is said.
 const USUAL_CASES: u32 = 256;
 
 /// The configuration of a property test with so many cases. `PROPTEST_CASES` multiplies them as it does for a test that

@@ -239,7 +239,7 @@ fn next_look(progress: &KeyProgress, now: u64) -> u64 {
     }
 }
 
-/// What a parent makes of CDS; `None` if it says nothing (RFC 7344 section 6.2, RFC 8078 section 4).
+/// The DS that a parent makes of CDS; `None` if it says nothing (RFC 7344 section 6.2, RFC 8078 section 4).
 fn ds_of_cds(cds: Vec<Vec<u8>>) -> Option<Vec<Vec<u8>>> {
     match &cds[..] {
         [] => None,
