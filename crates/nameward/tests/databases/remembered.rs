@@ -108,6 +108,26 @@ fn zones_that_are_known_from_before_fail_until_the_database_answers() {
 }
 
 #[test]
+fn a_server_is_ready_when_zones_in_memory_were_read_however_long_that_takes() {
+    let place = Place::new("resident");
+    place.teach();
+    let lock = place.database.lock();
+    // Longer than the list is waited for until zones known from before stand in, and shorter than the patience of tests.
+    let release = std::thread::spawn(move || {
+        std::thread::sleep(std::time::Duration::from_millis(1500));
+        drop(lock);
+    });
+    let server = place.start();
+    assert_eq!(
+        ask(&server, "www.one.test."),
+        Some((0, 10)),
+        "{}",
+        server.log()
+    );
+    release.join().unwrap();
+}
+
+#[test]
 fn what_is_remembered_follows_the_database_and_is_not_needed_to_start() {
     let place = Place::new("live");
     place.teach();

@@ -82,6 +82,13 @@ impl Sqlite {
         self.connection().execute_batch(sql).unwrap();
     }
 
+    /// Keeps all others from reading until it is dropped.
+    pub fn lock(&self) -> rusqlite::Connection {
+        let connection = self.connection();
+        connection.execute_batch("BEGIN EXCLUSIVE").unwrap();
+        connection
+    }
+
     fn connection(&self) -> rusqlite::Connection {
         let connection = rusqlite::Connection::open(&self.path).unwrap();
         connection

@@ -209,7 +209,8 @@ impl DatabaseFollower {
                 Err(error)
             }
             Err(_) => {
-                if self.restore_list() {
+                // Zones in memory fail until they were read; whoever waits for the server to be ready waits for that.
+                if self.restore_list() && self.served_from == ServedFrom::Lookups {
                     self.report_asked();
                 }
                 listing.await
