@@ -8,9 +8,12 @@
 //! - One request a connection, then it is closed. Head, body, time, connections and octets of replies are bounded
 //!   (`WebLimits`). The text form of a ring is drawn while it is sent.
 //! - When all connections are taken, the one that has waited longest without a whole request makes room, else the one
-//!   that takes its reply slowest: neither idle connections nor those that do not read can lock the page.
+//!   that takes its reply slowest: neither idle connections nor those that do not read can lock the page. One that waits
+//!   for the text of a ring while the line is full makes room where all others take their replies.
 //! - Pages are drawn on threads that may block, two at a time, never on those that answer DNS. Hashes of passwords are
 //!   computed one at a time, and guesses are bounded by client. At most half of the connections wait for either.
+//! - A ring is ranked once for all who wait for its text, and pieces of texts have permits of their own, which nobody keeps
+//!   while a client does not read: clients that do not read hold nothing that others wait for.
 //! - Probes, refusals and stylesheets wait for nothing.
 //! - A request is logged before its reply is sent: a client that has its reply finds it in the ring.
 
@@ -28,6 +31,7 @@ mod page;
 pub mod request;
 mod response;
 mod ring_text;
+mod ring_texts;
 mod routes;
 mod zone_page;
 
@@ -50,6 +54,7 @@ use access::Password;
 pub use access::hash_password;
 use guesses::Guesses;
 use outgoing_replies::OutgoingReplies;
+use ring_texts::RingTexts;
 pub use zone_page::ZoneFacts;
 
 /// Names a record type; `None` for a type without a mnemonic.
@@ -65,6 +70,10 @@ type ZoneSource = Box<dyn Fn(&str) -> Option<ZoneFacts> + Send + Sync>;
 pub const RESIZE_CHOICES: [usize; 6] = [10, 100, 500, 1000, 10_000, 500_000];
 /// Pages that are drawn at the same time.
 const DRAWINGS: usize = 2;
+/// Pieces of texts that are drawn at the same time.
+const PIECES: usize = 2;
+/// A client that takes nothing for so long makes room before those that wait for the server.
+const STALLED: Duration = Duration::from_secs(1);
 
 /// The settings of the operator.
 pub struct Settings {
@@ -149,15 +158,17 @@ struct WebState {
     status: StatusSource,
     zones: ZoneSource,
     drawings: Semaphore,
+    /// Permits to draw a piece of a text. Pages take longer and have others.
+    pieces: Semaphore,
+    ring_texts: Arc<RingTexts>,
     /// Held while the hash of a password is computed.
     hashing: Semaphore,
-    /// Requests that wait for either, or are at it.
+    /// Requests that wait for a drawing, a ranking or a hash, or are at it.
     in_line: Semaphore,
     guesses: Guesses,
     replies: Arc<OutgoingReplies>,
     connections: AtomicUsize,
-    /// Connections without a whole request yet, the oldest first.
-    waiting: Mutex<BTreeMap<u64, AbortHandle>>,
+    waiting: Mutex<WaitingConnections>,
 }
 
 impl Web {
@@ -173,6 +184,7 @@ impl Web {
         settings: Settings,
         status: impl Fn() -> Arc<ServerStatus> + Send + Sync + 'static,
     ) -> Result<Self, BadHash> {
+        let replies = OutgoingReplies::new(settings.limits.max_held_bytes);
         let shared = WebState {
             stats,
             password: Password::new(&settings.password)?.map(Arc::new),
@@ -181,12 +193,14 @@ impl Web {
             status: Box::new(status),
             zones: Box::new(|_| None),
             drawings: Semaphore::new(DRAWINGS),
+            pieces: Semaphore::new(PIECES),
+            ring_texts: RingTexts::new(Arc::clone(&replies)),
             hashing: Semaphore::new(1),
             in_line: Semaphore::new(settings.limits.max_connections.div_ceil(2)),
             guesses: Guesses::default(),
-            replies: OutgoingReplies::new(settings.limits.max_held_bytes),
+            replies,
             connections: AtomicUsize::new(0),
-            waiting: Mutex::new(BTreeMap::new()),
+            waiting: Mutex::default(),
             settings,
         };
         Ok(Web {
@@ -233,12 +247,9 @@ impl Web {
             return; // closed without an answer
         }
         let mut waiting = shared.waiting();
-        if shared.connections.load(Ordering::Relaxed) >= shared.settings.limits.max_connections {
-            match waiting.pop_first() {
-                Some((_, oldest)) => oldest.abort(),
-                None if shared.replies.cut_slowest() => {}
-                None => return, // all were answered a moment ago
-            }
+        let limit = shared.settings.limits.max_connections;
+        if shared.connections.load(Ordering::Relaxed) >= limit && !shared.make_place(&mut waiting) {
+            return; // all were answered a moment ago
         }
         shared.connections.fetch_add(1, Ordering::Relaxed);
         let place = ConnectionPlace {
@@ -247,8 +258,17 @@ impl Web {
         };
         // The lock is held until the task is listed, so it cannot leave the list before it is in.
         let task = tokio::spawn(connection::converse(place, stream, peer));
-        waiting.insert(id, task.abort_handle());
+        waiting.for_request.insert(id, task.abort_handle());
     }
+}
+
+/// Connections that may be made to leave, the oldest first.
+#[derive(Default)]
+struct WaitingConnections {
+    /// Connections without a whole request yet.
+    for_request: BTreeMap<u64, AbortHandle>,
+    /// Connections that wait for the text of a ring and found the line full.
+    for_text: BTreeMap<u64, AbortHandle>,
 }
 
 /// A place among the connections; given back when dropped, however the connection ends.
@@ -260,12 +280,19 @@ struct ConnectionPlace {
 impl ConnectionPlace {
     /// From here on the connection is answered and is not made to leave as one that waits. `None`: it was already.
     fn stop_waiting(&self) -> Option<AbortHandle> {
-        self.shared.waiting().remove(&self.id)
+        let mut waiting = self.shared.waiting();
+        let for_request = waiting.for_request.remove(&self.id);
+        for_request.or_else(|| waiting.for_text.remove(&self.id))
     }
 
     /// The connection has its reply and may be made to leave again.
     fn wait_again(&self, task: AbortHandle) {
-        self.shared.waiting().insert(self.id, task);
+        self.shared.waiting().for_request.insert(self.id, task);
+    }
+
+    /// The connection waits for the text of a ring outside of the line and may be made to leave.
+    fn wait_for_text(&self, task: AbortHandle) {
+        self.shared.waiting().for_text.insert(self.id, task);
     }
 }
 
@@ -277,8 +304,20 @@ impl Drop for ConnectionPlace {
 }
 
 impl WebState {
-    fn waiting(&self) -> MutexGuard<'_, BTreeMap<u64, AbortHandle>> {
+    fn waiting(&self) -> MutexGuard<'_, WaitingConnections> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes a connection leave; false when none may. A client that does not read leaves before one that waits for us.
+    fn make_place(&self, waiting: &mut WaitingConnections) -> bool {
+        let cut_first = |connections: &mut BTreeMap<u64, AbortHandle>| {
+            let first = connections.pop_first();
+            first.map(|(_, oldest)| oldest.abort()).is_some()
+        };
+        cut_first(&mut waiting.for_request)
+            || self.replies.cut_slowest(STALLED)
+            || cut_first(&mut waiting.for_text)
+            || self.replies.cut_slowest(Duration::ZERO)
     }
 }
 

@@ -1,18 +1,23 @@
 //! The reply to one request: who may have it, and where it is made.
 //!
-//! Whatever needs no drawing is answered at once. The rest stands in line, and a line that is full says so.
+//! Whatever needs no drawing is answered at once. The rest stands in line. A line that is full says so to clients that want
+//! a page; one that wants the text of a ring waits outside, where it may have to make room for a new connection.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Instant;
 
+use nameward_stats::Ring;
 use tokio::sync::SemaphorePermit;
+use tokio::task::AbortHandle;
 
-use super::WebState;
 use super::guesses::GUESS_INTERVAL;
+use super::outgoing_replies::NoRoom;
 use super::request::HttpRequest;
 use super::response::{Response, media};
+use super::ring_texts::NoText;
 use super::routes::{self, Route, SecretKind, ShownSecret};
+use super::{ConnectionPlace, WebState};
 
 /// The two ends of a connection.
 pub(super) struct ConnectionEnds {
@@ -20,14 +25,17 @@ pub(super) struct ConnectionEnds {
     pub peer: SocketAddr,
     /// The address that it connected to.
     pub local: Option<IpAddr>,
+    /// The task that serves it.
+    pub task: AbortHandle,
 }
 
 /// The reply to a request, and the permit of its drawing, to be kept until the reply has its room.
 pub(super) async fn respond<'a>(
-    shared: &'a Arc<WebState>,
+    place: &'a ConnectionPlace,
     request: HttpRequest,
     client: &ConnectionEnds,
 ) -> (Response, Option<SemaphorePermit<'a>>) {
+    let shared = &place.shared;
     if request.content_length > shared.settings.limits.max_body_bytes {
         return (Response::error(413), None);
     }
@@ -46,6 +54,9 @@ pub(super) async fn respond<'a>(
     let Some(route) = route else {
         return (routes::not_found(&request), None);
     };
+    if let Some(ring) = routes::ring_of_text(&request, &route) {
+        return (respond_with_text(place, ring, &client.task).await, None);
+    }
     let Ok(_in_line) = shared.in_line.try_acquire() else {
         return (busy(), None);
     };
@@ -56,6 +67,41 @@ pub(super) async fn respond<'a>(
     let drawn = tokio::task::spawn_blocking(move || routes::draw(&drawing, &request, &route));
     let response = drawn.await.unwrap_or_else(|_| Response::error(500));
     (response, Some(permit))
+}
+
+/// The text of a ring. However many wait for it, it takes one ranking more than the one under way, so a full line refuses
+/// nobody.
+async fn respond_with_text(place: &ConnectionPlace, ring: Ring, task: &AbortHandle) -> Response {
+    let shared = &place.shared;
+    let in_line = shared.in_line.try_acquire();
+    if in_line.is_err() {
+        place.wait_for_text(task.clone());
+    }
+    let ranking = Arc::clone(shared);
+    let text = shared
+        .ring_texts
+        .text(ring, move || routes::rank(&ranking, ring));
+    let text = text.await;
+    if in_line.is_err() && place.stop_waiting().is_none() {
+        return busy(); // it had to make room, and ends where it waits next
+    }
+    match text {
+        Ok(text) => Response::ring(text),
+        Err(NoText::NoRoom(no_room)) => without_room(no_room),
+        Err(NoText::Failed) => Response::error(500),
+    }
+}
+
+/// The reply in place of one that has no room.
+pub(super) fn without_room(no_room: NoRoom) -> Response {
+    match no_room {
+        NoRoom::TooLarge => Response::new(
+            503,
+            media::TEXT,
+            "Service Unavailable: this reply needs more memory than web.reply_memory_mb allows\n",
+        ),
+        NoRoom::Busy => busy(),
+    }
 }
 
 /// Lets a request pass that shows the right secret.

@@ -1,8 +1,9 @@
 //! One connection: read one request, log it, send the reply, close.
 
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -10,9 +11,10 @@ use tokio::sync::SemaphorePermit;
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
-use super::outgoing_replies::{Hold, NoRoom, PIECE_BYTES};
+use super::outgoing_replies::{NoRoom, PIECE_BYTES, RoomClient};
 use super::request::{HttpRequest, MalformedRequest, Method, find_head_end, is_hopeless, parse};
-use super::response::{Body, Parts, Response, media};
+use super::response::{Body, Parts, Response};
+use super::ring_text::{RingText, RingTextPlace};
 use super::{ConnectionPlace, WebState, answer};
 
 /// How long, and for how many octets, what a client still sends is read away after the reply.
@@ -55,8 +57,8 @@ impl Drop for HttpConnection {
 /// A reply that has its room.
 struct OutgoingResponse {
     parts: Parts,
-    /// `None` for a small one.
-    hold: Option<Hold>,
+    /// The client in the room of the reply; `None` for a small one.
+    client: Option<RoomClient>,
 }
 
 /// Serves one request.
@@ -88,14 +90,14 @@ pub(super) async fn converse(place: ConnectionPlace, mut stream: TcpStream, peer
         is_done: false,
     };
     let local = connection.stream.local_addr().ok().map(|local| local.ip());
-    let client = answer::ConnectionEnds { peer, local };
-    let reply = prepare(&shared, request, &client, &task).await;
+    let client = answer::ConnectionEnds { peer, local, task };
+    let reply = prepare(&place, request, &client).await;
     if send(&shared, &mut connection.stream, reply).await.is_none() {
         return;
     }
     connection.is_done = true;
     if may_send_more {
-        place.wait_again(task);
+        place.wait_again(client.task);
         // Closing with unread octets resets the connection, and the reset can overtake the reply.
         let _ = timeout(LINGER, read_away(&mut connection.stream)).await;
     }
@@ -135,11 +137,11 @@ async fn read_away(stream: &mut TcpStream) {
 
 /// The reply with its room, after the request was logged with the number of its octets.
 async fn prepare(
-    shared: &Arc<WebState>,
+    place: &ConnectionPlace,
     request: Result<HttpRequest, MalformedRequest>,
     client: &answer::ConnectionEnds,
-    task: &AbortHandle,
 ) -> OutgoingResponse {
+    let shared = &place.shared;
     let (method, line) = match &request {
         Ok(request) => (
             request.method,
@@ -148,20 +150,20 @@ async fn prepare(
         Err(_) => (Method::Get, "- -".to_owned()),
     };
     let (response, drawing) = match request {
-        Ok(request) => answer::respond(shared, request, client).await,
+        Ok(request) => answer::respond(place, request, client).await,
         Err(MalformedRequest::Syntax) => (Response::error(400), None),
         Err(MalformedRequest::TooLarge) => (Response::error(431), None),
     };
     let mut status = response.status;
     let parts = response.into_parts(method, SystemTime::now());
-    let outgoing = match make_room(shared, parts, drawing, task).await {
+    let outgoing = match make_room(shared, parts, drawing, &client.task).await {
         Ok(outgoing) => outgoing,
         Err(no_room) => {
-            let refusal = refuse(no_room);
+            let refusal = answer::without_room(no_room);
             status = refusal.status;
             OutgoingResponse {
                 parts: refusal.into_parts(method, SystemTime::now()),
-                hold: None,
+                client: None,
             }
         }
     };
@@ -173,30 +175,23 @@ async fn prepare(
     outgoing
 }
 
-/// Waits for room. The drawing is not over before there is some, so no more replies than are drawn are without it.
+/// Waits for room. The drawing is not over before there is some, so no more replies than are drawn are without it. A text
+/// has its room already.
 async fn make_room(
     shared: &WebState,
     parts: Parts,
     _drawing: Option<SemaphorePermit<'_>>,
     task: &AbortHandle,
 ) -> Result<OutgoingResponse, NoRoom> {
-    let bytes = parts.head.len() + parts.body.held_bytes();
-    let hold = match bytes {
-        0..=SMALL_REPLY => None,
-        _ => Some(shared.replies.hold(bytes, task).await?),
+    let room = match &parts.body {
+        Body::Ring(text) => Some(Arc::clone(&text.room)),
+        Body::Whole(body) => match parts.head.len() + body.capacity() {
+            0..=SMALL_REPLY => None,
+            bytes => Some(shared.replies.hold(bytes).await?),
+        },
     };
-    Ok(OutgoingResponse { parts, hold })
-}
-
-fn refuse(no_room: NoRoom) -> Response {
-    match no_room {
-        NoRoom::TooLarge => Response::new(
-            503,
-            media::TEXT,
-            "Service Unavailable: this reply needs more memory than web.reply_memory_mb allows\n",
-        ),
-        NoRoom::Busy => Response::error(503).with("Retry-After", "1"),
-    }
+    let client = room.map(|room| room.enter(task));
+    Ok(OutgoingResponse { parts, client })
 }
 
 /// Sends the reply; `None` when the client is gone or too slow.
@@ -205,25 +200,21 @@ async fn send(
     stream: &mut TcpStream,
     reply: OutgoingResponse,
 ) -> Option<()> {
-    let OutgoingResponse { parts, hold } = reply;
-    write(shared, stream, &parts.head, hold.as_ref()).await?;
+    let OutgoingResponse { parts, client } = reply;
+    let client = client.as_ref();
+    write(shared, stream, &parts.head, client).await?;
     match parts.body {
         Body::Whole(bytes) => {
             for piece in bytes.chunks(PIECE_BYTES) {
-                write(shared, stream, piece, hold.as_ref()).await?;
+                write(shared, stream, piece, client).await?;
             }
         }
-        Body::Ring(mut text) => loop {
-            let permit = shared.drawings.acquire().await.ok()?;
-            let drawing = tokio::task::spawn_blocking(move || (text.next_piece(), text));
-            let piece;
-            (piece, text) = drawing.await.ok()?;
-            drop(permit);
-            if piece.is_empty() {
-                break;
+        Body::Ring(text) => {
+            let mut place = RingTextPlace::default();
+            while !place.is_at_end {
+                place = write_text(shared, stream, (&text, place), client?).await?;
             }
-            write(shared, stream, &piece, hold.as_ref()).await?;
-        },
+        }
     }
     stream.shutdown().await.ok()
 }
@@ -232,14 +223,59 @@ async fn write(
     shared: &WebState,
     stream: &mut TcpStream,
     piece: &[u8],
-    hold: Option<&Hold>,
+    client: Option<&RoomClient>,
 ) -> Option<()> {
     let limit = shared.settings.limits.reply_timeout;
+    if let Some(client) = client {
+        client.wait_begins();
+    }
     timeout(limit, stream.write_all(piece)).await.ok()?.ok()?;
-    if let Some(hold) = hold {
-        hold.took(piece.len());
+    if let Some(client) = client {
+        client.took(piece.len());
     }
     Some(())
+}
+
+/// Sends a piece of a text from a place on and returns the place behind it. A piece is drawn when the client takes some of
+/// it, and what it does not take is drawn again: who does not read holds neither octets nor the permit to draw.
+async fn write_text(
+    shared: &WebState,
+    stream: &TcpStream,
+    (text, place): (&Arc<RingText>, RingTextPlace),
+    client: &RoomClient,
+) -> Option<RingTextPlace> {
+    let mut patience = shared.settings.limits.reply_timeout;
+    let mut sent = 0;
+    loop {
+        let since = Instant::now();
+        client.wait_begins();
+        timeout(patience, stream.writable()).await.ok()?.ok()?;
+        client.took(0);
+        patience = patience.saturating_sub(since.elapsed());
+        let _permit = shared.pieces.acquire().await.ok()?;
+        let drawn = Arc::clone(text);
+        let drawing = tokio::task::spawn_blocking(move || drawn.piece(place));
+        let (piece, behind) = drawing.await.ok()?;
+        let written = write_at_once(stream, piece.get(sent..)?).ok()?;
+        client.took(written);
+        sent += written;
+        if sent == piece.len() {
+            return Some(behind);
+        }
+    }
+}
+
+/// Writes as many octets as the socket takes without waiting, and returns their number.
+fn write_at_once(stream: &TcpStream, bytes: &[u8]) -> io::Result<usize> {
+    let mut written = 0;
+    while written < bytes.len() {
+        match stream.try_write(&bytes[written..]) {
+            Ok(more) => written += more,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(written)
 }
 
 /// A path that cannot end the quotes of the message, nor make it long. It has no control characters: see `request`.

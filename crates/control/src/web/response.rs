@@ -1,6 +1,7 @@
 //! A reply and its bytes. Every reply says HTTP/1.0, its exact length and `Connection: close`.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use nameward_wire::calendar::{UtcTime, weekday};
@@ -24,8 +25,8 @@ pub enum Caching {
 pub enum Body {
     /// Drawn as a whole.
     Whole(Vec<u8>),
-    /// Drawn while it is sent.
-    Ring(Box<RingText>),
+    /// Drawn while it is sent, in a room that it shares with others.
+    Ring(Arc<RingText>),
 }
 
 impl Body {
@@ -33,14 +34,6 @@ impl Body {
         match self {
             Body::Whole(bytes) => bytes.len(),
             Body::Ring(text) => text.len(),
-        }
-    }
-
-    /// Octets of memory that are held while it is sent.
-    pub fn held_bytes(&self) -> usize {
-        match self {
-            Body::Whole(bytes) => bytes.capacity(),
-            Body::Ring(text) => text.held_bytes(),
         }
     }
 }
@@ -91,9 +84,9 @@ impl Response {
     }
 
     /// The text form of a ring.
-    pub fn ring(text: RingText) -> Self {
+    pub fn ring(text: Arc<RingText>) -> Self {
         Response {
-            body: Body::Ring(Box::new(text)),
+            body: Body::Ring(text),
             ..Response::new(200, media::TEXT, "")
         }
     }

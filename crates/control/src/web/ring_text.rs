@@ -1,81 +1,91 @@
-//! The text form of a ring: every entry, drawn piece by piece while the client takes it.
+//! The text form of a ring: every entry, drawn piece by piece while clients take it.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use nameward_stats::{RankedPlace, RankedRing, RingView};
 
 use super::Mnemonic;
-use super::outgoing_replies::PIECE_BYTES;
+use super::outgoing_replies::{PIECE_BYTES, Room};
 use super::page::percentage;
 
-/// A text that is being read.
-pub struct RingText {
+/// The ranking of a ring, and the length of its text.
+pub struct RankedText {
     ranked: RankedRing,
     mnemonic: Mnemonic,
     length: usize,
-    place: RingTextPlace,
 }
 
-/// A place between two lines of the text.
+/// A text that has its room; all clients that it is sent to share it.
+pub struct RingText {
+    ranked: RankedText,
+    /// Its room.
+    pub room: Arc<Room>,
+}
+
+/// A place between two lines of the text, at first before its first line.
 #[derive(Clone, Copy, Default)]
-struct RingTextPlace {
+pub struct RingTextPlace {
     row: RankedPlace,
-    is_at_end: bool,
+    /// True behind the last line.
+    pub is_at_end: bool,
 }
 
-impl RingText {
+impl RankedText {
     /// Ranks all entries of a ring, and draws them once for the length: a reply states it before it begins.
     pub fn new(view: &RingView, mnemonic: Mnemonic) -> Self {
-        let mut text = RingText {
+        let mut text = RankedText {
             ranked: view.ranked(usize::MAX),
             mnemonic,
             length: 0,
-            place: RingTextPlace::default(),
         };
-        let mut piece = String::new();
-        loop {
+        let (mut piece, mut place) = (String::new(), RingTextPlace::default());
+        while !place.is_at_end {
             piece.clear();
-            text.draw(&mut piece);
-            if piece.is_empty() {
-                break;
-            }
+            place = text.draw(place, &mut piece);
             text.length += piece.len();
         }
-        text.place = RingTextPlace::default();
         text
     }
 
-    /// Octets of the whole text.
-    pub fn len(&self) -> usize {
-        self.length
-    }
-
-    /// Octets of memory that are held while it is read: the ranking, and a piece and the line that goes beyond it.
+    /// Octets of memory that are held while it is sent: the ranking, and the two pieces that are drawn at the same time.
     pub fn held_bytes(&self) -> usize {
         self.ranked.held_bytes() + 2 * PIECE_BYTES
     }
 
-    /// The next lines, about [`PIECE_BYTES`] of them; empty at the end.
-    pub fn next_piece(&mut self) -> Vec<u8> {
-        let mut piece = String::with_capacity(PIECE_BYTES + 4096);
-        self.draw(&mut piece);
-        piece.into_bytes()
-    }
-
-    /// Draws lines `count, percentage, entry` from the place on; the total last.
-    fn draw(&mut self, piece: &mut String) {
-        let mut entry = String::new();
-        while piece.len() < PIECE_BYTES && !self.place.is_at_end {
-            let total = self.ranked.total();
+    /// Draws lines `count, percentage, entry` from a place on, the total last, and returns the place behind them.
+    fn draw(&self, mut place: RingTextPlace, piece: &mut String) -> RingTextPlace {
+        let (total, mut entry) = (self.ranked.total(), String::new());
+        while piece.len() < PIECE_BYTES && !place.is_at_end {
             entry.clear();
-            let row = &mut self.place.row;
-            let _ = match self.ranked.next(row, &self.mnemonic, &mut entry) {
+            let row = self.ranked.next(&mut place.row, &self.mnemonic, &mut entry);
+            let _ = match row {
                 Some(count) => writeln!(piece, "{count}\t{}\t{entry}", percentage(count, total)),
                 None => {
-                    self.place.is_at_end = true;
+                    place.is_at_end = true;
                     writeln!(piece, "{total}\t100%\tTotal:")
                 }
             };
         }
+        place
+    }
+}
+
+impl RingText {
+    /// Puts a ranking into its room.
+    pub fn new(ranked: RankedText, room: Arc<Room>) -> Self {
+        RingText { ranked, room }
+    }
+
+    /// Octets of the whole text.
+    pub fn len(&self) -> usize {
+        self.ranked.length
+    }
+
+    /// The lines from a place on, about [`PIECE_BYTES`] of them, and the place behind them.
+    pub fn piece(&self, place: RingTextPlace) -> (Vec<u8>, RingTextPlace) {
+        let mut piece = String::with_capacity(PIECE_BYTES + 4096);
+        let behind = self.ranked.draw(place, &mut piece);
+        (piece.into_bytes(), behind)
     }
 }

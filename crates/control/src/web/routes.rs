@@ -9,7 +9,7 @@ use super::metrics::MetricsSource;
 use super::page::{self, Drawing};
 use super::request::{HttpRequest, Method};
 use super::response::{Caching, Response, media};
-use super::ring_text::RingText;
+use super::ring_text::RankedText;
 use super::{Password, WebState, access, api, host, metrics, zone_page};
 
 const ALLOW: &str = "GET, HEAD";
@@ -136,7 +136,22 @@ fn readiness(shared: &WebState) -> Response {
     }
 }
 
-/// The reply to a request that [`respond_at_once`] leaves over. Runs on a thread that may block.
+/// The ring whose text form is asked for, and nothing else.
+pub(super) fn ring_of_text(request: &HttpRequest, route: &Route) -> Option<Ring> {
+    let others = ["resetring", "resizering", "zone"];
+    let is_other = others.iter().any(|name| request.parameter(name).is_some());
+    if is_other || !matches!(route, Route::Page) || !wants_text(request) {
+        return None;
+    }
+    Ring::from_name(&request.parameter("ring")?)
+}
+
+/// Ranks a ring for its text form. Runs on a thread that may block.
+pub(super) fn rank(shared: &WebState, ring: Ring) -> RankedText {
+    RankedText::new(shared.stats.snapshot().ring(ring), shared.settings.mnemonic)
+}
+
+/// The reply to a request that neither [`respond_at_once`] nor [`ring_of_text`] is for. Runs on a thread that may block.
 pub(super) fn draw(shared: &WebState, request: &HttpRequest, route: &Route) -> Response {
     match route {
         Route::Metrics => {
@@ -199,10 +214,6 @@ fn status_page(shared: &WebState, request: &HttpRequest) -> Response {
         },
     };
     let snapshot = shared.stats.snapshot();
-    if let Some(ring) = ring.filter(|_| wants_text(request)) {
-        let text = RingText::new(snapshot.ring(ring), shared.settings.mnemonic);
-        return Response::ring(text);
-    }
     let filter = request.parameter("filter").unwrap_or_default();
     let filter = filter.trim();
     let drawing = Drawing {

@@ -1,11 +1,11 @@
 //! Clients that are slow, idle, many or hostile.
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{Ipv4Addr, TcpStream};
 use std::time::Duration;
 
 use nameward_control::web::{Settings, WebLimits};
-use nameward_stats::{Outcome, Ring};
+use nameward_stats::{Outcome, Ring, Stamp};
 
 use crate::client::{Reply, Server, ask, settings};
 
@@ -197,6 +197,57 @@ fn clients_that_never_read_hold_bounded_memory_and_the_honest_one_is_served() {
     assert!(honest.text().ends_with("\t100%\tTotal:\n"));
 }
 
+/// Fills the largest ring: each client once, and the first thousand of them once more.
+fn fill_remotes_unauth(server: &Server, clients: u32) {
+    let mut recorder = server.stats.recorder();
+    for n in (0..clients).chain(0..1000) {
+        let client = Ipv4Addr::from(0x0a00_0000 + n).into();
+        ask(&mut recorder, b"\x01a\0", Outcome::Unauth, client);
+        if n % 1000 == 999 {
+            recorder.flush(Stamp::now(), None);
+        }
+    }
+    recorder.flush(Stamp::now(), None);
+}
+
+#[test]
+fn a_reader_gets_the_text_of_a_ring_among_clients_that_never_read_it() {
+    const CLIENTS: u32 = 100_000;
+    let target = "/?ring=remotes-unauth&format=text";
+    let server = with_limits(WebLimits {
+        max_connections: 128,
+        reply_timeout: Duration::from_secs(600),
+        ..settings().limits
+    });
+    fill_remotes_unauth(&server, CLIENTS);
+    let alone = server.get(target).text();
+    let lines: Vec<&str> = alone.lines().collect();
+    assert_eq!(lines.len(), CLIENTS as usize + 1);
+    assert_eq!(lines[0], "2\t0.0%\t10.0.0.0");
+    assert_eq!(lines[1000], "1\t0.0%\t10.0.3.232");
+    assert_eq!(lines[CLIENTS as usize], "101000\t100%\tTotal:");
+    let _silent: Vec<TcpStream> = (0..100)
+        .map(|_| {
+            let mut stream = server.connect();
+            let request = format!("GET {target} HTTP/1.0\r\n\r\n");
+            stream.write_all(request.as_bytes()).expect("sent");
+            stream
+        })
+        .collect();
+    for _ in 0..3 {
+        let mut stream = server.connect();
+        // Far more than the text takes on a busy machine.
+        let patience = Some(Duration::from_secs(240));
+        stream.set_read_timeout(patience).expect("a timeout");
+        let request = format!("GET {target} HTTP/1.0\r\n\r\n");
+        stream.write_all(request.as_bytes()).expect("sent");
+        let honest = Reply::read(&mut stream);
+        assert_eq!(honest.status(), 200);
+        assert!(honest.text() == alone, "another text");
+        assert_eq!(server.get("/livez").status(), 200);
+    }
+}
+
 #[test]
 fn a_text_that_can_never_have_room_is_refused_with_the_reason() {
     let server = with_limits(WebLimits {
@@ -297,7 +348,7 @@ fn many_replies_that_are_read_are_all_whole() {
         let client = std::net::IpAddr::V4(n.into());
         ask(&mut recorder, b"\x01a\0", Outcome::Answer, client);
     }
-    recorder.flush(nameward_stats::Stamp::now(), None);
+    recorder.flush(Stamp::now(), None);
     let mut streams: Vec<TcpStream> = (0..40)
         .map(|_| begin(&server, "/?ring=remotes&format=text"))
         .collect();
