@@ -7,10 +7,11 @@
 //! pair without a number   taken as a key: as its times say, or by the policy as the next one
 //! pair with a number      what it does follows from its times, unless a policy looks after it
 //! number without a pair   forgotten if the key does nothing; an error if the zone is signed with it
+//! public file alone       nothing: it is what remains when a pair is made or removed and the server is killed meanwhile
 //! ```
 //! An error changes nothing: a zone in service keeps its keys, one that is just being started is not served unsigned.
 
-use super::files::{KeyPairError, PrivateKeyHome, is_away, read_pair};
+use super::files::{KeyPairError, PrivateKeyHome, is_away, lacks_private, read_pair};
 use super::form::{KeptPair, kept_pair};
 use super::{KEYS, MAX_KEYS, ZoneKey, ZoneKeys, ZoneKeysError, forget, item_name};
 use nameward_dnssec::rollover::{KeyLife, KeyRole};
@@ -127,13 +128,13 @@ impl ZoneKeys {
         let moved = pairs.iter().find(|pair| pair.ends_with(&name));
         let path = moved.unwrap_or(&kept.path);
         look.known.insert(name);
-        if is_away(path) {
+        if lacks_private(path) {
             if !kept.is_unused {
                 let path = path.display().to_string();
                 return Err(KeyPairError::Missing { path }.into());
             }
             tracing::info!(
-                "zone {zone}: key {} is forgotten: its files are gone",
+                "zone {zone}: key {} is forgotten: its private file is gone",
                 kept.number
             );
             look.changes.push(forget(zone, kept.number));

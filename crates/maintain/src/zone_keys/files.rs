@@ -88,7 +88,7 @@ pub enum KeyPairError {
         /// The key tag in the file.
         tag: u16,
     },
-    /// Both files of a key in use are gone.
+    /// The private file of a key in use is gone.
     #[error(
         "{path}.private is missing, and the zone is signed with it: restore it, or run `nameward key remove`"
     )]
@@ -119,6 +119,11 @@ pub(super) fn is_away(path: &Path) -> bool {
     [".key", ".private"]
         .iter()
         .all(|end| matches!(with_end(path, end).try_exists(), Ok(false)))
+}
+
+/// Returns whether a pair has no private file, so that it is no key any more.
+pub(super) fn lacks_private(path: &Path) -> bool {
+    matches!(with_end(path, ".private").try_exists(), Ok(false))
 }
 
 /// Reads a pair; its name must be that of the key.
@@ -178,7 +183,7 @@ pub(super) fn write_pair(path: &Path, file: &KeyFile) -> Result<(), KeyPairError
         path: private.display().to_string(),
         error: error.into(),
     })?;
-    // A public file alone is no key to anybody; a private file alone would be one that nobody can use.
+    // In this order: a public file alone is no key, a private file alone is one that cannot be used.
     replace_file(&public, public_text.as_bytes(), 0o644)?;
     replace_file(&private, file.private_text().as_bytes(), 0o600)?;
     sync_parent(path)
@@ -311,7 +316,8 @@ fn list_pairs(directory: &Path) -> io::Result<HashMap<String, Vec<OsString>>> {
             return Err(io::Error::other("too many files"));
         }
         let name = entry?.file_name();
-        let Some(stem) = name.to_str().and_then(stem_of) else {
+        // A public file alone is no key: the private one may be kept elsewhere, or was never written.
+        let Some(stem) = name.to_str().and_then(|name| name.strip_suffix(".private")) else {
             continue;
         };
         let Some(owner) = stem_owner(stem) else {
@@ -322,15 +328,8 @@ fn list_pairs(directory: &Path) -> io::Result<HashMap<String, Vec<OsString>>> {
     }
     for names in pairs.values_mut() {
         names.sort_unstable();
-        names.dedup();
     }
     Ok(pairs)
-}
-
-/// The name of a pair in the name of one of its files.
-fn stem_of(name: &str) -> Option<&str> {
-    name.strip_suffix(".key")
-        .or_else(|| name.strip_suffix(".private"))
 }
 
 /// The zone in the name of a pair, as it is written there.

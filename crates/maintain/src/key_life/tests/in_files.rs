@@ -20,6 +20,19 @@ fn key_files(life: &Life) -> Vec<String> {
     names
 }
 
+/// Has BIND make a pair for the zone; returns the name of its files without their ends.
+fn make_pair(directory: &Path, times: &[&str]) -> String {
+    let output = Command::new("dnssec-keygen")
+        .args(["-q", "-a", "13", "-K"])
+        .arg(directory)
+        .args(times)
+        .arg("example")
+        .output()
+        .unwrap_or_else(|error| panic!("dnssec-keygen: {error}: run scripts/install-deps"));
+    assert!(output.status.success());
+    String::from_utf8_lossy(&output.stdout).trim().to_string()
+}
+
 #[test]
 fn a_policy_rolls_keys_in_files_and_they_are_enough_to_go_on_with() {
     let split = [
@@ -43,12 +56,12 @@ fn a_policy_rolls_keys_in_files_and_they_are_enough_to_go_on_with() {
             .args(["-up", "all", &private])
             .output()
             .unwrap_or_else(|error| panic!("dnssec-settime: {error}: run scripts/install-deps"));
-        let told = String::from_utf8_lossy(&output.stdout);
+        let times = String::from_utf8_lossy(&output.stdout);
         assert!(
-            output.status.success() && told.contains("Created: 18"),
-            "{told}"
+            output.status.success() && times.contains("Created: 18"),
+            "{times}"
         );
-        assert!(!told.contains("\nPublish: UNSET"), "{told}");
+        assert!(!times.contains("\nPublish: UNSET"), "{times}");
     }
     let over = keys.iter().filter(|key| !key.usage.published).count();
     // The state store is lost: the files say which keys are in use, and the policy takes them over.
@@ -75,15 +88,7 @@ fn a_key_that_is_put_into_the_directory_of_a_policy_is_the_next_one() {
         (KeyRole::ZoneSigning, 13, 0),
     ]));
     life.live_until(BEGIN + 20 * DAY);
-    let directory = life.key_directory.as_ref().unwrap().path();
-    let output = Command::new("dnssec-keygen")
-        .args(["-q", "-a", "13", "-K"])
-        .arg(directory)
-        .arg("example")
-        .output()
-        .unwrap_or_else(|error| panic!("dnssec-keygen: {error}: run scripts/install-deps"));
-    assert!(output.status.success());
-    let stem = String::from_utf8_lossy(&output.stdout).trim().to_string();
+    let stem = make_pair(life.key_directory.as_ref().unwrap().path(), &[]);
     let tag: u16 = stem.rsplit('+').next().unwrap().parse().unwrap();
     let (before, far) = (life.rrset(Type::DNSKEY), life.now + 30 * DAY);
     life.live_until(far);
@@ -121,4 +126,46 @@ fn a_directory_that_cannot_be_read_or_written_leaves_the_keys_as_they_are() {
     std::fs::rename(&aside, &place).unwrap();
     life.keeper().look(zone, now).unwrap();
     assert_eq!(life.rrset(Type::DNSKEY), before);
+}
+
+#[test]
+fn a_public_file_alone_is_no_key() {
+    // As it is left by one who was killed before the private file was written, or who keeps that elsewhere.
+    let directory = tempfile::tempdir().unwrap();
+    let stem = make_pair(directory.path(), &[]);
+    std::fs::remove_file(directory.path().join(format!("{stem}.private"))).unwrap();
+    let mut life = Life::new(policy(&[(KeyRole::Combined, 13, 0)]));
+    life.key_directory = Some(directory);
+    life.start();
+    assert!(!life.served().signing().is_signed());
+    life.live_until(BEGIN + DAY);
+    assert_eq!(life.rrset(Type::DNSKEY).len(), 1);
+    assert!(!key_files(&life).contains(&format!("{stem}.private")));
+}
+
+#[test]
+fn a_key_for_later_whose_private_file_is_gone_is_forgotten() {
+    let directory = tempfile::tempdir().unwrap();
+    let later = ["-P", "20500101000000", "-A", "20500101000000"];
+    let stem = make_pair(directory.path(), &later);
+    let private = directory.path().join(format!("{stem}.private"));
+    let mut life = Life::new(policy(&[]));
+    life.policy = None;
+    life.key_directory = Some(directory);
+    life.start();
+    assert_eq!(
+        life.keeper().keys.keys(life.zone.as_name()).unwrap().len(),
+        1
+    );
+    // As one leaves it who is killed while the pair is removed.
+    std::fs::remove_file(private).unwrap();
+    life.start();
+    assert!(!life.served().signing().is_signed());
+    assert!(
+        life.keeper()
+            .keys
+            .keys(life.zone.as_name())
+            .unwrap()
+            .is_empty()
+    );
 }
