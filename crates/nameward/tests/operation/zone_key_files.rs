@@ -166,6 +166,9 @@ fn keys_of_dnssec_keygen_sign_as_their_times_say_and_bind_reads_what_commands_wr
             "-S",
             "-K",
             keys.to_str().unwrap(),
+            // Where it writes the DS.
+            "-d",
+            keys.to_str().unwrap(),
             "-o",
             "one.test",
             "-f",
