@@ -5,11 +5,13 @@
 //! cannot be read any more makes answers with DNSSEC fail: signing with the others, or not at all, would be bogus
 //! for resolvers that know the DS. For the same reason a server does not start when it does not know which zones have keys.
 
+mod check;
 mod directory;
 mod files;
 pub(crate) mod form;
 mod life;
 
+pub use check::{KeyFileFault, key_file_faults};
 pub use directory::KeyFileProgress;
 pub use files::{KeyPairError, PrivateKeyHome};
 pub(crate) use life::made_key;

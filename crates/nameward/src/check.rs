@@ -11,6 +11,7 @@ use arc_swap::ArcSwap;
 use nameward_maintain::{
     follow,
     policy::{PolicySource, PolicyTable},
+    zone_keys::key_file_faults,
 };
 use nameward_store::file::{FileBackend, LoadEvent, ZoneTarget, zone_from_text};
 use nameward_wire::{
@@ -94,6 +95,19 @@ pub fn run(overrides: &Overrides, form: OutputForm) -> Result<ExitCode, CommandE
         message("warning", &text, &mut printer).map_err(CommandError::Output)?;
     }
     let table = CheckedZones::new(&config);
+    for fault in key_file_faults(&table.policies.load()) {
+        let severity = match fault.is_fatal {
+            true => {
+                errors += 1;
+                "error"
+            }
+            false => {
+                warnings += 1;
+                "warning"
+            }
+        };
+        message(severity, &fault.to_string(), &mut printer).map_err(CommandError::Output)?;
+    }
     let mut written = Ok(());
     let summary = FileBackend::new().load(&table, &sources, &mut |event| {
         let result = match event {

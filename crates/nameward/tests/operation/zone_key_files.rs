@@ -49,14 +49,30 @@ impl KeyPlace {
         keys.join(bind_tool("dnssec-keygen", &arguments).trim())
     }
 
-    fn server(&self) -> TestServer {
+    fn config(&self) -> String {
         let (state, file) = (self.path("state"), self.path("one.zone"));
         let keys = self.path("keys");
-        let config = format!(
+        format!(
             "[server]\nstate_directory = {state:?}\n[zone_defaults]\nkey_directory = {keys:?}\n[[zone]]\n\
              name = \"one.test\"\nfile = {file:?}\nallow_transfer = [\"127.0.0.1\"]\n"
-        );
-        Setup::new().without_web().config(&config).start()
+        )
+    }
+
+    fn server(&self) -> TestServer {
+        let setup = Setup::new().without_web();
+        setup.config(&self.config()).start()
+    }
+
+    /// Runs `nameward check`; whether it is content, and what it prints.
+    fn check(&self) -> (bool, String) {
+        let config = self.path("nameward.toml");
+        fs::write(&config, self.config()).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_nameward"));
+        let output = command.arg("check").arg("--config").arg(config).output();
+        let output = output.unwrap();
+        let text =
+            String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+        (output.status.success(), text.into_owned())
     }
 
     /// The zone is secure by the DS of its key-signing key.
@@ -71,6 +87,10 @@ impl KeyPlace {
         }
         check_transfer(server.address(), "one.test", self.home.path());
     }
+}
+
+fn public_file(path: &Path) -> PathBuf {
+    PathBuf::from(format!("{}.key", path.display()))
 }
 
 fn private_file(path: &Path) -> PathBuf {
@@ -176,7 +196,7 @@ fn keys_of_dnssec_keygen_sign_as_their_times_say_and_bind_reads_what_commands_wr
             zone.to_str().unwrap(),
         ],
     );
-    assert!(said.contains(&format!("/{tag:05}")), "{said}");
+    assert!(said.contains(&format!("/{tag}")), "{said}");
     done(&server, &["key", "unpublish", "one.test", number]);
     assert!(!tags(&server).contains(&tag));
     done(&server, &["key", "publish", "one.test", number]);
@@ -221,7 +241,7 @@ fn a_file_that_is_no_key_is_reported_and_the_zone_keeps_its_keys_or_fails() {
     place.check_secure(&server);
     set_mode(0o600);
     let aside = place.path("aside");
-    let public = PathBuf::from(format!("{}.key", key.display()));
+    let public = public_file(&key);
     fs::create_dir(&aside).unwrap();
     let move_all = |from: &Path, to: &Path| {
         for file in [&private, &public] {
@@ -238,15 +258,15 @@ fn a_file_that_is_no_key_is_reported_and_the_zone_keeps_its_keys_or_fails() {
     // A further file that is no key is left out: an algorithm that nobody here signs with, a half, a key of another name.
     let unknown = place.keygen(&["-a", "16"]);
     let half = place.keygen(&["-a", "13"]);
-    fs::remove_file(private_file(&half)).unwrap();
+    fs::remove_file(public_file(&half)).unwrap();
     let other = keys.join("Kone.test.+013+00001");
-    fs::copy(&public, format!("{}.key", other.display())).unwrap();
+    fs::copy(&public, public_file(&other)).unwrap();
     fs::copy(&private, private_file(&other)).unwrap();
     done(&server, &["reload"]);
     for words in [
         "a key is left out: ",
         "cannot sign with algorithm 16",
-        ".private is missing: a key is a .key and a .private file",
+        ".key is missing: a key is a .key and a .private file",
         "its name says another one",
     ] {
         assert!(server.wait_for_log(words), "{words}: {}", server.log());
@@ -254,8 +274,8 @@ fn a_file_that_is_no_key_is_reported_and_the_zone_keeps_its_keys_or_fails() {
     assert_eq!(tags(&server), [tag_of(&key)]);
     place.check_secure(&server);
     for path in [&unknown, &half, &other] {
-        let _ = fs::remove_file(private_file(path));
-        fs::remove_file(format!("{}.key", path.display())).unwrap();
+        fs::remove_file(private_file(path)).unwrap();
+        let _ = fs::remove_file(public_file(path));
     }
     assert!(server.stop().success());
 
@@ -278,4 +298,36 @@ fn a_file_that_is_no_key_is_reported_and_the_zone_keeps_its_keys_or_fails() {
         server.log()
     );
     place.check_secure(&server);
+}
+
+#[test]
+fn check_reads_the_files_of_keys() {
+    let place = KeyPlace::new();
+    let (is_good, text) = place.check();
+    assert!(
+        is_good && text.contains("1 zone good, 0 with errors, 0 warnings"),
+        "{text}"
+    );
+    let key = private_file(&place.keygen(&["-a", "13"]));
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o644)).unwrap();
+    let fault = format!(
+        "zone one.test.: {}: others may read this private key",
+        key.display()
+    );
+    let (is_good, text) = place.check();
+    assert!(!is_good && text.contains(&fault), "{text}");
+    // With another key the zone is signed all the same.
+    place.keygen(&["-a", "13"]);
+    let (is_good, text) = place.check();
+    assert!(
+        is_good && text.contains(&fault) && text.contains("1 warning"),
+        "{text}"
+    );
+    fs::remove_dir_all(place.path("keys")).unwrap();
+    let (is_good, text) = place.check();
+    let fault = format!(
+        "key_directory {}: No such file",
+        place.path("keys").display()
+    );
+    assert!(!is_good && text.contains(&fault), "{text}");
 }
