@@ -295,7 +295,7 @@ impl Backend {
             0 => String::new(),
             more => format!(" ({more} more failed since the last such message)"),
         };
-        let (backend, name) = (&self.name, lookup.name);
+        let (backend, name) = (&self.name, lookup.request.name);
         tracing::error!("backend {backend}: no answer for {name}: {error}{more}");
     }
 

@@ -74,6 +74,9 @@ impl ZoneBuilder {
 
     /// Marks broken names, and delegations to hosts with broken addresses.
     pub(crate) fn mark_broken(&mut self, with_targets: &[PlacedNode]) {
+        if self.broken.is_empty() {
+            return;
+        }
         let mut key = NameKey::default();
         for (name, bits) in std::mem::take(&mut self.broken) {
             key.set(Name::from_valid_wire(&name));

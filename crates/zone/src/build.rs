@@ -5,6 +5,7 @@
 //! back later are put aside and merged once at the end, so a file in any order costs no more than sorting
 //! what was put aside.
 
+mod apex;
 mod check;
 mod life;
 mod merge;
@@ -23,6 +24,7 @@ use nameward_wire::zonefile::{Record, RecordPlace, RecordPlaces, Sink, SinkRefus
 use nameward_wire::{Class, Name, NameBuf, Type};
 use std::collections::HashMap;
 
+pub use apex::PackedApex;
 use check::is_checked_alone;
 pub(crate) use life::empty;
 

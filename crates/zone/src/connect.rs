@@ -12,7 +12,8 @@ impl ZoneBuilder {
     /// Makes the ancestors of deep names exist (RFC 4592 section 2.2.2), counts children, marks the parents
     /// of wildcards and warns of occluded names.
     pub(crate) fn connect_ancestors(&mut self) {
-        if self.is_full {
+        // Most parts of zones have no deep names, and a key takes more than a kilobyte.
+        if self.is_full || self.deep.is_empty() {
             return;
         }
         let apex_labels = self.apex_key().labels();

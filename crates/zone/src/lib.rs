@@ -38,7 +38,7 @@ mod zone;
 mod zone_digest;
 
 pub use access::{AccessEntry, AccessList, AccessRules, AccessSource, AccessTerm};
-pub use build::ZoneBuilder;
+pub use build::{PackedApex, ZoneBuilder};
 pub use chain::{
     ChainLister, ChainedSigning, DenialChain, ListedChain, ListedTypes, NameRecord, Nsec3Link,
     NsecLink, SigningWithList,

@@ -110,7 +110,7 @@ pub trait LiveSource: Send + Sync + 'static {
     }
 
     /// Begins look-ups that go together; `None` if it has no batches.
-    fn batch<'a>(&'a self, requests: &[LookupRequest]) -> Option<Box<dyn LookupBatch + 'a>> {
+    fn batch<'a>(&'a self, requests: &[&LookupRequest]) -> Option<Box<dyn LookupBatch + 'a>> {
         let _ = requests;
         None
     }

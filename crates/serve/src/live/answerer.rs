@@ -18,7 +18,8 @@ pub(crate) struct Answerer {
     pub(crate) recorder: Recorder,
     scratch: Scratch,
     making: Making,
-    key: NameKey,
+    /// For the name in work.
+    pub(super) key: NameKey,
     out: Box<[u8]>,
     replies: LateReplies,
 }

@@ -7,7 +7,7 @@ use std::time::Instant;
 use nameward_answer::{AnswerKind, BackendFailure, Engine, Medium, Reply, Scratch, Zones};
 use nameward_stats::{Counter, Latency, Recorder};
 use nameward_wire::message::Query;
-use nameward_zone::{Live, NameKey};
+use nameward_zone::{Live, LookupRequest, NameKey};
 
 use crate::access::ClientZones;
 use crate::alias::{AliasResolver, TargetFound};
@@ -56,7 +56,7 @@ pub(crate) enum Tried {
 /// The thing that an answer needs and that is not here.
 pub(crate) enum Lacking {
     /// A part of a zone, to be looked up.
-    Part(Box<Lookup>),
+    Part(Arc<Lookup>),
     /// Addresses of a target of an ALIAS, to be resolved.
     Addresses(UpstreamQuestion),
     /// Signatures, to be made.
@@ -175,11 +175,14 @@ impl Attempt<'_> {
                 CacheFinding::Nothing => true,
             };
             if is_new {
-                return Tried::Waits(Lacking::Part(Box::new(Lookup {
+                return Tried::Waits(Lacking::Part(Arc::new(Lookup {
                     live: live.clone(),
                     generation,
-                    apex: zone.apex_name().into(),
-                    name: wanted.suffix(wanted.labels()).into(),
+                    request: LookupRequest {
+                        zone: live.id,
+                        apex: zone.apex_name().into(),
+                        name: wanted.suffix(wanted.labels()).into(),
+                    },
                     name_hash: wanted.hash(wanted.labels()),
                     asked: self.now,
                 })));

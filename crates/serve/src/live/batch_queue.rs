@@ -1,7 +1,7 @@
 //! Look-ups that wait for a source whose batches are tasks, and how many of its tasks are at work.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::Lookup;
 
@@ -14,7 +14,7 @@ pub(crate) struct BatchQueue {
 
 #[derive(Default)]
 struct BatchQueueState {
-    lookups: VecDeque<Lookup>,
+    lookups: VecDeque<Arc<Lookup>>,
     tasks: usize,
 }
 
@@ -24,7 +24,7 @@ impl BatchQueue {
     }
 
     /// Adds a look-up; true if one more task has to be started for it.
-    pub(crate) fn push(&self, lookup: Lookup, max_tasks: usize) -> bool {
+    pub(crate) fn push(&self, lookup: Arc<Lookup>, max_tasks: usize) -> bool {
         let mut waiting = self.lock();
         waiting.lookups.push_back(lookup);
         let starts = waiting.tasks < max_tasks;
@@ -33,7 +33,7 @@ impl BatchQueue {
     }
 
     /// Takes the next batch for a task, which has ended if the batch is empty.
-    pub(crate) fn take(&self, most: usize) -> Vec<Lookup> {
+    pub(crate) fn take(&self, most: usize) -> Vec<Arc<Lookup>> {
         let mut waiting = self.lock();
         let count = waiting.lookups.len().min(most);
         if count == 0 {

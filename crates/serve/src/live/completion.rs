@@ -27,12 +27,13 @@ impl<'l> Completion<'l> {
         shared: &'l Arc<ServingState>,
         backend: &'l Backend,
         lookup: &'l Lookup,
+        begun: Instant,
     ) -> Self {
         Completion {
             shared,
             backend,
             lookup,
-            begun: Instant::now(),
+            begun,
             is_over: false,
         }
     }
@@ -68,26 +69,25 @@ impl<'l> Completion<'l> {
         answerer: &mut Answerer,
     ) {
         let (shared, lookup, now) = (self.shared, self.lookup, Instant::now());
-        let recorder = &mut answerer.recorder;
+        let (key, recorder) = (&mut answerer.key, &mut answerer.recorder);
         let took_ns = (now - self.begun).as_nanos() as u64;
         recorder.add_latency(Latency::Backend, 1, took_ns);
-        let key = NameKey::new(lookup.name.as_name());
+        key.set(lookup.request.name.as_name());
         let part = match result {
             Ok(part) => {
                 self.backend.note_in_time();
-                Ok(keep(shared, lookup, &key, part, (now, recorder)))
+                Ok(keep(shared, lookup, key, part, (now, recorder)))
             }
             Err(error) => {
                 self.backend.log_failure(lookup, &error);
-                substitute(shared, lookup, &key, now, error.kind)
+                substitute(shared, lookup, key, now, error.kind)
             }
         };
+        let part = part.map(|part| FetchedPart::new(&lookup.live, key, part.generation, part.zone));
         for mut question in self.take_questions() {
             match &part {
                 Ok(part) => {
-                    let zone = Arc::clone(&part.zone);
-                    let held = FetchedPart::new(&lookup.live, &key, part.generation, zone);
-                    question.parts.push(held);
+                    question.parts.push(part.clone());
                     answerer.answer(shared, question);
                 }
                 Err(kind) => answerer.fail(shared, question, *kind),

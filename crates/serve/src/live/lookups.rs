@@ -9,8 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use nameward_wire::{Name, NameBuf};
-use nameward_zone::{Live, NameKey};
+use nameward_zone::{Live, LookupRequest, NameKey};
 
 use super::query_cache::Cached;
 use super::question::WaitingQuestion;
@@ -18,40 +17,41 @@ use super::view::FetchedPart;
 
 const SHARDS: usize = 16;
 
-/// A look-up of one name in a live zone.
-#[derive(Clone)]
+/// A look-up of one name in a live zone. Two are the same if they are of one name of one generation of a zone.
 pub(crate) struct Lookup {
     pub(crate) live: Arc<Live>,
     /// The generation of the zone when it began.
     pub(crate) generation: u64,
-    pub(crate) apex: NameBuf,
-    /// In lower case.
-    pub(crate) name: NameBuf,
+    pub(crate) request: LookupRequest,
     /// Of the name, with a seed that nobody knows.
     pub(crate) name_hash: u64,
     /// When the first question asked for it.
     pub(crate) asked: Instant,
 }
 
-#[derive(PartialEq, Eq)]
-struct LookupKey {
-    hash: u64,
-    zone: u64,
-    generation: u64,
-    name: Box<[u8]>,
+impl PartialEq for Lookup {
+    fn eq(&self, other: &Self) -> bool {
+        // Both are in lower case.
+        let (name, other_name) = (self.request.name.as_name(), other.request.name.as_name());
+        self.live.number() == other.live.number()
+            && self.generation == other.generation
+            && name.as_wire() == other_name.as_wire()
+    }
 }
 
-impl Hash for LookupKey {
+impl Eq for Lookup {}
+
+impl Hash for Lookup {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        state.write_u64(self.hash);
+        state.write_u64(self.combined_hash());
     }
 }
 
 /// A hash is its own hash.
 #[derive(Default)]
-struct LookupKeyHasher(u64);
+struct LookupHasher(u64);
 
-impl Hasher for LookupKeyHasher {
+impl Hasher for LookupHasher {
     fn finish(&self) -> u64 {
         self.0
     }
@@ -62,27 +62,22 @@ impl Hasher for LookupKeyHasher {
 }
 
 impl Lookup {
-    fn key(&self) -> LookupKey {
+    /// Returns a hash of the name, the zone and its generation.
+    fn combined_hash(&self) -> u64 {
         let of_zone = self.live.number().wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let of_generation = self.generation.wrapping_mul(0xa076_1d64_78bd_642f);
-        LookupKey {
-            hash: self.name_hash ^ of_zone ^ of_generation,
-            zone: self.live.number(),
-            generation: self.generation,
-            name: self.name.as_name().as_wire().into(),
-        }
+        self.name_hash ^ of_zone ^ of_generation
     }
 }
 
 /// The questions that wait for one look-up.
 struct Waiters {
-    live: Arc<Live>,
     questions: Vec<WaitingQuestion>,
     /// The query cache was found to have nothing that may be served in place of what is looked up.
     has_no_stale: bool,
 }
 
-type Shard = HashMap<LookupKey, Waiters, BuildHasherDefault<LookupKeyHasher>>;
+type Shard = HashMap<Arc<Lookup>, Waiters, BuildHasherDefault<LookupHasher>>;
 
 /// The outcome for a question that has to wait.
 pub(crate) enum Admission {
@@ -166,9 +161,9 @@ impl Lookups {
         }
     }
 
-    fn shard(&self, key: &LookupKey) -> MutexGuard<'_, Shard> {
+    fn shard(&self, lookup: &Lookup) -> MutexGuard<'_, Shard> {
         // The lowest and the highest bits are the table's own.
-        let shard = (key.hash >> 32) as usize % SHARDS;
+        let shard = (lookup.combined_hash() >> 32) as usize % SHARDS;
         self.shards[shard]
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -177,16 +172,15 @@ impl Lookups {
     /// Lets a question wait for a look-up, among those that `waiting` counts.
     pub(crate) fn join(
         &self,
-        lookup: &Lookup,
+        lookup: &Arc<Lookup>,
         waiting: &WaitingCount,
         question: WaitingQuestion,
     ) -> Admission {
         if !waiting.try_add() {
             return Admission::Full(question);
         }
-        let key = lookup.key();
-        let mut shard = self.shard(&key);
-        if let Some(waiters) = shard.get_mut(&key) {
+        let mut shard = self.shard(lookup);
+        if let Some(waiters) = shard.get_mut(lookup) {
             waiters.questions.push(question);
             return Admission::Joined;
         }
@@ -196,19 +190,17 @@ impl Lookups {
             return Admission::Full(question);
         }
         let waiters = Waiters {
-            live: lookup.live.clone(),
             questions: vec![question],
             has_no_stale: false,
         };
-        shard.insert(key, waiters);
+        shard.insert(Arc::clone(lookup), waiters);
         Admission::First
     }
 
     /// Ends a look-up and returns the questions that waited for it.
     pub(crate) fn end(&self, lookup: &Lookup, waiting: &WaitingCount) -> Vec<WaitingQuestion> {
         lookup.live.end_lookup();
-        let key = lookup.key();
-        let waiters = self.shard(&key).remove(&key);
+        let waiters = self.shard(lookup).remove(lookup);
         let questions = waiters.map_or_else(Vec::new, |waiters| waiters.questions);
         waiting.subtract(questions.len());
         questions
@@ -216,13 +208,12 @@ impl Lookups {
 
     /// Ends a look-up if no question waits for it any more; true if so.
     pub(crate) fn end_if_unwanted(&self, lookup: &Lookup) -> bool {
-        let key = lookup.key();
-        let mut shard = self.shard(&key);
+        let mut shard = self.shard(lookup);
         let is_unwanted = shard
-            .get(&key)
+            .get(lookup)
             .is_some_and(|waiters| waiters.questions.is_empty());
         if is_unwanted {
-            shard.remove(&key);
+            shard.remove(lookup);
             lookup.live.end_lookup();
         }
         is_unwanted
@@ -234,8 +225,8 @@ impl Lookups {
         let mut swept = Swept::default();
         for shard in &self.shards {
             let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
-            for (key, waiters) in shard.iter_mut() {
-                waiters.sweep(&key.name, terms, &mut swept);
+            for (lookup, waiters) in shard.iter_mut() {
+                waiters.sweep(lookup, terms, &mut swept);
             }
         }
         swept
@@ -243,7 +234,7 @@ impl Lookups {
 }
 
 impl Waiters {
-    fn sweep(&mut self, name: &[u8], terms: &SweepTerms<'_>, swept: &mut Swept) {
+    fn sweep(&mut self, lookup: &Lookup, terms: &SweepTerms<'_>, swept: &mut Swept) {
         let waited = |question: &WaitingQuestion| {
             let now = terms.now;
             now.saturating_duration_since(question.request.received())
@@ -253,14 +244,14 @@ impl Waiters {
         if longest < terms.stale_after.min(terms.patience) {
             return;
         }
-        let backend = self.live.backend;
+        let (live, backend) = (&lookup.live, lookup.live.backend);
         if longest >= terms.stale_after && !swept.late.contains(&backend) {
             swept.late.push(backend);
         }
-        let key = NameKey::new(Name::from_wire(name).unwrap_or(Name::ROOT));
+        let key = NameKey::new(lookup.request.name.as_name());
         let mut stale = None;
         if longest >= terms.stale_after && !self.has_no_stale {
-            match (terms.find_stale)(&self.live, &key) {
+            match (terms.find_stale)(live, &key) {
                 Some(Cached::Fresh(part) | Cached::Old(part)) => stale = Some(part),
                 Some(Cached::Busy) => {}
                 Some(Cached::Failed(_) | Cached::Nothing) | None => self.has_no_stale = true,
@@ -277,7 +268,7 @@ impl Waiters {
             let overdue = match &stale {
                 Some(part) => {
                     let zone = Arc::clone(&part.zone);
-                    let held = FetchedPart::new(&self.live, &key, part.generation, zone);
+                    let held = FetchedPart::new(live, &key, part.generation, zone);
                     question.parts.push(held);
                     Overdue::Stale(question)
                 }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use nameward_answer::{BackendFailure, Making};
 use nameward_stats::Counter;
-use nameward_zone::{BatchRound, LookupEnd, LookupError, LookupRequest};
+use nameward_zone::{BatchRound, LookupEnd, LookupError};
 use tokio::runtime::Handle;
 
 use super::completion::Completion;
@@ -103,7 +103,7 @@ pub(crate) fn answer_all(shared: &Arc<ServingState>, questions: Vec<WaitingQuest
 /// waits already.
 pub(crate) fn join_lookup(
     shared: &Arc<ServingState>,
-    lookup: Lookup,
+    lookup: Arc<Lookup>,
     question: WaitingQuestion,
 ) -> Result<(), WaitingQuestion> {
     let live = &shared.live;
@@ -120,7 +120,7 @@ pub(crate) fn join_lookup(
     }
 }
 
-fn begin(shared: &Arc<ServingState>, backend: Arc<Backend>, lookup: Lookup) {
+fn begin(shared: &Arc<ServingState>, backend: Arc<Backend>, lookup: Arc<Lookup>) {
     let live = &shared.live;
     let Some(runner) = live.runner.get() else {
         // Only a server that is not started yet has such zones.
@@ -167,7 +167,7 @@ async fn run_batches(shared: Arc<ServingState>, backend: Arc<Backend>) {
 }
 
 /// Drops look-ups that waited for so long that no question waits for them any more.
-fn drop_unwanted(live: &LiveZones, backend: &Backend, lookups: &mut Vec<Lookup>) {
+fn drop_unwanted(live: &LiveZones, backend: &Backend, lookups: &mut Vec<Arc<Lookup>>) {
     let now = Instant::now();
     lookups.retain(|lookup| {
         // Only a sweep takes questions out, and none so young.
@@ -180,12 +180,12 @@ fn drop_unwanted(live: &LiveZones, backend: &Backend, lookups: &mut Vec<Lookup>)
     });
 }
 
-async fn run_batch(shared: Arc<ServingState>, backend: Arc<Backend>, lookups: Vec<Lookup>) {
+async fn run_batch(shared: Arc<ServingState>, backend: Arc<Backend>, lookups: Vec<Arc<Lookup>>) {
     let Some(runner) = shared.live.runner.get() else {
         return;
     };
     let mut open = OpenBatch::new(&shared, &backend, &lookups);
-    let requests: Vec<LookupRequest> = lookups.iter().map(request).collect();
+    let requests: Vec<_> = lookups.iter().map(|lookup| &lookup.request).collect();
     let Some(mut batch) = backend.source.batch(&requests) else {
         return;
     };
@@ -194,7 +194,7 @@ async fn run_batch(shared: Arc<ServingState>, backend: Arc<Backend>, lookups: Ve
         open.complete(round, &mut runner.answerer());
     }
     for index in std::mem::take(&mut open.alone) {
-        let lookup = lookups[index].clone();
+        let lookup = Arc::clone(&lookups[index]);
         let (shared, backend) = (Arc::clone(&shared), Arc::clone(&backend));
         // The questions go on waiting; only who completes the look-up changes.
         if open.hand_over(index) {
@@ -204,9 +204,8 @@ async fn run_batch(shared: Arc<ServingState>, backend: Arc<Backend>, lookups: Ve
 }
 
 async fn run_alone(shared: &Arc<ServingState>, backend: &Backend, lookup: &Lookup) {
-    let completion = Completion::new(shared, backend, lookup);
-    let request = request(lookup);
-    let result = backend.source.lookup(&request).await;
+    let completion = Completion::new(shared, backend, lookup, Instant::now());
+    let result = backend.source.lookup(&lookup.request).await;
     if let Some(runner) = shared.live.runner.get() {
         let mut answerer = runner.answerer();
         let statements = result.as_ref().map_or(1, |part| part.statements);
@@ -228,8 +227,14 @@ struct OpenBatch<'l> {
 }
 
 impl<'l> OpenBatch<'l> {
-    fn new(shared: &'l Arc<ServingState>, backend: &'l Backend, lookups: &'l [Lookup]) -> Self {
-        let completion = |lookup| Some(Completion::new(shared, backend, lookup));
+    fn new(
+        shared: &'l Arc<ServingState>,
+        backend: &'l Backend,
+        lookups: &'l [Arc<Lookup>],
+    ) -> Self {
+        let begun = Instant::now();
+        let completion =
+            |lookup: &'l Arc<Lookup>| Some(Completion::new(shared, backend, lookup, begun));
         OpenBatch {
             completions: lookups.iter().map(completion).collect(),
             under_way: lookups.len(),
@@ -310,14 +315,6 @@ impl<'l> OpenBatch<'l> {
     }
 }
 
-fn request(lookup: &Lookup) -> LookupRequest {
-    LookupRequest {
-        zone: lookup.live.id,
-        apex: lookup.apex,
-        name: lookup.name,
-    }
-}
-
 fn start_thread(shared: &Arc<ServingState>, backend: Arc<Backend>) {
     let (shared, threads) = (Arc::clone(shared), Arc::clone(&backend));
     let started = thread::Builder::new()
@@ -354,12 +351,12 @@ fn run_thread(shared: &Arc<ServingState>, backend: &Arc<Backend>) {
 fn run_blocking(
     shared: &Arc<ServingState>,
     backend: &Backend,
-    lookups: &[Lookup],
+    lookups: &[Arc<Lookup>],
     runtime: &Handle,
     answerer: &mut Answerer,
 ) {
     let mut open = OpenBatch::new(shared, backend, lookups);
-    let requests: Vec<LookupRequest> = lookups.iter().map(request).collect();
+    let requests: Vec<_> = lookups.iter().map(|lookup| &lookup.request).collect();
     match backend.source.batch(&requests) {
         Some(mut batch) => {
             while open.goes_on() {
@@ -376,7 +373,7 @@ fn run_blocking(
         if completion.end_if_unwanted() {
             continue;
         }
-        let result = runtime.block_on(backend.source.lookup(&requests[index]));
+        let result = runtime.block_on(backend.source.lookup(requests[index]));
         let statements = result.as_ref().map_or(1, |part| part.statements);
         answerer
             .recorder

@@ -5,7 +5,7 @@
 //! server with a hundred databases has as many threads as are in use.
 
 use std::collections::VecDeque;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::Lookup;
@@ -22,7 +22,7 @@ pub(crate) struct ThreadQueue {
 
 #[derive(Default)]
 struct ThreadQueueState {
-    lookups: VecDeque<Lookup>,
+    lookups: VecDeque<Arc<Lookup>>,
     threads: usize,
     idle: usize,
     is_closed: bool,
@@ -34,7 +34,7 @@ impl ThreadQueue {
     }
 
     /// Adds a look-up; true if one more thread has to be started for it.
-    pub(crate) fn push(&self, lookup: Lookup, max_threads: usize) -> bool {
+    pub(crate) fn push(&self, lookup: Arc<Lookup>, max_threads: usize) -> bool {
         let mut waiting = self.lock();
         waiting.lookups.push_back(lookup);
         // Waking is a system call, so it is done only where a thread sleeps.
@@ -49,7 +49,7 @@ impl ThreadQueue {
     }
 
     /// Takes a batch of those that wait, a share of them if other threads are idle; false if the thread has to end.
-    pub(crate) fn pop(&self, into: &mut Vec<Lookup>, most: usize) -> bool {
+    pub(crate) fn pop(&self, into: &mut Vec<Arc<Lookup>>, most: usize) -> bool {
         let mut waiting = self.lock();
         while waiting.lookups.is_empty() && !waiting.is_closed {
             waiting.idle += 1;

@@ -331,7 +331,7 @@ impl<'t> Turn<'t> {
     ) -> Result<(), (WaitingQuestion, WaitRefusal)> {
         let (waits, refusal) = match lacking {
             Lacking::Part(lookup) => {
-                let waits = join_lookup(self.shared, *lookup, question);
+                let waits = join_lookup(self.shared, lookup, question);
                 (waits, WaitRefusal::Overload)
             }
             Lacking::Addresses(target) => {

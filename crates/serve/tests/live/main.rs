@@ -139,12 +139,12 @@ impl LiveSource for Memory {
         self.batches
     }
 
-    fn batch<'a>(&'a self, wanted: &[LookupRequest]) -> Option<Box<dyn LookupBatch + 'a>> {
+    fn batch<'a>(&'a self, wanted: &[&LookupRequest]) -> Option<Box<dyn LookupBatch + 'a>> {
         if self.batches == 0 {
             return None;
         }
         self.sizes.lock().unwrap().push(wanted.len());
-        let open = wanted.iter().copied().enumerate().collect();
+        let open = wanted.iter().map(|request| **request).enumerate().collect();
         Some(Box::new(MemoryBatch { source: self, open }))
     }
 

@@ -5,9 +5,11 @@
 //! its cost. It is dropped when the zone is known to have changed, and after a few seconds in any case. A question for the apex
 //! itself never uses them.
 
-use nameward_wire::Type;
+use nameward_wire::zonefile::{Record, RecordPlace};
+use nameward_wire::{Name, Type};
+use nameward_zone::{PackedApex, ZoneBuilder};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long they are used.
@@ -27,6 +29,8 @@ pub(crate) struct ApexRecord {
 pub(crate) struct Apex {
     /// Its SOA and NS records, or all.
     pub(crate) records: Vec<ApexRecord>,
+    /// The records packed for zone parts, once the first part has to be made with them.
+    pub(crate) packed: OnceLock<Option<PackedApex>>,
     /// Which of them.
     pub(crate) scope: ApexScope,
     /// No wildcard stands right below it.
@@ -40,6 +44,25 @@ pub(crate) enum ApexScope {
     Plain,
     /// All: the proofs of a signed zone list its types.
     Signed,
+}
+
+impl ApexRecord {
+    /// Returns the record as one of the apex with this name.
+    pub(crate) fn of<'r>(&'r self, apex: Name<'r>) -> Record<'r> {
+        Record::new(apex, self.rtype, self.ttl, &self.rdata).at(RecordPlace::row(self.id))
+    }
+}
+
+impl Apex {
+    /// Returns its records packed with `builder`, unless they cannot be, or were packed under another name.
+    pub(crate) fn packed(&self, apex: Name<'_>, builder: &mut ZoneBuilder) -> Option<&PackedApex> {
+        let packed = self.packed.get_or_init(|| {
+            let records = self.records.iter().map(|record| record.of(apex));
+            builder.pack_apex(apex, records)
+        });
+        let packed = packed.as_ref();
+        packed.filter(|packed| packed.name().as_wire() == apex.as_wire())
+    }
 }
 
 struct KeptApex {
@@ -109,6 +132,7 @@ mod tests {
     fn nothing() -> Apex {
         Apex {
             records: Vec::new(),
+            packed: OnceLock::new(),
             scope: ApexScope::Plain,
             no_wildcard: true,
         }

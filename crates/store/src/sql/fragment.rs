@@ -13,13 +13,15 @@
 mod build;
 mod need;
 mod walk;
+mod wanted;
 
+use super::LiveZone;
 use super::above::Above;
 use super::apex::Apex;
 use super::dialect::MAX_ROWS;
 use super::error::SqlError;
 use super::parts::{PartKind, SharedPart, SharedParts, too_many_rows};
-use super::row::{Cells, RowFault, read_content, read_name, read_ttl, read_type, write_name};
+use super::row::{Cells, RowFault, read_content, read_name, read_ttl, read_type};
 pub use build::row_error;
 pub(crate) use build::soa_minimum;
 use nameward_dnssec::Signing;
@@ -27,24 +29,10 @@ use nameward_wire::{Name, NameBuf, Type};
 use nameward_zone::{NameKey, Zone};
 pub(crate) use need::is_made_by_signing;
 use std::sync::Arc;
+use wanted::{WantedName, WantedNames};
 
 /// Links of a chain of aliases that are followed; as many as the answer engine follows.
 const MAX_CHAIN: usize = 16;
-
-/// A name whose rows a look-up asks for.
-struct WantedName {
-    name: NameBuf,
-    text: String,
-    /// Rows were asked for.
-    asked: bool,
-    has_rows: bool,
-    /// PowerDNS says that it is an empty non-terminal.
-    has_empty_row: bool,
-    /// It has more rows than are fetched.
-    is_oversized: bool,
-    /// Bits of [`need`].
-    needs: u16,
-}
 
 /// A row as it came; its data is read when it turns out to be needed.
 struct FetchedRow {
@@ -56,26 +44,26 @@ struct FetchedRow {
     content: (usize, usize),
 }
 
-/// The facts about a zone that are known before a look-up.
-#[derive(Default)]
-pub(crate) struct KnownFacts<'a> {
-    pub(crate) above: Option<&'a Above>,
+/// A zone and the facts about it that are known before look-ups in it. Those that begin together share them.
+pub(crate) struct KnownZone {
+    pub(crate) zone: LiveZone,
+    pub(crate) apex_labels: usize,
+    /// How it is signed, if that is known.
+    pub(crate) signing: Option<Option<Arc<Signing>>>,
     pub(crate) apex: Option<Arc<Apex>>,
-    /// The parts that are kept, if it is known whether the zone is signed.
-    pub(crate) parts: Option<(&'a SharedParts, bool)>,
+    /// The generations of the apexes and of the parts that were kept when it was made.
+    pub(crate) generation: (u64, u64),
 }
 
 pub(crate) struct Gathering {
-    zone_id: i64,
-    apex: NameBuf,
-    apex_labels: usize,
-    wanted: Vec<WantedName>,
+    known: Arc<KnownZone>,
+    wanted: WantedNames,
     rows: Vec<FetchedRow>,
     content: Vec<u8>,
     /// How many rows and octets of content there were before the statement in work.
     mark: (usize, usize),
-    /// The name that was asked for; not here while it is walked to.
-    question: Option<Box<NameKey>>,
+    /// The name that was asked for, in wire form and lower case.
+    question: Box<[u8]>,
     /// It is still to be walked to.
     is_pending: bool,
     /// Aliases still to be walked to, and all that were found.
@@ -98,24 +86,21 @@ pub(crate) struct Gathering {
 
 impl Gathering {
     pub(crate) fn new(
-        zone_id: i64,
-        apex: &NameBuf,
-        qname: Name<'_>,
-        known: KnownFacts<'_>,
+        known: Arc<KnownZone>,
+        key: &NameKey,
+        above: Option<&Above>,
+        parts: &SharedParts,
     ) -> Self {
-        let (key, apex_labels) = (Box::new(NameKey::new(qname)), apex.as_name().label_count());
-        let shared = known
-            .parts
-            .and_then(|(parts, is_signed)| parts.find(zone_id, (&key, apex_labels), is_signed));
+        let (id, apex_labels) = (known.zone.id, known.apex_labels);
+        let signing = known.signing.as_ref();
+        let shared =
+            signing.and_then(|signing| parts.find(id, (key, apex_labels), signing.is_some()));
         let mut gathering = Gathering {
-            zone_id,
-            apex: *apex,
-            apex_labels,
-            wanted: Vec::with_capacity(4),
-            rows: Vec::with_capacity(8),
-            content: Vec::with_capacity(256),
+            wanted: WantedNames::new(),
+            rows: Vec::with_capacity(4),
+            content: Vec::with_capacity(128),
             mark: (0, 0),
-            question: None,
+            question: key.suffix(key.labels()).as_wire().into(),
             is_pending: true,
             pending: Vec::new(),
             visited: Vec::new(),
@@ -123,9 +108,10 @@ impl Gathering {
             ready: None,
             kind: None,
             no_wildcard: known.apex.as_ref().is_some_and(|apex| apex.no_wildcard),
-            apex_records: known.apex,
-            signing: None,
+            apex_records: known.apex.clone(),
+            signing: known.signing.clone().flatten(),
             statements: 0,
+            known,
         };
         match shared {
             Some(part) if part.kind == PartKind::Delegation => {
@@ -133,16 +119,15 @@ impl Gathering {
                 gathering.is_pending = false;
             }
             shared => {
-                let at = gathering.want(apex.as_name());
+                let at = gathering.wanted.add(gathering.known.zone.apex.as_name());
                 gathering.wanted[at].needs = need::APEX;
                 gathering.wanted[at].asked = gathering.apex_records.is_some();
                 // Nothing at or above the encloser of a kept part has to be fetched again.
                 let top = shared.as_ref().map_or(apex_labels, |part| part.labels + 1);
                 gathering.shared = shared;
-                gathering.want_path(&key, top, known.above);
+                gathering.want_path(key, top, above);
             }
         }
-        gathering.question = Some(key);
         gathering
     }
 
@@ -151,12 +136,21 @@ impl Gathering {
         self.ready.clone()
     }
 
-    /// The question, and the part that is shared if `zone` is the part for it.
-    pub(crate) fn shared_part(&self, zone: &Arc<Zone>) -> Option<(&NameKey, SharedPart)> {
+    /// The name that was asked for, in lower case.
+    pub(crate) fn question(&self) -> Name<'_> {
+        Name::from_valid_wire(&self.question)
+    }
+
+    /// The zone that the look-up is about.
+    pub(crate) fn known(&self) -> &KnownZone {
+        &self.known
+    }
+
+    /// The part that is shared if `zone` is the part for the question.
+    pub(crate) fn shared_part(&self, zone: &Arc<Zone>) -> Option<SharedPart> {
         let (kind, labels) = self.kind?;
         let zone = Arc::clone(zone);
-        let part = SharedPart { kind, labels, zone };
-        Some((self.question.as_deref()?, part))
+        Some(SharedPart { kind, labels, zone })
     }
 
     pub(crate) fn signing(&self) -> Option<&Signing> {
@@ -176,29 +170,28 @@ impl Gathering {
     pub(crate) fn roll_back(&mut self, names: &[&str]) {
         self.rows.truncate(self.mark.0);
         self.content.truncate(self.mark.1);
-        for wanted in &mut self.wanted {
-            if names.binary_search(&wanted.text.as_str()).is_ok() {
-                wanted.has_rows = false;
-                wanted.has_empty_row = false;
+        for at in 0..self.wanted.len() {
+            if names.binary_search(&self.wanted.text(at)).is_ok() {
+                self.wanted[at].has_rows = false;
+                self.wanted[at].has_empty_row = false;
             }
         }
     }
 
     /// Notes that a name has more rows than are fetched.
     pub(crate) fn note_oversized(&mut self, name: &str) {
-        for wanted in self.wanted.iter_mut().filter(|wanted| wanted.text == name) {
-            wanted.is_oversized = true;
-            wanted.has_rows = true;
+        if let Some(at) = self.wanted.position_of_text(name.as_bytes()) {
+            self.wanted[at].is_oversized = true;
+            self.wanted[at].has_rows = true;
         }
     }
 
     /// Fails what needs the rows of a name that has more of them than are fetched.
     fn check_size(&self, at: usize) -> Result<(), SqlError> {
-        let wanted = &self.wanted[at];
-        if !wanted.is_oversized {
+        if !self.wanted[at].is_oversized {
             return Ok(());
         }
-        let reason = too_many_rows(wanted.name.as_name(), MAX_ROWS);
+        let reason = too_many_rows(self.wanted.name(at), MAX_ROWS);
         Err(SqlError::row("records", 0, reason))
     }
 
@@ -211,31 +204,6 @@ impl Gathering {
         self.signing = signing;
     }
 
-    /// Notes a name whose rows are to be fetched; returns where it stands.
-    fn want(&mut self, name: Name<'_>) -> usize {
-        if let Some(at) = self.position(name) {
-            return at;
-        }
-        let mut text = String::with_capacity(name.as_wire().len());
-        write_name(name, &mut text);
-        self.wanted.push(WantedName {
-            name: name.into(),
-            text,
-            asked: false,
-            has_rows: false,
-            has_empty_row: false,
-            is_oversized: false,
-            needs: 0,
-        });
-        self.wanted.len() - 1
-    }
-
-    fn position(&self, name: Name<'_>) -> Option<usize> {
-        self.wanted
-            .iter()
-            .position(|wanted| wanted.name.as_name() == name)
-    }
-
     /// More of the apex is needed than its SOA and NS records: all of it is fetched.
     fn fetch_apex(&mut self) {
         if self.apex_records.take().is_some() {
@@ -243,16 +211,13 @@ impl Gathering {
         }
     }
 
-    /// Goes on with a name: its ancestors and their wildcards are wanted too.
+    /// Goes on with a name: its ancestors and their wildcards are wanted too. One that leads in a circle is no name to go on with.
     fn follow(&mut self, name: Name<'_>, above: Option<&Above>) {
-        let is_question = |question: &NameKey| question.suffix(question.labels()) == name;
-        if self.visited.iter().any(|visited| visited.as_name() == name)
-            || self.question.as_deref().is_some_and(is_question)
-        {
+        if self.visited.iter().any(|visited| visited.as_name() == name) || name == self.question() {
             return;
         }
         // What leads out of the zone is for the zone that has it.
-        if !name.is_at_or_below(self.apex.as_name()) || self.visited.len() >= MAX_CHAIN {
+        if !name.is_at_or_below(self.known.zone.apex.as_name()) || self.visited.len() >= MAX_CHAIN {
             return;
         }
         let mut lower: NameBuf = name.into();
@@ -260,22 +225,23 @@ impl Gathering {
         self.visited.push(lower);
         self.pending.push(lower);
         let key = NameKey::new(lower.as_name());
-        self.want_path(&key, self.apex_labels, above);
+        self.want_path(&key, self.known.apex_labels, above);
     }
 
     /// Wants the rows of a name, of its ancestors down from the one with `top` labels, and of their wildcards.
     fn want_path(&mut self, key: &NameKey, top: usize, above: Option<&Above>) {
-        if key.labels() == self.apex_labels {
+        let apex_labels = self.known.apex_labels;
+        if key.labels() == apex_labels {
             self.fetch_apex();
         }
         let limit = self.deepest(key, above);
         for n in (top..=limit).rev() {
-            self.want(key.suffix(n));
+            self.wanted.add(key.suffix(n));
             if n < limit
-                && !(n == self.apex_labels && self.no_wildcard)
+                && !(n == apex_labels && self.no_wildcard)
                 && let Ok(wildcard) = NameBuf::join(b"\x01*", key.suffix(n))
             {
-                self.want(wildcard.as_name());
+                self.wanted.add(wildcard.as_name());
             }
         }
     }
@@ -286,7 +252,7 @@ impl Gathering {
         let Some(above) = above.filter(|above| !above.is_partial) else {
             return key.labels();
         };
-        let mut limit = self.apex_labels;
+        let mut limit = self.known.apex_labels;
         while limit < key.labels() && above.contains(key, limit) {
             limit += 1;
         }
@@ -296,17 +262,18 @@ impl Gathering {
 
     /// Hands over the names that the next statement has to fetch.
     pub(crate) fn next_names(&mut self, parts: &SharedParts, mut each: impl FnMut(&str)) {
-        let unasked = self.wanted.iter_mut().filter(|wanted| !wanted.asked);
         let mut any = false;
-        for wanted in unasked {
-            wanted.asked = true;
-            if parts.is_oversized(&wanted.text) {
-                wanted.is_oversized = true;
-                wanted.has_rows = true;
+        for at in 0..self.wanted.len() {
+            if std::mem::replace(&mut self.wanted[at].asked, true) {
+                continue;
+            }
+            if parts.is_oversized(self.wanted.text(at)) {
+                self.wanted[at].is_oversized = true;
+                self.wanted[at].has_rows = true;
                 continue;
             }
             any = true;
-            each(&wanted.text);
+            each(self.wanted.text(at));
         }
         self.statements += u32::from(any);
     }
@@ -317,21 +284,20 @@ impl Gathering {
         self.ready.is_none() && (!self.pending.is_empty() || self.wanted.iter().any(is_missing))
     }
 
-    /// Takes one row: id, name, type, ttl, prio, content.
-    pub(crate) fn take(&mut self, row: &dyn Cells) -> Result<(), SqlError> {
+    /// Takes one row: id, name, type, ttl, prio, content. `text` is its name.
+    pub(crate) fn take(&mut self, row: &dyn Cells, text: &[u8]) -> Result<(), SqlError> {
         let id = row.int(0).unwrap_or(0);
-        let text = row.text(1).unwrap_or_default();
-        let of = match self.wanted.iter().position(|w| w.text.as_bytes() == text) {
+        let of = match self.wanted.position_of_text(text) {
             Some(of) => of,
             None => {
                 // A collation that ignores case, or more, brought it.
                 let mut name = NameBuf::root();
                 read_name(text, &mut name)
                     .map_err(|reason| SqlError::row("records", id, reason.to_string()))?;
-                let Some(of) = self.position(name.as_name()) else {
+                let Some(of) = self.wanted.position(name.as_name()) else {
                     return Ok(());
                 };
-                self.wanted[of].name = name;
+                self.wanted.respell(of, name.as_name());
                 of
             }
         };
@@ -363,7 +329,7 @@ impl Gathering {
     fn parse(&self, row: usize, out: &mut Vec<u8>) -> Result<Type, SqlError> {
         let row = &self.rows[row];
         let bad = |reason: RowFault| {
-            let owner = &self.wanted[row.of].name;
+            let owner = self.wanted.name(row.of);
             SqlError::row("records", row.id, format!("{owner}: {reason}"))
         };
         let rtype = row.rtype.clone().map_err(bad)?;

@@ -13,12 +13,12 @@ use super::apex::ApexScope;
 use super::dialect::{MAX_NAMES, MAX_ROWS, Statement};
 use super::error::SqlError;
 use super::facts::Facts;
-use super::fragment::{Gathering, KnownFacts};
+use super::fragment::{Gathering, KnownZone};
 use super::listing::ChainFound;
 use super::row::{read_name, write_name};
 use super::{LiveZone, SqlBackend};
 use nameward_wire::{Name, NameBuf};
-use nameward_zone::ZonePart;
+use nameward_zone::{NameKey, ZonePart};
 use std::sync::Arc;
 
 /// Questions this many labels below the apex first look whether anything can be that deep.
@@ -49,17 +49,18 @@ pub struct SqlLookupBatch<'b> {
     backend: &'b SqlBackend,
     open: Vec<Open>,
     names: NameList,
+    /// The zone of the look-up that was added last: mostly it is that of the next one, too.
+    last_zone: Option<Arc<KnownZone>>,
+    /// For one name after the other.
+    key: Box<NameKey>,
 }
 
 /// A look-up that is not complete.
 struct Open {
     place: usize,
-    zone: LiveZone,
     /// How the zone is signed was not known when the look-up began.
     needs_facts: bool,
     gathering: Gathering,
-    /// Of what is kept about apexes, and of parts that are kept.
-    generation: (u64, u64),
     above: Option<Arc<Above>>,
     /// It cannot go on without reading all names of its zone.
     is_stuck: bool,
@@ -79,6 +80,8 @@ impl<'b> SqlLookupBatch<'b> {
             backend,
             open: Vec::new(),
             names: NameList::default(),
+            last_zone: None,
+            key: Box::default(),
         }
     }
 
@@ -100,28 +103,16 @@ impl<'b> SqlLookupBatch<'b> {
         above: Option<Arc<Above>>,
         is_stuck: bool,
     ) {
-        let signing = self.backend.known_signing(zone);
-        let scope = signing.as_ref().map(|signing| match signing {
-            Some(_) => ApexScope::Signed,
-            None => ApexScope::Plain,
-        });
-        let inner = &self.backend.inner;
-        let (apex, apex_generation) = inner.apexes.of(zone.id, scope);
-        let generation = (apex_generation, inner.parts.generation());
-        let known = KnownFacts {
-            above: above.as_deref(),
-            apex,
-            parts: scope.map(|scope| (&inner.parts, scope == ApexScope::Signed)),
-        };
-        let mut gathering = Gathering::new(zone.id, &zone.apex, qname, known);
-        let needs_facts = signing.is_none();
-        gathering.set_signing(signing.flatten());
+        let last = self.last_zone.take().filter(|last| last.zone == *zone);
+        let known = last.unwrap_or_else(|| Arc::new(self.backend.known_zone(zone)));
+        self.last_zone = Some(Arc::clone(&known));
+        self.key.set(qname);
+        let needs_facts = known.signing.is_none();
+        let parts = &self.backend.inner.parts;
         self.open.push(Open {
             place: self.open.len(),
-            zone: *zone,
             needs_facts,
-            gathering,
-            generation,
+            gathering: Gathering::new(known, &self.key, above.as_deref(), parts),
             above,
             is_stuck,
             failed: None,
@@ -158,10 +149,14 @@ impl<'b> SqlLookupBatch<'b> {
         if let Some(facts) = facts {
             round.statements += self.take_facts(&facts);
         }
-        let ended = self.open.extract_if(.., |open| open.has_ended(backend));
-        round
-            .found
-            .extend(ended.map(|open| (open.place, open.end(backend))));
+        let key = &mut *self.key;
+        self.open.retain_mut(|open| {
+            let ended = open.has_ended(backend, key);
+            if ended {
+                round.found.push((open.place, open.end(backend, key)));
+            }
+            !ended
+        });
         round
     }
 }
@@ -171,7 +166,7 @@ impl SqlLookupBatch<'_> {
     fn unknown_zones(&self) -> Vec<LiveZone> {
         let open = self.open.iter();
         let unknown = open.filter(|open| open.needs_facts && !open.is_stuck);
-        let mut zones: Vec<LiveZone> = unknown.map(|open| open.zone).collect();
+        let mut zones: Vec<LiveZone> = unknown.map(Open::zone).copied().collect();
         zones.sort_unstable_by_key(|zone| zone.id);
         zones.dedup_by_key(|zone| zone.id);
         zones
@@ -184,7 +179,7 @@ impl SqlLookupBatch<'_> {
         for open in unknown.filter(|open| open.needs_facts && !open.is_stuck) {
             open.needs_facts = false;
             open.gathering.add_statements(facts.statements);
-            match facts.signing(self.backend, &open.zone) {
+            match facts.signing(self.backend, open.zone()) {
                 Ok(signing) => open.gathering.set_signing(signing),
                 Err(error) => drop(open.failed.get_or_insert(error)),
             }
@@ -256,8 +251,8 @@ async fn fetch_chunk(
             let zone = row.int(6);
             names.askers(text, |asker| {
                 let open = &mut open[asker as usize];
-                if zone == Some(open.zone.id)
-                    && let Err(error) = open.gathering.take(row)
+                if zone == Some(open.zone().id)
+                    && let Err(error) = open.gathering.take(row, text)
                 {
                     open.failed.get_or_insert(error);
                 }
@@ -274,11 +269,15 @@ async fn fetch_chunk(
 }
 
 impl Open {
-    fn has_ended(&mut self, backend: &SqlBackend) -> bool {
+    fn zone(&self) -> &LiveZone {
+        &self.gathering.known().zone
+    }
+
+    fn has_ended(&mut self, backend: &SqlBackend, key: &mut NameKey) -> bool {
         if self.is_stuck || self.failed.is_some() {
             return true;
         }
-        match self.go_on(backend) {
+        match self.go_on(backend, key) {
             Ok(LookupStanding::Complete) => true,
             Ok(LookupStanding::NeedsMore) => false,
             Ok(LookupStanding::NeedsAbove) => {
@@ -292,9 +291,13 @@ impl Open {
         }
     }
 
-    fn go_on(&mut self, backend: &SqlBackend) -> Result<LookupStanding, SqlError> {
-        while !self.gathering.walk(self.above.as_deref())? {
-            match backend.inner.above.usable(self.zone.id) {
+    fn go_on(
+        &mut self,
+        backend: &SqlBackend,
+        key: &mut NameKey,
+    ) -> Result<LookupStanding, SqlError> {
+        while !self.gathering.walk(key, self.above.as_deref())? {
+            match backend.inner.above.usable(self.zone().id) {
                 Some(above) => self.above = Some(above),
                 None => return Ok(LookupStanding::NeedsAbove),
             }
@@ -305,16 +308,17 @@ impl Open {
         })
     }
 
-    fn end(mut self, backend: &SqlBackend) -> Found {
+    fn end(&mut self, backend: &SqlBackend, key: &mut NameKey) -> Found {
         if self.is_stuck {
             return Found::Alone;
         }
-        if let Some(error) = self.failed {
+        if let Some(error) = self.failed.take() {
             return Found::Ended(Err(error));
         }
-        let (inner, id) = (&backend.inner, self.zone.id);
+        let (inner, id) = (&backend.inner, self.zone().id);
+        let generation = self.gathering.known().generation;
         if let Some(apex) = self.gathering.apex_to_keep() {
-            inner.apexes.keep(id, apex, self.generation.0);
+            inner.apexes.keep(id, apex, generation.0);
         }
         let statements = self.gathering.statements();
         if let Some(zone) = self.gathering.ready_part() {
@@ -340,9 +344,9 @@ impl Open {
         };
         // A part that lacks the chain for a moment is not for the names that come after it.
         let is_lasting = !matches!(chain, ChainFound::Later);
-        if let Some((name, part)) = self.gathering.shared_part(&zone).filter(|_| is_lasting) {
-            let generation = self.generation.1;
-            inner.parts.keep(id, name, (part, is_signed), generation);
+        if let Some(part) = self.gathering.shared_part(&zone).filter(|_| is_lasting) {
+            key.set(self.gathering.question());
+            inner.parts.keep(id, key, (part, is_signed), generation.1);
         }
         Found::Ended(Ok(ZonePart {
             zone,
@@ -356,6 +360,23 @@ impl SqlBackend {
     /// Begins look-ups that go together.
     pub fn batch(&self) -> SqlLookupBatch<'_> {
         SqlLookupBatch::new(self)
+    }
+
+    /// Returns a zone with the facts about it that need no statement.
+    fn known_zone(&self, zone: &LiveZone) -> KnownZone {
+        let signing = self.known_signing(zone);
+        let scope = signing.as_ref().map(|signing| match signing {
+            Some(_) => ApexScope::Signed,
+            None => ApexScope::Plain,
+        });
+        let (apex, apex_generation) = self.inner.apexes.of(zone.id, scope);
+        KnownZone {
+            zone: *zone,
+            apex_labels: zone.apex.as_name().label_count(),
+            signing,
+            apex,
+            generation: (apex_generation, self.inner.parts.generation()),
+        }
     }
 
     /// The part of a zone that answers every question for `qname`, which is at or below its apex.

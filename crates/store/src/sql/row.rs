@@ -48,6 +48,11 @@ pub(crate) fn read_name(text: &[u8], name: &mut NameBuf) -> Result<(), RowFault>
 /// Writes a name as PowerDNS stores it: lower case, no final dot, octets that are not printable as `\DDD`.
 pub(crate) fn write_name(name: Name<'_>, out: &mut String) {
     out.clear();
+    append_name(name, out);
+}
+
+/// Appends a name as [`write_name`] writes it.
+pub(crate) fn append_name(name: Name<'_>, out: &mut String) {
     if name.is_root() {
         out.push('.');
         return;

@@ -47,7 +47,7 @@ impl LiveSource for SqlBackend {
         self.options().concurrency.batches
     }
 
-    fn batch<'a>(&'a self, requests: &[LookupRequest]) -> Option<Box<dyn LookupBatch + 'a>> {
+    fn batch<'a>(&'a self, requests: &[&LookupRequest]) -> Option<Box<dyn LookupBatch + 'a>> {
         let mut batch = SqlBackend::batch(self);
         for request in requests {
             batch.add(&zone(request), request.name.as_name());

@@ -9,7 +9,7 @@ use nameward_wire::zonefile::{Record, RecordPlace, Severity};
 use nameward_wire::{Name, NameBuf, Type};
 use nameward_zone::{Finding, ListedChain, SigningWithList, Zone, ZoneBuilder};
 use std::cell::RefCell;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 thread_local! {
     /// Each thread that builds zone parts keeps its buffers.
@@ -32,9 +32,12 @@ impl Gathering {
     /// Returns the apex for the look-ups to come, if it was fetched. An apex with a DNAME or with records that cannot be read,
     /// or whose name is written in another case than that of the zone, is fetched each time.
     pub(crate) fn apex_to_keep(&self) -> Option<Apex> {
-        let apex = self.wanted.first()?;
-        let same_case = apex.name.as_name().as_wire() == self.apex.as_name().as_wire();
-        if self.apex_records.is_some() || !same_case || self.has_type(0, Type::DNAME) {
+        let apex = self.known.zone.apex.as_name();
+        if self.apex_records.is_some()
+            || self.wanted.len() == 0
+            || self.wanted.name(0).as_wire() != apex.as_wire()
+            || self.has_type(0, Type::DNAME)
+        {
             return None;
         }
         let mut records = Vec::new();
@@ -58,10 +61,12 @@ impl Gathering {
         }
         // A zone without a SOA is not served; the next look-up shall see when it gets one.
         let has_soa = records.iter().any(|record| record.rtype == Type::SOA);
-        let wildcard = NameBuf::join(b"\x01*", self.apex.as_name()).ok()?;
-        let wildcard = self.position(wildcard.as_name()).map(|at| &self.wanted[at]);
+        let wildcard = NameBuf::join(b"\x01*", apex).ok()?;
+        let wildcard = self.wanted.position(wildcard.as_name());
+        let wildcard = wildcard.map(|at| &self.wanted[at]);
         has_soa.then_some(Apex {
             records,
+            packed: OnceLock::new(),
             scope: match self.signing {
                 Some(_) => ApexScope::Signed,
                 None => ApexScope::Plain,
@@ -103,12 +108,7 @@ impl Gathering {
             return;
         }
         for (rtype, rdata) in signing.apex_records() {
-            builder.add(&Record::new(
-                self.wanted[0].name.as_name(),
-                rtype,
-                minimum,
-                &rdata,
-            ));
+            builder.add(&Record::new(self.wanted.name(0), rtype, minimum, &rdata));
         }
     }
 
@@ -117,9 +117,8 @@ impl Gathering {
         PARTS.with_borrow_mut(|parts| {
             parts.rdata.shrink_to(RDATA_KEPT);
             let room = 512 + self.content.len() * 2;
-            parts.zone.restart(self.apex.as_name(), room);
-            parts.zone.pass_over_warnings();
-            let mut zone = self.finish_in(parts)?;
+            let has_apex = self.begin_in(&mut parts.zone, room);
+            let mut zone = self.finish_in(parts, has_apex)?;
             zone.mark_as_part();
             let signing = self.signing.take().filter(|signing| signing.signs());
             zone.set_signing(match (signing, chain) {
@@ -130,13 +129,31 @@ impl Gathering {
         })
     }
 
-    fn finish_in(&mut self, parts: &mut PartBuilder) -> Result<Zone, SqlError> {
+    /// Begins the zone, with the records of the apex if these are known and the same in all parts; true if so.
+    fn begin_in(&self, builder: &mut ZoneBuilder, room: usize) -> bool {
+        let apex = self.known.zone.apex.as_name();
+        // Which records of a signed apex a part has depends on the name that is asked for.
+        let kept = match self.signing {
+            Some(_) => None,
+            None => self.apex_records.as_deref(),
+        };
+        let packed = kept.and_then(|kept| kept.packed(apex, builder));
+        match packed {
+            Some(packed) => builder.restart_with(packed, room),
+            None => builder.restart(apex, room),
+        }
+        builder.pass_over_warnings();
+        packed.is_some()
+    }
+
+    fn finish_in(&mut self, parts: &mut PartBuilder, has_apex: bool) -> Result<Zone, SqlError> {
         let PartBuilder {
             zone: builder,
             rdata,
         } = parts;
         let mut minimum = 0;
         for (at, wanted) in self.wanted.iter().enumerate() {
+            let name = self.wanted.name(at);
             let exists =
                 wanted.needs & need::EXISTENCE != 0 || wanted.needs != 0 && wanted.has_rows;
             let records = builder.record_count();
@@ -147,7 +164,7 @@ impl Gathering {
             };
             if wanted.needs & !ignored == 0 {
                 if exists {
-                    builder.add_empty(wanted.name.as_name());
+                    builder.add_empty(name);
                 }
                 continue;
             }
@@ -156,9 +173,9 @@ impl Gathering {
                     self.check_size(at)?;
                 }
                 if exists {
-                    builder.add_empty(wanted.name.as_name());
+                    builder.add_empty(name);
                 }
-                builder.add_broken(wanted.name.as_name(), Some(Type::A));
+                builder.add_broken(name, Some(Type::A));
                 continue;
             }
             for (i, row) in self.rows.iter().enumerate().filter(|(_, row)| row.of == at) {
@@ -170,11 +187,11 @@ impl Gathering {
                 let rtype = match self.parse(i, rdata) {
                     Err(_) if needed == Need::IfReadable => {
                         // The proof about the closest encloser must not deny a type that it may have.
-                        builder.add_broken(wanted.name.as_name(), None);
+                        builder.add_broken(name, None);
                         continue;
                     }
                     Err(_) if needed == Need::Additional => {
-                        builder.add_broken(wanted.name.as_name(), row.rtype.clone().ok());
+                        builder.add_broken(name, row.rtype.clone().ok());
                         continue;
                     }
                     rtype => rtype?,
@@ -182,17 +199,15 @@ impl Gathering {
                 if rtype == Type::SOA && at == 0 {
                     minimum = soa_minimum(rdata);
                 }
-                builder.add(
-                    &Record::new(wanted.name.as_name(), rtype, row.ttl, rdata)
-                        .at(RecordPlace::row(row.id)),
-                );
+                builder.add(&Record::new(name, rtype, row.ttl, rdata).at(RecordPlace::row(row.id)));
             }
             // A name that has records here exists by them.
             if exists && builder.record_count() == records {
-                builder.add_empty(wanted.name.as_name());
+                builder.add_empty(name);
             }
         }
-        for record in self.apex_records.iter().flat_map(|apex| &apex.records) {
+        let kept = self.apex_records.iter().filter(|_| !has_apex);
+        for record in kept.flat_map(|apex| &apex.records) {
             let apex_needs = self.wanted[0].needs;
             let needs_all = self.signing.is_some() && apex_needs & need::ENCLOSER != 0;
             let signing = self.signing.as_ref();
@@ -203,16 +218,13 @@ impl Gathering {
             if record.rtype == Type::SOA {
                 minimum = soa_minimum(&record.rdata);
             }
-            builder.add(
-                &Record::new(self.apex.as_name(), record.rtype, record.ttl, &record.rdata)
-                    .at(RecordPlace::row(record.id)),
-            );
+            builder.add(&record.of(self.known.zone.apex.as_name()));
         }
         self.add_signing_records(builder, minimum);
         let (zone, findings) = builder.end();
         match zone {
             Some(zone) => Ok(zone),
-            None => Err(first_error(self.zone_id, &findings)),
+            None => Err(first_error(self.known.zone.id, &findings)),
         }
     }
 }

@@ -32,28 +32,29 @@ enum Walked {
 }
 
 impl Gathering {
-    /// Walks to all names that are pending. False: `above` is needed first.
-    pub(crate) fn walk(&mut self, above: Option<&Above>) -> Result<bool, SqlError> {
+    /// Walks to all names that are pending, each prepared in `key`. False: `above` is needed first.
+    pub(crate) fn walk(
+        &mut self,
+        key: &mut NameKey,
+        above: Option<&Above>,
+    ) -> Result<bool, SqlError> {
         if self.ready.is_some() {
             return Ok(true);
         }
         // Aliases found on the way are for the next round: their rows are not here yet.
         let mut names = std::mem::take(&mut self.pending);
-        if self.is_pending
-            && let Some(key) = self.question.take()
-        {
-            let walked = self.walk_to(&key, WalkTarget::Question, above);
-            self.forget_circle(&key);
-            self.question = Some(key);
-            if matches!(walked?, Walked::NeedsAbove) {
+        if self.is_pending {
+            key.set(self.question());
+            let walked = self.walk_to(key, WalkTarget::Question, above)?;
+            if matches!(walked, Walked::NeedsAbove) {
                 return Ok(false);
             }
             self.is_pending = false;
         }
         while let Some(name) = names.pop() {
-            let key = NameKey::new(name.as_name());
+            key.set(name.as_name());
             if matches!(
-                self.walk_to(&key, WalkTarget::Alias, above)?,
+                self.walk_to(key, WalkTarget::Alias, above)?,
                 Walked::NeedsAbove
             ) {
                 self.pending.push(name);
@@ -64,12 +65,6 @@ impl Gathering {
         Ok(true)
     }
 
-    /// An alias that leads to the question itself is no name to go on with.
-    fn forget_circle(&mut self, question: &NameKey) {
-        let question = question.suffix(question.labels());
-        self.pending.retain(|name| name.as_name() != question);
-    }
-
     /// RFC 1034 section 4.3.2 step 3, over the rows.
     fn walk_to(
         &mut self,
@@ -77,18 +72,18 @@ impl Gathering {
         target: WalkTarget,
         above: Option<&Above>,
     ) -> Result<Walked, SqlError> {
-        let labels = key.labels();
+        let (labels, apex_labels) = (key.labels(), self.known.apex_labels);
         let kept = match target {
             WalkTarget::Question => self.shared.as_ref().map(|part| part.labels),
             WalkTarget::Alias => None,
         };
-        let mut encloser = kept.unwrap_or(self.apex_labels);
-        for n in kept.map_or(self.apex_labels, |kept| kept + 1)..=labels {
-            let Some(at) = self.position(key.suffix(n)) else {
+        let mut encloser = kept.unwrap_or(apex_labels);
+        for n in kept.map_or(apex_labels, |kept| kept + 1)..=labels {
+            let Some(at) = self.wanted.position(key.suffix(n)) else {
                 break;
             };
             self.check_size(at)?;
-            let below_apex = n > self.apex_labels;
+            let below_apex = n > apex_labels;
             if below_apex && self.has_type(at, Type::NS) && n < labels {
                 self.wanted[at].needs |= need::CUT;
                 if target == WalkTarget::Question {
@@ -128,6 +123,7 @@ impl Gathering {
         for n in encloser + 1..=labels {
             let hinted = above.is_partial
                 && self
+                    .wanted
                     .position(key.suffix(n))
                     .is_some_and(|at| self.wanted[at].has_empty_row);
             if !above.contains(key, n) && !hinted {
@@ -143,9 +139,9 @@ impl Gathering {
             }
             self.kind = Some((PartKind::Encloser, encloser));
         }
-        if let Some(at) = self.position(key.suffix(encloser)) {
+        if let Some(at) = self.wanted.position(key.suffix(encloser)) {
             self.wanted[at].needs |= need::ENCLOSER;
-            if encloser > self.apex_labels {
+            if encloser > self.known.apex_labels {
                 self.wanted[at].needs |= need::EXISTENCE;
             }
         }
@@ -156,10 +152,10 @@ impl Gathering {
         let Ok(wildcard) = NameBuf::join(b"\x01*", key.suffix(encloser)) else {
             return Ok(());
         };
-        match self.position(wildcard.as_name()) {
+        match self.wanted.position(wildcard.as_name()) {
             Some(at) if self.wanted[at].has_rows => self.take_all(at, Some(above))?,
             _ if above.contains(&NameKey::new(wildcard.as_name()), encloser + 1) => {
-                let at = self.want(wildcard.as_name());
+                let at = self.wanted.add(wildcard.as_name());
                 self.wanted[at].asked = true;
                 self.wanted[at].needs |= need::EXISTENCE;
             }
@@ -237,9 +233,9 @@ impl Gathering {
             targets.extend(
                 hosts
                     .map(|(_, host, _)| host)
-                    .filter(|host| host.is_at_or_below(self.apex.as_name()))
+                    .filter(|host| host.is_at_or_below(self.known.zone.apex.as_name()))
                     .filter(|host| {
-                        let depth = host.label_count() - self.apex_labels;
+                        let depth = host.label_count() - self.known.apex_labels;
                         !is_signed || depth <= MAX_DEPTH_OF_HOSTS
                     })
                     .map(|host| (host.into(), needs, is_signed)),
@@ -247,7 +243,7 @@ impl Gathering {
         }
         for (target, needs, is_signed) in targets.iter_mut().take(MAX_TARGETS) {
             target.make_lowercase();
-            let at = self.want(target.as_name());
+            let at = self.wanted.add(target.as_name());
             if at == 0 {
                 self.fetch_apex();
             }
@@ -262,8 +258,8 @@ impl Gathering {
     /// Wants to know of a host whether a delegation or a DNAME stands at or above it.
     fn want_above(&mut self, host: Name<'_>) {
         let mut name = host;
-        while name.as_wire().len() > self.apex.as_name().as_wire().len() {
-            let at = self.want(name);
+        while name.as_wire().len() > self.known.zone.apex.as_name().as_wire().len() {
+            let at = self.wanted.add(name);
             self.wanted[at].needs |= need::HIDING;
             match name.parent() {
                 Some(parent) => name = parent,

@@ -1,0 +1,106 @@
+//! The names whose rows a look-up asks for. Their octets stand together, because a buffer for the longest name would take
+//! more than ten times what most need, and a look-up in a batch of many is moved about.
+
+use super::super::row::append_name;
+use nameward_wire::Name;
+use std::ops::{Index, IndexMut, Range};
+
+/// A name whose rows a look-up asks for.
+pub(super) struct WantedName {
+    wire: Range<usize>,
+    text: Range<usize>,
+    /// Rows were asked for.
+    pub(super) asked: bool,
+    pub(super) has_rows: bool,
+    /// PowerDNS says that it is an empty non-terminal.
+    pub(super) has_empty_row: bool,
+    /// It has more rows than are fetched.
+    pub(super) is_oversized: bool,
+    /// Bits of [`super::need`].
+    pub(super) needs: u16,
+}
+
+/// The names of one look-up; the first is the apex of the zone.
+pub(super) struct WantedNames {
+    list: Vec<WantedName>,
+    wires: Vec<u8>,
+    /// As they stand in the database.
+    texts: String,
+}
+
+impl WantedNames {
+    pub(super) fn new() -> Self {
+        WantedNames {
+            list: Vec::with_capacity(4),
+            wires: Vec::with_capacity(96),
+            texts: String::with_capacity(96),
+        }
+    }
+
+    /// Adds a name unless it is there; returns where it stands.
+    pub(super) fn add(&mut self, name: Name<'_>) -> usize {
+        if let Some(at) = self.position(name) {
+            return at;
+        }
+        let (wire, text) = (self.wires.len(), self.texts.len());
+        self.wires.extend_from_slice(name.as_wire());
+        append_name(name, &mut self.texts);
+        self.list.push(WantedName {
+            wire: wire..self.wires.len(),
+            text: text..self.texts.len(),
+            asked: false,
+            has_rows: false,
+            has_empty_row: false,
+            is_oversized: false,
+            needs: 0,
+        });
+        self.list.len() - 1
+    }
+
+    /// Takes over the letter case that the database has.
+    pub(super) fn respell(&mut self, at: usize, name: Name<'_>) {
+        let wire = self.list[at].wire.clone();
+        self.wires[wire].copy_from_slice(name.as_wire());
+    }
+
+    /// Finds a name in any letter case.
+    pub(super) fn position(&self, name: Name<'_>) -> Option<usize> {
+        (0..self.list.len()).find(|&at| self.name(at) == name)
+    }
+
+    /// Finds the name that stands so in the database.
+    pub(super) fn position_of_text(&self, text: &[u8]) -> Option<usize> {
+        (0..self.list.len()).find(|&at| self.text(at).as_bytes() == text)
+    }
+
+    pub(super) fn name(&self, at: usize) -> Name<'_> {
+        Name::from_valid_wire(&self.wires[self.list[at].wire.clone()])
+    }
+
+    /// The name as it stands in the database.
+    pub(super) fn text(&self, at: usize) -> &str {
+        &self.texts[self.list[at].text.clone()]
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &WantedName> {
+        self.list.iter()
+    }
+}
+
+impl Index<usize> for WantedNames {
+    type Output = WantedName;
+
+    fn index(&self, at: usize) -> &WantedName {
+        &self.list[at]
+    }
+}
+
+impl IndexMut<usize> for WantedNames {
+    fn index_mut(&mut self, at: usize) -> &mut WantedName {
+        &mut self.list[at]
+    }
+}
