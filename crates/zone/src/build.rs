@@ -238,7 +238,8 @@ impl ZoneBuilder {
         if is_deep && self.connect_glue(place, draft)? {
             return Ok(());
         }
-        if is_deep || self.current_name.as_name().is_wildcard() {
+        let is_below = labels > self.apex.labels();
+        if is_deep || is_below && self.current_name.as_name().is_wildcard() {
             try_push(&mut self.deep, PlacedNode { place, from })?;
         }
         Ok(())

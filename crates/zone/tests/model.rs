@@ -4,6 +4,7 @@ mod common;
 
 use common::{APEX, Rec, add, build, contents, list, name, soa, wire_name};
 use nameward_testkit::property_cases;
+use nameward_wire::zonefile::{Options, parse_bytes};
 use nameward_wire::{Name, NameBuf, Type};
 use nameward_zone::change::Difference;
 use nameward_zone::{Find, NameKey, WireRecord, Zone, ZoneBuilder, ZoneTable};
@@ -306,4 +307,16 @@ fn a_name_noted_as_existing_exists_with_its_ancestors_and_as_a_wildcard() {
     assert_eq!(find("x.c.example."), "empty wildcard");
     assert_eq!(find("full.example."), "records");
     assert_eq!(zone.name_count(), 6);
+}
+
+#[test]
+fn names_deep_below_an_apex_that_is_a_wildcard_have_their_ancestors() {
+    let apex: NameBuf = "*.example.".parse().unwrap();
+    let mut builder = ZoneBuilder::new(apex.as_name());
+    let text = b"@ 60 SOA ns.other. host.other. 1 2 3 4 5\n@ 60 NS ns.other.\na.b 60 TXT x\n";
+    parse_bytes("zone", text, &Options::new(apex), &mut builder);
+    let zone = builder.finish().0.unwrap();
+    let ancestor: NameBuf = "b.*.example.".parse().unwrap();
+    let found = zone.find(&NameKey::new(ancestor.as_name()));
+    assert!(matches!(found, Find::Exact(_)));
 }
