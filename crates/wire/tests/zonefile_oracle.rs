@@ -194,3 +194,15 @@ proptest! {
         prop_assert_eq!(ours(&text), expected, "{}", text);
     }
 }
+
+#[test]
+fn an_owner_that_cannot_be_read_is_wrong_wherever_a_block_ends() {
+    for size in 0..64u8 {
+        // The first octet says the size of the blocks.
+        let text = [&[b';', size + 64], &b"\n"[..]].concat();
+        let text = [&text[..], b"a.b\\\n TXT x\nc 5 TXT x\n"].concat();
+        fuzzing::zonefile(&text[1..]);
+        fuzzing::zonefile(&text);
+    }
+    fuzzing::zonefile(b"$TTLSOA$GENERATEa))\r\nSOA$ORIGIN1.2.3.4\\a\\\n $ORIGIN;");
+}

@@ -42,7 +42,8 @@ impl<S: Sink + ?Sized> Parser<'_, S> {
                 }
                 Some(first) => self.record(fields, first, line, end),
             },
-            _ => match fields.next()? {
+            // An entry is read again where a block ended in it: an owner must not stay of which a part was read before.
+            _ => match fields.next().inspect_err(|_| self.refuse_owner())? {
                 None => Ok(step(fields, end)),
                 Some(owner) => {
                     self.set_owner(fields, owner)?;
@@ -116,7 +117,7 @@ impl<S: Sink + ?Sized> Parser<'_, S> {
 
     fn set_owner(&mut self, fields: &Fields<'_>, owner: Token<'_>) -> Result<(), TextError> {
         if owner.quoted {
-            (self.last_owner, self.owner_text) = (LastOwner::Wrong, None);
+            self.refuse_owner();
             return Err(owner.error("an owner without quotes"));
         }
         if self.is_last_owner(fields, owner.text) {
@@ -125,6 +126,12 @@ impl<S: Sink + ?Sized> Parser<'_, S> {
         // An owner stands right before the current place.
         self.write_owner(owner.text, fields.offset() - owner.text.len())
             .map_err(|error| name_error(&owner, "an owner", error))
+    }
+
+    /// Notes that an owner could not be read.
+    #[cold]
+    fn refuse_owner(&mut self) {
+        (self.last_owner, self.owner_text) = (LastOwner::Wrong, None);
     }
 
     /// Whether `owner` is the text of the last owner.
