@@ -100,9 +100,15 @@ impl Edit {
         }
     }
 
-    /// Whether it is about the SOA, so that the serial is the caller's.
+    /// Whether it brings a SOA, so that the serial is the caller's. A deletion does not: the apex keeps its SOA, and other names
+    /// have none.
     pub fn sets_soa(&self) -> bool {
-        self.rtype() == Some(Type::SOA)
+        match self {
+            Edit::Replace(rrset) | Edit::Add(rrset) => rrset.rtype == Type::SOA,
+            Edit::DeleteRecords { .. } | Edit::DeleteRrset { .. } | Edit::DeleteName { .. } => {
+                false
+            }
+        }
     }
 }
 

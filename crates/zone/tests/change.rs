@@ -392,6 +392,22 @@ fn deleting_the_apex_keeps_soa_and_ns_and_a_set_soa_keeps_its_serial() {
 }
 
 #[test]
+fn a_deletion_of_a_soa_that_is_not_there_does_not_keep_the_serial() {
+    let zone = build([soa(1), ("a.example.".into(), 1, address(1).to_vec())]);
+    let edits = vec![
+        Edit::DeleteRrset {
+            name: name("b.example."),
+            rtype: Type::SOA,
+        },
+        Edit::DeleteName {
+            name: name("a.example."),
+        },
+    ];
+    let difference = zone.difference_of(&change(edits)).unwrap();
+    assert_eq!(difference.serials(), Some((Serial(1), Serial(2))));
+}
+
+#[test]
 fn a_stand_in_cannot_be_changed() {
     let zone = Arc::new(Zone::not_ready(name("example.").as_name()));
     assert_eq!(

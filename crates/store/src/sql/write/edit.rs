@@ -149,7 +149,10 @@ pub(super) fn apply(edit: &Edit, rows: &mut Rows, apex: &[u8]) -> Result<(), Inv
             }
         }
     }
-    if *name == *apex && edit.sets_soa() && of_type_count(rows, &name, Type::SOA) != 1 {
+    if *name == *apex
+        && edit.rtype() == Some(Type::SOA)
+        && of_type_count(rows, &name, Type::SOA) != 1
+    {
         return Err(InvalidChange::NotOneSoa(shown(apex)));
     }
     Ok(())
