@@ -112,7 +112,7 @@ struct Backend {
     /// A question waits for it for longer than data that is out of date is held back.
     is_late: AtomicBool,
     batches: BatchQueue,
-    threads: ThreadQueue,
+    threads: ThreadQueue<Arc<Lookup>>,
     log_throttle: Mutex<FailureThrottle>,
 }
 
@@ -159,7 +159,7 @@ impl LiveZones {
             waiting: WaitingCount::new(self.settings.overload_queue),
             is_late: AtomicBool::new(false),
             batches: BatchQueue::default(),
-            threads: ThreadQueue::default(),
+            threads: ThreadQueue::new(),
             log_throttle: Mutex::default(),
         }));
         (backends.len() - 1) as u32

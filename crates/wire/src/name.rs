@@ -188,11 +188,12 @@ impl<'a> Name<'a> {
     }
 }
 
-/// Case is ignored (RFC 4343). Length octets are below `A`, so the whole slice may be compared.
+/// Case is ignored (RFC 4343). Length octets are below `A`, so the whole slice may be compared. Most names are in lower
+/// case: then the plain comparison is enough.
 impl PartialEq<Name<'_>> for Name<'_> {
     #[inline]
     fn eq(&self, other: &Name<'_>) -> bool {
-        self.0.eq_ignore_ascii_case(other.0)
+        same_octets(self.0, other.0) || self.0.eq_ignore_ascii_case(other.0)
     }
 }
 

@@ -84,6 +84,12 @@ pub enum SinkRefusal {
 pub trait Sink {
     /// Takes one record.
     fn record(&mut self, record: &Record<'_>) -> Result<(), SinkRefusal>;
+
+    /// Learns now and then how many octets of a large file are read, and of how many: a sink that grows with the records
+    /// sees by that how many more will come. Files that are included are not counted.
+    fn progress(&mut self, read: u64, of: u64) {
+        let _ = (read, of);
+    }
 }
 
 impl<F: FnMut(&Record<'_>) -> Result<(), SinkRefusal>> Sink for F {

@@ -66,6 +66,8 @@ pub struct ZoneBuilder {
     soa_from: RecordPlace,
     pub(crate) limits: ZoneLimits,
     pub(crate) records: u64,
+    /// Octets of the text that are read, and of how many, as far as that is known.
+    pub(crate) text_read: Option<(u64, u64)>,
     /// Octets that the owner in work may take.
     pub(crate) octets_left: usize,
     /// All records are there, and those that were put aside are merged.
@@ -90,6 +92,10 @@ impl Sink for ZoneBuilder {
             false => Ok(()),
             true => Err(SinkRefusal::Stop),
         }
+    }
+
+    fn progress(&mut self, read: u64, of: u64) {
+        self.text_read = Some((read, of));
     }
 }
 

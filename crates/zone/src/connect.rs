@@ -6,6 +6,7 @@ use crate::build::{CHAIN_STEP, PlacedNode, ZoneBuilder};
 use crate::key::NameKey;
 use crate::node::{Node, RRSET_HEADER, flags, read_u32};
 use crate::packed::ALIGN;
+use nameward_wire::name::same_octets;
 use nameward_wire::{Name, NameBuf, Type};
 
 impl ZoneBuilder {
@@ -227,7 +228,7 @@ pub(crate) fn ends_like(name: Name<'_>, apex: Name<'_>) -> bool {
         .len()
         .checked_sub(apex.len())
         .map(|start| &name[start..]);
-    tail.is_some_and(|tail| tail.eq_ignore_ascii_case(apex))
+    tail.is_some_and(|tail| same_octets(tail, apex) || tail.eq_ignore_ascii_case(apex))
 }
 
 /// Whether a name is at or below the apex.

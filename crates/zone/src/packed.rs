@@ -6,7 +6,6 @@
 
 use crate::node::Node;
 use nameward_wire::Name;
-use nameward_wire::name::same_octets;
 
 /// Nodes start at multiples of this, so that a 32-bit place reaches 16 GiB.
 pub(crate) const ALIGN: usize = 4;
@@ -41,12 +40,8 @@ impl Packed {
             if slot == 0 {
                 return None;
             }
-            if (slot >> 32) as u32 == tag {
-                let node = self.node(slot as u32);
-                // Zones are mostly in lower case, as `name` is: then the plain comparison is enough.
-                if same_octets(node.name().as_wire(), name.as_wire()) || node.name() == name {
-                    return Some(slot as u32);
-                }
+            if (slot >> 32) as u32 == tag && self.node(slot as u32).name() == name {
+                return Some(slot as u32);
             }
             at = if at + 1 == self.slots.len() {
                 0

@@ -9,6 +9,9 @@ use crate::packed::{put_slot, slots_for};
 use nameward_wire::Type;
 use nameward_wire::zonefile::RecordPlace;
 
+/// A table that is expected to hold so many names has room for this share of them more.
+const ROOM_SHARE: usize = 32;
+
 /// Octets of memory and records that one zone may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ZoneLimits {
@@ -81,13 +84,26 @@ impl ZoneBuilder {
         if size == self.slots.len() {
             return Ok(());
         }
-        let larger = zeroes(size)?;
+        let larger = zeroes(self.expected_slots(more).unwrap_or(size))?;
         let old = std::mem::replace(&mut self.slots, larger);
         // Slots are ordered by hash, so this writes the new table front to back.
         old.into_iter()
             .filter(|&slot| slot != 0)
             .for_each(|slot| put_slot(&mut self.slots, (slot >> 32) as u32, slot as u32));
         Ok(())
+    }
+
+    /// The size that the table will have at the end if the rest of the text is like the part that is read. Growing to that
+    /// at once spares the last doubling and the fitting, which are most of the work; where the estimate would be off by
+    /// much, the table doubles.
+    fn expected_slots(&self, more: usize) -> Option<usize> {
+        let (read, of) = self.text_read?;
+        let names = (self.names as u128 * u128::from(of)).checked_div(u128::from(read))?;
+        let most = self.slots.len() * 4;
+        let names = usize::try_from(names).ok().filter(|names| *names < most)?;
+        let expected = slots_for(names + names / ROOM_SHARE);
+        let least = slots_for((self.names + more) * 17 / 16);
+        (least..=most).contains(&expected).then_some(expected)
     }
 }
 
@@ -132,7 +148,7 @@ fn zeroes(count: usize) -> Result<Vec<u64>, ZoneFull> {
 /// The table in its final size: growing by doubling leaves up to two thirds of it empty.
 pub(crate) fn fitting_slots(slots: &mut Vec<u64>, names: usize) -> Result<Box<[u64]>, ZoneFull> {
     let wanted = slots_for(names);
-    if slots.len() == wanted {
+    if (wanted..=wanted + wanted / ROOM_SHARE * 2).contains(&slots.len()) {
         return Ok(std::mem::take(slots).into_boxed_slice());
     }
     let mut fitting = zeroes(wanted)?.into_boxed_slice();
@@ -157,4 +173,61 @@ pub(crate) fn fitting_arena(arena: &mut Vec<u8>) -> Result<Box<[u8]>, ZoneFull> 
         .map_err(|_| ZoneFull::Memory)?;
     fitting.extend_from_slice(arena);
     Ok(fitting.into_boxed_slice())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nameward_wire::zonefile::{Record, Sink};
+    use nameward_wire::{NameBuf, Type};
+
+    const NAMES: u32 = 50_000;
+
+    /// Builds a zone of many names; `of` is the size that the sink is told of a text that has ten octets for each name.
+    fn slots_of(of: u64) -> (usize, Vec<usize>) {
+        let apex: NameBuf = "example.".parse().unwrap();
+        let mut builder = ZoneBuilder::new(apex.as_name());
+        let mut sizes = Vec::new();
+        builder.add(&Record::new(apex.as_name(), Type::SOA, 1, &[0; 22]));
+        for n in 0..NAMES {
+            let name: NameBuf = format!("n{n}.example.").parse().unwrap();
+            builder.add(&Record::new(name.as_name(), Type::A, 1, &[192, 0, 2, 1]));
+            if n % 1000 == 999 {
+                builder.progress(u64::from(n + 1) * 10, of);
+            }
+            if sizes.last() != Some(&builder.slots.len()) {
+                sizes.push(builder.slots.len());
+            }
+        }
+        let fitted = fitting_slots(&mut builder.slots.clone(), builder.names + 1).unwrap();
+        let zone = builder.finish().0.unwrap();
+        for n in 0..NAMES {
+            let name: NameBuf = format!("n{n}.example.").parse().unwrap();
+            assert!(zone.node_of(name.as_name()).is_some(), "{name}");
+        }
+        (fitted.len(), sizes)
+    }
+
+    #[test]
+    fn a_table_grows_to_what_the_rest_of_the_text_will_need() {
+        let wanted = slots_for(NAMES as usize + 1);
+        let (count, sizes) = slots_of(u64::from(NAMES) * 10);
+        // It was never larger than it had to be, and is the same at the end.
+        assert_eq!(sizes.last(), Some(&count), "{sizes:?}");
+        assert!((wanted..wanted + wanted / 16).contains(&count), "{sizes:?}");
+    }
+
+    #[test]
+    fn a_table_is_right_however_wrong_the_size_of_the_text_is() {
+        let wanted = slots_for(NAMES as usize + 1);
+        for of in [0, 1, 100_000, 470_000, 600_000, 2_000_000, u64::MAX] {
+            let (count, sizes) = slots_of(of);
+            assert!(
+                (wanted..wanted + wanted / 16).contains(&count),
+                "{of}: {count}"
+            );
+            let steps = sizes.windows(2).map(|pair| pair[1] as f64 / pair[0] as f64);
+            assert!(steps.fold(0., f64::max) <= 4., "{of}: {sizes:?}");
+        }
+    }
 }

@@ -10,7 +10,6 @@ use crate::key::NameKey;
 use crate::offer::StandingBy;
 use crate::prefetch::prefetch;
 use crate::zone::Zone;
-use nameward_wire::name::same_octets;
 use nameward_wire::{Name, Type};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -204,7 +203,7 @@ impl ZoneTable {
         loop {
             let slot = shard.slots.get(at)?;
             let zone = slot.zone.as_ref()?;
-            if slot.hash == hash as u32 && same_name(zone.apex_name(), key.suffix(labels)) {
+            if slot.hash == hash as u32 && zone.apex_name() == key.suffix(labels) {
                 return Some(slot);
             }
             at = (at + 1) & mask;
@@ -332,12 +331,6 @@ impl Shard {
             self.slots[at] = slot;
         }
     }
-}
-
-/// Zones are mostly in lower case, as keys are: then the plain comparison is enough.
-#[inline]
-fn same_name(apex: Name<'_>, lower: Name<'_>) -> bool {
-    same_octets(apex.as_wire(), lower.as_wire()) || apex == lower
 }
 
 /// The low bits choose the slot, so the high ones choose the shard.

@@ -5,42 +5,62 @@
 //! server with a hundred databases has as many threads as are in use.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::mem;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-
-use super::Lookup;
 
 /// How long a thread without work stays.
 const IDLE: Duration = Duration::from_secs(60);
 
 /// Look-ups that wait, in the order they came; bounded as in [`super::batch_queue`].
-#[derive(Default)]
-pub(crate) struct ThreadQueue {
-    inner: Mutex<ThreadQueueState>,
+pub(crate) struct ThreadQueue<L> {
+    inner: Mutex<ThreadQueueState<L>>,
     more: Condvar,
 }
 
-#[derive(Default)]
-struct ThreadQueueState {
-    lookups: VecDeque<Arc<Lookup>>,
+struct ThreadQueueState<L> {
+    lookups: VecDeque<L>,
     threads: usize,
+    /// Threads that wait for work, those included that have had a notice and do not run yet.
     idle: usize,
+    /// An idle thread has had a notice and will run. One that runs by itself, since its time is over, ends this too: at worst
+    /// the next look-up gives a notice that was not needed.
+    is_one_woken: bool,
     is_closed: bool,
 }
 
-impl ThreadQueue {
-    fn lock(&self) -> MutexGuard<'_, ThreadQueueState> {
+impl<L> ThreadQueue<L> {
+    /// No look-ups and no threads.
+    pub(crate) fn new() -> Self {
+        let state = ThreadQueueState {
+            lookups: VecDeque::new(),
+            threads: 0,
+            idle: 0,
+            is_one_woken: false,
+            is_closed: false,
+        };
+        ThreadQueue {
+            inner: Mutex::new(state),
+            more: Condvar::new(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, ThreadQueueState<L>> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Adds a look-up; true if one more thread has to be started for it.
-    pub(crate) fn push(&self, lookup: Arc<Lookup>, max_threads: usize) -> bool {
+    ///
+    /// Waking is a system call, and on a busy core the thread runs only when the caller has pushed its whole batch: so one
+    /// notice is for all look-ups that come before the thread runs, which wakes others if it leaves some.
+    pub(crate) fn push(&self, lookup: L, max_threads: usize) -> bool {
         let mut waiting = self.lock();
         waiting.lookups.push_back(lookup);
-        // Waking is a system call, so it is done only where a thread sleeps.
         if waiting.idle > 0 {
-            drop(waiting);
-            self.more.notify_one();
+            if !mem::replace(&mut waiting.is_one_woken, true) {
+                drop(waiting);
+                self.more.notify_one();
+            }
             return false;
         }
         let starts = waiting.threads < max_threads && !waiting.is_closed;
@@ -49,7 +69,7 @@ impl ThreadQueue {
     }
 
     /// Takes a batch of those that wait, a share of them if other threads are idle; false if the thread has to end.
-    pub(crate) fn pop(&self, into: &mut Vec<Arc<Lookup>>, most: usize) -> bool {
+    pub(crate) fn pop(&self, into: &mut Vec<L>, most: usize) -> bool {
         let mut waiting = self.lock();
         while waiting.lookups.is_empty() && !waiting.is_closed {
             waiting.idle += 1;
@@ -59,6 +79,7 @@ impl ThreadQueue {
                 .unwrap_or_else(PoisonError::into_inner);
             waiting = woken;
             waiting.idle -= 1;
+            waiting.is_one_woken = false;
             if time.timed_out() && waiting.lookups.is_empty() {
                 break;
             }
@@ -69,8 +90,8 @@ impl ThreadQueue {
         }
         let share = waiting.lookups.len().div_ceil(waiting.idle + 1).min(most);
         into.extend(waiting.lookups.drain(..share));
-        // One notice may have been for several look-ups.
-        if !waiting.lookups.is_empty() && waiting.idle > 0 {
+        if !waiting.lookups.is_empty() && waiting.idle > 0 && !waiting.is_one_woken {
+            waiting.is_one_woken = true;
             self.more.notify_one();
         }
         true
@@ -85,5 +106,84 @@ impl ThreadQueue {
     pub(crate) fn close(&self) {
         self.lock().is_closed = true;
         self.more.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::{Arc, Barrier};
+    use std::thread;
+
+    const THREADS: usize = 3;
+
+    /// Starts threads that take look-ups and wait for each other at the barrier with what they took.
+    fn threads(
+        queue: &Arc<ThreadQueue<u32>>,
+        barrier: &Arc<Barrier>,
+    ) -> Vec<thread::JoinHandle<Vec<u32>>> {
+        queue.lock().threads = THREADS;
+        let work = || {
+            let (queue, barrier) = (Arc::clone(queue), Arc::clone(barrier));
+            thread::spawn(move || {
+                let (mut taken, mut batch) = (Vec::new(), Vec::new());
+                while queue.pop(&mut batch, 64) {
+                    taken.append(&mut batch);
+                    barrier.wait();
+                }
+                taken
+            })
+        };
+        (0..THREADS).map(|_| work()).collect()
+    }
+
+    fn wait_until_idle(queue: &ThreadQueue<u32>) {
+        loop {
+            let waiting = queue.lock();
+            if waiting.idle == THREADS && waiting.lookups.is_empty() {
+                return;
+            }
+            drop(waiting);
+            thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn a_thread_that_leaves_some_wakes_the_next() {
+        let queue = Arc::new(ThreadQueue::new());
+        let barrier = Arc::new(Barrier::new(THREADS));
+        let threads = threads(&queue, &barrier);
+        for round in 0..200 {
+            wait_until_idle(&queue);
+            // As a batch of questions comes: one notice, and work for all, each of which waits for the others.
+            let mut waiting = queue.lock();
+            waiting.lookups.extend([3 * round, 3 * round + 1]);
+            drop(waiting);
+            assert!(!queue.push(3 * round + 2, THREADS));
+        }
+        wait_until_idle(&queue);
+        queue.close();
+        let taken = threads
+            .into_iter()
+            .flat_map(|thread| thread.join().unwrap());
+        let mut taken: Vec<u32> = taken.collect();
+        taken.sort_unstable();
+        assert_eq!(taken, (0..600).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn one_notice_is_for_all_look_ups_that_come_before_the_thread_runs() {
+        let queue = ThreadQueue::new();
+        // A thread that had its notice and does not run yet.
+        (queue.lock().threads, queue.lock().idle) = (1, 1);
+        for lookup in 0..5 {
+            assert!(!queue.push(lookup, 8));
+            assert!(queue.lock().is_one_woken);
+        }
+        (queue.lock().idle, queue.lock().is_one_woken) = (0, false);
+        let mut batch = Vec::new();
+        assert!(queue.pop(&mut batch, 64));
+        assert_eq!(batch, [0, 1, 2, 3, 4]);
+        assert!(queue.push(5, 8), "no thread is idle: one more starts");
     }
 }

@@ -18,8 +18,8 @@ pub enum SqlEngine {
 }
 
 /// How many names one look-up statement takes; lists are filled up to the next size, so that few statements are
-/// prepared. PostgreSQL takes an array of any length.
-pub(crate) const NAME_COUNTS: [usize; 8] = [1, 2, 4, 8, 16, 32, 64, 256];
+/// prepared. Each place that is filled up costs a tenth of a name. PostgreSQL takes an array of any length.
+pub(crate) const NAME_COUNTS: [usize; 13] = [1, 2, 4, 8, 16, 24, 32, 40, 48, 56, 64, 128, 256];
 /// Names in one statement at the most.
 pub(crate) const MAX_NAMES: usize = 256;
 

@@ -22,6 +22,7 @@ pub fn same_octets(a: &[u8], b: &[u8]) -> bool {
         return false;
     }
     match a.len() {
+        4..8 => ends::<4>(a, b),
         8..16 => ends::<8>(a, b),
         16..=32 => ends::<16>(a, b),
         _ => a == b,

@@ -157,6 +157,7 @@ impl<'p, S: Sink + ?Sized> Parser<'p, S> {
     /// Reads a file block by block.
     pub(super) fn parse_source<R: Read>(&mut self, mut source: BlockReader<R>) {
         let (mut consumed, mut line) = (0, 1);
+        let mut read = 0;
         let (mut first, mut stuck, mut in_long_line) = (true, false, false);
         loop {
             if let Err(error) = source.advance(consumed) {
@@ -176,6 +177,10 @@ impl<'p, S: Sink + ?Sized> Parser<'p, S> {
             }
             (consumed, line) = self.parse_block(&block[start..], line, end);
             consumed += start;
+            read += consumed as u64;
+            if self.open.len() == 1 && read < source.size() {
+                self.sink.progress(read, source.size());
+            }
             if end == BlockEnd::EndOfFile || self.diagnostics.is_full() {
                 return;
             }

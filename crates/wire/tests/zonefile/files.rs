@@ -130,3 +130,44 @@ fn an_entry_without_end_costs_a_bounded_buffer() {
     assert!(report.diagnostics[0].message.contains("a line of at most"));
     assert_eq!(lines.0, ["b.example. 1 1 1.1.1.1"]);
 }
+
+/// Takes note of how far the reading had come.
+#[derive(Default)]
+struct Progress {
+    records: usize,
+    seen: Vec<(u64, u64, usize)>,
+}
+
+impl Sink for Progress {
+    fn record(&mut self, _record: &Record<'_>) -> Result<(), SinkRefusal> {
+        self.records += 1;
+        Ok(())
+    }
+
+    fn progress(&mut self, read: u64, of: u64) {
+        self.seen.push((read, of, self.records));
+    }
+}
+
+#[test]
+fn a_sink_learns_how_much_of_a_large_file_is_read() {
+    let directory = tempfile::tempdir().unwrap();
+    let lines: String = (0..40_000)
+        .map(|n| format!("n{n:06} 300 A 192.0.2.1\n"))
+        .collect();
+    let included = write(directory.path(), "included", &lines);
+    let outer = format!("$INCLUDE {}\n{lines}", included.display());
+    let path = write(directory.path(), "zone", &outer);
+    let mut progress = Progress::default();
+    let report = parse_file(&path, &options(), &mut progress);
+    assert!(!report.has_errors());
+    assert_eq!(progress.records, 80_000);
+    let (size, line) = (outer.len() as u64, 24);
+    assert!(progress.seen.len() >= 3, "{:?}", progress.seen);
+    for (read, of, records) in progress.seen {
+        assert_eq!(of, size);
+        // What is not read yet are whole lines, and nothing of the included file.
+        assert_eq!((size - read) % line, 0);
+        assert_eq!(records as u64, 80_000 - (size - read) / line);
+    }
+}

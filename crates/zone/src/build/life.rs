@@ -56,6 +56,7 @@ impl ZoneBuilder {
             soa_from: RecordPlace::NONE,
             limits: ZoneLimits::default(),
             records: 0,
+            text_read: None,
             octets_left: usize::MAX,
             is_merging: false,
             is_full: false,
@@ -107,6 +108,7 @@ impl ZoneBuilder {
             soa_from,
             limits,
             records,
+            text_read,
             octets_left,
             is_merging,
             is_full,
@@ -139,6 +141,7 @@ impl ZoneBuilder {
         *findings = Findings::default();
         last_cut.forget();
         (*names, *records, *octets_left) = (0, 0, usize::MAX);
+        *text_read = None;
         *cut_depths = 0;
         (*places, *soa_from) = (RecordPlaces::default(), RecordPlace::NONE);
         *limits = ZoneLimits::default();
