@@ -165,13 +165,13 @@ pub fn parse_file<S: Sink + ?Sized>(path: &Path, options: &Options, sink: &mut S
 
 /// Reads zone-file text; `label` stands for the file name in messages.
 pub fn parse_bytes<S: Sink + ?Sized>(
-    label: &str,
+    label: impl AsRef<Path>,
     bytes: &[u8],
     options: &Options,
     sink: &mut S,
 ) -> Report {
     let mut parser = Parser::new(options, sink);
-    parser.parse_text(label, bytes);
+    parser.parse_text(label.as_ref(), bytes);
     parser.into_report()
 }
 
@@ -183,6 +183,6 @@ pub(crate) fn parse_in_blocks<S: Sink + ?Sized>(
     sink: &mut S,
 ) -> Report {
     let mut parser = Parser::new(options, sink);
-    parser.parse_text_in_blocks("zone", bytes, size);
+    parser.parse_text_in_blocks(Path::new("zone"), bytes, size);
     parser.into_report()
 }

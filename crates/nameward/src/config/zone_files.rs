@@ -10,6 +10,7 @@ use std::{
     sync::Arc,
 };
 
+use memchr::memchr;
 use nameward_store::file::FileList;
 use nameward_wire::{Name, NameBuf, NameError};
 use toml::{Spanned, de::DeValue};
@@ -217,7 +218,8 @@ impl<'t> Plain<'t> {
             .chars()
             .next()
             .filter(|quote| ['"', '\''].contains(quote))?;
-        let (value, rest) = self.rest[1..].split_once(quote)?;
+        let end = memchr(quote as u8, &self.rest.as_bytes()[1..])?;
+        let (value, rest) = (&self.rest[1..=end], &self.rest[end + 2..]);
         // An escape, the end of the line, or a character that is not allowed; looked for without an early end, which
         // is many octets at a time.
         let is_plain = |octet: u8| octet != b'\\' && !octet.is_ascii_control();

@@ -14,6 +14,7 @@ use std::{
     thread,
 };
 
+use memchr::memmem;
 use toml::de::DeTable;
 
 use super::{
@@ -43,7 +44,9 @@ impl<'t> ZonePieces<'t> {
     /// bare word in them are no value. A piece that ends within a value is no valid text, and a table that belongs to a zone
     /// (`[zone.x]`) leaves its key in the rest.
     pub(super) fn of(text: &'t str) -> Option<Self> {
-        if text.len() < 2 * PIECE || text.contains("\"\"\"") || text.contains("'''") {
+        // A long text may as well be a list of files, in which nothing of this is to be found.
+        let has = |what: &str| memmem::find(text.as_bytes(), what.as_bytes()).is_some();
+        if text.len() < 2 * PIECE || !has(HEADER) || has("\"\"\"") || has("'''") {
             return None;
         }
         let mut cut = ZonePieces {

@@ -8,7 +8,10 @@ use std::{
     hash::{DefaultHasher, Hash, Hasher},
     io::{self, Read},
     num::NonZeroU64,
-    os::unix::fs::{FileExt, MetadataExt},
+    os::unix::{
+        ffi::OsStrExt,
+        fs::{FileExt, MetadataExt},
+    },
     path::{Path, PathBuf},
     time::{Duration, SystemTime},
 };
@@ -159,13 +162,26 @@ impl ZoneFileReader {
         if raw::is_raw(text) {
             return raw::parse(path, text, &mut self.builder);
         }
-        let directory = path.parent().unwrap_or(Path::new(""));
-        if self.options.include_base.as_deref() != Some(directory) {
+        let base = self.options.include_base.as_deref();
+        if !base.is_some_and(|base| stands_in(path, base)) {
+            let directory = path.parent().unwrap_or(Path::new(""));
             self.options.include_base = Some(directory.to_path_buf());
         }
-        let label = path.to_string_lossy();
-        zonefile::parse_bytes(&label, text, &self.options, &mut self.builder)
+        zonefile::parse_bytes(path, text, &self.options, &mut self.builder)
     }
+}
+
+/// Whether the path is that of the directory, a slash and a name: for many files of one directory this is found out by
+/// their octets, without taking paths apart. False may be wrong.
+fn stands_in(path: &Path, directory: &Path) -> bool {
+    let (path, directory) = (
+        path.as_os_str().as_bytes(),
+        directory.as_os_str().as_bytes(),
+    );
+    let name = path
+        .strip_prefix(directory)
+        .and_then(|rest| rest.strip_prefix(b"/"));
+    name.is_some_and(|name| !name.contains(&b'/') && !name.starts_with(b"."))
 }
 
 /// The octets that were read, and the state in which the file was opened.
@@ -214,8 +230,7 @@ pub(super) fn from_labelled(
 ) -> Result<(Zone, Vec<Diagnostic>), Vec<Diagnostic>> {
     let mut builder = ZoneBuilder::with_capacity(name, text.len());
     let options = Options::new(name.into());
-    let label = label.to_string_lossy();
-    let report = zonefile::parse_bytes(&label, text, &options, &mut builder);
+    let report = zonefile::parse_bytes(label, text, &options, &mut builder);
     with_warnings(finish(&mut builder, report, FileStamp::new()))
 }
 

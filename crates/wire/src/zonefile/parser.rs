@@ -122,8 +122,8 @@ impl<'p, S: Sink + ?Sized> Parser<'p, S> {
     }
 
     /// Reads text that is in no file.
-    pub(super) fn parse_text(&mut self, label: &str, text: &[u8]) {
-        self.file = self.register(PathBuf::from(label));
+    pub(super) fn parse_text(&mut self, label: &Path, text: &[u8]) {
+        self.file = self.register(label.to_path_buf());
         self.open.push(self.file);
         self.is_text = true;
         self.text_octets = text.len() as u64;
@@ -132,8 +132,8 @@ impl<'p, S: Sink + ?Sized> Parser<'p, S> {
     }
 
     /// As [`Parser::parse_text`], in blocks as files are read.
-    pub(super) fn parse_text_in_blocks(&mut self, label: &str, text: &[u8], size: usize) {
-        self.file = self.register(PathBuf::from(label));
+    pub(super) fn parse_text_in_blocks(&mut self, label: &Path, text: &[u8], size: usize) {
+        self.file = self.register(label.to_path_buf());
         self.open.push(self.file);
         self.is_text = true;
         self.text_octets = text.len() as u64;
