@@ -299,8 +299,8 @@ impl<'a> Fields<'a> {
 
     /// The text at an offset that was found before.
     #[inline]
-    pub(crate) fn text_at(&self, start: usize, len: usize) -> &'a [u8] {
-        &self.input[start..start + len]
+    pub(crate) fn text_at(&self, start: usize, len: usize) -> Option<&'a [u8]> {
+        self.input.get(start..start + len)
     }
 
     /// The offset of the current place.

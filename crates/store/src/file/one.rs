@@ -304,8 +304,21 @@ impl FileStamp {
 fn unreadable(path: &Path, error: &io::Error) -> ZoneRead {
     let message = format!("cannot be read: {}", reason_of(error));
     ZoneRead {
-        zone: None,
         is_missing: error.kind() == io::ErrorKind::NotFound,
+        ..no_zone(path, message)
+    }
+}
+
+/// A zone whose reading uncovered a bug.
+pub(super) fn left_by_a_bug(path: &Path) -> ZoneRead {
+    let message = "cannot be read: it uncovers a bug of the server; please report it with the file";
+    no_zone(path, message.into())
+}
+
+fn no_zone(path: &Path, message: String) -> ZoneRead {
+    ZoneRead {
+        zone: None,
+        is_missing: false,
         diagnostics: vec![diagnostic(path, Severity::Error, 0, message)],
         soa_place: (None, 0),
         fingerprint: None,

@@ -2,7 +2,8 @@
 //! files from a common list and handing back what it read through a bounded channel.
 
 use std::{
-    path::PathBuf,
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::{Path, PathBuf},
     sync::{
         atomic::{AtomicUsize, Ordering},
         mpsc,
@@ -12,7 +13,7 @@ use std::{
 
 use super::{
     known::Includes,
-    one::{Fingerprint, ZoneFileReader, ZoneRead, fingerprint_now},
+    one::{Fingerprint, ZoneFileReader, ZoneRead, fingerprint_now, left_by_a_bug},
     scan::Candidates,
 };
 
@@ -99,6 +100,39 @@ impl<'l> Looker<'l> {
         let name = self.candidates.name(job.candidate);
         let limits = self.candidates.limits(job.candidate);
         let role = self.candidates.role(job.candidate);
-        (!unchanged).then(|| self.reader.read((name, &self.path), limits, role))
+        if unchanged {
+            return None;
+        }
+        let read = || self.reader.read((name, &self.path), limits, role);
+        let read = or_left_by_a_bug(&self.path, read);
+        if read.is_err() {
+            // Its buffers are in no known state.
+            self.reader = ZoneFileReader::new();
+        }
+        Some(read.unwrap_or_else(|left| left))
+    }
+}
+
+/// Reads a zone. A bug that its text uncovers costs the zone, not the server: there are other zones.
+fn or_left_by_a_bug(path: &Path, read: impl FnOnce() -> ZoneRead) -> Result<ZoneRead, ZoneRead> {
+    catch_unwind(AssertUnwindSafe(read)).map_err(|_| left_by_a_bug(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bug_while_a_zone_is_read_is_an_error_of_that_zone() {
+        let path = Path::new("/zones/one");
+        let Err(left) = or_left_by_a_bug(path, || panic!("on purpose")) else {
+            panic!("expected that nothing was read");
+        };
+        assert!(left.zone.is_none() && left.fingerprint.is_none() && !left.is_missing);
+        let said = left.diagnostics[0].to_string();
+        assert!(
+            said.contains("/zones/one") && said.contains("a bug"),
+            "{said}"
+        );
     }
 }

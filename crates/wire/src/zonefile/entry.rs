@@ -105,13 +105,18 @@ impl<S: Sink + ?Sized> Parser<'_, S> {
 
     /// An entry without directives, as `$GENERATE` makes them.
     pub(super) fn generated(&mut self, text: &[u8], line: u32) -> Result<(), TextError> {
-        let mut fields = Fields::new(text);
+        self.owner_text = None;
+        let made = self.generated_record(&mut Fields::new(text), line);
+        // Made or not: its owner does not stand in the block.
+        self.owner_text = None;
+        made
+    }
+
+    fn generated_record(&mut self, fields: &mut Fields<'_>, line: u32) -> Result<(), TextError> {
         let owner = fields.expect("an owner")?;
-        self.owner_text = None;
-        self.set_owner(&fields, owner)?;
+        self.set_owner(fields, owner)?;
         let first = fields.expect(EXPECTED_TYPE)?;
-        self.record(&mut fields, first, line, BlockEnd::EndOfFile)?;
-        self.owner_text = None;
+        self.record(fields, first, line, BlockEnd::EndOfFile)?;
         Ok(())
     }
 
@@ -138,7 +143,7 @@ impl<S: Sink + ?Sized> Parser<'_, S> {
     #[inline]
     fn is_last_owner(&self, fields: &Fields<'_>, owner: &[u8]) -> bool {
         self.owner_text
-            .is_some_and(|(start, len)| fields.text_at(start, len) == owner)
+            .is_some_and(|(start, len)| fields.text_at(start, len) == Some(owner))
     }
 
     /// Makes `text`, which stands at `offset` of the block, the last owner.

@@ -88,6 +88,19 @@ fn unlimited() -> Tally {
 }
 
 #[test]
+fn the_entry_after_a_wrong_generate_has_its_own_owner() {
+    // The generated owner is longer than the whole file.
+    let message = one_message("$GENERATE 1-2 ${0,63}.${0,63} MX x\na 1 A 1.1.1.1\n");
+    assert!(message.contains("in the entry for 1"), "{message}");
+    // It has as many octets as the first owner of the file, and so has the one after it.
+    let (lines, _) = read("aa 1 A 1.1.1.1\n$GENERATE 1-2 b$ MX x\naa 1 A 1.1.1.2\n");
+    assert_eq!(
+        lines,
+        ["aa.example. 1 1 1.1.1.1", "aa.example. 1 1 1.1.1.2"]
+    );
+}
+
+#[test]
 fn what_all_generate_lines_make_together_is_bounded() {
     // A line within every bound of its own, several times: 250 MB of strings from 3 KB of text.
     let strings = "\"0123456789\" ".repeat(50);
