@@ -6,6 +6,7 @@
 //! watcher.
 
 use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
     path::PathBuf,
     sync::{
         Arc,
@@ -86,10 +87,6 @@ impl Maintenance {
 
     /// Reloads and waits for it.
     pub fn reload(&self) -> ReloadOutcome {
-        let ended = || {
-            let text = "cannot reload: the maintenance thread has ended";
-            OperationError::new(ErrorKind::Internal, text)
-        };
         let (reply, replied) = mpsc::sync_channel(1);
         self.requests
             .send(MaintenanceRequest::Reload(reply))
@@ -98,9 +95,9 @@ impl Maintenance {
     }
 }
 
-/// The error of a thread that does not take requests any more.
+/// The error of a request that got no reply: the server stops, or met a bug.
 fn ended() -> OperationError {
-    let text = "zone files are not looked after: the maintenance thread has ended";
+    let text = "the work on zone files ended before it was done: the log of the server says why";
     OperationError::new(ErrorKind::Internal, text)
 }
 
@@ -237,35 +234,55 @@ fn run(
             Err(RecvTimeoutError::Disconnected) => return,
             Err(RecvTimeoutError::Timeout) => {
                 written = Instant::now();
-                files.sync_all(&parts.sources);
+                or_logged(|| files.sync_all(&parts.sources));
                 continue;
             }
         };
-        match request {
-            MaintenanceRequest::Reload(reply) => {
+        or_logged(|| {
+            if let MaintenanceRequest::Reload(_) = request {
                 requested.begin_reload();
-                // The one who asked may have gone.
-                let _ = reply.try_send(announced_reload(&mut parts, &mut files));
             }
-            MaintenanceRequest::Look(what) => {
-                files.look(&parts.sources, &what);
-            }
-            MaintenanceRequest::Sync(zone, mode, reply) => {
-                let outcome = files.sync(&parts.sources, &zone, mode);
-                let _ = reply.try_send(outcome);
-            }
-            MaintenanceRequest::LookAtZone(zone, reply) => {
-                let errors = files.look_at_zone(&parts.sources, &zone);
-                let _ = reply.try_send(errors);
-            }
-            MaintenanceRequest::Wake => {}
+            carry_out(request, &mut parts, &mut files);
+        });
+        if requested.begin_reload() {
+            or_logged(|| reload_by_signal(&mut parts, &mut files));
         }
-        if requested.begin_reload()
-            && let Err(error) = announced_reload(&mut parts, &mut files)
-        {
-            let first = error.message.lines().next().unwrap_or_default();
-            tracing::warn!("reload: {first}");
+    }
+}
+
+/// Does some of the thread's work. A bug that a file uncovers costs that work, not the thread: the next look finds what
+/// was left undone.
+fn or_logged(work: impl FnOnce()) {
+    if catch_unwind(AssertUnwindSafe(work)).is_err() {
+        tracing::error!("a bug while zone files were looked after: not all changes may be served");
+    }
+}
+
+fn carry_out(request: MaintenanceRequest, parts: &mut MaintenanceParts, files: &mut FileFollower) {
+    // Those who asked may have gone.
+    match request {
+        MaintenanceRequest::Reload(reply) => {
+            let _ = reply.try_send(announced_reload(parts, files));
         }
+        MaintenanceRequest::Look(what) => {
+            files.look(&parts.sources, &what);
+        }
+        MaintenanceRequest::Sync(zone, mode, reply) => {
+            let outcome = files.sync(&parts.sources, &zone, mode);
+            let _ = reply.try_send(outcome);
+        }
+        MaintenanceRequest::LookAtZone(zone, reply) => {
+            let errors = files.look_at_zone(&parts.sources, &zone);
+            let _ = reply.try_send(errors);
+        }
+        MaintenanceRequest::Wake => {}
+    }
+}
+
+fn reload_by_signal(parts: &mut MaintenanceParts, files: &mut FileFollower) {
+    if let Err(error) = announced_reload(parts, files) {
+        let first = error.message.lines().next().unwrap_or_default();
+        tracing::warn!("reload: {first}");
     }
 }
 
@@ -360,6 +377,18 @@ fn reload(parts: &mut MaintenanceParts, files: &mut FileFollower) -> ReloadOutco
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_bug_costs_the_work_that_met_it_and_the_thread_goes_on() {
+        let mut done = Vec::new();
+        for request in 0..3 {
+            or_logged(|| {
+                assert_ne!(request, 1, "a bug on purpose");
+                done.push(request);
+            });
+        }
+        assert_eq!(done, [0, 2]);
+    }
 
     #[test]
     fn a_reload_by_signal_is_not_lost_to_a_full_queue_and_covers_those_before_it() {
