@@ -1,6 +1,7 @@
 //! Work on zones that no change waits for, on a thread of its own: a large zone takes a second for it.
 
 use crate::commit::Commits;
+use crate::spare::spare_thread;
 use nameward_wire::NameBuf;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Weak};
@@ -49,11 +50,11 @@ pub(crate) fn start(queue: Receiver<TaskRequest>, commits: &Arc<Commits>) -> std
             let Some(commits) = commits.upgrade() else {
                 return;
             };
-            match task {
+            spare_thread("a zone was packed or written", || match task {
                 BackgroundTask::Pack => commits.pack(zone.as_name(), rank),
                 BackgroundTask::Digest => commits.keep_digest(zone, rank),
                 BackgroundTask::WriteContents => commits.write_contents(zone, rank),
-            }
+            });
         }
     })?;
     Ok(())

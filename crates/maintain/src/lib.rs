@@ -44,6 +44,7 @@ pub mod policy;
 mod reconcile;
 pub mod schedule;
 pub mod signature_watch;
+pub mod spare;
 pub mod stored_keys;
 pub mod sync;
 pub mod table;

@@ -4,6 +4,7 @@
 //! version is inspected when it is new, and again every hour. What is wrong is logged when it begins, counted on the
 //! page, and alerted on by its metrics.
 
+use crate::spare::spare_thread;
 use nameward_wire::NameBuf;
 use nameward_zone::{RrsetName, SigningState, StoredInspection, Zone, ZoneTable};
 use std::collections::HashMap;
@@ -210,7 +211,10 @@ pub fn start(
         loop {
             let begin = Instant::now();
             let now = SystemTime::now().duration_since(UNIX_EPOCH);
-            let lines = watch.look(&table(), begin, now.map_or(0, |now| now.as_secs()));
+            let mut lines = Vec::new();
+            spare_thread("the times of signatures were looked at", || {
+                lines = watch.look(&table(), begin, now.map_or(0, |now| now.as_secs()));
+            });
             for line in lines.iter().take(LINES_MAX) {
                 tracing::warn!("{line}");
             }

@@ -13,6 +13,7 @@ use crate::policy::{
     Policies, PolicyPart, PolicySet, PolicySource, PolicyTable, UNCONFIGURED_RANK, ZoneKind,
     ZonePolicy,
 };
+use crate::spare::spare_thread;
 use nameward_store::sql::CatalogProperties;
 use nameward_store::sql::write::{CatalogMembers, StoredMember};
 use nameward_wire::Name;
@@ -135,6 +136,9 @@ pub fn start(parts: CatalogParts, handle: &CatalogHandle) -> io::Result<()> {
     Ok(())
 }
 
+/// The thread's work, in the message about a bug.
+const FOLLOWING: &str = "catalogs were followed";
+
 /// A member of a producer's catalog with its properties.
 type ProducedMember = (Box<[u8]>, CatalogProperties);
 /// The members of a producer's catalog, in order.
@@ -171,26 +175,31 @@ impl CatalogFollower {
     fn run(&mut self) {
         let mut has_policies = true;
         loop {
-            let mut is_stale = false;
-            if has_policies {
-                is_stale |= self.list_catalogs();
-            }
-            is_stale |= self.look_at_versions() || self.look_at_resets();
-            if is_stale {
-                self.set_members();
-            }
+            let is_done = spare_thread(FOLLOWING, || self.look(has_policies));
             let Some(inbox) = self.wait() else {
                 return;
             };
-            has_policies = inbox.has_policies | self.end_commits(inbox.committed);
+            has_policies = inbox.has_policies | self.end_commits(inbox.committed) | !is_done;
             if let Some(homes) = inbox.homes {
                 self.homes = homes;
-                self.set_members();
+                spare_thread(FOLLOWING, || self.set_members());
             }
             if let Some(templates) = inbox.templates {
                 self.parts.templates = templates;
-                self.set_members();
+                spare_thread(FOLLOWING, || self.set_members());
             }
+        }
+    }
+
+    /// Looks at all that may have changed.
+    fn look(&mut self, has_policies: bool) {
+        let mut is_stale = false;
+        if has_policies {
+            is_stale |= self.list_catalogs();
+        }
+        is_stale |= self.look_at_versions() || self.look_at_resets();
+        if is_stale {
+            self.set_members();
         }
     }
 

@@ -5,6 +5,7 @@
 
 use super::{AskParent, KeyKeeper, KeyLookError, ParentAnswer};
 use crate::schedule::{EventUrgency, Moment, Schedule, ZoneEvent, ZoneNumber};
+use crate::spare::spare_thread;
 use nameward_wire::NameBuf;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -152,6 +153,9 @@ pub fn start(
     Ok(())
 }
 
+/// The thread's work, in the message about a bug.
+const LOOKING: &str = "keys were looked after";
+
 struct KeyDriver {
     keeper: Arc<KeyKeeper>,
     handle: KeyDriverHandle,
@@ -181,14 +185,16 @@ impl KeyDriver {
             if wakes.is_ended {
                 return;
             }
-            self.take(wakes);
-            self.work();
+            spare_thread(LOOKING, || {
+                self.take(wakes);
+                self.work();
+            });
             if self
                 .new_looked_at
                 .is_none_or(|at| now.0 >= at.plus(NEW_ZONES_EVERY).0)
             {
                 self.new_looked_at = Some(now);
-                self.look_at_new_zones();
+                spare_thread(LOOKING, || self.look_at_new_zones());
             }
             let waiting = self.waiting.len() as u64;
             let shared = Arc::clone(&self.handle.shared);
@@ -198,8 +204,10 @@ impl KeyDriver {
                 .is_none_or(|at| now.0 >= at.plus(COUNT_EVERY).0)
             {
                 self.counted_at = Some(now);
-                let summary = self.keeper.count_signed(now.seconds());
-                *shared.signed.lock().unwrap_or_else(PoisonError::into_inner) = summary;
+                spare_thread(LOOKING, || {
+                    let summary = self.keeper.count_signed(now.seconds());
+                    *shared.signed.lock().unwrap_or_else(PoisonError::into_inner) = summary;
+                });
             }
         }
     }

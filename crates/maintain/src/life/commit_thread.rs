@@ -3,6 +3,7 @@
 //!
 //! Those that wait are no more than the transfers that may run at one time.
 
+use crate::spare::spare_thread;
 use nameward_wire::NameBuf;
 use std::collections::HashSet;
 use std::sync::mpsc::{Sender, channel};
@@ -40,7 +41,8 @@ impl CommitThread {
             .name("large-zones".into())
             .spawn(move || {
                 while let Ok((zone, work)) = queue.recv() {
-                    work();
+                    // Whoever waits for the zone must not wait for ever.
+                    spare_thread("a large zone was committed", work);
                     zones.lock().remove(&zone);
                     zones.ended.notify_all();
                 }

@@ -14,6 +14,7 @@ use super::{SecondariesSummary, SecondaryHome, SecondaryStatus};
 use crate::commit::Commits;
 use crate::policy::{Policies, PolicySource, PolicyTable, UNCONFIGURED_RANK, ZonePolicy};
 use crate::schedule::Moment;
+use crate::spare::spare_thread;
 use crate::zone::SecondarySettings;
 use nameward_store::state::{StateChange, ZoneHome};
 use nameward_wire::{Name, NameBuf};
@@ -199,6 +200,9 @@ pub fn start<O: AskPrimary + Send + 'static>(
     Ok(handle)
 }
 
+/// The thread's work, in the message about a bug.
+const CARE: &str = "secondary zones were looked after";
+
 /// The thread's own.
 struct LifeDriver<O> {
     secondaries: Secondaries<O>,
@@ -214,11 +218,14 @@ impl<O: AskPrimary> LifeDriver<O> {
     fn run(mut self, loaded: impl FnOnce()) {
         let policies = self.policies.load();
         let all = policies.zones().map(|(zone, _)| zone.as_wire().into());
-        self.follow(&policies, all.collect());
+        let all: Vec<_> = all.collect();
+        spare_thread(CARE, || self.follow(&policies, all));
         loaded();
         loop {
-            self.secondaries.run(now());
-            self.sum_up();
+            spare_thread(CARE, || {
+                self.secondaries.run(now());
+                self.sum_up();
+            });
             let Some(inbox) = self.wait() else {
                 return;
             };
@@ -248,28 +255,35 @@ impl<O: AskPrimary> LifeDriver<O> {
     fn take(&mut self, inbox: Inbox) {
         if !inbox.changed.is_empty() {
             let policies = self.policies.load();
-            self.follow(&policies, inbox.changed.into_iter().collect());
+            let zones = inbox.changed.into_iter().collect();
+            spare_thread(CARE, || self.follow(&policies, zones));
         }
         for (ticket, reply) in inbox.answers {
-            self.secondaries.answered(ticket, reply, now());
+            spare_thread(CARE, || self.secondaries.answered(ticket, reply, now()));
         }
         for (zone, serial) in inbox.notified {
             if let Ok(zone) = Name::from_wire(&zone) {
-                self.secondaries.notified(&zone.into(), serial, now());
+                spare_thread(CARE, || {
+                    self.secondaries.notified(&zone.into(), serial, now());
+                });
             }
         }
         for question in inbox.questions {
-            match question {
-                OperatorQuestion::Status(zone, reply) => {
-                    let list = match zone {
-                        Some(zone) => self.secondaries.status(&zone).into_iter().collect(),
-                        None => self.secondaries.statuses().collect(),
-                    };
-                    let _ = reply.send(list);
-                }
-                OperatorQuestion::Check(zone, reply) => {
-                    let _ = reply.send(self.secondaries.notified(&zone, None, now()));
-                }
+            spare_thread(CARE, || self.answer(question));
+        }
+    }
+
+    fn answer(&mut self, question: OperatorQuestion) {
+        match question {
+            OperatorQuestion::Status(zone, reply) => {
+                let list = match zone {
+                    Some(zone) => self.secondaries.status(&zone).into_iter().collect(),
+                    None => self.secondaries.statuses().collect(),
+                };
+                let _ = reply.send(list);
+            }
+            OperatorQuestion::Check(zone, reply) => {
+                let _ = reply.send(self.secondaries.notified(&zone, None, now()));
             }
         }
     }

@@ -6,7 +6,6 @@
 //! watcher.
 
 use std::{
-    panic::{AssertUnwindSafe, catch_unwind},
     path::PathBuf,
     sync::{
         Arc,
@@ -23,6 +22,7 @@ use nameward_maintain::{
     catalog::CatalogHandle,
     follow::{FileFollower, LoadOutcome, databases::Databases},
     policy::{KeptPolicies, PolicySource, PolicyTable},
+    spare::spare_thread,
     sync::{SyncError, SyncMode, SyncOutcome},
 };
 use nameward_serve::pipeline::ServingState;
@@ -43,6 +43,8 @@ use crate::{
     memory, policies, terminal, zones,
 };
 
+/// The thread's work, in the message about a bug.
+const LOOKING_AFTER: &str = "zone files were looked after";
 /// Reloads that may wait.
 const WAITING: usize = 4;
 
@@ -234,27 +236,19 @@ fn run(
             Err(RecvTimeoutError::Disconnected) => return,
             Err(RecvTimeoutError::Timeout) => {
                 written = Instant::now();
-                or_logged(|| files.sync_all(&parts.sources));
+                spare_thread(LOOKING_AFTER, || files.sync_all(&parts.sources));
                 continue;
             }
         };
-        or_logged(|| {
+        spare_thread(LOOKING_AFTER, || {
             if let MaintenanceRequest::Reload(_) = request {
                 requested.begin_reload();
             }
             carry_out(request, &mut parts, &mut files);
         });
         if requested.begin_reload() {
-            or_logged(|| reload_by_signal(&mut parts, &mut files));
+            spare_thread(LOOKING_AFTER, || reload_by_signal(&mut parts, &mut files));
         }
-    }
-}
-
-/// Does some of the thread's work. A bug that a file uncovers costs that work, not the thread: the next look finds what
-/// was left undone.
-fn or_logged(work: impl FnOnce()) {
-    if catch_unwind(AssertUnwindSafe(work)).is_err() {
-        tracing::error!("a bug while zone files were looked after: not all changes may be served");
     }
 }
 
@@ -377,18 +371,6 @@ fn reload(parts: &mut MaintenanceParts, files: &mut FileFollower) -> ReloadOutco
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_bug_costs_the_work_that_met_it_and_the_thread_goes_on() {
-        let mut done = Vec::new();
-        for request in 0..3 {
-            or_logged(|| {
-                assert_ne!(request, 1, "a bug on purpose");
-                done.push(request);
-            });
-        }
-        assert_eq!(done, [0, 2]);
-    }
 
     #[test]
     fn a_reload_by_signal_is_not_lost_to_a_full_queue_and_covers_those_before_it() {

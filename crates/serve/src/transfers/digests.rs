@@ -12,6 +12,7 @@ use std::{io, thread};
 
 use nameward_dnssec::{Signing, ZonemdHash};
 use nameward_maintain::policy::{Policies, ZonemdRule};
+use nameward_maintain::spare::spare_thread;
 use nameward_maintain::table::TableWriter;
 use nameward_wire::{NameBuf, Type};
 use nameward_zone::change::ChangeError;
@@ -95,7 +96,9 @@ impl OutgoingTransfers {
         let thread = thread::Builder::new().name("zone-digests".into());
         thread.spawn(move || {
             sys::give_way();
-            while keeper.look() {
+            let mut goes_on = true;
+            while goes_on {
+                spare_thread("digests of zones were made", || goes_on = keeper.look());
                 thread::sleep(DIGEST_LOOK);
             }
         })?;

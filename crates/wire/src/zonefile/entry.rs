@@ -155,6 +155,8 @@ impl<S: Sink + ?Sized> Parser<'_, S> {
         self.owner.set_text(text, self.origin.as_name())?;
         self.last_owner = LastOwner::Known;
         self.owner_is_raw = !text.is_ascii();
+        self.warned_owner
+            .take_if(|warned| **warned != *self.owner.as_wire());
         self.owner_text = Some((offset, text.len()));
         Ok(())
     }

@@ -62,6 +62,8 @@ pub(super) struct Parser<'p, S: Sink + ?Sized> {
     pub(super) owner_text: Option<(usize, usize)>,
     /// The last owner was written with octets outside ASCII.
     pub(super) owner_is_raw: bool,
+    /// The last owner, if it was warned of: where a block ends between two records of it, it begins once more.
+    pub(super) warned_owner: Option<Box<[u8]>>,
     /// The sink has the last owner already.
     pub(super) owner_delivered: bool,
     /// From `$TTL`, or the minimum of a SOA record without a TTL.
@@ -93,6 +95,7 @@ impl<'p, S: Sink + ?Sized> Parser<'p, S> {
             last_owner: LastOwner::None,
             owner_text: None,
             owner_is_raw: false,
+            warned_owner: None,
             owner_delivered: false,
             default_ttl: None,
             last_ttl: None,
@@ -261,6 +264,10 @@ impl<'p, S: Sink + ?Sized> Parser<'p, S> {
     /// nobody finds a name that was written as in an editor.
     #[cold]
     pub(super) fn warn_of_raw_owner(&mut self, line: u32) {
+        if self.warned_owner.as_deref() == Some(self.owner.as_wire()) {
+            return;
+        }
+        self.warned_owner = Some(self.owner.as_wire().into());
         let message = "the owner has octets outside ASCII: expected the form xn--... of an internationalized name";
         self.push(Severity::Warning, line, 1, message.to_string());
     }

@@ -6,6 +6,7 @@
 
 use super::{Databases, FollowedDatabase};
 use crate::policy::{PolicySource, PolicyTable, ZoneKind};
+use crate::spare::spare_thread;
 use nameward_store::sql::write::{StandingZone, StandingZones, WriteError};
 use nameward_wire::NameBuf;
 use nameward_zone::Serial;
@@ -98,16 +99,18 @@ impl SerialKeeper {
         let mut wait = FIRST_LOOK;
         loop {
             let notified = self.wait(wait);
-            let looked = match notified.is_empty() {
-                true => {
-                    wait = (wait * 2).min(LOOK_EVERY);
-                    self.look_at_all()
-                }
-                false => self.note_serials(&notified),
-            };
-            if let Err(error) = looked {
-                tracing::debug!("serials of notified zones not kept: {error}");
+            if notified.is_empty() {
+                wait = (wait * 2).min(LOOK_EVERY);
             }
+            spare_thread("serials of notified zones were kept", || {
+                let looked = match notified.is_empty() {
+                    true => self.look_at_all(),
+                    false => self.note_serials(&notified),
+                };
+                if let Err(error) = looked {
+                    tracing::debug!("serials of notified zones not kept: {error}");
+                }
+            });
         }
     }
 

@@ -1,0 +1,40 @@
+//! A bug costs the piece of work that met it, not the thread: one that is gone leaves zones as they are for ever, and
+//! nobody sees it. What is left half done the next look finds again.
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    thread,
+    time::Duration,
+};
+
+/// How long a thread rests after a bug, so that one that it meets again at once does not fill log and processor.
+const REST: Duration = Duration::from_secs(1);
+
+/// Does a piece of a thread's work; whether it was done to its end. `what` ends the sentence "a bug while ...".
+pub fn spare_thread(what: &str, work: impl FnOnce()) -> bool {
+    // The panic itself stands in the log of the process already, with its place.
+    let is_done = catch_unwind(AssertUnwindSafe(work)).is_ok();
+    if !is_done {
+        tracing::error!("a bug while {what}: gone on with");
+        thread::sleep(REST);
+    }
+    is_done
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bug_costs_the_work_that_met_it_and_the_thread_goes_on() {
+        let mut done = Vec::new();
+        for piece in 0..3 {
+            let is_done = spare_thread("it is tried", || {
+                assert_ne!(piece, 1, "a bug on purpose");
+                done.push(piece);
+            });
+            assert_eq!(is_done, piece != 1);
+        }
+        assert_eq!(done, [0, 2]);
+    }
+}
