@@ -155,8 +155,6 @@ impl<S: Sink + ?Sized> Parser<'_, S> {
         self.owner.set_text(text, self.origin.as_name())?;
         self.last_owner = LastOwner::Known;
         self.owner_is_raw = !text.is_ascii();
-        self.warned_owner
-            .take_if(|warned| **warned != *self.owner.as_wire());
         self.owner_text = Some((offset, text.len()));
         Ok(())
     }
@@ -262,7 +260,7 @@ impl<S: Sink + ?Sized> Parser<'_, S> {
         if self.last_owner != LastOwner::Known {
             return;
         }
-        if self.owner_is_raw && !self.owner_delivered {
+        if (self.owner_is_raw || self.warned_owner.is_some()) && !self.owner_delivered {
             self.warn_of_raw_owner(line);
         }
         let record = Record {

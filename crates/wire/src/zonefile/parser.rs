@@ -62,7 +62,7 @@ pub(super) struct Parser<'p, S: Sink + ?Sized> {
     pub(super) owner_text: Option<(usize, usize)>,
     /// The last owner was written with octets outside ASCII.
     pub(super) owner_is_raw: bool,
-    /// The last owner, if it was warned of: where a block ends between two records of it, it begins once more.
+    /// The last owner of a record, if it was warned of: where a block ends between two records of it, it begins once more.
     pub(super) warned_owner: Option<Box<[u8]>>,
     /// The sink has the last owner already.
     pub(super) owner_delivered: bool,
@@ -264,6 +264,10 @@ impl<'p, S: Sink + ?Sized> Parser<'p, S> {
     /// nobody finds a name that was written as in an editor.
     #[cold]
     pub(super) fn warn_of_raw_owner(&mut self, line: u32) {
+        if !self.owner_is_raw {
+            self.warned_owner = None;
+            return;
+        }
         if self.warned_owner.as_deref() == Some(self.owner.as_wire()) {
             return;
         }
