@@ -261,7 +261,7 @@ impl<S: Sink + ?Sized> Parser<'_, S> {
             return;
         }
         if (self.owner_is_raw || self.warned_owner.is_some()) && !self.owner_delivered {
-            self.warn_of_raw_owner(line);
+            self.judge_owner(line);
         }
         let record = Record {
             owner: Name::from_valid_wire(self.owner.as_wire()),

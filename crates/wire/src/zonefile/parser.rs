@@ -260,18 +260,20 @@ impl<'p, S: Sink + ?Sized> Parser<'p, S> {
         }
     }
 
+    /// Looks at the owner of a record that may be another one than before, and warns of one outside ASCII.
+    ///
     /// RFC 5890 section 2.3.2.1: an internationalized name stands in the DNS as ASCII. Clients ask for that form, so
     /// nobody finds a name that was written as in an editor.
     #[cold]
-    pub(super) fn warn_of_raw_owner(&mut self, line: u32) {
-        if !self.owner_is_raw {
-            self.warned_owner = None;
+    pub(super) fn judge_owner(&mut self, line: u32) {
+        let raw = self.owner_is_raw.then(|| self.owner.as_wire());
+        if self.warned_owner.as_deref() == raw {
             return;
         }
-        if self.warned_owner.as_deref() == Some(self.owner.as_wire()) {
+        self.warned_owner = raw.map(Box::from);
+        if self.warned_owner.is_none() {
             return;
         }
-        self.warned_owner = Some(self.owner.as_wire().into());
         let message = "the owner has octets outside ASCII: expected the form xn--... of an internationalized name";
         self.push(Severity::Warning, line, 1, message.to_string());
     }
