@@ -14,6 +14,7 @@ use crate::commit::Commits;
 use crate::follow::databases::{FollowedDatabase, ServedFrom};
 use crate::outgoing::condense;
 use crate::schedule::Moment;
+use crate::spare::spare_thread;
 use crate::transfer::WholeZone;
 use crate::zone::{SoaTimes, ZoneState};
 use nameward_store::sql::write::{Committed, StandingZone, StandingZones, WriteError};
@@ -22,7 +23,6 @@ use nameward_wire::NameBuf;
 use nameward_zone::change::{ConditionalChange, Difference, soa_serial};
 use std::collections::HashSet;
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -173,9 +173,9 @@ impl HomeWorker {
             let Ok(job) = next else {
                 return;
             };
-            if catch_unwind(AssertUnwindSafe(|| job(self))).is_err() {
-                tracing::error!("a bug in the care of secondary zones of a database: gone on with");
-            }
+            spare_thread("secondary zones of a database were looked after", || {
+                job(self)
+            });
         }
     }
 

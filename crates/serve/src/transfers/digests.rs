@@ -96,9 +96,12 @@ impl OutgoingTransfers {
         let thread = thread::Builder::new().name("zone-digests".into());
         thread.spawn(move || {
             sys::give_way();
-            let mut goes_on = true;
-            while goes_on {
+            loop {
+                let mut goes_on = true;
                 spare_thread("digests of zones were made", || goes_on = keeper.look());
+                if !goes_on {
+                    return;
+                }
                 thread::sleep(DIGEST_LOOK);
             }
         })?;

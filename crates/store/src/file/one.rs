@@ -181,7 +181,7 @@ fn stands_in(path: &Path, directory: &Path) -> bool {
     let name = path
         .strip_prefix(directory)
         .and_then(|rest| rest.strip_prefix(b"/"));
-    name.is_some_and(|name| !name.contains(&b'/') && !name.starts_with(b"."))
+    name.is_some_and(|name| !name.is_empty() && !name.contains(&b'/') && !name.starts_with(b"."))
 }
 
 /// The octets that were read, and the state in which the file was opened.
@@ -410,6 +410,24 @@ mod tests {
     use nameward_wire::NameBuf;
 
     const ZONE: &str = "$TTL 300\n@ SOA ns h 1 2 3 4 5\n@ NS ns\nns A 192.0.2.1\n";
+
+    #[test]
+    fn a_path_that_stands_in_a_directory_has_it_for_its_parent() {
+        let places = [
+            "/a/b/c", "/a/b", "/a/bc", "a/b", "a", "", "/", "/a/b/.", "/a/b/..", "/a//b", "/a/b/",
+        ];
+        let mut found = 0;
+        for path in places.map(Path::new) {
+            for directory in places.map(Path::new) {
+                if stands_in(path, directory) {
+                    assert_eq!(path.parent(), Some(directory), "{path:?}");
+                    found += 1;
+                }
+            }
+        }
+        // Those that a list has: /a/b/c in /a/b, a/b in a.
+        assert_eq!(found, 2);
+    }
 
     #[test]
     fn a_file_that_changes_while_it_is_read_is_read_again_and_at_last_refused() {
