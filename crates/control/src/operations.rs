@@ -46,8 +46,8 @@ pub use result::{
     ZoneChanged, ZoneDetails,
 };
 pub use server_status::{
-    BackendStatus, DnstapStatus, FaultKind, QueryRates, ReloadStatus, ServerFault, ServerStatus,
-    TransferCounts,
+    BackendStatus, DnstapStatus, FaultKind, QueryRates, ReadyRules, ReloadStatus, ServerFault,
+    ServerStatus, TransferCounts,
 };
 
 pub use key_life::{KeySteps, ListedStep};

@@ -48,7 +48,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
 
-use crate::operations::{FaultKind, ServerStatus};
+use crate::operations::{ReadyRules, ServerStatus};
 pub use access::BadHash;
 use access::Password;
 pub use access::hash_password;
@@ -91,8 +91,8 @@ pub struct Settings {
     pub limits: WebLimits,
     /// Names record types.
     pub mnemonic: Mnemonic,
-    /// The faults with which `/readyz` says no.
-    pub ready_faults: Vec<FaultKind>,
+    /// The requirements of `/readyz`.
+    pub ready: ReadyRules,
 }
 
 impl Settings {
@@ -106,7 +106,7 @@ impl Settings {
             host_names: Vec::new(),
             limits: WebLimits::new(max_held_bytes),
             mnemonic: nameward_stats::common_mnemonic,
-            ready_faults: Vec::new(),
+            ready: ReadyRules::default(),
         }
     }
 }

@@ -48,7 +48,7 @@ pub use home::{
     BroughtDone, HeldVersion, HomeError, HomeOutcome, HomeState, HomeStates, HomedZone,
     SecondaryHome, SeenDone,
 };
-pub use status::{SecondariesSummary, SecondaryStatus};
+pub use status::{SecondariesSummary, SecondaryStatus, UntransferredZone, UntransferredZones};
 
 /// Checks and transfers that run at one time, where nothing else is said.
 const RUNNING: usize = 200;

@@ -7,8 +7,8 @@
 use std::io;
 use std::os::fd::AsRawFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -56,6 +56,7 @@ pub trait BatchHandler: Send + 'static {
 #[derive(Debug)]
 pub struct UdpWorker {
     thread: thread::JoinHandle<()>,
+    running: Weak<()>,
 }
 
 impl UdpWorker {
@@ -76,10 +77,20 @@ impl UdpWorker {
             handler,
             batch: DatagramBatch::new(),
         };
+        let token = Arc::new(());
+        let running = Arc::downgrade(&token);
         let thread = thread::Builder::new()
             .name(format!("udp-{index}"))
-            .spawn(move || worker.run(&stop))?;
-        Ok(UdpWorker { thread })
+            .spawn(move || {
+                let _token = token;
+                worker.run(&stop);
+            })?;
+        Ok(UdpWorker { thread, running })
+    }
+
+    /// Returns a reference that is alive for as long as the worker runs.
+    pub fn running(&self) -> Weak<()> {
+        Weak::clone(&self.running)
     }
 
     /// Waits until the worker has ended, which it does only after `stop` was set.

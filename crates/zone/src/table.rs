@@ -14,7 +14,7 @@ use nameward_wire::{Name, Type};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-pub use sums::{TableSums, ZoneSums};
+pub use sums::{RankSums, TableSums, ZoneSums};
 
 const SHARDS: usize = 256;
 

@@ -27,8 +27,14 @@ pub struct ServerStatus {
     pub workers: usize,
     /// Zones that are served.
     pub zones: usize,
-    /// Zones of these that have no contents yet, or none that can be served.
+    /// Zones of these that have no data to serve and are answered SERVFAIL, for whatever reason.
     pub zones_not_ready: usize,
+    /// Secondary zones that were never transferred; they are among those that are not ready.
+    #[serde(default)]
+    pub zones_never_transferred: usize,
+    /// PRESIGNED zones that are answered without signatures because their rows have none.
+    #[serde(default)]
+    pub zones_unsigned: usize,
     /// Zones whose file has errors, with an older version in service or without.
     pub zones_with_errors: usize,
     /// Secondary zones that are served although their last check failed.
@@ -78,6 +84,9 @@ pub struct BackendStatus {
     pub last_error_at: Option<u64>,
     /// Zones that it serves.
     pub zones: usize,
+    /// None of its zones can be answered, but for what the caches still have.
+    #[serde(default)]
+    pub is_lost: bool,
 }
 
 /// The state of dnstap.
@@ -128,13 +137,19 @@ pub struct QueryRates {
     pub minutes_10: f64,
 }
 
-/// A fault of a server that an operator should look at.
+/// A fault that needs an operator: what is wrong, since when, what it costs, and what to do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServerFault {
-    /// Its kind.
+    /// The kind of fault.
     pub kind: FaultKind,
-    /// The fault in words: which backend or zone, since when, why.
+    /// When the fault began or was first seen, in seconds since 1970.
+    #[serde(default)]
+    pub since: u64,
+    /// The fault: the backend or zone, and the reason.
     pub text: String,
+    /// The cost: the answers that clients get in the meantime.
+    #[serde(default)]
+    pub effect: String,
     /// The thing to do about it.
     pub remedy: String,
 }
@@ -142,7 +157,7 @@ pub struct ServerFault {
 macro_rules! fault_kinds {
     ($($(#[doc = $doc:literal])+ $name:ident = $word:literal, $reason:literal;)+) => {
         /// The kind of a fault, the worst first.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
         pub enum FaultKind {
             $($(#[doc = $doc])+ #[serde(rename = $word)] $name,)+
         }
@@ -167,24 +182,32 @@ macro_rules! fault_kinds {
 fault_kinds! {
     /// Zones are being loaded.
     Starting = "starting", "the server is starting: zones are being loaded";
-    /// A database does not answer.
-    BackendDown = "backend_down", "a backend does not answer";
-    /// Zones have no contents that can be served.
-    ZoneEmpty = "zone_empty", "a zone has no contents that can be served";
+    /// Queries are no longer received over UDP or TCP.
+    ListenerDown = "listener_down", "queries are no longer received over UDP or TCP";
+    /// A database does not respond, and its zones are not in memory.
+    BackendLost = "backend_lost", "no zone of a backend can be answered";
+    /// A database does not respond; its zones are served from memory.
+    BackendDown = "backend_down", "a backend does not respond";
+    /// Zones have no data to serve.
+    ZoneEmpty = "zone_empty", "a zone has no data to serve";
+    /// Secondary zones were never transferred.
+    ZoneNeverTransferred = "zone_never_transferred", "a secondary zone was never transferred";
     /// Secondary zones have expired.
     ZoneExpired = "zone_expired", "a secondary zone has expired";
-    /// Files of zones have errors, and an older version is served.
-    ZoneErrors = "zone_errors", "the file of a zone has errors: an older version is served";
-    /// Signatures that zones bring with them have ended or are missing.
-    SignaturesBroken = "signatures_broken", "signatures that a zone brings with it have ended or are missing";
-    /// A directory, list or configuration of files could not be used as it is.
+    /// PRESIGNED zones are answered without signatures.
+    ZoneUnsigned = "zone_unsigned", "a zone signed elsewhere is answered without signatures";
+    /// Zone files have errors, and the previous version is served.
+    ZoneErrors = "zone_errors", "a zone file has errors: the previous version is served";
+    /// Stored signatures have expired or are missing.
+    SignaturesBroken = "signatures_broken", "signatures of a zone signed elsewhere have expired or are missing";
+    /// A directory, list or configuration of zone files could not be read.
     FileSource = "file_source", "a source of zone files could not be read";
     /// The last reload failed.
     ReloadFailed = "reload_failed", "the last reload failed";
-    /// Signatures that zones bring with them end soon.
-    SignaturesEnding = "signatures_ending", "signatures that a zone brings with it end within two days";
-    /// Secondary zones are served although their last check failed.
-    ZoneStale = "zone_stale", "the last check of a secondary zone failed";
+    /// Stored signatures expire soon.
+    SignaturesEnding = "signatures_ending", "signatures of a zone signed elsewhere expire within two days";
+    /// Secondary zones are served although their last refresh failed.
+    ZoneStale = "zone_stale", "the last refresh of a secondary zone failed";
 }
 
 impl FaultKind {
@@ -195,16 +218,63 @@ impl FaultKind {
     }
 }
 
+/// The requirements of `/readyz` besides a server that has started.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ReadyRules {
+    /// The faults that make the server not ready.
+    pub faults: Vec<FaultKind>,
+    /// The share of zones, in percent, that must have data to serve; one zone at least.
+    pub zones_percent: usize,
+}
+
+impl ReadyRules {
+    /// A configuration that names `backend_down` means every database that does not respond.
+    fn counts(&self, kind: FaultKind) -> bool {
+        kind == FaultKind::Starting
+            || self.faults.contains(&kind)
+            || (kind == FaultKind::BackendLost && self.faults.contains(&FaultKind::BackendDown))
+    }
+}
+
+impl BackendStatus {
+    /// Zones that have data in a database that cannot be read. Zones in memory without data are not ready by themselves.
+    fn unreachable_zones(&self) -> usize {
+        let is_unreachable = self.is_lost && self.mode == "live";
+        if is_unreachable { self.zones } else { 0 }
+    }
+}
+
 impl ServerStatus {
-    /// The reasons why the server is not ready, each kind once; `counted` says which faults count. A server that has not
-    /// started is never ready.
-    pub fn reasons(&self, counted: &[FaultKind]) -> Vec<&'static str> {
-        let counts = |kind: FaultKind| kind == FaultKind::Starting || counted.contains(&kind);
+    /// Zones that have data to serve.
+    pub fn zones_answered(&self) -> usize {
+        let unreachable = self.backends.iter().map(BackendStatus::unreachable_zones);
+        let without_answer = unreachable.sum::<usize>() + self.zones_not_ready;
+        self.zones.saturating_sub(without_answer)
+    }
+
+    /// The reasons why the server is not ready, each kind once. A server that has not started is never ready, and neither is
+    /// one that has zones and cannot answer for any.
+    pub fn reasons(&self, rules: &ReadyRules) -> Vec<&'static str> {
+        let exists = |kind: FaultKind| {
+            let is_lost =
+                kind == FaultKind::BackendLost && self.backends.iter().any(|one| one.is_lost);
+            is_lost || self.faults.iter().any(|fault| fault.kind == kind)
+        };
         let kinds = FaultKind::ALL.iter().copied();
-        kinds
-            .filter(|kind| counts(*kind) && self.faults.iter().any(|fault| fault.kind == *kind))
+        let mut reasons: Vec<_> = kinds
+            .filter(|kind| rules.counts(*kind) && exists(*kind))
             .map(FaultKind::reason)
-            .collect()
+            .collect();
+        let answered = self.zones_answered();
+        if !self.is_started || self.zones == 0 {
+            return reasons;
+        }
+        if answered == 0 {
+            reasons.push("no zone can be answered");
+        } else if answered * 100 < rules.zones_percent * self.zones {
+            reasons.push("fewer zones can be answered than web.ready_zones_percent requires");
+        }
+        reasons
     }
 }
 
@@ -212,38 +282,103 @@ impl ServerStatus {
 mod tests {
     use super::*;
 
+    fn fault(kind: FaultKind) -> ServerFault {
+        ServerFault {
+            kind,
+            since: 0,
+            text: "zone secret.test".into(),
+            effect: String::new(),
+            remedy: String::new(),
+        }
+    }
+
+    fn rules(faults: &[FaultKind], zones_percent: usize) -> ReadyRules {
+        ReadyRules {
+            faults: faults.into(),
+            zones_percent,
+        }
+    }
+
     #[test]
     fn each_reason_is_listed_once_and_only_if_it_counts() {
-        let fault = |kind| ServerFault {
-            kind,
-            text: "zone secret.test".into(),
-            remedy: String::new(),
-        };
+        let kinds = [
+            FaultKind::BackendDown,
+            FaultKind::BackendDown,
+            FaultKind::ZoneStale,
+        ];
         let status = ServerStatus {
-            faults: [
-                FaultKind::BackendDown,
-                FaultKind::BackendDown,
-                FaultKind::ZoneStale,
-            ]
-            .map(fault)
-            .into(),
+            faults: kinds.map(fault).into(),
             ..ServerStatus::default()
         };
-        let all = status.reasons(FaultKind::ALL);
         assert_eq!(
-            all,
+            status.reasons(&rules(FaultKind::ALL, 0)),
             [
-                "a backend does not answer",
-                "the last check of a secondary zone failed"
+                "a backend does not respond",
+                "the last refresh of a secondary zone failed"
             ]
         );
-        assert_eq!(status.reasons(&[FaultKind::ZoneStale]).len(), 1);
-        assert_eq!(status.reasons(&[]), Vec::<&str>::new());
+        assert_eq!(status.reasons(&rules(&[FaultKind::ZoneStale], 0)).len(), 1);
+        assert_eq!(status.reasons(&rules(&[], 0)), Vec::<&str>::new());
         let starting = ServerStatus {
             faults: vec![fault(FaultKind::Starting)],
             ..ServerStatus::default()
         };
-        assert_eq!(starting.reasons(&[]).len(), 1);
+        assert_eq!(starting.reasons(&rules(&[], 0)).len(), 1);
+    }
+
+    /// A started server with this many zones, of which some have no data.
+    fn server(zones: usize, zones_not_ready: usize) -> ServerStatus {
+        ServerStatus {
+            is_started: true,
+            zones,
+            zones_not_ready,
+            ..ServerStatus::default()
+        }
+    }
+
+    #[test]
+    fn a_share_of_zones_without_data_counts_only_as_configured() {
+        let none = "no zone can be answered";
+        let few = "fewer zones can be answered than web.ready_zones_percent requires";
+        for (zones, without_data, percent, expected) in [
+            (0, 0, 100, None),
+            (1000, 999, 0, None),
+            (1000, 1000, 0, Some(none)),
+            (1000, 101, 90, Some(few)),
+            (1000, 100, 90, None),
+            (1, 1, 0, Some(none)),
+        ] {
+            let reasons = server(zones, without_data).reasons(&rules(&[], percent));
+            assert_eq!(
+                reasons.first().copied(),
+                expected,
+                "{without_data} of {zones}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_lost_backend_counts_where_it_is_configured_and_its_zones_in_the_share() {
+        let backend = BackendStatus {
+            backend: 1,
+            engine: "sqlite".into(),
+            address: "sqlite:/a.db".into(),
+            mode: "live".into(),
+            is_up: false,
+            since: 0,
+            last_error: None,
+            last_error_at: None,
+            zones: 9,
+            is_lost: true,
+        };
+        let mut status = server(10, 0);
+        status.backends.push(backend);
+        let lost = "no zone of a backend can be answered";
+        for counted in [FaultKind::BackendLost, FaultKind::BackendDown] {
+            assert_eq!(status.reasons(&rules(&[counted], 0)), [lost]);
+        }
+        assert_eq!(status.reasons(&rules(&[], 0)), Vec::<&str>::new());
+        assert_eq!(status.reasons(&rules(&[], 50)).len(), 1);
     }
 
     #[test]

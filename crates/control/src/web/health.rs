@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::metrics::{head, label};
-use crate::operations::{FaultKind, ServerFault, ServerStatus};
+use crate::operations::{FaultKind, ReadyRules, ServerFault, ServerStatus};
 
 /// The strip below the header.
 pub struct HealthStrip<'a> {
@@ -31,7 +31,7 @@ fn counted(number: usize, noun: &str) -> String {
 }
 
 /// Writes the metrics of a state.
-pub fn write_metrics(out: &mut String, status: &ServerStatus, ready_faults: &[FaultKind]) {
+pub fn write_metrics(out: &mut String, status: &ServerStatus, ready: &ReadyRules) {
     let mut gauge = |name: &str, help: &str, rows: &[(String, u64)]| {
         let name = format!("nameward_{name}");
         head(out, &name, help, "gauge");
@@ -40,11 +40,13 @@ pub fn write_metrics(out: &mut String, status: &ServerStatus, ready_faults: &[Fa
         }
     };
     let plain = |value: u64| [(String::new(), value)];
-    let is_ready = status.reasons(ready_faults).is_empty();
+    let is_ready = status.reasons(ready).is_empty();
     gauge("ready", "Whether /readyz says yes", &plain(is_ready.into()));
     let zones = [
         ("served", status.zones),
         ("not_ready", status.zones_not_ready),
+        ("never_transferred", status.zones_never_transferred),
+        ("unsigned", status.zones_unsigned),
         ("with_errors", status.zones_with_errors),
         ("stale", status.zones_stale),
         ("expired", status.zones_expired),

@@ -11,7 +11,7 @@ use nameward_stats::{
 use nameward_wire::rcode_name;
 
 use super::{Mnemonic, health};
-use crate::operations::{FaultKind, ServerStatus};
+use crate::operations::{ReadyRules, ServerStatus};
 
 /// The values that metrics are drawn from.
 pub struct MetricsSource<'a> {
@@ -20,7 +20,7 @@ pub struct MetricsSource<'a> {
     /// The state of the server.
     pub status: &'a ServerStatus,
     /// The faults with which it is not ready.
-    pub ready_faults: &'a [FaultKind],
+    pub ready: &'a ReadyRules,
     /// The version of the program.
     pub version: &'a str,
     /// Names record types.
@@ -58,7 +58,7 @@ pub fn draw(source: &MetricsSource<'_>) -> String {
         let _ = writeln!(out, "{name} {}", family.value(snapshot));
     }
     families(&mut out, snapshot, mnemonic);
-    health::write_metrics(&mut out, source.status, source.ready_faults);
+    health::write_metrics(&mut out, source.status, source.ready);
     head(
         &mut out,
         "nameward_build_info",

@@ -129,7 +129,7 @@ pub(super) fn respond_at_once(
 
 /// The reply to the probe of a load balancer: why the server is not ready, a reason a line.
 fn readiness(shared: &WebState) -> Response {
-    let reasons = (shared.status)().reasons(&shared.settings.ready_faults);
+    let reasons = (shared.status)().reasons(&shared.settings.ready);
     match reasons.is_empty() {
         true => Response::new(200, media::TEXT, "ready\n"),
         false => Response::new(503, media::TEXT, reasons.join("\n") + "\n"),
@@ -160,7 +160,7 @@ pub(super) fn draw(shared: &WebState, request: &HttpRequest, route: &Route) -> R
             let text = metrics::draw(&MetricsSource {
                 snapshot: &snapshot,
                 status: &(shared.status)(),
-                ready_faults: &shared.settings.ready_faults,
+                ready: &shared.settings.ready,
                 version,
                 mnemonic: shared.settings.mnemonic,
             });

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::net::TcpStream;
 use std::sync::Arc;
 
-use nameward_control::operations::{FaultKind, ServerFault, ServerStatus};
+use nameward_control::operations::{FaultKind, ReadyRules, ServerFault, ServerStatus};
 use nameward_control::web::{Settings, Web};
 use nameward_stats::{RingCapacities, Stats};
 
@@ -306,7 +306,9 @@ fn readiness_is_what_the_server_says() {
     let stats = Stats::new(RingCapacities::default());
     let fault = |kind, text: &str| ServerFault {
         kind,
+        since: 951_782_400,
         text: text.into(),
+        effect: "Queries get <SERVFAIL>.".into(),
         remedy: "Look at <it>.".into(),
     };
     let mut status = ServerStatus {
@@ -320,8 +322,11 @@ fn readiness_is_what_the_server_says() {
         ],
         ..ServerStatus::default()
     };
-    let settings = |ready_faults| Settings {
-        ready_faults,
+    let settings = |faults| Settings {
+        ready: ReadyRules {
+            faults,
+            zones_percent: 0,
+        },
         ..settings()
     };
     let shown = Arc::new(status.clone());
@@ -331,13 +336,14 @@ fn readiness_is_what_the_server_says() {
     let reply = server.get("/readyz");
     assert_eq!(reply.status(), 503);
     // A probe shows no password, so it gets no address and no name.
-    assert_eq!(reply.text(), "a backend does not answer\n");
+    assert_eq!(reply.text(), "a backend does not respond\n");
     let page = server.get("/").text();
     assert!(page.contains("<title>Nameward ") && page.contains(" on ns1.example</title>"));
     let text = plain(&page);
     for shown in [
         "backend 1 (sqlite secret.db) is down",
         "zone a.test: old",
+        "Queries get <SERVFAIL>.",
         "Look at <it>.",
     ] {
         assert!(text.contains(shown), "{shown}\n{text}");

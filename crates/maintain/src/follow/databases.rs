@@ -12,7 +12,9 @@ mod pending_reads;
 mod policies;
 mod publish;
 mod read;
+mod soa_check;
 mod withheld;
+mod zone_faults;
 mod zone_list_file;
 
 use crate::commit::Commits;
@@ -36,6 +38,8 @@ use tokio::{
     time::timeout,
 };
 use withheld::WithheldZones;
+use zone_faults::ZoneFaultLog;
+pub use zone_faults::{DatabaseZoneFaults, NamedZones};
 
 /// Changes of this server that wait to be followed.
 const OWN_CHANGES: usize = 64;
@@ -110,6 +114,7 @@ pub struct FollowedDatabase {
     relist: Arc<Notify>,
     own: mpsc::Sender<OwnChange>,
     withheld: Arc<WithheldZones>,
+    faults: Arc<ZoneFaultLog>,
 }
 
 impl Databases {
@@ -126,6 +131,15 @@ impl Databases {
                 tracing::warn!("{address}: the write-ahead log is not emptied: {error}");
             }
         }
+    }
+
+    /// Returns the zones of all databases that are not answered as they should be.
+    pub fn zone_faults(&self) -> DatabaseZoneFaults {
+        let mut all = DatabaseZoneFaults::default();
+        for one in &self.list {
+            one.faults.add_to(&mut all);
+        }
+        all
     }
 
     /// All of them, in the order of the configuration.
@@ -261,6 +275,7 @@ pub fn start(
         let (refresh, relist) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
         let (own, own_changes) = mpsc::channel(OWN_CHANGES);
         let withheld = Arc::new(WithheldZones::default());
+        let faults = Arc::<ZoneFaultLog>::default();
         all.list.push(FollowedDatabase {
             rank: source.rank,
             served_from: source.served_from,
@@ -269,6 +284,7 @@ pub fn start(
             relist: Arc::clone(&relist),
             own,
             withheld: Arc::clone(&withheld),
+            faults: Arc::clone(&faults),
         });
         let (first, first_asked) = oneshot::channel();
         let thread = thread::Builder::new().name(format!("database-{}", source.rank));
@@ -277,6 +293,7 @@ pub fn start(
         follower.relist = relist;
         follower.own_changes = own_changes;
         follower.withheld = withheld;
+        follower.faults = faults;
         follower.first_asked = Some(first);
         let runtime = Handle::current();
         // A thread of its own: reading many zones would keep others of the runtime waiting.

@@ -10,7 +10,7 @@
 
 use super::expiry::ExpiryTimes;
 use super::{AskPrimary, AskTicket, PrimaryError, PrimaryReply, Secondaries, ZoneHeir};
-use super::{SecondariesSummary, SecondaryHome, SecondaryStatus};
+use super::{SecondariesSummary, SecondaryHome, SecondaryStatus, UntransferredZones};
 use crate::commit::Commits;
 use crate::policy::{Policies, PolicySource, PolicyTable, UNCONFIGURED_RANK, ZonePolicy};
 use crate::schedule::Moment;
@@ -66,6 +66,7 @@ struct LifeShared {
     inbox: Mutex<Inbox>,
     woken: Condvar,
     summary: Mutex<SecondariesSummary>,
+    never_transferred: Mutex<Arc<UntransferredZones>>,
     expiries: Arc<ExpiryTimes>,
 }
 
@@ -82,6 +83,7 @@ impl LifeHandle {
                 inbox: Mutex::default(),
                 woken: Condvar::new(),
                 summary: Mutex::default(),
+                never_transferred: Mutex::default(),
                 expiries: Arc::default(),
             }),
         }
@@ -139,6 +141,11 @@ impl LifeHandle {
     /// Returns the sums over all zones as they were some seconds ago at the most.
     pub fn summary(&self) -> SecondariesSummary {
         *lock(&self.shared.summary)
+    }
+
+    /// Returns the zones that were never transferred, as they were some seconds ago.
+    pub fn never_transferred(&self) -> Arc<UntransferredZones> {
+        Arc::clone(&lock(&self.shared.never_transferred))
     }
 
     /// Returns the seconds until a secondary zone expires, if it is served. Waits for nobody.
@@ -344,6 +351,9 @@ impl<O: AskPrimary> LifeDriver<O> {
         }
         self.summed = Some(Instant::now());
         *lock(&self.handle.shared.summary) = self.secondaries.summary(now());
+        let table = self.commits.table().load();
+        let waiting = self.secondaries.never_transferred(&table, now());
+        *lock(&self.handle.shared.never_transferred) = Arc::new(waiting);
         if !self.has_removed_orphans && self.started.elapsed() >= ORPHANS_KEPT {
             self.has_removed_orphans = true;
             self.remove_orphans();

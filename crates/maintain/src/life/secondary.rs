@@ -36,6 +36,8 @@ pub(super) struct Secondary {
     pub(super) serial_there: Option<Serial>,
     /// How long the primary's own copy is good, as it last said (RFC 7314).
     pub(super) expire_there: Option<Duration>,
+    /// When the zone was listed here, since the start.
+    pub(super) listed: Moment,
     /// When the last check began; nothing of it is kept.
     pub(super) checked: Option<Moment>,
     /// The next check was asked for: it is made even if another server has just made one.
@@ -83,6 +85,7 @@ impl Secondary {
             primary: None,
             serial_there: None,
             expire_there: None,
+            listed: now,
             checked: None,
             is_check_asked: false,
             is_bringing: false,

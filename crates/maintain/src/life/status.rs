@@ -7,8 +7,9 @@ use crate::schedule::{Moment, ZoneEvent, ZoneNumber};
 use crate::zone::ZoneState;
 use nameward_store::state::ZoneTimers;
 use nameward_wire::NameBuf;
-use nameward_zone::Serial;
+use nameward_zone::{Serial, ZoneTable};
 use std::net::SocketAddr;
+use std::time::Duration;
 
 /// The status of a zone, as people are shown it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,7 +55,62 @@ pub struct SecondariesSummary {
     pub oldest_refresh_seconds: u64,
 }
 
+/// Zones that were never transferred.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct UntransferredZones {
+    /// All of them.
+    pub number: usize,
+    /// Zones of these whose transfer failed, or that have waited for [`OVERDUE`].
+    pub overdue: usize,
+    /// Zones of these that the zone table has as ready: they are looked up in a database that has no records of them.
+    pub looked_up: usize,
+    /// The first few that are overdue.
+    pub first: Vec<UntransferredZone>,
+}
+
+/// A zone that was never transferred.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UntransferredZone {
+    /// The zone.
+    pub name: NameBuf,
+    /// Why the last transfer failed, if it did.
+    pub error: Option<String>,
+}
+
+/// A zone that was not transferred after this time is overdue.
+const OVERDUE: Duration = Duration::from_secs(60);
+/// Overdue zones that are named.
+const NAMED_MAX: usize = 5;
+
 impl<O: AskPrimary> Secondaries<O> {
+    /// Returns the zones that were never transferred and would be served if they had been.
+    pub fn never_transferred(&self, table: &ZoneTable, now: Moment) -> UntransferredZones {
+        let mut waiting = UntransferredZones::default();
+        let empty = self.zones.values();
+        for zone in empty.filter(|zone| zone.state == ZoneState::Empty) {
+            let name = zone.settings.name.to_buf();
+            let served = table.exact(name.as_name());
+            match served {
+                // Another backend serves a zone of this name.
+                Some(served) if served.rank() != zone.settings.rank => continue,
+                Some(served) if served.is_ready() => waiting.looked_up += 1,
+                Some(_) => {}
+                None => continue,
+            }
+            waiting.number += 1;
+            let waited = Duration::from_millis(now.0.saturating_sub(zone.listed.0));
+            if zone.failures == 0 && waited < OVERDUE {
+                continue;
+            }
+            waiting.overdue += 1;
+            if waiting.first.len() < NAMED_MAX {
+                let error = zone.last_error.clone();
+                waiting.first.push(UntransferredZone { name, error });
+            }
+        }
+        waiting
+    }
+
     /// Returns the status of a zone.
     pub fn status(&self, zone: &NameBuf) -> Option<SecondaryStatus> {
         let number = *self.numbers.get(&*super::key(zone.as_name()))?;

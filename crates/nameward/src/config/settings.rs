@@ -110,9 +110,14 @@ section! {
         /// MiB of replies that are held for clients of the page that have not read them yet. When there
         /// are more, the slowest clients are cut.
         reply_memory_mb: Count<1, 65_536> = "64";
-        /// The faults with which `/readyz` says no (503): "backend_down", "zone_empty", "zone_expired", "zone_errors",
-        /// "signatures_broken", "file_source", "reload_failed", "signatures_ending", "zone_stale". A server that is starting is not ready in any case.
-        ready_faults: Vec<FaultKind> = r#"["backend_down", "zone_empty", "zone_expired"]"#;
+        /// The faults that make `/readyz` return 503. The default is what makes the server useless: no listener works, or no
+        /// zone of a backend can be answered. A fault of a single zone should not be listed on an anycast node: whoever
+        /// can add a zone could then withdraw the node. docs/status-page.md lists the kinds. A server that is starting, or
+        /// has zones and cannot answer for any of them, is never ready.
+        ready_faults: Vec<FaultKind> = r#"["listener_down", "backend_lost"]"#;
+        /// Smallest share of zones, in percent, that must have data to serve; with fewer `/readyz` returns 503. 0 means
+        /// one zone.
+        ready_zones_percent: Count<0, 100> = "0";
     }
 }
 

@@ -1,7 +1,12 @@
-//! Owns the words for what is wrong with the server, each with what to do about it.
+//! Owns the fault list: each fault says what is wrong, since when, what it costs, and what to do.
+//!
+//! A fault whose source knows when it began has that time; of the others [`FirstSeen`] remembers when they were first found.
+
+use std::collections::HashMap;
 
 use nameward_control::operations::{BackendStatus, FaultKind, ServerFault, ServerStatus};
-use nameward_maintain::follow::{FaultyZoneList, FaultyZones};
+use nameward_maintain::follow::{FaultyZoneList, FaultyZones, databases::DatabaseZoneFaults};
+use nameward_maintain::life::UntransferredZones;
 use nameward_maintain::signature_watch::SignatureSums;
 use nameward_wire::calendar::UtcTime;
 use nameward_zone::ZoneSums;
@@ -9,84 +14,256 @@ use nameward_zone::ZoneSums;
 use super::counted;
 use crate::cli::print::zone_text;
 
+/// The parts of the server that faults are found in.
+pub struct FaultSources<'a> {
+    pub status: &'a ServerStatus,
+    /// Names of listeners that no longer receive, for the message.
+    pub ended_listeners: &'a [&'static str],
+    pub sums: &'a ZoneSums,
+    pub files: &'a FaultyZones,
+    /// Sources of zone files that could not be read.
+    pub file_sources: &'a [String],
+    pub signatures: &'a SignatureSums,
+    /// Secondary zones that were never transferred.
+    pub never_transferred: &'a UntransferredZones,
+    pub databases: &'a DatabaseZoneFaults,
+}
+
+/// When faults that do not know it themselves were first found.
+#[derive(Default)]
+pub struct FirstSeen(HashMap<FaultKind, u64>);
+
+impl FirstSeen {
+    /// Dates the faults of a state, and forgets the kinds that are over.
+    pub fn date(&mut self, faults: &mut [ServerFault], now: u64) {
+        self.0
+            .retain(|kind, _| faults.iter().any(|fault| fault.kind == *kind));
+        for fault in faults.iter_mut() {
+            let first = *self.0.entry(fault.kind).or_insert(now);
+            if fault.since == 0 {
+                fault.since = first;
+            }
+        }
+    }
+}
+
 /// The one fault of a server whose zones are not loaded yet.
 pub fn of_start() -> Vec<ServerFault> {
     vec![fault(
         FaultKind::Starting,
-        "The server is starting: zones are being loaded.".into(),
-        "Each zone is answered as soon as it is loaded; those that are not yet get SERVFAIL.",
+        "The server is starting: zones are being loaded.",
+        "Zones that are not loaded yet are answered SERVFAIL.",
+        "Wait: each zone is served as soon as it is loaded.",
     )]
 }
 
-/// Finds the faults of a state, the worst first.
-pub fn of(
-    status: &ServerStatus,
-    sums: &ZoneSums,
-    files: &FaultyZones,
-    (troubles, signatures): (&[String], &SignatureSums),
-) -> Vec<ServerFault> {
-    if !status.is_started {
-        return of_start();
+impl FaultSources<'_> {
+    /// Finds the faults, the worst first.
+    pub fn find(&self) -> Vec<ServerFault> {
+        if !self.status.is_started {
+            return of_start();
+        }
+        let mut faults = Vec::new();
+        faults.extend(self.listeners());
+        let down = self.status.backends.iter().filter(|one| !one.is_up);
+        faults.extend(down.map(of_backend));
+        faults.extend(self.empty_zones());
+        faults.extend(self.never_transferred());
+        faults.extend(self.expired());
+        faults.extend(self.unsigned());
+        faults.extend(of_file_errors(&self.files.with_old_version));
+        faults.extend(self.broken_signatures());
+        faults.extend(self.file_sources());
+        faults.extend(self.reload());
+        faults.extend(self.ending_signatures());
+        faults.extend(self.stale());
+        faults.sort_by_key(|fault| fault.kind);
+        faults
     }
-    let down = status.backends.iter().filter(|backend| !backend.is_up);
-    let mut faults: Vec<ServerFault> = down.map(of_backend).collect();
-    faults.extend(of_empty_zones(status, sums, &files.without_contents));
-    if status.zones_expired > 0 {
-        let zones = counted(status.zones_expired, "secondary zone");
-        faults.push(fault(
+
+    fn listeners(&self) -> Option<ServerFault> {
+        let which = match self.ended_listeners {
+            [] => return None,
+            ended => ended.join(" and "),
+        };
+        Some(fault(
+            FaultKind::ListenerDown,
+            format!(
+                "Queries over {which} are no longer received: the threads that receive them have ended."
+            ),
+            "Clients get no answer.",
+            "Restart the server. The log has the reason; please report it.",
+        ))
+    }
+
+    /// Zones without data, other than secondary zones, which have faults of their own.
+    fn empty_zones(&self) -> Option<ServerFault> {
+        let status = self.status;
+        let secondary = status.zones_expired + status.zones_never_transferred;
+        let number = status.zones_not_ready.checked_sub(secondary)?;
+        if number == 0 {
+            return None;
+        }
+        let in_file = self.files.without_contents.first.first();
+        let in_file = in_file.map(|zone| (zone.name.clone(), zone.error.clone()));
+        let in_database = self.databases.refused.first().cloned();
+        let in_database = in_database.map(|(name, error)| (name.to_string(), error));
+        let text = match in_file.or(in_database) {
+            Some((name, error)) => {
+                let (name, more) = (zone_text(&name), and_more(number - 1));
+                format!("Zone {name} cannot be served: {error}{more}.")
+            }
+            None => {
+                let live = self.databases.without_records.first.iter();
+                let names = live.chain(&self.sums.not_ready_names);
+                let names = names.take(NAMED_MAX).map(ToString::to_string);
+                let names: Vec<_> = names.map(|name| zone_text(&name).to_string()).collect();
+                let more = and_more(number.saturating_sub(names.len()));
+                let have = if number == 1 { "has" } else { "have" };
+                let (zones, names) = (counted(number, "zone"), names.join(", "));
+                format!("{zones} {have} no data to serve: {names}{more}.")
+            }
+        };
+        let remedy = match self.databases.without_records.number {
+            0 => {
+                "Fix the zone file (`nameward check` lists every error) or the rows of the database (the log names them)."
+            }
+            _ => {
+                "Add a SOA record and name servers to the zone in its database, for example with `nameward apply`, or \
+                 delete it with `nameward zone delete ZONE`."
+            }
+        };
+        Some(fault(
+            FaultKind::ZoneEmpty,
+            text,
+            "Queries for these zones are answered SERVFAIL.",
+            remedy,
+        ))
+    }
+
+    fn never_transferred(&self) -> Option<ServerFault> {
+        let first = self.never_transferred.first.first()?;
+        let name = first.name.to_string();
+        let (name, more) = (
+            zone_text(&name),
+            and_more(self.never_transferred.overdue - 1),
+        );
+        let reason = first.error.as_deref().map(|error| format!(": {error}"));
+        let reason = reason.unwrap_or_default();
+        let text = format!("Secondary zone {name} was never transferred{reason}{more}.");
+        Some(fault(
+            FaultKind::ZoneNeverTransferred,
+            text,
+            "Queries for these zones are answered SERVFAIL.",
+            "Check that the primary is reachable and allows the transfer. `nameward zone status` shows the primary and the \
+             last error of each zone; `nameward zone retrieve ZONE` tries again at once.",
+        ))
+    }
+
+    fn expired(&self) -> Option<ServerFault> {
+        let number = self.status.zones_expired;
+        if number == 0 {
+            return None;
+        }
+        let zones = counted(number, "secondary zone");
+        Some(fault(
             FaultKind::ZoneExpired,
-            format!("{zones} expired: no primary has confirmed them for the time their SOA allows."),
-            "Questions for them are answered SERVFAIL. `nameward zone status` names the primaries and the last error; \
-             `nameward zone retrieve ZONE` asks again at once.",
-        ));
+            format!(
+                "{zones} expired: no primary has confirmed the data within the expire time of the SOA."
+            ),
+            "Queries for these zones are answered SERVFAIL.",
+            "Check the primaries: `nameward zone status` shows the primary and the last error of each zone; \
+             `nameward zone retrieve ZONE` tries again at once.",
+        ))
     }
-    faults.extend(of_errors(&files.with_old_version));
-    if let Some(first) = signatures.first_broken() {
-        let more = and_more(signatures.broken().saturating_sub(1) as usize);
-        faults.push(fault(
+
+    fn unsigned(&self) -> Option<ServerFault> {
+        let unsigned = &self.databases.unsigned;
+        let first = unsigned.first.first()?.to_string();
+        let (name, more) = (zone_text(&first), and_more(unsigned.number - 1));
+        Some(fault(
+            FaultKind::ZoneUnsigned,
+            format!(
+                "Zone {name} is PRESIGNED, but its rows have no signature of the SOA or no NSEC or NSEC3 chain{more}."
+            ),
+            "It is answered unsigned. If the parent has a DS record, validating resolvers return SERVFAIL.",
+            "Check the signer or the transfer that fills the database. If the zone is no longer signed elsewhere, run \
+             `nameward metadata remove ZONE PRESIGNED`.",
+        ))
+    }
+
+    fn broken_signatures(&self) -> Option<ServerFault> {
+        let first = self.signatures.first_broken()?;
+        let more = and_more(self.signatures.broken().saturating_sub(1) as usize);
+        Some(fault(
             FaultKind::SignaturesBroken,
-            format!("Validating resolvers refuse answers of {first}{more}."),
-            "Whoever signs the zone has to sign it again: its file, or its primary. Nothing here has its keys.",
-        ));
+            format!("Signatures that were made elsewhere are not valid: {first}{more}."),
+            "Validating resolvers refuse the answers.",
+            "Sign the zone again where it is signed: its file, or its primary. This server does not have its keys.",
+        ))
     }
-    if let Some(first) = troubles.first() {
-        let more = and_more(troubles.len() - 1);
-        faults.push(fault(
+
+    fn ending_signatures(&self) -> Option<ServerFault> {
+        let first = self.signatures.first_ending()?;
+        let more = and_more(self.signatures.ending().saturating_sub(1) as usize);
+        Some(fault(
+            FaultKind::SignaturesEnding,
+            format!("Signatures expire within two days and were not renewed: {first}{more}."),
+            "Validating resolvers refuse the answers once they have expired.",
+            "Check the zone's signer: its file, or its primary. This server does not have its keys.",
+        ))
+    }
+
+    fn file_sources(&self) -> Option<ServerFault> {
+        let first = self.file_sources.first()?;
+        let more = and_more(self.file_sources.len() - 1);
+        Some(fault(
             FaultKind::FileSource,
             format!("Zone files could not be read: {first}{more}."),
-            "Zones that were served stay in service. Mend it, then run `nameward reload`.",
-        ));
+            "Zones that were served are still being served; new ones are not.",
+            "Fix the path or its permissions, then run `nameward reload`.",
+        ))
     }
-    if let Some(reload) = status.last_reload.as_ref().filter(|reload| !reload.is_ok) {
-        let at = moment(reload.at);
-        faults.push(fault(
+
+    fn reload(&self) -> Option<ServerFault> {
+        let failed = self.status.last_reload.as_ref();
+        let reload = failed.filter(|reload| !reload.is_ok)?;
+        let mut fault = fault(
             FaultKind::ReloadFailed,
-            format!("The last reload, at {at}, did not take everything: {}.", reload.text),
-            "The server goes on with what it had. `nameward check` names every mistake; then run `nameward reload`.",
-        ));
+            format!("The last reload failed: {}.", reload.text),
+            "The server continues with its previous configuration and zones where the new ones have errors.",
+            "`nameward check` lists every error. Fix them, then run `nameward reload`.",
+        );
+        fault.since = reload.at;
+        Some(fault)
     }
-    if let Some(first) = signatures.first_ending() {
-        let more = and_more(signatures.ending().saturating_sub(1) as usize);
-        faults.push(fault(
-            FaultKind::SignaturesEnding,
-            format!("Signatures end within two days and were not renewed: {first}{more}."),
-            "Look after whoever signs the zone: its file, or its primary. Nothing here has its keys.",
-        ));
-    }
-    if status.zones_stale > 0 {
-        let zones = counted(status.zones_stale, "secondary zone");
-        faults.push(fault(
+
+    fn stale(&self) -> Option<ServerFault> {
+        let number = self.status.zones_stale;
+        if number == 0 {
+            return None;
+        }
+        let zones = counted(number, "secondary zone");
+        Some(fault(
             FaultKind::ZoneStale,
-            format!("{zones} could not be checked with a primary the last time."),
-            "They are served until they expire. `nameward zone status` names the primaries and the last error.",
-        ));
+            format!("The last refresh of {zones} failed."),
+            "The data may be out of date. It is served until it expires.",
+            "Check the primaries: `nameward zone status` shows the primary and the last error of each zone.",
+        ))
     }
-    faults
 }
 
-fn fault(kind: FaultKind, text: String, remedy: &str) -> ServerFault {
-    let remedy = remedy.into();
-    ServerFault { kind, text, remedy }
+/// Zones of a fault that are named.
+const NAMED_MAX: usize = 5;
+
+fn fault(kind: FaultKind, text: impl Into<String>, effect: &str, remedy: &str) -> ServerFault {
+    ServerFault {
+        kind,
+        since: 0,
+        text: text.into(),
+        effect: effect.into(),
+        remedy: remedy.into(),
+    }
 }
 
 fn of_backend(backend: &BackendStatus) -> ServerFault {
@@ -95,70 +272,45 @@ fn of_backend(backend: &BackendStatus) -> ServerFault {
         address,
         ..
     } = backend;
-    let since = moment(backend.since);
     let error = backend.last_error.as_deref().unwrap_or("no answer");
-    let remedy = match backend.mode.as_str() {
-        "live" => {
-            "Answers come from the caches for as long as `cache.stale_while_down` allows, then they are SERVFAIL. The \
-             server tries again by itself: see that the database runs and lets this server in."
-        }
-        _ => {
-            "Its zones stay in service as they were last read. The server tries again by itself: see that the database \
-             runs and lets this server in."
-        }
+    let (kind, effect) = match (backend.is_lost, backend.mode.as_str()) {
+        (true, "live") => (
+            FaultKind::BackendLost,
+            "Its zones are answered from the caches for as long as `cache.stale_while_down` allows; names that are not \
+             cached get SERVFAIL.",
+        ),
+        (true, _) => (
+            FaultKind::BackendLost,
+            "Its zones are not in memory yet and are answered SERVFAIL.",
+        ),
+        (false, _) => (
+            FaultKind::BackendDown,
+            "Its zones are served from memory as they were last read; changes are not seen.",
+        ),
     };
-    let text = format!("Backend {number} ({address}) does not answer since {since}: {error}.");
-    fault(FaultKind::BackendDown, text, remedy)
+    let mut fault = fault(
+        kind,
+        format!("Backend {number} ({address}) does not respond: {error}."),
+        effect,
+        "Check that the database is running, is reachable and accepts this server's login. The server keeps trying.",
+    );
+    fault.since = backend.since;
+    fault
 }
 
-/// Zones without contents that have not expired: those have a fault of their own.
-fn of_empty_zones(
-    status: &ServerStatus,
-    sums: &ZoneSums,
-    files: &FaultyZoneList,
-) -> Option<ServerFault> {
-    let number = status.zones_not_ready.checked_sub(status.zones_expired)?;
-    if number == 0 {
-        return None;
-    }
-    let text = match files.first.first() {
-        Some(first) => {
-            let more = and_more(number - 1);
-            format!(
-                "Zone {} cannot be served: {}{more}.",
-                zone_text(&first.name),
-                first.error
-            )
-        }
-        None => {
-            let names = sums.not_ready_names.iter().map(ToString::to_string);
-            let names: Vec<_> = names.map(|name| zone_text(&name).to_string()).collect();
-            let more = and_more(number.saturating_sub(names.len()));
-            let zones = counted(number, "zone");
-            let names = names.join(", ");
-            format!("{zones} without contents that can be served: {names}{more}.")
-        }
-    };
-    Some(fault(
-        FaultKind::ZoneEmpty,
-        text,
-        "Questions are answered SERVFAIL. A zone file is to be mended (`nameward check` names every mistake); a secondary \
-         waits for its primary (`nameward zone status`); a zone of a database for its database.",
-    ))
-}
-
-fn of_errors(files: &FaultyZoneList) -> Option<ServerFault> {
+fn of_file_errors(files: &FaultyZoneList) -> Option<ServerFault> {
     let first = files.first.first()?;
     let more = and_more(files.number - 1);
     let (name, error) = (zone_text(&first.name), &first.error);
     Some(fault(
         FaultKind::ZoneErrors,
         format!("The file of zone {name} has errors: {error}{more}."),
-        "The version from before stays in service. `nameward check` names every mistake.",
+        "The previous version is still being served.",
+        "Fix the file; `nameward check` lists every error.",
     ))
 }
 
-/// " and 3 more", or nothing.
+/// " (and 3 more)", or nothing.
 fn and_more(number: usize) -> String {
     match number {
         0 => String::new(),
@@ -166,7 +318,104 @@ fn and_more(number: usize) -> String {
     }
 }
 
-/// Writes a time in seconds since 1970 as a date and time (UTC).
+/// Formats a time in seconds since 1970 as RFC 3339, in UTC.
 pub fn moment(seconds: u64) -> String {
     UtcTime::from_unix(seconds).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nameward_wire::NameBuf;
+
+    #[test]
+    fn a_fault_keeps_its_first_time_until_it_is_over() {
+        let mut seen = FirstSeen::default();
+        let stale = || fault(FaultKind::ZoneStale, "stale", "", "");
+        let mut dated = |faults: &mut [ServerFault], now| {
+            seen.date(faults, now);
+            faults.first().map(|fault| fault.since)
+        };
+        assert_eq!(dated(&mut [stale()], 10), Some(10));
+        assert_eq!(dated(&mut [stale()], 20), Some(10));
+        assert_eq!(dated(&mut [], 30), None);
+        assert_eq!(dated(&mut [stale()], 40), Some(40));
+        let mut known = stale();
+        known.since = 5;
+        assert_eq!(dated(&mut [known], 50), Some(5));
+    }
+
+    #[test]
+    fn every_fault_says_what_is_wrong_what_it_costs_and_what_to_do() {
+        let backend = |mode: &str, is_lost| BackendStatus {
+            backend: 1,
+            engine: "sqlite".into(),
+            address: "sqlite:/a.db".into(),
+            mode: mode.into(),
+            is_up: false,
+            since: 7,
+            last_error: None,
+            last_error_at: None,
+            zones: 3,
+            is_lost,
+        };
+        let name: NameBuf = "a.test.".parse().unwrap();
+        let status = ServerStatus {
+            is_started: true,
+            zones: 9,
+            zones_not_ready: 4,
+            zones_never_transferred: 1,
+            zones_expired: 2,
+            zones_stale: 1,
+            backends: vec![backend("live", true), backend("resident", false)],
+            last_reload: Some(nameward_control::operations::ReloadStatus {
+                at: 8,
+                is_ok: false,
+                text: "nameward.toml:3: unknown setting".into(),
+            }),
+            ..ServerStatus::default()
+        };
+        let mut databases = DatabaseZoneFaults::default();
+        databases.unsigned.add(name);
+        let sources = FaultSources {
+            status: &status,
+            ended_listeners: &["TCP"],
+            sums: &ZoneSums::default(),
+            files: &FaultyZones::default(),
+            file_sources: &["zones/: permission denied".into()],
+            signatures: &SignatureSums::default(),
+            never_transferred: &UntransferredZones {
+                number: 1,
+                overdue: 1,
+                looked_up: 1,
+                first: vec![nameward_maintain::life::UntransferredZone { name, error: None }],
+            },
+            databases: &databases,
+        };
+        let faults = sources.find();
+        let kinds: Vec<_> = faults.iter().map(|fault| fault.kind.word()).collect();
+        assert_eq!(
+            kinds,
+            [
+                "listener_down",
+                "backend_lost",
+                "backend_down",
+                "zone_empty",
+                "zone_never_transferred",
+                "zone_expired",
+                "zone_unsigned",
+                "file_source",
+                "reload_failed",
+                "zone_stale"
+            ]
+        );
+        for fault in &faults {
+            for part in [&fault.text, &fault.effect, &fault.remedy] {
+                assert!(part.ends_with('.'), "{fault:?}");
+                assert!(
+                    part.starts_with(|c: char| c.is_uppercase() || c.is_ascii_digit() || c == '`')
+                );
+            }
+        }
+    }
 }

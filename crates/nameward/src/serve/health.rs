@@ -7,7 +7,7 @@ use std::{
     net::SocketAddr,
     path::PathBuf,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, PoisonError, Weak,
         atomic::{AtomicBool, Ordering},
     },
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
@@ -28,7 +28,11 @@ use nameward_store::file::FileSource;
 use nameward_zone::{TableSums, ZoneSums};
 use tokio::sync::watch;
 
-use super::{faults, logs::TrafficLogs, secondaries::SecondaryZones};
+use super::{
+    faults::{self, FaultSources, FirstSeen},
+    logs::TrafficLogs,
+    secondaries::SecondaryZones,
+};
 
 /// The state is read again after so long.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -77,6 +81,26 @@ fn place_of(source: &FileSource) -> String {
     places.join(", ")
 }
 
+/// The threads and tasks that receive queries; each reference is dead when its thread or task has ended.
+#[derive(Default)]
+pub struct ListenerWatch {
+    /// The UDP workers.
+    pub udp: Vec<Weak<()>>,
+    /// The task that accepts TCP connections.
+    pub tcp: Weak<()>,
+}
+
+impl ListenerWatch {
+    /// Returns the transports over which queries are no longer received.
+    fn ended(&self) -> Vec<&'static str> {
+        let is_udp_down = self.udp.iter().all(|worker| worker.strong_count() == 0);
+        let is_tcp_down = self.tcp.strong_count() == 0;
+        let transports = [(is_udp_down, "UDP"), (is_tcp_down, "TCP")];
+        let ended = transports.into_iter().filter(|(is_down, _)| *is_down);
+        ended.map(|(_, transport)| transport).collect()
+    }
+}
+
 /// The parts that the state is read from.
 pub struct HealthParts {
     /// The start of the server.
@@ -109,6 +133,9 @@ pub struct ServerHealth {
     parts: Mutex<Option<HealthParts>>,
     is_started: AtomicBool,
     sums: Mutex<TableSums>,
+    /// None until the listeners run.
+    listeners: Mutex<Option<ListenerWatch>>,
+    first_seen: Mutex<FirstSeen>,
     last: ArcSwap<ServerStatus>,
 }
 
@@ -118,6 +145,8 @@ impl Default for ServerHealth {
             parts: Mutex::default(),
             is_started: AtomicBool::default(),
             sums: Mutex::default(),
+            listeners: Mutex::default(),
+            first_seen: Mutex::default(),
             last: ArcSwap::default(),
         };
         health.refresh();
@@ -130,6 +159,11 @@ impl ServerHealth {
     pub fn set_parts(&self, parts: HealthParts) {
         *lock(&self.parts) = Some(parts);
         self.refresh();
+    }
+
+    /// Watches the listeners from now on.
+    pub fn set_listeners(&self, listeners: ListenerWatch) {
+        *lock(&self.listeners) = Some(listeners);
     }
 
     /// All zones were loaded, and each database was asked once.
@@ -147,7 +181,10 @@ impl ServerHealth {
     pub fn refresh(&self) -> Arc<ServerStatus> {
         // Until it is stored, so that no older state takes the place of a newer one.
         let parts = lock(&self.parts);
-        let status = Arc::new(self.read(parts.as_ref()));
+        let mut status = self.read(parts.as_ref());
+        let now = seconds_of(SystemTime::now());
+        lock(&self.first_seen).date(&mut status.faults, now);
+        let status = Arc::new(status);
         self.last.store(Arc::clone(&status));
         status
     }
@@ -168,6 +205,8 @@ impl ServerHealth {
         let rate = |n: usize| rates.udp_queries.averages[n] + rates.tcp_queries.averages[n];
         let life = parts.secondaries.summary();
         let files = parts.maintenance.files.zones();
+        let never_transferred = parts.secondaries.never_transferred();
+        let in_databases = parts.databases.zone_faults();
         let (outgoing, outgoing_waiting) = parts.zone_requests.transfer_counts();
         let nsid = parts.shared.engine.load().identity.id.clone();
         let mut status = ServerStatus {
@@ -184,7 +223,11 @@ impl ServerHealth {
             workers: parts.workers,
             dnstap: parts.logs.dnstap().map(Box::new),
             zones: sums.zones,
-            zones_not_ready: sums.not_ready,
+            zones_not_ready: sums.not_ready
+                + never_transferred.looked_up
+                + in_databases.without_records.number,
+            zones_never_transferred: never_transferred.number,
+            zones_unsigned: in_databases.unsigned.number,
             zones_with_errors: files.with_old_version.number + files.without_contents.number,
             zones_stale: life.stale as usize,
             zones_expired: life.expired as usize,
@@ -205,9 +248,18 @@ impl ServerHealth {
             memory_bytes: HostReadings::read().real_memory_usage,
             faults: Vec::new(),
         };
-        let troubles = parts.maintenance.files.troubles();
-        let signatures = &parts.maintenance.signatures;
-        status.faults = faults::of(&status, &sums, &files, (&troubles, signatures));
+        let ended = lock(&self.listeners).as_ref().map(ListenerWatch::ended);
+        let sources = FaultSources {
+            status: &status,
+            ended_listeners: &ended.unwrap_or_default(),
+            sums: &sums,
+            files: &files,
+            file_sources: &parts.maintenance.files.troubles(),
+            signatures: &parts.maintenance.signatures,
+            never_transferred: &never_transferred,
+            databases: &in_databases,
+        };
+        status.faults = sources.find();
         status
     }
 }
@@ -226,6 +278,8 @@ fn backends(parts: &HealthParts, sums: &ZoneSums) -> Vec<BackendStatus> {
         last_error: None,
         last_error_at: None,
         zones: sums.of_rank(rank),
+        // Zones that `[[zone]]` declares have no backend that could be lost.
+        is_lost: rank > 0 && sums.is_rank_lost(rank),
     });
     let database = |database: &FollowedDatabase| {
         let health = database.backend.health();
@@ -248,6 +302,11 @@ fn backends(parts: &HealthParts, sums: &ZoneSums) -> Vec<BackendStatus> {
             last_error,
             last_error_at,
             zones: sums.of_rank(database.rank),
+            // Zones that wait for their primaries are not the database's fault.
+            is_lost: !health.is_up
+                && (database.served_from == ServedFrom::Lookups
+                    || sums.of_rank(database.rank) == 0
+                    || sums.is_rank_lost(database.rank)),
         }
     };
     let databases = parts.databases.all().iter().map(database);

@@ -38,7 +38,7 @@ use tokio::{
 
 use super::{
     StartError, announce,
-    health::{self, HealthParts, ServerHealth},
+    health::{self, HealthParts, ListenerWatch, ServerHealth},
     logs::TrafficLogs,
     maintenance::{self, Maintenance, MaintenanceParts},
     operator::{self, Operator},
@@ -219,7 +219,13 @@ impl RunningServer {
             tcp_settings(&config.server),
             stopping.clone(),
         );
+        let accepting = Arc::new(());
+        health.set_listeners(ListenerWatch {
+            udp: workers.iter().map(UdpWorker::running).collect(),
+            tcp: Arc::downgrade(&accepting),
+        });
         tasks.spawn(async move {
+            let _accepting = accepting;
             if let Err(error) = serving.await {
                 tracing::error!("TCP is not served: {error}");
             }

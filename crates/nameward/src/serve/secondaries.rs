@@ -18,7 +18,7 @@ use nameward_maintain::{
     Commits,
     follow::databases::{Databases, FollowedDatabase, NotifiedSerials},
     life::{
-        DatabaseHome, SecondariesSummary, SecondaryHome, SecondaryStatus,
+        DatabaseHome, SecondariesSummary, SecondaryHome, SecondaryStatus, UntransferredZones,
         driver::{self, LifeHandle, LifeParts},
     },
     notify::NotifySink,
@@ -202,6 +202,11 @@ impl SecondaryZones {
     /// Returns the sums over all zones of primaries.
     pub fn summary(&self) -> SecondariesSummary {
         self.life.summary()
+    }
+
+    /// Returns the zones that were never transferred.
+    pub fn never_transferred(&self) -> Arc<UntransferredZones> {
+        self.life.never_transferred()
     }
 
     /// Returns how many transfers from primaries run.

@@ -2,6 +2,7 @@
 
 use std::{net::TcpListener, sync::Arc};
 
+use nameward_control::operations::ReadyRules;
 use nameward_control::web::{BadHash, Settings, Web};
 use nameward_stats::Stats;
 use tokio::sync::watch;
@@ -21,7 +22,10 @@ pub fn prepare(
         password: settings.password.reveal().into(),
         api_key: settings.api_key.reveal().into(),
         host_names: settings.host_names.clone(),
-        ready_faults: settings.ready_faults.clone(),
+        ready: ReadyRules {
+            faults: settings.ready_faults.clone(),
+            zones_percent: settings.ready_zones_percent.get(),
+        },
         mnemonic: |rtype| nameward_wire::Type(rtype).mnemonic(),
         ..Settings::new(settings.allow_from.clone(), held)
     };

@@ -48,4 +48,5 @@ mod update_notify;
 mod update_powerdns;
 mod without_server;
 mod writes;
+mod zone_faults;
 mod zone_keys;

@@ -200,7 +200,7 @@ fn a_database_that_is_down_is_a_fault_until_it_is_back() {
     let server = setup.config(&late.backend()).start();
     let text = status(&server);
     let fault = format!(
-        "  backend_down: Backend 1 (sqlite:{}) does not answer since 2",
+        "  backend_lost: Backend 1 (sqlite:{}) does not respond: ",
         late.place.display()
     );
     assert!(text.contains(&fault), "{text}");

@@ -27,7 +27,7 @@ fn config_of(server: &TestServer) -> String {
 fn status_shows_what_is_served_and_what_is_wrong() {
     let bad = "@ SOA broken\n";
     let server = TestServer::start(
-        "[server]\nnsid = \"ns7\"\nworkers = 1\n",
+        "[server]\nnsid = \"ns7\"\nworkers = 1\n[web]\nready_faults = [\"zone_empty\"]\n",
         &[("one.example", &zone("www")), ("bad.example", bad)],
     );
     let output = server.command(&["status"]);
@@ -41,7 +41,7 @@ fn status_shows_what_is_served_and_what_is_wrong() {
         format!("listening      {} (UDP and TCP)", server.address()),
         format!("status page    http://{}/", server.web()),
         "workers        1".into(),
-        "zones          2 served, 1 without contents, 1 with errors".into(),
+        "zones          2 served, 1 without data, 1 with errors".into(),
         "transfers      0 in, 0 waiting; 0 out, 0 waiting".into(),
         "last reload    none since the start".into(),
         "faults: 1".into(),
@@ -70,7 +70,7 @@ fn status_shows_what_is_served_and_what_is_wrong() {
     let probe = get(server.web(), "/readyz");
     assert!(probe.starts_with("HTTP/1.0 503 "), "{probe}");
     assert!(
-        probe.ends_with("\na zone has no contents that can be served\n"),
+        probe.ends_with("\na zone has no data to serve\n"),
         "{probe}"
     );
     // A reload that fails is a fault until one succeeds.
@@ -78,7 +78,7 @@ fn status_shows_what_is_served_and_what_is_wrong() {
     let text = stdout(&server.command(&["status"]));
     assert!(text.contains("Z failed: "), "{text}");
     assert!(
-        text.contains("  reload_failed: The last reload, at "),
+        text.contains("  reload_failed: The last reload failed: "),
         "{text}"
     );
     server.write_zone("bad.example", &zone("www"));
@@ -88,6 +88,30 @@ fn status_shows_what_is_served_and_what_is_wrong() {
     // Reading the state for the command has made it known to the page.
     assert!(get(server.web(), "/readyz").ends_with("\nready\n"));
     assert!(get(server.web(), "/").contains("All is well: 2 zones served, 1 backend up"));
+}
+
+#[test]
+fn one_zone_without_data_leaves_the_server_ready_and_a_share_counts_as_configured() {
+    let zones = [
+        ("one.example", &zone("www")[..]),
+        ("bad.example", "@ SOA broken\n"),
+    ];
+    let server = TestServer::start("", &zones);
+    assert!(get(server.web(), "/readyz").ends_with("\nready\n"));
+    assert!(stdout(&server.command(&["status"])).contains("\n  zone_empty: "));
+    let server = TestServer::start("[web]\nready_zones_percent = 51\n", &zones);
+    let probe = get(server.web(), "/readyz");
+    assert!(probe.starts_with("HTTP/1.0 503 "), "{probe}");
+    assert!(
+        probe.ends_with("\nfewer zones can be answered than web.ready_zones_percent requires\n"),
+        "{probe}"
+    );
+    // Without any zone that can be answered the server is useless.
+    let secondary = "[server]\nstate_directory = \"state\"\n[[zone]]\nname = \"sec.example\"\nkind = \"secondary\"\n\
+                     primaries = [{ address = \"127.0.0.1:1\" }]\n";
+    let server = TestServer::start(secondary, &[]);
+    let probe = get(server.web(), "/readyz");
+    assert!(probe.ends_with("\nno zone can be answered\n"), "{probe}");
 }
 
 #[test]

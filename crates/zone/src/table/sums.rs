@@ -20,8 +20,19 @@ pub struct ZoneSums {
     pub signed: usize,
     /// The first few of those that are not ready.
     pub not_ready_names: Vec<NameBuf>,
-    /// How many zones the source of each rank serves, in the order of ranks.
-    pub by_rank: Vec<(u16, usize)>,
+    /// The zones that the source of each rank serves, in the order of ranks.
+    pub by_rank: Vec<RankSums>,
+}
+
+/// The sums over the zones of one source.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RankSums {
+    /// The rank of the source.
+    pub rank: u16,
+    /// All zones that it serves.
+    pub zones: usize,
+    /// Zones of these that have no data to serve.
+    pub not_ready: usize,
 }
 
 impl ZoneSums {
@@ -30,7 +41,11 @@ impl ZoneSums {
         for zone in shard.slots.iter().filter_map(|slot| slot.zone.as_ref()) {
             sums.zones += 1;
             sums.signed += usize::from(zone.signing().is_signed());
-            sums.add_rank(zone.rank(), 1);
+            sums.add_rank(RankSums {
+                rank: zone.rank(),
+                zones: 1,
+                not_ready: usize::from(!zone.is_ready()),
+            });
             if !zone.is_ready() {
                 sums.not_ready += 1;
                 if sums.not_ready_names.len() < NAMED_MAX {
@@ -41,10 +56,16 @@ impl ZoneSums {
         sums
     }
 
-    fn add_rank(&mut self, rank: u16, zones: usize) {
-        match self.by_rank.binary_search_by_key(&rank, |(rank, _)| *rank) {
-            Ok(at) => self.by_rank[at].1 += zones,
-            Err(at) => self.by_rank.insert(at, (rank, zones)),
+    fn add_rank(&mut self, other: RankSums) {
+        match self
+            .by_rank
+            .binary_search_by_key(&other.rank, |own| own.rank)
+        {
+            Ok(at) => {
+                self.by_rank[at].zones += other.zones;
+                self.by_rank[at].not_ready += other.not_ready;
+            }
+            Err(at) => self.by_rank.insert(at, other),
         }
     }
 
@@ -55,15 +76,24 @@ impl ZoneSums {
         let room = NAMED_MAX - self.not_ready_names.len();
         let names = other.not_ready_names.iter().take(room);
         self.not_ready_names.extend(names);
-        for (rank, zones) in &other.by_rank {
-            self.add_rank(*rank, *zones);
+        for rank in &other.by_rank {
+            self.add_rank(*rank);
         }
     }
 
     /// How many zones the source of a rank serves.
     pub fn of_rank(&self, rank: u16) -> usize {
-        let found = self.by_rank.iter().find(|(other, _)| *other == rank);
-        found.map_or(0, |(_, zones)| *zones)
+        self.rank(rank).map_or(0, |sums| sums.zones)
+    }
+
+    /// Whether the source of a rank serves zones, and none of them has data.
+    pub fn is_rank_lost(&self, rank: u16) -> bool {
+        let sums = self.rank(rank);
+        sums.is_some_and(|sums| sums.zones > 0 && sums.not_ready == sums.zones)
+    }
+
+    fn rank(&self, rank: u16) -> Option<&RankSums> {
+        self.by_rank.iter().find(|sums| sums.rank == rank)
     }
 }
 
@@ -112,7 +142,13 @@ mod tests {
         }
         let over = sums.over(&table);
         assert_eq!((over.zones, over.not_ready, over.signed), (1000, 1000, 0));
-        assert_eq!(over.by_rank, [(1, 500), (2, 500)]);
+        let ranks: Vec<_> = over
+            .by_rank
+            .iter()
+            .map(|one| (one.rank, one.zones))
+            .collect();
+        assert_eq!(ranks, [(1, 500), (2, 500)]);
+        assert!(over.is_rank_lost(1) && !over.is_rank_lost(3));
         assert_eq!(over.not_ready_names.len(), NAMED_MAX);
         // An older version lives on beside the new one, as a reader would keep it.
         let before = table.clone();

@@ -7,7 +7,9 @@ use super::{
     policies::FollowedPolicies,
     publish::{FirstRead, TableStep},
     read::ListedZones,
+    soa_check::SoaCheck,
     withheld::WithheldZones,
+    zone_faults::ZoneFaultLog,
     zone_list_file::ZoneListFile,
 };
 use crate::commit::Commits;
@@ -109,6 +111,8 @@ pub(super) struct DatabaseFollower {
     pub(super) relist: Arc<Notify>,
     pub(super) own_changes: mpsc::Receiver<OwnChange>,
     pub(super) withheld: Arc<WithheldZones>,
+    pub(super) faults: Arc<ZoneFaultLog>,
+    pub(super) soa_check: SoaCheck,
     /// Gets a message when the database was asked for its zones, whatever came of it.
     pub(super) first_asked: Option<oneshot::Sender<()>>,
     /// Changes of this server that are not followed yet.
@@ -144,6 +148,8 @@ impl DatabaseFollower {
             relist: Arc::default(),
             own_changes: mpsc::channel(1).1,
             withheld: Arc::default(),
+            faults: Arc::default(),
+            soa_check: SoaCheck::default(),
             first_asked: None,
             own: OwnChanges::default(),
         }
@@ -165,9 +171,11 @@ impl DatabaseFollower {
                     let zones = self.zones.iter();
                     let zones = zones.map(|(id, zone)| (*id, &zone.name[..]));
                     self.list_file.write_if_due(zones);
+                    self.check_soas_if_due();
                     self.refresh_interval
                 }
                 Err(error) => {
+                    self.soa_check.cancel();
                     self.finish_waiting();
                     self.fail_waiting(error);
                     self.log_failure(error);
@@ -250,7 +258,11 @@ impl DatabaseFollower {
         changes: &mut mpsc::Receiver<Change>,
         wait: Duration,
     ) -> Option<()> {
-        let due = [self.list_file.due_in(), self.own.due_in()];
+        let due = [
+            self.list_file.due_in(),
+            self.own.due_in(),
+            self.soa_check.due_in(),
+        ];
         let due = due.into_iter().flatten().min();
         let (refresh, relist) = (&self.refresh, &self.relist);
         let own_changes = &mut self.own_changes;

@@ -59,6 +59,10 @@ impl FollowedPolicies {
         }
     }
 
+    pub(super) fn table(&self) -> Arc<PolicyTable> {
+        Arc::clone(&self.table)
+    }
+
     /// Returns whether a zone is transferred from primaries.
     pub(super) fn is_transferred(&self, zone: Name<'_>) -> bool {
         self.table.load().of(zone).kind.is_transferred()

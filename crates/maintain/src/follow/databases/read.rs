@@ -129,6 +129,7 @@ impl DatabaseFollower {
             false => Ok(()),
         };
         self.publish(&steps);
+        self.soa_check.request();
         loaded
     }
 
@@ -169,6 +170,7 @@ impl DatabaseFollower {
             self.add_listed(row, &mut steps);
         }
         self.publish(&steps);
+        self.soa_check.request();
         let all = self.pending.contents;
         self.pending.sweep.clear();
         let in_memory = self
@@ -319,6 +321,7 @@ impl DatabaseFollower {
     fn remove(&mut self, id: i64, steps: &mut Vec<TableStep>) {
         if let Some(zone) = self.zones.remove(&id) {
             self.list_file.note_change();
+            self.faults.forget(&zone.name);
             steps.push(TableStep::Withdraw(zone.name));
         }
         self.logged_contests.remove(&id);
@@ -388,6 +391,12 @@ impl DatabaseFollower {
             .filter(|finding| finding.severity == Severity::Error);
         let errors: Vec<RowError> = errors.map(|error| row_error(id, error)).collect();
         self.log_bad_rows(&errors);
+        let first_error = report
+            .bad
+            .iter()
+            .chain(&errors)
+            .next()
+            .map(ToString::to_string);
         match zone {
             Some(zone) if before == ReadContents::Changed && self.is_behind(&zone) => {
                 tracing::debug!("{}: zone {apex} is older in the replica", self.name);
@@ -396,16 +405,25 @@ impl DatabaseFollower {
                 }
             }
             Some(mut zone) => {
-                match self.policies.is_presigned(apex.as_name()) {
+                let is_presigned = self.policies.is_presigned(apex.as_name());
+                match is_presigned {
                     true => self.set_own_signatures(&mut zone),
                     false => zone.set_resident_signing(report.signing),
                 }
+                let is_unsigned = is_presigned && !zone.signing().is_signed();
+                self.faults
+                    .note_read(apex.as_name().as_wire(), None, is_unsigned);
                 let (name, serial) = (apex.to_string(), zone.serial().0);
                 let name = zone_text(&name);
                 tracing::debug!("{}: loaded zone {name} serial {serial}", self.name);
                 self.offer(id, zone, steps);
             }
-            None => tracing::error!("{}: zone {apex} cannot be served", self.name),
+            None => {
+                tracing::error!("{}: zone {apex} cannot be served", self.name);
+                let error = first_error.unwrap_or_else(|| "it has no SOA".into());
+                self.faults
+                    .note_read(apex.as_name().as_wire(), Some(error), false);
+            }
         }
         Ok(())
     }

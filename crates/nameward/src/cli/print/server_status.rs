@@ -72,8 +72,12 @@ pub fn text(status: &ServerStatus) -> String {
         }
     }
     for fault in &status.faults {
-        let (kind, said, remedy) = (fault.kind.word(), &fault.text, &fault.remedy);
-        let _ = writeln!(text, "  {kind}: {said}\n    {remedy}");
+        let (kind, said, since) = (fault.kind.word(), &fault.text, moment(fault.since));
+        let (effect, remedy) = (&fault.effect, &fault.remedy);
+        let _ = writeln!(
+            text,
+            "  {kind}: {said}\n    Since {since}. {effect}\n    {remedy}"
+        );
     }
     text
 }
@@ -81,7 +85,9 @@ pub fn text(status: &ServerStatus) -> String {
 fn zones(status: &ServerStatus) -> String {
     let mut text = format!("{} served", status.zones);
     for (number, state) in [
-        (status.zones_not_ready, "without contents"),
+        (status.zones_not_ready, "without data"),
+        (status.zones_never_transferred, "never transferred"),
+        (status.zones_unsigned, "answered unsigned"),
         (status.zones_with_errors, "with errors"),
         (status.zones_stale, "stale"),
         (status.zones_expired, "expired"),
@@ -149,21 +155,25 @@ mod tests {
                 last_error: Some("no such file".into()),
                 last_error_at: Some(951_782_401),
                 zones: 3,
+                is_lost: true,
             }],
             faults: vec![ServerFault {
                 kind: FaultKind::BackendDown,
+                since: 951_782_400,
                 text: "backend 1 is down".into(),
+                effect: "Nothing is answered.".into(),
                 remedy: "start it".into(),
             }],
             ..ServerStatus::default()
         };
         let text = text(&status);
         for line in [
-            "zones          3 served, 1 without contents",
+            "zones          3 served, 1 without data",
             "1        sqlite    live      down   2000-02-29T00:00:00Z         3  sqlite:/a.db",
             "         last error 2000-02-29T00:00:01Z: no such file",
             "faults: 1",
             "  backend_down: backend 1 is down",
+            "    Since 2000-02-29T00:00:00Z. Nothing is answered.",
             "    start it",
         ] {
             assert!(text.lines().any(|found| found == line), "{line}\n{text}");

@@ -13,6 +13,9 @@ use nameward_zone::{Serial, ZoneKind};
 /// Names in one statement.
 const NAMES_AT_ONCE: usize = 200;
 
+/// Zones without a SOA that are read.
+pub const WITHOUT_SOA_MAX: usize = 100_000;
+
 /// The zones whose standing is asked for.
 #[derive(Debug, Clone, Copy)]
 pub enum StandingZones<'n> {
@@ -22,6 +25,8 @@ pub enum StandingZones<'n> {
     Secondary,
     /// Zones whose secondaries were last notified of another serial than they have now.
     Unnotified,
+    /// Zones that have no SOA; at most [`WITHOUT_SOA_MAX`] of them.
+    WithoutSoa,
 }
 
 /// The standing of a zone.
@@ -134,6 +139,14 @@ impl SqlBackend {
             StandingZones::Unnotified => {
                 let kinds = of_kinds(&[ZoneKind::Primary, ZoneKind::Producer]);
                 session.rows(&(select + &kinds), &[], each).await?;
+            }
+            StandingZones::WithoutSoa => {
+                // The sum keeps planners off the index on zones, by which they would read every zone as a whole.
+                let sql = format!(
+                    "{select}NOT EXISTS (SELECT 1 FROM records s WHERE s.name = d.name AND s.type = 'SOA' \
+                     AND NOT s.disabled AND s.domain_id + 0 = d.id) LIMIT {WITHOUT_SOA_MAX}"
+                );
+                session.rows(&sql, &[], each).await?;
             }
         }
         self.inner.writer.give_back(session);

@@ -1,0 +1,137 @@
+//! The check for zones without a SOA in a database whose zones are looked up.
+//!
+//! Such a zone is answered SERVFAIL, and without the check the operator would learn of it from clients. It is one statement over
+//! all zones, made in the background after the list of zones or a zone was read, and takes a hundredth of the time at most.
+
+use super::ServedFrom;
+use super::follower::DatabaseFollower;
+use super::zone_faults::{NamedZones, ZoneFaultLog};
+use crate::commit::Commits;
+use crate::policy::PolicyTable;
+use nameward_store::sql::{SqlBackend, write::StandingZones};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::runtime::Handle;
+
+/// The shortest time between two checks.
+const PAUSE: Duration = Duration::from_secs(1);
+/// The pause is at least this many times as long as the check before it.
+const PAUSE_FACTOR: u32 = 100;
+
+/// When the next check is due.
+#[derive(Default)]
+pub(super) struct SoaCheck {
+    is_requested: bool,
+    turn: Arc<Mutex<CheckTurn>>,
+}
+
+#[derive(Default)]
+struct CheckTurn {
+    is_running: bool,
+    not_before: Option<Instant>,
+}
+
+impl SoaCheck {
+    /// Requests a check: zones may have come, gone or changed.
+    pub(super) fn request(&mut self) {
+        self.is_requested = true;
+    }
+
+    /// Withdraws the request; the next list or zone that is read makes another.
+    pub(super) fn cancel(&mut self) {
+        self.is_requested = false;
+    }
+
+    /// Returns the time until the next check, if one was requested.
+    pub(super) fn due_in(&self) -> Option<Duration> {
+        let turn = lock(&self.turn);
+        let left = match turn.not_before {
+            _ if turn.is_running => PAUSE,
+            Some(at) => at.saturating_duration_since(Instant::now()),
+            None => Duration::ZERO,
+        };
+        self.is_requested.then_some(left)
+    }
+}
+
+fn lock(turn: &Mutex<CheckTurn>) -> MutexGuard<'_, CheckTurn> {
+    turn.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The parts that a check works with.
+struct SoaChecker {
+    name: String,
+    rank: u16,
+    backend: SqlBackend,
+    commits: Arc<Commits>,
+    policies: Arc<PolicyTable>,
+    faults: Arc<ZoneFaultLog>,
+}
+
+impl DatabaseFollower {
+    /// Starts a check if one is due.
+    pub(super) fn check_soas_if_due(&mut self) {
+        if self.served_from != ServedFrom::Lookups {
+            return self.soa_check.cancel();
+        }
+        if self.soa_check.due_in() != Some(Duration::ZERO) {
+            return;
+        }
+        self.soa_check.cancel();
+        let checker = SoaChecker {
+            name: self.name.clone(),
+            rank: self.rank,
+            backend: self.backend.clone(),
+            commits: Arc::clone(&self.commits),
+            policies: self.policies.table(),
+            faults: Arc::clone(&self.faults),
+        };
+        let (turn, runtime) = (Arc::clone(&self.soa_check.turn), Handle::current());
+        lock(&turn).is_running = true;
+        tokio::task::spawn_blocking(move || {
+            let begin = Instant::now();
+            runtime.block_on(checker.run());
+            let mut turn = lock(&turn);
+            turn.is_running = false;
+            turn.not_before = Some(Instant::now() + PAUSE.max(begin.elapsed() * PAUSE_FACTOR));
+        });
+    }
+}
+
+impl SoaChecker {
+    async fn run(&self) {
+        let found = match self.backend.standing(StandingZones::WithoutSoa).await {
+            Ok(found) => found,
+            // Others notice that the database does not respond.
+            Err(error) => {
+                return tracing::debug!("{}: zones without SOA are not known: {error}", self.name);
+            }
+        };
+        let (table, policies) = (self.commits.table(), self.policies.load());
+        let mut zones = NamedZones::default();
+        for zone in &found {
+            let name = zone.name.as_name();
+            // Secondary zones wait for their primaries, and zones in memory are reported when they are read.
+            let version = table.version(name, self.rank);
+            let is_live = version.is_some_and(|version| version.live().is_some());
+            if is_live && !policies.of(name).kind.is_transferred() {
+                zones.add(zone.name);
+            }
+        }
+        if zones.number > 0 && !self.faults.has_without_records() {
+            self.log(&zones);
+        }
+        self.faults.set_without_records(zones);
+    }
+
+    fn log(&self, zones: &NamedZones) {
+        let name = &self.name;
+        for zone in &zones.first {
+            tracing::warn!("{name}: zone {zone} has no SOA record: it is answered SERVFAIL");
+        }
+        let more = zones.number - zones.first.len();
+        if more > 0 {
+            tracing::warn!("{name}: {more} more zones have no SOA record");
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! Zones of a database that are not answered as they should be: rows that cannot be served, PRESIGNED zones without signatures,
+//! zones without a SOA.
+//!
+//! The follower of the database records them as it reads zones; the server's state is made of the sums.
+
+use nameward_wire::{Name, NameBuf};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Zones of one kind that are named.
+const NAMED_MAX: usize = 5;
+/// Zones whose error is kept; of more, the names alone.
+const ERRORS_MAX: usize = 1000;
+
+/// Some zones: their number, and the first few by name.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NamedZones {
+    /// All of them.
+    pub number: usize,
+    /// The first few.
+    pub first: Vec<NameBuf>,
+}
+
+impl NamedZones {
+    /// Counts a zone.
+    pub fn add(&mut self, zone: NameBuf) {
+        self.number += 1;
+        if self.first.len() < NAMED_MAX {
+            self.first.push(zone);
+        }
+    }
+}
+
+/// The zones of all databases that are not answered as they should be.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DatabaseZoneFaults {
+    /// The first few zones in memory whose rows cannot be served, each with its first error.
+    pub refused: Vec<(NameBuf, String)>,
+    /// PRESIGNED zones that are answered without signatures.
+    pub unsigned: NamedZones,
+    /// Zones of live databases, other than secondary zones, that have no SOA.
+    pub without_records: NamedZones,
+}
+
+/// The faulty zones of one database.
+#[derive(Default)]
+pub(super) struct ZoneFaultLog(Mutex<KnownZoneFaults>);
+
+#[derive(Default)]
+struct KnownZoneFaults {
+    refused: BTreeMap<Box<[u8]>, String>,
+    unsigned: BTreeSet<Box<[u8]>>,
+    without_records: NamedZones,
+}
+
+impl ZoneFaultLog {
+    fn known(&self) -> MutexGuard<'_, KnownZoneFaults> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Records the result of reading a zone into memory: the error that keeps its rows from being served, and whether it
+    /// lacks the signatures that it should bring.
+    pub(super) fn note_read(&self, zone: &[u8], error: Option<String>, is_unsigned: bool) {
+        let mut known = self.known();
+        match error {
+            Some(error) => {
+                let error = if known.refused.len() < ERRORS_MAX {
+                    error
+                } else {
+                    String::new()
+                };
+                known.refused.insert(zone.into(), error);
+            }
+            None => {
+                known.refused.remove(zone);
+            }
+        }
+        if is_unsigned {
+            known.unsigned.insert(zone.into());
+        } else {
+            known.unsigned.remove(zone);
+        }
+    }
+
+    /// Forgets a zone that the database no longer has.
+    pub(super) fn forget(&self, zone: &[u8]) {
+        let mut known = self.known();
+        known.refused.remove(zone);
+        known.unsigned.remove(zone);
+    }
+
+    /// Replaces the zones that have no SOA.
+    pub(super) fn set_without_records(&self, zones: NamedZones) {
+        self.known().without_records = zones;
+    }
+
+    /// Returns whether a zone without a SOA is known.
+    pub(super) fn has_without_records(&self) -> bool {
+        self.known().without_records.number > 0
+    }
+
+    /// Adds the faults of this database to those of others.
+    pub(super) fn add_to(&self, all: &mut DatabaseZoneFaults) {
+        let known = self.known();
+        for (zone, error) in &known.refused {
+            if all.refused.len() == NAMED_MAX {
+                break;
+            }
+            all.refused
+                .extend(name(zone).map(|zone| (zone, error.clone())));
+        }
+        for zone in known.unsigned.iter().filter_map(|zone| name(zone)) {
+            all.unsigned.add(zone);
+        }
+        let named = known.without_records.first.iter();
+        for zone in named {
+            all.without_records.add(*zone);
+        }
+        let unnamed = known.without_records.number - known.without_records.first.len();
+        all.without_records.number += unnamed;
+    }
+}
+
+fn name(wire: &[u8]) -> Option<NameBuf> {
+    Name::from_wire(wire).ok().map(NameBuf::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_zone_that_is_read_well_or_removed_is_no_longer_faulty() {
+        let log = ZoneFaultLog::default();
+        let [a, b]: [NameBuf; 2] = ["a.test.", "b.test."].map(|name| name.parse().unwrap());
+        let (a_wire, b_wire) = (a.as_name().as_wire(), b.as_name().as_wire());
+        let sums = || {
+            let mut all = DatabaseZoneFaults::default();
+            log.add_to(&mut all);
+            all
+        };
+        log.note_read(a_wire, Some("row 7: no SOA".into()), false);
+        log.note_read(b_wire, None, true);
+        assert_eq!(sums().refused, [(a, "row 7: no SOA".to_string())]);
+        assert_eq!(sums().unsigned.first, [b]);
+        log.note_read(a_wire, None, false);
+        log.forget(b_wire);
+        assert_eq!(sums(), DatabaseZoneFaults::default());
+        let mut many = NamedZones::default();
+        (0..8).for_each(|_| many.add(a));
+        log.set_without_records(many);
+        assert_eq!(
+            (
+                sums().without_records.number,
+                sums().without_records.first.len()
+            ),
+            (8, 5)
+        );
+    }
+}

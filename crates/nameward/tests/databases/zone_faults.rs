@@ -1,0 +1,142 @@
+//! Zones of a database that cannot be answered as they should be: each is a fault on the page, in `nameward status` and in
+//! `/metrics`, and none of them makes the whole server not ready.
+
+use crate::operation::{SERVFAIL, wait_for, wait_for_code, zone};
+use crate::rows::Sqlite;
+use nameward_testkit::wait_with_log;
+use nameward_testkit::{Setup, TestServer};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+fn get(server: &TestServer, path: &str) -> String {
+    let mut stream = TcpStream::connect(server.web()).unwrap();
+    let request = format!("GET {path} HTTP/1.0\r\n\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut reply = String::new();
+    stream.read_to_string(&mut reply).unwrap();
+    reply
+}
+
+fn status(server: &TestServer) -> String {
+    String::from_utf8(server.command(&["status"]).stdout).unwrap()
+}
+
+/// Waits until `nameward status` shows a text, or no longer does.
+fn wait_for_status(server: &TestServer, text: &str, is_shown: bool) {
+    let what = format!("{text:?} in the status: {is_shown}");
+    wait_with_log(
+        &what,
+        || status(server),
+        || status(server).contains(text) == is_shown,
+    );
+}
+
+fn has_metric(server: &TestServer, line: &str) -> bool {
+    get(server, "/metrics").lines().any(|found| found == line)
+}
+
+/// A server on a live database with one good zone besides the faulty one that the statements make.
+fn server_with(sql: &str) -> (Sqlite, TestServer) {
+    let setup = Setup::new();
+    let database = Sqlite::new(setup.dir());
+    database.add(&zone("good.test", "192.0.2.10"));
+    database.run(sql);
+    let server = setup.config(&database.backend("live")).start();
+    wait_for(&server, "www.good.test.", (0, 10));
+    (database, server)
+}
+
+#[test]
+fn a_live_zone_without_a_soa_is_a_fault_until_it_has_one() {
+    let (database, server) =
+        server_with("INSERT INTO domains (name, type) VALUES ('empty.test', 'NATIVE')");
+    wait_for_code(&server, "www.empty.test.", SERVFAIL);
+    wait_for_status(
+        &server,
+        "  zone_empty: 1 zone has no data to serve: empty.test.\n    Since 2",
+        true,
+    );
+    assert!(has_metric(&server, "nameward_zones{state=\"not_ready\"} 1"));
+    assert!(has_metric(
+        &server,
+        "nameward_faults{kind=\"zone_empty\"} 1"
+    ));
+    assert!(get(&server, "/").contains("1 zone has no data to serve: empty.test."));
+    assert!(get(&server, "/readyz").ends_with("\nready\n"));
+    database.run(
+        "INSERT INTO records (domain_id, name, type, content, ttl, disabled, auth) SELECT id, name, 'SOA', \
+         'ns.good.test hostmaster.good.test 1 10800 3600 604800 3600', 3600, 0, 1 FROM domains WHERE name = 'empty.test'",
+    );
+    wait_for_status(&server, "\nfaults: none\n", true);
+    assert!(has_metric(&server, "nameward_zones{state=\"not_ready\"} 0"));
+}
+
+#[test]
+fn a_database_secondary_that_was_never_filled_is_a_fault_and_leaves_the_server_ready() {
+    // Port 1 of loopback refuses connections.
+    let (database, server) = server_with(
+        "INSERT INTO domains (name, type, master) VALUES ('never.test', 'SLAVE', '127.0.0.1:1')",
+    );
+    wait_for_code(&server, "www.never.test.", SERVFAIL);
+    wait_for_status(
+        &server,
+        "  zone_never_transferred: Secondary zone never.test was never transferred: ",
+        true,
+    );
+    for line in [
+        "nameward_zones{state=\"never_transferred\"} 1",
+        "nameward_zones{state=\"not_ready\"} 1",
+        "nameward_faults{kind=\"zone_never_transferred\"} 1",
+        "nameward_faults{kind=\"zone_empty\"} 0",
+        "nameward_ready 1",
+    ] {
+        assert!(has_metric(&server, line), "{line}");
+    }
+    assert!(get(&server, "/readyz").ends_with("\nready\n"));
+    database.run("DELETE FROM domains WHERE name = 'never.test'");
+    wait_for_status(&server, "\nfaults: none\n", true);
+}
+
+#[test]
+fn a_presigned_zone_that_is_answered_unsigned_is_a_fault() {
+    let setup = Setup::new();
+    let database = Sqlite::new(setup.dir());
+    database.add(&zone("signed.test", "192.0.2.10"));
+    database.run(
+        "INSERT INTO domainmetadata (domain_id, kind, content) SELECT id, 'PRESIGNED', '1' FROM domains",
+    );
+    let server = setup.config(&database.backend("live")).start();
+    wait_for(&server, "www.signed.test.", (0, 10));
+    wait_for_status(
+        &server,
+        "  zone_unsigned: Zone signed.test is PRESIGNED, but",
+        true,
+    );
+    assert!(has_metric(&server, "nameward_zones{state=\"unsigned\"} 1"));
+    assert!(get(&server, "/readyz").ends_with("\nready\n"));
+    database.run("DELETE FROM domainmetadata");
+    wait_for_status(&server, "\nfaults: none\n", true);
+    assert!(has_metric(&server, "nameward_zones{state=\"unsigned\"} 0"));
+}
+
+#[test]
+fn a_live_database_that_is_lost_makes_the_server_not_ready() {
+    let setup = Setup::new();
+    let path = setup.dir().join("missing.db");
+    let backend = format!(
+        "[[backend]]\ntype = \"sqlite\"\npath = \"{}\"\n",
+        path.display()
+    );
+    let server = setup
+        .config(&backend)
+        .zone("file.test", &zone("file.test", "192.0.2.23").file_text())
+        .start();
+    wait_for(&server, "www.file.test.", (0, 23));
+    wait_for_status(&server, "  backend_lost: Backend 1 (sqlite:", true);
+    let probe = get(&server, "/readyz");
+    assert!(probe.starts_with("HTTP/1.0 503 "), "{probe}");
+    assert!(
+        probe.ends_with("\nno zone of a backend can be answered\n"),
+        "{probe}"
+    );
+}
