@@ -23,6 +23,7 @@ mod error;
 mod facts;
 mod fragment;
 mod health;
+mod hosts;
 mod keys;
 mod listing;
 mod load;
@@ -46,6 +47,7 @@ mod zone_cache;
 use above::AboveSets;
 use apex::Apexes;
 pub use catalog_options::{CatalogProperties, CatalogRole};
+use connection::ConnectTarget;
 pub use dialect::SqlEngine;
 use dialect::Statement;
 pub use error::{RowError, SqlError};
@@ -251,6 +253,8 @@ pub struct SqlBackend {
 
 struct BackendParts {
     options: SqlOptions,
+    /// Where changes are written.
+    primary: ConnectTarget,
     reads: Driver,
     above: AboveSets,
     apexes: Apexes,
@@ -260,6 +264,8 @@ struct BackendParts {
     writer: write::Writer,
     own_commits: write::OwnCommits,
     condition: Condition,
+    /// Whether changes by others are seen.
+    watched: Condition,
     keys: ZoneCache<Keys>,
     metadata: ZoneCache<Metadata>,
     readable: facts::Readable,
@@ -270,19 +276,19 @@ impl SqlBackend {
     /// calls to one backend that is not [`SqlBackend::is_blocking`] belong on one tokio runtime, which drives
     /// its connections.
     pub fn new(options: SqlOptions) -> Result<Self, SqlError> {
-        let address = options.replica.as_ref().unwrap_or(&options.address);
-        let reads = match address {
-            DatabaseAddress::Sqlite(path) => Driver::Sqlite(Sqlite::new(path, &options)),
-            DatabaseAddress::Postgres(url) => Driver::Postgres(Postgres::new(
-                url,
-                options.concurrency.connections,
-                options.timeout,
-            )?),
-            DatabaseAddress::Mysql(url) => Driver::Mysql(Mysql::new(
-                url,
-                options.concurrency.connections,
-                options.timeout,
-            )?),
+        let primary = ConnectTarget::new(&options.address)?;
+        let read_from = match &options.replica {
+            Some(replica) => ConnectTarget::new(replica)?,
+            // Reads go to the server that changes are written to.
+            None => primary.clone(),
+        };
+        let (connections, timeout) = (options.concurrency.connections, options.timeout);
+        let reads = match read_from {
+            ConnectTarget::Sqlite(path) => Driver::Sqlite(Sqlite::new(&path, &options)),
+            ConnectTarget::Postgres(target) => {
+                Driver::Postgres(Postgres::new(*target, connections, timeout))
+            }
+            ConnectTarget::Mysql(target) => Driver::Mysql(Mysql::new(target, connections, timeout)),
         };
         let above = AboveSets::new(MAX_AGE);
         let keys = ZoneCache::new(options.security.keys);
@@ -290,6 +296,7 @@ impl SqlBackend {
         Ok(SqlBackend {
             inner: Arc::new(BackendParts {
                 options,
+                primary,
                 reads,
                 above,
                 apexes: Apexes::default(),
@@ -297,7 +304,14 @@ impl SqlBackend {
                 seed: RandomState::new(),
                 writer: write::Writer::default(),
                 own_commits: write::OwnCommits::default(),
-                condition: Condition::default(),
+                condition: Condition::new(
+                    "the database does not answer",
+                    "the database answers again",
+                ),
+                watched: Condition::new(
+                    "changes of the database are not seen",
+                    "changes of the database are seen again",
+                ),
                 keys,
                 metadata,
                 readable: facts::Readable::default(),
@@ -333,6 +347,21 @@ impl SqlBackend {
     /// Whether the database answers.
     pub fn health(&self) -> Health {
         self.inner.condition.health()
+    }
+
+    /// Whether changes by others are seen. A database that has no means to notify of them is no failure.
+    pub fn watch_health(&self) -> Health {
+        self.inner.watched.health()
+    }
+
+    /// Notes how an attempt to see changes ended.
+    fn note_watch(&self, result: Result<(), SqlError>) {
+        let result = match result {
+            Err(SqlError::Refused(_)) => Ok(()),
+            result => result,
+        };
+        let inner = &self.inner;
+        inner.watched.note(&result, &inner.options.address);
     }
 
     /// All zones, in no order.

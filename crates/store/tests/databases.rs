@@ -416,3 +416,38 @@ fn postgresql_keeps_the_contract_notices_changes_and_comes_back() {
 fn mariadb_keeps_the_contract_notices_changes_and_comes_back() {
     check_database(DatabaseKind::Mariadb);
 }
+
+/// A server reports the path of its socket. Behind a tunnel that path may belong to another server of this machine.
+#[test]
+fn a_mysql_address_with_a_host_is_never_left_for_the_socket_that_the_server_names() {
+    let kind = DatabaseKind::Mariadb;
+    let (Some(named), Some(other)) = (Database::start(kind), Database::start(kind)) else {
+        return;
+    };
+    let (named, other) = (named.unwrap(), other.unwrap());
+    for database in [&named, &other] {
+        let address = DatabaseAddress::parse(&database.socket_url()).unwrap();
+        assert_eq!(block_on(db::init(&address)).unwrap(), Vec::<String>::new());
+    }
+    let (socket, aside) = (
+        named.directory().join("socket"),
+        named.directory().join("aside"),
+    );
+    std::fs::rename(&socket, &aside).unwrap();
+    std::os::unix::fs::symlink(other.directory().join("socket"), &socket).unwrap();
+    let backend = backend(&named.url());
+    let zone = nameward_store::sql::write::NewZone {
+        name: name("example.org"),
+        kind: nameward_zone::ZoneKind::Native,
+        primaries: None,
+        account: String::new(),
+        key: None,
+        rrsets: Vec::new(),
+        now: std::time::SystemTime::UNIX_EPOCH,
+    };
+    block_on(backend.create_zone(&zone)).unwrap();
+    std::fs::rename(&aside, &socket).unwrap();
+    let count = "SELECT COUNT(*) FROM domains";
+    assert_eq!(named.run(count).unwrap(), "1\n");
+    assert_eq!(other.run(count).unwrap(), "0\n");
+}

@@ -3,6 +3,7 @@
 //! A database never waits for the disk (but loses nothing when it is killed), is never a system service, and ends when its [`Database`] is dropped or
 //! this process ends. It can be killed, paused and started again, to see what others make of that.
 
+mod galera;
 mod replica;
 mod tls;
 

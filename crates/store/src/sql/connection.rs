@@ -5,6 +5,7 @@
 
 use super::dialect::SqlEngine;
 use super::error::SqlError;
+use super::hosts::Server;
 use super::row::Cells;
 use super::url::DatabaseAddress;
 use super::{mysql, postgres};
@@ -13,6 +14,7 @@ use rusqlite::{ErrorCode, OpenFlags};
 use std::error::Error;
 use std::future::poll_fn;
 use std::ops::ControlFlow;
+use std::path::PathBuf;
 use std::pin::pin;
 use std::time::Duration;
 use tokio_postgres::types::{IsNull, ToSql, Type, private::BytesMut, to_sql_checked};
@@ -43,6 +45,44 @@ pub(super) struct Terms {
     pub(super) statement_time: Option<Duration>,
 }
 
+/// A database that connections can be opened to. Clones share what is known about its servers.
+#[derive(Clone)]
+pub(super) enum ConnectTarget {
+    Sqlite(PathBuf),
+    Postgres(Box<postgres::Target>),
+    Mysql(mysql::Target),
+}
+
+impl ConnectTarget {
+    pub(super) fn new(address: &DatabaseAddress) -> Result<Self, SqlError> {
+        Ok(match address {
+            DatabaseAddress::Sqlite(path) => ConnectTarget::Sqlite(path.clone()),
+            DatabaseAddress::Postgres(url) => {
+                ConnectTarget::Postgres(Box::new(postgres::target(url)?))
+            }
+            DatabaseAddress::Mysql(url) => ConnectTarget::Mysql(mysql::target(url)?),
+        })
+    }
+
+    /// Notes that a server failed or takes no changes: it is tried last.
+    pub(super) fn avoid(&self, server: &Server) {
+        match self {
+            ConnectTarget::Sqlite(_) => {}
+            ConnectTarget::Postgres(target) => target.hosts().avoid(server),
+            ConnectTarget::Mysql(target) => target.hosts().avoid(server),
+        }
+    }
+
+    /// Whether a connection to this server is still to be used.
+    pub(super) fn prefers(&self, server: &Server) -> bool {
+        match self {
+            ConnectTarget::Sqlite(_) => true,
+            ConnectTarget::Postgres(target) => target.hosts().prefers(server),
+            ConnectTarget::Mysql(target) => target.hosts().prefers(server),
+        }
+    }
+}
+
 enum Client {
     Sqlite(rusqlite::Connection),
     Postgres(tokio_postgres::Client),
@@ -52,6 +92,8 @@ enum Client {
 /// A connection that nobody else uses.
 pub(super) struct SqlConnection {
     client: Client,
+    /// The server it is connected to; none for a file.
+    server: Option<Server>,
     terms: Terms,
 }
 
@@ -91,9 +133,9 @@ pub(super) type Each<'e> = &'e mut (dyn FnMut(&dyn Cells) + Send);
 pub(super) type EachUntil<'e> = &'e mut (dyn FnMut(&dyn Cells) -> ControlFlow<()> + Send);
 
 impl SqlConnection {
-    pub(super) async fn open(address: &DatabaseAddress, terms: Terms) -> Result<Self, SqlError> {
-        let client = match address {
-            DatabaseAddress::Sqlite(path) => {
+    pub(super) async fn open(target: &ConnectTarget, terms: Terms) -> Result<Self, SqlError> {
+        let (server, client) = match target {
+            ConnectTarget::Sqlite(path) => {
                 let unreachable =
                     |error| SqlError::Unavailable(format!("{}: {error}", path.display()));
                 let mut flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -101,22 +143,27 @@ impl SqlConnection {
                 let file =
                     rusqlite::Connection::open_with_flags(path, flags).map_err(unreachable)?;
                 file.busy_timeout(terms.patience).map_err(unreachable)?;
-                Client::Sqlite(file)
+                (None, Client::Sqlite(file))
             }
-            DatabaseAddress::Postgres(url) => {
-                let config = postgres::config(url, terms.patience)?;
-                Client::Postgres(postgres::connect(&config, terms.patience).await?)
+            ConnectTarget::Postgres(target) => {
+                let (server, client) = postgres::connect(target, terms.patience).await?;
+                (Some(server), Client::Postgres(client))
             }
-            DatabaseAddress::Mysql(url) => {
-                let connect = mysql_async::Conn::new(mysql::options(url)?);
-                let connection = tokio::time::timeout(terms.patience, connect)
-                    .await
-                    .map_err(|_| SqlError::Timeout(terms.patience.as_millis()))?
-                    .map_err(|error| mysql::failure(&error))?;
-                Client::Mysql(Box::new(connection))
+            ConnectTarget::Mysql(target) => {
+                let (server, connection) = mysql::connect(target, terms.patience).await?;
+                (Some(server), Client::Mysql(Box::new(connection)))
             }
         };
-        Ok(SqlConnection { client, terms })
+        Ok(SqlConnection {
+            client,
+            server,
+            terms,
+        })
+    }
+
+    /// The server it is connected to; none for a file.
+    pub(super) fn server(&self) -> Option<&Server> {
+        self.server.as_ref()
     }
 
     pub(super) fn engine(&self) -> SqlEngine {

@@ -7,7 +7,7 @@ mod survey;
 pub use check::{CheckReport, RowProblem, check};
 pub use survey::{ForeignContent, ForeignKind, survey};
 
-use super::connection::{SqlConnection, Terms};
+use super::connection::{ConnectTarget, SqlConnection, Terms};
 use super::dialect::SqlEngine;
 use super::error::SqlError;
 use super::schema::{create, create_triggers};
@@ -24,7 +24,7 @@ async fn open(address: &DatabaseAddress) -> Result<SqlConnection, SqlError> {
         patience: PATIENCE,
         statement_time: None,
     };
-    SqlConnection::open(address, terms).await
+    SqlConnection::open(&ConnectTarget::new(address)?, terms).await
 }
 
 /// Makes what is missing of the schema. Returns warnings: without the triggers all works, but other servers see

@@ -39,12 +39,36 @@ pub enum SqlError {
     /// The database could not do a statement at this moment: a lock, a deadlock, a conflict with others.
     #[error("the database could not answer now: {0}")]
     Busy(String),
+    /// The server takes no changes: a standby, a replica, a server that an operator made read-only.
+    #[error("the database server takes no changes: {0}")]
+    ReadOnly(String),
     /// The address of the database is wrong.
     #[error("{0}")]
     Address(String),
 }
 
 impl SqlError {
+    /// Whether the server is at fault and not the statement: another server, or a new connection, may do better.
+    pub(crate) fn is_of_server(&self) -> bool {
+        matches!(
+            self,
+            SqlError::Unavailable(_) | SqlError::Timeout(_) | SqlError::ReadOnly(_)
+        )
+    }
+
+    /// The failure without what kind it is.
+    pub(crate) fn reason(&self) -> String {
+        match self {
+            SqlError::Unavailable(text)
+            | SqlError::Refused(text)
+            | SqlError::Busy(text)
+            | SqlError::ReadOnly(text)
+            | SqlError::Address(text) => text.clone(),
+            SqlError::Timeout(ms) => format!("no answer within {ms} ms"),
+            SqlError::Row(error) => error.to_string(),
+        }
+    }
+
     pub(crate) fn row(table: &'static str, id: i64, reason: impl Into<String>) -> Self {
         SqlError::Row(RowError {
             table,

@@ -24,6 +24,9 @@ pub struct Health {
 
 /// The health of a database as its statements show it.
 pub(super) struct Condition {
+    /// The line of the log when it goes down, and when it is back.
+    down: &'static str,
+    up: &'static str,
     is_up: AtomicBool,
     /// The log does not say yet how it is.
     is_unlogged: AtomicBool,
@@ -40,9 +43,12 @@ struct HealthNotes {
     logged_at: Option<Instant>,
 }
 
-impl Default for Condition {
-    fn default() -> Self {
+impl Condition {
+    /// Nothing was tried yet. The texts are for the log: when it goes down, and when it is back.
+    pub(super) fn new(down: &'static str, up: &'static str) -> Self {
         Condition {
+            down,
+            up,
             is_up: AtomicBool::new(true),
             is_unlogged: AtomicBool::new(false),
             notes: Mutex::new(HealthNotes {
@@ -54,9 +60,7 @@ impl Default for Condition {
             }),
         }
     }
-}
 
-impl Condition {
     fn notes(&self) -> MutexGuard<'_, HealthNotes> {
         self.notes.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -84,6 +88,7 @@ impl Condition {
                 error @ (SqlError::Unavailable(_)
                 | SqlError::Timeout(_)
                 | SqlError::Refused(_)
+                | SqlError::ReadOnly(_)
                 | SqlError::Busy(_)),
             ) => error.to_string(),
             _ if self.is_up.load(Ordering::Relaxed)
@@ -111,9 +116,9 @@ impl Condition {
         self.is_unlogged.store(false, Ordering::Relaxed);
         drop(notes);
         if is_up {
-            tracing::info!(%database, "the database answers again");
+            tracing::info!(%database, "{}", self.up);
         } else {
-            tracing::error!(%database, reason, "the database does not answer");
+            tracing::error!(%database, reason, "{}", self.down);
         }
     }
 }
@@ -139,7 +144,7 @@ mod tests {
 
     #[test]
     fn a_database_that_comes_and_goes_is_logged_now_and_then() {
-        let mut notes = Condition::default().notes.into_inner().unwrap();
+        let mut notes = Condition::new("down", "up").notes.into_inner().unwrap();
         let start = Instant::now();
         assert!(!notes.is_due(true, start));
         assert!(notes.is_due(false, start), "the first time at once");
@@ -153,7 +158,7 @@ mod tests {
     #[test]
     fn a_later_statement_logs_what_was_not_logged() {
         let (condition, address) = (
-            Condition::default(),
+            Condition::new("down", "up"),
             DatabaseAddress::parse("x.db").unwrap(),
         );
         condition.note(&Err(SqlError::Timeout(1)), &address);

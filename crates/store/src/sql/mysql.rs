@@ -1,8 +1,11 @@
-//! MySQL and MariaDB: a pool of connections, each taking one statement at a time.
+//! MySQL and MariaDB: a pool of connections to one server, each taking one statement at a time.
+//!
+//! Of several servers one that takes changes is preferred: a replica shows them later.
 
 use super::back_off::BackOff;
 use super::dialect::{NAME_COUNTS, STATEMENTS, SqlEngine, Statement};
 use super::error::SqlError;
+use super::hosts::{Found, Hosts, ListedHost, OpenConnection, Server};
 use super::row::Cells;
 use super::tls::{Tls, Wish};
 use mysql_async::prelude::Queryable;
@@ -10,13 +13,22 @@ use mysql_async::{
     Conn, Error, Opts, OptsBuilder, Params, Pool, PoolConstraints, PoolOpts, Row, SslOpts, Value,
 };
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+/// The port of a host that is listed without one.
+const DEFAULT_PORT: u16 = 3306;
+/// When the system checks an idle connection.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(10);
 
 pub(crate) struct Mysql {
-    pool: Pool,
-    /// For connections beside the pool, which may be full of statements that hang.
-    options: Opts,
+    target: Target,
+    /// The server in use, and the connections to it.
+    pool: Mutex<Option<(Server, Pool)>>,
+    /// Connections in use are never more than this.
+    seats: Semaphore,
+    seat_count: usize,
     timeout: Duration,
     back_off: Mutex<BackOff>,
     statements: [String; STATEMENTS],
@@ -24,46 +36,148 @@ pub(crate) struct Mysql {
     lists: [[String; NAME_COUNTS.len()]; Statement::LISTED.len()],
 }
 
+/// A table that is being altered fails its statements before clients give up. In seconds, 1 is the least.
+const INIT: &str = "SET SESSION lock_wait_timeout = 1";
+
+/// A database, and how to connect to it.
+#[derive(Clone)]
+pub(crate) struct Target {
+    options: Opts,
+    hosts: Arc<Hosts>,
+}
+
+impl Target {
+    /// Its servers.
+    pub(crate) fn hosts(&self) -> &Hosts {
+        &self.hosts
+    }
+
+    fn options(&self, server: &Server) -> OptsBuilder {
+        let options = OptsBuilder::from_opts(self.options.clone());
+        match server {
+            Server::Tcp(name, address) => options
+                .ip_or_hostname(name)
+                .tcp_port(address.port())
+                .resolved_ips(Some([address.ip()])),
+            Server::Socket(path, _) => options.socket(Some(path.display().to_string())),
+        }
+    }
+}
+
+impl OpenConnection for Target {
+    type Connection = Conn;
+
+    async fn open(&self, server: &Server, is_one_of_many: bool) -> Result<Found<Conn>, SqlError> {
+        let connect = async {
+            let mut connection = Conn::new(self.options(server)).await?;
+            let mut is_read_only = false;
+            if is_one_of_many {
+                let sql = "SELECT @@global.read_only";
+                is_read_only = connection.query_first::<i64, _>(sql).await? == Some(1);
+            }
+            Ok((connection, is_read_only))
+        };
+        match connect.await.map_err(|error: Error| failure(&error))? {
+            (connection, true) => Ok(Found::Fallback(connection)),
+            (connection, false) => Ok(Found::Good(connection)),
+        }
+    }
+}
+
+/// Connects to the server that suits best.
+pub(crate) async fn connect(
+    target: &Target,
+    timeout: Duration,
+) -> Result<(Server, Conn), SqlError> {
+    target.hosts.connect(timeout, target).await
+}
+
 /// Reads an address, and from its `sslmode` whether the connection is encrypted.
-pub(crate) fn options(url: &str) -> Result<Opts, SqlError> {
+pub(crate) fn target(url: &str) -> Result<Target, SqlError> {
     let wish = Wish::read(url)?;
     // The message of the parser may quote the address, with the password.
-    let options = Opts::from_url(&wish.url)
-        .map_err(|_| SqlError::Address("expected mysql://user@host:port/database".into()))?;
-    let Some(path) = wish.authorities else {
-        return Ok(options);
-    };
-    // A file that cannot be read is an error now, not when the first connection fails.
-    Tls::new(Some(&path))?;
-    let tls = SslOpts::default()
-        .with_disable_built_in_roots(true)
-        .with_root_certs(vec![path.into()]);
-    Ok(OptsBuilder::from_opts(options).ssl_opts(tls).into())
+    let expected = || SqlError::Address("expected mysql://user@host:port/database".into());
+    let (first, others) = split_hosts(&wish.url).ok_or_else(expected)?;
+    let options = Opts::from_url(&first).map_err(|_| expected())?;
+    let mut listed = vec![match options.socket() {
+        Some(path) => ListedHost::Socket(path.into(), 0),
+        None => ListedHost::Name(bare(options.ip_or_hostname()), options.tcp_port()),
+    }];
+    listed.extend(others);
+    // The driver would otherwise leave a connection to loopback for the socket path that the server reports. Behind a
+    // tunnel or in a container that path may belong to another server on this machine.
+    let mut options = OptsBuilder::from_opts(options)
+        .prefer_socket(false)
+        .tcp_keepalive(Some(KEEPALIVE_IDLE));
+    if let Some(path) = wish.authorities {
+        // A file that cannot be read is an error now, not when the first connection fails.
+        Tls::new(Some(&path))?;
+        let tls = SslOpts::default()
+            .with_disable_built_in_roots(true)
+            .with_root_certs(vec![path.into()]);
+        options = options.ssl_opts(tls);
+    }
+    Ok(Target {
+        options: options.into(),
+        hosts: Arc::new(Hosts::new(listed)),
+    })
+}
+
+/// Returns an address with its first host alone, and the other hosts that it lists.
+fn split_hosts(url: &str) -> Option<(String, Vec<ListedHost>)> {
+    let start = url.find("://")? + 3;
+    let end = url[start..].find(['/', '?', '#']);
+    let end = end.map_or(url.len(), |end| start + end);
+    let hosts_at = url[start..end]
+        .rfind('@')
+        .map_or(start, |at| start + at + 1);
+    let mut hosts = url[hosts_at..end].split(',');
+    let first = hosts.next()?;
+    let others = hosts.map(|host| {
+        let (name, port) = match host.rsplit_once(':') {
+            // An IPv6 address without a port.
+            Some((_, behind)) if behind.ends_with(']') => (host, DEFAULT_PORT),
+            Some((name, port)) => (name, port.parse().ok()?),
+            None => (host, DEFAULT_PORT),
+        };
+        (!name.is_empty()).then(|| ListedHost::Name(bare(name), port))
+    });
+    let others = others.collect::<Option<Vec<_>>>()?;
+    Some((
+        format!("{}{first}{}", &url[..hosts_at], &url[end..]),
+        others,
+    ))
+}
+
+/// An IPv6 address without its brackets.
+fn bare(host: &str) -> String {
+    let inner = host
+        .strip_prefix('[')
+        .and_then(|host| host.strip_suffix(']'));
+    inner.unwrap_or(host).to_owned()
+}
+
+/// A connection for one statement.
+struct Seated<'m> {
+    connection: Conn,
+    server: Server,
+    _seat: SemaphorePermit<'m>,
 }
 
 impl Mysql {
-    pub(crate) fn new(url: &str, connections: usize, timeout: Duration) -> Result<Self, SqlError> {
+    pub(crate) fn new(target: Target, connections: usize, timeout: Duration) -> Self {
         // One more, so that reading a whole zone takes nothing away from look-ups.
         let most = connections.max(1) + 1;
-        let pool = PoolOpts::default()
-            .with_constraints(PoolConstraints::new(1, most).unwrap_or_default())
-            // A reset would throw the prepared statements away, and cost a round trip.
-            .with_reset_connection(false);
-        let own = OptsBuilder::from_opts(options(url)?).prefer_socket(false);
-        let options = own
-            .clone()
-            .pool_opts(pool)
-            .stmt_cache_size(32usize)
-            // A table that is being altered fails its statements before clients give up. In seconds, 1 is the least.
-            .init(vec!["SET SESSION lock_wait_timeout = 1"]);
-        Ok(Mysql {
-            pool: Pool::new(options),
-            options: own.into(),
+        Mysql {
+            target,
+            pool: Mutex::default(),
+            seats: Semaphore::new(most),
+            seat_count: most,
             timeout,
             back_off: Mutex::default(),
             statements: Statement::ALL.map(|statement| statement.sql(SqlEngine::Mysql, 1)),
             lists: Statement::lists(SqlEngine::Mysql),
-        })
+        }
     }
 
     /// Runs a statement and hands each row over.
@@ -79,31 +193,51 @@ impl Mysql {
             has_rows.store(true, Ordering::Relaxed);
             each(row)
         };
-        let mut connection = self.connection().await?;
+        let mut seated = self.connection().await?;
         let mut result = self
-            .run(&mut connection, statement, zone, names, &mut each)
+            .run(&mut seated.connection, statement, zone, names, &mut each)
             .await;
         if matches!(result, Err(SqlError::Unavailable(_))) && !has_rows.load(Ordering::Relaxed) {
-            // It may have been idle while the server restarted: one more try.
-            drop(connection);
-            connection = self.connection().await?;
+            // It may have been idle while the server restarted, or the server has left its cluster: one more try.
+            self.leave(&seated.server);
+            drop(seated);
+            seated = self.connection().await?;
             result = self
-                .run(&mut connection, statement, zone, names, &mut each)
+                .run(&mut seated.connection, statement, zone, names, &mut each)
                 .await;
         }
-        if result.is_err() {
-            if matches!(result, Err(SqlError::Timeout(_))) {
-                self.kill(connection.id());
+        let Err(error) = &result else {
+            return result;
+        };
+        match error {
+            SqlError::Timeout(_) => {
+                // Other connections to a server that is only slow are of use.
+                if self.target.hosts.are_several() {
+                    self.leave(&seated.server);
+                }
+                self.kill(&seated);
             }
-            // Rows that nobody reads any more may still be on their way.
-            tokio::spawn(connection.disconnect());
+            SqlError::Unavailable(_) => self.leave(&seated.server),
+            _ => {}
         }
+        // Rows that nobody reads any more may still be on their way.
+        tokio::spawn(seated.connection.disconnect());
         result
     }
 
+    /// Gives the connections to a server up, and tries it last.
+    fn leave(&self, server: &Server) {
+        self.target.hosts.avoid(server);
+        let mut pool = self.pool();
+        if pool.as_ref().is_some_and(|(of, _)| of == server) {
+            *pool = None;
+        }
+    }
+
     /// Has the server end a connection whose statement nobody waits for any more: it would work on it to its end.
-    fn kill(&self, connection: u32) {
-        let (options, timeout) = (self.options.clone(), self.timeout);
+    fn kill(&self, seated: &Seated<'_>) {
+        let (options, timeout) = (self.target.options(&seated.server), self.timeout);
+        let connection = seated.connection.id();
         tokio::spawn(async move {
             let killing = async {
                 let mut own = Conn::new(options).await?;
@@ -115,20 +249,66 @@ impl Mysql {
         });
     }
 
-    async fn connection(&self) -> Result<Conn, SqlError> {
+    async fn connection(&self) -> Result<Seated<'_>, SqlError> {
         self.back_off().check()?;
-        match self.within(self.pool.get_conn()).await {
-            Ok(connection) => {
-                self.back_off().succeed();
-                Ok(connection)
+        // Too many statements are no reason to stay away from the database.
+        let seat = tokio::time::timeout(self.timeout, self.seats.acquire())
+            .await
+            .map_err(|_| SqlError::Timeout(self.timeout.as_millis()))?
+            .map_err(|error| SqlError::Unavailable(error.to_string()))?;
+        let current = self.pool().clone();
+        let current = current.filter(|(server, _)| self.target.hosts.prefers(server));
+        if let Some((server, pool)) = current {
+            match self.within(pool.get_conn()).await {
+                Ok(connection) => {
+                    self.back_off().succeed();
+                    return Ok(Seated {
+                        connection,
+                        server,
+                        _seat: seat,
+                    });
+                }
+                Err(_) => self.leave(&server),
             }
-            // A full pool is no reason to stay away from the database.
-            Err(SqlError::Timeout(ms)) => Err(SqlError::Timeout(ms)),
+        }
+        match connect(&self.target, self.timeout).await {
+            Ok((server, mut connection)) => {
+                self.back_off().succeed();
+                self.within(connection.query_drop(INIT)).await?;
+                self.use_server(&server);
+                Ok(Seated {
+                    connection,
+                    server,
+                    _seat: seat,
+                })
+            }
             Err(error) => Err(self.back_off().fail(error)),
         }
     }
 
-    fn back_off(&self) -> std::sync::MutexGuard<'_, BackOff> {
+    /// Makes further connections to a server.
+    fn use_server(&self, server: &Server) {
+        let mut pool = self.pool();
+        if pool.as_ref().is_some_and(|(of, _)| of == server) {
+            return;
+        }
+        let bounds = PoolOpts::default()
+            .with_constraints(PoolConstraints::new(1, self.seat_count).unwrap_or_default())
+            // A reset would throw the prepared statements away, and cost a round trip.
+            .with_reset_connection(false);
+        let options = self.target.options(server);
+        let options = options
+            .pool_opts(bounds)
+            .stmt_cache_size(32usize)
+            .init(vec![INIT]);
+        *pool = Some((server.clone(), Pool::new(options)));
+    }
+
+    fn pool(&self) -> MutexGuard<'_, Option<(Server, Pool)>> {
+        self.pool.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn back_off(&self) -> MutexGuard<'_, BackOff> {
         self.back_off.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -181,10 +361,12 @@ pub(crate) fn failure(error: &Error) -> SqlError {
             1969 | 3024 => SqlError::Timeout(0),
             // Lock wait, deadlock, the table changed meanwhile, serialisation failure.
             1205 | 1213 | 1412 | 1020 => SqlError::Busy(refusal.message.clone()),
-            // Too many connections, login, no such database, shutting down, killed.
-            1040 | 1044 | 1045 | 1049 | 1053 | 1129 | 1130 | 1203 | 1226 | 1317 | 1927 | 3169 => {
-                SqlError::Unavailable(refusal.message.clone())
-            }
+            // A replica, a server that an operator made read-only, a read-only transaction.
+            1290 | 1836 | 1792 => SqlError::ReadOnly(refusal.message.clone()),
+            // Too many connections, login, a node that is not part of its cluster, no such database, shutting down, an error
+            // during COMMIT, killed.
+            1040 | 1044 | 1045 | 1047 | 1049 | 1053 | 1129 | 1130 | 1180 | 1203 | 1226 | 1317
+            | 1927 | 3169 => SqlError::Unavailable(refusal.message.clone()),
             _ => SqlError::Refused(refusal.message.clone()),
         },
         Error::Io(error) => SqlError::Unavailable(error.to_string()),
@@ -207,5 +389,23 @@ impl Cells for Row {
             Value::Bytes(text) => Some(text),
             _ => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_may_list_hosts() {
+        let name = |host: &str, port| ListedHost::Name(host.into(), port);
+        let (first, others) = split_hosts("mysql://me:a,b@db1:1,[::1],db3:3/pdns?x=1,2").unwrap();
+        assert_eq!(first, "mysql://me:a,b@db1:1/pdns?x=1,2");
+        assert_eq!(others, [name("::1", DEFAULT_PORT), name("db3", 3)]);
+        let alone = "mysql://me@[2001:db8::1]:3307/pdns";
+        assert_eq!(split_hosts(alone).unwrap(), (alone.into(), Vec::new()));
+        assert!(split_hosts("mysql://me@db1,:3/pdns").is_none());
+        assert!(split_hosts("mysql://me@db1,db2:x/pdns").is_none());
+        assert!(target("mysql://me@db1,db2:3307/pdns").is_ok());
     }
 }

@@ -2,10 +2,13 @@
 //!
 //! Statements are sent without waiting for the answers to those before (pipelining), so a few connections carry
 //! many look-ups. Statements that read a lot have a connection of their own, so that no look-up waits behind them.
+//!
+//! Of several servers the one that takes changes is preferred: a standby shows them later.
 
 use super::back_off::BackOff;
 use super::dialect::{STATEMENTS, SqlEngine, Statement};
 use super::error::SqlError;
+use super::hosts::{Found, Hosts, ListedHost, OpenConnection, Server};
 use super::row::Cells;
 use super::tls::{Encrypted, Tls, Wish};
 use std::error::Error as _;
@@ -14,7 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::OnceCell;
-use tokio_postgres::config::SslMode;
+use tokio_postgres::config::{Host, SslMode};
 use tokio_postgres::types::{FromSql, ToSql, Type};
 use tokio_postgres::{Client, Config, Row, RowStream, Socket, Statement as Prepared};
 
@@ -33,21 +36,76 @@ struct ConnectionSlot {
 }
 
 struct PostgresSession {
+    server: Server,
     client: Client,
     prepared: [OnceCell<Prepared>; STATEMENTS],
 }
 
+/// The port of a host that is listed without one.
+const DEFAULT_PORT: u16 = 5432;
+/// When the system checks an idle connection, how often, and after how many failures it is broken.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(10);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(3);
+const KEEPALIVE_RETRIES: u32 = 3;
+/// How long sent data may stay unacknowledged before the connection is broken.
+const USER_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// A database, and how to connect to it.
 #[derive(Clone)]
 pub(crate) struct Target {
+    /// Without hosts.
     config: Config,
+    hosts: Arc<Hosts>,
     tls: Tls,
 }
 
 impl Target {
+    /// Its servers.
+    pub(crate) fn hosts(&self) -> &Hosts {
+        &self.hosts
+    }
+
     /// Opens a connection that has to be polled.
-    pub(crate) async fn open(&self) -> Result<(Client, Connection), tokio_postgres::Error> {
-        self.config.connect(self.tls.clone()).await
+    pub(crate) async fn open_polled(
+        &self,
+        server: &Server,
+    ) -> Result<(Client, Connection), tokio_postgres::Error> {
+        let mut config = self.config.clone();
+        match server {
+            Server::Tcp(name, address) => {
+                config.host(name).hostaddr(address.ip());
+                config.port(address.port())
+            }
+            Server::Socket(directory, port) => config.host_path(directory).port(*port),
+        };
+        config.connect(self.tls.clone()).await
+    }
+}
+
+impl OpenConnection for Target {
+    type Connection = Client;
+
+    /// Connects to a server and lets the connection work on its own.
+    async fn open(&self, server: &Server, is_one_of_many: bool) -> Result<Found<Client>, SqlError> {
+        let (client, connection) = self
+            .open_polled(server)
+            .await
+            .map_err(|error| failure(&error))?;
+        // It ends when the client is dropped or the connection breaks; the client reports both.
+        tokio::spawn(connection);
+        // Planning a look-up anew for each list of names takes longer than the look-up. Older servers, and others that speak
+        // the protocol, do not know the setting and go on without it.
+        let _ = client
+            .batch_execute("SET plan_cache_mode = force_generic_plan")
+            .await;
+        if is_one_of_many {
+            // Others that speak the protocol may not have the function: they have no standby.
+            let asked = client.query_one("SELECT pg_is_in_recovery()", &[]).await;
+            if asked.is_ok_and(|row| row.try_get(0).unwrap_or(false)) {
+                return Ok(Found::Fallback(client));
+            }
+        }
+        Ok(Found::Good(client))
     }
 }
 
@@ -55,54 +113,102 @@ impl Target {
 pub(crate) type Connection = tokio_postgres::Connection<Socket, Encrypted<Socket>>;
 
 /// Reads an address.
-pub(crate) fn config(url: &str, timeout: Duration) -> Result<Target, SqlError> {
+pub(crate) fn target(url: &str) -> Result<Target, SqlError> {
     let wish = Wish::read(url)?;
     // The message of the parser may quote the address, with the password.
-    let mut config: Config = wish
-        .url
-        .parse()
-        .map_err(|_| SqlError::Address("expected postgres://user@host:port/database".into()))?;
+    let expected = || SqlError::Address("expected postgres://user@host:port/database".into());
+    let read: Config = wish.url.parse().map_err(|_| expected())?;
+    let mut config = without_hosts(&read);
     config
-        .connect_timeout(timeout)
-        .keepalives_idle(Duration::from_secs(10))
+        .keepalives_idle(KEEPALIVE_IDLE)
+        .keepalives_interval(KEEPALIVE_INTERVAL)
+        .keepalives_retries(KEEPALIVE_RETRIES)
+        .tcp_user_timeout(USER_TIMEOUT)
         .application_name("nameward")
         // Nothing in between: who asks for encryption gets it or nothing.
         .ssl_mode(match wish.authorities {
             Some(_) => SslMode::Require,
             None => SslMode::Disable,
         });
+    let listed = listed_hosts(&read).ok_or_else(expected)?;
     let tls = Tls::new(wish.authorities.as_deref())?;
-    Ok(Target { config, tls })
+    Ok(Target {
+        config,
+        hosts: Arc::new(Hosts::new(listed)),
+        tls,
+    })
 }
 
-/// Connects and lets the connection work on its own.
-pub(crate) async fn connect(target: &Target, timeout: Duration) -> Result<Client, SqlError> {
-    let (client, connection) = tokio::time::timeout(timeout, target.open())
-        .await
-        .map_err(|_| SqlError::Timeout(timeout.as_millis()))?
-        .map_err(|error| failure(&error))?;
-    // It ends when the client is dropped or the connection breaks; the client reports both.
-    tokio::spawn(connection);
-    // Planning a look-up anew for each list of names takes longer than the look-up. Older servers, and others that speak
-    // the protocol, do not know the setting and go on without it.
-    let _ = tokio::time::timeout(
-        timeout,
-        client.batch_execute("SET plan_cache_mode = force_generic_plan"),
-    )
-    .await;
-    Ok(client)
+/// Returns what an address says besides its hosts.
+fn without_hosts(read: &Config) -> Config {
+    let mut config = Config::new();
+    if let Some(user) = read.get_user() {
+        config.user(user);
+    }
+    if let Some(password) = read.get_password() {
+        config.password(password);
+    }
+    if let Some(name) = read.get_dbname() {
+        config.dbname(name);
+    }
+    if let Some(options) = read.get_options() {
+        config.options(options);
+    }
+    config
+        .ssl_negotiation(read.get_ssl_negotiation())
+        .target_session_attrs(read.get_target_session_attrs())
+        .channel_binding(read.get_channel_binding());
+    config
+}
+
+/// Returns the hosts that an address lists; `None` if there are none, or the lists do not match.
+fn listed_hosts(read: &Config) -> Option<Vec<ListedHost>> {
+    let (hosts, addresses, ports) = (read.get_hosts(), read.get_hostaddrs(), read.get_ports());
+    let count = hosts.len().max(addresses.len());
+    let matches = |length: usize| length == count || length == 0;
+    if count == 0
+        || !matches(hosts.len())
+        || !matches(addresses.len())
+        || !(matches(ports.len()) || ports.len() == 1)
+    {
+        return None;
+    }
+    let listed = (0..count).map(|i| {
+        let port = ports.get(i).or(ports.first()).copied();
+        let port = port.unwrap_or(DEFAULT_PORT);
+        match (hosts.get(i), addresses.get(i)) {
+            (Some(Host::Unix(directory)), _) => ListedHost::Socket(directory.clone(), port),
+            (Some(Host::Tcp(name)), Some(address)) => {
+                ListedHost::Address(name.clone(), (*address, port).into())
+            }
+            (Some(Host::Tcp(name)), None) => ListedHost::Name(name.clone(), port),
+            (None, Some(address)) => {
+                ListedHost::Address(address.to_string(), (*address, port).into())
+            }
+            (None, None) => ListedHost::Name(String::new(), port),
+        }
+    });
+    Some(listed.collect())
+}
+
+/// Connects to the server that suits best and lets the connection work on its own.
+pub(crate) async fn connect(
+    target: &Target,
+    timeout: Duration,
+) -> Result<(Server, Client), SqlError> {
+    target.hosts.connect(timeout, target).await
 }
 
 impl Postgres {
-    pub(crate) fn new(url: &str, connections: usize, timeout: Duration) -> Result<Self, SqlError> {
-        Ok(Postgres {
-            target: config(url, timeout)?,
+    pub(crate) fn new(target: Target, connections: usize, timeout: Duration) -> Self {
+        Postgres {
+            target,
             timeout,
             slots: (0..=connections.max(1))
                 .map(|_| ConnectionSlot::default())
                 .collect(),
             next: AtomicUsize::new(0),
-        })
+        }
     }
 
     /// Runs a statement and hands each row over. A connection that turns out to be broken is replaced once.
@@ -122,21 +228,27 @@ impl Postgres {
         let (session, is_fresh) = self.session(slot).await?;
         match self.run(&session, statement, zone, names, &mut each).await {
             Err(SqlError::Unavailable(_)) if !is_fresh && !has_rows.load(Ordering::Relaxed) => {
-                discard(slot, &session);
+                self.leave(slot, &session);
                 let (session, _) = self.session(slot).await?;
                 self.run(&session, statement, zone, names, &mut each).await
             }
             Err(error @ SqlError::Timeout(_)) => {
-                discard(slot, &session);
+                self.leave(slot, &session);
                 self.cancel(&session);
                 Err(error)
             }
             Err(error @ SqlError::Unavailable(_)) => {
-                discard(slot, &session);
+                self.leave(slot, &session);
                 Err(error)
             }
             result => result,
         }
+    }
+
+    /// Takes a session out of use, and tries its server last.
+    fn leave(&self, slot: &ConnectionSlot, session: &Arc<PostgresSession>) {
+        discard(slot, session);
+        self.target.hosts.avoid(&session.server);
     }
 
     /// Has the server give up the statement of a session that nobody uses any more: it would work on it to its end. Whatever
@@ -165,19 +277,20 @@ impl Postgres {
         &self,
         slot: &ConnectionSlot,
     ) -> Result<(Arc<PostgresSession>, bool), SqlError> {
-        if let Some(session) = current(slot) {
+        if let Some(session) = self.current(slot) {
             return Ok((session, false));
         }
         let mut back_off = slot.connecting.lock().await;
-        if let Some(session) = current(slot) {
+        if let Some(session) = self.current(slot) {
             return Ok((session, false));
         }
         back_off.check()?;
         match connect(&self.target, self.timeout).await {
-            Ok(client) => {
+            Ok((server, client)) => {
                 back_off.succeed();
                 self.bound_locks(&client).await;
                 let session = Arc::new(PostgresSession {
+                    server,
                     client,
                     prepared: std::array::from_fn(|_| OnceCell::new()),
                 });
@@ -186,6 +299,14 @@ impl Postgres {
             }
             Err(error) => Err(back_off.fail(error)),
         }
+    }
+
+    fn current(&self, slot: &ConnectionSlot) -> Option<Arc<PostgresSession>> {
+        let session = lock(&slot.session);
+        let is_of_use = |session: &&Arc<PostgresSession>| {
+            !session.client.is_closed() && self.target.hosts.prefers(&session.server)
+        };
+        session.as_ref().filter(is_of_use).cloned()
     }
 
     /// A table that is locked (it is being altered) fails its own statements soon, and not all that wait behind them
@@ -266,14 +387,6 @@ impl PostgresSession {
     }
 }
 
-fn current(slot: &ConnectionSlot) -> Option<Arc<PostgresSession>> {
-    let session = lock(&slot.session);
-    session
-        .as_ref()
-        .filter(|session| !session.client.is_closed())
-        .cloned()
-}
-
 /// Takes a session out of use, unless another has taken its place.
 fn discard(slot: &ConnectionSlot, broken: &Arc<PostgresSession>) {
     let mut session = lock(&slot.session);
@@ -304,6 +417,8 @@ pub(crate) fn failure(error: &tokio_postgres::Error) -> SqlError {
         "57014" => SqlError::Timeout(0),
         // Lock timeout, serialisation failure, deadlock.
         code if code == "55P03" || code.starts_with("40") => SqlError::Busy(message),
+        // A standby, or a server whose transactions are read-only by default.
+        "25006" => SqlError::ReadOnly(message),
         // Connection, resources, shutting down or starting up, login, no such database.
         code if ["08", "53", "57", "28", "3D"]
             .iter()

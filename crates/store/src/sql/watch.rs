@@ -4,19 +4,20 @@
 //! keep; and its file, because another one may take its place. MySQL: that table, asked twice a second where reads go. PostgreSQL: notices of the primary. Without
 //! triggers SQLite still shows that something changed; others show nothing and the caller's TTLs apply.
 
+mod listen;
+
+use super::connection::ConnectTarget;
 use super::dialect::Statement;
 use super::error::SqlError;
-use super::schema::CHANNEL;
 use super::sqlite_file::{DatabaseFile, FileChange};
-use super::{Concurrency, DatabaseAddress, Driver, SqlBackend, SqlOptions, Sqlite, postgres};
+use super::{Concurrency, DatabaseAddress, Driver, SqlBackend, SqlOptions, Sqlite};
+use listen::listen;
 use std::collections::{HashMap, VecDeque};
-use std::future::poll_fn;
 use std::path::Path;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
-use tokio_postgres::AsyncMessage;
 
 /// A change in a database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,6 +27,8 @@ pub enum Change {
     Zone(i64, Option<i64>),
     /// A commit of this server changed this zone; whoever made it knows what it changed.
     Own(i64),
+    /// The list of zones, or what belongs to no zone: keys of TSIG.
+    List,
     /// Nobody knows what: after a time without contact, or where there are no triggers.
     All,
 }
@@ -48,6 +51,8 @@ const TABLE_INTERVAL: Duration = Duration::from_millis(500);
 const MAX_BACK_OFF: Duration = Duration::from_secs(2);
 /// The id of a zone that no database has.
 const NO_ZONE: i64 = -1;
+/// Stands for a zone in notices of changes that belong to none. No zone has it.
+pub(super) const NO_ZONE_CHANGED: i64 = 0;
 /// How long one that has no table of changes is.
 const NO_TABLE: Duration = Duration::from_secs(15);
 
@@ -102,6 +107,7 @@ impl ChangeSender {
         match change {
             Change::Zone(id, _) | Change::Own(id) => self.backend.forget(Some(id)),
             Change::All => self.backend.forget(None),
+            Change::List => 0,
         };
         let change = if self.has_lost_changes {
             Change::All
@@ -157,10 +163,10 @@ impl ChangeSender {
 
 async fn watch(mut notices: ChangeSender) {
     let backend = notices.backend.clone();
-    match &backend.inner.options.address {
-        DatabaseAddress::Sqlite(_) => {}
-        DatabaseAddress::Postgres(url) => listen(&mut notices, url).await,
-        DatabaseAddress::Mysql(_) => poll(&mut notices, &backend.inner.reads).await,
+    match &backend.inner.primary {
+        ConnectTarget::Sqlite(_) => {}
+        ConnectTarget::Postgres(target) => listen(&mut notices, target).await,
+        ConnectTarget::Mysql(_) => poll(&mut notices, &backend.inner.reads).await,
     }
 }
 
@@ -217,10 +223,11 @@ fn poll_sqlite(mut notices: ChangeSender, own: Sqlite, mut file: DatabaseFile) {
         match looked {
             Poll::Ready(Ok(changes)) => {
                 wait = SQLITE_INTERVAL;
+                backend.note_watch(Ok(()));
                 changes.into_iter().for_each(|change| notices.send(change));
             }
             Poll::Ready(Err(error)) => {
-                tracing::debug!(%error, "cannot ask for changes");
+                backend.note_watch(Err(error));
                 seen = Seen::after_gap();
                 wait = (wait * 2).min(MAX_BACK_OFF);
             }
@@ -228,104 +235,6 @@ fn poll_sqlite(mut notices: ChangeSender, own: Sqlite, mut file: DatabaseFile) {
         }
         notices.send_begun();
         std::thread::sleep(wait);
-    }
-}
-
-/// PostgreSQL: notices of the primary, on a connection of their own.
-async fn listen(notices: &mut ChangeSender, url: &str) {
-    let mut wait = TABLE_INTERVAL;
-    let mut has_missed = false;
-    while !notices.sender.is_closed() {
-        notices.resend_lost();
-        match Listener::connect(url, notices.backend.inner.options.timeout).await {
-            Ok(mut listener) => {
-                wait = TABLE_INTERVAL;
-                notices.backend.inner.own_commits.forget_notices();
-                // What happened since the last connection is not known.
-                if has_missed || listener.early {
-                    notices.send_of_primary(Change::All);
-                }
-                has_missed = true;
-                notices.send_begun();
-                listener.run(notices).await;
-            }
-            Err(error) => {
-                tracing::debug!(%error, "cannot listen for changes");
-                has_missed = true;
-                notices.send_begun();
-                wait = (wait * 2).min(MAX_BACK_OFF);
-            }
-        }
-        tokio::time::sleep(wait).await;
-    }
-}
-
-struct Listener {
-    /// Dropping it would end the connection.
-    _client: tokio_postgres::Client,
-    connection: postgres::Connection,
-    /// Something came before we were ready to read it.
-    early: bool,
-}
-
-impl Listener {
-    async fn connect(url: &str, timeout: Duration) -> Result<Self, SqlError> {
-        let config = postgres::config(url, timeout)?;
-        let opening = async {
-            let (client, mut connection) = config.open().await?;
-            let command = format!("LISTEN {CHANNEL}");
-            let mut early = false;
-            let mut is_over = false;
-            {
-                let mut listening = pin!(client.batch_execute(&command));
-                // The connection only moves while it is polled.
-                poll_fn(|context| {
-                    if !is_over && let Poll::Ready(message) = connection.poll_message(context) {
-                        is_over = !matches!(message, Some(Ok(_)));
-                        early = true;
-                        context.waker().wake_by_ref();
-                    }
-                    listening.as_mut().poll(context)
-                })
-                .await?;
-            }
-            Ok((client, connection, early))
-        };
-        let (client, connection, early) = tokio::time::timeout(timeout, opening)
-            .await
-            .map_err(|_| SqlError::Timeout(timeout.as_millis()))?
-            .map_err(|error: tokio_postgres::Error| postgres::failure(&error))?;
-        Ok(Listener {
-            _client: client,
-            connection,
-            early,
-        })
-    }
-
-    /// Sends notices of changes until the connection breaks.
-    async fn run(&mut self, notices: &mut ChangeSender) {
-        loop {
-            let next = poll_fn(|context| self.connection.poll_message(context));
-            // Looks up now and then whether anybody still receives.
-            let wait = notices.send_repeats().min(TABLE_INTERVAL);
-            match tokio::time::timeout(wait, next).await {
-                Err(_) if notices.sender.is_closed() => return,
-                Err(_) => notices.resend_lost(),
-                Ok(Some(Ok(AsyncMessage::Notification(notice)))) => {
-                    let own = &notices.backend.inner.own_commits;
-                    let change = match notice.payload().parse() {
-                        Ok(zone) if own.claim_notice(zone, notice.process_id()) => {
-                            Change::Own(zone)
-                        }
-                        Ok(zone) => Change::Zone(zone, None),
-                        Err(_) => Change::All,
-                    };
-                    notices.send_of_primary(change);
-                }
-                Ok(Some(Ok(_))) => {}
-                Ok(Some(Err(_)) | None) => return,
-            }
-        }
     }
 }
 
@@ -345,15 +254,16 @@ async fn poll(notices: &mut ChangeSender, driver: &Driver) {
         match seen.look(driver, Counter::None).await {
             Ok(changes) => {
                 wait = TABLE_INTERVAL;
+                notices.backend.note_watch(Ok(()));
                 changes.into_iter().for_each(|change| notices.send(change));
             }
             Err(error) => {
-                tracing::debug!(%error, "cannot ask for changes");
                 seen = Seen::after_gap();
                 wait = match error {
                     SqlError::Refused(_) => NO_TABLE,
                     _ => (wait * 2).min(MAX_BACK_OFF),
                 };
+                notices.backend.note_watch(Err(error));
             }
         }
         notices.send_begun();
@@ -441,7 +351,10 @@ impl Seen {
         let changed = new
             .iter()
             .filter(|(zone, version)| old.get(zone) != Some(version));
-        let changes = changed.map(|(zone, version)| Change::Zone(*zone, Some(*version)));
+        let changes = changed.map(|(zone, version)| match *zone {
+            NO_ZONE_CHANGED => Change::List,
+            zone => Change::Zone(zone, Some(*version)),
+        });
         Ok(changes.collect())
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! This is the one way in which Nameward changes a zone of a database, whoever asks. A [`ZoneChange`] is a list of steps;
 //! all or none of them happen. Changes of one zone wait for each other: by a lock on its row of `domains`, in
-//! SQLite by the lock of the file, so that none is lost and none fails because of another. PowerDNS may use the
+//! SQLite by the lock of the file, so that none is lost and none fails because of another. Where several nodes of a cluster
+//! take writes, a change that conflicts with one on another node is tried again ([`retry`]). PowerDNS may use the
 //! database at the same time; what it derives from names is kept right ([`derive`]). The serial is raised unless the
 //! change sets the SOA.
 
@@ -22,13 +23,16 @@ mod own;
 mod put;
 mod rectify;
 mod replica;
+mod retry;
 mod rows;
 mod session;
 mod standing;
+mod tsig;
 mod whole;
 mod zone_copy;
 mod zones;
 
+use super::connection::ConnectTarget;
 use super::{SqlBackend, SqlError, ZoneRow};
 use asked::Asked;
 pub use attributes::{AttributeChange, MetadataEdit, StoredComment, StoredMetadata};
@@ -43,17 +47,20 @@ use nameward_zone::change::{ChangeAuthor, ConditionalChange, Difference, ZoneCha
 use nameward_zone::{Serial, Zone};
 pub use own::CommitMark;
 pub(super) use own::OwnCommits;
+use retry::ConflictRetries;
 use session::{Failure, Session};
 pub use standing::{StandingZone, StandingZones};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 use tokio::sync::Semaphore;
+pub use tsig::{TSIG_SECRET_MAX, TsigEdit};
 pub use zone_copy::{CopyOrder, ZoneCopy};
 pub use zones::{MASTER_MAX, NewZone, StoredRecord};
 
-/// How often a change is tried when others are in the way.
-const TRIES: usize = 5;
+/// How often a change is tried on another connection or server because the one before failed.
+const MOVES_MAX: usize = 3;
 /// Connections that change zones at one time; further changes wait. SQLite has one writer in any case.
 const SESSIONS: usize = 4;
 
@@ -119,6 +126,8 @@ enum Task<'t> {
     Attributes(i64, &'t [AttributeChange]),
     /// A step of keys that a policy looks after.
     Keys(i64, &'t KeyStep),
+    /// A key that belongs to no zone.
+    Tsig(&'t TsigEdit),
     /// The members of catalogs that are followed.
     Members(&'t [CatalogMembers]),
 }
@@ -139,10 +148,21 @@ impl Default for Writer {
 }
 
 impl Writer {
-    fn take(&self) -> Option<Session> {
+    fn take(&self, target: &ConnectTarget) -> Option<Session> {
         let mut idle = self.idle();
-        idle.retain(|session| !session.is_replaced());
+        idle.retain(|session| {
+            let is_preferred = session.server().is_none_or(|server| target.prefers(server));
+            is_preferred && !session.is_replaced()
+        });
         idle.pop()
+    }
+
+    /// Gives up a session whose server failed or takes no changes, with all others to that server.
+    fn leave(&self, session: Session, target: &ConnectTarget) {
+        if let Some(server) = session.server() {
+            target.avoid(server);
+        }
+        self.close();
     }
 
     fn give_back(&self, session: Session) {
@@ -280,15 +300,12 @@ impl SqlBackend {
         let writer = &self.inner.writer;
         // It is never closed.
         let _seat = writer.seats.acquire().await;
-        let mut last = String::new();
-        for _ in 0..TRIES {
-            let idle = writer.take();
-            let was_idle = idle.is_some();
-            let mut session = match idle {
+        let primary = &self.inner.primary;
+        let (mut retries, mut moves) = (ConflictRetries::default(), 0);
+        loop {
+            let mut session = match writer.take(primary) {
                 Some(session) => session,
-                None => Session::open(&self.inner.options.address)
-                    .await
-                    .map_err(WriteError::Sql)?,
+                None => Session::open(primary).await.map_err(WriteError::Sql)?,
             };
             match attempt(&mut session, task, &self.inner.own_commits, members).await {
                 Ok(results) => {
@@ -299,16 +316,30 @@ impl SqlBackend {
                     return Ok(results);
                 }
                 Err(WriteError::Conflict(text)) => {
-                    last = text;
                     if session.rollback().await.is_ok() {
                         writer.give_back(session);
                     }
+                    match retries.next_pause(Instant::now()) {
+                        Some(pause) => tokio::time::sleep(pause).await,
+                        None => return Err(WriteError::Conflict(text)),
+                    }
                 }
-                // It may have been idle while the database restarted.
-                Err(WriteError::Sql(SqlError::Unavailable(text))) if was_idle => last = text,
+                // Nothing was written. The session may have been idle while the database restarted, its server may have become
+                // a replica, or have left its cluster.
+                Err(WriteError::Sql(SqlError::Unavailable(_) | SqlError::ReadOnly(_)))
+                    if moves < MOVES_MAX =>
+                {
+                    moves += 1;
+                    writer.leave(session, primary);
+                }
                 Err(WriteError::Unknown(error)) => {
+                    writer.leave(session, primary);
                     self.forget(None);
                     return Err(WriteError::Unknown(error));
+                }
+                Err(WriteError::Sql(error)) if error.is_of_server() => {
+                    writer.leave(session, primary);
+                    return Err(WriteError::Sql(error));
                 }
                 Err(error) => {
                     if session.rollback().await.is_ok() {
@@ -318,7 +349,6 @@ impl SqlBackend {
                 }
             }
         }
-        Err(WriteError::Conflict(last))
     }
 }
 
@@ -357,11 +387,20 @@ async fn attempt(
             vec![Ok(attributes::change(session, *zone, changes).await?)]
         }
         Task::Keys(zone, step) => vec![Ok(key_step::take(session, *zone, step).await?)],
+        Task::Tsig(edit) => vec![Ok(tsig::change(session, edit).await?)],
         Task::Members(catalogs) => {
             *members = members::write(session, catalogs).await?;
             Vec::new()
         }
     };
+    // Without a change there is nothing but claims, which other servers would take for one.
+    let is_changed = |result: &Result<Committed, WriteError>| {
+        result.as_ref().is_ok_and(|committed| committed.is_changed)
+    };
+    if session.has_claims() && !results.is_empty() && !results.iter().any(is_changed) {
+        session.rollback().await?;
+        return Ok(results);
+    }
     // Before it ends: its notice may come sooner than its result.
     let marked = results.iter().flatten();
     let marked = marked.filter_map(|committed| Some((committed.zone, committed.mark?)));

@@ -1,6 +1,7 @@
 //! Changes through Nameward leave the database as the tools of PowerDNS would, whatever is changed in which order.
 
 mod changes;
+mod galera;
 mod powerdns;
 
 #[path = "../common/mod.rs"]

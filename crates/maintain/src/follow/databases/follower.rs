@@ -330,6 +330,7 @@ impl DatabaseFollower {
                 }
             }
             Change::All => self.zones.values().for_each(advance),
+            Change::List => {}
         }
     }
 }

@@ -67,7 +67,7 @@ impl DatabaseFollower {
     /// Returns whether a notice is about a change of this server that is followed, or will be, without reading the zone.
     pub(super) fn is_own(&mut self, change: Change) -> bool {
         let (id, version) = match change {
-            Change::All => return false,
+            Change::All | Change::List => return false,
             Change::Own(id) => (id, None),
             Change::Zone(_, None) => return false,
             Change::Zone(id, version) => (id, version),

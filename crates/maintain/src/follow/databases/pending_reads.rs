@@ -46,6 +46,7 @@ impl PendingReads {
                 let least = self.zones.entry(id).or_default();
                 *least = version.map_or(*least, |version| version.max(*least));
             }
+            Change::List => self.list = true,
             Change::Own(id) => self.add(Change::Zone(id, None)),
             Change::Zone(..) | Change::All => {
                 self.list = true;

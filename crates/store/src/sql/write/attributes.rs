@@ -4,7 +4,7 @@
 
 use super::super::dialect::SqlEngine;
 use super::super::row::{Cells, write_name};
-use super::super::{SqlBackend, ZoneRow};
+use super::super::{SqlBackend, SqlError, ZoneRow};
 use super::asked::{SigningRows, read_signing};
 use super::commit::lock_zone;
 use super::keys::{self, KeyEdit, KeyRefusal};
@@ -228,11 +228,15 @@ pub(super) async fn change_locked(
 ) -> Result<bool, WriteError> {
     let id = zone.id;
     let is_signing = changes.iter().any(AttributeChange::is_about_signing);
-    // What cannot be read now may be what is mended.
-    let signing = match is_signing {
-        true => read_signing(session, id).await.ok(),
-        false => None,
-    };
+    let mut signing = None;
+    if is_signing {
+        signing = match read_signing(session, id).await {
+            Ok(signing) => Some(signing),
+            // A row that cannot be read may be the one that this change replaces.
+            Err(Failure::Sql(SqlError::Row(_))) => None,
+            Err(failure) => return Err(failure.into()),
+        };
+    }
     let mut is_changed = false;
     for change in changes {
         is_changed |= write(session, id, change).await?;

@@ -81,7 +81,10 @@ async fn lock_row(
     match found {
         None => Err(WriteError::NoSuchZone),
         Some(Err(error)) => Err(WriteError::Sql(SqlError::Row(error))),
-        Some(Ok(zone)) => Ok(zone),
+        Some(Ok(zone)) => {
+            session.claim_zone(zone.id).await?;
+            Ok(zone)
+        }
     }
 }
 

@@ -117,7 +117,9 @@ pub enum WriteError {
     #[error("other changes were in the way: {0}")]
     Conflict(String),
     /// The connection broke during COMMIT.
-    #[error("it is not known whether the change was made: {0}")]
+    #[error(
+        "the database did not confirm the change; it may have been made, check before you repeat it: {0}"
+    )]
     Unknown(SqlError),
 }
 

@@ -1,20 +1,27 @@
 //! A connection to the primary for one change at a time: begin, statements with values, commit.
 //!
-//! Every transaction serialises itself by what it locks first: the row of its zone, or in SQLite the whole file.
+//! Every transaction serialises itself by what it locks first: the row of its zone, or in SQLite the whole file. A row lock
+//! holds on one node only. Where several nodes take writes (Galera, MySQL group replication in multi-primary mode), the
+//! transaction first writes a row that every change of the zone writes, so that of two changes on two nodes one fails
+//! certification and is tried again ([`ZoneClaim`]).
 
 pub(super) use super::super::connection::Value;
-use super::super::connection::{ClientError, Each, EachUntil, SqlConnection, Terms};
+use super::super::connection::{ClientError, ConnectTarget, Each, EachUntil, SqlConnection, Terms};
 use super::super::dialect::{SqlEngine, int};
 use super::super::error::SqlError;
+use super::super::hosts::Server;
 use super::super::row::Cells;
-use super::super::url::DatabaseAddress;
 use super::own::CommitMark;
+use std::collections::HashSet;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// How long a change waits for others, and a statement for its answer.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Servers that may turn out to be of no use after they were connected to.
+const OPEN_TRIES: usize = 4;
 
 /// Why a statement failed, as far as it bears on trying again.
 #[derive(Debug)]
@@ -24,8 +31,26 @@ pub(super) enum Failure {
     Sql(SqlError),
 }
 
+/// How a transaction keeps other changes of its zone out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ZoneClaim {
+    /// By the lock of the zone's row: one server takes all writes.
+    RowLock,
+    /// By a write of the zone's row in the table of changes. Triggers write that row too, so that changes by other programs
+    /// conflict as well.
+    ChangesRow,
+    /// By a write of the zone's row of `domains`, where there is no table of changes.
+    DomainRow,
+}
+
 pub(super) struct Session {
     connection: SqlConnection,
+    claim: ZoneClaim,
+    /// Zones whose version in the table of changes the current transaction raised when it claimed them.
+    claimed: HashSet<i64>,
+    /// The conflict by which the database undid the current transaction. Further statements would be transactions of their
+    /// own, each committed by itself.
+    undone: Option<String>,
     /// The file of SQLite and its number in its file system when it was opened.
     file: Option<(PathBuf, u64)>,
     /// Whether the writer can notify others by itself, for databases without triggers.
@@ -50,10 +75,31 @@ impl RowWrites {
 }
 
 impl Session {
-    pub(super) async fn open(address: &DatabaseAddress) -> Result<Self, SqlError> {
-        let file = match address {
+    /// Connects to a server of the primary that takes statements.
+    pub(super) async fn open(target: &ConnectTarget) -> Result<Self, SqlError> {
+        let mut tries = OPEN_TRIES;
+        loop {
+            let mut session = Self::connect(target).await?;
+            match session.prepare().await {
+                Ok(()) => return Ok(session),
+                Err(error) => {
+                    tries -= 1;
+                    let Some(server) = session
+                        .server()
+                        .filter(|_| error.is_of_server() && tries > 0)
+                    else {
+                        return Err(error);
+                    };
+                    target.avoid(server);
+                }
+            }
+        }
+    }
+
+    async fn connect(target: &ConnectTarget) -> Result<Self, SqlError> {
+        let file = match target {
             // Before it is opened: if it is replaced meanwhile, the number is too old and it is opened again.
-            DatabaseAddress::Sqlite(path) => Some((path.clone(), file_number(path))),
+            ConnectTarget::Sqlite(path) => Some((path.clone(), file_number(path))),
             _ => None,
         };
         let terms = Terms {
@@ -62,19 +108,25 @@ impl Session {
             patience: PATIENCE,
             statement_time: Some(PATIENCE),
         };
-        let mut connection = SqlConnection::open(address, terms).await?;
+        let mut connection = SqlConnection::open(target, terms).await?;
         if connection.engine() == SqlEngine::Sqlite {
             // What was acknowledged survives a power failure, whatever the journal is.
             connection.command("PRAGMA synchronous = FULL").await?;
         }
-        let mut session = Session {
+        Ok(Session {
             connection,
+            claim: ZoneClaim::RowLock,
+            claimed: HashSet::new(),
+            undone: None,
             file,
             can_notify: false,
             process: None,
-        };
-        session.prepare().await?;
-        Ok(session)
+        })
+    }
+
+    /// The server it is connected to; none for a file.
+    pub(super) fn server(&self) -> Option<&Server> {
+        self.connection.server()
     }
 
     /// Bounds how long a lock is waited for, and looks whether changes can be announced.
@@ -98,8 +150,12 @@ impl Session {
             _ => "SELECT domain_id FROM nameward_changes LIMIT 0",
         };
         let mut rows = 0;
-        let found = self.rows(probe, &[], &mut |_| rows += 1).await;
-        self.can_notify = found.is_ok() && (rows > 0 || self.engine() != SqlEngine::Postgres);
+        self.can_notify = match self.rows(probe, &[], &mut |_| rows += 1).await {
+            Ok(()) => rows > 0 || self.engine() != SqlEngine::Postgres,
+            Err(Failure::Sql(error)) if error.is_of_server() => return Err(error),
+            // There is no such table.
+            Err(_) => false,
+        };
         if self.can_notify && self.engine() == SqlEngine::Postgres {
             let sql = "SELECT CAST(pg_backend_pid() AS BIGINT)";
             let mut process = None;
@@ -107,7 +163,65 @@ impl Session {
             self.rows(sql, &[], each).await.map_err(plain)?;
             self.process = process.and_then(|process| i32::try_from(process).ok());
         }
+        if self.engine() == SqlEngine::Mysql && self.has_other_writers().await {
+            self.claim = if self.can_notify {
+                ZoneClaim::ChangesRow
+            } else {
+                ZoneClaim::DomainRow
+            };
+            // Rows that changed since this transaction first read are then refused (1020) and not overwritten. Servers that do
+            // not have the setting continue without it.
+            let _ = self.run("SET innodb_snapshot_isolation = ON", &[]).await;
+        }
         Ok(())
+    }
+
+    /// Whether other nodes of a cluster take writes at the same time.
+    async fn has_other_writers(&mut self) -> bool {
+        // A server that has no such variable refuses the statement.
+        for (variable, value) in [
+            ("@@wsrep_on", 1),
+            ("@@group_replication_single_primary_mode", 0),
+        ] {
+            let mut found = None;
+            let sql = format!("SELECT {variable}");
+            let each = &mut |row: &dyn Cells| found = row.int(0);
+            if self.rows(&sql, &[], each).await.is_ok() && found == Some(value) {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Keeps changes of a zone out that are made on other nodes. Call before anything of the zone is read: what is read from
+    /// then on is no older than the claim.
+    pub(super) async fn claim_zone(&mut self, zone: i64) -> Result<(), Failure> {
+        match self.claim {
+            ZoneClaim::RowLock => Ok(()),
+            ZoneClaim::ChangesRow => {
+                self.raise_version(zone).await?;
+                self.claimed.insert(zone);
+                Ok(())
+            }
+            ZoneClaim::DomainRow => {
+                // Only a write that changes the row takes part in certification. `last_check` is never negative, so that the
+                // second statement restores what was there.
+                for sql in [
+                    "UPDATE domains SET last_check = CASE WHEN last_check IS NULL THEN -1 \
+                     ELSE -last_check - 2 END WHERE id = ?",
+                    "UPDATE domains SET last_check = CASE WHEN last_check = -1 THEN NULL \
+                     ELSE -last_check - 2 END WHERE id = ?",
+                ] {
+                    self.run(sql, &[Value::Int(zone)]).await?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Whether the current transaction has written nothing but claims, if no change was made in it.
+    pub(super) fn has_claims(&self) -> bool {
+        self.claim != ZoneClaim::RowLock
     }
 
     /// Whether another file has taken the place of the one that is open: what were written to it would be lost.
@@ -121,6 +235,8 @@ impl Session {
     }
 
     pub(super) async fn begin(&mut self) -> Result<(), Failure> {
+        self.claimed.clear();
+        self.undone = None;
         let sql = match self.engine() {
             // Takes the lock at once: a reader that becomes a writer could not wait for another.
             SqlEngine::Sqlite => "BEGIN IMMEDIATE",
@@ -135,6 +251,7 @@ impl Session {
     }
 
     pub(super) async fn rollback(&mut self) -> Result<(), Failure> {
+        self.undone = None;
         self.command("ROLLBACK").await
     }
 
@@ -147,7 +264,8 @@ impl Session {
             let each = &mut |row: &dyn Cells| version = row.int(0).unwrap_or(0);
             self.rows(&sql, &[Value::Int(zone)], each).await?;
         }
-        Ok(version)
+        // The claim is part of the change that follows.
+        Ok(version - i64::from(self.claimed.contains(&zone)))
     }
 
     /// Returns the sign by which the notice of this transaction is known, if all that happened to the zone since
@@ -172,9 +290,14 @@ impl Session {
 
     /// Notifies other servers that a zone changed, where no trigger may do it.
     pub(super) async fn notify_change(&mut self, zone: i64) -> Result<(), Failure> {
-        if !self.can_notify {
+        // A claim has raised the version already.
+        if !self.can_notify || self.claimed.remove(&zone) {
             return Ok(());
         }
+        self.raise_version(zone).await
+    }
+
+    async fn raise_version(&mut self, zone: i64) -> Result<(), Failure> {
         let sql = match self.engine() {
             SqlEngine::Sqlite => {
                 "INSERT INTO nameward_changes VALUES (?, 1, CAST(strftime('%s', 'now') AS INTEGER)) \
@@ -195,7 +318,24 @@ impl Session {
     }
 
     async fn command(&mut self, sql: &str) -> Result<(), Failure> {
-        Ok(self.connection.command(sql).await?)
+        self.check_undone()?;
+        let result = self.connection.command(sql).await;
+        self.note_conflict(result)
+    }
+
+    fn check_undone(&self) -> Result<(), Failure> {
+        match &self.undone {
+            Some(conflict) => Err(Failure::Conflict(conflict.clone())),
+            None => Ok(()),
+        }
+    }
+
+    fn note_conflict(&mut self, result: Result<(), ClientError>) -> Result<(), Failure> {
+        let result = result.map_err(Failure::from);
+        if let Err(Failure::Conflict(text)) = &result {
+            self.undone = Some(text.clone());
+        }
+        result
     }
 
     /// Runs a statement that brings no rows.
@@ -210,7 +350,9 @@ impl Session {
         values: &[Value<'_>],
         each: Each<'_>,
     ) -> Result<(), Failure> {
-        Ok(self.connection.rows(sql, values, each).await?)
+        self.check_undone()?;
+        let result = self.connection.rows(sql, values, each).await;
+        self.note_conflict(result)
     }
 
     /// Runs a statement and hands its rows over until `each` breaks off. The connection is of no more use then: rows
@@ -221,7 +363,9 @@ impl Session {
         values: &[Value<'_>],
         each: EachUntil<'_>,
     ) -> Result<(), Failure> {
-        Ok(self.connection.rows_until(sql, values, each).await?)
+        self.check_undone()?;
+        let result = self.connection.rows_until(sql, values, each).await;
+        self.note_conflict(result)
     }
 }
 
@@ -239,14 +383,15 @@ impl From<ClientError> for Failure {
     fn from(error: ClientError) -> Self {
         match &error {
             ClientError::Postgres(refusal) => match refusal.code().map(|code| code.code()) {
-                // Serialisation failure and deadlock.
-                Some("40001" | "40P01") => return Failure::Conflict(refusal.to_string()),
+                // Serialisation failure, deadlock, and a row of that key that another transaction was faster to insert.
+                Some("40001" | "40P01" | "23505") => return Failure::Conflict(refusal.to_string()),
                 Some("55P03") => return Failure::Sql(SqlError::Timeout(PATIENCE.as_millis())),
                 _ => {}
             },
-            // Deadlock, and the row changed since it was read.
+            // Deadlock or failed certification, lock wait, the row changed since it was read, rolled back by group replication,
+            // and a row of that key that another transaction was faster to insert.
             ClientError::Mysql(mysql_async::Error::Server(refusal))
-                if matches!(refusal.code, 1213 | 1020) =>
+                if matches!(refusal.code, 1213 | 1205 | 1020 | 3101 | 1062) =>
             {
                 return Failure::Conflict(refusal.message.clone());
             }

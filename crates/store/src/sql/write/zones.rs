@@ -275,14 +275,14 @@ impl SqlBackend {
 
     /// A connection to the primary that is known to answer.
     pub(super) async fn reader(&self) -> Result<Session, WriteError> {
-        let writer = &self.inner.writer;
-        if let Some(mut session) = writer.take()
-            && session.run("SELECT 1", &[]).await.is_ok()
-        {
-            return Ok(session);
+        let (writer, primary) = (&self.inner.writer, &self.inner.primary);
+        if let Some(mut session) = writer.take(primary) {
+            // A node that has left its cluster refuses statements about tables alone.
+            match session.run("SELECT id FROM domains LIMIT 0", &[]).await {
+                Err(Failure::Sql(error)) if error.is_of_server() => writer.leave(session, primary),
+                _ => return Ok(session),
+            }
         }
-        Session::open(&self.inner.options.address)
-            .await
-            .map_err(WriteError::Sql)
+        Session::open(primary).await.map_err(WriteError::Sql)
     }
 }

@@ -1,0 +1,286 @@
+//! The servers that one address leads to, and the order in which they are tried.
+//!
+//! An address may list several hosts (`db1:5432,db2:5432`), and a host name may have several addresses. Each of them gets a
+//! time limit of its own, so that a silent server costs the others nothing but that time. The one that was good last is tried
+//! first, by all connections of a backend together: reads then go where changes are written.
+
+use super::error::SqlError;
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// How long a server may be silent while there is another one to try.
+const SILENCE_MAX: Duration = Duration::from_secs(2);
+/// Servers that are tried for one connection.
+const SERVERS_MAX: usize = 16;
+
+/// A server as an address names it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum ListedHost {
+    /// A host name, or an address as text, and a port.
+    Name(String, u16),
+    /// The address to connect to, and the name that its certificate must have.
+    Address(String, SocketAddr),
+    /// A socket of this machine: a path, or for PostgreSQL a directory with the port that the name of the socket has.
+    Socket(PathBuf, u16),
+}
+
+/// A server that a connection can be opened to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Server {
+    /// An address, and the name that its certificate must have.
+    Tcp(String, SocketAddr),
+    /// See [`ListedHost::Socket`].
+    Socket(PathBuf, u16),
+}
+
+impl fmt::Display for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Server::Tcp(_, address) => write!(f, "{address}"),
+            Server::Socket(path, _) => write!(f, "{}", path.display()),
+        }
+    }
+}
+
+/// How well a server suits.
+pub(crate) enum Found<T> {
+    /// It is what is looked for.
+    Good(T),
+    /// It can be used if no other suits better: a read-only one.
+    Fallback(T),
+}
+
+/// Opens connections of one kind.
+pub(crate) trait OpenConnection: Sync {
+    type Connection: Send;
+
+    /// Connects to a server, and says how well it suits. `is_one_of_many` says that there are others to compare it with.
+    fn open(
+        &self,
+        server: &Server,
+        is_one_of_many: bool,
+    ) -> impl Future<Output = Result<Found<Self::Connection>, SqlError>> + Send;
+}
+
+/// The servers of one address.
+pub(crate) struct Hosts {
+    listed: Vec<ListedHost>,
+    standing: Mutex<Standing>,
+}
+
+/// What connections have found out about servers.
+#[derive(Default)]
+struct Standing {
+    /// The last one that was good.
+    preferred: Option<Server>,
+    /// The last one that was not: tried after all others.
+    avoided: Option<Server>,
+    /// The servers that the address led to when it was last resolved.
+    count: usize,
+}
+
+impl Hosts {
+    pub(crate) fn new(listed: Vec<ListedHost>) -> Self {
+        Hosts {
+            listed,
+            standing: Mutex::default(),
+        }
+    }
+
+    fn standing(&self) -> MutexGuard<'_, Standing> {
+        self.standing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a connection to this server is still to be used: false when another one was found to be better.
+    pub(crate) fn prefers(&self, server: &Server) -> bool {
+        let standing = self.standing();
+        match &standing.preferred {
+            Some(preferred) => preferred == server,
+            None => standing.count <= 1 || standing.avoided.as_ref() != Some(server),
+        }
+    }
+
+    /// Whether there is more than one server to choose from.
+    pub(crate) fn are_several(&self) -> bool {
+        self.standing().count > 1
+    }
+
+    /// Notes that a server failed or refused to be written to.
+    pub(crate) fn avoid(&self, server: &Server) {
+        let mut standing = self.standing();
+        if standing.preferred.as_ref() == Some(server) {
+            standing.preferred = None;
+        }
+        standing.avoided = Some(server.clone());
+    }
+
+    fn prefer(&self, server: &Server) {
+        let mut standing = self.standing();
+        if standing.avoided.as_ref() == Some(server) {
+            standing.avoided = None;
+        }
+        standing.preferred = Some(server.clone());
+    }
+
+    /// Returns the servers in the order in which they are tried.
+    async fn servers(&self) -> Result<Vec<Server>, SqlError> {
+        let (mut servers, mut unresolved) = (Vec::new(), None);
+        for host in &self.listed {
+            match host {
+                ListedHost::Address(name, address) => {
+                    servers.push(Server::Tcp(name.clone(), *address));
+                }
+                ListedHost::Socket(path, port) => servers.push(Server::Socket(path.clone(), *port)),
+                ListedHost::Name(name, port) => {
+                    let resolving = tokio::net::lookup_host((name.as_str(), *port));
+                    match tokio::time::timeout(SILENCE_MAX, resolving).await {
+                        Ok(Ok(found)) => {
+                            servers.extend(found.map(|address| Server::Tcp(name.clone(), address)));
+                        }
+                        Ok(Err(error)) => unresolved = Some(format!("{name}: {error}")),
+                        Err(_) => unresolved = Some(format!("{name}: no answer from a resolver")),
+                    }
+                }
+            }
+        }
+        if let (true, Some(reason)) = (servers.is_empty(), unresolved) {
+            return Err(SqlError::Unavailable(reason));
+        }
+        servers.dedup();
+        let mut standing = self.standing();
+        standing.count = servers.len();
+        // Stable: others keep the order of the address.
+        servers.sort_by_key(|server| {
+            let is = |one: &Option<Server>| one.as_ref() == Some(server);
+            (!is(&standing.preferred), is(&standing.avoided))
+        });
+        servers.truncate(SERVERS_MAX);
+        Ok(servers)
+    }
+
+    /// Connects to the first server that suits, or else to the first that can be used.
+    pub(crate) async fn connect<O: OpenConnection>(
+        &self,
+        patience: Duration,
+        opener: &O,
+    ) -> Result<(Server, O::Connection), SqlError> {
+        let servers = self.servers().await?;
+        let (mut fallback, mut failures) = (None, Vec::new());
+        for (place, server) in servers.iter().enumerate() {
+            let is_last = place + 1 == servers.len() && fallback.is_none();
+            let limit = if is_last {
+                patience
+            } else {
+                patience.min(SILENCE_MAX)
+            };
+            let opened = tokio::time::timeout(limit, opener.open(server, servers.len() > 1)).await;
+            match opened.unwrap_or(Err(SqlError::Timeout(limit.as_millis()))) {
+                Ok(Found::Good(connection)) => {
+                    self.prefer(server);
+                    return Ok((server.clone(), connection));
+                }
+                Ok(Found::Fallback(connection)) => {
+                    fallback.get_or_insert((server.clone(), connection));
+                }
+                Err(error @ SqlError::Address(_)) => return Err(error),
+                Err(error) => failures.push((server, error)),
+            }
+        }
+        if let Some((server, connection)) = fallback {
+            self.prefer(&server);
+            return Ok((server, connection));
+        }
+        Err(joined(failures))
+    }
+}
+
+/// One error for all servers; of several it names each.
+fn joined(mut failures: Vec<(&Server, SqlError)>) -> SqlError {
+    if failures.len() <= 1 {
+        let only = failures.pop().map(|(_, error)| error);
+        return only.unwrap_or_else(|| SqlError::Unavailable("the address has no host".into()));
+    }
+    let texts: Vec<String> = failures
+        .iter()
+        .map(|(server, error)| format!("{server}: {}", error.reason()))
+        .collect();
+    let text = texts.join("; ");
+    let is_read_only = |(_, error): &(&Server, SqlError)| matches!(error, SqlError::ReadOnly(_));
+    if failures.iter().any(is_read_only) {
+        SqlError::ReadOnly(text)
+    } else {
+        SqlError::Unavailable(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hosts(addresses: &[&str]) -> Hosts {
+        let listed = addresses.iter().map(|text| {
+            let address: SocketAddr = text.parse().unwrap();
+            ListedHost::Address(address.ip().to_string(), address)
+        });
+        Hosts::new(listed.collect())
+    }
+
+    /// Answers by port, and is silent otherwise.
+    struct Ports<'p> {
+        good: &'p [u16],
+        fallback: &'p [u16],
+        tried: Mutex<Vec<u16>>,
+    }
+
+    impl OpenConnection for Ports<'_> {
+        type Connection = u16;
+
+        async fn open(&self, server: &Server, _: bool) -> Result<Found<u16>, SqlError> {
+            let Server::Tcp(_, address) = server else {
+                unreachable!()
+            };
+            let port = address.port();
+            self.tried.lock().unwrap().push(port);
+            match port {
+                port if self.good.contains(&port) => Ok(Found::Good(port)),
+                port if self.fallback.contains(&port) => Ok(Found::Fallback(port)),
+                _ => std::future::pending().await,
+            }
+        }
+    }
+
+    /// Connects and returns the ports that were tried and the one that was taken.
+    async fn tried(hosts: &Hosts, good: &[u16], fallback: &[u16]) -> (Vec<u16>, Option<u16>) {
+        let ports = Ports {
+            good,
+            fallback,
+            tried: Mutex::default(),
+        };
+        let found = hosts.connect(Duration::from_millis(30), &ports).await;
+        let found = found.map(|(_, port)| port).ok();
+        (ports.tried.into_inner().unwrap(), found)
+    }
+
+    #[tokio::test]
+    async fn a_silent_server_costs_its_own_time_and_the_last_good_one_is_first() {
+        let hosts = hosts(&["127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"]);
+        assert_eq!(tried(&hosts, &[2, 3], &[]).await, (vec![1, 2], Some(2)));
+        assert_eq!(tried(&hosts, &[1, 2], &[]).await, (vec![2], Some(2)));
+        let second = Server::Tcp("127.0.0.1".into(), "127.0.0.1:2".parse().unwrap());
+        assert!(hosts.prefers(&second));
+        hosts.avoid(&second);
+        assert!(!hosts.prefers(&second), "there are others");
+        assert_eq!(tried(&hosts, &[2, 3], &[]).await, (vec![1, 3], Some(3)));
+        assert_eq!(tried(&hosts, &[], &[]).await, (vec![3, 1, 2], None));
+    }
+
+    #[tokio::test]
+    async fn a_read_only_server_is_used_when_no_other_answers() {
+        let hosts = hosts(&["127.0.0.1:1", "127.0.0.1:2"]);
+        assert_eq!(tried(&hosts, &[2], &[1]).await, (vec![1, 2], Some(2)));
+        assert_eq!(tried(&hosts, &[], &[1]).await, (vec![2, 1], Some(1)));
+    }
+}

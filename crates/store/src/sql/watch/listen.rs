@@ -1,0 +1,174 @@
+//! PostgreSQL: notices of the primary, on a connection of their own.
+//!
+//! A connection that says nothing is asked now and then whether it is alive. One that is not is replaced, and everything counts
+//! as changed then. In the meantime the health of the watch shows it.
+
+use super::super::error::SqlError;
+use super::super::hosts::{Found, OpenConnection, Server};
+use super::super::postgres;
+use super::super::schema::CHANNEL;
+use super::{Change, ChangeSender, MAX_BACK_OFF, NO_ZONE_CHANGED, TABLE_INTERVAL};
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+use tokio_postgres::AsyncMessage;
+
+/// How long a connection may be silent before it is asked whether it is alive.
+const HEARTBEAT: Duration = Duration::from_secs(5);
+
+/// Sends the notices of the primary until nobody receives them any more.
+pub(super) async fn listen(notices: &mut ChangeSender, target: &postgres::Target) {
+    let backend = notices.backend.clone();
+    let mut wait = TABLE_INTERVAL;
+    let mut has_missed = false;
+    while !notices.sender.is_closed() {
+        notices.resend_lost();
+        match Listener::connect(target, backend.inner.options.timeout).await {
+            Ok(mut listener) => {
+                wait = TABLE_INTERVAL;
+                backend.note_watch(Ok(()));
+                backend.inner.own_commits.forget_notices();
+                // What happened since the last connection is not known.
+                if has_missed || listener.early {
+                    notices.send_of_primary(Change::All);
+                }
+                has_missed = true;
+                notices.send_begun();
+                if let Err(error) = listener.run(notices).await {
+                    target.hosts().avoid(&listener.server);
+                    backend.note_watch(Err(error));
+                }
+            }
+            Err(error) => {
+                backend.note_watch(Err(error));
+                has_missed = true;
+                notices.send_begun();
+                wait = (wait * 2).min(MAX_BACK_OFF);
+            }
+        }
+        tokio::time::sleep(wait).await;
+    }
+}
+
+/// A database that sends notices. A standby refuses to.
+struct NoticeTarget<'t>(&'t postgres::Target);
+
+impl OpenConnection for NoticeTarget<'_> {
+    type Connection = Listener;
+
+    async fn open(&self, server: &Server, _: bool) -> Result<Found<Listener>, SqlError> {
+        let opened = Listener::open(self.0, server).await;
+        let (client, connection, early) = opened.map_err(|error| postgres::failure(&error))?;
+        Ok(Found::Good(Listener {
+            server: server.clone(),
+            client,
+            connection,
+            early,
+        }))
+    }
+}
+
+struct Listener {
+    server: Server,
+    /// Dropping it would end the connection.
+    client: tokio_postgres::Client,
+    connection: postgres::Connection,
+    /// Something came before we were ready to read it.
+    early: bool,
+}
+
+impl Listener {
+    async fn connect(target: &postgres::Target, timeout: Duration) -> Result<Self, SqlError> {
+        let notices = NoticeTarget(target);
+        let (_, listener) = target.hosts().connect(timeout, &notices).await?;
+        Ok(listener)
+    }
+
+    async fn open(
+        target: &postgres::Target,
+        server: &Server,
+    ) -> Result<(tokio_postgres::Client, postgres::Connection, bool), tokio_postgres::Error> {
+        let (client, mut connection) = target.open_polled(server).await?;
+        let command = format!("LISTEN {CHANNEL}");
+        let (mut early, mut is_over) = (false, false);
+        {
+            let mut listening = pin!(client.batch_execute(&command));
+            // The connection only moves while it is polled.
+            poll_fn(|context| {
+                if !is_over && let Poll::Ready(message) = connection.poll_message(context) {
+                    is_over = !matches!(message, Some(Ok(_)));
+                    early = true;
+                    context.waker().wake_by_ref();
+                }
+                listening.as_mut().poll(context)
+            })
+            .await?;
+        }
+        Ok((client, connection, early))
+    }
+
+    /// Sends notices of changes until the connection breaks or falls silent, or nobody receives them any more.
+    async fn run(&mut self, notices: &mut ChangeSender) -> Result<(), SqlError> {
+        let mut heard = Instant::now();
+        loop {
+            // Checks now and then whether anybody still receives.
+            let wait = notices.send_repeats().min(TABLE_INTERVAL);
+            let next = poll_fn(|context| self.connection.poll_message(context));
+            match tokio::time::timeout(wait, next).await {
+                Err(_) if notices.sender.is_closed() => return Ok(()),
+                Err(_) if heard.elapsed() >= HEARTBEAT => {
+                    self.beat(notices).await?;
+                    heard = Instant::now();
+                }
+                Err(_) => notices.resend_lost(),
+                Ok(message) => {
+                    deliver(message, notices)?;
+                    heard = Instant::now();
+                }
+            }
+        }
+    }
+
+    /// Asks whether the server is still there. A peer that vanished without a word would otherwise look like one that has
+    /// nothing to report.
+    async fn beat(&mut self, notices: &mut ChangeSender) -> Result<(), SqlError> {
+        let timeout = notices.backend.inner.options.timeout;
+        let (client, connection) = (&self.client, &mut self.connection);
+        let mut asked = pin!(client.batch_execute("SELECT 1"));
+        let answered = poll_fn(|context| {
+            while let Poll::Ready(message) = connection.poll_message(context) {
+                if let Err(error) = deliver(message, notices) {
+                    return Poll::Ready(Err(error));
+                }
+            }
+            let asked = asked.as_mut().poll(context);
+            asked.map_err(|error| postgres::failure(&error))
+        });
+        tokio::time::timeout(timeout, answered)
+            .await
+            .unwrap_or(Err(SqlError::Timeout(timeout.as_millis())))
+    }
+}
+
+/// Passes a message of the server on; an error is the end of the connection.
+fn deliver(
+    message: Option<Result<AsyncMessage, tokio_postgres::Error>>,
+    notices: &mut ChangeSender,
+) -> Result<(), SqlError> {
+    let notice = match message {
+        Some(Ok(AsyncMessage::Notification(notice))) => notice,
+        Some(Ok(_)) => return Ok(()),
+        Some(Err(error)) => return Err(postgres::failure(&error)),
+        None => return Err(SqlError::Unavailable("the connection was closed".into())),
+    };
+    let own = &notices.backend.inner.own_commits;
+    let change = match notice.payload().parse() {
+        Ok(NO_ZONE_CHANGED) => Change::List,
+        Ok(zone) if own.claim_notice(zone, notice.process_id()) => Change::Own(zone),
+        Ok(zone) => Change::Zone(zone, None),
+        Err(_) => Change::All,
+    };
+    notices.send_of_primary(change);
+    Ok(())
+}

@@ -1,0 +1,88 @@
+//! Changes of `tsigkeys`, the keys that all servers on a database share, PowerDNS included.
+
+use super::super::SqlBackend;
+use super::super::dialect::SqlEngine;
+use super::super::row::{Cells, write_name};
+use super::super::terms::StoredTsigKey;
+use super::super::watch::NO_ZONE_CHANGED;
+use super::session::{Session, Value};
+use super::{Committed, Task, WriteError};
+use nameward_wire::{Name, NameBuf};
+
+/// Characters that `tsigkeys.secret` takes.
+pub const TSIG_SECRET_MAX: usize = 255;
+
+/// A change of one key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TsigEdit {
+    /// Adds a key, unless there is one of its name.
+    Add(StoredTsigKey),
+    /// Puts a key in the place of all that have its name.
+    Replace(StoredTsigKey),
+    /// Removes all keys of a name: PowerDNS allows one for each algorithm.
+    Remove(NameBuf),
+}
+
+impl TsigEdit {
+    fn name(&self) -> Name<'_> {
+        match self {
+            TsigEdit::Add(key) | TsigEdit::Replace(key) => key.name.as_name(),
+            TsigEdit::Remove(name) => name.as_name(),
+        }
+    }
+}
+
+impl SqlBackend {
+    /// Changes a key on the primary and notifies other servers. Returns whether there was anything to change: false for a key
+    /// to be added that is there, and for one to be removed that is not.
+    pub async fn change_tsig_key(&self, edit: &TsigEdit) -> Result<bool, WriteError> {
+        let committed = self.transact_one(&Task::Tsig(edit)).await?;
+        Ok(committed.is_changed)
+    }
+}
+
+/// Makes the change; the caller ends the transaction.
+pub(super) async fn change(
+    session: &mut Session,
+    edit: &TsigEdit,
+) -> Result<Committed, WriteError> {
+    let mut name = String::new();
+    write_name(edit.name(), &mut name);
+    let with_dot = format!("{name}.");
+    let same_name = [Value::Text(&name), Value::Text(&with_dot)];
+    let lower = match session.engine() {
+        SqlEngine::Mysql => "LOWER(CAST(name AS CHAR(255)))",
+        _ => "LOWER(name)",
+    };
+    let condition = format!("{lower} = ? OR {lower} = ?");
+    let mut is_there = false;
+    let sql = format!("SELECT id FROM tsigkeys WHERE {condition}");
+    let each = &mut |_: &dyn Cells| is_there = true;
+    session.rows(&sql, &same_name, each).await?;
+    let is_changed = match edit {
+        TsigEdit::Add(_) => !is_there,
+        TsigEdit::Replace(_) => true,
+        TsigEdit::Remove(_) => is_there,
+    };
+    if is_changed && is_there {
+        let sql = format!("DELETE FROM tsigkeys WHERE {condition}");
+        session.run(&sql, &same_name).await?;
+    }
+    if let (true, TsigEdit::Add(key) | TsigEdit::Replace(key)) = (is_changed, edit) {
+        let sql = "INSERT INTO tsigkeys (name, algorithm, secret) VALUES (?, ?, ?)";
+        let values = [
+            Value::Text(&name),
+            Value::Text(&key.algorithm),
+            Value::Text(&key.secret),
+        ];
+        session.run(sql, &values).await?;
+    }
+    if is_changed {
+        session.notify_change(NO_ZONE_CHANGED).await?;
+    }
+    let owner = NameBuf::from(edit.name());
+    Ok(Committed::without_records(
+        (NO_ZONE_CHANGED, owner),
+        is_changed,
+    ))
+}
