@@ -19,6 +19,8 @@ use std::time::{Duration, Instant, SystemTime};
 use tempfile::TempDir;
 
 const RANK: u16 = 3;
+/// Of a database whose thread is counted.
+const OTHER_RANK: u16 = 4;
 /// A busy machine may take long for anything.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -109,4 +111,43 @@ fn a_follower_that_panics_is_started_again_and_reads_everything() {
     let _databases = follow(&commits, &backend, panic_twice);
     wait_until(&commits, |zone| zone.serial().0 == 1);
     assert_eq!(LEFT.load(Ordering::Acquire), 0);
+}
+
+/// The runtime ends after the databases are closed. A follower that still waited for its database then would panic.
+#[test]
+fn followers_have_ended_when_their_databases_are_closed() {
+    let directory = TempDir::new().unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .unwrap();
+    let backend = runtime.block_on(backend(directory.path()));
+    let commits = Commits::new(Arc::new(TableWriter::default()), None, |_| ()).unwrap();
+    let followers = || {
+        let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
+        let names = tasks.map(|task| std::fs::read_to_string(task.path().join("comm")));
+        let is_ours = |name: &String| name.trim() == format!("database-{OTHER_RANK}");
+        names.flatten().filter(is_ours).count()
+    };
+    let databases = {
+        let _entered = runtime.enter();
+        let source = DatabaseSource {
+            rank: OTHER_RANK,
+            served_from: ServedFrom::Memory,
+            lookup_source: 0,
+            backend,
+        };
+        let terms = FollowTerms {
+            refresh_interval: PATIENCE,
+            state_directory: None,
+            give_back: || (),
+            policies: &Arc::default(),
+        };
+        databases::start(&commits, vec![source], &terms).unwrap().0
+    };
+    // A thread gives itself its name.
+    nameward_testkit::wait_until("the follower runs", || followers() == 1);
+    databases.close();
+    assert_eq!(followers(), 0);
 }

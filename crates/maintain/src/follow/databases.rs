@@ -28,13 +28,13 @@ use publish::FirstRead;
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     path::Path,
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 use tokio::{
     runtime::Handle,
-    sync::{Notify, mpsc, oneshot},
+    sync::{Notify, mpsc, oneshot, watch},
     time::timeout,
 };
 use withheld::WithheldZones;
@@ -47,6 +47,11 @@ const OWN_CHANGES: usize = 64;
 const OWN_PATIENCE: Duration = Duration::from_secs(600);
 /// How soon a follower that panicked is started again.
 const RESTART_PAUSE: Duration = Duration::from_secs(1);
+
+/// How long the end of the server waits for followers that are in the middle of a zone.
+const END_PATIENCE: Duration = Duration::from_secs(2);
+/// How often it checks whether they have ended.
+const END_INTERVAL: Duration = Duration::from_millis(5);
 
 /// How the zones of a database are served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,6 +104,32 @@ pub enum PublishError {
 #[derive(Clone, Default)]
 pub struct Databases {
     list: Vec<FollowedDatabase>,
+    followers: Arc<Followers>,
+}
+
+/// The threads that follow databases, and the means to end them.
+#[derive(Default)]
+struct Followers {
+    stop: watch::Sender<bool>,
+    threads: Mutex<Vec<thread::JoinHandle<()>>>,
+}
+
+impl Followers {
+    /// Ends the threads and waits for that: one that waits for a database when the runtime ends would panic.
+    fn end(&self) {
+        self.stop.send_replace(true);
+        let started = Instant::now();
+        let threads = self.threads.lock();
+        let threads = std::mem::take(&mut *threads.unwrap_or_else(PoisonError::into_inner));
+        while threads.iter().any(|thread| !thread.is_finished()) {
+            if started.elapsed() > END_PATIENCE {
+                return tracing::warn!("a follower of a database did not end in time");
+            }
+            thread::sleep(END_INTERVAL);
+        }
+        // They have ended: a panic was caught and logged.
+        threads.into_iter().for_each(|thread| drop(thread.join()));
+    }
 }
 
 /// A database of a running server.
@@ -125,6 +156,7 @@ impl Databases {
 
     /// Closes them, at the end of the server. May block.
     pub fn close(&self) {
+        self.followers.end();
         for one in &self.list {
             if let Err(error) = one.backend.close() {
                 let address = &one.backend.options().address;
@@ -295,19 +327,32 @@ pub fn start(
         follower.withheld = withheld;
         follower.faults = faults;
         follower.first_asked = Some(first);
-        let runtime = Handle::current();
+        let (runtime, mut stopped) = (Handle::current(), all.followers.stop.subscribe());
         // A thread of its own: reading many zones would keep others of the runtime waiting.
-        thread.spawn(move || follow_to_the_end(&mut follower, &runtime))?;
+        let thread =
+            thread.spawn(move || follow_to_the_end(&mut follower, &runtime, &mut stopped))?;
+        let threads = all.followers.threads.lock();
+        threads.unwrap_or_else(PoisonError::into_inner).push(thread);
         asked.push(first_asked);
     }
     Ok((all, asked))
 }
 
-/// Runs a follower until the watch on its database ends. A panic is our mistake and must not leave zones as they are
-/// for ever: the follower begins anew and reads everything.
-fn follow_to_the_end(follower: &mut DatabaseFollower, runtime: &Handle) {
+/// Runs a follower until the watch on its database ends, or it is stopped. A panic is our mistake and must not leave zones as
+/// they are for ever: the follower begins anew and reads everything.
+fn follow_to_the_end(
+    follower: &mut DatabaseFollower,
+    runtime: &Handle,
+    stopped: &mut watch::Receiver<bool>,
+) {
     loop {
-        let run = || runtime.block_on(follower.run());
+        let following = async {
+            tokio::select! {
+                () = follower.run() => {}
+                _ = stopped.wait_for(|is_stopped| *is_stopped) => {}
+            }
+        };
+        let run = || runtime.block_on(following);
         // What a panic leaves half done is the list of zones and their contents, and both are read again.
         match catch_unwind(AssertUnwindSafe(run)) {
             Ok(()) => return,
