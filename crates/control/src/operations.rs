@@ -47,7 +47,7 @@ pub use result::{
 };
 pub use server_status::{
     BackendStatus, DnstapStatus, FaultKind, QueryRates, ReadyRules, ReloadStatus, ServerFault,
-    ServerStatus, TransferCounts,
+    ServerStatus, TransferCounts, UnseenChanges,
 };
 
 pub use key_life::{KeySteps, ListedStep};

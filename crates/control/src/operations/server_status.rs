@@ -82,11 +82,23 @@ pub struct BackendStatus {
     /// When that was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_error_at: Option<u64>,
+    /// Why changes by others are not seen, if that is so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unseen_changes: Option<UnseenChanges>,
     /// Zones that it serves.
     pub zones: usize,
     /// None of its zones can be answered, but for what the caches still have.
     #[serde(default)]
     pub is_lost: bool,
+}
+
+/// A failure to see changes of a database.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnseenChanges {
+    /// The last failure.
+    pub error: String,
+    /// When changes were last seen.
+    pub since: u64,
 }
 
 /// The state of dnstap.
@@ -188,6 +200,8 @@ fault_kinds! {
     BackendLost = "backend_lost", "no zone of a backend can be answered";
     /// A database does not respond; its zones are served from memory.
     BackendDown = "backend_down", "a backend does not respond";
+    /// Changes of a database are not seen.
+    ChangesUnseen = "changes_unseen", "changes of a backend are not seen";
     /// Zones have no data to serve.
     ZoneEmpty = "zone_empty", "a zone has no data to serve";
     /// Secondary zones were never transferred.
@@ -368,6 +382,7 @@ mod tests {
             since: 0,
             last_error: None,
             last_error_at: None,
+            unseen_changes: None,
             zones: 9,
             is_lost: true,
         };

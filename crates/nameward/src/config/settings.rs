@@ -171,7 +171,7 @@ section! {
 
 section! {
     /// A key of TSIG (RFC 8945), which two servers share. This table may be given several times. Keys in databases (table
-    /// `tsigkeys`) and those that `nameward tsig` keeps count too, unless one of this name stands here.
+    /// `tsigkeys`) and in the state store, where `nameward tsig` stores them, count too, unless one of this name stands here.
     KeySettings = "key" {
         /// The name of the key, which both servers spell alike.
         name: ZoneName = r#"".""#;

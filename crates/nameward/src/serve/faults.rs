@@ -67,6 +67,8 @@ impl FaultSources<'_> {
         faults.extend(self.listeners());
         let down = self.status.backends.iter().filter(|one| !one.is_up);
         faults.extend(down.map(of_backend));
+        let up = self.status.backends.iter().filter(|one| one.is_up);
+        faults.extend(up.filter_map(of_unseen_changes));
         faults.extend(self.empty_zones());
         faults.extend(self.never_transferred());
         faults.extend(self.expired());
@@ -298,6 +300,24 @@ fn of_backend(backend: &BackendStatus) -> ServerFault {
     fault
 }
 
+/// A database that responds, or is not asked anything, but does not report changes.
+fn of_unseen_changes(backend: &BackendStatus) -> Option<ServerFault> {
+    let unseen = backend.unseen_changes.as_ref()?;
+    let (number, address, error) = (backend.backend, &backend.address, &unseen.error);
+    let effect = match backend.mode.as_str() {
+        "live" => "Answers from the caches may be out of date.",
+        _ => "Its zones are served as they were last read.",
+    };
+    let mut fault = fault(
+        FaultKind::ChangesUnseen,
+        format!("Changes of backend {number} ({address}) are not seen: {error}."),
+        effect,
+        "Check the database server and the network path to it. The server keeps trying, and then reads everything again.",
+    );
+    fault.since = unseen.since;
+    Some(fault)
+}
+
 fn of_file_errors(files: &FaultyZoneList) -> Option<ServerFault> {
     let first = files.first.first()?;
     let more = and_more(files.number - 1);
@@ -356,6 +376,7 @@ mod tests {
             since: 7,
             last_error: None,
             last_error_at: None,
+            unseen_changes: None,
             zones: 3,
             is_lost,
         };

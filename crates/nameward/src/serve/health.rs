@@ -15,7 +15,7 @@ use std::{
 
 use arc_swap::ArcSwap;
 use nameward_control::operations::{
-    BackendStatus, QueryRates, ReloadStatus, ServerStatus, TransferCounts,
+    BackendStatus, QueryRates, ReloadStatus, ServerStatus, TransferCounts, UnseenChanges,
 };
 use nameward_maintain::follow::{
     FileFaults,
@@ -277,12 +277,13 @@ fn backends(parts: &HealthParts, sums: &ZoneSums) -> Vec<BackendStatus> {
         since: seconds_of(started),
         last_error: None,
         last_error_at: None,
+        unseen_changes: None,
         zones: sums.of_rank(rank),
         // Zones that `[[zone]]` declares have no backend that could be lost.
         is_lost: rank > 0 && sums.is_rank_lost(rank),
     });
     let database = |database: &FollowedDatabase| {
-        let health = database.backend.health();
+        let (health, watch) = (database.backend.health(), database.backend.watch_health());
         let address = &database.backend.options().address;
         let (last_error, last_error_at) = match health.last_error {
             Some((error, at)) => (Some(error), Some(seconds_of(at))),
@@ -301,6 +302,10 @@ fn backends(parts: &HealthParts, sums: &ZoneSums) -> Vec<BackendStatus> {
             since: seconds_of(health.since.max(started)),
             last_error,
             last_error_at,
+            unseen_changes: (!watch.is_up).then(|| UnseenChanges {
+                error: watch.reason,
+                since: seconds_of(watch.since.max(started)),
+            }),
             zones: sums.of_rank(database.rank),
             // Zones that wait for their primaries are not the database's fault.
             is_lost: !health.is_up

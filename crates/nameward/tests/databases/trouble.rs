@@ -3,7 +3,9 @@
 
 use crate::operation::{SERVFAIL, ask, counter, wait_for, wait_for_code, zone};
 use crate::rows::Sqlite;
+use crate::servers::{self, fill, run, started};
 use nameward_testkit::Setup;
+use nameward_testkit::databases::DatabaseKind;
 use std::fmt::Write as _;
 
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(30);
@@ -176,4 +178,31 @@ fn a_name_with_more_records_than_an_answer_holds_fails_and_costs_little() {
     );
     database.run("DELETE FROM records WHERE name = '*.wild.one.test' AND content <> '10.0.0.7'");
     wait_for(&server, "n1.wild.one.test.", (0, 7));
+}
+
+/// Nothing is asked of the database while its zones are served from memory: only the watch for changes can tell.
+#[test]
+fn a_resident_server_whose_database_falls_silent_shows_that_changes_are_not_seen() {
+    let kind = DatabaseKind::Postgres;
+    let Some(database) = started(kind) else {
+        return;
+    };
+    run(&database, kind, &fill(&[zone("one.test", "192.0.2.10")]));
+    let source = servers::backend(kind, &database.url(), "resident");
+    let config = format!("{source}timeout_ms = 500\n");
+    let server = Setup::new().without_web().config(&config).start();
+    wait_for(&server, "www.one.test.", (0, 10));
+    let has_fault = || {
+        let status = server.command(&["status"]).stdout;
+        String::from_utf8_lossy(&status).contains("changes_unseen")
+    };
+    assert!(!has_fault());
+    database.pause();
+    server.wait_until("the fault is shown", has_fault);
+    assert_eq!(ask(&server, "www.one.test."), Some((0, 10)));
+    database.resume();
+    server.wait_until("the fault is over", || !has_fault());
+    let sql = "UPDATE records SET content = '192.0.2.11' WHERE name = 'www.one.test'";
+    run(&database, kind, sql);
+    wait_for(&server, "www.one.test.", (0, 11));
 }

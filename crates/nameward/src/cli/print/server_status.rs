@@ -128,6 +128,10 @@ fn backends(text: &mut String, backends: &[BackendStatus]) {
         if let (Some(error), Some(at)) = (&backend.last_error, backend.last_error_at) {
             let _ = writeln!(text, "         last error {}: {error}", moment(at));
         }
+        if let Some(unseen) = &backend.unseen_changes {
+            let (since, error) = (moment(unseen.since), &unseen.error);
+            let _ = writeln!(text, "         changes not seen since {since}: {error}");
+        }
     }
     if backends.is_empty() {
         let none = counted(0, "backend");
@@ -154,6 +158,7 @@ mod tests {
                 since: 951_782_400,
                 last_error: Some("no such file".into()),
                 last_error_at: Some(951_782_401),
+                unseen_changes: None,
                 zones: 3,
                 is_lost: true,
             }],
