@@ -62,7 +62,7 @@ pub use shown_signing::ListedSigning;
 pub use templates::{
     DsReport, KeyChange, KeyTemplate, ListedKind, RecordTemplate, ZoneTemplate, default_ttl,
 };
-pub use tsig::{ListedTsigKey, SecretText};
+pub use tsig::{KeyStorage, ListedTsigKey, SecretText};
 pub use zone_keys::ListedZoneKey;
 
 use nameward_store::sql::write::{Committed, WriteError};
@@ -214,14 +214,31 @@ impl Operations {
                 let edit = |apex: &NameBuf| read_deletion(name, rtype.as_deref(), content, apex);
                 self.change_records(zone, author, edit)
             }
-            OperationRequest::TsigGenerate { name, algorithm } => {
-                self.generate_key(name, algorithm.as_deref())
+            OperationRequest::TsigGenerate {
+                name,
+                algorithm,
+                backend,
+                replace,
+            } => {
+                let storage = KeyStorage {
+                    backend: *backend,
+                    replace: *replace,
+                };
+                self.generate_key(name, algorithm.as_deref(), storage)
             }
             OperationRequest::TsigImport {
                 name,
                 algorithm,
                 secret,
-            } => self.import_key(name, algorithm.as_deref(), secret),
+                backend,
+                replace,
+            } => {
+                let storage = KeyStorage {
+                    backend: *backend,
+                    replace: *replace,
+                };
+                self.import_key(name, algorithm.as_deref(), secret, storage)
+            }
             OperationRequest::TsigList { secrets } => self.list_keys(*secrets, items),
             OperationRequest::TsigRemove { name } => self.remove_key(name),
             OperationRequest::ZoneSecureAll => self.secure_all(items),

@@ -315,15 +315,21 @@ pub enum OperationRequest {
         /// The number of the key.
         key: u32,
     },
-    /// Makes a key of TSIG and keeps it in the state store.
+    /// Makes a TSIG key and stores it.
     TsigGenerate {
         /// The name of the key.
         name: String,
-        /// The algorithm; HMAC-SHA-256 if nothing is said.
+        /// The algorithm; HMAC-SHA-256 by default.
         #[serde(default)]
         algorithm: Option<String>,
+        /// The backend to store it in, 0 for the state store; by default the first database that takes it.
+        #[serde(default)]
+        backend: Option<u32>,
+        /// Replaces a key of that name.
+        #[serde(default)]
+        replace: bool,
     },
-    /// Keeps a key of TSIG that another server made.
+    /// Stores a TSIG key that another server made.
     TsigImport {
         /// The name of the key.
         name: String,
@@ -332,14 +338,20 @@ pub enum OperationRequest {
         algorithm: Option<String>,
         /// The secret as base64.
         secret: SecretText,
+        /// The backend to store it in, 0 for the state store; by default the first database that takes it.
+        #[serde(default)]
+        backend: Option<u32>,
+        /// Replaces a key of that name.
+        #[serde(default)]
+        replace: bool,
     },
-    /// Lists the keys of TSIG.
+    /// Lists the TSIG keys.
     TsigList {
-        /// With the secrets of those that the state store keeps.
+        /// With the secrets of those in the state store and in databases.
         #[serde(default)]
         secrets: bool,
     },
-    /// Removes a key of TSIG from the state store.
+    /// Removes a TSIG key from the state store and from databases.
     TsigRemove {
         /// The name of the key.
         name: String,

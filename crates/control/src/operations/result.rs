@@ -228,6 +228,9 @@ pub enum OperationResult {
     TsigKeyRemoved {
         /// The name of the key.
         name: String,
+        /// Where it was stored: `backend N`, `state store`, or several.
+        #[serde(default)]
+        source: String,
     },
     /// Of `autoprimary add`.
     AutoprimaryAdded {

@@ -1,14 +1,24 @@
-//! Owns operations on keys of TSIG that the state store keeps: generate, import, list, remove.
+//! Owns operations on TSIG keys: generate, import, list, remove.
+//!
+//! A key is stored where other servers find it: in the first database that takes it, so that all servers on that database and a
+//! PowerDNS beside them have it. Without a database it is kept in the state store of this server. Keys of the configuration are
+//! changed there.
 
 use std::fmt;
 
 use data_encoding::BASE64;
-use nameward_dnssec::tsig::TsigAlgorithm;
+use nameward_dnssec::tsig::{TsigAlgorithm, TsigKey};
 use nameward_maintain::policy::{KeptError, KeptKey, KeptPolicies, PolicySource};
+use nameward_store::sql::write::{TSIG_SECRET_MAX, TsigEdit, WriteError};
+use nameward_store::sql::{SqlError, StoredTsigKey};
 use nameward_wire::{Name, NameBuf};
 use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+use std::sync::Arc;
 
-use super::{ErrorKind, ListedItem, OperationError, OperationResult, Operations, TakeItem};
+use super::{
+    Database, ErrorKind, ListedItem, OperationError, OperationResult, Operations, TakeItem,
+};
 
 /// The shortest secret that is taken: half of the shortest hash, as for MACs (RFC 8945 section 5.2.2.1).
 const SECRET_MIN: usize = 8;
@@ -35,9 +45,19 @@ pub struct ListedTsigKey {
     pub algorithm: String,
     /// Where it is kept: `configuration`, `backend N` or `state store`.
     pub source: String,
-    /// The secret as base64, where it was asked for and is kept in the state store.
+    /// The secret as base64, where it was requested and is in the state store or a database.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret: Option<SecretText>,
+}
+
+/// Where a new key goes, and whether it may take the place of one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct KeyStorage {
+    /// The backend by its number; 0 is the state store. By default the first database that takes it, or the state store if there
+    /// is no database.
+    pub backend: Option<u32>,
+    /// Replaces a key of that name where it is stored.
+    pub replace: bool,
 }
 
 impl Operations {
@@ -46,12 +66,13 @@ impl Operations {
         &self,
         name: &str,
         algorithm: Option<&str>,
+        storage: KeyStorage,
     ) -> Result<OperationResult, OperationError> {
         let algorithm = read_algorithm(algorithm)?;
         let mut secret = vec![0; algorithm.mac_len()];
         aws_lc_rs::rand::fill(&mut secret)
             .map_err(|_| OperationError::new(ErrorKind::Internal, "no random numbers"))?;
-        self.keep_key(name, algorithm, secret)
+        self.store_key(name, algorithm, secret, storage)
     }
 
     /// Takes a key that another server made.
@@ -60,58 +81,154 @@ impl Operations {
         name: &str,
         algorithm: Option<&str>,
         secret: &SecretText,
+        storage: KeyStorage,
     ) -> Result<OperationResult, OperationError> {
         let algorithm = read_algorithm(algorithm)?;
         let text: String = secret.0.split_whitespace().collect();
         let secret = BASE64.decode(text.as_bytes());
-        let secret = secret.map_err(|_| OperationError::invalid("the secret is no base64"))?;
+        let secret = secret.map_err(|_| OperationError::invalid("the secret is not base64"))?;
         if !(SECRET_MIN..=SECRET_MAX).contains(&secret.len()) {
             let octets = secret.len();
             return Err(OperationError::invalid(format!(
                 "a secret has {SECRET_MIN} to {SECRET_MAX} octets, this one has {octets}"
             )));
         }
-        self.keep_key(name, algorithm, secret)
+        self.store_key(name, algorithm, secret, storage)
     }
 
-    fn keep_key(
+    fn store_key(
         &self,
         name: &str,
         algorithm: TsigAlgorithm,
         secret: Vec<u8>,
+        storage: KeyStorage,
     ) -> Result<OperationResult, OperationError> {
-        let name = key_name(name)?;
-        if let Some(source) = self.key_source(name.as_name()) {
-            let place = place_of(source);
-            return Err(OperationError::conflict(format!(
-                "there is a key {name} already ({place})"
-            )));
-        }
-        let text = SecretText(BASE64.encode(&secret));
         let key = KeptKey {
-            name,
+            name: key_name(name)?,
             algorithm,
             secret,
         };
-        self.kept()?.set_key(&key).map_err(of_kept)?;
-        tracing::info!("stored TSIG key {name} ({algorithm})");
+        let name = key.name;
+        let backend = match (self.key_source(name.as_name()), storage) {
+            (None, storage) => storage.backend,
+            (Some(PolicySource::Configured), KeyStorage { replace: true, .. }) => {
+                return Err(OperationError::refused(format!(
+                    "key {name} is in the configuration: change it there"
+                )));
+            }
+            // It stays where it is, unless another place is named.
+            (
+                Some(source),
+                KeyStorage {
+                    replace: true,
+                    backend,
+                },
+            ) => backend.or(Some(match source {
+                PolicySource::Backend(rank) => rank.into(),
+                _ => 0,
+            })),
+            (Some(source), _) => {
+                let place = place_of(source);
+                return Err(OperationError::conflict(format!(
+                    "key {name} exists already ({place}); --replace replaces it"
+                )));
+            }
+        };
+        let source = self.write_key(&key, backend, storage.replace)?;
+        let place = place_of(source);
+        tracing::info!("stored TSIG key {name} ({algorithm}) in {place}");
         Ok(OperationResult::TsigKey(ListedTsigKey {
             name: name.to_string(),
             algorithm: algorithm.word().into(),
-            source: place_of(PolicySource::Kept),
-            secret: Some(text),
+            source: place,
+            secret: Some(SecretText(BASE64.encode(&key.secret))),
         }))
     }
 
-    /// Lists all keys in the order of their names; with the secrets of those that the state store keeps if asked.
+    /// Writes a key into a backend, or into the first place that takes it.
+    fn write_key(
+        &self,
+        key: &KeptKey,
+        backend: Option<u32>,
+        replace: bool,
+    ) -> Result<PolicySource, OperationError> {
+        let in_store = || {
+            self.kept()?.set_key(key).map_err(of_kept)?;
+            Ok(PolicySource::Kept)
+        };
+        match backend {
+            Some(0) => in_store(),
+            Some(_) => {
+                let database = self.database(backend)?;
+                self.write_database_key(database, key, replace)
+                    .map_err(|error| error.of(database))
+            }
+            None => {
+                for database in &self.databases {
+                    match self.write_database_key(database, key, replace) {
+                        Ok(source) => return Ok(source),
+                        // Its account may only read, or it has no such table.
+                        Err(KeyWriteError::Database(WriteError::Sql(
+                            SqlError::Refused(reason) | SqlError::ReadOnly(reason),
+                        ))) => tracing::debug!("{}: no TSIG keys: {reason}", database.address()),
+                        Err(error) => return Err(error.of(database)),
+                    }
+                }
+                in_store()
+            }
+        }
+    }
+
+    fn write_database_key(
+        &self,
+        database: &Database,
+        key: &KeptKey,
+        replace: bool,
+    ) -> Result<PolicySource, KeyWriteError> {
+        let row = StoredTsigKey {
+            name: key.name,
+            algorithm: key.algorithm.word().into(),
+            secret: BASE64.encode(&key.secret),
+        };
+        if row.secret.len() > TSIG_SECRET_MAX {
+            return Err(KeyWriteError::Refused(OperationError::invalid(format!(
+                "the secret has {} characters of base64, a database takes {TSIG_SECRET_MAX}; --backend 0 keeps it in the \
+                 state store of this server",
+                row.secret.len()
+            ))));
+        }
+        let edit = if replace {
+            TsigEdit::Replace(row)
+        } else {
+            TsigEdit::Add(row)
+        };
+        let changed = self
+            .runtime
+            .block_on(database.backend.change_tsig_key(&edit))
+            .map_err(KeyWriteError::Database)?;
+        if !changed {
+            return Err(KeyWriteError::Refused(OperationError::conflict(format!(
+                "key {} exists already (backend {}); --replace replaces it",
+                key.name, database.rank
+            ))));
+        }
+        let source = PolicySource::Backend(database.rank);
+        let known = TsigKey::new(key.name.as_name(), key.algorithm, &key.secret);
+        self.policies
+            .change_key(source, key.name.as_name(), Some(Arc::new(known)));
+        (database.request_list)();
+        Ok(source)
+    }
+
+    /// Lists all keys in the order of their names; with the secrets of those in the state store and in databases if requested.
     pub fn list_keys(
         &self,
         has_secrets: bool,
         items: TakeItem<'_>,
     ) -> Result<OperationResult, OperationError> {
-        let kept = match has_secrets {
-            true => self.kept()?.keys().map_err(of_kept)?,
-            false => Vec::new(),
+        let secrets = match has_secrets {
+            true => self.secrets()?,
+            false => HashMap::new(),
         };
         let mut keys: Vec<_> = self.policies.keys_by_source();
         keys.sort_by(|(a, one), (b, other)| {
@@ -120,15 +237,13 @@ impl Operations {
         });
         let count = keys.len() as u64;
         for (source, key) in keys {
-            let secret = kept
-                .iter()
-                .filter(|_| source == PolicySource::Kept)
-                .find(|kept| kept.name.as_name() == key.name());
+            let algorithm = key.algorithm().word();
+            let secret = secrets.get(&(source, NameBuf::from(key.name()), algorithm.to_string()));
             let listed = ListedTsigKey {
                 name: key.name().to_string(),
-                algorithm: key.algorithm().word().into(),
+                algorithm: algorithm.into(),
                 source: place_of(source),
-                secret: secret.map(|key| SecretText(BASE64.encode(&key.secret))),
+                secret: secret.cloned().map(SecretText),
             };
             if !items(ListedItem::TsigKey(listed)) {
                 break;
@@ -137,24 +252,76 @@ impl Operations {
         Ok(OperationResult::Listed { items: count })
     }
 
-    /// Removes a key from the state store.
+    /// Reads the secrets that are stored here, as base64.
+    fn secrets(&self) -> Result<Secrets, OperationError> {
+        let mut secrets = Secrets::new();
+        match self.kept()?.keys() {
+            Ok(kept) => {
+                for key in kept {
+                    let place = (PolicySource::Kept, key.name, key.algorithm.word().into());
+                    secrets.insert(place, BASE64.encode(&key.secret));
+                }
+            }
+            // Databases have theirs all the same.
+            Err(KeptError::NoStore) if !self.databases.is_empty() => {}
+            Err(error) => return Err(of_kept(error)),
+        }
+        for database in &self.databases {
+            let rows = self.runtime.block_on(database.backend.tsig_keys());
+            // A database that is down shows no secrets; its keys are listed.
+            for row in rows.unwrap_or_default() {
+                let mut name = row.name;
+                name.make_lowercase();
+                let word = TsigAlgorithm::from_word(&row.algorithm).map(TsigAlgorithm::word);
+                let source = PolicySource::Backend(database.rank);
+                secrets.insert((source, name, word.unwrap_or_default().into()), row.secret);
+            }
+        }
+        Ok(secrets)
+    }
+
+    /// Removes a key from the state store and from every database that has it.
     pub fn remove_key(&self, name: &str) -> Result<OperationResult, OperationError> {
         let name = key_name(name)?;
-        match self.kept()?.remove_key(name.as_name()).map_err(of_kept)? {
-            true => {
-                tracing::info!("removed TSIG key {name}");
-                Ok(OperationResult::TsigKeyRemoved {
-                    name: name.to_string(),
-                })
+        let sources = self.key_sources(name.as_name());
+        let mut removed = Vec::new();
+        for database in &self.databases {
+            let source = PolicySource::Backend(database.rank);
+            let edit = TsigEdit::Remove(name);
+            let change = database.backend.change_tsig_key(&edit);
+            match self.runtime.block_on(change) {
+                Ok(true) => {
+                    self.policies.change_key(source, name.as_name(), None);
+                    (database.request_list)();
+                    removed.push(place_of(source));
+                }
+                Ok(false) => {}
+                // One that is known to have the key must not keep it.
+                Err(error) if sources.contains(&source) => return Err(database.error(&error)),
+                Err(_) => {}
             }
-            false => match self.key_source(name.as_name()) {
-                Some(source) => Err(OperationError::refused(format!(
-                    "key {name} is not kept in the state store ({}): remove it there",
-                    place_of(source)
-                ))),
-                None => Err(OperationError::not_found(format!("key {name} not found"))),
-            },
         }
+        match self.kept()?.remove_key(name.as_name()) {
+            Ok(true) => removed.push(place_of(PolicySource::Kept)),
+            Ok(false) => {}
+            Err(KeptError::NoStore) if !self.databases.is_empty() => {}
+            Err(error) => return Err(of_kept(error)),
+        }
+        if removed.is_empty() {
+            return Err(match sources.first() {
+                Some(source) => OperationError::refused(format!(
+                    "key {name} is in the {}: remove it there",
+                    place_of(*source)
+                )),
+                None => OperationError::not_found(format!("key {name} not found")),
+            });
+        }
+        let source = removed.join(", ");
+        tracing::info!("removed TSIG key {name} from {source}");
+        Ok(OperationResult::TsigKeyRemoved {
+            name: name.to_string(),
+            source,
+        })
     }
 
     fn kept(&self) -> Result<&KeptPolicies, OperationError> {
@@ -163,9 +330,34 @@ impl Operations {
 
     /// The place that a key counts from.
     fn key_source(&self, name: Name<'_>) -> Option<PolicySource> {
+        self.key_sources(name).first().copied()
+    }
+
+    /// All places that have a key, the one that it counts from first.
+    fn key_sources(&self, name: Name<'_>) -> Vec<PolicySource> {
         let keys = self.policies.keys_by_source().into_iter();
         let sources = keys.filter(|(_, key)| key.name() == name);
-        sources.map(|(source, _)| source).min()
+        let mut sources: Vec<PolicySource> = sources.map(|(source, _)| source).collect();
+        sources.sort_unstable();
+        sources
+    }
+}
+
+/// Secrets as base64, by where a key is, its name and the word for its algorithm.
+type Secrets = HashMap<(PolicySource, NameBuf, String), String>;
+
+/// Why a key is not in a database.
+enum KeyWriteError {
+    Database(WriteError),
+    Refused(OperationError),
+}
+
+impl KeyWriteError {
+    fn of(self, database: &Database) -> OperationError {
+        match self {
+            KeyWriteError::Database(error) => database.error(&error),
+            KeyWriteError::Refused(error) => error,
+        }
     }
 }
 

@@ -210,6 +210,17 @@ impl PolicyTable {
         self.publish(&sources, policies, &changed, false);
     }
 
+    /// Sets or removes the key of a name that a source has.
+    pub fn change_key(&self, source: PolicySource, name: Name<'_>, key: Option<Arc<TsigKey>>) {
+        let mut sources = self.lock();
+        let set = sources.sets.entry(source).or_default();
+        set.keys.retain(|known| known.name() != name);
+        set.keys.extend(key);
+        let mut policies = Policies::clone(&self.snapshot.load());
+        policies.keys = Arc::new(sources.keys());
+        self.publish(&sources, policies, &[], true);
+    }
+
     /// Returns the keys of all sources, also those that do not count because an earlier source has the name.
     pub fn keys_by_source(&self) -> Vec<(PolicySource, Arc<TsigKey>)> {
         let sources = self.lock();

@@ -295,11 +295,13 @@ fn text(result: &OperationResult) -> String {
         OperationResult::TsigKey(key) => {
             let secret = key.secret.as_ref().map_or("", |secret| &secret.0);
             format!(
-                "name {}\nalgorithm {}\nsecret {secret}\n",
-                key.name, key.algorithm
+                "name {}\nalgorithm {}\nsecret {secret}\nstored in {}\n",
+                key.name, key.algorithm, key.source
             )
         }
-        OperationResult::TsigKeyRemoved { name } => format!("removed key {name}\n"),
+        OperationResult::TsigKeyRemoved { name, source } => {
+            format!("removed key {name} from {source}\n")
+        }
         OperationResult::AutoprimaryAdded {
             address,
             name_server,

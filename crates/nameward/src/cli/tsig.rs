@@ -2,7 +2,7 @@
 
 use std::io::{self, Read};
 
-use clap::Subcommand;
+use clap::{Args, Subcommand};
 use nameward_control::operations::{OperationError, OperationRequest, SecretText};
 
 use super::RemoteArguments;
@@ -11,20 +11,33 @@ use crate::command_error::CommandError;
 /// More is no secret.
 const SECRET_MAX: u64 = 4096;
 
+/// Where a key is stored.
+#[derive(Args)]
+pub struct StorageArguments {
+    /// Store the key in this backend; 0 is the state store of this server [default: the first database that can be written to]
+    #[arg(long, value_name = "N")]
+    backend: Option<u32>,
+    /// Replace an existing key of that name
+    #[arg(long)]
+    replace: bool,
+}
+
 #[derive(Subcommand)]
 pub enum TsigCommand {
-    /// Make a key with a random secret, keep it and print it
+    /// Generate a key with a random secret, store it and print it
     Generate {
         /// The name of the key
         #[arg(value_name = "NAME")]
         name: String,
-        /// hmac-sha256 if nothing is said; hmac-sha1, -sha224, -sha384, -sha512, -md5
+        /// hmac-sha1, -sha224, -sha256, -sha384, -sha512 or -md5 [default: hmac-sha256]
         #[arg(value_name = "ALGORITHM")]
         algorithm: Option<String>,
         #[command(flatten)]
+        storage: StorageArguments,
+        #[command(flatten)]
         remote: RemoteArguments,
     },
-    /// Keep a key that another server made
+    /// Store a key that another server made
     Import {
         /// The name of the key
         #[arg(value_name = "NAME")]
@@ -36,17 +49,19 @@ pub enum TsigCommand {
         #[arg(value_name = "SECRET")]
         secret: Option<String>,
         #[command(flatten)]
+        storage: StorageArguments,
+        #[command(flatten)]
         remote: RemoteArguments,
     },
     /// Print name, algorithm and place of every key that the server knows
     List {
-        /// Print the secrets of keys in the state store, too
+        /// Print the secrets of keys in the state store and in databases, too
         #[arg(long)]
         secrets: bool,
         #[command(flatten)]
         remote: RemoteArguments,
     },
-    /// Remove a key from the state store
+    /// Remove a key from the state store and from every database that has it
     Remove {
         /// The name of the key
         #[arg(value_name = "NAME")]
@@ -62,18 +77,30 @@ pub fn request(command: TsigCommand) -> Result<(OperationRequest, RemoteArgument
         TsigCommand::Generate {
             name,
             algorithm,
+            storage,
             remote,
-        } => (OperationRequest::TsigGenerate { name, algorithm }, remote),
+        } => {
+            let request = OperationRequest::TsigGenerate {
+                name,
+                algorithm,
+                backend: storage.backend,
+                replace: storage.replace,
+            };
+            (request, remote)
+        }
         TsigCommand::Import {
             name,
             algorithm,
             secret,
+            storage,
             remote,
         } => {
             let request = OperationRequest::TsigImport {
                 name,
                 algorithm: Some(algorithm),
                 secret: SecretText(secret.map_or_else(read_secret, Ok)?),
+                backend: storage.backend,
+                replace: storage.replace,
             };
             (request, remote)
         }

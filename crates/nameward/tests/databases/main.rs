@@ -41,6 +41,7 @@ mod takeover;
 mod tls;
 mod transfers;
 mod trouble;
+mod tsig;
 mod undelete;
 mod update;
 mod update_hostile;

@@ -250,7 +250,8 @@ fn of_keys(verb: &str, arguments: &[&str]) -> Option<Vec<PdnsStep>> {
             own_with(&["tsig", "generate"], &[name, algorithm])
         }
         ("import-tsig-key", [name, algorithm, secret]) => {
-            own_with(&["tsig", "import"], &[name, algorithm, secret])
+            // As with PowerDNS the key takes the place of one of that name.
+            own_with(&["tsig", "import", "--replace"], &[name, algorithm, secret])
         }
         ("list-tsig-keys", []) => own_with(&["tsig", "list"], &["--secrets"]),
         ("delete-tsig-key", [name]) => own_with(&["tsig", "remove"], &[name]),
