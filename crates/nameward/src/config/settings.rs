@@ -149,7 +149,7 @@ section! {
         /// The file of a SQLite database. `nameward db init` makes one.
         path: Option<PathBuf> = r#""""#;
         /// A PostgreSQL or MySQL database, as `postgres://user:password@host/database` or
-        /// `mysql://user:password@host/database`.
+        /// `mysql://user:password@host/database`. Several hosts are separated by commas.
         url: Secret = r#""""#;
         /// A replica of that database for all reading; "" reads from the database itself.
         replica_url: Secret = r#""""#;
