@@ -38,26 +38,25 @@ pub use catalogs::{AutoprimaryTemplate, ListedAutoprimary, ListedCatalog, Listed
 pub use deleted::ListedDeletedZone;
 pub use error::{ErrorKind, OperationError};
 pub use history::ListedVersion;
+pub use key_life::{KeySteps, ListedStep};
 pub use logs::{QueryLogStatus, QueryLogTemplate};
+use nameward_maintain::Commits;
+pub use nameward_maintain::follow::databases::PublishError;
+use nameward_maintain::follow::place_of_rank;
+use nameward_maintain::key_life::KeyKeeper;
+use nameward_maintain::policy::{KeptPolicies, PolicyTable};
 pub use request::{ConfigFile, ControlRequest, OperationRequest, RequestReach, Urgency};
 pub use result::{
     ListedChange, ListedDifference, ListedItem, ListedRecord, ListedZone, ListedZoneStatus,
     NamedCounter, OperationResult, RecordFate, ReloadReport, ReplyLine, RunningTransferStatus,
     ZoneChanged, ZoneDetails,
 };
+pub use search::FoundRecord;
+pub use secure_all::SecuredZone;
 pub use server_status::{
     BackendStatus, DnstapStatus, FaultKind, QueryRates, ReadyRules, ReloadStatus, ServerFault,
     ServerStatus, TransferCounts, UnseenChanges,
 };
-
-pub use key_life::{KeySteps, ListedStep};
-use nameward_maintain::Commits;
-pub use nameward_maintain::follow::databases::PublishError;
-use nameward_maintain::follow::place_of_rank;
-use nameward_maintain::key_life::KeyKeeper;
-use nameward_maintain::policy::{KeptPolicies, PolicyTable};
-pub use search::FoundRecord;
-pub use secure_all::SecuredZone;
 pub use shown_signing::ListedSigning;
 pub use templates::{
     DsReport, KeyChange, KeyTemplate, ListedKind, RecordTemplate, ZoneTemplate, default_ttl,
@@ -219,13 +218,11 @@ impl Operations {
                 algorithm,
                 backend,
                 replace,
-            } => {
-                let storage = KeyStorage {
-                    backend: *backend,
-                    replace: *replace,
-                };
-                self.generate_key(name, algorithm.as_deref(), storage)
-            }
+            } => self.generate_key(
+                name,
+                algorithm.as_deref(),
+                KeyStorage::new(*backend, *replace),
+            ),
             OperationRequest::TsigImport {
                 name,
                 algorithm,
@@ -233,10 +230,7 @@ impl Operations {
                 backend,
                 replace,
             } => {
-                let storage = KeyStorage {
-                    backend: *backend,
-                    replace: *replace,
-                };
+                let storage = KeyStorage::new(*backend, *replace);
                 self.import_key(name, algorithm.as_deref(), secret, storage)
             }
             OperationRequest::TsigList { secrets } => self.list_keys(*secrets, items),

@@ -60,6 +60,12 @@ pub struct KeyStorage {
     pub replace: bool,
 }
 
+impl KeyStorage {
+    pub(super) fn new(backend: Option<u32>, replace: bool) -> Self {
+        KeyStorage { backend, replace }
+    }
+}
+
 impl Operations {
     /// Makes a key with a secret of the length of its hash.
     pub fn generate_key(

@@ -49,8 +49,8 @@ pub(super) struct Terms {
 #[derive(Clone)]
 pub(super) enum ConnectTarget {
     Sqlite(PathBuf),
-    Postgres(Box<postgres::Target>),
-    Mysql(mysql::Target),
+    Postgres(Box<postgres::PostgresTarget>),
+    Mysql(mysql::MysqlTarget),
 }
 
 impl ConnectTarget {

@@ -46,7 +46,7 @@ impl fmt::Display for Server {
 }
 
 /// How well a server suits.
-pub(crate) enum Found<T> {
+pub(crate) enum Suitable<T> {
     /// It is what is looked for.
     Good(T),
     /// It can be used if no other suits better: a read-only one.
@@ -62,18 +62,18 @@ pub(crate) trait OpenConnection: Sync {
         &self,
         server: &Server,
         is_one_of_many: bool,
-    ) -> impl Future<Output = Result<Found<Self::Connection>, SqlError>> + Send;
+    ) -> impl Future<Output = Result<Suitable<Self::Connection>, SqlError>> + Send;
 }
 
 /// The servers of one address.
 pub(crate) struct Hosts {
     listed: Vec<ListedHost>,
-    standing: Mutex<Standing>,
+    order: Mutex<ServerOrder>,
 }
 
-/// What connections have found out about servers.
+/// The order of servers, as connections have found them.
 #[derive(Default)]
-struct Standing {
+struct ServerOrder {
     /// The last one that was good.
     preferred: Option<Server>,
     /// The last one that was not: tried after all others.
@@ -86,43 +86,43 @@ impl Hosts {
     pub(crate) fn new(listed: Vec<ListedHost>) -> Self {
         Hosts {
             listed,
-            standing: Mutex::default(),
+            order: Mutex::default(),
         }
     }
 
-    fn standing(&self) -> MutexGuard<'_, Standing> {
-        self.standing.lock().unwrap_or_else(PoisonError::into_inner)
+    fn order(&self) -> MutexGuard<'_, ServerOrder> {
+        self.order.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether a connection to this server is still to be used: false when another one was found to be better.
     pub(crate) fn prefers(&self, server: &Server) -> bool {
-        let standing = self.standing();
-        match &standing.preferred {
+        let order = self.order();
+        match &order.preferred {
             Some(preferred) => preferred == server,
-            None => standing.count <= 1 || standing.avoided.as_ref() != Some(server),
+            None => order.count <= 1 || order.avoided.as_ref() != Some(server),
         }
     }
 
     /// Whether there is more than one server to choose from.
     pub(crate) fn are_several(&self) -> bool {
-        self.standing().count > 1
+        self.order().count > 1
     }
 
     /// Notes that a server failed or refused to be written to.
     pub(crate) fn avoid(&self, server: &Server) {
-        let mut standing = self.standing();
-        if standing.preferred.as_ref() == Some(server) {
-            standing.preferred = None;
+        let mut order = self.order();
+        if order.preferred.as_ref() == Some(server) {
+            order.preferred = None;
         }
-        standing.avoided = Some(server.clone());
+        order.avoided = Some(server.clone());
     }
 
     fn prefer(&self, server: &Server) {
-        let mut standing = self.standing();
-        if standing.avoided.as_ref() == Some(server) {
-            standing.avoided = None;
+        let mut order = self.order();
+        if order.avoided.as_ref() == Some(server) {
+            order.avoided = None;
         }
-        standing.preferred = Some(server.clone());
+        order.preferred = Some(server.clone());
     }
 
     /// Returns the servers in the order in which they are tried.
@@ -150,12 +150,12 @@ impl Hosts {
             return Err(SqlError::Unavailable(reason));
         }
         servers.dedup();
-        let mut standing = self.standing();
-        standing.count = servers.len();
+        let mut order = self.order();
+        order.count = servers.len();
         // Stable: others keep the order of the address.
         servers.sort_by_key(|server| {
             let is = |one: &Option<Server>| one.as_ref() == Some(server);
-            (!is(&standing.preferred), is(&standing.avoided))
+            (!is(&order.preferred), is(&order.avoided))
         });
         servers.truncate(SERVERS_MAX);
         Ok(servers)
@@ -178,11 +178,11 @@ impl Hosts {
             };
             let opened = tokio::time::timeout(limit, opener.open(server, servers.len() > 1)).await;
             match opened.unwrap_or(Err(SqlError::Timeout(limit.as_millis()))) {
-                Ok(Found::Good(connection)) => {
+                Ok(Suitable::Good(connection)) => {
                     self.prefer(server);
                     return Ok((server.clone(), connection));
                 }
-                Ok(Found::Fallback(connection)) => {
+                Ok(Suitable::Fallback(connection)) => {
                     fallback.get_or_insert((server.clone(), connection));
                 }
                 Err(error @ SqlError::Address(_)) => return Err(error),
@@ -238,15 +238,15 @@ mod tests {
     impl OpenConnection for Ports<'_> {
         type Connection = u16;
 
-        async fn open(&self, server: &Server, _: bool) -> Result<Found<u16>, SqlError> {
+        async fn open(&self, server: &Server, _: bool) -> Result<Suitable<u16>, SqlError> {
             let Server::Tcp(_, address) = server else {
                 unreachable!()
             };
             let port = address.port();
             self.tried.lock().unwrap().push(port);
             match port {
-                port if self.good.contains(&port) => Ok(Found::Good(port)),
-                port if self.fallback.contains(&port) => Ok(Found::Fallback(port)),
+                port if self.good.contains(&port) => Ok(Suitable::Good(port)),
+                port if self.fallback.contains(&port) => Ok(Suitable::Fallback(port)),
                 _ => std::future::pending().await,
             }
         }

@@ -5,7 +5,7 @@
 use super::back_off::BackOff;
 use super::dialect::{NAME_COUNTS, STATEMENTS, SqlEngine, Statement};
 use super::error::SqlError;
-use super::hosts::{Found, Hosts, ListedHost, OpenConnection, Server};
+use super::hosts::{Hosts, ListedHost, OpenConnection, Server, Suitable};
 use super::row::Cells;
 use super::tls::{Tls, Wish};
 use mysql_async::prelude::Queryable;
@@ -23,7 +23,7 @@ const DEFAULT_PORT: u16 = 3306;
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(10);
 
 pub(crate) struct Mysql {
-    target: Target,
+    target: MysqlTarget,
     /// The server in use, and the connections to it.
     pool: Mutex<Option<(Server, Pool)>>,
     /// Connections in use are never more than this.
@@ -41,12 +41,12 @@ const INIT: &str = "SET SESSION lock_wait_timeout = 1";
 
 /// A database, and how to connect to it.
 #[derive(Clone)]
-pub(crate) struct Target {
+pub(crate) struct MysqlTarget {
     options: Opts,
     hosts: Arc<Hosts>,
 }
 
-impl Target {
+impl MysqlTarget {
     /// Its servers.
     pub(crate) fn hosts(&self) -> &Hosts {
         &self.hosts
@@ -64,10 +64,14 @@ impl Target {
     }
 }
 
-impl OpenConnection for Target {
+impl OpenConnection for MysqlTarget {
     type Connection = Conn;
 
-    async fn open(&self, server: &Server, is_one_of_many: bool) -> Result<Found<Conn>, SqlError> {
+    async fn open(
+        &self,
+        server: &Server,
+        is_one_of_many: bool,
+    ) -> Result<Suitable<Conn>, SqlError> {
         let connect = async {
             let mut connection = Conn::new(self.options(server)).await?;
             let mut is_read_only = false;
@@ -78,22 +82,22 @@ impl OpenConnection for Target {
             Ok((connection, is_read_only))
         };
         match connect.await.map_err(|error: Error| failure(&error))? {
-            (connection, true) => Ok(Found::Fallback(connection)),
-            (connection, false) => Ok(Found::Good(connection)),
+            (connection, true) => Ok(Suitable::Fallback(connection)),
+            (connection, false) => Ok(Suitable::Good(connection)),
         }
     }
 }
 
 /// Connects to the server that suits best.
 pub(crate) async fn connect(
-    target: &Target,
+    target: &MysqlTarget,
     timeout: Duration,
 ) -> Result<(Server, Conn), SqlError> {
     target.hosts.connect(timeout, target).await
 }
 
 /// Reads an address, and from its `sslmode` whether the connection is encrypted.
-pub(crate) fn target(url: &str) -> Result<Target, SqlError> {
+pub(crate) fn target(url: &str) -> Result<MysqlTarget, SqlError> {
     let wish = Wish::read(url)?;
     // The message of the parser may quote the address, with the password.
     let expected = || SqlError::Address("expected mysql://user@host:port/database".into());
@@ -117,7 +121,7 @@ pub(crate) fn target(url: &str) -> Result<Target, SqlError> {
             .with_root_certs(vec![path.into()]);
         options = options.ssl_opts(tls);
     }
-    Ok(Target {
+    Ok(MysqlTarget {
         options: options.into(),
         hosts: Arc::new(Hosts::new(listed)),
     })
@@ -165,7 +169,7 @@ struct Seated<'m> {
 }
 
 impl Mysql {
-    pub(crate) fn new(target: Target, connections: usize, timeout: Duration) -> Self {
+    pub(crate) fn new(target: MysqlTarget, connections: usize, timeout: Duration) -> Self {
         // One more, so that reading a whole zone takes nothing away from look-ups.
         let most = connections.max(1) + 1;
         Mysql {

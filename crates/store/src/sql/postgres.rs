@@ -8,7 +8,7 @@
 use super::back_off::BackOff;
 use super::dialect::{STATEMENTS, SqlEngine, Statement};
 use super::error::SqlError;
-use super::hosts::{Found, Hosts, ListedHost, OpenConnection, Server};
+use super::hosts::{Hosts, ListedHost, OpenConnection, Server, Suitable};
 use super::row::Cells;
 use super::tls::{Encrypted, Tls, Wish};
 use std::error::Error as _;
@@ -22,7 +22,7 @@ use tokio_postgres::types::{FromSql, ToSql, Type};
 use tokio_postgres::{Client, Config, Row, RowStream, Socket, Statement as Prepared};
 
 pub(crate) struct Postgres {
-    target: Target,
+    target: PostgresTarget,
     timeout: Duration,
     /// The last one is for statements that read a lot.
     slots: Box<[ConnectionSlot]>,
@@ -52,14 +52,14 @@ const USER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A database, and how to connect to it.
 #[derive(Clone)]
-pub(crate) struct Target {
+pub(crate) struct PostgresTarget {
     /// Without hosts.
     config: Config,
     hosts: Arc<Hosts>,
     tls: Tls,
 }
 
-impl Target {
+impl PostgresTarget {
     /// Its servers.
     pub(crate) fn hosts(&self) -> &Hosts {
         &self.hosts
@@ -82,11 +82,15 @@ impl Target {
     }
 }
 
-impl OpenConnection for Target {
+impl OpenConnection for PostgresTarget {
     type Connection = Client;
 
     /// Connects to a server and lets the connection work on its own.
-    async fn open(&self, server: &Server, is_one_of_many: bool) -> Result<Found<Client>, SqlError> {
+    async fn open(
+        &self,
+        server: &Server,
+        is_one_of_many: bool,
+    ) -> Result<Suitable<Client>, SqlError> {
         let (client, connection) = self
             .open_polled(server)
             .await
@@ -102,10 +106,10 @@ impl OpenConnection for Target {
             // Others that speak the protocol may not have the function: they have no standby.
             let asked = client.query_one("SELECT pg_is_in_recovery()", &[]).await;
             if asked.is_ok_and(|row| row.try_get(0).unwrap_or(false)) {
-                return Ok(Found::Fallback(client));
+                return Ok(Suitable::Fallback(client));
             }
         }
-        Ok(Found::Good(client))
+        Ok(Suitable::Good(client))
     }
 }
 
@@ -113,7 +117,7 @@ impl OpenConnection for Target {
 pub(crate) type Connection = tokio_postgres::Connection<Socket, Encrypted<Socket>>;
 
 /// Reads an address.
-pub(crate) fn target(url: &str) -> Result<Target, SqlError> {
+pub(crate) fn target(url: &str) -> Result<PostgresTarget, SqlError> {
     let wish = Wish::read(url)?;
     // The message of the parser may quote the address, with the password.
     let expected = || SqlError::Address("expected postgres://user@host:port/database".into());
@@ -132,7 +136,7 @@ pub(crate) fn target(url: &str) -> Result<Target, SqlError> {
         });
     let listed = listed_hosts(&read).ok_or_else(expected)?;
     let tls = Tls::new(wish.authorities.as_deref())?;
-    Ok(Target {
+    Ok(PostgresTarget {
         config,
         hosts: Arc::new(Hosts::new(listed)),
         tls,
@@ -193,14 +197,14 @@ fn listed_hosts(read: &Config) -> Option<Vec<ListedHost>> {
 
 /// Connects to the server that suits best and lets the connection work on its own.
 pub(crate) async fn connect(
-    target: &Target,
+    target: &PostgresTarget,
     timeout: Duration,
 ) -> Result<(Server, Client), SqlError> {
     target.hosts.connect(timeout, target).await
 }
 
 impl Postgres {
-    pub(crate) fn new(target: Target, connections: usize, timeout: Duration) -> Self {
+    pub(crate) fn new(target: PostgresTarget, connections: usize, timeout: Duration) -> Self {
         Postgres {
             target,
             timeout,

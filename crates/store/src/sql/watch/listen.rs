@@ -4,7 +4,7 @@
 //! as changed then. In the meantime the health of the watch shows it.
 
 use super::super::error::SqlError;
-use super::super::hosts::{Found, OpenConnection, Server};
+use super::super::hosts::{OpenConnection, Server, Suitable};
 use super::super::postgres;
 use super::super::schema::CHANNEL;
 use super::{Change, ChangeSender, MAX_BACK_OFF, NO_ZONE_CHANGED, TABLE_INTERVAL};
@@ -18,7 +18,7 @@ use tokio_postgres::AsyncMessage;
 const HEARTBEAT: Duration = Duration::from_secs(5);
 
 /// Sends the notices of the primary until nobody receives them any more.
-pub(super) async fn listen(notices: &mut ChangeSender, target: &postgres::Target) {
+pub(super) async fn listen(notices: &mut ChangeSender, target: &postgres::PostgresTarget) {
     let backend = notices.backend.clone();
     let mut wait = TABLE_INTERVAL;
     let mut has_missed = false;
@@ -52,15 +52,15 @@ pub(super) async fn listen(notices: &mut ChangeSender, target: &postgres::Target
 }
 
 /// A database that sends notices. A standby refuses to.
-struct NoticeTarget<'t>(&'t postgres::Target);
+struct NoticeTarget<'t>(&'t postgres::PostgresTarget);
 
 impl OpenConnection for NoticeTarget<'_> {
     type Connection = Listener;
 
-    async fn open(&self, server: &Server, _: bool) -> Result<Found<Listener>, SqlError> {
+    async fn open(&self, server: &Server, _: bool) -> Result<Suitable<Listener>, SqlError> {
         let opened = Listener::open(self.0, server).await;
         let (client, connection, early) = opened.map_err(|error| postgres::failure(&error))?;
-        Ok(Found::Good(Listener {
+        Ok(Suitable::Good(Listener {
             server: server.clone(),
             client,
             connection,
@@ -79,14 +79,17 @@ struct Listener {
 }
 
 impl Listener {
-    async fn connect(target: &postgres::Target, timeout: Duration) -> Result<Self, SqlError> {
+    async fn connect(
+        target: &postgres::PostgresTarget,
+        timeout: Duration,
+    ) -> Result<Self, SqlError> {
         let notices = NoticeTarget(target);
         let (_, listener) = target.hosts().connect(timeout, &notices).await?;
         Ok(listener)
     }
 
     async fn open(
-        target: &postgres::Target,
+        target: &postgres::PostgresTarget,
         server: &Server,
     ) -> Result<(tokio_postgres::Client, postgres::Connection, bool), tokio_postgres::Error> {
         let (client, mut connection) = target.open_polled(server).await?;

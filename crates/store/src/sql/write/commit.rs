@@ -81,10 +81,7 @@ async fn lock_row(
     match found {
         None => Err(WriteError::NoSuchZone),
         Some(Err(error)) => Err(WriteError::Sql(SqlError::Row(error))),
-        Some(Ok(zone)) => {
-            session.claim_zone(zone.id).await?;
-            Ok(zone)
-        }
+        Some(Ok(zone)) => Ok(session.claim_zone(zone.id).await.map(|()| zone)?),
     }
 }
 
