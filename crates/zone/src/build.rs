@@ -294,6 +294,7 @@ impl ZoneBuilder {
             self.check_iterations(draft);
             self.advise_on_aliases(draft);
         }
+        self.warn_of_large_rrset(draft);
         if node_flags & flags::CUT != 0 {
             self.warn_of_data_at_cut(draft);
             self.warn_of_wildcard_cut(draft);

@@ -13,6 +13,16 @@ pub const MAX_TYPES: usize = 256;
 /// Records in one RRset: the count is 16 bits wide on the wire as well.
 pub const MAX_RECORDS: usize = u16::MAX as usize;
 
+/// Octets of one RRset in a message, owner names compressed, that still fit beside header and question.
+pub const MAX_RRSET_OCTETS: usize = 65_000;
+/// Octets of a record besides its data: a pointer to the owner, type, class, TTL and length.
+const RECORD_OVERHEAD: usize = 12;
+
+/// Returns the octets that an RRset with data of these lengths takes in a message.
+pub(crate) fn rrset_octets(lengths: impl Iterator<Item = usize>) -> usize {
+    lengths.map(|length| length + RECORD_OVERHEAD).sum()
+}
+
 /// Something wrong with the records of one name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Flaw {
@@ -98,6 +108,21 @@ impl Draft {
     #[inline]
     pub(crate) fn data_len(&self) -> usize {
         self.data.len()
+    }
+
+    /// Returns the first record of an RRset that fits into no message, with the octets of the RRset. The records are
+    /// normalised.
+    pub(crate) fn oversized(&self) -> Option<(&DraftEntry, usize)> {
+        // Decided at once for nearly all names.
+        if self.data.len() + self.entries.len() * RECORD_OVERHEAD <= MAX_RRSET_OCTETS {
+            return None;
+        }
+        let rrsets = self.entries.chunk_by(|a, b| a.rtype == b.rtype);
+        let mut sizes = rrsets.map(|rrset| {
+            let lengths = rrset.iter().map(|entry| entry.len.into());
+            (&rrset[0], rrset_octets(lengths))
+        });
+        sizes.find(|(_, octets)| *octets > MAX_RRSET_OCTETS)
     }
 
     /// Octets that [`Draft::encode`] appends at most.

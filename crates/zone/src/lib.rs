@@ -43,6 +43,7 @@ pub use chain::{
     ChainLister, ChainedSigning, DenialChain, ListedChain, ListedTypes, NameRecord, Nsec3Link,
     NsecLink, SigningWithList,
 };
+pub use draft::MAX_RRSET_OCTETS;
 pub use finding::Finding;
 pub use inspect::{FaultyRrsets, RrsetName, StoredInspection};
 pub use key::NameKey;

@@ -415,3 +415,42 @@ fn a_stand_in_cannot_be_changed() {
         Some(ChangeError::NotResident)
     );
 }
+
+#[test]
+fn an_rrset_does_not_grow_beyond_a_message_and_one_that_did_may_shrink() {
+    let ns: Rec = ("example.".into(), 2, wire_name("ns.example."));
+    let zone = Arc::new(build([soa(1), ns]));
+    let texts = |count: u8| -> Vec<Vec<u8>> {
+        let text = |n| [&[250][..], &[n; 250]].concat().repeat(40);
+        (0..count).map(text).collect()
+    };
+    let large = |count: u8| {
+        let texts = texts(count);
+        let data: Vec<&[u8]> = texts.iter().map(Vec::as_slice).collect();
+        rrset("big.example.", 16, &data)
+    };
+    let error = zone.difference_of(&change(vec![Edit::Replace(large(7))]));
+    assert!(
+        matches!(&error, Err(ChangeError::Invalid { what, .. }) if what.contains("fit into no DNS message")),
+        "{error:?}"
+    );
+    let fits = change(vec![Edit::Replace(large(6))]);
+    let difference = zone.difference_of(&fits).unwrap();
+    let zone = Arc::new(zone.apply(&difference).unwrap());
+    let more = zone.difference_of(&change(vec![Edit::Add(large(7))]));
+    assert!(more.is_err());
+    // A version from elsewhere may have it: a transfer or a file.
+    let extra = texts(7);
+    let added: Rec = ("big.example.".into(), 16, extra[6].clone());
+    let from_elsewhere = Difference {
+        added: list([&added]),
+        ..Difference::default()
+    };
+    let zone = Arc::new(zone.apply(&from_elsewhere).unwrap());
+    let smaller = Edit::DeleteRecords {
+        name: name("big.example."),
+        rtype: Type(16),
+        rdata: vec![extra[6].clone()],
+    };
+    assert!(zone.difference_of(&change(vec![smaller])).is_ok());
+}

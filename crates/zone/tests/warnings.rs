@@ -178,3 +178,20 @@ fn records_of_included_files_are_reported_with_their_files() {
     let places: Vec<_> = findings.iter().map(|f| f.place.line_and_file()).collect();
     assert_eq!(places, [(2, 1), (6, 0)], "{findings:?}");
 }
+
+#[test]
+fn an_rrset_that_fits_into_no_message_is_a_warning_at_its_line() {
+    let text = |octets: usize| format!("\"{}\" ", "x".repeat(250)).repeat(octets / 251);
+    let one = format!("big TXT {}\n", text(65_400));
+    let found = warnings("example.org", &one);
+    assert_eq!(found.len(), 1, "{found:?}");
+    let expected = "5: big.example.org. TXT takes 65";
+    assert!(
+        found[0].starts_with(expected) && found[0].contains("fits into no DNS message"),
+        "{found:?}"
+    );
+    let several = format!("many TXT {}\n     TXT {} y\n", text(40_000), text(40_000));
+    assert_eq!(warnings("example.org", &several).len(), 1);
+    let good = format!("good TXT {}\n     A 192.0.2.1\n", text(60_000));
+    assert!(warnings("example.org", &good).is_empty());
+}

@@ -50,6 +50,18 @@ impl ZoneBuilder {
         }
     }
 
+    /// RFC 1035 section 4.2.2: a message over TCP has at most 65,535 octets.
+    #[inline]
+    pub(super) fn warn_of_large_rrset(&mut self, draft: &Draft) {
+        if let Some((first, octets)) = draft.oversized() {
+            let message = format_args!(
+                "{} {} takes {octets} octets and fits into no DNS message: clients get truncated answers, also over TCP",
+                self.current_name, first.rtype
+            );
+            self.findings.warning(first.from, message);
+        }
+    }
+
     pub(super) fn warn_of_data_at_cut(&mut self, draft: &Draft) {
         // RFC 4035 section 2.6 and RFC 1034 section 4.2.1: what may stand at the parent's side of a cut.
         let allowed = |t| {

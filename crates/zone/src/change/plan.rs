@@ -5,7 +5,7 @@
 
 use super::difference::push_missing;
 use super::{ChangeError, Difference, Edit, RrsetData, ZoneChange};
-use crate::draft::{Draft, Keep};
+use crate::draft::{Draft, Keep, MAX_RRSET_OCTETS, rrset_octets};
 use crate::layout;
 use crate::node::Node;
 use crate::order::sort_key;
@@ -73,6 +73,9 @@ impl Zone {
                 ChangedOwner::of(*edit.name(), self.node_of(edit.name().as_name()))
             });
             owner.take(edit, self.apex_name());
+        }
+        for owner in owners.values() {
+            owner.check_sizes(self.node_of(owner.name.as_name()))?;
         }
         let sets_soa = change.edits.iter().any(Edit::sets_soa);
         let difference = self.difference_at(&owners);
@@ -191,6 +194,27 @@ impl ChangedOwner {
             rtype: rrset.rtype,
             octets: record.rdata.clone(),
         }));
+    }
+
+    /// Refuses an RRset that grows beyond what a message can hold. One that a file or a primary has so may shrink.
+    fn check_sizes(&self, before: Option<Node<'_>>) -> Result<(), ChangeError> {
+        for (rtype, (_, records)) in &self.rrsets {
+            let octets = rrset_octets(records.iter().map(|record| record.octets.len()));
+            if octets <= MAX_RRSET_OCTETS {
+                continue;
+            }
+            let before = before.and_then(|node| node.rrset(*rtype));
+            let lengths = before.iter().flat_map(|rrset| rrset.records());
+            if octets > rrset_octets(lengths.map(|record| record.rdata.len())) {
+                return Err(ChangeError::Invalid {
+                    owner: self.name.to_string(),
+                    what: format!(
+                        "the {rtype} RRset would take {octets} octets and fit into no DNS message"
+                    ),
+                });
+            }
+        }
+        Ok(())
     }
 
     fn set_serial(&mut self, serial: u32) {

@@ -8,11 +8,9 @@ use super::error::InvalidChange;
 use super::rows::{Row, Rows, What, text_of};
 use nameward_wire::zonefile::{Record, Severity};
 use nameward_wire::{Name, Type};
-use nameward_zone::ZoneBuilder;
+use nameward_zone::{MAX_RRSET_OCTETS, ZoneBuilder};
 use std::collections::BTreeSet;
 
-/// Octets of the data of one RRset that still fit into one message with its question and owner names compressed.
-pub(super) const MAX_RRSET: usize = 65_000;
 /// Octets of the column `content`.
 pub(super) const MAX_CONTENT: usize = 64_000;
 /// Octets of the column `name`.
@@ -110,7 +108,7 @@ fn check_sizes(rows: &Rows, name: &[u8]) -> Result<(), InvalidChange> {
             None => sizes.push((*rtype, octets)),
         }
     }
-    match sizes.iter().find(|(_, octets)| *octets > MAX_RRSET) {
+    match sizes.iter().find(|(_, octets)| *octets > MAX_RRSET_OCTETS) {
         Some(&(rtype, octets)) => Err(InvalidChange::RrsetTooLarge {
             name: shown(name),
             rtype,

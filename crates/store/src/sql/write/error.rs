@@ -1,10 +1,11 @@
 //! The errors of changes: which rule a change would break, and why it was not made.
 
 use super::super::SqlError;
-use super::check::{MAX_NAME_TEXT, MAX_RRSET};
+use super::check::MAX_NAME_TEXT;
 use super::keys::KeyRefusal;
 use super::session::Failure;
 use nameward_wire::Type;
+use nameward_zone::MAX_RRSET_OCTETS;
 use nameward_zone::change::{ChangeError, ChangeRefused};
 
 /// The rule that a change would break.
@@ -58,7 +59,9 @@ pub enum InvalidChange {
         below: String,
     },
     /// No message could carry the RRset.
-    #[error("{name} {rtype} would have {octets} octets: no answer can hold more than {MAX_RRSET}")]
+    #[error(
+        "{name} {rtype} would have {octets} octets: no answer can hold more than {MAX_RRSET_OCTETS}"
+    )]
     RrsetTooLarge {
         /// The owner.
         name: String,
