@@ -36,7 +36,7 @@ mod row;
 mod schema;
 mod source;
 mod sqlite;
-mod sqlite_file;
+pub(crate) mod sqlite_file;
 mod terms;
 mod tls;
 mod url;

@@ -6,6 +6,7 @@
 //! rebase     what zone files lack that were edited while they lacked changes
 //! contents   whole zones that have no other home (secondaries), as they were at one place of the journal
 //! timer      when a zone was refreshed, is to be checked, and expires
+//! file_copy  the last versions of zone files that were without errors
 //! deleted_zone  copies of zones that operators deleted, for some days
 //! item       small values by kind and name: keys, TSIG secrets, members of catalogs
 //! ```
@@ -17,11 +18,14 @@
 mod at_home;
 mod care;
 mod change;
+mod condition;
 mod contents;
 mod deleted;
 mod digest;
 mod error;
+mod file_copy;
 mod journal;
+mod key_register;
 mod lock;
 mod read;
 mod rebase;
@@ -33,20 +37,26 @@ use rusqlite::Connection;
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 pub use at_home::TakeStoredZones;
 pub use care::{CompactReport, StateCheckReport};
 pub use change::{JournalOrigin, StateChange, Written, ZoneHome, ZoneTimers};
+pub use condition::StoreFault;
+use condition::{Condition, StoreFile};
 pub use deleted::{CopyBounds, CopyBoundsInForce, DeletedZone, KeptCopy};
 pub use digest::ContentsDigest;
-pub use error::StateError;
+pub use error::{LostHow, StateError};
+pub use file_copy::{FileCopy, ListedFileCopy};
 pub use journal::{JournalBounds, JournalEntry};
+use key_register::KeyRegister;
+pub use key_register::{KEY_ELSEWHERE, ZONE_KEY_ITEM};
 pub use lock::StoreUser;
 pub use read::{JournalVersion, KeptZone, KeptZones, StoredItem};
 pub use rebase::RebasedVersion;
-use writer::StateWriter;
+use writer::{StateWriter, WriterParts};
 
 /// The name of the store in the state directory.
 const FILE: &str = "state.db";
@@ -67,6 +77,9 @@ struct OpenStore {
     path: PathBuf,
     writer: StateWriter,
     readers: Mutex<Vec<Connection>>,
+    condition: Arc<Condition>,
+    /// Set by [`StateStore::close`].
+    is_closed: AtomicBool,
     /// Locked as long as the store is open.
     _lock: File,
 }
@@ -86,15 +99,38 @@ impl StateStore {
     ) -> Result<Self, StateError> {
         let path = directory.join(FILE);
         make_directory(directory);
+        let was_used = directory.join(LOCK).exists();
         let lock = lock::lock(&directory.join(LOCK), user)?;
+        condition::require_regular(&path)?;
+        if path.metadata().map_or(0, |found| found.len()) == 0 {
+            KeyRegister::check_new(&path)?;
+            if was_used {
+                tracing::warn!(
+                    "state store {} is missing, although there was one: starting with an empty one; changes that zone files \
+                     lack are not served any more",
+                    path.display()
+                );
+            }
+        }
         let mut connection = open_to_write(&path)?;
         schema::migrate(&mut connection, schema::MIGRATIONS).map_err(|error| error.of(&path))?;
-        let writer = StateWriter::start(connection, path.clone(), bounds)?;
+        let keys = KeyRegister::open(&path, &connection).map_err(|error| error.of(&path))?;
+        let condition = Arc::<Condition>::default();
+        let file = StoreFile::new(&path);
+        let parts = WriterParts {
+            connection,
+            file,
+            keys,
+            condition: Arc::clone(&condition),
+        };
+        let writer = StateWriter::start(parts, path.clone(), bounds)?;
         Ok(StateStore {
             inner: Arc::new(OpenStore {
                 path,
                 writer,
                 readers: Mutex::default(),
+                condition,
+                is_closed: AtomicBool::new(false),
                 _lock: lock,
             }),
         })
@@ -120,11 +156,31 @@ impl StateStore {
         self.inner.writer.submit(changes, Box::new(done));
     }
 
+    /// Returns why the store takes no changes at present, if it does not.
+    pub fn fault(&self) -> Option<StoreFault> {
+        self.inner.condition.fault()
+    }
+
+    /// Ends the work of the store: all that was handed in is written, and the file is complete without its write-ahead log.
+    /// Whatever is asked of the store from then on is refused.
+    pub fn close(&self) {
+        self.inner.is_closed.store(true, Ordering::Release);
+        self.readers().clear();
+        self.inner.writer.close();
+    }
+
     /// Reads with a connection that sees the state of one moment.
     fn read<T>(
         &self,
         work: impl FnOnce(&Connection) -> Result<T, StateError>,
     ) -> Result<T, StateError> {
+        if self.inner.is_closed.load(Ordering::Acquire) {
+            return Err(StateError::Closed);
+        }
+        // A new connection would read another file.
+        if let Some(error) = self.inner.condition.lost() {
+            return Err(error);
+        }
         let idle = self.readers().pop();
         let connection = match idle {
             Some(connection) => connection,
@@ -132,7 +188,8 @@ impl StateStore {
         };
         let result = work(&connection).map_err(|error| error.of(&self.inner.path))?;
         let mut readers = self.readers();
-        if readers.len() < IDLE_READERS {
+        let is_open = !self.inner.is_closed.load(Ordering::Acquire);
+        if is_open && readers.len() < IDLE_READERS {
             readers.push(connection);
         }
         Ok(result)

@@ -121,7 +121,7 @@ impl StateStore {
 fn existing(directory: &Path) -> Result<PathBuf, StateError> {
     let path = directory.join(FILE);
     match path.metadata() {
-        Ok(_) => Ok(path),
+        Ok(_) => super::condition::require_regular(&path).map(|()| path),
         // Another file is in the place of the directory: no store can be in it.
         Err(error) if error.kind() == ErrorKind::NotADirectory => Err(StateError::Missing(path)),
         Err(error) => Err(StateError::of_io(&path, &error)),

@@ -2,6 +2,7 @@
 
 use super::deleted::{CopyBounds, DeletedZone};
 use super::digest::ContentsDigest;
+use super::file_copy::FileCopy;
 use super::rebase::RebasedVersion;
 use nameward_wire::NameBuf;
 use nameward_zone::change::{ChangeAuthor, Difference};
@@ -186,6 +187,29 @@ pub enum StateChange {
     DropCopies {
         /// Seconds since 1970.
         before: u64,
+    },
+    /// Writes one part of the copy of a zone file; it counts with [`StateChange::KeepFileCopy`].
+    KeepFileCopyPart {
+        /// The zone.
+        zone: NameBuf,
+        /// The digest of the whole version.
+        digest: ContentsDigest,
+        /// The number of the part, from 0.
+        part: u32,
+        /// Its records.
+        records: Arc<RecordList>,
+    },
+    /// Has the copy of a zone file count whose parts are written, in the place of the one before.
+    KeepFileCopy {
+        /// The zone.
+        zone: NameBuf,
+        /// The copy.
+        copy: FileCopy,
+    },
+    /// Forgets the copy of a zone file.
+    RemoveFileCopy {
+        /// The zone.
+        zone: NameBuf,
     },
     /// Sets a value.
     SetItem {

@@ -45,6 +45,35 @@ pub enum StateError {
         StoreUser::Command => "a command works on this state directory",
     })]
     InUse(PathBuf, StoreUser),
+    /// Something else is in the place of the file.
+    #[error("{0} is not a regular file: move it away, then start the server again")]
+    NotAFile(PathBuf),
+    /// The file was taken away or changed while it was open.
+    #[error("state store {path} {how}{}", match .rescued {
+        Some(copy) => format!("; its contents are saved in {}", copy.display()),
+        None => String::new(),
+    })]
+    Lost {
+        /// The file.
+        path: PathBuf,
+        /// What has become of it.
+        how: LostHow,
+        /// A copy of its contents, where one could be made.
+        rescued: Option<PathBuf>,
+    },
+    /// The store has no keys of zones that were signed with keys of it.
+    #[error(
+        "state store {path} has no keys of {zones}, although these zones were signed with keys kept in it: restore it from a \
+         backup; to give the zones new keys, delete {register}"
+    )]
+    KeysLost {
+        /// The file.
+        path: PathBuf,
+        /// The first of these zones.
+        zones: String,
+        /// The file that names all of them.
+        register: PathBuf,
+    },
     /// There is no store.
     #[error("state store {0} does not exist")]
     Missing(PathBuf),
@@ -76,7 +105,44 @@ pub enum StateError {
     },
 }
 
+/// What has become of the file of an open store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LostHow {
+    /// It is gone.
+    Deleted,
+    /// Another file has its name.
+    Replaced,
+    /// It has no contents any more.
+    Emptied,
+    /// It has other contents.
+    Overwritten,
+}
+
+impl std::fmt::Display for LostHow {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            LostHow::Deleted => "was deleted while the server was running",
+            LostHow::Replaced => "was replaced by another file while the server was running",
+            LostHow::Emptied => "was emptied while the server was running",
+            LostHow::Overwritten => "was overwritten while the server was running",
+        })
+    }
+}
+
 impl StateError {
+    /// Whether the file of the open store is not the store any more.
+    pub fn is_lost(&self) -> bool {
+        matches!(self, StateError::Lost { .. })
+    }
+
+    /// Whether the store as such takes no changes, and not only this one.
+    pub(super) fn is_of_store(&self) -> bool {
+        !matches!(
+            self,
+            StateError::Gap { .. } | StateError::NoSerial(_) | StateError::Closed
+        )
+    }
+
     /// Puts the path in, where it was not known.
     pub(super) fn of(mut self, file: &Path) -> Self {
         let place = match &mut self {

@@ -8,6 +8,7 @@ use super::change::{JournalOrigin, StateChange, Written, ZoneHome, ZoneTimers};
 use super::deleted;
 use super::digest::ContentsDigest;
 use super::error::StateError;
+use super::file_copy;
 use super::read::entries;
 use super::rebase::forget_rebase;
 use super::zone_rows::ZoneRows;
@@ -156,6 +157,14 @@ impl ZoneRows {
             }
             StateChange::RemoveCopy { number } => deleted::remove(connection, *number),
             StateChange::DropCopies { before } => deleted::drop_older(connection, *before),
+            StateChange::KeepFileCopyPart {
+                zone,
+                digest,
+                part,
+                records,
+            } => file_copy::write_part(connection, (zone, *digest), (*part, records)),
+            StateChange::KeepFileCopy { zone, copy } => file_copy::complete(connection, zone, copy),
+            StateChange::RemoveFileCopy { zone } => file_copy::remove(connection, zone),
             StateChange::SetItem { kind, name, value } => {
                 let sql = "INSERT OR REPLACE INTO item (kind, name, value) VALUES (?1, ?2, ?3)";
                 connection

@@ -39,6 +39,9 @@ pub(super) fn lock(path: &Path, user: StoreUser) -> Result<File, StateError> {
         .open(path);
     let of_io = |error: std::io::Error| StateError::of_io(path, &error);
     let mut file = file.map_err(of_io)?;
+    if !file.metadata().map_err(of_io)?.is_file() {
+        return Err(StateError::NotAFile(path.into()));
+    }
     match file.try_lock() {
         Ok(()) => {
             // Words for those who find it locked: a disk that is full keeps nobody from the store.

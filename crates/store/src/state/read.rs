@@ -40,19 +40,32 @@ pub type JournalVersion = (JournalEntry, Option<Arc<ChangeAuthor>>);
 /// All zones that something is kept for.
 pub type KeptZones = Vec<KeptZone>;
 
+/// The columns that [`kept_zone`] reads.
+const KEPT_ZONE: &str = "SELECT name, home, serial, entries, octets, refreshed, next_check, expires, digest \
+                         FROM zone LEFT JOIN timer ON timer.zone = zone.id";
+
 impl StateStore {
     /// Lists the zones that something is kept for.
     pub fn zones(&self) -> Result<KeptZones, StateError> {
         self.read(|connection| {
-            let sql = "SELECT name, home, serial, entries, octets, refreshed, next_check, expires, \
-                       digest FROM zone LEFT JOIN timer ON timer.zone = zone.id ORDER BY zone.id";
-            let mut statement = connection.prepare_cached(sql)?;
+            let sql = format!("{KEPT_ZONE} ORDER BY zone.id");
+            let mut statement = connection.prepare_cached(&sql)?;
             let mut rows = statement.query([])?;
             let mut zones = Vec::new();
             while let Some(row) = rows.next()? {
                 zones.push(kept_zone(row)?);
             }
             Ok(zones)
+        })
+    }
+
+    /// Reads what is kept for one zone.
+    pub fn zone(&self, zone: &NameBuf) -> Result<Option<KeptZone>, StateError> {
+        self.read(|connection| {
+            let sql = format!("{KEPT_ZONE} WHERE name = ?1");
+            let mut statement = connection.prepare_cached(&sql)?;
+            let mut rows = statement.query([stored_name(zone)])?;
+            rows.next()?.map(kept_zone).transpose()
         })
     }
 

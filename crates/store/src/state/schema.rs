@@ -11,7 +11,9 @@ use std::path::PathBuf;
 const APPLICATION: i64 = 0x4e57_7374;
 
 /// Migrations in order; the first makes version 1 of an empty file.
-pub(super) const MIGRATIONS: &[&str] = &[VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5];
+pub(super) const MIGRATIONS: &[&str] = &[
+    VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6,
+];
 
 /// Names are in wire form and lower case, serials and times are unsigned, records are lists in wire form.
 const VERSION_1: &str = "
@@ -114,6 +116,25 @@ CREATE INDEX deleted_zone_time ON deleted_zone (time);
 const VERSION_5: &str = "
 ALTER TABLE journal ADD COLUMN who TEXT;
 ALTER TABLE journal ADD COLUMN message TEXT;
+";
+
+/// The last versions of zone files that were without errors.
+const VERSION_6: &str = "
+CREATE TABLE file_copy (
+    name BLOB PRIMARY KEY,
+    serial INTEGER NOT NULL,
+    digest INTEGER NOT NULL,
+    octets INTEGER NOT NULL,
+    parts INTEGER NOT NULL
+) WITHOUT ROWID;
+-- A copy that is being written has parts under its digest, and no row of its own yet.
+CREATE TABLE file_copy_part (
+    name BLOB NOT NULL,
+    digest INTEGER NOT NULL,
+    part INTEGER NOT NULL,
+    records BLOB NOT NULL
+);
+CREATE UNIQUE INDEX file_copy_part_number ON file_copy_part (name, digest, part);
 ";
 
 /// Returns the version of a store: 0 if it is empty.

@@ -6,13 +6,21 @@
 //! whole fails, as on a disk that is full, each caller's changes are tried alone, so that a small one may still fit.
 
 use super::change::{StateChange, Written};
+use super::condition::{Condition, StoreFile};
+use super::error::LostHow;
 use super::error::StateError;
 use super::journal::JournalBounds;
+use super::key_register::KeyRegister;
 use super::zone_rows::ZoneRows;
-use rusqlite::Connection;
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, params};
 use std::path::PathBuf;
-use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
+use std::sync::Arc;
+use std::sync::mpsc::{
+    Receiver, RecvTimeoutError, SendError, Sender, SyncSender, channel, sync_channel,
+};
 use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 /// Callers whose changes go into one transaction, and octets at which it is full.
 const GROUP: usize = 512;
@@ -26,27 +34,55 @@ struct WriteRequest {
     done: Done,
 }
 
+/// A message to the writing thread.
+enum WriterMessage {
+    Write(WriteRequest),
+    /// All before is to be written, and the file completed.
+    Close(SyncSender<()>),
+}
+
+/// What the writing thread works with.
+pub(super) struct WriterParts {
+    pub(super) connection: Connection,
+    pub(super) file: StoreFile,
+    pub(super) keys: KeyRegister,
+    pub(super) condition: Arc<Condition>,
+}
+
+/// How often the file is inspected while nothing is written.
+const INSPECT_EVERY: Duration = Duration::from_secs(1);
+/// Octets that a test of the disk writes, while the store takes no changes.
+const PROBE_OCTETS: i64 = 64 << 10;
+/// How often the disk is tested then.
+const PROBE_EVERY: Duration = Duration::from_secs(5);
+/// The kind of item that such a test writes.
+const PROBE: &str = "probe";
+
 /// The way to the writing thread; it ends when this is dropped, after all that was handed in.
 pub(super) struct StateWriter {
     /// Not bounded here: a callback on the writing thread may hand in more, and must not wait for that very thread.
     /// Callers that wait for a result are their own bound, commits have one (`maintain::commit`).
-    requests: Option<Sender<WriteRequest>>,
+    requests: Option<Sender<WriterMessage>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl StateWriter {
     pub(super) fn start(
-        connection: Connection,
+        parts: WriterParts,
         path: PathBuf,
         bounds: JournalBounds,
     ) -> Result<Self, StateError> {
         let (requests, queue) = channel();
         let failed = |error: std::io::Error| StateError::of_io(&path, &error);
-        let mut scribe = Scribe {
-            connection,
+        let scribe = Scribe {
+            connection: parts.connection,
+            file: parts.file,
+            keys: parts.keys,
+            condition: parts.condition,
             path: path.clone(),
             zones: ZoneRows::new(bounds),
             has_barrier: true,
+            probed: Instant::now(),
         };
         let thread = thread::Builder::new()
             .name("state".into())
@@ -61,11 +97,21 @@ impl StateWriter {
     pub(super) fn submit(&self, changes: Vec<StateChange>, done: Done) {
         let request = WriteRequest { changes, done };
         let sent = match &self.requests {
-            Some(requests) => requests.send(request).map_err(|error| error.0),
-            None => Err(request),
+            Some(requests) => requests.send(WriterMessage::Write(request)),
+            None => Err(SendError(WriterMessage::Write(request))),
         };
-        if let Err(request) = sent {
+        if let Err(SendError(WriterMessage::Write(request))) = sent {
             (request.done)(Err(StateError::Closed));
+        }
+    }
+
+    /// Has the thread write all that was handed in, complete the file and end; waits for that.
+    pub(super) fn close(&self) {
+        let (sender, closed) = sync_channel(1);
+        if let Some(requests) = &self.requests
+            && requests.send(WriterMessage::Close(sender)).is_ok()
+        {
+            let _ = closed.recv();
         }
     }
 
@@ -97,30 +143,114 @@ impl Drop for StateWriter {
 
 /// The writing thread's own.
 struct Scribe {
+    /// Before the file: closed first, while the locks of the process are still there.
     connection: Connection,
+    file: StoreFile,
+    keys: KeyRegister,
+    condition: Arc<Condition>,
     path: PathBuf,
     zones: ZoneRows,
     /// A commit waits for the disk.
     has_barrier: bool,
+    /// When the disk was last tested.
+    probed: Instant,
 }
 
 impl Scribe {
-    fn run(&mut self, queue: &Receiver<WriteRequest>) {
-        while let Ok(first) = queue.recv() {
-            let mut octets = size(&first);
-            let mut group = vec![first];
-            while group.len() < GROUP
-                && octets < GROUP_OCTETS
-                && let Ok(next) = queue.try_recv()
-            {
-                octets += size(&next);
-                group.push(next);
+    fn run(mut self, queue: &Receiver<WriterMessage>) {
+        loop {
+            let (group, closing) = match queue.recv_timeout(INSPECT_EVERY) {
+                Ok(WriterMessage::Write(first)) => gather(first, queue),
+                Ok(WriterMessage::Close(closed)) => (Vec::new(), Some(closed)),
+                Err(RecvTimeoutError::Timeout) => {
+                    self.inspect();
+                    self.probe();
+                    continue;
+                }
+                Err(RecvTimeoutError::Disconnected) => return,
+            };
+            if !group.is_empty() {
+                self.write(group);
             }
-            self.write(group);
+            if let Some(closed) = closing {
+                self.complete();
+                drop(self);
+                let _ = closed.send(());
+                return;
+            }
+        }
+    }
+
+    /// Refuses everything from now on if the file is not the store any more.
+    fn inspect(&mut self) {
+        if self.condition.lost().is_some() {
+            return;
+        }
+        if let Some(how) = self.file.inspect() {
+            let is_whole = matches!(how, LostHow::Deleted | LostHow::Replaced);
+            let rescued = is_whole.then(|| self.file.rescue(&self.connection));
+            self.file.set_log_aside();
+            // SQLite would write the log into whatever the file is now.
+            let no_checkpoint = DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE;
+            let _ = self.connection.set_db_config(no_checkpoint, true);
+            self.condition.fail(StateError::Lost {
+                path: self.path.clone(),
+                how,
+                rescued: rescued.flatten(),
+            });
+        }
+    }
+
+    /// Tests whether a store that took no changes takes some again: otherwise only the next change would show it.
+    fn probe(&mut self) {
+        let is_failing = self.condition.fault().is_some() && self.condition.lost().is_none();
+        if !is_failing || self.probed.elapsed() < PROBE_EVERY {
+            return;
+        }
+        self.probed = Instant::now();
+        let write = || -> rusqlite::Result<()> {
+            let sql =
+                "INSERT OR REPLACE INTO item (kind, name, value) VALUES (?1, x'', zeroblob(?2))";
+            self.connection.execute(sql, params![PROBE, PROBE_OCTETS])?;
+            let sql = "DELETE FROM item WHERE kind = ?1";
+            self.connection.execute(sql, [PROBE]).map(|_| ())
+        };
+        if write().is_ok() {
+            self.condition.recover();
+        }
+    }
+
+    /// Puts the write-ahead log into the file.
+    fn complete(&mut self) {
+        self.inspect();
+        if self.condition.lost().is_some() {
+            return;
+        }
+        let sql = "PRAGMA wal_checkpoint(TRUNCATE)";
+        let is_busy = self
+            .connection
+            .query_row(sql, [], |row| row.get::<_, bool>(0));
+        match is_busy {
+            Ok(false) => {}
+            Ok(true) => tracing::warn!(
+                "state store {}: another process reads it, so its write-ahead log is not empty",
+                self.path.display()
+            ),
+            Err(error) => tracing::warn!(
+                "state store {}: its write-ahead log stays: {error}",
+                self.path.display()
+            ),
         }
     }
 
     fn write(&mut self, group: Vec<WriteRequest>) {
+        self.inspect();
+        if let Some(error) = self.condition.lost() {
+            for request in group {
+                (request.done)(Err(error.clone()));
+            }
+            return;
+        }
         let changes: Vec<&[StateChange]> = group.iter().map(|one| &one.changes[..]).collect();
         let results = match self.transact(&changes) {
             Ok(results) => results,
@@ -133,8 +263,24 @@ impl Scribe {
                 changes.iter().map(alone).collect()
             }
         };
-        for (request, result) in group.into_iter().zip(results) {
-            (request.done)(result.map_err(|error| error.of(&self.path)));
+        let mut results: Vec<_> = results
+            .into_iter()
+            .map(|result| result.map_err(|error| error.of(&self.path)))
+            .collect();
+        if group.iter().any(|one| !one.changes.is_empty()) {
+            self.judge(&results);
+        }
+        for (request, result) in group.into_iter().zip(results.drain(..)) {
+            (request.done)(result);
+        }
+    }
+
+    /// Records whether the store takes changes.
+    fn judge(&self, results: &[Result<Written, StateError>]) {
+        let mut errors = results.iter().filter_map(|result| result.as_ref().err());
+        match errors.rfind(|error| error.is_of_store()) {
+            Some(error) => self.condition.fail(error.clone()),
+            None => self.condition.recover(),
         }
     }
 
@@ -146,6 +292,7 @@ impl Scribe {
         let result = self.try_transact(callers);
         if result.is_err() {
             self.zones.forget();
+            self.keys.undo();
             if !self.connection.is_autocommit() {
                 // If this fails too, the next transaction says so.
                 let _ = self.connection.execute_batch("ROLLBACK");
@@ -170,7 +317,10 @@ impl Scribe {
             results.push(result);
         }
         self.zones.write_back(&self.connection)?;
+        let changes = callers.iter().flat_map(|changes| changes.iter());
+        let new_keys = self.keys.begin(&self.connection, changes)?;
         self.run_sql("COMMIT")?;
+        self.keys.end(new_keys);
         Ok(results)
     }
 
@@ -223,6 +373,26 @@ impl Scribe {
     }
 }
 
+/// Takes what waits behind a request into one group; the way to report back if the store is to be closed after it.
+fn gather(
+    first: WriteRequest,
+    queue: &Receiver<WriterMessage>,
+) -> (Vec<WriteRequest>, Option<SyncSender<()>>) {
+    let mut octets = size(&first);
+    let mut group = vec![first];
+    while group.len() < GROUP && octets < GROUP_OCTETS {
+        match queue.try_recv() {
+            Ok(WriterMessage::Write(next)) => {
+                octets += size(&next);
+                group.push(next);
+            }
+            Ok(WriterMessage::Close(closed)) => return (group, Some(closed)),
+            Err(_) => break,
+        }
+    }
+    (group, None)
+}
+
 fn size(request: &WriteRequest) -> usize {
     let octets = |change: &StateChange| match change {
         StateChange::Append { difference, .. } => difference.octets(),
@@ -231,6 +401,7 @@ fn size(request: &WriteRequest) -> usize {
             parts.iter().map(|part| part.as_bytes().len()).sum()
         }
         StateChange::KeepCopy { rows, .. } => rows.len(),
+        StateChange::KeepFileCopyPart { records, .. } => records.as_bytes().len(),
         _ => 100,
     };
     request.changes.iter().map(octets).sum()

@@ -1,0 +1,180 @@
+//! The condition of the state store while it is open: whether its file is still the one that was opened, and whether it
+//! can be written.
+//!
+//! A file that is deleted, replaced or emptied under a running server takes no change any more: SQLite would go on writing
+//! to a file that nobody finds again, and what was acknowledged would be gone after a restart.
+
+use super::error::{LostHow, StateError};
+use crate::sql::sqlite_file::{DatabaseFile, FileChange};
+use rusqlite::Connection;
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
+
+/// Octets of the header of an SQLite file (https://www.sqlite.org/fileformat.html section 1.3).
+const HEADER: usize = 100;
+/// The copy that is made of a store whose file was deleted or replaced.
+const RESCUED: &str = "state.db.rescued";
+
+/// A state store that takes no changes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoreFault {
+    /// Why.
+    pub error: StateError,
+    /// Since when.
+    pub since: SystemTime,
+}
+
+/// The fault that an open store has, if it has one.
+#[derive(Default)]
+pub(super) struct Condition(Mutex<Option<StoreFault>>);
+
+impl Condition {
+    fn fault_now(&self) -> MutexGuard<'_, Option<StoreFault>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn fault(&self) -> Option<StoreFault> {
+        self.fault_now().clone()
+    }
+
+    /// Returns the error with which everything is refused, once the file is lost.
+    pub(super) fn lost(&self) -> Option<StateError> {
+        let fault = self.fault_now();
+        let error = fault.as_ref().map(|fault| &fault.error);
+        error.filter(|error| error.is_lost()).cloned()
+    }
+
+    /// Records why the store takes no changes; the time of an earlier fault stays.
+    pub(super) fn fail(&self, error: StateError) {
+        let mut fault = self.fault_now();
+        match &mut *fault {
+            Some(fault) if fault.error.is_lost() => {}
+            Some(fault) => fault.error = error,
+            None => {
+                tracing::error!("{error}");
+                *fault = Some(StoreFault {
+                    error,
+                    since: SystemTime::now(),
+                });
+            }
+        }
+    }
+
+    /// Records that the store takes changes. One whose file is lost never does again.
+    pub(super) fn recover(&self) {
+        let mut fault = self.fault_now();
+        if fault.as_ref().is_some_and(|fault| !fault.error.is_lost()) {
+            tracing::info!("the state store can be written again");
+            *fault = None;
+        }
+    }
+}
+
+/// The file of the store, as it is found again.
+pub(super) struct StoreFile {
+    path: PathBuf,
+    /// Stays open: to close any descriptor of the file takes all locks of the process from it.
+    file: Option<File>,
+    header: [u8; HEADER],
+    follower: DatabaseFile,
+}
+
+impl StoreFile {
+    /// Remembers the file that a connection has just opened.
+    pub(super) fn new(path: &Path) -> Self {
+        let mut follower = DatabaseFile::new(path);
+        follower.look();
+        let mut found = StoreFile {
+            path: path.into(),
+            file: File::open(path).ok(),
+            header: [0; HEADER],
+            follower,
+        };
+        found.header = found.read_header().unwrap_or([0; HEADER]);
+        found
+    }
+
+    fn read_header(&self) -> Option<[u8; HEADER]> {
+        let mut header = [0; HEADER];
+        let file = self.file.as_ref()?;
+        file.read_exact_at(&mut header, 0).ok()?;
+        Some(header)
+    }
+
+    /// Finds out what has become of the file.
+    pub(super) fn inspect(&mut self) -> Option<LostHow> {
+        let Ok(found) = self.path.metadata() else {
+            return Some(LostHow::Deleted);
+        };
+        let opened = self.file.as_ref().and_then(|file| file.metadata().ok());
+        let is_same =
+            |opened: &std::fs::Metadata| (opened.dev(), opened.ino()) == (found.dev(), found.ino());
+        if !opened.as_ref().is_some_and(is_same) {
+            return Some(LostHow::Replaced);
+        }
+        if found.len() == 0 {
+            return Some(LostHow::Emptied);
+        }
+        let change = self.follower.look();
+        let header = self.read_header();
+        let is_other = header != Some(self.header);
+        self.header = header.unwrap_or([0; HEADER]);
+        match change {
+            // A new time alone, as by `touch`, is no other contents.
+            FileChange::Replaced if is_other || self.has_lost_log() => Some(LostHow::Overwritten),
+            _ => None,
+        }
+    }
+
+    fn beside(&self, end: &str) -> PathBuf {
+        let mut path = self.path.clone().into_os_string();
+        path.push(end);
+        path.into()
+    }
+
+    /// Whether the write-ahead log is gone, which only its last connection takes away.
+    fn has_lost_log(&self) -> bool {
+        !self.beside("-wal").exists()
+    }
+
+    /// Moves the write-ahead log away: SQLite would apply it to whatever has the name of the store at the next start.
+    pub(super) fn set_log_aside(&self) {
+        let _ = std::fs::rename(self.beside("-wal"), self.beside("-wal.lost"));
+        let _ = std::fs::remove_file(self.beside("-shm"));
+    }
+
+    /// Copies the contents of a store whose file is gone to a file beside its place. Returns the path of the copy.
+    pub(super) fn rescue(&self, connection: &Connection) -> Option<PathBuf> {
+        let to = self.path.with_file_name(RESCUED);
+        // It holds secrets. An older copy is never overwritten.
+        let mut options = OpenOptions::new();
+        options.create_new(true).write(true).mode(0o600);
+        options.open(&to).ok()?;
+        match connection.execute("VACUUM INTO ?1", [to.to_string_lossy()]) {
+            Ok(_) => Some(to),
+            Err(error) => {
+                tracing::error!("state store: not copied to {}: {error}", to.display());
+                // Half a copy is worse than none.
+                let _ = std::fs::remove_file(&to);
+                None
+            }
+        }
+    }
+}
+
+/// Refuses what cannot be a store or a part of it: opening a FIFO would wait for a process that may never come.
+pub(super) fn require_regular(path: &Path) -> Result<(), StateError> {
+    for end in ["", "-wal", "-shm", "-journal"] {
+        let mut path = path.as_os_str().to_os_string();
+        path.push(end);
+        let path = PathBuf::from(path);
+        match path.metadata() {
+            Ok(found) if !found.is_file() => return Err(StateError::NotAFile(path)),
+            _ => {}
+        }
+    }
+    Ok(())
+}

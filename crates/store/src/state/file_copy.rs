@@ -1,0 +1,128 @@
+//! Copies of zone files: the last version of each that was without errors, served where the file is broken when the server
+//! starts.
+//!
+//! A large zone is written part by part, so that no change waits long for it; its new copy counts when the last part is there,
+//! and takes the place of the one before. Parts are known by the digest of the whole.
+
+use super::StateStore;
+use super::digest::ContentsDigest;
+use super::error::StateError;
+use super::journal::stored_name;
+use super::read::list;
+use nameward_wire::NameBuf;
+use nameward_zone::{RecordList, Serial};
+use rusqlite::{Connection, OptionalExtension, params};
+
+/// The copy of a zone file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileCopy {
+    /// The serial of the version.
+    pub serial: Serial,
+    /// The digest of its records.
+    pub digest: ContentsDigest,
+    /// Octets of all parts.
+    pub octets: u64,
+    /// How many parts there are.
+    pub parts: u32,
+}
+
+/// The copy of a zone, by the name of the zone in wire form and lower case.
+pub type ListedFileCopy = (Vec<u8>, FileCopy);
+
+/// Writes one part of a copy.
+pub(super) fn write_part(
+    connection: &Connection,
+    (zone, digest): (&NameBuf, ContentsDigest),
+    (part, records): (u32, &RecordList),
+) -> Result<(), StateError> {
+    let sql = "INSERT OR REPLACE INTO file_copy_part (name, digest, part, records) VALUES (?1, ?2, ?3, ?4)";
+    let values = params![stored_name(zone), digest.number(), part, records.as_bytes()];
+    connection.prepare_cached(sql)?.execute(values)?;
+    Ok(())
+}
+
+/// Has a copy count whose parts are all written; what is left of others goes.
+pub(super) fn complete(
+    connection: &Connection,
+    zone: &NameBuf,
+    copy: &FileCopy,
+) -> Result<(), StateError> {
+    let name = stored_name(zone);
+    let sql = "INSERT OR REPLACE INTO file_copy (name, serial, digest, octets, parts) \
+               VALUES (?1, ?2, ?3, ?4, ?5)";
+    connection.prepare_cached(sql)?.execute(params![
+        name,
+        copy.serial.0,
+        copy.digest.number(),
+        copy.octets as i64,
+        copy.parts
+    ])?;
+    let sql = "DELETE FROM file_copy_part WHERE name = ?1 AND (digest <> ?2 OR part >= ?3)";
+    let values = params![name, copy.digest.number(), copy.parts];
+    connection.prepare_cached(sql)?.execute(values)?;
+    Ok(())
+}
+
+/// Forgets the copy of a zone.
+pub(super) fn remove(connection: &Connection, zone: &NameBuf) -> Result<(), StateError> {
+    let name = stored_name(zone);
+    for sql in [
+        "DELETE FROM file_copy WHERE name = ?1",
+        "DELETE FROM file_copy_part WHERE name = ?1",
+    ] {
+        connection.prepare_cached(sql)?.execute([&name])?;
+    }
+    Ok(())
+}
+
+fn read_copy(row: &rusqlite::Row<'_>) -> rusqlite::Result<FileCopy> {
+    Ok(FileCopy {
+        serial: Serial(row.get(1)?),
+        digest: ContentsDigest::from_number(row.get(2)?),
+        octets: row.get::<_, i64>(3)? as u64,
+        parts: row.get(4)?,
+    })
+}
+
+const COPIES: &str = "SELECT name, serial, digest, octets, parts FROM file_copy";
+
+impl StateStore {
+    /// Lists the copies of zone files, without their records.
+    pub fn file_copies(&self) -> Result<Vec<ListedFileCopy>, StateError> {
+        self.read(|connection| {
+            let mut statement = connection.prepare_cached(COPIES)?;
+            let rows = statement.query_map([], |row| Ok((row.get(0)?, read_copy(row)?)))?;
+            Ok(rows.collect::<rusqlite::Result<_>>()?)
+        })
+    }
+
+    /// Reads the copy of a zone file: calls `part` with its records in parts. `None` if there is none.
+    pub fn file_copy(
+        &self,
+        zone: &NameBuf,
+        mut part: impl FnMut(RecordList),
+    ) -> Result<Option<FileCopy>, StateError> {
+        self.read(|connection| {
+            let transaction = connection.unchecked_transaction()?;
+            let name = stored_name(zone);
+            let sql = format!("{COPIES} WHERE name = ?1");
+            let copy = transaction.query_row(&sql, [&name], read_copy).optional()?;
+            let Some(copy) = copy else {
+                return Ok(None);
+            };
+            let sql =
+                "SELECT records FROM file_copy_part WHERE name = ?1 AND digest = ?2 ORDER BY part";
+            let mut statement = transaction.prepare_cached(sql)?;
+            let mut rows = statement.query(params![name, copy.digest.number()])?;
+            let mut count = 0;
+            while let Some(row) = rows.next()? {
+                part(list(row, 0)?);
+                count += 1;
+            }
+            match count == copy.parts {
+                true => Ok(Some(copy)),
+                false => Err(StateError::corrupt("a copy of a zone file is incomplete")),
+            }
+        })
+    }
+}

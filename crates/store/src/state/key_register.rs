@@ -1,0 +1,262 @@
+//! The zones that the store has keys of, noted in a file beside it: a store that was deleted or replaced by another must
+//! not lead to new keys for a zone whose parent has a DS of the old ones.
+//!
+//! The file has a line for each zone that got its first key (`+example.org.`) or lost its last one (`-example.org.`). It is
+//! written after a first key is stored and before a last one is removed, and made short when the store is opened, so that a
+//! crash between the two never leaves a zone in it that the store has no keys of.
+
+use super::change::StateChange;
+use super::error::StateError;
+use nameward_wire::Name;
+use rusqlite::Connection;
+use std::collections::BTreeSet;
+use std::fs::{File, OpenOptions};
+use std::io::{ErrorKind, Write as _};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+/// The kind of item that the keys of zones are: the name of the zone in wire form and a number of four octets.
+pub const ZONE_KEY_ITEM: &str = "dnssec-key";
+/// The first octet of such an item if the private key is in a file elsewhere.
+pub const KEY_ELSEWHERE: u8 = 3;
+
+const FILE: &str = "signed-zones";
+const NUMBER: usize = 4;
+/// Zones that an error names.
+const NAMED_MAX: usize = 3;
+/// Octets of the file that are read: more than ten million zones.
+const SIZE_MAX: u64 = 1 << 30;
+
+/// The zones that the store has keys of.
+pub(super) struct KeyRegister {
+    path: PathBuf,
+    zones: BTreeSet<String>,
+    /// Zones whose keys the transaction removes that is not committed yet.
+    leaving: Vec<String>,
+}
+
+impl KeyRegister {
+    /// Returns the zones that the store of a directory had keys of.
+    fn read(path: &Path) -> Result<BTreeSet<String>, StateError> {
+        let found = match path.metadata() {
+            Ok(found) => found,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(BTreeSet::new()),
+            Err(error) => return Err(StateError::of_io(path, &error)),
+        };
+        if !found.is_file() || found.len() > SIZE_MAX {
+            return Err(StateError::NotAFile(path.into()));
+        }
+        let text = std::fs::read(path).map_err(|error| StateError::of_io(path, &error))?;
+        let mut zones = BTreeSet::new();
+        for line in text.split(|octet| *octet == b'\n') {
+            let Some((sign, name)) = line.split_first() else {
+                continue;
+            };
+            // A line that a crash cut short has no final dot.
+            let Ok(name) = std::str::from_utf8(name) else {
+                continue;
+            };
+            if !name.ends_with('.') {
+                continue;
+            }
+            match sign {
+                b'+' => {
+                    zones.insert(name.into());
+                }
+                b'-' => {
+                    zones.remove(name);
+                }
+                _ => {}
+            }
+        }
+        Ok(zones)
+    }
+
+    /// Refuses to begin with an empty store in the place of one that had keys.
+    pub(super) fn check_new(store: &Path) -> Result<(), StateError> {
+        let path = store.with_file_name(FILE);
+        let zones = Self::read(&path)?;
+        lost(store, &path, zones.iter())
+    }
+
+    /// Compares the noted zones with those that a store has keys of, and notes what it has.
+    pub(super) fn open(store: &Path, connection: &Connection) -> Result<Self, StateError> {
+        let path = store.with_file_name(FILE);
+        let noted = Self::read(&path)?;
+        // A key of an unknown zone is reported by those who read the keys.
+        let zones = match stored(connection)? {
+            Some(zones) => {
+                lost(store, &path, noted.difference(&zones))?;
+                zones
+            }
+            None => noted.clone(),
+        };
+        let register = KeyRegister {
+            path,
+            zones,
+            leaving: Vec::new(),
+        };
+        if noted != register.zones
+            && let Err(error) = register.write_whole()
+        {
+            tracing::warn!("{}: not written: {error}", register.path.display());
+        }
+        Ok(register)
+    }
+
+    /// Writes all zones to a new file in the place of the old one.
+    fn write_whole(&self) -> std::io::Result<()> {
+        let new = self.path.with_extension("new");
+        let mut text = Vec::new();
+        for zone in &self.zones {
+            writeln!(text, "+{zone}")?;
+        }
+        let mut options = OpenOptions::new();
+        options.create(true).truncate(true).write(true).mode(0o600);
+        let mut file = options.open(&new)?;
+        file.write_all(&text)?;
+        file.sync_all()?;
+        std::fs::rename(&new, &self.path)?;
+        match self.path.parent() {
+            Some(directory) => File::open(directory)?.sync_all(),
+            None => Ok(()),
+        }
+    }
+
+    /// Notes the zones whose keys are about to go, before a transaction that has `changes` is committed; returns what is
+    /// to be noted after it.
+    pub(super) fn begin<'c>(
+        &mut self,
+        connection: &Connection,
+        changes: impl Iterator<Item = &'c StateChange>,
+    ) -> Result<Vec<String>, StateError> {
+        let mut touched: Vec<Vec<u8>> = changes.filter_map(zone_of).collect();
+        touched.sort_unstable();
+        touched.dedup();
+        let (mut gone, mut new) = (Vec::new(), Vec::new());
+        for zone in touched {
+            let Some(name) = text_of(&zone) else {
+                continue;
+            };
+            let is_noted = self.zones.contains(&name);
+            match (has_keys(connection, &zone)?, is_noted) {
+                (true, false) => new.push(name),
+                (false, true) => gone.push(name),
+                _ => {}
+            }
+        }
+        self.note('-', &gone);
+        gone.iter().for_each(|zone| {
+            self.zones.remove(zone);
+        });
+        self.leaving = gone;
+        Ok(new)
+    }
+
+    /// Notes again what a transaction would have removed that was not committed.
+    pub(super) fn undo(&mut self) {
+        let stay = std::mem::take(&mut self.leaving);
+        self.end(stay);
+    }
+
+    /// Notes the zones that have got keys, after the transaction was committed.
+    pub(super) fn end(&mut self, new: Vec<String>) {
+        self.leaving.clear();
+        self.note('+', &new);
+        self.zones.extend(new);
+    }
+
+    fn note(&self, sign: char, zones: &[String]) {
+        if zones.is_empty() {
+            return;
+        }
+        let text: String = zones.iter().map(|zone| format!("{sign}{zone}\n")).collect();
+        let append = || -> std::io::Result<()> {
+            let mut options = OpenOptions::new();
+            let mut file = options
+                .create(true)
+                .append(true)
+                .mode(0o600)
+                .open(&self.path)?;
+            file.write_all(text.as_bytes())?;
+            file.sync_all()
+        };
+        if let Err(error) = append() {
+            tracing::warn!("{}: not written: {error}", self.path.display());
+        }
+    }
+}
+
+/// The zone of a change that adds or removes a key.
+fn zone_of(change: &StateChange) -> Option<Vec<u8>> {
+    let name = match change {
+        StateChange::SetItem { kind, name, .. } | StateChange::RemoveItem { kind, name }
+            if *kind == ZONE_KEY_ITEM =>
+        {
+            name
+        }
+        _ => return None,
+    };
+    let (zone, _) = name.split_last_chunk::<NUMBER>()?;
+    Some(zone.to_vec())
+}
+
+/// The name of a zone in wire form and lower case as a line has it.
+fn text_of(zone: &[u8]) -> Option<String> {
+    Some(Name::from_wire(zone).ok()?.to_string())
+}
+
+const IS_KEPT_HERE: &str = "kind = ?1 AND substr(value, 1, 1) <> ?2";
+
+/// Reads the zones that the store has keys of; `None` if it has a key of which nobody knows the zone.
+fn stored(connection: &Connection) -> Result<Option<BTreeSet<String>>, StateError> {
+    let sql = format!("SELECT name FROM item WHERE {IS_KEPT_HERE}");
+    let mut statement = connection.prepare(&sql)?;
+    let mut rows = statement.query(rusqlite::params![ZONE_KEY_ITEM, [KEY_ELSEWHERE]])?;
+    let mut zones = BTreeSet::new();
+    while let Some(row) = rows.next()? {
+        let name: Vec<u8> = row.get(0)?;
+        let zone = name.split_last_chunk::<NUMBER>();
+        let Some(zone) = zone.and_then(|(zone, _)| text_of(zone)) else {
+            return Ok(None);
+        };
+        zones.insert(zone);
+    }
+    Ok(Some(zones))
+}
+
+fn has_keys(connection: &Connection, zone: &[u8]) -> Result<bool, StateError> {
+    let last = [zone, &[0xff; NUMBER]].concat();
+    let sql = format!(
+        "SELECT EXISTS (SELECT 1 FROM item WHERE {IS_KEPT_HERE} AND name BETWEEN ?3 AND ?4)"
+    );
+    let mut statement = connection.prepare_cached(&sql)?;
+    let values = rusqlite::params![ZONE_KEY_ITEM, [KEY_ELSEWHERE], zone, last];
+    Ok(statement.query_row(values, |row| row.get(0))?)
+}
+
+/// Returns the error about zones whose keys are lost, if there are any.
+fn lost<'z>(
+    store: &Path,
+    register: &Path,
+    zones: impl Iterator<Item = &'z String>,
+) -> Result<(), StateError> {
+    let zones: Vec<&String> = zones.collect();
+    if zones.is_empty() {
+        return Ok(());
+    }
+    let named: Vec<&str> = zones
+        .iter()
+        .take(NAMED_MAX)
+        .map(|zone| zone.as_str())
+        .collect();
+    let more = match zones.len() - named.len() {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    Err(StateError::KeysLost {
+        path: store.into(),
+        zones: format!("{}{more}", named.join(", ")),
+        register: register.into(),
+    })
+}
