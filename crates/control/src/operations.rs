@@ -252,7 +252,7 @@ impl Operations {
             | OperationRequest::ZoneRetrieve { .. }
             | OperationRequest::ZoneNotify { .. }
             | OperationRequest::Stop
-            | OperationRequest::Reload
+            | OperationRequest::Reload { .. }
             | OperationRequest::Stats { .. }
             | OperationRequest::ZoneSync { .. }
             | OperationRequest::ZoneFreeze { .. }

@@ -72,28 +72,38 @@ impl ContentsReader {
     }
 }
 
-/// All records of a zone, in parts of some size.
-pub fn contents_of(zone: &Zone) -> Vec<RecordList> {
-    let mut parts = vec![RecordList::default()];
+/// Hands over all records of a zone, in parts of some size.
+pub(crate) fn each_part<E>(
+    zone: &Zone,
+    mut take: impl FnMut(RecordList) -> Result<(), E>,
+) -> Result<(), E> {
+    let mut part = RecordList::default();
     for node in zone.nodes_in_order() {
         for rrset in node.rrsets() {
             for record in rrset.records() {
-                if parts
-                    .last()
-                    .is_none_or(|part| part.as_bytes().len() >= PART)
-                {
-                    parts.push(RecordList::default());
+                if part.as_bytes().len() >= PART {
+                    take(std::mem::take(&mut part))?;
                 }
-                if let Some(part) = parts.last_mut() {
-                    part.push(WireRecord {
-                        owner: node.name(),
-                        rtype: rrset.rtype(),
-                        ttl: rrset.ttl(),
-                        rdata: record.rdata,
-                    });
-                }
+                part.push(WireRecord {
+                    owner: node.name(),
+                    rtype: rrset.rtype(),
+                    ttl: rrset.ttl(),
+                    rdata: record.rdata,
+                });
             }
         }
     }
-    parts
+    take(part)
+}
+
+/// All records of a zone, in parts of some size.
+pub fn contents_of(zone: &Zone) -> Vec<RecordList> {
+    let mut parts = Vec::new();
+    let done = each_part::<std::convert::Infallible>(zone, |part| {
+        parts.push(part);
+        Ok(())
+    });
+    match done {
+        Ok(()) => parts,
+    }
 }

@@ -1,11 +1,12 @@
 //! Following the sources of zones: what changes there changes in the table.
 
 pub mod databases;
+mod file_copies;
 mod file_faults;
 mod files;
 mod log;
 pub mod unknown;
 
 pub use file_faults::{FaultyZone, FaultyZoneList, FaultyZones, FileFaults};
-pub use files::{FileFollower, LoadOutcome};
+pub use files::{FileFollower, LoadOutcome, missing_files};
 pub use log::{contested, counted, place_of_rank, waiting};

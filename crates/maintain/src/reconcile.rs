@@ -1,4 +1,5 @@
-//! The journal of a zone compared with what its home has when the server starts.
+//! The journal of a zone compared with what its home has when its source offers it for the first time: when the server
+//! starts, when a file that was away is back, and when the zone moves to another backend.
 //!
 //! A home that has the serial of the journal and other records was edited without a new serial: the digest that is kept with
 //! the journal shows it, and the journal begins anew. Zones that no home has any more are forgotten.
@@ -13,36 +14,109 @@ use crate::merge::{Merge, merge_journal};
 use nameward_store::state::{ContentsDigest, JournalEntry, KeptZone, StateChange, ZoneHome};
 use nameward_zone::{TableChange, Zone};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
-/// The zones of one kind of home that the state store has a journal of and that were not seen since the start.
+/// More zones than this that are offered at one time are found by reading the list of all journals.
+const FEW: usize = 100;
+
+/// Zones that the state store has a journal of, by name in lower case.
+type KeptByName = HashMap<Box<[u8]>, KeptZone>;
+
+/// Compares zones of one kind of home with their journals.
 pub(crate) struct Reconciler {
     commits: Arc<Commits>,
-    kept: Mutex<HashMap<Box<[u8]>, KeptZone>>,
+    home: ZoneHome,
+    /// The journals as of the start, without those of zones that were offered since.
+    kept: Mutex<KeptByName>,
+    /// Zones that are offered for the first time are looked up in the state store: what was read at the start is out of date.
+    is_started: AtomicBool,
 }
 
 impl Reconciler {
     /// Reads which zones have a journal.
     pub(crate) fn new(commits: &Arc<Commits>, home: ZoneHome) -> Self {
-        let mut kept = HashMap::new();
-        match commits.store().map(|store| store.zones()) {
-            Some(Ok(zones)) => {
-                let own = zones.into_iter().filter(|zone| zone.home == home);
-                kept.extend(own.map(|zone| (key(&name_wire(&zone)), zone)));
-            }
-            Some(Err(error)) => tracing::error!("journals not read: {error}"),
-            None => {}
-        }
-        Reconciler {
+        let reconciler = Reconciler {
             commits: Arc::clone(commits),
-            kept: Mutex::new(kept),
+            home,
+            kept: Mutex::default(),
+            is_started: AtomicBool::new(false),
+        };
+        *reconciler.kept() = reconciler.read_all();
+        reconciler
+    }
+
+    fn kept(&self) -> MutexGuard<'_, KeptByName> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads the list of all journals.
+    fn read_all(&self) -> KeptByName {
+        match self.commits.store().map(|store| store.zones()) {
+            Some(Ok(zones)) => {
+                let own = zones.into_iter().filter(|zone| zone.home == self.home);
+                own.map(|zone| (key(&name_wire(&zone)), zone)).collect()
+            }
+            Some(Err(error)) => {
+                tracing::error!("journals not read: {error}");
+                KeptByName::new()
+            }
+            None => KeptByName::new(),
         }
+    }
+
+    /// All zones were offered once: from now on journals are read when a zone is offered that has no version in the table.
+    pub(crate) fn end_start(&self) {
+        self.is_started.store(true, Ordering::Relaxed);
+    }
+
+    /// Reads the journals of zones that are offered and have no version in the table.
+    fn read_new(&self, changes: &[TableChange]) -> KeptByName {
+        let table = self.commits.table().load();
+        let is_new = |zone: &Arc<Zone>| {
+            let offered = table.offered_by(zone.apex_name(), zone.rank());
+            !zone.is_stand_in() && offered.is_none_or(|version| version.is_stand_in())
+        };
+        let new = changes.iter().filter_map(|change| match change {
+            TableChange::Offer(zone) | TableChange::Move(zone, _) if is_new(zone) => Some(zone),
+            _ => None,
+        });
+        let new: Vec<_> = new.map(|zone| name_of(zone)).collect();
+        let (false, Some(store)) = (new.is_empty(), self.commits.store()) else {
+            return KeptByName::new();
+        };
+        // What was handed in before the zone was withdrawn is on the disk now.
+        if let Err(error) = store.write(Vec::new()) {
+            tracing::error!("journals not read: {error}");
+            return KeptByName::new();
+        }
+        if new.len() > FEW {
+            return self.read_all();
+        }
+        let mut kept = KeptByName::new();
+        for name in &new {
+            match store.zone(name) {
+                Ok(Some(zone)) if zone.home == self.home => {
+                    kept.insert(key(&name_wire(&zone)), zone);
+                }
+                Ok(_) => {}
+                Err(error) => tracing::error!("zone {name}: journal not read: {error}"),
+            }
+        }
+        kept
     }
 
     /// Applies to zones that are offered for the first time the changes of their journals that their home lacks.
     pub(crate) fn bring_forward(&self, changes: &mut [TableChange]) {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut at_start = self.kept();
+        let mut new;
+        let kept = if self.is_started.load(Ordering::Relaxed) {
+            new = self.read_new(changes);
+            &mut new
+        } else {
+            &mut *at_start
+        };
         if kept.is_empty() {
             return;
         }
@@ -87,13 +161,9 @@ impl Reconciler {
         }
         let from = missing.iter().position(|entry| entry.from == serial);
         match from.and_then(|from| apply(zone, &missing[from..])) {
+            // The file was edited without a new serial: the edit gets one, so that secondaries notice it.
+            Some(newer) if !self.is_as_kept(&newer, kept) => self.merge(zone, kept, &missing),
             Some(newer) => {
-                if !self.is_as_kept(&newer, kept) {
-                    tracing::warn!(
-                        "zone {name}: its file was changed while the server was down, but not its serial: secondaries will not \
-                         notice"
-                    );
-                }
                 let count = missing.len();
                 tracing::info!(
                     "zone {name}: {count} changes of the journal applied, serial {}",
@@ -163,7 +233,7 @@ impl Reconciler {
     /// Forgets the journals of zones that no source has offered. Call when all sources of the kind were read without
     /// trouble: a file or a database that cannot be read is not gone.
     pub(crate) fn forget_vanished(&self, home: ZoneHome) {
-        let kept = std::mem::take(&mut *self.kept.lock().unwrap_or_else(PoisonError::into_inner));
+        let kept = std::mem::take(&mut *self.kept());
         let table = self.commits.table().load();
         let gone = kept.into_values().map(|zone| zone.name);
         let gone = gone.filter(|name| table.exact(name.as_name()).is_none());

@@ -34,7 +34,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The kind of item that keys are, by the zone and the number of the key.
-const KEYS: &str = "dnssec-key";
+const KEYS: &str = nameward_store::state::ZONE_KEY_ITEM;
 /// The kind of item that the ways of signing are, by the zone.
 const ZONES: &str = "dnssec-zone";
 /// Keys of one zone. More than a rollover of everything at once needs.

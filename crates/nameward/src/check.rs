@@ -73,6 +73,10 @@ impl ZoneTarget for CheckedZones {
         let policies = self.policies.load();
         policies.of(zone.apex_name()).zonemd.objection(zone)
     }
+
+    fn last_good(&self, _: Name<'_>) -> Option<Zone> {
+        None
+    }
 }
 
 /// Reads everything, prints a line for each thing that is wrong, and ends with a sum.
@@ -133,6 +137,8 @@ pub fn run(overrides: &Overrides, form: OutputForm) -> Result<ExitCode, CommandE
                 message("warning", &follow::waiting(name, path), &mut printer)
             }
             LoadEvent::Removed(_)
+            | LoadEvent::Missing(_)
+            | LoadEvent::Returned(_)
             | LoadEvent::Contested(..)
             | LoadEvent::Progress(..)
             | LoadEvent::Known => Ok(()),

@@ -63,7 +63,13 @@ enum Command {
     /// Show the state of the running server: listeners, zones, backends, transfers, rates, faults
     Status(RemoteArguments),
     /// Have the running server read its configuration and the changed zones again
-    Reload(RemoteArguments),
+    Reload {
+        /// Withdraw zones whose files are missing, even if a directory has lost most of its files
+        #[arg(long)]
+        withdraw_missing: bool,
+        #[command(flatten)]
+        remote: RemoteArguments,
+    },
     /// Print the counters of the running server
     Stats {
         /// Only these; a name may end in * to mean all that start so
@@ -334,7 +340,10 @@ fn dispatch(command: Command, form: OutputForm) -> Result<ExitCode, CommandError
         }
         Command::Check(arguments) => check::run(&arguments.overrides(), form),
         Command::Status(remote) => ask(OperationRequest::Status, remote, form),
-        Command::Reload(remote) => ask(OperationRequest::Reload, remote, form),
+        Command::Reload {
+            withdraw_missing,
+            remote,
+        } => ask(OperationRequest::Reload { withdraw_missing }, remote, form),
         Command::Stats { names, remote } => ask(OperationRequest::Stats { names }, remote, form),
         Command::Cache(CacheCommand::Flush { name, remote }) => {
             ask(OperationRequest::CacheFlush { name }, remote, form)

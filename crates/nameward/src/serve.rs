@@ -204,6 +204,7 @@ pub fn run(overrides: &Overrides) -> Result<(), StartError> {
         notes,
         logs,
     };
+    let closing = store.clone();
     let ended = runtime.block_on(async {
         let (shared, policies) = (&parts.shared, &parts.policies);
         let server = &parts.config.server;
@@ -215,6 +216,9 @@ pub fn run(overrides: &Overrides) -> Result<(), StartError> {
         ended
     });
     drop(watch);
+    if let Some(store) = closing {
+        store.close();
+    }
     // A reload in progress is not waited for.
     runtime.shutdown_background();
     transfer_runtime.shutdown_background();

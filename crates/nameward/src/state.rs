@@ -42,6 +42,9 @@ pub fn open(config: &Config) -> Result<Option<StateStore>, StartError> {
     match open_in_turn(&directory, config) {
         Ok(store) => Ok(Some(store)),
         Err(error @ StateError::InUse(_, StoreUser::Command)) => Err(StartError::StoreInUse(error)),
+        Err(error @ (StateError::KeysLost { .. } | StateError::NotAFile(_))) => {
+            Err(StartError::State(error))
+        }
         Err(error) if may_have_keys(&directory) => Err(StartError::State(error)),
         Err(error) => {
             tracing::error!("{error}; changes are not journalled");

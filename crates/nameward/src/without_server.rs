@@ -77,7 +77,10 @@ pub fn run(
         .enable_all()
         .build()
         .map_err(CommandError::Threads)?;
-    let result = work((request, &author), &config, (store, &runtime), each);
+    let result = work((request, &author), &config, (store.clone(), &runtime), each);
+    if let Some(store) = store {
+        store.close();
+    }
     runtime.shutdown_timeout(END_PATIENCE);
     result
 }

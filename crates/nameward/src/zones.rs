@@ -39,6 +39,7 @@ pub fn sources(config: &Config) -> Vec<FileSource> {
             zones: Arc::clone(&backend.zones),
             named_conf: backend.named_conf.clone(),
             watch: backend.watch,
+            missing_grace: config.server.zone_file_grace.seconds(),
             limits: limits(backend),
         });
     declared(config).into_iter().chain(backends).collect()

@@ -4,7 +4,8 @@
 //! are read in parallel, and each zone is published as soon as it is ready, many at a time. A new
 //! version with errors is not taken: the old one stays in service. A zone that has no older version
 //! is answered SERVFAIL until it is read, or mended: it is ours, so REFUSED would be wrong. A zone whose
-//! file is gone is removed, unless a directory could not be read, because then nobody knows.
+//! file is gone is withdrawn after a grace period ([`missing`]), unless a directory could not be read, because then
+//! nobody knows.
 //!
 //! A file that was seen to change is looked at alone ([`look`]), unless more may depend on it.
 
@@ -12,6 +13,7 @@ mod known;
 mod list;
 mod load;
 mod look;
+mod missing;
 mod one;
 mod publish;
 mod scan;
@@ -22,9 +24,10 @@ mod work;
 mod written;
 
 use std::{
+    collections::{BTreeMap, HashMap},
     path::{Path, PathBuf},
     sync::Arc,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use nameward_import::{OnDisk, bind, open_regular, reason_of};
@@ -32,12 +35,14 @@ use nameward_wire::{
     Name, NameBuf,
     zonefile::{Diagnostic, Options},
 };
-use nameward_zone::{AccessSource, Zone, ZoneLimits};
+use nameward_zone::{AccessSource, Serial, Zone, ZoneLimits};
 
 use known::KnownZones;
 pub use list::{FileList, ListedFile};
 use load::Load;
 use look::Aim;
+use missing::MissingFiles;
+pub use missing::{MissingOutlook, MissingZones, Withdrawal};
 use publish::Publisher;
 pub use publish::ZoneTarget;
 use scan::{Candidates, Configurations, Said};
@@ -62,6 +67,8 @@ pub struct FileSource {
     pub named_conf: Option<PathBuf>,
     /// Whether changes of files are noticed without a reload.
     pub watch: bool,
+    /// How long the zone of a file that vanished from the directory is served.
+    pub missing_grace: Duration,
     /// The size that each of its zones may grow to.
     pub limits: FileLimits,
 }
@@ -92,6 +99,10 @@ pub enum LoadEvent<'a> {
     Refused(Name<'a>, &'a [Diagnostic], Standing),
     /// A zone is no longer served because its file is gone.
     Removed(Name<'a>),
+    /// Zones of a directory are served although their files are missing.
+    Missing(&'a MissingZones),
+    /// The file of a zone that was missing is back.
+    Returned(Name<'a>),
     /// Another source has the zone too; the first of the two ranks is served, the second is not.
     Contested(Name<'a>, u16, u16),
     /// A source could not be used, in part or at all; one line with the path.
@@ -111,6 +122,8 @@ pub enum LoadEvent<'a> {
 pub enum Standing {
     /// By the version from before.
     OldVersion,
+    /// By the last version that was without errors, which has this serial and was kept over a restart.
+    Copy(Serial),
     /// Not from here: SERVFAIL, unless another source has the zone.
     NotReady,
 }
@@ -124,6 +137,8 @@ pub struct LoadSummary {
     pub unchanged: usize,
     /// Zones whose files have errors.
     pub refused: usize,
+    /// Zones of these that are served from a copy of an older version.
+    pub kept: usize,
     /// Zones no longer served.
     pub removed: usize,
     /// Secondaries whose copy is not there yet.
@@ -140,6 +155,12 @@ pub struct FileBackend {
     watcher: Option<Watcher>,
     /// The last load saw two files for one zone.
     has_rivals: bool,
+    /// Zones whose files have vanished.
+    missing: MissingFiles,
+    /// What was last reported of them, by the rank of their source.
+    reported: BTreeMap<u16, MissingZones>,
+    /// The directory of each source, by rank, as of the last load.
+    directories: HashMap<u16, Option<PathBuf>>,
 }
 
 impl FileBackend {
@@ -162,8 +183,19 @@ impl FileBackend {
         sources: &[FileSource],
         events: &mut dyn FnMut(LoadEvent<'_>),
     ) -> LoadSummary {
+        self.load_withdrawing(table, sources, Withdrawal::AtOnce, events)
+    }
+
+    /// As [`FileBackend::load`], and says when zones are withdrawn whose files are missing.
+    pub fn load_withdrawing(
+        &mut self,
+        table: &dyn ZoneTarget,
+        sources: &[FileSource],
+        withdrawal: Withdrawal,
+        events: &mut dyn FnMut(LoadEvent<'_>),
+    ) -> LoadSummary {
         self.configurations.keep(sources);
-        self.load_spared(table, sources, &[], events)
+        self.load_spared(table, (sources, &[]), withdrawal, events)
     }
 
     /// Loads what was seen to change. Sources that are not watched are left as they are.
@@ -178,20 +210,21 @@ impl FileBackend {
         if let Look::At(paths) = look
             && let Some(aim) = self.aim(watched, Aim::within(sources), paths)
         {
-            return self.look_at(table, aim, events);
+            return self.look_at(table, sources, aim, events);
         }
         let (watched, others): (Vec<_>, Vec<_>) =
             sources.iter().cloned().partition(|source| source.watch);
         let spared: Vec<u16> = others.iter().map(|source| source.rank).collect();
-        self.load_spared(table, &watched, &spared, events)
+        let withdrawal = Withdrawal::AfterGrace;
+        self.load_spared(table, (&watched, &spared), withdrawal, events)
     }
 
     /// Loads, and leaves zones alone that are from sources of the `spared` ranks.
     fn load_spared(
         &mut self,
         table: &dyn ZoneTarget,
-        sources: &[FileSource],
-        spared: &[u16],
+        (sources, spared): (&[FileSource], &[u16]),
+        withdrawal: Withdrawal,
         events: &mut dyn FnMut(LoadEvent<'_>),
     ) -> LoadSummary {
         let begun = Instant::now();
@@ -223,10 +256,16 @@ impl FileBackend {
         load.announce(&jobs, &mut self.known.slots);
         (load.events)(LoadEvent::Known);
         load.run(&jobs, &mut self.known.slots);
-        if !scanned.incomplete && self.known.has_gone(spared) {
-            load.remove_gone(&self.known, spared);
-            self.known.forget_gone(spared);
+        self.note_returned(&mut load, &jobs);
+        if scanned.incomplete {
+            self.missing.suspend();
+        } else {
+            if self.known.has_gone(spared) {
+                self.note_unseen(&mut load, sources, spared);
+            }
+            self.withdraw_missing(&mut load, sources, withdrawal);
         }
+        self.note_directories(sources, spared);
         load.publish();
         table.set_access(access);
         let summary = load.summary;
@@ -293,7 +332,9 @@ impl FileBackend {
                     };
                     let file = (candidate, key);
                     let rank = candidates.rank(candidate);
-                    jobs.push(self.known.slots[slot].job(file, slot, rank));
+                    let known = &mut self.known.slots[slot];
+                    known.is_found = candidates.is_found(candidate);
+                    jobs.push(known.job(file, slot, rank));
                 }
                 None => {
                     self.has_rivals = true;

@@ -52,7 +52,11 @@ pub enum OperationRequest {
     /// Ends the server.
     Stop,
     /// Reads the configuration and changed zone files again.
-    Reload,
+    Reload {
+        /// Withdraw zones whose files are missing, even where a directory has lost most of them.
+        #[serde(default)]
+        withdraw_missing: bool,
+    },
     /// Counters.
     Stats {
         /// These only; a name may end in `*`. All if empty.
@@ -381,7 +385,7 @@ impl OperationRequest {
             OperationRequest::Status | OperationRequest::Stop | OperationRequest::Stats { .. } => {
                 Urgency::Immediate
             }
-            OperationRequest::Reload => Urgency::Reload,
+            OperationRequest::Reload { .. } => Urgency::Reload,
             _ => Urgency::Ordinary,
         }
     }

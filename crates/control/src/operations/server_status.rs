@@ -202,6 +202,8 @@ fault_kinds! {
     BackendDown = "backend_down", "a backend does not respond";
     /// Changes of a database are not seen.
     ChangesUnseen = "changes_unseen", "changes of a backend are not seen";
+    /// The state store cannot be written, or its file is lost.
+    StateStore = "state_store", "the state store cannot be written: changes are refused";
     /// Zones have no data to serve.
     ZoneEmpty = "zone_empty", "a zone has no data to serve";
     /// Secondary zones were never transferred.
@@ -212,6 +214,8 @@ fault_kinds! {
     ZoneUnsigned = "zone_unsigned", "a zone signed elsewhere is answered without signatures";
     /// Zone files have errors, and the previous version is served.
     ZoneErrors = "zone_errors", "a zone file has errors: the previous version is served";
+    /// Zones are served although their files are missing.
+    ZoneFileMissing = "zone_file_missing", "zone files are missing: their zones are still served";
     /// Stored signatures have expired or are missing.
     SignaturesBroken = "signatures_broken", "signatures of a zone signed elsewhere have expired or are missing";
     /// A directory, list or configuration of zone files could not be read.

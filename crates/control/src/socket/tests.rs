@@ -91,7 +91,7 @@ impl Commands for Obedient {
                     }),
                 }
             }
-            OperationRequest::Reload | OperationRequest::Status => Ok(done("urgent")),
+            OperationRequest::Reload { .. } | OperationRequest::Status => Ok(done("urgent")),
             OperationRequest::Stop => Ok(done("stop")),
             _ => Err(OperationError::refused("not here")),
         }
@@ -234,7 +234,9 @@ fn commands_that_wait_do_not_shut_out_status_stop_and_reload() {
         for _ in 0..3 {
             for request in [
                 OperationRequest::Status,
-                OperationRequest::Reload,
+                OperationRequest::Reload {
+                    withdraw_missing: false,
+                },
                 OperationRequest::Stop,
             ] {
                 assert!(ask(path, &of(request), &mut |_| {}).is_ok());

@@ -58,6 +58,15 @@ impl Commits {
         home.or_else(|| self.table.version(zone, rank))
     }
 
+    /// Returns the version that a zone's file had when it was last read or written, also if it is not published yet.
+    pub(crate) fn file_version(&self, zone: Name<'_>, rank: u16) -> Option<Arc<Zone>> {
+        let place = self.zone(zone, rank);
+        let under_way = lock(&place);
+        let last = under_way.home.clone().or_else(|| under_way.tip.clone());
+        drop(under_way);
+        last.or_else(|| self.table.version(zone, rank))
+    }
+
     /// Takes note that a zone's file has this version now.
     pub fn home_is(&self, version: &Arc<Zone>) {
         let (zone, serial) = (name_of(version), version.serial());

@@ -6,7 +6,7 @@ use nameward_store::state::{JournalOrigin, StateChange, StateError, Written, Zon
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::change::Difference;
 use nameward_zone::{Contest, TableChange, Zone};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 impl Commits {
     /// Takes changes over that a source of zones has found. A zone that is to take the place of an older version is
@@ -39,6 +39,7 @@ impl Commits {
         }
         let (newer, others): (Vec<_>, Vec<_>) = changes.into_iter().partition(is_newer);
         let contests = self.table.publish(&others);
+        self.forget_sources(&others);
         self.forget_withdrawn(&others, home);
         for change in newer {
             let TableChange::Offer(zone) = change else {
@@ -61,6 +62,23 @@ impl Commits {
             self.shared_version(source, zone, None, Box::new(done));
         }
         contests
+    }
+
+    /// Forgets what files had of zones that their source does not offer any more: when it does again, the journal says what
+    /// its file lacks.
+    fn forget_sources(&self, changes: &[TableChange]) {
+        let left = changes.iter().filter_map(|change| match change {
+            TableChange::Withdraw(name, rank) => Some((name.to_ascii_lowercase().into(), *rank)),
+            TableChange::Move(zone, rank) => Some((
+                zone.apex_name().as_wire().to_ascii_lowercase().into(),
+                *rank,
+            )),
+            TableChange::Offer(_) => None,
+        });
+        let mut zones = self.zones.lock().unwrap_or_else(PoisonError::into_inner);
+        left.for_each(|key| {
+            zones.remove(&key);
+        });
     }
 
     /// Forgets what is kept of zones that their source has withdrawn, if no other source has them.

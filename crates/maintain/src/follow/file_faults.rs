@@ -2,7 +2,7 @@
 //!
 //! The thread that loads files writes it, event by event; whoever shows the state of the server reads it.
 
-use nameward_store::file::{LoadEvent, Standing};
+use nameward_store::file::{LoadEvent, MissingZones, Standing};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -49,6 +49,7 @@ struct KnownFaults {
     /// First error and whether an older version is served, by zone.
     zones: BTreeMap<String, (String, bool)>,
     troubles: Vec<String>,
+    missing: Vec<MissingZones>,
 }
 
 impl FileFaults {
@@ -71,7 +72,7 @@ impl FileFaults {
                 let has_room = known.zones.len() < ERRORS_MAX;
                 let first = diagnostics.first().filter(|_| has_room);
                 let error = first.map(ToString::to_string).unwrap_or_default();
-                let has_old_version = *standing == Standing::OldVersion;
+                let has_old_version = *standing != Standing::NotReady;
                 let fault = (error, has_old_version);
                 known.zones.insert(name.to_string(), fault);
             }
@@ -109,6 +110,16 @@ impl FileFaults {
             }
         }
         all
+    }
+
+    /// Records the zones that are served although their files are missing.
+    pub(super) fn set_missing(&self, missing: Vec<MissingZones>) {
+        self.known().missing = missing;
+    }
+
+    /// Returns the zones that are served although their files are missing, by directory.
+    pub fn missing(&self) -> Vec<MissingZones> {
+        self.known().missing.clone()
     }
 
     /// Returns the lines about sources that could not be used, in part or at all.

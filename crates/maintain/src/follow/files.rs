@@ -3,6 +3,7 @@
 //! A zone that was read takes the place of its older version by a commit, so that the difference of the two is
 //! journalled; at the first load the journal is compared with what the file has.
 
+use super::file_copies::{self, FileCopies, last_good};
 use super::file_faults::FileFaults;
 use super::log::{contested, counted, waiting, zone_text};
 use super::unknown;
@@ -11,10 +12,11 @@ use crate::policy::PolicyTable;
 use crate::reconcile::Reconciler;
 use crate::sync::{SyncError, SyncMode, SyncOutcome, sync_zone};
 use nameward_store::file::{
-    FileBackend, FileSource, LoadEvent, LoadSummary, Look, Standing, Watcher, ZoneTarget,
+    FileBackend, FileSource, LoadEvent, LoadSummary, Look, MissingOutlook, MissingZones, Standing,
+    Watcher, Withdrawal, ZoneTarget,
 };
 use nameward_store::state::ZoneHome;
-use nameward_wire::NameBuf;
+use nameward_wire::{Name, NameBuf};
 use nameward_zone::{AccessRules, AccessSource, Contest, TableChange, Zone, ZoneTable};
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -50,6 +52,7 @@ pub struct FileFollower {
     give_back: fn(),
     logged: LoggedLines,
     faults: Arc<FileFaults>,
+    copies: Option<FileCopies>,
 }
 
 impl FileFollower {
@@ -86,6 +89,20 @@ impl FileFollower {
             give_back,
             logged: LoggedLines::new(),
             faults: Arc::default(),
+            copies: None,
+        }
+    }
+
+    /// Keeps copies of zone files in the state store from now on, of so many octets together.
+    pub fn keeping_copies(mut self, octets_max: u64) -> std::io::Result<Self> {
+        self.copies = FileCopies::start(&self.target.commits, octets_max)?;
+        Ok(self)
+    }
+
+    /// Bounds the copies of zone files from now on.
+    pub fn set_copies_max(&self, octets_max: u64) {
+        if let Some(copies) = &self.copies {
+            copies.set_octets_max(octets_max);
         }
     }
 
@@ -102,18 +119,27 @@ impl FileFollower {
     }
 
     /// Brings the table to what the sources say now, and writes to the log what is wrong with them.
-    pub fn load(&mut self, sources: &[FileSource]) -> LoadOutcome {
+    pub fn load(&mut self, sources: &[FileSource], withdrawal: Withdrawal) -> LoadOutcome {
         let start = Instant::now();
         let mut log = LoadLog::default();
         let (target, faults) = (&self.target, &self.faults);
         faults.forget_troubles();
-        let summary = self.backend.load(target, sources, &mut |event| {
+        let each = &mut |event: LoadEvent<'_>| {
             faults.note(&event);
             if let LoadEvent::Known = event {
                 unknown::end(target.commits.table());
             }
             log.write(&event);
-        });
+        };
+        let summary = self
+            .backend
+            .load_withdrawing(target, sources, withdrawal, each);
+        self.faults.set_missing(self.backend.missing_zones());
+        if let Some(copies) = &self.copies {
+            let ranks = sources.iter().map(|source| source.rank).collect();
+            let is_complete = summary.troubles == 0 && self.backend.missing_zones().is_empty();
+            copies.compare_all(ranks, is_complete);
+        }
         (self.give_back)();
         log.finish();
         if !sources.is_empty() {
@@ -124,6 +150,7 @@ impl FileFollower {
         if summary.troubles == 0 {
             self.target.reconciler.forget_vanished(ZoneHome::File);
         }
+        self.target.reconciler.end_start();
         LoadOutcome {
             summary,
             errors: log.errors,
@@ -151,17 +178,43 @@ impl FileFollower {
             self.faults.forget_troubles();
         }
         let faults = &self.faults;
+        let (mut served, mut removed) = (Vec::new(), Vec::new());
         let each = &mut |event: LoadEvent<'_>| {
             faults.note(&event);
+            match &event {
+                LoadEvent::Served(name, ..) if served.len() <= file_copies::ZONES_MAX => {
+                    served.push(NameBuf::from(*name));
+                }
+                LoadEvent::Removed(name) => removed.push(NameBuf::from(*name)),
+                _ => {}
+            }
             log.write(&event);
         };
         let summary = self.backend.look(&self.target, sources, what, each);
+        self.faults.set_missing(self.backend.missing_zones());
+        if let Some(copies) = &self.copies {
+            copies.compare(&served);
+            copies.forget(removed);
+        }
         log.finish();
         if let Look::AtAll = what {
             (self.give_back)();
             self.logged = log.logged;
         }
         log_look(&summary, start);
+    }
+
+    /// When the next grace period of a missing file ends.
+    pub fn next_withdrawal(&self) -> Option<Instant> {
+        self.backend.next_withdrawal()
+    }
+
+    /// Withdraws the zones whose files are still missing at the end of their grace period.
+    pub fn withdraw_overdue(&mut self, sources: &[FileSource]) {
+        if let Some(look) = self.backend.overdue() {
+            self.look(sources, &look);
+            self.backend.postpone_overdue();
+        }
     }
 
     /// Looks at the file of one zone, if it has one, watched or not, and returns what is wrong with it.
@@ -177,6 +230,10 @@ impl FileFollower {
             log.write(&event);
         };
         let summary = self.backend.look_at_file(&self.target, sources, path, each);
+        self.faults.set_missing(self.backend.missing_zones());
+        if let Some(copies) = self.copies.as_ref().filter(|_| summary.loaded > 0) {
+            copies.compare(&[*zone]);
+        }
         log.finish();
         log_look(&summary, start);
         log.errors
@@ -201,7 +258,11 @@ impl FileFollower {
         let found = self.backend.file_of(sources, zone.as_name());
         let (path, rank) = found.ok_or_else(|| SyncError::NoFile(zone.to_string()))?;
         self.look_at_zone(sources, zone);
-        sync_zone(&self.target.commits, (zone, rank), &path, mode)
+        let outcome = sync_zone(&self.target.commits, (zone, rank), &path, mode)?;
+        if let Some(copies) = &self.copies {
+            copies.compare(&[*zone]);
+        }
+        Ok(outcome)
     }
 
     /// Writes the changes that zone files lack into all of them that can keep their layout; what fails is logged.
@@ -239,6 +300,53 @@ impl ZoneTarget for FileTarget {
     fn objection(&self, zone: &Zone) -> Option<String> {
         let policies = self.policies.load();
         policies.of(zone.apex_name()).zonemd.objection(zone)
+    }
+
+    fn last_good(&self, name: Name<'_>) -> Option<Zone> {
+        let good = last_good(self.commits.store()?, name);
+        good.unwrap_or_else(|error| {
+            tracing::error!("zone {name}: the copy of its file cannot be read: {error}");
+            None
+        })
+    }
+}
+
+/// Names the zones of a directory whose files are missing, as in "1 zone file is missing (example.org)".
+pub fn missing_files(missing: &MissingZones) -> String {
+    let MissingZones {
+        number,
+        served,
+        first,
+        outlook,
+        ..
+    } = missing;
+    let names: Vec<_> = first.iter().map(|name| zone_text(name)).collect();
+    let more = match number.saturating_sub(names.len()) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let names = names.join(", ");
+    match outlook {
+        MissingOutlook::Withdrawn(_) => {
+            let verb = if *number == 1 { "is" } else { "are" };
+            let files = counted(*number, "zone file");
+            format!("{files} {verb} missing ({names}{more})")
+        }
+        MissingOutlook::Kept => {
+            format!("{number} of {served} zone files are missing ({names}{more})")
+        }
+    }
+}
+
+/// The line of the log about zones whose files are missing.
+fn missing_text(missing: &MissingZones) -> String {
+    let (directory, files) = (missing.directory.display(), missing_files(missing));
+    match missing.outlook {
+        MissingOutlook::Withdrawn(grace) => {
+            let grace = grace.as_secs();
+            format!("{directory}: {files}: withdrawn after {grace} s unless restored")
+        }
+        MissingOutlook::Kept => format!("{directory}: {files}: their zones are still being served"),
     }
 }
 
@@ -297,8 +405,11 @@ impl LoadLog {
                     self.error(diagnostic.to_string());
                 }
                 let consequence = match standing {
-                    Standing::OldVersion => "the old version stays in service",
-                    Standing::NotReady => "there is no older version to serve",
+                    Standing::OldVersion => "the old version stays in service".into(),
+                    Standing::Copy(serial) => format!(
+                        "serving the last version without errors, kept in the state store, serial {serial}"
+                    ),
+                    Standing::NotReady => String::from("there is no older version to serve"),
                 };
                 let text = format!("zone {name} has errors: {consequence}");
                 self.line(text, |text| tracing::error!("{text}"));
@@ -308,6 +419,20 @@ impl LoadLog {
                 self.line(format!("removed zone {}", zone_text(&name)), |text| {
                     tracing::info!("{text}")
                 });
+            }
+            LoadEvent::Missing(missing) => {
+                let text = missing_text(missing);
+                match missing.outlook {
+                    MissingOutlook::Kept => self.error(text),
+                    MissingOutlook::Withdrawn(_) => {
+                        self.line(text, |text| tracing::warn!("{text}"));
+                    }
+                }
+            }
+            LoadEvent::Returned(name) => {
+                let name = name.to_string();
+                let text = format!("zone {}: its file is back", zone_text(&name));
+                self.line(text, |text| tracing::info!("{text}"));
             }
             LoadEvent::Contested(name, served, other) => {
                 let text = contested(*name, *served, *other);

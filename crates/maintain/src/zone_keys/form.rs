@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 /// The form of keys that is written now.
 const KEY_FORM: u8 = 2;
 /// The form of keys whose private part is in a file.
-const PAIR_FORM: u8 = 3;
+const PAIR_FORM: u8 = nameward_store::state::KEY_ELSEWHERE;
 /// The form of keys that the first version wrote.
 const FIRST_KEY_FORM: u8 = 1;
 /// The form of lives of keys that databases have.

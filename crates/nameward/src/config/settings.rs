@@ -85,6 +85,10 @@ section! {
         control_socket: Option<PathBuf> = r#""""#;
         /// A file for the process id; "" writes none.
         pid_file: Option<PathBuf> = r#""""#;
+        /// Grace period in seconds: how long the zone of a file that has vanished from a directory is still served. Zones
+        /// stay in service, with a fault, until the file is back or the period ends. Longer helps where deployments delete
+        /// files before they write them again; 0 withdraws at once. `nameward reload` does not wait for it.
+        zone_file_grace: Count<0, 86_400> = "10";
         /// A directory for what is to survive a restart: the state store (`state.db`) with the journal of
         /// changes, and the names of the zones in databases, so that they are answered SERVFAIL and not
         /// refused when a database is down at start. "" means the service's state directory

@@ -16,6 +16,9 @@ section! {
         /// Seconds between two times at which changes by DNS UPDATE are written into the zone files that lack them; 0
         /// writes them only when `nameward zone sync` asks for it.
         file_sync_seconds: Count<0, 31_536_000> = "0";
+        /// MiB of copies of zone files that are kept in the state store: the last version of each zone that was without errors,
+        /// which is served when the file has errors at the next start. A zone that does not fit has no copy; 0 keeps none.
+        file_copies_max_mb: Count<0, 1_048_576> = "1024";
         /// Days for which `nameward zone undelete` can bring a zone back that `nameward zone delete` took out of a database;
         /// 0 keeps no copies.
         deleted_keep_days: Count<0, 3650> = "7";
@@ -34,6 +37,11 @@ impl Journal {
             octets: (self.size_max_mb.get() as u64) << 20,
             entries: self.changes_max.get() as u64,
         }
+    }
+
+    /// Octets of all copies of zone files.
+    pub fn file_copy_octets(&self) -> u64 {
+        (self.file_copies_max_mb.get() as u64) << 20
     }
 
     /// The bounds of copies of deleted zones.

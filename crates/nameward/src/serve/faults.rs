@@ -3,11 +3,16 @@
 //! A fault whose source knows when it began has that time; of the others [`FirstSeen`] remembers when they were first found.
 
 use std::collections::HashMap;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use nameward_control::operations::{BackendStatus, FaultKind, ServerFault, ServerStatus};
-use nameward_maintain::follow::{FaultyZoneList, FaultyZones, databases::DatabaseZoneFaults};
+use nameward_maintain::follow::{
+    FaultyZoneList, FaultyZones, databases::DatabaseZoneFaults, missing_files,
+};
 use nameward_maintain::life::UntransferredZones;
 use nameward_maintain::signature_watch::SignatureSums;
+use nameward_store::file::{MissingOutlook, MissingZones};
+use nameward_store::state::{StateError, StoreFault};
 use nameward_wire::calendar::UtcTime;
 use nameward_zone::ZoneSums;
 
@@ -23,6 +28,10 @@ pub struct FaultSources<'a> {
     pub files: &'a FaultyZones,
     /// Sources of zone files that could not be read.
     pub file_sources: &'a [String],
+    /// Zones that are served although their files are missing.
+    pub missing_files: &'a [MissingZones],
+    /// The state store, if it takes no changes.
+    pub store: Option<&'a StoreFault>,
     pub signatures: &'a SignatureSums,
     /// Secondary zones that were never transferred.
     pub never_transferred: &'a UntransferredZones,
@@ -69,11 +78,13 @@ impl FaultSources<'_> {
         faults.extend(down.map(of_backend));
         let up = self.status.backends.iter().filter(|one| one.is_up);
         faults.extend(up.filter_map(of_unseen_changes));
+        faults.extend(self.store.map(of_store));
         faults.extend(self.empty_zones());
         faults.extend(self.never_transferred());
         faults.extend(self.expired());
         faults.extend(self.unsigned());
         faults.extend(of_file_errors(&self.files.with_old_version));
+        faults.extend(self.missing_files.iter().map(of_missing));
         faults.extend(self.broken_signatures());
         faults.extend(self.file_sources());
         faults.extend(self.reload());
@@ -330,6 +341,62 @@ fn of_file_errors(files: &FaultyZoneList) -> Option<ServerFault> {
     ))
 }
 
+fn of_missing(missing: &MissingZones) -> ServerFault {
+    let (effect, remedy) = match missing.outlook {
+        MissingOutlook::Withdrawn(grace) => {
+            let grace = counted(grace.as_secs() as usize, "second");
+            (
+                format!("The zones are still being served. They are withdrawn {grace} after their files vanished."),
+                "Restore the files, or ignore this if you removed them.",
+            )
+        }
+        MissingOutlook::Kept => (
+            "The zones are still being served, until the next restart: a loss of most files is not taken for a removal."
+                .to_string(),
+            "Restore the files. If you removed them, run `nameward reload --withdraw-missing`.",
+        ),
+    };
+    let text = format!(
+        "Directory {}: {}.",
+        missing.directory.display(),
+        missing_files(missing)
+    );
+    let mut fault = fault(FaultKind::ZoneFileMissing, text, &effect, remedy);
+    fault.since = seconds(missing.since);
+    fault
+}
+
+/// The fault of a state store that takes no changes.
+fn of_store(found: &StoreFault) -> ServerFault {
+    let remedy = match &found.error {
+        StateError::Lost {
+            rescued: Some(_), ..
+        } => {
+            "Stop the server, move the saved copy to the place of the state store, and start the server."
+        }
+        StateError::Lost { .. } => {
+            "Stop the server, restore the state store from a backup, and start the server."
+        }
+        StateError::Full(_) => "Free disk space. The server keeps trying.",
+        _ => {
+            "Fix the disk or the permissions. The server keeps trying; `nameward state check` reads the store."
+        }
+    };
+    let mut fault = fault(
+        FaultKind::StateStore,
+        format!("Changes cannot be kept: {}.", found.error),
+        "Updates, changes by commands, transfers from primaries and key changes are refused. Zones are still being served.",
+        remedy,
+    );
+    fault.since = seconds(found.since);
+    fault
+}
+
+fn seconds(time: SystemTime) -> u64 {
+    let since = time.duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs())
+}
+
 /// " (and 3 more)", or nothing.
 fn and_more(number: usize) -> String {
     match number {
@@ -404,6 +471,18 @@ mod tests {
             sums: &ZoneSums::default(),
             files: &FaultyZones::default(),
             file_sources: &["zones/: permission denied".into()],
+            missing_files: &[MissingZones {
+                directory: "/zones".into(),
+                number: 2,
+                served: 3,
+                first: vec!["a.test.".into()],
+                since: UNIX_EPOCH,
+                outlook: MissingOutlook::Kept,
+            }],
+            store: Some(&StoreFault {
+                error: StateError::Full("/state/state.db".into()),
+                since: UNIX_EPOCH,
+            }),
             signatures: &SignatureSums::default(),
             never_transferred: &UntransferredZones {
                 number: 1,
@@ -421,10 +500,12 @@ mod tests {
                 "listener_down",
                 "backend_lost",
                 "backend_down",
+                "state_store",
                 "zone_empty",
                 "zone_never_transferred",
                 "zone_expired",
                 "zone_unsigned",
+                "zone_file_missing",
                 "file_source",
                 "reload_failed",
                 "zone_stale"

@@ -24,7 +24,7 @@ use nameward_maintain::follow::{
 use nameward_maintain::signature_watch::SignatureSums;
 use nameward_serve::{pipeline::ServingState, zone_requests::ZoneRequestHandler};
 use nameward_stats::HostReadings;
-use nameward_store::file::FileSource;
+use nameward_store::{file::FileSource, state::StateStore};
 use nameward_zone::{TableSums, ZoneSums};
 use tokio::sync::watch;
 
@@ -125,6 +125,8 @@ pub struct HealthParts {
     pub zone_requests: Arc<ZoneRequestHandler>,
     /// The query log and dnstap.
     pub logs: Arc<TrafficLogs>,
+    /// The state store, if there is one.
+    pub store: Option<StateStore>,
 }
 
 /// Reads the state of the server, and keeps the last that was read.
@@ -249,12 +251,15 @@ impl ServerHealth {
             faults: Vec::new(),
         };
         let ended = lock(&self.listeners).as_ref().map(ListenerWatch::ended);
+        let store_fault = parts.store.as_ref().and_then(StateStore::fault);
         let sources = FaultSources {
             status: &status,
             ended_listeners: &ended.unwrap_or_default(),
             sums: &sums,
             files: &files,
             file_sources: &parts.maintenance.files.troubles(),
+            missing_files: &parts.maintenance.files.missing(),
+            store: store_fault.as_ref(),
             signatures: &parts.maintenance.signatures,
             never_transferred: &never_transferred,
             databases: &in_databases,

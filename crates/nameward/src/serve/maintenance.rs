@@ -27,7 +27,7 @@ use nameward_maintain::{
 };
 use nameward_serve::pipeline::ServingState;
 use nameward_store::{
-    file::{FileSource, Look},
+    file::{FileSource, Look, Withdrawal},
     state::CopyBoundsInForce,
 };
 use nameward_wire::NameBuf;
@@ -54,7 +54,7 @@ type ReloadOutcome = Result<ReloadReport, OperationError>;
 /// A request to the thread.
 enum MaintenanceRequest {
     /// A reload that an operator waits for.
-    Reload(SyncSender<ReloadOutcome>),
+    Reload(Withdrawal, SyncSender<ReloadOutcome>),
     Look(Look),
     /// A zone file that is to be written, with the operator who waits for it.
     Sync(
@@ -88,10 +88,10 @@ impl Maintenance {
     }
 
     /// Reloads and waits for it.
-    pub fn reload(&self) -> ReloadOutcome {
+    pub fn reload(&self, withdrawal: Withdrawal) -> ReloadOutcome {
         let (reply, replied) = mpsc::sync_channel(1);
         self.requests
-            .send(MaintenanceRequest::Reload(reply))
+            .send(MaintenanceRequest::Reload(withdrawal, reply))
             .map_err(|_| ended())?;
         replied.recv().map_err(|_| ended())?
     }
@@ -181,7 +181,8 @@ pub fn start(
     };
     let files = FileFollower::start(Arc::clone(&parts.commits), look, memory::give_back)
         .noting_faults(&parts.notes.files)
-        .judged_by(&parts.policies);
+        .judged_by(&parts.policies)
+        .keeping_copies(parts.config.journal.file_copy_octets())?;
     parts.notes.set_sources(&parts.sources);
     let is_reload_wanted = Arc::new(AtomicBool::new(false));
     let requested = RequestedWork {
@@ -204,6 +205,20 @@ struct RequestedWork {
 }
 
 impl RequestedWork {
+    /// Waits for the next request, or until a time.
+    fn next(&self, until: Option<Instant>) -> Result<MaintenanceRequest, RecvTimeoutError> {
+        match until {
+            Some(until) => {
+                let left = until.saturating_duration_since(Instant::now());
+                self.queue.recv_timeout(left)
+            }
+            None => self
+                .queue
+                .recv()
+                .map_err(|_| RecvTimeoutError::Disconnected),
+        }
+    }
+
     /// Notes that a reload begins, which covers all that was asked for until now; false if SIGHUP did not ask for one.
     fn begin_reload(&self) -> bool {
         self.is_reload_wanted.swap(false, Ordering::AcqRel)
@@ -221,27 +236,26 @@ fn run(
     let mut written = Instant::now();
     loop {
         let interval = parts.config.journal.file_sync_seconds.seconds();
-        let request = match interval.is_zero() {
-            true => requested
-                .queue
-                .recv()
-                .map_err(|_| RecvTimeoutError::Disconnected),
-            false => {
-                let left = interval.saturating_sub(written.elapsed());
-                requested.queue.recv_timeout(left)
-            }
-        };
+        let sync_due = (!interval.is_zero()).then(|| written + interval);
+        let withdrawal_due = files.next_withdrawal();
+        let request = requested.next(sync_due.into_iter().chain(withdrawal_due).min());
         let request = match request {
             Ok(request) => request,
             Err(RecvTimeoutError::Disconnected) => return,
             Err(RecvTimeoutError::Timeout) => {
-                written = Instant::now();
-                spare_thread(LOOKING_AFTER, || files.sync_all(&parts.sources));
+                let now = Instant::now();
+                if withdrawal_due.is_some_and(|due| due <= now) {
+                    spare_thread(LOOKING_AFTER, || files.withdraw_overdue(&parts.sources));
+                }
+                if sync_due.is_some_and(|due| due <= now) {
+                    written = now;
+                    spare_thread(LOOKING_AFTER, || files.sync_all(&parts.sources));
+                }
                 continue;
             }
         };
         spare_thread(LOOKING_AFTER, || {
-            if let MaintenanceRequest::Reload(_) = request {
+            if let MaintenanceRequest::Reload(..) = request {
                 requested.begin_reload();
             }
             carry_out(request, &mut parts, &mut files);
@@ -255,8 +269,8 @@ fn run(
 fn carry_out(request: MaintenanceRequest, parts: &mut MaintenanceParts, files: &mut FileFollower) {
     // Those who asked may have gone.
     match request {
-        MaintenanceRequest::Reload(reply) => {
-            let _ = reply.try_send(announced_reload(parts, files));
+        MaintenanceRequest::Reload(withdrawal, reply) => {
+            let _ = reply.try_send(announced_reload(parts, files, withdrawal));
         }
         MaintenanceRequest::Look(what) => {
             files.look(&parts.sources, &what);
@@ -274,16 +288,20 @@ fn carry_out(request: MaintenanceRequest, parts: &mut MaintenanceParts, files: &
 }
 
 fn reload_by_signal(parts: &mut MaintenanceParts, files: &mut FileFollower) {
-    if let Err(error) = announced_reload(parts, files) {
+    if let Err(error) = announced_reload(parts, files, Withdrawal::AtOnce) {
         let first = error.message.lines().next().unwrap_or_default();
         tracing::warn!("reload: {first}");
     }
 }
 
 /// Reloads, and notifies the service manager when that begins and ends.
-fn announced_reload(parts: &mut MaintenanceParts, files: &mut FileFollower) -> ReloadOutcome {
+fn announced_reload(
+    parts: &mut MaintenanceParts,
+    files: &mut FileFollower,
+    withdrawal: Withdrawal,
+) -> ReloadOutcome {
     crate::notify::reloading();
-    let outcome = reload(parts, files);
+    let outcome = reload(parts, files, withdrawal);
     match &outcome {
         Ok(report) => parts.notes.set_reload(true, &report.summary),
         Err(error) => parts.notes.set_reload(false, &error.message),
@@ -294,16 +312,20 @@ fn announced_reload(parts: &mut MaintenanceParts, files: &mut FileFollower) -> R
 
 /// At start, a server that has zones and can serve none of them is of no use.
 fn load_first(files: &mut FileFollower, sources: &[FileSource]) -> Result<(), StartError> {
-    let LoadOutcome { summary, errors } = files.load(sources);
+    let LoadOutcome { summary, errors } = files.load(sources, Withdrawal::AtOnce);
     match errors.first() {
-        Some(first) if summary.refused > 0 && summary.loaded == 0 => {
+        Some(first) if summary.refused > 0 && summary.loaded + summary.kept == 0 => {
             Err(StartError::NoZone(first.clone()))
         }
         _ => Ok(()),
     }
 }
 
-fn reload(parts: &mut MaintenanceParts, files: &mut FileFollower) -> ReloadOutcome {
+fn reload(
+    parts: &mut MaintenanceParts,
+    files: &mut FileFollower,
+    withdrawal: Withdrawal,
+) -> ReloadOutcome {
     let mut config = match parts.config.reload(&parts.overrides) {
         Ok(config) => config,
         Err(error) => {
@@ -328,6 +350,7 @@ fn reload(parts: &mut MaintenanceParts, files: &mut FileFollower) -> ReloadOutco
         parts.logs.apply(&config.query_log);
     }
     parts.copies.set(config.journal.copy_bounds());
+    files.set_copies_max(config.journal.file_copy_octets());
     if config.rings != parts.config.rings {
         zones::resize_rings(&parts.shared.stats, &config.rings);
     }
@@ -349,7 +372,7 @@ fn reload(parts: &mut MaintenanceParts, files: &mut FileFollower) -> ReloadOutco
     parts.config = config;
     parts.notes.set_sources(&parts.sources);
     parts.databases.request_refresh();
-    let outcome = files.load(&parts.sources);
+    let outcome = files.load(&parts.sources, withdrawal);
     key_driver.look_at_all();
     table.set_access(AccessSource::Configured, access);
     let report = ReloadReport {

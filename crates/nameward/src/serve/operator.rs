@@ -23,7 +23,7 @@ use nameward_maintain::{
 };
 use nameward_serve::pipeline::ServingState;
 use nameward_stats::VARIABLES;
-use nameward_store::state::CopyBoundsInForce;
+use nameward_store::{file::Withdrawal, state::CopyBoundsInForce};
 use nameward_wire::NameBuf;
 use tokio::{runtime::Handle, sync::watch};
 
@@ -135,9 +135,14 @@ impl Commands for Operator {
                 self.stop.send_replace(true);
                 Ok(OperationResult::Stopping)
             }
-            OperationRequest::Reload => {
+            OperationRequest::Reload { withdraw_missing } => {
                 tracing::info!("reloading: asked for over the control socket");
-                let report = self.maintenance.reload()?;
+                let withdrawal = if *withdraw_missing {
+                    Withdrawal::Confirmed
+                } else {
+                    Withdrawal::AtOnce
+                };
+                let report = self.maintenance.reload(withdrawal)?;
                 Ok(OperationResult::Reloaded(report))
             }
             OperationRequest::Stats { names } => self.counters(names),

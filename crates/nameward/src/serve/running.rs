@@ -197,6 +197,7 @@ impl RunningServer {
             secondaries: secondaries.clone(),
             zone_requests: Arc::clone(&zone_requests),
             logs: Arc::clone(&parts.logs),
+            store: parts.commits.store().cloned(),
         });
         let (logs, log) = (Arc::clone(&parts.logs), parts.log.clone());
         let zones = secondaries.clone();

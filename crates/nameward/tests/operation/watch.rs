@@ -26,6 +26,13 @@ fn becomes(server: &TestServer, name: &str, wanted: u16) {
     assert_eq!(found, wanted, "{name}: {}", server.log());
 }
 
+/// A server that watches its files and withdraws the zone of a vanished one at once.
+fn without_grace() -> Setup {
+    Setup::new()
+        .watched()
+        .config("[server]\nzone_file_grace = 0\n")
+}
+
 fn with(host: &str) -> String {
     format!("{}{host} A 192.0.2.3\n", zone("www"))
 }
@@ -41,10 +48,7 @@ fn write(path: &Path, text: &str) {
 
 #[test]
 fn new_changed_renamed_and_removed_files_are_seen() {
-    let server = Setup::new()
-        .watched()
-        .zone("one.example", &zone("www"))
-        .start();
+    let server = without_grace().zone("one.example", &zone("www")).start();
     let client = ConstantClient::start(server.address(), "www.one.example");
     server.write_zone("two.example", &zone("www"));
     becomes(&server, "www.two.example", 0);
@@ -85,10 +89,7 @@ fn a_broken_version_keeps_the_old_one_and_a_mended_one_is_taken() {
 
 #[test]
 fn directories_that_come_and_go_are_seen_with_all_that_is_in_them() {
-    let server = Setup::new()
-        .watched()
-        .zone("one.example", &zone("www"))
-        .start();
+    let server = without_grace().zone("one.example", &zone("www")).start();
     let deep = zones(&server).join("a/b");
     write(&deep.join("deep.example.zone"), &zone("www"));
     becomes(&server, "www.deep.example", 0);

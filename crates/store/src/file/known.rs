@@ -59,6 +59,10 @@ pub(super) struct Slot {
     pub served: bool,
     /// The rank that it, or its stand-in, was offered with.
     pub rank: Option<u16>,
+    /// Its file was found in a directory, and not listed.
+    pub is_found: bool,
+    /// Its file has vanished, and it is still served.
+    pub is_missing: bool,
 }
 
 impl Slot {
@@ -70,12 +74,15 @@ impl Slot {
             path: 0,
             served: false,
             rank: None,
+            is_found: false,
+            is_missing: false,
         }
     }
 
     /// The facts by which a thread looks at the file again.
     pub(super) fn job(&mut self, (candidate, path): (usize, u64), slot: usize, rank: u16) -> Job {
         self.path = path;
+        self.is_missing = false;
         if self.rank != Some(rank) {
             // Its source has another place now: to be offered again.
             self.fingerprint = None;
@@ -168,6 +175,14 @@ impl KnownZones {
         slots.any(|slot| slot.seen != self.load && !slot.is_spared(spared))
     }
 
+    /// How many zones of a source are served from files that were found in its directory.
+    pub(super) fn found_of(&self, rank: u16) -> usize {
+        let slots = self.index.values().map(|slot| &self.slots[*slot as usize]);
+        slots
+            .filter(|slot| slot.rank == Some(rank) && slot.is_found && slot.served)
+            .count()
+    }
+
     /// The slot of a zone.
     pub(super) fn find(&self, name: Name<'_>) -> Option<usize> {
         let slot = self.index.get(&key(&self.keys, name));
@@ -207,7 +222,7 @@ impl KnownZones {
         }
     }
 
-    /// Forgets those.
+    /// Forgets the zones whose files this load did not see, except those that are served for a grace period.
     pub(super) fn forget_gone(&mut self, spared: &[u16]) {
         let Self {
             index,
@@ -218,7 +233,7 @@ impl KnownZones {
         } = self;
         index.retain(|_, slot| {
             let known = &slots[*slot as usize];
-            let stays = known.seen == *load || known.is_spared(spared);
+            let stays = known.seen == *load || known.is_missing || known.is_spared(spared);
             if !stays {
                 slots[*slot as usize] = Slot::new(0);
                 free.push(*slot);

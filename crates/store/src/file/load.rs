@@ -13,7 +13,7 @@ use nameward_zone::Zone;
 
 use super::{
     LoadEvent, LoadSummary, Standing,
-    known::{KnownZones, Slot},
+    known::Slot,
     one::ZoneRead,
     publish::Publisher,
     scan::{Candidates, FileRole},
@@ -94,7 +94,7 @@ impl Load<'_> {
             self.summary.refused += 1;
             let standing = match slot.served {
                 true => Standing::OldVersion,
-                false => Standing::NotReady,
+                false => self.serve_copy(job, slot),
             };
             (self.events)(LoadEvent::Refused(name, &read.diagnostics, standing));
             return;
@@ -114,6 +114,19 @@ impl Load<'_> {
         slot.settle(read.fingerprint, read.includes, rank);
     }
 
+    /// Serves the copy of a zone whose file has errors and that has no version in the table.
+    fn serve_copy(&mut self, job: &Job, slot: &mut Slot) -> Standing {
+        let name = self.candidates.name(job.candidate);
+        let Some(zone) = self.publisher.last_good(name) else {
+            return Standing::NotReady;
+        };
+        let (serial, rank) = (zone.serial(), self.candidates.rank(job.candidate));
+        self.publisher.offer(zone, rank, slot.rank);
+        slot.settle(None, Vec::new(), rank);
+        self.summary.kept += 1;
+        Standing::Copy(serial)
+    }
+
     /// Says something about the SOA of a zone.
     fn at_soa(&self, candidate: usize, read: &ZoneRead, message: String) -> Diagnostic {
         let (included, line) = &read.soa_place;
@@ -125,16 +138,6 @@ impl Load<'_> {
             line: *line,
             column: 0,
             message,
-        }
-    }
-
-    /// Takes all zones whose files are gone out of the table.
-    pub(super) fn remove_gone(&mut self, known: &KnownZones, spared: &[u16]) {
-        let table = self.publisher.table();
-        for zone in table.offered() {
-            if known.is_gone(zone.apex_name(), zone.rank(), spared) {
-                self.remove(zone.apex_name(), zone.rank());
-            }
         }
     }
 

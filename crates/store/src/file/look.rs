@@ -13,6 +13,7 @@ use nameward_wire::{Name, NameBuf};
 use super::{
     FileBackend, FileSource, LoadEvent, LoadSummary, ZoneTarget,
     load::Load,
+    missing::Withdrawal,
     publish::Publisher,
     scan::{self, Candidates, FileRole},
     watch::Interest,
@@ -24,7 +25,7 @@ use super::{
 pub(super) struct Aim {
     candidates: Candidates,
     jobs: Vec<Job>,
-    gone: Vec<(NameBuf, u16)>,
+    gone: Vec<(NameBuf, u16, PathBuf)>,
 }
 
 impl Aim {
@@ -76,7 +77,7 @@ impl FileBackend {
         events: &mut dyn FnMut(LoadEvent<'_>),
     ) -> LoadSummary {
         match self.aim(sources.iter(), Aim::within(sources), &[path]) {
-            Some(aim) => self.look_at(table, aim, events),
+            Some(aim) => self.look_at(table, sources, aim, events),
             None => self.load(table, sources, events),
         }
     }
@@ -139,7 +140,7 @@ impl FileBackend {
             match (&metadata, slot) {
                 (None, None) => return Some(()),
                 (None, Some(_)) => {
-                    aim.gone.push((name.into(), rank));
+                    aim.gone.push((name.into(), rank, path.to_path_buf()));
                     return Some(());
                 }
                 (Some(metadata), _) if metadata.is_dir() || metadata.is_symlink() => return None,
@@ -153,8 +154,12 @@ impl FileBackend {
             FileOrigin::Found => FileRole::Zone,
         };
         let candidate = candidates.add(name, path, rank, role);
-        let job = self.known.slots[slot].job((candidate, key), slot, rank);
-        aim.jobs.push(job);
+        if origin == FileOrigin::Found {
+            candidates.set_found(candidate);
+        }
+        let known = &mut self.known.slots[slot];
+        known.is_found = origin == FileOrigin::Found;
+        aim.jobs.push(known.job((candidate, key), slot, rank));
         Some(())
     }
 
@@ -162,6 +167,7 @@ impl FileBackend {
     pub(super) fn look_at(
         &mut self,
         table: &dyn ZoneTarget,
+        sources: &[FileSource],
         aim: Aim,
         events: &mut dyn FnMut(LoadEvent<'_>),
     ) -> LoadSummary {
@@ -173,10 +179,11 @@ impl FileBackend {
         };
         load.announce(&aim.jobs, &mut self.known.slots);
         load.run(&aim.jobs, &mut self.known.slots);
-        for (name, rank) in &aim.gone {
-            load.remove(name.as_name(), *rank);
-            self.known.forget(name.as_name());
+        self.note_returned(&mut load, &aim.jobs);
+        for (name, rank, path) in &aim.gone {
+            self.note_missing(&mut load, name.as_name(), *rank, path);
         }
+        self.withdraw_missing(&mut load, sources, Withdrawal::AfterGrace);
         load.publish();
         let summary = load.summary;
         let Some(watcher) = &self.watcher else {

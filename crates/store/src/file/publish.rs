@@ -27,6 +27,9 @@ pub trait ZoneTarget {
 
     /// Returns why a zone that was read without errors is not taken.
     fn objection(&self, zone: &Zone) -> Option<String>;
+
+    /// Returns the last version of a zone's file that was without errors, if it is kept.
+    fn last_good(&self, name: Name<'_>) -> Option<Zone>;
 }
 
 /// A table of its own, for tools that have no maintenance.
@@ -55,6 +58,10 @@ impl ZoneTarget for ArcSwap<ZoneTable> {
     }
 
     fn objection(&self, _: &Zone) -> Option<String> {
+        None
+    }
+
+    fn last_good(&self, _: Name<'_>) -> Option<Zone> {
         None
     }
 }
@@ -94,6 +101,11 @@ impl<'t> Publisher<'t> {
     /// Why a zone that was read is not taken.
     pub(super) fn objection(&self, zone: &Zone) -> Option<String> {
         self.target.objection(zone)
+    }
+
+    /// The last version of a zone's file that was without errors.
+    pub(super) fn last_good(&self, name: Name<'_>) -> Option<Zone> {
+        self.target.last_good(name)
     }
 
     /// The table as it is now.

@@ -51,6 +51,8 @@ struct DirectoryEntry {
     /// Rank of its source.
     rank: u16,
     role: FileRole,
+    /// It was found in a directory: without the file there is no zone.
+    is_found: bool,
 }
 
 /// The contents of a zone file.
@@ -148,6 +150,7 @@ impl Candidates {
             directory,
             rank: self.rank,
             role: FileRole::Zone,
+            is_found: false,
         });
         let last = self.list.len() - 1;
         &mut self.list[last]
@@ -167,6 +170,16 @@ impl Candidates {
     /// Returns the role of the file.
     pub(super) fn role(&self, index: usize) -> FileRole {
         self.list[index].role
+    }
+
+    /// Whether the file was found in a directory, and not listed.
+    pub(super) fn is_found(&self, index: usize) -> bool {
+        self.list[index].is_found
+    }
+
+    /// Records that a file was found in a directory.
+    pub(super) fn set_found(&mut self, index: usize) {
+        self.list[index].is_found = true;
     }
 
     /// The rank of the source it is from.
@@ -428,7 +441,8 @@ impl DirectoryWalk<'_> {
                         watcher.link_target(&target);
                     }
                     let candidates = &mut self.scanned.candidates;
-                    candidates.push(name.as_name(), &file_name, Some(number));
+                    let entry = candidates.push(name.as_name(), &file_name, Some(number));
+                    entry.is_found = true;
                 }
                 Some(Err(error)) => {
                     let path = entry.path();

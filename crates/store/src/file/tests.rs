@@ -86,7 +86,9 @@ impl Fixture {
                 | LoadEvent::Progress(..)
                 | LoadEvent::Note(_)
                 | LoadEvent::Waiting(..)
-                | LoadEvent::Known => {}
+                | LoadEvent::Known
+                | LoadEvent::Missing(_)
+                | LoadEvent::Returned(_) => {}
             });
         Said { summary, ..said }
     }

@@ -22,7 +22,7 @@ impl OperationRequest {
         match self {
             OperationRequest::Status
             | OperationRequest::Stop
-            | OperationRequest::Reload
+            | OperationRequest::Reload { .. }
             | OperationRequest::Stats { .. }
             | OperationRequest::QueryLogOn(_)
             | OperationRequest::QueryLogOff

@@ -1,0 +1,419 @@
+//! Copies of zone files in the state store: the last version of each that was without errors, for a start with a broken file.
+//!
+//! One thread writes them after zones were loaded. It compares digests first, so a start with unchanged files writes nothing; it
+//! rests as long as it works, writes small zones together and large ones part by part, and no query or change waits for it.
+
+use crate::commit::{Commits, name_of};
+use crate::contents::{ContentsReader, each_part};
+use crate::spare::spare_thread;
+use nameward_store::state::{
+    ContentsDigest, FileCopy, ListedFileCopy, StateChange, StateError, StateStore, ZoneHome,
+};
+use nameward_wire::{Name, NameBuf};
+use nameward_zone::Zone;
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Zones that are remembered one by one; more have all zones compared.
+pub(super) const ZONES_MAX: usize = 10_000;
+/// Octets and changes that are written together.
+const TOGETHER_OCTETS: usize = 1 << 20;
+const TOGETHER: usize = 256;
+/// How long the thread works before it rests for as long.
+const WORK: Duration = Duration::from_millis(10);
+
+/// What the thread has to do.
+#[derive(Default)]
+struct Pending {
+    /// The ranks of all sources of files, in order.
+    ranks: Vec<u16>,
+    /// Compare all zones.
+    is_all: bool,
+    /// Forget the copies of zones that no source has.
+    prunes: bool,
+    /// Zones to compare, by name in lower case.
+    zones: HashSet<Box<[u8]>>,
+    gone: Vec<NameBuf>,
+    has_ended: bool,
+}
+
+/// The way to the thread that writes copies, which ends with it.
+pub(super) struct FileCopies {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    pending: Mutex<Pending>,
+    woken: Condvar,
+    octets_max: AtomicU64,
+}
+
+impl FileCopies {
+    /// Starts the thread. All copies together take at most so many octets.
+    pub(super) fn start(commits: &Arc<Commits>, octets_max: u64) -> std::io::Result<Option<Self>> {
+        let Some(store) = commits.store().cloned() else {
+            return Ok(None);
+        };
+        let shared = Arc::new(Shared {
+            pending: Mutex::default(),
+            woken: Condvar::new(),
+            octets_max: AtomicU64::new(octets_max),
+        });
+        let (commits, own) = (Arc::downgrade(commits), Arc::clone(&shared));
+        let run = move || {
+            let mut copied: Option<Copied> = None;
+            while let Some(work) = own.next() {
+                let Some(commits) = commits.upgrade() else {
+                    return;
+                };
+                let mut is_done = false;
+                spare_thread("copies of zone files were written", || {
+                    if copied.is_none() {
+                        copied = Copied::read(&store);
+                    }
+                    if let Some(copied) = &mut copied {
+                        copied.octets_max = own.octets_max.load(Ordering::Relaxed);
+                        let mut writer = CopyWriter::new(&commits, &store, copied);
+                        is_done = writer.write_or_log(work);
+                    }
+                });
+                if !is_done {
+                    // What the store has is to be read again.
+                    copied = None;
+                }
+            }
+        };
+        thread::Builder::new()
+            .name("file-copies".into())
+            .spawn(run)?;
+        Ok(Some(FileCopies { shared }))
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Pending)) {
+        change(&mut self.shared.pending());
+        self.shared.woken.notify_one();
+    }
+
+    /// Has all zones of the sources compared; `prunes` forgets copies of zones that no source has.
+    pub(super) fn compare_all(&self, mut ranks: Vec<u16>, prunes: bool) {
+        ranks.sort_unstable();
+        self.change(|pending| {
+            pending.ranks = ranks;
+            pending.is_all = true;
+            pending.prunes = prunes;
+        });
+    }
+
+    /// Has zones compared.
+    pub(super) fn compare(&self, zones: &[NameBuf]) {
+        if zones.is_empty() {
+            return;
+        }
+        self.change(|pending| {
+            if pending.zones.len() + zones.len() > ZONES_MAX {
+                pending.zones.clear();
+                pending.is_all = true;
+            } else {
+                let keys = zones.iter().map(|zone| key(zone.as_name()));
+                pending.zones.extend(keys);
+            }
+        });
+    }
+
+    /// Forgets the copies of zones that are withdrawn.
+    pub(super) fn forget(&self, zones: Vec<NameBuf>) {
+        if !zones.is_empty() {
+            self.change(|pending| pending.gone.extend(zones));
+        }
+    }
+
+    /// Bounds all copies together from the next work on.
+    pub(super) fn set_octets_max(&self, octets: u64) {
+        self.shared.octets_max.store(octets, Ordering::Relaxed);
+    }
+}
+
+impl Drop for FileCopies {
+    fn drop(&mut self) {
+        self.change(|pending| pending.has_ended = true);
+    }
+}
+
+impl Shared {
+    fn pending(&self) -> std::sync::MutexGuard<'_, Pending> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for work; `None` when there will be none.
+    fn next(&self) -> Option<Pending> {
+        let is_idle = |pending: &mut Pending| {
+            let has_zones = !pending.zones.is_empty() || !pending.gone.is_empty();
+            !pending.has_ended && !pending.is_all && !has_zones
+        };
+        let pending = self.woken.wait_while(self.pending(), is_idle);
+        let mut pending = pending.unwrap_or_else(PoisonError::into_inner);
+        let ranks = pending.ranks.clone();
+        let next = Pending {
+            ranks,
+            ..Pending::default()
+        };
+        (!pending.has_ended).then(|| std::mem::replace(&mut *pending, next))
+    }
+}
+
+/// The copies that the state store has.
+struct Copied {
+    zones: HashMap<Box<[u8]>, FileCopy>,
+    octets: u64,
+    octets_max: u64,
+    is_full: bool,
+}
+
+impl Copied {
+    fn read(store: &StateStore) -> Option<Self> {
+        match store.file_copies() {
+            Ok(copies) => {
+                let octets = copies.iter().map(|(_, copy)| copy.octets).sum();
+                let zones = copies
+                    .into_iter()
+                    .map(|(name, copy): ListedFileCopy| (name.into(), copy));
+                Some(Copied {
+                    zones: zones.collect(),
+                    octets,
+                    octets_max: 0,
+                    is_full: false,
+                })
+            }
+            Err(error) => {
+                tracing::warn!("copies of zone files are not kept: {error}");
+                None
+            }
+        }
+    }
+}
+
+/// One run of the thread.
+struct CopyWriter<'w> {
+    commits: &'w Commits,
+    store: &'w StateStore,
+    copied: &'w mut Copied,
+    changes: Vec<StateChange>,
+    octets: usize,
+    since: Instant,
+}
+
+impl<'w> CopyWriter<'w> {
+    fn new(commits: &'w Commits, store: &'w StateStore, copied: &'w mut Copied) -> Self {
+        CopyWriter {
+            commits,
+            store,
+            copied,
+            changes: Vec::new(),
+            octets: 0,
+            since: Instant::now(),
+        }
+    }
+
+    /// Does some work; false if it was not finished.
+    fn write_or_log(&mut self, work: Pending) -> bool {
+        match self.write(work) {
+            Ok(()) => true,
+            // The server ends.
+            Err(StateError::Closed) => false,
+            Err(error) => {
+                tracing::warn!("copies of zone files are not kept: {error}");
+                false
+            }
+        }
+    }
+
+    fn write(&mut self, work: Pending) -> Result<(), StateError> {
+        for zone in &work.gone {
+            self.remove(zone.as_name())?;
+        }
+        let table = self.commits.table().load();
+        // Where two sources have a zone, the first is the one that is served.
+        let rank_of = |name: Name<'_>| {
+            let mut ranks = work.ranks.iter().copied();
+            ranks.find(|rank| table.offered_by(name, *rank).is_some())
+        };
+        for name in &work.zones {
+            let name = Name::from_valid_wire(name);
+            if let Some(rank) = rank_of(name) {
+                self.compare(name, rank)?;
+            }
+        }
+        if work.is_all {
+            for zone in table.offered() {
+                let (name, rank) = (zone.apex_name(), zone.rank());
+                if rank_of(name) == Some(rank) {
+                    self.compare(name, rank)?;
+                }
+            }
+        }
+        if work.prunes {
+            let names: Vec<Box<[u8]>> = self.copied.zones.keys().cloned().collect();
+            for name in names {
+                let name = Name::from_valid_wire(&name);
+                if rank_of(name).is_none() {
+                    self.remove(name)?;
+                }
+            }
+        }
+        self.flush()
+    }
+
+    /// Writes the version that a zone's file has, unless the store has it.
+    fn compare(&mut self, name: Name<'_>, rank: u16) -> Result<(), StateError> {
+        self.rest();
+        let Some(version) = self.commits.file_version(name, rank) else {
+            return Ok(());
+        };
+        if version.is_stand_in() {
+            return Ok(());
+        }
+        if self.copied.octets_max == 0 {
+            return self.leave_out(name);
+        }
+        let digest = ContentsDigest::of(&version);
+        let before = self.copied.zones.get(&key(name));
+        if before.is_some_and(|copy| copy.digest == digest) {
+            return Ok(());
+        }
+        let left = self.copied.octets_max + before.map_or(0, |copy| copy.octets);
+        // Records take more room in memory than in a copy.
+        let expected = version.heap_bytes() as u64 / 2;
+        if self.copied.octets + expected > left {
+            return self.leave_out(name);
+        }
+        self.copy(&version, digest)
+    }
+
+    /// Keeps no copy of a zone, not even an older one, with which its serial would go back.
+    fn leave_out(&mut self, name: Name<'_>) -> Result<(), StateError> {
+        if !self.copied.is_full && self.copied.octets_max > 0 {
+            tracing::warn!(
+                "zone {name}: no copy of its file is kept, because all copies take more than journal.file_copies_max_mb; \
+                 other zones may lack one as well"
+            );
+            self.copied.is_full = true;
+        }
+        self.remove(name)
+    }
+
+    fn copy(&mut self, version: &Arc<Zone>, digest: ContentsDigest) -> Result<(), StateError> {
+        let zone = name_of(version);
+        let (mut octets, mut parts) = (0, 0);
+        each_part(version, |records| {
+            octets += records.as_bytes().len();
+            self.octets += records.as_bytes().len();
+            self.changes.push(StateChange::KeepFileCopyPart {
+                zone,
+                digest,
+                part: parts,
+                records: Arc::new(records),
+            });
+            parts += 1;
+            self.rest();
+            self.flush_full()
+        })?;
+        let copy = FileCopy {
+            serial: version.serial(),
+            digest,
+            octets: octets as u64,
+            parts,
+        };
+        self.changes.push(StateChange::KeepFileCopy {
+            zone,
+            copy: copy.clone(),
+        });
+        self.copied.octets += copy.octets;
+        let before = self.copied.zones.insert(key(zone.as_name()), copy);
+        self.copied.octets -= before.map_or(0, |copy| copy.octets);
+        self.flush_full()
+    }
+
+    fn remove(&mut self, name: Name<'_>) -> Result<(), StateError> {
+        let Some(copy) = self.copied.zones.remove(&key(name)) else {
+            return Ok(());
+        };
+        self.copied.octets -= copy.octets;
+        let zone = name.into();
+        self.changes.push(StateChange::RemoveFileCopy { zone });
+        self.flush_full()
+    }
+
+    fn flush_full(&mut self) -> Result<(), StateError> {
+        if self.changes.len() >= TOGETHER || self.octets >= TOGETHER_OCTETS {
+            return self.flush();
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), StateError> {
+        self.octets = 0;
+        let changes = std::mem::take(&mut self.changes);
+        if !changes.is_empty() {
+            self.store.write(changes)?;
+        }
+        Ok(())
+    }
+
+    /// Leaves half of the time to others.
+    fn rest(&mut self) {
+        let worked = self.since.elapsed();
+        if worked >= WORK {
+            thread::sleep(worked.min(Duration::from_secs(1)));
+            self.since = Instant::now();
+        }
+    }
+}
+
+/// Returns the last version of a zone's file that was without errors, as far as the state store has it.
+pub(super) fn last_good(store: &StateStore, name: Name<'_>) -> Result<Option<Zone>, StateError> {
+    let zone = NameBuf::from(name);
+    let mut reader = ContentsReader::new(&zone);
+    if store.file_copy(&zone, |part| reader.push(&part))?.is_none() {
+        return Ok(None);
+    }
+    let Some(copy) = reader.finish(store, Vec::new())? else {
+        return Ok(None);
+    };
+    // A file that was written by `zone sync` since has what the journal has up to there.
+    let kept = store
+        .zone(&zone)?
+        .filter(|kept| kept.home == ZoneHome::File);
+    let Some(kept) = kept else {
+        return Ok(Some(copy));
+    };
+    let lacking = store.journal_after_base(&zone)?;
+    let file = lacking.first().map_or(kept.serial, |first| first.from);
+    let later = store
+        .journal_from(&zone, copy.serial())?
+        .unwrap_or_default();
+    let settled = later.iter().position(|entry| entry.to == file);
+    let Some(settled) = settled.filter(|_| copy.serial() != file) else {
+        return Ok(Some(copy));
+    };
+    let mut version = Arc::new(copy);
+    for entry in &later[..=settled] {
+        match version.apply(&entry.difference) {
+            Ok(next) => version = Arc::new(next),
+            Err(error) => {
+                tracing::warn!(
+                    "zone {zone}: the journal does not continue the copy of its file: {error}"
+                );
+                break;
+            }
+        }
+    }
+    let packed = version.pack();
+    Ok(packed.or_else(|| Arc::try_unwrap(version).ok()))
+}
+
+fn key(name: Name<'_>) -> Box<[u8]> {
+    name.as_wire().to_ascii_lowercase().into()
+}

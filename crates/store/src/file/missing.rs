@@ -1,0 +1,370 @@
+//! Owns the zones whose files have vanished from a directory: each is served for a grace period before it is withdrawn.
+//!
+//! A file that is replaced by deleting it and writing it again is away for a moment, and so is a directory that is not
+//! mounted for a moment. A directory that loses most of its files at once has hardly lost them on purpose: its zones
+//! are served until the files are back or an operator confirms the loss.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    time::{Duration, Instant, SystemTime},
+};
+
+use nameward_wire::{Name, NameBuf};
+
+use super::{FileBackend, FileSource, LoadEvent, load::Load, watch::Look, work::Job};
+
+/// Fewer files than this are never taken for the loss of a directory.
+const LOSS_MIN: usize = 2;
+/// Zones of a directory that are named.
+const NAMED_MAX: usize = 5;
+/// How long a file that could not be inspected when its grace period ended is left alone.
+const POSTPONED: Duration = Duration::from_secs(1);
+
+/// When the zone of a missing file is withdrawn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Withdrawal {
+    /// After the grace period of its source: the files were seen to change.
+    AfterGrace,
+    /// At once, unless its directory lost most of its files: an operator reloads.
+    AtOnce,
+    /// At once in any case: an operator confirms that the files are gone.
+    Confirmed,
+}
+
+/// The zones of one directory whose files are missing. They are still served.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MissingZones {
+    /// The directory.
+    pub directory: PathBuf,
+    /// Zones whose files are missing.
+    pub number: usize,
+    /// Zones of the directory that are served, these included.
+    pub served: usize,
+    /// The names of the first few.
+    pub first: Vec<String>,
+    /// When the first file was found missing.
+    pub since: SystemTime,
+    /// How long the zones are served without their files.
+    pub outlook: MissingOutlook,
+}
+
+/// How long zones are served without their files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MissingOutlook {
+    /// For the grace period.
+    Withdrawn(Duration),
+    /// Until an operator confirms the loss: the directory has lost most of its files.
+    Kept,
+}
+
+struct MissingFile {
+    rank: u16,
+    /// `None` where a search found it missing: that does not know where it was.
+    path: Option<PathBuf>,
+    since: SystemTime,
+    /// When the zone is withdrawn; `None` while nothing says that it will be.
+    due: Option<Instant>,
+}
+
+/// A source as the loss of files is judged: its directory, grace period and number of zones.
+pub(super) struct JudgedSource<'s> {
+    pub source: &'s FileSource,
+    pub served: usize,
+}
+
+/// The outcome for the missing files of one source.
+#[derive(Default)]
+pub(super) struct JudgedLoss {
+    /// Zones to withdraw.
+    pub withdrawn: Vec<NameBuf>,
+    /// Most files are missing, so none of their zones is withdrawn.
+    pub is_kept: bool,
+}
+
+/// All zones whose files are missing, by name in lower case.
+#[derive(Default)]
+pub(super) struct MissingFiles {
+    zones: BTreeMap<Box<[u8]>, MissingFile>,
+    /// Sources that have lost most of their files.
+    lost: Vec<u16>,
+}
+
+impl MissingFiles {
+    pub(super) fn is_empty(&self) -> bool {
+        self.zones.is_empty()
+    }
+
+    /// Records that the file of a zone is missing.
+    pub(super) fn note(&mut self, name: Name<'_>, rank: u16, path: Option<&Path>) {
+        let new = || MissingFile {
+            rank,
+            path: None,
+            since: SystemTime::now(),
+            due: None,
+        };
+        let file = self.zones.entry(key(name)).or_insert_with(new);
+        file.rank = rank;
+        if let Some(path) = path {
+            file.path = Some(path.to_path_buf());
+        }
+    }
+
+    /// Records that a zone has a file, or is withdrawn. Returns whether its file was missing.
+    pub(super) fn forget(&mut self, name: Name<'_>) -> bool {
+        !self.zones.is_empty() && self.zones.remove(&key(name)).is_some()
+    }
+
+    /// The sources that have zones here.
+    pub(super) fn ranks(&self) -> Vec<u16> {
+        let mut ranks: Vec<u16> = self.zones.values().map(|file| file.rank).collect();
+        ranks.sort_unstable();
+        ranks.dedup();
+        ranks
+    }
+
+    /// Decides about the missing files of one source.
+    pub(super) fn judge(
+        &mut self,
+        judged: &JudgedSource<'_>,
+        withdrawal: Withdrawal,
+        now: Instant,
+    ) -> JudgedLoss {
+        let rank = judged.source.rank;
+        let grace = judged.source.missing_grace;
+        let missing = self.zones.values().filter(|file| file.rank == rank).count();
+        let is_loss = is_loss(missing, judged.served) && withdrawal != Withdrawal::Confirmed;
+        self.lost.retain(|lost| *lost != rank);
+        let files = self.zones.iter_mut();
+        let files = files.filter(|(_, file)| file.rank == rank);
+        if is_loss {
+            self.lost.push(rank);
+            files.for_each(|(_, file)| file.due = None);
+            return JudgedLoss {
+                is_kept: true,
+                ..JudgedLoss::default()
+            };
+        }
+        let mut withdrawn = Vec::new();
+        for (name, file) in files {
+            let due = *file.due.get_or_insert(now + grace);
+            if due <= now || withdrawal != Withdrawal::AfterGrace {
+                withdrawn.push(NameBuf::from(Name::from_valid_wire(name)));
+            }
+        }
+        JudgedLoss {
+            withdrawn,
+            is_kept: false,
+        }
+    }
+
+    /// Withdraws nothing for now: a directory could not be read, so nobody knows which files are missing.
+    pub(super) fn suspend(&mut self) {
+        self.zones.values_mut().for_each(|file| file.due = None);
+    }
+
+    /// When the next grace period ends.
+    pub(super) fn next_due(&self) -> Option<Instant> {
+        self.zones.values().filter_map(|file| file.due).min()
+    }
+
+    /// Returns what to inspect because grace periods have ended.
+    pub(super) fn overdue(&self, now: Instant) -> Option<Look> {
+        let overdue = self.zones.values();
+        let overdue = overdue.filter(|file| file.due.is_some_and(|due| due <= now));
+        let paths: Vec<Option<PathBuf>> = overdue.map(|file| file.path.clone()).collect();
+        let known: Vec<PathBuf> = paths.iter().flatten().cloned().collect();
+        match (paths.len(), known.len()) {
+            (0, _) => None,
+            (all, found) if all == found => Some(Look::At(known)),
+            _ => Some(Look::AtAll),
+        }
+    }
+
+    /// Postpones the grace periods that have ended: the inspection could not decide about them.
+    pub(super) fn postpone(&mut self, now: Instant) {
+        for file in self.zones.values_mut() {
+            if file.due.is_some_and(|due| due <= now) {
+                file.due = Some(now + POSTPONED);
+            }
+        }
+    }
+
+    /// Describes the zones of one source whose files are missing.
+    pub(super) fn describe(&self, judged: &JudgedSource<'_>) -> Option<MissingZones> {
+        let JudgedSource { source, served } = judged;
+        let files = || {
+            let zones = self.zones.iter();
+            zones.filter(|(_, file)| file.rank == source.rank)
+        };
+        let first = files().take(NAMED_MAX);
+        Some(MissingZones {
+            directory: source.directory.clone()?,
+            number: files().count(),
+            served: *served,
+            first: first
+                .map(|(name, _)| Name::from_valid_wire(name).to_string())
+                .collect(),
+            since: files().map(|(_, file)| file.since).min()?,
+            outlook: if self.lost.contains(&source.rank) {
+                MissingOutlook::Kept
+            } else {
+                MissingOutlook::Withdrawn(source.missing_grace)
+            },
+        })
+    }
+}
+
+impl FileBackend {
+    /// Sorts out the zones whose files a load of everything did not see: those of a directory that is still a source are
+    /// missing, and others were taken out of the configuration.
+    pub(super) fn note_unseen(
+        &mut self,
+        load: &mut Load<'_>,
+        sources: &[FileSource],
+        spared: &[u16],
+    ) {
+        let table = load.publisher.table();
+        for zone in table.offered() {
+            let (name, rank) = (zone.apex_name(), zone.rank());
+            if !self.known.is_gone(name, rank, spared) {
+                continue;
+            }
+            let is_source = |source: &&FileSource| source.rank == rank;
+            let directory = sources
+                .iter()
+                .find(is_source)
+                .map(|source| &source.directory);
+            let is_same = directory.is_some_and(|now| self.directories.get(&rank) == Some(now));
+            let Some(slot) = self.known.find(name) else {
+                continue;
+            };
+            let slot = &mut self.known.slots[slot];
+            slot.is_missing = is_same && slot.is_found && slot.served;
+            if slot.is_missing {
+                self.missing.note(name, rank, None);
+            } else {
+                self.missing.forget(name);
+                load.remove(name, rank);
+            }
+        }
+        self.known.forget_gone(spared);
+    }
+
+    /// Records the directories of sources as they are now.
+    pub(super) fn note_directories(&mut self, sources: &[FileSource], spared: &[u16]) {
+        let is_source = |rank: &u16| sources.iter().any(|source| source.rank == *rank);
+        let directories = &mut self.directories;
+        directories.retain(|rank, _| is_source(rank) || spared.contains(rank));
+        directories.extend(
+            sources
+                .iter()
+                .map(|source| (source.rank, source.directory.clone())),
+        );
+    }
+
+    /// Records a vanished file that was inspected alone.
+    pub(super) fn note_missing(
+        &mut self,
+        load: &mut Load<'_>,
+        name: Name<'_>,
+        rank: u16,
+        path: &Path,
+    ) {
+        let slot = self
+            .known
+            .find(name)
+            .map(|slot| &mut self.known.slots[slot]);
+        match slot {
+            Some(slot) if slot.served => {
+                slot.is_missing = true;
+                self.missing.note(name, rank, Some(path));
+            }
+            _ => {
+                load.remove(name, rank);
+                self.known.forget(name);
+            }
+        }
+    }
+
+    /// Records that files are there which may have been missing.
+    pub(super) fn note_returned(&mut self, load: &mut Load<'_>, jobs: &[Job]) {
+        if self.missing.is_empty() {
+            return;
+        }
+        for job in jobs {
+            let name = load.candidates.name(job.candidate);
+            if self.missing.forget(name) {
+                (load.events)(LoadEvent::Returned(name));
+            }
+        }
+    }
+
+    /// Withdraws zones whose files are missing, where that is due.
+    pub(super) fn withdraw_missing(
+        &mut self,
+        load: &mut Load<'_>,
+        sources: &[FileSource],
+        withdrawal: Withdrawal,
+    ) {
+        let now = Instant::now();
+        for rank in self.missing.ranks() {
+            let is_it = |source: &&FileSource| source.rank == rank;
+            let Some(source) = sources.iter().find(is_it) else {
+                continue;
+            };
+            if withdrawal == Withdrawal::AfterGrace && !source.watch {
+                continue;
+            }
+            let served = self.known.found_of(rank);
+            let judged = JudgedSource { source, served };
+            let loss = self.missing.judge(&judged, withdrawal, now);
+            for name in &loss.withdrawn {
+                load.remove(name.as_name(), rank);
+                self.missing.forget(name.as_name());
+                self.known.forget(name.as_name());
+            }
+            if loss.is_kept {
+                load.summary.troubles += 1;
+            }
+            if let Some(missing) = self.missing.describe(&judged) {
+                let is_known = self.reported.get(&rank) == Some(&missing);
+                if !is_known || withdrawal != Withdrawal::AfterGrace {
+                    (load.events)(LoadEvent::Missing(&missing));
+                }
+                self.reported.insert(rank, missing);
+            }
+        }
+        let left = self.missing.ranks();
+        self.reported.retain(|rank, _| left.contains(rank));
+    }
+
+    /// Lists the zones that are served although their files are missing, by directory.
+    pub fn missing_zones(&self) -> Vec<MissingZones> {
+        self.reported.values().cloned().collect()
+    }
+
+    /// When [`FileBackend::overdue`] has something to inspect next.
+    pub fn next_withdrawal(&self) -> Option<Instant> {
+        self.missing.next_due()
+    }
+
+    /// Returns what to inspect because the grace periods of missing files have ended.
+    pub fn overdue(&self) -> Option<Look> {
+        self.missing.overdue(Instant::now())
+    }
+
+    /// Postpones the withdrawals that an inspection of what was overdue has left alone.
+    pub fn postpone_overdue(&mut self) {
+        self.missing.postpone(Instant::now());
+    }
+}
+
+/// Whether so many of a directory's zones are most of them.
+fn is_loss(missing: usize, served: usize) -> bool {
+    missing >= LOSS_MIN && missing * 2 > served
+}
+
+fn key(name: Name<'_>) -> Box<[u8]> {
+    name.as_wire().to_ascii_lowercase().into()
+}
