@@ -181,6 +181,24 @@ fn a_client_with_a_wrong_clock_gets_the_right_time() {
     );
 }
 
+#[test]
+fn errors_of_peers_are_shown_by_name() {
+    for (error, name) in [
+        (16, "BADSIG"),
+        (17, "BADKEY"),
+        (18, "BADTIME"),
+        (22, "BADTRUNC"),
+    ] {
+        let text = TsigFailure::RefusedByPeer(error).to_string();
+        assert_eq!(
+            text,
+            format!("the peer refused the TSIG record with {name}")
+        );
+    }
+    let text = TsigFailure::RefusedByPeer(4711).to_string();
+    assert!(text.ends_with("error 4711"), "{text}");
+}
+
 /// RFC 8945 section 5.2.2.1: a MAC may be cut to half its length and to ten octets, no further.
 #[test]
 fn a_cut_mac_is_taken_down_to_half_its_length() {

@@ -13,8 +13,9 @@ use super::record::{
     MalformedTsig, TsigFields, TsigRecord, add_to_additional_count, signed_header,
 };
 use super::{TsigAlgorithm, TsigKey, TsigKeys};
-use nameward_wire::NameBuf;
 use nameward_wire::message::HEADER;
+use nameward_wire::{NameBuf, rcode_name};
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// Seconds that the clocks may differ by (RFC 8945 section 10 recommends 300).
@@ -38,7 +39,7 @@ pub enum TsigFailure {
     #[error("the TSIG time is too far from this server's clock (BADTIME)")]
     BadTime,
     /// The peer refused our own record with this error.
-    #[error("the peer refused the TSIG record with error {0}")]
+    #[error("the peer refused the TSIG record with {}", error_name(*.0))]
     RefusedByPeer(u16),
     /// A reply, or the end of a stream of replies, is not signed.
     #[error("the reply is not signed")]
@@ -54,6 +55,15 @@ impl TsigFailure {
             TsigFailure::BadKey => 17,
             TsigFailure::BadTime => 18,
         }
+    }
+}
+
+/// Returns the name of the error in a TSIG record (RFC 8945 section 3). 16 is BADSIG there, and BADVERS elsewhere.
+pub fn error_name(error: u16) -> Cow<'static, str> {
+    match (error, u8::try_from(error)) {
+        (16, _) => "BADSIG".into(),
+        (0..=11 | 17..=22, Ok(rcode)) => rcode_name(rcode).into(),
+        _ => format!("error {error}").into(),
     }
 }
 
