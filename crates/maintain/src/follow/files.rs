@@ -302,6 +302,10 @@ impl ZoneTarget for FileTarget {
         policies.of(zone.apex_name()).zonemd.objection(zone)
     }
 
+    fn file_version(&self, zone: Name<'_>, rank: u16) -> Option<Arc<Zone>> {
+        self.commits.home_of(zone, rank)
+    }
+
     fn last_good(&self, name: Name<'_>) -> Option<Zone> {
         let good = last_good(self.commits.store()?, name);
         good.unwrap_or_else(|error| {

@@ -287,3 +287,21 @@ fn a_file_that_was_edited_while_the_server_was_down_is_merged_at_its_start() {
         server.stop();
     }
 }
+
+#[test]
+fn a_file_that_lacks_changes_is_loaded_again_without_a_word_about_its_serial() {
+    let server = setup(ALLOWED).start();
+    updated(&server, "update add new.dyn.example. 60 A 192.0.2.77");
+    assert_eq!(serial(server.address(), "dyn.example"), 11);
+    // As after `zone sync` when further updates came while the file was written.
+    fs::write(file(&server), format!("{ZONE}; touched\n")).unwrap();
+    let (is_good, text) = command(&server, &["reload"]);
+    assert!(is_good, "{text}");
+    assert_eq!(serial(server.address(), "dyn.example"), 11);
+    assert!(!server.log().contains("went back"), "{}", server.log());
+    // One that goes back by itself is a warning.
+    fs::write(file(&server), ZONE.replace("\t10 ; serial", "\t9 ; serial")).unwrap();
+    let (is_good, text) = command(&server, &["reload"]);
+    assert!(is_good, "{text}");
+    assert!(server.wait_for_log("the serial went back from 10 to 9"));
+}

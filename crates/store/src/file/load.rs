@@ -102,9 +102,7 @@ impl Load<'_> {
         self.summary.loaded += 1;
         let rank = self.candidates.rank(job.candidate);
         if slot.served {
-            let table = self.publisher.table();
-            let before = table.exact(name).filter(|before| before.rank() == rank);
-            let before = before.map(Zone::unsigned);
+            let before = self.publisher.file_version(name, rank);
             let warning = before.and_then(|before| advice_on_serial(&before, &zone));
             let warning = warning.map(|message| self.at_soa(job.candidate, &read, message));
             read.diagnostics.extend(warning);

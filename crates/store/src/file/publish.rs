@@ -30,6 +30,14 @@ pub trait ZoneTarget {
 
     /// Returns the last version of a zone's file that was without errors, if it is kept.
     fn last_good(&self, name: Name<'_>) -> Option<Zone>;
+
+    /// Returns the version that the file of a zone had when it was last read or written. The served version may be ahead of
+    /// it by changes that the file lacks.
+    fn file_version(&self, zone: Name<'_>, rank: u16) -> Option<Arc<Zone>> {
+        let table = self.table();
+        let served = table.exact(zone).filter(|served| served.rank() == rank);
+        served.map(Zone::unsigned)
+    }
 }
 
 /// A table of its own, for tools that have no maintenance.
@@ -106,6 +114,11 @@ impl<'t> Publisher<'t> {
     /// The last version of a zone's file that was without errors.
     pub(super) fn last_good(&self, name: Name<'_>) -> Option<Zone> {
         self.target.last_good(name)
+    }
+
+    /// The version that the file of a zone had before.
+    pub(super) fn file_version(&self, zone: Name<'_>, rank: u16) -> Option<Arc<Zone>> {
+        self.target.file_version(zone, rank)
     }
 
     /// The table as it is now.
