@@ -194,4 +194,38 @@ impl KeyLife {
         let records = self.records().into_iter().map(|record| record.since);
         records.max().unwrap_or_default().max(self.created_at)
     }
+
+    /// Has steps that are in the future count from now: the clock was ahead when they were taken, and was set back. Waiting
+    /// until it gets there again would stop a rollover for years; the delay of each step begins again.
+    pub(super) fn end_future(&mut self, now: u64) {
+        self.created_at = self.created_at.min(now);
+        for record in self.records_mut() {
+            if let Some(ahead) = record.since.checked_sub(now) {
+                record.since = now;
+                record.settles_at = record.settles_at.map(|at| at.saturating_sub(ahead));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_taken_by_a_clock_that_was_ahead_count_from_now() {
+        let mut key = KeyLife::new(1, (KeyRole::Combined, 13), 900);
+        key.dnskey = RecordLife {
+            phase: RecordPhase::Rumoured,
+            since: 63_000_000,
+            settles_at: Some(63_007_200),
+        };
+        key.zone_rrsig = RecordLife::omnipresent(500);
+        key.end_future(1000);
+        assert_eq!((key.created_at, key.zone_rrsig.since), (900, 500));
+        assert_eq!(
+            (key.dnskey.since, key.dnskey.settles_at),
+            (1000, Some(8200))
+        );
+    }
 }

@@ -53,13 +53,9 @@ impl KeyRecord {
 
 impl<'p> KeyRing<'p> {
     pub(super) fn new(policy: &'p RolloverPolicy, keys: &[KeyLife], now: u64) -> Self {
-        // A clock that was set back must not put a step before one that was taken.
-        let last = keys.iter().map(KeyLife::changed_at).max();
-        KeyRing {
-            policy,
-            keys: keys.to_vec(),
-            now: now.max(last.unwrap_or_default()),
-        }
+        let mut keys = keys.to_vec();
+        keys.iter_mut().for_each(|key| key.end_future(now));
+        KeyRing { policy, keys, now }
     }
 
     /// Ends the transits whose time has come.
