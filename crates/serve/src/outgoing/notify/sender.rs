@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::io;
 use std::net::{SocketAddr, UdpSocket as PlainSocket};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use nameward_dnssec::tsig::{ReplyVerifier, TsigFailure, sign_request};
 use nameward_maintain::Moment;
@@ -410,9 +410,9 @@ fn is_local(target: SocketAddr) -> bool {
     found.is_ok_and(|own| own.ip() == target.ip())
 }
 
+/// A time that no clock which is set disturbs; nothing of it is kept or shown.
 fn now() -> Moment {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    Moment(since.map_or(0, |since| {
-        u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
-    }))
+    static START: OnceLock<Instant> = OnceLock::new();
+    let elapsed = START.get_or_init(Instant::now).elapsed();
+    Moment(0).plus(elapsed)
 }
