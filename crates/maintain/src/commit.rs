@@ -317,7 +317,10 @@ impl Commits {
         let serial = zone.serial();
         let name = source.zone;
         let is_forward = serial.is_after(tip.serial()) && difference.serials().is_some();
-        if source.home == ZoneHome::Store && (tip.is_stand_in() || is_rewrite(difference, zone)) {
+        // A forced transfer may lead back: no journal leads there.
+        let is_forced = contents.is_some() && !is_forward && !difference.is_empty();
+        let is_whole = tip.is_stand_in() || is_rewrite(difference, zone) || is_forced;
+        if source.home == ZoneHome::Store && is_whole {
             let parts = Arc::new(contents.unwrap_or_else(|| contents_of(zone)));
             return Ok(vec![StateChange::SetContents {
                 zone: name,

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! table      the snapshot that serving reads, and its one writer
+//! clock      wall-clock times that a clock which is set does not disturb
 //! commit     a change of one zone: validate, write durably, apply, publish, notify
 //! follow     what follows zone files and databases
 //! reconcile  the journal of a zone compared with what its home has at start
@@ -29,6 +30,7 @@
 
 mod background;
 pub mod catalog;
+pub mod clock;
 pub mod commit;
 mod contents;
 pub mod follow;

@@ -28,7 +28,7 @@ mod store_home;
 
 use crate::commit::Commits;
 use crate::policy::{PolicySource, ZonePolicy};
-use crate::schedule::{EventUrgency, Moment, Schedule, ZoneEvent, ZoneNumber};
+use crate::schedule::{ClassLimit, EventUrgency, Moment, Schedule, ZoneEvent, ZoneNumber};
 use crate::zone::{SecondarySettings, SharedName, ZoneState};
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::Serial;
@@ -42,16 +42,21 @@ use expiry::ExpiryTimes;
 use secondary::{HomeReport, LookReason, Secondary};
 use store_home::StoreHome;
 
-pub use ask::{Ask, AskPrimary, AskTicket, PrimaryAnswer, PrimaryError, PrimaryReply, TransferWay};
+pub use ask::{
+    Ask, AskPrimary, AskStep, AskTicket, PrimaryAnswer, PrimaryError, PrimaryReply, TransferWay,
+};
 pub use database_home::DatabaseHome;
 pub use home::{
     BroughtDone, HeldVersion, HomeError, HomeOutcome, HomeState, HomeStates, HomedZone,
     SecondaryHome, SeenDone,
 };
-pub use status::{SecondariesSummary, SecondaryStatus, UntransferredZone, UntransferredZones};
+pub use status::{
+    BehindPrimary, SecondariesSummary, SecondaryStatus, UntransferredZone, UntransferredZones,
+};
 
-/// Checks and transfers that run at one time, where nothing else is said.
-const RUNNING: usize = 200;
+/// Questions for a serial that are under way at one time. Each has a socket for the time of a round trip, or for the eight
+/// seconds that a silent primary is given.
+const CHECKS: usize = 400;
 /// The longest time over which the first checks after a start are spread.
 const SPREAD: Duration = Duration::from_secs(300);
 
@@ -85,7 +90,6 @@ pub struct Secondaries<O> {
     listing: HashMap<SharedName, SecondarySettings>,
     next_number: ZoneNumber,
     next_ticket: u64,
-    running_max: usize,
     reports: (Sender<HomeReport>, Receiver<HomeReport>),
     wake: Wake,
     copies: CopyWriter,
@@ -95,11 +99,16 @@ pub struct Secondaries<O> {
 impl<O: AskPrimary> Secondaries<O> {
     /// No zones yet. `seed` is for the spreading of checks.
     pub fn new(commits: Arc<Commits>, outgoing: O, seed: u64) -> Self {
+        let mut schedule = Schedule::default();
+        schedule.limit_checks(ClassLimit {
+            running: CHECKS,
+            per_lane: CHECKS,
+        });
         Secondaries {
             store: Arc::new(StoreHome::new(commits)),
             databases: HashMap::new(),
             outgoing,
-            schedule: Schedule::default(),
+            schedule,
             expiries: BTreeSet::new(),
             expiry_times: Arc::default(),
             zones: HashMap::new(),
@@ -107,7 +116,6 @@ impl<O: AskPrimary> Secondaries<O> {
             listing: HashMap::new(),
             next_number: 0,
             next_ticket: 0,
-            running_max: RUNNING,
             reports: channel(),
             wake: Arc::new(|| ()),
             copies: CopyWriter::default(),
@@ -133,9 +141,9 @@ impl<O: AskPrimary> Secondaries<O> {
         self.wake = Arc::new(wake);
     }
 
-    /// Sets how many checks and transfers may run at one time.
-    pub fn set_running_max(&mut self, limit: usize) {
-        self.running_max = limit.max(1);
+    /// Sets how many transfers may run at one time, in all and from one primary.
+    pub fn limit_transfers(&mut self, limit: ClassLimit) {
+        self.schedule.limit_transfers(limit);
     }
 
     /// The way to the primaries.
@@ -178,8 +186,9 @@ impl<O: AskPrimary> Secondaries<O> {
         if before.primaries != secondary.settings.policy.primaries {
             secondary.next_primary = 0;
             secondary.is_check_asked = true;
-            self.schedule
-                .hasten(number, ZoneEvent::Refresh, now, EventUrgency::Asked);
+            // A transfer that has not started waits for a place of the primary from before.
+            self.schedule.cancel(number, ZoneEvent::Transfer);
+            self.plan_check(number, now, EventUrgency::Asked);
         }
         true
     }
@@ -222,26 +231,36 @@ impl<O: AskPrimary> Secondaries<O> {
             (Some(notified), Some(here)) => !notified.is_after(here),
             _ => false,
         };
-        if !is_known {
+        // A transfer that waits for its turn brings the newest version anyway.
+        let is_waiting = self.schedule.planned(number, ZoneEvent::Transfer).is_some();
+        if !is_known && !is_waiting {
             secondary.is_check_asked = true;
-            self.schedule
-                .hasten(number, ZoneEvent::Refresh, now, EventUrgency::Asked);
+            self.plan_check(number, now, EventUrgency::Asked);
         }
+        true
+    }
+
+    /// Has a zone transferred as a whole, even if its primary has no newer serial. False if there is no such zone.
+    pub fn force(&mut self, zone: &NameBuf, now: Moment) -> bool {
+        let Some(&number) = self.numbers.get(&*key(zone.as_name())) else {
+            return false;
+        };
+        let Some(secondary) = self.zones.get_mut(&number) else {
+            return false;
+        };
+        (secondary.is_check_asked, secondary.is_force_requested) = (true, true);
+        self.schedule.cancel(number, ZoneEvent::Transfer);
+        self.plan_check(number, now, EventUrgency::Asked);
         true
     }
 
     /// When [`Secondaries::run`] has something to do, if nothing comes from outside before.
     pub fn next(&self) -> Option<Moment> {
-        let event = match self.schedule.running_count() < self.running_max {
-            true => self.schedule.next(),
-            // A report comes when one of the running events ends.
-            false => None,
-        };
         let expiry = self.expiries.first().map(|(at, _)| *at);
-        event.into_iter().chain(expiry).min()
+        self.schedule.next().into_iter().chain(expiry).min()
     }
 
-    /// How many checks run.
+    /// How many checks and transfers run.
     pub fn running(&self) -> usize {
         self.schedule.running_count()
     }
@@ -252,10 +271,11 @@ impl<O: AskPrimary> Secondaries<O> {
         while let Some((_, number)) = self.expiries.first().copied().filter(|(at, _)| *at <= now) {
             self.expire(number, now);
         }
-        while let Some((number, event)) = self.schedule.begin(now, self.running_max) {
-            match event {
-                ZoneEvent::Refresh => self.begin_check(number, now),
-                _ => self.schedule.finish(number),
+        while let Some(started) = self.schedule.begin(now) {
+            match started.event {
+                ZoneEvent::Refresh => self.begin_check(started.zone, started.urgency, now),
+                ZoneEvent::Transfer => self.begin_transfer(started.zone, now),
+                _ => self.schedule.finish(started.zone),
             }
         }
     }
@@ -267,6 +287,28 @@ impl<O: AskPrimary> Secondaries<O> {
                 Ok(report) => self.take_report(report, now),
                 Err(_) => return,
             }
+        }
+    }
+
+    /// Follows a wall clock that was set by so many milliseconds: what is left until each check and each expiry stays as it
+    /// was, and the times that are kept are written again. Nobody knows how long the server did nothing (a suspended machine
+    /// looks the same), so all zones are checked soon, as after a start.
+    pub fn clock_stepped(&mut self, milliseconds: i64, now: Moment) {
+        self.schedule.shift(milliseconds);
+        let spread = start::spread_of(self.zones.len());
+        let numbers: Vec<ZoneNumber> = self.zones.keys().copied().collect();
+        for number in numbers {
+            let check = now.plus(self.draw(spread));
+            let Some(zone) = self.zones.get_mut(&number) else {
+                continue;
+            };
+            zone.shift(milliseconds);
+            let expiry = zone.expiry.map(|at| at.shifted(milliseconds));
+            if zone.held.is_some() && !zone.home.is_shared() {
+                zone.home.confirm(&zone.settings.name.to_buf(), zone.timers);
+            }
+            self.plan_expiry(number, expiry);
+            self.plan_check(number, check, EventUrgency::Timed);
         }
     }
 
@@ -295,6 +337,13 @@ impl<O: AskPrimary> Secondaries<O> {
             let _ = reports.send(make(report));
             wake();
         })
+    }
+
+    /// Plans the next check of a zone, unless one is planned for an earlier time.
+    fn plan_check(&mut self, number: ZoneNumber, at: Moment, urgency: EventUrgency) {
+        let lane = self.zones.get(&number).and_then(|zone| zone.lane());
+        self.schedule
+            .hasten(number, ZoneEvent::Refresh, at, (urgency, lane));
     }
 
     /// Plans when a zone expires, in place of what was planned before.

@@ -1,10 +1,21 @@
-//! When something is due for a zone: each zone has at most one event of a kind planned and one event running.
+//! When work is due for a zone: each zone has at most one event of a kind planned and one event running.
 //!
-//! The schedule knows no clock and does nothing: callers ask with `now` what may begin, and report what has ended. Events
-//! that a caller waits for go before those whose time has merely come, so a NOTIFY overtakes a hundred thousand checks
-//! that a start has spread over the next minutes. All work is logarithmic in the number of zones.
+//! The schedule knows no clock and does no work: callers ask with `now` which event may start, and report which has ended.
+//!
+//! ```text
+//! class   checks and transfers have limits of their own: a check never waits for a transfer to end
+//! lane    the events of one primary: the lane with the fewest running events goes first, so a primary with 200,000 zones
+//!         delays the zones of another by one event
+//! order   within a lane, requested events (NOTIFY, an operator) go before those whose time has come
+//! ```
+//! A lane may use as many places as are still free, and its first place in any case ([`ClassLimit`]): one primary alone takes
+//! at most half of the places, the next one half of the rest. All work is logarithmic in the number of zones.
 
-use std::collections::{BTreeSet, HashMap};
+mod queue;
+
+use queue::ClassQueue;
+pub use queue::{ClassLimit, Lane};
+use std::collections::HashMap;
 use std::time::Duration;
 
 /// A time in milliseconds since 1970. It comes in from outside, so that a simulation has its own.
@@ -19,6 +30,12 @@ impl Moment {
             self.0
                 .saturating_add(u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)),
         )
+    }
+
+    /// Returns the moment so many milliseconds later, or earlier.
+    #[must_use]
+    pub fn shifted(self, milliseconds: i64) -> Moment {
+        Moment(self.0.saturating_add_signed(milliseconds))
     }
 
     /// Returns whole seconds since 1970.
@@ -37,18 +54,26 @@ impl Moment {
 pub enum ZoneEvent {
     /// The contents are too old to be served (RFC 1035 section 3.3.13, EXPIRE).
     Expire,
-    /// A primary is asked for its serial, and for the zone if that is newer.
+    /// A primary is asked for its serial.
     Refresh,
+    /// The zone is transferred from a primary.
+    Transfer,
     /// The secondaries are notified of a new serial (RFC 1996).
     Notify,
     /// The contents are written to the state store as a whole, because the journal has grown too long.
     WriteContents,
-    /// The zone is packed anew in memory.
+    /// The zone is packed again in memory.
     Pack,
-    /// The keys are looked at: a step of a rollover may be due.
+    /// The keys are checked: a step of a rollover may be due.
     RollKeys,
     /// The parent is asked for the DS.
     AskParent,
+}
+
+impl ZoneEvent {
+    fn class(self) -> usize {
+        usize::from(self == ZoneEvent::Transfer)
+    }
 }
 
 /// How urgent an event is.
@@ -56,19 +81,28 @@ pub enum ZoneEvent {
 pub enum EventUrgency {
     /// Its time has come.
     Timed,
-    /// A client or an operator asked for it: before all that is merely timed.
+    /// A client or an operator requested it: it goes before all timed events of its lane.
     Asked,
 }
 
 /// A zone by a number of the caller's.
 pub type ZoneNumber = u32;
 
-type Due = BTreeSet<(Moment, ZoneEvent, ZoneNumber)>;
+/// An event that has started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StartedEvent {
+    /// The zone.
+    pub zone: ZoneNumber,
+    /// The event.
+    pub event: ZoneEvent,
+    /// How urgent it was.
+    pub urgency: EventUrgency,
+}
 
 /// The events of one zone.
 #[derive(Default)]
 struct ZonePlan {
-    running: Option<ZoneEvent>,
+    running: Option<(ZoneEvent, Lane)>,
     /// At most one of a kind, and mostly one at all.
     planned: Vec<PlannedEvent>,
 }
@@ -77,11 +111,12 @@ struct ZonePlan {
 struct PlannedEvent {
     event: ZoneEvent,
     at: Moment,
-    is_asked: bool,
+    urgency: EventUrgency,
+    lane: Lane,
 }
 
 impl ZonePlan {
-    fn of(&self, event: ZoneEvent) -> Option<&PlannedEvent> {
+    fn find(&self, event: ZoneEvent) -> Option<&PlannedEvent> {
         self.planned.iter().find(|planned| planned.event == event)
     }
 
@@ -92,47 +127,66 @@ impl ZonePlan {
     }
 }
 
-/// All that is planned.
+/// All planned and running events.
 #[derive(Default)]
 pub struct Schedule {
     zones: HashMap<ZoneNumber, ZonePlan>,
-    /// Events of zones for which nothing runs.
-    asked: Due,
-    timed: Due,
-    running: usize,
+    /// The events of zones without a running event: checks and all others, then transfers.
+    queues: [ClassQueue; 2],
 }
 
 impl Schedule {
+    /// Sets how many transfers may run at one time.
+    pub fn limit_transfers(&mut self, limit: ClassLimit) {
+        self.queues[ZoneEvent::Transfer.class()].set_limit(limit);
+    }
+
+    /// Sets how many events other than transfers may run at one time.
+    pub fn limit_checks(&mut self, limit: ClassLimit) {
+        self.queues[ZoneEvent::Refresh.class()].set_limit(limit);
+    }
+
     /// Plans an event, in place of one of the same kind.
-    pub fn plan(&mut self, zone: ZoneNumber, event: ZoneEvent, at: Moment, urgency: EventUrgency) {
+    pub fn plan(
+        &mut self,
+        zone: ZoneNumber,
+        event: ZoneEvent,
+        at: Moment,
+        (urgency, lane): (EventUrgency, Lane),
+    ) {
         self.cancel(zone, event);
         let plan = self.zones.entry(zone).or_default();
-        let is_asked = urgency == EventUrgency::Asked;
-        // A hundred thousand zones have one event each: no room for more.
-        plan.planned.reserve_exact(1);
-        plan.planned.push(PlannedEvent {
+        let planned = PlannedEvent {
             event,
             at,
-            is_asked,
-        });
+            urgency,
+            lane,
+        };
+        // A hundred thousand zones have one event each: no room for more.
+        plan.planned.reserve_exact(1);
+        plan.planned.push(planned);
         if plan.running.is_none() {
-            self.due(is_asked).insert((at, event, zone));
+            self.enqueue(zone, &planned);
         }
     }
 
-    /// Plans an event unless one of the same kind is planned for an earlier time, or is more urgent.
+    /// Plans an event unless one of the same kind is planned in the same lane for an earlier time, or is more urgent.
     pub fn hasten(
         &mut self,
         zone: ZoneNumber,
         event: ZoneEvent,
         at: Moment,
-        urgency: EventUrgency,
+        (urgency, lane): (EventUrgency, Lane),
     ) {
-        let there = self.zones.get(&zone).and_then(|plan| plan.of(event));
-        let is_asked = urgency == EventUrgency::Asked;
-        let is_sooner = there.is_none_or(|there| at < there.at || is_asked && !there.is_asked);
-        if is_sooner {
-            self.plan(zone, event, at, urgency);
+        let there = self.zones.get(&zone).and_then(|plan| plan.find(event));
+        let Some(there) = there.copied() else {
+            return self.plan(zone, event, at, (urgency, lane));
+        };
+        let is_more_urgent = urgency == EventUrgency::Asked && there.urgency == EventUrgency::Timed;
+        if at < there.at || is_more_urgent {
+            self.plan(zone, event, at, (urgency, lane));
+        } else if lane != there.lane {
+            self.plan(zone, event, there.at, (there.urgency, lane));
         }
     }
 
@@ -140,190 +194,99 @@ impl Schedule {
     pub fn cancel(&mut self, zone: ZoneNumber, event: ZoneEvent) {
         let plan = self.zones.get_mut(&zone);
         if let Some(planned) = plan.and_then(|plan| plan.remove(event)) {
-            self.due(planned.is_asked)
-                .remove(&(planned.at, event, zone));
+            self.dequeue(zone, &planned);
         }
     }
 
-    /// Forgets a zone. An event of it that runs may still end.
+    /// Forgets a zone. A running event of it may still end.
     pub fn remove(&mut self, zone: ZoneNumber) {
         let Some(plan) = self.zones.remove(&zone) else {
             return;
         };
         for planned in &plan.planned {
-            self.due(planned.is_asked)
-                .remove(&(planned.at, planned.event, zone));
+            self.dequeue(zone, planned);
         }
-        self.running -= usize::from(plan.running.is_some());
+        if let Some((event, lane)) = plan.running {
+            self.queues[event.class()].end(lane);
+        }
     }
 
-    /// Begins the next event that is due, if there is one and fewer than `limit` run. The zone has nothing else running
-    /// until [`Schedule::finish`].
-    pub fn begin(&mut self, now: Moment, limit: usize) -> Option<(ZoneNumber, ZoneEvent)> {
-        if self.running >= limit {
-            return None;
-        }
-        let is_due = |set: &Due| set.first().copied().filter(|(at, ..)| *at <= now);
-        let (_, event, zone) = is_due(&self.asked).or_else(|| is_due(&self.timed))?;
+    /// Starts the next event that is due, if the limit of its class has room. The zone has nothing else running until
+    /// [`Schedule::finish`].
+    pub fn begin(&mut self, now: Moment) -> Option<StartedEvent> {
+        let next = self.queues.iter_mut().find_map(|queue| queue.start(now));
+        let (zone, event, lane) = next?;
         let plan = self.zones.get_mut(&zone)?;
-        plan.running = Some(event);
+        plan.running = Some((event, lane));
+        let urgency = plan.remove(event).map(|started| started.urgency);
         // All its others wait until it ends.
-        let waiting = plan.planned.clone();
-        plan.remove(event);
-        for planned in waiting {
-            self.due(planned.is_asked)
-                .remove(&(planned.at, planned.event, zone));
+        for waiting in plan.planned.clone() {
+            self.dequeue(zone, &waiting);
         }
-        self.running += 1;
-        Some((zone, event))
+        Some(StartedEvent {
+            zone,
+            event,
+            urgency: urgency.unwrap_or(EventUrgency::Timed),
+        })
     }
 
-    /// Ends the event of a zone that runs.
+    /// Ends the running event of a zone.
     pub fn finish(&mut self, zone: ZoneNumber) {
         let Some(plan) = self.zones.get_mut(&zone) else {
             return;
         };
-        if plan.running.take().is_none() {
+        let Some((event, lane)) = plan.running.take() else {
             return;
+        };
+        let waiting = plan.planned.clone();
+        self.queues[event.class()].end(lane);
+        for planned in &waiting {
+            self.enqueue(zone, planned);
         }
-        for planned in plan.planned.clone() {
-            self.due(planned.is_asked)
-                .insert((planned.at, planned.event, zone));
-        }
-        self.running -= 1;
     }
 
-    /// Returns the time at which something may begin, if anything is planned for zones that have nothing running.
+    /// Moves every planned time by so many milliseconds: the clock was set.
+    pub fn shift(&mut self, milliseconds: i64) {
+        let zones: Vec<ZoneNumber> = self.zones.keys().copied().collect();
+        for zone in zones {
+            let planned = self.zones.get(&zone).map(|plan| plan.planned.clone());
+            for event in planned.unwrap_or_default() {
+                let at = event.at.shifted(milliseconds);
+                self.plan(zone, event.event, at, (event.urgency, event.lane));
+            }
+        }
+    }
+
+    /// Returns the time at which an event may start, if no running event ends before.
     pub fn next(&self) -> Option<Moment> {
-        let first = |set: &Due| set.first().map(|(at, ..)| *at);
-        [first(&self.asked), first(&self.timed)]
-            .into_iter()
-            .flatten()
-            .min()
+        self.queues.iter().filter_map(ClassQueue::next).min()
     }
 
     /// Returns the time an event of a zone is planned for.
     pub fn planned(&self, zone: ZoneNumber, event: ZoneEvent) -> Option<Moment> {
-        self.zones.get(&zone)?.of(event).map(|planned| planned.at)
+        self.zones.get(&zone)?.find(event).map(|planned| planned.at)
     }
 
-    /// Returns the event of a zone that runs.
+    /// Returns the running event of a zone.
     pub fn running(&self, zone: ZoneNumber) -> Option<ZoneEvent> {
-        self.zones.get(&zone)?.running
+        self.zones.get(&zone)?.running.map(|(event, _)| event)
     }
 
     /// Returns how many events run.
     pub fn running_count(&self) -> usize {
-        self.running
+        self.queues.iter().map(ClassQueue::running).sum()
     }
 
-    fn due(&mut self, is_asked: bool) -> &mut Due {
-        match is_asked {
-            true => &mut self.asked,
-            false => &mut self.timed,
-        }
+    fn enqueue(&mut self, zone: ZoneNumber, planned: &PlannedEvent) {
+        let due = (planned.at, planned.event, zone);
+        self.queues[planned.event.class()].insert(planned.lane, planned.urgency, due);
+    }
+
+    fn dequeue(&mut self, zone: ZoneNumber, planned: &PlannedEvent) {
+        let due = (planned.at, planned.event, zone);
+        self.queues[planned.event.class()].remove(planned.lane, planned.urgency, due);
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-    use std::collections::BTreeMap;
-
-    const REFRESH: ZoneEvent = ZoneEvent::Refresh;
-
-    #[test]
-    fn a_notify_overtakes_a_hundred_thousand_checks_that_are_due() {
-        let mut schedule = Schedule::default();
-        for zone in 0..100_000 {
-            schedule.plan(zone, REFRESH, Moment(u64::from(zone)), EventUrgency::Timed);
-        }
-        schedule.hasten(99_999, REFRESH, Moment(200_000), EventUrgency::Asked);
-        assert_eq!(schedule.begin(Moment(200_000), 10), Some((99_999, REFRESH)));
-        assert_eq!(schedule.begin(Moment(200_000), 10), Some((0, REFRESH)));
-    }
-
-    #[test]
-    fn a_zone_has_one_event_running_and_the_others_wait() {
-        let mut schedule = Schedule::default();
-        schedule.plan(1, REFRESH, Moment(5), EventUrgency::Timed);
-        schedule.plan(1, ZoneEvent::Expire, Moment(6), EventUrgency::Timed);
-        schedule.plan(2, REFRESH, Moment(7), EventUrgency::Timed);
-        assert_eq!(schedule.begin(Moment(4), 9), None);
-        assert_eq!(schedule.begin(Moment(9), 9), Some((1, REFRESH)));
-        assert_eq!(schedule.begin(Moment(9), 9), Some((2, REFRESH)));
-        // Planned again while it runs.
-        schedule.plan(1, REFRESH, Moment(5), EventUrgency::Asked);
-        assert_eq!(
-            (schedule.begin(Moment(9), 9), schedule.next()),
-            (None, None)
-        );
-        schedule.finish(1);
-        assert_eq!(schedule.begin(Moment(9), 9), Some((1, REFRESH)));
-        schedule.finish(1);
-        assert_eq!(schedule.begin(Moment(9), 9), Some((1, ZoneEvent::Expire)));
-    }
-
-    #[test]
-    fn no_more_than_the_limit_run() {
-        let mut schedule = Schedule::default();
-        (0..5).for_each(|zone| schedule.plan(zone, REFRESH, Moment(0), EventUrgency::Timed));
-        assert!(schedule.begin(Moment(1), 2).is_some() && schedule.begin(Moment(1), 2).is_some());
-        assert_eq!(schedule.begin(Moment(1), 2), None);
-        schedule.finish(0);
-        assert!(schedule.begin(Moment(1), 2).is_some());
-        // A zone that is removed while its event runs gives its place back, once.
-        schedule.remove(1);
-        schedule.finish(1);
-        assert_eq!(schedule.running_count(), 1);
-    }
-
-    proptest! {
-        /// Against a list that is searched from end to end.
-        #[test]
-        fn it_does_what_a_plain_list_does(steps in proptest::collection::vec((0..6u8, 0..4u32, 0..20u64), 1..200)) {
-            let events = [ZoneEvent::Expire, REFRESH, ZoneEvent::Notify];
-            let mut schedule = Schedule::default();
-            let mut list: BTreeMap<(u32, ZoneEvent), (bool, Moment)> = BTreeMap::new();
-            let mut running: BTreeMap<u32, ZoneEvent> = BTreeMap::new();
-            for (step, zone, number) in steps {
-                let (event, at) = (events[number as usize % 3], Moment(number));
-                match step {
-                    0 | 1 => {
-                        let urgency = if step == 0 { EventUrgency::Timed } else { EventUrgency::Asked };
-                        schedule.plan(zone, event, at, urgency);
-                        list.insert((zone, event), (step == 1, at));
-                    }
-                    2 => {
-                        schedule.cancel(zone, event);
-                        list.remove(&(zone, event));
-                    }
-                    3 => {
-                        schedule.remove(zone);
-                        list.retain(|(z, _), _| *z != zone);
-                        running.remove(&zone);
-                    }
-                    4 => {
-                        schedule.finish(zone);
-                        running.remove(&zone);
-                    }
-                    _ => {
-                        let free = list.iter().filter(|((z, _), _)| !running.contains_key(z));
-                        let due = free.filter(|(_, (_, time))| *time <= at);
-                        let first = due.map(|((z, e), (asked, time))| (!asked, *time, *e, *z)).min();
-                        let expected = first.filter(|_| running.len() < 3).map(|(_, _, e, z)| (z, e));
-                        prop_assert_eq!(schedule.begin(at, 3), expected);
-                        if let Some((z, e)) = expected {
-                            list.remove(&(z, e));
-                            running.insert(z, e);
-                        }
-                    }
-                }
-                prop_assert_eq!(schedule.running_count(), running.len());
-                let free = list.iter().filter(|((z, _), _)| !running.contains_key(z));
-                prop_assert_eq!(schedule.next(), free.map(|(_, (_, time))| *time).min());
-            }
-        }
-    }
-}
+mod tests;

@@ -5,18 +5,21 @@
 //! reply      the checks that every reply has to pass; the reply to a question for the SOA
 //! records    the records of one message, expanded without an allocation for each
 //! stream     the messages of a transfer: a whole zone (RFC 5936), differences (RFC 1995), or neither
+//! memory     what all transfers together may hold
 //! ```
 //! A peer is hostile until its last message was read: a transfer is taken as a whole or not at all, whatever it
 //! sends costs no more memory than the limit of its zone, and no message makes the reader wait for ever.
 
 mod chain;
 mod failure;
+mod memory;
 mod question;
 mod records;
 mod reply;
 mod stream;
 
 pub use failure::TransferFailure;
+pub use memory::{MemoryRefused, MemoryShare, TransferMemory};
 pub use question::{AskedQuestion, notify_message};
 pub use reply::{SoaReply, read_name_servers, read_notify_reply, read_soa_reply};
 pub use stream::{TransferAnswer, TransferReader, TransferStep, WholeZone};

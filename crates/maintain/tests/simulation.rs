@@ -9,7 +9,8 @@ mod common;
 
 use common::{BOUNDS, Hosts, Random, TIMES, build, hosts_of, name, open_store, set_host};
 use nameward_maintain::life::{
-    Ask, AskPrimary, PrimaryAnswer, PrimaryError, PrimaryReply, Secondaries, SecondaryStatus,
+    Ask, AskPrimary, AskStep, PrimaryAnswer, PrimaryError, PrimaryReply, Secondaries,
+    SecondaryStatus,
 };
 use nameward_maintain::policy::{PolicyPart, PolicySource, RemoteServer, ZoneKind, ZonePolicy};
 use nameward_maintain::transfer::WholeZone;
@@ -366,6 +367,19 @@ impl World {
             .unwrap();
         let here = ask.have.and_then(|have| primary.version(have));
         let last = primary.versions.len() - 1;
+        if ask.step == AskStep::Serial {
+            let serial = match self.random.below(10) {
+                // It is behind.
+                0 => primary.versions[0].0,
+                1 => return Ok(PrimaryAnswer::Newer(None)),
+                _ => primary.last().0,
+            };
+            let is_newer = ask.have.is_none_or(|have| Serial(serial).is_after(have));
+            return Ok(match is_newer {
+                true => PrimaryAnswer::Newer(Some(Serial(serial))),
+                false => PrimaryAnswer::Same(Serial(serial)),
+            });
+        }
         let whole = |at: usize| {
             let (serial, hosts) = &primary.versions[at];
             build(&zone, *serial, hosts)

@@ -1,9 +1,10 @@
-//! PrimaryClient questions to other servers: serials and transfers from primaries.
+//! Queries to other servers: serials and transfers from primaries, NOTIFY, DS of parents.
 //!
 //! ```text
-//! soa        the serial of a primary, by UDP: a port and an id of chance, three tries
-//! stream     a transfer over TCP, read as it comes (maintain::transfer)
-//! limits     transfers in all and from one primary; primaries that were silent a moment ago
+//! soa        the serial of a primary, over UDP: random port and id, three tries
+//! stream     a transfer over TCP, read as it arrives (maintain::transfer)
+//! rate       the lowest rate of a transfer
+//! silence    primaries that did not respond recently
 //! autoprimary  zones that are made because an autoprimary notifies of them
 //! notify     the sender of NOTIFY (maintain::notify_out)
 //! parent     the DS of a zone, asked of the servers of its parent
@@ -14,10 +15,11 @@
 
 mod autoprimary;
 mod failure;
-mod limits;
 mod notify;
 mod parent;
 mod progress;
+mod rate;
+mod silence;
 mod sink;
 mod soa;
 mod stream;
@@ -28,20 +30,22 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use nameward_dnssec::tsig::TsigKey;
 use nameward_maintain::life::driver::LifeHandle;
 use nameward_maintain::life::{
-    Ask, AskPrimary, AskTicket, PrimaryAnswer, PrimaryError, PrimaryReply, TransferWay,
+    Ask, AskPrimary, AskStep, AskTicket, PrimaryAnswer, PrimaryError, PrimaryReply, TransferWay,
 };
 use nameward_maintain::policy::{PolicyTable, RemoteServer};
-use nameward_maintain::transfer::{AskedQuestion, SoaReply, TransferAnswer, TransferFailure};
+use nameward_maintain::transfer::{
+    AskedQuestion, MemoryShare, SoaReply, TransferAnswer, TransferFailure, TransferMemory,
+};
 use nameward_wire::Type;
 use nameward_zone::Serial;
 use tokio::runtime::Handle;
 
 pub use autoprimary::{AutoprimaryParts, AutoprimarySink};
 use failure::AskFailure;
-use limits::PrimaryLimits;
 pub use notify::{Notifier, NotifierParts, forget_notified};
 pub use parent::ParentClient;
 pub use progress::{TransferProgress, TransferResults, Transfers};
+use silence::SilentPrimaries;
 pub use sink::SecondarySink;
 
 /// Response codes of servers that do not know EDNS.
@@ -72,10 +76,10 @@ impl QuestionForm {
 /// Settings of outgoing questions.
 #[derive(Debug, Clone, Copy)]
 pub struct OutgoingSettings {
-    /// Transfers that run at one time.
-    pub transfers_max: usize,
-    /// Transfers from one primary that run at one time.
-    pub transfers_per_primary: usize,
+    /// Octets of memory that all transfers together may hold.
+    pub memory_max: u64,
+    /// Octets a second that a primary must send, measured over `idle_timeout`; 0 for any rate.
+    pub rate_min: u64,
     /// A connection that does not come about within this time is given up.
     pub connect_timeout: Duration,
     /// A primary that completes no message within this time is given up.
@@ -94,18 +98,19 @@ pub struct PrimaryClient {
 struct OutgoingShared {
     policies: Arc<PolicyTable>,
     settings: OutgoingSettings,
-    limits: PrimaryLimits,
+    silent: SilentPrimaries,
+    memory: TransferMemory,
     transfers: Arc<Transfers>,
 }
 
 impl PrimaryClient {
     /// Makes the one who asks, on a runtime.
     pub fn new(policies: Arc<PolicyTable>, settings: OutgoingSettings, runtime: Handle) -> Self {
-        let limits = PrimaryLimits::new(settings.transfers_max, settings.transfers_per_primary);
         let shared = OutgoingShared {
             policies,
             settings,
-            limits,
+            silent: SilentPrimaries::default(),
+            memory: TransferMemory::new(settings.memory_max),
             transfers: Arc::default(),
         };
         PrimaryClient {
@@ -119,9 +124,14 @@ impl PrimaryClient {
         &self.shared.transfers
     }
 
+    /// Returns the octets of memory that incoming transfers hold.
+    pub fn transfer_memory(&self) -> u64 {
+        self.shared.memory.used()
+    }
+
     /// Takes note that a server is there, as after a NOTIFY from it: it is asked although it was silent a moment ago.
     pub fn heard_from(&self, address: std::net::IpAddr) {
-        self.shared.limits.heard_from(address);
+        self.shared.silent.heard_from(address);
     }
 
     /// Returns the one who asks primaries for the life of secondary zones.
@@ -175,87 +185,111 @@ impl Drop for PrimaryAnswerGuard {
 }
 
 impl OutgoingShared {
-    /// Asks a primary for its serial, and for what is newer.
+    /// Asks a primary for its serial, or for a newer version.
     async fn ask_primary(&self, ask: &Ask) -> Result<PrimaryReply, AskFailure> {
         let began = Instant::now();
         let address = ask.primary.address;
-        if let Some(ago) = self.limits.silent_since(address) {
+        if let Some(ago) = self.silent.silent_since(address) {
             return Err(AskFailure::Silent(ago));
         }
-        let mut result = self.check_and_transfer(ask, QuestionForm::WithExpire).await;
+        let mut result = self.ask_in_form(ask, QuestionForm::WithExpire).await;
         // RFC 6891 section 7: who does not know EDNS answers FORMERR or NOTIMP, and is asked again without.
         if let Err(AskFailure::Peer(TransferFailure::Code(FORMERR | NOTIMP))) = result {
-            result = self.check_and_transfer(ask, QuestionForm::Plain).await;
+            result = self.ask_in_form(ask, QuestionForm::Plain).await;
         }
         if result.as_ref().is_err_and(AskFailure::is_silence) {
-            self.limits.note_silence(address);
+            self.silent.note_silence(address);
         }
         let mut reply = result?;
         reply.took = began.elapsed();
         Ok(reply)
     }
 
-    async fn check_and_transfer(
+    async fn ask_in_form(&self, ask: &Ask, form: QuestionForm) -> Result<PrimaryReply, AskFailure> {
+        let key = self.key_of(&ask.primary)?;
+        match ask.step {
+            AskStep::Serial => self.check(ask, form, key.as_ref()).await,
+            AskStep::Transfer(way) => self.transfer_in_time((ask, way, form), key.as_ref()).await,
+        }
+    }
+
+    /// Asks a primary for its serial.
+    async fn check(
         &self,
         ask: &Ask,
         form: QuestionForm,
+        key: Option<&Arc<TsigKey>>,
     ) -> Result<PrimaryReply, AskFailure> {
-        let key = self.key_of(&ask.primary)?;
-        if let Some(have) = ask.have {
-            let reply = match soa::ask_soa((&ask.primary, key.as_ref()), ask.zone, form).await {
-                // Knot answers questions about catalog zones over TCP alone.
-                Err(AskFailure::Peer(TransferFailure::Code(REFUSED))) => SoaReply::Truncated,
-                reply => reply?,
-            };
-            // A truncated reply says nothing; the transfer begins with the serial anyway.
-            if let SoaReply::Serial(serial, expire) = reply
-                && !serial.is_after(have)
-            {
-                return Ok(PrimaryReply {
-                    expire: expire.map(|seconds| Duration::from_secs(seconds.into())),
-                    ..PrimaryAnswer::Same(serial).into()
-                });
-            }
-        }
-        let _room = self.limits.enter(ask.primary.address.ip()).await;
+        let reply = match soa::ask_soa((&ask.primary, key), ask.zone, form).await {
+            // Knot answers questions about catalog zones over TCP alone.
+            Err(AskFailure::Peer(TransferFailure::Code(REFUSED))) => SoaReply::Truncated,
+            reply => reply?,
+        };
+        let (serial, expire) = match reply {
+            // It says nothing; the transfer begins with the serial anyway.
+            SoaReply::Truncated => return Ok(PrimaryAnswer::Newer(None).into()),
+            SoaReply::Serial(serial, expire) => (serial, expire),
+        };
+        let is_newer = ask.have.is_none_or(|have| serial.is_after(have));
+        let answer = match is_newer {
+            true => PrimaryAnswer::Newer(Some(serial)),
+            false => PrimaryAnswer::Same(serial),
+        };
+        Ok(PrimaryReply {
+            expire: expire.map(|seconds| Duration::from_secs(seconds.into())),
+            ..answer.into()
+        })
+    }
+
+    async fn transfer_in_time(
+        &self,
+        (ask, way, form): (&Ask, TransferWay, QuestionForm),
+        key: Option<&Arc<TsigKey>>,
+    ) -> Result<PrimaryReply, AskFailure> {
         let progress = self.transfers.begin(ask.zone, ask.primary.address);
-        let transfer = self.transfer((ask, form), key.as_ref(), &progress);
+        let mut memory = Box::new(self.memory.share(ask.primary.address.ip()));
+        let transfer = self.transfer((ask, way, form), key, (&progress, &mut memory));
         let result = match tokio::time::timeout(self.settings.total_timeout, transfer).await {
             Ok(result) => result,
             Err(_) => Err(AskFailure::Timeout("the transfer takes too long")),
         };
         self.transfers.count(&result);
-        let answer = result?;
+        let answer = match result? {
+            TransferAnswer::NotNewer(serial) => return Ok(PrimaryAnswer::Same(serial).into()),
+            TransferAnswer::Differences(list) => PrimaryAnswer::Differences(list),
+            TransferAnswer::Whole(whole) => {
+                memory.settle(whole.memory());
+                PrimaryAnswer::Whole(whole)
+            }
+        };
         Ok(PrimaryReply {
-            answer: match answer {
-                TransferAnswer::NotNewer(serial) => PrimaryAnswer::Same(serial),
-                TransferAnswer::Differences(list) => PrimaryAnswer::Differences(list),
-                TransferAnswer::Whole(whole) => PrimaryAnswer::Whole(whole),
-            },
+            answer,
             expire: progress.expire(),
             records: progress.records(),
             octets: progress.octets(),
             took: Duration::ZERO,
+            memory: Some(memory),
         })
     }
 
     /// Transfers what is newer: by differences if the way says so and the primary has them, else as a whole.
     async fn transfer(
         &self,
-        (ask, form): (&Ask, QuestionForm),
+        (ask, way, form): (&Ask, TransferWay, QuestionForm),
         key: Option<&Arc<TsigKey>>,
-        progress: &TransferProgress,
+        (progress, memory): (&TransferProgress, &mut MemoryShare),
     ) -> Result<TransferAnswer, AskFailure> {
-        if ask.way == TransferWay::Incremental && ask.have.is_some() {
+        if way == TransferWay::Incremental && ask.have.is_some() {
             let asked = (ask, Type::IXFR, form);
-            match stream::transfer(asked, key, &self.settings, progress).await {
+            match stream::transfer(asked, key, &self.settings, (progress, memory)).await {
                 Err(AskFailure::Peer(failure)) if stream::is_worth_whole(&failure) => {
                     tracing::debug!("zone {}: IXFR: {failure}; asking for AXFR", ask.zone);
                 }
                 result => return result,
             }
         }
-        stream::transfer((ask, Type::AXFR, form), key, &self.settings, progress).await
+        let asked = (ask, Type::AXFR, form);
+        stream::transfer(asked, key, &self.settings, (progress, memory)).await
     }
 
     /// Finds the key of a server.

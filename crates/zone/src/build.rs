@@ -39,7 +39,7 @@ pub struct ZoneBuilder {
     pub(crate) slots: Vec<u64>,
     pub(crate) names: usize,
     /// The owner in work.
-    current: Draft,
+    pub(crate) current: Draft,
     pub(crate) current_name: NameBuf,
     pub(crate) current_key: NameKey,
     current_in_zone: bool,

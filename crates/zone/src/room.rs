@@ -56,6 +56,18 @@ impl ZoneBuilder {
         (self.arena.len() + self.slots.len() * size_of::<u64>() + lists + late) as u64
     }
 
+    /// Returns the octets of memory that the zone takes so far, with what it takes for a moment when it grows: a buffer that
+    /// grows is copied.
+    pub fn memory(&self) -> u64 {
+        let copied = self.arena.len() + self.slots.len() * size_of::<u64>() / 2;
+        self.octets() + (self.current.octets() + copied) as u64
+    }
+
+    /// Returns whether the zone reached one of its limits and takes no more records.
+    pub fn is_full(&self) -> bool {
+        self.is_full
+    }
+
     /// Checks the size of the zone, and settles what the next owner may take.
     pub(crate) fn check_octets(&mut self) -> Result<(), ZoneFull> {
         match self.limits.octets.checked_sub(self.octets()) {

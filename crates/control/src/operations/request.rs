@@ -131,6 +131,9 @@ pub enum OperationRequest {
     ZoneRetrieve {
         /// The zone.
         zone: String,
+        /// Whether the whole zone is transferred, even with a serial that is not newer.
+        #[serde(default)]
+        force: bool,
     },
     /// Sends NOTIFY to the secondaries of a zone.
     ZoneNotify {

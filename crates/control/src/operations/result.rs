@@ -332,8 +332,11 @@ pub struct ListedZoneStatus {
     /// When the contents are not served any more unless a primary confirms them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires: Option<u64>,
-    /// Whether a check is under way.
+    /// Whether a check or transfer is under way.
     pub is_checking: bool,
+    /// Whether it waits for its turn to be transferred.
+    #[serde(default)]
+    pub is_queued: bool,
     /// Checks that failed since the last that did not.
     pub failures: u32,
     /// Why the last check failed, if it did.

@@ -39,6 +39,9 @@ pub struct ServerStatus {
     pub zones_with_errors: usize,
     /// Secondary zones that are served although their last check failed.
     pub zones_stale: usize,
+    /// Secondary zones whose primaries have a lower serial.
+    #[serde(default)]
+    pub zones_ahead_of_primary: usize,
     /// Secondary zones that no primary has confirmed for too long; they are not served.
     pub zones_expired: usize,
     /// Zones in memory that are answered with signatures. Which live zones have keys, their database knows.
@@ -224,6 +227,8 @@ fault_kinds! {
     ReloadFailed = "reload_failed", "the last reload failed";
     /// Stored signatures expire soon.
     SignaturesEnding = "signatures_ending", "signatures of a zone signed elsewhere expire within two days";
+    /// The primaries of secondary zones have a lower serial than this server.
+    PrimaryBehind = "primary_behind", "the primary of a secondary zone has a lower serial";
     /// Secondary zones are served although their last refresh failed.
     ZoneStale = "zone_stale", "the last refresh of a secondary zone failed";
 }

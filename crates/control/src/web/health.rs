@@ -49,6 +49,7 @@ pub fn write_metrics(out: &mut String, status: &ServerStatus, ready: &ReadyRules
         ("unsigned", status.zones_unsigned),
         ("with_errors", status.zones_with_errors),
         ("stale", status.zones_stale),
+        ("ahead_of_primary", status.zones_ahead_of_primary),
         ("expired", status.zones_expired),
         ("signed", status.zones_signed),
     ];

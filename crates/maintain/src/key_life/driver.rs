@@ -1,20 +1,24 @@
 //! The thread that looks at the keys of zones when their time has come.
 //!
-//! It sleeps until the next step of any zone, a change of zones or policies, or the reply of a parent. The clock of the
-//! system may be set; so it never sleeps for long.
+//! It sleeps until the next step of any zone, a change of zones or policies, or the reply of a parent. The system clock may
+//! be set, so it never sleeps for long, and checks all keys again when that happened. A clock that is set forward makes
+//! caches look as if they had followed the last step; so steps rest for an hour, in which a wrong clock is mostly corrected.
 
 use super::{AskParent, KeyKeeper, KeyLookError, ParentAnswer};
+use crate::clock::{SteadyClock, step_text};
 use crate::schedule::{EventUrgency, Moment, Schedule, ZoneEvent, ZoneNumber};
 use crate::spare::spare_thread;
 use nameward_wire::NameBuf;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 use std::{io, thread};
 
 /// The longest sleep: a clock that was set is noticed after it.
 const SLEEP_MAX: Duration = Duration::from_secs(60);
+/// The time for which steps rest after the clock was set forward.
+const REST: Duration = Duration::from_secs(3600);
 /// The time after which a zone is looked at again whose keys could not be read or written.
 const RETRY: Duration = Duration::from_secs(60);
 
@@ -40,6 +44,7 @@ struct DriverShared {
     waiting: AtomicU64,
     /// Zones that are signed, and when the first of their signatures ends.
     signed: Mutex<(u64, Option<u64>)>,
+    clock: SteadyClock,
 }
 
 /// The zones in memory that are signed.
@@ -101,7 +106,9 @@ impl KeyDriverHandle {
         let (zones, ends) = *summary.unwrap_or_else(PoisonError::into_inner);
         SignedSummary {
             zones,
-            seconds_left: ends.map_or(0, |ends| ends.saturating_sub(now().seconds())),
+            seconds_left: ends.map_or(0, |ends| {
+                ends.saturating_sub(self.shared.clock.now().seconds())
+            }),
         }
     }
 
@@ -147,6 +154,7 @@ pub fn start(
         counted_at: None,
         new_looked_at: None,
         said: HashMap::new(),
+        rests_until: None,
     };
     let run = move || driver.run();
     thread::Builder::new().name("key-life".into()).spawn(run)?;
@@ -171,12 +179,15 @@ struct KeyDriver {
     new_looked_at: Option<Moment>,
     /// The last trouble of each zone, which is logged once.
     said: HashMap<ZoneNumber, KeyLookError>,
+    /// Until when no step is taken because the clock was set forward.
+    rests_until: Option<Moment>,
 }
 
 impl KeyDriver {
     fn run(mut self) {
         loop {
-            let now = now();
+            self.follow_clock();
+            let now = self.now();
             let next = self.schedule.next();
             let patience = next.map_or(SLEEP_MAX, |at| {
                 Duration::from_millis(at.0.saturating_sub(now.0)).min(SLEEP_MAX)
@@ -212,8 +223,37 @@ impl KeyDriver {
         }
     }
 
+    fn now(&self) -> Moment {
+        self.handle.shared.clock.now()
+    }
+
+    /// Checks all keys again after the clock was set.
+    fn follow_clock(&mut self) {
+        let Some(step) = self.handle.shared.clock.step() else {
+            return;
+        };
+        self.schedule.shift(step);
+        (self.new_looked_at, self.counted_at) = (None, None);
+        if self.names.is_empty() {
+            return;
+        }
+        let now = self.now();
+        self.rests_until = (step > 0).then(|| now.plus(REST));
+        let rest = match step > 0 {
+            true => "; rollovers rest for an hour, so that a wrong clock does no harm",
+            false => "",
+        };
+        tracing::warn!(
+            "the system clock was set {}: the keys of all signed zones are checked{rest}; check the time service of this machine",
+            step_text(step)
+        );
+        for zone in self.names.clone() {
+            self.plan(zone, ZoneEvent::RollKeys, now);
+        }
+    }
+
     fn take(&mut self, wakes: DriverWakes) {
-        let now = now();
+        let now = self.now();
         wakes.changed.iter().for_each(|zone| (self.changed)(*zone));
         for answer in &wakes.answers {
             if self.keeper.take_answer(answer, now.seconds()) {
@@ -236,7 +276,7 @@ impl KeyDriver {
         }
         for zone in self.keeper.zones_to_look_after() {
             if !self.numbers.contains_key(&zone) {
-                self.plan(zone, ZoneEvent::RollKeys, now());
+                self.plan(zone, ZoneEvent::RollKeys, self.now());
             }
         }
     }
@@ -247,12 +287,14 @@ impl KeyDriver {
         if number == fresh {
             self.names.push(zone);
         }
-        self.schedule.plan(number, event, at, EventUrgency::Timed);
+        let lane = (EventUrgency::Timed, None);
+        self.schedule.plan(number, event, at, lane);
     }
 
     /// Does all that is due.
     fn work(&mut self) {
-        while let Some((number, event)) = self.schedule.begin(now(), usize::MAX) {
+        while let Some(started) = self.schedule.begin(self.now()) {
+            let (number, event) = (started.zone, started.event);
             self.schedule.finish(number);
             let Some(zone) = self.names.get(number as usize).copied() else {
                 continue;
@@ -265,7 +307,11 @@ impl KeyDriver {
     }
 
     fn look(&mut self, number: ZoneNumber, zone: NameBuf) {
-        let now = now();
+        let now = self.now();
+        self.rests_until.take_if(|until| *until <= now);
+        if let Some(until) = self.rests_until {
+            return self.plan(zone, ZoneEvent::RollKeys, until);
+        }
         match self.keeper.look(zone.as_name(), now.seconds()) {
             Ok(progress) => {
                 self.said.remove(&number);
@@ -324,12 +370,7 @@ impl KeyDriver {
             return;
         };
         self.parent.ask(question);
-        let again = now().plus(Duration::from_secs(interval.max(1)));
+        let again = self.now().plus(Duration::from_secs(interval.max(1)));
         self.plan(zone, ZoneEvent::AskParent, again);
     }
-}
-
-fn now() -> Moment {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    Moment(since.map_or(0, |since| since.as_millis() as u64))
 }

@@ -2,7 +2,7 @@
 
 use crate::policy::RemoteServer;
 use crate::schedule::ZoneNumber;
-use crate::transfer::WholeZone;
+use crate::transfer::{MemoryShare, WholeZone};
 use nameward_wire::NameBuf;
 use nameward_zone::Serial;
 use nameward_zone::change::Difference;
@@ -26,7 +26,16 @@ pub enum TransferWay {
     Whole,
 }
 
-/// A question to a primary: whether it has a newer version of a zone, and what that is.
+/// What a primary is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AskStep {
+    /// Its serial, over UDP: no transfer has to end for that.
+    Serial,
+    /// The version that it has, over TCP.
+    Transfer(TransferWay),
+}
+
+/// A question to a primary: whether it has a newer version of a zone, or for that version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ask {
     /// To be given back with the answer.
@@ -37,9 +46,9 @@ pub struct Ask {
     pub primary: RemoteServer,
     /// The version that is here.
     pub have: Option<Serial>,
-    /// How a newer version is transferred.
-    pub way: TransferWay,
-    /// Octets that a transfer may have.
+    /// What it is asked for.
+    pub step: AskStep,
+    /// Octets of memory that a transferred version may take.
     pub octets_max: u64,
 }
 
@@ -54,6 +63,8 @@ pub struct AskTicket {
 pub enum PrimaryAnswer {
     /// The serial it has, which is not newer.
     Same(Serial),
+    /// It has this newer serial, or does not say over UDP: the zone has to be transferred.
+    Newer(Option<Serial>),
     /// The differences that lead from the version that is here to a newer one (RFC 1995).
     Differences(Vec<Difference>),
     /// A whole version (RFC 5936).
@@ -72,6 +83,8 @@ pub struct PrimaryReply {
     pub octets: u64,
     /// The time from the question to the end of the answer.
     pub took: Duration,
+    /// The memory of a transferred version, until it is committed.
+    pub memory: Option<Box<MemoryShare>>,
 }
 
 impl From<PrimaryAnswer> for PrimaryReply {
@@ -82,6 +95,7 @@ impl From<PrimaryAnswer> for PrimaryReply {
             records: 0,
             octets: 0,
             took: Duration::ZERO,
+            memory: None,
         }
     }
 }

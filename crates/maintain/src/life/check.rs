@@ -2,7 +2,7 @@
 
 use super::Secondaries;
 use super::ask::{
-    Ask, AskPrimary, AskTicket, PrimaryAnswer, PrimaryError, PrimaryReply, TransferWay,
+    Ask, AskPrimary, AskStep, AskTicket, PrimaryAnswer, PrimaryError, PrimaryReply, TransferWay,
 };
 use super::home::HomeOutcome;
 use super::secondary::{HomeReport, TransferSize};
@@ -27,23 +27,68 @@ const DOUBLED: u32 = 5;
 pub(super) const JITTER: Duration = Duration::from_millis(1 << 20);
 
 impl<O: AskPrimary> Secondaries<O> {
-    /// Asks the next primary of a zone, or gives this check up when all were asked.
+    /// Asks the next primary of a zone for its serial; without a version here the zone is transferred at once. Gives this
+    /// check up when all primaries were asked.
     pub(super) fn ask_next(&mut self, number: ZoneNumber, now: Moment) {
         let Some(zone) = self.zones.get_mut(&number) else {
             return;
         };
-        let policy = &zone.settings.policy;
-        let primaries = policy.primaries.len();
-        if zone.asked >= primaries {
+        if zone.asked >= zone.settings.policy.primaries.len() {
             return self.give_up(number, now);
         }
-        let primary = policy.primaries[zone.next_primary % primaries].clone();
         zone.asked += 1;
-        zone.ticket = Some(self.next_ticket);
-        (zone.primary, zone.checked) = (Some(primary.address), Some(now));
+        match zone.serial().is_some() && !zone.is_forced {
+            true => self.ask(number, AskStep::Serial, now),
+            false => self.queue_transfer(number, now),
+        }
+    }
+
+    /// Ends the check and has the zone transferred from the same primary when there is a place for that.
+    fn queue_transfer(&mut self, number: ZoneNumber, now: Moment) {
+        let Some(zone) = self.zones.get(&number) else {
+            return;
+        };
+        // A newer version of a zone that is served goes before zones that were never transferred.
+        let urgency = match zone.serial().is_some() {
+            true => EventUrgency::Asked,
+            false => zone.urgency,
+        };
+        let lane = zone.lane();
+        self.schedule.finish(number);
+        // Whatever requested another check gets its answer by the transfer.
+        self.schedule.cancel(number, ZoneEvent::Refresh);
+        self.schedule
+            .plan(number, ZoneEvent::Transfer, now, (urgency, lane));
+    }
+
+    /// Asks the primary of this check for the zone.
+    pub(super) fn begin_transfer(&mut self, number: ZoneNumber, now: Moment) {
+        let Some(zone) = self.zones.get(&number) else {
+            return;
+        };
+        let policy = &zone.settings.policy;
         // A digest is over the whole zone, which the rows of a database that differences lead to are not here.
         let is_unseen = policy.zonemd.verifies() && zone.home.is_shared();
-        let is_incremental = policy.is_incremental && !zone.wants_whole && !is_unseen;
+        let wants_whole = zone.wants_whole || zone.is_forced || is_unseen;
+        let is_incremental = policy.is_incremental && !wants_whole;
+        let way = match is_incremental {
+            true => TransferWay::Incremental,
+            false => TransferWay::Whole,
+        };
+        self.ask(number, AskStep::Transfer(way), now);
+    }
+
+    fn ask(&mut self, number: ZoneNumber, step: AskStep, now: Moment) {
+        let Some(zone) = self.zones.get_mut(&number) else {
+            return;
+        };
+        let policy = &zone.settings.policy;
+        let next = zone.next_primary.checked_rem(policy.primaries.len());
+        let Some(primary) = next.map(|next| policy.primaries[next].clone()) else {
+            return self.give_up(number, now);
+        };
+        zone.ticket = Some(self.next_ticket);
+        (zone.primary, zone.checked) = (Some(primary.address), Some(now));
         let ask = Ask {
             ticket: AskTicket {
                 zone: number,
@@ -51,11 +96,9 @@ impl<O: AskPrimary> Secondaries<O> {
             },
             zone: zone.settings.name.to_buf(),
             primary,
-            have: zone.serial(),
-            way: match is_incremental {
-                true => TransferWay::Incremental,
-                false => TransferWay::Whole,
-            },
+            // Without a serial to compare with, any version is taken.
+            have: zone.serial().filter(|_| !zone.is_forced),
+            step,
             octets_max: policy.transfer_octets_max,
         };
         self.next_ticket += 1;
@@ -86,7 +129,7 @@ impl<O: AskPrimary> Secondaries<O> {
             records: reply.records,
             took: reply.took,
         };
-        zone.expire_there = reply.expire;
+        (zone.expire_there, zone.memory) = (reply.expire, reply.memory);
         match reply.answer {
             PrimaryAnswer::Same(serial) => {
                 zone.serial_there = Some(serial);
@@ -95,8 +138,18 @@ impl<O: AskPrimary> Secondaries<O> {
                         self.confirm(ticket.zone, Confirmation::Unchanged, now);
                     }
                     // A primary that is behind us confirms nothing: another may be ahead.
-                    _ => self.fail(ticket.zone, format!("the primary has serial {serial}"), now),
+                    Some(here) => {
+                        zone.behind = Some(serial);
+                        let error =
+                            format!("the primary has serial {serial}, lower than {here} here");
+                        self.fail(ticket.zone, error, now);
+                    }
+                    None => self.fail(ticket.zone, format!("the primary has serial {serial}"), now),
                 }
+            }
+            PrimaryAnswer::Newer(serial) => {
+                zone.serial_there = serial.or(zone.serial_there);
+                self.queue_transfer(ticket.zone, now);
             }
             PrimaryAnswer::Differences(differences) => {
                 zone.transfer = Some(size("IXFR"));
@@ -114,9 +167,22 @@ impl<O: AskPrimary> Secondaries<O> {
             let from = zone.primary.map(|peer| format!("{peer}: "));
             zone.last_error = Some(format!("{}{error}", from.unwrap_or_default()));
             zone.next_primary += 1;
-            zone.transfer = None;
+            (zone.transfer, zone.memory) = (None, None);
         }
-        self.ask_next(number, now);
+        self.try_next_primary(number, now);
+    }
+
+    /// Goes on with the next primary, in the lane of that.
+    fn try_next_primary(&mut self, number: ZoneNumber, now: Moment) {
+        let Some(zone) = self.zones.get_mut(&number) else {
+            return;
+        };
+        if zone.asked >= zone.settings.policy.primaries.len() {
+            return self.give_up(number, now);
+        }
+        zone.is_check_continued = true;
+        self.schedule.finish(number);
+        self.plan_check(number, now, EventUrgency::Asked);
     }
 
     /// Differences that do not fit are no reason to wait: the same primary is asked for the whole zone.
@@ -131,9 +197,8 @@ impl<O: AskPrimary> Secondaries<O> {
             "zone {}: incremental transfer not taken: {error}; asking for the whole zone",
             zone.settings.name
         );
-        zone.wants_whole = true;
-        zone.asked = zone.asked.saturating_sub(1);
-        self.ask_next(number, now);
+        (zone.wants_whole, zone.memory) = (true, None);
+        self.begin_transfer(number, now);
     }
 
     /// All primaries were asked in vain: again after the retry time.
@@ -143,6 +208,7 @@ impl<O: AskPrimary> Secondaries<O> {
             return;
         };
         zone.failures = zone.failures.saturating_add(1);
+        zone.is_forced = false;
         let wait = match &zone.held {
             Some(held) => held.times.retry,
             // Nothing says how often: not too often, and less so in time.
@@ -160,12 +226,7 @@ impl<O: AskPrimary> Secondaries<O> {
             );
         }
         self.schedule.finish(number);
-        self.schedule.hasten(
-            number,
-            ZoneEvent::Refresh,
-            now.plus(wait - early),
-            EventUrgency::Timed,
-        );
+        self.plan_check(number, now.plus(wait - early), EventUrgency::Timed);
     }
 
     /// A primary has the version that is here.
@@ -190,6 +251,7 @@ impl<O: AskPrimary> Secondaries<O> {
         }
         zone.timers = timers;
         (zone.failures, zone.last_error, zone.wants_whole) = (0, None, false);
+        (zone.behind, zone.is_forced) = (None, false);
         zone.serial_there = Some(serial);
         let was = std::mem::replace(&mut zone.state, ZoneState::Current);
         let (name, timers) = (zone.settings.name.to_buf(), zone.timers);
@@ -210,8 +272,7 @@ impl<O: AskPrimary> Secondaries<O> {
         self.schedule.finish(number);
         let check =
             Moment::from_seconds(timers.next_check).max(now.plus(Duration::from_millis(500)));
-        self.schedule
-            .hasten(number, ZoneEvent::Refresh, check, EventUrgency::Timed);
+        self.plan_check(number, check, EventUrgency::Timed);
         self.plan_expiry(number, Some(Moment::from_seconds(timers.expires)));
     }
 
@@ -246,7 +307,7 @@ impl<O: AskPrimary> Secondaries<O> {
             let apex = whole.zone.apex_name();
             return self.fail(number, format!("it is the zone {apex}"), now);
         }
-        if here.is_some_and(|here| !serial.is_after(here)) {
+        if !zone.is_forced && here.is_some_and(|here| !serial.is_after(here)) {
             return self.fail(number, format!("its serial {serial} is not newer"), now);
         }
         zone.is_bringing = true;
@@ -262,7 +323,7 @@ impl<O: AskPrimary> Secondaries<O> {
         let Some(zone) = self.zones.get_mut(&number) else {
             return;
         };
-        zone.is_bringing = false;
+        (zone.is_bringing, zone.memory) = (false, None);
         if let Some(held) = outcome.held {
             zone.held = Some(held);
         }

@@ -117,14 +117,14 @@ impl SecondaryHome for DatabaseHome {
         let name = zone.settings.name.to_buf();
         // The rows are made of the zone: nothing else is kept while they are written.
         let version = whole.zone;
-        let rule = zone.settings.policy.zonemd;
+        let (rule, is_forced) = (zone.settings.policy.zonemd, zone.is_forced);
         self.submit(move |worker| {
             let error = rule.objection(&version);
             if error.is_some() {
                 return done(HomeOutcome { held: None, error });
             }
             let has_none = worker.has_no_version(name);
-            let brought = worker.bring_whole(name, &version);
+            let brought = worker.bring_whole(name, &version, is_forced);
             drop(version);
             let is_first = has_none && brought.as_ref().is_ok_and(|done| done.is_changed);
             worker.report(name, brought, done);
@@ -228,10 +228,14 @@ impl HomeWorker {
         &self,
         zone: NameBuf,
         version: &nameward_zone::Zone,
+        is_forced: bool,
     ) -> Result<Committed, WriteError> {
         let id = self.id_of(zone)?;
-        let replace = self.database.backend.replace_zone(id, version);
-        self.runtime.block_on(replace)
+        let backend = &self.database.backend;
+        match is_forced {
+            true => self.runtime.block_on(backend.force_zone(id, version)),
+            false => self.runtime.block_on(backend.replace_zone(id, version)),
+        }
     }
 
     /// Has the answers of this server follow what was brought, and reports to the zone's life what the database has now.

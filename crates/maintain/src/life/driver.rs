@@ -9,11 +9,13 @@
 //! All of it waits in one inbox, which is bounded: by the zones, by the questions under way and by the operators.
 
 use super::expiry::ExpiryTimes;
+use super::start::BY_NAME;
 use super::{AskPrimary, AskTicket, PrimaryError, PrimaryReply, Secondaries, ZoneHeir};
 use super::{SecondariesSummary, SecondaryHome, SecondaryStatus, UntransferredZones};
+use crate::clock::{SteadyClock, step_text};
 use crate::commit::Commits;
 use crate::policy::{Policies, PolicySource, PolicyTable, UNCONFIGURED_RANK, ZonePolicy};
-use crate::schedule::Moment;
+use crate::schedule::{ClassLimit, Moment};
 use crate::spare::spare_thread;
 use crate::zone::SecondarySettings;
 use nameward_store::state::{StateChange, ZoneHome};
@@ -24,7 +26,7 @@ use std::io;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 /// How often the sums over all zones are made anew.
 const SUMMARY_EVERY: Duration = Duration::from_secs(5);
@@ -40,8 +42,8 @@ pub struct LifeParts {
     pub policies: Arc<PolicyTable>,
     /// The homes of zones that databases have, by the ranks of these.
     pub homes: Vec<(u16, Arc<dyn SecondaryHome>)>,
-    /// Checks and transfers that may run at one time.
-    pub running_max: usize,
+    /// Transfers that may run at one time, in all and from one primary.
+    pub transfers: ClassLimit,
     /// For the spreading of checks.
     pub seed: u64,
 }
@@ -57,9 +59,18 @@ struct Inbox {
     has_ended: bool,
 }
 
+/// What an operator has a zone checked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Retrieval {
+    /// A newer version.
+    IfNewer,
+    /// The version that the primary has, whatever its serial is.
+    Forced,
+}
+
 enum OperatorQuestion {
     Status(Option<NameBuf>, SyncSender<Vec<SecondaryStatus>>),
-    Check(NameBuf, SyncSender<bool>),
+    Check(NameBuf, Retrieval, SyncSender<bool>),
 }
 
 struct LifeShared {
@@ -68,6 +79,7 @@ struct LifeShared {
     summary: Mutex<SecondariesSummary>,
     never_transferred: Mutex<Arc<UntransferredZones>>,
     expiries: Arc<ExpiryTimes>,
+    clock: SteadyClock,
 }
 
 /// The way to the thread; clones are the same way.
@@ -85,6 +97,7 @@ impl LifeHandle {
                 summary: Mutex::default(),
                 never_transferred: Mutex::default(),
                 expiries: Arc::default(),
+                clock: SteadyClock::default(),
             }),
         }
     }
@@ -122,8 +135,8 @@ impl LifeHandle {
     }
 
     /// Has a zone checked at once; false if there is no such zone.
-    pub fn check(&self, zone: NameBuf) -> bool {
-        self.ask(|reply| OperatorQuestion::Check(zone, reply))
+    pub fn check(&self, zone: NameBuf, retrieval: Retrieval) -> bool {
+        self.ask(|reply| OperatorQuestion::Check(zone, retrieval, reply))
             .unwrap_or(false)
     }
 
@@ -150,7 +163,8 @@ impl LifeHandle {
 
     /// Returns the seconds until a secondary zone expires, if it is served. Waits for nobody.
     pub fn seconds_to_expiry(&self, zone: Name<'_>) -> Option<u32> {
-        self.shared.expiries.seconds_left(zone, now())
+        let now = self.shared.clock.now();
+        self.shared.expiries.seconds_left(zone, now)
     }
 
     /// Ends the thread. What it has committed is kept; what is under way is given up.
@@ -174,11 +188,11 @@ pub fn start<O: AskPrimary + Send + 'static>(
         commits,
         policies,
         homes,
-        running_max,
+        transfers,
         seed,
     } = parts;
     let mut secondaries = Secondaries::new(Arc::clone(&commits), outgoing(handle.clone()), seed);
-    secondaries.set_running_max(running_max);
+    secondaries.limit_transfers(transfers);
     for (rank, home) in homes {
         secondaries.set_home(rank, home);
     }
@@ -197,6 +211,7 @@ pub fn start<O: AskPrimary + Send + 'static>(
         commits,
         policies,
         handle: handle.clone(),
+        changed: HashSet::new(),
         started: Instant::now(),
         summed: None,
         has_removed_orphans: false,
@@ -216,6 +231,8 @@ struct LifeDriver<O> {
     commits: Arc<Commits>,
     policies: Arc<PolicyTable>,
     handle: LifeHandle,
+    /// Zones whose policy changed and was not followed yet.
+    changed: HashSet<Box<[u8]>>,
     started: Instant,
     summed: Option<Instant>,
     has_removed_orphans: bool,
@@ -230,7 +247,8 @@ impl<O: AskPrimary> LifeDriver<O> {
         loaded();
         loop {
             spare_thread(CARE, || {
-                self.secondaries.run(now());
+                self.follow_clock();
+                self.secondaries.run(self.now());
                 self.sum_up();
             });
             let Some(inbox) = self.wait() else {
@@ -240,10 +258,29 @@ impl<O: AskPrimary> LifeDriver<O> {
         }
     }
 
+    fn now(&self) -> Moment {
+        self.handle.shared.clock.now()
+    }
+
+    /// Has the times of zones follow a wall clock that was set.
+    fn follow_clock(&mut self) {
+        let Some(step) = self.handle.shared.clock.step() else {
+            return;
+        };
+        tracing::warn!(
+            "the system clock was set {}: refresh and expiry of secondary zones continue with the time they had left, and \
+             all are checked with their primaries; check the time service of this machine",
+            step_text(step)
+        );
+        let now = self.now();
+        self.secondaries.clock_stepped(step, now);
+    }
+
     /// Waits until something comes or is due; `None` at the end.
     fn wait(&self) -> Option<Inbox> {
         let most = match self.secondaries.next() {
-            Some(at) => Duration::from_millis(at.0.saturating_sub(now().0)),
+            _ if !self.changed.is_empty() => Duration::ZERO,
+            Some(at) => Duration::from_millis(at.0.saturating_sub(self.now().0)),
             None => SUMMARY_EVERY,
         };
         let shared = &self.handle.shared;
@@ -260,18 +297,17 @@ impl<O: AskPrimary> LifeDriver<O> {
     }
 
     fn take(&mut self, inbox: Inbox) {
-        if !inbox.changed.is_empty() {
-            let policies = self.policies.load();
-            let zones = inbox.changed.into_iter().collect();
-            spare_thread(CARE, || self.follow(&policies, zones));
-        }
+        self.changed.extend(inbox.changed);
+        self.follow_some();
         for (ticket, reply) in inbox.answers {
-            spare_thread(CARE, || self.secondaries.answered(ticket, reply, now()));
+            let now = self.now();
+            spare_thread(CARE, || self.secondaries.answered(ticket, reply, now));
         }
         for (zone, serial) in inbox.notified {
             if let Ok(zone) = Name::from_wire(&zone) {
+                let now = self.now();
                 spare_thread(CARE, || {
-                    self.secondaries.notified(&zone.into(), serial, now());
+                    self.secondaries.notified(&zone.into(), serial, now);
                 });
             }
         }
@@ -289,10 +325,28 @@ impl<O: AskPrimary> LifeDriver<O> {
                 };
                 let _ = reply.send(list);
             }
-            OperatorQuestion::Check(zone, reply) => {
-                let _ = reply.send(self.secondaries.notified(&zone, None, now()));
+            OperatorQuestion::Check(zone, retrieval, reply) => {
+                let now = self.now();
+                let _ = reply.send(match retrieval {
+                    Retrieval::IfNewer => self.secondaries.notified(&zone, None, now),
+                    Retrieval::Forced => self.secondaries.force(&zone, now),
+                });
             }
         }
+    }
+
+    /// Follows the policies of some of the zones whose policy changed: a catalog with 200,000 new members keeps no answer of a
+    /// primary waiting.
+    fn follow_some(&mut self) {
+        let some: Vec<Box<[u8]>> = self.changed.iter().take(BY_NAME).cloned().collect();
+        if some.is_empty() {
+            return;
+        }
+        for zone in &some {
+            self.changed.remove(zone);
+        }
+        let policies = self.policies.load();
+        spare_thread(CARE, || self.follow(&policies, some));
     }
 
     /// Does what the policies say of some zones.
@@ -316,7 +370,8 @@ impl<O: AskPrimary> LifeDriver<O> {
                 self.secondaries.remove(name, heir);
                 continue;
             };
-            if !self.secondaries.set_policy(name, Arc::clone(policy), now()) {
+            let now = self.now();
+            if !self.secondaries.set_policy(name, Arc::clone(policy), now) {
                 new.push(SecondarySettings {
                     name: name.into(),
                     rank: rank_of(policy),
@@ -338,7 +393,8 @@ impl<O: AskPrimary> LifeDriver<O> {
             return;
         }
         let (count, began) = (new.len(), Instant::now());
-        self.secondaries.add_all(new, now());
+        let now = self.now();
+        self.secondaries.add_all(new, now);
         tracing::info!(
             "secondary zones: {count} taken over in {:.3} s",
             began.elapsed().as_secs_f64()
@@ -350,9 +406,9 @@ impl<O: AskPrimary> LifeDriver<O> {
             return;
         }
         self.summed = Some(Instant::now());
-        *lock(&self.handle.shared.summary) = self.secondaries.summary(now());
+        *lock(&self.handle.shared.summary) = self.secondaries.summary(self.now());
         let table = self.commits.table().load();
-        let waiting = self.secondaries.never_transferred(&table, now());
+        let waiting = self.secondaries.never_transferred(&table, self.now());
         *lock(&self.handle.shared.never_transferred) = Arc::new(waiting);
         if !self.has_removed_orphans && self.started.elapsed() >= ORPHANS_KEPT {
             self.has_removed_orphans = true;
@@ -397,12 +453,6 @@ fn rank_of(policy: &ZonePolicy) -> u16 {
         PolicySource::Backend(rank) => rank,
         _ => UNCONFIGURED_RANK,
     }
-}
-
-fn now() -> Moment {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    let millis = since.map_or(0, |since| since.as_millis());
-    Moment(u64::try_from(millis).unwrap_or(u64::MAX))
 }
 
 fn lock<T>(place: &Mutex<T>) -> MutexGuard<'_, T> {

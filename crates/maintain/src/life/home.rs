@@ -49,6 +49,8 @@ pub struct HomedZone<'z> {
     pub held: Option<&'z HeldVersion>,
     /// The primary that was asked last.
     pub primary: Option<SocketAddr>,
+    /// Whether a version with a serial that is not newer is taken, too.
+    pub is_forced: bool,
 }
 
 /// The result of bringing a transferred version home.

@@ -5,16 +5,20 @@ use super::ask::AskPrimary;
 use super::check::JITTER;
 use super::home::{HomeError, HomeState, HomeStates};
 use super::secondary::{HomeReport, LookReason};
-use crate::schedule::{Moment, ZoneNumber};
+use crate::schedule::{EventUrgency, Moment, ZoneNumber};
 use crate::zone::ZoneState;
 
 impl<O: AskPrimary> Secondaries<O> {
     /// Begins a check: the home is looked at if others change it, then a primary is asked.
-    pub(super) fn begin_check(&mut self, number: ZoneNumber, now: Moment) {
+    pub(super) fn begin_check(&mut self, number: ZoneNumber, urgency: EventUrgency, now: Moment) {
         let Some(zone) = self.zones.get_mut(&number) else {
             return;
         };
-        zone.asked = 0;
+        if std::mem::take(&mut zone.is_check_continued) {
+            return self.ask_next(number, now);
+        }
+        (zone.asked, zone.urgency) = (0, urgency);
+        zone.is_forced = std::mem::take(&mut zone.is_force_requested);
         match zone.home.is_shared() {
             true => self.look(number, LookReason::Check),
             false => {
@@ -83,9 +87,10 @@ impl<O: AskPrimary> Secondaries<O> {
             self.plan_expiry(number, None);
             return false;
         };
+        // A time to come is that of another clock, or of this one before it was set back: it says nothing.
         let newer = state
             .refreshed
-            .filter(|refreshed| *refreshed > zone.timers.refreshed);
+            .filter(|refreshed| *refreshed > zone.timers.refreshed && *refreshed <= now.seconds());
         let times = held.times;
         let early = jitter.min(times.refresh / 8);
         if let Some(refreshed) = newer {

@@ -1,7 +1,8 @@
 //! One zone that comes from a primary, while the server runs.
 
 use super::home::{HeldVersion, HomeError, HomeOutcome, HomeStates, HomedZone, SecondaryHome};
-use crate::schedule::{Moment, ZoneNumber};
+use crate::schedule::{EventUrgency, Lane, Moment, ZoneNumber};
+use crate::transfer::MemoryShare;
 use crate::zone::{SecondarySettings, ZoneState};
 use nameward_store::state::ZoneTimers;
 use nameward_wire::NameBuf;
@@ -26,6 +27,13 @@ pub(super) struct Secondary {
     /// The next primary to ask, and how many were asked in this check.
     pub(super) next_primary: usize,
     pub(super) asked: usize,
+    /// The check goes on with the next primary when its event starts.
+    pub(super) is_check_continued: bool,
+    /// Whether the current check was requested by a NOTIFY or an operator.
+    pub(super) urgency: EventUrgency,
+    /// An operator requested the next check, or the current one, to transfer the whole zone whatever its serial is.
+    pub(super) is_force_requested: bool,
+    pub(super) is_forced: bool,
     /// Differences did not fit: the zone is asked for as a whole.
     pub(super) wants_whole: bool,
     /// Checks that failed since the last that did not.
@@ -34,6 +42,8 @@ pub(super) struct Secondary {
     /// The primary that was asked last, and the serial it had when it last said so.
     pub(super) primary: Option<SocketAddr>,
     pub(super) serial_there: Option<Serial>,
+    /// The lower serial that a primary had in the last check, if none confirmed the version that is here.
+    pub(super) behind: Option<Serial>,
     /// How long the primary's own copy is good, as it last said (RFC 7314).
     pub(super) expire_there: Option<Duration>,
     /// When the zone was listed here, since the start.
@@ -45,6 +55,8 @@ pub(super) struct Secondary {
     /// A version is on its way home.
     pub(super) is_bringing: bool,
     pub(super) transfer: Option<TransferSize>,
+    /// The memory of the version that is being committed.
+    pub(super) memory: Option<Box<MemoryShare>>,
 }
 
 /// The size of the transfer that is being committed.
@@ -63,7 +75,12 @@ impl Secondary {
         timers: Option<ZoneTimers>,
         now: Moment,
     ) -> Self {
-        let timers = timers.unwrap_or_default();
+        let mut timers = timers.unwrap_or_default();
+        // The clock was ahead when these were written.
+        if timers.refreshed > now.seconds() {
+            let ahead = Moment::from_seconds(timers.refreshed).0 - now.0;
+            shift_timers(&mut timers, -i64::try_from(ahead).unwrap_or(i64::MAX));
+        }
         let is_good = held.is_some() && now.seconds() < timers.expires;
         Secondary {
             state: match (&held, is_good) {
@@ -79,18 +96,38 @@ impl Secondary {
             ticket: None,
             next_primary: 0,
             asked: 0,
+            is_check_continued: false,
+            urgency: EventUrgency::Timed,
+            is_force_requested: false,
+            is_forced: false,
             wants_whole: false,
             failures: 0,
             last_error: None,
             primary: None,
             serial_there: None,
+            behind: None,
             expire_there: None,
             listed: now,
             checked: None,
             is_check_asked: false,
             is_bringing: false,
             transfer: None,
+            memory: None,
         }
+    }
+
+    /// Moves its times by so many milliseconds; the owner of the schedule moves `expiry`.
+    pub(super) fn shift(&mut self, milliseconds: i64) {
+        shift_timers(&mut self.timers, milliseconds);
+        self.listed = self.listed.shifted(milliseconds);
+        self.checked = self.checked.map(|at| at.shifted(milliseconds));
+    }
+
+    /// Returns the lane of the primary that is asked next.
+    pub(super) fn lane(&self) -> Lane {
+        let primaries = &self.settings.policy.primaries;
+        let next = self.next_primary.checked_rem(primaries.len())?;
+        Some(primaries[next].address.ip().to_canonical())
     }
 
     /// Returns the serial that is here.
@@ -105,7 +142,20 @@ impl Secondary {
             state: self.state,
             held: self.held.as_ref(),
             primary: self.primary,
+            is_forced: self.is_forced,
         }
+    }
+}
+
+fn shift_timers(timers: &mut ZoneTimers, milliseconds: i64) {
+    for seconds in [
+        &mut timers.refreshed,
+        &mut timers.next_check,
+        &mut timers.expires,
+    ] {
+        *seconds = Moment::from_seconds(*seconds)
+            .shifted(milliseconds)
+            .seconds();
     }
 }
 

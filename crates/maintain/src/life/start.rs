@@ -11,7 +11,7 @@ use super::store_home::shown;
 use super::{SPREAD, Secondaries, key};
 use crate::contents::read_contents;
 use crate::policy::PolicySource;
-use crate::schedule::{EventUrgency, Moment, ZoneEvent, ZoneNumber};
+use crate::schedule::{EventUrgency, Moment, ZoneNumber};
 use crate::zone::{SecondarySettings, ZoneState};
 use nameward_store::state::{StateError, ZoneTimers};
 use nameward_wire::NameBuf;
@@ -21,8 +21,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Zones up to which each is looked for by its name; more are found in one pass over the whole store.
-const BY_NAME: usize = 64;
+/// Zones up to which each is found by its name; more are found in one pass over the whole store.
+pub(super) const BY_NAME: usize = 1000;
 /// Zones that become visible together, at the least. Each time the table is copied, so later on it is this part of those that
 /// are visible already: the copies then cost a few times the table, and not a hundred times.
 const TOGETHER: usize = 1000;
@@ -154,7 +154,7 @@ impl<O: AskPrimary> Secondaries<O> {
             let (held, refreshed) =
                 state.map_or((None, None), |state| (state.held, state.refreshed));
             let timers = held.as_ref().map(|held| {
-                let confirmed = refreshed.map_or(now, Moment::from_seconds);
+                let confirmed = refreshed.map_or(now, Moment::from_seconds).min(now);
                 held.times.confirmed(confirmed, Duration::ZERO)
             });
             let taken = TakenOver {
@@ -211,17 +211,16 @@ impl<O: AskPrimary> Secondaries<O> {
             true => now.plus(self.draw(spread)),
             false => now,
         };
-        self.schedule
-            .plan(number, ZoneEvent::Refresh, check, EventUrgency::Timed);
         let expires = is_good.then(|| Moment::from_seconds(zone.timers.expires));
         self.zones.insert(number, Box::new(zone));
+        self.plan_check(number, check, EventUrgency::Timed);
         self.plan_expiry(number, expires);
         number
     }
 }
 
 /// The time over which the first checks of so many zones are spread.
-fn spread_of(zones: usize) -> Duration {
+pub(super) fn spread_of(zones: usize) -> Duration {
     let zones = u32::try_from(zones).unwrap_or(u32::MAX);
     SPREAD_EACH.saturating_mul(zones).min(SPREAD)
 }

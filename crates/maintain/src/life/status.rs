@@ -32,10 +32,23 @@ pub struct SecondaryStatus {
     pub next_check: Option<u64>,
     /// Whether a check or transfer is under way.
     pub is_checking: bool,
+    /// Whether it waits for a place among the transfers of its primary.
+    pub is_queued: bool,
     /// Checks that failed since the last that did not.
     pub failures: u32,
     /// Why the last check failed, if it did.
     pub last_error: Option<String>,
+}
+
+/// A zone whose primaries have a lower serial than this server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BehindPrimary {
+    /// Its name.
+    pub zone: NameBuf,
+    /// The serial that is here.
+    pub here: Serial,
+    /// The serial that a primary has.
+    pub there: Serial,
 }
 
 /// The sums over all zones that come from primaries.
@@ -47,8 +60,12 @@ pub struct SecondariesSummary {
     pub empty: u64,
     /// Zones that are not served because no primary has confirmed them for too long.
     pub expired: u64,
-    /// Zones that are served although their last check failed.
+    /// Zones that are served although their last check failed, other than those whose primary is behind.
     pub stale: u64,
+    /// Zones whose primaries have a lower serial: nothing new is transferred.
+    pub behind: u64,
+    /// One of these.
+    pub first_behind: Option<BehindPrimary>,
     /// Zones whose check or transfer is under way or due.
     pub waiting: u64,
     /// Seconds since the last good check of the zone whose check is longest ago.
@@ -125,7 +142,8 @@ impl<O: AskPrimary> Secondaries<O> {
 
     fn status_of(&self, number: ZoneNumber, zone: &Secondary) -> SecondaryStatus {
         let planned = self.schedule.planned(number, ZoneEvent::Refresh);
-        let is_checking = self.schedule.running(number) == Some(ZoneEvent::Refresh);
+        let is_checking = self.schedule.running(number).is_some();
+        let is_queued = self.schedule.planned(number, ZoneEvent::Transfer).is_some();
         SecondaryStatus {
             zone: zone.settings.name.to_buf(),
             state: zone.state,
@@ -136,6 +154,7 @@ impl<O: AskPrimary> Secondaries<O> {
             checked: zone.checked.map(Moment::seconds),
             next_check: planned.map(Moment::seconds),
             is_checking,
+            is_queued,
             failures: zone.failures,
             last_error: zone.last_error.clone(),
         }
@@ -149,10 +168,20 @@ impl<O: AskPrimary> Secondaries<O> {
             match zone.state {
                 ZoneState::Empty => sum.empty += 1,
                 ZoneState::Expired => sum.expired += 1,
+                ZoneState::Current if zone.behind.is_some() => {}
                 ZoneState::Current => sum.stale += u64::from(zone.failures > 0),
             }
+            if let (Some(here), Some(there)) = (zone.serial(), zone.behind) {
+                sum.behind += 1;
+                sum.first_behind.get_or_insert_with(|| BehindPrimary {
+                    zone: zone.settings.name.to_buf(),
+                    here,
+                    there,
+                });
+            }
             let planned = self.schedule.planned(*number, ZoneEvent::Refresh);
-            let is_due = planned.is_some_and(|at| at <= now);
+            let transfer = self.schedule.planned(*number, ZoneEvent::Transfer);
+            let is_due = planned.is_some_and(|at| at <= now) || transfer.is_some();
             sum.waiting += u64::from(is_due || zone.ticket.is_some() || zone.is_bringing);
             if zone.state != ZoneState::Empty {
                 let age = now.seconds().saturating_sub(zone.timers.refreshed);

@@ -339,6 +339,7 @@ mod tests {
             state: ZoneState::Current,
             held: Some(&held),
             primary: None,
+            is_forced: false,
         };
         home.show(&homed);
         let zone = version(2);

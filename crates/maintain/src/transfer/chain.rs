@@ -22,6 +22,8 @@ pub(super) struct DifferenceChain {
     to: Option<Serial>,
     current: Difference,
     done: Vec<Difference>,
+    /// Octets of the differences that are complete.
+    done_octets: u64,
 }
 
 impl DifferenceChain {
@@ -37,9 +39,18 @@ impl DifferenceChain {
             to: None,
             current: Difference::default(),
             done: Vec::new(),
+            done_octets: 0,
         };
         chain.begin_sequence(have, soa)?;
         Ok(chain)
+    }
+
+    /// Returns the octets of memory that the differences take so far.
+    pub(super) fn memory(&self) -> u64 {
+        let lists = [&self.current.removed, &self.current.added];
+        let current: usize = lists.iter().map(|list| list.as_bytes().len()).sum();
+        // A sequence costs its place in the list, however little it has.
+        self.done_octets + (current + size_of::<Difference>()) as u64
     }
 
     fn begin_sequence(
@@ -77,6 +88,7 @@ impl DifferenceChain {
             self.current.added.push(listed(record));
             return Ok(None);
         };
+        self.done_octets = self.memory();
         self.done.push(std::mem::take(&mut self.current));
         if to == self.newest {
             let last = serial_of(record)?;

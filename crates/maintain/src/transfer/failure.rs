@@ -78,8 +78,8 @@ pub enum TransferFailure {
         /// The serial after.
         to: Serial,
     },
-    /// The transfer is larger than the zone may be.
-    #[error("the transfer is larger than {} MiB (transfer_size_max_mb)", .0 >> 20)]
+    /// The zone takes more memory than it may.
+    #[error("the zone is larger than {} MiB in memory (transfer_size_max_mb)", .0 >> 20)]
     TooLarge(u64),
     /// Too many messages without records follow each other.
     #[error("the primary sends messages without records")]

@@ -35,6 +35,14 @@ pub struct WholeZone {
     pub contents: Vec<RecordList>,
 }
 
+impl WholeZone {
+    /// Returns the octets of memory that both take.
+    pub fn memory(&self) -> u64 {
+        let contents = self.contents.iter().map(|part| part.as_bytes().len());
+        (self.zone.heap_bytes() + contents.sum::<usize>()) as u64
+    }
+}
+
 /// The result of a transfer.
 pub enum TransferAnswer {
     /// The primary has this serial, which is not newer than the one that is here.
@@ -64,6 +72,9 @@ struct WholeDraft {
     soa: FirstSoa,
     builder: ZoneBuilder,
     contents: Vec<RecordList>,
+    /// Octets of the parts of `contents` before the last one.
+    contents_octets: u64,
+    octets_max: u64,
 }
 
 enum Phase {
@@ -120,6 +131,15 @@ impl TransferReader {
     /// Returns the octets of these records.
     pub fn octets(&self) -> u64 {
         self.octets
+    }
+
+    /// Returns the octets of memory that what was read takes.
+    pub fn memory(&self) -> u64 {
+        match &self.phase {
+            Phase::Whole(whole) => whole.memory(),
+            Phase::Chain(chain) => chain.memory(),
+            Phase::First | Phase::Second(_) | Phase::Ended => 0,
+        }
     }
 
     /// Returns the seconds that the primary's copy is good for, if its first message says so (RFC 7314).
@@ -204,6 +224,9 @@ impl TransferReader {
             }
         }
         self.scratch = scratch;
+        if self.memory() > self.octets_max {
+            return Err(TransferFailure::TooLarge(self.octets_max));
+        }
         let others = u32::from(message.promised(MessageSection::Authority))
             + u32::from(message.promised(MessageSection::Additional));
         cursor.skip_to_end(others)?;
@@ -254,9 +277,6 @@ impl TransferReader {
     fn check_record(&mut self, record: &ScannedRecord<'_>) -> Result<(), TransferFailure> {
         self.records += 1;
         self.octets += record.octets();
-        if self.octets > self.octets_max {
-            return Err(TransferFailure::TooLarge(self.octets_max));
-        }
         if record.class != Class::IN {
             return Err(TransferFailure::WrongClass(record.class));
         }
@@ -309,7 +329,7 @@ impl TransferReader {
             self.phase = Phase::Chain(Box::new(chain));
             return Ok(None);
         }
-        let mut whole = WholeDraft::begin(soa, self.asked.zone.as_name());
+        let mut whole = WholeDraft::begin(soa, self.asked.zone.as_name(), self.octets_max);
         if record.rtype == Type::SOA {
             return whole.finish(record).map(Some);
         }
@@ -320,11 +340,10 @@ impl TransferReader {
 }
 
 impl WholeDraft {
-    fn begin(soa: FirstSoa, zone: Name<'_>) -> Self {
+    fn begin(soa: FirstSoa, zone: Name<'_>, octets_max: u64) -> Self {
         let mut builder = ZoneBuilder::new(zone);
-        // The limit of the transfer bounds the zone as well.
         builder.set_limits(ZoneLimits {
-            octets: u64::MAX,
+            octets: octets_max,
             records: u64::MAX,
         });
         let first = ScannedRecord {
@@ -341,8 +360,19 @@ impl WholeDraft {
         WholeDraft {
             builder,
             contents,
+            contents_octets: 0,
+            octets_max,
             soa,
         }
+    }
+
+    fn memory(&self) -> u64 {
+        self.builder.memory() + self.contents_memory()
+    }
+
+    fn contents_memory(&self) -> u64 {
+        let last = self.contents.last().map_or(0, |part| part.as_bytes().len());
+        self.contents_octets + last as u64
     }
 
     #[inline]
@@ -350,6 +380,7 @@ impl WholeDraft {
         self.builder.add(&scanned(record));
         let is_full = |part: &RecordList| part.as_bytes().len() >= PART;
         if self.contents.last().is_none_or(is_full) {
+            self.contents_octets = self.contents_memory();
             self.contents.push(RecordList::default());
         }
         if let Some(part) = self.contents.last_mut() {
@@ -358,15 +389,23 @@ impl WholeDraft {
     }
 
     /// Ends the zone with the SOA that came last, which is the first one again (RFC 5936 section 2.2).
-    fn finish(self, last: &ScannedRecord<'_>) -> Result<TransferAnswer, TransferFailure> {
+    fn finish(mut self, last: &ScannedRecord<'_>) -> Result<TransferAnswer, TransferFailure> {
         if !is_same_soa(last.rdata, &self.soa.rdata) {
             return Err(TransferFailure::LastSoaDiffers {
                 first: self.soa.serial,
                 last: soa_serial(last.rdata).unwrap_or_default(),
             });
         }
-        let (zone, findings) = self.builder.finish();
+        // Names without records of their own are made now, and count as well.
+        self.builder.set_limits(ZoneLimits {
+            octets: self.octets_max.saturating_sub(self.contents_memory()),
+            records: u64::MAX,
+        });
+        let (zone, findings) = self.builder.end();
         let Some(mut zone) = zone else {
+            if self.builder.is_full() {
+                return Err(TransferFailure::TooLarge(self.octets_max));
+            }
             let mut errors = findings.into_iter();
             let first = errors.find(|finding| finding.severity == Severity::Error);
             let message = first.map_or_else(String::new, |finding| finding.message);

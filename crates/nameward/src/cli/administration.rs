@@ -43,6 +43,9 @@ pub enum ZoneCommand {
         /// The zone
         #[arg(value_name = "ZONE")]
         zone: String,
+        /// Transfer the whole zone (AXFR), even if the serial of the primary is the same or lower
+        #[arg(long)]
+        force: bool,
         #[command(flatten)]
         remote: RemoteArguments,
     },
@@ -257,7 +260,11 @@ pub fn zone(command: ZoneCommand) -> Result<(OperationRequest, RemoteArguments),
         ZoneCommand::List { remote, .. } => (OperationRequest::ZoneList, remote),
         ZoneCommand::Show { zone, remote } => (OperationRequest::ZoneShow { zone }, remote),
         ZoneCommand::Status { zone, remote } => (OperationRequest::ZoneStatus { zone }, remote),
-        ZoneCommand::Retrieve { zone, remote } => (OperationRequest::ZoneRetrieve { zone }, remote),
+        ZoneCommand::Retrieve {
+            zone,
+            force,
+            remote,
+        } => (OperationRequest::ZoneRetrieve { zone, force }, remote),
         ZoneCommand::Notify { zone, remote } => (OperationRequest::ZoneNotify { zone }, remote),
         ZoneCommand::Delete {
             zone,

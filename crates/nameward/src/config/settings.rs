@@ -67,10 +67,17 @@ section! {
         transfers_out_kept_mb: Count<0, 1_048_576> = "256";
         /// Clients whose packets are dropped without an answer, whatever they ask.
         blackhole: Clients = "[]";
-        /// Transfers from primaries that run at one time.
+        /// Maximum number of concurrent transfers from primaries. Places are shared fairly: a primary never has more
+        /// than are still free, so that zones of others find one.
         transfers_in_max: Count<1, 10_000> = "100";
-        /// Transfers from one primary that run at one time.
+        /// Maximum number of concurrent transfers from one primary address.
         transfers_in_per_primary: Count<1, 10_000> = "50";
+        /// Memory in MiB that all running transfers from primaries may hold together, and one primary half of it. When
+        /// it is used up, transfers wait; the first MiB of each is not counted.
+        transfers_in_memory_mb: Count<2, 2_097_152> = "8192";
+        /// Lowest rate of a transfer from a primary in octets per second, averaged over `transfer_idle_timeout_ms`; a
+        /// slower one is cut. 0 accepts any rate.
+        transfer_rate_min: Count<0, 1_000_000_000> = "1024";
         /// Milliseconds in which a connection to a primary must come about.
         transfer_connect_timeout_ms: Count<10, 600_000> = "5000";
         /// Milliseconds in which a primary must complete a message of a transfer.
@@ -281,7 +288,7 @@ zone_section! {
     ZoneDefaults = "zone_defaults" {
         /// Clients that may ask; others are answered REFUSED. The first entry that matches decides.
         allow_query: Clients = r#"["any"]"#;
-        /// MiB that a zone may have which is transferred from a primary.
+        /// Maximum size in MiB of memory of a zone that is transferred from a primary.
         transfer_size_max_mb: Count<1, 1_048_576> = "4096";
     }
 }
@@ -293,7 +300,8 @@ zone_section! {
         name: String = r#""""#;
         /// The kind of the zones.
         kind: InheritedTerm<ZoneKind> = r#""""#;
-        /// MiB that a zone may have which is transferred from a primary; 0 means what `[zone_defaults]` says.
+        /// Maximum size in MiB of memory of a zone that is transferred from a primary; 0 takes the value of
+        /// `[zone_defaults]`.
         transfer_size_max_mb: Count<0, 1_048_576> = "0";
     }
 }

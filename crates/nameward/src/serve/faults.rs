@@ -9,7 +9,7 @@ use nameward_control::operations::{BackendStatus, FaultKind, ServerFault, Server
 use nameward_maintain::follow::{
     FaultyZoneList, FaultyZones, databases::DatabaseZoneFaults, missing_files,
 };
-use nameward_maintain::life::UntransferredZones;
+use nameward_maintain::life::{SecondariesSummary, UntransferredZones};
 use nameward_maintain::signature_watch::SignatureSums;
 use nameward_store::file::{MissingOutlook, MissingZones};
 use nameward_store::state::{StateError, StoreFault};
@@ -36,6 +36,7 @@ pub struct FaultSources<'a> {
     /// Secondary zones that were never transferred.
     pub never_transferred: &'a UntransferredZones,
     pub databases: &'a DatabaseZoneFaults,
+    pub secondaries: &'a SecondariesSummary,
 }
 
 /// When faults that do not know it themselves were first found.
@@ -89,6 +90,7 @@ impl FaultSources<'_> {
         faults.extend(self.file_sources());
         faults.extend(self.reload());
         faults.extend(self.ending_signatures());
+        faults.extend(self.primaries_behind());
         faults.extend(self.stale());
         faults.sort_by_key(|fault| fault.kind);
         faults
@@ -249,6 +251,24 @@ impl FaultSources<'_> {
         );
         fault.since = reload.at;
         Some(fault)
+    }
+
+    fn primaries_behind(&self) -> Option<ServerFault> {
+        let first = self.secondaries.first_behind?;
+        let more = and_more(self.secondaries.behind.saturating_sub(1) as usize);
+        let zone = first.zone.to_string();
+        Some(fault(
+            FaultKind::PrimaryBehind,
+            format!(
+                "Zone {} has serial {} here and {} at its primary{more}.",
+                zone_text(&zone),
+                first.here,
+                first.there
+            ),
+            "Changes at the primary are not transferred. The zone is served as it is until it expires.",
+            "Raise the serial at the primary above the one here, or run `nameward zone retrieve --force ZONE` to take the \
+             version of the primary.",
+        ))
     }
 
     fn stale(&self) -> Option<ServerFault> {
@@ -491,6 +511,15 @@ mod tests {
                 first: vec![nameward_maintain::life::UntransferredZone { name, error: None }],
             },
             databases: &databases,
+            secondaries: &SecondariesSummary {
+                behind: 2,
+                first_behind: Some(nameward_maintain::life::BehindPrimary {
+                    zone: name,
+                    here: nameward_zone::Serial(5),
+                    there: nameward_zone::Serial(3),
+                }),
+                ..SecondariesSummary::default()
+            },
         };
         let faults = sources.find();
         let kinds: Vec<_> = faults.iter().map(|fault| fault.kind.word()).collect();
@@ -508,6 +537,7 @@ mod tests {
                 "zone_file_missing",
                 "file_source",
                 "reload_failed",
+                "primary_behind",
                 "zone_stale"
             ]
         );

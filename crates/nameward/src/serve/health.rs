@@ -232,6 +232,7 @@ impl ServerHealth {
             zones_unsigned: in_databases.unsigned.number,
             zones_with_errors: files.with_old_version.number + files.without_contents.number,
             zones_stale: life.stale as usize,
+            zones_ahead_of_primary: life.behind as usize,
             zones_expired: life.expired as usize,
             zones_signed: sums.signed,
             backends: backends(parts, &sums),
@@ -263,6 +264,7 @@ impl ServerHealth {
             signatures: &parts.maintenance.signatures,
             never_transferred: &never_transferred,
             databases: &in_databases,
+            secondaries: &life,
         };
         status.faults = sources.find();
         status

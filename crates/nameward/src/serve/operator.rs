@@ -164,7 +164,9 @@ impl Commands for Operator {
                     items(self.with_signing(item, zone.is_some()))
                 })
             }
-            OperationRequest::ZoneRetrieve { zone } => self.secondaries.retrieve(zone),
+            OperationRequest::ZoneRetrieve { zone, force } => {
+                self.secondaries.retrieve(zone, *force)
+            }
             OperationRequest::ZoneNotify { zone } => self.secondaries.notify(zone),
             OperationRequest::ZoneSync { zone, rewrite } => self.sync(zone, *rewrite),
             OperationRequest::ZoneFreeze { zone } => self.freeze(zone),

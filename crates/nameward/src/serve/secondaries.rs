@@ -19,10 +19,11 @@ use nameward_maintain::{
     follow::databases::{Databases, FollowedDatabase, NotifiedSerials},
     life::{
         DatabaseHome, SecondariesSummary, SecondaryHome, SecondaryStatus, UntransferredZones,
-        driver::{self, LifeHandle, LifeParts},
+        driver::{self, LifeHandle, LifeParts, Retrieval},
     },
     notify::NotifySink,
     policy::{KeptPolicies, PolicyTable, ZoneKind},
+    schedule::ClassLimit,
     zone::ZoneState,
 };
 use nameward_serve::{
@@ -112,8 +113,10 @@ impl SecondaryZones {
             homes: homes(&databases, &commits)?,
             commits,
             policies: Arc::clone(&policies),
-            // Those that wait for the reply to a datagram take no place of a transfer.
-            running_max: 2 * settings.transfers_max,
+            transfers: ClassLimit {
+                running: server.transfers_in_max.get(),
+                per_lane: server.transfers_in_per_primary.get(),
+            },
             seed: seed(),
         };
         let asker = outgoing.clone();
@@ -309,6 +312,7 @@ impl SecondaryZones {
             next_check: status.next_check,
             expires: has_contents.then_some(status.timers.expires),
             is_checking: status.is_checking,
+            is_queued: status.is_queued,
             failures: status.failures,
             last_error: status.last_error.clone(),
             transfer: transfer.map(|transfer| RunningTransferStatus {
@@ -345,15 +349,19 @@ impl SecondaryZones {
         })
     }
 
-    /// Has a secondary zone checked at once, and transferred if its primary has a newer version.
-    pub fn retrieve(&self, zone: &str) -> Result<OperationResult, OperationError> {
+    /// Has a secondary zone checked at once, and transferred if its primary has a newer version, or in any case.
+    pub fn retrieve(&self, zone: &str, force: bool) -> Result<OperationResult, OperationError> {
         let name = zone_name(zone)?;
-        if !self.life.check(name) {
+        let (retrieval, what) = match force {
+            true => (Retrieval::Forced, "forced transfer"),
+            false => (Retrieval::IfNewer, "check"),
+        };
+        if !self.life.check(name, retrieval) {
             return Err(OperationError::not_found(format!(
-                "zone {name} is no secondary zone of this server"
+                "zone {name} is not a secondary zone of this server"
             )));
         }
-        tracing::info!("zone {name}: check asked for over the control socket");
+        tracing::info!("zone {name}: {what} requested via control socket");
         let zone = name.to_string();
         Ok(OperationResult::ZoneRetrieving { zone })
     }
@@ -383,8 +391,8 @@ fn homes(
 
 fn outgoing_settings(server: &settings::Server) -> OutgoingSettings {
     OutgoingSettings {
-        transfers_max: server.transfers_in_max.get(),
-        transfers_per_primary: server.transfers_in_per_primary.get(),
+        memory_max: (server.transfers_in_memory_mb.get() as u64) << 20,
+        rate_min: server.transfer_rate_min.get() as u64,
         connect_timeout: server.transfer_connect_timeout_ms.millis(),
         idle_timeout: server.transfer_idle_timeout_ms.millis(),
         total_timeout: server.transfer_total_timeout_ms.millis(),

@@ -1,6 +1,8 @@
 //! A server as the secondary of others: real primaries, a hostile one, and an end at any moment.
 
 mod autoprimary;
+mod behind;
+mod clock;
 mod expire;
 mod hostile;
 mod notify_out;
@@ -8,6 +10,7 @@ mod peers;
 mod primary;
 mod queue;
 mod restart;
+mod slow;
 
 use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use nameward_dnssec::tsig::{TsigKey, sign_request};
 use nameward_maintain::life::Ask;
 use nameward_maintain::transfer::{
-    AskedQuestion, TransferAnswer, TransferFailure, TransferReader, TransferStep,
+    AskedQuestion, MemoryShare, TransferAnswer, TransferFailure, TransferReader, TransferStep,
 };
 use nameward_wire::Type;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -15,6 +15,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::failure::AskFailure;
 use super::progress::TransferProgress;
+use super::rate::RateCheck;
 use super::{OutgoingSettings, QuestionForm, local_address, now_seconds, random_id};
 
 /// Octets that are read at once at the most: a message of the largest size and as much of the next.
@@ -25,7 +26,7 @@ pub(super) async fn transfer(
     (ask, qtype, form): (&Ask, Type, QuestionForm),
     key: Option<&Arc<TsigKey>>,
     settings: &OutgoingSettings,
-    progress: &TransferProgress,
+    (progress, memory): (&TransferProgress, &mut MemoryShare),
 ) -> Result<TransferAnswer, AskFailure> {
     let connecting = timeout(settings.connect_timeout, connect(ask)).await;
     let mut stream = match connecting {
@@ -43,6 +44,7 @@ pub(super) async fn transfer(
         .map_err(lost)?;
     let mut reader = TransferReader::new(asked, ask.have, verifier, ask.octets_max);
     let mut messages = MessageBuffer::new();
+    let mut rate = RateCheck::new(settings.rate_min, settings.idle_timeout, now());
     loop {
         // A whole message in time, not one octet: nobody keeps a place by dripping.
         let deadline = Instant::now() + settings.idle_timeout;
@@ -52,13 +54,23 @@ pub(super) async fn transfer(
             Ok(Err(error)) => return Err(lost(error)),
             Err(_) => return Err(AskFailure::Timeout("the primary stopped sending")),
         };
+        let octets = message.len();
         let step = reader.take(message, now_seconds());
         progress.update(&reader);
-        match step? {
-            TransferStep::More => tokio::task::yield_now().await,
-            TransferStep::Done(answer) => return Ok(answer),
+        if let TransferStep::Done(answer) = step? {
+            return Ok(answer);
         }
+        rate.add(octets, now())?;
+        let grown = memory.grow_to(reader.memory()).await;
+        if grown.map_err(AskFailure::Memory)? {
+            rate.restart(now());
+        }
+        tokio::task::yield_now().await;
     }
+}
+
+fn now() -> std::time::Instant {
+    Instant::now().into_std()
 }
 
 async fn connect(ask: &Ask) -> io::Result<TcpStream> {

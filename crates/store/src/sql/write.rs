@@ -108,6 +108,15 @@ impl Committed {
     }
 }
 
+/// When a transferred version takes the place of the stored one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Replacement {
+    /// If its serial is newer.
+    IfNewer,
+    /// Whatever its serial is.
+    Always,
+}
+
 /// The work of one transaction.
 enum Task<'t> {
     Change(i64, &'t ZoneChange),
@@ -116,7 +125,7 @@ enum Task<'t> {
     /// As a group, and then all of it is undone: the results say what would become of it.
     Trial(&'t [(NameBuf, &'t dyn ConditionalChange)]),
     /// A whole version of a secondary zone.
-    Replace(i64, &'t Zone),
+    Replace(i64, &'t Zone, Replacement),
     Create(&'t NewZone),
     /// Deletes a zone, after a copy of it was kept where one is asked for.
     Delete(i64, Option<CopyOrder<'t>>),
@@ -239,7 +248,16 @@ impl SqlBackend {
     /// Puts a whole version that a primary gave in the place of all that a secondary zone has, unless the zone has that
     /// serial already, or a newer one.
     pub async fn replace_zone(&self, zone: i64, version: &Zone) -> Result<Committed, WriteError> {
-        self.transact_one(&Task::Replace(zone, version)).await
+        let newer = Replacement::IfNewer;
+        self.transact_one(&Task::Replace(zone, version, newer))
+            .await
+    }
+
+    /// As [`Self::replace_zone`], whatever serial is stored: an operator requested it.
+    pub async fn force_zone(&self, zone: i64, version: &Zone) -> Result<Committed, WriteError> {
+        let forced = Replacement::Always;
+        self.transact_one(&Task::Replace(zone, version, forced))
+            .await
     }
 
     /// Makes a zone with its first records.
@@ -376,9 +394,10 @@ async fn attempt(
             session.rollback().await?;
             return Ok(results);
         }
-        Task::Replace(zone, version) => {
+        Task::Replace(zone, version, replacement) => {
             let zone = commit::lock_zone(session, *zone).await?;
-            vec![Ok(whole::replace(session, &zone, version).await?)]
+            let replaced = whole::replace(session, &zone, version, *replacement).await?;
+            vec![Ok(replaced)]
         }
         Task::Create(zone) => vec![Ok(zones::create(session, zone).await?)],
         Task::Delete(zone, copy) => vec![Ok(zones::delete(session, *zone, *copy).await?)],

@@ -40,7 +40,12 @@ pub(super) fn plan(words: &[String]) -> Result<Vec<PdnsStep>, OperationError> {
         "purge" | "flush" => vec![PdnsStep::Purge(rest.to_vec())],
         "reload" | "rediscover" | "bind-reload-now" => vec![own(&["reload"])],
         "notify" => each("notify", "pdns_control notify ZONE")?,
-        "retrieve" => each("retrieve", "pdns_control retrieve ZONE")?,
+        "retrieve" => match rest.split_last() {
+            Some((last, [zone])) if last == "--force" => {
+                vec![own(&["zone", "retrieve", "--force", zone])]
+            }
+            _ => each("retrieve", "pdns_control retrieve ZONE [--force]")?,
+        },
         "bind-domain-status" | "bind-domain-extended-status" => match rest.is_empty() {
             true => vec![own(&["zone", "status"])],
             false => each("status", "")?,

@@ -41,6 +41,7 @@ fn write_details(status: &ListedZoneStatus, line: &mut String) {
         let _ = write!(line, ", asked {} s ago", ago(time));
     }
     match (status.is_checking, status.next_check) {
+        _ if status.is_queued => line.push_str(", waiting for its turn to be transferred"),
         (true, _) => line.push_str(", check under way"),
         (false, Some(time)) => {
             let _ = write!(line, ", next check in {} s", ahead(time));

@@ -12,7 +12,7 @@ use super::derive::{CanonicalName, KeptDenial, Knowledge, NameStanding, ancestor
 use super::put::{INSERTS_AT_ONCE, insert_rows};
 use super::rows::{Row, Rows, What, text_of};
 use super::session::{Failure, Session, Value};
-use super::{Committed, InvalidChange, ReadOnly, WriteError};
+use super::{Committed, InvalidChange, ReadOnly, Replacement, WriteError};
 use crate::sql::SqlError;
 use crate::sql::dialect::SqlEngine;
 use nameward_dnssec::Nsec3Param;
@@ -31,6 +31,7 @@ pub(super) async fn replace(
     session: &mut Session,
     zone: &ZoneRow,
     version: &Zone,
+    replacement: Replacement,
 ) -> Result<Committed, WriteError> {
     if !zone.kind.is_transferred() {
         let name = zone.name.to_string();
@@ -50,7 +51,9 @@ pub(super) async fn replace(
         author: None,
     };
     // Another server on this database may have been faster.
-    if let Some(stored) = stored.filter(|stored| !version.serial().is_after(*stored)) {
+    let is_newer = |stored: &Serial| version.serial().is_after(*stored);
+    let is_kept = |stored: &Serial| replacement == Replacement::IfNewer && !is_newer(stored);
+    if let Some(stored) = stored.filter(is_kept) {
         committed.serial = stored;
         return Ok(committed);
     }

@@ -1,0 +1,110 @@
+//! The clock of threads that wait for days: times of the wall clock, measured by the monotonic one.
+//!
+//! Refresh, retry, expire and key rollovers are times of the wall clock, since they are kept over a restart. A wall clock that
+//! is set back by a year would stop them for a year, and one that is set forward would have every zone expire. So time
+//! runs on by the monotonic clock, and [`SteadyClock::step`] tells by how much the wall clock was set: the owner then
+//! moves its times by as much.
+
+use crate::schedule::Moment;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+/// Deviations of fewer milliseconds are followed without a word: leap seconds, NTP that slews.
+const TOLERATED: u64 = 10_000;
+
+/// A clock; clones are the same.
+#[derive(Debug, Clone)]
+pub struct SteadyClock {
+    start: Instant,
+    /// What the wall clock showed at the start, in milliseconds since 1970, moved by all steps since.
+    wall_at_start: Arc<AtomicU64>,
+}
+
+impl Default for SteadyClock {
+    fn default() -> Self {
+        SteadyClock {
+            start: Instant::now(),
+            wall_at_start: Arc::new(AtomicU64::new(wall())),
+        }
+    }
+}
+
+impl SteadyClock {
+    /// Returns the time by the wall clock as of the last [step](SteadyClock::step).
+    pub fn now(&self) -> Moment {
+        Moment(
+            self.wall_at_start
+                .load(Ordering::Relaxed)
+                .saturating_add(self.elapsed()),
+        )
+    }
+
+    /// Compares with the wall clock and follows it. Returns the milliseconds by which it was set, if it was. Only the owner of
+    /// the times calls this.
+    pub fn step(&self) -> Option<i64> {
+        self.follow(wall())
+    }
+
+    fn follow(&self, wall: u64) -> Option<i64> {
+        let now = self.now().0;
+        let step = i64::try_from(i128::from(wall) - i128::from(now)).unwrap_or(i64::MAX);
+        let at_start = wall.saturating_sub(self.elapsed());
+        self.wall_at_start.store(at_start, Ordering::Relaxed);
+        (step.unsigned_abs() >= TOLERATED).then_some(step)
+    }
+
+    fn elapsed(&self) -> u64 {
+        u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+/// Describes a step for the log: `back by 730 d 12 h`.
+pub fn step_text(milliseconds: i64) -> String {
+    let seconds = milliseconds.unsigned_abs() / 1000;
+    let direction = match milliseconds < 0 {
+        true => "back",
+        false => "forward",
+    };
+    let (days, hours, minutes) = (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60);
+    match (days, hours, minutes) {
+        (0, 0, 0) => format!("{direction} by {seconds} s"),
+        (0, 0, _) => format!("{direction} by {minutes} min {} s", seconds % 60),
+        (0, ..) => format!("{direction} by {hours} h {minutes} min"),
+        _ => format!("{direction} by {days} d {hours} h"),
+    }
+}
+
+fn wall() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    let millis = since.map_or(0, |since| since.as_millis());
+    u64::try_from(millis).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_that_is_set_is_noticed_once_and_small_deviations_are_not() {
+        let clock = SteadyClock::default();
+        let other = clock.clone();
+        let wall = clock.now().0;
+        assert_eq!(clock.follow(wall + 3000), None);
+        let two_years = 2 * 365 * 86_400_000;
+        let step = clock.follow(wall - two_years).unwrap();
+        assert!((step + two_years as i64).abs() < 10_000, "{step}");
+        assert_eq!(clock.follow(wall - two_years), None);
+        assert!(other.now().0 < wall - two_years + 10_000);
+        let step = clock.follow(wall).unwrap();
+        assert!((step - two_years as i64).abs() < 10_000, "{step}");
+    }
+
+    #[test]
+    fn a_step_is_told_in_words() {
+        assert_eq!(step_text(-63_115_187_000), "back by 730 d 11 h");
+        assert_eq!(step_text(5_460_000), "forward by 1 h 31 min");
+        assert_eq!(step_text(-61_000), "back by 1 min 1 s");
+        assert_eq!(step_text(15_000), "forward by 15 s");
+    }
+}
