@@ -259,6 +259,16 @@ pub fn ds_data(apex: Name<'_>, dnskey: &[u8], digest_type: u8) -> Option<Vec<u8>
     Some(ds)
 }
 
+/// Returns whether keys that differ have different tags or algorithms, so that an RRSIG says which of them made it.
+pub fn have_distinct_tags(dnskeys: &[Vec<u8>]) -> bool {
+    let id = |dnskey: &[u8]| (key_tag(dnskey), dnskey.get(3).copied());
+    let differ = |one: &Vec<u8>, other: &Vec<u8>| one == other || id(one) != id(other);
+    dnskeys
+        .iter()
+        .enumerate()
+        .all(|(number, one)| dnskeys[number + 1..].iter().all(|other| differ(one, other)))
+}
+
 /// RFC 4034 appendix B.
 fn key_tag(dnskey: &[u8]) -> u16 {
     let sum = dnskey.iter().enumerate().fold(0u32, |sum, (i, &octet)| {

@@ -20,6 +20,13 @@ pub struct CanonicalSet {
     pub(crate) records: ReusedBytes,
 }
 
+impl PartialEq for CanonicalSet {
+    fn eq(&self, other: &Self) -> bool {
+        // The octets have owner, type and TTL of each record.
+        self.records[..] == other.records[..]
+    }
+}
+
 impl CanonicalSet {
     /// Puts records into canonical form. `owner` is as it stands in the zone, the wildcard where one was expanded; `ttl` is
     /// the one of the zone, whatever the answer shows.

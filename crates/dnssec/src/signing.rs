@@ -330,12 +330,30 @@ impl Signing {
         now: u32,
         making: &mut Making,
     ) -> Result<Rrsigs, NoSignature> {
+        self.signatures_or_known(set, now, making, |_| None)
+    }
+
+    /// As [`Signing::signatures`]. `known` is asked first: it is given the data of the RRSIG up to the
+    /// signature, and returns all of it if it has one over the same records.
+    pub fn signatures_or_known<'k>(
+        &self,
+        set: &CanonicalSet,
+        now: u32,
+        making: &mut Making,
+        known: impl Fn(&[u8]) -> Option<&'k [u8]>,
+    ) -> Result<Rrsigs, NoSignature> {
         if self.keys.is_broken {
             return Err(NoSignature::CannotSign);
         }
         let mut all = Rrsigs::new();
         for key in self.keys.signers(set.rtype) {
             let head = self.rrsig_head(key, set, now);
+            let rdata = &head[key.fingerprint().len()..];
+            if let Some(rrsig) = known(rdata) {
+                all.try_push(rrsig.into())
+                    .map_err(|_| NoSignature::CannotSign)?;
+                continue;
+            }
             let octets = SignedOctets {
                 head: &head,
                 records: &set.records,
@@ -347,7 +365,6 @@ impl Signing {
             let Making::Now { made } = making else {
                 return Err(NoSignature::NotMade);
             };
-            let rdata = &head[key.fingerprint().len()..];
             let message = [rdata, &set.records[..]].concat();
             let signature = key.sign(&message).ok_or(NoSignature::CannotSign)?;
             *made += 1;

@@ -13,7 +13,9 @@ mod unsigned;
 pub use axfr::AxfrMessages;
 pub use condense::condense;
 pub use ixfr::IxfrMessages;
-pub use signed::{CopyThreads, SignedCopyError, digested_copy, signed_copy};
+pub use signed::{
+    CopyDigest, SignedCopy, SignedCopyError, SignedMessages, SignedReady, signed_copy,
+};
 pub use unsigned::unsigned_copy;
 
 use nameward_wire::message::{

@@ -19,6 +19,7 @@ pub use listed::{ChainLister, ListedChain, ListedTypes, NameRecord, SigningWithL
 use nameward_dnssec::{Denial, Nsec3, Nsec3Hash, ReusedBytes, Signing};
 use nameward_wire::name::{MAX_LABEL, MAX_NAME};
 use nameward_wire::{Name, NameBuf};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Octets of a hashed name.
@@ -130,26 +131,41 @@ impl DenialChain {
         self.members.blocks()
     }
 
-    /// The NSEC records of a block, in order.
-    pub fn nsec_links_of(&self, block: usize) -> impl Iterator<Item = NsecLink> {
+    /// How many records a block has.
+    pub fn block_len(&self, block: usize) -> usize {
+        self.members.places_of(block).count()
+    }
+
+    /// Some NSEC records of a block, in order.
+    pub fn nsec_links_in(
+        &self,
+        block: usize,
+        range: Range<usize>,
+    ) -> impl Iterator<Item = NsecLink> {
         let places = self.members.places_of(block);
+        let places = places.skip(range.start).take(range.len());
         places.filter_map(|place| self.nsec_link(place))
     }
 
-    /// The NSEC3 records of a block, in the order of their hashes.
-    pub fn nsec3_links_of(&self, block: usize) -> impl Iterator<Item = Nsec3Link> {
+    /// Some NSEC3 records of a block, in the order of their hashes.
+    pub fn nsec3_links_in(
+        &self,
+        block: usize,
+        range: Range<usize>,
+    ) -> impl Iterator<Item = Nsec3Link> {
         let places = self.members.places_of(block);
+        let places = places.skip(range.start).take(range.len());
         places.filter_map(|place| self.nsec3_link(place))
     }
 
     /// All NSEC records, in order.
     pub fn nsec_links(&self) -> impl Iterator<Item = NsecLink> {
-        (0..self.blocks()).flat_map(|block| self.nsec_links_of(block))
+        (0..self.blocks()).flat_map(|block| self.nsec_links_in(block, 0..usize::MAX))
     }
 
     /// All NSEC3 records, in the order of their hashes.
     pub fn nsec3_links(&self) -> impl Iterator<Item = Nsec3Link> {
-        (0..self.blocks()).flat_map(|block| self.nsec3_links_of(block))
+        (0..self.blocks()).flat_map(|block| self.nsec3_links_in(block, 0..usize::MAX))
     }
 
     fn nsec_link(&self, place: block::MemberPlace) -> Option<NsecLink> {

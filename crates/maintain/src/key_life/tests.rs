@@ -5,7 +5,7 @@ mod in_files;
 mod stored;
 
 use super::*;
-use crate::outgoing::{CopyThreads, signed_copy};
+use crate::outgoing::signed_copy;
 use crate::policy::{PolicyPart, PolicySet, PolicySource};
 use crate::zone_keys::{ParentTerms, PrivateKeyHome};
 use nameward_dnssec::SignatureCache;
@@ -207,7 +207,7 @@ impl Life {
         }
         let served = self.served();
         let signing = served.signing().online().expect("a DS, and no signatures");
-        let (copy, _) = signed_copy(&served, signing, self.now as u32, CopyThreads::one()).unwrap();
+        let (copy, _) = signed_copy(&served, signing, self.now as u32).unwrap();
         let (file, anchor) = (
             self.directory.path().join("zone"),
             self.directory.path().join("anchor"),

@@ -48,10 +48,25 @@ impl IxfrMessages {
                 rdata: record.rdata,
             })
         });
+        Self::with_soa(zone, soa.collect(), differences, request)
+    }
+
+    /// Begins a transfer to a client that has the newest version, whose SOA is this one.
+    pub fn up_to_date(zone: &Arc<Zone>, soa: WireRecord<'_>, request: TransferRequest) -> Self {
+        let soa = std::iter::once(soa).collect();
+        Self::with_soa(zone, soa, Vec::new(), request)
+    }
+
+    fn with_soa(
+        zone: &Arc<Zone>,
+        soa: RecordList,
+        differences: Vec<Difference>,
+        request: TransferRequest,
+    ) -> Self {
         IxfrMessages {
             request,
             zone: Arc::clone(zone),
-            soa: soa.collect(),
+            soa,
             differences,
             is_first: true,
             place: IxfrPlace::default(),

@@ -270,11 +270,7 @@ impl StoredLife {
     fn parts(&self, (zone, replaced_at): &(Arc<Zone>, Option<u64>)) -> [CachedText; 2] {
         let signed_at = replaced_at.unwrap_or(self.now) as u32;
         let text = match zone.signing().online() {
-            Some(signing) => print(
-                &signed_copy(zone, signing, signed_at, CopyThreads::one())
-                    .unwrap()
-                    .0,
-            ),
+            Some(signing) => print(&signed_copy(zone, signing, signed_at).unwrap().0),
             None => print(zone),
         };
         let is_of_keys =

@@ -1,139 +1,51 @@
-//! Parts of a zone that threads sign beside each other: runs of names, and blocks of its chain.
+//! One piece of a signed copy: the records of some names or links of the chain, with their signatures.
 
-use super::SignedCopyError;
-use nameward_dnssec::{CanonicalSet, Making, Proof, Signing, SoaEdit};
+use super::{BROKEN, CopyDigest, SignedCopy, SignedCopyError};
+use nameward_dnssec::{CanonicalSet, Making, Proof, SoaEdit};
 use nameward_wire::zonefile::Record;
 use nameward_wire::{Name, Type};
 use nameward_zone::node::flags;
-use nameward_zone::{DenialChain, Node, Zone, ZoneBuilder};
+use nameward_zone::{Node, ZoneBuilder};
 use std::ops::Range;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::SyncSender;
 
-/// Names of a chunk. Their signatures take some milliseconds, beside which handing them over is nothing.
-const NAMES: usize = 256;
-
-/// The fate of the ZONEMD records at the apex of a zone in its copy.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum CopyDigests {
-    Kept,
-    LeftOut,
-}
-
-/// The chunks of a copy, and the next one that nobody has taken.
-pub(super) struct CopyWork<'z> {
-    zone: &'z Zone,
-    signing: &'z Signing,
-    now: u32,
-    digests: CopyDigests,
-    nodes: Vec<Node<'z>>,
-    chain: Arc<DenialChain>,
-    denial_ttl: u32,
-    next: AtomicUsize,
-}
-
-impl<'z> CopyWork<'z> {
-    pub(super) fn new(
-        zone: &'z Zone,
-        (signing, now): (&'z Signing, u32),
-        digests: CopyDigests,
-    ) -> Self {
-        CopyWork {
-            zone,
-            signing,
-            now,
-            digests,
-            nodes: zone.nodes_in_order().collect(),
-            chain: zone.chain_for(signing),
-            // RFC 9077: the lesser of the SOA's TTL and its minimum.
-            denial_ttl: zone.soa().map_or(0, nameward_zone::negative_ttl),
-            next: AtomicUsize::new(0),
-        }
-    }
-
-    pub(super) fn chunks(&self) -> usize {
-        self.chunks_of_names() + self.chain.blocks()
-    }
-
-    fn chunks_of_names(&self) -> usize {
-        self.nodes.len().div_ceil(NAMES)
-    }
-
-    /// Signs chunks until there are no more, one failed, or nobody takes them.
-    pub(super) fn run(
-        &self,
-        sender: &SyncSender<Result<SignedChunk, SignedCopyError>>,
-        mut pause: impl FnMut(),
-    ) {
-        loop {
-            let index = self.next.fetch_add(1, Ordering::Relaxed);
-            if index >= self.chunks() {
-                return;
-            }
-            let chunk = self.signed_chunk(index, &mut pause);
-            let is_last = chunk.is_err();
-            if sender.send(chunk).is_err() || is_last {
-                return;
-            }
-        }
-    }
-
-    fn signed_chunk(
-        &self,
-        index: usize,
-        pause: &mut impl FnMut(),
-    ) -> Result<SignedChunk, SignedCopyError> {
-        let mut signer = ChunkSigner {
-            work: self,
-            making: Making::NOW,
-            chunk: SignedChunk::default(),
-        };
-        match index.checked_sub(self.chunks_of_names()) {
-            Some(block) => signer.add_block(block, pause)?,
-            None => {
-                let nodes = self.nodes.iter().skip(index * NAMES).take(NAMES);
-                for &node in nodes {
-                    match self.zone.is_hidden(node.name()) {
-                        true => signer.add_unsigned(node),
-                        false => signer.add_node(node)?,
-                    }
-                    pause();
-                }
-            }
-        }
-        signer.chunk.made = signer.making.take_made();
-        Ok(signer.chunk)
-    }
-}
+/// Octets of a record in a message besides its owner and its data.
+const RECORD_HEAD: usize = 10;
 
 /// A chunk in the making.
-struct ChunkSigner<'w> {
-    work: &'w CopyWork<'w>,
+pub(super) struct ChunkSigner<'c> {
+    copy: &'c SignedCopy,
     making: Making,
     chunk: SignedChunk,
 }
 
-impl ChunkSigner<'_> {
-    /// Adds the records of a name that is not signed.
-    fn add_unsigned(&mut self, node: Node<'_>) {
-        for rrset in node.rrsets() {
-            for record in rrset.records() {
-                self.chunk
-                    .push(node.name(), rrset.rtype(), rrset.ttl(), record.rdata);
-            }
+impl<'c> ChunkSigner<'c> {
+    pub(super) fn new(copy: &'c SignedCopy) -> Self {
+        ChunkSigner {
+            copy,
+            making: Making::NOW,
+            chunk: SignedChunk::default(),
         }
     }
 
+    /// Returns the chunk and how many signatures were made for it.
+    pub(super) fn finish(mut self) -> (SignedChunk, u32) {
+        let made = self.making.take_made();
+        (self.chunk, made)
+    }
+
     /// Adds the records of a name, and signatures of those that the zone is authoritative for.
-    fn add_node(&mut self, node: Node<'_>) -> Result<(), SignedCopyError> {
-        let zone = self.work.zone;
+    pub(super) fn add_node(&mut self, node: Node<'_>) -> Result<(), SignedCopyError> {
+        if node.flags() & BROKEN != 0 {
+            return Err(SignedCopyError::Broken(Box::new(node.name().into())));
+        }
+        let zone = self.copy.zone();
+        let is_hidden = zone.is_hidden(node.name());
         let is_cut = node.has(flags::CUT);
-        let edit = self.work.signing.soa_edit();
+        let edit = self.copy.signing.soa_edit();
         for rrset in node.rrsets() {
             let (rtype, ttl) = (rrset.rtype(), rrset.ttl());
             let is_digest = rtype == Type::ZONEMD && node.name() == zone.apex_name();
-            if is_digest && self.work.digests == CopyDigests::LeftOut {
+            if is_digest && self.copy.digest == CopyDigest::Made {
                 continue;
             }
             let mut data: Vec<Vec<u8>> = rrset
@@ -141,47 +53,57 @@ impl ChunkSigner<'_> {
                 .map(|record| record.rdata.to_vec())
                 .collect();
             if rtype == Type::SOA && edit != SoaEdit::None {
-                let shown = edit.serial(zone.serial().0, self.work.now);
+                let shown = edit.serial(zone.serial().0, self.copy.now);
                 data.iter_mut().for_each(|rdata| set_serial(rdata, shown));
             }
             for rdata in &data {
                 self.chunk.push(node.name(), rtype, ttl, rdata);
             }
             // RFC 4035 section 2.2: the NS and glue of a delegation are not signed, its DS is.
-            if !is_cut || rtype == Type::DS {
+            if !is_hidden && (!is_cut || rtype == Type::DS) {
                 self.add_signatures(node.name(), rtype, ttl, &data)?;
             }
         }
         Ok(())
     }
 
-    /// Adds the NSEC or NSEC3 records of a block of the chain.
-    fn add_block(&mut self, block: usize, pause: &mut impl FnMut()) -> Result<(), SignedCopyError> {
-        let (zone, signing, chain) = (self.work.zone, self.work.signing, &self.work.chain);
+    /// Adds the NSEC or NSEC3 records of some links of a block of the chain; false if `pause` ended it.
+    pub(super) fn add_links(
+        &mut self,
+        block: usize,
+        links: Range<usize>,
+        pause: &mut dyn FnMut() -> bool,
+    ) -> Result<bool, SignedCopyError> {
+        let copy = self.copy;
+        let (zone, signing, chain) = (copy.zone(), &copy.signing, &copy.chain);
         let Some(hashing) = chain.hashing() else {
-            for link in chain.nsec_links_of(block) {
+            for link in chain.nsec_links_in(block, links) {
                 if let Some(node) = zone.node_of(link.name.as_name()) {
                     let types = node.types_of_denial();
                     let proof = signing.nsec_of_chain(node.name(), link.next, types);
                     self.add_proof(&proof)?;
                 }
-                pause();
+                if !pause() {
+                    return Ok(false);
+                }
             }
-            return Ok(());
+            return Ok(true);
         };
-        for link in chain.nsec3_links_of(block) {
+        for link in chain.nsec3_links_in(block, links) {
             let node = zone.node_of(link.name.as_name());
             let types = node.into_iter().flat_map(|node| node.types_of_denial());
-            let links = (&link.hash, &link.next);
-            let proof = signing.nsec3_of_chain(hashing, links, types);
+            let ends = (&link.hash, &link.next);
+            let proof = signing.nsec3_of_chain(hashing, ends, types);
             self.add_proof(&proof.ok_or(SignedCopyError::TooLong)?)?;
-            pause();
+            if !pause() {
+                return Ok(false);
+            }
         }
-        Ok(())
+        Ok(true)
     }
 
     fn add_proof(&mut self, proof: &Proof) -> Result<(), SignedCopyError> {
-        let (owner, ttl) = (proof.owner.as_name(), self.work.denial_ttl);
+        let (owner, ttl) = (proof.owner.as_name(), self.copy.denial_ttl);
         self.chunk.push(owner, proof.rtype, ttl, &proof.rdata);
         self.add_signatures(owner, proof.rtype, ttl, &[&proof.rdata[..]])
     }
@@ -193,9 +115,23 @@ impl ChunkSigner<'_> {
         ttl: u32,
         data: &[impl AsRef<[u8]>],
     ) -> Result<(), SignedCopyError> {
+        let copy = self.copy;
         let set = CanonicalSet::new(owner, rtype, ttl, data.iter().map(AsRef::as_ref));
-        let signing = self.work.signing;
-        let made = signing.signatures(&set, self.work.now, &mut self.making);
+        let before = copy.previous.as_ref().and_then(|previous| {
+            let node = previous.node_of(owner)?;
+            let rrset = node.rrset(rtype)?;
+            let records = rrset.records().map(|record| record.rdata);
+            let same = CanonicalSet::new(owner, rtype, rrset.ttl(), records);
+            (same == set).then_some(node)
+        });
+        let known = |head: &[u8]| {
+            let mut rrsigs = before?.signatures(rtype);
+            rrsigs.find(|rrsig| rrsig.len() > head.len() && rrsig.starts_with(head))
+        };
+        let making = &mut self.making;
+        let made = copy
+            .signing
+            .signatures_or_known(&set, copy.now, making, known);
         for rrsig in made.map_err(|_| SignedCopyError::CannotSign)? {
             self.chunk.push(owner, Type::RRSIG, ttl, &rrsig);
         }
@@ -204,55 +140,83 @@ impl ChunkSigner<'_> {
 }
 
 /// Puts a serial into the data of a SOA.
-fn set_serial(rdata: &mut [u8], serial: u32) {
+pub(super) fn set_serial(rdata: &mut [u8], serial: u32) {
     if let Some(at) = rdata.len().checked_sub(20) {
         rdata[at..at + 4].copy_from_slice(&serial.to_be_bytes());
     }
 }
 
-/// The records of a chunk, on their way to the copy.
+/// The records of a piece.
 #[derive(Default)]
 pub(super) struct SignedChunk {
     octets: Vec<u8>,
     records: Vec<ChunkRecord>,
-    /// Signatures that were made for it.
-    pub(super) made: u32,
 }
 
 struct ChunkRecord {
-    owner: Range<usize>,
+    owner: Range<u32>,
+    rdata: Range<u32>,
     rtype: Type,
     ttl: u32,
-    rdata: Range<usize>,
+}
+
+/// A record of a chunk.
+#[derive(Clone, Copy)]
+pub(super) struct ChunkRecordView<'c> {
+    pub(super) owner: &'c [u8],
+    pub(super) rtype: Type,
+    pub(super) ttl: u32,
+    pub(super) rdata: &'c [u8],
 }
 
 impl SignedChunk {
-    fn push(&mut self, owner: Name<'_>, rtype: Type, ttl: u32, rdata: &[u8]) {
+    pub(super) fn push(&mut self, owner: Name<'_>, rtype: Type, ttl: u32, rdata: &[u8]) {
         let last = self.records.last().map(|record| record.owner.clone());
-        let same = last.filter(|range| self.octets.get(range.clone()) == Some(owner.as_wire()));
+        let same = last.filter(|range| self.slice(range) == owner.as_wire());
         let owner = same.unwrap_or_else(|| self.keep(owner.as_wire()));
         let rdata = self.keep(rdata);
         self.records.push(ChunkRecord {
             owner,
+            rdata,
             rtype,
             ttl,
-            rdata,
         });
     }
 
-    fn keep(&mut self, octets: &[u8]) -> Range<usize> {
-        let start = self.octets.len();
+    /// An RRset of a zone has far less than 4 GiB, and a chunk has a few of them.
+    fn keep(&mut self, octets: &[u8]) -> Range<u32> {
+        let start = self.octets.len() as u32;
         self.octets.extend_from_slice(octets);
-        start..self.octets.len()
+        start..self.octets.len() as u32
+    }
+
+    fn slice(&self, range: &Range<u32>) -> &[u8] {
+        let range = range.start as usize..range.end as usize;
+        self.octets.get(range).unwrap_or_default()
+    }
+
+    /// Returns about how many octets of messages the chunk fills.
+    pub(super) fn octets(&self) -> usize {
+        self.octets.len() + self.records.len() * RECORD_HEAD
+    }
+
+    pub(super) fn record(&self, index: usize) -> Option<ChunkRecordView<'_>> {
+        let record = self.records.get(index)?;
+        Some(ChunkRecordView {
+            owner: self.slice(&record.owner),
+            rtype: record.rtype,
+            ttl: record.ttl,
+            rdata: self.slice(&record.rdata),
+        })
     }
 
     /// Adds its records to the copy.
     pub(super) fn add_to(&self, builder: &mut ZoneBuilder) {
-        for record in &self.records {
-            let owner = Name::from_wire(&self.octets[record.owner.clone()]);
-            let rdata = &self.octets[record.rdata.clone()];
-            if let Ok(owner) = owner {
-                builder.add(&Record::new(owner, record.rtype, record.ttl, rdata));
+        for index in 0..self.records.len() {
+            if let Some(record) = self.record(index)
+                && let Ok(owner) = Name::from_wire(record.owner)
+            {
+                builder.add(&Record::new(owner, record.rtype, record.ttl, record.rdata));
             }
         }
     }
