@@ -92,6 +92,11 @@ pub trait MessageStream: Send {
     fn wake(&self) -> Option<Arc<Notify>> {
         None
     }
+
+    /// Returns the notification that a client which does not read is to be cut, because others wait for its place.
+    fn cut(&self) -> Option<Arc<Notify>> {
+        None
+    }
 }
 
 /// The state of an answer of many messages.

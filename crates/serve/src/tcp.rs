@@ -12,6 +12,7 @@
 mod connection;
 mod holdings;
 mod later;
+mod many;
 mod registry;
 mod stream;
 

@@ -4,21 +4,27 @@
 //! request -> zone, access, limits                     here; a worker decides and waits for nothing
 //!         -> place                                    slots: at once, or in turn
 //!         -> version                                  prepare: the zone in memory as it is; differences from the journal
-//!                                                     and zones of databases on a thread that may wait
+//!                                                     and zones of databases on a thread that may wait;
+//!                                                     copies, signers: signed while it is sent
 //!         -> messages, as the client takes them       stream
 //! ```
+//! A client that leaves frees its place at once, and with it all work that nobody else waits for.
+//!
 //! Zones with stored signatures go out as they are, zones that are signed while they are served with signatures and a real
 //! chain of NSEC or NSEC3, and zones that say so with addresses in the places of ALIAS records. A transfer is of one version, whatever happens to the zone meanwhile. Over UDP an IXFR is answered if it fits into one
 //! message, otherwise with the SOA alone (RFC 1995 section 2), and an AXFR is a format error (RFC 5936 section 4.2).
 
 mod access;
+mod copies;
 mod digests;
 mod expand;
 mod prepare;
 mod refusals;
 mod sent;
+mod signers;
 mod slots;
 mod stream;
+mod version_state;
 
 use std::cmp::Ordering;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -30,7 +36,7 @@ use nameward_maintain::policy::PolicyTable;
 use nameward_stats::{Counter, Recorder, Stamp, Stats};
 use nameward_store::state::StateStore;
 use nameward_wire::message::{Message, MessageSection};
-use nameward_wire::{Class, Name, Rcode, Type};
+use nameward_wire::{Class, Name, NameBuf, Rcode, Type};
 use nameward_zone::change::soa_serial;
 use nameward_zone::{Serial, Zone};
 use tokio::runtime::Handle;
@@ -39,8 +45,8 @@ use tokio::sync::Semaphore;
 use crate::pipeline::{ServingState, WayBack};
 use crate::request::{Request, Verdict, extended_error};
 use access::{TransferAccess, access_of};
-use digests::DigestedVersions;
-use prepare::{LiveReads, TransferSource};
+use copies::OutgoingCopies;
+use prepare::{LiveReads, TransferSource, Turns};
 pub(crate) use refusals::LoggedRefusals;
 use sent::SentVersions;
 pub use slots::TransferLimits;
@@ -49,6 +55,10 @@ use stream::{OutgoingTransfer, TransferLog};
 
 /// IXFR questions over UDP that may wait for the journal; more are sent to TCP.
 const DATAGRAMS: usize = 64;
+/// Threads that read the journal for transfers over TCP.
+const JOURNAL_READS: usize = 64;
+/// Threads that copy, hash or compare whole zones for transfers.
+const HEAVY_WORK: usize = 4;
 
 /// Returns the seconds after which a secondary zone expires here, if they are known.
 pub type ExpiryOf = dyn Fn(Name<'_>) -> Option<u32> + Send + Sync;
@@ -61,14 +71,36 @@ pub struct OutgoingTransfers {
     slots: Arc<TransferSlots>,
     datagrams: Arc<Semaphore>,
     live_reads: LiveReads,
-    sent: SentVersions,
-    /// Zones are signed for transfers one at a time.
-    signing_turn: Mutex<()>,
-    /// Versions with digests that are made here.
-    digested: DigestedVersions,
-    recorder: Mutex<Recorder>,
+    /// Versions of zones that no journal has: signed ones, and those that went out last.
+    copies: Arc<OutgoingCopies>,
+    /// Copies of one zone that are not signed here are made one after the other.
+    copy_turns: Turns<NameBuf>,
+    /// Threads that read the journal, and those that do work of a zone's size.
+    journal_reads: Arc<Semaphore>,
+    heavy_work: Arc<Semaphore>,
+    counters: Arc<TransferCounters>,
     refusals: Mutex<LoggedRefusals>,
     expiry: OnceLock<Box<ExpiryOf>>,
+}
+
+/// The counters of transfers.
+struct TransferCounters(Mutex<Recorder>);
+
+impl TransferCounters {
+    fn add(&self, counter: Counter, by: u64) {
+        if by == 0 {
+            return;
+        }
+        let mut recorder = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        recorder.add(counter, by);
+        recorder.flush(Stamp::now(), None);
+    }
+}
+
+impl Drop for OutgoingTransfers {
+    fn drop(&mut self) {
+        self.copies.queue.close();
+    }
 }
 
 /// Why a transfer is not given.
@@ -130,6 +162,8 @@ impl OutgoingTransfers {
         limits: TransferLimits,
         stats: &Arc<Stats>,
     ) -> Arc<Self> {
+        let counters = Arc::new(TransferCounters(Mutex::new(stats.recorder())));
+        let sent = SentVersions::new(limits.sent_octets_max);
         Arc::new(OutgoingTransfers {
             policies,
             store,
@@ -137,10 +171,11 @@ impl OutgoingTransfers {
             slots: TransferSlots::new(limits),
             datagrams: Arc::new(Semaphore::new(DATAGRAMS)),
             live_reads: LiveReads::default(),
-            sent: SentVersions::new(limits.sent_octets_max),
-            signing_turn: Mutex::default(),
-            digested: DigestedVersions::default(),
-            recorder: Mutex::new(stats.recorder()),
+            copies: OutgoingCopies::new(sent, Arc::clone(&counters)),
+            copy_turns: Turns::default(),
+            journal_reads: Arc::new(Semaphore::new(JOURNAL_READS)),
+            heavy_work: Arc::new(Semaphore::new(HEAVY_WORK)),
+            counters,
             refusals: Mutex::default(),
             expiry: OnceLock::new(),
         })
@@ -161,14 +196,13 @@ impl OutgoingTransfers {
         zone.live().is_none() && zone.signing().online().is_none() && !self.makes_digest(zone)
     }
 
-    fn count(&self, counter: Counter) {
-        self.add(counter, 1);
+    /// Returns how many signed copies are being made for transfers.
+    pub fn copies_in_work(&self) -> usize {
+        self.copies.in_work()
     }
 
-    fn add(&self, counter: Counter, by: u64) {
-        let mut recorder = self.recorder.lock().unwrap_or_else(PoisonError::into_inner);
-        recorder.add(counter, by);
-        recorder.flush(Stamp::now(), None);
+    fn count(&self, counter: Counter) {
+        self.counters.add(counter, 1);
     }
 
     /// Decides a request for a transfer.
@@ -251,7 +285,7 @@ impl OutgoingTransfers {
         let is_plain = self.is_plain(zone);
         if let Wanted::Since(serial) = source.wanted
             && is_plain
-            && !is_behind(serial, zone)
+            && !is_behind(serial, zone.serial())
         {
             // RFC 1995 section 2: who has the newest version gets its SOA.
             return soa_alone(zone, transfer_request, out);
@@ -357,13 +391,10 @@ impl std::fmt::Display for KeyNote<'_> {
     }
 }
 
-/// Returns whether a client with an older version asks: the zone's serial is ahead, or so far away that nobody can tell
-/// (RFC 1982 section 3.2), which a whole transfer mends.
-fn is_behind(serial: Serial, zone: &Zone) -> bool {
-    matches!(
-        zone.serial().compare(serial),
-        Some(Ordering::Greater) | None
-    )
+/// Returns whether a client with an older version asks: the zone's serial is ahead, or so far away that it cannot be told
+/// (RFC 1982 section 3.2), which a whole transfer fixes.
+fn is_behind(serial: Serial, newest: Serial) -> bool {
+    matches!(newest.compare(serial), Some(Ordering::Greater) | None)
 }
 
 /// Answers with the SOA of the newest version.

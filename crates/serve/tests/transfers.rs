@@ -1,6 +1,8 @@
 //! Transfers to secondaries through sockets: whole zones, differences, access, limits, and clients that mean no good.
 
 mod loopback;
+#[path = "transfers/signed.rs"]
+mod signed;
 
 use std::net::TcpStream;
 use std::process::Command;
@@ -11,6 +13,7 @@ use loopback::{Loopback, PATIENCE, is_truncated, plain_question, rcode, receive,
 use nameward_dnssec::tsig::{TsigAlgorithm, TsigKey, TsigKeys, sign_request};
 use nameward_dnssec::{KeyUse, Keys, SignatureCache, Signing, SigningKey, SigningPolicy};
 use nameward_maintain::policy::{PolicyPart, PolicySet, PolicySource, PolicyTable};
+use nameward_serve::live::LiveSettings;
 use nameward_serve::transfers::{OutgoingTransfers, TransferLimits};
 use nameward_serve::zone_requests::ZoneRequestHandler;
 use nameward_store::state::{JournalBounds, JournalOrigin, StateChange, StateStore, ZoneHome};
@@ -40,9 +43,18 @@ struct Primary {
 }
 
 impl Primary {
-    /// Serves zones; `open.` and `there.` are for everybody, `keyed.` is for a key, others for nobody.
+    /// Serves zones; `open.`, `there.`, `rsa.` and `small.` are for everybody, `keyed.` is for a key, others for nobody.
     fn start(zones: Vec<Zone>, limits: TransferLimits, has_store: bool) -> Primary {
-        let server = Loopback::start(zones, Some(("there.", &text(5, 10))));
+        Self::start_with(LiveSettings::for_tests(), zones, limits, has_store)
+    }
+
+    fn start_with(
+        settings: LiveSettings,
+        zones: Vec<Zone>,
+        limits: TransferLimits,
+        has_store: bool,
+    ) -> Primary {
+        let server = Loopback::start_with(settings, zones, Some(("there.", &text(5, 10))));
         let directory = tempfile::tempdir().unwrap();
         let bounds = JournalBounds {
             octets: 1 << 20,
@@ -55,6 +67,8 @@ impl Primary {
         for (name, term) in [
             ("open.", AccessTerm::Any),
             ("there.", AccessTerm::Any),
+            ("rsa.", AccessTerm::Any),
+            ("small.", AccessTerm::Any),
             ("keyed.", AccessTerm::Key(key)),
         ] {
             let name: NameBuf = name.parse().unwrap();

@@ -12,6 +12,7 @@ mod denial;
 mod ending;
 mod history;
 mod key_life;
+mod large_transfer;
 mod logs;
 mod lost_store;
 mod missing_files;

@@ -155,4 +155,8 @@ impl MessageStream for SignedMessages {
     fn wake(&self) -> Option<Arc<Notify>> {
         self.messages.wake()
     }
+
+    fn cut(&self) -> Option<Arc<Notify>> {
+        self.messages.cut()
+    }
 }

@@ -16,37 +16,32 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::holdings::UNCOUNTED_BYTES;
 use super::later::{Later, MAX_TICKETS, Mailbox};
+use super::many::{Pulled, notified};
 use super::stream::ByteStream;
 use super::{Seat, StreamAction, StreamHandler, TurnBuffers};
-use crate::request::{MessageStream, NextMessage};
+use crate::request::MessageStream;
 
 /// Messages of one turn at most; then other connections get theirs.
 const TURN_MESSAGES: usize = 128;
 /// Answers of one turn: no further message is begun when they have reached this size.
-const TURN_BYTES: usize = 64 * 1024;
+pub(super) const TURN_BYTES: usize = 64 * 1024;
 /// A client has to take this much within the write timeout.
 const WRITE_WINDOW: usize = 64 * 1024;
 /// Closing first: how long and how much is still read, so that a reset does not destroy the last
 /// answers on their way (RFC 1122 section 4.2.2.13).
 const LINGER: Duration = Duration::from_secs(1);
 const LINGER_BYTES: usize = 1 << 20;
-/// How long an answer of many messages that waits is left alone, if no wake-up comes.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
-/// Octets of the length before each message (RFC 1035 section 4.2.2), and of the largest message.
-const PREFIX: usize = 2;
-const MESSAGE_MAX: usize = u16::MAX as usize;
-
 pub(super) struct StreamConnection<H: StreamHandler, S: ByteStream> {
-    stream: S,
-    seat: Seat<H>,
+    pub(super) stream: S,
+    pub(super) seat: Seat<H>,
     /// Received and not answered yet.
-    input: Vec<u8>,
+    pub(super) input: Vec<u8>,
     /// Answers the client has not taken yet.
     output: Vec<u8>,
     /// Where answers come that take longer than a turn; none before the first of them.
     mailbox: Option<Arc<Mailbox>>,
     /// An answer of many messages, the next of which is made when the client has taken those before.
-    messages: Option<Box<dyn MessageStream>>,
+    pub(super) messages: Option<Box<dyn MessageStream>>,
     /// Octets of both buffers that the registry knows of.
     held: usize,
     /// Octets taken from the mailbox that the registry still counts there.
@@ -58,16 +53,9 @@ pub(super) struct StreamConnection<H: StreamHandler, S: ByteStream> {
     closing: bool,
     opened: Instant,
     /// When the last message was completed (or the connection opened).
-    last_message: Instant,
+    pub(super) last_message: Instant,
     /// When the first byte of an incomplete message came.
-    message_started: Option<Instant>,
-}
-
-/// Whether an answer of many messages went on.
-enum Pulled {
-    Some,
-    /// It waits for something.
-    Nothing,
+    pub(super) message_started: Option<Instant>,
 }
 
 /// Why waiting for the client ended.
@@ -312,72 +300,8 @@ impl<H: StreamHandler, S: ByteStream> StreamConnection<H, S> {
         used
     }
 
-    /// Makes the next messages of an answer that has many, as far as the bound of a turn.
-    fn pull_messages(&mut self) -> io::Result<Pulled> {
-        let mut scratch = self.seat.shared.borrow_scratch();
-        let result = self.pull_into(&mut scratch.out);
-        let is_none = scratch.out.is_empty() && self.messages.is_some();
-        let written = result.and_then(|()| self.write(&scratch.out));
-        self.seat.shared.return_scratch(scratch);
-        written?;
-        self.last_message = Instant::now();
-        self.keep_within_bounds()?;
-        Ok(match is_none {
-            true => Pulled::Nothing,
-            false => {
-                // It is in use as much as one that asks: others make room first.
-                self.seat.shared.registry.touch(self.seat.id);
-                Pulled::Some
-            }
-        })
-    }
-
-    /// Waits until an answer of many messages goes on, for a while at the most; false if the server stops.
-    async fn wait_for_messages(&mut self, shutdown: &mut watch::Receiver<bool>) -> bool {
-        let wake = self.messages.as_ref().and_then(|messages| messages.wake());
-        let woken = async {
-            match &wake {
-                Some(wake) => wake.notified().await,
-                None => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            _ = timeout(LOOK_AGAIN, woken) => true,
-            _ = shutdown.wait_for(|stop| *stop) => false,
-        }
-    }
-
-    fn pull_into(&mut self, out: &mut Vec<u8>) -> io::Result<()> {
-        while out.len() < TURN_BYTES
-            && let Some(stream) = &mut self.messages
-        {
-            let start = out.len();
-            out.resize(start + PREFIX + MESSAGE_MAX, 0);
-            let (prefix, room) = out[start..].split_at_mut(PREFIX);
-            let written = match stream.next_message(room) {
-                NextMessage::Written(len) => len.min(MESSAGE_MAX),
-                NextMessage::Wait => {
-                    out.truncate(start);
-                    return Ok(());
-                }
-                NextMessage::End => {
-                    out.truncate(start);
-                    self.messages = None;
-                    return Ok(());
-                }
-                // The client sees a connection that ends too soon, never a whole answer that is not whole.
-                NextMessage::Broken => return Err(io::ErrorKind::ConnectionAborted.into()),
-            };
-            prefix.copy_from_slice(&(written as u16).to_be_bytes());
-            out.truncate(start + PREFIX + written);
-            let shared = &self.seat.shared;
-            shared.handler.streamed(self.seat.ends.client, written);
-        }
-        Ok(())
-    }
-
     /// Writes what the socket takes now and keeps the rest.
-    fn write(&mut self, answers: &[u8]) -> io::Result<()> {
+    pub(super) fn write(&mut self, answers: &[u8]) -> io::Result<()> {
         let mut written = 0;
         while written < answers.len() {
             match self.stream.try_write(&answers[written..]) {
@@ -400,6 +324,7 @@ impl<H: StreamHandler, S: ByteStream> StreamConnection<H, S> {
     /// Delivers the waiting answers. Says whether the client took them in time.
     async fn flush(&mut self) -> bool {
         let write_timeout = self.seat.shared.settings.write_timeout;
+        let cut = self.messages.as_ref().and_then(|messages| messages.cut());
         let mut written = 0;
         while written < self.output.len() {
             if written > 0 {
@@ -411,7 +336,14 @@ impl<H: StreamHandler, S: ByteStream> StreamConnection<H, S> {
             let window = self.output.len().min(written + WRITE_WINDOW);
             let deadline = Instant::now() + write_timeout;
             while written < window {
-                match timeout_at(deadline, self.stream.writable()).await {
+                let writable = async {
+                    tokio::select! {
+                        biased;
+                        () = notified(cut.as_ref()) => Err(io::ErrorKind::TimedOut.into()),
+                        writable = self.stream.writable() => writable,
+                    }
+                };
+                match timeout_at(deadline, writable).await {
                     Ok(Ok(())) => {}
                     Ok(Err(_)) | Err(_) => return false,
                 }
@@ -433,7 +365,7 @@ impl<H: StreamHandler, S: ByteStream> StreamConnection<H, S> {
     }
 
     /// Reports what this connection holds; fails when all together hold too much and this one is the worst.
-    fn keep_within_bounds(&mut self) -> io::Result<()> {
+    pub(super) fn keep_within_bounds(&mut self) -> io::Result<()> {
         let held = self.input.capacity() + self.output.capacity();
         let held = if held <= UNCOUNTED_BYTES { 0 } else { held };
         let collected = std::mem::take(&mut self.collected);

@@ -1,16 +1,16 @@
 //! Digests over zones that are made here (ZONEMD, RFC 8976).
 //!
 //! A digest is over all records, signatures and the chain included, so it takes time of the zone's size: no change of a zone
-//! waits for it. A transfer has the digest of the version that it is of; one is made at a time, and those who ask for the same
-//! version share it. Answers have that of the version that was hashed last, and its serial: a thread makes it anew when the zone
+//! waits for it. A transfer has the digest of the version that it is of, as its last record, and clients that ask for the same
+//! version share it. Answers have that of the version that was hashed last, and its serial: a thread makes it again when the zone
 //! has changed, and rests four times as long as that took.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use std::{io, thread};
 
-use nameward_dnssec::{Signing, ZonemdHash};
+use nameward_dnssec::ZonemdHash;
 use nameward_maintain::policy::{Policies, ZonemdRule};
 use nameward_maintain::spare::spare_thread;
 use nameward_maintain::table::TableWriter;
@@ -19,7 +19,7 @@ use nameward_zone::change::ChangeError;
 use nameward_zone::{SigningState, Zone};
 
 use super::OutgoingTransfers;
-use super::prepare::PrepareFault;
+use super::version_state::VersionState;
 use crate::pipeline::ServingState;
 use crate::sys;
 
@@ -59,27 +59,6 @@ impl OutgoingTransfers {
         policies.of(zone.apex_name()).zonemd == ZonemdRule::Generate
     }
 
-    /// Returns a version as it goes out, after it was taken note of. The digest of a version is made once for all who ask.
-    pub(super) fn noted(
-        &self,
-        zone: Arc<Zone>,
-        shared: &ServingState,
-    ) -> Result<Arc<Zone>, PrepareFault> {
-        if !self.makes_digest(&zone) {
-            return Ok(self.sent.note(self.finished(zone, shared)?));
-        }
-        let _turn = lock(&self.digested.turn);
-        let name = NameBuf::from(zone.apex_name());
-        let now = sys::seconds_since_1970();
-        let state = DigestedState::of(&zone, &self.policies.load(), now);
-        if let Some(known) = self.digested.find(&name, &state) {
-            return Ok(known);
-        }
-        let version = self.sent.note(self.finished(zone, shared)?);
-        self.digested.keep(name, state, &version);
-        Ok(version)
-    }
-
     /// Starts the thread that keeps the digests in answers. It ends with the transfers.
     pub fn keep_digests(
         self: &Arc<Self>,
@@ -109,70 +88,6 @@ impl OutgoingTransfers {
     }
 }
 
-/// The versions with digests that are in use: that are being sent, or kept to make differences of.
-#[derive(Default)]
-pub(super) struct DigestedVersions {
-    turn: Mutex<()>,
-    versions: Mutex<HashMap<NameBuf, (DigestedState, Weak<Zone>)>>,
-}
-
-impl DigestedVersions {
-    fn find(&self, zone: &NameBuf, state: &DigestedState) -> Option<Arc<Zone>> {
-        let versions = lock(&self.versions);
-        let (before, version) = versions.get(zone)?;
-        version.upgrade().filter(|_| before.is_same(state))
-    }
-
-    fn keep(&self, zone: NameBuf, state: DigestedState, version: &Arc<Zone>) {
-        let mut versions = lock(&self.versions);
-        versions.retain(|_, (_, version)| version.strong_count() > 0);
-        versions.insert(zone, (state, Arc::downgrade(version)));
-    }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The state of a zone that a digest was made of.
-struct DigestedState {
-    /// The version as its home has it. Kept so that no other one gets its address.
-    contents: Weak<Zone>,
-    signing: Option<Weak<Signing>>,
-    serial: u32,
-    /// When the first of its signatures ends: another time when they are renewed.
-    signatures_end: Option<u64>,
-    /// Whether it goes out without them.
-    goes_unsigned: bool,
-}
-
-impl DigestedState {
-    fn of(zone: &Arc<Zone>, policies: &Policies, now: u32) -> Self {
-        let signing = zone.signing().online();
-        let serial = zone.serial().0;
-        DigestedState {
-            contents: Arc::downgrade(&zone.unsigned()),
-            serial: signing.map_or(serial, |signing| signing.soa_edit().serial(serial, now)),
-            signatures_end: signing.map(|signing| signing.earliest_end(now.into())),
-            signing: signing.map(Arc::downgrade),
-            goes_unsigned: policies.of(zone.apex_name()).transfer_unsigned,
-        }
-    }
-
-    fn is_same(&self, other: &DigestedState) -> bool {
-        let is_signed_alike = match (&self.signing, &other.signing) {
-            (Some(one), Some(other)) => one.ptr_eq(other),
-            (None, None) => true,
-            _ => false,
-        };
-        is_signed_alike
-            && self.signatures_end == other.signatures_end
-            && self.goes_unsigned == other.goes_unsigned
-            && self.serial == other.serial
-            && self.contents.ptr_eq(&other.contents)
-    }
-}
-
 /// Keeps the digests in answers.
 struct DigestKeeper {
     transfers: Weak<OutgoingTransfers>,
@@ -180,7 +95,7 @@ struct DigestKeeper {
     table: Arc<TableWriter>,
     /// The policies that were looked at last, and whether a zone has its digest made by them.
     policies: Option<(Arc<Policies>, bool)>,
-    digested: HashMap<NameBuf, DigestedState>,
+    digested: HashMap<NameBuf, VersionState>,
 }
 
 impl DigestKeeper {
@@ -207,7 +122,7 @@ impl DigestKeeper {
             self.table.set_digest(name.as_name(), None);
         }
         for zone in zones {
-            let state = DigestedState::of(&zone, &transfers.policies.load(), now);
+            let state = VersionState::of(&zone, &transfers.policies.load(), now);
             let name = NameBuf::from(zone.apex_name());
             let before = self.digested.get(&name);
             if before.is_some_and(|before| before.is_same(&state)) {
@@ -233,14 +148,15 @@ impl DigestKeeper {
     }
 
     /// Makes the digest of a zone and has answers show it.
-    fn digest(&self, transfers: &OutgoingTransfers, zone: Arc<Zone>) {
+    fn digest(&self, transfers: &Arc<OutgoingTransfers>, zone: Arc<Zone>) {
         let name = NameBuf::from(zone.apex_name());
         // From the first version on answers prove that there is one.
         if zone.apex().rrset(Type::ZONEMD).is_none() {
             let placeholder = zone.zonemd_placeholder();
             self.table.set_digest(name.as_name(), Some(placeholder));
         }
-        match transfers.noted(zone, &self.shared) {
+        let version = transfers.whole_version(zone, &self.shared);
+        match transfers.runtime.block_on(version) {
             Ok(sent) => {
                 if let Some(zonemd) = zonemd_of(&sent) {
                     self.table.set_digest(name.as_name(), Some(zonemd));

@@ -22,6 +22,7 @@ use nameward_zone::{
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 
+use super::prepare::ClientGone;
 use crate::access::ClientZones;
 use crate::alias::AliasResolver;
 use crate::live::{FetchedPart, LiveView, Parts};
@@ -47,8 +48,10 @@ pub(super) enum ExpandFault {
     Backend(Box<NameBuf>, LookupError),
     #[error("expand_alias: its targets were not resolved in time")]
     Late,
-    #[error("expand_alias: a bug while targets were resolved")]
+    #[error("expand_alias: internal error while targets were resolved")]
     Ended,
+    #[error("expand_alias: the client has left")]
+    ClientLeft,
     #[error("expand_alias: {0}")]
     Unusable(#[from] ChangeError),
 }
@@ -74,6 +77,7 @@ pub(super) struct AliasExpansion<'e> {
     pub(super) shared: &'e ServingState,
     pub(super) client: IpAddr,
     pub(super) runtime: &'e Handle,
+    pub(super) gone: &'e ClientGone,
 }
 
 /// Returns whether a zone has an ALIAS record.
@@ -204,7 +208,9 @@ impl AliasExpansion<'_> {
             apex: zone.apex_name().into(),
             name: key.suffix(key.labels()).into(),
         };
-        match self.runtime.block_on(source.lookup(&request)) {
+        let looked_up = self.gone.or(source.lookup(&request));
+        let looked_up = self.runtime.block_on(looked_up);
+        match looked_up.map_err(|_| ExpandFault::ClientLeft)? {
             Ok(part) => Ok(Some(FetchedPart::new(live, key, generation, part.zone))),
             Err(error) => Err(ExpandFault::Backend(Box::new(request.name), error)),
         }
@@ -228,10 +234,13 @@ impl AliasExpansion<'_> {
         };
         let resolver = self.shared.aliases().ok_or_else(|| unresolved(first))?;
         let all = resolve_all(resolver, wanted.into_iter());
-        self.runtime.block_on(async {
+        let in_time = async {
+            let all = self.gone.or(all);
             let in_time = tokio::time::timeout_at(deadline.into(), all).await;
-            in_time.unwrap_or(Err(ExpandFault::Late))
-        })
+            in_time.unwrap_or(Ok(Err(ExpandFault::Late)))
+        };
+        let resolved = self.runtime.block_on(in_time);
+        resolved.map_err(|_| ExpandFault::ClientLeft)?
     }
 }
 

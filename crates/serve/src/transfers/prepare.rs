@@ -1,32 +1,35 @@
-//! The version that a transfer is made of: differences from the journal, and zones of databases read as a whole. Both may
-//! wait for a disk or a network, so they run on threads that may.
+//! The version that a transfer is made of: differences from the journal, zones of databases read as a whole, copies that are
+//! signed while they are sent.
+//!
+//! Preparing is a task that ends when its client leaves. What has to run on a thread (a disk, a database that blocks, work of
+//! a zone's size) holds a permit or a turn there, so threads are bounded whatever clients do.
 
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use nameward_dnssec::Signing;
 use nameward_maintain::outgoing::{
-    AxfrMessages, IxfrMessages, OutgoingFault, TransferRequest, condense,
+    AxfrMessages, CopyDigest, IxfrMessages, OutgoingFault, SignedCopyError, SignedMessages,
+    SignedReady, TransferRequest, condense, unsigned_copy,
 };
-use nameward_maintain::outgoing::{
-    CopyThreads, SignedCopyError, digested_copy, signed_copy, unsigned_copy,
-};
-use nameward_stats::Counter;
 use nameward_wire::{NameBuf, Rcode, Type};
 use nameward_zone::change::Difference;
 use nameward_zone::{LookupError, LookupRequest, Serial, Zone};
+use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard, Semaphore, watch};
 
 use super::access::TransferAccess;
+use super::copies::{CopyReader, CopySource, OpenedCopy};
 use super::digests::{ZoneDigestFault, with_made_digest, with_placeholder};
 use super::expand::{AliasExpansion, ExpandFault, has_alias};
 use super::sent::SentVersions;
+use super::signers::SignerQueue;
+use super::version_state::VersionState;
 use super::{AliasForm, OutgoingTransfers, Wanted, is_behind};
 use crate::pipeline::ServingState;
 use crate::request::extended_error;
-use crate::signing::SigningPacer;
 use crate::sys;
 
 /// Differences, and octets of them, from which on they are condensed into one (RFC 1995 section 5).
@@ -35,6 +38,12 @@ const CONDENSED_OCTETS: usize = 256 << 10;
 
 /// Octets of differences that are sent however small the zone is.
 pub(super) const ALWAYS_SENT: usize = 16 << 10;
+
+/// How long the client of an IXFR is kept waiting for a difference between signed versions; then it gets the whole zone as it is
+/// signed. Knot gives up after five seconds without an octet.
+const DIFFERENCE_PATIENCE: Duration = Duration::from_secs(3);
+/// How long a full message is waited for before what is signed of it goes out: no secondary waits in vain for a slow signer.
+const PART_PATIENCE: Duration = Duration::from_secs(1);
 
 /// The zone of a transfer, the version that the client asks for, and its form.
 pub(super) struct TransferSource {
@@ -49,22 +58,83 @@ pub(super) struct TransferSource {
 pub(super) enum OutgoingMessages {
     Whole(AxfrMessages),
     Differences(IxfrMessages),
+    Signed(SignedTransfer),
+}
+
+/// A zone that is sent as it is signed.
+pub(super) struct SignedTransfer {
+    messages: SignedMessages,
+    reader: CopyReader,
+    /// When the last message was written.
+    last: Instant,
+}
+
+/// The next message of a transfer, if it can be written.
+pub(super) enum OutgoingMessage {
+    Written(usize),
+    /// It has to be signed first.
+    Unready,
+    End,
 }
 
 impl OutgoingMessages {
-    pub(super) fn next_message(&mut self, out: &mut [u8]) -> Result<Option<usize>, OutgoingFault> {
-        match self {
-            OutgoingMessages::Whole(messages) => messages.next_message(out),
-            OutgoingMessages::Differences(messages) => messages.next_message(out),
-        }
+    pub(super) fn next_message(&mut self, out: &mut [u8]) -> Result<OutgoingMessage, SendFault> {
+        let written = match self {
+            OutgoingMessages::Whole(messages) => messages.next_message(out)?,
+            OutgoingMessages::Differences(messages) => messages.next_message(out)?,
+            OutgoingMessages::Signed(transfer) => {
+                if !transfer.is_ready()? {
+                    return Ok(OutgoingMessage::Unready);
+                }
+                transfer.next_message(out)?
+            }
+        };
+        Ok(written.map_or(OutgoingMessage::End, OutgoingMessage::Written))
     }
 
     pub(super) fn records(&self) -> u64 {
         match self {
             OutgoingMessages::Whole(messages) => messages.records(),
             OutgoingMessages::Differences(messages) => messages.records(),
+            OutgoingMessages::Signed(transfer) => transfer.messages.records(),
         }
     }
+
+    /// Lets this notification say that there is more to send.
+    pub(super) fn wake_by(&mut self, wake: &Arc<tokio::sync::Notify>) {
+        if let OutgoingMessages::Signed(transfer) = self {
+            transfer.reader.wake_by(Arc::clone(wake));
+        }
+    }
+}
+
+impl SignedTransfer {
+    fn is_ready(&self) -> Result<bool, PrepareFault> {
+        if let Some(fault) = self.reader.fault() {
+            return Err(fault);
+        }
+        Ok(match self.messages.ready() {
+            SignedReady::Message => true,
+            SignedReady::Part => self.last.elapsed() >= PART_PATIENCE,
+            SignedReady::Nothing => false,
+        })
+    }
+
+    fn next_message(&mut self, out: &mut [u8]) -> Result<Option<usize>, OutgoingFault> {
+        let written = self.messages.next_message(out)?;
+        self.last = Instant::now();
+        self.reader.advance(self.messages.position());
+        Ok(written)
+    }
+}
+
+/// Why a transfer ends before its last message.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SendFault {
+    #[error("{0}")]
+    Outgoing(#[from] OutgoingFault),
+    #[error("{0}")]
+    Unsigned(#[from] PrepareFault),
 }
 
 /// The messages of a transfer that can begin, and the serial they lead to.
@@ -84,7 +154,9 @@ pub(super) enum PrepareFault {
     Unexpanded(#[from] ExpandFault),
     #[error("{0}")]
     Undigested(#[from] ZoneDigestFault),
-    #[error("a bug while it was signed")]
+    #[error("no thread can be started to sign it: {0}")]
+    NoThread(std::io::Error),
+    #[error("internal error while it was signed")]
     SigningEnded,
     #[error("it is gone")]
     Gone,
@@ -105,6 +177,7 @@ impl PrepareFault {
             PrepareFault::NotNameServer => (Rcode::Refused, Some(extended_error::PROHIBITED)),
             PrepareFault::Unexpanded(_) => (Rcode::ServFail, Some(extended_error::NETWORK_ERROR)),
             PrepareFault::Unsigned(_)
+            | PrepareFault::NoThread(_)
             | PrepareFault::SigningEnded
             | PrepareFault::Undigested(_) => (Rcode::ServFail, None),
         }
@@ -131,6 +204,29 @@ impl PreparedTransfer {
     }
 }
 
+/// Ends the waiting of a thread for others when the client leaves.
+#[derive(Clone)]
+pub(super) struct ClientGone(watch::Receiver<()>);
+
+impl ClientGone {
+    /// Returns the notice and what sends it when it is dropped.
+    pub(super) fn new() -> (watch::Sender<()>, Self) {
+        let (sender, receiver) = watch::channel(());
+        (sender, ClientGone(receiver))
+    }
+
+    /// Waits for something, or for the client to leave.
+    pub(super) async fn or<T>(&self, work: impl Future<Output = T>) -> Result<T, PrepareFault> {
+        let mut gone = self.0.clone();
+        tokio::select! {
+            biased;
+            // Nothing is ever sent: it ends when the sender is dropped.
+            _ = gone.changed() => Err(PrepareFault::Gone),
+            done = work => Ok(done),
+        }
+    }
+}
+
 impl OutgoingTransfers {
     /// Prepares a transfer at once, if nothing has to be waited for.
     pub(super) fn prepare_at_once(
@@ -144,126 +240,220 @@ impl OutgoingTransfers {
             .then(|| PreparedTransfer::whole(Arc::clone(zone), request.clone()))
     }
 
-    /// Prepares a transfer; may wait.
-    pub(super) fn prepare(
-        &self,
-        shared: &ServingState,
-        source: TransferSource,
+    /// Prepares a transfer.
+    pub(super) async fn prepare(
+        self: &Arc<Self>,
+        shared: &Arc<ServingState>,
+        (source, gone): (TransferSource, ClientGone),
         request: TransferRequest,
     ) -> Result<PreparedTransfer, PrepareFault> {
-        if source.access == TransferAccess::NameServers {
-            self.check_name_server(shared, &source)?;
-        }
         let has_journal = self.is_plain(&source.zone);
         let is_expanded = source.alias_form == AliasForm::Addresses;
-        let mut zone = match source.zone.live().is_some() {
-            true => {
-                let reads = &self.live_reads;
-                reads.read(shared, &source.zone, (&self.runtime, &self.sent))?
-            }
-            false => source.zone,
-        };
-        let has_alias = is_expanded && has_alias(&zone);
-        if has_alias {
-            let expansion = AliasExpansion {
-                zone: &zone,
-                shared,
-                client: source.client,
-                runtime: &self.runtime,
-            };
-            zone = expansion.run()?;
-        }
+        let wanted = source.wanted;
+        let (zone, has_alias) = self.contents(shared, source, gone).await?;
         if !has_journal {
-            zone = self.noted(zone, shared)?;
+            return self.prepare_copy(shared, zone, wanted, request).await;
         }
-        let Wanted::Since(serial) = source.wanted else {
+        let Wanted::Since(serial) = wanted else {
             return Ok(PreparedTransfer::whole(zone, request));
         };
-        if !is_behind(serial, &zone) {
+        if !is_behind(serial, zone.serial()) {
             return Ok(PreparedTransfer::differences(&zone, Vec::new(), request));
         }
-
-        // A zone that is looked up has no journal here, and of one that is signed while it is served the journal has no
-        // signatures. It has ALIAS records and not their addresses, so who gets these has to get the whole zone.
-        let differences = match has_journal {
-            true => (!has_alias)
-                .then(|| self.differences(&zone, serial))
-                .flatten()
-                .filter(|differences| !is_expanded || !differences.iter().any(changes_alias)),
+        // The journal has ALIAS records and not their addresses, so who gets these has to get the whole zone.
+        let (transfers, of) = (Arc::clone(self), Arc::clone(&zone));
+        let differences = match has_alias {
+            true => None,
             false => {
-                let sent = self.sent.differences(&zone, serial);
-                sent.and_then(|differences| worth_sending(differences, &zone))
+                let read = move || transfers.differences(&of, serial);
+                on_thread(&self.journal_reads, read).await?
             }
         };
+        let differences =
+            differences.filter(|list| !is_expanded || !list.iter().any(changes_alias));
         Ok(match differences {
             Some(differences) => PreparedTransfer::differences(&zone, differences, request),
             None => PreparedTransfer::whole(zone, request),
         })
     }
 
-    /// Returns a version as it goes out: signed, or without keys and signatures, and with the digest that is made here.
-    pub(super) fn finished(
-        &self,
-        mut zone: Arc<Zone>,
-        shared: &ServingState,
-    ) -> Result<Arc<Zone>, PrepareFault> {
-        let makes_digest = self.makes_digest(&zone);
-        let policies = self.policies.load();
-        let is_unsigned = policies.of(zone.apex_name()).transfer_unsigned;
-        match zone.signing().online().cloned() {
-            Some(signing) if !is_unsigned => {
-                if makes_digest {
-                    zone = with_placeholder(&zone)?;
-                }
-                return self.signed(&zone, (&signing, makes_digest), shared);
-            }
-            Some(signing) => {
-                zone = Arc::new(unsigned_copy(&zone, &signing).ok_or(PrepareFault::Gone)?);
-            }
-            None => {}
+    /// Returns the contents of a zone in the form that the client gets, and whether ALIAS records were expanded in it.
+    async fn contents(
+        self: &Arc<Self>,
+        shared: &Arc<ServingState>,
+        source: TransferSource,
+        gone: ClientGone,
+    ) -> Result<(Arc<Zone>, bool), PrepareFault> {
+        let is_expanded = source.alias_form == AliasForm::Addresses;
+        let live = source.zone.live().map(|live| live.backend);
+        if live.is_none() && !is_expanded {
+            return Ok((source.zone, false));
         }
-        match makes_digest {
-            true => Ok(with_made_digest(&zone)?),
-            false => Ok(zone),
+        // Reads of one database follow each other.
+        let turn = match live {
+            Some(backend) => Some(self.live_reads.turns.wait(backend).await),
+            None => None,
+        };
+        let (transfers, shared) = (Arc::clone(self), Arc::clone(shared));
+        let work = move || transfers.read_contents(&shared, source, (gone, turn));
+        let done = self.runtime.spawn_blocking(work).await;
+        done.unwrap_or(Err(PrepareFault::SigningEnded))
+    }
+
+    /// As [`Self::contents`], on a thread that may wait. It waits for others no longer than the client is there.
+    fn read_contents(
+        &self,
+        shared: &ServingState,
+        source: TransferSource,
+        (gone, turn): (ClientGone, Option<OwnedMutexGuard<()>>),
+    ) -> Result<(Arc<Zone>, bool), PrepareFault> {
+        if source.access == TransferAccess::NameServers {
+            self.check_name_server(shared, &source)?;
+        }
+        let mut zone = match source.zone.live().is_some() {
+            true => self.live_reads.read(self, shared, (&source.zone, &gone))?,
+            false => source.zone,
+        };
+        drop(turn);
+        let has_alias = source.alias_form == AliasForm::Addresses && has_alias(&zone);
+        if has_alias {
+            let expansion = AliasExpansion {
+                zone: &zone,
+                shared,
+                client: source.client,
+                runtime: &self.runtime,
+                gone: &gone,
+            };
+            zone = expansion.run()?;
+        }
+        Ok((zone, has_alias))
+    }
+
+    /// Prepares the transfer of a zone whose versions no journal has: differences between those that went out, or all of it.
+    async fn prepare_copy(
+        self: &Arc<Self>,
+        shared: &Arc<ServingState>,
+        zone: Arc<Zone>,
+        wanted: Wanted,
+        request: TransferRequest,
+    ) -> Result<PreparedTransfer, PrepareFault> {
+        let reader = match self.open_copy(shared, zone).await? {
+            OpenedCopy::Version(version) => return Ok(self.known(version, wanted, request)),
+            OpenedCopy::Reader(reader) => reader,
+        };
+        let copy = reader.begun().await?;
+        if let Wanted::Since(serial) = wanted {
+            if !is_behind(serial, copy.serial()) {
+                let messages = IxfrMessages::up_to_date(copy.zone(), copy.soa(), request);
+                return Ok(PreparedTransfer {
+                    messages: OutgoingMessages::Differences(messages),
+                    serial: copy.serial(),
+                });
+            }
+            if self.copies.sent.leads_from(copy.zone(), serial) {
+                let completed = reader.completed();
+                let in_time = tokio::time::timeout(DIFFERENCE_PATIENCE, completed).await;
+                if let Ok(Some(version)) = in_time.unwrap_or(Ok(None)) {
+                    return Ok(self.known(version, wanted, request));
+                }
+            }
+        }
+        Ok(PreparedTransfer {
+            serial: copy.serial(),
+            messages: OutgoingMessages::Signed(SignedTransfer {
+                messages: SignedMessages::new(copy, request),
+                reader,
+                last: Instant::now(),
+            }),
+        })
+    }
+
+    /// Prepares the transfer of a version that is known as a whole.
+    fn known(
+        &self,
+        version: Arc<Zone>,
+        wanted: Wanted,
+        request: TransferRequest,
+    ) -> PreparedTransfer {
+        let Wanted::Since(serial) = wanted else {
+            return PreparedTransfer::whole(version, request);
+        };
+        if !is_behind(serial, version.serial()) {
+            return PreparedTransfer::differences(&version, Vec::new(), request);
+        }
+        let sent = self.copies.sent.differences(&version, serial);
+        match sent.and_then(|differences| worth_sending(differences, &version)) {
+            Some(differences) => PreparedTransfer::differences(&version, differences, request),
+            None => PreparedTransfer::whole(version, request),
         }
     }
 
-    /// Signs a zone that is signed while it is served, one at a time, on threads that give way to answers and take no more of
-    /// the CPU than signing may.
-    fn signed(
-        &self,
-        zone: &Zone,
-        (signing, makes_digest): (&Signing, bool),
-        shared: &ServingState,
+    /// Returns the version of a zone that goes out, with its digest and its signatures, once all of it is there.
+    pub(super) async fn whole_version(
+        self: &Arc<Self>,
+        zone: Arc<Zone>,
+        shared: &Arc<ServingState>,
     ) -> Result<Arc<Zone>, PrepareFault> {
-        let _turn = self
-            .signing_turn
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let (count, share) = shared.live.signing_threads();
-        let begin = || {
-            sys::give_way();
-            let mut pacer = SigningPacer::new(share);
-            Box::new(move || pacer.pause()) as Box<dyn FnMut()>
+        match self.open_copy(shared, zone).await? {
+            OpenedCopy::Version(version) => Ok(version),
+            OpenedCopy::Reader(reader) => reader.completed().await?.ok_or(PrepareFault::Gone),
+        }
+    }
+
+    /// Returns a zone as it goes out: signed, or without keys and signatures, and with the digest that is made here.
+    async fn open_copy(
+        self: &Arc<Self>,
+        shared: &Arc<ServingState>,
+        zone: Arc<Zone>,
+    ) -> Result<OpenedCopy, PrepareFault> {
+        let name = NameBuf::from(zone.apex_name());
+        let makes_digest = self.makes_digest(&zone);
+        let (state, is_unsigned) = {
+            let policies = self.policies.load();
+            let state = VersionState::of(&zone, &policies, sys::seconds_since_1970());
+            (state, policies.of(zone.apex_name()).transfer_unsigned)
         };
-        let threads = CopyThreads {
-            count,
-            begin: &begin,
-        };
-        let signed = thread::scope(|scope| {
-            let work = || {
-                sys::give_way();
-                let now = sys::seconds_since_1970();
-                match makes_digest {
-                    true => digested_copy(zone, signing, now, threads),
-                    false => signed_copy(zone, signing, now, threads),
-                }
+        let signing = zone.signing().online().cloned();
+        if let Some(signing) = signing.clone().filter(|_| !is_unsigned) {
+            let threads = shared.live.signing_threads();
+            SignerQueue::start(&self.copies, threads).map_err(PrepareFault::NoThread)?;
+            let source = || {
+                Ok(CopySource {
+                    digest: match makes_digest {
+                        true => CopyDigest::Made,
+                        false => CopyDigest::Kept,
+                    },
+                    zone: match makes_digest {
+                        true => with_placeholder(&zone)?,
+                        false => Arc::clone(&zone),
+                    },
+                    signing,
+                })
             };
-            scope.spawn(work).join()
-        });
-        let (copy, made) = signed.map_err(|_| PrepareFault::SigningEnded)??;
-        self.add(Counter::Signatures, made.into());
-        Ok(Arc::new(copy))
+            return self.copies.open(state, source, name);
+        }
+        // Those who ask for the same zone wait for each other, and share what the first one made.
+        let turn = self.copy_turns.wait(name).await;
+        if let Some(version) = self.copies.find(&name, &state) {
+            return Ok(OpenedCopy::Version(version));
+        }
+        let transfers = Arc::clone(self);
+        let work = move || -> Result<Arc<Zone>, PrepareFault> {
+            let _turn = turn;
+            let mut zone = zone;
+            if let Some(signing) = signing {
+                zone = Arc::new(unsigned_copy(&zone, &signing).ok_or(PrepareFault::Gone)?);
+            }
+            if makes_digest {
+                zone = with_made_digest(&zone)?;
+            }
+            let version = transfers.copies.sent.note(zone);
+            transfers.copies.remember(name, state, &version);
+            Ok(version)
+        };
+        Ok(OpenedCopy::Version(
+            on_thread(&self.heavy_work, work).await??,
+        ))
     }
 
     /// Returns the differences that lead from a serial to this version of a zone; `None` where the journal does not have
@@ -318,33 +508,69 @@ const JOURNAL_PATIENCE: Duration = Duration::from_secs(1);
 /// The time between two looks at the journal.
 const JOURNAL_STEP: Duration = Duration::from_millis(10);
 
+/// Runs work on a thread, where so many run at one time. A permit is held as long as its thread is.
+async fn on_thread<T: Send + 'static>(
+    permits: &Arc<Semaphore>,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, PrepareFault> {
+    let permit = Arc::clone(permits).acquire_owned().await;
+    let permit = permit.map_err(|_| PrepareFault::Gone)?;
+    let run = move || {
+        let _permit = permit;
+        work()
+    };
+    let done = tokio::task::spawn_blocking(run).await;
+    done.map_err(|_| PrepareFault::SigningEnded)
+}
+
+/// Turns of those who do the same work, waited for without a thread.
+pub(super) struct Turns<K>(Mutex<HashMap<K, Weak<AsyncMutex<()>>>>);
+
+impl<K> Default for Turns<K> {
+    fn default() -> Self {
+        Turns(Mutex::default())
+    }
+}
+
+impl<K: Hash + Eq> Turns<K> {
+    /// Waits for a turn; it ends when what is returned is dropped.
+    async fn wait(&self, key: K) -> OwnedMutexGuard<()> {
+        let turn = {
+            let mut turns = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            turns.retain(|_, turn| turn.strong_count() > 0);
+            let known = turns.get(&key).and_then(Weak::upgrade);
+            known.unwrap_or_else(|| {
+                let turn = Arc::default();
+                turns.insert(key, Arc::downgrade(&turn));
+                turn
+            })
+        };
+        turn.lock_owned().await
+    }
+}
+
 /// Reads of whole zones from databases. Those of one database follow each other, and who asks for a version that was just
 /// read, and is still being sent to another client, gets the same.
 #[derive(Default)]
 pub(super) struct LiveReads {
-    turns: Mutex<HashMap<u32, Arc<Mutex<()>>>>,
+    turns: Turns<u32>,
     /// By the number of the zone: its generation, and its contents as long as they are in use.
     read: Mutex<HashMap<u64, (u64, Weak<Zone>)>>,
 }
 
 impl LiveReads {
-    /// Reads a zone as one version.
+    /// Reads a zone as one version. The caller has the turn of its database.
     fn read(
         &self,
+        transfers: &OutgoingTransfers,
         shared: &ServingState,
-        stand_in: &Zone,
-        (runtime, sent): (&tokio::runtime::Handle, &SentVersions),
+        (stand_in, gone): (&Zone, &ClientGone),
     ) -> Result<Arc<Zone>, PrepareFault> {
         let live = stand_in.live().ok_or(PrepareFault::Gone)?;
-        let turn = {
-            let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
-            Arc::clone(turns.entry(live.backend).or_default())
-        };
-        let _turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
         // Before it is read: what changes after this is newer than what is read.
         let generation = live.generation();
         let known = self.known(live.number(), generation);
-        if let Some(zone) = known.filter(|zone| is_being_sent(zone, sent)) {
+        if let Some(zone) = known.filter(|zone| is_being_sent(zone, &transfers.copies.sent)) {
             return Ok(zone);
         }
         let source = shared.live.source(live.backend).ok_or(PrepareFault::Gone)?;
@@ -354,7 +580,9 @@ impl LiveReads {
             apex,
             name: apex,
         };
-        let zone = runtime.block_on(source.read_zone(&request));
+        let zone = transfers
+            .runtime
+            .block_on(gone.or(source.read_zone(&request)))?;
         let zone = Arc::new(zone.map_err(PrepareFault::Backend)?);
         let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
         read.retain(|_, (_, zone)| zone.strong_count() > 0);

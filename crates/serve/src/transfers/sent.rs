@@ -2,16 +2,15 @@
 //! looked up in a database.
 //!
 //! The version that went out last is kept of each, with the differences that lead to it, so that a secondary that
-//! has one of them gets what changed since (RFC 1995): records, RRSIG, NSEC and NSEC3. All who ask for one serial get the
-//! same records, since a difference fits no other. Nothing of it is kept over a restart; the first transfer of a zone after
+//! has one of them gets what changed since (RFC 1995): records, RRSIG, NSEC and NSEC3. A difference fits only those who have
+//! exactly the version that it starts from, so where two versions went out with one serial it starts from neither. Nothing of it is kept over a restart; the first transfer of a zone after
 //! one is a whole one.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use nameward_wire::Type;
 use nameward_zone::change::Difference;
-use nameward_zone::{RecordList, Serial, Zone};
+use nameward_zone::{Serial, Zone};
 
 /// Differences that are kept of one zone.
 const DIFFERENCES_MAX: usize = 200;
@@ -68,6 +67,25 @@ impl SentVersions {
         newest
     }
 
+    /// Returns the octets that may be kept.
+    pub(super) fn octets_max(&self) -> usize {
+        self.octets_max
+    }
+
+    /// Returns the version of a zone that went out last, if it is kept.
+    pub(super) fn newest(&self, zone: &Zone) -> Option<Arc<Zone>> {
+        let kept = self.kept();
+        let sent = kept.zones.get(&name_of(zone))?;
+        Some(Arc::clone(&sent.newest))
+    }
+
+    /// Returns whether differences may lead from a serial to the next version of a zone.
+    pub(super) fn leads_from(&self, zone: &Zone, since: Serial) -> bool {
+        let kept = self.kept();
+        let sent = kept.zones.get(&name_of(zone));
+        sent.is_some_and(|sent| sent.leads_from(since))
+    }
+
     /// Returns whether a version is kept here.
     pub(super) fn has(&self, version: &Arc<Zone>) -> bool {
         let kept = self.kept();
@@ -86,11 +104,7 @@ impl SentVersions {
         if !Arc::ptr_eq(&sent.newest, version) {
             return None;
         }
-        let starts_here = |difference: &Difference| {
-            let serials = difference.serials();
-            serials.is_some_and(|(from, _)| from == since)
-        };
-        let first = sent.differences.iter().position(starts_here)?;
+        let first = sent.first_difference(since)?;
         Some(sent.differences.range(first..).cloned().collect())
     }
 
@@ -136,6 +150,19 @@ impl SentZone {
         }
     }
 
+    fn first_difference(&self, since: Serial) -> Option<usize> {
+        let starts_here = |difference: &Difference| {
+            let serials = difference.serials();
+            serials.is_some_and(|(from, _)| from == since)
+        };
+        self.differences.iter().position(starts_here)
+    }
+
+    fn leads_from(&self, since: Serial) -> bool {
+        let is_newest = self.newest.serial() == since && !self.is_ambiguous;
+        is_newest || self.first_difference(since).is_some()
+    }
+
     /// Goes on to another version.
     fn follow(mut self, version: Arc<Zone>) -> SentZone {
         if Arc::ptr_eq(&self.newest, &version) {
@@ -149,7 +176,7 @@ impl SentZone {
         }
         let difference = version.difference_from(&self.newest);
         if is_same_serial {
-            if difference.is_empty() || is_signed_again(&difference) {
+            if difference.is_empty() {
                 return self;
             }
             return SentZone {
@@ -177,25 +204,6 @@ impl SentZone {
         }
         self.octets = whole + octets;
     }
-}
-
-/// Returns whether two versions differ in nothing but signatures of the same time: some algorithms make another one of the
-/// same records each time.
-fn is_signed_again(difference: &Difference) -> bool {
-    let times = |list: &RecordList| -> Option<Vec<[u8; 8]>> {
-        let mut times: Vec<[u8; 8]> = Vec::new();
-        // A digest over other signatures of the same time is another one, too.
-        for record in list.iter().filter(|record| record.rtype != Type::ZONEMD) {
-            // RFC 4034 section 3.1: expiration and inception follow type, algorithm, labels and TTL.
-            let is_signature = record.rtype == Type::RRSIG;
-            let fields = record.rdata.get(8..16).filter(|_| is_signature)?;
-            times.extend(<[u8; 8]>::try_from(fields));
-        }
-        times.sort_unstable();
-        Some(times)
-    };
-    let (removed, added) = (times(&difference.removed), times(&difference.added));
-    removed.is_some() && removed == added
 }
 
 fn name_of(zone: &Zone) -> Box<[u8]> {

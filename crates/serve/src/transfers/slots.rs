@@ -1,12 +1,17 @@
 //! Places for transfers to secondaries: so many in all, so many for one client, and those who wait for one.
 //!
-//! Who finds no place waits its turn; a client that has all its places lets others pass. Those who wait hold a connection
-//! and nothing else, and their number is bounded.
+//! Who finds no place waits. A free place goes to the client that has the fewest, and among equals to the one that waits
+//! longest, so a client with many requests does not keep others waiting. No client fills the queue: it has at most what it
+//! leaves free to others. Those who wait hold a connection and nothing else.
+//!
+//! A client that has taken nothing for some seconds loses its place to one that waits for it; while nobody waits it
+//! keeps it, for as long as the connection lasts.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
@@ -14,6 +19,11 @@ use crate::tcp::counted_as;
 
 /// Transfers that may wait for a place.
 const WAITING: usize = 1000;
+/// Parts of the queue of which one client may fill one.
+const PARTS: usize = 4;
+/// A client that has not taken a message for this long makes room for others. A link that carries less than 20 KiB in a second
+/// is slower.
+const STALLED: Duration = Duration::from_secs(3);
 
 /// The bounds of transfers to secondaries: how many run at one time, and what is kept of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,15 +45,33 @@ pub(super) struct TransferSlots {
 #[derive(Default)]
 struct SlotState {
     running: usize,
-    /// Transfers that run, by client.
-    clients: HashMap<IpAddr, usize>,
+    clients: HashMap<IpAddr, ClientSlots>,
+    /// In the order they came.
     waiting: VecDeque<Arc<SlotWaiter>>,
+    /// Transfers that run, as far as they have begun.
+    places: Vec<Arc<SlotProgress>>,
+}
+
+/// Transfers of one client.
+#[derive(Default)]
+struct ClientSlots {
+    running: usize,
+    waiting: usize,
 }
 
 struct SlotWaiter {
     client: IpAddr,
     is_granted: AtomicBool,
     wake: Arc<Notify>,
+}
+
+/// How a transfer goes on.
+struct SlotProgress {
+    client: IpAddr,
+    /// When the client had taken all messages so far.
+    taken: Mutex<Instant>,
+    is_cut: AtomicBool,
+    cut: Arc<Notify>,
 }
 
 /// The answer to a wish for a place.
@@ -59,13 +87,17 @@ pub(super) enum SlotAnswer {
 /// The place of a transfer; given back when it is dropped.
 pub(super) struct TransferSlot {
     slots: Arc<TransferSlots>,
-    client: IpAddr,
+    progress: Arc<SlotProgress>,
 }
 
 /// A place that is waited for; given up when it is dropped.
 pub(super) struct WaitingSlot {
     slots: Arc<TransferSlots>,
     waiter: Arc<SlotWaiter>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl TransferSlots {
@@ -76,13 +108,9 @@ impl TransferSlots {
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, SlotState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Returns how many transfers run and how many wait.
     pub(super) fn counts(&self) -> (usize, usize) {
-        let state = self.lock();
+        let state = lock(&self.state);
         (state.running, state.waiting.len())
     }
 
@@ -90,13 +118,18 @@ impl TransferSlots {
     pub(super) fn take(self: &Arc<Self>, client: IpAddr, wake: &Arc<Notify>) -> SlotAnswer {
         let client = counted_as(client);
         let slots = Arc::clone(self);
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         if state.take(client, &self.limits) {
-            return SlotAnswer::Granted(TransferSlot { slots, client });
+            let progress = state.begin(client);
+            return SlotAnswer::Granted(TransferSlot { slots, progress });
         }
-        if state.waiting.len() >= WAITING {
+        let free = WAITING.saturating_sub(state.waiting.len());
+        let own = state.clients.entry(client).or_default();
+        if own.waiting >= free.min(WAITING / PARTS) {
+            state.forget_idle(client);
             return SlotAnswer::Full;
         }
+        own.waiting += 1;
         let waiter = Arc::new(SlotWaiter {
             client,
             is_granted: AtomicBool::new(false),
@@ -107,42 +140,113 @@ impl TransferSlots {
     }
 
     fn release(&self, client: IpAddr) {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         state.running -= 1;
-        if let Some(count) = state.clients.get_mut(&client) {
-            *count -= 1;
-            if *count == 0 {
-                state.clients.remove(&client);
-            }
+        if let Some(own) = state.clients.get_mut(&client) {
+            own.running -= 1;
         }
+        state.forget_idle(client);
         state.grant_next(&self.limits);
+    }
+
+    /// Takes places away from clients that do not read, as many as others wait for.
+    pub(super) fn make_room(&self, now: Instant) {
+        lock(&self.state).make_room(&self.limits, now);
     }
 }
 
 impl SlotState {
+    fn running_of(&self, client: IpAddr) -> usize {
+        self.clients.get(&client).map_or(0, |own| own.running)
+    }
+
     fn take(&mut self, client: IpAddr, limits: &TransferLimits) -> bool {
-        let of_client = self.clients.get(&client).copied().unwrap_or(0);
-        let is_free = self.running < limits.most && of_client < limits.per_client;
+        let is_free = self.running < limits.most && self.running_of(client) < limits.per_client;
         if is_free {
             self.running += 1;
-            *self.clients.entry(client).or_insert(0) += 1;
+            self.clients.entry(client).or_default().running += 1;
         }
         is_free
     }
 
-    /// Gives a place to the first who waits and may have it.
+    fn begin(&mut self, client: IpAddr) -> Arc<SlotProgress> {
+        let progress = Arc::new(SlotProgress {
+            client,
+            taken: Mutex::new(Instant::now()),
+            is_cut: AtomicBool::new(false),
+            cut: Arc::default(),
+        });
+        self.places.push(Arc::clone(&progress));
+        progress
+    }
+
+    fn forget_idle(&mut self, client: IpAddr) {
+        let own = self.clients.get(&client);
+        if own.is_some_and(|own| own.running + own.waiting == 0) {
+            self.clients.remove(&client);
+        }
+    }
+
+    /// Gives a place to the client with the fewest.
     fn grant_next(&mut self, limits: &TransferLimits) {
-        let may = |waiter: &Arc<SlotWaiter>| {
-            self.clients.get(&waiter.client).copied().unwrap_or(0) < limits.per_client
-        };
-        let Some(next) = self.waiting.iter().position(may) else {
+        let may = |waiter: &SlotWaiter| self.running_of(waiter.client) < limits.per_client;
+        let numbered = self.waiting.iter().enumerate();
+        let next = numbered
+            .filter(|(_, waiter)| may(waiter))
+            .min_by_key(|(_, waiter)| self.running_of(waiter.client));
+        let Some(next) = next.map(|(number, _)| number) else {
             return;
         };
-        if let Some(waiter) = self.waiting.remove(next)
-            && self.take(waiter.client, limits)
+        let client = self.waiting[next].client;
+        if self.take(client, limits)
+            && let Some(waiter) = self.waiting.remove(next)
         {
+            self.stop_waiting(client);
             waiter.is_granted.store(true, Ordering::Release);
             waiter.wake.notify_one();
+        }
+    }
+
+    fn stop_waiting(&mut self, client: IpAddr) {
+        if let Some(own) = self.clients.get_mut(&client) {
+            own.waiting -= 1;
+        }
+        self.forget_idle(client);
+    }
+
+    fn make_room(&self, limits: &TransferLimits, now: Instant) {
+        let stalled_since = |place: &SlotProgress| {
+            let taken = *lock(&place.taken);
+            (now.saturating_duration_since(taken) >= STALLED).then_some(taken)
+        };
+        let is_cut = |place: &&Arc<SlotProgress>| place.is_cut.load(Ordering::Relaxed);
+        let mut leaving: Vec<IpAddr> = self
+            .places
+            .iter()
+            .filter(is_cut)
+            .map(|p| p.client)
+            .collect();
+        let mut stalled: Vec<(Instant, &Arc<SlotProgress>)> = self
+            .places
+            .iter()
+            .filter(|place| !place.is_cut.load(Ordering::Relaxed))
+            .filter_map(|place| Some((stalled_since(place)?, place)))
+            .collect();
+        stalled.sort_by_key(|(since, _)| *since);
+        for waiter in &self.waiting {
+            let own = waiter.client;
+            let needs_own = self.running_of(own) >= limits.per_client;
+            let fits = |client: IpAddr| !needs_own || client == own;
+            // One that leaves already will do.
+            if let Some(at) = leaving.iter().position(|&client| fits(client)) {
+                leaving.swap_remove(at);
+                continue;
+            }
+            if let Some(at) = stalled.iter().position(|(_, place)| fits(place.client)) {
+                let (_, place) = stalled.remove(at);
+                place.is_cut.store(true, Ordering::Relaxed);
+                place.cut.notify_one();
+            }
         }
     }
 }
@@ -154,25 +258,44 @@ impl WaitingSlot {
         let is_granted = self.waiter.is_granted.swap(false, Ordering::AcqRel);
         is_granted.then(|| TransferSlot {
             slots: Arc::clone(&self.slots),
-            client: self.waiter.client,
+            progress: lock(&self.slots.state).begin(self.waiter.client),
         })
     }
 }
 
 impl Drop for WaitingSlot {
     fn drop(&mut self) {
-        let mut state = self.slots.lock();
-        state
-            .waiting
-            .retain(|other| !Arc::ptr_eq(other, &self.waiter));
+        let mut state = lock(&self.slots.state);
+        let own = |other: &Arc<SlotWaiter>| Arc::ptr_eq(other, &self.waiter);
+        if let Some(at) = state.waiting.iter().position(own) {
+            state.waiting.remove(at);
+            state.stop_waiting(self.waiter.client);
+        }
         drop(state);
         drop(self.claim());
     }
 }
 
+impl TransferSlot {
+    /// Notes that the client has taken all messages so far.
+    pub(super) fn note_taken(&self) {
+        *lock(&self.progress.taken) = Instant::now();
+    }
+
+    /// Returns the notification that the place is needed by others.
+    pub(super) fn cut(&self) -> Arc<Notify> {
+        Arc::clone(&self.progress.cut)
+    }
+}
+
 impl Drop for TransferSlot {
     fn drop(&mut self) {
-        self.slots.release(self.client);
+        let mut state = lock(&self.slots.state);
+        state
+            .places
+            .retain(|other| !Arc::ptr_eq(other, &self.progress));
+        drop(state);
+        self.slots.release(self.progress.client);
     }
 }
 
@@ -244,11 +367,55 @@ mod tests {
     fn those_who_wait_are_bounded() {
         let (slots, wake) = (slots(1, 1), Arc::new(Notify::new()));
         let _first = granted(slots.take(ip(1), &wake));
-        let held: Vec<WaitingSlot> = (0..WAITING)
+        let held: Vec<WaitingSlot> = (0..WAITING / PARTS)
             .map(|_| waiting(slots.take(ip(2), &wake)))
             .collect();
-        assert!(matches!(slots.take(ip(3), &wake), SlotAnswer::Full));
-        drop(held);
+        assert!(matches!(slots.take(ip(2), &wake), SlotAnswer::Full));
+        // However many clients do the same, the next one finds room.
+        let mut others = Vec::new();
+        for client in 3..=20 {
+            while let SlotAnswer::Wait(slot) = slots.take(ip(client), &wake) {
+                others.push(slot);
+            }
+        }
+        assert!(slots.counts().1 <= WAITING);
+        drop((held, others));
         assert!(matches!(slots.take(ip(3), &wake), SlotAnswer::Wait(_)));
+        assert_eq!(slots.counts(), (1, 0));
+    }
+
+    #[test]
+    fn a_free_place_goes_to_the_client_with_the_fewest() {
+        let (slots, wake) = (slots(3, 3), Arc::new(Notify::new()));
+        let greedy: Vec<TransferSlot> = (0..3).map(|_| granted(slots.take(ip(1), &wake))).collect();
+        let mut more: Vec<WaitingSlot> =
+            (0..50).map(|_| waiting(slots.take(ip(1), &wake))).collect();
+        let other = waiting(slots.take(ip(2), &wake));
+        let mut greedy = greedy.into_iter();
+        drop(greedy.next());
+        let _place = other.claim().expect("before those who came first");
+        drop(greedy.next());
+        assert!(more.remove(0).claim().is_some(), "then in their order");
+    }
+
+    #[test]
+    fn a_client_that_does_not_read_makes_room_for_one_that_waits() {
+        let (slots, wake) = (slots(2, 2), Arc::new(Notify::new()));
+        let places: Vec<TransferSlot> = (1..=2)
+            .map(|client| granted(slots.take(ip(client), &wake)))
+            .collect();
+        let later = Instant::now() + STALLED;
+        let is_cut = |place: &TransferSlot| place.progress.is_cut.load(Ordering::Relaxed);
+        slots.make_room(later);
+        assert!(!places.iter().any(is_cut), "nobody waits");
+        let _waiting = waiting(slots.take(ip(3), &wake));
+        slots.make_room(Instant::now());
+        assert!(!places.iter().any(is_cut), "both read");
+        *lock(&places[0].progress.taken) = later;
+        for _ in 0..3 {
+            slots.make_room(later);
+            let cut: Vec<bool> = places.iter().map(is_cut).collect();
+            assert_eq!(cut, [false, true], "one for one, and not the reader");
+        }
     }
 }

@@ -9,10 +9,13 @@ use nameward_maintain::outgoing::TransferRequest;
 use nameward_stats::Counter;
 use nameward_wire::{Name, NameBuf, Rcode, Type};
 use nameward_zone::Serial;
-use tokio::sync::Notify;
 use tokio::sync::oneshot::{self, error::TryRecvError};
+use tokio::sync::{Notify, watch};
+use tokio::task::AbortHandle;
 
-use super::prepare::{OutgoingMessages, PrepareFault, PreparedTransfer, TransferSource};
+use super::prepare::{
+    ClientGone, OutgoingMessage, OutgoingMessages, PrepareFault, PreparedTransfer, TransferSource,
+};
 use super::slots::{SlotAnswer, TransferSlot, WaitingSlot};
 use super::{KeyNote, OutgoingTransfers};
 use crate::pipeline::ServingState;
@@ -41,11 +44,24 @@ enum TransferStage {
     /// It waits for its place.
     Queued(WaitingSlot, TransferSource),
     /// Its version is read.
-    Preparing(oneshot::Receiver<Result<PreparedTransfer, PrepareFault>>),
+    Preparing(Preparation),
     Sending(OutgoingMessages),
     /// It cannot be given: a message says so.
     Failed(Rcode, Option<u16>),
     Over,
+}
+
+/// The task that prepares a transfer. Dropped with the transfer, it ends.
+struct Preparation {
+    prepared: oneshot::Receiver<Result<PreparedTransfer, PrepareFault>>,
+    task: AbortHandle,
+    _gone: watch::Sender<()>,
+}
+
+impl Drop for Preparation {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
 }
 
 impl OutgoingTransfer {
@@ -87,17 +103,23 @@ impl OutgoingTransfer {
         let (done, prepared) = oneshot::channel();
         let (transfers, shared) = (Arc::clone(&self.transfers), Arc::clone(&self.shared));
         let (request, wake) = (self.request.clone(), Arc::clone(&self.wake));
+        let (sender, gone) = ClientGone::new();
         self.deadline = Instant::now() + PATIENCE;
-        self.transfers.runtime.spawn_blocking(move || {
-            // The client may have gone.
-            let _ = done.send(transfers.prepare(&shared, source, request));
+        let task = self.transfers.runtime.spawn(async move {
+            let result = transfers.prepare(&shared, (source, gone), request).await;
+            let _ = done.send(result);
             wake.notify_one();
         });
-        TransferStage::Preparing(prepared)
+        TransferStage::Preparing(Preparation {
+            prepared,
+            task: task.abort_handle(),
+            _gone: sender,
+        })
     }
 
-    fn send(&mut self, prepared: PreparedTransfer) -> TransferStage {
+    fn send(&mut self, mut prepared: PreparedTransfer) -> TransferStage {
         self.log.serial = prepared.serial;
+        prepared.messages.wake_by(&self.wake);
         TransferStage::Sending(prepared.messages)
     }
 
@@ -112,21 +134,24 @@ impl OutgoingTransfer {
                 }
                 None if is_late => Some(self.fail(NOT_READY, "no place became free in time")),
                 None => {
+                    self.transfers.slots.make_room(Instant::now());
                     self.stage = TransferStage::Queued(waiting, source);
                     None
                 }
             },
-            TransferStage::Preparing(mut prepared) => match prepared.try_recv() {
+            TransferStage::Preparing(mut preparation) => match preparation.prepared.try_recv() {
                 Ok(Ok(prepared)) => Some(self.send(prepared)),
                 Ok(Err(fault)) => Some(self.fail(fault.code(), fault)),
                 Err(TryRecvError::Empty) if !is_late => {
-                    self.stage = TransferStage::Preparing(prepared);
+                    self.stage = TransferStage::Preparing(preparation);
                     None
                 }
                 Err(TryRecvError::Empty) => {
                     Some(self.fail(NOT_READY, "it could not be read in time"))
                 }
-                Err(TryRecvError::Closed) => Some(self.fail(NOT_READY, "a bug while it was read")),
+                Err(TryRecvError::Closed) => {
+                    Some(self.fail(NOT_READY, "internal error while it was read"))
+                }
             },
             other => Some(other),
         }
@@ -155,6 +180,9 @@ impl OutgoingTransfer {
 
 impl MessageStream for OutgoingTransfer {
     fn next_message(&mut self, out: &mut [u8]) -> NextMessage {
+        if let Some(slot) = &self.slot {
+            slot.note_taken();
+        }
         if matches!(
             self.stage,
             TransferStage::Queued(..) | TransferStage::Preparing(_)
@@ -172,11 +200,12 @@ impl MessageStream for OutgoingTransfer {
                 let next = messages.next_message(out);
                 self.log.records = messages.records();
                 match next {
-                    Ok(Some(len)) => {
+                    Ok(OutgoingMessage::Written(len)) => {
                         self.log.add(len);
                         NextMessage::Written(len)
                     }
-                    Ok(None) => {
+                    Ok(OutgoingMessage::Unready) => NextMessage::Wait,
+                    Ok(OutgoingMessage::End) => {
                         self.stage = TransferStage::Over;
                         self.transfers.count(Counter::TransfersOut);
                         self.log.note_completed();
@@ -206,6 +235,10 @@ impl MessageStream for OutgoingTransfer {
     fn wake(&self) -> Option<Arc<Notify>> {
         Some(Arc::clone(&self.wake))
     }
+
+    fn cut(&self) -> Option<Arc<Notify>> {
+        self.slot.as_ref().map(TransferSlot::cut)
+    }
 }
 
 impl Drop for OutgoingTransfer {
@@ -214,7 +247,7 @@ impl Drop for OutgoingTransfer {
             self.transfers.count(Counter::TransfersOutFailed);
             let (log, records) = (&self.log, self.log.records);
             tracing::info!(
-                "{log} ended by the client or for want of reading, after {records} records"
+                "{log} ended after {records} records: the client closed the connection or stopped reading"
             );
         }
     }

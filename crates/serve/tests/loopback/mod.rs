@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use nameward_answer::Engine;
-use nameward_serve::live::{Running, start};
+use nameward_serve::live::{LiveSettings, Running, start};
 use nameward_serve::pipeline::{ServingState, TcpPipeline, UdpPipeline};
 use nameward_serve::udp::{UdpWorker, spawn_workers};
 use nameward_serve::{listen, tcp};
@@ -39,7 +39,17 @@ pub struct Loopback {
 impl Loopback {
     /// Serves these zones, and the one of `live` as one that is looked up.
     pub fn start(zones: Vec<Zone>, live: Option<(&str, &str)>) -> Loopback {
-        let shared = ServingState::new(Engine::default(), Stats::new(RingCapacities::default()));
+        Self::start_with(LiveSettings::for_tests(), zones, live)
+    }
+
+    /// As [`Loopback::start`], with settings.
+    pub fn start_with(
+        settings: LiveSettings,
+        zones: Vec<Zone>,
+        live: Option<(&str, &str)>,
+    ) -> Loopback {
+        let stats = Stats::new(RingCapacities::default());
+        let shared = ServingState::with_live(Engine::default(), stats, settings);
         let mut table = ZoneTable::default();
         zones
             .into_iter()

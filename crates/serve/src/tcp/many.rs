@@ -1,0 +1,120 @@
+//! Answers of many messages (transfers) on a connection: made as the client takes them, waited for while they are made.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{Notify, watch};
+use tokio::time::{Instant, timeout};
+
+use super::connection::{StreamConnection, TURN_BYTES};
+use super::stream::ByteStream;
+use super::{READ_BYTES, StreamHandler};
+use crate::request::NextMessage;
+
+/// How long an answer of many messages that waits is left alone, if no wake-up comes.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// Octets of messages that are kept while an answer of many messages waits.
+const AHEAD_BYTES: usize = 16 * 1024;
+/// Octets of the length before each message (RFC 1035 section 4.2.2), and of the largest message.
+const PREFIX: usize = 2;
+const MESSAGE_MAX: usize = u16::MAX as usize;
+
+/// Whether an answer of many messages continued.
+pub(super) enum Pulled {
+    Some,
+    /// It waits for something.
+    Nothing,
+}
+
+impl<H: StreamHandler, S: ByteStream> StreamConnection<H, S> {
+    /// Makes the next messages of an answer that has many, as far as the bound of a turn.
+    pub(super) fn pull_messages(&mut self) -> io::Result<Pulled> {
+        let mut scratch = self.seat.shared.borrow_scratch();
+        let result = self.pull_into(&mut scratch.out);
+        let is_none = scratch.out.is_empty() && self.messages.is_some();
+        let written = result.and_then(|()| self.write(&scratch.out));
+        self.seat.shared.return_scratch(scratch);
+        written?;
+        self.last_message = Instant::now();
+        self.keep_within_bounds()?;
+        Ok(match is_none {
+            true => Pulled::Nothing,
+            false => {
+                // It is in use as much as one that asks: others make room first.
+                self.seat.shared.registry.touch(self.seat.id);
+                Pulled::Some
+            }
+        })
+    }
+
+    /// Waits until an answer of many messages continues, for a while at most; false if the server stops or the client has
+    /// closed the connection. RFC 7766 section 6.2.4: what a client that closed it asked for is not sent any more.
+    pub(super) async fn wait_for_messages(&mut self, shutdown: &mut watch::Receiver<bool>) -> bool {
+        let wake = self.messages.as_ref().and_then(|messages| messages.wake());
+        let may_read = self.input.len() < AHEAD_BYTES;
+        tokio::select! {
+            _ = timeout(LOOK_AGAIN, notified(wake.as_ref())) => true,
+            _ = shutdown.wait_for(|stop| *stop) => false,
+            _ = self.stream.readable(), if may_read => self.read_ahead(),
+        }
+    }
+
+    /// Reads messages that come before an answer of many is complete, and keeps them for later; false if the client has
+    /// closed the connection.
+    fn read_ahead(&mut self) -> bool {
+        let room = AHEAD_BYTES.saturating_sub(self.input.len());
+        let mut scratch = self.seat.shared.borrow_scratch();
+        let into = scratch.input.get_mut(..room.min(READ_BYTES));
+        let read = self.stream.try_read(into.unwrap_or_default());
+        if let Ok(len) = read {
+            self.input.extend_from_slice(&scratch.input[..len]);
+        }
+        self.seat.shared.return_scratch(scratch);
+        match read {
+            Ok(0) => false,
+            Ok(_) => {
+                self.message_started.get_or_insert_with(Instant::now);
+                self.keep_within_bounds().is_ok()
+            }
+            Err(error) => error.kind() == io::ErrorKind::WouldBlock,
+        }
+    }
+
+    fn pull_into(&mut self, out: &mut Vec<u8>) -> io::Result<()> {
+        while out.len() < TURN_BYTES
+            && let Some(stream) = &mut self.messages
+        {
+            let start = out.len();
+            out.resize(start + PREFIX + MESSAGE_MAX, 0);
+            let (prefix, room) = out[start..].split_at_mut(PREFIX);
+            let written = match stream.next_message(room) {
+                NextMessage::Written(len) => len.min(MESSAGE_MAX),
+                NextMessage::Wait => {
+                    out.truncate(start);
+                    return Ok(());
+                }
+                NextMessage::End => {
+                    out.truncate(start);
+                    self.messages = None;
+                    return Ok(());
+                }
+                // The client sees a connection that ends too soon, never a whole answer that is not whole.
+                NextMessage::Broken => return Err(io::ErrorKind::ConnectionAborted.into()),
+            };
+            prefix.copy_from_slice(&(written as u16).to_be_bytes());
+            out.truncate(start + PREFIX + written);
+            let shared = &self.seat.shared;
+            shared.handler.streamed(self.seat.ends.client, written);
+        }
+        Ok(())
+    }
+}
+
+/// Waits for a notification; without one for ever.
+pub(super) async fn notified(notify: Option<&Arc<Notify>>) {
+    match notify {
+        Some(notify) => notify.notified().await,
+        None => std::future::pending().await,
+    }
+}

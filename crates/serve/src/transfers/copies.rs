@@ -1,0 +1,419 @@
+//! Signed copies on their way to secondaries: one for a version of a zone, shared by all who ask for it.
+//!
+//! ```text
+//! request -> the version that is kept                   sent before, and nothing has changed: no work at all
+//!         -> the copy in the making                     another client's: its pieces are sent from the first one on
+//!         -> a new copy, queued for the signers         pieces are sent as they are signed
+//! last piece signed -> the version is kept              the next client gets it, or its difference to the one before (sent)
+//! last reader gone  -> the copy is given up             what is signed stays in the signature cache
+//! ```
+//! A copy is signed a bounded number of pieces ahead of the client that is furthest, unless someone needs all of it: an IXFR that
+//! a difference could answer, or the digest in answers (ZONEMD).
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+
+use nameward_dnssec::Signing;
+use nameward_maintain::outgoing::{CopyDigest, SignedCopy, SignedCopyError};
+use nameward_stats::Counter;
+use nameward_wire::NameBuf;
+use nameward_zone::Zone;
+use tokio::sync::Notify;
+
+use super::TransferCounters;
+use super::prepare::PrepareFault;
+use super::sent::SentVersions;
+use super::signers::SignerQueue;
+use super::version_state::VersionState;
+use crate::sys;
+
+/// Pieces that are signed ahead of the client that is furthest. Of sixteen names each, that is about a megabyte.
+const LEAD: usize = 256;
+/// All pieces.
+const ALL: usize = usize::MAX;
+
+/// The signed copies of a server.
+pub(super) struct OutgoingCopies {
+    /// The versions that went out last.
+    pub(super) sent: SentVersions,
+    pub(super) queue: Arc<SignerQueue>,
+    counters: Arc<TransferCounters>,
+    known: Mutex<HashMap<NameBuf, KnownCopy>>,
+}
+
+/// The newest version of a zone that was asked for. It is in use, or kept to make differences of.
+struct KnownCopy {
+    state: VersionState,
+    job: Weak<CopyJob>,
+    version: Weak<Zone>,
+}
+
+/// A copy that can be sent.
+pub(super) enum OpenedCopy {
+    /// All of it.
+    Version(Arc<Zone>),
+    /// What is signed of it.
+    Reader(CopyReader),
+}
+
+/// What a copy is made of.
+pub(super) struct CopySource {
+    pub(super) zone: Arc<Zone>,
+    pub(super) signing: Arc<Signing>,
+    pub(super) digest: CopyDigest,
+}
+
+/// A copy in the making.
+pub(super) struct CopyJob {
+    name: NameBuf,
+    source: CopySource,
+    copy: OnceLock<Arc<SignedCopy>>,
+    is_begun: AtomicBool,
+    /// The next piece that no thread has taken.
+    next: AtomicUsize,
+    signed: AtomicUsize,
+    /// The pieces that readers need by now.
+    needed: AtomicUsize,
+    readers: Mutex<Vec<Arc<Notify>>>,
+    end: OnceLock<JobEnd>,
+}
+
+/// The version, if it is kept or has a digest.
+type JobEnd = Result<Option<Arc<Zone>>, JobFault>;
+
+/// Why a copy was not completed.
+#[derive(Debug, Clone)]
+enum JobFault {
+    Copy(SignedCopyError),
+    Panicked,
+    GivenUp,
+}
+
+/// A step of the work on a copy.
+pub(super) enum CopyStep {
+    Prepare,
+    Sign(usize),
+}
+
+/// A client of a copy; it gives the copy up when it is dropped.
+pub(super) struct CopyReader {
+    copies: Arc<OutgoingCopies>,
+    job: Arc<CopyJob>,
+    wake: Arc<Notify>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl OutgoingCopies {
+    pub(super) fn new(sent: SentVersions, counters: Arc<TransferCounters>) -> Arc<Self> {
+        Arc::new(OutgoingCopies {
+            sent,
+            queue: Arc::default(),
+            counters,
+            known: Mutex::default(),
+        })
+    }
+
+    /// Returns how many copies are being made.
+    pub(super) fn in_work(&self) -> usize {
+        let known = lock(&self.known);
+        let jobs = known.values().filter_map(|known| known.job.upgrade());
+        jobs.filter(|job| job.end.get().is_none()).count()
+    }
+
+    /// Returns the version of a zone in this state, if it is known as a whole.
+    pub(super) fn find(&self, name: &NameBuf, state: &VersionState) -> Option<Arc<Zone>> {
+        let known = lock(&self.known);
+        let known = known.get(name).filter(|known| known.state.is_same(state));
+        known?.version.upgrade()
+    }
+
+    /// Remembers a version that is known as a whole.
+    pub(super) fn remember(&self, name: NameBuf, state: VersionState, version: &Arc<Zone>) {
+        let copy = KnownCopy {
+            state,
+            job: Weak::new(),
+            version: Arc::downgrade(version),
+        };
+        self.insert(&mut lock(&self.known), name, copy);
+    }
+
+    fn insert(&self, known: &mut HashMap<NameBuf, KnownCopy>, name: NameBuf, copy: KnownCopy) {
+        known.retain(|_, known| known.job.strong_count() + known.version.strong_count() > 0);
+        known.insert(name, copy);
+    }
+
+    /// Returns the copy of a version, which is begun if there is none. The signers must run.
+    pub(super) fn open(
+        self: &Arc<Self>,
+        state: VersionState,
+        source: impl FnOnce() -> Result<CopySource, PrepareFault>,
+        name: NameBuf,
+    ) -> Result<OpenedCopy, PrepareFault> {
+        let mut known = lock(&self.known);
+        if let Some(found) = known.get(&name).filter(|known| known.state.is_same(&state)) {
+            if let Some(version) = found.version.upgrade() {
+                return Ok(OpenedCopy::Version(version));
+            }
+            let job = found.job.upgrade();
+            let in_use = job.filter(|job| !matches!(job.end.get(), Some(Err(_))));
+            if let Some(job) = in_use {
+                return Ok(OpenedCopy::Reader(self.read(job)));
+            }
+        }
+        let job = Arc::new(CopyJob {
+            name,
+            source: source()?,
+            copy: OnceLock::new(),
+            is_begun: AtomicBool::new(false),
+            next: AtomicUsize::new(0),
+            signed: AtomicUsize::new(0),
+            needed: AtomicUsize::new(LEAD),
+            readers: Mutex::default(),
+            end: OnceLock::new(),
+        });
+        let copy = KnownCopy {
+            state,
+            job: Arc::downgrade(&job),
+            version: Weak::new(),
+        };
+        self.insert(&mut known, name, copy);
+        let reader = self.read(job);
+        drop(known);
+        self.queue.push(&reader.job);
+        Ok(OpenedCopy::Reader(reader))
+    }
+
+    /// Adds a reader. The caller holds the lock of `known`, under which copies are given up.
+    fn read(self: &Arc<Self>, job: Arc<CopyJob>) -> CopyReader {
+        let wake = Arc::new(Notify::new());
+        lock(&job.readers).push(Arc::clone(&wake));
+        CopyReader {
+            copies: Arc::clone(self),
+            job,
+            wake,
+        }
+    }
+
+    /// Does a step of the work. `pause` keeps the thread to its share of the CPU.
+    pub(super) fn run(&self, job: &Arc<CopyJob>, step: CopyStep, pause: &mut dyn FnMut()) {
+        let done = match step {
+            CopyStep::Prepare => self.prepare(job),
+            CopyStep::Sign(piece) => self.sign(job, piece, pause),
+        };
+        match done {
+            Ok(()) => {}
+            Err(fault) => job.finish(Err(JobFault::Copy(fault))),
+        }
+        self.queue.push(job);
+    }
+
+    /// Ends a copy on which a thread panicked.
+    pub(super) fn fail(&self, job: &CopyJob) {
+        job.finish(Err(JobFault::Panicked));
+    }
+
+    fn prepare(&self, job: &CopyJob) -> Result<(), SignedCopyError> {
+        let CopySource {
+            zone,
+            signing,
+            digest,
+        } = &job.source;
+        let now = sys::seconds_since_1970();
+        let copy = SignedCopy::new(Arc::clone(zone), Arc::clone(signing), now, *digest)?;
+        let copy = copy.with_previous(self.sent.newest(zone));
+        let _ = job.copy.set(Arc::new(copy));
+        job.wake_readers();
+        Ok(())
+    }
+
+    fn sign(
+        &self,
+        job: &CopyJob,
+        piece: usize,
+        pause: &mut dyn FnMut(),
+    ) -> Result<(), SignedCopyError> {
+        let Some(copy) = job.copy.get() else {
+            return Ok(());
+        };
+        // Given up in between and read again, the piece is signed once more.
+        loop {
+            let made = copy.sign(piece, &mut || {
+                pause();
+                job.is_read()
+            })?;
+            self.counters.add(Counter::Signatures, made.into());
+            if copy.has(piece) {
+                break;
+            }
+            if job.end.get().is_some() || self.give_up(job) {
+                return Ok(());
+            }
+        }
+        let signed = job.signed.fetch_add(1, Ordering::AcqRel) + 1;
+        if signed == copy.pieces() {
+            self.complete(job, copy)?;
+        }
+        job.wake_readers();
+        Ok(())
+    }
+
+    /// Keeps a copy whose last piece is signed for those who come next.
+    fn complete(&self, job: &CopyJob, copy: &SignedCopy) -> Result<(), SignedCopyError> {
+        let has_digest = job.source.digest == CopyDigest::Made;
+        if !has_digest && copy.octets() > self.sent.octets_max() {
+            job.finish(Ok(None));
+            return Ok(());
+        }
+        let (version, made) = copy.finish()?;
+        self.counters.add(Counter::Signatures, made.into());
+        let is_newest = |known: &KnownCopy| std::ptr::eq(known.job.as_ptr(), job);
+        // One that is older than what others asked for by now would lead back.
+        let is_noted = lock(&self.known).get(&job.name).is_some_and(is_newest);
+        let version = match is_noted {
+            true => self.sent.note(version),
+            false => version,
+        };
+        let mut known = lock(&self.known);
+        if let Some(known) = known.get_mut(&job.name).filter(|known| is_newest(known)) {
+            known.version = Arc::downgrade(&version);
+        }
+        drop(known);
+        job.finish(Ok(Some(version)));
+        Ok(())
+    }
+
+    /// Gives a copy up if nobody reads it; returns whether it did.
+    fn give_up(&self, job: &CopyJob) -> bool {
+        let mut known = lock(&self.known);
+        if job.is_read() {
+            return false;
+        }
+        if known
+            .get(&job.name)
+            .is_some_and(|known| std::ptr::eq(known.job.as_ptr(), job))
+        {
+            known.remove(&job.name);
+        }
+        job.finish(Err(JobFault::GivenUp));
+        true
+    }
+}
+
+impl CopyJob {
+    fn is_read(&self) -> bool {
+        !lock(&self.readers).is_empty()
+    }
+
+    fn finish(&self, end: JobEnd) {
+        let _ = self.end.set(end);
+        self.wake_readers();
+    }
+
+    fn wake_readers(&self) {
+        for wake in lock(&self.readers).iter() {
+            wake.notify_one();
+        }
+    }
+
+    /// Returns whether a thread could go on with the copy now.
+    pub(super) fn has_work(&self) -> bool {
+        if self.end.get().is_some() || !self.is_read() {
+            return false;
+        }
+        match self.copy.get() {
+            None => !self.is_begun.load(Ordering::Acquire),
+            Some(copy) => {
+                let end = self.needed.load(Ordering::Acquire).min(copy.pieces());
+                self.next.load(Ordering::Acquire) < end
+            }
+        }
+    }
+
+    /// Takes the next step. Called under the lock of the queue.
+    pub(super) fn take_step(&self) -> Option<CopyStep> {
+        if !self.has_work() {
+            return None;
+        }
+        if self.copy.get().is_none() {
+            self.is_begun.store(true, Ordering::Release);
+            return Some(CopyStep::Prepare);
+        }
+        Some(CopyStep::Sign(self.next.fetch_add(1, Ordering::AcqRel)))
+    }
+
+    fn need(&self, pieces: usize) {
+        self.needed.fetch_max(pieces, Ordering::AcqRel);
+    }
+}
+
+impl CopyReader {
+    /// Lets another notification say that there is more.
+    pub(super) fn wake_by(&mut self, wake: Arc<Notify>) {
+        let mut readers = lock(&self.job.readers);
+        if let Some(own) = readers.iter_mut().find(|own| Arc::ptr_eq(own, &self.wake)) {
+            *own = Arc::clone(&wake);
+        }
+        drop(readers);
+        self.wake = wake;
+        // What happened in between is not missed.
+        self.wake.notify_one();
+    }
+
+    /// Says that the client has come to this piece.
+    pub(super) fn advance(&self, position: usize) {
+        self.job.need(position.saturating_add(LEAD));
+        self.copies.queue.push(&self.job);
+    }
+
+    /// Returns why the copy cannot be completed.
+    pub(super) fn fault(&self) -> Option<PrepareFault> {
+        let fault = self.job.end.get()?.as_ref().err()?;
+        Some(match fault {
+            JobFault::Copy(error) => PrepareFault::Unsigned(error.clone()),
+            JobFault::Panicked | JobFault::GivenUp => PrepareFault::SigningEnded,
+        })
+    }
+
+    /// Waits until the copy can be sent from.
+    pub(super) async fn begun(&self) -> Result<Arc<SignedCopy>, PrepareFault> {
+        loop {
+            if let Some(fault) = self.fault() {
+                return Err(fault);
+            }
+            if let Some(copy) = self.job.copy.get() {
+                return Ok(Arc::clone(copy));
+            }
+            self.wake.notified().await;
+        }
+    }
+
+    /// Waits for the whole version; `None` if it is too large to be kept.
+    pub(super) async fn completed(&self) -> Result<Option<Arc<Zone>>, PrepareFault> {
+        self.job.need(ALL);
+        self.copies.queue.push(&self.job);
+        loop {
+            if let Some(fault) = self.fault() {
+                return Err(fault);
+            }
+            if let Some(Ok(version)) = self.job.end.get() {
+                return Ok(version.clone());
+            }
+            self.wake.notified().await;
+        }
+    }
+}
+
+impl Drop for CopyReader {
+    fn drop(&mut self) {
+        lock(&self.job.readers).retain(|own| !Arc::ptr_eq(own, &self.wake));
+        // Signed to its end it is kept, though its last reader is gone.
+        let is_whole = self.job.copy.get().is_some_and(|copy| copy.is_whole());
+        if !is_whole && self.copies.give_up(&self.job) {
+            self.copies.queue.remove(&self.job);
+        }
+    }
+}

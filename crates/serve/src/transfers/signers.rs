@@ -1,0 +1,120 @@
+//! The threads that sign zones for transfers, and the queue of copies that they work on.
+//!
+//! Copies take turns piece by piece, so a small zone is not kept waiting by a large one. The threads give way to answers and
+//! together take no more of the CPU than signing may (`signing_cpu_percent`). They start with the first copy and end with the
+//! queue. A copy without readers leaves the queue at once.
+
+use std::collections::VecDeque;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use super::copies::{CopyJob, CopyStep, OutgoingCopies};
+use crate::signing::SigningPacer;
+use crate::sys;
+
+/// The copies that have work to do, each once.
+#[derive(Default)]
+pub(super) struct SignerQueue {
+    state: Mutex<QueueState>,
+    more: Condvar,
+}
+
+#[derive(Default)]
+struct QueueState {
+    jobs: VecDeque<Arc<CopyJob>>,
+    is_started: bool,
+    is_closed: bool,
+}
+
+impl SignerQueue {
+    fn lock(&self) -> MutexGuard<'_, QueueState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Starts the threads, unless they run already.
+    pub(super) fn start(
+        copies: &Arc<OutgoingCopies>,
+        (threads, share): (usize, f64),
+    ) -> io::Result<()> {
+        let mut state = copies.queue.lock();
+        if std::mem::replace(&mut state.is_started, true) {
+            return Ok(());
+        }
+        for index in 0..threads {
+            // The queue is closed when the last owner outside of these threads is gone.
+            let copies = Arc::downgrade(copies);
+            let queue = copies.upgrade().map(|copies| Arc::clone(&copies.queue));
+            let Some(queue) = queue else { break };
+            let work = move || {
+                sys::give_way();
+                let mut pacer = SigningPacer::new(share);
+                while let Some((job, step)) = queue.next_step() {
+                    let Some(copies) = copies.upgrade() else {
+                        return;
+                    };
+                    let run = AssertUnwindSafe(|| copies.run(&job, step, &mut || pacer.pause()));
+                    if catch_unwind(run).is_err() {
+                        copies.fail(&job);
+                    }
+                }
+            };
+            let thread = thread::Builder::new().name(format!("sign-copy-{index}"));
+            if let Err(error) = thread.spawn(work) {
+                // Fewer will do; the first one is needed.
+                if index == 0 {
+                    state.is_started = false;
+                    return Err(error);
+                }
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets the threads end.
+    pub(super) fn close(&self) {
+        self.lock().is_closed = true;
+        self.more.notify_all();
+    }
+
+    /// Queues a copy that has work to do, unless it is queued.
+    pub(super) fn push(&self, job: &Arc<CopyJob>) {
+        let mut state = self.lock();
+        let is_queued = state.jobs.iter().any(|other| Arc::ptr_eq(other, job));
+        if job.has_work() && !is_queued {
+            state.jobs.push_back(Arc::clone(job));
+            drop(state);
+            self.more.notify_one();
+        }
+    }
+
+    /// Takes a copy out that nobody reads any more.
+    pub(super) fn remove(&self, job: &Arc<CopyJob>) {
+        self.lock().jobs.retain(|other| !Arc::ptr_eq(other, job));
+    }
+
+    /// Waits for work; `None` when there will be no more.
+    fn next_step(&self) -> Option<(Arc<CopyJob>, CopyStep)> {
+        let mut state = self.lock();
+        loop {
+            if state.is_closed {
+                return None;
+            }
+            let Some(job) = state.jobs.pop_front() else {
+                let woken = self.more.wait(state);
+                state = woken.unwrap_or_else(PoisonError::into_inner);
+                continue;
+            };
+            let Some(step) = job.take_step() else {
+                continue;
+            };
+            if job.has_work() {
+                state.jobs.push_back(Arc::clone(&job));
+                self.more.notify_one();
+            }
+            return Some((job, step));
+        }
+    }
+}
