@@ -2,20 +2,23 @@
 //!
 //! Commands are read as they come, and only then wait for their turn. At most [`RUNNING_MAX`] ordinary commands run and
 //! [`WAITING_MAX`] wait; more are refused at once, so that they never hold all connections. Reloads have seats of
-//! their own, and what takes a moment (`status`, `stop`, `stats`) needs none.
+//! their own, and what takes a moment (`status`, `stop`, `stats`) needs none. When all connections are taken, the one that has been
+//! without a whole request for longest makes room, so clients that say nothing keep no command waiting.
 
 use std::{
+    collections::BTreeMap,
     io::{self, BufWriter, Write},
     os::{fd::IntoRawFd, unix::net::UnixStream as BlockingStream},
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::Arc,
-    time::Duration,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
 };
 
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, BufReader},
     net::{UnixListener, UnixStream},
     sync::{OwnedSemaphorePermit, Semaphore, watch},
+    task::AbortHandle,
     time::timeout,
 };
 
@@ -26,8 +29,10 @@ use crate::operations::{
 
 /// Octets of the longest request line: a batch of some hundred thousand records. Only the owner of the server is heard.
 pub const REQUEST_MAX: u64 = 16 << 20;
-/// Connections open at one time; others wait in the kernel's queue. More than all that may run and wait.
+/// Connections open at one time. More than all that may run and wait.
 pub(super) const CONNECTIONS_MAX: usize = 128;
+/// A connection without a whole request is not closed for another one before it is this old: a client sends its request at once.
+const REQUEST_GRACE: Duration = Duration::from_millis(100);
 /// Commands of one urgency that run at one time.
 pub(super) const RUNNING_MAX: usize = 16;
 /// Commands of one urgency that wait for their turn.
@@ -78,11 +83,44 @@ impl Seats {
     }
 }
 
+/// Connections without a whole request, the oldest first.
+#[derive(Default)]
+struct SilentConnections(Mutex<BTreeMap<u64, SilentConnection>>);
+
+struct SilentConnection {
+    since: Instant,
+    task: AbortHandle,
+}
+
+impl SilentConnections {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, SilentConnection>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that a connection has sent its request; false if it was closed for another one.
+    fn remove(&self, id: u64) -> bool {
+        self.lock().remove(&id).is_some()
+    }
+
+    /// Closes the oldest one; `None` if there is none, or the time until it may be closed.
+    fn close_oldest(&self, now: Instant) -> Option<Duration> {
+        let mut all = self.lock();
+        let oldest = all.first_entry()?;
+        let age = now.saturating_duration_since(oldest.get().since);
+        if age < REQUEST_GRACE {
+            return Some(REQUEST_GRACE - age);
+        }
+        oldest.remove().task.abort();
+        Some(Duration::ZERO)
+    }
+}
+
 /// The parts that all conversations share.
 struct ControlServer {
     commands: Arc<dyn Commands>,
     ordinary: Seats,
     reloads: Seats,
+    silent: SilentConnections,
 }
 
 impl ControlSocket {
@@ -98,12 +136,14 @@ impl ControlSocket {
             commands,
             ordinary: Seats::default(),
             reloads: Seats::default(),
+            silent: SilentConnections::default(),
         });
+        let mut id = 0u64;
         loop {
             let accepted = tokio::select! {
                 biased;
                 _ = shutdown.wait_for(|stop| *stop) => break,
-                accepted = accept(&listener, &connections) => accepted,
+                accepted = accept(&listener, &connections, &server.silent) => accepted,
             };
             let Some((stream, connection)) = accepted else {
                 // Short of descriptors: waiting is all that helps.
@@ -119,11 +159,19 @@ impl ControlSocket {
                 continue;
             }
             let peer = ControlPeer { uid };
-            let (server, mut shutdown) = (Arc::clone(&server), shutdown.clone());
-            tokio::spawn(async move {
-                server.converse((stream, peer), &mut shutdown).await;
+            id += 1;
+            let (shared, mut shutdown) = (Arc::clone(&server), shutdown.clone());
+            // The lock is held until the task is listed, so it cannot leave the list before it is in.
+            let mut silent = server.silent.lock();
+            let task = tokio::spawn(async move {
+                shared.converse((stream, peer), id, &mut shutdown).await;
                 drop(connection);
             });
+            let silence = SilentConnection {
+                since: Instant::now(),
+                task: task.abort_handle(),
+            };
+            silent.insert(id, silence);
         }
         // Not heard any more, and then whoever has a turn gets its reply.
         drop(listener);
@@ -132,13 +180,27 @@ impl ControlSocket {
     }
 }
 
+/// Accepts a connection, and makes room for it where all are taken.
 async fn accept(
     listener: &UnixListener,
     connections: &Arc<Semaphore>,
+    silent: &SilentConnections,
 ) -> Option<(UnixStream, OwnedSemaphorePermit)> {
-    let connection = Arc::clone(connections).acquire_owned().await.ok()?;
     let (stream, _) = listener.accept().await.ok()?;
-    Some((stream, connection))
+    loop {
+        if let Ok(connection) = Arc::clone(connections).try_acquire_owned() {
+            return Some((stream, connection));
+        }
+        let free = Arc::clone(connections).acquire_owned();
+        let free = match silent.close_oldest(Instant::now()) {
+            Some(Duration::ZERO) | None => free.await,
+            Some(too_young) => match timeout(too_young, free).await {
+                Ok(free) => free,
+                Err(_) => continue,
+            },
+        };
+        return Some((stream, free.ok()?));
+    }
 }
 
 impl ControlServer {
@@ -146,14 +208,16 @@ impl ControlServer {
     async fn converse(
         &self,
         (mut stream, peer): (UnixStream, ControlPeer),
+        id: u64,
         shutdown: &mut watch::Receiver<bool>,
     ) {
         let request = tokio::select! {
             biased;
-            _ = shutdown.wait_for(|stop| *stop) => return,
+            _ = shutdown.wait_for(|stop| *stop) => None,
             request = read_request(&mut stream) => request,
         };
-        let Some(request) = request else {
+        let is_open = self.silent.remove(id);
+        let Some(request) = request.filter(|_| is_open) else {
             return;
         };
         let (request, turn) = match request {

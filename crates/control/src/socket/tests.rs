@@ -310,6 +310,22 @@ fn silent_connections_do_not_shut_others_out() {
 }
 
 #[test]
+fn clients_that_say_nothing_make_room_for_commands() {
+    const ROUNDS: usize = 6;
+    with_server(|path, _| {
+        let begun = std::time::Instant::now();
+        let silent: Vec<_> = (0..ROUNDS * CONNECTIONS_MAX)
+            .map(|_| BlockingStream::connect(path).unwrap())
+            .collect();
+        assert!(show(path, "hello").is_ok());
+        // Were each waited for until it is given up, the command would wait for all rounds.
+        let rounds = begun.elapsed().as_secs_f64() / CLIENT_PATIENCE.as_secs_f64();
+        assert!(rounds < (ROUNDS - 1) as f64, "{rounds} rounds");
+        drop(silent);
+    });
+}
+
+#[test]
 fn only_the_owner_may_open_the_socket() {
     with_server(|path, _| {
         let mode = fs::symlink_metadata(path).unwrap().mode();
