@@ -35,9 +35,9 @@ mod ring_texts;
 mod routes;
 mod zone_page;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -252,13 +252,18 @@ impl Web {
             return; // all were answered a moment ago
         }
         shared.connections.fetch_add(1, Ordering::Relaxed);
+        let client = access::counted_as(peer.ip());
+        *waiting.clients.entry(client).or_insert(0) += 1;
         let place = ConnectionPlace {
             id,
+            client,
             shared: Arc::clone(shared),
         };
         // The lock is held until the task is listed, so it cannot leave the list before it is in.
         let task = tokio::spawn(connection::converse(place, stream, peer));
-        waiting.for_request.insert(id, task.abort_handle());
+        waiting
+            .for_request
+            .insert(id, (client, task.abort_handle()));
     }
 }
 
@@ -266,14 +271,17 @@ impl Web {
 #[derive(Default)]
 struct WaitingConnections {
     /// Connections without a whole request yet.
-    for_request: BTreeMap<u64, AbortHandle>,
+    for_request: BTreeMap<u64, (IpAddr, AbortHandle)>,
     /// Connections that wait for the text of a ring and found the line full.
-    for_text: BTreeMap<u64, AbortHandle>,
+    for_text: BTreeMap<u64, (IpAddr, AbortHandle)>,
+    /// All connections, by client.
+    clients: HashMap<IpAddr, usize>,
 }
 
 /// A place among the connections; given back when dropped, however the connection ends.
 struct ConnectionPlace {
     id: u64,
+    client: IpAddr,
     shared: Arc<WebState>,
 }
 
@@ -282,23 +290,34 @@ impl ConnectionPlace {
     fn stop_waiting(&self) -> Option<AbortHandle> {
         let mut waiting = self.shared.waiting();
         let for_request = waiting.for_request.remove(&self.id);
-        for_request.or_else(|| waiting.for_text.remove(&self.id))
+        let waited = for_request.or_else(|| waiting.for_text.remove(&self.id));
+        waited.map(|(_, task)| task)
     }
 
     /// The connection has its reply and may be made to leave again.
     fn wait_again(&self, task: AbortHandle) {
-        self.shared.waiting().for_request.insert(self.id, task);
+        let waits = (self.client, task);
+        self.shared.waiting().for_request.insert(self.id, waits);
     }
 
     /// The connection waits for the text of a ring outside of the line and may be made to leave.
     fn wait_for_text(&self, task: AbortHandle) {
-        self.shared.waiting().for_text.insert(self.id, task);
+        let waits = (self.client, task);
+        self.shared.waiting().for_text.insert(self.id, waits);
     }
 }
 
 impl Drop for ConnectionPlace {
     fn drop(&mut self) {
         self.stop_waiting();
+        let mut waiting = self.shared.waiting();
+        if let Some(count) = waiting.clients.get_mut(&self.client) {
+            *count -= 1;
+            if *count == 0 {
+                waiting.clients.remove(&self.client);
+            }
+        }
+        drop(waiting);
         self.shared.connections.fetch_sub(1, Ordering::Relaxed);
     }
 }
@@ -308,16 +327,29 @@ impl WebState {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes a connection leave; false when none may. A client that does not read leaves before one that waits for us.
+    /// Makes a connection leave; false when none may. The client with the most connections loses one, so that clients with a
+    /// few are never cut for one with many. A client that does not read leaves before one that waits for us.
     fn make_place(&self, waiting: &mut WaitingConnections) -> bool {
-        let cut_first = |connections: &mut BTreeMap<u64, AbortHandle>| {
-            let first = connections.pop_first();
+        let greediest = waiting.clients.iter().max_by_key(|(_, count)| **count);
+        let greediest = greediest.filter(|(_, count)| **count > 1);
+        let greediest = greediest.map(|(client, _)| *client);
+        greediest.is_some_and(|client| self.make_place_of(waiting, Some(client)))
+            || self.make_place_of(waiting, None)
+    }
+
+    /// Makes a connection of one client leave, or of any.
+    fn make_place_of(&self, waiting: &mut WaitingConnections, of: Option<IpAddr>) -> bool {
+        let cut_first = |connections: &mut BTreeMap<u64, (IpAddr, AbortHandle)>| {
+            let mut all = connections.iter();
+            let first = all.find(|(_, (client, _))| of.is_none_or(|of| of == *client));
+            let first = first.map(|(id, _)| *id);
+            let first = first.and_then(|id| connections.remove(&id));
             first.map(|(_, oldest)| oldest.abort()).is_some()
         };
         cut_first(&mut waiting.for_request)
-            || self.replies.cut_slowest(STALLED)
+            || self.replies.cut_slowest(STALLED, of)
             || cut_first(&mut waiting.for_text)
-            || self.replies.cut_slowest(Duration::ZERO)
+            || self.replies.cut_slowest(Duration::ZERO, of)
     }
 }
 

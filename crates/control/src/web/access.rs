@@ -1,6 +1,6 @@
 //! The rights on pages: the access list, the password, the API key and the token of the forms.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Mutex, PoisonError};
 
 use data_encoding::{BASE64, BASE64_NOPAD};
@@ -11,6 +11,14 @@ use subtle::ConstantTimeEq;
 pub fn is_allowed(allow_from: &[IpNet], client: IpAddr) -> bool {
     let client = client.to_canonical();
     allow_from.iter().any(|net| net.contains(&client))
+}
+
+/// Returns the address under which connections of a client are counted: one IPv6 client commonly has a whole /64 to choose from.
+pub fn counted_as(client: IpAddr) -> IpAddr {
+    match client {
+        IpAddr::V4(_) => client,
+        IpAddr::V6(ip) => IpAddr::V6(Ipv6Addr::from_bits(ip.to_bits() & !u128::from(u64::MAX))),
+    }
 }
 
 /// Compares secrets in a time that depends on their lengths only.

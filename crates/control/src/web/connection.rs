@@ -156,7 +156,7 @@ async fn prepare(
     };
     let mut status = response.status;
     let parts = response.into_parts(method, SystemTime::now());
-    let outgoing = match make_room(shared, parts, drawing, &client.task).await {
+    let outgoing = match make_room(place, parts, drawing, &client.task).await {
         Ok(outgoing) => outgoing,
         Err(no_room) => {
             let refusal = answer::without_room(no_room);
@@ -178,7 +178,7 @@ async fn prepare(
 /// Waits for room. The drawing is not over before there is some, so no more replies than are drawn are without it. A text
 /// has its room already.
 async fn make_room(
-    shared: &WebState,
+    place: &ConnectionPlace,
     parts: Parts,
     _drawing: Option<SemaphorePermit<'_>>,
     task: &AbortHandle,
@@ -187,10 +187,10 @@ async fn make_room(
         Body::Ring(text) => Some(Arc::clone(&text.room)),
         Body::Whole(body) => match parts.head.len() + body.capacity() {
             0..=SMALL_REPLY => None,
-            bytes => Some(shared.replies.hold(bytes).await?),
+            bytes => Some(place.shared.replies.hold(bytes).await?),
         },
     };
-    let client = room.map(|room| room.enter(task));
+    let client = room.map(|room| room.enter(place.client, task));
     Ok(OutgoingResponse { parts, client })
 }
 

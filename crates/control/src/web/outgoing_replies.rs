@@ -6,6 +6,7 @@
 //! with one piece as an advance: a client is not slow because it waits for the server.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -47,6 +48,7 @@ struct ClientProgress {
     waited: Duration,
     waits_since: Option<Instant>,
     is_cut: bool,
+    address: IpAddr,
     connection: AbortHandle,
 }
 
@@ -109,12 +111,14 @@ impl OutgoingReplies {
         }
     }
 
-    /// Cuts the slowest of all clients that have been waited for at least so long just now; false when there is none.
-    pub fn cut_slowest(&self, stalled: Duration) -> bool {
+    /// Cuts the slowest of all clients, or of those at one address, that have been waited for at least so long just now; false
+    /// when there is none.
+    pub fn cut_slowest(&self, stalled: Duration, of: Option<IpAddr>) -> bool {
         let (now, mut state) = (Instant::now(), self.state());
         let clients = state.rooms.values_mut().flat_map(RoomState::uncut);
         let slowest = clients
             .filter(|client| client.waits(now) >= stalled)
+            .filter(|client| of.is_none_or(|of| of == client.address))
             .min_by(|a, b| a.rate(now).total_cmp(&b.rate(now)));
         slowest.map(ClientProgress::cut).is_some()
     }
@@ -188,7 +192,7 @@ impl ClientProgress {
 
 impl Room {
     /// Lists a client that is sent what is in the room.
-    pub fn enter(self: &Arc<Self>, connection: &AbortHandle) -> RoomClient {
+    pub fn enter(self: &Arc<Self>, address: IpAddr, connection: &AbortHandle) -> RoomClient {
         let mut state = self.all.state();
         state.next_id += 1;
         let id = state.next_id;
@@ -197,6 +201,7 @@ impl Room {
             waited: Duration::ZERO,
             waits_since: None,
             is_cut: false,
+            address,
             connection: connection.clone(),
         };
         if let Some(room) = state.rooms.get_mut(&self.id) {
@@ -269,7 +274,7 @@ mod tests {
             let _client: RoomClient = client.await.expect("a client");
             pending::<()>().await;
         });
-        let client = room.enter(&task.abort_handle());
+        let client = room.enter([192, 0, 2, 1].into(), &task.abort_handle());
         client.took(taken);
         client.wait_begins();
         give_client.send(client).ok().expect("a task");
@@ -289,7 +294,7 @@ mod tests {
         assert!(silent.await.expect_err("cut").is_cancelled());
         assert!(!reading.is_finished() && !newcomer.is_finished());
         assert_eq!(all.state().bytes, 90);
-        assert!(all.cut_slowest(Duration::ZERO));
+        assert!(all.cut_slowest(Duration::ZERO, None));
         assert!(newcomer.await.expect_err("cut").is_cancelled());
         assert_eq!(all.state().bytes, 40);
     }
@@ -309,9 +314,9 @@ mod tests {
         assert!(!reading.is_finished() && !newcomer.is_finished());
         assert!(beside.iter().all(|client| !client.is_finished()));
         // For a place they are: each by itself.
-        assert!(!all.cut_slowest(Duration::from_secs(3600)));
+        assert!(!all.cut_slowest(Duration::from_secs(3600), None));
         for _ in &beside {
-            assert!(all.cut_slowest(Duration::ZERO));
+            assert!(all.cut_slowest(Duration::ZERO, None));
         }
         for client in beside {
             assert!(client.await.expect_err("cut").is_cancelled());

@@ -1,7 +1,7 @@
 //! Clients that are slow, idle, many or hostile.
 
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::Duration;
 
 use nameward_control::web::{Settings, WebLimits};
@@ -246,6 +246,53 @@ fn a_reader_gets_the_text_of_a_ring_among_clients_that_never_read_it() {
         assert!(honest.text() == alone, "another text");
         assert_eq!(server.get("/livez").status(), 200);
     }
+}
+
+/// A connection from another address of this machine.
+fn connect_from(server: &Server, address: [u8; 4]) -> TcpStream {
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None);
+    let socket = socket.expect("a socket");
+    let from = SocketAddr::from((address, 0));
+    socket.bind(&from.into()).expect("an address of loopback");
+    socket
+        .connect(&server.address.into())
+        .expect("a connection");
+    let stream = TcpStream::from(socket);
+    let patience = Some(Duration::from_secs(60));
+    stream.set_read_timeout(patience).expect("a timeout");
+    stream
+}
+
+#[test]
+fn a_client_with_many_connections_never_costs_another_its_only_one() {
+    let target = "/?ring=logmessages&format=text";
+    let server = Server::with(Settings {
+        allow_from: vec!["127.0.0.0/8".parse().expect("a network")],
+        limits: WebLimits {
+            max_connections: 8,
+            reply_timeout: Duration::from_secs(600),
+            ..settings().limits
+        },
+        ..settings()
+    });
+    server.stats.resize_ring(Ring::Logmessages, 1000);
+    for n in 0..1000 {
+        server.stats.log(&format!("{n} {}", "x".repeat(1000)));
+    }
+    let request = format!("GET {target} HTTP/1.0\r\n\r\n");
+    let never_reads = || {
+        let mut stream = server.connect();
+        let _ = stream.write_all(request.as_bytes());
+        stream
+    };
+    let mut silent: Vec<TcpStream> = (0..7).map(|_| never_reads()).collect();
+    // The first honest one is the oldest without a request, while others come and come.
+    let mut honest = connect_from(&server, [127, 0, 0, 2]);
+    silent.extend((0..40).map(|_| never_reads()));
+    honest.write_all(request.as_bytes()).expect("sent");
+    let reply = Reply::read(&mut honest);
+    assert_eq!(reply.status(), 200);
+    assert!(reply.text().ends_with("\t100%\tTotal:\n"));
 }
 
 #[test]
