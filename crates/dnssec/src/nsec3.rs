@@ -4,9 +4,15 @@ use aws_lc_rs::digest::{Context, SHA1_FOR_LEGACY_USE_ONLY};
 use data_encoding::{BASE32HEX_NOPAD, HEXLOWER_PERMISSIVE};
 use nameward_wire::name::MAX_NAME;
 use nameward_wire::{Name, NameBuf};
+use quick_cache::sync::Cache;
+use std::sync::LazyLock;
 
 /// RFC 9276: more rounds help nobody and cost both sides (CVE-2023-50868).
 pub const MAX_ITERATIONS: u16 = 100;
+/// Iterations up to which hashing a name costs about as much as answering a query.
+const CHEAP_ITERATIONS: u16 = 10;
+/// Hashes that are kept of names that were hashed with more iterations.
+const KEPT_HASHES: usize = 32_768;
 /// The one hash algorithm there is (RFC 5155 section 11).
 const SHA_1: u8 = 1;
 /// Octets of a hashed name.
@@ -16,6 +22,10 @@ pub(crate) const OPT_OUT: u8 = 1;
 
 /// A hashed name.
 pub type Nsec3Hash = [u8; HASH];
+
+/// Hashes that took many iterations, by iterations, salt and name. A hash follows from these, so an entry is right for ever.
+/// Closest enclosers and wildcards, which most answers need, stay; names that were asked for once are evicted.
+static KEPT: LazyLock<Cache<Box<[u8]>, Nsec3Hash>> = LazyLock::new(|| Cache::new(KEPT_HASHES));
 
 /// How names are hashed.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
@@ -45,6 +55,38 @@ impl Nsec3 {
     /// Returns the name that has a hash as its first label; `None` if it is no hash, or that does not fit.
     pub fn owner_of(hash: &[u8], apex: Name<'_>) -> Option<NameBuf> {
         owner(hash.try_into().ok()?, apex)
+    }
+
+    /// Returns the hash of a name if that takes no more than a moment: few iterations, or it is kept.
+    #[inline]
+    pub fn known_hash(&self, name: Name<'_>) -> Option<Nsec3Hash> {
+        if self.iterations <= CHEAP_ITERATIONS {
+            return Some(self.hash(name));
+        }
+        self.with_key(name, |key| KEPT.get(key))
+    }
+
+    /// Returns the hash of a name, and keeps it if it took many iterations.
+    pub fn kept_hash(&self, name: Name<'_>) -> Nsec3Hash {
+        self.known_hash(name).unwrap_or_else(|| {
+            let hash = self.hash(name);
+            self.with_key(name, |key| KEPT.insert(key.into(), hash));
+            hash
+        })
+    }
+
+    /// Makes the key under which a hash is kept.
+    fn with_key<T>(&self, name: Name<'_>, run: impl FnOnce(&[u8]) -> T) -> T {
+        let mut key = [0; 3 + 255 + MAX_NAME];
+        let salt = &self.salt[..self.salt.len().min(255)];
+        let name = name.as_wire();
+        let [high, low] = self.iterations.to_be_bytes();
+        key[..3].copy_from_slice(&[high, low, salt.len() as u8]);
+        key[3..3 + salt.len()].copy_from_slice(salt);
+        let end = 3 + salt.len() + name.len();
+        key[3 + salt.len()..end].copy_from_slice(name);
+        key[3 + salt.len()..end].make_ascii_lowercase();
+        run(&key[..end])
     }
 
     /// Hashes a name.
@@ -207,6 +249,28 @@ mod tests {
             let hashed = owner(&nsec3.hash(name.as_name()), Name::ROOT).unwrap();
             assert_eq!(hashed.to_string(), format!("{expected}."));
         }
+    }
+
+    #[test]
+    fn hashes_of_many_iterations_are_kept_and_those_of_few_are_known() {
+        let name: NameBuf = "Kept.Example.".parse().unwrap();
+        let name = name.as_name();
+        let nsec3 = |iterations| Nsec3 {
+            iterations,
+            salt: vec![0xaa; 255],
+        };
+        for few in [0, CHEAP_ITERATIONS] {
+            assert_eq!(nsec3(few).known_hash(name), Some(nsec3(few).hash(name)));
+        }
+        let many = nsec3(MAX_ITERATIONS);
+        assert_eq!(many.known_hash(name), None);
+        assert_eq!(many.kept_hash(name), many.hash(name));
+        assert_eq!(many.known_hash(name), Some(many.hash(name)));
+        assert_eq!(
+            nsec3(MAX_ITERATIONS - 1).known_hash(name),
+            None,
+            "others are not"
+        );
     }
 
     #[test]

@@ -28,7 +28,7 @@ impl Signing {
                 Some(self.nsec_of_chain(name, next, types))
             }
             Denial::Nsec3(params) => {
-                let hash = params.hash(name);
+                let hash = params.kept_hash(name);
                 self.nsec3((params, 0), (&hash, &nsec3::next(&hash)), types)
             }
         }
@@ -55,7 +55,7 @@ impl Signing {
                 })
             }
             Denial::Nsec3(params) => {
-                let hash = params.hash(name);
+                let hash = params.kept_hash(name);
                 let (before, after) = (nsec3::previous(&hash), nsec3::next(&hash));
                 self.nsec3((params, 0), (&before, &after), std::iter::empty())
             }

@@ -35,6 +35,20 @@ fn signed(apex: &str, key: &str, cache: &Arc<SignatureCache>) -> Zone {
     zone
 }
 
+/// A zone whose names are denied by a chain of NSEC3, hashed with so many iterations.
+fn hashed(apex: &str, iterations: u16, cache: &Arc<SignatureCache>) -> Zone {
+    let mut zone = zone(apex);
+    let usage = KeyUse::EVERYTHING;
+    let key = SigningKey::read(ED25519.as_bytes(), 257, usage).unwrap();
+    let mut policy = SigningPolicy::default();
+    let param = format!("1 0 {iterations} -");
+    policy.take("NSEC3PARAM", &param).unwrap();
+    let keys = Arc::new(Keys::new(vec![key]));
+    let signing = Signing::new(zone.apex_name(), keys, Arc::new(policy), cache.clone());
+    zone.set_resident_signing(Some(Arc::new(signing)));
+    zone
+}
+
 struct Server(Loopback);
 
 impl Deref for Server {
@@ -46,7 +60,7 @@ impl Deref for Server {
 }
 
 impl Server {
-    /// Serves `rsa.`, `ed.` and the unsigned `plain.`.
+    /// Serves `rsa.`, `ed.`, the unsigned `plain.`, and `many.` and `few.` with NSEC3 iterations.
     fn start(settings: LiveSettings) -> Server {
         let stats = Stats::new(RingCapacities::default());
         let cache = settings.signatures.clone();
@@ -55,6 +69,8 @@ impl Server {
         table.insert(Arc::new(signed("rsa.", RSA, &cache)));
         table.insert(Arc::new(signed("ed.", ED25519, &cache)));
         table.insert(Arc::new(zone("plain.")));
+        table.insert(Arc::new(hashed("many.", 100, &cache)));
+        table.insert(Arc::new(hashed("few.", 10, &cache)));
         shared.zones.store(Arc::new(table));
         Server(Loopback::serve(shared, "127.0.0.1:0"))
     }
@@ -180,4 +196,29 @@ fn a_flood_of_new_names_is_sent_to_tcp_and_nobody_else_waits() {
     );
     assert!(truncated > NAMES / 2, "{truncated} cut, {whole} whole");
     assert_eq!(server.counter("signing-queue"), 0);
+}
+
+#[test]
+fn hashing_with_many_iterations_is_left_to_the_threads_that_sign() {
+    let server = Server::start(LiveSettings::for_tests());
+    let ask = |prefix: &str, zone: &str| {
+        for n in 0..20 {
+            let reply = server.ask(&format!("{prefix}{n}.{zone}."));
+            assert!(
+                rcode(&reply) == 3 && is_signed(&reply),
+                "{prefix}{n}.{zone}"
+            );
+        }
+    };
+    let waits = || server.counter("signing-waits");
+    // The first answers need the signatures of the chain.
+    ask("warm", "many");
+    ask("warm", "few");
+    let before = waits();
+    ask("new", "many");
+    server.wait_counter("signing-waits", before + 20);
+    // Their hashes are known now, and a hash of few iterations costs no more than an answer.
+    ask("new", "many");
+    ask("new", "few");
+    assert_eq!(waits(), before + 20);
 }

@@ -13,7 +13,7 @@ use super::{Claim, wildcard_below};
 use crate::encode::{Encoder, Stop};
 use crate::plan::PlanEntry;
 use crate::view::ZoneView;
-use nameward_dnssec::{Nsec3, Nsec3Hash, Signing};
+use nameward_dnssec::{Making, Nsec3, Nsec3Hash, Signing};
 use nameward_wire::message::OwnerForm;
 use nameward_wire::{Name, Type};
 use nameward_zone::{ChainedSigning, DenialChain, DenialIndex, NameKey, Node, Rrset};
@@ -43,6 +43,15 @@ impl<'c> ProofChain<'c> {
 }
 
 impl<'n> Encoder<'n, '_> {
+    /// Hashes a name. Where that takes many iterations it is left to threads that sign, as signatures are.
+    pub(super) fn hashed(&self, hashing: &Nsec3, name: Name<'_>) -> Result<Nsec3Hash, Stop> {
+        match (hashing.known_hash(name), self.making) {
+            (Some(hash), _) => Ok(hash),
+            (None, Making::Now { .. }) => Ok(hashing.kept_hash(name)),
+            (None, Making::Never) => Err(Stop::NotSigned),
+        }
+    }
+
     /// Writes the records that prove a claim.
     pub(super) fn proof_of_chain<V: ZoneView>(
         &mut self,
@@ -63,7 +72,7 @@ impl<'n> Encoder<'n, '_> {
                 self.nsec3_of((entry, claim), name, (chain, hashing))
             }
             (Some(hashing), _) => {
-                let hash = hashing.hash(name);
+                let hash = self.hashed(hashing, name)?;
                 self.nsec3_for((entry, claim), &hash, chain)
             }
         }
@@ -100,10 +109,10 @@ impl<'n> Encoder<'n, '_> {
         let apex = entry.zone.apex().name();
         let (mut name, mut next_closer) = (name, None);
         loop {
-            let hash = hashing.hash(name);
+            let hash = self.hashed(hashing, name)?;
             let is_there = match chain {
                 ProofChain::Stored(index) => {
-                    let owner = hashing.owner(name, apex).ok_or(Stop::CannotSign)?;
+                    let owner = Nsec3::owner_of(&hash, apex).ok_or(Stop::CannotSign)?;
                     let owner = owner.as_name();
                     index
                         .at_or_before(owner)
@@ -117,7 +126,8 @@ impl<'n> Encoder<'n, '_> {
             if is_there {
                 let mut count = self.nsec3_for((entry, claim), &hash, chain)?;
                 if let Some(next_closer) = next_closer {
-                    count += self.nsec3_for((entry, claim), &hashing.hash(next_closer), chain)?;
+                    let hash = self.hashed(hashing, next_closer)?;
+                    count += self.nsec3_for((entry, claim), &hash, chain)?;
                 }
                 return Ok(count);
             }

@@ -28,18 +28,22 @@ fn name_of_claim<'a>(
     }
 }
 
-/// Whether a list has a record that proves a claim about a node and a name.
+/// Whether a list has a record that proves a claim about a node and a name. Without the hash of the name it is taken to have
+/// one: the answer stops where it needs the hash.
 fn is_proven(
     claim: Claim,
     node: Node<'_>,
     name: Name<'_>,
     (chain, signing): (&ListedChain, &Signing),
+    hash: impl Fn(&Nsec3) -> Option<Nsec3Hash>,
 ) -> bool {
     let Some(hashing) = chain.hashing() else {
         let found = chain.nsec_at_or_before(name);
         return found.is_some_and(|(link, types)| nsec_agrees((claim, name), node, (&link, types)));
     };
-    let hash = hashing.hash(name);
+    let Some(hash) = hash(hashing) else {
+        return true;
+    };
     let found = chain.nsec3_at_or_before(&hash);
     let is_there = found.is_some_and(|link| link.hash == hash);
     match claim {
@@ -83,7 +87,7 @@ pub(super) fn has(chain: &ListedChain, name: Name<'_>) -> bool {
 pub(super) fn is_left_out(node: Node<'_>, listed: &SigningWithList) -> bool {
     let shows_empty = |chain: &ListedChain| {
         let claimed = (chain, &*listed.signing);
-        !has(chain, node.name()) && is_proven(Claim::NoType, node, node.name(), claimed)
+        !has(chain, node.name()) && is_proven(Claim::NoType, node, node.name(), claimed, |_| None)
     };
     let chain = listed.chain().filter(|chain| chain.hashing().is_none());
     node.is_empty() && chain.is_some_and(|chain| shows_empty(&chain))
@@ -108,7 +112,11 @@ impl<'n> Encoder<'n, '_> {
             let next_closer = Name::from_valid_wire(self.spelled(entry.owner, made));
             let wildcard = wildcard_below(entry.node.name());
             let name = name_of_claim(claim, entry.node, next_closer, &wildcard);
-            name.is_none_or(|name| is_proven(claim, entry.node, name, (&chain, &listed.signing)))
+            let listed = (&*chain, &*listed.signing);
+            name.is_none_or(|name| {
+                let hash = |hashing: &Nsec3| self.hashed(hashing, name).ok();
+                is_proven(claim, entry.node, name, listed, hash)
+            })
         })
     }
 
@@ -135,7 +143,7 @@ impl<'n> Encoder<'n, '_> {
         match chain.hashing() {
             None => self.listed_nsec((entry, claim), name, (&chain, signing)),
             Some(hashing) => {
-                let hash = hashing.hash(name);
+                let hash = self.hashed(hashing, name)?;
                 self.listed_nsec3((entry, claim), (name, hash), (&chain, hashing, signing))
             }
         }
@@ -195,10 +203,10 @@ impl<'n> Encoder<'n, '_> {
         let apex = entry.zone.apex().name();
         let mut next_closer = delegation;
         while let Some(encloser) = next_closer.parent().filter(|_| next_closer != apex) {
-            let hash = hashing.hash(encloser);
+            let hash = self.hashed(hashing, encloser)?;
             let matching = chain.nsec3_at_or_before(&hash);
             if let Some(matching) = matching.filter(|link| link.hash == hash) {
-                let covering = chain.nsec3_at_or_before(&hashing.hash(next_closer));
+                let covering = chain.nsec3_at_or_before(&self.hashed(hashing, next_closer)?);
                 let covering = covering.ok_or(Stop::CannotSign)?;
                 let mut count = 0;
                 for link in [matching, covering] {

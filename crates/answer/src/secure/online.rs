@@ -8,9 +8,11 @@ use crate::alias::is_alias;
 use crate::encode::{Encoder, Stop, split_name};
 use crate::plan::PlanEntry;
 use crate::view::ZoneView;
-use nameward_dnssec::{CanonicalSet, NoSignature, Proof, ReusedBytes, Rrsigs, Signing, SoaEdit};
+use nameward_dnssec::{
+    CanonicalSet, Denial, NoSignature, Proof, ReusedBytes, Rrsigs, Signing, SoaEdit,
+};
 use nameward_wire::message::{MAX_POINTER, OwnerForm, WrittenName};
-use nameward_wire::{Class, Name, Type};
+use nameward_wire::{Class, Name, NameBuf, Type};
 use nameward_zone::node::flags;
 use nameward_zone::{Node, Rrset};
 use std::hash::{DefaultHasher, Hasher};
@@ -46,6 +48,16 @@ impl<'n> Encoder<'n, '_> {
         // Only the name that was asked for is known to lack the type.
         let absent = self.absent.filter(|_| claim == Claim::NoType);
         let is_free = |sibling: Name<'_>| entry.zone.is_free(sibling);
+        if let Denial::Nsec3(hashing) = signing.denial() {
+            let wildcard = wildcard_below(node.name());
+            let name = match claim {
+                Claim::Types => Some(node.name()),
+                Claim::NoType | Claim::NoName | Claim::Absent => Some(next_closer),
+                Claim::NoWildcard => wildcard.as_ref().map(NameBuf::as_name),
+            };
+            // From here on it is known.
+            name.map(|name| self.hashed(hashing, name)).transpose()?;
+        }
         let proof = match claim {
             Claim::Types => signing.matching(node.name(), types(node, absent)),
             // The name of the node, or in compact denial one that it stands for.
