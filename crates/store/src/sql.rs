@@ -268,6 +268,7 @@ struct BackendParts {
     watched: Condition,
     keys: ZoneCache<Keys>,
     metadata: ZoneCache<Metadata>,
+    iterations: metadata::IterationWarnings,
     readable: facts::Readable,
 }
 
@@ -314,6 +315,7 @@ impl SqlBackend {
                 ),
                 keys,
                 metadata,
+                iterations: metadata::IterationWarnings::default(),
                 readable: facts::Readable::default(),
             }),
         })

@@ -14,7 +14,7 @@ use super::change::{ChangeMode, OperatorChange};
 use super::database_keys::of_attributes;
 use super::place::ZonePlace;
 use super::record::{owner, read_content, read_type};
-use super::signing_terms::is_signing_kind;
+use super::signing_terms::{is_signing_kind, iterations_advice};
 use super::{
     Database, ErrorKind, ListedItem, ListedKind, OperationError, OperationResult, Operations,
     TakeItem, zone::check_primaries, zone_name,
@@ -211,8 +211,13 @@ impl Operations {
             MetadataChange::Add => MetadataEdit::Add,
             MetadataChange::Remove => MetadataEdit::Remove,
         };
+        let advice = iterations_advice(&kind, request);
         let change = AttributeChange::Metadata(kind, edit, request.content.clone());
-        self.write_attributes(database, &row, &[change])
+        let mut result = self.write_attributes(database, &row, &[change])?;
+        if let OperationResult::ZoneChanged(changed) = &mut result {
+            changed.warnings.extend(advice);
+        }
+        Ok(result)
     }
 
     fn write_attributes(

@@ -173,6 +173,20 @@ fn check_item(kind: &str, content: &str) -> Result<(), OperationError> {
     }
 }
 
+/// Warns of NSEC3 iterations that metadata asks for.
+pub(super) fn iterations_advice(kind: &str, request: &MetadataRequest) -> Option<String> {
+    let is_set = kind == "NSEC3PARAM" && request.change != MetadataChange::Remove;
+    let content = request.content.first().filter(|_| is_set)?;
+    let param = Nsec3Param::read(content).ok()?;
+    (param.hashing.iterations > 0).then(|| {
+        let found = param.hashing.iterations;
+        format!(
+            "{found} NSEC3 iterations cost this server and every validator CPU time and protect nothing: \
+             use `1 0 0 -` (RFC 9276)"
+        )
+    })
+}
+
 /// Refuses a denial that the keys or the name of a zone do not allow.
 pub(super) fn check_denial(
     name: &NameBuf,

@@ -98,6 +98,18 @@ fn nsec3_parameters_that_cost_too_much_are_refused() {
 }
 
 #[test]
+fn nsec3_iterations_of_a_zone_file_are_warned_of() {
+    let text = |iterations: u16| format!("{}@ NSEC3PARAM 1 0 {iterations} -\n", zone("www"));
+    let files = [("costly.example", text(10)), ("good.example", text(0))];
+    let files = files.each_ref().map(|(name, text)| (*name, text.as_str()));
+    let server = TestServer::start("", &files);
+    let warning = "costly.example. has 10 NSEC3 iterations: sign the zone with 0 (RFC 9276)";
+    assert!(server.wait_for_log(warning), "{}", server.log());
+    assert_eq!(rcode(server.address(), "www.costly.example"), 0);
+    assert!(!server.log().contains("good.example. has"));
+}
+
+#[test]
 fn a_name_with_ten_thousand_records_is_answered_within_a_datagram() {
     let mut text = zone("www");
     for n in 0..10_000 {

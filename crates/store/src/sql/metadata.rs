@@ -4,9 +4,37 @@ use super::dialect::Statement;
 use super::error::{RowError, SqlError};
 use super::facts::{FactsOf, log_unusable};
 use super::{LiveZone, SqlBackend};
-use nameward_dnssec::{PolicyItemError, SigningPolicy};
+use nameward_dnssec::{Denial, PolicyItemError, SigningPolicy};
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Zones whose iterations are remembered, so that each is logged once.
+const WARNED_MAX: usize = 100_000;
+
+/// Zones that were found with NSEC3 iterations, and how many.
+#[derive(Default)]
+pub(super) struct IterationWarnings(Mutex<HashMap<i64, u16>>);
+
+impl IterationWarnings {
+    /// Logs NSEC3 iterations of a zone once (RFC 9276 section 3.1: they cost CPU time and protect nothing).
+    fn note(&self, zone: &LiveZone, policy: &SigningPolicy) {
+        let mut warned = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let iterations = match &policy.denial {
+            Denial::Nsec3(hashing) => hashing.iterations,
+            Denial::Nsec => 0,
+        };
+        if iterations == 0 {
+            warned.remove(&zone.id);
+            return;
+        }
+        if warned.len() < WARNED_MAX && warned.insert(zone.id, iterations) != Some(iterations) {
+            let apex = &zone.apex;
+            tracing::warn!(
+                "zone {apex}: NSEC3PARAM has {iterations} iterations: set it to '1 0 0 -' (RFC 9276)"
+            );
+        }
+    }
+}
 
 /// The metadata of a zone.
 #[derive(Default)]
@@ -57,6 +85,7 @@ impl SqlBackend {
             let metadata = match read.remove(&zone.id) {
                 None => Arc::default(),
                 Some(Ok(policy)) => {
+                    self.inner.iterations.note(zone, &policy);
                     let metadata = Arc::new(Metadata {
                         policy: policy.into(),
                         is_broken: false,

@@ -48,6 +48,26 @@ impl ZoneBuilder {
                 self.add_broken(name.as_name(), None);
             }
         }
+        self.warn_of_iterations(draft);
+    }
+
+    /// RFC 9276 section 3.1: iterations protect nothing, and cost this server and every validator CPU time.
+    fn warn_of_iterations(&mut self, draft: &Draft) {
+        if self.is_tolerant || self.findings.are_silent() {
+            return;
+        }
+        for entry in &draft.entries {
+            if entry.rtype == Type::NSEC3PARAM
+                && let Some(&[_, _, high, low]) = draft.rdata(entry).first_chunk()
+                && let found @ 1..=MAX_ITERATIONS = u16::from_be_bytes([high, low])
+            {
+                let name = self.current_name;
+                let message = format_args!(
+                    "{name} has {found} NSEC3 iterations: sign the zone with 0 (RFC 9276)"
+                );
+                self.findings.warning(entry.from, message);
+            }
+        }
     }
 
     /// RFC 1035 section 4.2.2: a message over TCP has at most 65,535 octets.
