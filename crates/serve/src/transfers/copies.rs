@@ -319,13 +319,18 @@ impl CopyJob {
         }
     }
 
+    /// Returns whether no thread has worked on the copy.
+    pub(super) fn is_new(&self) -> bool {
+        !self.is_begun.load(Ordering::Acquire)
+    }
+
     /// Returns whether a thread could go on with the copy now.
     pub(super) fn has_work(&self) -> bool {
         if self.end.get().is_some() || !self.is_read() {
             return false;
         }
         match self.copy.get() {
-            None => !self.is_begun.load(Ordering::Acquire),
+            None => self.is_new(),
             Some(copy) => {
                 let end = self.needed.load(Ordering::Acquire).min(copy.pieces());
                 self.next.load(Ordering::Acquire) < end
