@@ -43,10 +43,8 @@ impl SignerQueue {
             return Ok(());
         }
         for index in 0..threads {
-            // The queue is closed when the last owner outside of these threads is gone.
-            let copies = Arc::downgrade(copies);
-            let queue = copies.upgrade().map(|copies| Arc::clone(&copies.queue));
-            let Some(queue) = queue else { break };
+            // The threads do not keep the copies alive: whoever owns them closes the queue.
+            let (queue, copies) = (Arc::clone(&copies.queue), Arc::downgrade(copies));
             let work = move || {
                 sys::give_way();
                 let mut pacer = SigningPacer::new(share);
