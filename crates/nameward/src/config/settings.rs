@@ -396,7 +396,8 @@ section! {
         /// Questions that may wait for signatures to be made, of one zone a quarter of them; more are
         /// answered with TC over UDP and SERVFAIL over TCP. Signatures in the cache do not wait.
         signing_queue: Count<4, 10_000_000> = "4096";
-        /// Share of all cores that making signatures may take, in percent.
+        /// Share of all cores that making signatures for answers may take, in percent. Signing zones for transfers may take as
+        /// much again.
         signing_cpu_percent: Count<1, 100> = "50";
     }
 }
