@@ -68,13 +68,27 @@ pub enum SyncError {
         fault: LayoutFault,
     },
     /// The file cannot be read or written.
-    #[error("{path}: {error}")]
+    #[error("{path}: {error}{}", hint(error))]
     File {
         /// The file.
         path: PathBuf,
         /// The reason.
         error: io::Error,
     },
+}
+
+/// Advice about a file that cannot be written.
+fn hint(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            "; the server's user must be able to create files in the directory of the zone file"
+        }
+        io::ErrorKind::ReadOnlyFilesystem => {
+            "; the service may not write there: keep zone files that change in /etc/nameward/zones, or name their \
+             directory in ReadWritePaths= of the unit (systemctl edit nameward)"
+        }
+        _ => "",
+    }
 }
 
 /// Why changes cannot be put into the text of a file.

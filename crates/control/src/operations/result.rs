@@ -275,9 +275,6 @@ pub enum OperationResult {
     ZoneFrozen {
         /// The zone.
         zone: String,
-        /// Warnings for the operator.
-        #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        warnings: Vec<String>,
     },
     /// Of `zone thaw`.
     ZoneThawed {

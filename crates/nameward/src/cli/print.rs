@@ -207,7 +207,6 @@ fn warnings_of(result: &OperationResult) -> &[String] {
         | OperationResult::ZoneDeleted { changed, .. }
         | OperationResult::ZoneUndeleted(changed)
         | OperationResult::ZoneChanged(changed) => &changed.warnings,
-        OperationResult::ZoneFrozen { warnings, .. } => warnings,
         _ => &[],
     }
 }
@@ -340,7 +339,7 @@ fn text(result: &OperationResult) -> String {
                 ),
             }
         }
-        OperationResult::ZoneFrozen { zone, .. } => format!("zone {}: frozen\n", zone_text(zone)),
+        OperationResult::ZoneFrozen { zone } => format!("zone {}: frozen\n", zone_text(zone)),
         OperationResult::ZoneThawed { zone } => format!("zone {}: thawed\n", zone_text(zone)),
         OperationResult::ZoneDifference {
             zone, records: 0, ..

@@ -115,16 +115,24 @@ impl Maintenance {
 
     /// Writes the changes that a zone's file lacks into it, and waits for that.
     pub fn sync(&self, zone: NameBuf, mode: SyncMode) -> Result<SyncOutcome, OperationError> {
-        let (reply, replied) = mpsc::sync_channel(1);
-        self.requests
-            .send(MaintenanceRequest::Sync(Box::new(zone), mode, reply))
-            .map_err(|_| ended())?;
-        let outcome = replied.recv().map_err(|_| ended())?;
-        outcome.map_err(|error| match error {
+        self.try_sync(zone, mode)?.map_err(|error| match error {
             SyncError::NotServed(_) => OperationError::not_found(error.to_string()),
             SyncError::File { .. } => OperationError::backend(error.to_string()),
             _ => OperationError::refused(error.to_string()),
         })
+    }
+
+    /// As [`Maintenance::sync`], with the reason why a file was not written.
+    pub fn try_sync(
+        &self,
+        zone: NameBuf,
+        mode: SyncMode,
+    ) -> Result<Result<SyncOutcome, SyncError>, OperationError> {
+        let (reply, replied) = mpsc::sync_channel(1);
+        self.requests
+            .send(MaintenanceRequest::Sync(Box::new(zone), mode, reply))
+            .map_err(|_| ended())?;
+        replied.recv().map_err(|_| ended())
     }
 }
 

@@ -18,7 +18,7 @@ use nameward_maintain::{
     Commits,
     follow::databases::{Databases, FollowedDatabase, ServedFrom},
     policy::{KeptPolicies, PolicyTable},
-    sync::{SyncMode, SyncOutcome},
+    sync::{SyncError, SyncMode, SyncOutcome},
     update::Updates,
 };
 use nameward_serve::pipeline::ServingState;
@@ -218,27 +218,31 @@ impl Operator {
         })
     }
 
-    /// Refuses updates of a zone; its file then has all of it, if it has one that can be written.
+    /// Refuses updates of a zone; its file then has all of it. A zone whose file cannot be written is not frozen: whoever
+    /// edits a file that lacks changes would undo them.
     fn freeze(&self, zone: &str) -> Result<OperationResult, OperationError> {
         let zone = self.served(zone)?;
         let frozen = self.updates.freeze(zone.as_name());
-        frozen.map_err(|error| OperationError::backend(error.to_string()))?;
-        tracing::info!("zone {zone}: frozen");
+        let is_new = frozen.map_err(|error| OperationError::backend(error.to_string()))?;
         let is_in_database = |rank| self.operations.databases.iter().any(|one| one.rank == rank);
         let rank = (self.operations.rank_of)(zone.as_name());
-        let warnings = match rank.is_some_and(is_in_database) {
-            true => Vec::new(),
-            false => {
-                let written = self.maintenance.sync(zone, SyncMode::KeepLayout);
-                written
-                    .err()
-                    .map(|error| error.message)
-                    .into_iter()
-                    .collect()
+        if !rank.is_some_and(is_in_database) {
+            match self.maintenance.try_sync(zone, SyncMode::KeepLayout)? {
+                // A zone that is transferred has no file to edit.
+                Ok(_) | Err(SyncError::NoFile(_)) => {}
+                Err(error) => {
+                    if is_new {
+                        let thawed = self.updates.thaw(zone.as_name());
+                        thawed.map_err(|error| OperationError::backend(error.to_string()))?;
+                    }
+                    let text = format!("zone {zone} is not frozen: {error}");
+                    return Err(OperationError::backend(text));
+                }
             }
-        };
+        }
+        tracing::info!("zone {zone}: frozen");
         let zone = zone.to_string();
-        Ok(OperationResult::ZoneFrozen { zone, warnings })
+        Ok(OperationResult::ZoneFrozen { zone })
     }
 
     /// Loads what was edited in the zone's file and takes updates again. A file that cannot be served keeps the zone frozen.

@@ -162,6 +162,23 @@ fn an_edit_that_clashes_with_an_update_is_refused_and_never_overwritten_silently
 }
 
 #[test]
+fn a_zone_whose_file_cannot_be_written_is_not_frozen() {
+    let server = setup(ALLOWED).start();
+    updated(&server, "update add new.dyn.example. 60 A 192.0.2.77");
+    // In the place of the new file, which is written beside the old one.
+    let blocked = server.dir().join("zones/.dyn.example.zone.nameward-new");
+    fs::create_dir(&blocked).unwrap();
+    let (is_good, text) = command(&server, &["zone", "freeze", "dyn.example"]);
+    assert!(
+        !is_good && text.contains("zone dyn.example. is not frozen: "),
+        "{text}"
+    );
+    updated(&server, "update add more.dyn.example. 60 A 192.0.2.78");
+    fs::remove_dir(&blocked).unwrap();
+    assert!(command(&server, &["zone", "freeze", "dyn.example"]).0);
+}
+
+#[test]
 fn a_frozen_zone_takes_no_updates_until_it_is_thawed() {
     let server = setup(ALLOWED).start();
     let at = server.address();
