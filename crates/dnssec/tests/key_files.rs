@@ -224,6 +224,12 @@ fn pem_of_openssl_is_read_in_all_its_forms() {
         assert_eq!(key.tag(), again.tag());
         assert!(read(text, 14).is_err());
     }
+    // As GnuTLS writes it: a number whose first bit is set, with a sign octet before it.
+    let signed = "-----BEGIN PRIVATE KEY-----\nMIGUAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBHoweAIBAQQhAPVNohsAPfl+Lz1Y\n\
+                  5XDtvrzpzaYAgnDdW06Ts/PQWVNcoAoGCCqGSM49AwEHoUQDQgAEEGvEx0WSo4AN\nh02Em9XGNIACyO5nkEF0ZdUT/Iz01JrSV97Rnw2oc7x5ni3Uim7Ad5sDQHw6Cj9a\n\
+                  DHk3N+LHKA==\n-----END PRIVATE KEY-----\n";
+    let key = SigningKey::new(&read(signed, 13).unwrap(), 256, KeyUse::UNUSED).unwrap();
+    assert_eq!(key.tag(), 46848);
     assert_eq!(read("no key", 13), Err(KeyError::NotPem));
     assert_eq!(read(&edwards, 16), Err(KeyError::Unsupported(16)));
 }

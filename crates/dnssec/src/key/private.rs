@@ -314,7 +314,10 @@ fn from_pkcs8(der: &[u8], algorithm: u8) -> Option<Numbers> {
         }
     };
     let is_ours = kind.element(der::OID)? == OID_EC && kind.element(der::OID)? == curve;
-    is_ours.then(|| from_sec1(key, algorithm)).flatten()
+    let mut numbers = is_ours.then(|| sec1_number(key)).flatten()?;
+    // GnuTLS, and so Knot, writes the number with a sign octet, or without the zeros in front. The curve is known.
+    numbers = padded(numbers, curve_octets(algorithm)?).ok()?;
+    Some(Numbers::Curve(numbers))
 }
 
 fn from_pkcs1(der: &[u8]) -> Option<Numbers> {
@@ -328,12 +331,17 @@ fn from_pkcs1(der: &[u8]) -> Option<Numbers> {
 }
 
 fn from_sec1(der: &[u8], algorithm: u8) -> Option<Numbers> {
-    let mut parts = DerReader(DerReader(der).element(der::SEQUENCE)?);
-    parts.integer()?;
-    let number = parts.element(der::OCTET_STRING)?;
+    let number = sec1_number(der)?;
     // RFC 5915 section 3: it has the length of its curve, so a key of another curve is refused.
     let is_ours = curve_octets(algorithm) == Some(number.len());
-    is_ours.then(|| Numbers::Curve(number.to_vec()))
+    is_ours.then_some(Numbers::Curve(number))
+}
+
+/// ECPrivateKey of RFC 5915: version 1, then the number.
+fn sec1_number(der: &[u8]) -> Option<Vec<u8>> {
+    let mut parts = DerReader(DerReader(der).element(der::SEQUENCE)?);
+    parts.integer()?;
+    Some(parts.element(der::OCTET_STRING)?.to_vec())
 }
 
 /// A number of exactly so many octets, zeros in front.
