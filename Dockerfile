@@ -20,5 +20,8 @@ ENV RUNTIME_DIRECTORY=/run/nameward STATE_DIRECTORY=/var/lib/nameward
 VOLUME /var/lib/nameward
 EXPOSE 53/udp 53/tcp
 STOPSIGNAL SIGTERM
+# The server answers on its control socket. Large sets of zones take their time to load.
+HEALTHCHECK --interval=30s --timeout=10s --start-period=5m --retries=3 \
+    CMD ["/usr/bin/nameward", "status", "--config", "/etc/nameward/nameward.toml"]
 ENTRYPOINT ["/usr/bin/nameward"]
 CMD ["serve", "--config", "/etc/nameward/nameward.toml"]
